@@ -2,14 +2,11 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
+import { ONE_MODEL } from './client.ts';
 
 /** Starts a service that has one model and answers nothing else. Returns its address. */
 export async function startCatalogServer(t: Test): Promise<string> {
-  const model = { id: 'm', name: 'M', available: true, maxInputCharacters: 100, voices: [{ id: 'v', name: 'V' }] };
-  const body = JSON.stringify({
-    defaultModel: 'm',
-    models: [{ ...model, pricing: { ratePerMillionCharsUsd: '1' } }],
-  });
+  const body = JSON.stringify(ONE_MODEL);
   const server = createServer((request, response) => {
     const status = request.url === '/tts/models' ? 200 : 404;
     response.writeHead(status, { 'content-type': 'application/json' }).end(status === 200 ? body : '{}');
