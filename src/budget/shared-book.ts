@@ -1,9 +1,10 @@
 import { basename, dirname, join } from 'node:path';
+import { FileLock, pause } from '../lib/file-lock.ts';
 import { ownFolder, ownSubfolder } from '../lib/private-files.ts';
 import type { Book } from './book.ts';
 import { BudgetFile } from './budget-file.ts';
 import type { Entry } from './entry.ts';
-import { FileLock, pause } from './file-lock.ts';
+
 import { hasEnded, Owner, removeEnded } from './owner.ts';
 
 /** What is to be written because of what the book says, and what that means to whoever asked. */

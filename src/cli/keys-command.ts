@@ -4,6 +4,7 @@
  * read; restart them after a rotation.
  */
 import { readFile } from 'node:fs/promises';
+import { withFileLock } from '../lib/file-lock.ts';
 import { ForeignFileError, readOwnFile, replaceOwnFile } from '../lib/private-files.ts';
 import {
   fingerprint,
@@ -32,22 +33,27 @@ if (!file) {
 }
 
 try {
-  const now = new Date();
-  // A mounted secret, which can only be shown, is a link.
-  const text = await (values.show ? readIfThere(file) : readOwnFile(file));
   if (values.show) {
+    // A mounted secret, which can only be shown, is a link.
+    const text = await readIfThere(file);
     if (text === undefined) throw new SigningKeysError('does not exist');
-    await print('Keys of', text, now);
+    await print('Keys of', text, new Date());
   } else {
-    const keys = rotateKeys(text === undefined ? undefined : readStoredKeys(text), now);
-    const rotated = `${JSON.stringify(keys, null, 2)}\n`;
-    parseSigningKeys(rotated, now);
-    await replaceOwnFile(file, rotated);
-    await print(text === undefined ? 'Made' : 'Rotated', rotated, now);
+    await withFileLock(`${file}.lock`, () => rotate(file));
   }
 } catch (error) {
   console.error(messageOf(error));
   process.exitCode = 1;
+}
+
+async function rotate(path: string): Promise<void> {
+  const now = new Date();
+  const text = await readOwnFile(path);
+  const keys = rotateKeys(text === undefined ? undefined : readStoredKeys(text), now);
+  const rotated = `${JSON.stringify(keys, null, 2)}\n`;
+  parseSigningKeys(rotated, now);
+  await replaceOwnFile(path, rotated);
+  await print(text === undefined ? 'Made' : 'Rotated', rotated, now);
 }
 
 function messageOf(error: unknown): string {

@@ -1,16 +1,22 @@
-import type { FeedbackContent } from './content.ts';
-import type { Challenge } from './feedback-challenge.ts';
-
 export interface ServiceIdentity {
   readonly serviceName: string;
   readonly baseUrl: string;
 }
 
+/** What binds a signature to one piece of feedback. */
+interface SignedChallenge {
+  readonly wallet: string;
+  readonly payloadSha256: string;
+  readonly nonce: string;
+  readonly issuedAt: Date;
+  readonly expiresAt: Date;
+}
+
 /** What the wallet's owner reads and signs. The same challenge and category always make the same text. */
 export function signingMessage(
   { serviceName, baseUrl }: ServiceIdentity,
-  challenge: Challenge,
-  category: FeedbackContent['category'],
+  challenge: SignedChallenge,
+  category: string,
 ): string {
   return [
     `Sign this message to send your feedback to ${serviceName}.`,

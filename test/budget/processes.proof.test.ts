@@ -5,7 +5,7 @@ import { buffer } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
-import { FileBusyError, FileLock } from '../../src/budget/file-lock.ts';
+import { FileBusyError, FileLock } from '../../src/lib/file-lock.ts';
 import { until } from '../support/until.ts';
 import { budgetPath, chargeOf, MAX_MICRO_USD, openBudget, prepaid, serviceThatCharged } from './support.ts';
 

@@ -6,9 +6,9 @@ import { randomBytes } from 'node:crypto';
 import { rmSync, writeFileSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { openFileBudget } from '../../src/budget/file-budget.ts';
-import { FileLock } from '../../src/budget/file-lock.ts';
 import type { Reservation } from '../../src/client/budget.ts';
 import { OverCapError } from '../../src/client/errors.ts';
+import { FileLock } from '../../src/lib/file-lock.ts';
 import { chargeOf, MAX_MICRO_USD, pendingOf, prepaid } from './support.ts';
 
 const [role = '', path = '', limit] = process.argv.slice(2);

@@ -48,6 +48,15 @@ test('npm run keys prints each public key and its fingerprint, those of the meta
   }
 });
 
+test('keys that are rotated at the same time are rotated one after the other', async (t) => {
+  const { file, run } = await keyFile(t);
+  const made = await Promise.all(Array.from({ length: 12 }, () => run()));
+  for (const { code, output } of made) assert.equal(code, 0, output);
+  assert.equal(made.filter(({ output }) => output.startsWith('Made')).length, 1);
+  const kept = await readFile(file, 'utf8');
+  for (const { output } of made) assert.ok(kept.includes(/current +(\S+)/.exec(output)?.[1] ?? 'none'), output);
+});
+
 test('npm run keys -- --show prints the same and rotates nothing', async (t) => {
   const { file, run } = await keyFile(t);
   const absent = await run('--show');

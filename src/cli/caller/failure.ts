@@ -1,5 +1,4 @@
 import { DamagedBudgetError } from '../../budget/budget-file.ts';
-import { FileBusyError } from '../../budget/file-lock.ts';
 import {
   AudioLostError,
   InvalidRequestError,
@@ -11,6 +10,7 @@ import {
   UnreachableError,
   UntrustedError,
 } from '../../client/errors.ts';
+import { FileBusyError } from '../../lib/file-lock.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { ForeignFileError } from '../../lib/private-files.ts';
 import { serviceWords } from '../../lib/service-words.ts';

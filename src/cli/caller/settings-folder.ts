@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
-import { FileLock } from '../../budget/file-lock.ts';
+import { withFileLock } from '../../lib/file-lock.ts';
 import { ForeignFileError, ownFolder, readOwnFile, replaceOwnFile } from '../../lib/private-files.ts';
 import { UsageError } from '../usage-error.ts';
 
@@ -41,13 +41,7 @@ export async function readSettingsFile(folder: string, name: string): Promise<un
 export async function changeSettings<T>(folder: string, change: () => Promise<T>): Promise<T> {
   await own(() => ownFolder(folder));
   await refuseOpen(folder, '700');
-  const lock = await own(() => FileLock.open(join(folder, LOCK_FILE)));
-  try {
-    await lock.acquire();
-    return await change();
-  } finally {
-    await lock.close();
-  }
+  return own(() => withFileLock(join(folder, LOCK_FILE), change));
 }
 
 /**

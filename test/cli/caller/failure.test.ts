@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { DamagedBudgetError } from '../../../src/budget/budget-file.ts';
-import { FileBusyError } from '../../../src/budget/file-lock.ts';
 import { failureOf } from '../../../src/cli/caller/failure.ts';
 import { watched } from '../../../src/cli/caller/kept-purchases.ts';
 import { UsageError } from '../../../src/cli/usage-error.ts';
@@ -18,6 +17,7 @@ import {
 } from '../../../src/client/index.ts';
 import { isRepeatable } from '../../../src/client/pending-purchase.ts';
 import { serviceError } from '../../../src/client/service-error.ts';
+import { FileBusyError } from '../../../src/lib/file-lock.ts';
 import { ForeignFileError } from '../../../src/lib/private-files.ts';
 
 const PENDING: PendingPurchase = {

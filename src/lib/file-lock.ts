@@ -1,7 +1,7 @@
 import type { FileHandle } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { tryLock, unlock } from 'fs-native-extensions';
-import { openOwnFile } from '../lib/private-files.ts';
+import { openOwnFile } from './private-files.ts';
 
 const PATIENCE_MS = 30_000;
 /** Between two attempts, at least and at most; drawn anew each time, so that none of several waits forever. */
@@ -49,6 +49,17 @@ export class FileLock {
 
   close(): Promise<void> {
     return this.#file.close();
+  }
+}
+
+/** Works while nobody else does who takes the same lock. Not to be called within such work. @throws FileBusyError */
+export async function withFileLock<T>(path: string, work: () => Promise<T>): Promise<T> {
+  const lock = await FileLock.open(path);
+  try {
+    await lock.acquire();
+    return await work();
+  } finally {
+    await lock.close();
   }
 }
 
