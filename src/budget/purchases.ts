@@ -117,11 +117,13 @@ export class Purchases {
     if (this.#abandoned.size >= MAX_ABANDONED || this.#abandoned.has(key)) return speech;
     let isTaken = false;
     // Audio that waits for long is cut by the service: it is taken out of the line, unless somebody has it by then.
-    const held = speech.then((bought) => (isTaken ? bought : whole(bought)));
+    const stop = new AbortController();
+    const held = speech.then((bought) => (isTaken ? bought : whole(bought, stop.signal)));
     await new Promise<void>((resolve) => {
       const end = (taken: boolean) => {
         clearTimeout(timer);
         isTaken = taken;
+        if (!taken) stop.abort();
         this.#abandoned.delete(key);
         resolve();
       };
@@ -135,7 +137,13 @@ export class Purchases {
   }
 }
 
-async function whole(speech: Speech): Promise<Speech> {
-  const bytes = await speech.bytes();
-  return { ...speech, audio: new Response(Buffer.from(bytes)).body as Speech['audio'], bytes: async () => bytes };
+/** Read to its end, or until nobody can ask for it any more. */
+async function whole(speech: Speech, signal: AbortSignal): Promise<Speech> {
+  const parts: Uint8Array[] = [];
+  const sink = new WritableStream<Uint8Array>({ write: (part) => void parts.push(part) });
+  await speech.audio.pipeTo(sink, { signal }).catch((error) => {
+    if (!signal.aborted) throw error;
+  });
+  const bytes = Buffer.concat(parts);
+  return { ...speech, audio: new Response(bytes).body as Speech['audio'], bytes: async () => bytes };
 }
