@@ -153,7 +153,7 @@ test('an unknown argument is named with those that a tool has, and buys nothing'
   );
   assert.match(
     (await call('list_voices', { voice: 'x' })).said,
-    /list_voices has no argument voice\. It takes model\./,
+    /list_voices has no argument voice\. It takes model, page\./,
   );
   assert.match((await call('balance', { account: 'x' })).said, /balance has no argument account\. It takes none\./);
   assert.equal(upstream.requests.length, 0);
