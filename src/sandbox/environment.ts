@@ -1,3 +1,5 @@
+import { isLocalUrl } from '../lib/loopback.ts';
+
 /** What leads to parts, money or secrets outside. */
 const OUTSIDE = [
   'AUDIO_STORE',
@@ -12,12 +14,6 @@ const OUTSIDE = [
   'X402_PAY_TO',
   'X402_RPC_URL',
 ];
-/** A program that listens on all addresses (0.0.0.0, ::) names itself by that one. */
-const LOCAL = /^(localhost|127(\.\d+){3}|\[::1\]|0\.0\.0\.0|\[::\])$/;
-
-/** Whether it is the HTTP address of a program on this machine. */
-export const isLocalUrl = (url: string): boolean =>
-  URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) && LOCAL.test(new URL(url).hostname);
 
 /**
  * The settings that a sandbox sets whatever its shell says, which may be that of production (R63): its own parts, and

@@ -1,8 +1,8 @@
 import { rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { isLocalUrl } from '../lib/loopback.ts';
 import { readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
 import { isUuid } from '../lib/uuid.ts';
-import { isLocalUrl } from './environment.ts';
 
 /** Where the sandbox of this shell keeps its files. */
 export const dataDir = resolve(process.env.DATA_DIR ?? './data');

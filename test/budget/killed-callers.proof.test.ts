@@ -17,7 +17,7 @@ import { prepaid, Speechgate } from '../../src/client/index.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { startPrepaidCaller } from '../support/caller.ts';
 import { startCommand } from '../support/child.ts';
-import { pinsOf } from '../support/client.ts';
+import { dated, pinsOf } from '../support/client.ts';
 import { testDatabase } from '../support/database.ts';
 import { shiftDatabaseClock } from '../support/database-clock.ts';
 import { until } from '../support/until.ts';
@@ -128,7 +128,12 @@ test('not one micro-USD over the budget is spent, and the budget knows what was 
   t.teardown(() => {
     Date.now = now;
   });
-  const client = new Speechgate({ baseUrl: gateway.url, pay: prepaid(wallet), trust: pinsOf(gateway) });
+  const client = new Speechgate({
+    baseUrl: gateway.url,
+    pay: prepaid(wallet),
+    trust: pinsOf(gateway),
+    fetch: async (...call) => dated(await fetch(...call)),
+  });
   await budget.concludeLost(client);
   assert.deepEqual(await budget.lost(), []);
   const { spentMicroUsd, reservedMicroUsd } = await budget.read();

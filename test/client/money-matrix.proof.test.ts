@@ -29,7 +29,7 @@ import { rotateKeys } from '../../src/x402/signing-keys.ts';
 import { budgetPath, openBudget } from '../budget/support.ts';
 import { catalogFile } from '../support/catalog-file.ts';
 import { testChain, wallet } from '../support/chain.ts';
-import { listening, pinsOf } from '../support/client.ts';
+import { dated, listening, pinsOf } from '../support/client.ts';
 import { testDatabase } from '../support/database.ts';
 import { shiftDatabaseClock } from '../support/database-clock.ts';
 import { mineSteadily } from '../support/deposit.ts';
@@ -119,13 +119,6 @@ async function startWorld(t: Test): Promise<World> {
       await clock.advance(`${seconds} seconds`);
     },
   };
-}
-
-/** With the time that the service has in this world: Node's own `Date` header does not take it from Date.now. */
-function dated({ body, status, headers: real }: Response): Response {
-  const headers = new Headers(real);
-  headers.set('date', new Date(Date.now()).toUTCString());
-  return new Response(body, { status, headers });
 }
 
 /** A connection that loses the first answer to what pays, and lets everything through from then on. */

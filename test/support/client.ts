@@ -116,3 +116,10 @@ export const errorOf = (promise: Promise<unknown>) =>
     () => assert.fail('it was bought'),
     (error) => error,
   );
+
+/** An answer with the `Date` of a test that has moved Date.now: Node's own header does not take it from there. */
+export function dated({ body, status, headers: real }: Response): Response {
+  const headers = new Headers(real);
+  headers.set('date', new Date(Date.now()).toUTCString());
+  return new Response(body, { status, headers });
+}

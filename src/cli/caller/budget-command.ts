@@ -22,7 +22,7 @@ and what the caps leave. The caps are set by speechgate connect --max-per-call, 
     output.done({ ...state, caps }, [
       `spent today     ${usd(spentTodayMicroUsd)}${of(perDayMicroUsd)}`,
       `spent in total  ${usd(spentMicroUsd)}${of(totalMicroUsd)}`,
-      `reserved        ${usd(reservedMicroUsd)}${reservedMicroUsd > 0n ? ' (speechgate resume asks how it ended)' : ''}`,
+      `reserved        ${usd(reservedMicroUsd)}${reservedMicroUsd > 0n ? ' (until it expires, or speechgate resume tells how it ended)' : ''}`,
       `unconfirmed     ${usd(unconfirmedMicroUsd)} (signed, and not charged by the word of the service alone)`,
       `left            ${leftMicroUsd === null ? 'no limit' : usd(leftMicroUsd)}`,
       `per call        ${perCallMicroUsd === undefined ? 'no limit' : `at most ${usd(perCallMicroUsd)}`}`,

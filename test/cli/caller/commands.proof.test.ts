@@ -1,6 +1,6 @@
 /** The commands of callers, as people and programs call them, on one sandbox. */
 import assert from 'node:assert/strict';
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
@@ -90,9 +90,20 @@ test('the commands of callers', { skip: findBinary() ? false : 'no chain can run
 
   await t.test('3: without money each flow names the way to it', async () => {
     const none = { SPEECHGATE_CONFIG_DIR: join(folder, 'none'), SPEECHGATE_URL: sandboxUrl() };
+    // A budget of its own: what was signed stays set aside there until it has expired.
+    const poor = join(folder, 'poor');
+    await cp(env.XDG_CONFIG_HOME, poor, { recursive: true });
     const [noAccount, noDeposit, unknownAccount] = await Promise.all([
       speechgate(none, 'say', 'x', '--out', join(folder, 'none.mp3'), '--json'),
-      say('--pay', 'prepaid'),
+      speechgate(
+        { XDG_CONFIG_HOME: poor },
+        'say',
+        'Hello world',
+        '--out',
+        join(folder, 'poor.mp3'),
+        '--pay',
+        'prepaid',
+      ),
       speechgate({ ...none, SPEECHGATE_ACCOUNT: crypto.randomUUID() }, 'say', 'x', '--out', '-', '--pay', 'card'),
     ]);
     assert.deepEqual([failed(noAccount).exit, failed(noAccount).topUpUrl], [3, `${sandboxUrl()}/top-up`]);
