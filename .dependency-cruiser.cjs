@@ -1,47 +1,55 @@
 /**
- * The folders of src, from the top to the bottom. Each may import those below it and none above it, not even a type;
- * folders of one line don't import each other.
+ * The parts of src, from the top to the bottom. A part may import those below it and none above it, not even a type;
+ * parts of one line don't import each other. A file belongs to the part with the longest path that it starts with.
  */
 const LAYERS = [
-  ['main', 'cli'],
-  ['bridge', 'mcp'],
-  ['process'],
-  ['sandbox'],
-  ['budget'],
-  ['client'],
+  ['main', 'speechgate'],
+  ['gateway'],
+  ['primary', 'callers/cli', 'operators/cli'],
+  ['callers/bridge', 'callers/mcp', 'sandbox'],
+  ['callers/budget'],
+  ['callers/client'],
   ['app'],
+  ['operators'],
   ['features'],
-  ['operations', 'reconcile', 'audit', 'report', 'doctor', 'admin', 'telemetry'],
-  ['settings'],
-  ['jobs', 'top-up', 'feedback', 'http'],
+  ['http/routes', 'http/admin', 'reconcile'],
+  ['http'],
+  ['jobs', 'feedback'],
   ['payments'],
-  ['x402'],
-  ['limits', 'audio', 'speech', 'operators'],
+  ['payments/top-up'],
+  ['payments/x402'],
+  ['payments/limits', 'speech'],
   ['ledger'],
-  ['queue'],
-  ['db', 'pages', 'contract', 'crypto'],
+  ['db', 'contract', 'http/pages'],
   ['observability'],
-  ['lib'],
+  ['config', 'lib'],
 ];
 
-/** The path of a folder's files, or of the file of that name in src itself. */
-const pathOf = (names) => `^src/(${names.join('|')})(/|\\.ts$)`;
+const PARTS = LAYERS.flat();
+
+/** Paths of the files of parts, without those of parts within them. */
+const pathsOf = (names) => names.map((name) => `^src/${name}(/|\\.ts$)`);
+const within = (names) =>
+  PARTS.filter((part) => !names.includes(part) && names.some((name) => part.startsWith(`${name}/`)));
+const filesOf = (names) => ({ path: pathsOf(names), pathNot: pathsOf(within(names)) });
 
 const upwards = LAYERS.slice(1).map((layer, index) => ({
-  name: `${layer.join('-')}-imports-nothing-above`,
+  name: `${layer.join('-').replaceAll('/', '-')}-imports-nothing-above`,
   severity: 'error',
-  from: { path: pathOf(layer) },
-  to: { path: pathOf(LAYERS.slice(0, index + 1).flat()) },
+  from: filesOf(layer),
+  to: filesOf(LAYERS.slice(0, index + 1).flat()),
 }));
 
 const sideways = LAYERS.flatMap((layer) =>
-  layer.map((name) => ({
-    name: `${name}-imports-nothing-beside`,
-    severity: 'error',
-    from: { path: pathOf([name]) },
-    to: { path: pathOf(layer.filter((other) => other !== name)) },
-  })),
-).filter(({ to }) => !to.path.includes('()'));
+  layer.length === 1
+    ? []
+    : layer.map((name) => ({
+        name: `${name.replaceAll('/', '-')}-imports-nothing-beside`,
+        severity: 'error',
+        from: filesOf([name]),
+        to: filesOf(layer.filter((other) => other !== name)),
+      })),
+);
 
 module.exports = {
   forbidden: [
@@ -49,9 +57,12 @@ module.exports = {
     ...sideways,
     {
       name: 'sandbox-is-imported-by-nothing',
-      comment: 'Production never starts a sandbox part. Commands may read where a running one keeps its data.',
+      comment:
+        'Production never starts a sandbox part. One command starts it, others read where a running one keeps its data.',
       severity: 'error',
-      from: { pathNot: '^src/(sandbox/|cli/(command-settings|caller/sandbox-parts)\\.ts$)' },
+      from: {
+        pathNot: '^src/(sandbox/|(speechgate|operators/cli/command-settings|callers/cli/sandbox-parts)\\.ts$)',
+      },
       to: { path: '^src/sandbox/' },
     },
     {
@@ -59,15 +70,15 @@ module.exports = {
       comment:
         'It imports the types of the contract, and pieces that are pure; no part of the service, and nothing of Node.',
       severity: 'error',
-      from: { path: '^src/client/' },
+      from: { path: '^src/callers/client/' },
       to: {
         pathNot: [
-          '^src/client/',
+          '^src/callers/client/',
           '^src/contract/types\\.ts$',
           '^src/lib/(canonical-json|loopback|service-words|unprintable)\\.ts$',
           '^src/feedback/signing-message\\.ts$',
           '^src/speech/price\\.ts$',
-          '^src/x402/(canonical-query|prepaid-types)\\.ts$',
+          '^src/payments/prepaid/signed-request\\.ts$',
           'node_modules/',
         ],
       },
@@ -76,7 +87,7 @@ module.exports = {
       name: 'every-folder-has-its-place',
       comment: 'A new folder or file of src belongs into LAYERS.',
       severity: 'error',
-      from: { path: '^src/', pathNot: pathOf(LAYERS.flat()) },
+      from: { path: '^src/', pathNot: pathsOf(PARTS) },
       to: {},
     },
     {
@@ -84,7 +95,7 @@ module.exports = {
       comment: 'What runs imports neither the compiler of the contract, nor tests, nor the benchmark, attacks or soak.',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^(codegen|test|bench|attacks|soak)/' },
+      to: { path: '^(codegen|test|lab)/' },
     },
     {
       name: 'no-cycles',
@@ -102,7 +113,7 @@ module.exports = {
       name: 'not-to-optional-dependencies',
       comment: 'The sandbox, the bridge and the MCP server only; an installation for operation leaves them out.',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(sandbox|bridge|mcp)/|^src/cli/caller/mcp-command\\.ts$' },
+      from: { path: '^src/', pathNot: '^src/(sandbox|callers/bridge|callers/mcp)/|^src/callers/cli/mcp-command\\.ts$' },
       to: { dependencyTypes: ['npm-optional'] },
     },
     {

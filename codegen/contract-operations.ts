@@ -23,14 +23,14 @@ const AUDIO = `/** A binary body: whole, or as it is being produced. */
 export type AudioBody = Uint8Array | Readable;
 `;
 
-/** `top-up` → `topUp`: what a tag's operations are called in the aggregate. */
+/** `top-up` → `topUp`. */
 export function tagKey(tag: string): string {
   return tag.replaceAll(/-(\w)/g, (_match, letter: string) => letter.toUpperCase());
 }
 
 /**
- * `operations.ts`: an interface per tag with a method per operation, and `Operations` that holds all of them. An
- * operation can only answer with a status, header, body and error code that the contract declares for it.
+ * `operations.ts`: an interface per tag with a method per operation. An operation can only answer with a status, header,
+ * body and error code that the contract declares for it. Its context is what it may know of a request beyond that.
  */
 export function generateOperations(contract: Contract): string {
   const printer = new Printer();
@@ -43,7 +43,6 @@ export function generateOperations(contract: Contract): string {
     const doc = description === undefined ? '' : `${docs(description)}\n`;
     return `${doc}export interface ${pascal(tagKey(name))}Operations<Context> {\n${methods.join('\n')}}\n`;
   });
-  const members = contract.tags.map(({ name }) => `  ${tagKey(name)}: ${pascal(tagKey(name))}Operations<Context>;\n`);
   const codes = new Set(
     [...contract.operations.flatMap(({ responses }) => responses), ...contract.edgeResponses].flatMap(
       ({ errorCodes }) => errorCodes,
@@ -53,8 +52,7 @@ export function generateOperations(contract: Contract): string {
     printer.imports(),
     ...(printer.hasAudio ? [AUDIO] : []),
     ...interfaces,
-    `/** Every operation of the contract, by tag. A context is what an operation may know of a request beyond what is declared for it. */\nexport interface Operations<Context> {\n${members.join('')}}\n`,
-    proofs(contract),
+    credentialChecks(contract),
     GENERAL,
     `/** Every error code that the contract declares. */\nexport type DeclaredErrorCode =${union([...codes].sort().map(literal))};\n`,
     `/** What every operation may answer. */\nexport type EveryResult =${union(everywhere)};\n`,
@@ -66,13 +64,15 @@ export function generateOperations(contract: Contract): string {
   return sections.join('\n');
 }
 
-/** What composition hands to the edge for the operations that it does not count where a credential verifies. */
-function proofs({ operations }: Contract): string {
+/** Whether the edge does not count a request of the operation if its credential verifies. */
+export const isCredentialChecked = ({ admission }: Operation): boolean => admission.edge === 'unless-verified';
+
+function credentialChecks({ operations }: Contract): string {
   const members = operations
-    .filter(({ admission }) => admission.edge === 'unless-verified')
+    .filter(isCredentialChecked)
     .map(({ id }) => `  ${id}(request: ${pascal(id)}Request, context: Context): Promise<boolean>;\n`);
   return `/** Whether the credential of a request verifies, by operation; asked of clients beyond the edge's limit. */
-export interface CredentialProofs<Context> {\n${members.join('')}}\n`;
+export interface CredentialChecks<Context> {\n${members.join('')}}\n`;
 }
 
 function method({ id, method, path, summary }: Operation): string {
@@ -197,6 +197,6 @@ function docs(text: string): string {
   return `/** ${text.trim().replaceAll(/\s+/g, ' ').replaceAll('*/', '*\\/')} */`;
 }
 
-function pascal(name: string): string {
+export function pascal(name: string): string {
   return name.charAt(0).toUpperCase() + name.slice(1);
 }

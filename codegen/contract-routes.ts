@@ -1,5 +1,5 @@
 import { EDGE_TERMS, WINDOW_KEYS, WINDOW_TERMS } from './admission-terms.ts';
-import { tagKey } from './contract-operations.ts';
+import { isCredentialChecked, pascal, tagKey } from './contract-operations.ts';
 import { serializerNames } from './contract-serializers.ts';
 import { validatorNames } from './contract-validators.ts';
 import type { Contract, Operation, Response } from './model.ts';
@@ -7,8 +7,7 @@ import { Code, print } from './print.ts';
 
 const union = (names: readonly string[]) => names.map((name) => `'${name}'`).join(' | ');
 
-const START = `import type { DeclaredErrorCode, Operations } from './operations.ts';
-import * as serialize from './serializers.js';
+const START = `import * as serialize from './serializers.js';
 import * as validate from './validators.js';
 
 /** Which limits count a request (specification, "Limits"). */
@@ -37,8 +36,6 @@ export interface RouteResponse {
 /** An operation as the edge serves it. */
 export interface Route {
   readonly operationId: string;
-  /** Which member of Operations implements it. */
-  readonly tag: keyof Operations<unknown>;
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** In Fastify's syntax. */
   readonly path: string;
@@ -67,6 +64,14 @@ export interface Route {
   readonly responses: Readonly<Record<number, RouteResponse>>;
 }
 
+/** A route and the operation behind it. Both functions take a request that the route's validators accept. */
+export interface ServedRoute<Context> {
+  readonly route: Route;
+  readonly operation: (request: unknown, context: Context) => Promise<OperationResult>;
+  /** Whether the credential verifies; where the edge does not count requests whose credential does. */
+  readonly checkCredential?: (request: unknown, context: Context) => Promise<boolean>;
+}
+
 `;
 
 const END = `
@@ -82,15 +87,49 @@ export function routeOf(operationId: string): Route {
 export function generateRoutes(contract: Contract): string {
   const shared = new SharedResponses(contract);
   const everywhere = shared.ofEveryOperation();
-  const routes = contract.operations.map((operation) => route(operation, shared, everywhere));
+  const routes = contract.operations.map(
+    (operation) => `\nconst ${operation.id}: Route = ${print(route(operation, shared, everywhere))};\n`,
+  );
   const sections = [
+    imports(contract),
     START,
     ...shared.definitions(),
     `\n/** Answers that every operation may give. */\nconst everywhere = ${print(everywhere)};\n`,
-    `\nexport const routes: readonly Route[] = ${print(routes)};\n`,
+    ...routes,
+    `\nexport const routes: readonly Route[] = [${contract.operations.map(({ id }) => `\n  ${id},`).join('')}\n];\n`,
+    ...contract.tags.map(({ name }) => servedRoutes(name, contract)),
     END,
   ];
   return sections.join('');
+}
+
+function imports({ operations, tags }: Contract): string {
+  const names = [
+    ...['CredentialChecks', 'DeclaredErrorCode', 'OperationResult'],
+    ...operations.map(({ id }) => `${pascal(id)}Request`),
+    ...tags.map(({ name }) => `${pascal(tagKey(name))}Operations`),
+  ];
+  return `import type {\n${names
+    .sort()
+    .map((name) => `  ${name},\n`)
+    .join('')}} from './operations.ts';\n`;
+}
+
+/** The function that binds the operations of a tag to their routes, and to their checks of credentials if there are any. */
+function servedRoutes(tag: string, { operations }: Contract): string {
+  const own = operations.filter((operation) => operation.tag === tag);
+  const checked = own.filter(isCredentialChecked).map(({ id }) => id);
+  const bound = own.map(({ id }) => {
+    const call = (object: string) => `(request, context) => ${object}.${id}(request as ${pascal(id)}Request, context)`;
+    const check = checked.includes(id) ? `\n    checkCredential: ${call('checks')},` : '';
+    return `  {\n    route: ${id},\n    operation: ${call('operations')},${check}\n  },\n`;
+  });
+  const checks = checked.length === 0 ? '' : `\n  checks: Pick<CredentialChecks<Context>, ${union(checked)}>,`;
+  return `
+/** The routes of the tag ${tag}. */
+export const ${tagKey(tag)}Routes = <Context>(
+  operations: ${pascal(tagKey(tag))}Operations<Context>,${checks}
+): ServedRoute<Context>[] => [\n${bound.join('')}];\n`;
 }
 
 /** The answers of the contract, each under the name of its schema, or else of the first operation that declares it. */
@@ -152,7 +191,6 @@ function route(operation: Operation, shared: SharedResponses, everywhere: Record
   const validator = (name: string) => new Code(`validate.${name}`);
   return {
     operationId: operation.id,
-    tag: tagKey(operation.tag),
     method: operation.method,
     path: operation.path.replaceAll(/\{([^}]+)\}/g, ':$1'),
     ...(operation.listed !== undefined && { listed: operation.listed }),

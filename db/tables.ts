@@ -50,13 +50,6 @@ export interface AuditResult {
   kind: string;
 }
 
-export interface CheckoutSweep {
-  pass_cursor: string | null;
-  pass_started_at: Timestamp | null;
-  read_until: Generated<Timestamp>;
-  singleton: Generated<boolean>;
-}
-
 export interface Clawback {
   account_id: string;
   amount_cents: number;
@@ -89,16 +82,6 @@ export interface Feedback {
   wallet: string;
 }
 
-export interface GatewayProcess {
-  finished: Generated<ArrayType<bigint>>;
-  finished_below: bigint;
-  heartbeat_at: Generated<Timestamp>;
-  id: Generated<number>;
-  is_dead: Generated<boolean>;
-  suspected_at: Timestamp | null;
-  unfinished: Generated<ArrayType<bigint>>;
-}
-
 export interface Instance {
   asset: string | null;
   card_livemode: boolean | null;
@@ -117,9 +100,10 @@ export interface Job {
   error_code: string | null;
   error_message: string | null;
   fence: Generated<number>;
-  hold_id: bigint;
+  hold_id: string;
   id: Generated<string>;
   idempotency_key: Buffer | null;
+  lease_until: Timestamp | null;
   mime_type: string | null;
   model: string;
   request_hash: Buffer | null;
@@ -136,15 +120,6 @@ export interface Job {
   turn: Generated<number>;
   updated_at: Generated<Timestamp>;
   voice: string;
-  worker_id: string | null;
-}
-
-export interface LostAnswer {
-  expires_at: Generated<Timestamp>;
-  hold_id: bigint;
-  id: Generated<string>;
-  size_bytes: number;
-  stored_at: Timestamp | null;
 }
 
 export interface OperatorAction {
@@ -157,7 +132,7 @@ export interface OperatorAction {
   operator: string;
   reason: string;
   subject: string;
-  transfer_id: bigint | null;
+  transfer_id: string | null;
 }
 
 export interface PausedFlow {
@@ -169,7 +144,7 @@ export interface PausedFlow {
 
 export interface PrepaidNonce {
   account_id: string;
-  hold_id: bigint | null;
+  hold_id: string;
   nonce: string;
   request_digest: Buffer | null;
   spent_at: Generated<Timestamp>;
@@ -199,12 +174,6 @@ export interface Reconciler {
   started_at: Generated<Timestamp>;
 }
 
-export interface Reversal {
-  created_at: Generated<Timestamp>;
-  reason: string;
-  transfer_id: bigint;
-}
-
 export interface TopUp {
   account_id: string;
   amount_cents: number;
@@ -227,26 +196,16 @@ export interface Transfer {
   debit_account_id: string;
   ended_at: Timestamp | null;
   fence: Generated<number>;
-  id: Generated<bigint>;
+  id: Generated<string>;
   kind: string;
-  lease_seconds: number | null;
   lease_until: Timestamp | null;
   model: string | null;
-  process_id: number | null;
+  position: Generated<bigint>;
   rate_pico_usd: bigint | null;
   reference: string | null;
   state: string;
   trace_id: string | null;
   upstream: string | null;
-}
-
-export interface Worker {
-  entry_ids: ArrayType<bigint> | null;
-  heartbeat_at: Generated<Timestamp>;
-  id: string;
-  job_ids: string[] | null;
-  named_since: Timestamp | null;
-  queue_pool: string | null;
 }
 
 export interface X402Payee {
@@ -266,7 +225,7 @@ export interface X402Payment {
   failed_at: Timestamp | null;
   fence: Generated<number>;
   head_block: bigint;
-  id: Generated<bigint>;
+  id: Generated<string>;
   identifier: string;
   lease_until: Timestamp | null;
   log_index: number | null;
@@ -276,6 +235,7 @@ export interface X402Payment {
   nonce: string;
   pay_to: string;
   payer: string;
+  position: Generated<bigint>;
   purpose: Generated<string>;
   receipt: string | null;
   refusal: string | null;
@@ -292,23 +252,18 @@ export interface X402Payment {
 export interface DB {
   account: Account;
   audit_result: AuditResult;
-  checkout_sweep: CheckoutSweep;
   clawback: Clawback;
   feedback: Feedback;
-  gateway_process: GatewayProcess;
   instance: Instance;
   job: Job;
-  lost_answer: LostAnswer;
   operator_action: OperatorAction;
   paused_flow: PausedFlow;
   prepaid_nonce: PrepaidNonce;
   processor_list: ProcessorList;
   rate_window: RateWindow;
   reconciler: Reconciler;
-  reversal: Reversal;
   top_up: TopUp;
   transfer: Transfer;
-  worker: Worker;
   x402_payee: X402Payee;
   x402_payment: X402Payment;
 }

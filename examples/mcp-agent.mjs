@@ -6,7 +6,7 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 const { mcpServers } = JSON.parse(await readFile(new URL('mcp.json', import.meta.url), 'utf8'));
 const { command, args, env } = mcpServers.speechgate;
 // What mcp.json leaves to be filled in: where the package is.
-args[0] = fileURLToPath(new URL('bin/speechgate.js', import.meta.resolve('speechgate/package.json')));
+args[0] = fileURLToPath(new URL('dist/speechgate.js', import.meta.resolve('speechgate/package.json')));
 await mkdir('speech', { recursive: true });
 const agent = new Client({ name: 'example-agent', version: '1.0.0' });
 await agent.connect(new StdioClientTransport({ command, args, env: { ...process.env, ...env } }));

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the role that the service connects with, when the database is new: docs/operations.md, "Roles".
+# Creates the service's database role when the database is new: docs/operate.md, "First start".
 set -eu
 psql --username=postgres --dbname=speechgate --set=ON_ERROR_STOP=1 --set=password="$DATABASE_APP_PASSWORD" <<'SQL'
 create role speechgate_app login password :'password';

@@ -1,7 +1,7 @@
 /**
  * The test suite: `npm test [file or folder …]`. tap runs test/**\/*.test.ts, each file in a process of its own, against a
  * PostgreSQL that is started here and thrown away (or that of DATABASE_URL). Files named *.proof.test.ts, which take long,
- * run only with --proof, and then they alone. `.taprc` has the rest; the last line is `N passed, N failed`.
+ * run only with --proof, and then they alone. "tap" in package.json has the rest; the last line is `N passed, N failed`.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,14 +13,13 @@ import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { type RunningPostgres, startPostgres } from '../src/sandbox/postgres.ts';
-import { compileService } from './compile.ts';
 import { databaseDirectory } from './support/database-directory.ts';
 
 const PROJECT = fileURLToPath(new URL('..', import.meta.url));
 const TAP = join(createRequire(import.meta.url).resolve('tap/package.json'), '../dist/esm/run.mjs');
-const SETTINGS = join(PROJECT, '.taprc');
-/** The settings that the installed tap was built with. */
-const BUILT_WITH = join(PROJECT, 'node_modules/.cache/speechgate/taprc');
+const MANIFEST = join(PROJECT, 'package.json');
+/** The plugins that the installed tap was built with. */
+const BUILT_WITH = join(PROJECT, 'node_modules/.cache/speechgate/tap-plugins.json');
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -47,27 +46,27 @@ async function main(): Promise<number> {
   // The databases of the tests are listed with them, and gone with them.
   const state = await mkdtemp(join(tmpdir(), 'speechgate-test-state-'));
   process.env.XDG_STATE_HOME = state;
-  const [server, service] = await Promise.all([testServer(), compiledService()]);
+  const server = await testServer();
   try {
-    return await runTap(files, { TEST_DATABASE_URL: server.url, TEST_SERVICE: service.folder });
+    return await runTap(files, { TEST_DATABASE_URL: server.url });
   } finally {
-    await Promise.all([server.close(), service.remove()]);
+    await server.close();
     await rm(state, { recursive: true, force: true });
   }
 }
 
 /**
- * Builds tap with the plugins of `.taprc`, after each installation once. A run would do so by itself, but only the next
+ * Builds tap with the plugins that package.json names, after each installation once. A run would do so by itself, but only the next
  * one would load its files by them. False when it failed.
  */
 async function buildTap(): Promise<boolean> {
-  const settings = await readFile(SETTINGS, 'utf8');
+  const plugins = JSON.stringify(JSON.parse(await readFile(MANIFEST, 'utf8')).tap.plugin);
   const builtWith = await readFile(BUILT_WITH, 'utf8').catch(() => undefined);
-  if (builtWith === settings) return true;
+  if (builtWith === plugins) return true;
   const [code] = await once(spawn(process.execPath, [TAP, 'build'], { cwd: PROJECT, stdio: 'inherit' }), 'close');
   if (code !== 0) return false;
   await mkdir(dirname(BUILT_WITH), { recursive: true });
-  await writeFile(BUILT_WITH, settings);
+  await writeFile(BUILT_WITH, plugins);
   return true;
 }
 
@@ -97,12 +96,6 @@ async function testServer(): Promise<{ url: string; close(): Promise<void> }> {
       await remove();
     },
   };
-}
-
-/** The service as it was compiled for this run, or for a run of tests around it. */
-async function compiledService(): Promise<{ folder: string; remove(): Promise<void> }> {
-  const given = process.env.TEST_SERVICE;
-  return given ? { folder: given, remove: async () => undefined } : compileService(PROJECT);
 }
 
 /** Runs the files in a process group of their own, of which nothing is left afterwards. Tells the exit code. */

@@ -57,7 +57,7 @@ import type {
 /** A binary body: whole, or as it is being produced. */
 export type AudioBody = Uint8Array | Readable;
 
-/** What this service is and how it is used. */
+/** The service's health, guide and contract. */
 export interface ServiceOperations<Context> {
   /** GET / — Health and index of endpoints */
   getHealth(request: GetHealthRequest, context: Context): Promise<GetHealthResult>;
@@ -69,18 +69,18 @@ export interface ServiceOperations<Context> {
   getContract(request: GetContractRequest, context: Context): Promise<GetContractResult>;
 }
 
-/** Models, voices and their prices. */
+/** Models, voices and prices. */
 export interface CatalogOperations<Context> {
-  /** GET /tts/models — Models, their voices and prices */
+  /** GET /tts/models — Models with their voices and prices */
   listModels(request: ListModelsRequest, context: Context): Promise<ListModelsResult>;
 
   /** GET /tts/voices — Voices of one model */
   listVoices(request: ListVoicesRequest, context: Context): Promise<ListVoicesResult>;
 }
 
-/** Feedback that a wallet signs, and that reaches a person. */
+/** Feedback to the operator, signed by a wallet. */
 export interface FeedbackOperations<Context> {
-  /** POST /feedback/challenge — Get the message to sign for a piece of feedback */
+  /** POST /feedback/challenge — Get the message to sign for your feedback */
   createFeedbackChallenge(request: CreateFeedbackChallengeRequest, context: Context): Promise<CreateFeedbackChallengeResult>;
 
   /** POST /feedback — Send signed feedback */
@@ -89,16 +89,16 @@ export interface FeedbackOperations<Context> {
 
 /** Text to speech, paid from a card-credit account. */
 export interface SpeechOperations<Context> {
-  /** GET /tts — Speak a text given in the query, paid from a credit account */
+  /** GET /tts — Synthesize a text from the query, paid from a credit account */
   getSpeech(request: GetSpeechRequest, context: Context): Promise<GetSpeechResult>;
 
-  /** POST /tts — Speak a text, paid from a credit account */
+  /** POST /tts — Synthesize a text, paid from a credit account */
   createSpeech(request: CreateSpeechRequest, context: Context): Promise<CreateSpeechResult>;
 }
 
-/** Asynchronous requests, their state and their audio. */
+/** Status and audio of asynchronous requests. */
 export interface JobsOperations<Context> {
-  /** GET /tts/jobs/{jobId} — State of an asynchronous request */
+  /** GET /tts/jobs/{jobId} — Status of an asynchronous request */
   getJob(request: GetJobRequest, context: Context): Promise<GetJobResult>;
 
   /** GET /tts/jobs/{jobId}/audio — Audio of a completed job */
@@ -107,16 +107,16 @@ export interface JobsOperations<Context> {
 
 /** Buying credit on the hosted checkout. */
 export interface TopUpOperations<Context> {
-  /** GET /top-up — Page that starts a purchase of credit */
+  /** GET /top-up — Page to buy credit */
   showTopUp(request: ShowTopUpRequest, context: Context): Promise<ShowTopUpResult>;
 
-  /** POST /top-up — Open a hosted checkout and go there */
+  /** POST /top-up — Open a hosted checkout and redirect to it */
   startTopUp(request: StartTopUpRequest, context: Context): Promise<StartTopUpResult>;
 
-  /** GET /top-up/complete — Page that the checkout returns to; credits the account once */
+  /** GET /top-up/complete — Credit a paid checkout once and show the account */
   completeTopUp(request: CompleteTopUpRequest, context: Context): Promise<CompleteTopUpResult>;
 
-  /** GET /top-up/status — Whether an account exists, and its balance */
+  /** GET /top-up/status — Status and balance of a credit account */
   getTopUpStatus(request: GetTopUpStatusRequest, context: Context): Promise<GetTopUpStatusResult>;
 }
 
@@ -126,44 +126,32 @@ export interface CreditsOperations<Context> {
   getCredits(request: GetCreditsRequest, context: Context): Promise<GetCreditsResult>;
 }
 
-/** Text to speech paid in USDC under x402 version 2, quotes, and the signed metadata of the service. */
+/** Text to speech paid in USDC under x402 version 2, with quotes, deposits and signed service metadata. */
 export interface X402Operations<Context> {
-  /** GET /.well-known/x402-service-metadata — Signed metadata of payment, prices and keys */
+  /** GET /.well-known/x402-service-metadata — Signed payment terms, prices and keys */
   getServiceMetadata(request: GetServiceMetadataRequest, context: Context): Promise<GetServiceMetadataResult>;
 
   /** POST /x402/tts/quote — Price a text without sending it */
   createQuote(request: CreateQuoteRequest, context: Context): Promise<CreateQuoteResult>;
 
-  /** GET /x402/tts — Speak a text given in the query, paid in USDC */
+  /** GET /x402/tts — Synthesize a text from the query, paid in USDC */
   getX402Speech(request: GetX402SpeechRequest, context: Context): Promise<GetX402SpeechResult>;
 
-  /** POST /x402/tts — Speak a text, paid in USDC */
+  /** POST /x402/tts — Synthesize a text, paid in USDC */
   createX402Speech(request: CreateX402SpeechRequest, context: Context): Promise<CreateX402SpeechResult>;
 
-  /** GET /x402/tts/audio/{audioId} — Audio of a prepaid request whose answer did not arrive */
+  /** GET /x402/tts/audio/{audioId} — Audio of an earlier prepaid request */
   getPrepaidAudio(request: GetPrepaidAudioRequest, context: Context): Promise<GetPrepaidAudioResult>;
 
-  /** POST /x402/deposit — Credit a prepaid balance by one USDC payment */
+  /** POST /x402/deposit — Deposit USDC into a prepaid balance */
   createDeposit(request: CreateDepositRequest, context: Context): Promise<CreateDepositResult>;
 
   /** GET /x402/accounts/{address} — Balance of a prepaid account */
   getPrepaidAccount(request: GetPrepaidAccountRequest, context: Context): Promise<GetPrepaidAccountResult>;
 }
 
-/** Every operation of the contract, by tag. A context is what an operation may know of a request beyond what is declared for it. */
-export interface Operations<Context> {
-  service: ServiceOperations<Context>;
-  catalog: CatalogOperations<Context>;
-  feedback: FeedbackOperations<Context>;
-  speech: SpeechOperations<Context>;
-  jobs: JobsOperations<Context>;
-  topUp: TopUpOperations<Context>;
-  credits: CreditsOperations<Context>;
-  x402: X402Operations<Context>;
-}
-
 /** Whether the credential of a request verifies, by operation; asked of clients beyond the edge's limit. */
-export interface CredentialProofs<Context> {
+export interface CredentialChecks<Context> {
   getX402Speech(request: GetX402SpeechRequest, context: Context): Promise<boolean>;
   createX402Speech(request: CreateX402SpeechRequest, context: Context): Promise<boolean>;
 }
@@ -299,7 +287,7 @@ export type ListModelsResult =
 
 export interface ListVoicesRequest {
   query: {
-    /** Provider-qualified model id; the catalog's default model when omitted. */
+    /** Provider-qualified model id from `/tts/models`. If omitted, the catalog's default model. */
     model?: string;
   };
 }
@@ -315,23 +303,23 @@ export interface GetSpeechRequest {
   query: {
     /** The text, 1 to 1500 characters after trimming. Send longer texts with POST. */
     text: string;
-    /** Provider-qualified model id; the catalog's default model when omitted. */
+    /** Provider-qualified model id from `/tts/models`. If omitted, the catalog's default model. */
     model?: string;
-    /** Voice id; the model's default voice when omitted. */
+    /** Voice id from `/tts/voices`. If omitted, the model's default voice. */
     voice?: string;
-    /** A plain decimal. */
+    /** Speech rate, as a plain decimal. */
     speed?: number;
-    /** `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
+    /** `true` returns 202 with a job instead of the audio. Any other value has no effect. */
     async?: string;
-    /** `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
+    /** `false`: the audio of an asynchronous request is not stored. Any other value has no effect. */
     storeAudio?: string;
   };
   headers: {
-    /** Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
+    /** Asynchronous requests only. Repeat a request with the same key and account to get the same job. The same key with another text, model, voice, speed or storeAudio gets 400. */
     'idempotency-key'?: string;
-    /** Bearer id of the account to debit. Whoever knows it can spend the balance. */
+    /** Bearer id of the account to debit. Keep it secret: anyone who has it can spend the balance. */
     'x-credit-account'?: string;
-    /** The most that this request may cost, in micro-USD; at most 2^63 - 1. A higher price is 402 with `details.reason` `over_max_amount`, and nothing is held. Without it the price has no limit but the balance. */
+    /** Maximum price of this request in micro-USD, at most 2^63 - 1. A higher price gets 402 with `details.reason` `over_max_amount`, and nothing is held. If omitted, only the balance limits the price. */
     'x-credit-max-amount'?: string;
   };
 }
@@ -373,23 +361,23 @@ export type GetSpeechResult =
 
 export interface CreateSpeechRequest {
   query: {
-    /** `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
+    /** `true` returns 202 with a job instead of the audio. Any other value has no effect. */
     async?: string;
-    /** `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
+    /** `false`: the audio of an asynchronous request is not stored. Any other value has no effect. */
     storeAudio?: string;
-    /** As `model` of the JSON body. Used with a text/plain body only. */
+    /** Same as `model` in the JSON body. Used only with a text/plain body. */
     model?: string;
-    /** As `voice` of the JSON body. Used with a text/plain body only. */
+    /** Same as `voice` in the JSON body. Used only with a text/plain body. */
     voice?: string;
-    /** As `speed` of the JSON body, a plain decimal from 0.5 to 2. Used with a text/plain body only. */
+    /** Same as `speed` in the JSON body, as a plain decimal from 0.5 to 2. Used only with a text/plain body. */
     speed?: string;
   };
   headers: {
-    /** Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
+    /** Asynchronous requests only. Repeat a request with the same key and account to get the same job. The same key with another text, model, voice, speed or storeAudio gets 400. */
     'idempotency-key'?: string;
-    /** Bearer id of the account to debit. Whoever knows it can spend the balance. */
+    /** Bearer id of the account to debit. Keep it secret: anyone who has it can spend the balance. */
     'x-credit-account'?: string;
-    /** The most that this request may cost, in micro-USD; at most 2^63 - 1. A higher price is 402 with `details.reason` `over_max_amount`, and nothing is held. Without it the price has no limit but the balance. */
+    /** Maximum price of this request in micro-USD, at most 2^63 - 1. A higher price gets 402 with `details.reason` `over_max_amount`, and nothing is held. If omitted, only the balance limits the price. */
     'x-credit-max-amount'?: string;
   };
   body: { type: 'application/json'; value: TtsRequest } | { type: 'text/plain'; value: string };
@@ -433,7 +421,7 @@ export type CreateSpeechResult =
 
 export interface GetJobRequest {
   params: {
-    /** Id of the job. One that is no UUID is simply unknown. */
+    /** Id of the job. An id that is not a UUID gets 404. */
     jobId: string;
   };
 }
@@ -449,17 +437,17 @@ export type GetJobResult =
 
 export interface GetJobAudioRequest {
   params: {
-    /** Id of the job. One that is no UUID is simply unknown. */
+    /** Id of the job. An id that is not a UUID gets 404. */
     jobId: string;
   };
   query: {
-    /** Signed token of the audio link, 1 to 1500 characters. Required where the deployment signs its links. One that is empty, too long, expired or made for another job is answered with 401. */
+    /** Signed token of the audio link, 1 to 1500 characters. Required if the deployment signs its links. A token that is empty, too long, expired or made for another job gets 401. */
     sig?: string;
   };
   headers: {
-    /** One part of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
+    /** One byte range of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
     range?: string;
-    /** Makes the answer the whole audio, since it has no validator that a condition could hold for. */
+    /** If present, the response is the whole audio. The audio has no validator, so the condition never matches. */
     'if-range'?: string;
   };
 }
@@ -501,13 +489,13 @@ export type GetJobAudioResult =
 
 export interface ShowTopUpRequest {
   query: {
-    /** Whole cents. Anything else, or less than 500, counts as 500; more than the deployment's maximum counts as that maximum. The page shows the amount before anything is paid. */
+    /** Amount in whole cents. Anything else, or less than 500, counts as 500. More than the deployment's maximum counts as that maximum. The page shows the amount before payment. */
     amount?: string;
-    /** Existing account to top up; a new one is created when omitted or blank. When there is no such account, the page says so and offers to correct the id or to buy for a new account. */
+    /** Existing account to top up. If omitted or blank, a successful purchase creates a new account. For an unknown account, the page offers to correct the id or to buy for a new account. */
     account?: string;
-    /** Id of the payment challenge that led here, at most 100 characters after trimming; it is carried through the checkout. */
+    /** Id of the payment challenge that led here, at most 100 characters after trimming. The checkout keeps it. */
     challenge?: string;
-    /** Not blank when the checkout was left without paying, as its way back says. The page then tells that nothing was charged. */
+    /** The checkout's cancel link sets it. If it is not blank, the page says that nothing was charged. */
     canceled?: string;
   };
 }
@@ -551,7 +539,7 @@ export type StartTopUpResult =
 
 export interface CompleteTopUpRequest {
   query: {
-    /** Id of the checkout session. Required; without it the answer is the 400 page. */
+    /** Id of the checkout session. Required: without it the response is a 400 page. */
     session_id?: string;
   };
 }
@@ -568,7 +556,7 @@ export type CompleteTopUpResult =
 
 export interface GetTopUpStatusRequest {
   query: {
-    /** The account id. Required; without it the answer is 400. */
+    /** The account id. Required: a missing or blank id gets 400. */
     account: string;
   };
 }
@@ -616,25 +604,25 @@ export interface GetX402SpeechRequest {
   query: {
     /** The text, 1 to 1500 characters after trimming. Send longer texts with POST. */
     text: string;
-    /** Provider-qualified model id; the catalog's default model when omitted. */
+    /** Provider-qualified model id from `/tts/models`. If omitted, the catalog's default model. */
     model?: string;
-    /** Voice id; the model's default voice when omitted. */
+    /** Voice id from `/tts/voices`. If omitted, the model's default voice. */
     voice?: string;
-    /** A plain decimal. */
+    /** Speech rate, as a plain decimal. */
     speed?: number;
   };
   headers: {
-    /** Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+    /** Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. Copy one entry of the challenge's `accepts` unmodified into `accepted`. Put the required Payment Identifier into `extensions`: 16 to 128 characters of `A-Z a-z 0-9 _ -`. Do not combine it with the x-x402 headers. */
     'payment-signature'?: string;
-    /** EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+    /** EVM address of the prepaid account. Send all five x-x402 headers, or none. */
     'x-x402-account'?: string;
-    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
+    /** Unique value for each request, 1 to 128 visible ASCII characters. The debit spends it. The service remembers it for at least 24 hours. */
     'x-x402-nonce'?: string;
-    /** Unix seconds at which the signature expires, at most 120 from now. */
+    /** Unix time in seconds when the signature expires, at most 120 seconds from now. */
     'x-x402-expiry'?: string;
-    /** The most that may be spent, in micro-USD. */
+    /** Maximum price of this request in micro-USD. A higher price gets 402. */
     'x-x402-max-amount'?: string;
-    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+    /** The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
     'x-x402-signature'?: string;
   };
 }
@@ -667,17 +655,17 @@ export type GetX402SpeechResult =
 
 export interface CreateX402SpeechRequest {
   headers: {
-    /** Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+    /** Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. Copy one entry of the challenge's `accepts` unmodified into `accepted`. Put the required Payment Identifier into `extensions`: 16 to 128 characters of `A-Z a-z 0-9 _ -`. Do not combine it with the x-x402 headers. */
     'payment-signature'?: string;
-    /** EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+    /** EVM address of the prepaid account. Send all five x-x402 headers, or none. */
     'x-x402-account'?: string;
-    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
+    /** Unique value for each request, 1 to 128 visible ASCII characters. The debit spends it. The service remembers it for at least 24 hours. */
     'x-x402-nonce'?: string;
-    /** Unix seconds at which the signature expires, at most 120 from now. */
+    /** Unix time in seconds when the signature expires, at most 120 seconds from now. */
     'x-x402-expiry'?: string;
-    /** The most that may be spent, in micro-USD. */
+    /** Maximum price of this request in micro-USD. A higher price gets 402. */
     'x-x402-max-amount'?: string;
-    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+    /** The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
     'x-x402-signature'?: string;
   };
   body: X402TtsRequest;
@@ -712,17 +700,17 @@ export type CreateX402SpeechResult =
 
 export interface GetPrepaidAudioRequest {
   params: {
-    /** Id of the audio. One that is no UUID is simply unknown. */
+    /** Id of the audio. An id that is not a UUID gets 404. */
     audioId: string;
   };
   query: {
-    /** Signed token of the audio link, 1 to 1500 characters. Required where the deployment signs its links. One that is empty, too long, expired or made for another audio is answered with 401. */
+    /** Signed token of the audio link, 1 to 1500 characters. Required if the deployment signs its links. A token that is empty, too long, expired or made for other audio gets 401. */
     sig?: string;
   };
   headers: {
-    /** One part of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
+    /** One byte range of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
     range?: string;
-    /** Makes the answer the whole audio, since it has no validator that a condition could hold for. */
+    /** If present, the response is the whole audio. The audio has no validator, so the condition never matches. */
     'if-range'?: string;
   };
 }
@@ -760,17 +748,17 @@ export type GetPrepaidAudioResult =
 
 export interface CreateDepositRequest {
   headers: {
-    /** Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+    /** Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. Copy one entry of the challenge's `accepts` unmodified into `accepted`. Put the required Payment Identifier into `extensions`: 16 to 128 characters of `A-Z a-z 0-9 _ -`. Do not combine it with the x-x402 headers. */
     'payment-signature'?: string;
-    /** Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+    /** Not used by deposits. Ignored alone; 400 together with payment-signature. */
     'x-x402-account'?: string;
-    /** Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+    /** Not used by deposits. Ignored alone; 400 together with payment-signature. */
     'x-x402-nonce'?: string;
-    /** Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+    /** Not used by deposits. Ignored alone; 400 together with payment-signature. */
     'x-x402-expiry'?: string;
-    /** Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+    /** Not used by deposits. Ignored alone; 400 together with payment-signature. */
     'x-x402-max-amount'?: string;
-    /** Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+    /** Not used by deposits. Ignored alone; 400 together with payment-signature. */
     'x-x402-signature'?: string;
   };
   body: X402DepositRequest;
@@ -803,15 +791,15 @@ export interface GetPrepaidAccountRequest {
     address: string;
   };
   headers: {
-    /** EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+    /** EVM address of the prepaid account. Send all five x-x402 headers, or none. */
     'x-x402-account'?: string;
-    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
+    /** Unique value for each request, 1 to 128 visible ASCII characters. The debit spends it. The service remembers it for at least 24 hours. */
     'x-x402-nonce'?: string;
-    /** Unix seconds at which the signature expires, at most 120 from now. */
+    /** Unix time in seconds when the signature expires, at most 120 seconds from now. */
     'x-x402-expiry'?: string;
-    /** The most that may be spent, in micro-USD. */
+    /** Maximum price of this request in micro-USD. A higher price gets 402. */
     'x-x402-max-amount'?: string;
-    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+    /** The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
     'x-x402-signature'?: string;
   };
 }

@@ -7,35 +7,41 @@ export type JsonObject = {
 export interface paths {
     "/": {
         parameters: {};
-        /** Health and index of endpoints */
+        /**
+         * Health and index of endpoints
+         * @description Returns the service's status and its endpoints.
+         */
         get: operations["getHealth"];
     };
     "/docs": {
         parameters: {};
         /**
          * Machine-readable guide
-         * @description Workflow guidance for programs. `/openapi.json` is the canonical HTTP contract.
+         * @description Explains each payment flow step by step, for programs, with limits and test vectors. `/openapi.json` is the canonical HTTP contract.
          */
         get: operations["getGuide"];
     };
     "/openapi.json": {
         parameters: {};
-        /** This contract */
+        /**
+         * This contract
+         * @description Returns the canonical description of the HTTP interface.
+         */
         get: operations["getContract"];
     };
     "/.well-known/x402-service-metadata": {
         parameters: {};
         /**
-         * Signed metadata of payment, prices and keys
-         * @description Verify it under a key that was pinned out of band before any network or payee is trusted; never start trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`. It is valid for some minutes, and never beyond the `validUntil` of the key that signed it; a deployment whose key has expired answers 503.
+         * Signed payment terms, prices and keys
+         * @description Names the network, asset, payees, prices and keys. Verify the signature under a key that you pinned out of band. Only then trust a network or payee; never take trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`. The metadata is valid for some minutes, but not after the `validUntil` of its signing key. If the key has expired, the response is 503.
          */
         get: operations["getServiceMetadata"];
     };
     "/feedback/challenge": {
         parameters: {};
         /**
-         * Get the message to sign for a piece of feedback
-         * @description The first of two steps. The challenge is bound to the wallet and to the feedback, and can be used once until `expiresAt`. Sign `signingMessage` exactly as it is (EIP-191 `personal_sign`) and send the same feedback to POST /feedback. Nothing is stored by this step.
+         * Get the message to sign for your feedback
+         * @description Step 1 of 2. Sign `signingMessage` exactly as returned, with EIP-191 `personal_sign`. Then send the same feedback to POST /feedback before `expiresAt`. The challenge is bound to the wallet and the feedback, and can be used once. This step does not store the feedback.
          */
         post: operations["createFeedbackChallenge"];
     };
@@ -43,38 +49,44 @@ export interface paths {
         parameters: {};
         /**
          * Send signed feedback
-         * @description The second step. `wallet`, `message`, `category` and `details` are those that the challenge was made for; the wallet's letter case and the order of the members of `details` do not matter. What is stored is kept, whatever becomes of the mail about it. A challenge is used up only by feedback that is stored. The checks come in this order: the challenge is genuine, the feedback is the one it was made for, the wallet signed it, the challenge was not used, it has not expired, the wallet has sent fewer than 5 within the last 24 hours.
+         * @description Step 2 of 2. Send the `wallet`, `message`, `category` and `details` of the challenge unchanged. The letter case of the wallet and the order of members in `details` may differ. A wallet may send 5 pieces of feedback in 24 hours. The service checks in this order: genuine challenge, same feedback, wallet signature, unused, not expired, wallet limit. Only stored feedback uses up the challenge. Stored feedback is kept even if the email about it fails.
          */
         post: operations["submitFeedback"];
     };
     "/tts/models": {
         parameters: {};
-        /** Models, their voices and prices */
+        /**
+         * Models with their voices and prices
+         * @description Returns every model with its voices, limits and price per character.
+         */
         get: operations["listModels"];
     };
     "/tts/voices": {
         parameters: {};
-        /** Voices of one model */
+        /**
+         * Voices of one model
+         * @description Returns the voices of a model and its price per character.
+         */
         get: operations["listVoices"];
     };
     "/tts": {
         parameters: {};
         /**
-         * Speak a text given in the query, paid from a credit account
-         * @description For players that can only fetch an address. Responses and payment are those of POST /tts. HEAD is not served, since a GET is charged.
+         * Synthesize a text from the query, paid from a credit account
+         * @description For players that can only fetch a URL. Payment and responses are the same as for POST /tts. HEAD gets 405, because a GET is charged.
          */
         get: operations["getSpeech"];
         /**
-         * Speak a text, paid from a credit account
-         * @description Debits the exact price from the account in `x-credit-account`, synthesises, and answers with the audio. When synthesis fails the debit is refunded. A caller who leaves after synthesis has begun is charged.
+         * Synthesize a text, paid from a credit account
+         * @description Debits the exact price from the account in `x-credit-account`, synthesizes the text and returns the audio. If synthesis fails, the debit is refunded. If you disconnect after synthesis has begun, you are charged.
          */
         post: operations["createSpeech"];
     };
     "/tts/jobs/{jobId}": {
         parameters: {};
         /**
-         * State of an asynchronous request
-         * @description Poll it until `status` is `completed` or `failed`. A failed job has been refunded. Whoever knows the id can read it.
+         * Status of an asynchronous request
+         * @description Poll until `status` is `completed` or `failed`. A failed job has been refunded. Anyone who has the id can read the job.
          */
         get: operations["getJob"];
     };
@@ -82,32 +94,44 @@ export interface paths {
         parameters: {};
         /**
          * Audio of a completed job
-         * @description The address is `links.audio` of the job. An invalid `sig` is refused before anything is told about the job, a missing one only where there would be audio. A range request for one part is served; several parts at once are answered with the whole.
+         * @description Use the URL in `links.audio` of the job. An invalid `sig` gets 401 whether or not the job exists. A missing `sig` gets 401 only if there is audio. You can request one byte range. A request for several ranges gets the whole audio.
          */
         get: operations["getJobAudio"];
     };
     "/top-up": {
         parameters: {};
-        /** Page that starts a purchase of credit */
+        /**
+         * Page to buy credit
+         * @description Shows the amount and a form that opens the hosted checkout. Nothing is charged before the buyer pays there.
+         */
         get: operations["showTopUp"];
-        /** Open a hosted checkout and go there */
+        /**
+         * Open a hosted checkout and redirect to it
+         * @description Redirects to the card processor's checkout. Nothing is charged before the buyer pays there.
+         */
         post: operations["startTopUp"];
     };
     "/top-up/complete": {
         parameters: {};
-        /** Page that the checkout returns to; credits the account once */
+        /**
+         * Credit a paid checkout once and show the account
+         * @description The checkout sends the buyer here after payment. Keep this page's URL secret, because the page shows the account id.
+         */
         get: operations["completeTopUp"];
     };
     "/top-up/status": {
         parameters: {};
-        /** Whether an account exists, and its balance */
+        /**
+         * Status and balance of a credit account
+         * @description Returns the balance. An unknown account gets 404 with the status `not_found` and balance 0.
+         */
         get: operations["getTopUpStatus"];
     };
     "/credits/{accountId}": {
         parameters: {};
         /**
          * Balance of a credit account
-         * @description An id longer than 128 characters, or one that is no UUID, is simply unknown.
+         * @description Anyone who has the id can read the balance. An id that is longer than 128 characters or not a UUID gets 404.
          */
         get: operations["getCredits"];
     };
@@ -115,36 +139,36 @@ export interface paths {
         parameters: {};
         /**
          * Price a text without sending it
-         * @description Binds length and digest of the text, model, voice, speed, price, network and payee in a signed token that is honoured as issued until it expires. Whether the digest belongs to a text of that length is checked when the text is sent with the payment.
+         * @description Send the length and SHA-256 of the text. The response has a signed token that binds both to model, voice, speed, price, network and payee. You can use the quote until `expiresAt`, more than once; each use is charged. The service checks the text against the quote when you send it with the payment.
          */
         post: operations["createQuote"];
     };
     "/x402/tts": {
         parameters: {};
         /**
-         * Speak a text given in the query, paid in USDC
-         * @description Responses and payment are those of POST /x402/tts. A challenge that was got by GET is paid by GET. HEAD is not served, since a GET is charged.
+         * Synthesize a text from the query, paid in USDC
+         * @description Payment and responses are the same as for POST /x402/tts. Pay a GET challenge with GET. HEAD gets 405, because a GET is charged.
          */
         get: operations["getX402Speech"];
         /**
-         * Speak a text, paid in USDC
-         * @description Without payment the answer is a 402 with the challenge in PAYMENT-REQUIRED. The paid request repeats method, URL and body and carries `payment-signature`. It is settled once the audio exists, and an exact repetition within 86400 seconds gets the same audio and receipt again. Payments are final. With a quote, `{quoteToken}` alone gets the challenge, and `{quoteToken, text}` is sent with the payment.
+         * Synthesize a text, paid in USDC
+         * @description Without payment the response is 402 with the challenge in PAYMENT-REQUIRED. To pay, sign it and repeat the same method, URL and body with `payment-signature`. The service settles the payment once the audio exists; it is final. Repeat the identical paid request within 86400 seconds to get the same audio and receipt without a second charge. With a quote, send `{quoteToken}` to get the challenge and `{quoteToken, text}` with the payment. To pay from a prepaid balance, send the five x-x402 headers instead.
          */
         post: operations["createX402Speech"];
     };
     "/x402/tts/audio/{audioId}": {
         parameters: {};
         /**
-         * Audio of a prepaid request whose answer did not arrive
-         * @description The address is `details.audio` of the 409 that the identical request got; it is good for 10 minutes from the moment that the first answer was lost. A range request for one part is served; several parts at once are answered with the whole.
+         * Audio of an earlier prepaid request
+         * @description Repeat the identical prepaid request and use the URL in `details.audio` of its 409. The link works for 10 minutes after the first response was sent. You can request one byte range. A request for several ranges gets the whole audio.
          */
         get: operations["getPrepaidAudio"];
     };
     "/x402/deposit": {
         parameters: {};
         /**
-         * Credit a prepaid balance by one USDC payment
-         * @description Without payment the answer is a 402 with the challenge for the amount. The paid request repeats the body and carries `payment-signature`, signed by an externally owned account: the payer, whose balance is credited once the exact transfer has 2 confirmations. The balance can be spent by signatures only, and is not refundable. An exact repetition is never credited twice. A paid request that fails before its settlement counts for the rate limit of its address, as those do that are being verified; one that succeeds does not.
+         * Deposit USDC into a prepaid balance
+         * @description Without payment the response is 402 with the challenge for the amount. To pay, repeat the same body with `payment-signature`. The payer must be an externally owned account. The service credits the payer's balance once the exact transfer has 2 confirmations. You can spend the balance by signed requests; it is not refundable. Repeating the identical request never credits twice. A paid request counts toward your IP address's rate limit during its verification, and if it fails before settlement.
          */
         post: operations["createDeposit"];
     };
@@ -152,7 +176,7 @@ export interface paths {
         parameters: {};
         /**
          * Balance of a prepaid account
-         * @description Signed as a prepaid request with the hash of an empty query; the nonce is not spent. Only the account itself can read its balance.
+         * @description Send the five x-x402 headers, signed over the hash of an empty query. The nonce is not spent. Only the account's own key can read its balance.
          */
         get: operations["getPrepaidAccount"];
     };
@@ -171,18 +195,18 @@ export interface components {
          */
         VoiceId: string;
         /**
-         * @description Pace of the voice, where 1 is natural.
+         * @description Speech rate. 1 is the natural rate.
          * @default 1
          */
         Speed: number;
         /**
          * Format: int64
-         * @description Millionths of a US dollar.
+         * @description Amount in micro-USD (0.000001 USD).
          * @example 4999802
          */
         MicroUsd: bigint;
         /**
-         * @description US dollars with six decimal places.
+         * @description Amount in US dollars with six decimal places.
          * @example 4.999802
          */
         Usd: string;
@@ -211,7 +235,7 @@ export interface components {
                 status: "canonical";
             };
             limits: {
-                /** @description Longest wait for the provider's first audio; of speech that is collected first, for all of it. Wait longer. */
+                /** @description Seconds that the service waits for the provider's first audio, or for all audio if it collects it first. Use a longer timeout. */
                 speechTimeoutSeconds: number;
             } & {
                 [key: string]: unknown;
@@ -297,12 +321,12 @@ export interface components {
             models: components["schemas"]["TtsModel"][];
         };
         TtsRequest: {
-            /** @description The text, 1 to 4096 characters after trimming; the selected model's own cap applies. */
+            /** @description The text, 1 to 4096 characters after trimming. The selected model's `maxInputCharacters` applies. */
             text: string;
             model?: components["schemas"]["ModelId"];
             voice?: components["schemas"]["VoiceId"];
             speed?: components["schemas"]["Speed"];
-            /** @description Whether the audio of an asynchronous request may be kept. Kept when omitted. */
+            /** @description Whether the audio of an asynchronous request may be stored. If omitted, it is stored. */
             storeAudio?: boolean;
         };
         TtsJob: {
@@ -320,7 +344,7 @@ export interface components {
             startedAt: string | null;
             /**
              * Format: date-time
-             * @description When the job ended, completed or failed.
+             * @description Time when the job completed or failed.
              */
             completedAt: string | null;
             error: {
@@ -330,7 +354,7 @@ export interface components {
             result: {
                 /** Format: uri */
                 audioUrl: string | null;
-                /** @description Whether the audio can be downloaded. False when the request opted out, and from the end of the deployment's retention on. */
+                /** @description Whether the audio can be downloaded. False if the request opted out or the retention time has passed. */
                 stored: boolean;
                 mimeType: string;
                 sizeBytes: number | null;
@@ -343,46 +367,46 @@ export interface components {
             };
         };
         /**
-         * @description EVM address. Its letter case does not matter.
+         * @description EVM address. Letter case does not matter.
          * @example 0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266
          */
         WalletAddress: string;
         /**
-         * @description The feedback, 1 to 4000 UTF-16 code units after trimming. It is hashed, stored and mailed as it is sent, with white space around it.
+         * @description The feedback, 1 to 4000 UTF-16 code units after trimming. It is hashed, stored and mailed exactly as sent, without trimming.
          * @example The 402 of POST /tts names no amount.
          */
         FeedbackMessage: string;
         /** @enum {string} */
         FeedbackCategory: "integration_blocker" | "bug" | "pricing" | "feature_request" | "other";
-        /** @description Circumstances, as far as they are known. Other members are ignored: neither hashed nor stored. Lengths are in UTF-16 code units after trimming. */
+        /** @description Optional context of the feedback. Other members are ignored: neither hashed nor stored. Lengths are in UTF-16 code units after trimming. */
         FeedbackDetails: {
             /**
-             * @description The program that speaks.
+             * @description Name of the program that sends the feedback.
              * @example shop-assistant/1.4
              */
             agent?: string;
             /**
-             * @description The endpoint in question.
+             * @description Endpoint that the feedback is about.
              * @example POST /tts
              */
             endpoint?: string;
             /**
-             * @description The payment flow in question.
+             * @description Payment flow that the feedback is about.
              * @example card-credits
              */
             paymentFlow?: string;
             /**
-             * @description `error.code` of the answer in question.
+             * @description `error.code` of the response that the feedback is about.
              * @example PAYMENT_REQUIRED
              */
             errorCode?: string;
             /**
-             * @description `x-trace-id` of the answer in question.
+             * @description `x-trace-id` of the response that the feedback is about.
              * @example 3b241101-e2bb-4255-8caf-4136c566a962
              */
             traceId?: string;
             /**
-             * @description Status of the answer in question.
+             * @description HTTP status of the response that the feedback is about.
              * @example 402
              */
             lastHttpStatus?: number;
@@ -394,7 +418,7 @@ export interface components {
             details?: components["schemas"]["FeedbackDetails"];
         };
         FeedbackChallenge: {
-            /** @description Opaque; send it back with the signed feedback. */
+            /** @description Opaque token. Send it back with the signed feedback. */
             challenge: string;
             /** @description The wallet in lower case. */
             wallet: string;
@@ -404,16 +428,16 @@ export interface components {
             issuedAt: string;
             /** Format: date-time */
             expiresAt: string;
-            /** @description SHA-256, in hexadecimal, of the canonical JSON (RFC 8785) of `{wallet, message, category, details}`: the wallet in lower case, `details` left out where there are none. */
+            /** @description SHA-256 in hexadecimal of the canonical JSON (RFC 8785) of `{wallet, message, category, details}`. The wallet is in lower case. Absent `details` are left out. */
             payloadSha256: string;
-            /** @description Sign this text exactly as it is, with EIP-191 `personal_sign`. */
+            /** @description Sign this text exactly as returned, with EIP-191 `personal_sign`. */
             signingMessage: string;
         };
         FeedbackSubmission: {
             wallet: components["schemas"]["WalletAddress"];
-            /** @description `challenge` of POST /feedback/challenge. */
+            /** @description `challenge` from POST /feedback/challenge. */
             challenge: string;
-            /** @description 65 bytes in hexadecimal, `0x` in front: r, s and v of the wallet's EIP-191 `personal_sign` signature over `signingMessage`. s is in the lower half of the order; v is 27 or 28, or 0 or 1. Anything else is FEEDBACK_SIGNATURE_INVALID. */
+            /** @description The wallet's EIP-191 `personal_sign` signature of `signingMessage`: `0x`, then the 65 bytes r, s, v in hexadecimal. s is in the lower half of the curve order; v is 27 or 28, or 0 or 1. Anything else gets FEEDBACK_SIGNATURE_INVALID. */
             signature: string;
             message: components["schemas"]["FeedbackMessage"];
             category: components["schemas"]["FeedbackCategory"];
@@ -425,7 +449,7 @@ export interface components {
             /** Format: date-time */
             receivedAt: string;
             /**
-             * @description `queued`: mail about the feedback is on its way to the operator. `not_configured`: it is stored, for the operator to look it up.
+             * @description `queued`: an email about the feedback is queued for the operator. `not_configured`: no email is sent; the operator reads the stored feedback.
              * @enum {string}
              */
             notification: "queued" | "not_configured";
@@ -454,11 +478,11 @@ export interface components {
         CreditRequired: {
             /**
              * Format: uri
-             * @description Names the kind of problem.
+             * @description URL that identifies the type of problem.
              */
             type: string;
             /**
-             * @description Cents to add so that this request can be paid, at least the smallest top-up.
+             * @description Cents to add so that this request can be paid, at least the minimum top-up of 500.
              * @example 500
              */
             amount: string;
@@ -469,7 +493,7 @@ export interface components {
              * @example http://127.0.0.1:8080/top-up?amount=500
              */
             topUpUrl: string;
-            /** @description How the account is named in a request. */
+            /** @description How to send the account id in a request. */
             creditAccount: {
                 /** @enum {string} */
                 in: "header";
@@ -490,12 +514,12 @@ export interface components {
                 }) | null;
             };
         };
-        /** @description The text itself, or a quote with the text it was made for. */
+        /** @description The text itself, or a quote and its text. */
         X402TtsRequest: components["schemas"]["QuotedTtsRequest"] | (components["schemas"]["TtsRequest"] & unknown);
         QuotedTtsRequest: {
             /** @description Token from POST /x402/tts/quote. */
             quoteToken: string;
-            /** @description The quoted text. Omit it to get the challenge, send it with the payment. The SHA-256 of its trimmed UTF-8 must be the quoted one. */
+            /** @description The quoted text. Omit it to get the challenge; send it with the payment. The SHA-256 of its trimmed UTF-8 must match the quote. */
             text?: string;
             model?: components["schemas"]["ModelId"];
             voice?: components["schemas"]["VoiceId"];
@@ -503,11 +527,11 @@ export interface components {
         };
         QuoteRequest: {
             /**
-             * @description Characters of the trimmed text, from 1 to the selected model's maxInputCharacters.
+             * @description Characters (UTF-16 code units) of the trimmed text, from 1 to the selected model's `maxInputCharacters`.
              * @example 11
              */
             textLength: number;
-            /** @description SHA-256 of the trimmed text's UTF-8, in hexadecimal. */
+            /** @description SHA-256 of the trimmed text in UTF-8, in hexadecimal. */
             textSha256: string;
             model?: components["schemas"]["ModelId"];
             voice?: components["schemas"]["VoiceId"];
@@ -539,7 +563,7 @@ export interface components {
             issuedAt: string;
             /**
              * Format: date-time
-             * @description The quote is refused from this moment on.
+             * @description Time when the quote expires. Later use gets QUOTE_EXPIRED.
              */
             expiresAt: string;
             /** @enum {string} */
@@ -547,7 +571,7 @@ export interface components {
         };
         /** @example 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 */
         EvmAddress: string;
-        /** @description The prepaid balance of a wallet. It can be spent, and not be withdrawn. */
+        /** @description The prepaid balance of a wallet. You can spend it, but not withdraw it. */
         X402PrepaidAccount: {
             address: components["schemas"]["EvmAddress"];
             balanceMicroUsd: components["schemas"]["MicroUsd"];
@@ -558,7 +582,7 @@ export interface components {
             refundable: false;
         };
         X402DepositRequest: {
-            /** @description One micro-USD is one atomic unit of USDC. */
+            /** @description Amount to deposit in micro-USD. One micro-USD is one atomic unit of USDC. */
             amountMicroUsd: number;
         };
         X402DepositResponse: {
@@ -569,7 +593,7 @@ export interface components {
             currency: "USD";
             /** @enum {boolean} */
             refundable: false;
-            /** @description What this request credited; 0 when the payment was credited before. */
+            /** @description Amount that this request credited, in micro-USD. 0 if the payment was credited before. */
             creditedMicroUsd: components["schemas"]["MicroUsd"];
             alreadyCredited: boolean;
         };
@@ -734,9 +758,9 @@ export interface components {
         StructuredError: {
             error: {
                 code: components["schemas"]["ErrorCode"];
-                /** @description What is wrong and the way out, in plain words. */
+                /** @description What is wrong and what to do. */
                 message: string;
-                /** @description The field, the rule and figures that help a program. */
+                /** @description The field, the rule and other values for programs. */
                 details: ({
                     payment?: components["schemas"]["PaymentOutcome"];
                 } & {
@@ -744,16 +768,16 @@ export interface components {
                 }) | null;
             };
         };
-        /** @description What happened to the money, in every error of a paid operation that was decided after the look-up of its payment identifier, nonce or idempotency key. An error without it was decided earlier: it says nothing about an earlier request with the same payment. */
+        /** @description What happened to the money. Present in an error of a paid operation, once the service has looked up the payment identifier, nonce or idempotency key. An error without it says nothing about an earlier request with the same payment. */
         PaymentOutcome: {
             /**
-             * @description not_charged: nothing was taken for this payment, and no identical request was charged. charged: it was taken, by this request or by an earlier identical one. unknown: repeat the identical request later to learn it.
+             * @description not_charged: neither this request nor an identical earlier one was charged. charged: this request or an identical earlier one was charged. unknown: repeat the identical request later to learn the outcome.
              * @enum {string}
              */
             state: "not_charged" | "charged" | "unknown";
-            /** @description What was charged, or what may have been; missing where it is not known. */
+            /** @description Amount in micro-USD that was charged or may have been charged. Absent if unknown. */
             amountMicroUsd?: number;
-            /** @description Of the settlement on the chain, where it is known. */
+            /** @description Hash of the settlement transaction on the chain. Absent if unknown. */
             transaction?: string;
         };
         InvalidRequestError: components["schemas"]["StructuredError"] & {
@@ -894,7 +918,7 @@ export interface components {
                 code?: "INVALID_JSON" | "INVALID_REQUEST" | "UNKNOWN_TTS_MODEL" | "INVALID_VOICE" | "INVALID_SPEED" | "INVALID_PAYMENT_PAYLOAD" | "INVALID_QUOTE" | "QUOTE_EXPIRED" | "QUOTE_BODY_MISMATCH";
             };
         };
-        /** @description Where there is a challenge, it is in `error.details`, just as PAYMENT-REQUIRED has it. Its members stand beside `error` too, for those who read them there; all but its own `error`, a text, in whose place the structured error is. */
+        /** @description If there is a challenge, `error.details` holds it, the same as PAYMENT-REQUIRED. Its members are also beside `error`, except the challenge's own `error` text. */
         PaymentRequiredError: components["schemas"]["StructuredError"] & {
             error?: {
                 /** @enum {string} */
@@ -902,7 +926,7 @@ export interface components {
             };
             /** @enum {integer} */
             x402Version?: 2;
-            /** @description What is paid for. */
+            /** @description The resource that the payment is for. */
             resource?: {
                 /**
                  * Format: uri
@@ -912,14 +936,14 @@ export interface components {
             } & {
                 [key: string]: unknown;
             };
-            /** @description What is accepted as payment; a payment names one entry, unmodified. */
+            /** @description Accepted payments. Copy one entry unmodified into `accepted` of your payment. */
             accepts?: {
                 /** @enum {string} */
                 scheme: "exact";
                 /** @example eip155:8453 */
                 network: string;
                 /**
-                 * @description In atomic units of the asset
+                 * @description Amount in atomic units of the asset.
                  * @example 198
                  */
                 amount: string;
@@ -929,7 +953,7 @@ export interface components {
                 maxTimeoutSeconds: number;
                 extra: JsonObject;
             }[];
-            /** @description By name. The payment-identifier is required; bazaar shows how the operation is called. */
+            /** @description Extensions by name. `payment-identifier` is required. `bazaar` shows how to call the operation. */
             extensions?: JsonObject;
         };
         InvalidDepositError: components["schemas"]["StructuredError"] & {
@@ -948,18 +972,18 @@ export interface components {
             error?: {
                 /** @enum {string} */
                 code?: "PAYMENT_IDENTIFIER_CONFLICT" | "PAYMENT_REPLAY_PENDING" | "PAYMENT_OUTCOME_UNKNOWN" | "PREPAID_NONCE_REPLAYED";
-                /** @description Of PREPAID_NONCE_REPLAYED, `state`, `chargedMicroUsd` and `audio` tell what became of the first request, where this one is identical with it. */
+                /** @description For PREPAID_NONCE_REPLAYED on an identical request, `state`, `chargedMicroUsd` and `audio` describe the first request. */
                 details?: ({
                     /**
-                     * @description pending: the first request, or keeping its audio, is still under way; repeat it in a second. charged: it was charged. restored: nothing is charged for it; a new nonce may be signed.
+                     * @description pending: the first request is still running; repeat it in one second. charged: it was charged. restored: it was not charged; sign again with a new nonce.
                      * @enum {string}
                      */
                     state?: "pending" | "charged" | "restored";
-                    /** @description What the first request has cost; 0 when it was restored, missing while it is pending. */
+                    /** @description Amount in micro-USD that the first request was charged. 0 if it was restored. Absent while it is pending. */
                     chargedMicroUsd?: number;
                     /**
                      * Format: uri
-                     * @description Link to the audio of the first answer, which did not arrive; good for 10 minutes. Missing where the answer has arrived, or its audio could not be kept.
+                     * @description Link to the audio of the first response, valid for 10 minutes. Absent after that, or if the audio was not stored.
                      */
                     audio?: string;
                 } & {
@@ -995,7 +1019,7 @@ export interface components {
                 "audio/wav": Uint8Array;
             };
         };
-        /** @description The price is debited and the job is queued; or, for an idempotency key that was used before, the job of that time in its present state, with nothing debited again. */
+        /** @description The price is debited and the job is queued. If the idempotency key was used before, the response is the existing job in its current state. Nothing is debited again. */
         JobAccepted: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1014,14 +1038,14 @@ export interface components {
                 "application/json": components["schemas"]["TtsJob"];
             };
         };
-        /** @description No account was named, it does not exist, its balance is too small, or nothing is sold from it now: `details.reason` is `account_indebted` when a refund or dispute took back more than was left (the next purchase pays `details.debtMicroUsd` first), `account_frozen` when the operator holds it, and `over_max_amount` when the price is above `x-credit-max-amount`. The body, the PAYMENT-REQUIRED header and the challenge say how to add credit. */
+        /** @description The account is missing or unknown, its balance is too small, or it can't be spent now. `details.reason` says which. `account_indebted`: a refund or dispute took back more than the balance; the next purchase pays `details.debtMicroUsd` first. `account_frozen`: the operator has frozen the account. `over_max_amount`: the price is above `x-credit-max-amount`. Nothing is charged. The body, the PAYMENT-REQUIRED header and the challenge say how to add credit. */
         CreditRequired: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
                 "cache-control": components["headers"]["CacheControl"];
-                /** @description Base64 of JSON with the body's members beside an x402 version 2 challenge without any offer (`x402Version`, `resource`, `accepts` empty): clients of x402 can read it, and find no method that they could pay by. */
+                /** @description Base64 of JSON: the members of the body, and an x402 version 2 challenge without offers (`x402Version`, `resource`, empty `accepts`). x402 clients can read it, but find no way to pay. */
                 "PAYMENT-REQUIRED": string;
-                /** @description Payment challenge of the HTTP Payment authentication scheme; its `id` is the challenge id that `/top-up?challenge=` carries through the checkout. */
+                /** @description Challenge of the HTTP Payment authentication scheme. Its `id` is the challenge id for `/top-up?challenge=`. */
                 "WWW-Authenticate": string;
                 "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
                 "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
@@ -1034,7 +1058,7 @@ export interface components {
                 "application/json": components["schemas"]["CreditRequired"];
             };
         };
-        /** @description The audio, paid for. */
+        /** @description The audio. It is paid for. */
         X402Speech: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1055,7 +1079,7 @@ export interface components {
                 "audio/mpeg": Uint8Array;
             };
         };
-        /** @description The request, its payment payload or its quote breaks a rule; `details` names the field and the rule. Nothing was verified, settled or synthesised. */
+        /** @description The request, its payment payload or its quote is invalid. `details` names the field and the rule. Nothing was verified, settled or synthesized. */
         InvalidX402Request: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1070,7 +1094,7 @@ export interface components {
                 "application/json": components["schemas"]["InvalidX402RequestError"];
             };
         };
-        /** @description The prepaid signature was not made by the account for this request. Nothing was charged. */
+        /** @description The account did not make the prepaid signature for this request. Nothing was charged. Read the metadata again, then check your signer. */
         PrepaidUnauthorized: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1085,13 +1109,13 @@ export interface components {
                 "application/json": components["schemas"]["UnauthorizedError"];
             };
         };
-        /** @description Payment is required, or the payment was refused; the challenge's `error` says why. A deployment may also answer so a request to `/x402/tts` that says nothing at all (no payment header; GET without a query, POST without a body or with `{}`), which is 400 otherwise: the challenge is that of the discovery example, and its `error` names the missing field; a payment of it needs the whole request. The challenge is in PAYMENT-REQUIRED and in the error's details, and its members stand beside `error` too. A prepaid balance that is too small is answered without a challenge. */
+        /** @description Payment is required, or the payment was refused. The challenge is in PAYMENT-REQUIRED and in `error.details`, and its members are also beside `error`. The challenge's `error` says why. A prepaid balance that is too small gets no challenge. A deployment may also return 402 for an empty request to `/x402/tts`, which otherwise gets 400. An empty request has no payment header. A GET has no query; a POST has no body or `{}`. That challenge is for the discovery example, and its `error` names the missing field. Send the whole request to get a challenge that you can pay. */
         X402PaymentRequired: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
                 "cache-control": components["headers"]["NoStore"];
                 "PAYMENT-REQUIRED": components["headers"]["PaymentRequired"];
-                /** @description Base64 of the x402 settlement response with `success` false, once a settlement of this payment was refused or has failed. Not on any other 402. */
+                /** @description Base64 of the x402 settlement response with `success` false. Present only if a settlement of this payment was refused or failed. */
                 "PAYMENT-RESPONSE"?: string;
                 "x-x402-balance": components["headers"]["PrepaidBalance"];
                 "x-x402-charged": components["headers"]["PrepaidCharged"];
@@ -1106,7 +1130,7 @@ export interface components {
                 "application/json": components["schemas"]["PaymentRequiredError"];
             };
         };
-        /** @description The amount is out of bounds, or payment-signature is no payment by an externally owned account; `details` names the field and the rule. Nothing was verified or settled. */
+        /** @description The amount is out of range, or payment-signature is not a payment by an externally owned account. `details` names the field and the rule. Nothing was verified or settled. */
         InvalidDeposit: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1121,7 +1145,7 @@ export interface components {
                 "application/json": components["schemas"]["InvalidDepositError"];
             };
         };
-        /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request is still running, or the transfer, named in the details, is not confirmed yet; it is credited without the client. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet. Repeat the identical request after `Retry-After`; make no new payment without the user's approval. */
+        /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier or authorization belongs to another request. PAYMENT_REPLAY_PENDING: the first request is still running, or the transfer in `details.transaction` is not confirmed yet. The service credits the transfer even without a further request. PAYMENT_OUTCOME_UNKNOWN: it is not known yet whether the payment was settled. Repeat the identical request after `Retry-After` seconds. Make no new payment without the user's approval. */
         DepositConflict: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1137,7 +1161,7 @@ export interface components {
                 "application/json": components["schemas"]["DepositConflictError"];
             };
         };
-        /** @description A prepaid header is missing or malformed, or the expiry is past or too far ahead. */
+        /** @description A prepaid header is missing or malformed, or the expiry is in the past or too far ahead. */
         InvalidPrepaidCredential: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1152,7 +1176,7 @@ export interface components {
                 "application/json": components["schemas"]["InvalidRequestError"];
             };
         };
-        /** @description The address has never deposited. */
+        /** @description The address has never deposited. Deposit at POST /x402/deposit first. */
         PrepaidAccountNotFound: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1167,7 +1191,7 @@ export interface components {
                 "application/json": components["schemas"]["NotFoundError"];
             };
         };
-        /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running; repeat it after `Retry-After`. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet; repeating the identical request after `Retry-After` gets the audio once the chain has told. `details.transaction` is the transaction that may hold the payment, where one is known. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before. Whoever repeats exactly the request that has spent it, also after its expiry, is told in `details` what became of that: its state, what was charged, and where the audio is, when the first answer did not arrive. Who repeats a request after that answer is counted by the edge's limit, and may not be shown `x-x402-balance` again. */
+        /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier or authorization belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running. Repeat it after `Retry-After` seconds. PAYMENT_OUTCOME_UNKNOWN: it is not known yet whether the payment was settled. Repeat the identical request after `Retry-After` seconds: you get the audio once the chain has confirmed the payment. `details.transaction` is the transaction that may hold the payment, if known. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before. If you repeat the identical request, also after its expiry, `details` describes the first one. It has its state, its charge and, for 10 minutes, a link to the audio. */
         X402Conflict: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1185,7 +1209,7 @@ export interface components {
                 "application/json": components["schemas"]["X402ConflictError"];
             };
         };
-        /** @description TTS_UPSTREAM_ERROR: the speech provider answered with an error (other than 429 and 503, which are 503 here), or with something that is not audio. PAYMENT_ERROR: the payment service or the chain can't be reached, or answers nonsense. Nothing was settled or charged. */
+        /** @description TTS_UPSTREAM_ERROR: the speech provider returned an error, or something that is not audio. Its 429 and 503 become 503 here. PAYMENT_ERROR: the payment service or the chain is unavailable, or its response is invalid. Nothing was settled or charged. */
         X402Failed: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1202,7 +1226,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechFailedError"];
             };
         };
-        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits, or the operator has paused this way to pay (`details.reason` is `paused`; then `Retry-After` says when to try again), or the speech provider is overloaded (it answered 429 or 503; its `Retry-After` is passed on), or this service is: then `details.reason` is `overloaded`, nothing was looked at or held, `Retry-After` says when to try again, and requests without a payment are refused first. An answer that was paid before is given all the same, though while the service is overloaded only so many are looked up at a time. This request settled nothing, and is not charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known. What an earlier request with the same payment has settled is told by repeating the identical one. */
+        /** @description The request can't be served now. A required part is not set up, too slow or unavailable. Or the audio of a paid request can't be stored or read. Or too much speech is waiting. Or the speech provider returned 429 or 503; its `Retry-After` is passed on. If `details.reason` is `paused`, the operator has paused this payment flow. If it is `overloaded`, this service is overloaded and did not look at the payment. Wait `Retry-After` seconds if it is given, then retry. This request settled nothing and is not charged. If the database became unavailable, x-x402-charged is absent, and a debit already made is restored within minutes. Repeat the identical request to learn what an earlier request with the same payment settled. */
         X402Unavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1220,7 +1244,7 @@ export interface components {
                 "application/json": components["schemas"]["X402UnavailableError"];
             };
         };
-        /** @description The request breaks a rule; `details` names the field and the rule. */
+        /** @description The request is invalid. `details` names the field and the rule. */
         InvalidRequest: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1230,7 +1254,7 @@ export interface components {
                 "application/json": components["schemas"]["InvalidRequestError"];
             };
         };
-        /** @description The request breaks a rule; `details` names the field and the rule. Nothing is charged. */
+        /** @description The request is invalid. `details` names the field and the rule. Nothing is charged. */
         InvalidSpeechRequest: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1245,7 +1269,7 @@ export interface components {
                 "application/json": components["schemas"]["InvalidSpeechRequestError"];
             };
         };
-        /** @description Nothing is found here. */
+        /** @description The path or resource does not exist. */
         NotFound: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1255,7 +1279,7 @@ export interface components {
                 "application/json": components["schemas"]["NotFoundError"];
             };
         };
-        /** @description There is no such job, it failed, or its stored audio is gone. */
+        /** @description The job does not exist, it failed, or its stored audio no longer exists. */
         JobAudioNotFound: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1270,7 +1294,7 @@ export interface components {
                 "application/json": components["schemas"]["NotFoundError"];
             };
         };
-        /** @description The body is larger than the byte limit. */
+        /** @description The body is larger than the operation accepts: 32 KiB for feedback, else 64 KiB. */
         RequestTooLarge: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1280,7 +1304,7 @@ export interface components {
                 "application/json": components["schemas"]["RequestTooLargeError"];
             };
         };
-        /** @description The text is over the selected model's cap, or it would be spoken for longer than is accepted (`details.rule` is `duration`; a single character may stand for a sentence), or the body is over 64 KiB. Nothing is charged. */
+        /** @description The text is over the selected model's `maxInputCharacters`, or the body is over 64 KiB. Or the speech would last too long: `details.rule` is `duration`. A short text can cause this, because some characters, such as ﷺ, are read as a phrase. Nothing is charged. */
         TextTooLong: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1295,7 +1319,7 @@ export interface components {
                 "application/json": components["schemas"]["TextTooLongError"];
             };
         };
-        /** @description The body's content type, or its charset, is not one that this operation reads. */
+        /** @description This operation does not accept the body's content type or charset. */
         UnsupportedContentType: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1315,7 +1339,7 @@ export interface components {
                 "application/json": components["schemas"]["InvalidRequestError"];
             };
         };
-        /** @description The `expect` header asks for something other than 100-continue. */
+        /** @description The `expect` header is not `100-continue`. */
         ExpectationFailed: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1325,7 +1349,7 @@ export interface components {
                 "application/json": components["schemas"]["InvalidRequestError"];
             };
         };
-        /** @description The request's headers, its request line included, are larger than 64 KiB, or they are more than 200. The connection ends with it. */
+        /** @description The request line and headers are larger than 64 KiB together. The service closes the connection. */
         HeadersTooLarge: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1335,7 +1359,7 @@ export interface components {
                 "application/json": components["schemas"]["RequestTooLargeError"];
             };
         };
-        /** @description Too many requests, or, where speech is paid, too much work for this payer that was not paid lately: then one request at a time, and `details.reason` says so. Nothing is charged. */
+        /** @description Too many requests. Or, for paid speech, this payer has too many recent unpaid syntheses; `details.reason` says so. Then send one request at a time. Nothing is charged. Wait `Retry-After` seconds, then retry. */
         RateLimited: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1351,7 +1375,7 @@ export interface components {
                 "application/json": components["schemas"]["RateLimitedError"];
             };
         };
-        /** @description Something failed inside the service. */
+        /** @description The service failed. */
         InternalError: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1361,7 +1385,7 @@ export interface components {
                 "application/json": components["schemas"]["InternalError"];
             };
         };
-        /** @description Something failed inside the service. What became of a payment or a signed request is told by repeating the identical one. */
+        /** @description The service failed. Repeat the identical request to learn its outcome. */
         X402InternalError: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1373,7 +1397,7 @@ export interface components {
                 "application/json": components["schemas"]["InternalError"];
             };
         };
-        /** @description Something failed inside the service. Whether the payment was settled is told by repeating the identical request. */
+        /** @description The service failed. Repeat the identical request to learn whether the payment was settled. */
         DepositInternalError: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1388,7 +1412,7 @@ export interface components {
                 "application/json": components["schemas"]["InternalError"];
             };
         };
-        /** @description Something failed inside the service. The balance of the account tells what it came to. */
+        /** @description The service failed. Read the account's balance to learn the outcome. */
         SpeechInternalError: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1403,7 +1427,7 @@ export interface components {
                 "application/json": components["schemas"]["InternalError"];
             };
         };
-        /** @description The speech provider answered with an error (other than 429 and 503, which are 503 here), or with something that is not audio. The debit is refunded. */
+        /** @description The speech provider returned an error, or something that is not audio. Its 429 and 503 become 503 here. The debit is refunded. */
         SpeechFailed: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1418,7 +1442,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechFailedError"];
             };
         };
-        /** @description The speech provider can't be reached, is too slow, is overloaded (it answered 429 or 503; its `Retry-After` is passed on), or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. While too much speech waits, too much audio waits for its callers, the operator has paused this way to pay (`details.reason` is `paused`), or this service is asked more than it can do in time (`overloaded`; requests without an account are refused first), nothing is debited, and `Retry-After` says when to try again. A repetition under an `idempotency-key` is answered with its job all the same, though while the service is overloaded only so many are looked up at a time. */
+        /** @description The speech provider is unavailable, too slow or not configured, or the service's database is not ready. Or the provider returned 429 or 503; its `Retry-After` is passed on. A debit already made is refunded, once the database is available. Nothing is debited while too much speech waits for synthesis, or too much audio waits for its callers. The same applies if `details.reason` is `paused` (by the operator) or `overloaded` (this service). Then wait `Retry-After` seconds and retry. */
         SpeechUnavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1434,7 +1458,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechUnavailableError"];
             };
         };
-        /** @description Too many requests from this address (RATE_LIMITED), or the wallet has sent 5 pieces of feedback within the last 24 hours, or all wallets together as many as are taken within an hour (FEEDBACK_RATE_LIMITED); then the challenge stays usable until it expires. */
+        /** @description RATE_LIMITED: too many requests from this IP address. FEEDBACK_RATE_LIMITED: the wallet has sent 5 pieces of feedback within 24 hours. Or all wallets together have reached the hourly limit. The challenge then stays usable until it expires. Wait `Retry-After` seconds, then retry. */
         FeedbackRateLimited: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1450,7 +1474,7 @@ export interface components {
                 "application/json": components["schemas"]["FeedbackRateLimitedError"];
             };
         };
-        /** @description Something failed inside the service. Feedback that was answered with this is not stored. */
+        /** @description The service failed. The feedback was not stored. */
         FeedbackInternalError: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1465,7 +1489,7 @@ export interface components {
                 "application/json": components["schemas"]["InternalError"];
             };
         };
-        /** @description Feedback is not set up here, or its database is not ready; `details` tells how to repair it. */
+        /** @description Feedback is not set up, or its database is not ready. `details` says how to fix it. */
         FeedbackUnavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1480,7 +1504,7 @@ export interface components {
                 "application/json": components["schemas"]["ConfigError"];
             };
         };
-        /** @description A part that this operation needs is not set up or not reachable; `details` tells how to repair it. */
+        /** @description A part that this operation needs is not set up or unavailable. `details` says how to fix it. */
         NotConfigured: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1490,7 +1514,7 @@ export interface components {
                 "application/json": components["schemas"]["ConfigError"];
             };
         };
-        /** @description A part that this operation needs is not set up or not reachable; `details` tells how to repair it. Or the operator has paused deposits: `details.reason` is `paused`, and `Retry-After` says when to try again. A repetition of a payment that was made before is answered all the same. */
+        /** @description A part that this operation needs is not set up or unavailable; `details` says how to fix it. Or the operator has paused deposits: `details.reason` is `paused`. Then wait `Retry-After` seconds and retry. Repeating an earlier payment still returns its result. */
         DepositUnavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1510,92 +1534,92 @@ export interface components {
     parameters: {
         /** @description The text, 1 to 1500 characters after trimming. Send longer texts with POST. */
         Text: string;
-        /** @description `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
+        /** @description `true` returns 202 with a job instead of the audio. Any other value has no effect. */
         Async: string;
-        /** @description `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
+        /** @description `false`: the audio of an asynchronous request is not stored. Any other value has no effect. */
         StoreAudio: string;
-        /** @description Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
+        /** @description Asynchronous requests only. Repeat a request with the same key and account to get the same job. The same key with another text, model, voice, speed or storeAudio gets 400. */
         IdempotencyKey: string;
-        /** @description Id of the job. One that is no UUID is simply unknown. */
+        /** @description Id of the job. An id that is not a UUID gets 404. */
         JobId: string;
-        /** @description Bearer id of the account to debit. Whoever knows it can spend the balance. */
+        /** @description Bearer id of the account to debit. Keep it secret: anyone who has it can spend the balance. */
         CreditAccount: string;
-        /** @description The most that this request may cost, in micro-USD; at most 2^63 - 1. A higher price is 402 with `details.reason` `over_max_amount`, and nothing is held. Without it the price has no limit but the balance. */
+        /** @description Maximum price of this request in micro-USD, at most 2^63 - 1. A higher price gets 402 with `details.reason` `over_max_amount`, and nothing is held. If omitted, only the balance limits the price. */
         CreditMaxAmount: string;
-        /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+        /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. Copy one entry of the challenge's `accepts` unmodified into `accepted`. Put the required Payment Identifier into `extensions`: 16 to 128 characters of `A-Z a-z 0-9 _ -`. Do not combine it with the x-x402 headers. */
         PaymentSignature: string;
-        /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+        /** @description EVM address of the prepaid account. Send all five x-x402 headers, or none. */
         PrepaidAccount: string;
-        /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
+        /** @description Unique value for each request, 1 to 128 visible ASCII characters. The debit spends it. The service remembers it for at least 24 hours. */
         PrepaidNonce: string;
-        /** @description Unix seconds at which the signature expires, at most 120 from now. */
+        /** @description Unix time in seconds when the signature expires, at most 120 seconds from now. */
         PrepaidExpiry: string;
-        /** @description The most that may be spent, in micro-USD. */
+        /** @description Maximum price of this request in micro-USD. A higher price gets 402. */
         PrepaidMaxAmount: string;
-        /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+        /** @description The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
         PrepaidSignature: string;
-        /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+        /** @description Not used by deposits. Ignored alone; 400 together with payment-signature. */
         IgnoredAccount: string;
-        /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+        /** @description Not used by deposits. Ignored alone; 400 together with payment-signature. */
         IgnoredNonce: string;
-        /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+        /** @description Not used by deposits. Ignored alone; 400 together with payment-signature. */
         IgnoredExpiry: string;
-        /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+        /** @description Not used by deposits. Ignored alone; 400 together with payment-signature. */
         IgnoredMaxAmount: string;
-        /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+        /** @description Not used by deposits. Ignored alone; 400 together with payment-signature. */
         IgnoredSignature: string;
     };
     requestBodies: never;
     headers: {
-        /** @description UUID of this request. */
+        /** @description Id of this request (UUID). Quote it when you ask for help. */
         TraceId: string;
-        /** @description Answers to paid or bearer requests are never stored. */
+        /** @description Caches must not store the response to a paid or bearer request. */
         CacheControl: string;
-        /** @description Pages that show an account id are never stored. */
+        /** @description Caches must not store a page that shows an account id. */
         PageCacheControl: string;
-        /** @description The policy of the page, which names where its forms may go. */
+        /** @description Content security policy of the page, with the allowed form targets. */
         PagePolicy: string;
         /** @description The account that was debited. */
         CreditAccount: string;
-        /** @description What remains in the account, in whole micro-USD. */
+        /** @description Remaining balance of the account, in whole micro-USD. */
         CreditBalance: bigint;
-        /** @description What was debited for this request, in whole micro-USD. Of a job, also when an earlier request made it; a job that fails gives it back. */
+        /** @description Amount debited for this request, in whole micro-USD. For a job from an earlier request, it is that request's debit. A failed job is refunded. */
         CreditCharged: bigint;
-        /** @description A challenge is never stored. */
+        /** @description Caches must not store a challenge. */
         NoStore: "no-store";
-        /** @description Base64 of the x402 version 2 challenge: amount in atomic USDC units, asset, network, payTo and the required extensions. Absent on a refused prepaid request. */
+        /** @description Base64 of the x402 version 2 challenge: amount in atomic USDC units (one is one micro-USD), asset, network, payTo and the required extensions. Absent if a prepaid request was refused. */
         PaymentRequired: string;
         /** @description Base64 of the x402 settlement receipt. Direct payment only. */
         PaymentResponse: string;
         /** @description The payment's identifier. Direct payment only. */
         PaymentIdentifier: string;
-        /** @description True when an earlier answer is repeated. Direct payment only. */
+        /** @description True if this is the response of an earlier identical request. Direct payment only. */
         IdempotentReplay: boolean;
-        /** @description What remains in the prepaid balance, in whole micro-USD. Prepaid requests only. */
+        /** @description Remaining prepaid balance, in whole micro-USD. Prepaid requests only. */
         PrepaidBalance: bigint;
-        /** @description What this request retained of the prepaid balance, in whole micro-USD; 0 when nothing was charged or the debit was restored. Absent from a 503 that can't tell yet. Prepaid requests only. */
+        /** @description Amount charged to the prepaid balance for this request, in whole micro-USD. 0 if nothing was charged or the debit was restored. Absent from a 503 while the outcome is unknown. Prepaid requests only. */
         PrepaidCharged: bigint;
-        /** @description Whole seconds to wait. */
+        /** @description Whole seconds to wait before you retry. */
         RetryAfter: number;
-        /** @description The audio is meant to be played in place; the file name is for those who save it. */
+        /** @description `inline`, so that browsers play the audio, with a file name for saving it. */
         ContentDisposition: string;
-        /** @description Range requests in bytes are served. */
+        /** @description Byte ranges are supported. */
         AcceptRanges: "bytes";
-        /** @description Bytes of the body. */
+        /** @description Size of the body in bytes. */
         ContentLength: number;
-        /** @description First and last byte of the part and the size of the whole, or `bytes *\/` and the size with a 416. */
+        /** @description First and last byte of the part, and the total size in bytes. With a 416, `bytes *\/` and the total size. */
         ContentRange: string;
-        /** @description Whole seconds to wait, when known. */
+        /** @description Whole seconds to wait before you retry, if known. */
         OptionalRetryAfter: number;
-        /** @description Requests that the window allows. */
+        /** @description Number of requests that the window allows. */
         RateLimitLimit: number;
-        /** @description The limit and its window in seconds, as `30;w=60`. */
+        /** @description The limit and its window in seconds, such as `30;w=60`. */
         RateLimitPolicy: string;
-        /** @description Requests that are left in the window. */
+        /** @description Number of requests left in the window. */
         RateLimitRemaining: number;
-        /** @description Whole seconds until a request leaves the window and its slot is free again. */
+        /** @description Whole seconds until a used slot of the window becomes free. In a 429, until a request can succeed. */
         RateLimitReset: number;
-        /** @description The kind of bucket that counted the request. */
+        /** @description Kind of rate-limit bucket that counted the request, such as `account` or `ip`. */
         RateLimitScope: string;
     };
     pathItems: never;
@@ -1715,7 +1739,7 @@ export interface operations {
     getContract: {
         parameters: {};
         responses: {
-            /** @description The OpenAPI 3.0.3 document, with `servers` naming this deployment. */
+            /** @description The OpenAPI 3.0.3 document. `servers` names this deployment. */
             200: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -1736,11 +1760,11 @@ export interface operations {
     getServiceMetadata: {
         parameters: {};
         responses: {
-            /** @description The metadata, valid for some minutes. */
+            /** @description The signed metadata. `payload.validity` says how long it is valid. */
             200: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
-                    /** @description It may be kept until half of its validity has passed. */
+                    /** @description You may cache the metadata until half of its validity has passed. */
                     "cache-control": string;
                     [name: string]: unknown;
                 };
@@ -1777,7 +1801,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The challenge, and what to sign. */
+            /** @description The challenge and the message to sign. */
             200: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -1803,7 +1827,7 @@ export interface operations {
                     "application/json": components["schemas"]["FeedbackChallenge"];
                 };
             };
-            /** @description The request breaks a rule; `details` names the field and the rule. */
+            /** @description The request is invalid. `details` names the field and the rule. */
             400: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -1867,7 +1891,7 @@ export interface operations {
                     "application/json": components["schemas"]["FeedbackReceipt"];
                 };
             };
-            /** @description The request breaks a rule, or the challenge was not made here (FEEDBACK_CHALLENGE_INVALID), is past its time (FEEDBACK_CHALLENGE_EXPIRED) or was made for other feedback (FEEDBACK_PAYLOAD_MISMATCH). */
+            /** @description The request or its challenge is invalid. FEEDBACK_CHALLENGE_INVALID: this service did not issue the challenge. FEEDBACK_CHALLENGE_EXPIRED: the challenge has expired. FEEDBACK_PAYLOAD_MISMATCH: the challenge was issued for other feedback. Get a new challenge and sign it. */
             400: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -1882,7 +1906,7 @@ export interface operations {
                     "application/json": components["schemas"]["FeedbackRefusedError"];
                 };
             };
-            /** @description The signature is not one of the wallet over the challenge's `signingMessage`. */
+            /** @description `signature` is not the wallet's signature of `signingMessage`. Sign that text exactly as returned. */
             401: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -1946,7 +1970,7 @@ export interface operations {
     listVoices: {
         parameters: {
             query?: {
-                /** @description Provider-qualified model id; the catalog's default model when omitted. */
+                /** @description Provider-qualified model id from `/tts/models`. If omitted, the catalog's default model. */
                 model?: components["schemas"]["ModelId"];
             };
         };
@@ -1961,7 +1985,7 @@ export interface operations {
                     "application/json": components["schemas"]["VoicesResponse"];
                 };
             };
-            /** @description The model is not in the catalog. */
+            /** @description The model is not in the catalog, or the request is invalid. */
             400: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -1983,23 +2007,23 @@ export interface operations {
             query: {
                 /** @description The text, 1 to 1500 characters after trimming. Send longer texts with POST. */
                 text: components["parameters"]["Text"];
-                /** @description Provider-qualified model id; the catalog's default model when omitted. */
+                /** @description Provider-qualified model id from `/tts/models`. If omitted, the catalog's default model. */
                 model?: components["schemas"]["ModelId"];
-                /** @description Voice id; the model's default voice when omitted. */
+                /** @description Voice id from `/tts/voices`. If omitted, the model's default voice. */
                 voice?: components["schemas"]["VoiceId"];
-                /** @description A plain decimal. */
+                /** @description Speech rate, as a plain decimal. */
                 speed?: components["schemas"]["Speed"];
-                /** @description `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
+                /** @description `true` returns 202 with a job instead of the audio. Any other value has no effect. */
                 async?: components["parameters"]["Async"];
-                /** @description `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
+                /** @description `false`: the audio of an asynchronous request is not stored. Any other value has no effect. */
                 storeAudio?: components["parameters"]["StoreAudio"];
             };
             header?: {
-                /** @description Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
+                /** @description Asynchronous requests only. Repeat a request with the same key and account to get the same job. The same key with another text, model, voice, speed or storeAudio gets 400. */
                 "idempotency-key"?: components["parameters"]["IdempotencyKey"];
-                /** @description Bearer id of the account to debit. Whoever knows it can spend the balance. */
+                /** @description Bearer id of the account to debit. Keep it secret: anyone who has it can spend the balance. */
                 "x-credit-account"?: components["parameters"]["CreditAccount"];
-                /** @description The most that this request may cost, in micro-USD; at most 2^63 - 1. A higher price is 402 with `details.reason` `over_max_amount`, and nothing is held. Without it the price has no limit but the balance. */
+                /** @description Maximum price of this request in micro-USD, at most 2^63 - 1. A higher price gets 402 with `details.reason` `over_max_amount`, and nothing is held. If omitted, only the balance limits the price. */
                 "x-credit-max-amount"?: components["parameters"]["CreditMaxAmount"];
             };
         };
@@ -2021,23 +2045,23 @@ export interface operations {
     createSpeech: {
         parameters: {
             query?: {
-                /** @description `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
+                /** @description `true` returns 202 with a job instead of the audio. Any other value has no effect. */
                 async?: components["parameters"]["Async"];
-                /** @description `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
+                /** @description `false`: the audio of an asynchronous request is not stored. Any other value has no effect. */
                 storeAudio?: components["parameters"]["StoreAudio"];
-                /** @description As `model` of the JSON body. Used with a text/plain body only. */
+                /** @description Same as `model` in the JSON body. Used only with a text/plain body. */
                 model?: string;
-                /** @description As `voice` of the JSON body. Used with a text/plain body only. */
+                /** @description Same as `voice` in the JSON body. Used only with a text/plain body. */
                 voice?: string;
-                /** @description As `speed` of the JSON body, a plain decimal from 0.5 to 2. Used with a text/plain body only. */
+                /** @description Same as `speed` in the JSON body, as a plain decimal from 0.5 to 2. Used only with a text/plain body. */
                 speed?: string;
             };
             header?: {
-                /** @description Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
+                /** @description Asynchronous requests only. Repeat a request with the same key and account to get the same job. The same key with another text, model, voice, speed or storeAudio gets 400. */
                 "idempotency-key"?: components["parameters"]["IdempotencyKey"];
-                /** @description Bearer id of the account to debit. Whoever knows it can spend the balance. */
+                /** @description Bearer id of the account to debit. Keep it secret: anyone who has it can spend the balance. */
                 "x-credit-account"?: components["parameters"]["CreditAccount"];
-                /** @description The most that this request may cost, in micro-USD; at most 2^63 - 1. A higher price is 402 with `details.reason` `over_max_amount`, and nothing is held. Without it the price has no limit but the balance. */
+                /** @description Maximum price of this request in micro-USD, at most 2^63 - 1. A higher price gets 402 with `details.reason` `over_max_amount`, and nothing is held. If omitted, only the balance limits the price. */
                 "x-credit-max-amount"?: components["parameters"]["CreditMaxAmount"];
             };
         };
@@ -2072,7 +2096,7 @@ export interface operations {
     getJob: {
         parameters: {
             path: {
-                /** @description Id of the job. One that is no UUID is simply unknown. */
+                /** @description Id of the job. An id that is not a UUID gets 404. */
                 jobId: components["parameters"]["JobId"];
             };
         };
@@ -2101,17 +2125,17 @@ export interface operations {
     getJobAudio: {
         parameters: {
             query?: {
-                /** @description Signed token of the audio link, 1 to 1500 characters. Required where the deployment signs its links. One that is empty, too long, expired or made for another job is answered with 401. */
+                /** @description Signed token of the audio link, 1 to 1500 characters. Required if the deployment signs its links. A token that is empty, too long, expired or made for another job gets 401. */
                 sig?: string;
             };
             header?: {
-                /** @description One part of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
+                /** @description One byte range of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
                 range?: string;
-                /** @description Makes the answer the whole audio, since it has no validator that a condition could hold for. */
+                /** @description If present, the response is the whole audio. The audio has no validator, so the condition never matches. */
                 "if-range"?: string;
             };
             path: {
-                /** @description Id of the job. One that is no UUID is simply unknown. */
+                /** @description Id of the job. An id that is not a UUID gets 404. */
                 jobId: components["parameters"]["JobId"];
             };
         };
@@ -2136,7 +2160,7 @@ export interface operations {
                     "audio/wav": Uint8Array;
                 };
             };
-            /** @description The part of the audio that was asked for. */
+            /** @description The requested part of the audio. */
             206: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2158,7 +2182,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["InvalidRequest"];
-            /** @description The audio link's `sig` is missing or invalid. */
+            /** @description The `sig` of the audio link is missing or invalid. Get a new link from `links.audio` of the job. */
             401: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2175,7 +2199,7 @@ export interface operations {
             };
             404: components["responses"]["JobAudioNotFound"];
             408: components["responses"]["RequestTimeout"];
-            /** @description The job is queued or processing. `Retry-After` says when to ask again. */
+            /** @description The job is queued or processing. Wait `Retry-After` seconds, then retry. */
             409: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2191,7 +2215,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobNotReadyError"];
                 };
             };
-            /** @description The job is completed, and its audio is not kept: the request opted out of that, or the deployment's retention has passed. */
+            /** @description The job is completed, but its audio is not stored. The request opted out, or the retention time has passed. */
             410: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2206,7 +2230,7 @@ export interface operations {
                     "application/json": components["schemas"]["AudioNotStoredError"];
                 };
             };
-            /** @description The part that was asked for does not begin inside the audio. */
+            /** @description The requested range does not begin inside the audio. */
             416: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2226,7 +2250,7 @@ export interface operations {
             429: components["responses"]["RateLimited"];
             431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
-            /** @description The database or the store of the audio is not set up or not reachable. */
+            /** @description The database or the audio store is not set up or unavailable. */
             503: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2246,18 +2270,18 @@ export interface operations {
     showTopUp: {
         parameters: {
             query?: {
-                /** @description Whole cents. Anything else, or less than 500, counts as 500; more than the deployment's maximum counts as that maximum. The page shows the amount before anything is paid. */
+                /** @description Amount in whole cents. Anything else, or less than 500, counts as 500. More than the deployment's maximum counts as that maximum. The page shows the amount before payment. */
                 amount?: string;
-                /** @description Existing account to top up; a new one is created when omitted or blank. When there is no such account, the page says so and offers to correct the id or to buy for a new account. */
+                /** @description Existing account to top up. If omitted or blank, a successful purchase creates a new account. For an unknown account, the page offers to correct the id or to buy for a new account. */
                 account?: string;
-                /** @description Id of the payment challenge that led here, at most 100 characters after trimming; it is carried through the checkout. */
+                /** @description Id of the payment challenge that led here, at most 100 characters after trimming. The checkout keeps it. */
                 challenge?: string;
-                /** @description Not blank when the checkout was left without paying, as its way back says. The page then tells that nothing was charged. */
+                /** @description The checkout's cancel link sets it. If it is not blank, the page says that nothing was charged. */
                 canceled?: string;
             };
         };
         responses: {
-            /** @description The launcher, or the page for an account that does not exist. */
+            /** @description The page to buy credit. It says so if the account does not exist or card payment is not set up. */
             200: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2269,7 +2293,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description A parameter is longer than 100 characters, given twice, or not valid UTF-8, or `challenge` holds U+0000 or a lone surrogate. */
+            /** @description A parameter is longer than 100 characters, given twice or not valid UTF-8. Or `challenge` contains U+0000 or a lone surrogate. */
             400: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2284,7 +2308,7 @@ export interface operations {
             417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
             431: components["responses"]["HeadersTooLarge"];
-            /** @description Something failed inside the service. */
+            /** @description The service failed. */
             500: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2294,7 +2318,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description The operator has paused purchases. `Retry-After` says when to try again. */
+            /** @description The operator has paused purchases. Wait `Retry-After` seconds, then retry. */
             503: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2313,16 +2337,16 @@ export interface operations {
             content: {
                 "application/x-www-form-urlencoded": {
                     /**
-                     * @description Whole cents, with the rules of GET /top-up; or `own`, together with `ownAmount`.
+                     * @description Amount in whole cents, with the rules of GET /top-up. Or `own`, to use `ownAmount`.
                      * @example 500
                      */
                     amount?: string;
                     /**
-                     * @description Read only when `amount` is `own`: US dollars as a person types them into the launcher, with at most two decimal places. Anything else, or an amount outside the deployment's range, is refused rather than changed.
+                     * @description Amount in US dollars with at most two decimal places. Used only if `amount` is `own`. Anything else, or an amount outside the deployment's range, gets 400.
                      * @example 12.50
                      */
                     ownAmount?: string;
-                    /** @description Existing account to top up; a new one is created when omitted or blank. */
+                    /** @description Existing account to top up. If omitted or blank, a successful purchase creates a new account. */
                     accountId?: string;
                     /** @description Id of the payment challenge that led here, at most 100 characters after trimming. */
                     challengeId?: string;
@@ -2330,7 +2354,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The checkout is open; go to `location`. */
+            /** @description The checkout is open. Follow `location`. */
             303: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2339,12 +2363,12 @@ export interface operations {
                     "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
                     "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
                     "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
-                    /** @description Address of the hosted checkout. It is https, unless the deployment's own checkout is http. */
+                    /** @description URL of the hosted checkout. It uses https, unless the deployment's own checkout uses http. */
                     location: string;
                     [name: string]: unknown;
                 };
             };
-            /** @description A field is invalid, `ownAmount` is no amount that can be bought, or the account does not exist. A page for browsers, on which it can be corrected where possible; structured otherwise. */
+            /** @description A field is invalid, `ownAmount` can't be bought, or the account does not exist. If `Accept` prefers HTML, the response is a page, where possible with a form to correct the input. Otherwise it is a structured error. */
             400: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2366,7 +2390,7 @@ export interface operations {
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
             417: components["responses"]["ExpectationFailed"];
-            /** @description Too many requests, or this address has begun too many purchases within a minute. Nothing is charged. A page for browsers, structured otherwise. */
+            /** @description Too many requests, or too many purchases from this IP address within 60 seconds. Nothing is charged. Wait `Retry-After` seconds, then retry. If `Accept` prefers HTML, the response is a page. Otherwise it is a structured error. */
             429: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2400,7 +2424,7 @@ export interface operations {
                     "application/json": components["schemas"]["PaymentError"];
                 };
             };
-            /** @description A part that this operation needs is not set up or not reachable; `details` tells how to repair it. Or the operator has paused purchases: `details.reason` is `paused`, and `Retry-After` says when to try again. That is a page for browsers, structured otherwise. What was paid at a checkout is credited all the same. */
+            /** @description A required part is not set up or unavailable; `details` says how to fix it. Or the operator has paused purchases: `details.reason` is `paused`. Then wait `Retry-After` seconds and retry. If `Accept` prefers HTML, a pause is shown as a page. A payment already made at a checkout is still credited. */
             503: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2417,12 +2441,12 @@ export interface operations {
     completeTopUp: {
         parameters: {
             query?: {
-                /** @description Id of the checkout session. Required; without it the answer is the 400 page. */
+                /** @description Id of the checkout session. Required: without it the response is a 400 page. */
                 session_id?: string;
             };
         };
         responses: {
-            /** @description Credited now, or already credited. Shows the account's bearer id and balance. */
+            /** @description The purchase is credited, now or earlier. The page shows the account's bearer id and balance. */
             200: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2443,7 +2467,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description The session is not paid. */
+            /** @description The session is not paid. Nothing was credited. */
             402: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2458,7 +2482,7 @@ export interface operations {
             417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
             431: components["responses"]["HeadersTooLarge"];
-            /** @description Something failed inside the service. Nothing is lost; reload the page. */
+            /** @description The service failed. Nothing is lost; reload the page. */
             500: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2468,7 +2492,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description The session is unknown, of another service, or can't be read now. */
+            /** @description The session is unknown, belongs to another service, or can't be read now. */
             502: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2478,7 +2502,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description Payment by card or its tables are not ready. */
+            /** @description Card payment is not set up, or the database is not ready. Reload the page later. */
             503: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2493,7 +2517,7 @@ export interface operations {
     getTopUpStatus: {
         parameters: {
             query: {
-                /** @description The account id. Required; without it the answer is 400. */
+                /** @description The account id. Required: a missing or blank id gets 400. */
                 account: string;
             };
         };
@@ -2510,7 +2534,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["InvalidRequest"];
-            /** @description No such account. */
+            /** @description The account does not exist. */
             404: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2582,7 +2606,7 @@ export interface operations {
                     "application/json": components["schemas"]["Quote"];
                 };
             };
-            /** @description The request breaks a rule; `details` names the field and the rule. */
+            /** @description The request is invalid. `details` names the field and the rule. */
             400: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2607,25 +2631,25 @@ export interface operations {
             query: {
                 /** @description The text, 1 to 1500 characters after trimming. Send longer texts with POST. */
                 text: components["parameters"]["Text"];
-                /** @description Provider-qualified model id; the catalog's default model when omitted. */
+                /** @description Provider-qualified model id from `/tts/models`. If omitted, the catalog's default model. */
                 model?: components["schemas"]["ModelId"];
-                /** @description Voice id; the model's default voice when omitted. */
+                /** @description Voice id from `/tts/voices`. If omitted, the model's default voice. */
                 voice?: components["schemas"]["VoiceId"];
-                /** @description A plain decimal. */
+                /** @description Speech rate, as a plain decimal. */
                 speed?: components["schemas"]["Speed"];
             };
             header?: {
-                /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+                /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. Copy one entry of the challenge's `accepts` unmodified into `accepted`. Put the required Payment Identifier into `extensions`: 16 to 128 characters of `A-Z a-z 0-9 _ -`. Do not combine it with the x-x402 headers. */
                 "payment-signature"?: components["parameters"]["PaymentSignature"];
-                /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+                /** @description EVM address of the prepaid account. Send all five x-x402 headers, or none. */
                 "x-x402-account"?: components["parameters"]["PrepaidAccount"];
-                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
+                /** @description Unique value for each request, 1 to 128 visible ASCII characters. The debit spends it. The service remembers it for at least 24 hours. */
                 "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
-                /** @description Unix seconds at which the signature expires, at most 120 from now. */
+                /** @description Unix time in seconds when the signature expires, at most 120 seconds from now. */
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
-                /** @description The most that may be spent, in micro-USD. */
+                /** @description Maximum price of this request in micro-USD. A higher price gets 402. */
                 "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
-                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+                /** @description The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
                 "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
             };
         };
@@ -2648,17 +2672,17 @@ export interface operations {
     createX402Speech: {
         parameters: {
             header?: {
-                /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+                /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. Copy one entry of the challenge's `accepts` unmodified into `accepted`. Put the required Payment Identifier into `extensions`: 16 to 128 characters of `A-Z a-z 0-9 _ -`. Do not combine it with the x-x402 headers. */
                 "payment-signature"?: components["parameters"]["PaymentSignature"];
-                /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+                /** @description EVM address of the prepaid account. Send all five x-x402 headers, or none. */
                 "x-x402-account"?: components["parameters"]["PrepaidAccount"];
-                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
+                /** @description Unique value for each request, 1 to 128 visible ASCII characters. The debit spends it. The service remembers it for at least 24 hours. */
                 "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
-                /** @description Unix seconds at which the signature expires, at most 120 from now. */
+                /** @description Unix time in seconds when the signature expires, at most 120 seconds from now. */
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
-                /** @description The most that may be spent, in micro-USD. */
+                /** @description Maximum price of this request in micro-USD. A higher price gets 402. */
                 "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
-                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+                /** @description The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
                 "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
             };
         };
@@ -2692,17 +2716,17 @@ export interface operations {
     getPrepaidAudio: {
         parameters: {
             query?: {
-                /** @description Signed token of the audio link, 1 to 1500 characters. Required where the deployment signs its links. One that is empty, too long, expired or made for another audio is answered with 401. */
+                /** @description Signed token of the audio link, 1 to 1500 characters. Required if the deployment signs its links. A token that is empty, too long, expired or made for other audio gets 401. */
                 sig?: string;
             };
             header?: {
-                /** @description One part of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
+                /** @description One byte range of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
                 range?: string;
-                /** @description Makes the answer the whole audio, since it has no validator that a condition could hold for. */
+                /** @description If present, the response is the whole audio. The audio has no validator, so the condition never matches. */
                 "if-range"?: string;
             };
             path: {
-                /** @description Id of the audio. One that is no UUID is simply unknown. */
+                /** @description Id of the audio. An id that is not a UUID gets 404. */
                 audioId: string;
             };
         };
@@ -2726,7 +2750,7 @@ export interface operations {
                     "audio/mpeg": Uint8Array;
                 };
             };
-            /** @description The part of the audio that was asked for. */
+            /** @description The requested part of the audio. */
             206: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2747,7 +2771,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["InvalidRequest"];
-            /** @description The audio link's `sig` is missing or invalid, or its 10 minutes are over. */
+            /** @description The `sig` of the audio link is missing or invalid, or its 10 minutes have expired. */
             401: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2762,7 +2786,7 @@ export interface operations {
                     "application/json": components["schemas"]["UnauthorizedError"];
                 };
             };
-            /** @description There is no such audio, or its 10 minutes are over, or its charge was given back. */
+            /** @description This audio does not exist, or its 10 minutes have expired. */
             404: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2778,7 +2802,7 @@ export interface operations {
                 };
             };
             408: components["responses"]["RequestTimeout"];
-            /** @description The part that was asked for does not begin inside the audio. */
+            /** @description The requested range does not begin inside the audio. */
             416: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2804,17 +2828,17 @@ export interface operations {
     createDeposit: {
         parameters: {
             header?: {
-                /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+                /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. Copy one entry of the challenge's `accepts` unmodified into `accepted`. Put the required Payment Identifier into `extensions`: 16 to 128 characters of `A-Z a-z 0-9 _ -`. Do not combine it with the x-x402 headers. */
                 "payment-signature"?: components["parameters"]["PaymentSignature"];
-                /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+                /** @description Not used by deposits. Ignored alone; 400 together with payment-signature. */
                 "x-x402-account"?: components["parameters"]["IgnoredAccount"];
-                /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+                /** @description Not used by deposits. Ignored alone; 400 together with payment-signature. */
                 "x-x402-nonce"?: components["parameters"]["IgnoredNonce"];
-                /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+                /** @description Not used by deposits. Ignored alone; 400 together with payment-signature. */
                 "x-x402-expiry"?: components["parameters"]["IgnoredExpiry"];
-                /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+                /** @description Not used by deposits. Ignored alone; 400 together with payment-signature. */
                 "x-x402-max-amount"?: components["parameters"]["IgnoredMaxAmount"];
-                /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+                /** @description Not used by deposits. Ignored alone; 400 together with payment-signature. */
                 "x-x402-signature"?: components["parameters"]["IgnoredSignature"];
             };
         };
@@ -2857,7 +2881,7 @@ export interface operations {
             429: components["responses"]["RateLimited"];
             431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["DepositInternalError"];
-            /** @description The payment service or the chain can't be reached, or answers nonsense. Nothing was settled. */
+            /** @description The payment service or the chain is unavailable, or its response is invalid. Nothing was settled. Repeat the identical request. */
             502: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2878,15 +2902,15 @@ export interface operations {
     getPrepaidAccount: {
         parameters: {
             header?: {
-                /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+                /** @description EVM address of the prepaid account. Send all five x-x402 headers, or none. */
                 "x-x402-account"?: components["parameters"]["PrepaidAccount"];
-                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
+                /** @description Unique value for each request, 1 to 128 visible ASCII characters. The debit spends it. The service remembers it for at least 24 hours. */
                 "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
-                /** @description Unix seconds at which the signature expires, at most 120 from now. */
+                /** @description Unix time in seconds when the signature expires, at most 120 seconds from now. */
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
-                /** @description The most that may be spent, in micro-USD. */
+                /** @description Maximum price of this request in micro-USD. A higher price gets 402. */
                 "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
-                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+                /** @description The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
                 "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
             };
             path: {

@@ -1,23 +1,21 @@
 import pg from 'pg';
 
-/** What pg says when `query_timeout` has passed. */
 const NO_ANSWER = 'Query read timeout';
 
 type Submit = (...call: unknown[]) => unknown;
 
 /**
- * A client that gives its connection up when a statement had no answer in time. pg itself would keep it, and a pool hand
- * it out again: when the server's machine has died without a farewell, that goes on until the kernel gives up, which
- * takes a quarter of an hour.
+ * Closes its connection after a query timeout. pg would return it to the pool. If the server's machine has died, each
+ * later use would time out too. The kernel gives up only after 15 minutes.
  */
 export class BoundedClient extends pg.Client {
   constructor(config?: string | pg.ClientConfig) {
     super(config);
-    // A connection that breaks fails its statement and leaves the pool; without a listener it would end the process.
+    // Without a listener, a broken connection ends the process. Its statement fails anyway, and it leaves the pool.
     this.on('error', () => {});
   }
 
-  // @ts-expect-error pg overloads query; each way of calling it is passed on as it is.
+  // @ts-expect-error pg overloads query; every form of call is passed on unchanged.
   override query(...call: unknown[]): unknown {
     const callback = call.at(-1);
     if (typeof callback === 'function') {
@@ -38,8 +36,40 @@ export class BoundedClient extends pg.Client {
     return (super.query as Submit)(...call);
   }
 
-  /** Ends the connection after an error that says that there was no answer. */
   protected giveUpAfter(error: Error | null): void {
     if (error?.message === NO_ANSWER) void this.end();
+  }
+}
+
+export class PreparingClient extends BoundedClient {
+  static readonly #names = new Map<string, string>();
+
+  override query(text: string | pg.QueryConfig, values?: unknown[], ...rest: unknown[]) {
+    if (typeof text !== 'string' || !values?.length) return super.query(text, values, ...rest);
+    let name = PreparingClient.#names.get(text);
+    if (name === undefined) {
+      name = `q${PreparingClient.#names.size}`;
+      PreparingClient.#names.set(text, name);
+    }
+    return this.#call(name, text, values);
+  }
+
+  #call(name: string, text: string, values: unknown[]): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const query = new pg.Query(text, values);
+      Object.assign(query, {
+        name,
+        callback: (error: Error | null, result: unknown) => {
+          this.giveUpAfter(error);
+          if (error) reject(error);
+          else resolve(result);
+        },
+      });
+      super.query(query);
+    }).catch((error: Error) => {
+      // Otherwise the stack shows the socket instead of the caller.
+      Error.captureStackTrace(error);
+      throw error;
+    });
   }
 }

@@ -1,26 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Kysely, sql } from 'kysely';
 
-/**
- * How long a statement that changes the schema waits for its locks. Every request that comes meanwhile waits behind it.
- * Below PostgreSQL's `deadlock_timeout` of a second, so that who gives way is never a request.
- */
+/** How long a schema change waits for locks. Below `deadlock_timeout`, so that no request is aborted for it. */
 export const LOCK_TIMEOUT_MS = 300;
-/** So that what has waited behind it is served before the next attempt. */
 const PAUSE_MS = 700;
-/** How long it is tried. */
-const PATIENCE_MS = 600_000;
-/** lock_not_available, deadlock_detected. */
+const TIMEOUT_MS = 600_000;
 const IN_THE_WAY = ['55P03', '40P01'];
 
-/** Has the transaction's statements give up soon where others hold the locks that they need. */
 export async function lockBriefly<T>(transaction: Kysely<T>): Promise<void> {
   await sql`set local lock_timeout = ${sql.lit(LOCK_TIMEOUT_MS)}`.execute(transaction);
 }
 
-/** Tries a transaction that locks briefly until nobody is in its way, for ten minutes at most. */
+/** Retries a transaction for at most ten minutes until it gets its locks. */
 export async function untilUnlocked<T>(transaction: () => Promise<T>): Promise<T> {
-  for (const giveUpAt = performance.now() + PATIENCE_MS; ; await sleep(PAUSE_MS)) {
+  for (const giveUpAt = performance.now() + TIMEOUT_MS; ; await sleep(PAUSE_MS)) {
     try {
       return await transaction();
     } catch (error) {

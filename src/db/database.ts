@@ -1,58 +1,72 @@
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import type { DB } from '../../db/tables.ts';
-import { BoundedClient } from './bounded-client.ts';
-import { PreparingClient } from './preparing-client.ts';
+import { BoundedClient, PreparingClient } from './bounded-client.ts';
 
 export type Database = Kysely<DB>;
 
-/** How long a caller waits for a connection, and for one statement, before the database counts as unavailable. */
 const CONNECT_TIMEOUT_MS = 5_000;
 const STATEMENT_TIMEOUT_MS = 10_000;
-/** How much later a connection is given up over which the server has not even told of that. */
-export const ANSWER_RESERVE_MS = 2_000;
+/** How much later than the server's statement timeout the client gives up, if the server reports nothing. */
+const ANSWER_RESERVE_MS = 2_000;
 
-/** int8 and int8[] become bigint: an amount never passes through a floating-point number. */
+/** int8 becomes bigint, so that an amount never passes through a floating-point number. */
 const types: pg.CustomTypesConfig = {
   getTypeParser: (oid, format) =>
     Number(oid) === pg.types.builtins.INT8 && format !== 'binary' ? BigInt : pg.types.getTypeParser(oid, format),
 };
 
-export interface PoolOptions {
+interface PoolOptions {
   readonly maxConnections?: number;
-  /** 0 lets statements run as long as they need. */
   readonly statementTimeoutMs?: number;
-  /** False where a pooler hands each transaction to another server connection, and knows no names of statements. */
+  /** False behind a transaction-pooling proxy, which does not know prepared statements. */
   readonly namedStatements?: boolean;
 }
 
-/**
- * Opens a pool on the PostgreSQL database that the URL names. Connections are made when they are needed, so this
- * succeeds while the database is down; statements then fail within seconds (see isUnavailable).
- */
+const boundsOf = (url: string, statementTimeoutMs = STATEMENT_TIMEOUT_MS) => ({
+  connectionString: url,
+  connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+  statement_timeout: statementTimeoutMs,
+  query_timeout: statementTimeoutMs && statementTimeoutMs + ANSWER_RESERVE_MS,
+  keepAlive: true,
+});
+
+/** Connects lazily: it succeeds while the database is down, and statements then fail within seconds (isUnavailable). */
 export function openPool(url: string, options: PoolOptions = {}): pg.Pool {
-  const statementTimeout = options.statementTimeoutMs ?? STATEMENT_TIMEOUT_MS;
+  const bounds = boundsOf(url, options.statementTimeoutMs);
   const pool = new pg.Pool({
-    connectionString: url,
+    ...bounds,
     max: options.maxConnections ?? 20,
     Client: (options.namedStatements === false ? BoundedClient : PreparingClient) as never,
     types,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    statement_timeout: statementTimeout,
-    query_timeout: statementTimeout && statementTimeout + ANSWER_RESERVE_MS,
-    idle_in_transaction_session_timeout: statementTimeout,
-    keepAlive: true,
-    // A plan for any values: planning a hold anew each time costs more than placing it.
+    idle_in_transaction_session_timeout: bounds.statement_timeout,
+    // Generic plans: planning a hold costs more than executing it.
     options: '-c plan_cache_mode=force_generic_plan',
     application_name: 'speechgate',
   });
-  // An idle connection that breaks is replaced on the next use; without a listener it would end the process.
+  // Without a listener, an idle connection that breaks ends the process. The pool replaces it on the next use.
   pool.on('error', () => {});
   return pool;
 }
 
-/** The database behind a pool. Destroying it ends the pool. */
 export const databaseOn = (pool: pg.Pool): Database => new Kysely<DB>({ dialect: new PostgresDialect({ pool }) });
 
-/** Opens the PostgreSQL database that the URL names, with a pool of its own. */
 export const openDatabase = (url: string, options: PoolOptions = {}): Database => databaseOn(openPool(url, options));
+
+/** A separate pool for graphile_worker, which reads int8 as text and keeps one connection for LISTEN. */
+export function openQueuePool(
+  url: string,
+  options: { maxConnections: number; statementTimeoutMs?: number; lockTimeoutMs?: number },
+): pg.Pool {
+  const pool = new pg.Pool({
+    ...boundsOf(url, options.statementTimeoutMs),
+    max: options.maxConnections,
+    Client: BoundedClient as never,
+    ...(options.lockTimeoutMs !== undefined && { lock_timeout: options.lockTimeoutMs }),
+    application_name: 'speechgate queue',
+  });
+  pool.on('error', () => {});
+  // Without this listener, a connection that breaks in use ends the process.
+  pool.on('connect', (client) => client.on('error', () => {}));
+  return pool;
+}

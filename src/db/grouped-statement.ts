@@ -1,45 +1,40 @@
-import { type TracePlace, tracing } from '../observability/tracing.ts';
-import { isAway } from './database-errors.ts';
+import { type Context, context } from '@opentelemetry/api';
+import { isConnectionError } from './database-errors.ts';
 
-/** Items that one statement takes at most. */
 const MAX_ITEMS = 64;
 
 interface Waiting<Item, Result> {
   readonly item: Item;
   readonly resolve: (result: Result) => void;
   readonly reject: (error: unknown) => void;
-  /** Where the item comes from, while that is traced. */
-  readonly place: TracePlace | undefined;
+  readonly trace: Context;
 }
 
-export interface GroupedStatementOptions<Item, Result> {
-  /** Runs the statement for some items, and tells what became of each, in their order. */
+interface GroupedStatementOptions<Item, Result> {
   readonly run: (items: readonly Item[]) => Promise<readonly Result[]>;
-  /** What two items of one statement must not have in common, such as the row that both change. */
+  /** Items with equal keys never share a statement, for example if both change the same row. */
   readonly keyOf: (item: Item) => unknown;
+  /** How long the first item waits for others, in ms; by default one turn of the event loop. */
+  readonly groupWithinMs?: number;
 }
 
-/**
- * A statement that takes what several requests ask at the same moment, so that they share its round trip and its commit
- * (group commit). What comes while it runs waits for its end, and goes together then; nobody waits for company.
- */
+/** Combines items of concurrent requests into one statement, so that they share its round trip and commit. */
 export class GroupedStatement<Item, Result> {
   readonly #options: GroupedStatementOptions<Item, Result>;
   #waiting: Waiting<Item, Result>[] = [];
-  /** It runs, or will when the requests have been read that have arrived by now. */
   #isBusy = false;
 
   constructor(options: GroupedStatementOptions<Item, Result>) {
     this.#options = options;
   }
 
-  /** @throws what the statement threw for this item alone, or for all of them while the database is away */
   execute(item: Item): Promise<Result> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ item, resolve, reject, place: tracing()?.place() });
+      this.#waiting.push({ item, resolve, reject, trace: context.active() });
       if (this.#isBusy) return;
       this.#isBusy = true;
-      setImmediate(() => this.#runAll());
+      if (this.#options.groupWithinMs === undefined) setImmediate(() => this.#runAll());
+      else setTimeout(() => this.#runAll(), this.#options.groupWithinMs);
     });
   }
 
@@ -63,12 +58,7 @@ export class GroupedStatement<Item, Result> {
 
   #run(group: readonly Waiting<Item, Result>[]): Promise<readonly Result[]> {
     const run = () => this.#options.run(group.map(({ item }) => item));
-    return (
-      tracing()?.share(
-        group.flatMap(({ place }) => place ?? []),
-        run,
-      ) ?? run()
-    );
+    return context.with(group[0]?.trace ?? context.active(), run);
   }
 
   async #runGroup(group: readonly Waiting<Item, Result>[]): Promise<void> {
@@ -76,8 +66,9 @@ export class GroupedStatement<Item, Result> {
       const results = await this.#run(group);
       for (const [index, { resolve }] of group.entries()) resolve(results[index] as Result);
     } catch (error) {
-      // Nothing of it was done, so that the item whose fault it is can be left to itself.
-      if (group.length > 1 && !isAway(error)) await Promise.all(group.map((waiting) => this.#runGroup([waiting])));
+      // The whole statement failed, so each item is retried alone: only the faulty one fails.
+      if (group.length > 1 && !isConnectionError(error))
+        await Promise.all(group.map((waiting) => this.#runGroup([waiting])));
       else for (const { reject } of group) reject(error);
     }
   }

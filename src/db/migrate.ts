@@ -4,15 +4,39 @@ import { type Kysely, type Migration, type MigrationProvider, Migrator, sql } fr
 import type { DB } from '../../db/tables.ts';
 import { grantApplicationRole } from './application-role.ts';
 import { LOCK_TIMEOUT_MS, lockBriefly, untilUnlocked } from './brief-locks.ts';
-import { openDatabase } from './database.ts';
-import { openQueuePool } from './queue-pool.ts';
-import { validateConstraints } from './validate-constraints.ts';
+import { openDatabase, openQueuePool } from './database.ts';
+
+const CHECK_VIOLATION = '23514';
+
+/** Validates constraints added as `not valid`, each in its own transaction, which blocks no reads or writes. */
+async function validateConstraints<T>(db: Kysely<T>): Promise<string[]> {
+  const broken: string[] = [];
+  for (const { table, name } of await findNotValid(db)) {
+    try {
+      await untilUnlocked(() =>
+        db.transaction().execute(async (transaction) => {
+          await lockBriefly(transaction);
+          await sql`alter table ${sql.raw(table)} validate constraint ${sql.ref(name)}`.execute(transaction);
+        }),
+      );
+    } catch (error) {
+      if ((error as { code?: unknown }).code !== CHECK_VIOLATION) throw error;
+      broken.push(name);
+    }
+  }
+  return broken;
+}
+
+export async function findNotValid<T>(db: Kysely<T>): Promise<readonly { table: string; name: string }[]> {
+  const { rows } = await sql<{ table: string; name: string }>`
+    select conrelid::regclass::text as table, conname as name from pg_constraint
+    where not convalidated and connamespace = current_schema()::regnamespace order by 1, 2`.execute(db);
+  return rows;
+}
 
 const MIGRATIONS = new URL('../../db/migrations/', import.meta.url);
 
-/** Any number that nothing else in this database locks. */
 const QUEUE_MIGRATION_LOCK = 7_300_003;
-/** The role that gets the application's rights where no other one is named. */
 export const APPLICATION_ROLE = 'speechgate_app';
 const silentLogger = new Logger(() => () => {});
 
@@ -32,30 +56,21 @@ const provider: MigrationProvider = {
   },
 };
 
-const migrator = <T>(db: Kysely<T>) =>
-  new Migrator({
-    db,
-    provider,
-    migrationTableName: 'schema_migration',
-    migrationLockTableName: 'schema_migration_lock',
-  });
+const tables = { migrationTableName: 'schema_migration', migrationLockTableName: 'schema_migration_lock' };
+const migrator = <T>(db: Kysely<T>) => new Migrator({ db, provider, ...tables });
 
-export interface Migrated {
-  /** The migrations that this call applied. */
+interface Migrated {
   readonly applied: readonly string[];
-  /** Constraints that rows of earlier releases break. */
   readonly notValid: readonly string[];
-  /** True when the role exists, is another one than the owner, and has its rights now. */
   readonly hasGranted: boolean;
-  /** Migrations of a newer release that are there already. Then nothing is changed: rights are that release's to give. */
+  /** Applied migrations of a newer release. `migrate` then changes nothing: that release grants the rights. */
   readonly newer: readonly string[];
 }
 
 /**
- * Brings the database to the current schema, and gives the application's role its rights where there is one. Several
- * processes may call it at once: they take turns. The queue's own schema comes first, so that ours being current
- * means that both are. Gateways of the release before serve meanwhile: each migration is a transaction of its own, and
- * what waits for a lock gives up soon and begins anew.
+ * Migrates the schema and grants the application role its rights, if the role exists. Safe to run concurrently and
+ * beside gateways of the previous release: each migration is one transaction with a short lock timeout. The queue's
+ * schema comes first, so that a current service schema implies a current queue schema.
  */
 export async function migrate(databaseUrl: string, applicationRole = APPLICATION_ROLE): Promise<Migrated> {
   const db = openDatabase(databaseUrl, { maxConnections: 2, statementTimeoutMs: 0 });
@@ -89,9 +104,8 @@ async function applyPending(db: Kysely<DB>): Promise<string[]> {
 }
 
 async function migrateQueue(db: Kysely<DB>, databaseUrl: string): Promise<void> {
-  const pgPool = openQueuePool(databaseUrl, {
-    ...{ maxConnections: 1, statementTimeoutMs: 0, lockTimeoutMs: LOCK_TIMEOUT_MS },
-  });
+  const options = { maxConnections: 1, statementTimeoutMs: 0, lockTimeoutMs: LOCK_TIMEOUT_MS };
+  const pgPool = openQueuePool(databaseUrl, options);
   try {
     await db.transaction().execute(async (turn) => {
       await sql`select pg_advisory_xact_lock(${QUEUE_MIGRATION_LOCK})`.execute(turn);
@@ -102,13 +116,11 @@ async function migrateQueue(db: Kysely<DB>, databaseUrl: string): Promise<void> 
   }
 }
 
-/** Names of the migrations that the database still lacks; empty when its schema is current. */
 export async function pendingMigrations<T>(db: Kysely<T>): Promise<string[]> {
   const known = await migrator(db).getMigrations();
   return known.filter((migration) => migration.executedAt === undefined).map((migration) => migration.name);
 }
 
-/** Names of the migrations that the database has and this release does not know: a newer one has been there. */
 export async function newerMigrations<T>(db: Kysely<T>): Promise<string[]> {
   const known = Object.keys(await provider.getMigrations());
   const { rows } = await sql<{ name: string }>`select name from schema_migration order by name`.execute(db);

@@ -1,39 +1,32 @@
-import { addDoubtGauge, addHoldGauges } from '../admin/gauges.ts';
-import { GroupedStatement } from '../db/grouped-statement.ts';
-import { type Captured, captureHolds } from '../ledger/hold.ts';
-import { UnpaidWork } from '../limits/unpaid-work.ts';
-import { GivingBack } from '../payments/giving-back.ts';
-import type { HoldKeeperParts } from '../payments/hold-keeper.ts';
-import { UnfinishedHolds } from '../payments/unfinished-holds.ts';
+import { LeaseRenewer } from '../db/lease.ts';
+import { addHoldGauges } from '../http/admin/gauges.ts';
+import { HOLD_LEASE_SECONDS, type Hold, renewHolds } from '../ledger/hold.ts';
+import { Captures, type HoldKeeperParts } from '../payments/hold-keeper.ts';
+import { UnpaidWorkLimiter } from '../payments/limits/unpaid-work-limiter.ts';
 import { ledgerReconcilers } from '../reconcile/reconcilers.ts';
-import type { Feature, SharedParts } from './feature.ts';
+import type { SharedParts } from './feature.ts';
 
-export interface Holds extends Feature {
-  /** What the holds of one flow's balances need; the unpaid work is counted for each flow by itself. */
-  parts(): HoldKeeperParts;
-}
+export type Holds = ReturnType<typeof openHolds>;
 
-/** Holds on balances in the ledger, which card credits and prepaid balances are paid by. */
-export function openHolds({ config, db, log, metrics }: SharedParts): Holds {
-  const unfinished = new UnfinishedHolds(db, log);
-  const givingBack = new GivingBack(db, log);
-  const captures = new GroupedStatement({
-    run: (holds: readonly Captured[]) => captureHolds(db, holds),
+export function openHolds({ config, db, log, metrics }: SharedParts) {
+  const captures = new Captures(db, log);
+  const leases = new LeaseRenewer<Hold>({
+    seconds: HOLD_LEASE_SECONDS,
     keyOf: ({ id }) => id,
+    renew: (holds) => renewHolds(db, holds),
   });
-  addHoldGauges(metrics, db);
-  addDoubtGauge(metrics, givingBack);
+  addHoldGauges(metrics, db, captures);
   return {
-    reconcilers: ledgerReconcilers(db, config),
-    parts: () => ({
-      ...{ db, log, metrics, unfinished, givingBack, captures },
-      capturePatienceMs: config.capturePatienceMs,
-      leaseSeconds: config.speech?.streaming.leaseSeconds ?? 0,
-      work: new UnpaidWork(config.unpaidWork),
+    reconcilers: ledgerReconcilers(db),
+    /** One set per flow, because each flow counts its unpaid work separately. */
+    parts: (): HoldKeeperParts => ({
+      db,
+      log,
+      metrics,
+      leases,
+      captures,
+      work: new UnpaidWorkLimiter(config.unpaidWork),
     }),
-    close: async () => {
-      await givingBack.stop();
-      await unfinished.stop();
-    },
+    end: async () => captures.stop(),
   };
 }

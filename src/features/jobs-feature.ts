@@ -1,28 +1,18 @@
-import { addJobGauges } from '../admin/gauges.ts';
-import { addAudioRoomGauges } from '../admin/watch-gauges.ts';
-import type { AudioStore } from '../audio/audio-store.ts';
-import { createLinkSigner, type LinkSigner } from '../audio/link-token.ts';
-import { openAudioStore } from '../audio/open-store.ts';
-import type { JobsOperations } from '../contract/operations.ts';
-import type { OperationContext } from '../http/operation-context.ts';
-import { JobWorker } from '../jobs/job-worker.ts';
-import { jobsOperations } from '../operations/jobs-operations.ts';
+import type { FastifyInstance } from 'fastify';
+import { jobsRoutes } from '../contract/routes.ts';
+import { addAudioRoomGauges, addJobGauges } from '../http/admin/gauges.ts';
+import { operations } from '../http/operations.ts';
+import { jobsOperations } from '../http/routes/jobs-operations.ts';
+import { JobWorker } from '../jobs/run-job.ts';
 import { jobReconcilers } from '../reconcile/reconcilers.ts';
-import type { Feature, SharedParts } from './feature.ts';
-import type { Speaking } from './speech-feature.ts';
+import { createLinkSigner } from '../speech/store/link-token.ts';
+import { openAudioStore } from '../speech/store/open-store.ts';
+import type { SharedParts } from './feature.ts';
+import type { Speech } from './speech-feature.ts';
 
-export interface Jobs extends Feature {
-  readonly operations: { readonly jobs: JobsOperations<OperationContext> };
-  /** Where audio is kept, that of payments too. */
-  readonly store: AudioStore;
-  /** Undefined where audio links are not signed. */
-  readonly signer: LinkSigner | undefined;
-  /** Runs jobs once it is started; undefined without a speech provider. */
-  readonly worker: JobWorker | undefined;
-}
+export type Jobs = ReturnType<typeof openJobs>;
 
-/** Asynchronous speech: its queue, its audio and the links to that. */
-export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Speaking | undefined): Jobs {
+export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Speech['speaking']) {
   const { databaseUrl, namedStatements, baseUrl } = config;
   const { concurrency, audioRetentionSeconds: retentionSeconds, audioStore, signingSecrets } = config.jobs;
   const store = openAudioStore(audioStore);
@@ -31,13 +21,21 @@ export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Sp
   const worker =
     speaking &&
     new JobWorker({
-      ...{ ...speaking, db, databaseUrl, namedStatements, store },
-      ...{ retentionSeconds, concurrency, metrics, log },
+      ...speaking,
+      db,
+      databaseUrl,
+      namedStatements,
+      store,
+      retentionSeconds,
+      concurrency,
+      metrics,
+      log,
     });
+  const routes = jobsRoutes(jobsOperations(db, store, { baseUrl, signer }));
   addJobGauges(metrics, db);
   addAudioRoomGauges(metrics, store);
   return {
-    operations: { jobs: jobsOperations({ db, store, baseUrl, signer }) },
+    plugin: async (server: FastifyInstance) => void server.register(operations, { routes }),
     store,
     signer,
     worker,

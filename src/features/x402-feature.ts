@@ -1,58 +1,54 @@
-import { addUnsettledWorkGauge } from '../admin/gauges.ts';
-import { addPaymentGauges, addSigningKeyGauge } from '../admin/watch-gauges.ts';
-import type { AudioStore } from '../audio/audio-store.ts';
-import { createLinkSigner } from '../audio/link-token.ts';
-import type { CredentialProofs, X402Operations } from '../contract/operations.ts';
-import type { StandIn } from '../http/bare-request.ts';
-import type { OperationContext } from '../http/operation-context.ts';
-import type { Belonging } from '../ledger/belonging.ts';
+import type { FastifyInstance } from 'fastify';
+import { currentKey, watchKeyExpiry } from '../config/signing-keys.ts';
+import type { X402Config } from '../config/x402-settings.ts';
+import { x402Routes } from '../contract/routes.ts';
+import { addPaymentGauges, addSigningKeyGauge, addUnsettledWorkGauge } from '../http/admin/gauges.ts';
+import { operations } from '../http/operations.ts';
+import type { ProbeExample } from '../http/plugins/bodies.ts';
+import { x402Operations } from '../http/routes/x402-operations.ts';
+import { previousDirect, previousPrepaid } from '../http/routes/x402-speech.ts';
+import type { DatabaseIdentity } from '../ledger/database-identity.ts';
 import { credentialAlarm } from '../observability/credential-alarm.ts';
-import { previousDirect, previousPrepaid } from '../operations/previous-requests.ts';
-import { probeStandIns } from '../operations/probes.ts';
-import { x402Operations } from '../operations/x402-operations.ts';
-import { CARD_HEADERS } from '../payments/card-credits.ts';
-import { DepositReplays, Deposits } from '../payments/deposits.ts';
-import { DIRECT_HEADERS, DirectPayment } from '../payments/direct-payment.ts';
-import { DirectReplays } from '../payments/direct-replays.ts';
-import { DirectWork } from '../payments/direct-work.ts';
+import { CARD_HEADERS } from '../payments/card/card-credits.ts';
+import { DIRECT_HEADERS, DirectPayment } from '../payments/direct/direct-payment.ts';
+import { DirectReplays } from '../payments/direct/direct-replays.ts';
+import { DirectWork } from '../payments/direct/direct-work.ts';
 import { PaymentIntake } from '../payments/intake.ts';
-import { KnownPayments } from '../payments/known-payments.ts';
-import { LostAnswers } from '../payments/lost-answers.ts';
-import { PrepaidBalance } from '../payments/prepaid-balance.ts';
-import { PrepaidReplays } from '../payments/prepaid-replays.ts';
+import { PaymentLookup } from '../payments/payment-lookup.ts';
+import { DepositReplays, Deposits } from '../payments/prepaid/deposits.ts';
+import { PrepaidAudio, PrepaidBalance, PrepaidReplays } from '../payments/prepaid/prepaid-balance.ts';
+import { PrepaidVerifier } from '../payments/prepaid/prepaid-credential.ts';
+import { SPEECH_EXAMPLE } from '../payments/x402/discovery.ts';
+import { Facilitator } from '../payments/x402/facilitator.ts';
+import { ServiceMetadata } from '../payments/x402/metadata.ts';
+import { PREPAID } from '../payments/x402/prepaid-terms.ts';
+import { Quotes } from '../payments/x402/quotes.ts';
+import { type OpenPayments, openPayments } from '../payments/x402/resolver.ts';
+import { Settlement } from '../payments/x402/settlement.ts';
 import { x402Reconcilers } from '../reconcile/reconcilers.ts';
-import type { X402Config } from '../settings/x402-settings.ts';
-import { Facilitator } from '../x402/facilitator.ts';
-import { watchKeyExpiry } from '../x402/key-expiry-alarm.ts';
-import { ServiceMetadata } from '../x402/metadata.ts';
-import { type OpenPayments, openPayments } from '../x402/open-payments.ts';
-import { PrepaidVerifier } from '../x402/prepaid-credential.ts';
-import { PREPAID } from '../x402/prepaid-terms.ts';
-import { Quotes } from '../x402/quotes.ts';
-import { Settlement } from '../x402/settlement.ts';
-import { currentKey } from '../x402/signing-keys.ts';
-import type { Feature, SharedParts } from './feature.ts';
+import type { AudioStore } from '../speech/store/audio-store.ts';
+import { createLinkSigner } from '../speech/store/link-token.ts';
+import type { SharedParts } from './feature.ts';
 import type { Holds } from './holds-feature.ts';
 import type { Speech } from './speech-feature.ts';
 
-export interface X402 extends Feature {
-  readonly operations: { readonly x402: X402Operations<OperationContext> };
-  readonly proofs: CredentialProofs<OperationContext>;
-  /** The request headers of its flows. */
-  readonly headers: readonly string[];
-  /** What a request that says nothing at all is taken for (R59). */
-  readonly standIns: Readonly<Record<string, StandIn>>;
-}
+/** A payment may wait 120 s for confirmations, or for the facilitator in addition to synthesis. */
+const PAYMENT_WAIT_MS = 180_000;
 
-/** Speech paid in USDC, by a payment on the chain or from a prepaid balance; deposits, quotes, signed metadata. */
+/** Speech paid in USDC (direct or prepaid), deposits, quotes and signed metadata. */
 export function openX402(
   shared: SharedParts,
-  { belonging, holds, speech, store }: { belonging: Belonging; holds: Holds; speech: Speech; store: AudioStore },
-): X402 {
+  {
+    databaseIdentity,
+    holds,
+    speech,
+    store,
+  }: { databaseIdentity: DatabaseIdentity; holds: Holds; speech: Speech; store: AudioStore },
+) {
   const { config, db, pauses, work, metrics, log } = shared;
   const { baseUrl, serviceName, catalog, x402, signingKeys, quotes } = config;
   const opened = x402?.rpcUrls && openPayments(db, x402.asset, x402.rpcUrls, metrics);
-  const known = new KnownPayments({ db, asset: x402?.asset, resolver: opened?.resolver, log });
+  const known = new PaymentLookup({ db, asset: x402?.asset, resolver: opened?.resolver, log });
   const directReplays = new DirectReplays({ known, store, log });
   const depositReplays = new DepositReplays(db, known);
   const chained =
@@ -60,10 +56,9 @@ export function openX402(
   const verifier = x402 && new PrepaidVerifier(serviceName, x402.asset, x402.payees);
   const { signingSecrets } = config.jobs;
   const signer = signingSecrets.length > 0 ? createLinkSigner('prepaid-audio', signingSecrets) : undefined;
-  const lostAnswers = new LostAnswers({ db, store, work, metrics, log, patienceMs: config.capturePatienceMs });
-  const holdParts = holds.parts();
-  const prepaidReplays = new PrepaidReplays({ ...holdParts, lostAnswers });
-  const prepaid = verifier && new PrepaidBalance(verifier, prepaidReplays, lostAnswers, holdParts);
+  const audio = new PrepaidAudio({ store, work, log });
+  const prepaidReplays = new PrepaidReplays(db);
+  const prepaid = verifier && new PrepaidBalance(verifier, prepaidReplays, audio, holds.parts());
   const flows = [
     { headers: DIRECT_HEADERS, flow: chained?.direct, previous: previousDirect(directReplays) },
     { headers: PREPAID.headers, flow: prepaid, previous: previousPrepaid(prepaidReplays) },
@@ -72,10 +67,15 @@ export function openX402(
   if (x402 && signingKeys) addSigningKeyGauge(shared.metrics, currentKey(signingKeys));
   const stopWatchingKey = x402 && signingKeys && watchKeyExpiry(currentKey(signingKeys), log);
   warnOfOff(shared);
-  const { operations, proofs } = x402Operations({
-    ...{ serviceName, catalog, belonging, flows, prepaid, pauses },
-    prepaidAudio: { db, store, baseUrl, signer },
-    speech: speech.speaking,
+  const { operations: own, credentialChecks } = x402Operations({
+    serviceName,
+    catalog,
+    databaseIdentity,
+    flows,
+    prepaid,
+    pauses,
+    prepaidAudio: { db, audio, baseUrl, signer },
+    speech: speech.speaking && { ...speech.speaking, work },
     terms: x402,
     foreignHeaders: CARD_HEADERS,
     deposits: chained?.deposits,
@@ -86,11 +86,14 @@ export function openX402(
         ? new ServiceMetadata(db, { baseUrl, serviceName, catalog, ...x402, keys: signingKeys })
         : undefined,
   });
+  const served = {
+    routes: x402Routes(own, credentialChecks),
+    probeExamples: x402?.probeAnswer === 402 ? probeExamplesOf([...CARD_HEADERS, ...headers]) : {},
+    waitMs: PAYMENT_WAIT_MS,
+  };
   return {
-    operations: { x402: operations },
-    proofs,
+    plugin: async (server: FastifyInstance) => void server.register(operations, served),
     headers,
-    standIns: x402?.probeAnswer === 402 ? probeStandIns([...CARD_HEADERS, ...headers]) : {},
     reconcilers: chained ? x402Reconcilers(db, chained, store) : [],
     stop: () => {
       stopWatchingKey?.();
@@ -102,15 +105,15 @@ export function openX402(
 
 interface ChainedParts extends X402Config {
   readonly opened: OpenPayments;
-  readonly known: KnownPayments;
+  readonly known: PaymentLookup;
   readonly directReplays: DirectReplays;
   readonly depositReplays: DepositReplays;
   readonly store: AudioStore;
 }
 
-/** The parts that need the chain (R58). */
+/** Opens what needs the chain (R58). */
 function openChained(
-  { config, db, inProgress, metrics, log }: SharedParts,
+  { config, db, metrics, log }: SharedParts,
   { asset, opened, known, directReplays, depositReplays, store, ...x402 }: ChainedParts,
 ) {
   const onRefused = credentialAlarm({ metrics, log }, 'X402_FACILITATOR_AUTH');
@@ -124,7 +127,7 @@ function openChained(
   return {
     ...opened,
     deposits: new Deposits({ db, ...opened, intake, replays: depositReplays, settlement, log, confirmationTimeoutMs }),
-    direct: new DirectPayment({ ...opened, replays: directReplays, intake, settlement, store, work, inProgress, log }),
+    direct: new DirectPayment({ ...opened, replays: directReplays, intake, settlement, store, work, log }),
     close: async () => {
       await facilitator.close();
       await opened.chain.close();
@@ -138,3 +141,9 @@ function warnOfOff({ config: { x402, quotes, signingKeys }, log }: SharedParts):
   if (!quotes) log.warn('quotes are off: QUOTE_SECRET is unset, they answer 503');
   if (x402 && !signingKeys) log.warn('signed metadata is off: SIGNING_KEYS_FILE is unset, it answers 503');
 }
+
+/** The requests that bare probes stand for, by operationId (R59). A payment header makes a request no probe. */
+const probeExamplesOf = (unlessHeaders: readonly string[]): Readonly<Record<string, ProbeExample>> => ({
+  getX402Speech: { query: SPEECH_EXAMPLE, body: undefined, unlessHeaders },
+  createX402Speech: { query: {}, body: SPEECH_EXAMPLE, unlessHeaders },
+});

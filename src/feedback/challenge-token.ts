@@ -1,19 +1,41 @@
-import { createTokenSigner } from '../crypto/signed-token.ts';
-import type { Challenge } from './feedback-challenge.ts';
+import { randomUUID } from 'node:crypto';
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+import { createTokenSigner } from '../lib/signed-token.ts';
+import { type FeedbackContent, payloadSha256 } from './content.ts';
 
-/** Says what a token is for, so that none that was signed for anything else is a challenge. */
 const AUDIENCE = 'feedback';
 
-/** Turns challenges into tokens that only this service can make, so that nothing is stored until one is used. */
+export interface Challenge {
+  readonly wallet: string;
+  readonly payloadSha256: string;
+  readonly nonce: string;
+  readonly issuedAt: Date;
+  readonly expiresAt: Date;
+}
+
+/** Creates a challenge by the database's clock, which also judges its expiry. Nothing is stored. */
+export async function issueChallenge(db: Database, content: FeedbackContent, ttlSeconds: number): Promise<Challenge> {
+  const clock = db.selectNoFrom(sql<Date>`clock_timestamp()`.as('issuedAt'));
+  const { issuedAt } = await clock.executeTakeFirstOrThrow();
+  return {
+    wallet: content.wallet,
+    payloadSha256: payloadSha256(content),
+    nonce: randomUUID(),
+    issuedAt,
+    expiresAt: new Date(issuedAt.getTime() + ttlSeconds * 1000),
+  };
+}
+
+/** Signs challenges as tokens, so that nothing is stored until one is used. */
 export interface ChallengeSigner {
   sign(challenge: Challenge): Promise<string>;
-  /** The challenge, whatever its age; undefined when the token was not made here, or has been changed. */
+  /** Returns the challenge, even an expired one; undefined for a forged or altered token. */
   open(token: string): Promise<Challenge | undefined>;
 }
 
 type Claims = Omit<Challenge, 'issuedAt' | 'expiresAt'> & Record<'aud' | 'issuedAt' | 'expiresAt', string>;
 
-/** @param secrets those of `FEEDBACK_SECRET`, at least one: the first signs, all verify */
 export function createChallengeSigner(secrets: readonly string[]): ChallengeSigner {
   const signer = createTokenSigner<Claims>(secrets, {});
   return {

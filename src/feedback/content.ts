@@ -5,19 +5,16 @@ import { canonicalize } from '../lib/canonical-json.ts';
 type Schemas = components['schemas'];
 export type Details = Schemas['FeedbackDetails'];
 
-/** What a wallet says, and signs. */
 export interface FeedbackContent {
-  /** In lower case. */
   readonly wallet: string;
   readonly message: string;
   readonly category: Schemas['FeedbackCategory'];
   readonly details?: Details;
 }
 
-/** The members of `details` that the contract declares. */
 export const DETAILS = ['agent', 'endpoint', 'paymentFlow', 'errorCode', 'traceId', 'lastHttpStatus'] as const;
 
-/** Takes what the contract declares out of a request's body: other members of `details` are ignored (R51). */
+/** Keeps only the declared members of `details`; others are ignored (R51). */
 export function feedbackContent(body: Schemas['FeedbackChallengeRequest']): FeedbackContent {
   const { wallet, message, category, details } = body;
   const declared =

@@ -1,25 +1,29 @@
 import { sql } from 'kysely';
 import { createTransport } from 'nodemailer';
+import type { SendMailOptions } from 'nodemailer/lib/mailer';
+import type { Mailbox } from '../config/mailbox.ts';
 import type { Database } from '../db/database.ts';
 import { testPoint } from '../lib/test-point.ts';
-import type { Details } from './content.ts';
-import { feedbackMail, type MailParties } from './feedback-mail.ts';
+import { DETAILS, type Details } from './content.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
-/** For each answer of the mail server. Giving up on one that is about to accept the mail would send it twice. */
+/** For each reply of the mail server. Giving up while it accepts the mail would send the mail twice. */
 const ANSWER_TIMEOUT_MS = 60_000;
-/** How long the database keeps the record locked for an attempt that does not end. */
 const LOCK_SECONDS = 600;
 
+interface MailParties {
+  readonly serviceName: string;
+  readonly from: Mailbox;
+  readonly to: readonly Mailbox[];
+}
+
 export interface MailOptions extends MailParties {
-  /** `smtp://` or `smtps://`, with nodemailer's options in the query. */
   readonly smtpUrl: string;
 }
 
-/** Hands mail to a mail server. Throws when the server can't be reached or refuses it, and when the signal fires. */
-export type MailSender = (mail: ReturnType<typeof feedbackMail>, signal: AbortSignal) => Promise<void>;
+/** Throws if the mail server is unreachable or refuses the mail, or if the signal aborts. */
+export type MailSender = (mail: SendMailOptions, signal: AbortSignal) => Promise<void>;
 
-/** A sender that makes a connection for each mail, and reads neither files nor addresses that a mail might name. */
 export function smtpSender({ smtpUrl }: MailOptions): MailSender {
   const transport = createTransport({
     url: smtpUrl,
@@ -27,6 +31,7 @@ export function smtpSender({ smtpUrl }: MailOptions): MailSender {
     dnsTimeout: CONNECT_TIMEOUT_MS,
     greetingTimeout: CONNECT_TIMEOUT_MS,
     socketTimeout: ANSWER_TIMEOUT_MS,
+    // Keeps nodemailer from reading files and URLs that a mail names.
     disableFileAccess: true,
     disableUrlAccess: true,
   });
@@ -35,11 +40,7 @@ export function smtpSender({ smtpUrl }: MailOptions): MailSender {
   };
 }
 
-/**
- * Mails the feedback unless that has been done, and records when. The record stays locked while the mail is handed over,
- * so two workers never send it both: the second one fails, and is tried again later. A process that dies between the
- * mail server's answer and its own record of it is the only way to a second mail, which has the same Message-ID.
- */
+/** A row lock prevents double mails. Only a crash between the reply and the update repeats one, with its Message-ID. */
 export async function deliverFeedback(
   db: Database,
   feedbackId: string,
@@ -51,16 +52,16 @@ export async function deliverFeedback(
     await sql`select set_config('idle_in_transaction_session_timeout', ${`${LOCK_SECONDS}s`}, true)`.execute(trx);
     const row = await trx
       .selectFrom('feedback')
-      .select(['id', 'wallet', 'category', 'message', 'details', 'trace_id', 'received_at'])
+      .select(['id', 'wallet', 'category', 'message', 'details', 'trace_id as traceId', 'received_at as receivedAt'])
       .where('id', '=', feedbackId)
       .where('mailed_at', 'is', null)
       .forUpdate()
       .noWait()
+      .$narrowType<{ details: Details | null }>()
       .executeTakeFirst();
     if (!row) return;
     testPoint('mail claimed');
-    const { trace_id: traceId, received_at: receivedAt, details, ...rest } = row;
-    await send(feedbackMail({ ...rest, details: details as Details | null, traceId, receivedAt }, parties), signal);
+    await send(feedbackMail(row, parties), signal);
     testPoint('mail sent');
     await trx
       .updateTable('feedback')
@@ -69,4 +70,43 @@ export async function deliverFeedback(
       .execute();
   });
   testPoint('mail recorded');
+}
+
+interface StoredFeedback {
+  readonly id: string;
+  readonly wallet: string;
+  readonly category: string;
+  readonly message: string;
+  readonly details: Details | null;
+  readonly traceId: string;
+  readonly receivedAt: Date;
+}
+
+/** No header holds text of the sender, so headers can't be injected. The Message-ID is the same at each attempt. */
+function feedbackMail(feedback: StoredFeedback, { serviceName, from, to }: MailParties): SendMailOptions {
+  const { id, wallet, category, message, details, traceId, receivedAt } = feedback;
+  const text = [
+    `Feedback:  ${id}`,
+    `Received:  ${receivedAt.toISOString()}`,
+    `Category:  ${category}`,
+    `Wallet:    ${wallet} (signature checked)`,
+    `Trace id:  ${traceId}`,
+    '',
+    'What follows was written by the sender.',
+    '',
+    ...DETAILS.flatMap((name) => (details?.[name] === undefined ? [] : [`${name}: ${JSON.stringify(details[name])}`])),
+    '',
+    message,
+    '',
+  ].join('\n');
+  return {
+    from,
+    to: [...to],
+    subject: `[${serviceName}] Feedback: ${category} from ${wallet}`,
+    messageId: `<feedback-${id}@${from.address.split('@')[1]}>`,
+    date: receivedAt,
+    headers: { 'Auto-Submitted': 'auto-generated' },
+    text,
+    textEncoding: 'quoted-printable',
+  };
 }

@@ -1,9 +1,8 @@
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import type { Details } from './content.ts';
-import type { Notification } from './record.ts';
+import type { Notification } from './submit.ts';
 
-/** A record with what proves it, and what became of the mail about it. */
 export interface FeedbackRecord {
   readonly feedbackId: string;
   readonly receivedAt: Date;
@@ -20,26 +19,23 @@ export interface FeedbackRecord {
 
 const BATCH = 200;
 
-/** All that was stored, from the oldest on, read in batches. */
 export async function* listFeedback(db: Database): AsyncGenerator<FeedbackRecord> {
-  let last: { received_at: string; id: string } | undefined;
+  let after: RawBuilder<boolean> | undefined;
   for (;;) {
-    const { rows } = await sql<Row>`
-      select id as "feedbackId", received_at as "receivedAt", wallet, category, message, details, trace_id as "traceId",
-             signing_message as "signingMessage", signature, notification, mailed_at as "mailedAt",
-             received_at::text as position
-      from feedback
-      where ${last ? sql`(received_at, id) > (${last.received_at}::timestamptz, ${last.id}::uuid)` : sql`true`}
-      order by received_at, id limit ${BATCH}`.execute(db);
+    const batch = db
+      .selectFrom('feedback')
+      .select(['id as feedbackId', 'received_at as receivedAt', 'wallet', 'category', 'message', 'details'])
+      .select(['trace_id as traceId', 'signing_message as signingMessage', 'signature', 'notification'])
+      .select(['mailed_at as mailedAt', sql<string>`received_at::text`.as('position')])
+      .orderBy('received_at')
+      .orderBy('id')
+      .limit(BATCH)
+      .$narrowType<{ details: Details | null; notification: Notification }>();
+    const rows = await (after ? batch.where(after) : batch).execute();
     for (const { position, ...record } of rows) {
       yield record;
-      last = { received_at: position, id: record.feedbackId };
+      after = sql`(received_at, id) > (${position}::timestamptz, ${record.feedbackId}::uuid)`;
     }
     if (rows.length < BATCH) return;
   }
-}
-
-interface Row extends FeedbackRecord {
-  /** received_at with its microseconds. */
-  readonly position: string;
 }

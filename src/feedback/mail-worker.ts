@@ -1,52 +1,24 @@
-import type { FastifyBaseLogger } from 'fastify';
-import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { QueueWorker } from '../queue/queue-worker.ts';
+import { QueueWorker, type QueueWorkerOptions } from '../db/queue-worker.ts';
 import { deliverFeedback, type MailOptions, smtpSender } from './deliver.ts';
 import { MAIL_TASK, type MailTaskPayload } from './outbox.ts';
 
-export interface MailWorkerOptions extends MailOptions {
-  readonly db: Database;
-  readonly databaseUrl: string;
-  /** False where a pooler between knows no names of statements. */
-  readonly namedStatements: boolean;
-  readonly log: FastifyBaseLogger;
-}
-
-/** The one that listens, and one for the entry that is worked on. */
+/** One listens, one works on an entry. */
 const CONNECTIONS = 2;
 
-/**
- * Mails feedback from the queue, one piece at a time. It is apart from the worker of speech, so that a mail server that
- * hangs holds up no speech, and long speech no mail. What fails is tried again, as the outbox says. Starts, and starts
- * again, when the database can be reached.
- */
-export class MailWorker {
-  readonly #queue: QueueWorker;
-
-  constructor(options: MailWorkerOptions) {
-    const { db, databaseUrl, namedStatements, log } = options;
-    const send = smtpSender(options);
-    this.#queue = new QueueWorker(
-      {
-        name: 'mail worker',
-        task: MAIL_TASK,
-        run: (payload, _entryId, signal) =>
-          deliverFeedback(db, (payload as MailTaskPayload).feedbackId, options, send, signal),
-        beat: async (queuePool) => {
-          if (queuePool === undefined) await sql`select 1`.execute(db);
-        },
-      },
-      { databaseUrl, namedStatements, concurrency: 1, maxConnections: CONNECTIONS, log },
-    );
-  }
-
-  start(): void {
-    this.#queue.start();
-  }
-
-  /** Lets a mail that is being handed over go out, for some seconds; the rest stays in the queue. */
-  stop(): Promise<void> {
-    return this.#queue.stop();
-  }
+/** Separate from the job worker: a hanging mail server delays no speech, and long speech delays no mail. */
+export function mailWorker(
+  db: Database,
+  mail: MailOptions,
+  queue: Pick<QueueWorkerOptions, 'databaseUrl' | 'namedStatements' | 'log'>,
+): QueueWorker {
+  const send = smtpSender(mail);
+  return new QueueWorker(
+    {
+      name: 'mail worker',
+      task: MAIL_TASK,
+      run: (payload, signal) => deliverFeedback(db, (payload as MailTaskPayload).feedbackId, mail, send, signal),
+    },
+    { ...queue, concurrency: 1, maxConnections: CONNECTIONS },
+  );
 }

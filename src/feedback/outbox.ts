@@ -1,31 +1,27 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { anyFrom, daysAgo } from '../db/expressions.ts';
 
-/** The task's name in graphile_worker's queue. */
 export const MAIL_TASK = 'feedback-mail';
 
 export interface MailTaskPayload {
   readonly feedbackId: string;
 }
 
-/** An entry that was taken so long ago, while nobody holds the record's lock, is one of a process that is gone. */
+/** An entry locked for this long belongs to a dead process, unless the feedback row is locked. */
 const ABANDONED_AFTER_SECONDS = 30;
 const BATCH = 1000;
-/** Of one mail. graphile_worker waits between them, from 3 seconds at first to 6 hours at last: some days in all. */
+/** graphile_worker backs off between attempts from 3 seconds up to 6 hours: several days in all. */
 const MAX_ATTEMPTS = 25;
 
-/** Has a worker mail the feedback, as part of the caller's transaction. */
 export async function enqueueMail(db: Database, feedbackId: string): Promise<void> {
-  await sql`
-    select graphile_worker.add_job(
-      ${MAIL_TASK}, json_build_object('feedbackId', ${feedbackId}::uuid), job_key => ${entryKey(feedbackId)},
-      max_attempts => ${MAX_ATTEMPTS})`.execute(db);
+  const entry = sql`graphile_worker.add_job(
+    ${MAIL_TASK}, json_build_object('feedbackId', ${feedbackId}::uuid), job_key => ${entryKey(feedbackId)},
+    max_attempts => ${MAX_ATTEMPTS})`;
+  await db.selectNoFrom(entry.as('entry')).execute();
 }
 
-/**
- * The safety net under the queue: enters feedback again whose entry is gone, or was taken by a process that died
- * (graphile_worker itself waits for 4 hours). Tells how many there were. An entry that ran out of attempts stays so.
- */
+/** Requeues feedback whose queue entry is missing or belongs to a dead process. Returns the count. */
 export async function requeueLostMail(db: Database): Promise<number> {
   const { rows } = await sql`
     with lost as (
@@ -42,3 +38,18 @@ export async function requeueLostMail(db: Database): Promise<number> {
 }
 
 const entryKey = (feedbackId: string) => `feedback ${feedbackId}`;
+
+const PRUNE_BATCH = 1000;
+
+/** Deletes a batch of feedback older than `retentionDays`, except what is still to be mailed. Returns the count. */
+export async function pruneFeedback(db: Database, retentionDays: number): Promise<number> {
+  const old = db
+    .selectFrom('feedback')
+    .select('id')
+    .where('received_at', '<', daysAgo(retentionDays))
+    .where((eb) => eb.or([eb('notification', '<>', 'queued'), eb('mailed_at', 'is not', null)]))
+    .orderBy('received_at')
+    .limit(PRUNE_BATCH);
+  const feedback = db.deleteFrom('feedback').where('id', '=', anyFrom(old.forUpdate().skipLocked()));
+  return Number((await feedback.executeTakeFirstOrThrow()).numDeletedRows);
+}

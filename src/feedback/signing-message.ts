@@ -3,7 +3,7 @@ export interface ServiceIdentity {
   readonly baseUrl: string;
 }
 
-/** What binds a signature to one piece of feedback. */
+/** Declared here because the client's type declarations must not import modules of the service. */
 interface SignedChallenge {
   readonly wallet: string;
   readonly payloadSha256: string;
@@ -12,7 +12,6 @@ interface SignedChallenge {
   readonly expiresAt: Date;
 }
 
-/** What the wallet's owner reads and signs. The same challenge and category always make the same text. */
 export function signingMessage(
   { serviceName, baseUrl }: ServiceIdentity,
   challenge: SignedChallenge,
@@ -21,7 +20,7 @@ export function signingMessage(
   return [
     `Sign this message to send your feedback to ${serviceName}.`,
     '',
-    'It proves that the feedback comes from your wallet. It costs nothing and allows no payment.',
+    'It proves that the feedback comes from your wallet. It costs nothing and authorizes no payment.',
     '',
     `Service: ${serviceName} (${baseUrl})`,
     `Wallet: ${challenge.wallet}`,

@@ -1,6 +1,5 @@
 import { type ErrorCode, type Failure, failure } from './structured-error.ts';
 
-/** The media type and charset of a content-type header, both in lower case. */
 export function readContentType(header: string | undefined): { type: string; charset: string | undefined } {
   const [type = '', ...parameters] = (header ?? '').split(';');
   const charset = parameters
@@ -9,7 +8,7 @@ export function readContentType(header: string | undefined): { type: string; cha
   return { type: type.trim().toLowerCase(), charset: charset?.toLowerCase() };
 }
 
-/** Refuses a body whose type, charset or coding the operation does not read (R51); undefined when it can be read. */
+/** Refuses a content type, charset or encoding that the operation does not read (R51); otherwise returns undefined. */
 export function refuseContentType(headers: Record<string, unknown>, consumes: readonly string[]) {
   const { type, charset } = readContentType(headers['content-type'] as string | undefined);
   const coding = headers['content-encoding'];
@@ -30,26 +29,20 @@ export function refuseContentType(headers: Record<string, unknown>, consumes: re
   return undefined;
 }
 
-interface Decoded {
-  readonly outcome: 'decoded';
-  readonly value: unknown;
-}
-
-/** What of a request breaks a rule, and the answer that tells it. */
 export interface Unreadable {
   readonly outcome: 'unreadable';
   readonly failure: Failure<ErrorCode>;
 }
 
-export const unreadable = (answer: Failure<ErrorCode>): Unreadable => ({ outcome: 'unreadable', failure: answer });
+const unreadable = (answer: Failure<ErrorCode>): Unreadable => ({ outcome: 'unreadable', failure: answer });
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
-/**
- * Decodes a body of one of the types that operations consume: JSON as its value, a form as an object of strings (a list
- * where a field is repeated), text as a string.
- */
-export function decodeBody(type: string, bytes: Buffer): Decoded | Unreadable {
+/** Decodes JSON to its value, a form to an object (lists for repeated fields), and text to a string. */
+export function decodeBody(
+  type: string,
+  bytes: Buffer,
+): { readonly outcome: 'decoded'; readonly value: unknown } | Unreadable {
   let text: string;
   try {
     text = utf8.decode(bytes);
@@ -64,14 +57,28 @@ export function decodeBody(type: string, bytes: Buffer): Decoded | Unreadable {
       return unreadable(failure('INVALID_JSON', 'The body is not valid JSON.', { field: 'body', rule: 'json' }));
     }
   }
-  if (type === 'application/x-www-form-urlencoded') return decodeForm(text);
-  return isSpeechRequest(text) ? unreadable(contentTypeForgotten()) : { outcome: 'decoded', value: text };
+  if (type === 'application/x-www-form-urlencoded') {
+    if (!isPercentEncoded(text)) {
+      const details = { field: 'body', rule: 'percent-encoding' };
+      return unreadable(failure('INVALID_REQUEST', 'The form is not valid percent-encoded UTF-8.', details));
+    }
+    const form = new URLSearchParams(text);
+    const once = ([name, value]: [string, string]) => [name, form.getAll(name).length > 1 ? form.getAll(name) : value];
+    return { outcome: 'decoded', value: Object.fromEntries([...form].map(once)) };
+  }
+  if (!isSpeechRequest(text)) return { outcome: 'decoded', value: text };
+  return unreadable(
+    failure(
+      'INVALID_REQUEST',
+      'content-type is text/plain, but the body is a request in JSON. Send it with content-type: application/json. You were not charged.',
+      { field: 'content-type', rule: 'enum', allowed: ['application/json'] },
+    ),
+  );
 }
 
-/** Members by which requests for speech give the text: ours and those of OpenAI's API. */
 const TEXT_MEMBERS = ['text', 'input'];
 
-/** Whether a text is a request in JSON whose content type was forgotten, as by `fetch` with a string (R70). */
+/** Detects a JSON request sent as text/plain, as `fetch` does with a string body (R70). */
 function isSpeechRequest(text: string): boolean {
   const trimmed = text.trim();
   if (!trimmed.startsWith('{')) return false;
@@ -83,24 +90,6 @@ function isSpeechRequest(text: string): boolean {
   }
 }
 
-const contentTypeForgotten = () =>
-  failure(
-    'INVALID_REQUEST',
-    'content-type is text/plain, but the body is a request in JSON. Send it with content-type: application/json. You were not charged.',
-    { field: 'content-type', rule: 'enum', allowed: ['application/json'] },
-  );
-
-function decodeForm(text: string): Decoded | Unreadable {
-  if (!isPercentEncoded(text)) {
-    const details = { field: 'body', rule: 'percent-encoding' };
-    return unreadable(failure('INVALID_REQUEST', 'The form is not valid percent-encoded UTF-8.', details));
-  }
-  const form = new URLSearchParams(text);
-  const once = ([name, value]: [string, string]) => [name, form.getAll(name).length > 1 ? form.getAll(name) : value];
-  return { outcome: 'decoded', value: Object.fromEntries([...form].map(once)) };
-}
-
-/** True when every percent-encoded sequence of the text decodes to UTF-8. */
 export function isPercentEncoded(text: string): boolean {
   try {
     decodeURIComponent(text);

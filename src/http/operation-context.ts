@@ -1,39 +1,91 @@
-import type { FastifyBaseLogger } from 'fastify';
+import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
 import type { PaymentOutcome } from '../contract/types.ts';
-import type { Answer } from '../lib/answer.ts';
-import type { Ticket } from './admission.ts';
-import type { RequestFacts } from './request-record.ts';
+import type { RequestContext, ResponseEvents } from '../payments/payment-flow.ts';
+import type { Admission } from './plugins/admission.ts';
+import { pathAndQuery } from './plugins/request-head.ts';
+import type { RequestFacts } from './plugins/request-log.ts';
+import { prefersHtml } from './reply.ts';
 
-/** What an operation may know of the request beyond what the contract declares for it. */
-export interface OperationContext {
-  /** UUID of this request, also sent as `x-trace-id`. */
+const EMPTY = Buffer.alloc(0);
+
+export class OperationContext implements RequestContext {
   readonly traceId: string;
-  /** As it was sent: HEAD, where the operation serves it in the place of GET. */
   readonly method: string;
-  /** The client's address: the socket's, or what a trusted proxy says (R39). */
-  readonly ip: string;
-  /** Path and query as they were sent. */
   readonly url: string;
-  /** The body as it was sent; empty when there was none. */
   readonly bytes: Buffer;
-  /** The request said nothing at all, and what it is taken for was made up by the service. */
+  /** The request was a bare probe: the service supplied its query and body (R59). */
   readonly isBare: boolean;
-  /** Too much is in progress: the request may learn what it has paid for before, and nothing new is begun for it. */
-  readonly isOverloaded: boolean;
-  /** Whether the request has this header, which the operation need not declare: payment flows are not mixed (R36). */
-  hasHeader(name: string): boolean;
-  /** Whether the caller would rather have a page than JSON (R15). */
-  prefersHtml(): boolean;
   readonly log: FastifyBaseLogger;
-  readonly answer: Answer;
-  /** Adds to what the request's line in the log tells. */
-  note(facts: RequestFacts): void;
-  /** Work of the request that may outlive its answer: its line in the log waits for it. */
-  follow<T>(work: Promise<T>): Promise<T>;
-  /** What happened to the money so far: any error that answers the request carries it as `details.payment` (R64). */
-  payment: PaymentOutcome | undefined;
-  /** Adds a header to the response whatever its status, for headers that the contract marks `x-set-by: edge`. */
-  setHeader(name: string, value: string): void;
-  /** What the operation asks of the limits. */
-  readonly admission: Ticket;
+  readonly admission: Admission;
+  readonly #request: FastifyRequest;
+  readonly #reply: FastifyReply;
+
+  constructor(request: FastifyRequest, reply: FastifyReply) {
+    this.traceId = request.id;
+    this.method = request.method;
+    this.url = pathAndQuery(request.url);
+    this.bytes = request.bytes ?? EMPTY;
+    this.isBare = request.isBareProbe;
+    this.log = request.log;
+    this.admission = request.admission;
+    this.#request = request;
+    this.#reply = reply;
+  }
+
+  get ip(): string {
+    return this.#request.ip;
+  }
+
+  /** What happened to the money so far. Every error response shows it as `details.payment` (R64). */
+  get payment(): PaymentOutcome | undefined {
+    return this.#request.payment;
+  }
+
+  set payment(outcome: PaymentOutcome | undefined) {
+    this.#request.payment = outcome;
+  }
+
+  get response(): ResponseEvents {
+    const { raw, request } = this.#reply;
+    return {
+      onEnd(listener) {
+        let hasEnded = false;
+        const end = () => {
+          if (hasEnded) return;
+          hasEnded = true;
+          listener(raw.statusCode >= 400);
+        };
+        raw.once('finish', end);
+        raw.once('close', end);
+        if (raw.writableFinished || raw.destroyed) end();
+      },
+      abort() {
+        if (raw.writableFinished) return;
+        request.record.markAborted();
+        raw.destroy();
+      },
+    };
+  }
+
+  hasHeader(name: string): boolean {
+    return this.#request.headers[name] !== undefined;
+  }
+
+  prefersHtml(): boolean {
+    return prefersHtml(this.#request);
+  }
+
+  addLogFields(fields: RequestFacts): void {
+    this.#request.record.addLogFields(fields);
+  }
+
+  /** Makes the request's log line wait for work that may outlive the response. */
+  waitFor<T>(work: Promise<T>): Promise<T> {
+    return this.#request.record.waitFor(work);
+  }
+
+  /** Sets a header for any status, as the contract marks it with `x-set-by: edge`. */
+  setHeader(name: string, value: string): void {
+    this.#reply.header(name, value);
+  }
 }

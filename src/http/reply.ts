@@ -1,58 +1,87 @@
 import { Readable } from 'node:stream';
-import type { FastifyReply } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { OperationResult } from '../contract/operations.ts';
 import type { Route } from '../contract/routes.ts';
-import { pageContentSecurityPolicy, renderErrorPage } from '../pages/page.ts';
-import { prefersHtml } from './accept.ts';
-import { payloadOf } from './fixed-body.ts';
-import { HTML_TYPE, JSON_TYPE } from './media-types.ts';
-import type { RateLimited } from './rate-limit-answer.ts';
-import type { ErrorBody, ErrorCode, Failure } from './structured-error.ts';
+import { pageContentSecurityPolicy, renderErrorPage } from './pages/page.ts';
+import type { ErrorBody, RequestRefused } from './structured-error.ts';
 
-/** Sends what an operation returned, in the media type that the contract declares for its status. */
-export function sendResult(route: Route, result: OperationResult, reply: FastifyReply): FastifyReply {
-  reply.code(result.status);
-  for (const [name, value] of Object.entries(result.headers ?? {})) {
-    if (value !== undefined) reply.header(name, String(value));
-  }
-  const type = result.type ?? route.responses[result.status]?.produces[0];
-  if (type === undefined) return reply.send();
-  if (type === 'text/html') {
-    if (!result.headers?.['content-security-policy']) {
-      reply.header('content-security-policy', pageContentSecurityPolicy());
-    }
-    return reply.type(HTML_TYPE).send(result.body);
-  }
-  if (result.body instanceof Readable) reply.request.record.streams(result.body);
-  if (type !== 'application/json') return reply.type(type).send(result.body as Uint8Array | Readable);
-  const serialize = route.responses[result.status]?.serialize ?? JSON.stringify;
-  return reply.type(JSON_TYPE).send(payloadOf(withPayment(result.status, result.body as object, reply), serialize));
+export const JSON_TYPE = 'application/json; charset=utf-8';
+const HTML_TYPE = 'text/html; charset=utf-8';
+/** Longer bodies are sent as a Buffer; a shorter string goes out in one write with the headers. */
+const LARGE_BODY = 16_384;
+
+const fixedBodies = new WeakMap<object, { payload: string | Buffer | undefined }>();
+
+export function fixedBody<Body extends object>(body: Body): Body {
+  fixedBodies.set(body, { payload: undefined });
+  return body;
 }
 
-/** An error's body with what happened to the money of its request, once that was looked up (R64). */
-function withPayment<Body extends object>(status: number, body: Body, { request: { payment } }: FastifyReply): Body {
-  if (status < 400 || !payment || !('error' in body)) return body;
-  const { error } = body as unknown as ErrorBody;
-  return { ...body, error: { ...error, details: { ...error.details, payment } } };
+/** A JSON body whose text is already known. @param text the whole text, if the body holds only a part */
+export function serializedBody<Body extends object>(body: Body, text: string): Body {
+  fixedBodies.set(body, { payload: text });
+  return body;
+}
+
+/** The text of a body that is known or stays the same; otherwise the body, which Fastify serializes. */
+function payloadOf(body: object, serialize: (body: unknown) => string): string | Buffer | object {
+  const fixed = fixedBodies.get(body);
+  if (!fixed) return body;
+  if (fixed.payload === undefined) {
+    const text = serialize(body);
+    fixed.payload = text.length < LARGE_BODY ? text : Buffer.from(text);
+  }
+  return fixed.payload;
 }
 
 /**
- * Sends a structured error that the edge found, as a page where the operation declares a page for that status and the
- * caller prefers one or nothing else is declared.
+ * Whether Accept names HTML and prefers it to JSON by quality values (RFC 9110, 12.5.1). At equal quality HTML wins,
+ * unless JSON comes first (R15). A range such as text/* does not count as HTML.
  */
+export function prefersHtml(request: FastifyRequest): boolean {
+  if (!/text\/html/i.test(request.headers.accept ?? '')) return false;
+  return request.type([JSON_TYPE, HTML_TYPE]) === HTML_TYPE;
+}
+
+export function sendResult(route: Route, result: OperationResult, reply: FastifyReply): FastifyReply {
+  const { status, headers = {}, body } = result;
+  reply.code(status);
+  for (const [name, value] of Object.entries(headers)) {
+    if (value !== undefined) reply.header(name, String(value));
+  }
+  const type = result.type ?? route.responses[status]?.produces[0];
+  if (type === undefined) return reply.send();
+  if (type === 'text/html') {
+    if (!headers['content-security-policy']) reply.header('content-security-policy', pageContentSecurityPolicy());
+    return reply.type(HTML_TYPE).send(body);
+  }
+  if (body instanceof Readable) reply.request.record.countBytes(body);
+  if (type !== 'application/json') return reply.type(type).send(body as Uint8Array | Readable);
+  const serialize = route.responses[status]?.serialize ?? JSON.stringify;
+  return reply.type(JSON_TYPE).send(payloadOf(body as object, serialize));
+}
+
+/** Adds what happened to the money to an error, once the payment was looked up (R64). */
+export function showPayment(body: unknown, { statusCode, request: { payment } }: FastifyReply): unknown {
+  if (statusCode < 400 || !payment || !(body instanceof Object && 'error' in body)) return body;
+  const { error } = body as ErrorBody;
+  return { ...body, error: { ...error, details: { ...error.details, payment } } };
+}
+
+/** Sends an error of the edge, as a page if only a page is declared or the caller prefers it. */
 export function sendFailure(
   route: Route | undefined,
-  failure: Failure<ErrorCode> | RateLimited,
+  failure: RequestRefused['failure'],
   reply: FastifyReply,
 ): FastifyReply {
   const produces = route?.responses[failure.status]?.produces ?? ['application/json'];
   reply.code(failure.status);
-  if ('headers' in failure) reply.headers(failure.headers);
+  if (failure.headers) reply.headers(failure.headers);
   if (produces.includes('text/html') && (prefersHtml(reply.request) || !produces.includes('application/json'))) {
     return reply
       .header('content-security-policy', pageContentSecurityPolicy())
       .type(HTML_TYPE)
       .send(renderErrorPage(failure.body.error.message));
   }
-  return reply.type(JSON_TYPE).send(JSON.stringify(withPayment(failure.status, failure.body, reply)));
+  return reply.type(JSON_TYPE).send(failure.body);
 }

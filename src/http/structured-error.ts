@@ -3,7 +3,7 @@ import type { components, JsonObject } from '../contract/types.ts';
 export type ErrorCode = components['schemas']['ErrorCode'];
 export type ErrorDetails = JsonObject | null;
 
-/** The status of each code: of the specification's table of errors, and of the contract for the codes that it lacks. */
+/** From the specification's table of errors; codes that it lacks are from the contract. */
 export const statusOf = {
   INVALID_JSON: 400,
   INVALID_REQUEST: 400,
@@ -46,10 +46,19 @@ export interface ErrorBody<Code extends ErrorCode = ErrorCode> {
   error: { code: Code; message: string; details: ErrorDetails };
 }
 
-/** An operation's result that is a structured error, one member of the union for each code. */
 export type Failure<Code extends ErrorCode> = Code extends ErrorCode
   ? { status: (typeof statusOf)[Code]; type: 'application/json'; body: ErrorBody<Code> }
   : never;
+
+/** Thrown by hooks: the error handler answers with the failure. */
+export class RequestRefused extends Error {
+  readonly failure: Failure<ErrorCode> & { readonly headers?: Readonly<Record<string, string | number>> };
+
+  constructor(refusal: RequestRefused['failure']) {
+    super(refusal.body.error.message);
+    this.failure = refusal;
+  }
+}
 
 export const errorBody = <Code extends ErrorCode>(
   code: Code,
@@ -57,10 +66,13 @@ export const errorBody = <Code extends ErrorCode>(
   details: ErrorDetails = null,
 ): ErrorBody<Code> => ({ error: { code, message, details } });
 
-/** A structured error with the status of its code. Message and details are shown to the caller. */
 export const failure = <Code extends ErrorCode>(
   code: Code,
   message: string,
   details: ErrorDetails = null,
 ): Failure<Code> =>
   ({ status: statusOf[code], type: 'application/json', body: errorBody(code, message, details) }) as Failure<Code>;
+
+/** Whether a step of an operation ended with the answer to the request. */
+export const isAnswer = <Step extends object>(step: Step): step is Extract<Step, { readonly status: number }> =>
+  'status' in step;

@@ -3,20 +3,6 @@ import type { ErrorCode } from './structured-error.ts';
 
 export type Location = 'path' | 'query' | 'header' | 'body';
 
-/** A broken rule of the contract, as the caller is told of it. */
-export interface Violation {
-  code: ErrorCode;
-  message: string;
-  details: {
-    field: string;
-    location: Location;
-    /** The violated keyword of the schema; `wellFormed` for a lone surrogate or U+0000, `once` for a repetition. */
-    rule: string;
-    [limit: string]: string | number | string[];
-  };
-}
-
-/** What the validators' verbose errors tell about the violated schema. */
 interface ViolatedSchema {
   type?: string | string[];
   enum?: unknown[];
@@ -27,16 +13,15 @@ interface ViolatedSchema {
   [keyword: string]: unknown;
 }
 
-const LIMITS = ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'minLength', 'maxLength'];
-const FORMS = ['pattern', 'format'];
+const BOUNDS = ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'minLength', 'maxLength'];
+const STATED = [...BOUNDS, 'pattern', 'format'];
 const COMPOSED = new Set(['anyOf', 'oneOf', 'allOf', 'not', 'if']);
 
-/**
- * Tells a caller which field broke which rule and what would be right, from the errors of a generated request
- * validator. The code is the schema's `x-error-code`, one for all rules or one per keyword, else INVALID_REQUEST (R8).
- * Neither message nor details repeat the value.
- */
-export function violation(errors: readonly ErrorObject[], location: Location): Violation {
+/** Reports the field and rule from a generated validator's errors; never repeats the value (R8). */
+export function violation(
+  errors: readonly ErrorObject[],
+  location: Location,
+): { code: ErrorCode; message: string; details: Record<string, string | number | string[]> } {
   const { error, missing } = decisive(errors);
   const parent = (error.parentSchema ?? {}) as ViolatedSchema;
   const schema = missing.length > 0 ? (parent.properties?.[missing[0] as string] ?? {}) : parent;
@@ -44,8 +29,8 @@ export function violation(errors: readonly ErrorObject[], location: Location): V
   const hint = schema['x-error-hint'];
 
   if (location !== 'body' && error.keyword === 'type' && Array.isArray(error.data)) {
-    const message = `${field} must be given once`;
-    return { code: 'INVALID_REQUEST', message, details: { field, location, rule: 'once' } };
+    const details = { field, location, rule: 'once' };
+    return { code: 'INVALID_REQUEST', message: `${field} must be given once.`, details };
   }
 
   const rule = error.keyword === 'x-text' ? (error.params.rule as string) : error.keyword;
@@ -55,15 +40,12 @@ export function violation(errors: readonly ErrorObject[], location: Location): V
     missing.length > 0 ? `${missing.join(' or ')} is required` : `${field} must be ${wanted(schema, rule)}`;
   return {
     code: code ?? 'INVALID_REQUEST',
-    message: hint === undefined ? message : `${message}. ${hint}`,
+    message: hint === undefined ? `${message}.` : `${message}. ${hint}`,
     details: { field, location, rule, ...limits(schema), ...(hint !== undefined && { hint }) },
   };
 }
 
-/**
- * The error to report. Each alternative of an anyOf or oneOf adds its own, and the one that got furthest says most:
- * deeper in the value, and rather a wrong member than a missing one. `missing` has the members any of which was missed.
- */
+/** Each alternative of anyOf or oneOf adds errors: picks the deepest, and rather a wrong member than a missing one. */
 function decisive(errors: readonly ErrorObject[]): { error: ErrorObject; missing: string[] } {
   const own = errors.filter(({ keyword }) => !COMPOSED.has(keyword));
   const candidates = own.length > 0 ? own : errors;
@@ -83,34 +65,27 @@ function fieldName(instancePath: string, missing: string[], location: Location):
 
 function limits(schema: ViolatedSchema): Record<string, string | number | string[]> {
   const bounds = { ...schema, ...schema['x-text'] } as Record<string, unknown>;
-  const stated = [...LIMITS, ...FORMS].filter((keyword) => bounds[keyword] !== undefined);
+  const stated = STATED.filter((keyword) => bounds[keyword] !== undefined);
   return {
     ...Object.fromEntries(stated.map((keyword) => [keyword, bounds[keyword] as string | number])),
     ...(schema.enum !== undefined && { allowed: schema.enum.map(String) }),
   };
 }
 
-/** What the schema asks for, in words that follow "must be". */
 function wanted(schema: ViolatedSchema, rule: string): string {
   if (rule === 'wellFormed') return 'well-formed text: no lone surrogate, no U+0000';
   if (schema.enum !== undefined) return `one of ${schema.enum.map(String).join(', ')}`;
   const type = [schema.type].flat().find((name) => name !== 'null');
-  switch (type) {
-    case 'string':
-      return string(schema);
-    case 'number':
-      return `a number${range(schema.minimum, schema.maximum)}${exclusive(schema)}`;
-    case 'integer':
-      return `a whole number${range(schema.minimum, schema.maximum)}${exclusive(schema)}`;
-    case 'boolean':
-      return 'true or false';
-    case 'object':
-      return rule === 'additionalProperties' ? 'an object without other members than the declared ones' : 'an object';
-    case 'array':
-      return 'a list';
-    default:
-      return 'as the contract says';
+  if (type === 'string') return string(schema);
+  if (type === 'number' || type === 'integer') {
+    const kind = type === 'number' ? 'a number' : 'a whole number';
+    return `${kind}${range(schema.minimum, schema.maximum)}${exclusive(schema)}`;
   }
+  if (type === 'object') {
+    return rule === 'additionalProperties' ? 'an object without undeclared members' : 'an object';
+  }
+  if (type === 'boolean') return 'true or false';
+  return type === 'array' ? 'a list' : 'valid according to GET /openapi.json';
 }
 
 function string(schema: ViolatedSchema): string {
@@ -118,11 +93,8 @@ function string(schema: ViolatedSchema): string {
   const length = range(minLength, maxLength);
   const unit = (maxLength ?? minLength) === 1 ? 'character' : 'characters';
   const counted = schema['x-text'] === undefined ? '' : ' after trimming';
-  const form = schema.pattern
-    ? ` that matches ${schema.pattern}`
-    : schema.format
-      ? ` in the format ${schema.format}`
-      : '';
+  let form = schema.format ? ` in the format ${schema.format}` : '';
+  if (schema.pattern) form = ` that matches ${schema.pattern}`;
   return `a string${length === '' ? '' : `${length.replace(/^ from/, ' of')} ${unit}${counted}`}${form}`;
 }
 

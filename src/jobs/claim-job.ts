@@ -1,51 +1,59 @@
+import { type NotNull, sql, type UpdateObject } from 'kysely';
+import type { DB } from '../../db/tables.ts';
 import type { Database } from '../db/database.ts';
-import { fragment, statement } from '../db/statement.ts';
-import { fenceHold } from '../ledger/hold.ts';
-import type { Utterance } from '../speech/provider.ts';
+import { now, secondsFromNow, unnest } from '../db/expressions.ts';
+import { LEASE_SECONDS, LeaseRenewer } from '../db/lease.ts';
+import { captureHold, takeOverHolds, type UpstreamUsage, voidHold } from '../ledger/hold.ts';
+import type { AudioType, Utterance } from '../speech/provider.ts';
+import { enqueue } from './turn.ts';
 
-/** A job that this process works on. Everything it writes about the job names the fence, and fails once it is another. */
+/** A job that this process owns. Its writes name the fence, and write nothing once a later claim has raised it. */
 export interface Claim {
   readonly jobId: string;
-  /** Of the request that queued it. */
   readonly traceId: string;
-  /** Its place in a trace; null where it was not traced. */
   readonly traceparent: string | null;
-  readonly holdId: bigint;
-  /** What the hold holds. */
+  readonly holdId: string;
+  readonly accountId: string;
   readonly priceMicroUsd: bigint;
   readonly fence: number;
   readonly utterance: Utterance;
   readonly storeAudio: boolean;
-  /** This attempt's number, from 1 on. Attempts that ended with their process count. */
   readonly attempt: number;
-  /** Since the first attempt began, in milliseconds. */
   readonly elapsedMs: number;
 }
 
-/**
- * Makes the process the owner of a job that is queued and due, and raises the fence of job and hold. Undefined when
- * somebody else was first, or the job has ended.
- */
-export async function claimJob(db: Database, jobId: string, workerId: string): Promise<Claim | undefined> {
-  const { rows } = await statement<Row>`
-    with claimed as (
-      update job set state = 'processing', worker_id = ${workerId}, fence = fence + 1, attempts = attempts + 1,
-                     started_at = coalesce(started_at, now()), updated_at = now()
-      where id = ${jobId} and state = 'queued' and run_at <= now()
-      returning *
-    ), hold as (
-      ${fenceHold(fragment`claimed`)}
+/** Claims a job that is queued and due, and raises the fence of job and hold; otherwise returns undefined. */
+export async function claimJob(db: Database, jobId: string): Promise<Claim | undefined> {
+  const row = await db
+    .with('claimed', (qb) =>
+      qb
+        .updateTable('job')
+        .set((eb) => ({
+          state: 'processing',
+          lease_until: secondsFromNow(LEASE_SECONDS),
+          fence: eb('fence', '+', 1),
+          attempts: eb('attempts', '+', 1),
+          started_at: eb.fn.coalesce('started_at', now),
+          updated_at: now,
+        }))
+        .where('id', '=', jobId)
+        .where('state', '=', 'queued')
+        .where('run_at', '<=', now)
+        .returningAll(),
     )
-    select hold_id, trace_id, traceparent, amount_micro_usd, fence, text, model, voice, speed, model_id, store_audio, attempts,
-           extract(epoch from now() - started_at)::double precision * 1000 as elapsed_ms
-    from claimed, hold`.execute(db);
-  const row = rows[0];
+    .with('hold', (qb) => takeOverHolds(qb))
+    .selectFrom(['claimed', 'hold'])
+    .selectAll()
+    .select(sql<number>`extract(epoch from now() - started_at)::double precision * 1000`.as('elapsed_ms'))
+    .$narrowType<{ text: NotNull }>()
+    .executeTakeFirst();
   return (
     row && {
       jobId,
       traceId: row.trace_id,
       traceparent: row.traceparent,
       holdId: row.hold_id,
+      accountId: row.account_id,
       priceMicroUsd: row.amount_micro_usd,
       fence: row.fence,
       utterance: { text: row.text, model: row.model, voice: row.voice, speed: row.speed, modelId: row.model_id },
@@ -56,14 +64,108 @@ export async function claimJob(db: Database, jobId: string, workerId: string): P
   );
 }
 
-interface Row extends Omit<Utterance, 'modelId'> {
-  readonly model_id: string | null;
-  readonly trace_id: string;
-  readonly traceparent: string | null;
-  readonly hold_id: bigint;
-  readonly amount_micro_usd: bigint;
-  readonly fence: number;
-  readonly store_audio: boolean;
-  readonly attempts: number;
-  readonly elapsed_ms: number;
+type Owned = Pick<Claim, 'jobId' | 'holdId' | 'accountId' | 'fence'>;
+
+// Each function below is one transaction, and may be repeated after a lost response. It returns whether the job has
+// this result; false means that another process has taken the job over, and nothing was written.
+
+/** Completes the job, captures its hold and erases the text (R18). */
+export async function completeJob(
+  db: Database,
+  job: Owned,
+  result: { readonly mimeType: AudioType; readonly sizeBytes: number; readonly upstream?: UpstreamUsage | undefined },
+  retentionSeconds: number,
+): Promise<boolean> {
+  return end(db, job, 'completed', async (trx) => {
+    const { mimeType: mime_type, sizeBytes: size_bytes } = result;
+    await update(trx, job, { ...ended('completed', retentionSeconds), mime_type, size_bytes });
+    if (!(await captureHold(trx, { ...hold(job), upstream: result.upstream })))
+      throw new Error('the hold of a live job had ended');
+  });
 }
+
+/** Fails the job, voids its hold and erases the text (R18). */
+export async function failJob(
+  db: Database,
+  job: Owned,
+  error: { readonly code: string; readonly message: string },
+  retentionSeconds: number,
+): Promise<boolean> {
+  return end(db, job, 'failed', async (trx) => {
+    const { code: error_code, message: error_message } = error;
+    await update(trx, job, { ...ended('failed', retentionSeconds), error_code, error_message });
+    if (!(await voidHold(trx, hold(job))).isVoided) throw new Error('the hold of a live job had ended');
+  });
+}
+
+export async function requeueJob(
+  db: Database,
+  job: Owned,
+  { delayMs, uncounted }: { readonly delayMs: number; readonly uncounted?: boolean },
+): Promise<boolean> {
+  return end(db, job, 'queued', async (trx) => {
+    await update(trx, job, {
+      state: 'queued',
+      lease_until: null,
+      run_at: secondsFromNow(delayMs / 1000),
+      attempts: sql<number>`attempts - ${uncounted ? 1 : 0}::integer`,
+      updated_at: now,
+    });
+    await enqueue(trx, job.jobId);
+  });
+}
+
+async function end(db: Database, { jobId, fence }: Owned, as: string, write: (trx: Database) => Promise<void>) {
+  return db.transaction().execute(async (trx) => {
+    const row = await trx
+      .selectFrom('job')
+      .select('state')
+      .where('id', '=', jobId)
+      .where('fence', '=', fence)
+      .forUpdate()
+      .executeTakeFirst();
+    if (row?.state !== 'processing') return row?.state === as;
+    await write(trx);
+    return true;
+  });
+}
+
+const update = (trx: Database, { jobId }: Owned, set: UpdateObject<DB, 'job'>) =>
+  trx.updateTable('job').set(set).where('id', '=', jobId).execute();
+
+const hold = ({ holdId, accountId, fence }: Owned) => ({ id: holdId, accountId, fence });
+
+/** Audio that earlier attempts of a failed job stored expires like that of a completed job. */
+const ended = (state: 'completed' | 'failed', retentionSeconds: number) => ({
+  state,
+  text: null,
+  lease_until: null,
+  completed_at: now,
+  updated_at: now,
+  audio_expires_at: sql<Date | null>`case when store_audio then ${secondsFromNow(retentionSeconds)} end`,
+});
+
+/** A later claim of the same job is another lease, even in this process. */
+const keyOf = (jobId: string, fence: number): string => `${jobId} ${fence}`;
+
+export const jobLeases = (db: Database): LeaseRenewer<Claim> =>
+  new LeaseRenewer({
+    seconds: LEASE_SECONDS,
+    keyOf: ({ jobId, fence }) => keyOf(jobId, fence),
+    renew: async (claims) => {
+      const claimed = unnest('claimed', {
+        id: ['uuid', claims.map(({ jobId }) => jobId)],
+        fence: ['integer', claims.map(({ fence }) => fence)],
+      });
+      const rows = await db
+        .updateTable('job')
+        .from(claimed)
+        .set({ lease_until: secondsFromNow(LEASE_SECONDS) })
+        .whereRef('job.id', '=', 'claimed.id')
+        .whereRef('job.fence', '=', 'claimed.fence')
+        .where('state', '=', 'processing')
+        .returning(['job.id', 'job.fence'])
+        .execute();
+      return new Set(rows.map(({ id, fence }) => keyOf(id, fence)));
+    },
+  });

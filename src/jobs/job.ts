@@ -1,35 +1,108 @@
+import { type Selection, sql } from 'kysely';
+import type { DB } from '../../db/tables.ts';
+import type { Database } from '../db/database.ts';
+import { now } from '../db/expressions.ts';
+import { testPoint } from '../lib/test-point.ts';
+import { isUuid } from '../lib/uuid.ts';
 import type { AudioType } from '../speech/provider.ts';
+import type { AudioStore } from '../speech/store/audio-store.ts';
 
 /**
- * A text that is spoken after the request that paid for it. Its hold ends with it, in the same transaction.
+ * Asynchronous speech. Its hold ends with it, in the same transaction.
  *
  *     (none) -- accept --> queued -- claim --> processing -- complete --> completed, hold captured
- *                          queued <-- give back, retry, take over -- processing
+ *                          queued <-- stop, retry, take over -- processing
  *                                              processing -- fail --> failed, hold voided
  */
 export interface Job {
   readonly id: string;
   readonly state: 'queued' | 'processing' | 'completed' | 'failed';
-  /** Of the request that made the job. */
   readonly traceId: string;
   readonly createdAt: Date;
   readonly updatedAt: Date;
-  /** When the first worker began. */
   readonly startedAt: Date | null;
-  /** When the job ended, either way. */
   readonly completedAt: Date | null;
-  /** Why the job failed, safe to show. */
   readonly error: { readonly code: string; readonly message: string } | null;
-  /** What a completed job has made. */
-  readonly audio: JobAudio | null;
+  readonly audio: {
+    readonly mimeType: AudioType;
+    readonly sizeBytes: number;
+    readonly stored: { readonly key: string; readonly expiresAt: Date } | null;
+  } | null;
 }
 
-export interface JobAudio {
-  readonly mimeType: AudioType;
-  readonly sizeBytes: number;
-  /** Where it is kept and until when; null when it was not to be kept, or its time has passed. */
-  readonly stored: { readonly key: string; readonly expiresAt: Date } | null;
-}
-
-/** The key of what the owner with this fence stores: no two owners of a job write the same object. */
+/** Contains the owner's fence, so that two owners of a job never write the same object. */
 export const audioKey = (jobId: string, fence: number): string => `jobs/${jobId}/${fence}`;
+
+/** Texts of at least this length are always asynchronous (R6). */
+export const ASYNC_TEXT_LENGTH = 20_000;
+
+export const isAsynchronous = (asked: boolean, characters: number): boolean => asked || characters >= ASYNC_TEXT_LENGTH;
+
+export async function findJob(db: Database, id: string): Promise<Job | undefined> {
+  if (!isUuid(id)) return undefined;
+  const row = await db.selectFrom('job').select(JOB_COLUMNS).where('id', '=', id).executeTakeFirst();
+  return row && jobOf(row);
+}
+
+export const JOB_COLUMNS = [
+  ...(['id', 'state', 'fence', 'trace_id', 'created_at', 'updated_at', 'started_at', 'completed_at'] as const),
+  ...(['error_code', 'error_message', 'mime_type', 'size_bytes', 'audio_expires_at'] as const),
+  sql<boolean>`coalesce(audio_expires_at > now(), false)`.as('is_stored'),
+] as const;
+
+export function jobOf(row: Selection<DB, 'job', (typeof JOB_COLUMNS)[number]>): Job {
+  const { error_code: code, error_message: message, mime_type: mimeType, size_bytes: sizeBytes } = row;
+  const expiresAt = row.is_stored ? row.audio_expires_at : null;
+  const stored = expiresAt && { key: audioKey(row.id, row.fence), expiresAt };
+  return {
+    id: row.id,
+    state: row.state as Job['state'],
+    traceId: row.trace_id,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+    startedAt: row.started_at,
+    completedAt: row.completed_at,
+    error: code !== null && message !== null ? { code, message } : null,
+    audio: mimeType !== null && sizeBytes !== null ? { mimeType: mimeType as AudioType, sizeBytes, stored } : null,
+  };
+}
+
+export async function backlog(db: Database) {
+  const dueFor = sql<number>`greatest(extract(epoch from now() - min(run_at) filter (where state = 'queued')), 0)::float8`;
+  const runsFor = sql<number>`extract(epoch from now() - min(updated_at) filter (where state = 'processing'))::float8`;
+  return db
+    .selectFrom('job')
+    .select([
+      sql<number>`count(*) filter (where state = 'queued')::int`.as('queued'),
+      sql<number>`count(*) filter (where state = 'processing')::int`.as('processing'),
+      sql<number>`coalesce(${dueFor}, 0)`.as('oldestDueSeconds'),
+      sql<number>`coalesce(${runsFor}, 0)`.as('oldestProcessingSeconds'),
+    ])
+    .where('state', 'in', [sql.lit('queued'), sql.lit('processing')])
+    .executeTakeFirstOrThrow();
+}
+
+type ExpiredJob = { readonly id: string; readonly fence: number };
+
+export const expiredJobs = (db: Database, limit: number): Promise<ExpiredJob[]> =>
+  db
+    .selectFrom('job')
+    .select(['id', 'fence'])
+    .where('audio_expires_at', '<=', now)
+    .where('audio_deleted', '=', sql.lit(false))
+    .orderBy('audio_expires_at')
+    .limit(limit)
+    .execute();
+
+/** Deletes the audio that any owner of the job stored; may be repeated. Returns false if that was done before. */
+export async function deleteAudio(db: Database, store: AudioStore, { id, fence }: ExpiredJob): Promise<boolean> {
+  for (let owner = 1; owner <= fence; owner++) await store.delete(audioKey(id, owner));
+  testPoint('job audio deleted');
+  const { numUpdatedRows } = await db
+    .updateTable('job')
+    .set({ audio_deleted: true })
+    .where('id', '=', id)
+    .where('audio_deleted', '=', false)
+    .executeTakeFirstOrThrow();
+  return numUpdatedRows > 0n;
+}

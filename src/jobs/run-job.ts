@@ -1,32 +1,49 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
-import type { AudioStore } from '../audio/audio-store.ts';
 import type { Database } from '../db/database.ts';
+import type { LeaseRenewer } from '../db/lease.ts';
+import { QueueWorker } from '../db/queue-worker.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { HoldEvent, Metrics } from '../observability/metrics.ts';
-import { tracing } from '../observability/tracing.ts';
+import { continueTrace } from '../observability/tracing.ts';
 import { collectSpeech } from '../speech/collect.ts';
 import { type AudioType, type SpeakingUpstream, SpeechError, type SpeechProvider } from '../speech/provider.ts';
-import { type Claim, claimJob } from './claim-job.ts';
-import { completeJob, failJob, requeueJob } from './end-job.ts';
+import type { AudioStore } from '../speech/store/audio-store.ts';
+import { type Claim, claimJob, completeJob, failJob, jobLeases, requeueJob } from './claim-job.ts';
 import { audioKey } from './job.ts';
-import { MAX_ATTEMPTS, retryDelayMs } from './retry.ts';
+import { TASK, type TaskPayload } from './turn.ts';
 
-export interface JobRunnerOptions {
+export const MAX_ATTEMPTS = 5;
+export const MAX_ELAPSED_MS = 15 * 60_000;
+const FIRST_DELAY_MS = 1_000;
+const GROWTH = 3;
+
+/** Delay in ms before the next attempt after a transient fault; undefined if there is none. */
+export function retryDelayMs(
+  attempt: number,
+  elapsedMs: number,
+  retryAfterSeconds: number | undefined,
+  random: number,
+): number | undefined {
+  if (attempt >= MAX_ATTEMPTS) return undefined;
+  const backoff = FIRST_DELAY_MS * GROWTH ** (attempt - 1) * (1 + random / 4);
+  const delay = Math.max(backoff, (retryAfterSeconds ?? 0) * 1000);
+  return elapsedMs + delay <= MAX_ELAPSED_MS ? delay : undefined;
+}
+
+interface JobRunnerOptions {
   readonly db: Database;
   readonly provider: SpeechProvider;
-  /** Upper bound of one synthesis. */
   readonly timeoutMs: number;
   readonly store: AudioStore;
   readonly retentionSeconds: number;
+  readonly leases: LeaseRenewer<Claim>;
   readonly metrics: Metrics;
   readonly log: FastifyBaseLogger;
 }
 
-/** How long to wait before the end of a job, that could not be written, is written again. */
 const WRITE_AGAIN_MS = 1_000;
 
-/** What an attempt comes to. */
 type Outcome =
   | {
       readonly kind: 'completed';
@@ -36,31 +53,26 @@ type Outcome =
     }
   | { readonly kind: 'failed'; readonly code: string; readonly message: string }
   | { readonly kind: 'retry'; readonly delayMs: number }
-  /** Broken off by the signal. */
   | { readonly kind: 'given back' };
 
-/** What an outcome means for the hold; the others leave it pending. */
 const HOLD_EVENTS: Partial<Record<Outcome['kind'], HoldEvent>> = { completed: 'captured', failed: 'voided' };
 
-/**
- * Makes one attempt at a job: claims it, speaks, stores the audio, and writes the end together with that of the hold.
- * Does nothing when the job is not there to be claimed. When the signal fires, the job is given back.
- */
-export async function runJob(
-  jobId: string,
-  workerId: string,
-  options: JobRunnerOptions,
-  signal: AbortSignal,
-): Promise<void> {
-  const claim = await claimJob(options.db, jobId, workerId);
+async function runJob(jobId: string, options: JobRunnerOptions, signal: AbortSignal): Promise<void> {
+  const askedAt = performance.now();
+  const claim = await claimJob(options.db, jobId);
   if (!claim) return;
+  const endLease = options.leases.keep(claim, askedAt);
   const { traceId, traceparent } = claim;
   const log = options.log.child({ job: jobId, traceId, attempt: claim.attempt });
   const run = async () => {
     log.info('an attempt at a job begins');
     await runAttempt(claim, { ...options, log }, signal);
   };
-  await (traceparent === null ? run() : (tracing()?.goOn(traceparent, { name: 'job', traceId }, run) ?? run()));
+  try {
+    await continueTrace(traceparent, { name: 'job', traceId }, run);
+  } finally {
+    endLease();
+  }
 }
 
 async function runAttempt(claim: Claim, options: JobRunnerOptions, signal: AbortSignal): Promise<void> {
@@ -73,13 +85,11 @@ async function runAttempt(claim: Claim, options: JobRunnerOptions, signal: Abort
     testPoint(`job ${outcome.kind}`);
     const event = HOLD_EVENTS[outcome.kind];
     if (event) options.metrics.holdMoved('card', event, claim.priceMicroUsd);
-    log.info(
-      { ...endOf(outcome, claim), ms: Math.round(performance.now() - begunAt) },
-      'an attempt at a job has ended',
-    );
+    const ms = Math.round(performance.now() - begunAt);
+    log.info({ ...endOf(outcome, claim), ms }, 'an attempt at a job has ended');
   }
   if (isOwner === false) {
-    log.warn('a job had been taken over: what this worker made is discarded');
+    log.warn('another worker took over the job; this result is discarded');
     testPoint('job taken over');
     if (outcome.kind === 'completed' && claim.storeAudio) {
       await options.store.delete(audioKey(claim.jobId, claim.fence));
@@ -87,7 +97,6 @@ async function runAttempt(claim: Claim, options: JobRunnerOptions, signal: Abort
   }
 }
 
-/** What the log tells of an attempt that has ended, and of the charge when the job has. */
 function endOf(outcome: Outcome, { priceMicroUsd }: Claim): object {
   switch (outcome.kind) {
     case 'completed':
@@ -103,11 +112,8 @@ function endOf(outcome: Outcome, { priceMicroUsd }: Claim): object {
 
 async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSignal): Promise<Outcome> {
   if (claim.attempt > MAX_ATTEMPTS) {
-    return {
-      kind: 'failed',
-      code: 'INTERNAL_ERROR',
-      message: 'The job was interrupted too often. It was not charged.',
-    };
+    const message = 'The job was interrupted too often. It was not charged.';
+    return { kind: 'failed', code: 'INTERNAL_ERROR', message };
   }
   const startedAt = performance.now();
   const deadline = new AbortController();
@@ -131,7 +137,7 @@ async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSig
   }
 }
 
-/** What is no fault of the provider is one of ours, such as a store that is away: it is tried again too. */
+/** Faults that are not the provider's are internal, such as an unavailable store. They are retried too. */
 function afterFault(error: unknown, claim: Claim, elapsedMs: number): Outcome {
   const { code, message, transient, retryAfterSeconds } =
     error instanceof SpeechError
@@ -155,22 +161,35 @@ function writeOutcome(claim: Claim, outcome: Outcome, { db, retentionSeconds }: 
   }
 }
 
-/**
- * Writes while the database is away, until it is back: this process owns the job as long as its heartbeat is seen, and
- * nobody else would end it. A process that is being stopped leaves the job to be taken over.
- */
-async function writeUntilDone(
-  write: () => Promise<boolean>,
-  { log }: JobRunnerOptions,
-  signal: AbortSignal,
-): Promise<boolean | undefined> {
+/** Retries until the database is back. At a stop it returns undefined, and another process takes the job over. */
+async function writeUntilDone(write: () => Promise<boolean>, { log }: JobRunnerOptions, signal: AbortSignal) {
   for (;;) {
     try {
       return await write();
     } catch (error) {
-      log.error({ err: error }, 'the end of a job could not be written');
+      log.error({ err: error }, 'failed to record the end of a job; retrying');
       if (signal.aborted) return undefined;
       await sleep(WRITE_AGAIN_MS);
     }
+  }
+}
+
+interface JobWorkerOptions extends Omit<JobRunnerOptions, 'leases'> {
+  readonly databaseUrl: string;
+  readonly namedStatements: boolean;
+  readonly concurrency: number;
+}
+
+/** In addition to one connection per job: one listens, and one ends queue entries. */
+const EXTRA_CONNECTIONS = 2;
+
+/** Runs queued jobs in this process. Jobs that take too long to end at a stop are requeued. */
+export class JobWorker extends QueueWorker {
+  constructor(options: JobWorkerOptions) {
+    const { db, databaseUrl, namedStatements, concurrency, log } = options;
+    const runner = { ...options, leases: jobLeases(db) };
+    const run = (payload: unknown, signal: AbortSignal) => runJob((payload as TaskPayload).jobId, runner, signal);
+    const maxConnections = concurrency + EXTRA_CONNECTIONS;
+    super({ name: 'job worker', task: TASK, run }, { databaseUrl, namedStatements, concurrency, maxConnections, log });
   }
 }

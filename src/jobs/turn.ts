@@ -1,30 +1,32 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { addEntry } from './enqueue.ts';
+import { anyOf } from '../db/expressions.ts';
 
-/** All jobs of an account from this one on have the same turn; counting them stays cheap. */
+export const TASK = 'speak';
+
+export type TaskPayload = { readonly jobId: string };
+
+/** One entry per job: a waiting entry is replaced, a running one ends by itself. */
+export const addEntry = sql`graphile_worker.add_job(
+  ${TASK}, json_build_object('jobId', id), run_at => run_at, job_key => id::text, priority => turn)`;
+
+/** Queues each job from its run_at on, within the caller's transaction. */
+export async function enqueue(db: Database, ...jobIds: readonly string[]): Promise<void> {
+  await db.selectFrom('job').select(addEntry.as('entry')).where('id', '=', anyOf(jobIds)).execute();
+}
+
 const LAST_TURN = 1000;
-/**
- * When a job goes by its age: when it has waited for two minutes for each of the jobs that its account had before it. As
- * in the index job_by_age.
- */
+/** From this time on a job goes by age: after two minutes per earlier job of its account. Same as index job_by_age. */
 const GOES_BY_AGE = sql`(run_at at time zone 'utc' + turn * interval '120 seconds')`;
 const BATCH = 1000;
 
-/**
- * The place of an account's next job: how many of its jobs live. The queue takes the lowest first, and of equal ones the
- * one that was due first, so that accounts take turns however many jobs one of them has. The account's row must be
- * locked, as a hold locks it.
- */
+/** Number of unfinished jobs; the lowest turn runs first, so accounts alternate. The account's row must be locked. */
 export const nextTurn = (accountId: string): RawBuilder<number> => sql`(
   select count(*) from (
     select from job where account_id = ${accountId}::uuid and state in ('queued', 'processing') limit ${LAST_TURN}
   ) live)`;
 
-/**
- * Keeps jobs with a high turn from waiting for ever while others come with a low one: one that has waited long enough
- * goes before all that become due later.
- */
+/** Prevents starvation by jobs with a low turn: a job that waited long enough precedes all that become due later. */
 export async function advanceWaiting(db: Database): Promise<void> {
   await sql`
     with waiting as (

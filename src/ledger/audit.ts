@@ -1,17 +1,12 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { adjustmentInvariants } from './audit/adjustments.ts';
-import { balanceInvariants } from './audit/balances.ts';
-import { chargeInvariants } from './audit/charges.ts';
-import { purchaseInvariants } from './audit/credited-purchases.ts';
-import { debtInvariants } from './audit/debts.ts';
+import { now } from '../db/expressions.ts';
+import { adjustmentInvariants, balanceInvariants, chargeInvariants, underWayInvariants } from './audit/books.ts';
 import { guardInvariants } from './audit/guards.ts';
 import type { Invariant } from './audit/invariant.ts';
+import { debtInvariants, paymentInvariants, purchaseInvariants } from './audit/payments.ts';
 import { timeInvariants } from './audit/times.ts';
-import { underWayInvariants } from './audit/under-way.ts';
-import { paymentInvariants } from './audit/unsettled-payments.ts';
 
-/** What holds in the ledger at any moment. */
 export const invariants: readonly Invariant[] = [
   ...balanceInvariants,
   ...underWayInvariants,
@@ -24,7 +19,6 @@ export const invariants: readonly Invariant[] = [
   ...guardInvariants,
 ];
 
-/** Breaches of a rule that are told, at most: of a broken ledger there may be millions. */
 const MOST_BREACHES = 1000;
 
 export interface AuditFinding {
@@ -32,19 +26,15 @@ export interface AuditFinding {
   readonly breaches: readonly Record<string, unknown>[];
 }
 
-/** Told the rule that is checked next; its result is told when that is done. */
 export type AuditProgress = (rule: string) => () => void;
 
-/**
- * Checks every invariant on one snapshot of the database; each finding holds the first rows that break its rule. A rule
- * joins whole tables: for that it may use this much memory, several times, and the disk beyond that.
- */
+/** Checks every invariant on one snapshot of the database. A finding has the first rows that break its rule. */
 export async function audit(db: Database, progress: AuditProgress = () => () => {}): Promise<AuditFinding[]> {
   return db
     .transaction()
     .setIsolationLevel('repeatable read')
     .execute(async (snapshot) => {
-      // All rows are wanted, not the first ones soon.
+      // All rows are needed, so the planner must not optimize for the first ones.
       await sql`set local cursor_tuple_fraction = 1`.execute(snapshot);
       await sql`set local work_mem = '64MB'`.execute(snapshot);
       const findings: AuditFinding[] = [];
@@ -63,4 +53,32 @@ async function firstOf(snapshot: Database, breaches: Invariant['breaches']): Pro
   const { rows } = await sql<Record<string, unknown>>`fetch ${sql.lit(MOST_BREACHES)} from breach`.execute(snapshot);
   await sql`close breach`.execute(snapshot);
   return rows;
+}
+
+export type AuditKind = 'books' | 'outside';
+
+export interface AuditResult {
+  readonly kind: AuditKind;
+  readonly brokenRules: number;
+  readonly ageSeconds: number;
+}
+
+export async function keepAuditResult(db: Database, kind: AuditKind, brokenRules: number): Promise<void> {
+  await db
+    .insertInto('audit_result')
+    .values({ kind, broken_rules: brokenRules })
+    .onConflict((oc) => oc.column('kind').doUpdateSet({ broken_rules: brokenRules, ended_at: now }))
+    .execute();
+}
+
+export async function auditResults(db: Database): Promise<AuditResult[]> {
+  const rows = await db
+    .selectFrom('audit_result')
+    .select(['kind', 'broken_rules', sql<number>`extract(epoch from now() - ended_at)::float8`.as('ageSeconds')])
+    .execute();
+  return rows.map((row) => ({
+    kind: row.kind as AuditKind,
+    brokenRules: row.broken_rules,
+    ageSeconds: row.ageSeconds,
+  }));
 }

@@ -1,141 +1,246 @@
-import { type RawBuilder, sql } from 'kysely';
+import { type Expression, type QueryCreator, type RawBuilder, type Selectable, sql } from 'kysely';
+import type { DB } from '../../db/tables.ts';
 import type { Database } from '../db/database.ts';
-import { type Fragment, fragment, statement } from '../db/statement.ts';
+import { leaseHasEnded, now, secondsFromNow, unnest } from '../db/expressions.ts';
 import { testPoint } from '../lib/test-point.ts';
-import type { SpokenBy } from './paid-for.ts';
+
+export interface UsageRecord {
+  readonly model: string;
+  /** UTF-16 code units of the trimmed text (R1). */
+  readonly characters: number;
+  /** In 10^-12 USD per character; null for a quote whose rate the catalog no longer has. */
+  readonly ratePicoUsd: bigint | null;
+  readonly traceId: string;
+}
+
+export interface UpstreamUsage {
+  readonly name: string;
+  /** The operator's cost in 10^-12 USD per character; null if the catalog has none. */
+  readonly costPicoUsd: bigint | null;
+}
 
 /**
- * A pending transfer: its amount has left the user's balance, and exactly one of capture and void ends it.
+ * A pending transfer: its amount has left the user's balance, and exactly one capture or void ends it.
  *
- *     (none) -- place --> pending -- captureHold --> posted
- *                         pending -- voidHold, or the lease passes --> voided
+ *     (none) -- place --> pending -- captureHolds --> posted
+ *                         pending -- voidHold, or the lease ends --> voided
  *
- * On a card account placeCardHolds places it (card-holds.ts), on a wallet placeWalletHolds, which spends the nonce with
- * it (wallet-holds.ts): several in one statement.
- * renewHold keeps the lease of a hold from passing whose speech is still being heard.
- *
- * The fence names the hold's present owner. Whoever takes a hold over raises it, and the former owner's capture or void
- * then finds nothing to end.
+ * The fence names the present owner. A take-over raises it, and the former owner's capture or void then ends nothing.
  */
 export interface Hold {
-  readonly id: bigint;
+  readonly id: string;
   readonly fence: number;
   readonly accountId: string;
   readonly amountMicroUsd: bigint;
-  /** What remained in the account once this amount had left it. */
   readonly balanceMicroUsd: bigint;
 }
 
-/** What ending a hold takes: which one, and the fence that its owner knows. */
-export type HeldBy = Pick<Hold, 'id' | 'fence'>;
+type HoldRef = Pick<Hold, 'id' | 'fence'>;
 
-/** A hold that is to be captured, and who spoke what it pays for, as far as that is known. */
-export interface Captured extends HeldBy {
-  readonly upstream?: SpokenBy | undefined;
+export interface CaptureRequest extends HoldRef {
+  readonly upstream?: UpstreamUsage | undefined;
 }
 
-/**
- * Takes over the hold of each row, for a statement that takes over what the hold belongs to.
- * @param owner names rows with `hold_id`, and the new `fence`
- */
-export const fenceHold = (owner: Fragment): Fragment => fragment`
-  update transfer set fence = ${owner}.fence from ${owner}
-  where transfer.id = ${owner}.hold_id and transfer.state = 'pending'
-  returning transfer.amount_micro_usd, transfer.model as model_id`;
+export const HOLD_LEASE_SECONDS = 60;
 
-/** What a hold takes from its account, or took, in micro-USD. */
-export async function holdAmount(db: Database, id: bigint): Promise<bigint> {
-  const { amount_micro_usd: amount } = await db
-    .selectFrom('transfer')
-    .select('amount_micro_usd')
-    .where('id', '=', id)
-    .executeTakeFirstOrThrow();
-  return amount;
+const HOLD_LEASE_HAS_ENDED = leaseHasEnded(HOLD_LEASE_SECONDS);
+
+/** Takes over the hold of each row of `claimed`, within the statement that takes over its job. */
+export const takeOverHolds = (qb: QueryCreator<DB & { claimed: Selectable<DB['job']> }>) =>
+  qb
+    .updateTable('transfer')
+    .from('claimed')
+    .set((eb) => ({ fence: eb.ref('claimed.fence') }))
+    .whereRef('transfer.id', '=', 'claimed.hold_id')
+    .where('transfer.state', '=', 'pending')
+    .returning(['transfer.amount_micro_usd', 'transfer.model as model_id']);
+
+export async function holdAmount(db: Database, id: string): Promise<bigint> {
+  const transfer = db.selectFrom('transfer').select('amount_micro_usd').where('id', '=', id);
+  return (await transfer.executeTakeFirstOrThrow()).amount_micro_usd;
 }
 
-/** Those of earlier releases don't tell how long their lease is; none is longer than a day. */
-export const HOLD_LEASE_HAS_ENDED = sql<boolean>`lease_has_ended(lease_until, coalesce(lease_seconds, 86400))`;
+// Batch statements use `ended_at is null`, which is the same as `state = 'pending'`. With the latter the planner reads
+// the index of all pending holds instead of the keys.
 
-/** Makes the lease last so long from now, by the database's clock. False when the hold has ended or was taken over. */
-export async function renewHold(db: Database, { id, fence }: HeldBy, leaseSeconds: number): Promise<boolean> {
-  const { numAffectedRows } = await sql`
-    update transfer set lease_until = now() + make_interval(secs => ${leaseSeconds}::double precision),
-                        lease_seconds = ${leaseSeconds}::real
-    where id = ${id} and fence = ${fence} and state = 'pending'`.execute(db);
-  return numAffectedRows === 1n;
+/** Extends leases to their full length from now. Returns the ids of holds that are still pending. */
+export async function renewHolds(db: Database, holds: readonly HoldRef[]): Promise<ReadonlySet<string>> {
+  const held = unnest('held', {
+    id: ['uuid', holds.map(({ id }) => id)],
+    fence: ['integer', holds.map(({ fence }) => fence)],
+  });
+  const rows = await db
+    .updateTable('transfer')
+    .from(held)
+    .set({ lease_until: secondsFromNow(HOLD_LEASE_SECONDS) })
+    .whereRef('transfer.id', '=', 'held.id')
+    .whereRef('transfer.fence', '=', 'held.fence')
+    .where('ended_at', 'is', null)
+    .returning('transfer.id')
+    .execute();
+  return new Set(rows.map(({ id }) => id));
 }
 
-/**
- * Posts holds: their amounts are earned. Tells of each whether it is posted now; false means that it was voided or taken
- * over, or that its process counts as dead, and what was made for it must not be delivered. A process that has stood still
- * may place a hold when it was taken for dead, swept and forgotten: nobody would give that charge back. Safe to repeat
- * after a lost answer.
- */
-export async function captureHolds(db: Database, holds: readonly Captured[]): Promise<boolean[]> {
-  const ids = holds.map(({ id }) => id);
-  const fences = holds.map(({ fence }) => fence);
-  const captured = await statement<{ id: bigint }>`
-    update transfer set state = 'posted', ended_at = now(), upstream = held.upstream, cost_pico_usd = held.cost_pico_usd
-    from unnest(${ids}::bigint[], ${fences}::integer[], ${holds.map(({ upstream }) => upstream?.name)}::text[],
-                ${holds.map(({ upstream }) => upstream?.costPicoUsd)}::bigint[])
-      as held (id, fence, upstream, cost_pico_usd)
-    where transfer.id = held.id and transfer.fence = held.fence and state = 'pending'
-      and (process_id is null or exists (select from gateway_process where id = process_id and not is_dead))
-    returning transfer.id`.execute(db);
+/** Posts holds. Returns false for one that was voided or taken over. Safe to repeat after a lost response. */
+export async function captureHolds(db: Database, holds: readonly CaptureRequest[]): Promise<boolean[]> {
+  const held = unnest('held', {
+    id: ['uuid', holds.map(({ id }) => id)],
+    fence: ['integer', holds.map(({ fence }) => fence)],
+    upstream: ['text', holds.map(({ upstream }) => upstream?.name ?? null)],
+    cost: ['bigint', holds.map(({ upstream }) => upstream?.costPicoUsd ?? null)],
+  });
+  const captured = await db
+    .updateTable('transfer')
+    .from(held)
+    .set((eb) => ({
+      state: 'posted',
+      ended_at: now,
+      upstream: eb.ref('held.upstream'),
+      cost_pico_usd: eb.ref('held.cost'),
+    }))
+    .whereRef('transfer.id', '=', 'held.id')
+    .whereRef('transfer.fence', '=', 'held.fence')
+    .where('ended_at', 'is', null)
+    .returning('transfer.id')
+    .execute();
   testPoint('hold captured');
-  const posted = new Set(captured.rows.map(({ id }) => id));
+  const posted = new Set(captured.map(({ id }) => id));
   return Promise.all(holds.map((hold) => posted.has(hold.id) || isPosted(db, hold)));
 }
 
-/** Posts one hold, as `captureHolds` does. */
-export async function captureHold(db: Database, hold: Captured): Promise<boolean> {
+export async function captureHold(db: Database, hold: CaptureRequest): Promise<boolean> {
   return (await captureHolds(db, [hold]))[0] === true;
 }
 
-/** A capture's snapshot is older than an earlier capture that it has waited for; this one's is not. */
-async function isPosted(db: Database, { id, fence }: HeldBy): Promise<boolean> {
-  const { rows } = await sql`
-    select id from transfer where id = ${id} and fence = ${fence} and state = 'posted'`.execute(db);
-  return rows.length > 0;
+/** A capture that waited for an earlier one has an older snapshot than that; this query has a newer one. */
+async function isPosted(db: Database, { id, fence }: HoldRef): Promise<boolean> {
+  const transfer = db.selectFrom('transfer').select('id').where('id', '=', id).where('fence', '=', fence);
+  return (await transfer.where('state', '=', 'posted').executeTakeFirst()) !== undefined;
 }
 
-/**
- * Voids the hold: the amount returns to the account, once. Tells the balance after that, or undefined when the hold had
- * ended before.
- */
-export async function voidHold(db: Database, hold: HeldBy): Promise<bigint | undefined> {
-  const { rows } = await sql<{ balance: bigint }>`
-    with voided as (
-      update transfer set state = 'voided', ended_at = now()
-      where id = ${hold.id} and fence = ${hold.fence} and state = 'pending'
-      returning debit_account_id, amount_micro_usd
-    )
-    update account set balance_micro_usd = balance_micro_usd + voided.amount_micro_usd
-    from voided where account.id = voided.debit_account_id
-    returning balance_micro_usd as balance`.execute(db);
-  return rows[0]?.balance;
+interface VoidResult {
+  readonly isVoided: boolean;
+  readonly isCharged: boolean;
+  readonly balanceMicroUsd: bigint;
 }
 
-/**
- * Voids every hold whose lease has ended: its process died or lost the database. Tells how many there were.
- * @param leaseSeconds what holds of this process have: those that lie no further ahead are left out by the index
- */
-export async function voidExpiredHolds(db: Database, leaseSeconds = 0): Promise<number> {
-  const ended = (range: RawBuilder<unknown>) => sql`array(
-    select id from transfer where state = 'pending' and lease_until ${range} and ${HOLD_LEASE_HAS_ENDED}
-    order by lease_until limit 1000 for update skip locked)`;
-  const ahead = sql`> now() + make_interval(secs => ${leaseSeconds}::double precision)`;
-  const { rows } = await sql<{ voided: bigint }>`
-    with voided as (
-      update transfer set state = 'voided', ended_at = now()
-      where id = any(${ended(sql`< now()`)} || ${ended(ahead)}) and state = 'pending'
-      returning debit_account_id, amount_micro_usd
-    ), refund as (
-      select debit_account_id, sum(amount_micro_usd)::bigint as amount from voided group by debit_account_id
-    ), refunded as (
-      update account set balance_micro_usd = balance_micro_usd + refund.amount
-      from refund where account.id = refund.debit_account_id
+/** Voids the hold, once. If it had ended, returns what the books know: nothing if a failover lost it. */
+export async function voidHold(db: Database, hold: HoldRef & Pick<Hold, 'accountId'>): Promise<VoidResult> {
+  const refunded = await db
+    .with('voided', (qb) =>
+      qb
+        .updateTable('transfer')
+        .set({ state: 'voided', ended_at: now })
+        .where('id', '=', hold.id)
+        .where('fence', '=', hold.fence)
+        .where('state', '=', 'pending')
+        .returning(['debit_account_id', 'amount_micro_usd']),
     )
-    select count(*) as voided from voided`.execute(db);
-  return Number(rows[0]?.voided ?? 0n);
+    .updateTable('account')
+    .from('voided')
+    .set((eb) => ({ balance_micro_usd: eb('balance_micro_usd', '+', eb.ref('voided.amount_micro_usd')) }))
+    .whereRef('account.id', '=', 'voided.debit_account_id')
+    .returning('balance_micro_usd')
+    .executeTakeFirst();
+  if (refunded) return { isVoided: true, isCharged: false, balanceMicroUsd: refunded.balance_micro_usd ?? 0n };
+  const known = await db
+    .selectFrom('account')
+    .select((eb) => [
+      'balance_micro_usd as balance',
+      eb
+        .exists(eb.selectFrom('transfer').select('id').where('id', '=', hold.id).where('state', '=', 'posted'))
+        .as('isPosted'),
+    ])
+    .where('id', '=', hold.accountId)
+    .executeTakeFirst();
+  return { isVoided: false, isCharged: known?.isPosted === true, balanceMicroUsd: known?.balance ?? 0n };
+}
+
+/** Voids holds whose lease has expired, because their process died or lost the database. Returns the count. */
+export async function voidExpiredHolds(db: Database): Promise<number> {
+  const expired = (comparison: '<' | '>', time: Expression<Date>) =>
+    db
+      .selectFrom('transfer')
+      .select('id')
+      .where('state', '=', sql.lit('pending'))
+      .where('lease_until', comparison, time)
+      .where(HOLD_LEASE_HAS_ENDED)
+      .orderBy('lease_until')
+      .limit(sql.lit(1000))
+      .forUpdate()
+      .skipLocked();
+  const [past, tooFarAhead] = [expired('<', now), expired('>', secondsFromNow(HOLD_LEASE_SECONDS))];
+  const { voided } = await db
+    .with('voided', (qb) =>
+      qb
+        .updateTable('transfer')
+        .set({ state: 'voided', ended_at: now })
+        .where('id', '=', sql<string>`any(array${past} || array${tooFarAhead})`)
+        .where('state', '=', 'pending')
+        .returning(['debit_account_id', 'amount_micro_usd']),
+    )
+    .with('refund', (qb) =>
+      qb
+        .selectFrom('voided')
+        .select(['debit_account_id', sql<bigint>`sum(amount_micro_usd)::bigint`.as('amount')])
+        .groupBy('debit_account_id'),
+    )
+    .with('refunded', (qb) =>
+      qb
+        .updateTable('account')
+        .from('refund')
+        .set((eb) => ({ balance_micro_usd: eb('balance_micro_usd', '+', eb.ref('refund.amount')) }))
+        .whereRef('account.id', '=', 'refund.debit_account_id'),
+    )
+    .selectFrom('voided')
+    .select((eb) => eb.fn.countAll<bigint>().as('voided'))
+    .executeTakeFirstOrThrow();
+  return Number(voided);
+}
+
+export interface HoldRequest {
+  readonly id: string;
+  readonly amountMicroUsd: bigint;
+  readonly usage?: UsageRecord | undefined;
+}
+
+export interface HoldTerms {
+  /** Whether to wait for an account that another transaction has locked, or to skip it. */
+  readonly locked: 'wait' | 'skip';
+}
+
+/** Of a raw statement's `unnest`, in the order of HOLD_COLUMNS. */
+export const holdArrays = (asked: readonly HoldRequest[]): RawBuilder<unknown> => sql`
+  ${asked.map(({ id }) => id)}::uuid[],
+  ${asked.map(({ amountMicroUsd }) => amountMicroUsd)}::bigint[],
+  ${asked.map(({ usage }) => usage?.traceId)}::uuid[],
+  ${asked.map(({ usage }) => usage?.characters)}::integer[],
+  ${asked.map(({ usage }) => usage?.ratePicoUsd)}::bigint[],
+  ${asked.map(({ usage }) => usage?.model)}::text[]`;
+
+export const HOLD_COLUMNS = sql`hold_id, amount, trace_id, characters, rate_pico_usd, model`;
+
+export const unlessLocked = ({ locked }: HoldTerms): RawBuilder<unknown> =>
+  locked === 'skip' ? sql`skip locked` : sql``;
+
+/** Counts pending holds, and those whose lease has expired. A job's hold has no lease. */
+export async function pendingHolds(db: Database) {
+  const row = await db
+    .selectFrom('transfer')
+    .where('state', '=', sql.lit('pending'))
+    .select([
+      sql<number>`count(*)::int`.as('count'),
+      sql<number>`coalesce(extract(epoch from now() - min(created_at)), 0)::float8`.as('oldest_seconds'),
+      sql<number>`(count(*) filter (where ${HOLD_LEASE_HAS_ENDED}))::int`.as('past_lease'),
+      sql<number>`coalesce(greatest(extract(epoch from now() - min(lease_until)), 0), 0)::float8`.as(
+        'oldest_past_lease_seconds',
+      ),
+    ])
+    .executeTakeFirstOrThrow();
+  return {
+    count: row.count,
+    oldestSeconds: row.oldest_seconds,
+    pastLease: row.past_lease,
+    oldestPastLeaseSeconds: row.oldest_past_lease_seconds,
+  };
 }

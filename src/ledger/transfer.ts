@@ -1,16 +1,15 @@
-import { type Fragment, fragment } from '../db/statement.ts';
+import { type Expression, type QueryCreator, sql } from 'kysely';
+import type { DB } from '../../db/tables.ts';
+import type { Database } from '../db/database.ts';
+import { now } from '../db/expressions.ts';
 
-/** A value, or where it differs from row to row, what to select of the rows that the entries are made from. */
-type Value<T> = T | Fragment;
-
-/** What the guards of the database know too (transfer_begins in db/migrations/). */
+/** The database's triggers list the same kinds (transfer_begins in db/migrations/). */
 type TransferKind =
   | 'top_up'
   | 'charge'
   | 'settlement'
   | 'deposit'
   | 'spend'
-  | 'reversal'
   | 'refund'
   | 'refund_failed'
   | 'dispute'
@@ -18,52 +17,161 @@ type TransferKind =
   | 'debt_payment'
   | 'adjustment';
 
-/** What an entry of the books begins as. */
-export interface Entry {
+/** Contra accounts of users' entries. They store no balance and are only summed. */
+export const contra = {
+  cardClearing: '00000000-0000-4000-8000-000000000001',
+  cardRevenue: '00000000-0000-4000-8000-000000000002',
+  usdcClearing: '00000000-0000-4000-8000-000000000003',
+  usdcRevenue: '00000000-0000-4000-8000-000000000004',
+  prepaidRevenue: '00000000-0000-4000-8000-000000000005',
+  cardAdjustments: '00000000-0000-4000-8000-000000000006',
+} as const;
+
+interface Entry {
   readonly kind: TransferKind;
-  /** Where it was drawn before (`nextTransferId`); by default it is drawn now. */
-  readonly id?: Fragment;
-  /** Id of an account. */
-  readonly debit: Value<string>;
-  /** Id of an account. */
-  readonly credit: Value<string>;
-  /** In micro-USD. */
-  readonly amount: Value<bigint>;
-  /** What it is made for, such as a checkout session, a payment, a nonce or a refund; null for a charge. */
-  readonly reference: Value<string> | null;
-  /** Of the request that it belongs to, unless what it refers to tells that. */
-  readonly traceId: Value<string> | null;
-  /**
-   * Of an entry that is pending; any other one is posted at once. Its rows tell what it pays for: `characters`,
-   * `rate_pico_usd`, `model`, and `process_id`, the process that delivers it, each of which may be null.
-   */
-  readonly hold?: { /** By the database's clock; null for no lease. */ readonly leaseSeconds: number | null };
-  /** Of a posted entry for speech: its rows tell `model`, `upstream` and `cost_pico_usd`, each of which may be null. */
-  readonly isSpoken?: boolean;
+  readonly debit: string | Expression<string>;
+  readonly credit: string;
+  readonly amountMicroUsd: bigint;
+  readonly reference: string;
 }
 
-/**
- * The one way into the books, for a statement that moves the balances too: inserts an entry for each row.
- * @param rows what stands behind `from`
- */
-export const insertTransfer = (
-  { kind, id, debit, credit, amount, reference, traceId, hold, isSpoken }: Entry,
-  rows: Fragment,
-): Fragment => fragment`
-  insert into transfer (kind, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id,
-                        state, ended_at, lease_until, lease_seconds, characters, rate_pico_usd, process_id, model, upstream, cost_pico_usd
-                        ${id ? fragment`, id) overriding system value` : fragment`)`}
-  select ${kind}, ${debit}, ${credit}, ${amount}, ${reference}, ${traceId}::uuid,
-         ${hold ? pending(hold.leaseSeconds) : isSpoken ? SPOKEN : POSTED} ${id ? fragment`, ${id}` : fragment``}
-  from ${rows}`;
+/** An entry that is posted at once, for the `with` of the statement that changes the balances. */
+export const insertPosted = (trx: Database, { kind, debit, credit, amountMicroUsd, reference }: Entry) =>
+  trx
+    .insertInto('transfer')
+    .values({
+      kind,
+      state: 'posted',
+      debit_account_id: debit,
+      credit_account_id: credit,
+      amount_micro_usd: amountMicroUsd,
+      reference,
+      ended_at: now,
+    })
+    .returning('id');
 
-/** Draws the id of an entry, for a statement that names it before the entry is inserted. */
-export const nextTransferId = fragment`nextval('transfer_id_seq')`;
+/** Changes the balance of a locked account, and inserts the entry of it. Returns the id of the entry. */
+export async function book(trx: Database, accountId: string, changeMicroUsd: bigint, entry: Entry): Promise<string> {
+  const { id } = await trx
+    .with('entry', () => insertPosted(trx, entry))
+    .updateTable('account')
+    .from('entry')
+    .set((eb) => ({ balance_micro_usd: eb('balance_micro_usd', '+', changeMicroUsd) }))
+    .where('account.id', '=', accountId)
+    .returning('entry.id')
+    .executeTakeFirstOrThrow();
+  return id;
+}
 
-const pending = (leaseSeconds: number | null): Fragment => fragment`
-  'pending', null, now() + make_interval(secs => ${leaseSeconds}::double precision), ${leaseSeconds}::real, characters, rate_pico_usd, process_id,
-  model, null::text, null::bigint`;
-const POSTED = fragment`'posted', now(), null::timestamptz, null::real, null::integer, null::bigint, null::integer,
-  null::text, null::text, null::bigint`;
-const SPOKEN = fragment`'posted', now(), null::timestamptz, null::real, null::integer, null::bigint, null::integer,
-  model, upstream, cost_pico_usd`;
+/** For the conflict of an inserted account with the one that is there. */
+export const ADDED = { balance_micro_usd: sql<bigint>`account.balance_micro_usd + excluded.balance_micro_usd` };
+
+interface CardMoney {
+  readonly accountId: string;
+  readonly livemode: boolean;
+  readonly amountMicroUsd: bigint;
+  readonly reference: string;
+}
+
+/** Credits a card account, which its first credit creates (R16). */
+export async function creditCard(trx: Database, { accountId, livemode, amountMicroUsd, reference }: CardMoney) {
+  const entry = { kind: 'top_up', debit: contra.cardClearing, credit: accountId, amountMicroUsd, reference } as const;
+  const account = await trx
+    .with('entry', () => insertPosted(trx, entry))
+    .insertInto('account')
+    .values({ id: accountId, kind: 'card', livemode, balance_micro_usd: amountMicroUsd })
+    .onConflict((oc) => oc.column('id').doUpdateSet(ADDED))
+    .returning(['balance_micro_usd', 'is_indebted'])
+    .executeTakeFirstOrThrow();
+  return { balanceMicroUsd: account.balance_micro_usd ?? 0n, isIndebted: account.is_indebted };
+}
+
+/** Columns of x402_payment that a statement which settles payments returns as its `payment`. */
+export const BOOKED_COLUMNS = [
+  'x402_payment.id',
+  'x402_payment.purpose',
+  'x402_payment.payer',
+  'x402_payment.amount_micro_usd',
+  'x402_payment.trace_id',
+  'x402_payment.model',
+  'x402_payment.upstream',
+  'x402_payment.cost_pico_usd',
+  'x402_payment.receipt',
+] as const;
+
+type BookedPayment = Pick<
+  DB['x402_payment'],
+  'amount_micro_usd' | 'cost_pico_usd' | 'model' | 'payer' | 'receipt' | 'trace_id' | 'upstream'
+> & { id: string; purpose: string };
+
+/** Books the settled rows of `payment` as revenue or deposit. The first deposit creates the payer's wallet. */
+export const bookPayment = (db: QueryCreator<DB & { payment: BookedPayment }>) =>
+  db
+    .with('revenue', (qb) =>
+      qb
+        .insertInto('transfer')
+        .columns([...ENTRY_COLUMNS, 'model', 'upstream', 'cost_pico_usd'])
+        .expression((eb) =>
+          eb
+            .selectFrom('payment')
+            .where('purpose', '=', 'speech')
+            .select([
+              eb.val('settlement').as('kind'),
+              eb.val('posted').as('state'),
+              eb.val(contra.usdcClearing).as('debit_account_id'),
+              eb.val(contra.usdcRevenue).as('credit_account_id'),
+              'amount_micro_usd',
+              eb.cast<string>('id', 'text').as('reference'),
+              'trace_id',
+              now.as('ended_at'),
+              'model',
+              'upstream',
+              'cost_pico_usd',
+            ]),
+        ),
+    )
+    .with('wallet', (qb) =>
+      qb
+        .insertInto('account')
+        .columns(['kind', 'address', 'balance_micro_usd'])
+        .expression((eb) =>
+          eb
+            .selectFrom('payment')
+            .where('purpose', '=', 'deposit')
+            .select([eb.val('wallet').as('kind'), 'payer', 'amount_micro_usd']),
+        )
+        .onConflict((oc) => oc.column('address').doUpdateSet(ADDED))
+        .returning(['account.id as wallet_id', 'address']),
+    )
+    .with('deposit', (qb) =>
+      qb
+        .insertInto('transfer')
+        .columns(ENTRY_COLUMNS)
+        .expression((eb) =>
+          eb
+            .selectFrom('payment')
+            .innerJoin('wallet', 'wallet.address', 'payment.payer')
+            .where('purpose', '=', 'deposit')
+            .select([
+              eb.val('deposit').as('kind'),
+              eb.val('posted').as('state'),
+              eb.val(contra.usdcClearing).as('debit_account_id'),
+              'wallet_id',
+              'amount_micro_usd',
+              eb.cast<string>('id', 'text').as('reference'),
+              'trace_id',
+              now.as('ended_at'),
+            ]),
+        ),
+    );
+
+const ENTRY_COLUMNS = [
+  'kind',
+  'state',
+  'debit_account_id',
+  'credit_account_id',
+  'amount_micro_usd',
+  'reference',
+  'trace_id',
+  'ended_at',
+] as const;

@@ -1,37 +1,36 @@
-import { sql } from 'kysely';
+import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { type Fragment, fragment, statement } from '../db/statement.ts';
+import { secondsAgo } from '../db/expressions.ts';
 
-/** The longest lifetime of a signature (R30): held against the database's clock here, told by x402/prepaid-terms.ts. */
+/** The longest lifetime of a signature (R30). */
 export const SIGNATURE_LIFETIME_SECONDS = 120;
-/** How far the client's clock may be ahead of the database's (R30). */
+/** How far a client's clock may be ahead of the database's (R30). */
 const CLOCK_LEEWAY_SECONDS = 5;
-/** For how long a signature can be shown after it was made. */
 export const MAX_EXPIRY_SECONDS = SIGNATURE_LIFETIME_SECONDS + CLOCK_LEEWAY_SECONDS;
 
-/** What a balance read finds; the nonce is not looked at (R31). */
+/** The result of a balance read, which ignores the nonce (R31). */
 export type WalletReading =
   | { readonly outcome: 'expiry' }
   | { readonly outcome: 'unknown_account' }
   | { readonly outcome: 'read'; readonly balanceMicroUsd: bigint };
 
-/** Reads a wallet's balance, and holds the expiry against the database's clock (R34). @param address in lower case */
+/** Reads a wallet's balance and checks the expiry by the database's clock (R34). @param address in lower case */
 export async function readWallet(db: Database, address: string, expiry: bigint): Promise<WalletReading> {
-  const { rows } = await statement<{ in_time: boolean; balance: bigint | null }>`
-    select in_time, balance_micro_usd as balance
-    from (select ${inTime(expiry)} as in_time) present left join account on address = ${address}`.execute(db);
-  const row = rows[0];
-  if (!row?.in_time) return { outcome: 'expiry' };
+  const row = await db
+    .selectFrom(sql<{ isInTime: SqlBool }>`(select ${inTime(sql.val(expiry))} as "isInTime")`.as('present'))
+    .leftJoin('account', (join) => join.on('address', '=', address))
+    .select(['isInTime', 'balance_micro_usd as balance'])
+    .executeTakeFirst();
+  if (!row?.isInTime) return { outcome: 'expiry' };
   return row.balance === null ? { outcome: 'unknown_account' } : { outcome: 'read', balanceMicroUsd: row.balance };
 }
 
-/** Tells whether the expiry is neither past nor too far ahead by the database's clock (R30, R34). */
+/** Whether an expiry, in Unix seconds, is acceptable by the database's clock (R30, R34). */
 export async function isInTime(db: Database, expiry: bigint): Promise<boolean> {
-  const { rows } = await statement<{ in_time: boolean }>`select ${inTime(expiry)} as in_time`.execute(db);
-  return rows[0]?.in_time ?? false;
+  const { isInTime } = await db.selectNoFrom(inTime(sql.val(expiry)).as('isInTime')).executeTakeFirstOrThrow();
+  return isInTime === true;
 }
 
-/** The balance of a wallet; undefined when it never deposited. @param address in lower case */
 export async function findWallet(db: Database, address: string): Promise<bigint | undefined> {
   const row = await db
     .selectFrom('account')
@@ -41,38 +40,96 @@ export async function findWallet(db: Database, address: string): Promise<bigint 
   return row?.balance_micro_usd ?? undefined;
 }
 
-/** For how long a spent nonce is known at least (R34). */
+/** How long a spent nonce is kept at least (R34). */
 export const NONCE_RETENTION_HOURS = 24;
 
-/**
- * Whether a nonce that was spent with this expiry is still known: a signature is shown at most MAX_EXPIRY_SECONDS before
- * it expires. False: nobody can tell any more whether it was spent.
- */
+/** Whether a nonce with this expiry would still be stored. If not, its outcome is unknown, not "not charged". */
 export async function isNonceKept(db: Database, expiry: bigint): Promise<boolean> {
-  const { rows } = await statement<{ kept: boolean }>`
-    select ${expiry}::bigint - ${MAX_EXPIRY_SECONDS}::int > extract(epoch from clock_timestamp())
-           - ${NONCE_RETENTION_HOURS * 3600}::int as kept`.execute(db);
-  return rows[0]?.kept ?? false;
+  const age = sql<SqlBool>`${expiry}::bigint - ${MAX_EXPIRY_SECONDS}::int > extract(epoch from clock_timestamp())
+    - ${NONCE_RETENTION_HOURS * 3600}::int`;
+  const { isKept } = await db.selectNoFrom(age.as('isKept')).executeTakeFirstOrThrow();
+  return isKept === true;
 }
 
-/** Nonces that one pruning deletes at most, so that it stays short. */
+export async function isNonceSpent(db: Database, address: string, nonce: string): Promise<boolean> {
+  const spent = selectNonce(db, address, nonce).select('prepaid_nonce.nonce');
+  return (await spent.executeTakeFirst()) !== undefined;
+}
+
+const selectNonce = (db: Database, address: string, nonce: string) =>
+  db
+    .selectFrom('account')
+    .innerJoin('prepaid_nonce', 'prepaid_nonce.account_id', 'account.id')
+    .where('address', '=', address)
+    .where('prepaid_nonce.nonce', '=', nonce);
+
 const PRUNED_NONCES = 1000;
 
-/**
- * Forgets nonces whose retention is over, a bounded number of them; their signatures expired long ago. Tells how many.
- * They are deleted by where they are, which the lock keeps: a nonce never changes.
- */
+/** Deletes a batch of nonces after their retention; their signatures expired long ago. Returns the count. */
 export async function pruneNonces(db: Database): Promise<number> {
-  const { numAffectedRows } = await sql`
-    delete from prepaid_nonce where ctid = any(array(
-      select ctid from prepaid_nonce
-      where spent_at < (select clock_timestamp() - make_interval(hours => ${NONCE_RETENTION_HOURS + 1}::int))
-      order by spent_at limit ${PRUNED_NONCES} for update skip locked
-    ))`.execute(db);
-  return Number(numAffectedRows ?? 0n);
+  const age = sql<Date>`(select clock_timestamp() - make_interval(hours => ${NONCE_RETENTION_HOURS + 1}::int))`;
+  const old = db
+    .selectFrom('prepaid_nonce')
+    .select(sql`ctid`.as('ctid'))
+    .where('spent_at', '<', age)
+    .orderBy('spent_at')
+    .limit(PRUNED_NONCES)
+    .forUpdate()
+    .skipLocked();
+  const nonces = db.deleteFrom('prepaid_nonce').where(sql<SqlBool>`ctid = any(array${old})`);
+  return Number((await nonces.executeTakeFirst()).numDeletedRows);
 }
 
-/** Whether a signature's expiry, in Unix seconds, is neither past nor too far ahead by the database's clock (R30, R34). */
-export const inTime = (expiry: bigint | Fragment): Fragment => fragment`
+/** Condition: the expiry, in Unix seconds, is neither past nor too far ahead by the database's clock (R30, R34). */
+export const inTime = (expiry: Expression<unknown>): RawBuilder<SqlBool> => sql`
   ${expiry}::bigint > extract(epoch from clock_timestamp())
   and ${expiry}::bigint <= extract(epoch from clock_timestamp()) + ${MAX_EXPIRY_SECONDS}::int`;
+
+export type SpendState = 'pending' | 'charged' | 'restored';
+
+export interface PreviousDebit {
+  readonly holdId: string;
+  readonly amountMicroUsd: bigint;
+  readonly balanceMicroUsd: bigint;
+  readonly state: SpendState;
+}
+
+export async function findAudioEnd(db: Database, id: string, seconds: number): Promise<Date | undefined> {
+  const row = await db
+    .selectFrom('transfer')
+    .select(sql<Date>`ended_at + make_interval(secs => ${seconds}::double precision)`.as('end'))
+    .where('id', '=', id)
+    .where('kind', '=', 'spend')
+    .where('state', '=', 'posted')
+    .where('ended_at', '>', secondsAgo(seconds))
+    .executeTakeFirst();
+  return row?.end;
+}
+
+const SPEND_STATES: Readonly<Record<string, SpendState>> = {
+  pending: 'pending',
+  posted: 'charged',
+  voided: 'restored',
+};
+
+/** Finds the debit of exactly this request; undefined if its nonce is unspent or another request spent it. */
+export async function findSpend(
+  db: Database,
+  address: string,
+  nonce: string,
+  digest: Buffer,
+): Promise<PreviousDebit | undefined> {
+  const debit = await selectNonce(db, address, nonce)
+    .innerJoin('transfer', 'transfer.id', 'prepaid_nonce.hold_id')
+    .select(['transfer.id', 'amount_micro_usd', 'balance_micro_usd', 'state'])
+    .where('request_digest', '=', digest)
+    .executeTakeFirst();
+  return (
+    debit && {
+      holdId: debit.id,
+      amountMicroUsd: debit.amount_micro_usd,
+      balanceMicroUsd: debit.balance_micro_usd ?? 0n,
+      state: SPEND_STATES[debit.state] as SpendState,
+    }
+  );
+}

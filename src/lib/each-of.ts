@@ -1,4 +1,4 @@
-/** Does the work for each item, for at most so many at a time. After the first fault nothing more is begun. */
+/** Runs the work for each item with bounded concurrency. After the first error nothing new starts. */
 export async function eachOf<T>(
   items: readonly T[],
   concurrency: number,

@@ -3,25 +3,24 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { tryLock, unlock } from 'fs-native-extensions';
 import { openOwnFile } from './private-files.ts';
 
-const PATIENCE_MS = 30_000;
-/** Between two attempts, at least and at most; drawn anew each time, so that none of several waits forever. */
+const TIMEOUT_MS = 30_000;
+/** Minimum and maximum pause between attempts; random, so that no process waits for ever. */
 const PAUSE_MS = [1, 4] as const;
 
-/** Another process keeps the file locked: it is stopped, or its disk hangs. Nothing was reserved or changed. */
+/** Another process keeps the file locked, because it is stopped or its disk hangs. Nothing was changed. */
 export class FileBusyError extends Error {
-  constructor(path: string, patienceMs: number) {
-    super(`${path} has been locked by another process for ${patienceMs / 1000} s. Let that go on, or end it.`);
+  constructor(path: string, timeoutMs: number) {
+    super(`${path} has been locked by another process for ${timeoutMs / 1000} s. Let that go on, or end it.`);
     this.name = 'FileBusyError';
   }
 }
 
 /**
- * A lock of the system on a file of its own, which is made where it is missing and never removed. It belongs to the
- * open file, not to the process: two within one process exclude each other too. The system takes it back when the
- * process ends, however that comes. It waits by trying, since a thread that waits in the system could not be told to
- * stop.
+ * Locks the open file, so that two within a process exclude each other. Never removed: a new file is another lock. It stays
+ * open until it is closed: garbage collection would close its file, and so release a lock that is still needed.
  */
 export class FileLock {
+  static readonly #open = new Set<FileLock>();
   readonly #file: FileHandle;
   readonly #path: string;
 
@@ -31,14 +30,19 @@ export class FileLock {
   }
 
   static async open(path: string): Promise<FileLock> {
-    return new FileLock(path, await openOwnFile(path));
+    const lock = new FileLock(path, await openOwnFile(path));
+    FileLock.#open.add(lock);
+    return lock;
   }
 
-  /** @throws FileBusyError */
-  async acquire(patienceMs: number = PATIENCE_MS): Promise<void> {
-    const giveUpAt = performance.now() + patienceMs;
-    while (!tryLock(this.#file.fd)) {
-      if (performance.now() > giveUpAt) throw new FileBusyError(this.#path, patienceMs);
+  tryAcquire(): boolean {
+    return tryLock(this.#file.fd);
+  }
+
+  async acquire(timeoutMs: number = TIMEOUT_MS): Promise<void> {
+    const giveUpAt = performance.now() + timeoutMs;
+    while (!this.tryAcquire()) {
+      if (performance.now() > giveUpAt) throw new FileBusyError(this.#path, timeoutMs);
       await pause();
     }
   }
@@ -47,12 +51,13 @@ export class FileLock {
     unlock(this.#file.fd);
   }
 
-  close(): Promise<void> {
-    return this.#file.close();
+  async close(): Promise<void> {
+    await this.#file.close();
+    FileLock.#open.delete(this);
   }
 }
 
-/** Works while nobody else does who takes the same lock. Not to be called within such work. @throws FileBusyError */
+/** Runs work while no other holder of the lock runs. Not reentrant. @throws FileBusyError */
 export async function withFileLock<T>(path: string, work: () => Promise<T>): Promise<T> {
   const lock = await FileLock.open(path);
   try {
@@ -63,5 +68,4 @@ export async function withFileLock<T>(path: string, work: () => Promise<T>): Pro
   }
 }
 
-/** Lets others have the lock who wait for it. */
 export const pause = (): Promise<void> => sleep(PAUSE_MS[0] + Math.random() * (PAUSE_MS[1] - PAUSE_MS[0]));

@@ -1,10 +1,6 @@
 import { isIP } from 'node:net';
 
-/**
- * A page of another origin whose name an attacker has pointed here (DNS rebinding) reads as same-origin, but sends that
- * name. Nobody can point an address elsewhere; a client of HTTP/1.0, which no browser is, may send no name.
- * @param names that the listener answers to, in lower case, besides addresses and localhost
- */
+/** Against DNS rebinding: a foreign page sends its own name. Only HTTP/1.0, which no browser speaks, may send none. */
 export function isOwnHost(header: string | undefined, names: readonly string[] = []): boolean {
   if (header === undefined) return true;
   const host = header.toLowerCase().replace(/:\d*$/, '');

@@ -3,17 +3,11 @@ import { dirname, isAbsolute, join } from 'node:path';
 import { ForeignFileError } from './private-files.ts';
 
 const ROOT_UID = 0;
-/** As many as Linux follows. */
 const MAX_LINKS = 40;
 
-/**
- * Follows the links of a path as the system does, but only this user's and root's: another one's could lead anywhere.
- * Returns the path without links; its end need not exist. An open descriptor of this process (`/dev/stdout`) stays as it is.
- * @throws ForeignFileError
- */
+/** Follows only links of this user and of root; others could lead anywhere. @throws ForeignFileError */
 export async function followOwnLinks(path: string): Promise<string> {
   const own = process.geteuid?.();
-  // Where users have no ids, nothing can be told.
   if (own === undefined) return realpath(path).catch(() => path);
   let place = '/';
   const names = (isAbsolute(path) ? path : `${process.cwd()}/${path}`).split('/');
@@ -37,6 +31,6 @@ export async function followOwnLinks(path: string): Promise<string> {
   return place;
 }
 
-/** Whether the path names an open file of this process: it was given to it, whoever owns it. */
+/** Whether the path is an open file of this process, which is trusted regardless of its owner. */
 export const isDescriptor = (path: string): boolean =>
   new RegExp(`^/(dev|proc/self|proc/${process.pid})/fd/\\d+$`).test(path);

@@ -8,14 +8,9 @@ const FILE_MODE = 0o600;
 const WRITABLE_BY_OTHERS = 0o022;
 const { O_CREAT, O_EXCL, O_WRONLY, O_APPEND, O_RDONLY, O_RDWR, O_NOFOLLOW, O_NONBLOCK } = constants;
 
-/** A file or folder belongs to somebody else, who could read, replace or redirect what is written there. */
 export class ForeignFileError extends Error {}
 
-/**
- * Makes a folder that is this user's alone, 0700 whatever the umask, and tells its path without links. One that exists
- * must belong to this user, and so must a link to it.
- * @throws ForeignFileError
- */
+/** Makes a folder of this user, mode 0700. Returns its path without links. @throws ForeignFileError */
 export async function ownFolder(path: string): Promise<string> {
   const made = await mkdir(path, { recursive: true, mode: DIRECTORY_MODE });
   if (made) await chmod(path, DIRECTORY_MODE);
@@ -23,24 +18,18 @@ export async function ownFolder(path: string): Promise<string> {
   return realpath(path);
 }
 
-/**
- * Likewise, of a folder within one of ours: there nothing else than a folder may be in its place, such as a link out of it.
- * @throws ForeignFileError
- */
+/** Makes a folder within an own one, and refuses a link in its place. @throws ForeignFileError */
 export async function ownSubfolder(path: string): Promise<string> {
-  const status = await lstat(path).catch((error) => {
-    if (error.code !== 'ENOENT') throw error;
-    return undefined;
-  });
+  const status = await unlessAbsent(lstat(path));
   if (status && !status.isDirectory()) {
     throw new ForeignFileError(`${path} is no folder. Remove what is in its place, or choose another DATA_DIR.`);
   }
   return ownFolder(path);
 }
 
-/** Makes a file that must not exist yet: 0600 whatever the umask, and on the disk when this returns. */
+/** Creates a file that must not exist, mode 0600 whatever the umask. It is on disk when this returns. */
 export async function createOwnFile(path: string, content: string | Uint8Array): Promise<void> {
-  // With O_EXCL a link in its place is an existing file.
+  // O_EXCL also fails if a link is in its place.
   const file = await open(path, O_WRONLY | O_CREAT | O_EXCL, FILE_MODE);
   try {
     await file.chmod(FILE_MODE);
@@ -51,7 +40,7 @@ export async function createOwnFile(path: string, content: string | Uint8Array):
   }
 }
 
-/** Puts a whole new file of mode 0600 in the place of the former one; a link there is replaced, never followed. */
+/** Replaces a file by a whole new one of mode 0600. A link is replaced, never followed. */
 export async function replaceOwnFile(path: string, content: string | Uint8Array): Promise<void> {
   const fresh = `${path}.${randomUUID()}.new`;
   try {
@@ -64,15 +53,9 @@ export async function replaceOwnFile(path: string, content: string | Uint8Array)
   await syncFolder(dirname(path));
 }
 
-/**
- * The text of a file of this user; undefined when there is none.
- * @throws ForeignFileError for one of somebody else, and for a link or anything else that is no file
- */
+/** Returns undefined if there is none. @throws ForeignFileError for another user's file, a link or no regular file */
 export async function readOwnFile(path: string): Promise<string | undefined> {
-  const file = await openOwn(path, O_RDONLY | O_NONBLOCK).catch((error) => {
-    if (error.code !== 'ENOENT') throw error;
-    return undefined;
-  });
+  const file = await unlessAbsent(openOwn(path, O_RDONLY | O_NONBLOCK));
   if (!file) return undefined;
   try {
     return await readFile(file, 'utf8');
@@ -81,16 +64,10 @@ export async function readOwnFile(path: string): Promise<string | undefined> {
   }
 }
 
-/**
- * Likewise, of a file that is believed: no other user may write to it, or put another one in its place.
- * @throws ForeignFileError
- */
+/** Reads a trusted file: no other user may be able to write or replace it. @throws ForeignFileError */
 export async function readUnsharedFile(path: string): Promise<string | undefined> {
   for (const place of [dirname(path), path]) {
-    const status = await stat(place).catch((error) => {
-      if (error.code !== 'ENOENT') throw error;
-      return undefined;
-    });
+    const status = await unlessAbsent(stat(place));
     if (!status) return undefined;
     assertOwn(place, status.uid);
     assertUnshared(place, status.mode);
@@ -98,17 +75,11 @@ export async function readUnsharedFile(path: string): Promise<string | undefined
   return readOwnFile(path);
 }
 
-/**
- * Opens a log to write to its end; one that is made has mode 0600.
- * @throws ForeignFileError
- */
+/** Opens a log to append to; a new one has mode 0600. @throws ForeignFileError */
 export const openOwnLog = (path: string): Promise<FileHandle> =>
   openOwn(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK);
 
-/**
- * Opens a file to read and write, and makes one that is missing. Its mode is 0600 from then on, whatever it was.
- * @throws ForeignFileError
- */
+/** Opens a file to read and write, created if missing, and sets its mode to 0600. @throws ForeignFileError */
 export async function openOwnFile(path: string): Promise<FileHandle> {
   const file = await openOwn(path, O_RDWR | O_CREAT | O_NONBLOCK);
   await file.chmod(FILE_MODE);
@@ -131,7 +102,7 @@ async function openOwn(path: string, flags: number): Promise<FileHandle> {
   }
 }
 
-/** Where users have no ids, nothing can be told, and nothing is refused. */
+/** Without user ids, as on Windows, nothing is refused. */
 function assertOwn(path: string, uid: number): void {
   const own = process.geteuid?.();
   if (own === undefined || own === uid) return;
@@ -141,7 +112,7 @@ function assertOwn(path: string, uid: number): void {
   );
 }
 
-/** Windows keeps rights elsewhere, and shows every file as open to all. */
+/** Windows keeps permissions elsewhere, and shows every file as writable by all. */
 function assertUnshared(path: string, mode: number): void {
   if (process.platform === 'win32' || (mode & WRITABLE_BY_OTHERS) === 0) return;
   throw new ForeignFileError(
@@ -149,7 +120,7 @@ function assertUnshared(path: string, mode: number): void {
   );
 }
 
-/** Returns when what was renamed in the folder is on the disk. Windows has no call for it. */
+/** Makes renames in the folder durable. Windows has no call for it. */
 export async function syncFolder(path: string): Promise<void> {
   if (process.platform === 'win32') return;
   const folder = await open(path, O_RDONLY);
@@ -157,5 +128,14 @@ export async function syncFolder(path: string): Promise<void> {
     await folder.sync();
   } finally {
     await folder.close();
+  }
+}
+
+export async function unlessAbsent<T>(result: Promise<T>): Promise<T | undefined> {
+  try {
+    return await result;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
   }
 }

@@ -1,21 +1,18 @@
-import { Roster } from './roster.ts';
-
-/** Work that outlives the request that began it. Stopping waits for it, since it may hold money (R55). */
+/** Work that outlives its request. A stop waits for it, because it may hold money (R55). */
 export class RunningWork {
-  readonly #running = new Roster<Promise<unknown>>();
+  readonly #running = new Set<Promise<unknown>>();
 
-  /** Works that run now. */
   get size(): number {
     return this.#running.size;
   }
 
   add<T>(work: Promise<T>): Promise<T> {
-    const forget = this.#running.add(work);
+    this.#running.add(work);
+    const forget = () => this.#running.delete(work);
     work.then(forget, forget);
     return work;
   }
 
-  /** Resolves when nothing runs any more. */
   async idle(): Promise<void> {
     while (this.#running.size > 0) await Promise.allSettled(this.#running);
   }

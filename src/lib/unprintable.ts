@@ -1,6 +1,3 @@
-/**
- * What a terminal or a model obeys rather than shows: control, format and invisible characters (those that turn the
- * direction of text included), separators, private use and lone surrogates. The joiner and the selectors inside emoji stay.
- */
+/** Characters that a terminal or model interprets instead of showing, but not the joiner and selectors of emoji. */
 export const UNPRINTABLE =
   /[\p{Cc}\p{Zl}\p{Zp}\p{Co}\p{Cs}]|(?![\u200d\ufe0e\ufe0f])[\p{Cf}\p{Default_Ignorable_Code_Point}]/gu;

@@ -1,10 +1,9 @@
 import type { Logger } from 'pino';
 import type { Metrics } from './metrics.ts';
 
-/** Told whenever another service answers 401 or 403 to the credential that it was shown. */
+/** Called when another service answers 401 or 403 to our credential. */
 export type CredentialAlarm = () => void;
 
-/** Tells operators that the credential of a setting is refused: by the log, and by a metric that has an alert. */
 export function credentialAlarm(
   { metrics, log }: { readonly metrics: Metrics; readonly log: Pick<Logger, 'error'> },
   setting: string,
@@ -12,6 +11,6 @@ export function credentialAlarm(
   metrics.credentialUsed(setting);
   return () => {
     metrics.credentialRefused(setting);
-    log.error({ setting }, 'a service refuses our credential: correct the setting');
+    log.error({ setting }, 'a remote service rejected the credential of this setting');
   };
 }

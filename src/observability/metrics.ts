@@ -1,277 +1,235 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import { type GaugeScope, type GaugeValue, ReadGauges } from './read-gauges.ts';
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
-/** The metrics of one process with their values, to be added up with those of others. */
-export type MetricValues = Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
-
-/** A payment flow, as a label: its name in the parts list, or deposit. */
 export type Flow = string;
-/** What becomes of a hold; a captured one is reversed when nothing could be delivered. */
-export type HoldEvent = 'placed' | 'captured' | 'voided' | 'reversed';
-/** What becomes of a payment by an on-chain authorization; one that was refused or unknown may still be settled. */
+/** `lost`: the hold had ended before its delivered response was captured. */
+export type HoldEvent = 'placed' | 'captured' | 'voided' | 'lost';
+/** A refused or unknown payment may still be settled. */
 export type PaymentEvent = 'settled' | 'refused' | 'unknown' | 'failed';
-/** A payment on the chain, as far as it is counted. */
 interface MovedPayment {
   readonly purpose: 'speech' | 'deposit';
-  /** In micro-USD. */
   readonly claim: { readonly amount: bigint };
 }
 
-/** How a request ended: its answer was sent, or its caller left before, or this side broke the answer off. */
+/** The response was sent, the caller disconnected first, or this service aborted the response. */
 export type RequestEnd = 'answered' | 'caller_left' | 'broken_off';
-/** Who was refused because of overload: nobody's, a payer's, or that of an address whose last credential failed. */
-export type ShedClass = 'unpaid' | 'paid' | 'guess';
-/** Which bound was met. */
-export type ShedReason = 'work' | 'event_loop';
-/** How a synthesis ended: ok, error, the code of a SpeechError, or abandoned when its reader stopped before the end. */
+export type ShedReason = 'event_loop' | 'memory' | 'work';
+/** ok, error, the code of a SpeechError, or abandoned if the reader stopped before the end. */
 export type SynthesisOutcome = string;
+
+/** Whether the values of several processes are summed, or all processes report the same value. */
+type GaugeScope = 'process' | 'shared';
+type GaugeValue = number | Readonly<Record<string, number>>;
+/** How long a scrape waits for values that must be read; then it answers without them. */
+const READ_TIMEOUT_MS = 1_000;
 
 const DURATION_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
-/**
- * What operators see at `/metrics`. One per app, handed to the parts that measure. A label is always one of a closed
- * set, never a text, an id, an address or a token (R40).
- */
+/** The metrics at `/metrics`. Labels come from closed sets, never from texts, ids, addresses or tokens (R40). */
 export class Metrics {
   readonly #registry = new Registry();
-  readonly #gauges = new ReadGauges(this.#registry);
   readonly contentType = this.#registry.contentType;
 
-  readonly #requests = new Histogram({
-    name: 'speechgate_http_request_duration_seconds',
-    help: "Requests from their headers' arrival to the end of the answer, by operation of the contract, status and end.",
-    labelNames: ['operation', 'status', 'end'],
-    buckets: DURATION_BUCKETS,
-    registers: [this.#registry],
-  });
-  readonly #holds = new Counter({
-    name: 'speechgate_holds_total',
-    help: 'Holds that this process placed, captured, voided and reversed, by flow.',
-    labelNames: ['flow', 'event'],
-    registers: [this.#registry],
-  });
-  readonly #heldMicroUsd = new Counter({
-    name: 'speechgate_held_micro_usd_total',
-    help: 'Micro-USD of the holds that this process placed, captured, voided and reversed, by flow.',
-    labelNames: ['flow', 'event'],
-    registers: [this.#registry],
-  });
-  readonly #payments = new Counter({
-    name: 'speechgate_payments_total',
-    help: 'Payments in USDC that this process saw settled, refused, failed and of unknown end, by flow.',
-    labelNames: ['flow', 'event'],
-    registers: [this.#registry],
-  });
-  readonly #paymentsMicroUsd = new Counter({
-    name: 'speechgate_payments_micro_usd_total',
-    help: 'Micro-USD of the payments that this process saw settled, refused, failed and of unknown end, by flow.',
-    labelNames: ['flow', 'event'],
-    registers: [this.#registry],
-  });
-  readonly #revenueMicroUsd = new Counter({
-    name: 'speechgate_revenue_micro_usd_total',
-    help: 'Micro-USD that this process charged for speech, by flow; what it gave back later is not taken off.',
-    labelNames: ['flow'],
-    registers: [this.#registry],
-  });
-  readonly #costMicroUsd = new Counter({
-    name: 'speechgate_upstream_cost_micro_usd_total',
-    help: 'Micro-USD that each upstream takes for what it began to speak, by its rate of the catalog, charged or not.',
-    labelNames: ['upstream'],
-    registers: [this.#registry],
-  });
-  readonly #repairs = new Counter({
-    name: 'speechgate_reconciler_repairs_total',
-    help: 'What the reconcilers of this process repaired, by reconciler.',
-    labelNames: ['reconciler'],
-    registers: [this.#registry],
-  });
-  readonly #firstByte = new Histogram({
-    name: 'speechgate_upstream_first_byte_seconds',
-    help: "The speech provider's time to its first audio.",
-    buckets: DURATION_BUCKETS,
-    registers: [this.#registry],
-  });
-  readonly #syntheses = new Histogram({
-    name: 'speechgate_upstream_duration_seconds',
-    help: "The speech provider's time to the end of its answer, by outcome.",
-    labelNames: ['outcome'],
-    buckets: DURATION_BUCKETS,
-    registers: [this.#registry],
-  });
-  readonly #upstreamRequests = new Counter({
-    name: 'speechgate_upstream_requests_total',
-    help: 'Syntheses that were asked of each upstream of speech, by how they ended.',
-    labelNames: ['upstream', 'outcome'],
-    registers: [this.#registry],
-  });
-  readonly #upstreamSeconds = new Histogram({
-    name: 'speechgate_upstream_seconds',
-    help: "Each upstream's time to the end of its answer.",
-    labelNames: ['upstream'],
-    buckets: DURATION_BUCKETS,
-    registers: [this.#registry],
-  });
+  readonly #requests = this.#histogram(
+    'speechgate_http_request_duration_seconds',
+    'Time from the request headers to the end of the response, by operation, status and end.',
+    ['operation', 'status', 'end'],
+  );
+  readonly #holds = this.#counter(
+    'speechgate_holds_total',
+    'Holds that this process placed, captured, voided and lost (delivered, but not charged), by flow.',
+    ['flow', 'event'],
+  );
+  readonly #heldMicroUsd = this.#counter(
+    'speechgate_held_micro_usd_total',
+    'Micro-USD of the holds that this process placed, captured, voided and lost (delivered, but not charged), by flow.',
+    ['flow', 'event'],
+  );
+  readonly #payments = this.#counter(
+    'speechgate_payments_total',
+    'USDC payments that became settled, refused, failed or unknown in this process, by flow.',
+    ['flow', 'event'],
+  );
+  readonly #paymentsMicroUsd = this.#counter(
+    'speechgate_payments_micro_usd_total',
+    'Micro-USD of payments that became settled, refused, failed or unknown in this process, by flow.',
+    ['flow', 'event'],
+  );
+  readonly #revenueMicroUsd = this.#counter(
+    'speechgate_revenue_micro_usd_total',
+    'Micro-USD that this process charged for speech, by flow. Later refunds are not subtracted.',
+    ['flow'],
+  );
+  readonly #costMicroUsd = this.#counter(
+    'speechgate_upstream_cost_micro_usd_total',
+    'Upstream cost of syntheses at catalog rates, in micro-USD, by upstream, whether or not callers were charged.',
+    ['upstream'],
+  );
+  readonly #repairs = this.#counter('speechgate_reconciler_repairs_total', 'Repairs by this process, by reconciler.', [
+    'reconciler',
+  ]);
+  readonly #firstByte = this.#histogram(
+    'speechgate_upstream_first_byte_seconds',
+    'Time until the upstream sent its first audio.',
+    [],
+  );
+  readonly #syntheses = this.#histogram(
+    'speechgate_upstream_duration_seconds',
+    'Time until the end of a synthesis, by outcome.',
+    ['outcome'],
+  );
+  readonly #upstreamRequests = this.#counter(
+    'speechgate_upstream_requests_total',
+    'Synthesis requests, by upstream and outcome.',
+    ['upstream', 'outcome'],
+  );
+  readonly #upstreamSeconds = this.#histogram(
+    'speechgate_upstream_seconds',
+    'Time until the end of a synthesis, by upstream.',
+    ['upstream'],
+  );
   readonly #upstreamAvailable = new Gauge({
     name: 'speechgate_upstream_available',
-    help: 'Whether an upstream of speech is asked: 0 while it is broken and left alone, in any process.',
+    help: '1 if the upstream is available, 0 if a process tries it last after failures.',
     labelNames: ['upstream'],
     aggregator: 'min',
     registers: [this.#registry],
   });
-  readonly #refusedCredentials = new Counter({
-    name: 'speechgate_refused_credentials_total',
-    help: 'Answers 401 and 403 of other services, by the setting that holds the credential.',
-    labelNames: ['setting'],
-    registers: [this.#registry],
-  });
-  readonly #lostAnswers = new Counter({
-    name: 'speechgate_lost_answers_total',
-    help: 'Answers to prepaid requests that were charged and did not arrive, by whether their audio is kept.',
-    labelNames: ['outcome'],
-    registers: [this.#registry],
-  });
-  readonly #refusals = new Counter({
-    name: 'speechgate_rate_limit_refusals_total',
-    help: 'Requests that a rate limit refused, by the kind of its bucket.',
-    labelNames: ['scope'],
-    registers: [this.#registry],
-  });
-  readonly #forwarded = new Counter({
-    name: 'speechgate_forwarded_requests_total',
-    help: 'Requests with X-Forwarded-For, by whether TRUST_PROXY believes the connection that they came by.',
-    labelNames: ['proxy'],
-    registers: [this.#registry],
-  });
-
-  readonly #shed = new Counter({
-    name: 'speechgate_shed_requests_total',
-    help: 'Requests that were refused because of overload before anything was held, by who asked and which bound was met.',
-    labelNames: ['class', 'reason'],
-    registers: [this.#registry],
-  });
-
-  readonly #request = byLabels((...labels) => this.#requests.labels(...labels));
-  readonly #hold = byLabels((...labels) => this.#holds.labels(...labels));
-  readonly #held = byLabels((...labels) => this.#heldMicroUsd.labels(...labels));
-  readonly #payment = byLabels((...labels) => this.#payments.labels(...labels));
-  readonly #paid = byLabels((...labels) => this.#paymentsMicroUsd.labels(...labels));
-  readonly #revenue = byLabels((...labels) => this.#revenueMicroUsd.labels(...labels));
-  readonly #synthesis = byLabels((...labels) => this.#syntheses.labels(...labels));
-  readonly #upstreamRequest = byLabels((...labels) => this.#upstreamRequests.labels(...labels));
-  readonly #upstreamTime = byLabels((...labels) => this.#upstreamSeconds.labels(...labels));
+  readonly #refusedCredentials = this.#counter(
+    'speechgate_refused_credentials_total',
+    'Responses 401 and 403 from other services, by the setting with the credential.',
+    ['setting'],
+  );
+  readonly #refusals = this.#counter(
+    'speechgate_rate_limit_refusals_total',
+    'Requests refused by a rate limit, by kind of bucket.',
+    ['scope'],
+  );
+  readonly #forwarded = this.#counter(
+    'speechgate_forwarded_requests_total',
+    'Requests with X-Forwarded-For, by whether TRUST_PROXY includes the sender.',
+    ['proxy'],
+  );
+  readonly #shed = this.#counter(
+    'speechgate_shed_requests_total',
+    'Requests refused because of overload before any hold, by reason.',
+    ['reason'],
+  );
 
   constructor() {
     collectDefaultMetrics({ register: this.#registry });
   }
 
-  /**
-   * @param operation the contract's operationId; undefined when no operation serves the request
-   * @param status null when the caller left before there was one
-   */
+  /** @param status null if the caller disconnected before there was one */
   requestEnded(operation: string | undefined, status: number | null, end: RequestEnd, seconds: number): void {
-    this.#request(operation ?? 'none', String(status ?? 'none'), end).observe(seconds);
+    this.#requests(operation ?? 'none', String(status ?? 'none'), end).observe(seconds);
   }
 
   holdMoved(flow: Flow, event: HoldEvent, amountMicroUsd: bigint): void {
-    this.#hold(flow, event).inc();
-    this.#held(flow, event).inc(Number(amountMicroUsd));
-    if (event === 'captured') this.#revenue(flow).inc(Number(amountMicroUsd));
-  }
-
-  answerLost(outcome: 'kept' | 'not_kept'): void {
-    this.#lostAnswers.labels(outcome).inc();
+    this.#holds(flow, event).inc();
+    this.#heldMicroUsd(flow, event).inc(Number(amountMicroUsd));
+    if (event === 'captured') this.#revenueMicroUsd(flow).inc(Number(amountMicroUsd));
   }
 
   paymentMoved({ purpose, claim }: MovedPayment, event: PaymentEvent): void {
     const flow: Flow = purpose === 'speech' ? 'direct' : 'deposit';
-    this.#payment(flow, event).inc();
-    this.#paid(flow, event).inc(Number(claim.amount));
-    if (purpose === 'speech' && event === 'settled') this.#revenue(flow).inc(Number(claim.amount));
+    this.#payments(flow, event).inc();
+    this.#paymentsMicroUsd(flow, event).inc(Number(claim.amount));
+    if (purpose === 'speech' && event === 'settled') this.#revenueMicroUsd(flow).inc(Number(claim.amount));
   }
 
-  /** @param reconciler its name in the code */
   repaired(reconciler: string, count: number): void {
-    this.#repairs.inc({ reconciler }, count);
+    this.#repairs(reconciler).inc(count);
   }
 
   upstreamAnswered(seconds: number): void {
-    this.#firstByte.observe(seconds);
+    this.#firstByte().observe(seconds);
   }
 
-  /**
-   * @param upstream its name in the catalog
-   * @param costMicroUsd what it takes for a whole text that it began to speak
-   */
   upstreamSpent(upstream: string, costMicroUsd: number): void {
-    this.#costMicroUsd.inc({ upstream }, costMicroUsd);
+    this.#costMicroUsd(upstream).inc(costMicroUsd);
   }
 
-  /** @param upstream its name in the catalog */
   upstreamEnded(upstream: string, outcome: SynthesisOutcome, seconds: number): void {
-    this.#synthesis(outcome).observe(seconds);
-    this.#upstreamRequest(upstream, outcome).inc();
-    this.#upstreamTime(upstream).observe(seconds);
+    this.#syntheses(outcome).observe(seconds);
+    this.#upstreamRequests(upstream, outcome).inc();
+    this.#upstreamSeconds(upstream).observe(seconds);
   }
 
-  /** @param isAvailable it is not broken, as far as this process knows */
   upstreamAvailable(upstream: string, isAvailable: boolean): void {
     this.#upstreamAvailable.set({ upstream }, isAvailable ? 1 : 0);
   }
 
-  /** Begins to count, so that the first refusal is an increase. */
+  /** Starts the series at 0, so that the first refusal is an increase. */
   credentialUsed(setting: string): void {
-    this.#refusedCredentials.inc({ setting }, 0);
+    this.#refusedCredentials(setting).inc(0);
   }
 
   credentialRefused(setting: string): void {
-    this.#refusedCredentials.inc({ setting });
+    this.#refusedCredentials(setting).inc();
   }
 
-  /** @param scope the kind of the bucket, as X-RateLimit-Scope names it */
-  /** Counts a request with X-Forwarded-For, which is believed if it comes from a trusted proxy. */
   requestForwarded(proxy: 'trusted' | 'untrusted'): void {
-    this.#forwarded.inc({ proxy });
+    this.#forwarded(proxy).inc();
   }
 
   rateLimitRefused(scope: string): void {
-    this.#refusals.inc({ scope });
+    this.#refusals(scope).inc();
   }
 
-  /** Counts a request that was refused because of overload. */
-  shed(shed: ShedClass, reason: ShedReason): void {
-    this.#shed.inc({ class: shed, reason });
+  shed(reason: ShedReason): void {
+    this.#shed(reason).inc();
   }
 
-  /**
-   * Adds gauges whose values are read together when they are scraped; reads begin in the order they were added in. While
-   * the read fails, or takes longer than a second, they have no value at all.
-   * @param help what each gauge tells, by name
-   * @param label of gauges that have a value for each of its values
-   */
-  addGauges<Name extends string>(
+  /** Adds gauges that share a read per scrape, in the order of these calls. They have no value while the read fails. */
+  addGauges<State>(
     scope: GaugeScope,
-    help: Record<Name, string>,
-    read: () => Promise<Record<Name, GaugeValue>>,
+    read: () => Promise<State>,
+    gauges: Readonly<Record<string, readonly [help: string, toValue: (state: State) => GaugeValue]>>,
     label?: string,
   ): void {
-    this.#gauges.add(scope, help, read, label);
+    let reading: Promise<State> | undefined;
+    const readOnce = () => {
+      reading ??= read().finally(() => {
+        reading = undefined;
+      });
+      return withinTime(reading);
+    };
+    for (const [name, [help, toValue]] of Object.entries(gauges)) {
+      new Gauge({
+        name,
+        help,
+        aggregator: scope === 'shared' ? 'max' : 'sum',
+        labelNames: label === undefined ? [] : [label],
+        registers: [this.#registry],
+        async collect() {
+          const state = await readOnce();
+          show(this, label, state === undefined ? undefined : toValue(state));
+        },
+      });
+    }
   }
 
-  /** All metrics in Prometheus' text format. */
-  async scrape(): Promise<string> {
-    await this.#gauges.read();
+  scrape(): Promise<string> {
     return this.#registry.metrics();
   }
 
-  /** All metrics as values. */
-  async values(): Promise<MetricValues> {
-    await this.#gauges.read();
-    return this.#registry.getMetricsAsJSON();
+  shareWithPrimary(): void {
+    AggregatorRegistry.setRegistries(this.#registry);
+    new AggregatorRegistry();
+  }
+
+  #counter(name: string, help: string, labelNames: string[]) {
+    const counter = new Counter({ name, help, labelNames, registers: [this.#registry] });
+    return byLabels((...labels) => counter.labels(...labels));
+  }
+
+  #histogram(name: string, help: string, labelNames: string[]) {
+    const histogram = new Histogram({ name, help, labelNames, buckets: DURATION_BUCKETS, registers: [this.#registry] });
+    return byLabels((...labels) => histogram.labels(...labels));
   }
 }
 
-/** Finds the series of some labels once; finding it for each request costs more than counting. */
+/** Caches the series of labels, because finding them per request costs more than counting. */
 function byLabels<Series>(find: (...labels: string[]) => Series): (...labels: string[]) => Series {
   const known = new Map<string, Series>();
   return (...labels) => {
@@ -283,4 +241,23 @@ function byLabels<Series>(find: (...labels: string[]) => Series): (...labels: st
     }
     return series;
   };
+}
+
+function show(gauge: Gauge, label: string | undefined, value: GaugeValue | undefined): void {
+  if (typeof value === 'number') {
+    gauge.set(value);
+  } else if (label === undefined) {
+    gauge.remove();
+  } else {
+    gauge.reset();
+    for (const [labelled, number] of Object.entries(value ?? {})) gauge.set({ [label]: labelled }, number);
+  }
+}
+
+async function withinTime<T>(value: Promise<T>): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<undefined>((resolve) => {
+    timer = setTimeout(resolve, READ_TIMEOUT_MS, undefined);
+  });
+  return Promise.race([value.catch(() => undefined), timeout]).finally(() => clearTimeout(timer));
 }

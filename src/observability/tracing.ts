@@ -1,32 +1,35 @@
-/**
- * What the parts ask of whatever traces requests, which is loaded only where a standard variable turns it on
- * (src/telemetry/). So nobody depends on it, and without it there is nothing to do.
- */
-export interface Tracing {
-  /** The place in the trace of what runs now, as W3C Trace Context writes it; undefined outside of a trace. */
-  traceparent(): string | undefined;
-  /** The function, to be run later in the present place of the trace. */
-  bind<Run extends (...args: never[]) => unknown>(run: Run): Run;
-  /** Runs the work in a span of its own that goes on from the traceparent, and ends it with the work. */
-  goOn<T>(from: string, span: { readonly name: string; readonly traceId: string }, work: () => Promise<T>): Promise<T>;
-  /** Remembers the present place, for work that several requests share. */
-  place(): TracePlace;
-  /** Runs the work once in the first place, and shows it in the traces of the others. */
-  share<T>(places: readonly TracePlace[], work: () => Promise<T>): Promise<T>;
+import { context, ProxyTracerProvider, propagation, ROOT_CONTEXT, SpanStatusCode, trace } from '@opentelemetry/api';
+
+/** The active trace as a W3C traceparent; undefined without one. */
+export function traceparent(): string | undefined {
+  const carrier: { traceparent?: string } = {};
+  propagation.inject(context.active(), carrier);
+  return carrier.traceparent;
 }
 
-declare const place: unique symbol;
-/** A place in a trace, whatever the tracing makes of it. */
-export interface TracePlace {
-  readonly [place]: true;
+/** Runs the work in a new span that continues a trace, for example of the request that queued a job. */
+export function continueTrace<T>(
+  from: string | null,
+  { name, traceId }: { readonly name: string; readonly traceId: string },
+  work: () => Promise<T>,
+): Promise<T> {
+  if (from === null) return work();
+  const parent = propagation.extract(ROOT_CONTEXT, { traceparent: from });
+  const options = { attributes: { 'speechgate.trace_id': traceId } };
+  return trace.getTracer('speechgate').startActiveSpan(name, options, parent, async (span) => {
+    try {
+      return await work();
+    } catch (error) {
+      span.setStatus({ code: SpanStatusCode.ERROR });
+      throw error;
+    } finally {
+      span.end();
+    }
+  });
 }
 
-let current: Tracing | undefined;
-
-/** Undefined while nothing is traced. */
-export const tracing = (): Tracing | undefined => current;
-
-/** Called once, before anything is served. */
-export function traceWith(tracing: Tracing): void {
-  current = tracing;
+export async function flushTraces(): Promise<void> {
+  const provider = trace.getTracerProvider();
+  const delegate = provider instanceof ProxyTracerProvider ? provider.getDelegate() : provider;
+  if ('forceFlush' in delegate && typeof delegate.forceFlush === 'function') await delegate.forceFlush();
 }

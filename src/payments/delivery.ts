@@ -1,30 +1,148 @@
-import type { Database } from '../db/database.ts';
-import type { SpeechError, Utterance } from '../speech/provider.ts';
-import type { PaymentHold, Replayed } from './payment-flow.ts';
-import type { RefusalCode, Refused } from './refusal.ts';
+import { Readable } from 'node:stream';
+import { testPoint } from '../lib/test-point.ts';
+import type { AudioMemory, Share } from '../speech/audio-memory.ts';
+import { collectSpeech, readIfComplete, synthesizeWithFailover } from '../speech/collect.ts';
+import {
+  type AudioType,
+  MAX_AUDIO_BYTES,
+  type SpeakingUpstream,
+  SpeechError,
+  type SpeechProvider,
+  type Utterance,
+} from '../speech/provider.ts';
+import type { StreamDeadline, StreamDeadlines } from './stream-deadlines.ts';
 
-/** How what a hold pays for reaches its caller: streamed, buffered, or queued for later. */
-export interface Delivery<Hold extends PaymentHold, Delivered, Replay = never> {
-  /** Takes the speech on, or tells why not: then nothing has been paid, and nothing has to be given back. */
-  admit(utterance: Utterance): AdmittedSpeech<Hold, Delivered> | SpeechError;
-  /** Runs `sell` in a transaction, where authorization and delivery must both happen or neither; or finds the earlier answer. */
-  within?<Sold>(sell: (trx: Database) => Promise<Sold>): Promise<Sold | Replayed<Replay, Hold['receipt']> | Earlier>;
+/** `lost` aborts when another process may soon own the hold: audio after that is useless. */
+type DeliveryBounds = { readonly timeoutMs: number | undefined; readonly lost: AbortSignal };
+
+export interface DeliveredSpeech<Body> {
+  readonly body: Body;
+  readonly upstream: SpeakingUpstream | undefined;
+  readonly audio?: Buffer;
+  /** Resolves when the body has all audio. Rejects if the upstream broke off, and the hold is voided. */
+  readonly spoken: Promise<void>;
 }
 
-/** What an earlier request refuses to a later one. */
-export type Earlier = Refused<'INVALID_REQUEST' | 'PAYMENT_REQUIRED'>;
+export type Delivery<Body> = (utterance: Utterance, bounds: DeliveryBounds) => Promise<DeliveredSpeech<Body>>;
 
-/** Speech that was taken on before it is paid. Its place is kept until it is released. */
-export interface AdmittedSpeech<Hold extends PaymentHold, Delivered> {
-  /**
-   * Speaks, and ends the hold, or hands it on to who will. Refused: the capture was.
-   * @param trx of `within`
-   * @throws SpeechError when the provider fails; the hold is void by then
-   */
-  deliver<Code extends RefusalCode>(
-    hold: Hold & PaymentHold<Code>,
-    trx?: Database,
-  ): Promise<{ readonly outcome: 'delivered'; readonly delivered: Delivered } | Refused<Code>>;
-  /** Gives the place back, and what is kept for it. A synthesis that has begun goes on. */
-  release(): void;
+export interface BufferedSpeech {
+  readonly provider: SpeechProvider;
+  readonly timeoutMs: number;
+  readonly memory: AudioMemory;
+}
+
+/** Collects the audio and sends it as a whole. Only MPEG audio is accepted (R56). */
+export const buffered =
+  ({ provider, timeoutMs, memory }: BufferedSpeech): Delivery<Buffer> =>
+  async (utterance, bounds) => {
+    const longestMs = Math.min(bounds.timeoutMs ?? timeoutMs, timeoutMs);
+    const signal = AbortSignal.any([AbortSignal.timeout(longestMs), bounds.lost]);
+    const share = memory.share();
+    try {
+      const { audio, upstream } = await collectSpeech(provider, utterance, signal, 'audio/mpeg', share);
+      testPoint('speech spoken');
+      return { body: audio, audio, upstream, spoken: Promise.resolve() };
+    } finally {
+      share.release();
+    }
+  };
+
+/** Buffers and counts audio that a slow caller has not read yet. */
+class AudioOutlet extends Readable {
+  readonly #share: Share;
+  #counted = 0;
+
+  constructor(memory: AudioMemory) {
+    super({ highWaterMark: 64 * 1024 });
+    this.#share = memory.share(() => this.destroy(new Error('too much audio waited for its caller')));
+  }
+
+  give(chunk: Uint8Array): void {
+    if (this.destroyed) return;
+    this.push(chunk);
+    this.#count();
+  }
+
+  finish(): void {
+    if (!this.destroyed) this.push(null);
+  }
+
+  override _read(): void {
+    this.#count();
+  }
+
+  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
+    this.#share.release();
+    callback(error);
+  }
+
+  #count(): void {
+    this.#share.add(this.readableLength - this.#counted);
+    this.#counted = this.readableLength;
+  }
+}
+
+type StreamedSpeech = { readonly mimeType: AudioType; readonly audio: Readable | Buffer };
+
+export interface Streaming {
+  readonly provider: SpeechProvider;
+  readonly deadlines: StreamDeadlines;
+  readonly memory: AudioMemory;
+}
+
+/**
+ * Streams the audio while it is synthesized (R55):
+ *
+ *     upstream fails before audio  -> the next one, under the same deadline and hold
+ *     the last one fails           -> SpeechError, nothing is sent
+ *     audio is complete at once    -> sent as a whole
+ *     upstream breaks off, silence -> the response is aborted
+ *     caller disconnects           -> read on to the end
+ *
+ * A slow caller never slows the upstream: unread audio waits in memory.
+ */
+export const streamed =
+  ({ provider, deadlines, memory }: Streaming): Delivery<StreamedSpeech> =>
+  async (utterance, { lost }) => {
+    const deadline = deadlines.begin();
+    const abort = () => deadline.abort();
+    lost.addEventListener('abort', abort, { once: true });
+    try {
+      const beginning = provider.synthesize(utterance, deadline.signal);
+      const [{ mimeType, upstream }, begun] = await synthesizeWithFailover(
+        beginning,
+        async (given) => [given, await readIfComplete(given.audio)] as const,
+      );
+      if (begun.outcome === 'whole') {
+        deadline.end();
+        testPoint('whole speech spoken');
+        return { body: { mimeType, audio: begun.audio }, upstream, spoken: Promise.resolve() };
+      }
+      const audio = new AudioOutlet(memory);
+      // Fastify destroys the stream when the caller disconnects. It then has no listener for later errors.
+      audio.on('error', () => {});
+      const spoken = forward(begun.audio, audio, deadline).finally(() => deadline.end());
+      return { body: { mimeType, audio }, upstream, spoken };
+    } catch (error) {
+      deadline.end();
+      throw error;
+    }
+  };
+
+async function forward(source: AsyncIterable<Uint8Array>, target: AudioOutlet, deadline: StreamDeadline) {
+  let size = 0;
+  try {
+    for await (const chunk of source) {
+      deadline.heard();
+      size += chunk.length;
+      if (size > MAX_AUDIO_BYTES) throw new SpeechError('TTS_UPSTREAM_ERROR', 'The audio is too large.', false);
+      target.give(chunk);
+    }
+    testPoint('stream spoken');
+    target.finish();
+  } catch (error) {
+    testPoint('stream broken off');
+    target.destroy(error as Error);
+    throw error;
+  }
 }

@@ -1,53 +1,45 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
+import { v7 as uuidv7 } from 'uuid';
 import type { Database } from '../db/database.ts';
 import { isUnavailable } from '../db/database-errors.ts';
-import type { GroupedStatement } from '../db/grouped-statement.ts';
-import { retryWhileAway } from '../db/retry-while-away.ts';
-import { type Captured, type Hold, renewHold, voidHold } from '../ledger/hold.ts';
-import type { SpokenBy } from '../ledger/paid-for.ts';
-import { type GivenBack, giveBack } from '../ledger/reversal.ts';
-import type { Answer } from '../lib/answer.ts';
-import type { UnpaidWork } from '../limits/unpaid-work.ts';
+import { GroupedStatement } from '../db/grouped-statement.ts';
+import type { LeaseRenewer } from '../db/lease.ts';
+import { type CaptureRequest, captureHolds, type Hold, type UpstreamUsage, voidHold } from '../ledger/hold.ts';
+import { testPoint } from '../lib/test-point.ts';
 import type { Flow, Metrics } from '../observability/metrics.ts';
-import { BalanceHold, type Holder, type ShowBalance } from './balance-hold.ts';
-import type { GivingBack } from './giving-back.ts';
-import { keepLease } from './kept-lease.ts';
-import type { Receipt } from './payment-flow.ts';
+import type { UnpaidWorkLimiter, WorkEnd } from './limits/unpaid-work-limiter.ts';
+import type { PaymentHold, Receipt } from './payment-flow.ts';
 import { type Refused, refused } from './refusal.ts';
-import type { Placed, UnfinishedHolds } from './unfinished-holds.ts';
 
-/** What the payer of speech that failed is told: the hold on his balance was voided. */
-export const NOT_CHARGED = 'Nothing was charged.';
-
-/** How long a hold's lease outlasts the synthesis: long enough for the capture and its last, slow statement. */
-const LEASE_RESERVE_SECONDS = 30;
-
-/** How long a hold's lease must be, so that it outlasts a synthesis of at most so long and its capture. */
-export const leaseSeconds = (synthesisTimeoutMs: number): number => synthesisTimeoutMs / 1000 + LEASE_RESERVE_SECONDS;
+const LOST =
+  'a delivered response was not charged: its hold expired, or the process stopped while the database was unavailable';
 
 export interface HoldKeeperParts {
   readonly db: Database;
   readonly log: FastifyBaseLogger;
   readonly metrics: Metrics;
-  /** How long a hold stands when nobody ends or renews it. */
-  readonly leaseSeconds: number;
-  readonly work: UnpaidWork;
-  readonly unfinished: UnfinishedHolds;
-  readonly givingBack: GivingBack;
-  /** Of all flows. */
-  readonly captures: GroupedStatement<Captured, boolean>;
-  /** How long a capture is repeated while the database is away; the lease of a hold is longer. */
-  readonly capturePatienceMs: number;
+  readonly work: UnpaidWorkLimiter;
+  readonly leases: LeaseRenewer<Hold>;
+  readonly captures: Captures;
 }
 
-/** What the ledger made of a hold that it was asked for; the hold where it was placed. */
-interface Placement<P extends Placed, R extends Receipt> {
-  readonly outcome: 'asked';
-  readonly placed: P;
-  readonly hold: BalanceHold<R> | undefined;
+/** Makes a flow's receipt from the balance and the charge, in micro-USD. */
+type ReceiptOf<R extends Receipt> = (balanceMicroUsd: bigint, chargedMicroUsd: bigint) => R;
+
+interface HoldOptions<R extends Receipt> {
+  readonly receiptOf: ReceiptOf<R>;
+  onDelivered?(hold: Hold, audio: Buffer | undefined): void;
 }
 
-/** Places the holds of one flow's balances, and ends them: exactly one of capture and void. */
+interface BalanceHoldParts<R extends Receipt> extends HoldKeeperParts {
+  readonly flow: Flow;
+  readonly options: HoldOptions<R>;
+  /** From when its lease counts, in milliseconds of the monotonic clock. */
+  readonly placedAt: number;
+  readonly endWork: (end: WorkEnd) => void;
+}
+
 export class HoldKeeper {
   readonly #flow: Flow;
   readonly #parts: HoldKeeperParts;
@@ -57,115 +49,152 @@ export class HoldKeeper {
     this.#parts = parts;
   }
 
-  /**
-   * Places a hold for this answer, unless the payer's unpaid work leaves no room for more now.
-   * @param payer whose balance it is
-   * @param statement places it in the name of that process
-   */
-  async place<P extends Placed, R extends Receipt>(
+  /** Places a hold with the statement, unless the payer has too much unpaid work. */
+  async place<P extends { readonly outcome: string; readonly hold?: Hold }, R extends Receipt>(
     payer: string,
-    answer: Answer,
-    statement: (processId: number) => Promise<P>,
-    holder: Holder<R>,
-  ): Promise<Placement<P, R> | Refused<'RATE_LIMITED'>> {
-    const { work, unfinished, leaseSeconds, metrics } = this.#parts;
-    const begun = work.begin(payer);
+    statement: (id: string) => Promise<P>,
+    options: HoldOptions<R>,
+  ): Promise<
+    | { readonly outcome: 'done'; readonly placed: P; readonly hold: BalanceHold<R> | undefined }
+    | Refused<'RATE_LIMITED'>
+  > {
+    const begun = this.#parts.work.begin(payer);
     if (begun.outcome === 'refused') return refused('RATE_LIMITED', begun.reason);
     const { end: endWork } = begun;
-    const lease = { askedAt: performance.now(), seconds: leaseSeconds };
+    const placedAt = performance.now();
     let hold: BalanceHold<R> | undefined;
     try {
-      const placed = await unfinished.follow(answer, statement, (entry) => this.#giveBack(entry));
+      const placed = await statement(uuidv7());
       if (placed.hold) {
-        hold = new BalanceHold(this, placed.hold, { holder, lease, endWork });
-        metrics.holdMoved(this.#flow, 'placed', placed.hold.amountMicroUsd);
+        hold = new BalanceHold(placed.hold, { ...this.#parts, flow: this.#flow, options, placedAt, endWork });
+        this.#parts.metrics.holdMoved(this.#flow, 'placed', placed.hold.amountMicroUsd);
       }
-      return { outcome: 'asked', placed, hold };
+      return { outcome: 'done', placed, hold };
     } finally {
       if (!hold) endWork('not begun');
     }
   }
 
-  /** A hold that was placed for a job, which ends it. It has no lease, and nobody waits for its answer. */
-  ofJob<R extends Receipt>(entry: Hold, show: ShowBalance<R>): BalanceHold<R> {
-    const lease = { askedAt: performance.now(), seconds: Number.POSITIVE_INFINITY };
-    return new BalanceHold(this, entry, { holder: { show }, lease, endWork: () => {} });
+  /** The job ends this hold in its own transaction, so it has no lease. */
+  ofJob<R extends Receipt>(hold: Hold, receiptOf: ReceiptOf<R>): BalanceHold<R> {
+    const own = { flow: this.#flow, options: { receiptOf }, placedAt: performance.now(), endWork: () => {} };
+    return new BalanceHold(hold, { ...this.#parts, ...own });
+  }
+}
+
+/** Balance money that is held for one response, and captured after its delivery (R55). */
+export class BalanceHold<R extends Receipt> implements PaymentHold {
+  /** Its record in the ledger. */
+  readonly record: Hold;
+  readonly #parts: BalanceHoldParts<R>;
+  #balanceMicroUsd: bigint;
+  #chargedMicroUsd: bigint;
+
+  constructor(record: Hold, parts: BalanceHoldParts<R>) {
+    this.record = record;
+    this.#parts = parts;
+    this.#balanceMicroUsd = record.balanceMicroUsd;
+    this.#chargedMicroUsd = record.amountMicroUsd;
   }
 
-  /**
-   * Keeps a hold's lease until the returned function is called.
-   * @param askedAt when it was placed, by the monotonic clock, or earlier
-   * @param lost when the lease could not be kept
-   */
-  keep(hold: Hold, lease: { readonly askedAt: number; readonly seconds: number }, lost: () => void): () => void {
-    const { askedAt, seconds } = lease;
-    const renew = () => renewHold(this.#parts.db, hold, seconds);
-    return keepLease({ askedAt, durationMs: seconds * 1000, renew }, () => {
-      this.#parts.log.warn('the lease of a hold was lost while its speech was heard');
-      lost();
+  get receipt(): R {
+    return this.#parts.options.receiptOf(this.#balanceMicroUsd, this.#chargedMicroUsd);
+  }
+
+  keep(onLost: () => void): () => void {
+    const { leases, log, placedAt } = this.#parts;
+    return leases.keep(this.record, placedAt, () => {
+      log.warn({ hold: this.record.id }, 'failed to renew the lease of a hold in time');
+      onLost();
     });
   }
 
-  /**
-   * A capture whose answer was lost is repeated: it finds its own hold posted. False when the hold is lost, or others
-   * may take this process for dead: then nothing may be delivered, and nothing is charged in the end. So is it when this
-   * throws: the hold is void, or is given back once the database tells what became of it.
-   */
-  async capture(hold: Hold, upstream: SpokenBy | undefined): Promise<boolean> {
-    const { captures, unfinished, capturePatienceMs } = this.#parts;
-    let captured: boolean;
-    try {
-      captured = await retryWhileAway(capturePatienceMs, () => captures.execute({ ...hold, upstream }));
-    } catch (error) {
-      if (isUnavailable(error)) this.#giveBack(hold);
-      else await this.#giveBackNow(hold);
-      throw error;
-    }
-    if (!captured) {
-      // That of a process which counts as dead is pending still.
-      await this.void(hold);
-      return false;
-    }
-    this.#parts.metrics.holdMoved(this.#flow, 'captured', hold.amountMicroUsd);
-    if (unfinished.captured(hold.id)) return true;
-    this.#giveBack(hold);
-    return false;
+  ownsLease(): boolean {
+    return this.#parts.leases.ownsLease(this.record);
   }
 
-  /**
-   * Tells the balance after it; undefined when the hold had ended before, or the database is away: the reconciler voids
-   * it then, once its lease has passed.
-   */
-  async void(hold: Hold): Promise<bigint | undefined> {
+  async capture(upstream: UpstreamUsage | undefined, audio?: Buffer): Promise<boolean> {
+    const { flow, options, captures, metrics, log, endWork } = this.#parts;
+    const { record } = this;
+    let isCharged = false;
+    options.onDelivered?.(record, audio);
     try {
-      const balance = await voidHold(this.#parts.db, hold);
-      if (balance !== undefined) this.#parts.metrics.holdMoved(this.#flow, 'voided', hold.amountMicroUsd);
-      return balance;
+      isCharged = await captures.capture({ ...record, upstream });
+      metrics.holdMoved(flow, isCharged ? 'captured' : 'lost', record.amountMicroUsd);
+      if (!isCharged) log.warn({ hold: record.id }, LOST);
+    } finally {
+      endWork(isCharged ? 'paid' : 'unpaid');
+    }
+    return isCharged;
+  }
+
+  /** While the database is unavailable the hold ends with its lease (R33); the receipt shows the balance after that. */
+  async void(): Promise<void> {
+    const { flow, db, metrics, log, endWork } = this.#parts;
+    const { amountMicroUsd } = this.record;
+    try {
+      const { isVoided, isCharged, balanceMicroUsd } = await voidHold(db, this.record);
+      if (isVoided) metrics.holdMoved(flow, 'voided', amountMicroUsd);
+      this.#balanceMicroUsd = balanceMicroUsd;
+      this.#chargedMicroUsd = isCharged ? amountMicroUsd : 0n;
     } catch (error) {
       if (!isUnavailable(error)) throw error;
-      this.#parts.log.warn({ err: error }, 'a hold could not be voided now; it ends with its lease');
-      return undefined;
+      log.warn({ err: error }, 'failed to void a hold; it is voided when its lease expires');
+      this.#balanceMicroUsd = this.record.balanceMicroUsd + amountMicroUsd;
+      this.#chargedMicroUsd = 0n;
     } finally {
-      this.#parts.unfinished.ended(hold.id);
+      endWork('unpaid');
     }
   }
+}
 
-  /** Goes on until the hold is void or reversed, whatever became of its capture. Nothing may have been delivered. */
-  #giveBack(hold: Hold): void {
-    this.#parts.givingBack.add(hold, (outcome) => this.#givenBack(hold, outcome));
+const GROUP_WITHIN_MS = 10;
+const FIRST_RETRY_MS = 100;
+const LONGEST_RETRY_MS = 1_000;
+/** Holds not captured by then expire: their responses were delivered but are not charged. */
+const STOP_TIMEOUT_MS = 5_000;
+
+/** Captures holds of delivered responses, in shared statements, and retries while the database is unavailable. */
+export class Captures {
+  readonly #log: FastifyBaseLogger;
+  readonly #statement: GroupedStatement<CaptureRequest, boolean>;
+  #giveUpAt = Number.POSITIVE_INFINITY;
+  #waiting = 0;
+
+  constructor(db: Database, log: FastifyBaseLogger) {
+    this.#log = log;
+    this.#statement = new GroupedStatement({
+      run: (holds) => captureHolds(db, holds),
+      keyOf: ({ id }) => id,
+      groupWithinMs: GROUP_WITHIN_MS,
+    });
   }
 
-  async #giveBackNow(hold: Hold): Promise<void> {
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  async capture(hold: CaptureRequest): Promise<boolean> {
+    this.#waiting += 1;
     try {
-      this.#givenBack(hold, await giveBack(this.#parts.db, hold));
-    } catch (error) {
-      this.#parts.log.warn({ err: error }, 'a hold could not be given back now');
-      this.#giveBack(hold);
+      for (let retryMs = FIRST_RETRY_MS; ; retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS)) {
+        try {
+          testPoint('answer delivered');
+          return await this.#statement.execute(hold);
+        } catch (error) {
+          if (!isUnavailable(error)) throw error;
+          if (retryMs === FIRST_RETRY_MS)
+            this.#log.warn({ err: error }, 'a capture waits for the database and is retried');
+          if (performance.now() >= this.#giveUpAt) return false;
+        }
+        await sleep(retryMs);
+      }
+    } finally {
+      this.#waiting -= 1;
     }
   }
 
-  #givenBack(hold: Hold, outcome: GivenBack): void {
-    if (outcome !== 'ended') this.#parts.metrics.holdMoved(this.#flow, outcome, hold.amountMicroUsd);
-    this.#parts.unfinished.ended(hold.id);
+  stop(): void {
+    this.#giveUpAt = performance.now() + STOP_TIMEOUT_MS;
   }
 }

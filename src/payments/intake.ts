@@ -1,25 +1,30 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
-import { withFullV } from '../crypto/wallet-signature.ts';
+import type { Asset } from '../config/network.ts';
 import { isUnavailable } from '../db/database-errors.ts';
 import { testPoint } from '../lib/test-point.ts';
-import type { Chain } from '../x402/chain.ts';
-import { type Facilitator, FacilitatorError, type FacilitatorPayment, type Verification } from '../x402/facilitator.ts';
-import type { Asset } from '../x402/network.ts';
-import { findOffer } from '../x402/offer.ts';
-import type { Payment, PaymentPurpose } from '../x402/payment.ts';
-import type { Reservations } from '../x402/reservations.ts';
-import { RpcError } from '../x402/rpc.ts';
-import { isOfUndeployed, isSignedByPayer } from '../x402/transfer-digest.ts';
-import { breachOf } from './authorization-terms.ts';
-import type { KnownPayments } from './known-payments.ts';
-import { claimOf, type PaymentRequest, requestHash } from './payment-request.ts';
-import type { KnownPayment, Reserved } from './payment-status.ts';
-import { type Refused, refused } from './refusal.ts';
-import { isSolvent } from './solvency.ts';
+import { withFullV } from '../lib/wallet-signature.ts';
+import {
+  claimOf,
+  type KnownPayment,
+  type PaymentLookup,
+  type PaymentRequest,
+  type Reserved,
+  requestHash,
+} from './payment-lookup.ts';
+import { type Refused, refused, unknownPayment } from './refusal.ts';
+import type { Chain } from './x402/chain.ts';
+import { findOffer, MAX_TIMEOUT_SECONDS, type Offer } from './x402/challenge.ts';
+import type { PaymentEnvelope } from './x402/envelope.ts';
+import { type Facilitator, FacilitatorError, type FacilitatorPayment, type Verification } from './x402/facilitator.ts';
+import type { Payment, PaymentPurpose } from './x402/payment.ts';
+import type { Exposure, Reservations } from './x402/reservations.ts';
+import { RpcError } from './x402/rpc.ts';
+import { isOfUndeployed, isSignedByPayer } from './x402/transfer-proof.ts';
 
-export interface IntakeParts {
+interface IntakeParts {
   readonly reservations: Reservations;
-  readonly known: KnownPayments;
+  readonly known: PaymentLookup;
   readonly facilitator: Facilitator;
   readonly chain: Chain;
   readonly asset: Asset;
@@ -27,41 +32,24 @@ export interface IntakeParts {
 }
 
 /**
- * What every payment by an on-chain authorization goes through before it may be settled (R45):
+ * Checks every payment by an on-chain authorization before it may be settled (R45):
  *
- *     begin: look the identifier up -> accepted is an offer -> payee, amount and times -> the payer has made it
+ *     begin: look up the identifier -> accepted is an offer -> payee, amount and times -> the payer has made it
  *            -> reserve identifier and authorization
- *     admit: verify, and the payer is solvent; else release
+ *     admit: verify, and check that the payer is solvent; otherwise release
  *
- * Most payments are new and in order. So what can be told without asking anybody is looked at first, and the reservation
- * tells whether the payment is new, in one statement; the identifier is looked up when something speaks against it.
- *
- * Whatever is reserved blocks its identifier and authorization, and counts against its payer. So nothing is before the
- * payment is known to be the payer's: by the signature of his key, which is recovered here, or, where the payer is a
- * contract that judges signatures itself (EIP-1271), deployed or not yet (ERC-6492), by the facilitator's yes, for which that call comes first. Two
- * payments of a contract are then reserved one after the other, as all are, and the later one sees the earlier.
+ * Most payments are new, which the reservation shows. So the identifier is looked up only for a refusal. A reservation
+ * blocks its identifier and counts against its payer. So it needs the signature of the payer's key or, for a contract
+ * (EIP-1271, ERC-6492), the facilitator's verification.
  */
 export class PaymentIntake {
-  readonly #reservations: Reservations;
-  readonly #known: KnownPayments;
-  readonly #facilitator: Facilitator;
-  readonly #chain: Chain;
-  readonly #asset: Asset;
-  readonly #log: FastifyBaseLogger;
+  readonly #parts: IntakeParts;
 
   constructor(parts: IntakeParts) {
-    this.#reservations = parts.reservations;
-    this.#known = parts.known;
-    this.#facilitator = parts.facilitator;
-    this.#chain = parts.chain;
-    this.#asset = parts.asset;
-    this.#log = parts.log;
+    this.#parts = parts;
   }
 
-  /**
-   * Reserves identifier and authorization, or takes an abandoned reservation of the same request over (R26).
-   * @param refuseNew what speaks against a new payment that was made by its payer
-   */
+  /** Reserves identifier and authorization, or takes over an abandoned reservation of the same request (R26). */
   async begin<NewRefusal extends Refused = never>(
     purpose: PaymentPurpose,
     request: PaymentRequest,
@@ -73,29 +61,29 @@ export class PaymentIntake {
     const isSigned = terms.outcome === 'agreed' && terms.isSignedByKey;
     const first = isSigned ? (refuseNew() ?? (await this.#reserve(purpose, request))) : undefined;
     if (isSigned && first?.outcome === 'reserved') {
-      return { verifiable: terms.verifiable, isVerified: false, ...first };
+      return { facilitatorRequest: terms.facilitatorRequest, isVerified: false, ...first };
     }
-    const { known, status } = await this.#known.look(request);
+    const { known, status } = await this.#parts.known.findWithStatus(request);
     if (known && status) return { outcome: 'known', payment: known, status };
     if (terms.outcome === 'refused') return terms;
     if (first?.outcome === 'refused') return first;
-    const { verifiable } = terms;
+    const { facilitatorRequest } = terms;
     if (!first) {
-      const refusal = (await this.#proveByContract(verifiable, known)) ?? refuseNew();
+      const refusal = (await this.#proveByContract(facilitatorRequest, known)) ?? refuseNew();
       if (refusal) return refusal;
     }
     const again = await this.#reserve(purpose, request, known);
-    const winner = again.outcome === 'taken' ? await this.#known.look(request) : undefined;
-    // Without a winner, the authorization belongs to another identifier, or the winner was released a moment ago.
+    const winner = again.outcome === 'taken' ? await this.#parts.known.findWithStatus(request) : undefined;
+    // Without a winner, another identifier has the authorization, or the winner was released just now.
     const last = winner && !winner.known ? await this.#reserve(purpose, request) : again;
     if (last.outcome === 'refused') return last;
-    if (last.outcome === 'reserved') return { verifiable, isVerified: !first, ...last };
-    if (!winner?.known) return (await this.#known.refuseTaken(claimOf(request.envelope))) ?? AUTHORIZATION_TAKEN;
+    if (last.outcome === 'reserved') return { facilitatorRequest, isVerified: !first, ...last };
+    if (!winner?.known) return (await this.#parts.known.refuseTaken(claimOf(request.envelope))) ?? AUTHORIZATION_TAKEN;
     const running = refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
     return { outcome: 'known', payment: winner.known, status: winner.status ?? running };
   }
 
-  /** What speaks against the reserved payment; it is released then, and also when this throws. */
+  /** Releases a payment that is not admitted, also when it throws. */
   async admit(reserved: Reserved): Promise<Refused<'PAYMENT_REQUIRED' | 'RATE_LIMITED' | 'PAYMENT_ERROR'> | undefined> {
     const { payment } = reserved;
     let refusal: Awaited<ReturnType<PaymentIntake['admit']>>;
@@ -112,17 +100,15 @@ export class PaymentIntake {
     return refusal;
   }
 
-  /** When the database is away, the reservation ends with its lease. */
   async release(payment: Payment): Promise<void> {
     try {
-      await this.#reservations.release(payment);
+      await this.#parts.reservations.release(payment);
     } catch (error) {
       if (!isUnavailable(error)) throw error;
-      this.#log.warn({ err: error }, 'a reservation could not be released now; it ends with its lease');
+      this.#parts.log.warn({ err: error }, 'failed to release a reservation; it ends when its lease expires');
     }
   }
 
-  /** @param abandoned is taken over; undefined for a payment that seems to be new */
   async #reserve(
     purpose: PaymentPurpose,
     request: PaymentRequest,
@@ -130,97 +116,151 @@ export class PaymentIntake {
   ): Promise<ReservationResult | Refused<'PAYMENT_ERROR'>> {
     const headBlock = await this.#head();
     if (headBlock === undefined) return refused('PAYMENT_ERROR', 'chain_unreachable');
-    const { envelope, traceId, paidFor } = request;
+    const { envelope, traceId, usage } = request;
     const { identifier } = envelope;
     if (abandoned) {
-      const payment = await this.#reservations.takeOver(abandoned, headBlock);
+      const payment = await this.#parts.reservations.takeOver(abandoned, headBlock);
       return payment ? { outcome: 'reserved', payment } : TAKEN;
     }
     const claim = claimOf(envelope);
-    const reservation = { purpose, identifier, requestHash: requestHash(request), claim, headBlock, traceId, paidFor };
-    const reserved = await this.#reservations.reserve(reservation);
+    const reservation = { purpose, identifier, requestHash: requestHash(request), claim, headBlock, traceId, usage };
+    const reserved = await this.#parts.reservations.reserve(reservation);
     return reserved ? { outcome: 'reserved', ...reserved } : TAKEN;
   }
 
-  /**
-   * What of a request its payer has agreed to, or what of it is not as it was offered. A deposit that is not signed by the
-   * key of its payer does not get here (R35). The facilitator gets what tokens take: v 27 or 28 (R67); what only looks like
-   * the signature of a key may be that of a contract, and is left as it is.
-   */
+  /** The payer's terms. A key's signature gets v 27 or 28. Except for deposits (R35), it may be a contract's (R67). */
   #termsOf(purpose: PaymentPurpose, { envelope, offers, resource }: PaymentRequest) {
     const offer = findOffer(offers, envelope.accepted);
     if (!offer) return refused('PAYMENT_REQUIRED', 'accepted_is_no_offer');
-    const breach = breachOf(envelope, offer);
+    const breach = validateAuthorization(envelope, offer);
     if (breach) return breach;
-    const isSignedByKey = purpose === 'deposit' || isSignedByPayer(envelope, this.#asset);
+    const isSignedByKey = purpose === 'deposit' || isSignedByPayer(envelope, this.#parts.asset);
     const signature = isSignedByKey ? withFullV(envelope.signature) : envelope.signature;
-    const verifiable: FacilitatorPayment = { envelope: { ...envelope, signature }, offer, resource };
-    return { outcome: 'agreed' as const, isSignedByKey, verifiable };
+    const facilitatorRequest: FacilitatorPayment = { envelope: { ...envelope, signature }, offer, resource };
+    return { outcome: 'agreed' as const, isSignedByKey, facilitatorRequest };
   }
 
-  /**
-   * Whether the payment is that of a payer which is a contract, or why it is refused. That its authorization belongs to
-   * another payment is looked up before the facilitator is asked (R45).
-   */
+  /** Refuses a payer that is no contract, another payment's authorization (R45), or what the facilitator rejects. */
   async #proveByContract(
-    verifiable: FacilitatorPayment,
+    facilitatorRequest: FacilitatorPayment,
     abandoned: Payment | undefined,
   ): Promise<Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'> | undefined> {
-    const { envelope } = verifiable;
+    const { envelope } = facilitatorRequest;
     try {
-      if (!isOfUndeployed(envelope.signature) && !(await this.#chain.hasCode(envelope.authorization.from))) {
+      if (!isOfUndeployed(envelope.signature) && !(await this.#parts.chain.hasCode(envelope.authorization.from))) {
         return refused('PAYMENT_REQUIRED', 'invalid_signature');
       }
-      const taken = abandoned ? undefined : await this.#known.refuseTaken(claimOf(envelope));
+      const taken = abandoned ? undefined : await this.#parts.known.refuseTaken(claimOf(envelope));
       if (taken) return taken;
-      const verification = await this.#facilitator.verify(verifiable);
-      return verification.valid ? undefined : this.#invalid(verification);
+      const verification = await this.#parts.facilitator.verify(facilitatorRequest);
+      return verification.valid ? undefined : this.#invalid(verification, facilitatorRequest);
     } catch (error) {
       return this.#unverifiable(error);
     }
   }
 
-  #invalid({ reason, detail }: Extract<Verification, { valid: false }>): Refused<'PAYMENT_REQUIRED'> {
-    this.#log.warn({ detail }, 'the facilitator finds a payment invalid');
-    return refused('PAYMENT_REQUIRED', reason);
+  /** A used authorization may have paid this service, in commits that a failover lost. */
+  #invalid(
+    { reason, detail }: Extract<Verification, { valid: false }>,
+    { envelope }: FacilitatorPayment,
+  ): Refused<'PAYMENT_REQUIRED'> {
+    this.#parts.log.warn({ detail }, 'the facilitator rejected a payment');
+    if (!/nonce_already_used$/.test(reason)) return refused('PAYMENT_REQUIRED', reason);
+    return refused('PAYMENT_REQUIRED', reason, { fault: USED, payment: unknownPayment(envelope.authorization.value) });
   }
 
-  /** The refusal when facilitator or chain can't be asked; throws any other error on. */
   #unverifiable(error: unknown): Refused<'PAYMENT_ERROR'> {
     if (!(error instanceof FacilitatorError || error instanceof RpcError)) throw error;
-    this.#log.warn({ err: error }, 'a payment could not be verified');
+    this.#parts.log.warn({ err: error }, 'failed to verify a payment');
     return refused('PAYMENT_ERROR', 'payment_service_failed');
   }
 
-  async #check({ payment, verifiable, isVerified, ...reserved }: Reserved) {
-    const exposure = reserved.exposure ?? (await this.#reservations.exposure(payment));
-    if (exposure.hasFailedLately && exposure.running > 0) return refused('RATE_LIMITED', 'one_at_a_time_after_failure');
+  async #check({ payment, facilitatorRequest, isVerified, ...reserved }: Reserved) {
+    const exposure = reserved.exposure ?? (await this.#parts.reservations.exposure(payment));
+    if (exposure.failed && exposure.running > 0n) return refused('RATE_LIMITED', 'one_at_a_time_after_failure');
     const [verification, canPay] = await Promise.all([
-      isVerified ? VALID : this.#facilitator.verify(verifiable),
-      isSolvent({ chain: this.#chain, reservations: this.#reservations }, payment, exposure),
+      isVerified ? VALID : this.#parts.facilitator.verify(facilitatorRequest),
+      isSolvent(this.#parts, payment, exposure),
     ]);
-    if (!verification.valid) return this.#invalid(verification);
+    if (!verification.valid) return this.#invalid(verification, facilitatorRequest);
     return canPay ? undefined : refused('PAYMENT_REQUIRED', 'insufficient_funds');
   }
 
-  /** Undefined when the chain can't be asked. */
   async #head(): Promise<bigint | undefined> {
     try {
-      return await this.#chain.head();
+      return await this.#parts.chain.head();
     } catch (error) {
       if (!(error instanceof RpcError)) throw error;
-      this.#log.warn({ err: error }, 'the chain could not be asked for its head');
+      this.#parts.log.warn({ err: error }, 'failed to read the head block');
       return undefined;
     }
   }
 }
 
-type ReservationResult =
-  | ({ readonly outcome: 'reserved' } & Pick<Reserved, 'payment' | 'exposure'>)
-  /** Identifier or authorization are another payment's. */
-  | typeof TAKEN;
+type ReservationResult = ({ readonly outcome: 'reserved' } & Pick<Reserved, 'payment' | 'exposure'>) | typeof TAKEN;
 const TAKEN = { outcome: 'taken' } as const;
 
 const VALID = { valid: true } as const;
-/** R22. */
+const USED = {
+  field: 'payment-signature',
+  rule: 'unused authorization',
+  message:
+    'This authorization is already used on the chain, and this service has no record of it, so you may have been ' +
+    'charged. Ask the operator before you sign another one.',
+};
+/** R22: an authorization pays for one request only. */
 const AUTHORIZATION_TAKEN = refused('PAYMENT_IDENTIFIER_CONFLICT', 'authorization_of_another_payment');
+
+/** No payment begins with less time left (R28). */
+const MIN_SECONDS_LEFT = 15;
+/** What a challenge asks for, and 60 seconds more (R28). */
+const MAX_SECONDS_AHEAD = MAX_TIMEOUT_SECONDS + 60;
+
+/** Refuses an authorization that differs from the offer (R45), or is valid for too short or too long (R28). */
+function validateAuthorization(
+  { authorization }: PaymentEnvelope,
+  offer: Offer,
+): Refused<'PAYMENT_REQUIRED'> | undefined {
+  const { to, value, validAfter, validBefore } = authorization;
+  if (to !== offer.payTo.toLowerCase()) return refused('PAYMENT_REQUIRED', 'authorization_to_another_payee');
+  if (value !== BigInt(offer.amount)) return refused('PAYMENT_REQUIRED', 'authorization_of_another_amount');
+  const now = BigInt(Math.floor(Date.now() / 1000));
+  const wrong = (reason: string, name: string, breach: string) => wrongTime(reason, name, breach, now);
+  if (validAfter > now) return wrong('authorization_not_yet_valid', 'validAfter', 'is ahead');
+  if (validBefore < now + BigInt(MIN_SECONDS_LEFT))
+    return wrong('authorization_expires_too_soon', 'validBefore', `is less than ${MIN_SECONDS_LEFT} seconds ahead`);
+  if (validBefore > now + BigInt(MAX_SECONDS_AHEAD))
+    return wrong('authorization_valid_for_too_long', 'validBefore', `is more than ${MAX_SECONDS_AHEAD} seconds ahead`);
+  return undefined;
+}
+
+function wrongTime(reason: string, name: string, breach: string, now: bigint): Refused<'PAYMENT_REQUIRED'> {
+  const time = new Date(Number(now) * 1000).toISOString();
+  const message =
+    `authorization.${name} ${breach} of this service's clock (${time}). Check your clock, then sign the challenge ` +
+    'again with a validAfter in the past and a validBefore ' +
+    `${MAX_TIMEOUT_SECONDS} seconds ahead. You were not charged.`;
+  return refused('PAYMENT_REQUIRED', reason, {
+    fault: { field: `payload.authorization.${name}`, rule: 'lifetime', message },
+  });
+}
+
+const TIMEOUT_MS = 3_000;
+const POLL_MS = 50;
+
+/**
+ * Whether the payer's balance covers this payment and earlier unsettled ones (R21b). A payment that has left the wallet
+ * but is still in the sum counts twice. So both are read again while the sum changes or a payment is settling.
+ */
+async function isSolvent({ chain, reservations }: IntakeParts, payment: Payment, before: Exposure): Promise<boolean> {
+  const { payer, amount } = payment.claim;
+  let { unsettled } = before;
+  for (const giveUpAt = performance.now() + TIMEOUT_MS; ; await sleep(POLL_MS)) {
+    const balance = await chain.balanceOf(payer);
+    if (balance >= unsettled + amount) return true;
+    const now = await reservations.exposure(payment);
+    if (now.unsettled === unsettled && now.settling === 0n) return false;
+    if (performance.now() >= giveUpAt) return false;
+    unsettled = now.unsettled;
+  }
+}

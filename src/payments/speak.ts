@@ -1,100 +1,122 @@
-import type { Database } from '../db/database.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { SpeechError } from '../speech/provider.ts';
-import type { AdmittedSpeech, Delivery, Earlier } from './delivery.ts';
-import type { Charge, PaymentFlow, PaymentHold, Replayed } from './payment-flow.ts';
-import type { RefusalCode, Refused } from './refusal.ts';
+import type { SynthesisSlots } from '../speech/synthesis-slots.ts';
+import type { DeliveredSpeech, Delivery } from './delivery.ts';
+import type { Authorization, Charge, Held, PaymentHold, ResponseEvents } from './payment-flow.ts';
+import type { Refused } from './refusal.ts';
 
-/** Speech that is asked for: how it is paid, what for, and how it is to arrive. */
-export interface Sale<
-  Credential,
-  Code extends RefusalCode,
-  Hold extends PaymentHold<Code>,
-  C extends Charge,
-  Delivered,
-  Replay,
-> {
-  readonly flow: PaymentFlow<Credential, Code, Hold, C, Replay>;
-  readonly credential: Credential;
-  readonly charge: C;
-  readonly delivery: Delivery<Hold, Delivered, Replay>;
-  /** Told at once when the price is held. */
-  onHeld?(hold: Hold): void;
+export interface Sale<Outcome extends Authorization, Body> {
+  /** The flow's `authorize` of the payer's credential for the charge. */
+  readonly authorize: () => Promise<Outcome>;
+  readonly charge: Charge;
+  readonly delivery: Delivery<Body>;
+  readonly slots: SynthesisSlots;
+  onHeld?(hold: HoldOf<Outcome>): void;
 }
 
-export type Spoken<Code extends RefusalCode, Hold extends PaymentHold, Delivered, Replay> =
-  | { readonly outcome: 'delivered'; readonly delivered: Delivered; readonly hold: Hold }
-  | Replayed<Replay, Hold['receipt']>
-  | Refused<Code>
-  | Earlier
-  | SpeechFailed<Hold>;
+type HoldOf<Outcome extends Authorization> = Extract<Outcome, Held>['hold'];
 
-/** The speech was not taken on, or failed. Whatever was held has been given back. */
-export interface SpeechFailed<Hold> {
+export type Spoken<Outcome extends Authorization, Body> =
+  | {
+      readonly outcome: 'delivered';
+      readonly body: Body;
+      readonly hold: HoldOf<Outcome>;
+      readonly charged: Promise<boolean>;
+    }
+  | Exclude<Outcome, Held>
+  | SpeechFailed;
+
+export interface SpeechFailed {
   readonly outcome: 'failed';
   readonly error: SpeechError;
-  readonly hold: Hold | undefined;
+  readonly hold: PaymentHold | undefined;
 }
 
 /**
- * Sells speech, by whatever flow and delivery:
+ * Sells speech through any flow and delivery. The books follow the delivery (R55):
  *
- *     admit      the provider has room, else failed: nothing is asked of the payer
- *     authorize  the price is held; else refused, or the answer that was paid before
- *     deliver    speak, capture, hand over; when the provider fails, void
+ *     take a slot        else failed: nothing is asked of the payer
+ *     authorize          the price is held under a lease; else refused, or the response that was paid before
+ *     synthesize         if the upstream fails: void
+ *     settle             if the flow takes the money before the response (R21)
+ *     respond            the lease is renewed meanwhile; if it may be lost, the response is aborted
+ *     capture            after the last byte was handed over, or the caller disconnected and synthesis ended
  *
- * A flow that asks others keeps no place meanwhile, lest payments that fail keep others out: it is admitted once more
- * when the price is held. Whoever calls this looks up what was paid before when nothing was held.
+ * If the process dies before the capture, the lease expires and a reconciler voids the hold: in doubt the caller has
+ * not paid. If nothing was held, callers of this function look up what was paid before.
  */
-export async function speak<
-  Credential,
-  Code extends RefusalCode,
-  Hold extends PaymentHold<Code>,
-  C extends Charge,
-  Delivered,
-  Replay,
->(sale: Sale<Credential, Code, Hold, C, Delivered, Replay>): Promise<Spoken<Code, Hold, Delivered, Replay>> {
-  const { flow, charge, delivery } = sale;
-  const admitted = delivery.admit(charge.utterance);
-  if (admitted instanceof SpeechError) return failed(admitted);
-  if (flow.isRemote) admitted.release();
+export async function speak<Outcome extends Authorization, Body>(
+  sale: Sale<Outcome, Body>,
+): Promise<Spoken<Outcome, Body>> {
+  const giveSlotBack = await sale.slots.take();
+  if (giveSlotBack instanceof SpeechError) return { outcome: 'failed', error: giveSlotBack, hold: undefined };
+  let endLease: (() => void) | undefined;
+  let spoken: Promise<void> | undefined;
   try {
-    if (delivery.within) return await delivery.within((trx) => authorizeAndDeliver(sale, admitted, trx));
-    return await authorizeAndDeliver(sale, admitted, undefined);
+    const authorization = await sale.authorize();
+    if (authorization.outcome !== 'held') return authorization as Exclude<Outcome, Held>;
+    const hold: HoldOf<Outcome> = authorization.hold;
+    sale.onHeld?.(hold);
+    testPoint('speech held');
+    const lost = new AbortController();
+    endLease = hold.keep?.(() => {
+      lost.abort();
+      sale.charge.request.response.abort();
+    });
+    const delivered = await deliver(sale, hold, lost);
+    if (delivered.outcome === 'failed') return delivered;
+    // A hold refuses with the codes of its flow.
+    if (delivered.outcome === 'refused') return delivered as Exclude<Outcome, Held>;
+    spoken = delivered.speech.spoken;
+    const charged = endHold(hold, delivered.speech, sale.charge.request.response, lost.signal).finally(endLease);
+    return { outcome: 'delivered', body: delivered.speech.body, hold, charged };
   } finally {
-    if (!flow.isRemote) admitted.release();
+    if (spoken) {
+      spoken.then(giveSlotBack, giveSlotBack);
+    } else {
+      endLease?.();
+      giveSlotBack();
+    }
   }
 }
 
-async function authorizeAndDeliver<
-  Credential,
-  Code extends RefusalCode,
-  Hold extends PaymentHold<Code>,
-  C extends Charge,
-  Delivered,
-  Replay,
->(
-  { flow, credential, charge, delivery, onHeld }: Sale<Credential, Code, Hold, C, Delivered, Replay>,
-  admitted: AdmittedSpeech<Hold, Delivered>,
-  trx: Database | undefined,
-): Promise<Spoken<Code, Hold, Delivered, Replay>> {
-  const authorization = await flow.authorize(credential, charge, trx);
-  if (authorization.outcome !== 'held') return authorization;
-  const { hold } = authorization;
-  onHeld?.(hold);
-  const place = flow.isRemote ? delivery.admit(charge.utterance) : admitted;
-  if (place instanceof SpeechError) {
-    await hold.void();
-    return failed(place, hold);
-  }
+async function deliver<Body>(
+  { charge, delivery }: { readonly charge: Charge; readonly delivery: Delivery<Body> },
+  hold: PaymentHold,
+  lost: AbortController,
+): Promise<{ readonly outcome: 'delivered'; readonly speech: DeliveredSpeech<Body> } | Refused | SpeechFailed> {
   try {
-    const result = await place.deliver<Code>(hold, trx);
-    return result.outcome === 'delivered' ? { hold, ...result } : { receipt: hold.receipt, ...result };
+    const speech = await delivery(charge.utterance, { timeoutMs: hold.timeoutMs, lost: lost.signal });
+    if (hold.ownsLease?.() === false) {
+      lost.abort();
+      // Nothing else awaits a stream that breaks off now.
+      speech.spoken.catch(() => {});
+      throw new SpeechError('TTS_UNAVAILABLE', 'The synthesis took too long.', true);
+    }
+    const refusal = speech.audio && (await hold.settle?.(speech.upstream, speech.audio));
+    return refusal ?? { outcome: 'delivered', speech };
   } catch (error) {
+    testPoint('speech failed');
+    await hold.void();
     if (!(error instanceof SpeechError)) throw error;
-    return failed(error, hold);
-  } finally {
-    if (flow.isRemote) place.release();
+    return { outcome: 'failed', error, hold };
   }
 }
 
-const failed = <Hold>(error: SpeechError, hold?: Hold): SpeechFailed<Hold> => ({ outcome: 'failed', error, hold });
+/** Captures once the response is delivered and the synthesis is complete; otherwise voids. */
+async function endHold<Body>(
+  hold: PaymentHold,
+  { upstream, audio, spoken }: DeliveredSpeech<Body>,
+  response: ResponseEvents,
+  lost: AbortSignal,
+): Promise<boolean> {
+  const isSent = new Promise<boolean>((resolve) => response.onEnd((isError) => resolve(!isError)));
+  const isSpoken = await spoken.then(
+    () => true,
+    () => false,
+  );
+  // A process that was frozen beyond the lease may see the disconnect before it sees the lost lease.
+  if (isSpoken && (await isSent) && !lost.aborted && hold.ownsLease?.() !== false) return hold.capture(upstream, audio);
+  await hold.void();
+  return false;
+}

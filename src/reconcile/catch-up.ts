@@ -1,20 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../db/database.ts';
-import { readTurnBegin } from '../top-up/open-purchases.ts';
-import { readAgainSince, unread } from '../top-up/sweep-pass.ts';
+import { readTurnBegin } from '../payments/top-up/open-purchases.ts';
+import { readAgainSince, unread } from '../payments/top-up/sweep-pass.ts';
 import type { TurnResult } from './reconciler.ts';
 import type { ReconcilerRunner } from './runner.ts';
 
-/** Turns that are run, at most: each reads some thousand entries of the processor's lists. */
 const MOST_TURNS = 500;
-/** How long is waited for another process that has a reconciler's turn. */
 const PAUSE_MS = 500;
 
-/**
- * Runs every reconciler until the processor has been asked about all since then: its lists of sessions, refunds and
- * disputes, and each open purchase, refund and dispute. Tells what they did in all, and the first failure of each. Ends
- * early when one fails and nothing else goes on.
- */
+/** Runs every reconciler until the processor was asked about everything since then. */
 export async function catchUp(db: Database, runner: ReconcilerRunner, since: Date): Promise<TurnResult[]> {
   await readAgainSince(db, since);
   const { begin } = await readTurnBegin(db);
@@ -24,7 +18,7 @@ export async function catchUp(db: Database, runner: ReconcilerRunner, since: Dat
     const results = await runner.turn();
     for (const result of results) {
       const before = totals.get(result.name);
-      // A turn that another process had is not one that was done before.
+      // A turn that another process had does not replace an earlier result.
       const outcome = result.outcome === 'skipped' && before ? before.outcome : result.outcome;
       const problems = [...(before?.problems ?? []), ...(result.problems ?? [])];
       totals.set(result.name, {
@@ -34,7 +28,7 @@ export async function catchUp(db: Database, runner: ReconcilerRunner, since: Dat
       });
     }
     const left = await unread(db, begin);
-    // What fails is behind all that waits: the others have their turn, as long as there is progress.
+    // What fails goes behind all that waits, so continue while there is progress.
     if (results.some(({ outcome }) => outcome === 'failed') && left >= leftBefore) break;
     leftBefore = left;
     const isSkipped = [...totals.values()].some(({ outcome }) => outcome === 'skipped');

@@ -1,46 +1,30 @@
 import type { Database } from '../db/database.ts';
 import { collectDebt, solventDebtors } from '../ledger/debts.ts';
 import { testPoint } from '../lib/test-point.ts';
-import { claimDueClawback, unknownOf } from '../top-up/clawback-rows.ts';
-import type { BookedClawback, Clawbacks } from '../top-up/clawbacks.ts';
-import { readTurnBegin } from '../top-up/open-purchases.ts';
-import type { Processor } from '../top-up/processor.ts';
-import type { ListedClawback } from '../top-up/processor-clawbacks.ts';
-import { Failures } from './failures.ts';
+import { type BookedClawback, type Clawbacks, claimDueClawback, unknownOf } from '../payments/top-up/clawbacks.ts';
+import { readTurnBegin } from '../payments/top-up/open-purchases.ts';
+import type { Processor } from '../payments/top-up/processor.ts';
+import type { ListedClawback } from '../payments/top-up/processor-clawbacks.ts';
 import { runPass } from './processor-pass.ts';
-import type { Reconciler, Turn } from './reconciler.ts';
+import { eachClaimed, type Failures, type Reconciler, reconciler, type Turn } from './reconciler.ts';
 
-/** Once in a minute at the default interval. */
-const EVERY_TURNS = 4;
-/** Refunds and disputes that are asked for one by one in one turn, at most. */
+/** Once a minute at the default interval. */
+const SWEEP_TURNS = 4;
 const MOST_CHECKS = 25;
-const LISTS = [
-  { name: 'refunds', kind: 'refund' },
-  { name: 'disputes', kind: 'dispute' },
-] as const;
 
-/** Books the refunds and disputes that the processor's lists have and the ledger has not (R61). Counts those that moved money. */
+/** Books refunds and disputes of the processor's lists that the ledger lacks (R61). Counts those that moved money. */
 export function clawbackSweep(db: Database, processor: Processor, clawbacks: Clawbacks): Reconciler {
-  return {
-    name: 'clawback_sweep',
-    everyTurns: EVERY_TURNS,
-    async run(turn) {
-      const failures = new Failures();
-      for (const { name, kind } of LISTS) {
-        const read = async (createdFrom: number, after: string | undefined) => {
-          const page = await processor.clawbacks.list(kind, createdFrom, after);
-          return { entries: page.clawbacks, hasMore: page.hasMore };
-        };
-        await runPass(db, name, { read, handle: (listed) => record(listed, failures, turn) }, turn);
-      }
-      failures.check();
-    },
-  };
+  return reconciler('clawback_sweep', SWEEP_TURNS, async (turn, failures) => {
+    const handle = (listed: readonly ListedClawback[]) => record(listed, failures, turn);
+    for (const kind of ['refund', 'dispute'] as const) {
+      const read = (createdFrom: number, after?: string) => processor.clawbacks.list(kind, createdFrom, after);
+      await runPass(db, `${kind}s`, { read, handle }, turn);
+    }
+  });
 
-  /** Tells whether all of them could be recorded. */
   async function record(listed: readonly ListedClawback[], failures: Failures, turn: Turn): Promise<boolean> {
     let isComplete = true;
-    // The oldest first: who reads the account's history finds it in the order in which it happened.
+    // Oldest first, so that the account's history shows them in the order in which they happened.
     for (const each of (await unknownOf(db, listed)).toReversed()) {
       try {
         tell(await clawbacks.record(each), turn);
@@ -53,38 +37,25 @@ export function clawbackSweep(db: Database, processor: Processor, clawbacks: Cla
   }
 }
 
-/** Asks for each refund and dispute that may still change, ever more rarely (R61). Counts those that moved money. */
-export function openClawbacks(db: Database, clawbacks: Clawbacks): Reconciler {
-  return {
-    name: 'clawbacks',
-    async run(turn) {
-      const failures = new Failures();
-      const { begin } = await readTurnBegin(db);
-      for (let checks = 0; checks < MOST_CHECKS && !turn.signal.aborted; checks++) {
-        const claimed = await claimDueClawback(db, begin);
-        if (!claimed) break;
-        testPoint('clawback claimed');
-        try {
-          tell(await clawbacks.check(claimed), turn);
-        } catch (error) {
-          failures.add(error);
-        }
-      }
-      failures.check();
-    },
-  };
-}
+/** Checks each refund and dispute that may still change, ever less often (R61). Counts those that moved money. */
+export const openClawbacks = (db: Database, clawbacks: Clawbacks): Reconciler =>
+  reconciler('clawbacks', 1, async (turn, failures) => {
+    const { begin } = await readTurnBegin(db);
+    const claim = () => claimDueClawback(db, begin);
+    await eachClaimed(MOST_CHECKS, turn, failures, claim, async (claimed) => {
+      testPoint('clawback claimed');
+      tell(await clawbacks.check(claimed), turn);
+    });
+  });
 
 function tell({ hasMoved, unclear }: BookedClawback, { done, report }: Turn): void {
   if (hasMoved) done(1);
   if (unclear) report(unclear);
 }
 
-/** Pays debts from what came back to an account, as of a hold that was voided (R61). Counts accounts. */
-export const debts = (db: Database): Reconciler => ({
-  name: 'debts',
-  async run({ done }) {
-    const failures = new Failures();
+/** Pays debts from balances that have grown, for example by a voided hold (R61). Counts accounts. */
+export const debts = (db: Database): Reconciler =>
+  reconciler('debts', 1, async ({ done }, failures) => {
     for (const id of await solventDebtors(db)) {
       testPoint('debtor found');
       try {
@@ -94,6 +65,4 @@ export const debts = (db: Database): Reconciler => ({
         failures.note(error);
       }
     }
-    failures.check();
-  },
-});
+  });

@@ -1,29 +1,63 @@
 import type { Database } from '../db/database.ts';
-import { pruneFeedback } from '../feedback/prune-feedback.ts';
-import { pruneUnpaid } from '../top-up/prune-unpaid.ts';
-import type { Reconciler } from './reconciler.ts';
+import { pruneFeedback, requeueLostMail } from '../feedback/outbox.ts';
+import { requeueLostJobs, takeOverJobs } from '../jobs/take-over.ts';
+import { advanceWaiting } from '../jobs/turn.ts';
+import { voidExpiredHolds } from '../ledger/hold.ts';
+import { testPoint } from '../lib/test-point.ts';
+import { pruneUnpaid } from '../payments/top-up/open-purchases.ts';
+import type { Reconciler, Turn } from './reconciler.ts';
 
-/** Once in five minutes at the default interval. */
-const EVERY_TURNS = 20;
+/** Every five minutes at the default interval. */
+const PRUNING_TURNS = 20;
 
-/** Deletes purchases that came to nothing, some weeks after their session's end. Counts purchases. */
-export const unpaidPurchases = (db: Database): Reconciler => inBatches('unpaid_purchases', () => pruneUnpaid(db));
+/** Voids holds of dead processes. After an outage live processes first capture what they delivered. Counts holds. */
+export const expiredHolds = (db: Database): Reconciler => ({
+  name: 'expired_holds',
+  async run(turn) {
+    if (turn.isAfterPause) return;
+    await inBatches(turn, async () => {
+      const voided = await voidExpiredHolds(db);
+      testPoint('expired holds voided');
+      return voided;
+    });
+  },
+});
 
-/** Deletes feedback when its retention has passed. Counts feedback. */
-export const oldFeedback = (db: Database, retentionDays: number): Reconciler =>
-  inBatches('old_feedback', () => pruneFeedback(db, retentionDays));
+/** Requeues jobs of dead workers and jobs that the queue lost, and counts them. Also prevents starvation of jobs. */
+export const lostJobs = (db: Database): Reconciler => ({
+  name: 'lost_jobs',
+  async run({ isAfterPause, done }) {
+    if (isAfterPause) return;
+    done(await takeOverJobs(db));
+    testPoint('jobs taken over');
+    done(await requeueLostJobs(db));
+    testPoint('lost jobs entered');
+    await advanceWaiting(db);
+  },
+});
 
-/** @param prune deletes a bounded number of rows, and tells how many */
-function inBatches(name: string, prune: () => Promise<number>): Reconciler {
-  return {
-    name,
-    everyTurns: EVERY_TURNS,
-    async run({ signal, done }) {
-      let pruned: number;
-      do {
-        pruned = await prune();
-        done(pruned);
-      } while (pruned > 0 && !signal.aborted);
-    },
-  };
+/** Requeues feedback whose mail the queue has lost, or a dead process had taken. Counts feedback. */
+export const lostMail = (db: Database): Reconciler => ({
+  name: 'lost_mail',
+  run: async ({ done }) => done(await requeueLostMail(db)),
+});
+
+export const unpaidPurchases = (db: Database): Reconciler => ({
+  name: 'unpaid_purchases',
+  everyTurns: PRUNING_TURNS,
+  run: (turn) => inBatches(turn, () => pruneUnpaid(db)),
+});
+
+export const oldFeedback = (db: Database, retentionDays: number): Reconciler => ({
+  name: 'old_feedback',
+  everyTurns: PRUNING_TURNS,
+  run: (turn) => inBatches(turn, () => pruneFeedback(db, retentionDays)),
+});
+
+async function inBatches({ signal, done }: Turn, batch: () => Promise<number>): Promise<void> {
+  let count: number;
+  do {
+    count = await batch();
+    done(count);
+  } while (count > 0 && !signal.aborted);
 }

@@ -1,29 +1,26 @@
 import type { Database } from '../db/database.ts';
 import { testPoint } from '../lib/test-point.ts';
-import { ProcessorError } from '../top-up/processor-call.ts';
-import { abandonPass, advancePass, beginPass, endPass, type Pass, type ProcessorList } from '../top-up/sweep-pass.ts';
+import { ProcessorError } from '../payments/top-up/processor-call.ts';
+import {
+  abandonPass,
+  advancePass,
+  beginPass,
+  endPass,
+  type Pass,
+  type ProcessorList,
+} from '../payments/top-up/sweep-pass.ts';
 import type { Turn } from './reconciler.ts';
 
-/** Pages read in one turn, at most; the next turn goes on from there. */
+/** Pages read per turn; the next turn continues there. */
 const MOST_PAGES = 50;
 
-interface Page<Entry> {
-  readonly entries: readonly Entry[];
-  /** True when older ones follow. */
-  readonly hasMore: boolean;
-}
-
-export interface PassSteps<Entry extends { readonly id: string }> {
-  /** @param createdFrom Unix seconds @param after the last entry of the page before */
-  read(createdFrom: number, after: string | undefined): Promise<Page<Entry>>;
-  /** False when one of them has to be read again: then the watermark stays, and the next pass begins there anew. */
+interface PassSteps<Entry> {
+  read(createdFrom: number, after: string | undefined): Promise<{ entries: readonly Entry[]; hasMore: boolean }>;
+  /** Returns false if an entry must be read again: the watermark then stays, and the next pass starts there. */
   handle(entries: readonly Entry[]): Promise<boolean>;
 }
 
-/**
- * Goes on with the pass through a list of the processor: from the newest entry back to the watermark, which then moves
- * to where nothing new can be found any more.
- */
+/** Continues the pass from the newest entry back to the watermark, which moves when the pass is complete. */
 export async function runPass<Entry extends { readonly id: string }>(
   db: Database,
   list: ProcessorList,
@@ -40,13 +37,13 @@ export async function runPass<Entry extends { readonly id: string }>(
     testPoint('page handled');
     cursor = entries.at(-1)?.id;
     if (!hasMore) return isComplete ? endPass(db, pass) : abandonPass(db, pass);
-    // Who takes up a pass that breaks off begins with the first page that has to be read again.
+    // If the pass is interrupted, its successor starts at the first page that must be read again.
     if (isComplete) pass = await advancePass(db, pass, cursor);
   }
   if (pass && !isComplete) await abandonPass(db, pass);
 
-  /** A cursor that the processor does not know (any more) would fail for ever: the pass begins anew. */
-  async function readPage(from: Pass): Promise<Page<Entry>> {
+  /** A cursor that the processor does not know would fail for ever, so the pass starts over. */
+  async function readPage(from: Pass) {
     try {
       return await read(from.created_from, cursor);
     } catch (error) {

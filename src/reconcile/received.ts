@@ -1,24 +1,35 @@
+import type { Catalog } from '../config/catalog.ts';
+import type { Asset } from '../config/network.ts';
+import type { Payee } from '../config/payees.ts';
+import { MAX_TEXT_LENGTH } from '../config/speech-limits.ts';
 import type { Database } from '../db/database.ts';
-import { isAway } from '../db/database-errors.ts';
+import { isConnectionError } from '../db/database-errors.ts';
 import { testPoint } from '../lib/test-point.ts';
-import type { Asset } from '../x402/network.ts';
-import type { OpenPayments } from '../x402/open-payments.ts';
-import type { Payee } from '../x402/payees.ts';
-import type { Payment } from '../x402/payment.ts';
-import type { DatedTransfer } from '../x402/received-transfers.ts';
-import { type AuthorizedTransfer, everyPayee, paymentsOf } from '../x402/unrecorded-transfers.ts';
+import type { DatedTransfer } from '../payments/x402/chain.ts';
+import type { Payment } from '../payments/x402/payment.ts';
+import { PREPAID } from '../payments/x402/prepaid-terms.ts';
+import type { OpenPayments } from '../payments/x402/resolver.ts';
+import { type AuthorizedTransfer, everyPayee, paymentsOf } from '../payments/x402/unrecorded-transfers.ts';
+import { isPrice } from '../speech/price.ts';
 
-/** What the chain has brought the payees, and what the database knows of it. */
+export type InferredPurpose = 'deposit' | 'speech' | 'either' | 'neither';
+
+/** Guesses by the bounds of deposits and the prices of this catalog. @param amount in micro-USD */
+export function inferPurpose(amount: bigint, { models }: Catalog): InferredPurpose {
+  const isDeposit = amount >= PREPAID.minDepositMicroUsd && amount <= PREPAID.maxDepositMicroUsd;
+  const isSpeech = models.some(({ ratePicoUsd, maxInputCharacters }) =>
+    isPrice(amount, ratePicoUsd, Math.min(maxInputCharacters, MAX_TEXT_LENGTH)),
+  );
+  if (isDeposit && isSpeech) return 'either';
+  if (isDeposit) return 'deposit';
+  return isSpeech ? 'speech' : 'neither';
+}
+
 export interface Received {
-  /** Of payments that are settled, those among them that have become so just now. */
   readonly known: readonly DatedTransfer[];
-  /** Of payments that a process is at, or that have other terms than the transfer. */
   readonly open: readonly DatedTransfer[];
-  /** By an authorization of which the database has no payment. */
   readonly unrecorded: readonly AuthorizedTransfer[];
-  /** Sent without an authorization: nothing that this service takes. */
   readonly others: readonly DatedTransfer[];
-  /** Of payments that could not be settled here; the others were all the same. */
   readonly failed: readonly FailedTransfer[];
 }
 
@@ -27,14 +38,9 @@ export interface FailedTransfer {
   readonly error: unknown;
 }
 
-/** The clocks of chain and database differ by less. */
 const CLOCKS_MS = 600_000;
 
-/**
- * Holds every transfer to the payees since then against the payments, and settles those that the chain proves: also those
- * that were only reserved when the backup was made, and whose process settled them later.
- * @throws RpcError
- */
+/** Settles payments for the transfers since then, including those that a backup has only as reserved. */
 export async function settleReceived(
   { db, payments, asset, payees }: { db: Database; payments: OpenPayments; asset: Asset; payees: readonly Payee[] },
   since: Date,
@@ -51,7 +57,7 @@ export async function settleReceived(
       const isSettled = payment.state === 'settled' || (await settle(payments, payment, transfer));
       (isSettled ? known : open).push(transfer);
     } catch (error) {
-      if (isAway(error)) throw error;
+      if (isConnectionError(error)) throw error;
       failed.push({ transfer, error });
     }
   }
@@ -71,7 +77,7 @@ async function settle(
   const isDeposit = payment.purpose === 'deposit';
   const found = await chain.prove(payment.claim, transaction, isDeposit);
   if (!found || (isDeposit && !found.isConfirmed)) return false;
-  // A settle was sent for it, or its transfer would not be there.
+  // A settle was sent, because its transfer is on the chain.
   if (payment.state === 'reserved' && !(await reservations.beginSettling(payment))) return false;
   testPoint('received payment settling');
   return (await resolver.book(payment, found.proof)) !== undefined;

@@ -1,31 +1,84 @@
-/**
- * Finishes what a process that died, or a buyer who never came back, has left unfinished. Running it twice at once is
- * harmless, also when one of the two was frozen in the middle for hours: what it writes then names the state that it
- * has seen.
- */
+import { isConnectionError } from '../db/database-errors.ts';
+
+/** Finishes what dead processes or absent buyers left. Concurrent runs are safe: a write names the state it read. */
 export interface Reconciler {
   /** For the log, the metrics and the database: lower case with underscores. */
   readonly name: string;
-  /** Acts in each nth turn only; in each one by default. */
   readonly everyTurns?: number;
   run(turn: Turn): Promise<void>;
 }
 
 export interface Turn {
-  /** Aborted when the process stops, or has lost the turn: what has been begun is finished, and nothing more is begun. */
+  /** Aborted when the process stops or has lost the turn: finish what has begun, and begin nothing more. */
   readonly signal: AbortSignal;
-  /** Counts pieces of work that are done. They count also when the turn fails later. */
+  /** There was no turn for long. Leases of live owners have expired too; these owners should act first. */
+  readonly isAfterPause: boolean;
+  /** Counts finished work, which counts even if the turn fails later. */
   done(count: number): void;
-  /** Tells an operator of something that only a person can settle. The turn goes on. */
+  /** Reports a problem that only a person can solve. The turn continues. */
   report(problem: string): void;
 }
 
 export interface TurnResult {
   readonly name: string;
-  /** Skipped: another process is at it, or was a moment ago. */
   readonly outcome: 'done' | 'skipped' | 'failed';
   readonly count: number;
-  /** What the turn has reported. */
   readonly problems?: readonly string[];
   readonly error?: unknown;
+}
+
+const MOST_FAILURES = 3;
+
+/** Tolerates a few failed items per turn, so that one does not block the others. Ends without the database. */
+export class Failures {
+  readonly #errors: unknown[] = [];
+
+  add(error: unknown): void {
+    this.note(error);
+    if (this.#errors.length === MOST_FAILURES) throw error;
+  }
+
+  /** Records a failure that does not end the turn, however many there are. */
+  note(error: unknown): void {
+    this.#errors.push(error);
+    if (isConnectionError(error)) throw error;
+  }
+
+  check(): void {
+    if (this.#errors.length > 0) throw this.#errors.at(-1);
+  }
+}
+
+export const reconciler = (
+  name: string,
+  everyTurns: number,
+  work: (turn: Turn, failures: Failures) => Promise<void>,
+): Reconciler => ({
+  name,
+  everyTurns,
+  async run(turn) {
+    const failures = new Failures();
+    await work(turn, failures);
+    failures.check();
+  },
+});
+
+export async function eachClaimed<Item>(
+  most: number,
+  { signal }: Turn,
+  failures: Failures,
+  claim: () => Promise<Item | undefined>,
+  work: (item: Item) => Promise<void>,
+): Promise<number> {
+  let claimed = 0;
+  for (; claimed < most && !signal.aborted; claimed++) {
+    const item = await claim();
+    if (item === undefined) break;
+    try {
+      await work(item);
+    } catch (error) {
+      failures.add(error);
+    }
+  }
+  return claimed;
 }

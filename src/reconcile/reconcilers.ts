@@ -1,43 +1,27 @@
-import type { AudioStore } from '../audio/audio-store.ts';
+import type { Config } from '../config/config.ts';
+import type { FeedbackConfig } from '../config/feedback-settings.ts';
 import type { Database } from '../db/database.ts';
 import type { CredentialAlarm } from '../observability/credential-alarm.ts';
-import type { Config } from '../settings/config.ts';
-import type { FeedbackConfig } from '../settings/feedback-settings.ts';
-import { Clawbacks } from '../top-up/clawbacks.ts';
-import { Processor } from '../top-up/processor.ts';
-import { Purchases } from '../top-up/purchases.ts';
-import type { OpenPayments } from '../x402/open-payments.ts';
-import { abandonedPayments } from './abandoned-payments.ts';
-import { checkoutSweep } from './checkout-sweep.ts';
+import { Clawbacks } from '../payments/top-up/clawbacks.ts';
+import { Processor } from '../payments/top-up/processor.ts';
+import { Purchases } from '../payments/top-up/purchases.ts';
+import type { OpenPayments } from '../payments/x402/resolver.ts';
+import type { AudioStore } from '../speech/store/audio-store.ts';
 import { clawbackSweep, debts, openClawbacks } from './clawbacks.ts';
-import { doubtfulPayments } from './doubtful-payments.ts';
-import { expiredHolds } from './expired-holds.ts';
-import { expiredJobAudio } from './expired-job-audio.ts';
-import { expiredLostAnswerAudio } from './expired-lost-answers.ts';
-import { expiredPaymentAudio } from './expired-payment-audio.ts';
-import { failedPayments } from './failed-payments.ts';
-import { lostJobs } from './lost-jobs.ts';
-import { lostMail } from './lost-mail.ts';
-import { oldFeedback, unpaidPurchases } from './old-rows.ts';
+import { expiredJobAudio, expiredPaymentAudio, expiredPrepaidAudio } from './expired-audio.ts';
+import { expiredHolds, lostJobs, lostMail, oldFeedback, unpaidPurchases } from './old-rows.ts';
 import type { Reconciler } from './reconciler.ts';
-import { topUps } from './top-ups.ts';
-import { undelivered } from './undelivered.ts';
+import { checkoutSweep, topUps } from './top-ups.ts';
+import { abandonedPayments, doubtfulPayments, failedPayments } from './x402-payments.ts';
 
-/** Of every ledger. */
-export const ledgerReconcilers = (db: Database, { speech }: Config): Reconciler[] => [
-  expiredHolds(db, speech?.streaming.leaseSeconds ?? 0),
-  undelivered(db),
-  debts(db),
-];
+export const ledgerReconcilers = (db: Database): Reconciler[] => [expiredHolds(db), debts(db)];
 
-/** Of what is kept in the audio store whatever flow is on. */
 export const jobReconcilers = (db: Database, store: AudioStore): Reconciler[] => [
   lostJobs(db),
   expiredJobAudio(db, store),
-  expiredLostAnswerAudio(db, store),
+  expiredPrepaidAudio(store),
 ];
 
-/** None while payment by card is off. */
 export function cardReconcilers(
   db: Database,
   { baseUrl, serviceName, card }: Config,
@@ -57,7 +41,6 @@ export function cardReconcilers(
   ];
 }
 
-/** None while feedback is off. */
 export function feedbackReconcilers(db: Database, feedback: FeedbackConfig | undefined): Reconciler[] {
   if (!feedback) return [];
   return [oldFeedback(db, feedback.retentionDays), ...(feedback.mail ? [lostMail(db)] : [])];
@@ -74,17 +57,13 @@ export const x402Reconcilers = (
   expiredPaymentAudio(db, store),
 ];
 
-/**
- * The reconcilers of the flows that are on.
- * @param x402 undefined while direct payment is off
- */
 export const createReconcilers = (
   config: Config,
   db: Database,
   store: AudioStore,
   x402?: OpenPayments,
 ): Reconciler[] => [
-  ...ledgerReconcilers(db, config),
+  ...ledgerReconcilers(db),
   ...jobReconcilers(db, store),
   ...cardReconcilers(db, config),
   ...feedbackReconcilers(db, config.feedback),

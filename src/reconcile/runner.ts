@@ -1,44 +1,124 @@
+import { randomUUID } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { type NotNull, sql } from 'kysely';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
+import { anyOf, secondsFromNow } from '../db/expressions.ts';
+import { LEASE_SECONDS, LeaseRenewer } from '../db/lease.ts';
 import { RunningWork } from '../lib/running-work.ts';
-import { secondsSinceTurns, withLease } from './lease.ts';
+import { testPoint } from '../lib/test-point.ts';
 import type { Reconciler, TurnResult } from './reconciler.ts';
 
-export interface RunnerOptions {
+type TakenTurn = { readonly name: string; readonly owner: string };
+
+interface LeasedTurn {
+  /** Aborts when another process may have the turn. Work until then must be harmless beside that process. */
+  readonly lost: AbortSignal;
+  readonly sinceLastMs: number | null;
+}
+
+export class TurnLeases {
+  readonly #db: Database;
+  readonly #leases: LeaseRenewer<TakenTurn>;
+
+  constructor(db: Database) {
+    this.#db = db;
+    this.#leases = new LeaseRenewer({
+      seconds: LEASE_SECONDS,
+      keyOf: ({ owner }) => owner,
+      renew: (turns) => this.#renew(turns),
+    });
+  }
+
+  /** Runs work while this process alone has the reconciler's turn. Returns undefined without the turn. */
+  async run<T>(name: string, gapMs: number, work: (turn: LeasedTurn) => Promise<T>): Promise<T | undefined> {
+    const turn = { name, owner: randomUUID() };
+    const askedAt = performance.now();
+    const taken = await this.#take(turn, gapMs);
+    if (!taken) return undefined;
+    testPoint('turn taken');
+    const lost = new AbortController();
+    const endLease = this.#leases.keep(turn, askedAt, () => lost.abort());
+    try {
+      return await work({ lost: lost.signal, sinceLastMs: taken.sinceLastMs });
+    } finally {
+      endLease();
+      await this.#giveUp(turn).catch(() => {});
+    }
+  }
+
+  async #take({ name, owner }: TakenTurn, gapMs: number): Promise<{ sinceLastMs: number | null } | undefined> {
+    const gapSeconds = gapMs / 1000;
+    const { rows } = await sql<{ sinceLastMs: number | null }>`
+      with last as (
+        select extract(epoch from now() - started_at)::double precision * 1000 as ms from reconciler where name = ${name}
+      )
+      insert into reconciler (name, owner, lease_until)
+      values (${name}, ${owner}, now() + make_interval(secs => ${LEASE_SECONDS}::double precision))
+      on conflict (name) do update set started_at = now(), owner = excluded.owner, lease_until = excluded.lease_until
+        where (reconciler.lease_until is null
+               or lease_has_ended(reconciler.lease_until, ${LEASE_SECONDS}::double precision))
+          and lease_has_ended(reconciler.started_at + make_interval(secs => ${gapSeconds}::double precision),
+                              ${gapSeconds}::double precision)
+      returning (select ms from last) as "sinceLastMs"`.execute(this.#db);
+    return rows[0];
+  }
+
+  async #renew(turns: readonly TakenTurn[]): Promise<ReadonlySet<string>> {
+    const rows = await this.#db
+      .updateTable('reconciler')
+      .set({ lease_until: secondsFromNow(LEASE_SECONDS) })
+      .where('owner', '=', anyOf(turns.map(({ owner }) => owner)))
+      .returning('owner')
+      .$narrowType<{ owner: NotNull }>()
+      .execute();
+    return new Set(rows.map(({ owner }) => owner));
+  }
+
+  async #giveUp({ name, owner }: TakenTurn): Promise<void> {
+    const turn = this.#db.updateTable('reconciler').where('name', '=', name).where('owner', '=', owner);
+    await turn.set({ owner: null, lease_until: null }).execute();
+  }
+}
+
+async function secondsSinceTurns(db: Database): Promise<Record<string, number>> {
+  const seconds = sql<number>`extract(epoch from now() - started_at)::float8`;
+  const rows = await db
+    .selectFrom('reconciler')
+    .select(['name', seconds.as('seconds')])
+    .execute();
+  return Object.fromEntries(rows.map(({ name, seconds }) => [name, seconds]));
+}
+
+interface RunnerOptions {
   readonly db: Database;
   readonly reconcilers: readonly Reconciler[];
-  /** RECONCILE_INTERVAL_MS. */
   readonly intervalMs: number;
   readonly log: Logger;
-  /** Told what each turn has done, also when it failed after that; for the metrics. */
   readonly onResult?: (name: string, count: number) => void;
 }
 
-/** How much earlier than its time a turn may begin, in intervals: timers and round trips vary. */
+/** After this many intervals without a turn there was an outage, or no process was running. */
+const PAUSE_INTERVALS = 3;
 const SLACK = 0.1;
 
-/**
- * Runs reconcilers every interval, each in a loop of its own, so that a slow one keeps no other waiting. Every replica
- * runs them, but for each the database lets one replica act at a time, and once an interval.
- */
+/** Runs each reconciler in its own loop, so that a slow one delays no other. */
 export class ReconcilerRunner {
   readonly #options: RunnerOptions;
+  readonly #leases: TurnLeases;
   readonly #work = new RunningWork();
   readonly #stopping = new AbortController();
   readonly #madeAt = performance.now();
-  /** What each failing reconciler failed with, so that an outage is logged once and not each turn. */
   readonly #failures = new Map<string, string>();
-  #databaseIsAway = false;
+  #isDatabaseUnavailable = false;
 
   constructor(options: RunnerOptions) {
     this.#options = options;
-    // Each loop's pause listens.
+    this.#leases = new TurnLeases(options.db);
     setMaxListeners(0, this.#stopping.signal);
   }
 
-  /** Seconds between two turns, by reconciler. */
   get intervals(): Record<string, number> {
     const { reconcilers, intervalMs } = this.#options;
     return Object.fromEntries(
@@ -46,25 +126,22 @@ export class ReconcilerRunner {
     );
   }
 
-  /** Seconds since the last turn of each began in any process; of one that never had any, since this runner was made. */
+  /** Seconds since the last turn of each reconciler in any process; without one, since this runner was made. */
   async turnAges(): Promise<Record<string, number>> {
     const ages = await secondsSinceTurns(this.#options.db);
     const ownAge = (performance.now() - this.#madeAt) / 1000;
     return Object.fromEntries(this.#options.reconcilers.map(({ name }) => [name, ages[name] ?? ownAge] as const));
   }
 
-  /** Begins; the first turns are one interval from now. */
   start(): void {
     for (const reconciler of this.#options.reconcilers) this.#work.add(this.#loop(reconciler));
   }
 
-  /** Begins no more turns, and resolves when those that run have ended. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#work.idle();
   }
 
-  /** Runs every reconciler now, however recently it ran, unless another process is at it. */
   async turn(): Promise<TurnResult[]> {
     const turns = this.#options.reconcilers.map((reconciler) => this.#work.add(this.#turn(reconciler, 0)));
     return Promise.all(turns);
@@ -76,7 +153,7 @@ export class ReconcilerRunner {
     const begunAt = performance.now();
     let hasActed = false;
     for (let at = begunAt + intervalMs; await this.#sleepUntil(at); at = Math.max(at + intervalMs, performance.now())) {
-      // Before its first turn, what a replica did before this process began doesn't count: it may be what we repair.
+      // Before its first turn, turns before the start of this process do not count: they may have left the work undone.
       const result = await this.#turn(reconciler, hasActed ? gapMs : Math.min(gapMs, performance.now() - begunAt));
       hasActed ||= result.outcome === 'done';
     }
@@ -92,7 +169,7 @@ export class ReconcilerRunner {
     const { name } = reconciler;
     let result: TurnResult | undefined;
     try {
-      result = await withLease(this.#options.db, name, gapMs, (lost) => this.#run(reconciler, lost));
+      result = await this.#leases.run(name, gapMs, (leased) => this.#run(reconciler, leased, gapMs));
       this.#databaseAnswered();
     } catch (error) {
       this.#databaseFailed(error);
@@ -102,8 +179,9 @@ export class ReconcilerRunner {
     return result ?? { name, outcome: 'skipped', count: 0 };
   }
 
-  async #run(reconciler: Reconciler, lost: AbortSignal): Promise<TurnResult> {
+  async #run(reconciler: Reconciler, { lost, sinceLastMs }: LeasedTurn, gapMs: number): Promise<TurnResult> {
     const { name } = reconciler;
+    const isAfterPause = gapMs > 0 && sinceLastMs !== null && sinceLastMs > gapMs * PAUSE_INTERVALS;
     let count = 0;
     const done = (more: number) => {
       count += more;
@@ -115,14 +193,15 @@ export class ReconcilerRunner {
     };
     const reported = () => (problems.length > 0 ? { problems } : {});
     try {
-      await reconciler.run({ signal: AbortSignal.any([this.#stopping.signal, lost]), done, report });
+      const signal = AbortSignal.any([this.#stopping.signal, lost]);
+      await reconciler.run({ signal, isAfterPause, done, report });
     } catch (error) {
       this.#failed(name, error);
       return { name, outcome: 'failed', count, ...reported(), error };
     }
     if (lost.aborted) this.#options.log.warn({ reconciler: name }, 'a reconciler lost its turn to another process');
     if (this.#failures.delete(name)) this.#options.log.info({ reconciler: name }, 'a reconciler works again');
-    if (count > 0) this.#options.log.info({ reconciler: name, count }, 'a reconciler did its work');
+    if (count > 0) this.#options.log.info({ reconciler: name, count }, 'a reconciler repaired items');
     return { name, outcome: 'done', count, ...reported() };
   }
 
@@ -130,16 +209,16 @@ export class ReconcilerRunner {
     const message = String(error);
     if (this.#failures.get(name) === message) return;
     this.#failures.set(name, message);
-    this.#options.log.error({ reconciler: name, err: error }, 'a reconciler failed; it goes on in its next turn');
+    this.#options.log.error({ reconciler: name, err: error }, 'a reconciler failed; it retries in its next turn');
   }
 
   #databaseFailed(error: unknown): void {
-    if (!this.#databaseIsAway) this.#options.log.warn({ err: error }, 'reconcilers wait for the database');
-    this.#databaseIsAway = true;
+    if (!this.#isDatabaseUnavailable) this.#options.log.warn({ err: error }, 'reconcilers wait for the database');
+    this.#isDatabaseUnavailable = true;
   }
 
   #databaseAnswered(): void {
-    if (this.#databaseIsAway) this.#options.log.info('reconcilers have the database again');
-    this.#databaseIsAway = false;
+    if (this.#isDatabaseUnavailable) this.#options.log.info('reconcilers reconnected to the database');
+    this.#isDatabaseUnavailable = false;
   }
 }

@@ -1,74 +1,87 @@
+import type Stripe from 'stripe';
 import type { Database } from '../db/database.ts';
 import { testPoint } from '../lib/test-point.ts';
-import {
-  claimDuePurchase,
-  endNeverOpened,
-  expirePurchase,
-  GIVE_UP_SECONDS,
-  MARGIN_SECONDS,
-  type OpenPurchase,
-  readTurnBegin,
-  SESSION_SECONDS,
-} from '../top-up/open-purchases.ts';
-import type { Processor } from '../top-up/processor.ts';
-import type { Purchases } from '../top-up/purchases.ts';
-import { creditListed } from './credit-listed.ts';
-import { Failures } from './failures.ts';
-import type { Reconciler, Turn } from './reconciler.ts';
+import { purchaseStates } from '../payments/top-up/credit-top-up.ts';
+import * as openPurchases from '../payments/top-up/open-purchases.ts';
+import type { Processor } from '../payments/top-up/processor.ts';
+import type { Purchases } from '../payments/top-up/purchases.ts';
+import { runPass } from './processor-pass.ts';
+import { eachClaimed, type Failures, type Reconciler, reconciler, type Turn } from './reconciler.ts';
 
-/** Sessions that are retrieved in one turn, at most. */
+/** Sessions retrieved per turn. If more are due, MOST_PAGES pages of the processor's list are read. */
 const MOST_CHECKS = 25;
-/** Pages of the processor's list that are read in one turn, at most, when more purchases than that are due. */
 const MOST_PAGES = 5;
-/**
- * Credits the paid sessions of buyers who never came back, and closes the purchases that came to nothing (R16).
- *
- * Each open purchase's session is retrieved in every turn of its first hour, then ever more rarely, and once when its
- * time is over. When so many are due that not all have their turn, the completed sessions of the last hour are listed
- * too: a list costs one call for a hundred of them, however many buyers have gone away without paying. Counts credits.
- */
-export function topUps(db: Database, processor: Processor, purchases: Purchases): Reconciler {
-  return {
-    name: 'top_ups',
-    async run(turn) {
-      const failures = new Failures();
-      await endNeverOpened(db);
-      const { begin, young_since } = await readTurnBegin(db);
-      let checks = 0;
-      for (; checks < MOST_CHECKS && !turn.signal.aborted; checks++) {
-        const purchase = await claimDuePurchase(db, begin);
-        if (!purchase) break;
-        testPoint('purchase claimed');
-        try {
-          await check(purchase, turn);
-        } catch (error) {
-          failures.add(error);
-        }
-      }
-      if (checks === MOST_CHECKS) await readList(young_since, failures, turn);
-      failures.check();
-    },
-  };
+/** Every five minutes at the default interval. */
+const SWEEP_TURNS = 20;
 
-  async function check({ id, session_id, age_seconds, claimed_at }: OpenPurchase, { done }: Turn): Promise<void> {
+/** Credits paid sessions whose buyers never returned, and closes failed purchases (R16). Counts credits. */
+export function topUps(db: Database, processor: Processor, purchases: Purchases): Reconciler {
+  return reconciler('top_ups', 1, async (turn, failures) => {
+    await openPurchases.endNeverOpened(db);
+    const { begin, young_since } = await openPurchases.readTurnBegin(db);
+    const claim = () => openPurchases.claimDuePurchase(db, begin);
+    const checks = await eachClaimed(MOST_CHECKS, turn, failures, claim, (purchase) => check(purchase, turn));
+    if (checks === MOST_CHECKS) await readList(young_since, failures, turn);
+  });
+
+  async function check(purchase: openPurchases.OpenPurchase, { done }: Turn): Promise<void> {
+    testPoint('purchase claimed');
+    const { id, session_id, age_seconds, claimed_at } = purchase;
     const session = await processor.findSession(session_id);
     const result = session && (await purchases.credit(session));
     if (result?.outcome === 'credited') {
       if (!result.credit.alreadyCredited) done(1);
       return;
     }
-    const isOver = session ? session.status === 'expired' : age_seconds > SESSION_SECONDS + MARGIN_SECONDS;
+    const lastSeconds = openPurchases.SESSION_SECONDS + openPurchases.MARGIN_SECONDS;
+    const isOver = session ? session.status === 'expired' : age_seconds > lastSeconds;
     testPoint('purchase unpaid');
-    if (isOver || age_seconds > GIVE_UP_SECONDS) await expirePurchase(db, id, claimed_at);
+    if (isOver || age_seconds > openPurchases.GIVE_UP_SECONDS) await openPurchases.expirePurchase(db, id, claimed_at);
   }
 
   async function readList(createdFrom: number, failures: Failures, turn: Turn): Promise<void> {
     let after: string | undefined;
     for (let pages = 0; pages < MOST_PAGES && !turn.signal.aborted; pages++) {
-      const { sessions, hasMore } = await processor.listSessions(createdFrom, after);
-      await creditListed(db, purchases, sessions, failures, turn);
+      const { entries, hasMore } = await processor.listSessions(createdFrom, after);
+      await creditListed(db, purchases, entries, failures, turn);
       if (!hasMore) return;
-      after = sessions.at(-1)?.id;
+      after = entries.at(-1)?.id;
+    }
+  }
+}
+
+/** Credits paid sessions whose row or session id is missing, after a crash or a restore (R16). Counts credits. */
+export const checkoutSweep = (db: Database, processor: Processor, purchases: Purchases): Reconciler =>
+  reconciler('checkout_sweep', SWEEP_TURNS, async (turn, failures) => {
+    const read = (createdFrom: number, after: string | undefined) => processor.listSessions(createdFrom, after);
+    // A failed session is listed again for a day: the watermark stays that far behind. The audit names the rest.
+    const handle = async (sessions: readonly Stripe.Checkout.Session[]) => {
+      await creditListed(db, purchases, sessions, failures, turn);
+      return true;
+    };
+    await runPass(db, 'sessions', { read, handle }, turn);
+  });
+
+/** Credits sessions that are paid and ours, and records pending ones (R16). A failure does not stop the others. */
+async function creditListed(
+  db: Database,
+  purchases: Purchases,
+  sessions: readonly Stripe.Checkout.Session[],
+  failures: Failures,
+  { done }: Turn,
+): Promise<void> {
+  if (sessions.length === 0) return;
+  const ids = sessions.map((session) => session.id);
+  const states = await purchaseStates(db, ids);
+  for (const session of sessions) {
+    const state = states.get(session.id);
+    if (state === 'credited' || (state !== undefined && session.payment_status !== 'paid')) continue;
+    try {
+      const result = await purchases.credit(session);
+      if (result.outcome === 'credited' && !result.credit.alreadyCredited) done(1);
+      if (result.outcome === 'unpaid') await purchases.follow(result.purchase);
+    } catch (error) {
+      failures.note(error);
     }
   }
 }

@@ -1,35 +1,33 @@
-import { realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
+import { FileBusyError, FileLock } from '../lib/file-lock.ts';
 import { readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
-import { lockDirectory } from './lock.ts';
 
-/** Any number that nothing else in this database locks. */
 const SANDBOX_LOCK = 7_300_121;
 const NAME = 'speechgate-sandbox-';
 
 export type Claim =
   | { readonly outcome: 'claimed'; close(): Promise<void> }
-  /** `pid` of the process that has it; undefined when it has just begun, or ended. */
   | { readonly outcome: 'taken'; readonly pid: number | undefined };
 
-const pidFile = (dataDir: string): string => join(dataDir, 'sandbox.pid');
-
-/** Makes this process the only sandbox in the folder, until it closes the claim or ends, however that comes. */
 export async function claimFolder(dataDir: string): Promise<Claim> {
-  const lock = await lockDirectory(await realpath(dataDir));
-  if (!lock) return { outcome: 'taken', pid: Number(await readUnsharedFile(pidFile(dataDir))) || undefined };
-  await rm(pidFile(dataDir), { force: true });
-  return { outcome: 'claimed', close: () => lock.release() };
+  const pidFile = join(dataDir, 'sandbox.pid');
+  const lock = await FileLock.open(join(dataDir, 'sandbox.lock'));
+  try {
+    await lock.acquire(0);
+  } catch (error) {
+    await lock.close();
+    if (!(error instanceof FileBusyError)) throw error;
+    return { outcome: 'taken', pid: Number(await readUnsharedFile(pidFile)) || undefined };
+  }
+  await replaceOwnFile(pidFile, `${process.pid}\n`);
+  return { outcome: 'claimed', close: () => lock.close() };
 }
 
-/** Tells others who has claimed the folder; not before the database is in it, whose place depends on its being empty. */
-export const signFolder = (dataDir: string): Promise<void> => replaceOwnFile(pidFile(dataDir), `${process.pid}\n`);
-
-/** Likewise, on the database: the lock is that of a connection. */
+/** The lock ends with its connection. */
 export async function claimDatabase(databaseUrl: string): Promise<Claim> {
   const client = new pg.Client({ connectionString: databaseUrl, application_name: `${NAME}${process.pid}` });
-  // Losing it is noticed by whoever uses the database next.
+  // If the server stops, its next query reports that.
   client.on('error', () => {});
   await client.connect();
   const { rows } = await client.query('select pg_try_advisory_lock($1) as claimed', [SANDBOX_LOCK]);

@@ -1,10 +1,6 @@
-/** The purchase of demo credit did not go through; the message says at which step. */
 class DemoPurchaseError extends Error {}
 
-/**
- * Buys credit as a person would: opens the checkout, presses Pay on its page, and follows the way back.
- * @returns the new account's bearer id
- */
+/** Buys credit like a person: opens the checkout, presses Pay, follows the redirect. @returns a bearer id */
 export async function buyDemoCredit(baseUrl: string, amountCents: number): Promise<string> {
   const opened = await fetch(`${baseUrl}/top-up`, {
     method: 'POST',

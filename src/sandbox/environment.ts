@@ -1,6 +1,6 @@
 import { isLocalUrl } from '../lib/loopback.ts';
 
-/** What leads to parts, money or secrets outside. */
+/** Settings that lead to parts, money or secrets outside the sandbox. */
 const OUTSIDE = [
   'AUDIO_STORE',
   'QUOTE_SECRET',
@@ -15,10 +15,7 @@ const OUTSIDE = [
   'X402_RPC_URL',
 ];
 
-/**
- * The settings that a sandbox sets whatever its shell says, which may be that of production (R63): its own parts, and
- * blanks for what would lead outside.
- */
+/** A sandbox overrides these settings, because its shell may be that of production (R63). */
 export function sandboxSettings(
   shell: NodeJS.ProcessEnv,
   ownParts: Readonly<Record<string, string>>,

@@ -1,24 +1,32 @@
+import { randomInt } from 'node:crypto';
 import { createServer } from 'node:net';
 
-/** Whether a program may listen on this loopback port now. */
-export async function isFree(port: number): Promise<boolean> {
-  return (await listenBriefly(port)) !== undefined;
+/** Systems give higher ports to outgoing connections, which could take one before it is used or while its server is away. */
+const FIRST_PORT = 20_000;
+const END_PORT = 32_768;
+const MOST_TRIES = 100;
+
+const given = new Set<number>();
+
+/** @returns the preferred loopback port if it is free, or else another that no call of this process got before */
+export async function freePort(preferred?: number): Promise<number> {
+  if (preferred && (await isFree(preferred))) {
+    given.add(preferred);
+    return preferred;
+  }
+  for (let tries = 0; tries < MOST_TRIES; tries++) {
+    const port = randomInt(FIRST_PORT, END_PORT);
+    if (given.has(port) || !(await isFree(port))) continue;
+    given.add(port);
+    return port;
+  }
+  throw new Error('No free port on 127.0.0.1.');
 }
 
-/** A loopback port that nobody listens on: the preferred one when it is free. */
-export async function freePort(preferred: number | undefined): Promise<number> {
-  const port = (preferred ? await listenBriefly(preferred) : undefined) ?? (await listenBriefly(0));
-  if (port === undefined) throw new Error('No free port on 127.0.0.1.');
-  return port;
-}
-
-function listenBriefly(port: number): Promise<number | undefined> {
+export function isFree(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const server = createServer();
-    server.once('error', () => resolve(undefined));
-    server.listen(port, '127.0.0.1', () => {
-      const address = server.address();
-      server.close(() => resolve(typeof address === 'object' ? address?.port : undefined));
-    });
+    server.once('error', () => resolve(false));
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
   });
 }

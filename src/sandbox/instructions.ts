@@ -1,18 +1,31 @@
 import { resolve, sep } from 'node:path';
+import type { TtsModelsResponse } from '../contract/types.ts';
 import { RUN_SPEECHGATE } from '../lib/run-speechgate.ts';
-import type { Offered } from './offered.ts';
 import type { SandboxFile } from './sandbox-file.ts';
 
-/** Where a sandbox keeps what it has. */
-export interface Places {
+interface Offered {
+  readonly voice: string;
+  readonly otherVoice: string;
+  readonly otherModel: string;
+}
+
+export async function readOffered(baseUrl: string): Promise<Offered> {
+  const { models, defaultModel } = (await (await fetch(`${baseUrl}/tts/models`)).json()) as TtsModelsResponse;
+  const { defaultVoice, voices } = models.find(({ id }) => id === defaultModel) as (typeof models)[number];
+  const others = models.filter(({ id, available }) => available && id !== defaultModel);
+  return {
+    voice: defaultVoice,
+    otherVoice: voices.findLast(({ id }) => id !== defaultVoice)?.id ?? defaultVoice,
+    otherModel: others[0]?.id ?? defaultModel,
+  };
+}
+
+interface Places {
   readonly dataDir: string;
-  /** Of the embedded database; undefined when SANDBOX_DATABASE_URL names another one. */
   readonly databaseHome: string | undefined;
-  /** Whether npm's scripts of the project are there, which an installed package has not. */
   readonly hasScripts: boolean;
 }
 
-/** What the sandbox prints when it is ready: commands that work as they stand. */
 export function instructions(
   { baseUrl, creditAccount, wallet, checkoutUrl }: SandboxFile,
   { dataDir, databaseHome, hasScripts }: Places,
@@ -49,18 +62,18 @@ The same by one command, with --pay x402 or --pay prepaid from the demo wallet:
 ${wallet ? usdcInstructions(baseUrl, wallet.address, npmRun) : ''}${npmRun ? demoInstructions(npmRun) : ''}Models, voices and prices:
   curl -fsS ${baseUrl}/tts/models
 
-Feedback that a wallet signs (POST /feedback) is mailed to ${dataDir}/mail. Steps for programs, under agentGuide:
+Feedback signed by a wallet (POST /feedback) is mailed to ${dataDir}/mail. Steps for programs, under agentGuide:
   curl -fsS ${baseUrl}/docs
 
-${whereDataIs({ dataDir, databaseHome })} Ctrl-C stops the sandbox.
+${whereDataIs(dataDir, databaseHome)} Ctrl-C stops the sandbox.
 `;
 }
 
-function whereDataIs({ dataDir, databaseHome }: Omit<Places, 'hasScripts'>): string {
+function whereDataIs(dataDir: string, databaseHome: string | undefined): string {
   if (databaseHome === undefined)
     return `The database is that of SANDBOX_DATABASE_URL; all else is kept in ${dataDir}.`;
   if (databaseHome.startsWith(`${dataDir}${sep}`)) return `Everything is kept in ${dataDir}.`;
-  return `The database is kept in ${databaseHome}, all else in ${dataDir}: who deletes one deletes both.`;
+  return `The database is kept in ${databaseHome}, all else in ${dataDir}. Delete both or neither.`;
 }
 
 const usdcInstructions = (baseUrl: string, address: string, npmRun: string | undefined): string => `\

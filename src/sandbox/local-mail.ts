@@ -7,18 +7,8 @@ import { ownSubfolder, replaceOwnFile } from '../lib/private-files.ts';
 
 const MAX_MAIL_BYTES = 1_048_576;
 
-export interface MailSink {
-  /** `smtp://` address for whoever sends. */
-  readonly url: string;
-  close(): Promise<void>;
-}
-
-/**
- * Starts the sandbox's mail server. It takes whatever it is given on 127.0.0.1, delivers nothing, and keeps each mail as a
- * file in DATA_DIR/mail.
- * @param onMail is told the file
- */
-export async function startMailSink(options: { dataDir: string; onMail: (file: string) => void }): Promise<MailSink> {
+/** Accepts every mail on 127.0.0.1, delivers none, and saves each as a file in DATA_DIR/mail. */
+export async function startMailSink(options: { dataDir: string; onMail: (file: string) => void }) {
   const directory = await ownSubfolder(join(options.dataDir, 'mail'));
   let count = 0;
 
@@ -47,6 +37,6 @@ export async function startMailSink(options: { dataDir: string; onMail: (file: s
   const { port } = listening.address() as AddressInfo;
   return {
     url: `smtp://127.0.0.1:${port}`,
-    close: () => new Promise((resolve) => server.close(() => resolve())),
+    close: () => new Promise<void>((resolve) => server.close(() => resolve())),
   };
 }

@@ -1,20 +1,19 @@
 import { existsSync } from 'node:fs';
 import closeWithGrace from 'close-with-grace';
 import { createApp } from '../app.ts';
+import { describeFaults, readConfig } from '../config/config.ts';
 import { openDatabase } from '../db/database.ts';
 import { migrate } from '../db/migrate.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
 import { ForeignFileError, ownFolder } from '../lib/private-files.ts';
 import { createLogger } from '../observability/logger.ts';
-import { describeFaults, readConfig } from '../settings/config.ts';
 import { startCheckout } from './checkout/checkout-server.ts';
-import { type Claim, claimDatabase, claimFolder, signFolder } from './claim-folder.ts';
+import { type Claim, claimDatabase, claimFolder } from './claim-folder.ts';
 import { buyDemoCredit } from './demo-account.ts';
 import { sandboxSettings } from './environment.ts';
 import { freePort } from './free-port.ts';
-import { instructions } from './instructions.ts';
+import { instructions, readOffered } from './instructions.ts';
 import { startMailSink } from './local-mail.ts';
-import { readOffered } from './offered.ts';
 import { UnknownDatabaseError } from './postgres/own-databases.ts';
 import { startPostgres } from './postgres.ts';
 import {
@@ -22,14 +21,15 @@ import {
   dataDir,
   readSandboxFile,
   removeSandboxFile,
+  removeSandboxSettings,
   type SandboxFile,
   writeSandboxFile,
+  writeSandboxSettings,
 } from './sandbox-file.ts';
 import { sandboxKeys } from './sandbox-keys.ts';
-import { removeSandboxSettings, writeSandboxSettings } from './settings-file.ts';
 import { startUsdc } from './usdc.ts';
+import { startVoiceServer } from './voice/voice-server.ts';
 
-/** The demo account is topped up by a new purchase when it holds less. */
 const MIN_DEMO_BALANCE_MICRO_USD = 1_000_000n;
 const DEMO_CREDIT_CENTS = 1000;
 const PARENT_CHECK_MS = 1_000;
@@ -39,7 +39,7 @@ const startedAt = performance.now();
 const seconds = () => ((performance.now() - startedAt) / 1000).toFixed(1);
 const progress = (message: string) => console.log(`${seconds().padStart(5)} s  ${message}`);
 
-/** What has been started, in the order of starting; stopping goes backwards. */
+/** In the order of starting. They stop in reverse. */
 const started: { close(): Promise<void> }[] = [];
 
 closeWithGrace({ delay: 60_000, logger: false }, async ({ err }) => {
@@ -50,7 +50,6 @@ stopWithParent();
 
 await ownFolder(dataDir).catch(stopIfRefused);
 const before = await readSandboxFile(dataDir).catch((error) => {
-  // It is written again.
   if (error instanceof DamagedSandboxFileError) return undefined;
   return stopIfRefused(error);
 });
@@ -70,7 +69,6 @@ if (!databaseUrl) {
   nearDatabaseUrl = postgres.nearUrl;
   databaseHome = postgres.home;
 }
-await signFolder(dataDir);
 await keep(await claimDatabase(databaseUrl), 'on the database of SANDBOX_DATABASE_URL already', 'database');
 progress('Bringing the schema up to date');
 await migrate(databaseUrl);
@@ -88,7 +86,15 @@ progress('Starting a local chain with USDC, and its facilitator');
 const usdc = await startUsdc(dataDir, keys, progress);
 started.push(usdc);
 
-progress('Starting the gateway and its voice');
+let voiceSettings: Record<string, string> = {};
+if (process.env.SPEECH_BASE_URL === undefined) {
+  progress('Starting the voice, which reads English only; SPEECH_BASE_URL names a speech server for other languages');
+  const voice = await startVoiceServer({ port: 0 });
+  started.push(voice);
+  voiceSettings = { SPEECH_BASE_URL: voice.baseUrl, SPEECH_API_KEY: '' };
+}
+
+progress('Starting the gateway');
 const port = await freePort(Number(process.env.PORT ?? 8080));
 if (String(port) !== (process.env.PORT ?? '8080')) progress(`Port ${process.env.PORT ?? 8080} is taken, using ${port}`);
 const settings = sandboxSettings(process.env, {
@@ -100,20 +106,18 @@ const settings = sandboxSettings(process.env, {
   CHECKOUT_ORIGIN: checkout.origin,
   JOB_SIGNING_SECRET: keys.jobSigningSecret,
   ...usdc.env,
+  ...voiceSettings,
   FEEDBACK_SECRET: keys.feedbackSecret,
   SMTP_URL: mail.url,
   FEEDBACK_FROM: 'feedback@sandbox.test',
   FEEDBACK_TO: 'operator@sandbox.test',
 });
-const result = readConfig({ LOG_LEVEL: 'warn', SPEECH_BASE_URL: 'embedded:', ...process.env, ...settings });
+const result = readConfig({ LOG_LEVEL: 'warn', ...process.env, ...settings });
 if ('faults' in result) {
   await stopBecause(describeFaults(result.faults));
   process.exit(EXIT_CONFIG);
 }
 const { config } = result;
-if (config.speech?.baseUrl === 'embedded:') {
-  progress('The embedded voice reads English only; SPEECH_BASE_URL names a speech server for other languages');
-}
 const app = await createApp(config, createLogger(config.logLevel));
 started.push(app);
 await app.server.listen({ host: config.host, port: config.port });
@@ -138,9 +142,11 @@ const hasScripts = existsSync(new URL('../../src', import.meta.url));
 console.log(instructions(sandbox, { dataDir, databaseHome, hasScripts }, await readOffered(config.baseUrl)));
 
 async function demoAccount(former: string | undefined): Promise<string> {
-  const db = openDatabase(config.databaseUrl, { maxConnections: 1 });
-  const account = former && (await findCardAccount(db, former).finally(() => db.destroy()));
-  if (account && account.balanceMicroUsd >= MIN_DEMO_BALANCE_MICRO_USD) return account.id;
+  if (former !== undefined) {
+    const db = openDatabase(config.databaseUrl, { maxConnections: 1 });
+    const account = await findCardAccount(db, former).finally(() => db.destroy());
+    if (account && account.balanceMicroUsd >= MIN_DEMO_BALANCE_MICRO_USD) return account.id;
+  }
   progress('Buying credit for the demo account');
   return buyDemoCredit(config.baseUrl, DEMO_CREDIT_CENTS);
 }
@@ -154,14 +160,13 @@ async function stopBecause(reason: string): Promise<void> {
   await stopParts();
 }
 
-/** Ends the sandbox where it may not use what it has found, which is for its user to decide. */
+/** Exits if a file or database may belong to somebody else. */
 async function stopIfRefused(error: unknown): Promise<never> {
   if (!(error instanceof ForeignFileError || error instanceof UnknownDatabaseError)) throw error;
   await stopBecause(error.message);
   process.exit(EXIT_CONFIG);
 }
 
-/** Keeps what was claimed for as long as the sandbox runs, which ends when another one has it. */
 async function keep(claim: Claim, where: string, choice: string): Promise<void> {
   if (claim.outcome === 'claimed') {
     started.push(claim);
@@ -174,7 +179,7 @@ async function keep(claim: Claim, where: string, choice: string): Promise<void> 
   process.exit(EXIT_CONFIG);
 }
 
-/** npm, when it is killed, leaves its child behind; the child then stops by itself. */
+/** A killed npm leaves its child running, so the child stops by itself. */
 function stopWithParent(): void {
   const parent = process.ppid;
   setInterval(() => {

@@ -1,27 +1,54 @@
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
+import { ExactEvmScheme } from '@x402/evm/exact/client';
+import { appendPaymentIdentifierToExtensions } from '@x402/extensions/payment-identifier';
+import { x402Client } from '@x402/fetch';
 import type { Hex, LocalAccount } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
+import { signPrepaid } from '../callers/client/prepaid.ts';
+import type { SignedServiceMetadata } from '../contract/types.ts';
 import { dataDir, readSandboxFile, SANDBOX_FILE, type SandboxFile } from './sandbox-file.ts';
 
-/** The running sandbox; the program ends when there is none. */
+const MAX_AMOUNT_MICRO_USD = 1_000_000n;
+
 export async function runningSandbox(): Promise<SandboxFile> {
-  const sandbox = await readSandboxFile(dataDir).catch((error) => {
-    console.error(error.message);
-    process.exit(1);
-  });
-  if (sandbox) return sandbox;
-  console.error(`There is no ${join(dataDir, SANDBOX_FILE)}. Start the sandbox first: npm run sandbox`);
+  const sandbox = await readSandboxFile(dataDir).catch((error) => fail(error.message));
+  return sandbox ?? fail(`There is no ${join(dataDir, SANDBOX_FILE)}. Start the sandbox first: npm run sandbox`);
+}
+
+export function fail(message: string): never {
+  console.error(message);
   process.exit(1);
 }
 
-/** What payment in USDC takes: the service, the chain, and who pays. */
-export interface UsdcSandbox {
-  readonly baseUrl: string;
-  readonly chain: NonNullable<SandboxFile['chain']>;
-  readonly payer: LocalAccount;
+export const walletOf = ({ wallet }: SandboxFile): LocalAccount | undefined =>
+  wallet ? privateKeyToAccount(wallet.privateKey as Hex) : undefined;
+
+export function officialClient(wallet: LocalAccount, { chain }: SandboxFile): x402Client {
+  return new x402Client()
+    .register(`eip155:${chain?.chainId ?? 0}`, new ExactEvmScheme(wallet))
+    .onBeforePaymentCreation(async ({ paymentRequired }) => {
+      appendPaymentIdentifierToExtensions(paymentRequired.extensions ?? {}, `sandbox_${randomUUID()}`);
+    });
 }
 
-/** The parts for payment in USDC; undefined where no chain can run. */
-export function usdcParts({ baseUrl, chain, wallet }: SandboxFile): UsdcSandbox | undefined {
-  return chain && wallet ? { baseUrl, chain, payer: privateKeyToAccount(wallet.privateKey as Hex) } : undefined;
+export interface PrepaidCall {
+  readonly method: string;
+  readonly target: string;
+  readonly body?: string | undefined;
+}
+
+/** Unverified, because the sandbox is local. With real money, verify the signature with a pinned key. */
+export async function readMetadata(baseUrl: string): Promise<SignedServiceMetadata['payload']> {
+  const response = await fetch(`${baseUrl}/.well-known/x402-service-metadata`);
+  return ((await response.json()) as SignedServiceMetadata).payload;
+}
+
+export async function prepaidHeaders(
+  wallet: LocalAccount,
+  metadata: SignedServiceMetadata['payload'],
+  { method, target, body = '' }: PrepaidCall,
+): Promise<Readonly<Record<string, string>>> {
+  const call = { method: method as 'GET' | 'POST', target, body, maxMicroUsd: MAX_AMOUNT_MICRO_USD };
+  return (await signPrepaid(wallet, metadata, call)).headers;
 }

@@ -1,30 +1,24 @@
 import { join } from 'node:path';
 import { privateKeyToAccount } from 'viem/accounts';
-import { createOwnFile, readUnsharedFile } from '../lib/private-files.ts';
-import { rotateKeys } from '../x402/signing-keys.ts';
+import { parseSigningKeys, rotateKeys } from '../config/signing-keys.ts';
+import { createOwnFile, readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
 import { chainClient } from './chain/chain-client.ts';
 import { fund, usdcBalance } from './chain/fund.ts';
 import { type RunningChain, startChain } from './local-chain.ts';
 import { startFacilitator } from './local-facilitator.ts';
 import type { SandboxFile } from './sandbox-file.ts';
 import type { SandboxKeys } from './sandbox-keys.ts';
-import { writeTrustFile } from './trust-file.ts';
 
-/** The demo wallet gets new USDC when it holds less. */
 const MIN_WALLET_MICRO_USDC = 5_000_000n;
 const WALLET_MICRO_USDC = 20_000_000n;
 const GAS_WEI = 100n * 10n ** 18n;
 
-export interface UsdcParts extends Pick<SandboxFile, 'chain' | 'facilitatorUrl' | 'wallet'> {
-  /** Settings of the gateway. */
+interface UsdcParts extends Pick<SandboxFile, 'chain' | 'facilitatorUrl' | 'wallet'> {
   readonly env: Readonly<Record<string, string>>;
   close(): Promise<void>;
 }
 
-/**
- * Starts what payment in USDC takes: a local chain, a facilitator, and a wallet with money.
- * Where no chain can run, onProgress is told why and the sandbox goes on without.
- */
+/** Starts chain, facilitator and a funded wallet. Without a chain it reports why, and returns none of them. */
 export async function startUsdc(
   dataDir: string,
   keys: SandboxKeys,
@@ -80,4 +74,16 @@ async function signingKeysFile(dataDir: string): Promise<string> {
   if (kept === undefined) await createOwnFile(file, keys);
   await writeTrustFile(dataDir, keys);
   return file;
+}
+
+/**
+ * Writes DATA_DIR/trust.json: public keys for the client's option `trust`. With real money they come from the operator.
+ * @param signingKeys the text of the gateway's SIGNING_KEYS_FILE
+ */
+export async function writeTrustFile(dataDir: string, signingKeys: string): Promise<void> {
+  const trust = parseSigningKeys(signingKeys, new Date()).map(({ keyId, publicJwk }) => ({
+    keyId,
+    publicKeyJwk: { kty: 'EC', crv: 'P-256', ...publicJwk },
+  }));
+  await replaceOwnFile(join(dataDir, 'trust.json'), `${JSON.stringify(trust, null, 2)}\n`);
 }

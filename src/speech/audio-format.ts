@@ -3,13 +3,9 @@ import { FRAME_HEADER_BYTES, frameLength, ID3_HEADER_BYTES, id3Length, MpegAudio
 import type { AudioType } from './provider.ts';
 import { RIFF_HEADER_BYTES, WaveAudioReader } from './wave-audio.ts';
 
-/** As many bytes as `detectAudioType` may need. */
 export const MAGIC_BYTES = RIFF_HEADER_BYTES;
 
-/**
- * The type of the audio that starts with these bytes, by its magic bytes: an ID3v2 or APE tag or an MPEG Layer III frame
- * header, or `RIFF….WAVE`. `not-audio` once no continuation could make it one of them, undefined while it needs more.
- */
+/** By magic bytes: ID3v2 or APE tag, MPEG Layer III frame, or RIFF/WAVE. Undefined while more bytes are needed. */
 export function detectAudioType(bytes: Uint8Array): AudioType | 'not-audio' | undefined {
   if (bytes.length === 0) return undefined;
   if (matches(bytes, 0, 'RIFF') && matches(bytes, 8, 'WAVE')) {
@@ -25,6 +21,5 @@ export function detectAudioType(bytes: Uint8Array): AudioType | 'not-audio' | un
   return frameLength(bytes) === undefined ? 'not-audio' : 'audio/mpeg';
 }
 
-/** Reads one body of this type. Give it every byte from the first on. */
 export const audioReader = (type: AudioType, options: ReaderOptions): AudioReader =>
   type === 'audio/mpeg' ? new MpegAudioReader(options) : new WaveAudioReader(options);

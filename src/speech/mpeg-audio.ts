@@ -1,54 +1,47 @@
 import { type AudioFault, type AudioReader, asBuffer, matches, type ReaderOptions } from './audio-reader.ts';
 
-/** Bytes of an MPEG audio frame header (ISO/IEC 11172-3, 2.4.1.3). */
 export const FRAME_HEADER_BYTES = 4;
-/** Bytes of an ID3v2 tag header, and of the footer that version 2.4 may append (id3v2.4.0-structure, 3.1 and 3.4). */
+/** Of an ID3v2 tag header, and of the footer that version 2.4 may append (id3v2.4.0-structure, 3.1 and 3.4). */
 export const ID3_HEADER_BYTES = 10;
 
-/** Layer III bit rates in kbit/s by index: MPEG 1, then MPEG 2 and 2.5. Index 0 (free format) has no known length. */
 const BIT_RATES = [
   [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320],
   [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
 ] as const;
-/** Sampling rates of MPEG 1 in Hz by index; MPEG 2 has half of them, MPEG 2.5 a quarter. */
+/** MPEG 1, in Hz by index; MPEG 2 has half of them, MPEG 2.5 a quarter. */
 const SAMPLE_RATES = [44100, 48000, 32000] as const;
 
-/**
- * Length in bytes of the MPEG Layer III frame whose header starts at `offset`, header included; undefined when the
- * four bytes are no such header (ISO/IEC 11172-3 and 13818-3): other layers, AAC's ADTS, reserved values, free format.
- */
+/** Length in bytes of the MPEG Layer III frame at `offset`; undefined without its header (ISO/IEC 11172-3). */
 export function frameLength(bytes: Uint8Array, offset = 0): number | undefined {
   if (bytes.length < offset + FRAME_HEADER_BYTES || bytes[offset] !== 0xff) return undefined;
   const b1 = bytes[offset + 1] as number;
   const b2 = bytes[offset + 2] as number;
   const b3 = bytes[offset + 3] as number;
-  if ((b1 & 0xe0) !== 0xe0) return undefined;
-  const version = (b1 >> 3) & 3;
+  const version = versionOf(bytes, offset);
   const layer = (b1 >> 1) & 3;
-  if (version === 1 || layer !== 1 || (b3 & 3) === 2) return undefined;
-  const isMpeg1 = version === 3;
-  const kilobits = BIT_RATES[isMpeg1 ? 0 : 1][b2 >> 4];
-  const fullRate = SAMPLE_RATES[(b2 >> 2) & 3];
-  if (!kilobits || !fullRate) return undefined;
-  const sampleRate = isMpeg1 ? fullRate : version === 2 ? fullRate / 2 : fullRate / 4;
+  if ((b1 & 0xe0) !== 0xe0 || version === 1 || layer !== 1 || (b3 & 3) === 2) return undefined;
+  const kilobits = BIT_RATES[version === 3 ? 0 : 1][b2 >> 4];
+  const rate = frameRate(bytes, offset);
+  if (!kilobits || !rate) return undefined;
   const padding = (b2 >> 1) & 1;
-  return Math.floor(((isMpeg1 ? 144_000 : 72_000) * kilobits) / sampleRate) + padding;
+  return Math.floor(((version === 3 ? 144_000 : 72_000) * kilobits) / rate) + padding;
 }
 
-/** Samples per second of the frame whose header, known to be one, starts at `offset`. */
+/** In Hz, of a valid frame header. */
 export function frameRate(bytes: Uint8Array, offset = 0): number {
   const version = versionOf(bytes, offset);
-  const fullRate = SAMPLE_RATES[((bytes[offset + 2] as number) >> 2) & 3] as number;
-  return version === 3 ? fullRate : version === 2 ? fullRate / 2 : fullRate / 4;
+  const fullRate = SAMPLE_RATES[((bytes[offset + 2] as number) >> 2) & 3] ?? 0;
+  if (version === 3) return fullRate;
+  return version === 2 ? fullRate / 2 : fullRate / 4;
 }
 
-/** How long the frame plays whose header, known to be one, starts at `offset`: 1152 samples of MPEG 1, else 576. */
+/** Duration of the frame whose valid header is at `offset`: 1152 samples of MPEG 1, otherwise 576. */
 export const frameSeconds = (bytes: Uint8Array, offset = 0): number =>
   (versionOf(bytes, offset) === 3 ? 1152 : 576) / frameRate(bytes, offset);
 
 const versionOf = (bytes: Uint8Array, offset: number): number => ((bytes[offset + 1] as number) >> 3) & 3;
 
-/** Length in bytes of the ID3v2 tag whose header starts the bytes, header and footer included; undefined for no tag. */
+/** Length in bytes of an ID3v2 tag at the start, header and footer included; undefined without one. */
 export function id3Length(bytes: Uint8Array): number | undefined {
   const [i, d, three, major, revision, flags = 0, s3 = 0, s2 = 0, s1 = 0, s0 = 0] = bytes;
   if (bytes.length < ID3_HEADER_BYTES || i !== 0x49 || d !== 0x44 || three !== 0x33) return undefined;
@@ -57,11 +50,9 @@ export function id3Length(bytes: Uint8Array): number | undefined {
   return ID3_HEADER_BYTES + (s3 << 21) + (s2 << 14) + (s1 << 7) + s0 + footer;
 }
 
-/** What stands at a boundary between frames; its length includes what has not come yet. */
 interface Unit {
   readonly kind: 'frame' | 'description' | 'leading tag' | 'trailing tag' | 'padding';
   readonly length: number;
-  /** What a description tells of its file's length; 0 where it does not. */
   readonly fileBytes?: number;
 }
 
@@ -71,10 +62,8 @@ const ID3V1_EXTENDED_BYTES = 227;
 const APE_HEADER_BYTES = 32;
 const APE_IS_HEADER = 0x2000_0000;
 const VBRI_OFFSET = 36;
-/** As much of a frame as tells whether it describes a file. */
 const DESCRIPTION_BYTES = 52;
 
-/** The tags, by their first bytes, with the bytes that tell their length. */
 const TAGS: readonly { magic: string; needed: number; read(bytes: Buffer): Unit | undefined }[] = [
   {
     magic: 'ID3',
@@ -100,7 +89,7 @@ const TAGS: readonly { magic: string; needed: number; read(bytes: Buffer): Unit 
   },
 ];
 
-/** What the bytes start with; `more` while they are too few to tell, undefined for what belongs in no MP3. */
+/** Reads what the bytes start with: `more` if they are too few, undefined for what does not belong in an MP3. */
 function readUnit(bytes: Buffer): Unit | 'more' | undefined {
   if (bytes[0] === 0) {
     const length = bytes.findIndex((byte) => byte !== 0);
@@ -118,10 +107,7 @@ function readUnit(bytes: Buffer): Unit | 'more' | undefined {
   return fileBytes === undefined ? { kind: 'frame', length } : { kind: 'description', length, fileBytes };
 }
 
-/**
- * What the frame says of its file, where it is not audio but the frame by which encoders describe one (Xing, Info or
- * VBRI): the bytes of the file, or 0 where it does not tell them.
- */
+/** The file size that a Xing, Info or VBRI frame declares, 0 if it declares none; undefined for audio. */
 function describedBytes(frame: Buffer): number | undefined {
   const isMpeg1 = (((frame[1] as number) >> 3) & 3) === 3;
   const isMono = (frame[3] as number) >> 6 === 3;
@@ -136,20 +122,18 @@ function describedBytes(frame: Buffer): number | undefined {
 }
 
 /**
- * Walks from frame to frame. What stands before the first one is passed on with it; tags and padding further on are not,
- * so that several files one after the other are one. A frame that describes its file is passed on only where that is
- * the whole body: a player would take the others for less, or not play them.
+ * Walks from frame to frame (R68). What precedes the first frame is passed on, but no later tags and padding, so that
+ * concatenated files become one. A frame that describes its file is passed on only if that file is the whole body:
+ * otherwise players would stop early or refuse the file.
  */
 export class MpegAudioReader implements AudioReader {
   readonly #options: ReaderOptions;
-  /** The beginning of a unit whose kind the bytes so far don't tell. */
   #rest: Buffer = EMPTY;
-  /** Of the unit that is being read: what has not come yet, and whether it is passed on. */
   #missing = 0;
   #isPassed = false;
   #position = 0;
   #frames = 0;
-  /** A file has begun, with a tag or its description, of which no frame has come yet. */
+  /** A tag or a description has begun a file, which has no frame yet. */
   #isBegun = false;
   #fileStart = 0;
   #fileBytes = 0;

@@ -1,89 +1,109 @@
 import type { Logger } from 'pino';
+import type { Catalog, Model } from '../config/catalog.ts';
+import { DEFAULT_UPSTREAM } from '../config/catalog-upstreams.ts';
+import type { ProviderSettings, ServerSettings } from '../config/speech-settings.ts';
 import { credentialAlarm } from '../observability/credential-alarm.ts';
 import type { Metrics } from '../observability/metrics.ts';
-import type { Catalog, Model } from './catalog.ts';
-import { DEFAULT_UPSTREAM, EMBEDDED_UPSTREAM, type ModelUpstream } from './catalog-upstreams.ts';
-import { failover, type Route } from './failover.ts';
-import type { SpeechProvider, Utterance } from './provider.ts';
+import { openAiCompatible } from './openai-compatible.ts';
+import { costMicroUsd } from './price.ts';
+import { type Speech, SpeechError, type SpeechProvider, type Utterance } from './provider.ts';
 import { Upstream } from './upstream.ts';
 
-export interface ProviderSettings {
-  /** `embedded:` or the base of an OpenAI-compatible API; undefined where the catalog's upstreams speak all models. */
-  readonly baseUrl: string | undefined;
-  readonly apiKey: string | undefined;
-  /** Longest synthesis that is collected before it is paid. */
-  readonly timeoutMs: number;
-  /** Those of the catalog, with their keys. */
-  readonly servers: readonly ServerSettings[];
+export const serversOf = ({ baseUrl, apiKey, servers }: ProviderSettings): readonly ServerSettings[] =>
+  baseUrl === undefined
+    ? servers
+    : [{ name: DEFAULT_UPSTREAM, baseUrl, apiKey, keyVariable: 'SPEECH_API_KEY' }, ...servers];
+
+interface Route {
+  readonly upstream: Upstream;
+  readonly model: string;
+  /** The upstream's own voice names by the catalog's `upstreamVoice`; a voice without an entry keeps its name. */
+  readonly voices: ReadonlyMap<string, string>;
+  readonly costPicoUsd: bigint | null;
 }
 
-export interface ServerSettings {
-  readonly name: string;
-  readonly baseUrl: string;
-  readonly apiKey: string | undefined;
-  /** The setting that holds the key. */
-  readonly keyVariable?: string | undefined;
-}
-
-const EMBEDDED = 'embedded:';
-/** The part of a synthesis' time that a text may wait for its turn at the embedded voice. */
-const WAITING_SHARE = 1 / 3;
-
-/** The provider that the settings and the catalog name: the upstreams of each model, one for the other. */
-export async function openProvider(
+/**
+ * A provider that fails over between upstreams:
+ *
+ *     an upstream fails before its first audio, or is silent -> the next one, within the same deadline
+ *     it refuses the utterance, as the others would          -> its error
+ *     it breaks off                                          -> the next one, if the reader asks (`Speech.failover`)
+ *     all have failed                                        -> the first transient error, otherwise the last error
+ *
+ * Upstreams with an open circuit breaker come last, but are still tried if the others fail.
+ */
+export function openProvider(
   settings: ProviderSettings,
   catalog: Catalog,
   parts: { readonly metrics: Metrics; readonly log: Logger },
-): Promise<SpeechProvider> {
-  const { baseUrl, apiKey, timeoutMs, servers } = settings;
+): { readonly provider: SpeechProvider; close(): Promise<void> } {
+  const { metrics, log } = parts;
+  const { timeoutMs } = settings;
   const silenceMs = (timeoutMs * catalog.silencePercent) / 100;
-  const isEmbedded = baseUrl === EMBEDDED;
-  const upstreams = new Map<string, Upstream>();
-  if (baseUrl !== undefined) {
-    const provider = await openServer(baseUrl, apiKey, timeoutMs);
-    const name = isEmbedded ? EMBEDDED_UPSTREAM : DEFAULT_UPSTREAM;
-    const onRefused = credentialAlarm(parts, 'SPEECH_API_KEY');
-    upstreams.set(DEFAULT_UPSTREAM, new Upstream({ name, provider, silenceMs, onRefused, ...parts }));
-  }
-  for (const server of servers) {
-    const provider = await openServer(server.baseUrl, server.apiKey, timeoutMs);
-    // Without a key of its own, the catalog has to name one.
-    const onRefused = credentialAlarm(parts, server.keyVariable ?? 'CATALOG_FILE');
-    upstreams.set(server.name, new Upstream({ name: server.name, provider, silenceMs, onRefused, ...parts }));
-  }
-  const routesOf = (model: Model): readonly Route[] =>
-    model.upstreams.flatMap((named) => {
-      const upstream = upstreams.get(named.name);
-      return upstream ? [{ ...named, upstream, costPicoUsd: isEmbedded ? ownCost(named) : named.costPicoUsd }] : [];
-    });
-  const byId = new Map(catalog.models.map((model) => [model.id, routesOf(model)]));
-  const byName = new Map([...catalog.models].reverse().map((model) => [model.upstreamModel, routesOf(model)]));
-  const fallback = upstreams.get(DEFAULT_UPSTREAM);
-  return failover({
-    routesOf: ({ modelId, model }) =>
-      byId.get(modelId ?? '') ?? byName.get(model) ?? (fallback ? [asItIs(fallback, model)] : []),
-    ...{ upstreams: [...upstreams.values()], silenceMs, ...parts },
+  const upstreams = serversOf(settings).map(({ name, keyVariable = 'CATALOG_FILE', ...server }) => {
+    const onRefused = credentialAlarm(parts, keyVariable);
+    const opened = openAiCompatible({ ...server, firstByteTimeoutMs: timeoutMs });
+    return new Upstream({ name, server: opened, silenceMs, onRefused, ...parts });
   });
+  const byName = new Map(upstreams.map((upstream) => [upstream.name, upstream]));
+  const routesOfModel = (model: Model): readonly Route[] =>
+    model.upstreams.flatMap((named) => {
+      const upstream = byName.get(named.name);
+      return upstream ? [{ ...named, upstream }] : [];
+    });
+  const byId = new Map(catalog.models.map((model) => [model.id, routesOfModel(model)]));
+  const byUpstreamModel = new Map(
+    [...catalog.models].reverse().map((model) => [model.upstreamModel, routesOfModel(model)]),
+  );
+  const fallback = byName.get(DEFAULT_UPSTREAM);
+
+  function routesOf({ modelId, model }: Utterance): readonly Route[] {
+    const routes = byId.get(modelId ?? '') ?? byUpstreamModel.get(model);
+    if (routes) return brokenLast(routes);
+    // For a job whose model is no longer in the catalog.
+    return fallback ? [{ upstream: fallback, model, voices: new Map(), costPicoUsd: null }] : [];
+  }
+
+  async function speak(
+    utterance: Utterance,
+    routes: readonly Route[],
+    signal: AbortSignal,
+    former?: SpeechError,
+  ): Promise<Speech> {
+    let failure = former;
+    for (const [turn, { upstream, model, voices, costPicoUsd }] of routes.entries()) {
+      const rest = routes.slice(turn + 1);
+      const voice = voices.get(utterance.voice) ?? utterance.voice;
+      try {
+        const firstByteMs = rest.length > 0 ? silenceMs : undefined;
+        const { mimeType, audio } = await upstream.synthesize({ ...utterance, model, voice }, signal, firstByteMs);
+        metrics.upstreamSpent(upstream.name, costMicroUsd(utterance.text.length, costPicoUsd ?? 0n));
+        const failover = async (error: SpeechError) => {
+          if (signal.aborted) throw error;
+          return speak(utterance, rest, signal, error);
+        };
+        const speech = { mimeType, audio, upstream: { name: upstream.name, costPicoUsd } };
+        return rest.length > 0 ? { ...speech, failover } : speech;
+      } catch (error) {
+        if (!(error instanceof SpeechError)) throw error;
+        failure = failure?.transient ? failure : error;
+        if (signal.aborted || error.fault === 'utterance') throw failure;
+        if (rest.length > 0) log.warn({ upstream: upstream.name, err: error }, 'trying the next upstream');
+      }
+    }
+    throw failure ?? new SpeechError('TTS_UNAVAILABLE', 'No upstream serves this model any more.', false);
+  }
+
+  return {
+    provider: { synthesize: (utterance, signal) => speak(utterance, routesOf(utterance), signal) },
+    async close() {
+      await Promise.all(upstreams.map((upstream) => upstream.close()));
+    },
+  };
 }
 
-/** What the embedded voice speaks costs nothing. */
-const ownCost = ({ name, costPicoUsd }: ModelUpstream): bigint => (name === DEFAULT_UPSTREAM ? 0n : costPicoUsd);
-
-/** For a job whose model the catalog has no longer. */
-const asItIs = (upstream: Upstream, model: Utterance['model']): Route => ({
-  ...{ upstream, model, voices: new Map(), costPicoUsd: null },
-});
-
-/** One upstream by itself. The embedded voice is loaded only where it is asked for. */
-export async function openServer(
-  baseUrl: string,
-  apiKey: string | undefined,
-  timeoutMs: number,
-): Promise<SpeechProvider> {
-  if (baseUrl === EMBEDDED) {
-    const { embeddedVoice } = await import('./embedded/index.ts');
-    return embeddedVoice({ maxWaitMs: timeoutMs * WAITING_SHARE });
-  }
-  const { openAiCompatible } = await import('./openai-compatible.ts');
-  return openAiCompatible({ baseUrl, firstByteTimeoutMs: timeoutMs, ...(apiKey !== undefined && { apiKey }) });
+function brokenLast(routes: readonly Route[]): readonly Route[] {
+  if (routes.length < 2) return routes;
+  const available = routes.map(({ upstream }) => upstream.isAvailable);
+  return [...routes.filter((_, index) => available[index]), ...routes.filter((_, index) => !available[index])];
 }

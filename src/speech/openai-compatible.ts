@@ -1,54 +1,72 @@
-import { Pool } from 'undici';
-import { SPEED } from './limits.ts';
-import type { SpeechProvider } from './provider.ts';
-import { StaleSocketRetryClient } from './stale-socket-retry.ts';
-import { exchange } from './upstream-exchange.ts';
+import { type Dispatcher, Pool } from 'undici';
+import { SPEED } from '../config/speech-limits.ts';
+import { audioReader, detectAudioType, MAGIC_BYTES } from './audio-format.ts';
+import { type AudioType, MAX_AUDIO_BYTES, type Speech, SpeechError, type Utterance } from './provider.ts';
+import {
+  audioError,
+  brokenOff,
+  connectionError,
+  deadlineExceeded,
+  firstByteTimeout,
+  notAudio,
+  statusError,
+  tooLarge,
+} from './upstream-errors.ts';
 
-/** Where an OpenAI-compatible speech service is, and how to use it. */
-export interface OpenAiCompatibleOptions {
-  /** Absolute http or https URL that ends in `/v1`; speech is asked for at `{baseUrl}/audio/speech`. */
-  baseUrl: string;
-  /** Sent as a bearer token when set. */
-  apiKey?: string;
-  /** Longest wait for the first audio, the wait for a connection included. */
-  firstByteTimeoutMs: number;
+export interface SpeechServer {
+  /**
+   * Resolves with the first audio, rejects with SpeechError (R9). Redirects are not followed.
+   * @param signal deadline of the whole synthesis
+   * @param firstByteMs longest wait for the first audio, if less than the server's own
+   */
+  synthesize(utterance: Utterance, signal: AbortSignal, firstByteMs?: number): Promise<Speech>;
+  probe(signal: AbortSignal): Promise<boolean>;
+  close(): Promise<void>;
 }
 
 const CONNECT_TIMEOUT_MS = 5_000;
-/** Beyond it requests queue, which counts towards their first-byte timeout. */
+/** Further requests queue, which counts towards their first-byte timeout. */
 const MAX_CONNECTIONS = 1024;
-/** What is read of a list of models; beyond it the connection is cut. */
 const MAX_PROBE_BYTES = 64 * 1024;
+/** A smaller error body is read, so that its connection can be reused. For a larger one the connection is cut. */
+const MAX_ERROR_BYTES = 4096;
+const ERROR_TIMEOUT_MS = 1_000;
+/** These types are never audio. Any other type, or none, may be wrong: the bytes decide. */
+const TEXT_CONTENT_TYPE = /^(text|multipart)\/|\b(json|xml|html)\b/;
 
-/**
- * A provider that speaks OpenAI's `POST /audio/speech`, over kept-alive HTTP/1.1 connections to one origin.
- *
- * @throws TypeError when baseUrl is no URL
- */
-export function openAiCompatible(options: OpenAiCompatibleOptions): SpeechProvider {
-  const base = new URL(options.baseUrl);
+/** A server with OpenAI's `POST /audio/speech`. @throws TypeError if baseUrl is no URL */
+export function openAiCompatible({
+  baseUrl,
+  apiKey,
+  firstByteTimeoutMs,
+}: {
+  /** Absolute http or https URL that ends in `/v1`. */
+  readonly baseUrl: string;
+  readonly apiKey?: string | undefined;
+  readonly firstByteTimeoutMs: number;
+}): SpeechServer {
+  const base = new URL(baseUrl);
   const pathOf = (resource: string) => `${base.pathname.replace(/\/+$/, '')}/${resource}${base.search}`;
   const path = pathOf('audio/speech');
-  const identity = ['user-agent', 'speechgate'];
-  if (options.apiKey) identity.push('authorization', `Bearer ${options.apiKey}`);
-  const headers = ['content-type', 'application/json', ...identity];
-  const { firstByteTimeoutMs } = options;
+  const identity = { 'user-agent': 'speechgate', ...(apiKey && { authorization: `Bearer ${apiKey}` }) };
+  const headers = { 'content-type': 'application/json', ...identity };
   const pool = new Pool(base.origin, {
     connections: MAX_CONNECTIONS,
     connectTimeout: CONNECT_TIMEOUT_MS,
-    // An exchange has timeouts of its own, which are exact and include the time until a connection is there.
+    // A synthesis has its own exact timeouts, which include the wait for a connection.
     headersTimeout: 0,
     bodyTimeout: 0,
-    factory: (origin, clientOptions) => new StaleSocketRetryClient(origin, clientOptions),
   });
   let closing: Promise<void> | undefined;
 
   return {
-    synthesize({ text, model, voice, speed }, signal, firstByteMs = firstByteTimeoutMs) {
+    async synthesize({ text, model, voice, speed }, deadline, firstByteMs = firstByteTimeoutMs) {
       const pace = speed === SPEED.default ? {} : { speed };
       const body = JSON.stringify({ model, input: text, voice, ...pace, response_format: 'mp3' });
-      const limits = { signal, firstByteTimeoutMs: Math.min(firstByteMs, firstByteTimeoutMs) };
-      return exchange(pool, { method: 'POST', path, headers, body }, limits);
+      const send = (signal: AbortSignal) => pool.request({ method: 'POST', path, headers, body, signal });
+      const steps = receive(send, deadline, Math.min(firstByteMs, firstByteTimeoutMs));
+      const { value: mimeType } = await steps.next();
+      return { mimeType: mimeType as AudioType, audio: steps as AsyncGenerator<Uint8Array, void> };
     },
     async probe(signal) {
       const answer = await pool.request({ method: 'GET', path: pathOf('models'), headers: identity, signal });
@@ -60,4 +78,95 @@ export function openAiCompatible(options: OpenAiCompatibleOptions): SpeechProvid
       return closing;
     },
   };
+}
+
+async function* receive(
+  send: (signal: AbortSignal) => Promise<Dispatcher.ResponseData>,
+  deadline: AbortSignal,
+  firstByteMs: number,
+): AsyncGenerator<AudioType | Uint8Array, void> {
+  if (deadline.aborted) throw deadlineExceeded();
+  const abort = new AbortController();
+  const onDeadline = () => abort.abort(deadlineExceeded());
+  deadline.addEventListener('abort', onDeadline);
+  const timer = setTimeout(() => abort.abort(firstByteTimeout()), firstByteMs);
+  let isSent = false;
+  try {
+    const response = await send(abort.signal);
+    isSent = true;
+    const refusal = refusalOf(response);
+    if (refusal) {
+      const signal = AbortSignal.timeout(ERROR_TIMEOUT_MS);
+      response.body.dump({ limit: MAX_ERROR_BYTES, signal }).catch(() => {});
+      throw refusal;
+    }
+    for await (const step of audioOf(response)) {
+      clearTimeout(timer);
+      yield step;
+    }
+  } catch (error) {
+    if (abort.signal.aborted) throw abort.signal.reason;
+    if (error instanceof SpeechError) throw error;
+    throw isSent ? brokenOff() : connectionError(error as Error);
+  } finally {
+    clearTimeout(timer);
+    deadline.removeEventListener('abort', onDeadline);
+  }
+}
+
+function refusalOf({ statusCode, headers }: Dispatcher.ResponseData): SpeechError | undefined {
+  if (statusCode > 299) return statusError(statusCode, headers['retry-after'] as string | undefined);
+  if (TEXT_CONTENT_TYPE.test(String(headers['content-type']).toLowerCase())) return notAudio();
+  return Number(headers['content-length']) > MAX_AUDIO_BYTES ? tooLarge() : undefined;
+}
+
+async function* audioOf({ headers, body }: Dispatcher.ResponseData): AsyncGenerator<AudioType | Uint8Array, void> {
+  const length = headers['content-length'];
+  const playable: Uint8Array[] = [];
+  const source = limited(body);
+  try {
+    const { type, head } = await detect(source);
+    const reader = audioReader(type, {
+      pass: (bytes) => void playable.push(bytes),
+      bodyBytes: length === undefined ? undefined : Number(length),
+    });
+    let isAnnounced = false;
+    for (let step: IteratorResult<Uint8Array> = { value: head }; !step.done; step = await source.next()) {
+      const fault = reader.push(step.value);
+      if (fault) throw audioError(fault);
+      if (!reader.hasAudio) continue;
+      if (!isAnnounced) yield type;
+      isAnnounced = true;
+      yield* playable.splice(0);
+    }
+    const fault = reader.end();
+    // The body ends when the connection closes, so a break looks like the end.
+    const endsByClose = length === undefined && headers['transfer-encoding'] === undefined;
+    if (fault) throw fault === 'truncated' && endsByClose ? brokenOff() : audioError(fault);
+    if (!isAnnounced) yield type;
+    yield* playable;
+  } finally {
+    await source.return();
+  }
+}
+
+async function* limited(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void> {
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > MAX_AUDIO_BYTES) throw tooLarge();
+    yield chunk;
+  }
+}
+
+async function detect(source: AsyncGenerator<Uint8Array, void>): Promise<{ type: AudioType; head: Uint8Array }> {
+  let head: Uint8Array = new Uint8Array();
+  for (;;) {
+    const { value, done } = await source.next();
+    if (done) throw notAudio();
+    head = head.length === 0 ? value : Buffer.concat([head, value]);
+    const type = detectAudioType(head.subarray(0, MAGIC_BYTES));
+    if (type === 'not-audio') throw notAudio();
+    if (type) return { type, head };
+  }
 }

@@ -3,10 +3,7 @@ import { isServiceId, serviceId, serviceWords } from '../lib/service-words.ts';
 
 const LONGEST_NAME = 80;
 
-/**
- * A catalog as a service tells it, for programs and models: without the models and voices whose ids can't be sent, or are
- * more than an id, and with names of one short line.
- */
+/** A service's catalog without models and voices whose ids can't be sent, and with short names on one line. */
 export function plainCatalog(catalog: TtsModelsResponse): TtsModelsResponse {
   const plain = catalog.models.filter(
     ({ id, defaultVoice, speed }) =>

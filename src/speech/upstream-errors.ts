@@ -5,15 +5,12 @@ import { SpeechError, type SpeechFault } from './provider.ts';
 const RETRY_AFTER_MIN_SECONDS = 1;
 const RETRY_AFTER_MAX_SECONDS = 3600;
 
-/** undici's errors for an answer that is not valid HTTP: the provider was reached. */
+/** undici's errors for a response that is not valid HTTP: the provider was reached. */
 const NOT_HTTP = [errors.HTTPParserError, errors.HeadersOverflowError, errors.ResponseContentLengthMismatchError];
-/** How undici words an unsolicited 100 or 101, for which it has no code of their own. */
+/** undici's messages for an unsolicited 100 or 101, which have no code of their own. */
 const BAD_INTERIM_RESPONSE = /^bad (response|upgrade)$/;
 
-/**
- * Seconds to wait by a Retry-After header: a number of seconds, with decimals where a server adds them, or an HTTP date
- * (RFC 9110, 10.2.3), rounded up and clamped to between a second and an hour. Undefined when absent or neither.
- */
+/** Seconds of a Retry-After header (RFC 9110, 10.2.3), from a second to an hour; undefined if malformed. */
 function retryAfterSeconds(value: string | undefined, now: number): number | undefined {
   if (value === undefined) return undefined;
   const isDate = /^[A-Z][a-z]+,? .* GMT$/.test(value);
@@ -26,7 +23,6 @@ function retryAfterSeconds(value: string | undefined, now: number): number | und
   return Math.min(Math.max(seconds, RETRY_AFTER_MIN_SECONDS), RETRY_AFTER_MAX_SECONDS);
 }
 
-/** By `utterance` a server refuses what it was asked to speak; another request may be served. */
 const FAULTS: Readonly<Record<number, SpeechFault>> = {
   400: 'utterance',
   401: 'credential',
@@ -35,7 +31,7 @@ const FAULTS: Readonly<Record<number, SpeechFault>> = {
   422: 'utterance',
 };
 
-/** The error of a status other than 2xx (R9). */
+/** 502, or 503 where the upstream may work again soon (R9). */
 export function statusError(status: number, retryAfter: string | undefined): SpeechError {
   if (status === 429 || status === 503) {
     const message = `The speech provider is overloaded (status ${status}).`;
@@ -46,28 +42,30 @@ export function statusError(status: number, retryAfter: string | undefined): Spe
   return new SpeechError('TTS_UPSTREAM_ERROR', message, status >= 500, undefined, fault);
 }
 
-/** The error of a request that ended before the header of a final response had arrived (R9). */
 export function connectionError(error: Error): SpeechError {
   const isAnswer = NOT_HTTP.some((type) => error instanceof type) || BAD_INTERIM_RESPONSE.test(error.message);
   if (isAnswer)
     return new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with valid HTTP.', false);
-  const fault = isRefused(error) ? 'away' : 'upstream';
+  const fault = isRefused(error) ? 'unreachable' : 'upstream';
   return new SpeechError('TTS_UNAVAILABLE', 'The speech provider could not be reached.', true, undefined, fault);
 }
 
-/** Nobody listens there. A name of several addresses gives one error for each. */
+/** Nothing listens there. A name with several addresses gives one error for each. */
 function isRefused(error: Error): boolean {
   const each: NodeJS.ErrnoException[] = error instanceof AggregateError ? error.errors : [error];
   return each.length > 0 && each.every(({ code }) => code === 'ECONNREFUSED');
 }
 
 export const brokenOff = () =>
-  new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider broke off before the audio was complete.', true);
+  new SpeechError(
+    'TTS_UPSTREAM_ERROR',
+    'The speech provider closed the connection before the audio was complete.',
+    true,
+  );
 
 export const notAudio = () =>
   new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with audio.', false);
 
-/** The error of a body that can't be sold (R68). */
 export function audioError(fault: AudioFault): SpeechError {
   return fault === 'no audio' ? notAudio() : new SpeechError('TTS_UPSTREAM_ERROR', UNUSABLE[fault], false);
 }

@@ -1,84 +1,195 @@
 import type { Logger } from 'pino';
 import type { CredentialAlarm } from '../observability/credential-alarm.ts';
-import type { Metrics, SynthesisOutcome } from '../observability/metrics.ts';
-import { CircuitBreaker } from './circuit-breaker.ts';
-import { type FailedSynthesis, measuredProvider, type SynthesisEnd } from './measured-provider.ts';
-import { SpeechError, type SpeechProvider } from './provider.ts';
+import type { Metrics } from '../observability/metrics.ts';
+import type { SpeechServer } from './openai-compatible.ts';
+import { type Speech, SpeechError, type Utterance } from './provider.ts';
+
+const MAX_FAILURES = 3;
+const FIRST_DELAY_MS = 1_000;
+const MAX_DELAY_MS = 30_000;
+const GROWTH = 2;
+/** A probe's delay is shortened at random by up to this part, so that processes don't probe together. */
+const JITTER = 0.25;
+const PROBE_TIMEOUT_MS = 5_000;
 
 export interface UpstreamOptions {
-  /** As the catalog, the metrics and the books name it. */
   readonly name: string;
-  readonly provider: SpeechProvider;
-  /** A synthesis that its deadline has ended after so long was the upstream's to end. */
+  readonly server: SpeechServer;
+  /** After this long, a synthesis ended by its deadline counts as a failure of the upstream. */
   readonly silenceMs: number;
   readonly onRefused: CredentialAlarm;
   readonly metrics: Metrics;
   readonly log: Logger;
 }
 
-/** One server that speaks: measured, and known to be broken while it is. */
 export class Upstream {
   readonly name: string;
-  /** Measured. */
-  readonly provider: SpeechProvider;
+  readonly #options: UpstreamOptions;
   readonly #breaker: CircuitBreaker;
-  readonly #silenceMs: number;
 
-  constructor({ name, provider, silenceMs, onRefused, metrics, log }: UpstreamOptions) {
+  constructor(options: UpstreamOptions) {
+    const { name, server, metrics, log } = options;
     this.name = name;
-    this.#silenceMs = silenceMs;
+    this.#options = options;
     metrics.upstreamAvailable(name, true);
-    this.#breaker = new CircuitBreaker({
-      probe: async (signal) => (await provider.probe?.(signal)) ?? true,
-      onChange: (isAvailable) => {
+    this.#breaker = new CircuitBreaker(
+      (signal) => server.probe(signal),
+      (isAvailable) => {
         metrics.upstreamAvailable(name, isAvailable);
-        if (isAvailable) log.info({ upstream: name }, 'an upstream of speech is asked again');
-        else log.warn({ upstream: name }, 'an upstream of speech is broken and left alone for a while');
+        if (isAvailable) log.info({ upstream: name }, 'an upstream is available again');
+        else log.warn({ upstream: name }, 'an upstream failed and is tried last until it recovers');
       },
-    });
-    this.provider = measuredProvider(provider, {
-      begun: () => this.#breaker.begun(),
-      answered: (seconds) => {
-        metrics.upstreamAnswered(seconds);
-        this.#breaker.answered();
-      },
-      ended: (end, seconds) => {
-        metrics.upstreamEnded(name, outcomeOf(end), seconds);
-        if (end.outcome === 'failed' && faultOf(end.error) === 'credential') onRefused();
-        this.#learn(end, seconds);
-      },
-    });
+    );
   }
 
-  /** Whether it should be asked before those that are not. */
   get isAvailable(): boolean {
     return this.#breaker.isAvailable;
   }
 
+  async synthesize(utterance: Utterance, signal: AbortSignal, firstByteMs?: number): Promise<Speech> {
+    const { server, metrics } = this.#options;
+    const startedAt = performance.now();
+    this.#breaker.start();
+    try {
+      const speech = await server.synthesize(utterance, signal, firstByteMs);
+      metrics.upstreamAnswered(secondsSince(startedAt));
+      this.#breaker.answered();
+      return { ...speech, audio: this.#measured(speech.audio, signal, startedAt) };
+    } catch (error) {
+      this.#failed(error, signal, startedAt);
+      throw error;
+    }
+  }
+
   async close(): Promise<void> {
     this.#breaker.stop();
-    await this.provider.close();
+    await this.#options.server.close();
   }
 
-  #learn(end: SynthesisEnd, seconds: number): void {
-    if (end.outcome === 'ok') this.#breaker.succeeded();
-    else if (end.outcome === 'abandoned') this.#breaker.toldNothing();
-    else this.#learnFailure(end, seconds);
+  async *#measured(audio: AsyncIterable<Uint8Array>, signal: AbortSignal, startedAt: number) {
+    const { name, metrics } = this.#options;
+    let isOver = false;
+    try {
+      yield* audio;
+      isOver = true;
+      metrics.upstreamEnded(name, 'ok', secondsSince(startedAt));
+      this.#breaker.succeeded();
+    } catch (error) {
+      isOver = true;
+      this.#failed(error, signal, startedAt);
+      throw error;
+    } finally {
+      if (!isOver) {
+        metrics.upstreamEnded(name, 'abandoned', secondsSince(startedAt));
+        this.#breaker.ignore();
+      }
+    }
   }
 
-  #learnFailure({ error, isLate }: FailedSynthesis, seconds: number): void {
-    const { fault, retryAfterSeconds } = error instanceof SpeechError ? error : UNEXPECTED;
-    // Deadlines also fire early, as when this process stops.
-    if (fault === 'utterance' || (isLate && seconds * 1000 < this.#silenceMs)) this.#breaker.toldNothing();
-    else this.#breaker.failed(fault === 'away', (retryAfterSeconds ?? 0) * 1000);
+  #failed(error: unknown, signal: AbortSignal, startedAt: number): void {
+    const { name, metrics, onRefused, silenceMs } = this.#options;
+    const seconds = secondsSince(startedAt);
+    const known = error instanceof SpeechError ? error : undefined;
+    metrics.upstreamEnded(name, known?.code ?? 'error', seconds);
+    if (known?.fault === 'credential') onRefused();
+    // Deadlines also abort early, for example when this process stops.
+    const isOurs = signal.aborted && seconds * 1000 < silenceMs;
+    if (isOurs || known?.fault === 'utterance') this.#breaker.ignore();
+    else this.#breaker.failed(known?.fault === 'unreachable', (known?.retryAfterSeconds ?? 0) * 1000);
   }
 }
 
-const UNEXPECTED = { fault: 'upstream', retryAfterSeconds: undefined } as const;
+const secondsSince = (startedAt: number): number => (performance.now() - startedAt) / 1000;
 
-const faultOf = (error: unknown) => (error instanceof SpeechError ? error.fault : undefined);
+/**
+ * Whether an upstream should be asked:
+ *
+ *     closed    -- failures in a row, or nothing listens --> open
+ *     open      -- it answers a probe; intervals grow -----> half-open
+ *     half-open -- one synthesis has audio ----------------> closed, and open again with the next failure
+ *     half-open -- it fails -------------------------------> open, for longer
+ *     any       -- a synthesis is read to its end ---------> closed
+ *
+ * It only advises: without an alternative, an open upstream is asked anyway.
+ */
+class CircuitBreaker {
+  readonly #probeServer: (signal: AbortSignal) => Promise<boolean>;
+  readonly #onChange: (isAvailable: boolean) => void;
+  #state: 'closed' | 'open' | 'half-open' = 'closed';
+  #failures = 0;
+  #isTrialRunning = false;
+  #delayMs = FIRST_DELAY_MS;
+  #timer: NodeJS.Timeout | undefined;
+  readonly #closing = new AbortController();
 
-function outcomeOf(end: SynthesisEnd): SynthesisOutcome {
-  if (end.outcome !== 'failed') return end.outcome;
-  return end.error instanceof SpeechError ? end.error.code : 'error';
+  constructor(probe: (signal: AbortSignal) => Promise<boolean>, onChange: (isAvailable: boolean) => void) {
+    this.#probeServer = probe;
+    this.#onChange = onChange;
+  }
+
+  get isAvailable(): boolean {
+    return this.#state === 'closed' || (this.#state === 'half-open' && !this.#isTrialRunning);
+  }
+
+  start(): void {
+    this.#isTrialRunning = this.#state === 'half-open';
+  }
+
+  answered(): void {
+    if (this.#state !== 'closed') this.#close(MAX_FAILURES - 1);
+  }
+
+  succeeded(): void {
+    this.#delayMs = FIRST_DELAY_MS;
+    if (this.#state === 'closed') this.#failures = 0;
+    else this.#close(0);
+  }
+
+  ignore(): void {
+    this.#isTrialRunning = false;
+  }
+
+  /** @param isConnectionError nothing listens there @param waitMs the upstream's Retry-After */
+  failed(isConnectionError: boolean, waitMs = 0): void {
+    this.#isTrialRunning = false;
+    this.#failures++;
+    if (this.#state === 'open') return;
+    if (this.#state === 'closed' && this.#failures < MAX_FAILURES && !isConnectionError) return;
+    this.#enter('open');
+    this.#probeLater(Math.min(waitMs, MAX_DELAY_MS));
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#closing.abort();
+  }
+
+  #close(failures: number): void {
+    clearTimeout(this.#timer);
+    this.#enter('closed');
+    this.#failures = failures;
+    this.#isTrialRunning = false;
+  }
+
+  #enter(state: 'closed' | 'open' | 'half-open'): void {
+    const isChange = (state === 'open') !== (this.#state === 'open');
+    this.#state = state;
+    if (isChange) this.#onChange(state !== 'open');
+  }
+
+  #probeLater(atLeastMs: number): void {
+    if (this.#closing.signal.aborted) return;
+    const delayMs = Math.max(this.#delayMs * (1 - JITTER * Math.random()), atLeastMs);
+    this.#delayMs = Math.min(this.#delayMs * GROWTH, MAX_DELAY_MS);
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#probe(), delayMs).unref();
+  }
+
+  async #probe(): Promise<void> {
+    const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(PROBE_TIMEOUT_MS)]);
+    const isThere = await this.#probeServer(signal).catch(() => false);
+    if (this.#state !== 'open') return;
+    if (isThere) this.#enter('half-open');
+    else this.#probeLater(0);
+  }
 }

@@ -1,18 +1,13 @@
 import { type AudioFault, type AudioReader, asBuffer, matches, type ReaderOptions } from './audio-reader.ts';
 
-/** Bytes of the RIFF header: `RIFF`, size, `WAVE`. */
 export const RIFF_HEADER_BYTES = 12;
-/** Bytes of a chunk's header: its name, its size. */
-export const WAVE_CHUNK_HEADER_BYTES = 8;
+const WAVE_CHUNK_HEADER_BYTES = 8;
 /** The size field of a RIFF chunk does not count the identifier and itself. */
 const RIFF_SIZE_EXCLUDES = 8;
-/** The least that a format chunk holds, and more than any does. */
+/** The smallest format chunk, and more than any has. */
 const FORMAT_BYTES = 16;
 const MAX_FORMAT_BYTES = 1024;
-/**
- * Writers that can't seek back put 0 or a number near 2^31 or 2^32 where the size belongs (0xFFFFFFFF, 0x7FFFFFFF
- * less a header, 0x7FFFF000, …). From here on a size means "unknown".
- */
+/** Writers that can't seek back put 0, or a number near 2^31 or 2^32: a size of at least this is unknown. */
 const STREAMING_SIZE = 0x7000_0000;
 const UNKNOWN_SIZE = 0xffff_ffff;
 
@@ -20,49 +15,43 @@ const LEAST_RATE = 8_000;
 const MOST_RATE = 192_000;
 const MOST_CHANNELS = 8;
 
-/** Whether a file can be meant by these numbers: whoever loops over others, or allocates by them, may not end. */
+/** Headers may be hostile: other numbers could make loops and allocations endless. */
 export const isPlayable = (channels: number, rate: number): boolean =>
   channels >= 1 && channels <= MOST_CHANNELS && rate >= LEAST_RATE && rate <= MOST_RATE;
 
-/** A size as its writer has told it; undefined where that could not be known then. */
-export const writtenSize = (size: number): number | undefined =>
-  size === 0 || size >= STREAMING_SIZE ? undefined : size;
+/** The declared size; undefined if the writer could not know it. */
+const writtenSize = (size: number): number | undefined => (size === 0 || size >= STREAMING_SIZE ? undefined : size);
 
 const EMPTY = Buffer.alloc(0);
 
 const isRiff = (bytes: Uint8Array, at = 0): boolean => matches(bytes, at, 'RIFF') && matches(bytes, at + 8, 'WAVE');
 
-/** The part of a body that is being read: `file` and `chunk` are headers, `padding` the zero after a chunk of odd size. */
+/** `file` and `chunk` are headers, `padding` is the zero after a chunk of odd size. */
 type Part = 'file' | 'chunk' | 'padding' | 'format' | 'other' | 'samples';
 
-/** The file that is being read; a body may hold several. */
 interface WaveFile {
   readonly start: number;
   readonly riffSize: number | undefined;
   hasFormat: boolean;
-  /** Undefined before its samples. */
   data: 'sized' | 'unsized' | undefined;
   sampleBytes: number;
 }
 
 /**
- * Walks the chunks of a RIFF/WAVE body. Where the `data` chunk tells its size, that decides whether the audio is whole;
- * else the size of the RIFF chunk does, if it is known.
+ * Walks the chunks of a RIFF/WAVE body (R68). The size of the `data` chunk decides whether the audio is whole; if it is
+ * unknown, that of the RIFF chunk does.
  *
- * Samples of further files in the same format are passed on as those of the first, unless its header has told a player
- * where they end. It does not where the sizes are unknown, or where the body is announced to be longer than they say.
+ * Samples of further files in the same format are appended, unless the first header shows where the samples end. It
+ * does not if the sizes are unknown, or if the announced body is longer than they say.
  */
 export class WaveAudioReader implements AudioReader {
   readonly #options: ReaderOptions;
   #part: Part = 'file';
-  /** The beginning of a part of which more is needed. */
   #rest: Buffer = EMPTY;
-  /** Of a chunk's content. */
   #missing = 0;
   #hasPadding = false;
   #position = 0;
   #file: WaveFile | undefined;
-  /** What stands before the first sample; passed on together. */
   #head: Buffer[] = [];
   #format = EMPTY;
   #mayBeLonger = false;
@@ -100,12 +89,11 @@ export class WaveAudioReader implements AudioReader {
     else if (this.#rest.length > 0 || this.#missing > 0) return 'truncated';
     if (file?.data !== 'sized' && this.#isCut()) return 'truncated';
     if (!this.#hasSamples) return 'no audio';
-    // A further file of which only the header came.
     if (!file?.data || (file.sampleBytes === 0 && file.riffSize === undefined)) return 'truncated';
     return isUnsized && !this.#isAligned() ? 'truncated' : undefined;
   }
 
-  /** Takes the beginning of these bytes and returns how much that was: nothing while more is needed. */
+  /** Returns how many of the bytes it has read; 0 if it needs more. */
   #read(bytes: Buffer): number | AudioFault {
     switch (this.#part) {
       case 'file':
@@ -212,7 +200,7 @@ export class WaveAudioReader implements AudioReader {
     return bytes.length;
   }
 
-  /** Takes what is no sample. Further files have nothing else to give, nor has what follows samples without an end. */
+  /** Reads what is no sample. It is passed on only if no samples of further files may follow. */
   #takeOther(bytes: Buffer): number {
     if (this.#isFirst && !this.#file?.data) this.#head.push(bytes);
     else if (!this.#mayBeLonger) this.#options.pass(bytes);
@@ -234,9 +222,27 @@ export class WaveAudioReader implements AudioReader {
 
   #isAligned = (): boolean => (this.#file?.sampleBytes ?? 0) % this.#blockBytes() === 0;
 
-  /** Writers often forget to add the last chunk's padding byte, or count it without writing it: one byte may be missing. */
+  /** Tolerates one missing byte: writers often forget the last chunk's padding byte, or count it without writing it. */
   #isCut(): boolean {
     const { riffSize, start } = this.#file ?? { riffSize: undefined, start: 0 };
     return riffSize !== undefined && riffSize > this.#position - start - RIFF_SIZE_EXCLUDES + 1;
+  }
+}
+
+export interface WaveChunk {
+  readonly name: string;
+  readonly content: Buffer;
+}
+
+/** The chunks of a whole WAV file. A `data` chunk of unknown size extends to the end. */
+export function* waveChunks(audio: Uint8Array): Generator<WaveChunk> {
+  const bytes = Buffer.from(audio.buffer, audio.byteOffset, audio.byteLength);
+  for (let at = RIFF_HEADER_BYTES; at + WAVE_CHUNK_HEADER_BYTES <= bytes.length; ) {
+    const name = bytes.toString('latin1', at, at + 4);
+    const declared = bytes.readUInt32LE(at + 4);
+    const start = at + WAVE_CHUNK_HEADER_BYTES;
+    const size = name === 'data' ? (writtenSize(declared) ?? bytes.length - start) : declared;
+    yield { name, content: bytes.subarray(start, start + size) };
+    at = start + size + (size % 2);
   }
 }

@@ -11,7 +11,7 @@ interface Outcome {
   output: string;
 }
 
-test('--check passes when the files are up to date, and names those that differ, are missing or are extra', async (t) => {
+test('--check fails and lists files that differ, are missing or are extra', async (t) => {
   const directory = await workspace(t);
   const contract = join(directory, 'openapi.yaml');
   const out = join(directory, 'contract');
@@ -41,7 +41,7 @@ test('--check passes when the files are up to date, and names those that differ,
   assert.match(refused.output, /^The contract has 1 mistake/);
 });
 
-test('src/contract is what openapi.yaml says', async () => {
+test('src/contract matches openapi.yaml', async () => {
   const wanted = await generate(await readFile('openapi.yaml', 'utf8'));
   assert.deepEqual((await readdir('src/contract')).sort(), [...wanted.keys()].sort());
   for (const [name, text] of wanted) {

@@ -30,10 +30,7 @@ export function fixture(): Document {
     'x-edge-headers': {
       headers: { 'X-Frame-Options': { required: true, schema: { type: 'string', enum: ['DENY'] } } },
     },
-    'x-edge-responses': {
-      204: { description: 'Preflight.' },
-      404: { $ref: '#/components/responses/NotFound' },
-    },
+    'x-edge-responses': { 204: { description: 'Preflight.' }, 404: { $ref: '#/components/responses/NotFound' } },
     paths: {
       '/notes/{noteId}': {
         parameters: [{ name: 'noteId', in: 'path', required: true, schema: { type: 'string', minLength: 1 } }],
@@ -87,13 +84,9 @@ export function fixture(): Document {
             'x-body-limit': 1024,
             content: {
               'application/json': {
-                schema: {
-                  anyOf: [{ $ref: '#/components/schemas/Plain' }, { $ref: '#/components/schemas/Quoted' }],
-                },
+                schema: { anyOf: [{ $ref: '#/components/schemas/Plain' }, { $ref: '#/components/schemas/Quoted' }] },
               },
-              'text/plain': {
-                schema: { type: 'string', minLength: 1, maxLength: 10, 'x-text': { cap: 'model' } },
-              },
+              'text/plain': { schema: { type: 'string', minLength: 1, maxLength: 10, 'x-text': { cap: 'model' } } },
             },
           },
           responses: {

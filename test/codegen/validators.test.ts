@@ -1,8 +1,30 @@
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import fc from 'fast-check';
 import { before, t, test } from 'tap';
+import { readContract } from '../../codegen/contract.ts';
+import { written } from '../../codegen/contract-serializers.ts';
 import { generate } from '../../codegen/generate.ts';
+import { toJsonSchema } from '../../codegen/json-schema.ts';
+import type { Schema } from '../../codegen/model.ts';
+import { type DeclaredResponses, generateResponseValidators } from '../../codegen/response-validators.ts';
 import type { Validator } from '../../src/contract/validators.js';
-import { fixture, load } from './fixture.ts';
+import { fixture, load, workspace } from './fixture.ts';
+
+let declared: DeclaredResponses;
+
+before(async () => {
+  const path = join(await workspace(t), 'responses.js');
+  await writeFile(path, generateResponseValidators(readContract(JSON.stringify(fixture()))));
+  declared = await import(pathToFileURL(path).href);
+});
+let serializers: Record<string, (body: unknown) => string>;
+
+before(async () => {
+  [serializers] = (await load(t, fixture(), 'serializers.js')) as [typeof serializers];
+});
 
 let validators: Record<string, Validator>;
 
@@ -17,7 +39,7 @@ function errorOf(name: string, data: unknown): string | undefined {
   return error?.params.rule ?? error?.keyword;
 }
 
-test('x-text counts UTF-16 code units of the trimmed string and refuses what is no text (R1, R2)', async (t) => {
+test('R1, R2: x-text counts UTF-16 code units of trimmed, well-formed text', async (t) => {
   const cases: [string, string, string | undefined][] = [
     ['shortest', 'a', undefined],
     ['longest', 'abcde', undefined],
@@ -38,14 +60,14 @@ test('x-text counts UTF-16 code units of the trimmed string and refuses what is 
     t.test(name, async () => assert.equal(errorOf('getNoteQuery', { text }), rule));
   }
 
-  t.test('the cap of the model is not checked here, the rest is (R7)', async () => {
+  t.test('R7: the validator does not check the cap of the model', async () => {
     assert.equal(errorOf('createNoteTextBody', 'a'.repeat(5000)), undefined);
     assert.equal(errorOf('createNoteTextBody', '  '), 'minLength');
     assert.equal(errorOf('createNoteTextBody', 'a\0'), 'wellFormed');
   });
 });
 
-test('numbers in parameters are plain decimals (R51)', async (t) => {
+test('R51: numbers in parameters are plain decimals', async (t) => {
   for (const [text, value] of [
     ['1', 1],
     ['0.5', 0.5],
@@ -59,11 +81,11 @@ test('numbers in parameters are plain decimals (R51)', async (t) => {
     });
   }
   for (const text of ['1e0', '0x1', ' 1', '1 ', '+1', '', '.5', '1.', '1,5', '１', 'NaN', 'Infinity', 'true', '1\n']) {
-    t.test(`${JSON.stringify(text)} is none`, async () =>
+    t.test(`${JSON.stringify(text)} is not a number`, async () =>
       assert.equal(errorOf('getNoteQuery', { text: 'a', speed: text }), 'type'),
     );
   }
-  t.test('its range is checked', async () => {
+  t.test('the range of a number is checked', async () => {
     assert.equal(errorOf('getNoteQuery', { text: 'a', speed: '0.49' }), 'minimum');
     assert.equal(errorOf('getNoteQuery', { text: 'a', speed: '2.01' }), 'maximum');
     assert.equal(errorOf('getNoteQuery', { text: 'a', speed: '-1' }), 'minimum');
@@ -73,47 +95,226 @@ test('numbers in parameters are plain decimals (R51)', async (t) => {
   });
 });
 
-test('booleans in parameters are true and false', async () => {
+test('booleans in parameters are only true and false', async () => {
   const query = { text: 'a', flag: 'true' };
   assert.equal(errorOf('getNoteQuery', query), undefined);
   assert.deepEqual(query, { text: 'a', flag: true });
   for (const flag of ['1', 'TRUE', '', 'yes']) assert.equal(errorOf('getNoteQuery', { text: 'a', flag }), 'type');
 });
 
-test('a parameter given twice is refused (R49)', async () => {
+test('R49: a parameter given twice is refused', async () => {
   assert.equal(errorOf('getNoteQuery', { text: ['a', 'b'] }), 'type');
   assert.equal(errorOf('getNoteQuery', { text: 'a', speed: ['1', '1'] }), 'type');
 });
 
-test('undeclared parameters are ignored, required ones are required', async () => {
+test('undeclared parameters are ignored, and missing required ones are refused', async () => {
   assert.equal(errorOf('getNoteQuery', { text: 'a', other: 'b' }), undefined);
   assert.equal(errorOf('getNoteQuery', {}), 'required');
   assert.equal(errorOf('getNoteParams', { noteId: '' }), 'minLength');
 });
 
-test('headers are named in lower case', async () => {
+test('headers are validated by their lower-case names', async () => {
   assert.equal(errorOf('getNoteHeaders', { 'x-key': '123456789' }), 'maxLength');
   const headers = { 'x-expiry': '1700000000', host: 'example' };
   assert.equal(errorOf('getNoteHeaders', headers), undefined);
   assert.equal(headers['x-expiry'], 1700000000);
 });
 
-test('a JSON body is not coerced, a form is', async () => {
+test('types are coerced in forms, but not in JSON bodies', async () => {
   assert.equal(errorOf('createNoteJsonBody', { text: 'a', speed: '1' }), 'anyOf');
   const form = { amount: '500', name: '7' };
   assert.equal(errorOf('orderFormFormBody', form), undefined);
   assert.deepEqual(form, { amount: 500, name: '7' });
 });
 
-test('either alternative of a body passes, with unknown members (R51)', async () => {
+test('R51: either alternative of a body passes, with unknown members', async () => {
   assert.equal(errorOf('createNoteJsonBody', { text: 'a', other: [1] }), undefined);
   assert.equal(errorOf('createNoteJsonBody', { quoteToken: 'a' }), undefined);
   assert.equal(errorOf('createNoteJsonBody', { other: 1 }), 'anyOf');
   assert.equal(errorOf('createNoteJsonBody', null), 'anyOf');
 });
 
-test('a schema that the strict mode refuses is named', async () => {
+test('a schema that strict mode refuses is reported by name', async () => {
   const document = fixture();
   document.paths['/notes/{noteId}'].get.parameters[2].schema.format = 'warp';
   await assert.rejects(generate(JSON.stringify(document)), /getNoteQuery: unknown format "warp"/);
 });
+
+const response = (operationId: string, status: number) => {
+  const found = declared.operations.find((operation) => operation.operationId === operationId)?.responses[status];
+  assert.ok(found);
+  return found;
+};
+
+test('response headers are validated as received text', async () => {
+  const { headers, headerNames } = response('getNote', 200);
+  assert.deepEqual(headerNames, ['x-trace-id', 'x-balance', 'x-limit']);
+  assert.equal(headers({ 'x-trace-id': 'a', 'x-balance': '12' }), true);
+  assert.equal(headers({ 'x-trace-id': 'a' }), false);
+  assert.equal(headers({ 'x-trace-id': 'a', 'x-balance': '1.5' }), false);
+});
+
+test('a response body is validated by its media type', async () => {
+  const json = response('getNote', 200).content['application/json'];
+  const body = { id: 'a', balance: 1, endedAt: null, state: null, details: null, result: null };
+  assert.equal(json?.(body), true);
+  assert.equal(json?.({ ...body, state: 'lost' }), false);
+  assert.equal(json?.({ ...body, result: { id: 'a' } }), false);
+  assert.deepEqual(Object.keys(response('orderForm', 400).content), ['text/html', 'application/json']);
+  assert.equal(response('createNote', 200).content['audio/mpeg'], null, 'audio is not validated');
+});
+
+test('responses of the edge are validated too', async () => {
+  const json = declared.edgeResponses[404]?.content['application/json'];
+  const error = { error: { code: 'NOT_FOUND', message: 'm', details: { any: [1] } } };
+  assert.equal(json?.(error), true);
+  assert.equal(json?.({ error: { ...error.error, code: 'OTHER' } }), false);
+  assert.equal(declared.edgeHeaders.headers({ 'x-frame-options': 'DENY' }), true);
+  assert.equal(declared.edgeHeaders.headers({ 'x-frame-options': 'SAMEORIGIN' }), false);
+});
+
+const note = {
+  id: 'a"\\\u2028\n😀',
+  balance: 1,
+  endedAt: '2030-01-01T00:00:00Z',
+  state: 'open',
+  owed: null,
+  details: { any: [1, { deep: 'ü' }], nothing: null },
+  result: { id: 'b', balance: 2 },
+  tags: ['x', 'y'],
+  rate: 0.000018,
+};
+
+test('serializes like JSON.stringify, including members of every allOf part', async () => {
+  assert.deepEqual(JSON.parse(serializers.getNote200?.(note) ?? ''), note);
+  const few = { id: 'a', balance: 1, endedAt: null, state: null, details: null, result: null };
+  assert.deepEqual(JSON.parse(serializers.getNote200?.(few) ?? ''), few, 'null stays null, absent stays absent');
+});
+
+test('serializes any note like JSON.stringify', async () => {
+  const record = fc.record(
+    {
+      id: fc.string({ unit: 'binary' }),
+      balance: fc.maxSafeInteger(),
+      endedAt: fc.option(fc.date({ noInvalidDate: true }).map((date) => date.toISOString())),
+      state: fc.constantFrom('open', 'closed', null),
+      owed: fc.option(fc.maxSafeInteger()),
+      details: fc.option(fc.dictionary(fc.string(), fc.jsonValue())),
+      tags: fc.array(fc.string({ unit: 'binary' }), { maxLength: 200 }),
+      rate: fc.double({ noNaN: true, noDefaultInfinity: true }),
+    },
+    { requiredKeys: ['id', 'balance', 'endedAt', 'state', 'details'] },
+  );
+  fc.assert(
+    fc.property(record, (value) => {
+      assert.deepEqual(JSON.parse(serializers.getNote200?.(value) ?? ''), JSON.parse(JSON.stringify(value)));
+    }),
+  );
+});
+
+test('serializes an int64 from a bigint without loss', async () => {
+  const json = serializers.getNote200?.({ ...note, balance: 9007199254740993n, owed: -1n }) ?? '';
+  assert.match(json, /"balance":9007199254740993[,}]/);
+  assert.match(json, /"owed":-1[,}]/);
+});
+
+test('omits undeclared members and refuses a body without a required one', async () => {
+  const json = serializers.getNote200?.({ ...note, secret: 's', result: { ...note.result, secret: 's' } }) ?? '';
+  assert.doesNotMatch(json, /secret/);
+  const { balance: _balance, ...incomplete } = note;
+  assert.throws(() => serializers.getNote200?.(incomplete), /balance/);
+});
+
+test('serializes a structured error with free-form details', async () => {
+  const error = { error: { code: 'NOT_FOUND', message: 'It\'s "gone"', details: { a: [{ b: null }], c: undefined } } };
+  assert.equal(serializers.error400?.(error), JSON.stringify(error));
+});
+
+test('differently written errors of one status have separate serializers', async (t) => {
+  const contract = fixture();
+  const { post } = contract.paths['/notes'];
+  const { schema } = post.responses[400].content['application/json'];
+  schema.allOf.push({ type: 'object', properties: { hint: { type: 'string' } } });
+  const [own] = (await load(t, contract, 'serializers.js')) as [typeof serializers];
+  const error = { error: { code: 'INVALID_REQUEST', message: 'No.', details: null } };
+  const hinted = { ...error, hint: 'Say more.' };
+  assert.equal(own.error400?.(hinted), JSON.stringify(error));
+  assert.equal(own[`${post.operationId}400`]?.(hinted), JSON.stringify(hinted));
+});
+
+const shapes: [string, Schema, object][] = [
+  ['a free-form object is left to JSON.stringify', { type: 'object', additionalProperties: true }, {}],
+  ['a list of free-form objects is left to JSON.stringify', { type: 'array', items: { type: 'object' } }, {}],
+  ['a fraction in an integer is not truncated', { type: 'integer' }, { type: 'number' }],
+  [
+    'alternatives merge their members',
+    {
+      oneOf: [
+        { type: 'object', required: ['a', 'c'], properties: { a: { type: 'string' }, c: { type: 'string' } } },
+        {
+          type: 'object',
+          required: ['b', 'c'],
+          properties: { b: { type: 'string' }, c: { type: 'string', nullable: true } },
+        },
+      ],
+    },
+    {
+      type: 'object',
+      properties: { a: { type: 'string' }, b: { type: 'string' }, c: { type: 'string', nullable: true } },
+      required: ['c'],
+      additionalProperties: false,
+    },
+  ],
+  [
+    'alternatives of different types are left to JSON.stringify',
+    { oneOf: [{ type: 'string' }, { type: 'number' }] },
+    {},
+  ],
+];
+for (const [name, schema, expected] of shapes) {
+  test(name, async () => assert.deepEqual(written(schema), expected));
+}
+
+test('an int64 among alternatives of other types is refused', async () => {
+  const schema: Schema = { anyOf: [{ type: 'integer', format: 'int64' }, { type: 'string' }] };
+  assert.throws(() => written(schema), /int64 is not supported/);
+});
+
+const cases: [string, Schema, object][] = [
+  ['nullable becomes the type null', { type: 'string', nullable: true }, { type: ['string', 'null'] }],
+  [
+    'a nullable enum admits null',
+    { type: 'string', enum: ['a'], nullable: true },
+    { type: ['string', 'null'], enum: ['a', null] },
+  ],
+  [
+    'a nullable composition also admits null',
+    { nullable: true, allOf: [{ type: 'string' }] },
+    { anyOf: [{ allOf: [{ type: 'string' }] }, { type: 'null' }] },
+  ],
+  [
+    'boolean exclusive bounds become bounds',
+    { type: 'number', minimum: 0, exclusiveMinimum: true, maximum: 2, exclusiveMaximum: false },
+    { type: 'number', exclusiveMinimum: 0, maximum: 2 },
+  ],
+  [
+    'annotations are dropped, also of members',
+    { type: 'object', title: 'T', properties: { title: { type: 'string', example: 'x', default: 'y' } } },
+    { type: 'object', properties: { title: { type: 'string' } } },
+  ],
+  ['an object schema without a type gets one', { properties: {} }, { type: 'object', properties: {} }],
+  [
+    'x-text takes over the length limits',
+    { type: 'string', minLength: 1, maxLength: 9, 'x-text': {} },
+    { type: 'string', 'x-text': { minLength: 1, maxLength: 9 } },
+  ],
+  [
+    'R7: with a model cap, maxLength is only documentation',
+    { type: 'string', minLength: 1, maxLength: 9, 'x-text': { cap: 'model' } },
+    { type: 'string', 'x-text': { minLength: 1 } },
+  ],
+];
+
+for (const [name, schema, expected] of cases) {
+  test(name, async () => assert.deepEqual(toJsonSchema(schema), expected));
+}

@@ -43,12 +43,17 @@ class Statements {
 }
 
 const CASES: readonly { title: string; before: string; asked: string; groups: readonly string[] }[] = [
-  { title: 'what is asked for alone runs alone, at once', before: '', asked: 'a', groups: ['a'] },
-  { title: 'what is asked for at the same moment runs together', before: '', asked: 'abc', groups: ['abc'] },
-  { title: 'what comes while a statement runs goes together then', before: 'a', asked: 'bcd', groups: ['a', 'bcd'] },
-  { title: 'equal keys never meet', before: '', asked: 'aaa', groups: ['a', 'a', 'a'] },
-  { title: 'equal keys keep nobody else', before: '', asked: 'aabac', groups: ['abc', 'a', 'a'] },
-  { title: 'one of a key that is under way waits for it', before: 'a', asked: 'ab', groups: ['a', 'ab'] },
+  { title: 'a single item runs alone at once', before: '', asked: 'a', groups: ['a'] },
+  { title: 'items requested at the same moment run together', before: '', asked: 'abc', groups: ['abc'] },
+  {
+    title: 'items requested during a statement run together after it',
+    before: 'a',
+    asked: 'bcd',
+    groups: ['a', 'bcd'],
+  },
+  { title: 'items with equal keys never share a statement', before: '', asked: 'aaa', groups: ['a', 'a', 'a'] },
+  { title: 'equal keys do not delay other keys', before: '', asked: 'aabac', groups: ['abc', 'a', 'a'] },
+  { title: 'an item waits for a running item with the same key', before: 'a', asked: 'ab', groups: ['a', 'ab'] },
 ];
 
 /** What comes of items that succeed. */
@@ -68,7 +73,7 @@ for (const { title, before, asked, groups } of CASES) {
   });
 }
 
-test('a statement takes 64 items at most, the earliest, and the others come next', async () => {
+test('a statement takes the earliest 64 items, and the rest come next', async () => {
   const statements = new Statements();
   const keys = String.fromCodePoint(...Array.from({ length: 150 }, (_, number) => 0x4e00 + number));
   const told = statements.ask(keys);
@@ -78,7 +83,7 @@ test('a statement takes 64 items at most, the earliest, and the others come next
   assert.deepEqual(await told, succeeded(keys));
 });
 
-test('items of one key end in the order of asking', async () => {
+test('items with one key finish in request order', async () => {
   const statements = new Statements();
   const ended: string[] = [];
   const results = [...'abab'].map(async (key, number) => {
@@ -90,7 +95,7 @@ test('items of one key end in the order of asking', async () => {
   assert.deepEqual(ended, ['a0', 'b1', 'a2', 'b3']);
 });
 
-test('when a statement fails, each of its items is asked for alone, and has an error of its own', async () => {
+test('after a failed statement each item runs alone and has its own error', async () => {
   const statements = new Statements();
   statements.failure = (items) => (items.some(({ key }) => key === 'b') ? new Error('b is wrong') : undefined);
   const told = statements.ask('abcb');
@@ -100,7 +105,7 @@ test('when a statement fails, each of its items is asked for alone, and has an e
   assert.deepEqual(await told, ['a0', 'b is wrong', 'c2', 'b is wrong']);
 });
 
-test('while the database is away, that is the error of each item, and none is asked for again', async () => {
+test('while the database is unavailable, every item fails without a retry', async () => {
   const statements = new Statements();
   statements.failure = () => Object.assign(new Error('refused'), { code: 'ECONNREFUSED' });
   const told = statements.ask('abc');
@@ -110,7 +115,7 @@ test('while the database is away, that is the error of each item, and none is as
   assert.deepEqual(await told, ['refused', 'refused', 'refused']);
 });
 
-test('after an error, what waited is run, and what comes later', async () => {
+test('after an error, waiting and later items still run', async () => {
   const statements = new Statements();
   const failures = [new Error('once')];
   statements.failure = () => failures.pop();

@@ -17,18 +17,9 @@ import { startX402Gateway } from '../support/x402.ts';
 const { chain, skip } = await testChain();
 
 /** Tables whose rows belong to an account, or to the payment that becomes one's. */
-const MONEY = new Set([
-  'account',
-  'transfer',
-  'reversal',
-  'prepaid_nonce',
-  'job',
-  'top_up',
-  'clawback',
-  'x402_payment',
-]);
+const MONEY = new Set(['account', 'transfer', 'prepaid_nonce', 'job', 'top_up', 'clawback', 'x402_payment']);
 /** The gauges of all accounts together, and upkeep; each shard has its own. */
-const UPKEEP = /\bgateway_process\b.*(insert|update)|graphile_worker|min\(created_at\)|count\(\*\)|from reconciler/s;
+const UPKEEP = /graphile_worker|min\(created_at\)|count\(\*\)|from reconciler/s;
 
 /** Rows of `account` that left its scans: those of contra accounts are never read. */
 const accountsIn = ({ root }: ExecutedPlan): number =>

@@ -2,16 +2,16 @@ import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { type Test, t, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
-import { sizesFor } from '../../bench/growth/fill/sizes.ts';
-import { filledCards, fillLedger } from '../../bench/growth/fill-ledger.ts';
-import { openAudioStore } from '../../src/audio/open-store.ts';
+import { sizesFor } from '../../lab/bench/growth/fill/sizes.ts';
+import { filledCards, fillLedger } from '../../lab/bench/growth/fill-ledger.ts';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { pruneNonces } from '../../src/ledger/wallets.ts';
-import { RollingWindow } from '../../src/limits/rolling-window.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
+import { RollingWindow } from '../../src/payments/limits/rolling-window.ts';
+import { openPayments } from '../../src/payments/x402/resolver.ts';
 import { createReconcilers } from '../../src/reconcile/reconcilers.ts';
-import { openPayments } from '../../src/x402/open-payments.ts';
+import { openAudioStore } from '../../src/speech/store/open-store.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { testCheckout } from '../support/checkout.ts';
 import { testDatabase } from '../support/database.ts';
@@ -21,19 +21,20 @@ import { startMailServer } from '../support/mail-server.ts';
 import { FLOWS } from '../support/paid-flows.ts';
 import { faultsOf } from '../support/plan-rules.ts';
 import { type ExecutedPlan, watchPlans, writesOf } from '../support/plans.ts';
+import { until } from '../support/until.ts';
 import { startX402Gateway } from '../support/x402.ts';
 
 /** Enough that an index is the faster way wherever there is one. */
 const SIZES = {
   ...sizesFor(50_000),
   queuedJobs: 1000,
-  pendingHolds: 1000,
   openPurchases: 1000,
   feedback: 20_000,
   nonceHours: 72,
-  reversals: 20_000,
   jobs: 50_000,
 };
+/** The reconciler that asks the database nothing. */
+const OF_STORE_ALONE = 'prepaid_audio';
 /** A statement gets a plan for all its values in its sixth execution at the earliest. */
 const TIMES = 7;
 
@@ -42,7 +43,7 @@ const prepaid = privateKeyToAccount(generatePrivateKey());
 /** The large ledger, of which each test has a copy. */
 const filled = await testDatabase(t);
 
-test('the filling is sound', { skip }, async (t) => {
+test('the large test ledger passes the audit', { skip }, async (t) => {
   const owner = openDatabase(filled.url, { maxConnections: 2, statementTimeoutMs: 0 });
   t.teardown(() => owner.destroy());
   await fillLedger(owner, SIZES, { known: { wallets: [prepaid.address.toLowerCase()] } });
@@ -50,7 +51,7 @@ test('the filling is sound', { skip }, async (t) => {
 });
 
 for (const mode of ['auto', 'force_generic_plan'] as const) {
-  test(`every statement finds its rows by an index in a large ledger, with plan_cache_mode ${mode}`, {
+  test(`each statement finds its rows by an index in a large ledger (${mode})`, {
     skip,
   }, async (t) => {
     const { url } = await testDatabase(t, filled);
@@ -79,12 +80,13 @@ for (const mode of ['auto', 'force_generic_plan'] as const) {
       t.test(name, async (t: Test) => {
         plans.length = 0;
         await work();
-        const seen = new Set(plans.flatMap(writesOf));
-        assert.deepEqual(
-          writes.filter((write) => !seen.has(write)),
-          [],
-          'it has written',
-        );
+        const missing = () => {
+          const seen = new Set(plans.flatMap(writesOf));
+          return writes.filter((write) => !seen.has(write));
+        };
+        // A charge is captured after its answer; if it is not, the assertion names the missing write.
+        await until(() => missing().length === 0).catch(() => {});
+        assert.deepEqual(missing(), [], 'it has written');
         assert.ok(plans.length > 0);
         t.comment(`${plans.length} statements`);
         // One for each statement and table, however often it was executed.
@@ -110,17 +112,16 @@ for (const mode of ['auto', 'force_generic_plan'] as const) {
     const payments = openPayments(db, config.x402.asset, config.x402.rpcUrls);
     t.teardown(() => Promise.all([store.close(), payments.chain.close()]));
     const reconcilers = createReconcilers(config, db, store, payments);
-    assert.deepEqual(reconcilers.map(({ name }) => name).sort(), Object.keys(LEFTOVERS).sort());
-    for (const { name, run } of reconcilers) {
+    const withRows = reconcilers.filter(({ name }) => name !== OF_STORE_ALONE);
+    assert.deepEqual(withRows.map(({ name }) => name).sort(), Object.keys(LEFTOVERS).sort());
+    for (const { name, run } of withRows) {
       const { leave, writes } = LEFTOVERS[name] as (typeof LEFTOVERS)[string];
       await leave(owner, cards);
       await sql`analyze`.execute(owner);
-      await watched(`the reconciler ${name}`, writes, () =>
-        run({ signal: new AbortController().signal, done: () => {}, report: () => {} }),
-      );
-      await watched(`the reconciler ${name} with nothing to do`, [], () =>
-        run({ signal: new AbortController().signal, done: () => {}, report: () => {} }),
-      );
+      const turn = () =>
+        run({ signal: new AbortController().signal, isAfterPause: false, done: () => {}, report: () => {} });
+      await watched(`the reconciler ${name}`, writes, turn);
+      await watched(`the reconciler ${name} with nothing to do`, [], turn);
     }
 
     await leaveWindows(owner, 3000);

@@ -3,16 +3,15 @@
  * by who tries it, on a sandbox, then by who operates it, on a gateway with a database of its own.
  */
 import assert from 'node:assert/strict';
-import { readFile, symlink, writeFile } from 'node:fs/promises';
+import { cp, readFile, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { sql } from 'kysely';
 import { type Test, t, test } from 'tap';
-import { privateKeyToAccount } from 'viem/accounts';
-import type { SignedServiceMetadata, TtsModelsResponse } from '../../src/contract/types.ts';
+import type { TtsModelsResponse } from '../../src/contract/types.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
+import { detectAudioType } from '../../src/speech/audio-format.ts';
 import { breakStream } from '../support/broken-stream.ts';
 import { testDatabase } from '../support/database.ts';
 import { blocksOf, shownAs } from '../support/documentation.ts';
@@ -21,14 +20,14 @@ import { speaksToHaproxy } from '../support/haproxy.ts';
 import { copyProject } from '../support/project-copy.ts';
 import { rolledBack } from '../support/rolled-back.ts';
 import { S3_CREDENTIALS, startS3Server } from '../support/s3-server.ts';
-import { startStubUpstream } from '../support/stub-upstream.ts';
+import { testUpstream } from '../support/stub-upstream.ts';
 import { encodePayment } from '../support/x402.ts';
 import {
   areSettings,
-  ensureRole,
   fingerprintsIn,
   PROJECT,
   printedCommands,
+  publishedFingerprints,
   run,
   shell,
   unnamedPayment,
@@ -58,7 +57,7 @@ async function portIsTaken(): Promise<string | false> {
 const readSandbox = async (folder: string): Promise<SandboxFile> =>
   JSON.parse(await readFile(join(folder, 'data', 'sandbox.json'), 'utf8'));
 
-test('README: what it tells to type works as it stands, and shows what it says', {
+test('README: its commands work and print what it shows', {
   skip: await portIsTaken(),
 }, async (t) => {
   const folder = await installedCopy(t);
@@ -72,86 +71,72 @@ test('README: what it tells to type works as it stands, and shows what it says',
   shown += sandbox.output();
   assert.ok(printed.length >= 11, sandbox.output());
   const { wallet, baseUrl } = await readSandbox(folder);
-  const env = {
-    WALLET_KEY: wallet?.privateKey ?? assert.fail('there is no chain'),
-    SPEECHGATE_CONFIG_DIR: join(folder, 'config'),
-  };
+  const walletKey = wallet?.privateKey ?? assert.fail('there is no chain');
+  const env = { SPEECHGATE_CONFIG_DIR: join(folder, 'config') };
 
   for (const command of printed.filter((line) => line.startsWith('curl'))) {
     await t.test(command, async (t) => {
       shown += await run(t, folder, command);
     });
   }
-  for (const [at, { language, code }] of blocks.entries()) {
-    if (code === commands[0] || code === SUITE || code === START) continue;
+  for (const { language, code } of blocks) {
+    if (code === commands[0] || code === START) continue;
     await t.test(`${language}: ${code.split('\n')[0]}`, async (t) => {
       if (language === 'sh') shown += await run(t, folder, code, env);
       else if (language === 'text') assert.match(shown, shownAs(code));
       else if (language === 'ini') await areSettings(code);
-      else if (language === 'js') {
-        await writeFile(join(folder, `readme-${at}.mjs`), code);
-        const isClient = code.includes('speechgate/client');
-        const build = isClient ? 'npm run -s build && ' : '';
-        const output = await run(t, folder, `${build}node readme-${at}.mjs`, env);
-        assert.match(
-          output,
-          isClient ? /^card\.mp3 \{\n {2}flow: 'card',\n {2}chargedMicroUsd: 630n,/ : /^200 audio\/mpeg\n$/,
-        );
-      } else if (language === 'json') {
-        const payload = { ...(await unnamedPayment(baseUrl, env.WALLET_KEY)), ...JSON.parse(code) };
+      else assert.fail(`nobody knows what to do with a block of ${language}`);
+    });
+  }
+  for (const { language, code } of await blocksOf('docs/api.md')) {
+    await t.test(`docs/api.md: ${code.split('\n')[0]}`, async (t) => {
+      if (language === 'sh') await run(t, folder, code);
+      else if (language === 'json') {
+        const payload = { ...(await unnamedPayment(baseUrl, walletKey)), ...JSON.parse(code) };
         const headers = { 'payment-signature': encodePayment(payload) };
         assert.equal((await fetch(`${baseUrl}/x402/tts?text=Hello+world`, { headers })).status, 200);
       } else assert.fail(`nobody knows what to do with a block of ${language}`);
     });
   }
+  await t.test('docs/api.md: its examples produce audio', async () => {
+    for (const file of ['x402.mp3', 'prepaid-by-hand.mp3']) {
+      assert.equal(detectAudioType(await readFile(join(folder, file))), 'audio/mpeg');
+    }
+  });
   for (const command of printed.filter((line) => line.startsWith('npm'))) {
     await t.test(command, async (t) => {
       await run(t, folder, command);
     });
   }
-  await t.test('docs/operations.md: a caller comes to the fingerprints that the operator sees', async (t) => {
-    const [program] = (await blocksOf('docs/operations.md')).filter(({ language }) => language === 'js');
-    await writeFile(join(folder, 'fingerprints.mjs'), program?.code ?? '');
-    const compared = await run(t, folder, 'node fingerprints.mjs', { BASE_URL: baseUrl });
-    const shown = await run(t, folder, 'SIGNING_KEYS_FILE=data/signing-keys.json npm run keys -- --show');
+  await t.test('speechgate keys --show prints the fingerprints of the published keys', async (t) => {
+    const published = await publishedFingerprints(baseUrl);
+    const shown = await run(t, folder, 'SIGNING_KEYS_FILE=data/signing-keys.json node dist/speechgate.js keys --show');
     const printed = fingerprintsIn(shown);
     assert.equal(printed.length, 2);
-    for (const fingerprint of printed) assert.ok(compared.includes(fingerprint));
-  });
-  await t.test('docs/prepaid.md: its program speaks', async () => {
-    const [program] = (await blocksOf('docs/prepaid.md')).filter(({ language }) => language === 'js');
-    const file = join(folder, 'prepaid-program.mjs');
-    await writeFile(file, `${program?.code}\nexport { speak };\n`);
-    const { speak } = await import(pathToFileURL(file).href);
-    const { payload } = (await (
-      await fetch(`${baseUrl}/.well-known/x402-service-metadata`)
-    ).json()) as SignedServiceMetadata;
-    const answer = await speak(privateKeyToAccount(env.WALLET_KEY as `0x${string}`), payload, 'Hello world');
-    assert.deepEqual([answer.status, answer.headers.get('x-x402-charged')], [200, '198']);
+    for (const fingerprint of printed) assert.ok(published.includes(fingerprint));
   });
   await sandbox.stop('SIGINT');
 
   await t.test(SUITE, async () => {
     const ci = await readFile(join(folder, '.ci/run'), 'utf8');
-    assert.ok(commands.includes(SUITE));
+    assert.ok((await blocksOf('CONTRIBUTING.md')).some(({ code }) => code === SUITE));
     for (const command of SUITE.split(' && ')) assert.match(ci, new RegExp(`^${command}$`, 'm'));
   });
   await t.test(START.replace('\n', '; '), async (t) => {
     assert.ok(commands.includes(START));
     const { url } = await testDatabase(t);
-    const service = shell(t, folder, START, { DATABASE_URL: url, SPEECH_BASE_URL: 'embedded:' });
+    const service = shell(t, folder, START, { DATABASE_URL: url, SPEECH_BASE_URL: 'http://127.0.0.1:1/v1' });
     await service.printed(LISTENS);
     assert.equal((await fetch(`http://127.0.0.1:${DOCUMENTED_PORT}`)).status, 200);
     await service.stop();
   });
 });
 
-test('docs/operations.md: its commands lead from a broken stream to the line, the charge and its end', async (t) => {
+test('docs/operate.md: its commands start the service and find a broken stream', async (t) => {
   const folder = await installedCopy(t);
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+  const upstream = await testUpstream(t);
   const { databaseUrl, db, fund } = await startGateway(t);
-  const url = `http://127.0.0.1:${await freePort(undefined)}`;
+  const url = `http://127.0.0.1:${await freePort()}`;
   const settings = {
     DATABASE_URL: databaseUrl,
     PORT: new URL(url).port,
@@ -163,56 +148,50 @@ test('docs/operations.md: its commands lead from a broken stream to the line, th
   const traceId = await breakStream(url, await fund(500), upstream);
   await service.printed(new RegExp(`${traceId}.*"msg":"request"`));
 
-  const outputs: string[] = [];
-  // test/journeys/directories.proof.test.ts runs the validators.
-  const blocks = (await blocksOf('docs/operations.md')).filter(
-    ({ code }) => !speaksToHaproxy(code) && !code.startsWith('npx mppx'),
-  );
-  for (const { language, code } of blocks) {
+  let output = '';
+  const sections = ['First start', 'Several processes and the proxy', 'Logs', 'Traces'];
+  const blocks = (await Promise.all(sections.map((section) => blocksOf('docs/operate.md', section)))).flat();
+  for (const { language, code } of blocks.filter(({ code }) => !speaksToHaproxy(code))) {
     await t.test(`${language}: ${code.split('\n')[0]}`, async (t) => {
-      if (code.endsWith('npm start')) {
-        const documented = shell(t, folder, code, { ...settings, PORT: String(await freePort(undefined)) });
+      if (/(npm start|dist\/main\.js)$/.test(code)) {
+        const documented = shell(t, folder, code, { ...settings, PORT: String(await freePort()) });
         await documented.printed(LISTENS);
         await documented.stop();
-      } else if (language === 'sh')
-        outputs.push(await run(t, folder, code, { DATABASE_URL: databaseUrl, TRACE_ID: traceId }));
-      else if (language === 'sql') {
-        await rolledBack(db, async (transaction) => {
-          await ensureRole(transaction, 'speechgate');
-          await sql.raw(code).execute(transaction);
-        });
-      } else if (language !== 'js' && language !== 'haproxy') assert.equal(language, 'text');
+      } else if (language === 'sh') {
+        output += await run(t, folder, code, { DATABASE_URL: databaseUrl, TRACE_ID: traceId });
+      } else {
+        assert.equal(language, 'sql');
+        await rolledBack(db, async (transaction) => void (await sql.raw(code).execute(transaction)));
+      }
     });
   }
-  const [line = '', books = '', made = '', kept = ''] = outputs;
   const { end, flow, chargedMicroUsd } = JSON.parse(
-    line.split('\n').find((text) => text.includes('"request"')) ?? '{}',
+    output.split('\n').find((text) => text.includes('"request"')) ?? '{}',
   );
   assert.deepEqual({ end, flow, chargedMicroUsd }, { end: 'broken_off', flow: 'card', chargedMicroUsd: 0 });
-  assert.match(books, /\scharge\s.*\svoided\s+198\s/);
-  assert.deepEqual(fingerprintsIn(kept), fingerprintsIn(made));
+  assert.match(output, /\scharge\s.*\svoided\s+198\s/);
   await service.stop();
 });
 
-test('docs/audio-store.md: the service starts on a bucket as it says', async (t) => {
+test('docs/operate.md: the service starts with a bucket as documented', async (t) => {
   const folder = await installedCopy(t);
   const bucket = await startS3Server('voices');
   t.teardown(() => bucket.stop());
   const { url: databaseUrl } = await testDatabase(t);
-  const port = String(await freePort(undefined));
+  const port = String(await freePort());
   const env = { ...S3_CREDENTIALS, AWS_ENDPOINT_URL: bucket.endpoint, DATABASE_URL: databaseUrl, PORT: port };
-  for (const { code } of (await blocksOf('docs/audio-store.md')).filter(({ language }) => language === 'sh')) {
-    const service = shell(t, folder, code, env);
-    await service.printed(LISTENS);
-    await service.stop();
-  }
+  const [block, ...others] = await blocksOf('docs/operate.md', 'Audio store');
+  assert.deepEqual(others, []);
+  const service = shell(t, folder, block?.code ?? '', env);
+  await service.printed(LISTENS);
+  await service.stop();
 });
 
 for (const [which, models] of [
   ['its example', ['acme/tts-1']],
   ['its command', ['openai/tts-1', 'openai/tts-1-hd']],
 ] as const) {
-  test(`docs/catalog.md: with the catalog of ${which} every command that the sandbox prints works`, async (t) => {
+  test(`docs/catalog.md: every printed command works with the catalog of ${which}`, async (t) => {
     const folder = await installedCopy(t);
     const blocks = await blocksOf('docs/catalog.md');
     const [example, command] = ['json', 'sh'].map(
@@ -220,7 +199,7 @@ for (const [which, models] of [
     );
     await writeFile(join(folder, 'acme.json'), example ?? '');
     const line = which === 'its command' ? (command ?? '') : 'CATALOG_FILE=acme.json npm run sandbox';
-    const sandbox = shell(t, folder, line, { PORT: String(await freePort(undefined)) });
+    const sandbox = shell(t, folder, line, { PORT: String(await freePort()) });
     await sandbox.printed(READY);
     const { baseUrl } = await readSandbox(folder);
     const offered = (await (await fetch(`${baseUrl}/tts/models`)).json()) as TtsModelsResponse;
@@ -241,5 +220,6 @@ for (const [which, models] of [
 async function installedCopy(t: Test): Promise<string> {
   const folder = await copyProject(t);
   await symlink(join(PROJECT, 'node_modules'), join(folder, 'node_modules'));
+  await cp(join(PROJECT, 'dist'), join(folder, 'dist'), { recursive: true });
   return folder;
 }

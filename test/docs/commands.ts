@@ -4,11 +4,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ExactEvmScheme } from '@x402/evm/exact/client';
 import { x402Client } from '@x402/fetch';
-import { sql } from 'kysely';
+import { calculateJwkThumbprint, type JWK } from 'jose';
 import type { Test } from 'tap';
 import { privateKeyToAccount } from 'viem/accounts';
-import type { Database } from '../../src/db/database.ts';
-import { readConfig } from '../../src/settings/config.ts';
+import { readConfig } from '../../src/config/config.ts';
 import { type Child, startCommand } from '../support/child.ts';
 import { decodeHeader } from '../support/x402.ts';
 
@@ -30,17 +29,11 @@ export const printedCommands = (output: string): string[] =>
     .filter((line) => /^ {2}(curl|npm run) /.test(line))
     .map((line) => line.trim());
 
-/** The embedded database has this role, another one may not. */
-export async function ensureRole(db: Database, name: string): Promise<void> {
-  const { rows } = await sql`select from pg_roles where rolname = ${name}`.execute(db);
-  if (rows.length === 0) await sql`create role ${sql.ref(name)}`.execute(db);
-}
-
 export async function areSettings(code: string): Promise<void> {
-  const operations = await readFile(join(PROJECT, 'docs/operations.md'), 'utf8');
+  const page = await readFile(join(PROJECT, 'docs/operate.md'), 'utf8');
   for (const line of code.split('\n')) {
     const [name] = line.split('=', 1);
-    assert.ok(operations.includes(`\`${name}\``), `docs/operations.md does not name ${name}`);
+    assert.ok(page.includes(`\`${name}\``), `docs/operate.md does not name ${name}`);
     const { misspelt } = readConfig({ [name as string]: '…' });
     assert.deepEqual(misspelt, []);
   }
@@ -48,6 +41,13 @@ export async function areSettings(code: string): Promise<void> {
 
 export const fingerprintsIn = (output: string): string[] =>
   [...output.matchAll(/^ +fingerprint +(\S+)$/gm)].map(([, fingerprint]) => fingerprint as string);
+
+/** The thumbprints of the keys in the signed metadata, as a caller calculates them. */
+export async function publishedFingerprints(baseUrl: string): Promise<string[]> {
+  const response = await fetch(`${baseUrl}/.well-known/x402-service-metadata`);
+  const { payload } = (await response.json()) as { payload: { trust: { keys: { publicKeyJwk: JWK }[] } } };
+  return Promise.all(payload.trust.keys.map(({ publicKeyJwk }) => calculateJwkThumbprint(publicKeyJwk)));
+}
 
 /** A payment for Hello world without an identifier. */
 export async function unnamedPayment(baseUrl: string, key: string): Promise<object> {

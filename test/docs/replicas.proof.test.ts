@@ -1,6 +1,6 @@
-/** What docs/operations.md says of replicas behind HAProxy is done here with its configuration and its commands. */
+/** What docs/operate.md says of replicas behind HAProxy is done here with its configuration and its commands. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
@@ -20,7 +20,7 @@ const DRAIN_MS = '3000';
 const DOCUMENTED_PORTS = ['8080', '8081', '8082', '9081', '9082'] as const;
 type DocumentedPort = (typeof DOCUMENTED_PORTS)[number];
 
-test('docs/operations.md: gateways behind HAProxy are restarted one after the other, and no request fails', {
+test('docs/operate.md: a rolling restart behind HAProxy fails no request', {
   skip: withoutHaproxy,
 }, async (t) => {
   const page = await startPage(t);
@@ -68,14 +68,13 @@ async function startPage(t: Test): Promise<Page> {
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-haproxy-'));
   t.teardown(() => rm(folder, { recursive: true, force: true }));
   const free = {} as Record<DocumentedPort, string>;
-  for (const port of DOCUMENTED_PORTS) free[port] = String(await freePort(undefined));
+  for (const port of DOCUMENTED_PORTS) free[port] = String(await freePort());
   const here = (text: string): string =>
     text
       .replaceAll(SOCKET, join(folder, 'haproxy.sock'))
       .replace(/\b[89]08[012]\b/g, (port) => free[port as DocumentedPort]);
-  const [example] = (await blocksOf('docs/operations.md')).filter(({ language }) => language === 'haproxy');
   const configuration = join(folder, 'haproxy.cfg');
-  await writeFile(configuration, `${here(example?.code ?? '')}\n`);
+  await writeFile(configuration, here(await readFile('ops/haproxy.cfg', 'utf8')));
 
   const url = `http://127.0.0.1:${free['8080']}`;
   const { env } = await severalSettings(t, {
@@ -100,7 +99,7 @@ async function startPage(t: Test): Promise<Page> {
 
 /** Follows the page: drain, stop and start, ready. */
 async function restart(t: Test, page: Page, name: Name): Promise<void> {
-  const blocks = await blocksOf('docs/operations.md');
+  const blocks = await blocksOf('docs/operate.md');
   const block = blocks.find(({ code }) => speaksToHaproxy(code))?.code ?? assert.fail('the page has no commands');
   const commands = page
     .here(block)

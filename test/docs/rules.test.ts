@@ -5,8 +5,8 @@ import { test } from 'tap';
 
 const PROJECT = new URL('../../', import.meta.url);
 const RULES = 'docs/rules.md';
-const FOLDERS = ['src', 'test', 'codegen', 'db', 'docs'];
-const FILES = ['openapi.yaml', 'README.md'];
+const FOLDERS = ['src', 'test', 'lab', 'codegen', 'db', 'docs'];
+const FILES = ['openapi.yaml', 'README.md', 'CONTRIBUTING.md'];
 const CITATION = /\bR\d+[a-z]?\b/g;
 
 interface Rule {
@@ -40,7 +40,7 @@ const saysWhyNot = (text: string): boolean => /^Not cited: /m.test(text);
 const citedIn = (id: string): string[] =>
   [...citations].filter(([path, ids]) => path !== RULES && ids.has(id)).map(([path]) => path);
 
-test('each citation of a rule is of one that docs/rules.md defines', async () => {
+test('every cited rule is defined in docs/rules.md', async () => {
   const defined = new Set(rules.map(({ id }) => id));
   assert.ok(defined.size > 60);
   const unknown = [...citations].flatMap(([path, ids]) =>
@@ -49,7 +49,7 @@ test('each citation of a rule is of one that docs/rules.md defines', async () =>
   assert.deepEqual(unknown, []);
 });
 
-test('each rule is defined once, and in the order of the numbers', async () => {
+test('each rule is defined once, in numeric order', async () => {
   const ids = rules.map(({ id }) => id);
   const inOrder = [...new Set(ids)].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
   assert.deepEqual(ids, inOrder);
@@ -63,7 +63,7 @@ test('each rule is cited by code or by a test, or says why not', async () => {
   );
 });
 
-test('each file where a rule is said to begin is there, and cites it', async () => {
+test('each file listed for a rule exists and cites it', async () => {
   const broken = rules.flatMap(({ id, text }) => {
     const [, line] = /^At: (.+)$/m.exec(text) ?? [];
     if (line === undefined) return saysWhyNot(text) ? [] : [`${id} has no line of files`];

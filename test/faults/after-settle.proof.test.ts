@@ -28,7 +28,7 @@ const OUTAGES = ['XX000', '58030', '40P01', '55000'];
 const SURPRISE = 'P0001';
 const BOOKINGS = { table: 'transfer', on: 'insert', when: sql`new.kind in ('settlement', 'deposit')` } as const;
 
-test('R62: a settlement that the database refuses to record twice, as in an outage, is recorded then, and answered', {
+test('R62: the gateway retries recording a settlement after a database outage', {
   skip,
 }, async (t) => {
   for (const state of OUTAGES) {
@@ -43,7 +43,7 @@ test('R62: a settlement that the database refuses to record twice, as in an outa
   }
 });
 
-test('R62: whatever keeps a settlement from being recorded, its caller is told that its end is unknown, and the chain tells it', {
+test('R62: replays of an unrecorded settlement are 409 until the database recovers', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -65,7 +65,7 @@ test('R62: whatever keeps a settlement from being recorded, its caller is told t
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R62: so it is for a deposit, which is credited once the database records it', { skip }, async (t) => {
+test('R62: an unrecorded deposit is 409, then credited once the database recovers', { skip }, async (t) => {
   mineSteadily(t, chain);
   const gateway = await startX402Gateway(t, chain);
   const failing = await failStatements(gateway.db, { ...BOOKINGS, state: SURPRISE });
@@ -100,7 +100,7 @@ const NO_RECEIPTS = [
   42,
 ];
 
-test('R62: a node that answers with no receipt leaves the end of a settlement unknown', { skip }, async (t) => {
+test('R62: a malformed receipt from the node leaves the payment outcome unknown', { skip }, async (t) => {
   const node = await startRpcNode(t, chain.rpcUrl);
   let asked = 0;
   node.falsehood = ({ method }) =>
@@ -124,7 +124,7 @@ const NONSENSE: [string, unknown[]][] = [
   ['eth_chainId', ['nonsense', {}, null]],
 ];
 
-test('a node that answers with nonsense before a settle is sent: 502 PAYMENT_ERROR, and nothing is reserved', {
+test('a malformed node response before settle is 502 and reserves nothing', {
   skip,
 }, async (t) => {
   for (const [nonsensical, answers] of NONSENSE) {
@@ -142,7 +142,7 @@ test('a node that answers with nonsense before a settle is sent: 502 PAYMENT_ERR
   }
 });
 
-test('R28: checks that use an authorization up leave nothing reserved: 402 authorization_expires_too_soon', {
+test('R28: an authorization that expires during the checks is 402, without reservation', {
   skip,
 }, async (t) => {
   const node = await startRpcNode(t, chain.rpcUrl);

@@ -5,66 +5,66 @@ import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
 import { askForFlowingAudio } from '../support/flowing-audio.ts';
 import { send, startGateway } from '../support/gateway.ts';
-import { SHORT_LEASES, startVictim, sweepVictim } from '../support/kill.ts';
+import { startVictim, sweepVictim } from '../support/kill.ts';
 import { killCases } from '../support/kills.ts';
-import { Drip, openAiError, startStubUpstream } from '../support/stub-upstream.ts';
+import { ControlledStream, openAiError, startStubUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
-/** How the audio of a synchronous request comes before it dies. Wherever it does, the caller has not paid in the end. */
-const CASES = killCases('test/faults/card-kill.proof.test.ts', {
-  'process registered': 'none',
-  'stream held': 'whole',
-  'stream failed': 'refused',
-  'whole speech spoken': 'whole',
-  'whole speech captured': 'whole',
-  'stream broken off': 'broken off',
-  'stream spoken': 'flowing',
-  'stream captured': 'flowing',
-  // Its answer may have arrived: in doubt he has not paid.
-  'delivery untold': 'delivered',
-});
+interface Case {
+  readonly killed: string;
+  readonly audio: 'whole' | 'flowing' | 'broken off' | 'refused';
+  /** Whether the caller has the whole answer. Only then may it be charged. */
+  readonly isDelivered?: true;
+  readonly isCharged?: true;
+}
 
-test('kill -9 at each step of a synchronous request: nothing is charged once the lease is over', {
-  jobs: 2,
-}, async (t) => {
+const CASES = killCases<'test/faults/card-kill.proof.test.ts', Case>('test/faults/card-kill.proof.test.ts', {
+  'speech held': { killed: 'before the synthesis', audio: 'whole' },
+  'speech failed': { killed: 'before the void', audio: 'refused' },
+  'whole speech spoken': { killed: 'before the first byte', audio: 'whole' },
+  'stream spoken': { killed: 'between bytes', audio: 'flowing' },
+  'stream broken off': { killed: 'as the upstream breaks off', audio: 'broken off' },
+  'answer delivered': { killed: 'between the last byte and the capture', audio: 'flowing', isDelivered: true },
+  'hold captured': { killed: 'after the capture', audio: 'whole', isDelivered: true, isCharged: true },
+});
+const FUNDED = 5_000_000n;
+const PAID = FUNDED - 198n;
+
+test('kill -9 at any step of a card request charges only for delivered audio', { jobs: 2 }, async (t) => {
   await Promise.all(
-    CASES.map(([point, audio]) =>
-      t.test(`${point}, ${audio} audio`, async (t) => {
+    CASES.map(([point, { killed, audio, isDelivered, isCharged }]) =>
+      t.test(`killed ${killed}, at "${point}"`, async (t) => {
         const { url: databaseUrl } = await testDatabase(t);
-        const drip = new Drip();
+        const drip = new ControlledStream();
         const isDripping = audio === 'flowing' || audio === 'broken off';
         const upstream = await startStubUpstream(isDripping ? { mode: drip.mode } : {});
         if (audio === 'refused') upstream.mode = openAiError(500);
         t.teardown(() => upstream.close());
-        const env = {
-          ...SHORT_LEASES,
+        // The other process of the deployment, whose reconcilers run when they are told to.
+        const gateway = await startGateway(t, {}, { databaseUrl });
+        const { db, fund, balance } = gateway;
+        const account = await fund(500);
+        const victim = await startVictim(t, point, {
           DATABASE_URL: databaseUrl,
           SPEECH_BASE_URL: upstream.url,
           STRIPE_SECRET_KEY: 'sk_test_gateway',
           STRIPE_API_BASE: 'http://127.0.0.1:1',
           LOG_LEVEL: 'warn',
-        };
-        // The other process of the deployment, whose reconcilers run when they are told to.
-        const gateway = await startGateway(t, {}, { databaseUrl });
-        const { db, fund, balance } = gateway;
-        const account = await fund(500);
-        const victim = await startVictim(t, point, env);
+        });
+        let answer: Promise<unknown>;
         if (isDripping) {
-          const answer = buffer(await askForFlowingAudio(victim.url, account, drip));
+          answer = buffer(await askForFlowingAudio(victim.url, account, drip));
           if (audio === 'flowing') drip.end();
           else drip.reset();
-          await assert.rejects(answer);
-        } else {
-          const call = { headers: { 'x-credit-account': account } };
-          const answer = send(victim.url, '/tts?text=Hello+world', call);
-          if (audio === 'delivered') await answer.catch(() => undefined);
-          else await assert.rejects(answer);
-        }
+        } else answer = send(victim.url, '/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
+        if (isDelivered) await answer;
+        else await assert.rejects(answer);
         await until(() => victim.child.process.signalCode === 'SIGKILL');
-        assert.equal(await balance(account), audio === 'none' ? 5_000_000n : 4_999_802n);
+        assert.equal(await balance(account), PAID, 'held, or charged');
+        assert.deepEqual(await audit(db), []);
 
         await sweepVictim(gateway);
-        assert.equal(await balance(account), 5_000_000n);
+        assert.equal(await balance(account), isCharged ? PAID : FUNDED);
         assert.deepEqual(await audit(db), []);
       }),
     ),

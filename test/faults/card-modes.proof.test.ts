@@ -1,17 +1,15 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
 import { sql } from 'kysely';
 import type Stripe from 'stripe';
 import { type Test, test } from 'tap';
-import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
-import { Processor } from '../../src/top-up/processor.ts';
-import { Purchases } from '../../src/top-up/purchases.ts';
+import { creditTopUp } from '../../src/payments/top-up/credit-top-up.ts';
+import { Processor } from '../../src/payments/top-up/processor.ts';
+import { Purchases } from '../../src/payments/top-up/purchases.ts';
 import { testDatabase } from '../support/database.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
-import { startStubUpstream } from '../support/stub-upstream.ts';
+import { testUpstream } from '../support/stub-upstream.ts';
 import { unguarded } from '../support/unguarded.ts';
 
 const KEYS = { test: 'rk_test_gateway', live: 'sk_live_gateway' };
@@ -19,8 +17,7 @@ const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
 
 /** Two gateways on one database, one with each kind of key. */
 async function twoGateways(t: Test) {
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+  const upstream = await testUpstream(t);
   const { url: databaseUrl } = await testDatabase(t);
   const start = (STRIPE_SECRET_KEY: string) =>
     startGateway(t, { STRIPE_SECRET_KEY, SPEECH_BASE_URL: upstream.url }, { databaseUrl });
@@ -45,7 +42,7 @@ async function uses(gateway: Gateway, account: string) {
   return replies.map(({ status }) => status);
 }
 
-test('credit of the test mode is unknown to a live key, and the reverse: nothing is charged or opened', async (t) => {
+test('an account of one Stripe mode is unknown to a key of the other mode', async (t) => {
   const gateways = await twoGateways(t);
   for (const [own, other, livemode] of [
     [gateways.test, gateways.live, false],
@@ -62,7 +59,7 @@ test('credit of the test mode is unknown to a live key, and the reverse: nothing
   }
 });
 
-test('R16: a session of the other mode never credits an account', async (t) => {
+test('R16: a checkout session of the other mode never credits an account', async (t) => {
   const { test: gateway } = await twoGateways(t);
   const account = await fund(gateway, false);
   const instance = await gateway.db.selectFrom('instance').select('id').executeTakeFirstOrThrow();
@@ -89,68 +86,12 @@ test('R16: a session of the other mode never credits an account', async (t) => {
   assert.equal(await gateway.balance(account), 12_000_000n);
 });
 
-test('an account that is older than modes belongs to the first key that comes, for ever', async (t) => {
+test('an account without a mode takes the mode of the first key that uses it', async (t) => {
   const gateways = await twoGateways(t);
   const account = await fund(gateways.test, false);
   await unguarded(gateways.test.db, (db) => sql`update account set livemode = null where kind = 'card'`.execute(db));
-  await gateways.live.app.belonging.check();
-  await gateways.test.app.belonging.check();
+  await gateways.live.app.databaseIdentity.check();
+  await gateways.test.app.databaseIdentity.check();
   assert.equal((await gateways.test.call(`/credits/${account}`)).status, 404);
   assert.equal((await gateways.live.call(`/credits/${account}`)).status, 200);
-});
-
-/** A database as it was before modes, with accounts that these sessions have credited. */
-async function beforeModes(t: Test, sessions: Record<string, string[]>) {
-  const { url } = await testDatabase(t);
-  const db = openDatabase(url, { maxConnections: 1 });
-  t.teardown(() => db.destroy());
-  await sql`
-    drop trigger x402_payment_belongs on x402_payment;
-    drop trigger x402_payment_belongs_still on x402_payment;
-    drop trigger instance_keeps_network on instance;
-    drop trigger account_mode on account`.execute(db);
-  await sql
-    .raw(`
-    drop function x402_payment_belongs; drop function instance_keeps_network;
-    alter table instance drop column network, drop column asset, drop column card_livemode;
-    alter table account drop column livemode; alter table x402_payment drop column next_look_at`)
-    .execute(db);
-  const ids: Record<string, string> = {};
-  for (const [name, credits] of Object.entries(sessions)) {
-    const id = randomUUID();
-    ids[name] = id;
-    await db.insertInto('account').values({ id, kind: 'card', balance_micro_usd: 0n }).execute();
-    const rows = credits.map((session) => ({
-      ...{ account_id: id, amount_cents: 1, state: 'credited', credited_at: new Date() },
-      session_id: `${session}${randomUUID()}`,
-    }));
-    await db.insertInto('top_up').values(rows).execute();
-  }
-  return { db, ids };
-}
-
-/** Applies the migration of this name again, as `npm run migrate` would. */
-async function migrateTo(db: ReturnType<typeof openDatabase>, suffix: string): Promise<void> {
-  const directory = new URL('../../db/migrations/', import.meta.url);
-  const file = (await readdir(directory)).find((name) => name.endsWith(suffix)) ?? '';
-  const text = await readFile(new URL(file, directory), 'utf8');
-  await db.transaction().execute((trx) => sql.raw(text).execute(trx));
-}
-
-test('the migration takes the mode of existing accounts from their sessions', async (t) => {
-  for (const [sessions, instance, modes] of [
-    [{ a: ['cs_live_'], b: ['cs_live_'] }, true, { a: null, b: null }],
-    [{ a: ['cs_test_'] }, false, { a: null }],
-    [{ a: ['cs_live_'], b: ['cs_test_'], c: ['cs_test_', 'cs_live_'] }, true, { a: null, b: false, c: null }],
-    [{ a: ['cs_live_'], b: ['cs_test_'], c: ['other_'] }, null, { a: true, b: false, c: null }],
-    [{}, null, {}],
-  ] as [Record<string, string[]>, boolean | null, Record<string, boolean | null>][]) {
-    const { db, ids } = await beforeModes(t, sessions);
-    await migrateTo(db, '_identity.sql');
-    const { card_livemode } = await db.selectFrom('instance').select('card_livemode').executeTakeFirstOrThrow();
-    assert.equal(card_livemode, instance, JSON.stringify(sessions));
-    const rows = await db.selectFrom('account').select(['id', 'livemode']).where('kind', '=', 'card').execute();
-    const found = Object.entries(ids).map(([name, id]) => [name, rows.find((row) => row.id === id)?.livemode]);
-    assert.deepEqual(Object.fromEntries(found), modes, JSON.stringify(sessions));
-  }
 });

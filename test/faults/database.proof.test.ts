@@ -1,10 +1,17 @@
 import assert from 'node:assert/strict';
+import { buffer } from 'node:stream/consumers';
 import { sql } from 'kysely';
-import { test } from 'tap';
+import { type Test, test } from 'tap';
+import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
+import { booksClosed } from '../support/books.ts';
 import { testDatabase } from '../support/database.ts';
+import { askForFlowingAudio } from '../support/flowing-audio.ts';
 import { startGateway } from '../support/gateway.ts';
-import { Drip, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { startGatewayProcess } from '../support/gateway-process.ts';
+import { sweepVictim } from '../support/kill.ts';
+import { CAPTURE, recordStatements } from '../support/recorded-statements.ts';
+import { ControlledStream, silentMp3, startStubUpstream, testUpstream } from '../support/stub-upstream.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
 
@@ -15,7 +22,7 @@ const ENDPOINTS = [
 ];
 const headers = { 'x-credit-account': '6b1f0f9e-0000-4000-8000-000000000000' };
 
-test('missing tables: 503 CONFIG_ERROR with the command that repairs it, and readiness is false', async (t) => {
+test('missing tables are 503 CONFIG_ERROR with the fix, and fail readiness', async (t) => {
   const gateway = await startGateway(t);
   await sql`drop schema public cascade`.execute(gateway.db);
   await sql`create schema public`.execute(gateway.db);
@@ -33,11 +40,10 @@ test('missing tables: 503 CONFIG_ERROR with the command that repairs it, and rea
   assert.equal((await gateway.call('/tts/models')).status, 200, 'what needs no table is served');
 });
 
-test('database down: 503, and served again as soon as it is back', async (t) => {
+test('requests are 503 while the database is down and succeed once it recovers', async (t) => {
   const { url } = await testDatabase(t);
   const proxy = await startTcpProxy(t, url);
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+  const upstream = await testUpstream(t);
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { databaseUrl: proxy.url });
   const account = await gateway.fund(500);
   proxy.cut();
@@ -53,7 +59,7 @@ test('database down: 503, and served again as soon as it is back', async (t) => 
   assert.equal((await gateway.app.admin.inject('/readyz')).statusCode, 200);
 });
 
-test('who tops up an account that can not be looked up gets the launcher all the same', async (t) => {
+test('the top-up form loads even when the account cannot be looked up', async (t) => {
   const { url } = await testDatabase(t);
   const proxy = await startTcpProxy(t, url);
   const gateway = await startGateway(t, {}, { databaseUrl: proxy.url });
@@ -70,39 +76,62 @@ test('who tops up an account that can not be looked up gets the launcher all the
   assert.match(notSetUp.text, /method="post"/);
 });
 
-test('database lost between debit and capture: delivered once it is back, charged once', async (t) => {
-  const { url } = await testDatabase(t);
-  const proxy = await startTcpProxy(t, url);
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
-  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { databaseUrl: proxy.url });
-  const account = await gateway.fund(500);
-  const drip = new Drip();
-  upstream.mode = drip.mode;
-  const call = gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
+test('a capture waits for the database even after its lease expires', async (t) => {
+  const { proxy, gateway, db, account, drip } = await startOutage(t, { RECONCILE_INTERVAL_MS: '10000' });
+  await gateway.app.reconcilers.turn();
+  const capture = recordStatements(t).holdBack(CAPTURE);
+  const reply = gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
   await drip.opened;
   proxy.cut();
-  drip.write(silentMp3(500));
+  await drip.write(silentMp3(500));
   drip.end();
-  await until(() => upstream.requests.length === 1);
-  assert.equal(await upstream.requests[0]?.closed, 'complete');
+  assert.equal((await reply).status, 200);
+  // As if the outage had lasted an hour: the lease has ended, and no reconciler had a turn.
+  const { rows } = await sql<{ now: Date }>`select now() as now`.execute(db);
+  await sql`update transfer set lease_until = now() - interval '59 minutes' where state = 'pending'`.execute(db);
+  await sql`update reconciler set started_at = now() - interval '1 hour'`.execute(db);
   proxy.restore();
-  const reply = await call;
-  assert.equal(reply.status, 200);
-  assert.deepEqual(reply.bytes, Buffer.from(silentMp3(500)));
-  assert.equal(await gateway.balance(account), 4_999_802n);
+  await capture.held;
+  await until(async () => {
+    const turn = await sql<{ at: Date }>`
+      select started_at as at from reconciler where name = 'expired_holds'`.execute(db);
+    return (turn.rows[0]?.at as Date) > (rows[0]?.now as Date);
+  });
+  capture.letGo();
+  await booksClosed(db);
+  assert.equal(await gateway.balance(account), 4_999_802n, 'the first turn after the outage has voided nothing');
+  assert.deepEqual(await audit(db), []);
+});
+
+test('SIGTERM exits with 0 while captures wait for the database', async (t) => {
+  const { url } = await testDatabase(t);
+  const proxy = await startTcpProxy(t, url);
+  const gateway = await startGateway(t, {}, { databaseUrl: url });
+  const drip = new ControlledStream();
+  const upstream = await startStubUpstream({ mode: drip.mode });
+  t.teardown(() => upstream.close());
+  const account = await gateway.fund(500);
+  const { url: origin, child } = await startGatewayProcess(t, {
+    DATABASE_URL: proxy.url,
+    SPEECH_BASE_URL: upstream.url,
+    STRIPE_SECRET_KEY: 'sk_test_gateway',
+    STRIPE_API_BASE: 'http://127.0.0.1:1',
+  });
+  const answer = buffer(await askForFlowingAudio(origin, account, drip));
+  proxy.cut();
+  drip.end();
+  await answer;
+  await child.printed(/a capture waits for the database/);
+  const begunAt = performance.now();
+  assert.equal(await child.stop(), 0, child.output());
+  assert.ok(performance.now() - begunAt < 20_000);
+  await sweepVictim(gateway);
+  assert.equal(await gateway.balance(account), 5_000_000n);
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('database lost between debit and void: the hold is voided when its lease has passed', async (t) => {
-  const { url } = await testDatabase(t);
-  const proxy = await startTcpProxy(t, url);
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
-  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { databaseUrl: proxy.url });
-  const account = await gateway.fund(500);
-  const drip = new Drip();
-  upstream.mode = drip.mode;
+test('a hold whose void fails is voided when its lease expires', async (t) => {
+  const { proxy, gateway, db, account, drip } = await startOutage(t);
   const call = gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
   await drip.opened;
   proxy.cut();
@@ -110,12 +139,20 @@ test('database lost between debit and void: the hold is voided when its lease ha
   assert.ok((await call).status >= 502);
   proxy.restore();
   assert.equal(await gateway.balance(account), 4_999_802n);
-  await gateway.db.updateTable('transfer').set({ lease_until: sql`now()` }).where('state', '=', 'pending').execute();
-  const { voidExpiredHolds } = await import('../../src/ledger/hold.ts');
-  assert.deepEqual(
-    await Promise.all([voidExpiredHolds(gateway.db), voidExpiredHolds(gateway.db)]).then((n) => n.sort()),
-    [0, 1],
-  );
+  await sweepVictim(gateway);
   assert.equal(await gateway.balance(account), 5_000_000n);
-  assert.deepEqual(await audit(gateway.db), []);
+  assert.deepEqual(await audit(db), []);
 });
+
+/** A gateway whose database can be taken away, with audio that comes as the test says; `db` is always there. */
+async function startOutage(t: Test, env: Record<string, string> = {}) {
+  const { url } = await testDatabase(t);
+  const proxy = await startTcpProxy(t, url);
+  const drip = new ControlledStream();
+  const upstream = await startStubUpstream({ mode: drip.mode });
+  t.teardown(() => upstream.close());
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, { databaseUrl: proxy.url });
+  const db = openDatabase(url, { maxConnections: 2 });
+  t.teardown(() => db.destroy());
+  return { proxy, gateway, db, drip, account: await gateway.fund(500) };
+}

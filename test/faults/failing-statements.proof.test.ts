@@ -2,31 +2,31 @@ import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
+import { booksClosed } from '../support/books.ts';
 import { testCheckout } from '../support/checkout.ts';
 import { failStatements } from '../support/failing-statements.ts';
 import { startGateway } from '../support/gateway.ts';
-import { startStubUpstream } from '../support/stub-upstream.ts';
+import { testUpstream } from '../support/stub-upstream.ts';
 
 const CAPTURES = { table: 'transfer', on: 'update', when: sql`new.state = 'posted'` } as const;
 
-test('a capture that fails as in an outage is repeated, and its audio delivered', async (t) => {
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+test('a capture is retried after a database outage error', async (t) => {
+  const upstream = await testUpstream(t);
   for (const state of ['XX000', '58030', '40P01', '55000']) {
     const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
     const account = await gateway.fund(500);
     const failing = await failStatements(gateway.db, { ...CAPTURES, state, times: 2 });
     const reply = await gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
     assert.deepEqual([reply.status, reply.bytes.length > 1000], [200, true], state);
+    await booksClosed(gateway.db);
     assert.equal(await failing.count(), 2);
     assert.equal(await gateway.balance(account), 4_999_802n);
     assert.deepEqual(await audit(gateway.db), []);
   }
 });
 
-test('a request whose hold the database refuses for an unknown reason is 500, and charges nothing', async (t) => {
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+test('an unexpected database error on a hold is 500 and charges nothing', async (t) => {
+  const upstream = await testUpstream(t);
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
   const account = await gateway.fund(500);
   await failStatements(gateway.db, { table: 'transfer', on: 'insert', when: sql`true`, state: 'P0001' });
@@ -42,7 +42,7 @@ for (const [state, status] of [
   ['55000', 503],
   ['P0001', 500],
 ] as const) {
-  test(`who returns from a paid checkout while crediting fails with ${state} is told that nothing is lost, and is credited later`, async (t) => {
+  test(`a failed credit (${state}) tells the buyer to reload, and the reload credits it`, async (t) => {
     const checkout = await testCheckout(t);
     const gateway = await startGateway(t, checkout.env);
     const opened = await gateway.call('/top-up', {

@@ -5,17 +5,17 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
-import { Teardowns } from '../../soak/teardowns.ts';
-import { mountDisk } from '../../soak/world/disk.ts';
-import { PostgresPart } from '../../soak/world/postgres-part.ts';
+import { Teardowns } from '../../lab/soak/teardowns.ts';
+import { PostgresPart } from '../../lab/soak/world/postgres-part.ts';
 import { migrate } from '../../src/db/migrate.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { testCheckout } from '../support/checkout.ts';
 import { databaseDirectory } from '../support/database-directory.ts';
 import { DEPOSIT, DEPOSIT_PATH, depositOf, mineSteadily } from '../support/deposit.ts';
+import { mountDisk } from '../support/disk.ts';
 import type { Call, Reply } from '../support/gateway.ts';
-import { depositor, domainOf, HELLO, TTS } from '../support/prepaid.ts';
+import { domainOf, fundedWallet, HELLO, TTS } from '../support/prepaid.ts';
 import { runTurn } from '../support/reconcile.ts';
 import { until } from '../support/until.ts';
 import { challengeOf, PRICE, sign, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
@@ -49,7 +49,7 @@ async function start(t: Test) {
   const env = { ...checkout.env, SPEECH_TIMEOUT_MS: '10000' };
   const gateway = await startX402Gateway(t, chain, env, { databaseUrl: postgres.url, worker: true });
   const [credits, jobs] = [await gateway.fund(500), await gateway.fund(500)];
-  const prepaid = await depositor({ ...gateway, domain: domainOf(gateway.payTo) }, FUNDS);
+  const prepaid = await fundedWallet({ ...gateway, domain: domainOf(gateway.payTo) }, FUNDS);
   const challenges = {
     [TTS]: await challengeOf(gateway, TTS, HELLO),
     [DEPOSIT_PATH]: await challengeOf(gateway, DEPOSIT_PATH, depositOf(DEPOSIT)),
@@ -83,7 +83,7 @@ type Flow = keyof Awaited<ReturnType<typeof start>>['flows'];
 const outcomeOf = ({ status, json }: Reply) => (status === 409 ? `409 ${json.error.code}` : String(status));
 const isServed = ({ reply }: Asked) => reply.status < 300;
 
-test('while the disk of the database is full, callers of all flows are told so; nothing is lost, taken twice or held', {
+test('a full database disk loses no payment and leaves no hold in any flow', {
   skip: withoutChain || (typeof disk === 'string' && disk),
 }, async (t) => {
   const { disk, postgres, gateway, flows, charged, payers } = await start(t);

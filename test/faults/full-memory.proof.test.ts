@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
+import type { Config } from '../../src/config/config.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import type { Config } from '../../src/settings/config.ts';
 import { PAYERS, PRICE } from '../support/payers.ts';
-import { Drip, silentMp3 } from '../support/stub-upstream.ts';
+import { ControlledStream, silentMp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 import { waitingBytes } from '../support/waiting-bytes.ts';
 
@@ -19,12 +19,12 @@ const adjust = (config: Config): Config => ({
 
 for (const name of ['prepaid', 'direct'] as const) {
   const { start, skip } = PAYERS[name];
-  test(`${name}: while as much audio waits as may, more is 503 before anything is held or spoken`, {
+  test(`${name}: with the audio buffer full, a new request is 503 before any hold`, {
     skip,
   }, async (t) => {
     const { gateway, upstream, path, pay, paid } = await start(t, {}, adjust);
     const [first, second] = [await pay(), await pay()];
-    const drip = new Drip();
+    const drip = new ControlledStream();
     upstream.mode = drip.mode;
     const served = gateway.call(path, first);
     await drip.opened;

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import type pg from 'pg';
 import { test } from 'tap';
-import { openPool } from '../../src/db/database.ts';
-import { openQueuePool } from '../../src/db/queue-pool.ts';
+import { openPool, openQueuePool } from '../../src/db/database.ts';
 import { testDatabase } from '../support/database.ts';
+import { startGateway } from '../support/gateway.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 
 /** The server gives a statement up after this time, and the client 2 s later. */
@@ -23,7 +23,7 @@ for (const [name, open] of [
   ['requests', openPool],
   ['the queue', openQueuePool],
 ] as const) {
-  test(`connections of ${name} to a machine that died without a farewell are given up, and others made`, async (t) => {
+  test(`connections of ${name} to a dead server time out and are replaced`, async (t) => {
     const proxy = await startTcpProxy(t, (await testDatabase(t)).url);
     const pool = open(proxy.url, { maxConnections: 1, statementTimeoutMs: STATEMENT_TIMEOUT_MS });
     t.teardown(() => pool.end());
@@ -35,3 +35,24 @@ for (const [name, open] of [
     assert.deepEqual(await ask(pool, 'select 1 as one'), [{ one: 1 }], 'by another connection');
   });
 }
+
+test('a database that accepts connections but never responds is 503', async (t) => {
+  const { url } = await testDatabase(t);
+  const proxy = await startTcpProxy(t, url);
+  const gateway = await startGateway(t, {}, { databaseUrl: proxy.url });
+  const account = await gateway.fund(500);
+  proxy.freeze();
+  const launcher = gateway.call(`/top-up?account=${account}`);
+  const replies = await Promise.all([
+    gateway.call(`/credits/${account}`),
+    gateway.call('/tts?text=hello', { headers: { 'x-credit-account': account } }),
+    gateway.call(`/top-up/status?account=${account}`),
+  ]);
+  for (const reply of replies) {
+    assert.equal(reply.status, 503);
+    assert.equal(reply.json.error.code, 'CONFIG_ERROR');
+  }
+  assert.equal((await launcher).status, 200, 'the launcher needs no database');
+  proxy.restore();
+  assert.equal((await gateway.call(`/credits/${account}`)).status, 200);
+});

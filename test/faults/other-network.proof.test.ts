@@ -5,17 +5,23 @@ import { join } from 'node:path';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../src/config/network.ts';
 import { openDatabase } from '../../src/db/database.ts';
 import { migrate } from '../../src/db/migrate.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { claimInstance } from '../../src/ledger/instance.ts';
+import { claimInstance } from '../../src/ledger/database-identity.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../src/x402/network.ts';
 import { startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { DEPOSIT_PATH, depositOf } from '../support/deposit.ts';
 import { send } from '../support/gateway.ts';
-import { addDoubtfulPayment, depositor, domainOf, startPrepaidGateway, withCredential } from '../support/prepaid.ts';
+import {
+  domainOf,
+  fundedWallet,
+  insertPaymentInDoubt,
+  startPrepaidGateway,
+  withCredential,
+} from '../support/prepaid.ts';
 import { startRpcNode } from '../support/rpc-node.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { unguarded } from '../support/unguarded.ts';
@@ -36,7 +42,7 @@ const X402 = {
 async function settings(t: Test, databaseUrl: string): Promise<Record<string, string>> {
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-network-'));
   t.teardown(() => rm(dataDir, { recursive: true, force: true }));
-  const port = String(await freePort(undefined));
+  const port = String(await freePort());
   const speech = { SPEECH_BASE_URL: 'http://127.0.0.1:1/v1' };
   return { ...X402, ...speech, PORT: port, DATABASE_URL: databaseUrl, DATA_DIR: dataDir };
 }
@@ -56,21 +62,21 @@ async function testNetworkDatabase(t: Test) {
 for (const [what, program, args] of [
   ['npm start', 'src/main.ts', []],
   ['a worker', 'src/main.ts', ['--role=worker']],
-  ['npm run reconcile', 'src/cli/reconcile-command.ts', []],
+  ['speechgate reconcile', 'src/operators/cli/reconcile-command.ts', []],
 ] as const) {
-  test(`${what} on a database of another network exits 78, names both and the way out`, async (t) => {
+  test(`${what} exits 78 on a database of another network and names the fix`, async (t) => {
     const { url } = await testNetworkDatabase(t);
     const child = startChild(t, program, await settings(t, url), [...args]);
     assert.equal(await child.ended(), 78, child.output());
     const message = new RegExp(
-      `DATABASE_URL names a database of ${TEST_NETWORK} and ${TEST_ASSET.toLowerCase()}, and X402_NETWORK and X402_ASSET ` +
-        `are ${REAL.network} and ${REAL.asset}\\..* use another DATABASE_URL, or set X402_NETWORK=${TEST_NETWORK} and X402_ASSET=`,
+      `DATABASE_URL holds balances in ${TEST_ASSET.toLowerCase()} on ${TEST_NETWORK}, but X402_ASSET and X402_NETWORK ` +
+        `are ${REAL.asset} and ${REAL.network}\\. Use another DATABASE_URL, or set X402_NETWORK=${TEST_NETWORK} and X402_ASSET=`,
     );
     assert.match(child.output(), message);
   });
 }
 
-test('a start with the same asset in other letters goes on', async (t) => {
+test("a start accepts the database's asset in any letter case", async (t) => {
   const { url } = await testNetworkDatabase(t);
   const env = await settings(t, url);
   const same = { X402_NETWORK: TEST_NETWORK, X402_ASSET: TEST_ASSET.toUpperCase().replace('0X', '0x') };
@@ -79,7 +85,7 @@ test('a start with the same asset in other letters goes on', async (t) => {
   assert.equal(await child.stop(), 0);
 });
 
-test('balances of a test network buy nothing on the real one: the gateway starts without its database, then answers 503', async (t) => {
+test('balances of a test network buy nothing on the real network', async (t) => {
   const { url } = await testDatabase(t);
   const before = await startPrepaidGateway(
     t,
@@ -92,7 +98,7 @@ test('balances of a test network buy nothing on the real one: the gateway starts
     livemode: undefined,
   });
   await unguarded(before.db, async (db) => {
-    await depositor({ ...before, db }, 1_000_000n, owner);
+    await fundedWallet({ ...before, db }, 1_000_000n, owner);
     await sql`update x402_payment set network = ${TEST_NETWORK}, asset = ${TEST_ASSET.toLowerCase()}`.execute(db);
   });
 
@@ -125,11 +131,11 @@ test('balances of a test network buy nothing on the real one: the gateway starts
   assert.deepEqual(rows, [{ balance: 1_000_000n }]);
 });
 
-test('a payment in doubt of another network is not asked of this chain', async (t) => {
+test('a payment in doubt on another network is not looked up on this chain', async (t) => {
   const node = await startRpcNode(t, 'http://127.0.0.1:1', () => ({ result: null }));
   const gateway = await startPrepaidGateway(t, { X402_RPC_URL: node.url });
   await claimInstance(gateway.db, { denomination: REAL, livemode: undefined });
-  await addDoubtfulPayment(gateway.db, `0x${'c'.repeat(40)}`, 1n);
+  await insertPaymentInDoubt(gateway.db, `0x${'c'.repeat(40)}`, 1n);
   await unguarded(gateway.db, (db) => sql`update x402_payment set network = ${TEST_NETWORK}`.execute(db));
   await gateway.app.reconcilers.turn();
   await sql`
@@ -140,7 +146,7 @@ test('a payment in doubt of another network is not asked of this chain', async (
   assert.deepEqual(node.calls, []);
 });
 
-test('replicas of two networks that start at once: the database belongs to one, and the others exit 78', async (t) => {
+test('of replicas of two networks, one network claims the database, the others exit 78', async (t) => {
   const { url } = await testDatabase(t);
   const starts = await Promise.all(
     [{}, { X402_NETWORK: TEST_NETWORK, X402_ASSET: TEST_ASSET }, {}].map(async (network) =>
@@ -155,13 +161,13 @@ test('replicas of two networks that start at once: the database belongs to one, 
   assert.deepEqual(codes, network === TEST_NETWORK ? [78, 0, 78] : [0, 78, 0]);
 });
 
-test('the database lets no payment of another network in, and never changes over', async (t) => {
+test('a database accepts payments of its own network only, and never changes network', async (t) => {
   const { url } = await testDatabase(t);
   const db = openDatabase(url, { maxConnections: 1 });
   t.teardown(() => db.destroy());
   const { denomination } = await claimInstance(db, { denomination: undefined, livemode: undefined });
   assert.equal(denomination, undefined, 'a database without payments belongs to nobody');
-  await addDoubtfulPayment(db, `0x${'c'.repeat(40)}`, 1n);
+  await insertPaymentInDoubt(db, `0x${'c'.repeat(40)}`, 1n);
   const wanted = { network: TEST_NETWORK, asset: TEST_ASSET.toLowerCase() };
   assert.deepEqual((await claimInstance(db, { denomination: wanted, livemode: undefined })).denomination, REAL);
   await assert.rejects(sql`update x402_payment set network = ${TEST_NETWORK}`.execute(db), /does not belong/);

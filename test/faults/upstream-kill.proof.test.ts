@@ -9,15 +9,15 @@ import { catalogWithSecond } from '../support/catalog-file.ts';
 import { type Child, startChild } from '../support/child.ts';
 import type { Gateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
-import { depositor, startPrepaidGateway, TTS } from '../support/prepaid.ts';
+import { fundedWallet, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { prepaidSigner } from '../support/prepaid-signer.ts';
 import { startStubUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
 /** How often the first upstream dies, and how many requests are made meanwhile: `UPSTREAM_KILLS=100` makes 10,000. */
-const KILLS = Number(process.env.UPSTREAM_KILLS ?? 5);
+const KILL_POINTS = Number(process.env.UPSTREAM_KILLS ?? 5);
 const REQUESTS_PER_KILL = 100;
-const REQUESTS = KILLS * REQUESTS_PER_KILL;
+const REQUESTS = KILL_POINTS * REQUESTS_PER_KILL;
 const CALLERS = 8;
 const CENTS = 5_000;
 /** All of the same length, so that each has the same price. */
@@ -41,7 +41,7 @@ async function callersOf(gateway: Awaited<ReturnType<typeof startPrepaidGateway>
   const card = await gateway.fund(CENTS);
   const key = generatePrivateKey();
   const wallet = privateKeyToAccount(key);
-  const payer = await depositor(gateway, BigInt(CENTS) * 10_000n, wallet);
+  const payer = await fundedWallet(gateway, BigInt(CENTS) * 10_000n, wallet);
   const sign = prepaidSigner(wallet.address, key, gateway.domain);
   const json = { 'content-type': 'application/json' };
 
@@ -73,10 +73,10 @@ async function sample({ app }: Gateway, name: string): Promise<number> {
   return Number(line?.slice(name.length + 1) ?? 0);
 }
 
-test(`the first upstream is killed ${KILLS} times in ${REQUESTS} requests: callers don't notice`, async (t) => {
+test(`${REQUESTS} requests succeed while the first upstream is killed ${KILL_POINTS} times`, async (t) => {
   const second = await startStubUpstream();
   t.teardown(() => second.close());
-  const port = await freePort(undefined);
+  const port = await freePort();
   let primary = await startPrimary(t, port);
   const gateway = await startPrepaidGateway(
     t,
@@ -97,7 +97,7 @@ test(`the first upstream is killed ${KILLS} times in ${REQUESTS} requests: calle
       ended++;
     }
   };
-  for (let kill = 1; kill <= KILLS; kill++) {
+  for (let kill = 1; kill <= KILL_POINTS; kill++) {
     const before = await spokenByFirst();
     const killAt = ended + 20 + Math.floor(Math.random() * 40);
     const calls = Array.from({ length: CALLERS }, () => callUntil(kill * REQUESTS_PER_KILL));
@@ -110,7 +110,7 @@ test(`the first upstream is killed ${KILLS} times in ${REQUESTS} requests: calle
 
   const served = REQUESTS - unserved.length;
   t.comment(
-    `${served} of ${REQUESTS} requests were served with ${KILLS} kills; the second upstream spoke ${second.requests.length}`,
+    `${served} of ${REQUESTS} requests were served with ${KILL_POINTS} kills; the second upstream spoke ${second.requests.length}`,
   );
   assert.ok(served >= REQUESTS * 0.999, unserved.join('\n'));
   assert.equal(await paid(), BigInt(served) * PRICE);

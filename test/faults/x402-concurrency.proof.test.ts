@@ -3,12 +3,12 @@ import type { PaymentPayload } from '@x402/core/types';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { refused } from '../../src/sandbox/facilitator/faults.ts';
-import { bookSettlement } from '../../src/x402/book-settlement.ts';
+import { bookSettlement } from '../../src/payments/x402/book-settlement.ts';
 import { testChain, wallet } from '../support/chain.ts';
+import { refused } from '../support/facilitator-faults.ts';
 import type { Call } from '../support/gateway.ts';
-import { addDoubtfulPayment } from '../support/prepaid.ts';
-import { Drip, mp3, silentMp3 } from '../support/stub-upstream.ts';
+import { insertPaymentInDoubt } from '../support/prepaid.ts';
+import { ControlledStream, mp3, silentMp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 import {
   challengeOf,
@@ -23,6 +23,7 @@ import {
 } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
+const MAX_REPEATS = 10;
 
 const countOf = (replies: { status: number }[], status: number) =>
   replies.filter((reply) => reply.status === status).length;
@@ -35,19 +36,24 @@ function answerWhen(gateway: X402Gateway, condition: () => boolean) {
   };
 }
 
+/** Repeats a call as its answer says while the facilitator is too slow: 50 at once may be too many for this machine. */
 async function callAll(gateway: X402Gateway, calls: Call[]) {
   let answered = 0;
   answerWhen(gateway, () => answered >= calls.length - 1);
   return Promise.all(
     calls.map(async (call) => {
-      const reply = await gateway.call('/x402/tts', call);
+      let reply = await gateway.call('/x402/tts', call);
+      for (let again = 0; reply.status === 502 && again < MAX_REPEATS; again++) {
+        assert.equal(reply.json.error.details.payment.state, 'not_charged');
+        reply = await gateway.call('/x402/tts', call);
+      }
       answered += 1;
       return reply;
     }),
   );
 }
 
-test('20 identical paid requests at once: one is served, 19 are pending; one settlement', { skip }, async (t) => {
+test('of 20 identical paid requests at once, one settles and 19 are pending', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   const paid = withPayment(HELLO, await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO)));
@@ -61,7 +67,7 @@ test('20 identical paid requests at once: one is served, 19 are pending; one set
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R22: two identifiers on one authorization at once: one settlement and a 409', { skip }, async (t) => {
+test('R22: of two identifiers for one authorization, one settles and one is 409', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   const challenge = await challengeOf(gateway, '/x402/tts', HELLO);
@@ -75,7 +81,7 @@ test('R22: two identifiers on one authorization at once: one settlement and a 40
   assert.equal(gateway.upstream.requests.length, 1);
 });
 
-test('R21b: 50 authorizations at once from a wallet that holds one price: one synthesis', { skip }, async (t) => {
+test('R21b: a wallet that holds one price gets one synthesis for 50 authorizations', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, PRICE);
   const challenge = await challengeOf(gateway, '/x402/tts', HELLO);
@@ -91,7 +97,7 @@ test('R21b: 50 authorizations at once from a wallet that holds one price: one sy
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R21b: a wallet that holds three prices is served three times at once', { skip }, async (t) => {
+test('R21b: a wallet that holds three prices gets three syntheses at once', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 3n * PRICE);
   const challenge = await challengeOf(gateway, '/x402/tts', HELLO);
@@ -104,12 +110,12 @@ test('R21b: a wallet that holds three prices is served three times at once', { s
   assert.equal(await gateway.revenue(), 3n * PRICE);
 });
 
-test('R21b: a payment that has left the wallet, and is not recorded yet, is not asked of it a second time', {
+test('R21b: a sent payment that is not recorded yet does not count twice', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, PRICE);
-  const earlier = await addDoubtfulPayment(gateway.db, payer.address.toLowerCase(), PRICE);
+  const earlier = await insertPaymentInDoubt(gateway.db, payer.address.toLowerCase(), PRICE);
   await sql`update x402_payment set state = 'settling', lease_until = now() + interval '1 hour'`.execute(gateway.db);
   const paid = payFor(gateway, payer);
   await until(() => gateway.facilitator.calls.length > 0);
@@ -117,7 +123,7 @@ test('R21b: a payment that has left the wallet, and is not recorded yet, is not 
   assert.equal((await paid).reply.status, 200);
 });
 
-test('R21b: after a failed settlement a payer has one request at a time, and others as many as they like', {
+test('R21b: after a failed settlement a payer gets one request at a time', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -125,7 +131,7 @@ test('R21b: after a failed settlement a payer has one request at a time, and oth
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
   assert.equal((await payFor(gateway, payer)).reply.status, 402);
 
-  const drip = new Drip();
+  const drip = new ControlledStream();
   gateway.upstream.mode = drip.mode;
   const first = payFor(gateway, payer);
   await drip.opened;
@@ -140,7 +146,7 @@ test('R21b: after a failed settlement a payer has one request at a time, and oth
   assert.equal((await gateway.call('/x402/tts', second.paid)).status, 200);
 });
 
-test('the same authorization at another amount, path, query or body is refused before any call', {
+test('an authorization reused for another request is refused before any call', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
-import { invalid, type VerifyFault } from '../../src/sandbox/facilitator/faults.ts';
 import { type Authorization, testChain, wallet } from '../support/chain.ts';
 import {
   assertCredited,
@@ -16,6 +15,7 @@ import {
   told,
   withTerms,
 } from '../support/deposit.ts';
+import { invalid, type VerifyFault } from '../support/facilitator-faults.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { decodeHeader, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
 
@@ -23,7 +23,7 @@ const { chain, skip } = await testChain();
 
 const NOBODY = 'http://127.0.0.1:1';
 
-test('R23: what was accepted must be an offer of this deposit, unmodified; else 402 with a fresh challenge', {
+test('R23: a deposit that accepts a modified offer is 402 with a fresh challenge', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -52,7 +52,7 @@ test('R23: what was accepted must be an offer of this deposit, unmodified; else 
   await assertUntouched(gateway);
 });
 
-test('R28: an authorization to another payee, of another amount or for another time is 402 before any call', {
+test('R28: a deposit with a wrong payee, amount or time is 402 before any call', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -86,7 +86,7 @@ const VERIFY_FAULTS: [string, VerifyFault, number, string][] = [
   ['R24: verifies the payment of somebody else', { isValid: true, payer: NOBODY }, 502, 'PAYMENT_ERROR'],
 ];
 
-test('a facilitator that fails at verify: the reservation is released, and the same payment is good afterwards', {
+test('a failed verify releases the deposit, and the same payment succeeds later', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -107,7 +107,7 @@ test('a facilitator that fails at verify: the reservation is released, and the s
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('R24: a facilitator or a chain that is not there: 502, released, and good once it is back', {
+test('R24: an unreachable facilitator or chain is 502, and the deposit can be retried', {
   skip,
 }, async (t) => {
   const node = await startTcpProxy(t, chain.rpcUrl);
@@ -127,7 +127,7 @@ test('R24: a facilitator or a chain that is not there: 502, released, and good o
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('R21b: a payer who has not got the amount is 402, and the payment is good once they have', { skip }, async (t) => {
+test("R21b: a deposit beyond the payer's balance is 402, without reservation", { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, BigInt(DEPOSIT) - 1n);
   const { reply } = await payDeposit(gateway, payer);
@@ -138,7 +138,7 @@ test('R21b: a payer who has not got the amount is 402, and the payment is good o
   await assertCredited(gateway, payer, []);
 });
 
-test('R26: the reservation of a dead process is a lease, then free for the same request', { skip }, async (t) => {
+test('R26: an identical deposit takes over a reservation whose lease has expired', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const payload = await signDeposit(gateway, payer);

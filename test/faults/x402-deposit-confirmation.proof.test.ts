@@ -38,7 +38,7 @@ async function startWaiting(gateway: X402Gateway) {
   return { payer, payload, paid, pending, transaction: await awaitedTransaction(gateway, payload) };
 }
 
-test('R44: inclusion is not enough; the request waits, and is answered once another block is on top', {
+test('R44: a deposit is credited only after another block confirms its inclusion', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -56,7 +56,7 @@ test('R44: inclusion is not enough; the request waits, and is answered once anot
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('R35: not deep enough in time: 409 with the transaction; after the block the repeat is credited once', {
+test('R35: an unconfirmed deposit is 409 with its transaction, then credited once', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
@@ -83,7 +83,7 @@ test('R35: not deep enough in time: 409 with the transaction; after the block th
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('R35: a deposit that is confirmed late is credited without its client, and once', { skip }, async (t) => {
+test('R35: a deposit confirmed late is credited once, without a retry', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
   const payer = await wallet(chain.client, 1_000_000n);
   const { reply, paid } = await payDeposit(gateway, payer);
@@ -97,7 +97,7 @@ test('R35: a deposit that is confirmed late is credited without its client, and 
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('reconcilers and repeats at once credit a late deposit once', { skip }, async (t) => {
+test('concurrent reconcilers and retries credit a late deposit once', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
   const payer = await wallet(chain.client, 1_000_000n);
   const { paid } = await payDeposit(gateway, payer);
@@ -109,7 +109,7 @@ test('reconcilers and repeats at once credit a late deposit once', { skip }, asy
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('a deposit that the reconciler takes over while its request still waits is credited once', { skip }, async (t) => {
+test('a deposit that the reconciler takes over from a waiting request is credited once', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const { payer, paid, pending } = await startWaiting(gateway);
   // As if the process had stood still for longer than its lease.
@@ -130,7 +130,7 @@ test('a deposit that the reconciler takes over while its request still waits is 
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('a transfer that a reorganisation takes away is not credited; once it lands again it is, once', {
+test('a deposit undone by a reorganization is credited once after it lands again', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain, {}, BRIEF);
@@ -156,7 +156,7 @@ test('a transfer that a reorganisation takes away is not credited; once it lands
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('the same transaction in another block is credited to the request that waits', { skip }, async (t) => {
+test('a deposit whose transaction moves to another block is credited', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const { payer, pending, transaction } = await startWaiting(gateway);
   const raw = await rawTransaction(chain.client, transaction);
@@ -171,7 +171,7 @@ test('the same transaction in another block is credited to the request that wait
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('a transfer that a reorganisation moves below the block of its reservation is credited', { skip }, async (t) => {
+test('a deposit that a reorganization moves below its reservation block is credited', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
   const payer = await wallet(chain.client, 1_000_000n);
   await chain.client.mine({ blocks: 3 });
@@ -185,7 +185,7 @@ test('a transfer that a reorganisation moves below the block of its reservation 
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('a node that is gone during the wait: credited once it is back', { skip }, async (t) => {
+test('a deposit that waits through a node outage is credited after it', { skip }, async (t) => {
   const node = await startTcpProxy(t, chain.rpcUrl);
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
   const { payer, pending } = await startWaiting(gateway);
@@ -197,7 +197,7 @@ test('a node that is gone during the wait: credited once it is back', { skip }, 
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('R35: a service that is told to stop answers who waits, and another one credits', { skip }, async (t) => {
+test('R35: a shutdown answers waiting deposits, and another process credits them', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const { payer, paid, pending, transaction } = await startWaiting(gateway);
   const closed = gateway.app.close();

@@ -31,7 +31,7 @@ const LONG_AGO = sql`update x402_payment set settled_at = now() - interval '10 d
 
 const transactionsOf = (replies: Reply[]) => new Set(replies.map(({ headers }) => headers.get('payment-response')));
 
-test('R22: a used identifier or authorization is a 409 for any other request, for ever', { skip }, async (t) => {
+test('R22: a used identifier or authorization is always 409 for another request', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   mineSteadily(t, chain);
@@ -67,7 +67,7 @@ test('R22: a used identifier or authorization is a 409 for any other request, fo
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('R22: what has paid for speech is no deposit, for ever', { skip }, async (t) => {
+test('R22: a payment for speech is never accepted as a deposit', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const { reply, payload } = await payFor(gateway, payer, SPEECH);
@@ -87,7 +87,7 @@ test('R22: what has paid for speech is no deposit, for ever', { skip }, async (t
   await assertCredited(gateway, payer, []);
 });
 
-test('R22: what was deposited buys no speech, for ever', { skip }, async (t) => {
+test('R22: a deposit is never accepted as a payment for speech', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   mineSteadily(t, chain);
@@ -107,7 +107,7 @@ test('R22: what was deposited buys no speech, for ever', { skip }, async (t) => 
   await assertCredited(gateway, payer, [SPEECH_PRICE]);
 });
 
-test('10 identical deposits at once: one is credited, 9 are pending; one settlement', { skip }, async (t) => {
+test('of 10 identical deposits at once, one is credited and 9 are pending', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const payload = await signDeposit(gateway, payer);
@@ -126,7 +126,7 @@ test('10 identical deposits at once: one is credited, 9 are pending; one settlem
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('R22: two identifiers on one authorization at once: one deposit and a 409', { skip }, async (t) => {
+test('R22: of two identifiers for one authorization, one is credited and one is 409', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const first = await signDeposit(gateway, payer);
@@ -141,7 +141,7 @@ test('R22: two identifiers on one authorization at once: one deposit and a 409',
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('two equal deposits of one payer at once are two transfers, each credited once', { skip }, async (t) => {
+test('two equal deposits of one payer at once are each credited once', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const payloads = [await signDeposit(gateway, payer), await signDeposit(gateway, payer)];
@@ -158,7 +158,7 @@ test('two equal deposits of one payer at once are two transfers, each credited o
   await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });
 
-test('R21b: a deposit that waits for its depth has left the wallet, and is not asked of it a second time', {
+test('R21b: a deposit that awaits confirmation does not count twice', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);

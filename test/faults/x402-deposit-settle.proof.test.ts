@@ -1,13 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
-import {
-  anotherTransaction,
-  nonceAlreadyUsed,
-  onlyClaimed,
-  refused,
-  type SettleFault,
-  settlementPending,
-} from '../../src/sandbox/facilitator/faults.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import {
   assertCredited,
@@ -22,6 +14,14 @@ import {
   signDeposit,
   told,
 } from '../support/deposit.ts';
+import {
+  anotherTransaction,
+  nonceAlreadyUsed,
+  onlyClaimed,
+  refused,
+  type SettleFault,
+  settlementPending,
+} from '../support/facilitator-faults.ts';
 import type { Reply } from '../support/gateway.ts';
 import { until } from '../support/until.ts';
 import { decodeHeader, startX402Gateway, timesPaid, withPayment, type X402Gateway } from '../support/x402.ts';
@@ -51,7 +51,7 @@ const LOST: [string, SettleFault][] = [
   ['the older form', { broadcast: true, answer: (s) => ({ success: true, txHash: s?.transaction }) }],
 ];
 
-test('R25: a deposit whose settle answer is lost is credited to its own request', { skip }, async (t) => {
+test('R25: a deposit whose settle response is lost is credited to its own request', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   mineSteadily(t, chain);
   for (const [name, fault] of LOST) {
@@ -65,7 +65,7 @@ test('R25: a deposit whose settle answer is lost is credited to its own request'
   }
 });
 
-test('R25: one that is not confirmed in time is 409, and credited without the client, once', { skip }, async (t) => {
+test('R25: an unconfirmed deposit without a settle response is 409, then credited once', { skip }, async (t) => {
   const gateway = await start(t);
   for (const [name, fault] of LOST) {
     const payer = await wallet(chain.client, 1_000_000n);
@@ -97,7 +97,7 @@ const NOT_SENT: [string, SettleFault, unknown[]][] = [
   ['a success that is a lie', onlyClaimed(NOWHERE), [409, 'PAYMENT_REPLAY_PENDING']],
 ];
 
-test('R25: nothing was sent: 409 on each repeat, nothing is sent again, nothing is credited', { skip }, async (t) => {
+test('R25: a deposit whose settle sends nothing is 409 on each retry, never sent again', { skip }, async (t) => {
   const gateway = await start(t);
   for (const [name, fault, answer] of NOT_SENT) {
     const payer = await wallet(chain.client, 1_000_000n);
@@ -118,7 +118,7 @@ test('R25: nothing was sent: 409 on each repeat, nothing is sent again, nothing 
   );
 });
 
-test('R23: a refused settlement is 402 and blocked; when it lands after all, it is credited once', {
+test('R23: a refused deposit is blocked with 402, and credited once if it lands', {
   skip,
 }, async (t) => {
   const gateway = await start(t);
@@ -160,7 +160,7 @@ test('R23: a refused settlement is 402 and blocked; when it lands after all, it 
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('R23: a refused settlement that lands is credited by the repeat of its client too', { skip }, async (t) => {
+test('R23: a retry credits a refused deposit that lands later', { skip }, async (t) => {
   const gateway = await start(t);
   const payer = await wallet(chain.client, 1_000_000n);
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
@@ -172,7 +172,7 @@ test('R23: a refused settlement that lands is credited by the repeat of its clie
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test("R35: a facilitator that names another deposit's transaction: each is credited from its own transfer", {
+test('R35: each deposit is credited from its own transfer if settle names another', {
   skip,
 }, async (t) => {
   const gateway = await start(t);
@@ -200,7 +200,7 @@ test("R35: a facilitator that names another deposit's transaction: each is credi
   await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });
 
-test("R35: a request whose facilitator names another deposit's transaction waits for its own", { skip }, async (t) => {
+test('R35: a deposit waits for its own transfer when settle names another', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   mineSteadily(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);

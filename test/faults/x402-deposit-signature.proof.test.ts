@@ -61,7 +61,7 @@ const SIGNATURES: [string, (signature: Hex) => Hex][] = [
   ['that is none', () => '0x'],
 ];
 
-test('R35: a signature that is not the one of the payer is refused before any call', { skip }, async (t) => {
+test('R35: a deposit that its payer did not sign is refused before any call', { skip }, async (t) => {
   // The chain is not there: a gateway that asked it would answer 502.
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: NOBODY });
   const payer = await wallet(chain.client, 1_000_000n);
@@ -94,7 +94,7 @@ test('R35: a signature that is not the one of the payer is refused before any ca
 
 const signedText = (payload: { payload: Record<string, unknown> }) => payload.payload.authorization as object;
 
-test('R22: a payload without an identifier, or with Permit2, is refused before any call', { skip }, async (t) => {
+test('R22: a payload with Permit2 or without an identifier is refused before any call', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: NOBODY });
   const payload = await signDeposit(gateway, await wallet(chain.client, 1_000_000n));
   const { authorization, signature } = payload.payload;

@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { invalid, refused } from '../../src/sandbox/facilitator/faults.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { land } from '../support/deposit.ts';
+import { invalid, refused } from '../support/facilitator-faults.ts';
 import { send } from '../support/gateway.ts';
 import { killCases } from '../support/kills.ts';
 import { mp3, openAiError } from '../support/stub-upstream.ts';
@@ -75,14 +75,14 @@ const CASES = killCases<'test/faults/x402-kill.proof.test.ts', Case>('test/fault
 });
 
 for (const [point, { paidBefore, status, fault, landsLater }] of CASES) {
-  test(`kill -9 at "${point}": paid at most once, and if and only if the audio is there`, { skip }, async (t) => {
+  test(`kill -9 at "${point}": one payment if there is audio, else none`, { skip }, async (t) => {
     const directory = await mkdtemp(join(tmpdir(), 'speechgate-kill-'));
     t.teardown(() => rm(directory, { recursive: true, force: true }));
     const { url: databaseUrl } = await testDatabase(t);
     const store = { AUDIO_STORE: `file:${directory}` };
     // The second process of the deployment; the first one is the program itself, and dies.
     const gateway = await startX402Gateway(t, chain, store, { databaseUrl });
-    const port = await freePort(undefined);
+    const port = await freePort();
     const victim = startChild(t, 'src/main.ts', {
       NODE_ENV: 'test',
       SPEECHGATE_TEST_KILL_AT: point,

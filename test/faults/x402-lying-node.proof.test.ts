@@ -45,7 +45,7 @@ const aDayLater = ({ db }: X402Gateway) =>
 
 for (const [order, isFirst] of [
   ['before', true],
-  ['behind', false],
+  ['after', false],
 ] as const) {
   test(`a node that denies every payment, ${order} an honest one, loses no deposit`, { skip }, async (t) => {
     const liar = await startRpcNode(t, chain.rpcUrl, denial);
@@ -58,7 +58,7 @@ for (const [order, isFirst] of [
   });
 }
 
-test('what one node alone denies has not failed while another one fails', { skip }, async (t) => {
+test('a payment that one node denies has not failed while another node is down', { skip }, async (t) => {
   const liar = await startRpcNode(t, chain.rpcUrl, denial);
   const other = await startRpcNode(t, chain.rpcUrl);
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: `${liar.url},${other.url}` }, IMPATIENT);
@@ -72,7 +72,7 @@ test('what one node alone denies has not failed while another one fails', { skip
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('a deposit that the only node denied is credited a day later, once, when it is honest', { skip }, async (t) => {
+test('a deposit that the only node denies is credited once, by the check a day later', { skip }, async (t) => {
   const node = await startRpcNode(t, chain.rpcUrl);
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url }, IMPATIENT);
   const payer = await wallet(chain.client, 1_000_000n);
@@ -98,7 +98,7 @@ test('a deposit that the only node denied is credited a day later, once, when it
   assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
 });
 
-test('speech whose payment the only node denied is settled a day later, and had by the identical request then', {
+test('speech whose payment the only node denies is served after the check a day later', {
   skip,
 }, async (t) => {
   const node = await startRpcNode(t, chain.rpcUrl);
@@ -120,7 +120,7 @@ test('speech whose payment the only node denied is settled a day later, and had 
   assert.ok(reply.bytes.length > 0);
 });
 
-test('a payment that never landed is looked for once more, and costs the node 4 calls then', { skip }, async (t) => {
+test('a failed payment is checked once more after a day, with 4 calls of the node', { skip }, async (t) => {
   const node = await startRpcNode(t, chain.rpcUrl);
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url }, IMPATIENT);
   gateway.facilitator.faults.settle({ broadcast: false, answer: 'error' });

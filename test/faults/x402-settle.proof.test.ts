@@ -3,8 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { ASSET } from '../../src/sandbox/chain/chain-client.ts';
-import { usdCoinAbi } from '../../src/sandbox/chain/contracts/generated.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
+import { usdCoinAbi } from '../../src/sandbox/chain/usdc-abi.ts';
+import { cancelAuthorization, included, submitAuthorization, testChain, wallet } from '../support/chain.ts';
+import { land } from '../support/deposit.ts';
 import {
   anotherTransaction,
   nonceAlreadyUsed,
@@ -12,9 +14,7 @@ import {
   refused,
   type SettleFault,
   settlementPending,
-} from '../../src/sandbox/facilitator/faults.ts';
-import { cancelAuthorization, included, submitAuthorization, testChain, wallet } from '../support/chain.ts';
-import { land } from '../support/deposit.ts';
+} from '../support/facilitator-faults.ts';
 import type { Call } from '../support/gateway.ts';
 import { mp3 } from '../support/stub-upstream.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
@@ -58,17 +58,17 @@ const LOST: [string, SettleFault][] = [
   ['a redirect', { broadcast: true, answer: 'redirect' }],
   ['settlement_pending', settlementPending],
   ['nonce_already_used', nonceAlreadyUsed],
-  ['a transaction that is not there', anotherTransaction(NOWHERE)],
+  ['an unknown transaction', anotherTransaction(NOWHERE)],
   ['201', { broadcast: true, status: 201, answer: (settled) => ({ ...settled }) }],
   ['202 pending', { broadcast: true, status: 202, answer: (settled) => ({ transaction: settled?.transaction }) }],
   ['202 without a body', { broadcast: true, status: 202, answer: () => ({}) }],
   ['no transaction', { broadcast: true, answer: () => ({ success: true }) }],
   ['a hash without 0x', { broadcast: true, answer: (s) => ({ success: true, transaction: s?.transaction.slice(2) }) }],
-  ['the older form', { broadcast: true, answer: (s) => ({ success: true, txHash: s?.transaction }) }],
+  ['the older format', { broadcast: true, answer: (s) => ({ success: true, txHash: s?.transaction }) }],
 ];
 
 for (const [name, fault] of LOST) {
-  test(`R25: settle answers ${name}: 200 once the chain has told; paid once`, { skip }, async (t) => {
+  test(`R25: settle answers ${name}: 200 once the chain proves payment`, { skip }, async (t) => {
     const gateway = await startX402Gateway(t, chain);
     const payer = await wallet(chain.client, 10n * PRICE);
     gateway.facilitator.faults.settle(fault);
@@ -90,7 +90,7 @@ for (const [name, fault] of LOST) {
   });
 }
 
-test('R25: a transfer that lands while the chain is asked is answered with its audio', { skip }, async (t) => {
+test('R25: a transfer that lands during the chain look-up is answered with its audio', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   const payload = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
@@ -102,7 +102,7 @@ test('R25: a transfer that lands while the chain is asked is answered with its a
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R25: 409 names the transaction where one is known, on each replay', { skip }, async (t) => {
+test('R25: 409 names a known transaction on each replay', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const pending = { success: false, errorReason: 'settlement_pending', transaction: NOWHERE };
   gateway.facilitator.faults.settle({ broadcast: false, answer: () => pending });
@@ -117,12 +117,12 @@ test('R25: 409 names the transaction where one is known, on each replay', { skip
 const NOT_SENT: [string, SettleFault][] = [
   ['500 before the broadcast', { broadcast: false, answer: 'error' }],
   ['a reset before the broadcast', { broadcast: false, answer: 'reset' }],
-  ['a success that is a lie', onlyClaimed(NOWHERE)],
-  ['a refusal with a reason that excludes nothing', refused('unexpected_settle_error')],
+  ['a false success', onlyClaimed(NOWHERE)],
+  ['a refusal of unknown cause', refused('unexpected_settle_error')],
 ];
 
 for (const [name, fault] of NOT_SENT) {
-  test(`R25: settle answers ${name}: 409 on each replay, nothing is sent again`, { skip }, async (t) => {
+  test(`R25: settle answers ${name}: 409 on each replay, sent once`, { skip }, async (t) => {
     const gateway = await startX402Gateway(t, chain);
     const payer = await wallet(chain.client, 10n * PRICE);
     gateway.facilitator.faults.settle(fault);
@@ -138,7 +138,7 @@ for (const [name, fault] of NOT_SENT) {
   });
 }
 
-test('R23: a refused settlement is 402 again and again; when it lands after all, the replay has the audio', {
+test('R23: a refused settlement is 402 until it lands, then the replay has the audio', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -182,7 +182,7 @@ test('R23: a refused settlement is 402 again and again; when it lands after all,
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('an authorization that is cancelled between verify and settle is never paid, and ends as 402', {
+test('an authorization that is cancelled before settle is never paid and ends as 402', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -203,7 +203,7 @@ test('an authorization that is cancelled between verify and settle is never paid
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('a payer who is drained between verify and settle: 402, nothing delivered, nothing paid', { skip }, async (t) => {
+test('a payer whose wallet is emptied before settle gets 402 and no audio', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   gateway.upstream.mode = async (request, response) => {
@@ -225,7 +225,7 @@ test('a payer who is drained between verify and settle: 402, nothing delivered, 
   assert.equal(await timesPaid(chain, payer), 0);
 });
 
-test('R25: a node that is gone after settle: 409 until it is back, then the audio', { skip }, async (t) => {
+test('R25: with the node down after settle, replays are 409 until it recovers', { skip }, async (t) => {
   const node = await startTcpProxy(t, chain.rpcUrl);
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
   const payer = await wallet(chain.client, 10n * PRICE);
@@ -242,7 +242,7 @@ test('R25: a node that is gone after settle: 409 until it is back, then the audi
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R55: a caller who leaves during synthesis has paid, and gets the audio by repeating', { skip }, async (t) => {
+test('R55: a caller who disconnects during synthesis is charged and can replay', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   const paid = withPayment(HELLO, await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO)));

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
 import { numberToHex } from 'viem';
+import type { X402Config } from '../../src/config/x402-settings.ts';
+import { openPayments } from '../../src/payments/x402/resolver.ts';
 import { settleReceived } from '../../src/reconcile/received.ts';
-import type { X402Config } from '../../src/settings/x402-settings.ts';
-import { openPayments } from '../../src/x402/open-payments.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import {
   assertCredited,
@@ -67,7 +67,7 @@ for (const order of ['ahead first', 'behind first'] as const) {
   });
 }
 
-test('R66: a receipt of a block that its own node has replaced is not confirmed', { skip }, async (t) => {
+test('R66: a receipt from a block that its node has replaced is not confirmed', { skip }, async (t) => {
   const { gateway, other, payer } = await scene(t, 'ahead first');
   const payload = await signDeposit(gateway, payer);
   let block: bigint | undefined;
@@ -84,7 +84,7 @@ test('R66: a receipt of a block that its own node has replaced is not confirmed'
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('R66: a restored deposit is credited only when one node confirms it', { skip }, async (t) => {
+test('R66: a restored deposit is credited only when a single node confirms it', { skip }, async (t) => {
   const ahead = await startRpcNode(t, chain.rpcUrl);
   const other = await startRpcNode(t, chain.rpcUrl);
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: ahead.url }, TIMEOUT);

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { invalid, type VerifyFault } from '../../src/sandbox/facilitator/faults.ts';
 import { testChain, wallet } from '../support/chain.ts';
+import { invalid, type VerifyFault } from '../support/facilitator-faults.ts';
 import { garbage, hangInBody, type Mode, mp3, openAiError, resetInBody, wav } from '../support/stub-upstream.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { decodeHeader, PRICE, payFor, startX402Gateway, timesPaid, type X402Gateway } from '../support/x402.ts';
@@ -24,22 +24,17 @@ async function assertReleasedAndPayable(gateway: X402Gateway, paid: Parameters<t
 }
 
 const VERIFY_FAULTS: [string, VerifyFault, number, string][] = [
-  ['R23: finds the payment invalid', invalid('invalid_exact_evm_signature'), 402, 'PAYMENT_REQUIRED'],
-  ['R24: answers 500', 'error', 502, 'PAYMENT_ERROR'],
-  ['R24: answers HTML', 'garbage', 502, 'PAYMENT_ERROR'],
-  ['R24: resets the connection', 'reset', 502, 'PAYMENT_ERROR'],
-  ['R24: redirects', 'redirect', 502, 'PAYMENT_ERROR'],
-  ['R24: hangs', 'hang', 502, 'PAYMENT_ERROR'],
-  [
-    'R24: verifies the payment of somebody else',
-    { isValid: true, payer: '0x0000000000000000000000000000000000000001' },
-    502,
-    'PAYMENT_ERROR',
-  ],
+  ['R23: an invalid payment', invalid('invalid_exact_evm_signature'), 402, 'PAYMENT_REQUIRED'],
+  ['R24: status 500', 'error', 502, 'PAYMENT_ERROR'],
+  ['R24: HTML', 'garbage', 502, 'PAYMENT_ERROR'],
+  ['R24: a reset', 'reset', 502, 'PAYMENT_ERROR'],
+  ['R24: a redirect', 'redirect', 502, 'PAYMENT_ERROR'],
+  ['R24: a hang', 'hang', 502, 'PAYMENT_ERROR'],
+  ['R24: another payer', { isValid: true, payer: '0x0000000000000000000000000000000000000001' }, 502, 'PAYMENT_ERROR'],
 ];
 
 for (const [name, fault, status, code] of VERIFY_FAULTS) {
-  test(`a facilitator that at verify ${name}: released, nothing synthesised`, { skip }, async (t) => {
+  test(`${name} at verify releases the payment without synthesis`, { skip }, async (t) => {
     const gateway = await startX402Gateway(t, chain);
     gateway.facilitator.faults.verify(fault);
     const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
@@ -57,15 +52,15 @@ for (const [name, fault, status, code] of VERIFY_FAULTS) {
 
 const UPSTREAM_FAULTS: [string, Mode, string][] = [
   ['answers 500', openAiError(500), 'TTS_UPSTREAM_ERROR'],
-  ['answers what is no audio', garbage(), 'TTS_UPSTREAM_ERROR'],
+  ['answers garbage', garbage(), 'TTS_UPSTREAM_ERROR'],
   ['answers WAV (R56)', wav(), 'TTS_UPSTREAM_ERROR'],
   ['breaks off', resetInBody(), 'TTS_UPSTREAM_ERROR'],
   ['is overloaded', openAiError(503), 'TTS_UNAVAILABLE'],
-  ['never ends', hangInBody(), 'TTS_UNAVAILABLE'],
+  ['hangs', hangInBody(), 'TTS_UNAVAILABLE'],
 ];
 
 for (const [name, mode, code] of UPSTREAM_FAULTS) {
-  test(`an upstream that ${name} after verify: nothing is settled`, { skip }, async (t) => {
+  test(`nothing is settled when the upstream ${name}`, { skip }, async (t) => {
     const gateway = await startX402Gateway(t, chain, { SPEECH_TIMEOUT_MS: '1500' });
     gateway.upstream.mode = mode;
     const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
@@ -75,7 +70,7 @@ for (const [name, mode, code] of UPSTREAM_FAULTS) {
   });
 }
 
-test('an audio store that fails before settle: 503 REPLAY_CACHE_UNAVAILABLE, nothing is settled', {
+test('an audio store failure before settle is 503 REPLAY_CACHE_UNAVAILABLE', {
   skip,
 }, async (t) => {
   const blocked = join(tmpdir(), `speechgate-blocked-${process.pid}`);
@@ -89,7 +84,7 @@ test('an audio store that fails before settle: 503 REPLAY_CACHE_UNAVAILABLE, not
   await assertReleasedAndPayable(gateway, paid);
 });
 
-test('R21b: a chain that can not be asked: 502 PAYMENT_ERROR, nothing reserved or synthesised', { skip }, async (t) => {
+test('R21b: an unreachable chain is 502 PAYMENT_ERROR, without synthesis', { skip }, async (t) => {
   const node = await startTcpProxy(t, chain.rpcUrl);
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
   node.cut();
@@ -101,7 +96,7 @@ test('R21b: a chain that can not be asked: 502 PAYMENT_ERROR, nothing reserved o
   await assertReleasedAndPayable(gateway, paid);
 });
 
-test('R23: a payer without money is refused before any synthesis', { skip }, async (t) => {
+test('R23: a payer without money is refused before synthesis', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, PRICE - 1n);
   const { reply } = await payFor(gateway, payer);

@@ -5,11 +5,11 @@ import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import type { SharedParts } from '../../src/features/feature.ts';
 import { startPruning } from '../../src/features/pruning.ts';
-import type { Belonging } from '../../src/ledger/belonging.ts';
+import type { DatabaseIdentity } from '../../src/ledger/database-identity.ts';
 import { pruneNonces } from '../../src/ledger/wallets.ts';
 import { RunningWork } from '../../src/lib/running-work.ts';
-import { RollingWindow } from '../../src/limits/rolling-window.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
+import { RollingWindow } from '../../src/payments/limits/rolling-window.ts';
 import { testDatabase } from '../support/database.ts';
 import { leaveWindows } from '../support/leftovers.ts';
 import { until } from '../support/until.ts';
@@ -25,8 +25,8 @@ async function setUp(t: Test) {
 
 const leaveNonces = (db: Database, count: number) =>
   sql`
-  insert into prepaid_nonce (account_id, nonce, spent_at)
-  select gen_random_uuid(), 'nonce', now() - make_interval(hours => 30, secs => n)
+  insert into prepaid_nonce (account_id, nonce, hold_id, spent_at)
+  select gen_random_uuid(), 'nonce', gen_random_uuid(), now() - make_interval(hours => 30, secs => n)
   from generate_series(1, ${count}::int) n`.execute(db);
 
 const countOf = async (db: Database, table: 'prepaid_nonce' | 'rate_window') => {
@@ -42,7 +42,7 @@ for (const [table, leave, pruneOf] of [
   (db: Database, count: number) => Promise<unknown>,
   (parts: { db: Database; limits: RollingWindow }) => Promise<number>,
 ][]) {
-  test(`a backlog in ${table} is pruned in batches, each committed by itself, the oldest first`, async (t) => {
+  test(`a backlog in ${table} is pruned in separately committed batches`, async (t) => {
     const parts = await setUp(t);
     await leave(parts.db, 2 * BATCH + 500);
     for (const [pruned, left] of [
@@ -56,7 +56,7 @@ for (const [table, leave, pruneOf] of [
     }
   });
 
-  test(`several processes prune ${table} at once, and none waits for a row that is locked`, async (t) => {
+  test(`parallel processes prune ${table} without waiting for locked rows`, async (t) => {
     const parts = await setUp(t);
     await leave(parts.db, 3 * BATCH);
     await parts.db.transaction().execute(async (holder) => {
@@ -71,7 +71,7 @@ for (const [table, leave, pruneOf] of [
   });
 }
 
-test('pruning goes on until nothing is left, one batch at a time, and stops between two of them', async (t) => {
+test('pruning runs one batch at a time until done and stops between batches', async (t) => {
   const { db } = await setUp(t);
   let [left, running, most] = [5, 0, 0];
   const prune = async () => {
@@ -85,7 +85,7 @@ test('pruning goes on until nothing is left, one batch at a time, and stops betw
     ...{ db, work, limits: { prune }, log: { warn: (fault: unknown) => assert.fail(String(fault)) } },
     config: { reconcileIntervalMs: 10, rateLimit: { windowSeconds: 60 } },
   } as unknown as SharedParts;
-  const stop = startPruning(shared, { check: async () => undefined } as unknown as Belonging);
+  const stop = startPruning(shared, { check: async () => undefined } as unknown as DatabaseIdentity);
   t.teardown(stop);
   await until(() => left === 0);
   assert.equal(most, 1);

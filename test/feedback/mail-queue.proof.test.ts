@@ -15,7 +15,7 @@ const PARTIES = {
   to: [{ name: '', address: 'to@speech.example' }],
 };
 
-test('feedback that was mailed, or does not exist, is not mailed by whoever tries again', async (t) => {
+test('feedback that was mailed or does not exist is not mailed again', async (t) => {
   const { gateway, server } = await start(t);
   const { json } = await give(gateway, viemWallet());
   await until(() => isMailed(gateway, json.feedbackId));
@@ -26,7 +26,7 @@ test('feedback that was mailed, or does not exist, is not mailed by whoever trie
   assert.equal(await requeueLostMail(gateway.db), 0);
 });
 
-test('two workers never send one piece of feedback both: the second fails while the first is at it', async (t) => {
+test('two workers never mail the same feedback', async (t) => {
   const { gateway } = await start(t, { worker: false });
   const { json } = await give(gateway, viemWallet());
   const { signal } = new AbortController();
@@ -49,7 +49,7 @@ test('two workers never send one piece of feedback both: the second fails while 
   assert.equal(sent.length, 1);
 });
 
-test('what the queue has lost is entered again; what somebody works on, or ran out of attempts, is not', async (t) => {
+test('lost mail is queued again, but not mail in progress or out of attempts', async (t) => {
   const { gateway, server } = await start(t, { worker: false });
   const { db } = gateway;
   const { json } = await give(gateway, viemWallet());
@@ -80,7 +80,7 @@ test('what the queue has lost is entered again; what somebody works on, or ran o
   assert.equal(server.mails.length, 1);
 });
 
-test('record and queue entry are one: neither is there without the other', async (t) => {
+test('record and queue entry are written together or not at all', async (t) => {
   const { gateway } = await start(t, { worker: false });
   await sql`alter table graphile_worker._private_jobs add constraint full_up check (false) not valid`.execute(
     gateway.db,

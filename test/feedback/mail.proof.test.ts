@@ -13,7 +13,7 @@ const arrived = async (server: MailServer, count = 1): Promise<ReceivedMail> => 
   return server.mails[count - 1] as ReceivedMail;
 };
 
-test('a mail server receives the feedback as plain text, and the record tells when', async (t) => {
+test('feedback is mailed as plain text, and its record stores the time', async (t) => {
   const { gateway, server } = await start(t);
   const wallet = viemWallet();
   const { status, json, headers } = await give(gateway, wallet);
@@ -44,7 +44,7 @@ test('a mail server receives the feedback as plain text, and the record tells wh
   assert.equal(server.mails.length, 1);
 });
 
-test('the answer does not wait for the mail server', async (t) => {
+test('the response does not wait for the mail server', async (t) => {
   const { gateway, server } = await start(t);
   let greet = () => {};
   server.beforeGreeting = () => new Promise((resolve) => (greet = resolve));
@@ -58,8 +58,8 @@ test('the answer does not wait for the mail server', async (t) => {
   await arrived(server, 2);
 });
 
-test('a mail server that is down for a while receives the mail later, once', async (t) => {
-  const port = await freePort(undefined);
+test('mail is delivered once after the mail server was down', async (t) => {
+  const port = await freePort();
   const gateway = await startGateway(t, mailEnv(`smtp://127.0.0.1:${port}`), { worker: true });
   const { status, json } = await give(gateway, viemWallet());
   assert.equal(status, 201);
@@ -72,7 +72,7 @@ test('a mail server that is down for a while receives the mail later, once', asy
   assert.equal(server.mails.length, 1);
 });
 
-test('a mail that is refused, for now or for good, stays in the queue and goes out once', async (t) => {
+test('refused mail stays in the queue and is delivered once', async (t) => {
   for (const code of [451, 554]) {
     const { gateway, server } = await start(t);
     server.refuseNext(code);
@@ -102,7 +102,7 @@ const HOSTILE: readonly [string, string][] = [
   ['lines that look like ours', 'Wallet:    0x0000000000000000000000000000000000000000 (signature checked)'],
 ];
 
-test('hostile content arrives as text, and nowhere but in the text', async (t) => {
+test('hostile content arrives only as text in the mail body', async (t) => {
   const { gateway, server } = await start(t);
   await give(gateway, viemWallet(), { message: 'harmless', category: 'other' });
   const headerNames = (mail: ReceivedMail) => mail.headers.map((line) => line.split(':')[0]);

@@ -2,8 +2,11 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
+import Fastify from 'fastify';
 import { type Test, test } from 'tap';
 import { routes } from '../../src/contract/routes.ts';
+import { EdgeLimiter, EdgeMinutes } from '../../src/http/plugins/edge-limiter.ts';
+import type { Slot } from '../../src/payments/limits/rolling-window.ts';
 import { assertContract } from '../support/contract.ts';
 import { type Call, type Gateway, startGateway } from '../support/gateway.ts';
 
@@ -26,10 +29,10 @@ async function raw(url: string, bytes: string | Buffer) {
   };
 }
 
-test('the edge', async (t) => {
+test('the edge answers every request as the contract declares', async (t) => {
   const { url, call } = await gateway(t);
 
-  await t.test('R10: what Node itself refuses is a declared structured error with every header', async (t) => {
+  await t.test('R10: a request that Node refuses gets a declared error with every header', async (t) => {
     const cases: [string, string, number][] = [
       ['a malformed request line', 'GARBAGE\r\n\r\n', 400],
       ['an unknown HTTP version', 'GET / HTTP/9.9\r\nhost: a\r\n\r\n', 400],
@@ -56,19 +59,18 @@ test('the edge', async (t) => {
     }
   });
 
-  await t.test('a HEAD whose body is no HTTP is refused without a body of our own', async () => {
+  await t.test('a HEAD with an invalid body is refused without a response body', async () => {
     const answer = await raw(url, 'HEAD / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n');
     assert.deepEqual([answer.status, answer.bytes.toString()], [400, '']);
     assertContract('HEAD', '/nowhere', answer);
   });
 
-  await t.test('what the edge answers an operation with is declared at that operation', async (t) => {
+  await t.test('each operation declares the errors of the edge', async (t) => {
     const { paths } = (await call('/openapi.json')).json as {
       paths: Record<string, Record<string, { responses: Record<string, unknown> }>>;
     };
     const host = 'host: speechgate.test\r\n';
     const cases: [name: string, fields: string, status: number][] = [
-      ['too many headers', host + 'x-a: 1\r\n'.repeat(201), 431],
       ['headers over 64 KiB', `${host}x-a: ${'a'.repeat(70_000)}\r\n`, 431],
       ['another expectation', `${host}expect: a-miracle\r\n`, 417],
       ['no host', '', 400],
@@ -88,7 +90,7 @@ test('the edge', async (t) => {
     }
   });
 
-  await t.test('paths and methods', async (t) => {
+  await t.test('invalid paths and methods get the declared error', async (t) => {
     const cases: [string, string, Call, number, string?][] = [
       ['an unknown path', '/nope', {}, 404, 'NOT_FOUND'],
       ['R51: a trailing slash is another path', '/tts/models/', {}, 404, 'NOT_FOUND'],
@@ -98,8 +100,8 @@ test('the edge', async (t) => {
       ['a method that Fastify does not know', '/tts', { method: 'PROPFIND' }, 405, 'INVALID_REQUEST'],
       ['a 128-character id', `/credits/${'a'.repeat(128)}`, {}, 404, 'NOT_FOUND'],
       ['R51: an id over 128 characters', `/credits/${'a'.repeat(3000)}`, {}, 404, 'NOT_FOUND'],
-      ['R57: an id that is no UUID', '/credits/not-a-uuid', {}, 404, 'NOT_FOUND'],
-      ['R57: a contra account is no account', '/credits/00000000-0000-4000-8000-000000000001', {}, 404, 'NOT_FOUND'],
+      ['R57: an id that is not a UUID', '/credits/not-a-uuid', {}, 404, 'NOT_FOUND'],
+      ['R57: the id of a contra account', '/credits/00000000-0000-4000-8000-000000000001', {}, 404, 'NOT_FOUND'],
     ];
     for (const [name, path, request, status, code] of cases) {
       await t.test(name, async () => {
@@ -110,7 +112,7 @@ test('the edge', async (t) => {
     }
   });
 
-  await t.test('an empty path parameter is another path', async (t) => {
+  await t.test('an empty path parameter is not found', async (t) => {
     for (const path of ['/credits/', '/x402/accounts/', '/tts/jobs/', '/tts/jobs//audio', '/tts/jobs//audio?sig=x']) {
       for (const method of ['GET', 'HEAD', 'DELETE']) {
         await t.test(`${method} ${path}`, async () => {
@@ -144,7 +146,7 @@ test('the edge', async (t) => {
     }
   });
 
-  await t.test('OPTIONS is 204 on any path, a preflight or not, and allows the headers of every flow', async () => {
+  await t.test('OPTIONS is 204 on any path and allows the headers of every flow', async () => {
     for (const path of ['/tts', '/credits/x', '/nope', '*']) {
       const reply = await call(path, { method: 'OPTIONS' });
       assert.equal(reply.status, 204);
@@ -161,7 +163,7 @@ test('the edge', async (t) => {
     assert.equal((await call('/tts', { method: 'OPTIONS' })).headers.get('allow'), 'GET, POST, OPTIONS');
   });
 
-  await t.test('every response header that the contract declares is exposed to pages of other origins', async () => {
+  await t.test('every declared response header is exposed to other origins', async () => {
     const contract = (await call('/openapi.json')).json as {
       components: { responses: object };
       paths: Record<string, Record<string, { responses: object }>>;
@@ -183,5 +185,292 @@ test('the edge', async (t) => {
     for (const name of declared) {
       assert.ok(exposed.includes(name) || notExposed.includes(name), `${name} is not exposed`);
     }
+  });
+});
+
+/** An edge with nothing behind it: what it says to a request from an address at a time in milliseconds. */
+async function startEdge(max: number, maxClients?: number) {
+  const clock = { now: 0 };
+  const minutes = new EdgeMinutes(maxClients, () => clock.now);
+  const app = Fastify();
+  const limiter = await EdgeLimiter.on(app, max, minutes);
+  app.get('/', (request) => limiter.take(request));
+  const take = async (remoteAddress: string, now: number): Promise<Slot> => {
+    clock.now = now;
+    return (await app.inject({ url: '/', remoteAddress })).json();
+  };
+  return { take, minutes };
+}
+
+test('the window of a client starts with its first request and lasts 60 seconds', async () => {
+  const limiter = await startEdge(2);
+  const slot = { scope: 'edge', limit: 2, windowSeconds: 60 };
+  assert.deepEqual(await limiter.take('192.0.2.1', 1000), { ...slot, allowed: true, remaining: 1, resetSeconds: 60 });
+  assert.deepEqual(await limiter.take('192.0.2.1', 1250), { ...slot, allowed: true, remaining: 0, resetSeconds: 60 });
+  assert.deepEqual(await limiter.take('192.0.2.1', 11_500), {
+    ...slot,
+    allowed: false,
+    remaining: 0,
+    resetSeconds: 50,
+  });
+  assert.equal((await limiter.take('192.0.2.2', 11_500)).allowed, true);
+  assert.deepEqual(await limiter.take('192.0.2.1', 60_999), { ...slot, allowed: false, remaining: 0, resetSeconds: 1 });
+  assert.deepEqual(await limiter.take('192.0.2.1', 61_000), { ...slot, allowed: true, remaining: 1, resetSeconds: 60 });
+});
+
+test('R13: IPv6 addresses of one /64 count together', async () => {
+  const limiter = await startEdge(2);
+  assert.equal((await limiter.take('2001:db8::1', 0)).allowed, true);
+  assert.equal((await limiter.take('2001:db8::2', 0)).allowed, true);
+  assert.equal((await limiter.take('2001:db8::3', 0)).allowed, false);
+  assert.equal((await limiter.take('2001:db8:0:1::3', 0)).allowed, true);
+});
+
+test('expired windows are removed, and a flood of addresses has bounded memory', async () => {
+  const limiter = await startEdge(1, 1000);
+  for (let host = 0; host < 3000; host += 1) await limiter.take(`10.0.${host >> 8}.${host & 255}`, host);
+  assert.equal(limiter.minutes.size, 1000);
+  assert.equal((await limiter.take('10.0.11.183', 3000)).allowed, false, 'the latest client is still counted');
+  await limiter.take('192.0.2.1', 62_500);
+  assert.equal(limiter.minutes.size, 500);
+  await limiter.take('192.0.2.1', 63_000);
+  assert.equal(limiter.minutes.size, 1);
+});
+
+test('R39: the edge refuses any request with the declared error and headers', async (t) => {
+  const gateway = await startGateway(t, { EDGE_RATE_LIMIT_MAX: '4' });
+  assert.equal((await gateway.call('/')).status, 200);
+  assert.equal((await gateway.call('/nowhere')).status, 404);
+  assert.equal((await gateway.call('/tts', { method: 'DELETE' })).status, 405);
+  const last = await gateway.call('/tts/models');
+  assert.equal(last.status, 200);
+  assert.equal(last.headers.get('x-ratelimit-scope'), null, 'the edge shows itself only when it refuses');
+
+  for (const [path, call] of [
+    ['/', {}],
+    ['/', { method: 'HEAD' }],
+    ['/nowhere', {}],
+    ['/tts', { method: 'DELETE' }],
+    ['/top-up', { headers: { accept: 'text/html' } }],
+    ['/tts', { method: 'POST', json: { text: 'Hello' } }],
+    ['/tts', { method: 'POST', body: 'not JSON', headers: { 'content-type': 'application/json' } }],
+    ['/%zz', {}],
+  ] as const) {
+    const reply = await gateway.call(path, call);
+    assert.equal(reply.status, 429, path);
+    const retryAfter = Number(reply.headers.get('retry-after'));
+    assert.ok(retryAfter > 0 && retryAfter <= 60, `Retry-After ${retryAfter}`);
+    assert.deepEqual(
+      ['limit', 'policy', 'remaining', 'reset', 'scope'].map((name) => reply.headers.get(`x-ratelimit-${name}`)),
+      ['4', '4;w=60', '0', String(retryAfter), 'edge'],
+    );
+    if (path === '/' && 'method' in call) continue;
+    assert.equal(reply.json.error.code, 'RATE_LIMITED');
+    assert.deepEqual(reply.json.error.details, {
+      scope: 'edge',
+      limit: 4,
+      windowSeconds: 60,
+      retryAfterSeconds: retryAfter,
+    });
+  }
+});
+
+test('a refused request is answered before its body arrives', async (t) => {
+  const gateway = await startGateway(t, { EDGE_RATE_LIMIT_MAX: '1' });
+  await gateway.call('/');
+  const socket = connect(Number(new URL(gateway.url).port), '127.0.0.1');
+  await once(socket, 'connect');
+  socket.write('POST /tts HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 50000\r\n\r\n{');
+  const [head] = (await once(socket, 'data')) as [Buffer];
+  socket.destroy();
+  assert.match(head.toString(), /^HTTP\/1\.1 429 /);
+});
+
+test('preflights are not counted, other OPTIONS requests are', async (t) => {
+  const gateway = await startGateway(t, { EDGE_RATE_LIMIT_MAX: '1' });
+  const headers = { origin: 'https://page.example', 'access-control-request-method': 'POST' };
+  for (let count = 0; count < 3; count += 1) {
+    assert.equal((await gateway.call('/tts', { method: 'OPTIONS', headers })).status, 204);
+  }
+  assert.equal((await gateway.call('/tts', { method: 'OPTIONS' })).status, 204);
+  assert.equal((await gateway.call('/tts', { method: 'OPTIONS' })).status, 429);
+  assert.equal((await gateway.call('/tts', { method: 'OPTIONS', headers })).status, 204);
+});
+
+test('a request that only the router refuses is counted too', async (t) => {
+  const gateway = await startGateway(t, { EDGE_RATE_LIMIT_MAX: '2' });
+  assert.equal((await gateway.call('/%zz')).status, 400);
+  const socket = connect(Number(new URL(gateway.url).port), '127.0.0.1');
+  socket.end('GET / HTTP/1.1\r\nconnection: close\r\n\r\n');
+  assert.match(await text(socket), /^HTTP\/1\.1 400 /);
+  assert.equal((await gateway.call('/')).status, 429);
+});
+
+test('R39: without TRUST_PROXY, X-Forwarded-For is ignored', async (t) => {
+  const gateway = await startGateway(t, { EDGE_RATE_LIMIT_MAX: '2' });
+  const from = async (forwarded: string) =>
+    (await gateway.call('/', { headers: { 'x-forwarded-for': forwarded } })).status;
+  assert.deepEqual([await from('192.0.2.1'), await from('192.0.2.2'), await from('192.0.2.3')], [200, 200, 429]);
+});
+
+test('R39: behind a trusted proxy, the proxy determines the address of a client', async (t) => {
+  const gateway = await startGateway(t, { EDGE_RATE_LIMIT_MAX: '2', TRUST_PROXY: '127.0.0.0/8, 10.1.0.0/16' });
+  const from = async (forwarded: string) =>
+    (await gateway.call('/', { headers: { 'x-forwarded-for': forwarded } })).status;
+  assert.deepEqual(
+    [await from('198.51.100.1, 192.0.2.1'), await from('198.51.100.2, 192.0.2.1'), await from('192.0.2.1, 10.1.2.3')],
+    [200, 200, 429],
+  );
+  assert.equal(await from('192.0.2.2'), 200, 'another client has a minute of its own');
+  assert.deepEqual(
+    [await from('2001:db8::1'), await from('2001:db8::ffff'), await from('2001:db8:0:0:1::')],
+    [200, 200, 429],
+  );
+  assert.deepEqual([await from('nonsense'), await from('more nonsense'), await from('_hidden')], [200, 200, 429]);
+});
+
+test('R39: a proxy outside TRUST_PROXY counts as a client', async (t) => {
+  const gateway = await startGateway(t, { EDGE_RATE_LIMIT_MAX: '1', TRUST_PROXY: '10.1.0.0/16' });
+  const from = async (forwarded: string) =>
+    (await gateway.call('/', { headers: { 'x-forwarded-for': forwarded } })).status;
+  assert.deepEqual([await from('192.0.2.1'), await from('192.0.2.2')], [200, 429]);
+});
+
+test('the edge validates bodies and query parameters', async (t) => {
+  const { call } = await startGateway(t);
+
+  await t.test('an invalid body gets the declared error', async (t) => {
+    const post = (headers: Record<string, string>, body: string | Buffer): Call => ({ method: 'POST', headers, body });
+    const json = { 'content-type': 'application/json' };
+    const plain = { 'content-type': 'text/plain' };
+    const big = 'a'.repeat(65_537);
+    const cases: [string, Call, number, string][] = [
+      ['no content type', post({}, '{"text":"a"}'), 415, 'UNSUPPORTED_CONTENT_TYPE'],
+      ['another content type', post({ 'content-type': 'text/html' }, 'a'), 415, 'UNSUPPORTED_CONTENT_TYPE'],
+      ['an invalid content type', post({ 'content-type': ';;' }, 'a'), 415, 'UNSUPPORTED_CONTENT_TYPE'],
+      [
+        'R51: another charset',
+        post({ 'content-type': 'text/plain; charset=latin1' }, 'a'),
+        415,
+        'UNSUPPORTED_CONTENT_TYPE',
+      ],
+      ['a compressed body', post({ ...json, 'content-encoding': 'gzip' }, 'a'), 415, 'UNSUPPORTED_CONTENT_TYPE'],
+      [
+        'R7: the type comes before the size',
+        post({ 'content-type': 'text/html' }, big),
+        415,
+        'UNSUPPORTED_CONTENT_TYPE',
+      ],
+      ['R4: a body over 64 KiB', post(plain, big), 413, 'REQUEST_TOO_LARGE'],
+      ['R7: the size comes before the JSON', post(json, big), 413, 'REQUEST_TOO_LARGE'],
+      ['invalid JSON', post(json, '{"text":'), 400, 'INVALID_JSON'],
+      ['an empty body', post(json, ''), 400, 'INVALID_JSON'],
+      ['invalid UTF-8 in JSON', post(json, Buffer.from([0x22, 0xff, 0x22])), 400, 'INVALID_JSON'],
+      ['R2: invalid UTF-8 in text', post(plain, Buffer.from([0x61, 0xff])), 400, 'INVALID_REQUEST'],
+      ['an array', post(json, '[]'), 400, 'INVALID_REQUEST'],
+      ['null', post(json, 'null'), 400, 'INVALID_REQUEST'],
+      ['no text', post(json, '{}'), 400, 'INVALID_REQUEST'],
+      ['text of another type', post(json, '{"text":1}'), 400, 'INVALID_REQUEST'],
+      ['R2: only white space', post(json, '{"text":" \\n\\u00a0 "}'), 400, 'INVALID_REQUEST'],
+      ['R2: a lone surrogate', post(json, '{"text":"a\\ud800"}'), 400, 'INVALID_REQUEST'],
+      ['R2: U+0000', post(json, '{"text":"a\\u0000b"}'), 400, 'INVALID_REQUEST'],
+      ['R8: speed of another type', post(json, '{"text":"a","speed":"1"}'), 400, 'INVALID_SPEED'],
+      ['R8: speed out of range', post(json, '{"text":"a","speed":2.01}'), 400, 'INVALID_SPEED'],
+      ['R8: an unknown model', post(json, '{"text":"a","model":"tts-1"}'), 400, 'UNKNOWN_TTS_MODEL'],
+      ['R8: model of another type', post(json, '{"text":"a","model":7}'), 400, 'UNKNOWN_TTS_MODEL'],
+      ['R8: a bare voice slug', post(json, '{"text":"a","voice":"alloy"}'), 400, 'INVALID_VOICE'],
+      ['R8: text over the cap', post(json, JSON.stringify({ text: 'a'.repeat(4097) })), 413, 'TEXT_TOO_LONG'],
+      [
+        'R7: the model comes before the cap',
+        post(json, JSON.stringify({ text: 'a'.repeat(4097), model: 'x' })),
+        400,
+        'UNKNOWN_TTS_MODEL',
+      ],
+      [
+        'R7: the voice comes before the speed',
+        post(json, '{"text":"a","voice":"x_y","speed":1.5}'),
+        400,
+        'INVALID_VOICE',
+      ],
+      [
+        'R36: a header of another flow',
+        post({ ...json, 'payment-signature': 'x' }, '{"text":"a"}'),
+        400,
+        'INVALID_REQUEST',
+      ],
+      [
+        'an idempotency key over 512 characters',
+        post({ ...json, 'idempotency-key': 'k'.repeat(513) }, '{"text":"a"}'),
+        400,
+        'INVALID_REQUEST',
+      ],
+      [
+        'an account header over 128 characters',
+        post({ ...json, 'x-credit-account': 'k'.repeat(129) }, '{"text":"a"}'),
+        400,
+        'INVALID_REQUEST',
+      ],
+    ];
+    for (const [name, request, status, code] of cases) {
+      await t.test(name, async () => {
+        const reply = await call('/tts', request);
+        assert.equal(reply.json.error?.code, code, reply.text);
+        assert.equal(reply.status, status);
+      });
+    }
+    await t.test('R7: a wrong content type is 415 without a body; no type and no body is 400', async () => {
+      for (const path of ['/tts', '/x402/tts', '/x402/tts/quote', '/x402/deposit', '/feedback', '/top-up']) {
+        for (const length of [{}, { 'content-length': '0' }]) {
+          const wrong = await call(path, { method: 'POST', headers: { 'content-type': 'text/html', ...length } });
+          assert.deepEqual([wrong.status, wrong.json.error.code], [415, 'UNSUPPORTED_CONTENT_TYPE'], path);
+          if (path === '/top-up') continue;
+          const none = await call(path, { method: 'POST', headers: length });
+          assert.deepEqual([none.status, none.json.error.code], [400, 'INVALID_REQUEST'], path);
+        }
+      }
+    });
+    await t.test('R51: unknown members and any spelling of UTF-8 are accepted', async () => {
+      const reply = await call(
+        '/tts',
+        post({ 'content-type': 'Application/JSON; Charset="UTF-8"' }, '{"text":"a","__proto__":{},"x":1}'),
+      );
+      assert.equal(reply.status, 402);
+    });
+    await t.test('R2: query parameters of a POST count only with text/plain', async () => {
+      assert.equal((await call('/tts?speed=9&model=x', post(json, '{"text":"a"}'))).status, 402);
+      assert.equal((await call('/tts?speed=9', post(plain, 'a'))).json.error.code, 'INVALID_SPEED');
+      assert.equal((await call('/tts?model=x', post(plain, 'a'))).json.error.code, 'UNKNOWN_TTS_MODEL');
+      assert.equal((await call('/tts?speed=1.5&voice=provider-a_nova', post(plain, 'a'))).status, 402);
+    });
+  });
+
+  await t.test('GET /tts validates its query', async (t) => {
+    const cases: [string, string, number, string?][] = [
+      ['no text', '/tts', 400, 'INVALID_REQUEST'],
+      ['R4: 1501 characters', `/tts?text=${'a'.repeat(1501)}`, 400, 'INVALID_REQUEST'],
+      ['R1: 1500 characters after trimming', `/tts?text=+${'a'.repeat(1500)}%20`, 402],
+      ['R5: 1500 CJK characters', `/tts?text=${'%E8%AA%9E'.repeat(1500)}`, 402],
+      ['R1: an emoji counts two', `/tts?text=${'%F0%9F%98%80'.repeat(751)}`, 400, 'INVALID_REQUEST'],
+      ['R49: a parameter given twice', '/tts?text=a&text=b', 400, 'INVALID_REQUEST'],
+      ['R49: a repeated parameter with its own error code', '/tts?text=a&speed=1&speed=1', 400, 'INVALID_REQUEST'],
+      ['R51: an empty model', '/tts?text=a&model=', 400, 'UNKNOWN_TTS_MODEL'],
+      ['R51: an exponent', '/tts?text=a&speed=1e0', 400, 'INVALID_SPEED'],
+      ['R51: a sign', '/tts?text=a&speed=%2B1', 400, 'INVALID_SPEED'],
+      ['R51: hexadecimal', '/tts?text=a&speed=0x1', 400, 'INVALID_SPEED'],
+      ['R49: a repeated parameter that accepts any text', '/tts?text=a&async=0&async=0', 400, 'INVALID_REQUEST'],
+    ];
+    for (const [name, path, status, code] of cases) {
+      await t.test(name, async () => {
+        const reply = await call(path);
+        assert.equal(reply.status, status, reply.text);
+        assert.equal(reply.json.error.code, code ?? 'PAYMENT_REQUIRED');
+      });
+    }
+    await t.test('R4: text too long for GET is refused with the limit and a hint to POST', async () => {
+      const { error } = (await call(`/tts?text=${'a'.repeat(1501)}`)).json;
+      assert.equal(error.details.field, 'text');
+      assert.equal(error.details.maxLength, 1500);
+      assert.match(error.message, /POST/);
+    });
   });
 });

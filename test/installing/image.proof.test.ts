@@ -1,5 +1,5 @@
 /**
- * The Containerfile is built by buildah, on bases that are made of this machine's own files, since none can be fetched: the
+ * The ops/Containerfile is built by buildah, on bases that are made of this machine's own files, since none can be fetched: the
  * first borrows /usr while it builds, the second has the C library and nothing else. The service then runs in the image's
  * root as process 1, by its user, its environment and its commands.
  */
@@ -82,7 +82,7 @@ async function runtimeBase(root: string): Promise<void> {
   for (const [path] of linked.matchAll(/\/\S+(?= \()/g)) await copyInto(root, path);
 }
 
-test('the image is built with its licences, and the service runs in it as its user', {
+test('the image has all licences, and the service runs in it as its user', {
   skip: obstacle(),
 }, async (t) => {
   const buildah = await ownBuildah(t);
@@ -100,7 +100,7 @@ test('the image is built with its licences, and the service runs in it as its us
   await writeFile(join(scratch, 'npmrc'), 'offline=true\n');
   buildah(
     PROJECT,
-    ...['build', '--isolation', 'chroot', '--format', 'docker', '--file', 'Containerfile', '--tag', 'speechgate'],
+    ...['build', '--isolation', 'chroot', '--format', 'docker', '--file', 'ops/Containerfile', '--tag', 'speechgate'],
     ...['--build-arg', 'NODE_IMAGE=localhost/base-build', '--build-arg', 'RUNTIME_IMAGE=localhost/base-runtime'],
     ...['--volume', '/usr:/usr:ro', '--volume', `${join(homedir(), '.npm')}:/root/.npm`],
     ...['--volume', `${join(scratch, 'npmrc')}:/root/.npmrc:ro`, PROJECT],

@@ -16,7 +16,7 @@ import { until } from '../support/until.ts';
 export type Start = (command: readonly string[], env: Record<string, string>) => Child;
 
 const SERVICE = ['node', 'dist/main.js'];
-const COMMAND = ['node', 'dist/cli/speechgate.js'];
+const COMMAND = ['node', 'dist/speechgate.js'];
 
 const audioOf = ({ status, headers, bytes }: Awaited<ReturnType<typeof send>>) => ({
   ...{ status, type: headers.get('content-type'), isLong: bytes.length > 4000 },
@@ -45,18 +45,20 @@ export async function serves(
   assert.equal(await migrated.ended(), 0, migrated.output());
   assert.match(migrated.output(), /^Applied 0001_ledger, /);
 
+  const voice = start([...COMMAND, 'voice'], {});
+  await voice.printed(/The voice listens on \S+/);
   const settings = {
     ...env,
     HOST: '127.0.0.1',
     BASE_URL: 'http://speechgate.test',
     DATA_DIR: dataDir ?? (await folderOf(t)),
-    SPEECH_BASE_URL: 'embedded:',
+    SPEECH_BASE_URL: / listens on (\S+)/.exec(voice.output())?.[1] ?? assert.fail('the voice prints its base'),
     STRIPE_SECRET_KEY: 'sk_test_gateway',
     STRIPE_API_BASE: 'http://127.0.0.1:1',
   };
   const ports = async () => ({
-    PORT: String(await freePort(undefined)),
-    ADMIN_PORT: String(await freePort(undefined)),
+    PORT: String(await freePort()),
+    ADMIN_PORT: String(await freePort()),
   });
   const web = { ...settings, ...(await ports()), WEB_CONCURRENCY: '2' };
   const gateway = start([...SERVICE, '--role=web'], web);
@@ -81,6 +83,7 @@ export async function serves(
   assert.equal(await audited.ended(), 0, audited.output());
   await until(() => /"msg":"an attempt at a job has ended"/.test(worker.output()));
   assert.deepEqual([await worker.stop(), await gateway.stop()], [0, 0], worker.output() + gateway.output());
+  assert.equal(await voice.stop(), 0, voice.output());
 }
 
 async function folderOf(t: Test): Promise<string> {

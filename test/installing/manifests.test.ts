@@ -1,13 +1,16 @@
-/** compose.yaml, ops/ and the Containerfile say what the service knows, and agree with each other. */
+/** ops/compose.yaml, ops/ and the ops/Containerfile say what the service knows, and agree with each other. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { readdir, readFile } from 'node:fs/promises';
 import { test } from 'tap';
-import { stopPatienceMs } from '../../src/process/stop-patience.ts';
-import { readConfig } from '../../src/settings/config.ts';
-import { readRole } from '../../src/settings/role.ts';
-import { blocksOf } from '../support/documentation.ts';
+import { loadCatalog } from '../../src/config/catalog.ts';
+import { readConfig } from '../../src/config/config.ts';
+import { readRole } from '../../src/config/role.ts';
+import { stopTimeoutMs } from '../../src/primary.ts';
+import { startGateway } from '../support/gateway.ts';
 import { missingProgram } from '../support/missing-program.ts';
+import { testUpstream } from '../support/stub-upstream.ts';
 import {
   assignments,
   type Document,
@@ -20,17 +23,24 @@ import {
   readYaml,
 } from './manifests.ts';
 
+const PROJECT = new URL('../../', import.meta.url);
+const RECIPES = 'examples/catalogs/README.md';
+const files = (await readdir(new URL('examples/catalogs/', PROJECT)))
+  .filter((name) => name.endsWith('.json'))
+  .map((name) => `examples/catalogs/${name}`);
+const [, ...recipes] = (await readFile(new URL(RECIPES, PROJECT), 'utf8')).split(/^## /m);
+
 const UNITS = ['speechgate@.service', 'speechgate-worker.service', 'speechgate-migrate.service'];
-/** As in `npm start`: docs/operations.md says what it is for. */
+/** As in `npm start`: docs/operate.md says what it is for. */
 const HEAP = '--max-semi-space-size=32';
 const SECRET = 'a-secret-of-the-tests-of-32-bytes-or-more';
-/** Of the image of Node.js programs, and what is for the other images of compose.yaml. */
+/** Of the image of Node.js programs, and what is for the other images of ops/compose.yaml. */
 const OTHERS = new Set(['NODE_ENV', 'POSTGRES_DB', 'POSTGRES_PASSWORD', 'DATABASE_APP_PASSWORD', 'S3_BUCKET']);
 
 const known = await knownSettings();
 const image = await imageInstructions();
 const imageEnv = assignments(image.get('ENV')?.join(' ') ?? '');
-const compose = await readYaml('compose.yaml');
+const compose = await readYaml('ops/compose.yaml');
 const services: [string, Document][] = Object.entries(compose.services);
 const own = services.filter(([, { image }]) => /speechgate/.test(image));
 const objects = await kubernetesObjects();
@@ -40,10 +50,10 @@ const settingsExample = await readEnvFile('ops/settings.env.example');
 
 /** How long a stop may take with these settings. The primary of several processes waits a second longer than each of them. */
 function stopSeconds({ STOP_DRAIN_MS = '' }: Record<string, string>): number {
-  const env = { DATABASE_URL: 'postgres://db/x', SPEECH_BASE_URL: 'embedded:', STOP_DRAIN_MS };
+  const env = { DATABASE_URL: 'postgres://db/x', SPEECH_BASE_URL: 'http://speech.internal/v1', STOP_DRAIN_MS };
   const { outcome, ...rest } = readConfig(env);
   assert.equal(outcome, 'read');
-  return ('config' in rest ? stopPatienceMs(rest.config) : Number.NaN) / 1000 + 1;
+  return ('config' in rest ? stopTimeoutMs(rest.config) : Number.NaN) / 1000 + 1;
 }
 
 /** A command is that of a program of dist/ with arguments that it takes; the service's is told the size of its heap. */
@@ -53,7 +63,7 @@ function isCommand([node, ...rest]: string[]): void {
   assert.ok(existsSync(program.replace(/^dist\/(.+)\.js$/, 'src/$1.ts')), program);
   const [option, , ...args] = rest;
   if (program === 'dist/main.js') assert.ok(option === HEAP && readRole(args), rest.join(' '));
-  else assert.deepEqual(rest, ['dist/cli/speechgate.js', 'migrate']);
+  else assert.deepEqual(rest, ['dist/speechgate.js', 'migrate']);
 }
 
 /** The service would start with these settings, which have nothing that it doesn't know. */
@@ -62,7 +72,7 @@ function starts(env: Record<string, string>): void {
   assert.deepEqual([outcome, misspelt, 'faults' in rest ? rest.faults : []], ['read', [], []]);
 }
 
-test('each variable in compose.yaml, ops/ and the Containerfile is a setting', async () => {
+test('each variable in the files of ops/ is a known setting', async () => {
   const named = [
     ...Object.keys(imageEnv),
     ...services.flatMap(([, { environment = {} }]) => Object.keys(environment)),
@@ -83,14 +93,14 @@ test('each variable in compose.yaml, ops/ and the Containerfile is a setting', a
   );
 });
 
-test('compose.yaml: each variable of its own stands in ops/compose.env.example, or has a default', async () => {
-  const text = await read('compose.yaml');
+test('ops/compose.yaml: each variable is in ops/compose.env.example or has a default', async () => {
+  const text = await read('ops/compose.yaml');
   const wanted = [...text.matchAll(/\$\{(\w+):\?\}/g)].map(([, name]) => name);
   assert.deepEqual([...new Set(wanted)].sort(), Object.keys(await readEnvFile('ops/compose.env.example')).sort());
   assert.equal(text.match(/\$\{/g)?.length, wanted.length + (text.match(/\$\{SPEECHGATE_IMAGE:-/g)?.length ?? 0));
 });
 
-test('compose.yaml: two gateways and a worker wait for the migration, and all that is waited for can be', async () => {
+test('ops/compose.yaml: two gateways and a worker start after the migration', async () => {
   assert.deepEqual(
     own.map(([name, { command }]) => [name, command.at(-1)]),
     [
@@ -120,11 +130,11 @@ test('compose.yaml: two gateways and a worker wait for the migration, and all th
   }
   const volumes = services.flatMap(([, { volumes = [] }]) => volumes as string[]).map((volume) => volume.split(':')[0]);
   for (const volume of volumes as string[]) {
-    assert.ok(volume.startsWith('./') ? existsSync(volume) : volume in compose.volumes, volume);
+    assert.ok(volume.startsWith('./') ? existsSync(`ops/${volume}`) : volume in compose.volumes, volume);
   }
 });
 
-test('the health checks are programs, and ask the operators’ listener of the image', async () => {
+test("the health checks are programs that ask the operators' listener", async () => {
   const [, shown = '[]'] = /CMD (\[.+\])$/.exec(image.get('HEALTHCHECK')?.[0] ?? '') ?? [];
   const checks = [JSON.parse(shown), compose['x-service'].healthcheck.test.slice(1)];
   for (const [node, option, program] of checks) {
@@ -147,9 +157,8 @@ test('the health checks are programs, and ask the operators’ listener of the i
   }
 });
 
-test('gateways drain for longer than HAProxy needs to learn of it, which asks whether they are ready', async () => {
-  const [example] = (await blocksOf('docs/operations.md')).filter(({ language }) => language === 'haproxy');
-  for (const configuration of [await read('ops/ha/haproxy.cfg'), example?.code ?? '']) {
+test('HAProxy checks readiness, and gateways drain for longer than it needs', async () => {
+  for (const configuration of [await read('ops/ha/haproxy.cfg'), await read('ops/haproxy.cfg')]) {
     const [, gateways = ''] = /^backend gateways\n((?: .*\n?)+)/m.exec(configuration) ?? [];
     assert.match(gateways, /^ {2}option httpchk GET \/readyz$/m);
     const [, seconds, answers] = /check inter (\d)s fall (\d)/.exec(gateways) ?? [];
@@ -165,7 +174,16 @@ test('gateways drain for longer than HAProxy needs to learn of it, which asks wh
   }
 });
 
-test('ops/kubernetes: what is named is there, runs as the user of the image, and is given the time to stop', async () => {
+test('docs/operate.md: its proxy table quotes ops/haproxy.cfg', async () => {
+  const configuration = await read('ops/haproxy.cfg');
+  const [, table = ''] = /^\| line \| effect \|\n(.*?)\n\n/ms.exec(await read('docs/operate.md')) ?? [];
+  const cells = [...table.matchAll(/^\| (.+?) \|/gm)].map(([, cell = '']) => cell);
+  const lines = cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, line = '']) => line));
+  assert.ok(lines.length > 8);
+  for (const part of lines.flatMap((line) => line.split(' … '))) assert.ok(configuration.includes(part), part);
+});
+
+test('ops/kubernetes: references exist, and pods match the image and stop timeout', async () => {
   const { version } = JSON.parse(await read('package.json'));
   const kustomization = await readYaml('ops/kubernetes/kustomization.yaml');
   for (const file of kustomization.resources) assert.ok(existsSync(`ops/kubernetes/${file}`), file);
@@ -206,7 +224,7 @@ test('ops/kubernetes: what is named is there, runs as the user of the image, and
   assert.equal(String(port.containerPort), imageEnv.PORT);
 });
 
-test('ops/systemd: the units start what is there, after the migration, and give it the time to stop', async () => {
+test('ops/systemd: the units start existing programs after the migration', async () => {
   for (const name of UNITS) {
     const unit = await readUnit(name);
     isCommand(unit.get('Service.ExecStart')?.[0]?.split(' ') ?? []);
@@ -229,10 +247,44 @@ test('ops/systemd: the units start what is there, after the migration, and give 
   }
 });
 
-test('ops/systemd: systemd finds no fault in the units', {
+test('ops/systemd: systemd-analyze finds no fault in the units', {
   skip: missingProgram('systemd-analyze', '--version') ?? false,
 }, async () => {
   const files = UNITS.map((name) => `ops/systemd/${name}`);
   const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', ...files], { encoding: 'utf8' });
   assert.deepEqual([status, stderr.split('\n').filter((line) => line.includes('speechgate'))], [0, []]);
 });
+
+// Each catalog has its settings in examples/catalogs/README.md, and can be sold from.
+
+const settingsIn = (recipe: string): Record<string, string> =>
+  Object.fromEntries([...recipe.matchAll(/^([A-Z_]+)=(.+)$/gm)].map(([, name, value]) => [name, value]));
+
+test('each catalog has a recipe, and each recipe a catalog', async () => {
+  const named = recipes.map((recipe) => settingsIn(recipe).CATALOG_FILE);
+  assert.deepEqual(named.toSorted(), files.toSorted());
+});
+
+for (const recipe of recipes) {
+  const settings = settingsIn(recipe);
+  const file = settings.CATALOG_FILE ?? '';
+  test(`${file}: its recipe serves each voice`, async (t) => {
+    const read = readConfig({ DATABASE_URL: 'postgres://db.example/speechgate', ...settings });
+    assert.deepEqual([read.outcome, read.misspelt], ['read', []]);
+    const { models } = loadCatalog(file);
+    const upstream = await testUpstream(t);
+    const gateway = await startGateway(t, { CATALOG_FILE: file, SPEECH_BASE_URL: upstream.url });
+    const headers = { 'x-credit-account': await gateway.fund(500) };
+    for (const { id, upstreamModel, voices } of models) {
+      assert.ok(recipe.includes(`\`${upstreamModel}\``), `${RECIPES} names ${upstreamModel}`);
+      for (const voice of voices) {
+        const json = { text: 'Hello world', model: id, voice: voice.id, speed: 1.5 };
+        assert.equal((await gateway.call('/tts', { method: 'POST', headers, json })).status, 200);
+        assert.deepEqual(upstream.requests.at(-1)?.body, {
+          ...{ model: upstreamModel, input: 'Hello world', voice: voice.upstreamVoice, speed: 1.5 },
+          response_format: 'mp3',
+        });
+      }
+    }
+  });
+}

@@ -1,6 +1,6 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { parse, parseAllDocuments } from 'yaml';
-import { readConfig } from '../../src/settings/config.ts';
+import { readConfig } from '../../src/config/config.ts';
 
 const PROJECT = new URL('../../', import.meta.url);
 
@@ -43,18 +43,18 @@ export async function readUnit(name: string): Promise<Map<string, string[]>> {
   return unit;
 }
 
-/** Names of the settings that the service reads, with those of the AWS SDK that docs/audio-store.md tells. */
+/** Names of the settings that the service reads, with those of the AWS SDK that docs/operate.md tells. */
 export async function knownSettings(): Promise<Set<string>> {
   const known = new Set<string>();
   readConfig(new Proxy({}, { get: (_env, name) => void known.add(String(name)), ownKeys: () => [] }));
-  for (const [name] of (await read('docs/audio-store.md')).matchAll(/\bAWS_\w+/g)) known.add(name);
+  for (const [name] of (await read('docs/operate.md')).matchAll(/\bAWS_\w+/g)) known.add(name);
   return known;
 }
 
-/** Instructions of the last stage of the Containerfile by their names. */
+/** Instructions of the last stage of the ops/Containerfile by their names. */
 export async function imageInstructions(): Promise<Map<string, string[]>> {
   const instructions = new Map<string, string[]>();
-  for (const line of (await read('Containerfile')).replaceAll('\\\n', ' ').split('\n')) {
+  for (const line of (await read('ops/Containerfile')).replaceAll('\\\n', ' ').split('\n')) {
     const [, name, rest] = /^([A-Z]+) (.+)$/.exec(line) ?? [];
     if (name === 'FROM') instructions.clear();
     if (name !== undefined) instructions.set(name, [...(instructions.get(name) ?? []), rest as string]);

@@ -25,7 +25,7 @@ const MAX_LINES = 10;
 /** What lies at the top of the package. */
 const CONTENT = [
   ...['CHANGELOG.md', 'LICENSE', 'NOTICE', 'README.md', 'SECURITY.md', 'package.json', 'openapi.yaml'],
-  ...['bin', 'catalogs', 'db', 'dist', 'docs', 'examples', 'ops'],
+  ...['db', 'dist', 'docs', 'examples', 'ops'],
 ];
 
 /** How TypeScript is told to find packages: as Node.js does, and as bundlers do. */
@@ -38,12 +38,12 @@ const STRICT = ['--noEmit', '--strict', '--exactOptionalPropertyTypes', '--skipL
 /** Runs a program where the package is installed. */
 type Run = (args: readonly string[], env?: Record<string, string>) => Child;
 
-test('the package, installed into an empty folder', async (t) => {
+test('the package works when installed into an empty folder', async (t) => {
   const folder = await installPackage(t);
   const run: Run = (args, env = {}) => startCommand(t, [process.execPath, ...args], { cwd: folder, env });
   const own = { SPEECHGATE_CONFIG_DIR: join(folder, 'settings') };
 
-  await t.test('holds what users need, and neither source nor tests', async () => {
+  await t.test('the package holds what users need, without source or tests', async () => {
     const found = await readdir(join(folder, PACKAGE), { recursive: true });
     assert.deepEqual(found.filter((path) => !/[\\/]/.test(path)).sort(), CONTENT.sort());
     const unneeded = /(?<!\.d)\.m?ts$|\.test\.|\.map$|\.tgz$/;
@@ -54,7 +54,7 @@ test('the package, installed into an empty folder', async (t) => {
     assert.deepEqual(await brokenImports(join(folder, PACKAGE, 'dist')), []);
   });
 
-  await t.test('a strict TypeScript program compiles, and what it misuses does not', async () => {
+  await t.test('a strict TypeScript program compiles, and misuse does not', async () => {
     await cp(new URL(CALLER, import.meta.url), join(folder, CALLER));
     for (const resolution of RESOLUTIONS) await succeeds(run([TSC, ...STRICT, ...resolution, CALLER]));
   });
@@ -75,7 +75,7 @@ test('the package, installed into an empty folder', async (t) => {
     buyInBrowser(t, run),
   );
 
-  await t.test('docs/clients.md: its one command speaks, as the sandbox prints it', async () => {
+  await t.test('docs/clients.md: its command works as the sandbox prints it', async () => {
     const [code = ''] = (await blocksOf('docs/clients.md')).flatMap(({ language, code }) =>
       language === 'sh' ? code : [],
     );
@@ -86,6 +86,7 @@ test('the package, installed into an empty folder', async (t) => {
       printed.map((command) => command.replace(/(?<=--sandbox) .+/, '')),
       code.split('\n'),
     );
+    assert.doesNotMatch(sandbox.output(), /npm run/, 'the package has no scripts to run');
     const commands = code.replaceAll('npx --no -- ', 'node_modules/.bin/');
     await succeeds(startCommand(t, ['sh', '-euc', commands], { cwd: folder, env: own }));
     await isSpeech(join(folder, 'hello.mp3'));
@@ -98,13 +99,13 @@ test('the package, installed into an empty folder', async (t) => {
     await isSpeech(join(folder, 'openai.mp3'));
     assert.equal(await bridge.stop('SIGINT'), 0, bridge.output());
   });
-  await t.test("examples/mcp-agent.mjs speaks by the official SDK's client", async () => {
+  await t.test('examples/mcp-agent.mjs speaks through the client of the official SDK', async () => {
     const told = await succeeds(run(['examples/mcp-agent.mjs'], own));
     assert.match(told, /^list_voices quote speak balance$/m);
     const [, file = ''] = /^The speech is in (\S+\.mp3) /m.exec(told) ?? assert.fail(told);
     await isSpeech(file);
   });
-  await t.test('docs/clients.md: what else it shows does what it says', async () => {
+  await t.test('docs/clients.md: its other programs run', async () => {
     for (const program of await documentedPrograms()) {
       await succeeds(run(['--input-type=module', '--eval', program]));
     }
@@ -121,7 +122,7 @@ async function succeeds(child: Child): Promise<string> {
 async function startSandbox(t: Test, folder: string, run: Run): Promise<Child> {
   const dataDir = await sandboxFolder(t);
   await symlink(dataDir, join(folder, 'data'));
-  const sandbox = run([SPEECHGATE, 'sandbox'], { DATA_DIR: dataDir, PORT: String(await freePort(undefined)) });
+  const sandbox = run([SPEECHGATE, 'sandbox'], { DATA_DIR: dataDir, PORT: String(await freePort()) });
   await sandbox.printed(/Ctrl-C stops the sandbox/);
   return sandbox;
 }

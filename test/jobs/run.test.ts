@@ -1,14 +1,69 @@
 import assert from 'node:assert/strict';
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { sql } from 'kysely';
-import { test } from 'tap';
+import { type Test, test } from 'tap';
+import { MAX_ATTEMPTS, retryDelayMs } from '../../src/jobs/run-job.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { BASE_URL, type Gateway } from '../support/gateway.ts';
+import { BASE_URL, type Gateway, startGateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
-import { Drip, garbage, hangBeforeHeaders, type Mode, openAiError, silentMp3, wav } from '../support/stub-upstream.ts';
+import { silentMp3 } from '../support/silent-audio.ts';
+import {
+  ControlledStream,
+  garbage,
+  hangBeforeHeaders,
+  type Mode,
+  mp3,
+  openAiError,
+  startStubUpstream,
+  testUpstream,
+  tooManyRequests,
+  wav,
+} from '../support/stub-upstream.ts';
 import { unguarded } from '../support/unguarded.ts';
-import { FUNDS, holdOf, hurry, PRICE, row, start, untilRunAtIsAhead } from './running.ts';
+import { until } from '../support/until.ts';
+
+const PRICE = 198n;
+const FUNDS = 5_000_000n;
+
+async function start(t: Test, env: Record<string, string> = {}, options: { worker?: boolean } = {}) {
+  const upstream = await testUpstream(t);
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, { worker: true, ...options });
+  return { upstream, gateway, account: await gateway.fund(500) };
+}
+
+const row = (gateway: Gateway, id: string) =>
+  gateway.db.selectFrom('job').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+
+async function holdOf(gateway: Gateway, jobId: string) {
+  const { hold_id } = await row(gateway, jobId);
+  return gateway.db.selectFrom('transfer').selectAll().where('id', '=', hold_id).executeTakeFirstOrThrow();
+}
+
+/** As if the job had been waiting: its next attempt is due now. */
+async function hurry(gateway: Gateway, jobId: string, attempts?: number) {
+  await gateway.db
+    .updateTable('job')
+    .set({ run_at: sql<Date>`now()`, ...(attempts !== undefined && { attempts }) })
+    .where('id', '=', jobId)
+    .execute();
+  await sql`select graphile_worker.add_job('speak', json_build_object('jobId', ${jobId}::text), job_key => ${jobId}::text)`.execute(
+    gateway.db,
+  );
+}
+
+async function untilRunAtIsAhead(gateway: Gateway, jobId: string) {
+  for (;;) {
+    const found = await gateway.db
+      .selectFrom('job')
+      .selectAll()
+      .where('id', '=', jobId)
+      .where('run_at', '>', sql<Date>`now()`)
+      .executeTakeFirst();
+    if (found) return found;
+  }
+}
 
 const CANARY = 'Hello wo-canary';
 
@@ -17,9 +72,9 @@ const stored = async (gateway: Gateway) =>
     (name) => name.includes('/') || name.endsWith('.partial'),
   );
 
-test('queued -> processing -> completed: stored, captured, and the text is erased (R18)', async (t) => {
+test('R18: a completed job is stored and captured, and its text is erased', async (t) => {
   const { upstream, gateway, account } = await start(t);
-  const drip = new Drip();
+  const drip = new ControlledStream();
   upstream.mode = drip.mode;
   const { jobId } = (await later(gateway, account, { text: CANARY })).json;
   await drip.opened;
@@ -71,7 +126,7 @@ test('R18: after a job has ended, its text is nowhere in the database', async (t
     }
     return found;
   };
-  const drip = new Drip();
+  const drip = new ControlledStream();
   upstream.mode = drip.mode;
   const good = (await later(gateway, account, { text: CANARY, key: CANARY })).json;
   await drip.opened;
@@ -86,7 +141,7 @@ test('R18: after a job has ended, its text is nowhere in the database', async (t
   assert.deepEqual(await texts(), []);
 });
 
-test('storeAudio=false: completed and charged without an audio link, and no object is ever written', async (t) => {
+test('storeAudio=false completes and charges a job without storing audio', async (t) => {
   const { gateway, account } = await start(t);
   const { jobId } = (await later(gateway, account, { query: '&storeAudio=false' })).json;
   const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
@@ -100,7 +155,7 @@ test('storeAudio=false: completed and charged without an audio link, and no obje
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R56: a WAV of the provider is passed on as audio/wav', async (t) => {
+test('R56: a WAV from the provider is served as audio/wav', async (t) => {
   const { upstream, gateway, account } = await start(t);
   upstream.mode = wav(100);
   const { jobId } = (await later(gateway, account)).json;
@@ -111,7 +166,7 @@ test('R56: a WAV of the provider is passed on as audio/wav', async (t) => {
   assert.equal(audio.headers.get('content-disposition'), `inline; filename="speech-${jobId}.wav"`);
 });
 
-test('a permanent fault fails the job at once: the money is back, the error says why and nothing of the provider', async (t) => {
+test('a permanent failure fails the job at once and voids its hold', async (t) => {
   const { upstream, gateway, account } = await start(t);
   const faults: [Mode, code: string][] = [
     [openAiError(400, 'secret of the provider'), 'TTS_UPSTREAM_ERROR'],
@@ -137,7 +192,7 @@ test('a permanent fault fails the job at once: the money is back, the error says
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('a synthesis ends with its deadline', async (t) => {
+test('synthesis ends at its deadline', async (t) => {
   const { upstream, gateway, account } = await start(t, { SPEECH_TIMEOUT_MS: '200' }, { worker: false });
   upstream.mode = hangBeforeHeaders();
   const { jobId } = (await later(gateway, account)).json;
@@ -147,7 +202,7 @@ test('a synthesis ends with its deadline', async (t) => {
   assert.deepEqual([job.status, job.error.code], ['failed', 'TTS_UNAVAILABLE']);
 });
 
-test('nothing is completed or captured when the audio can not be stored; the attempt is repeated', async (t) => {
+test('a job whose audio cannot be stored is retried, not captured', async (t) => {
   const { gateway, account } = await start(t, {}, { worker: false });
   await writeFile(join(gateway.config.dataDir, 'audio'), 'in the way of the directory');
   const { jobId } = (await later(gateway, account)).json;
@@ -182,4 +237,222 @@ test('a job that waits longer than any lease keeps its hold', async (t) => {
   assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
   assert.equal(await gateway.balance(account), FUNDS - PRICE);
   assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a transient failure requeues the job with its hold until it completes', async (t) => {
+  const { upstream, gateway, account } = await start(t);
+  upstream.mode = openAiError(500);
+  const { jobId } = (await later(gateway, account)).json;
+  await upstream.waitForRequests(1);
+  const waiting = await untilRunAtIsAhead(gateway, jobId);
+  assert.equal(waiting.state, 'queued');
+  assert.equal(waiting.attempts, 1);
+  assert.equal((await holdOf(gateway, jobId)).state, 'pending');
+  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+  upstream.mode = (request, response) =>
+    (upstream.requests.length > 2 ? wav(100) : openAiError(503))(request, response);
+  await hurry(gateway, jobId);
+  await upstream.waitForRequests(2);
+  await untilRunAtIsAhead(gateway, jobId);
+  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
+  assert.equal(job.status, 'completed', 'the third attempt comes by itself');
+  assert.equal(upstream.requests.length, 3);
+  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a failed last attempt fails the job and voids its hold', async (t) => {
+  const { upstream, gateway, account } = await start(t, {}, { worker: false });
+  upstream.mode = openAiError(500);
+  const { jobId } = (await later(gateway, account)).json;
+  await hurry(gateway, jobId, 4);
+  gateway.app.worker?.start();
+  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
+  assert.equal(job.status, 'failed');
+  assert.equal(job.error.code, 'TTS_UPSTREAM_ERROR');
+  assert.equal(upstream.requests.length, 1);
+  assert.equal(await gateway.balance(account), FUNDS);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a retry waits until the time that the provider named', async (t) => {
+  const { upstream, gateway, account } = await start(t);
+  upstream.mode = tooManyRequests('120');
+  const { jobId } = (await later(gateway, account)).json;
+  const waiting = await untilRunAtIsAhead(gateway, jobId);
+  const { rows } = await sql<{ seconds: number }>`
+    select extract(epoch from run_at - updated_at)::double precision as seconds from job where id = ${jobId}`.execute(
+    gateway.db,
+  );
+  assert.equal(rows[0]?.seconds, 120);
+  assert.equal(waiting.state, 'queued');
+  assert.equal((await gateway.call(`/tts/jobs/${jobId}/audio`)).json.error.code, 'JOB_NOT_READY');
+});
+
+test('a job fails if the provider asks for too long a wait', async (t) => {
+  const { upstream, gateway, account } = await start(t);
+  upstream.mode = tooManyRequests('3600');
+  const { jobId } = (await later(gateway, account)).json;
+  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
+  assert.deepEqual([job.status, job.error.code], ['failed', 'TTS_UNAVAILABLE']);
+  assert.equal(await gateway.balance(account), FUNDS);
+});
+
+test('a job whose workers keep dying is not retried forever', async (t) => {
+  const { upstream, gateway, account } = await start(t, {}, { worker: false });
+  const { jobId } = (await later(gateway, account)).json;
+  await hurry(gateway, jobId, 5);
+  gateway.app.worker?.start();
+  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
+  assert.deepEqual([job.status, job.error.code], ['failed', 'INTERNAL_ERROR']);
+  assert.equal(upstream.requests.length, 0);
+  assert.equal(await gateway.balance(account), FUNDS);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+const MINUTES = 60_000;
+
+test('retry delays triple from one second, and the fifth attempt is the last', async () => {
+  const rows: [attempt: number, random: number, expected: number | undefined][] = [
+    [1, 0, 1_000],
+    [1, 1, 1_250],
+    [2, 0, 3_000],
+    [3, 0, 9_000],
+    [4, 0, 27_000],
+    [4, 1, 33_750],
+    [5, 0, undefined],
+    [6, 0, undefined],
+  ];
+  for (const [attempt, random, expected] of rows) {
+    assert.equal(retryDelayMs(attempt, 0, undefined, random), expected, `attempt ${attempt}`);
+  }
+  assert.equal(MAX_ATTEMPTS, 5);
+});
+
+test('a retry delay is never shorter than the provider asked for', async () => {
+  assert.equal(retryDelayMs(1, 0, 30, 0), 30_000);
+  assert.equal(retryDelayMs(4, 0, 2, 0), 27_000);
+});
+
+test('no attempt begins more than 15 minutes after the first', async () => {
+  assert.equal(retryDelayMs(1, 0, 15 * 60, 0), 15 * MINUTES);
+  assert.equal(retryDelayMs(1, 0, 15 * 60 + 1, 0), undefined);
+  assert.equal(retryDelayMs(2, 15 * MINUTES - 3_000, undefined, 0), 3_000);
+  assert.equal(retryDelayMs(2, 15 * MINUTES - 2_999, undefined, 0), undefined);
+  assert.equal(retryDelayMs(1, 0, 3600, 0), undefined);
+});
+
+test('retry delays and attempts are bounded, whatever the provider says', async () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 100 }),
+      fc.integer({ min: 0, max: 10 * 3_600_000 }),
+      fc.option(fc.integer({ min: 1, max: 3600 }), { nil: undefined }),
+      fc.double({ min: 0, max: 1, noNaN: true }),
+      (attempt, elapsedMs, retryAfter, random) => {
+        const delay = retryDelayMs(attempt, elapsedMs, retryAfter, random);
+        if (delay === undefined) return;
+        assert.ok(attempt < MAX_ATTEMPTS);
+        assert.ok(delay >= 1_000 && delay >= (retryAfter ?? 0) * 1_000);
+        assert.ok(elapsedMs + delay <= 15 * MINUTES);
+      },
+    ),
+  );
+});
+
+test('at most JOB_CONCURRENCY jobs run at the same time', async (t) => {
+  const { upstream, gateway, account } = await start(t, { JOB_CONCURRENCY: '3' });
+  const open: ControlledStream[] = [];
+  upstream.mode = (request, response) => {
+    const drip = new ControlledStream();
+    open.push(drip);
+    drip.mode(request, response);
+  };
+  const jobs = [];
+  for (let index = 0; index < 5; index++) jobs.push((await later(gateway, account, { text: `text ${index}` })).json);
+  await upstream.waitForRequests(3);
+  const states = async () =>
+    (await gateway.db.selectFrom('job').select('state').orderBy('state').execute()).map(({ state }) => state);
+  assert.deepEqual(await states(), ['processing', 'processing', 'processing', 'queued', 'queued']);
+  for (let index = 0; index < 5; index++) {
+    await upstream.waitForRequests(index + 1);
+    await open[index]?.write(silentMp3(100));
+    open[index]?.end();
+  }
+  for (const { jobId } of jobs) assert.equal((await untilJob(gateway, jobId, 'completed')).json.status, 'completed');
+  assert.equal(upstream.requests.length, 5);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a stopping worker finishes its job first', async (t) => {
+  const { upstream, gateway, account } = await start(t, { JOB_CONCURRENCY: '1' });
+  const drip = new ControlledStream();
+  upstream.mode = drip.mode;
+  const { jobId } = (await later(gateway, account)).json;
+  await drip.opened;
+  const waiting = (await later(gateway, account, { text: 'not begun' })).json;
+  await drip.write(silentMp3(100));
+  const stopped = gateway.app.worker?.stop();
+  drip.end();
+  await stopped;
+  assert.equal((await row(gateway, jobId)).state, 'completed');
+  assert.equal((await row(gateway, waiting.jobId)).state, 'queued');
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('metrics show waiting and running jobs and the ends of their holds', async (t) => {
+  const { upstream, gateway, account } = await start(t, {}, { worker: false });
+  const metrics = async () => (await gateway.app.admin.inject('/metrics')).body;
+  const first = (await later(gateway, account, { key: 'k' })).json;
+  await later(gateway, account, { key: 'k' });
+  assert.match(await metrics(), /^speechgate_queued_jobs 1$/m);
+  const drip = new ControlledStream();
+  upstream.mode = drip.mode;
+  gateway.app.worker?.start();
+  await drip.opened;
+  const running = await metrics();
+  assert.match(running, /^speechgate_queued_jobs 0$/m);
+  assert.match(running, /^speechgate_processing_jobs 1$/m);
+  await drip.write(silentMp3(100));
+  drip.end();
+  await untilJob(gateway, first.jobId, 'completed');
+  upstream.mode = openAiError(400);
+  const second = (await later(gateway, account)).json;
+  await untilJob(gateway, second.jobId, 'failed');
+  const placed = /speechgate_held_micro_usd_total{flow="card",event="placed"} 396$/m;
+  // Counted right after the transaction that a caller may already see.
+  await until(async () => /speechgate_holds_total{flow="card",event="voided"} 1$/m.test(await metrics()));
+  const text = await metrics();
+  assert.match(text, /^speechgate_processing_jobs 0$/m);
+  assert.match(text, placed, 'a repeat places no hold');
+  assert.match(text, /speechgate_holds_total{flow="card",event="captured"} 1$/m);
+});
+
+test('log lines about a job carry its trace id', async (t) => {
+  const upstream = await startStubUpstream({ mode: openAiError(503) });
+  t.teardown(() => upstream.close());
+  const env = { SPEECH_BASE_URL: upstream.url, LOG_LEVEL: 'info' };
+  const gateway = await startGateway(t, env, { worker: true });
+  const account = await gateway.fund(500);
+  const accepted = await later(gateway, account);
+  const { jobId } = accepted.json;
+  await upstream.waitForRequests(1);
+  upstream.mode = mp3();
+  await untilJob(gateway, jobId, 'completed');
+  await until(() => gateway.log.some(({ end }) => end === 'completed'));
+  const lines = gateway.log.filter((line) => line.job === jobId);
+  const traceId = accepted.headers.get('x-trace-id');
+  assert.ok(lines.every((line) => line.traceId === traceId));
+  assert.deepEqual(
+    lines
+      .filter(({ err }) => !err)
+      .map(({ msg, attempt, end, chargedMicroUsd }) => [msg, attempt, end, chargedMicroUsd]),
+    [
+      ['an attempt at a job begins', 1, undefined, undefined],
+      ['an attempt at a job has ended', 1, 'retry', undefined],
+      ['an attempt at a job begins', 2, undefined, undefined],
+      ['an attempt at a job has ended', 2, 'completed', 198],
+    ],
+  );
 });

@@ -1,34 +1,45 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { sql } from 'kysely';
-import { test } from 'tap';
-import { type Claim, claimJob } from '../../src/jobs/claim-job.ts';
-import { completeJob, requeueJob } from '../../src/jobs/end-job.ts';
-import { beat } from '../../src/jobs/heartbeat.ts';
+import { type Test, test } from 'tap';
+import { LEASE_SECONDS } from '../../src/db/lease.ts';
+import { type Claim, claimJob, completeJob, failJob, jobLeases, requeueJob } from '../../src/jobs/claim-job.ts';
 import { requeueLostJobs, takeOverJobs } from '../../src/jobs/take-over.ts';
 import { audit } from '../../src/ledger/audit.ts';
+import { type Gateway, startGateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
-import { claimedByWorker, FUNDS, PRICE, RESULT, RETENTION, row, start } from './claiming.ts';
+import { runTurn } from '../support/reconcile.ts';
+import { brokenRules, rolledBack } from '../support/rolled-back.ts';
+import { silentMp3 } from '../support/silent-audio.ts';
+import { ControlledStream, mp3, openAiError, testUpstream } from '../support/stub-upstream.ts';
+import { unguarded } from '../support/unguarded.ts';
+import { until } from '../support/until.ts';
+import { claimed, endLease, FUNDS, PRICE, RESULT, RETENTION, row, start } from './claiming.ts';
+
+/** Of a lease: in its second third it is renewed. */
+const SECOND_THIRD_MS = (LEASE_SECONDS * 1000) / 3;
 
 test('a job is claimed once, and only when it is due', async (t) => {
   const { gateway, account } = await start(t);
   const { jobId } = (await later(gateway, account)).json;
-  const claims = await Promise.all(Array.from({ length: 10 }, () => claimJob(gateway.db, jobId, randomUUID())));
+  const claims = await Promise.all(Array.from({ length: 10 }, () => claimJob(gateway.db, jobId)));
   const [claim, ...others] = claims.filter((found) => found !== undefined);
   assert.deepEqual(others, []);
-  assert.equal(claim?.attempt, 1);
-  assert.equal(claim?.fence, 2);
+  assert.deepEqual([claim?.attempt, claim?.fence], [1, 2]);
   await requeueJob(gateway.db, claim as Claim, { delayMs: 60_000 });
-  assert.equal(await claimJob(gateway.db, jobId, randomUUID()), undefined);
+  assert.equal(await claimJob(gateway.db, jobId), undefined);
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('the jobs of a worker that was silent for 10 s are taken over, once, and by whoever is there', async (t) => {
+test('a job with an expired lease is taken over once, by any worker', async (t) => {
   const { upstream, gateway, gateways, account } = await start(t, 2);
   const { jobId } = (await later(gateway, account)).json;
   const alive = (await later(gateway, account)).json;
-  await claimedByWorker(gateway, jobId, 11);
-  await claimedByWorker(gateway, alive.jobId, 8);
+  await claimed(gateway, jobId);
+  await claimed(gateway, alive.jobId);
+  await endLease(gateway, jobId);
   const counts = await Promise.all(gateways.map(({ db }) => takeOverJobs(db)));
   assert.deepEqual(counts.sort(), [0, 1]);
   assert.equal((await row(gateway, jobId)).state, 'queued');
@@ -42,116 +53,337 @@ test('the jobs of a worker that was silent for 10 s are taken over, once, and by
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('an entry that a worker had taken from the queue when it died, before it claimed the job, is unlocked', async (t) => {
+test('a worker renews all leases together and learns which it has lost', async (t) => {
   const { gateway, account } = await start(t);
-  const { jobId } = (await later(gateway, account)).json;
-  const [dead, alive] = [randomUUID(), randomUUID()];
-  await beat(gateway.db, dead, 'pool-dead');
-  await beat(gateway.db, alive, 'pool-alive');
-  const other = (await later(gateway, account)).json;
-  const lock = (id: string, pool: string) =>
-    sql`update graphile_worker._private_jobs set locked_at = now(), locked_by = ${pool} where key = ${id}`.execute(
-      gateway.db,
-    );
-  await lock(jobId, 'pool-dead');
-  await lock(other.jobId, 'pool-alive');
-  await sql`update worker set heartbeat_at = now() - interval '11 seconds' where id = ${dead}`.execute(gateway.db);
-  assert.equal(await takeOverJobs(gateway.db), 0);
-  const { rows } = await sql`select key from graphile_worker._private_jobs where is_available`.execute(gateway.db);
-  assert.deepEqual(rows, [{ key: jobId }]);
-});
-
-test('a job that is taken over has one entry in the queue, and leaves none behind', async (t) => {
-  const { gateway, account } = await start(t);
-  const { jobId } = (await later(gateway, account)).json;
-  const worker = randomUUID();
-  await beat(gateway.db, worker, 'pool-dead');
-  await sql`update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-dead'`.execute(gateway.db);
-  await claimJob(gateway.db, jobId, worker);
-  await sql`update worker set heartbeat_at = now() - interval '11 seconds'`.execute(gateway.db);
-  assert.equal(await takeOverJobs(gateway.db), 1);
-  const { rows } = await sql`select key, is_available from graphile_worker._private_jobs`.execute(gateway.db);
-  assert.deepEqual(rows, [{ key: jobId, is_available: true }]);
-});
-
-test('a worker that has signed off, or never registered, is dead at once', async (t) => {
-  const { gateway, account } = await start(t);
-  const { jobId } = (await later(gateway, account)).json;
-  await claimJob(gateway.db, jobId, randomUUID());
-  assert.equal(await takeOverJobs(gateway.db), 1);
-});
-
-test('a job that its live worker does not name is taken over, and so is its entry; what it names, or took since, is not', async (t) => {
-  const { gateway, account } = await start(t);
-  const make = async () => (await later(gateway, account)).json.jobId as string;
-  const [lost, named, young] = [await make(), await make(), await make()];
-  const worker = randomUUID();
-  const claims = new Map<string, Claim | undefined>();
-  const claim = async (id: string) => claims.set(id, await claimJob(gateway.db, id, worker));
-  const first = await beat(gateway.db, worker, 'pool');
-  await claim(lost);
-  await claim(named);
-  const states = async () => [(await row(gateway, lost)).state, (await row(gateway, named)).state];
-  await beat(gateway.db, worker, 'pool', { jobIds: [named], entryIds: [], since: first });
-  assert.equal(await takeOverJobs(gateway.db), 0, 'the answer may be on its way');
-  const second = await beat(gateway.db, worker, 'pool', { jobIds: [lost, named], entryIds: [], since: first });
-  await claim(young);
-  await beat(gateway.db, worker, 'pool', { jobIds: [named], entryIds: [], since: second });
-  assert.equal(await takeOverJobs(gateway.db), 1);
-  assert.deepEqual(await states(), ['queued', 'processing']);
-  assert.equal((await row(gateway, young)).state, 'processing');
-  assert.equal((await row(gateway, lost)).attempts, 0, 'nobody has begun that attempt');
-  assert.equal(await completeJob(gateway.db, claims.get(lost) as Claim, RESULT, RETENTION), false);
-  const again = await claimJob(gateway.db, lost, worker);
-  assert.deepEqual([again?.attempt, again?.fence], [1, 3]);
+  const make = async () => claimed(gateway, (await later(gateway, account)).json.jobId);
+  const [live, taken, ended] = [await make(), await make(), await make()];
+  await endLease(gateway, taken.jobId);
+  await takeOverJobs(gateway.db);
+  const owner = await claimed(gateway, taken.jobId);
+  await completeJob(gateway.db, ended, RESULT, RETENTION);
+  await sql`update job set lease_until = now() + interval '1 second' where state = 'processing'`.execute(gateway.db);
+  const leases = jobLeases(gateway.db);
+  const lost: Claim[] = [];
+  const ends = [live, taken, ended, owner].map((claim) =>
+    leases.keep(claim, performance.now() - SECOND_THIRD_MS, () => lost.push(claim)),
+  );
+  const leaseOf = async ({ jobId }: Claim) => Number((await row(gateway, jobId)).lease_until);
+  await until(() => lost.length === 2);
+  assert.deepEqual(lost, [taken, ended]);
+  for (const claim of [live, owner]) assert.ok((await leaseOf(claim)) > Date.now() + SECOND_THIRD_MS);
+  for (const end of ends) end();
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('an entry that a live worker locked, and does not run, is unlocked once no answer can be on its way', async (t) => {
-  const { gateway, account } = await start(t);
-  const ids = [];
-  for (let count = 0; count < 3; count++) ids.push((await later(gateway, account)).json.jobId as string);
-  const [lost, other, young] = ids as [string, string, string];
-  const lock = (id: string, pool: string, seconds: number) =>
-    sql`update graphile_worker._private_jobs
-        set locked_at = now() - make_interval(secs => ${seconds}), locked_by = ${pool} where key = ${id}`.execute(
-      gateway.db,
-    );
-  const [losing, running] = [randomUUID(), randomUUID()];
-  await lock(lost, 'pool-losing', 11);
-  await lock(young, 'pool-losing-young', 9);
-  await lock(other, 'pool-running', 11);
-  const { rows } = await sql<{ id: string }>`
-    select id::text from graphile_worker._private_jobs where key = ${other}`.execute(gateway.db);
-  const name = async (id: string, pool: string, entryIds: string[]) => {
-    const since = await beat(gateway.db, id, pool);
-    await beat(gateway.db, id, pool, { jobIds: [], entryIds, since });
-  };
-  await name(losing, 'pool-losing', []);
-  await name(randomUUID(), 'pool-losing-young', []);
-  await name(running, 'pool-running', [rows[0]?.id as string]);
-  await requeueLostJobs(gateway.db);
-  const free = await sql`select key from graphile_worker._private_jobs where is_available`.execute(gateway.db);
-  assert.deepEqual(free.rows, [{ key: lost }]);
-});
-
-test('an attempt that hangs for an hour is taken over although its worker names it, and counts; operators see its age', async (t) => {
+test('a stale worker can neither complete, fail nor requeue a job taken over', async (t) => {
   const { gateway, account } = await start(t);
   const { jobId } = (await later(gateway, account)).json;
-  const claim = await claimedByWorker(gateway, jobId, 0);
-  const { worker_id } = await row(gateway, jobId);
-  const since = await beat(gateway.db, worker_id as string, 'pool');
-  await beat(gateway.db, worker_id as string, 'pool', { jobIds: [jobId], entryIds: [], since });
-  const age = (seconds: number) =>
-    sql`update job set updated_at = now() - make_interval(secs => ${seconds}) where id = ${jobId}`.execute(gateway.db);
-  await age(3590);
-  assert.equal(await takeOverJobs(gateway.db), 0);
+  const paused = await claimed(gateway, jobId);
+  await endLease(gateway, jobId);
+  await takeOverJobs(gateway.db);
+  const tries = async () => {
+    assert.equal(await completeJob(gateway.db, paused, RESULT, RETENTION), false);
+    assert.equal(await failJob(gateway.db, paused, { code: 'X', message: 'x' }, RETENTION), false);
+    assert.equal(
+      await requeueJob(gateway.db, paused, { delayMs: 0 }),
+      (await row(gateway, jobId)).fence === paused.fence,
+    );
+    assert.deepEqual(await audit(gateway.db), []);
+  };
+  await tries();
+  const owner = await claimed(gateway, jobId);
+  assert.ok(owner.fence > paused.fence);
+  assert.equal(owner.attempt, 2, 'the attempt that ended with its worker counts');
+  await tries();
+  assert.equal((await row(gateway, jobId)).state, 'processing');
+  assert.equal(await completeJob(gateway.db, owner, RESULT, RETENTION), true);
+  await tries();
+  assert.equal((await row(gateway, jobId)).state, 'completed');
+  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+});
+
+test('ending a job again after a lost response has no further effect', async (t) => {
+  const { gateway, account } = await start(t);
+  const make = async () => claimed(gateway, (await later(gateway, account)).json.jobId);
+  const [completed, failed, requeued] = [await make(), await make(), await make()];
+  for (let times = 0; times < 2; times++) {
+    assert.equal(await completeJob(gateway.db, completed, RESULT, RETENTION), true);
+    assert.equal(await failJob(gateway.db, failed, { code: 'X', message: 'x' }, RETENTION), true);
+    assert.equal(await requeueJob(gateway.db, requeued, { delayMs: 60_000, uncounted: true }), true);
+  }
+  assert.equal(await failJob(gateway.db, completed, { code: 'X', message: 'x' }, RETENTION), false);
+  assert.equal(await completeJob(gateway.db, failed, RESULT, RETENTION), false);
+  assert.equal((await row(gateway, requeued.jobId)).attempts, 0);
+  assert.equal(await gateway.balance(account), FUNDS - 2n * PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('audio that a worker stored for a lost job is deleted', async (t) => {
+  const { upstream, gateway, gateways, account } = await start(t, 2);
+  const [slow, quick] = gateways as [Gateway, Gateway];
+  const drip = new ControlledStream();
+  upstream.mode = drip.mode;
+  slow.app.worker?.start();
+  const { jobId } = (await later(gateway, account)).json;
+  await drip.opened;
+  // As when it was frozen until its lease had ended.
+  await endLease(gateway, jobId);
+  upstream.mode = mp3(200);
+  await takeOverJobs(gateway.db);
+  quick.app.worker?.start();
+  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+  const objects = async () =>
+    (await readdir(join(gateway.config.dataDir, 'audio'), { recursive: true })).filter((name) => name.includes('/'));
+  assert.equal((await objects()).length, 1);
+  await drip.write(silentMp3(1000));
+  drip.end();
+  await slow.app.worker?.stop();
+  assert.equal((await objects()).length, 1);
+  const audio = await gateway.call(`/tts/jobs/${jobId}/audio`);
+  assert.deepEqual(audio.bytes, silentMp3(200), 'of the worker that completed the job');
+  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('two replicas on one database speak each of 40 jobs once', async (t) => {
+  const { upstream, gateway, gateways, account } = await start(t, 2, { JOB_CONCURRENCY: '4' });
+  for (const { app } of gateways) app.worker?.start();
+  const jobs = await Promise.all(
+    Array.from({ length: 40 }, (_, index) => later(gateways[index % 2] as Gateway, account, { text: `text ${index}` })),
+  );
+  for (const { json } of jobs)
+    assert.equal((await untilJob(gateway, json.jobId, 'completed')).json.status, 'completed');
+  const spoken = upstream.requests.map(({ body }) => body?.input);
+  assert.deepEqual(spoken.sort(), Array.from({ length: 40 }, (_, index) => `text ${index}`).sort());
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('metrics show the age of a hanging attempt', async (t) => {
+  const { gateway, account } = await start(t);
+  const { jobId } = (await later(gateway, account)).json;
+  await claimed(gateway, jobId);
+  await sql`update job set updated_at = now() - interval '1 hour' where id = ${jobId}`.execute(gateway.db);
   const metrics = (await gateway.app.admin.inject('/metrics')).body;
   const seconds = Number(/^speechgate_oldest_processing_job_seconds (\S+)$/m.exec(metrics)?.[1]);
-  assert.ok(seconds >= 3590 && seconds < 3600 + 60, `${seconds} s`);
-  await age(3601);
-  assert.equal(await takeOverJobs(gateway.db), 1);
-  assert.equal((await row(gateway, jobId)).attempts, 1);
-  assert.equal(await completeJob(gateway.db, claim, RESULT, RETENTION), false);
+  assert.ok(seconds >= 3600 && seconds < 3660, `${seconds} s`);
+});
+
+const updateEntry = ({ db }: Gateway, jobId: string, set: string) =>
+  sql`update graphile_worker._private_jobs set ${sql.raw(set)} where key = ${jobId}`.execute(db);
+
+/** Of the jobs that the queue would give to a worker now. */
+async function runnable({ db }: Gateway): Promise<string[]> {
+  const { rows } = await sql<{ key: string }>`
+    select key from graphile_worker._private_jobs where is_available and run_at <= now()`.execute(db);
+  return rows.map(({ key }) => key).sort();
+}
+
+test('the safety net requeues only due jobs that the queue has lost', async (t) => {
+  const { gateway, account } = await start(t);
+  const make = async () => (await later(gateway, account)).json.jobId as string;
+  const [lost, exhausted, postponed, waiting] = [await make(), await make(), await make(), await make()];
+  // Its worker has died with it, before it claimed the job; the other one has just taken its entry.
+  const [deadWorker, liveWorker] = [await make(), await make()];
+  const [young, ahead] = [await make(), await make()];
+  const all = [lost, exhausted, postponed, waiting, deadWorker, liveWorker];
+  const setRunAt = (ids: string[], at: string) =>
+    gateway.db
+      .updateTable('job')
+      .set({ run_at: sql.raw<Date>(at) })
+      .where('id', 'in', ids)
+      .execute();
+  await setRunAt(all, "now() - interval '11 seconds'");
+  await setRunAt([ahead], "now() + interval '10 minutes'");
+  for (const id of [lost, young, ahead]) await sql`select graphile_worker.remove_job(${id})`.execute(gateway.db);
+  await updateEntry(gateway, exhausted, 'attempts = max_attempts');
+  await updateEntry(gateway, postponed, "run_at = now() + interval '1 hour'");
+  await updateEntry(gateway, deadWorker, "locked_at = now() - interval '1 minute', locked_by = 'dead'");
+  await updateEntry(gateway, liveWorker, "locked_at = now(), locked_by = 'alive'");
+
+  assert.equal(await requeueLostJobs(gateway.db), 4);
+  assert.equal(await requeueLostJobs(gateway.db), 0);
+  assert.deepEqual(await runnable(gateway), [lost, exhausted, postponed, waiting, deadWorker].sort());
+  await updateEntry(gateway, liveWorker, 'locked_at = null, locked_by = null');
+  gateway.app.worker?.start();
+  for (const jobId of all) await untilJob(gateway, jobId, 'completed');
   assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a job whose worker died with its entry gets one new entry', async (t) => {
+  const { gateway, account } = await start(t);
+  const { jobId } = (await later(gateway, account)).json;
+  await updateEntry(gateway, jobId, "locked_at = now(), locked_by = 'dead'");
+  await claimed(gateway, jobId);
+  await endLease(gateway, jobId);
+  assert.equal(await takeOverJobs(gateway.db), 1);
+  assert.deepEqual(await runnable(gateway), [jobId]);
+  gateway.app.worker?.start();
+  await untilJob(gateway, jobId, 'completed');
+  assert.equal((await row(gateway, jobId)).attempts, 2);
+});
+
+test('a queue entry for a missing or ended job does nothing', async (t) => {
+  const { upstream, gateway, account } = await start(t);
+  gateway.app.worker?.start();
+  const { jobId } = (await later(gateway, account)).json;
+  await untilJob(gateway, jobId, 'completed');
+  for (const id of [jobId, randomUUID()]) {
+    await sql`select graphile_worker.add_job('speak', json_build_object('jobId', ${id}::text))`.execute(gateway.db);
+  }
+  const entries = async () => (await sql`select from graphile_worker._private_jobs`.execute(gateway.db)).rows.length;
+  while ((await entries()) > 0);
+  assert.equal(upstream.requests.length, 1);
+  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+async function startSingle(t: Test) {
+  const upstream = await testUpstream(t);
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, JOB_CONCURRENCY: '1' });
+  return { upstream, gateway };
+}
+
+async function accept(gateway: Gateway, account: string, texts: readonly string[]): Promise<string[]> {
+  const ids: string[] = [];
+  for (const text of texts) ids.push((await later(gateway, account, { text })).json.jobId);
+  return ids;
+}
+
+const many = (name: string, count: number) => Array.from({ length: count }, (_, index) => `${name} ${index}`);
+
+const turns = async (gateway: Gateway) => {
+  const { rows } = await sql<{ turn: number; priority: number; text: string }>`
+    select job.turn, entry.priority, job.text from job join graphile_worker._private_jobs entry on entry.key = job.id::text
+    order by job.created_at`.execute(gateway.db);
+  return rows;
+};
+
+test('accounts take turns: a job of a new account runs before a long backlog', async (t) => {
+  const { upstream, gateway } = await startSingle(t);
+  const spoken = () => upstream.requests.map(({ body }) => body?.input);
+  const crowd = await accept(gateway, await gateway.fund(5000), many('crowd', 40));
+  await accept(gateway, await gateway.fund(500), ['single']);
+  await accept(gateway, await gateway.fund(500), many('few', 3));
+  gateway.app.worker?.start();
+  for (const id of crowd) await untilJob(gateway, id, 'completed');
+  assert.deepEqual(spoken().slice(0, 7), ['crowd 0', 'single', 'few 0', 'crowd 1', 'few 1', 'crowd 2', 'few 2']);
+  assert.deepEqual(spoken().slice(7), many('crowd', 40).slice(3));
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('the turn of a job counts the live jobs of its account', async (t) => {
+  const { gateway } = await startSingle(t);
+  const account = await gateway.fund(500);
+  const [first] = await accept(gateway, account, ['a']);
+  gateway.app.worker?.start();
+  await untilJob(gateway, first as string, 'completed');
+  await gateway.app.worker?.stop();
+  await Promise.all(many('b', 10).map((text) => later(gateway, account, { text })));
+  const found = await turns(gateway);
+  assert.deepEqual(found.map(({ turn }) => turn).sort(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  assert.ok(found.every(({ turn, priority }) => turn === priority));
+});
+
+test('a retried or lost job keeps its turn', async (t) => {
+  const { upstream, gateway } = await startSingle(t);
+  const [, second] = await accept(gateway, await gateway.fund(500), ['first', 'second']);
+  upstream.mode = (request, response) =>
+    (request.body?.input === 'first' ? mp3() : openAiError(500))(request, response);
+  gateway.app.worker?.start();
+  await upstream.waitForRequests(2);
+  await until(async () => (await turns(gateway)).some(({ text, priority }) => text === 'second' && priority === 1));
+  await gateway.app.worker?.stop();
+  await sql`update job set state = 'queued', lease_until = null, run_at = now() - interval '11 seconds'
+            where id = ${second as string}`.execute(gateway.db);
+  await sql`delete from graphile_worker._private_jobs`.execute(gateway.db);
+  assert.equal((await runTurn(gateway, 'lost_jobs')).count, 1);
+  assert.deepEqual(await turns(gateway), [{ text: 'second', turn: 1, priority: 1 }]);
+});
+
+test('a job that has waited two minutes per earlier job goes by its age', async (t) => {
+  const { upstream, gateway } = await startSingle(t);
+  await accept(gateway, await gateway.fund(500), many('crowd', 4));
+  await sql`update job set run_at = now() - interval '241 seconds'`.execute(gateway.db);
+  await runTurn(gateway, 'lost_jobs');
+  assert.deepEqual(
+    (await turns(gateway)).map(({ turn, priority }) => [turn, priority]),
+    [
+      [0, 0],
+      [0, 0],
+      [0, 0],
+      [3, 3],
+    ],
+  );
+  const ids = await accept(gateway, await gateway.fund(500), ['later']);
+  gateway.app.worker?.start();
+  await untilJob(gateway, ids[0] as string, 'completed');
+  const spoken = upstream.requests.map(({ body }) => body?.input);
+  assert.deepEqual(spoken.slice(0, 3).sort(), ['crowd 0', 'crowd 1', 'crowd 2']);
+  assert.equal(spoken[3], 'later');
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+const HOLD = 'a hold has ended, is within its lease, or is owned by a live job';
+const STATE =
+  "a job's hold is pending while it lives, posted when it is completed, voided when it failed, and has its fence";
+const TEXT = 'a finished job has no text (R18), and an unfinished one has';
+
+test('each audit rule for jobs and holds detects its own damage', async (t) => {
+  const gateway = await startGateway(t);
+  const account = await gateway.fund(500);
+  const make = async () => (await later(gateway, account)).json.jobId as string;
+  const ended = async (as: 'completed' | 'failed') => {
+    const claim = await claimJob(gateway.db, await make());
+    assert.ok(claim);
+    if (as === 'completed') await completeJob(gateway.db, claim, { mimeType: 'audio/mpeg', sizeBytes: 1 }, 60);
+    else await failJob(gateway.db, claim, { code: 'TTS_UNAVAILABLE', message: 'x' }, 60);
+    return claim.jobId;
+  };
+  const [queued, completed, failed] = [await make(), await ended('completed'), await ended('failed')];
+  // Only a constraint keeps the text; the audit must see it without.
+  await sql`
+    do $$ declare name text; begin
+      for name in select conname from pg_constraint where conrelid = 'job'::regclass and contype = 'c' loop
+        execute format('alter table job drop constraint %I', name);
+      end loop;
+    end $$`.execute(gateway.db);
+  assert.deepEqual(await audit(gateway.db), []);
+
+  const hold = (jobId: string) => sql`(select hold_id from job where id = ${jobId})`;
+  const damages: [name: string, damage: ReturnType<typeof sql>, rules: string[]][] = [
+    ['a queued job vanishes', sql`delete from job where id = ${queued}`, [HOLD]],
+    [
+      'a job fails and keeps its hold',
+      sql`update job set state = 'failed', text = null where id = ${queued}`,
+      [HOLD, STATE],
+    ],
+    [
+      "a queued job's hold is posted",
+      sql`update transfer set state = 'posted', ended_at = now() where id = ${hold(queued)}`,
+      [STATE],
+    ],
+    ['a completed job was not captured', sql`update job set state = 'failed' where id = ${completed}`, [STATE]],
+    ['a failed job was charged', sql`update job set state = 'completed' where id = ${failed}`, [STATE]],
+    [
+      "a job's hold has a lease",
+      sql`update transfer set lease_until = now() + interval '1 hour' where id = ${hold(queued)}`,
+      [STATE],
+    ],
+    ['fences differ', sql`update job set fence = fence + 1 where id = ${queued}`, [STATE]],
+    ["another account's hold", sql`update job set account_id = gen_random_uuid() where id = ${queued}`, [STATE]],
+    ['a text outlives its job', sql`update job set text = 'still here' where id = ${completed}`, [TEXT]],
+    ['a failed job keeps its text', sql`update job set text = 'still here' where id = ${failed}`, [TEXT]],
+    ['a live job lost its text', sql`update job set text = null where id = ${queued}`, [TEXT]],
+  ];
+  for (const [name, damage, rules] of damages) {
+    const found = await rolledBack(gateway.db, async (trx) => {
+      await unguarded(trx, () => damage.execute(trx));
+      return brokenRules(trx);
+    });
+    assert.deepEqual(
+      found.filter((rule) => [HOLD, STATE, TEXT].includes(rule)),
+      rules,
+      name,
+    );
+  }
 });

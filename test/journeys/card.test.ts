@@ -1,14 +1,18 @@
 import assert from 'node:assert/strict';
-import { buffer } from 'node:stream/consumers';
+import { once } from 'node:events';
+import { request } from 'node:http';
 import { x402Client } from '@x402/core/client';
 import { decodePaymentRequiredHeader } from '@x402/core/http';
 import { ExactEvmScheme } from '@x402/evm/exact/client';
 import { test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { audit } from '../../src/ledger/audit.ts';
-import { askForFlowingAudio } from '../support/flowing-audio.ts';
+import { booksClosed } from '../support/books.ts';
 import { BASE_URL, startGateway } from '../support/gateway.ts';
-import { Drip, silentMp3 } from '../support/stub-upstream.ts';
+import { silentMp3 } from '../support/silent-audio.ts';
+import * as upstreamModes from '../support/stub-upstream.ts';
+import { ControlledStream, type Mode, mp3, wav } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
 import { bench, say } from './card.ts';
 
 test('R3: a request costs ceil(characters x rate), 198 micro-USD for "Hello world"', async (t) => {
@@ -36,7 +40,7 @@ test('R3: a request costs ceil(characters x rate), 198 micro-USD for "Hello worl
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('GET and text/plain speak as JSON does', async (t) => {
+test('GET and text/plain requests synthesize like JSON', async (t) => {
   const { gateway, upstream } = await bench(t);
   const account = await gateway.fund(500);
   const headers = { 'x-credit-account': account };
@@ -52,7 +56,7 @@ test('GET and text/plain speak as JSON does', async (t) => {
   assert.deepEqual(upstream.requests[0]?.body, upstream.requests[1]?.body);
 });
 
-test('R12: no account, an unknown account and too little balance are all 402, and charge nothing', async (t) => {
+test('R12: a missing, unknown or underfunded account is 402 and charges nothing', async (t) => {
   const { gateway, upstream } = await bench(t);
   const account = await gateway.fund(500);
   await gateway.db.updateTable('account').set({ balance_micro_usd: 197n }).where('id', '=', account).execute();
@@ -79,7 +83,7 @@ test('R12: no account, an unknown account and too little balance are all 402, an
   assert.equal(count, 1n, 'naming an unknown account makes no account');
 });
 
-test('R11, R46: the 402 names the amount, and carries the challenge in both headers', async (t) => {
+test('R11, R46: the 402 names the amount and carries the challenge in both headers', async (t) => {
   const { gateway } = await bench(t);
   for (const call of [say(undefined), { method: 'GET' }]) {
     const reply = await gateway.call(call.method === 'GET' ? '/tts?text=Hello' : '/tts', call);
@@ -115,7 +119,7 @@ test('R11, R46: the 402 names the amount, and carries the challenge in both head
   }
 });
 
-test('50 parallel requests on an account that can pay for 20: exactly 20 are served', async (t) => {
+test('of 50 parallel requests on an account that covers 20, exactly 20 are served', async (t) => {
   const { gateway, upstream } = await bench(t);
   const account = await gateway.fund(500);
   const large = say(account, { text: 'x'.repeat(4096), model: 'provider-a/tts-1-hd' });
@@ -133,40 +137,7 @@ test('50 parallel requests on an account that can pay for 20: exactly 20 are ser
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('a hold that was lost is not delivered', async (t) => {
-  const { gateway, upstream } = await bench(t);
-  const account = await gateway.fund(500);
-  const loseHolds = () => gateway.db.updateTable('transfer').set({ fence: 2 }).where('state', '=', 'pending').execute();
-
-  await t.test('audio that is whole at once is refused', async () => {
-    const drip = new Drip();
-    upstream.mode = drip.mode;
-    const reply = gateway.call('/tts', say(account));
-    await drip.opened;
-    await loseHolds();
-    drip.write(silentMp3(500));
-    drip.end();
-    const { status, json } = await reply;
-    assert.equal(status, 503);
-    assert.equal(json.error.code, 'TTS_UNAVAILABLE');
-    assert.match(json.error.message, /Nothing was charged/);
-    assert.deepEqual(json.error.details, {
-      transient: true,
-      payment: { state: 'not_charged', amountMicroUsd: 0 },
-    });
-  });
-
-  await t.test('audio that flows is broken off', async () => {
-    const drip = new Drip();
-    upstream.mode = drip.mode;
-    const incoming = await askForFlowingAudio(gateway.url, account, drip);
-    await loseHolds();
-    drip.end();
-    await assert.rejects(buffer(incoming), /aborted|ECONNRESET/);
-  });
-});
-
-test('R47: a flow whose settings are absent is off, and says so', async (t) => {
+test('R47: a flow without its settings is off and answers 503', async (t) => {
   const off = await startGateway(t, { STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' });
   for (const reply of [await off.call('/tts?text=a'), await off.call('/top-up', { method: 'POST' })]) {
     assert.equal(reply.status, 503);
@@ -176,4 +147,135 @@ test('R47: a flow whose settings are absent is off, and says so', async (t) => {
   const reply = await mute.call('/tts?text=a');
   assert.equal(reply.status, 503);
   assert.equal(reply.json.error.code, 'TTS_PROVIDER_NOT_CONFIGURED');
+});
+
+test('R9: each upstream fault returns its error and leaves the balance unchanged', async (t) => {
+  const { gateway, upstream } = await bench(t, { SPEECH_TIMEOUT_MS: '400' });
+  const account = await gateway.fund(500);
+  const { empty, fastApiError, garbage, hangBeforeHeaders, html, json, openAiError, redirect } = upstreamModes;
+  const { closeBeforeHeaders, resetBeforeHeaders, tooManyRequests } = upstreamModes;
+  const cases: [string, Mode, number, string][] = [
+    ['an empty body', empty(), 502, 'TTS_UPSTREAM_ERROR'],
+    ['a FastAPI error', fastApiError(), 502, 'TTS_UPSTREAM_ERROR'],
+    ['an OpenAI error', openAiError(500), 502, 'TTS_UPSTREAM_ERROR'],
+    ['garbage', garbage(), 502, 'TTS_UPSTREAM_ERROR'],
+    ['HTML', html(), 502, 'TTS_UPSTREAM_ERROR'],
+    ['JSON', json({ audio: 'none' }), 502, 'TTS_UPSTREAM_ERROR'],
+    ['a redirect', redirect('http://127.0.0.1:1/'), 502, 'TTS_UPSTREAM_ERROR'],
+    ['a hang', hangBeforeHeaders(), 503, 'TTS_UNAVAILABLE'],
+    ['a reset', resetBeforeHeaders(), 503, 'TTS_UNAVAILABLE'],
+    ['a closed connection', closeBeforeHeaders(), 503, 'TTS_UNAVAILABLE'],
+    ['429', tooManyRequests('7'), 503, 'TTS_UNAVAILABLE'],
+  ];
+  for (const [name, mode, status, code] of cases) {
+    await t.test(name, async () => {
+      upstream.mode = mode;
+      const reply = await gateway.call('/tts', say(account));
+      assert.equal(reply.json.error.code, code);
+      assert.equal(reply.status, status);
+      if (name === '429') assert.equal(reply.headers.get('retry-after'), '7');
+      assert.equal(await gateway.balance(account), 5_000_000n);
+      assert.deepEqual(await audit(gateway.db), []);
+    });
+  }
+  await t.test('an unreachable upstream', async () => {
+    await upstream.close();
+    const reply = await gateway.call('/tts', say(account));
+    assert.equal(reply.json.error.code, 'TTS_UNAVAILABLE');
+    assert.equal(await gateway.balance(account), 5_000_000n);
+  });
+});
+
+test('R55: an upstream that aborts mid-audio costs nothing and resets the response', async (t) => {
+  const { gateway, upstream } = await bench(t, { SPEECH_TIMEOUT_MS: '1000' });
+  const account = await gateway.fund(500);
+  const { contentLengthTooLarge, cutChunked, hangInBody, resetInBody } = upstreamModes;
+  for (const mode of [contentLengthTooLarge(), cutChunked(), resetInBody(), hangInBody()]) {
+    upstream.mode = mode;
+    await assert.rejects(gateway.call('/tts', say(account)), /aborted|ECONNRESET|socket hang up/);
+    await until(async () => (await gateway.balance(account)) === 5_000_000n);
+  }
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R56: card TTS passes WAV on as audio/wav', async (t) => {
+  const { gateway, upstream } = await bench(t);
+  upstream.mode = wav();
+  const reply = await gateway.call('/tts', say(await gateway.fund(500)));
+  assert.equal(reply.status, 200);
+  assert.equal(reply.headers.get('content-type'), 'audio/wav');
+});
+
+test('R55: audio streams while the upstream sends, and the hold is captured at the end', async (t) => {
+  const { gateway, upstream } = await bench(t);
+  const account = await gateway.fund(500);
+  const drip = new ControlledStream();
+  upstream.mode = drip.mode;
+  const audio = silentMp3(2000);
+  const outgoing = request(`${gateway.url}/tts?text=Hello+world`, { headers: { 'x-credit-account': account } });
+  outgoing.end();
+  await drip.opened;
+  drip.write(audio.subarray(0, 8000));
+  const [incoming] = await once(outgoing, 'response');
+  const [first] = await once(incoming, 'data');
+  assert.ok(first.length > 0);
+  assert.equal(
+    (await gateway.db.selectFrom('transfer').select('state').where('kind', '=', 'charge').executeTakeFirstOrThrow())
+      .state,
+    'pending',
+  );
+  const chunks = [first];
+  incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
+  drip.write(audio.subarray(8000));
+  drip.end();
+  await once(incoming, 'end');
+  assert.deepEqual(Buffer.concat(chunks), Buffer.from(audio));
+  await booksClosed(gateway.db);
+  assert.equal(await gateway.balance(account), 4_999_802n);
+});
+
+test('R55: a caller who disconnects at any point of the response is charged', async (t) => {
+  const { gateway, upstream } = await bench(t);
+  const account = await gateway.fund(500);
+  const audio = silentMp3(2000);
+  let balance = 5_000_000n;
+  for (const share of [0, 0.5, 1]) {
+    const drip = new ControlledStream();
+    upstream.mode = drip.mode;
+    const outgoing = request(`${gateway.url}/tts?text=Hello+world`, { headers: { 'x-credit-account': account } });
+    outgoing.on('error', () => {});
+    outgoing.end();
+    await drip.opened;
+    const sent = Math.floor(audio.length * share);
+    if (sent > 0) {
+      drip.write(audio.subarray(0, sent));
+      const [incoming] = await once(outgoing, 'response');
+      incoming.on('error', () => {});
+      for (let received = 0; received < sent - 1; ) received += (await once(incoming, 'data'))[0].length;
+    }
+    outgoing.destroy();
+    drip.write(audio.subarray(sent));
+    drip.end();
+    balance -= 198n;
+    await booksClosed(gateway.db);
+    assert.equal(await gateway.balance(account), balance, `gone at ${share * 100} %`);
+    assert.equal(await upstream.requests.at(-1)?.closed, 'complete', 'synthesis was read to the end');
+  }
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R55: a caller who does not read never slows the upstream', async (t) => {
+  const { gateway, upstream } = await bench(t);
+  const account = await gateway.fund(500);
+  upstream.mode = mp3(20 * 60 * 1000);
+  const outgoing = request(`${gateway.url}/tts?text=Hello+world`, { headers: { 'x-credit-account': account } });
+  outgoing.on('error', () => {});
+  outgoing.end();
+  const [incoming] = await once(outgoing, 'response');
+  incoming.pause();
+  assert.equal(await upstream.requests[0]?.closed, 'complete');
+  outgoing.destroy();
+  await booksClosed(gateway.db);
+  assert.equal(await gateway.balance(account), 4_999_802n);
+  assert.deepEqual(await audit(gateway.db), []);
 });

@@ -1,6 +1,6 @@
 import type { Test } from 'tap';
 import { type Call, type Gateway, startGateway } from '../support/gateway.ts';
-import { type StubUpstream, startStubUpstream } from '../support/stub-upstream.ts';
+import { type StubUpstream, testUpstream } from '../support/stub-upstream.ts';
 
 export interface Bench {
   readonly gateway: Gateway;
@@ -8,8 +8,7 @@ export interface Bench {
 }
 
 export async function bench(t: Test, env: Record<string, string> = {}): Promise<Bench> {
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+  const upstream = await testUpstream(t);
   return { upstream, gateway: await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }) };
 }
 

@@ -105,7 +105,7 @@ const sorted = (findings: readonly Finding[]) => findings.map((finding) => findi
 
 /** The address of a sandbox of its own. */
 async function startSandbox(t: Test, env: Record<string, string>): Promise<string> {
-  const port = await freePort(undefined);
+  const port = await freePort();
   const sandbox = startChild(t, 'src/sandbox/main.ts', {
     DATA_DIR: await sandboxFolder(t),
     PORT: String(port),
@@ -116,7 +116,7 @@ async function startSandbox(t: Test, env: Record<string, string>): Promise<strin
   return `http://127.0.0.1:${port}`;
 }
 
-test('directories find nothing to complain of but what follows from the specification', async (t) => {
+test('directories report only what the published interface causes', async (t) => {
   const [listed, byDefault] = await Promise.all([startSandbox(t, { X402_PROBE_ANSWER: '402' }), startSandbox(t, {})]);
 
   await t.test('with X402_PROBE_ANSWER=402', async () => {
@@ -133,7 +133,7 @@ test('directories find nothing to complain of but what follows from the specific
     ]);
   });
 
-  await t.test('without it, but for one fault: a GET without a text is 400', async () => {
+  await t.test('by default, with one more fault: a GET without a text is 400', async () => {
     const bare = await mppx(t, byDefault);
     const asked = await mppx(t, byDefault, ['text=Hello world']);
     const byAgentcash = await agentcash(t, byDefault);

@@ -6,7 +6,7 @@ import { freePort } from '../../src/sandbox/free-port.ts';
 import { startCommand } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { send, startGateway } from '../support/gateway.ts';
-import { Drip, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { ControlledStream, silentMp3, testUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
 const NPM_START = ['npm', 'start', '--silent'];
@@ -48,12 +48,11 @@ for (const [name, command, skip] of [
   ['npm start', NPM_START, false],
   ['npm start as process 1', AS_INIT, withoutNamespaces()],
 ] as const) {
-  test(`${name}: SIGTERM finishes what is running, and only then does npm end, with 0`, { skip }, async (t) => {
+  test(`${name}: SIGTERM finishes requests before npm exits with 0`, { skip }, async (t) => {
     const { url: databaseUrl } = await testDatabase(t);
-    const upstream = await startStubUpstream();
-    t.teardown(() => upstream.close());
+    const upstream = await testUpstream(t);
     const { db, fund, balance } = await startGateway(t, {}, { databaseUrl });
-    const port = String(await freePort(undefined));
+    const port = String(await freePort());
     const npm = await startByNpm(t, command as string[], {
       PORT: port,
       DATABASE_URL: databaseUrl,
@@ -64,7 +63,7 @@ for (const [name, command, skip] of [
     });
     const baseUrl = `http://127.0.0.1:${port}`;
     const account = await fund(500);
-    const drip = new Drip();
+    const drip = new ControlledStream();
     upstream.mode = drip.mode;
     const running = send(baseUrl, '/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
     await drip.opened;

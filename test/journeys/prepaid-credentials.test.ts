@@ -1,15 +1,17 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { type Hex, hexToBytes, numberToHex, toHex } from 'viem';
-import { PREPAID } from '../../src/x402/prepaid-terms.ts';
+import { PREPAID } from '../../src/payments/x402/prepaid-terms.ts';
 import { testDatabase } from '../support/database.ts';
 import { controlDatabaseClock } from '../support/database-clock.ts';
-import { type Call, startGateway } from '../support/gateway.ts';
+import { type Call, type Reply, startGateway } from '../support/gateway.ts';
 import {
-  depositor,
+  balanceHeaders,
+  fundedWallet,
   HELLO,
-  moneyOf,
   noncesOf,
   startPrepaidGateway,
   TTS,
@@ -17,13 +19,14 @@ import {
   withHeaders,
 } from '../support/prepaid.ts';
 import { lockRows } from '../support/row-lock.ts';
+import { openAiError } from '../support/stub-upstream.ts';
 
 const QUOTED = { textLength: 1, textSha256: 'a'.repeat(64) };
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 
-test('R30: all five headers or none; a missing or malformed one is 400 and names itself', async (t) => {
+test('R30: a missing or malformed prepaid header is 400 and is named', async (t) => {
   const gateway = await startPrepaidGateway(t);
-  const { sign, balance } = await depositor(gateway, 100_000n);
+  const { sign, balance } = await fundedWallet(gateway, 100_000n);
   const signed = await sign(TTS, HELLO);
   for (const name of PREPAID.headers) {
     const missing = await gateway.call(TTS, withHeaders(signed, { [name]: undefined }));
@@ -47,11 +50,11 @@ test('R30: all five headers or none; a missing or malformed one is 400 and names
   assert.deepEqual([await balance(), await noncesOf(gateway)], [100_000n, []]);
 });
 
-test('R30: any mutation of what is signed is 401, and so are signatures that no single key made', async (t) => {
+test('R30: a changed request or a signature of no single key is 401', async (t) => {
   const gateway = await startPrepaidGateway(t);
   const { domain } = gateway;
-  const { wallet, sign, balance } = await depositor(gateway, 100_000n);
-  const other = await depositor(gateway, 100_000n);
+  const { wallet, sign, balance } = await fundedWallet(gateway, 100_000n);
+  const other = await fundedWallet(gateway, 100_000n);
   const get = `${TTS}?text=Hello+world`;
   const signed = await sign(TTS, HELLO, { max: 1000n });
   const signature = signed.headers?.['x-x402-signature'] as Hex;
@@ -88,29 +91,29 @@ test('R30: any mutation of what is signed is 401, and so are signatures that no 
   for (const [what, path, call] of mutations) {
     const reply = await gateway.call(path, call);
     assert.deepEqual([reply.status, reply.json?.error.code], [401, 'UNAUTHORIZED'], what);
-    assert.deepEqual(moneyOf(reply), [null, null], `${what}: nothing is told of the balance`);
+    assert.deepEqual(balanceHeaders(reply), [null, null], `${what}: nothing is told of the balance`);
   }
   assert.deepEqual([await balance(), await other.balance(), await noncesOf(gateway)], [100_000n, 100_000n, []]);
   assert.equal(gateway.upstream.requests.length, 0);
   assert.equal((await gateway.call(TTS, signed)).status, 200, 'the original is still good');
 });
 
-test('the account may be written in any letter case', async (t) => {
+test('the account is accepted in any letter case', async (t) => {
   const gateway = await startPrepaidGateway(t);
-  const { wallet, sign } = await depositor(gateway, 100_000n);
+  const { wallet, sign } = await fundedWallet(gateway, 100_000n);
   for (const account of [wallet.address.toLowerCase(), `0x${wallet.address.slice(2).toUpperCase()}`]) {
     const call = withHeaders(await sign(TTS, HELLO), { 'x-x402-account': account });
     assert.equal((await gateway.call(TTS, call)).status, 200, account);
   }
 });
 
-test("R30, R34: the expiry is judged by the database's clock: 1 to 125 seconds ahead, whoever signs", async (t) => {
+test("R30, R34: the expiry is 1 to 125 seconds ahead by the database's clock", async (t) => {
   const { url: databaseUrl } = await testDatabase(t);
   const clock = await controlDatabaseClock(databaseUrl);
   t.teardown(() => clock.close());
   const gateway = await startPrepaidGateway(t, {}, { databaseUrl });
-  const rich = await depositor(gateway, 100_000n);
-  const poor = await depositor(gateway, 0n);
+  const rich = await fundedWallet(gateway, 100_000n);
+  const poor = await fundedWallet(gateway, 0n);
   const now = BigInt(Date.parse('2030-01-01T00:00:00Z') / 1000);
   const status = async ({ sign }: typeof rich, expiry: bigint) =>
     (await gateway.call(TTS, await sign(TTS, HELLO, { expiry }))).status;
@@ -132,19 +135,19 @@ test("R30, R34: the expiry is judged by the database's clock: 1 to 125 seconds a
   await clock.advance('0.001 seconds');
   const refused = await gateway.call(TTS, later);
   assert.deepEqual([refused.status, refused.json.error.details.field], [400, 'x-x402-expiry']);
-  assert.deepEqual(moneyOf(refused), [null, null]);
+  assert.deepEqual(balanceHeaders(refused), [null, null]);
   const junk = withHeaders(later, { 'x-x402-nonce': 'another' });
   assert.equal((await gateway.call(TTS, junk)).status, 400, 'the expiry is told before the signature');
   const path = `/x402/accounts/${rich.wallet.address}`;
   assert.equal((await gateway.call(path, await rich.sign(path, {}, { expiry: now }))).status, 400);
 });
 
-test('R30: an expiry that was too far ahead is told so, though it has come near while the refusal was counted', async (t) => {
+test('R30: an expiry too far ahead is refused even if counting the refusal takes time', async (t) => {
   const { url: databaseUrl } = await testDatabase(t);
   const clock = await controlDatabaseClock(databaseUrl);
   t.teardown(() => clock.close());
   const gateway = await startPrepaidGateway(t, {}, { databaseUrl });
-  const { wallet, sign } = await depositor(gateway, 100_000n);
+  const { wallet, sign } = await fundedWallet(gateway, 100_000n);
   const now = BigInt(Date.parse('2030-01-01T00:00:00Z') / 1000);
   assert.equal((await gateway.call(TTS, await sign(TTS, HELLO, { expiry: now }))).status, 400, 'the window is begun');
   const calls: [string, Call][] = [
@@ -163,7 +166,7 @@ test('R30: an expiry that was too far ahead is told so, though it has come near 
   }
 });
 
-test('R30: signatures may name the current payee or one that retires, and no other', async (t) => {
+test('R30: a signature names the current or a retiring payee, and no other', async (t) => {
   const address = (digit: string): Hex => `0x${digit.repeat(40)}`;
   const payees = [
     `${address('1')}:current`,
@@ -172,7 +175,7 @@ test('R30: signatures may name the current payee or one that retires, and no oth
     `${address('4')}:retiring:2020-01-01:2020-02-01`,
   ];
   const gateway = await startPrepaidGateway(t, { X402_PAY_TO: payees.join() });
-  const { wallet } = await depositor(gateway, 100_000n);
+  const { wallet } = await fundedWallet(gateway, 100_000n);
   for (const [payee, expected] of [
     ['1', 200],
     ['2', 200],
@@ -185,9 +188,9 @@ test('R30: signatures may name the current payee or one that retires, and no oth
   }
 });
 
-test('R36: prepaid headers beside those of another flow are refused before anything is verified', async (t) => {
+test("R36: prepaid headers beside another flow's are refused before verification", async (t) => {
   const gateway = await startPrepaidGateway(t);
-  const { wallet, sign, balance } = await depositor(gateway, 1000n);
+  const { wallet, sign, balance } = await fundedWallet(gateway, 1000n);
   const account = await gateway.fund(500);
   const own = `/x402/accounts/${wallet.address}`;
   for (const [path, call] of [
@@ -205,9 +208,9 @@ test('R36: prepaid headers beside those of another flow are refused before anyth
   assert.equal(await balance(), 1000n);
 });
 
-test('R7: what is wrong with the order is told before the credential is looked at', async (t) => {
+test('R7: errors in the request are reported before the credential is checked', async (t) => {
   const gateway = await startPrepaidGateway(t);
-  const { sign } = await depositor(gateway, 1000n);
+  const { sign } = await fundedWallet(gateway, 1000n);
   for (const [json, code] of [
     [{ text: ' ' }, 'INVALID_REQUEST'],
     [{ text: 'a', model: 'x' }, 'UNKNOWN_TTS_MODEL'],
@@ -223,7 +226,7 @@ test('R7: what is wrong with the order is told before the credential is looked a
 
 test('R47: without X402_PAY_TO prepaid requests answer 503 CONFIG_ERROR', async (t) => {
   const gateway = await startPrepaidGateway(t);
-  const { wallet, sign } = await depositor(gateway, 0n);
+  const { wallet, sign } = await fundedWallet(gateway, 0n);
   const off = await startGateway(t, { X402_PAY_TO: '', X402_FACILITATOR_URL: '' });
   const own = `/x402/accounts/${wallet.address}`;
   for (const [path, call] of [
@@ -233,4 +236,233 @@ test('R47: without X402_PAY_TO prepaid requests answer 503 CONFIG_ERROR', async 
     const reply = await off.call(path, call);
     assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
   }
+});
+
+const accountOf = (address: string) => `/x402/accounts/${address}`;
+
+test('R31: a balance read returns the balance and does not spend the nonce', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { wallet, sign } = await fundedWallet(gateway, 1_234_567n);
+  const path = accountOf(wallet.address);
+  const call = await sign(path, {}, { nonce: 'read', max: 0n });
+  for (let count = 0; count < 2; count += 1) {
+    const { status, json, headers } = await gateway.call(path, call);
+    assert.equal(status, 200);
+    assert.deepEqual(json, {
+      address: wallet.address.toLowerCase(),
+      balanceMicroUsd: 1_234_567,
+      balanceUsd: '1.234567',
+      currency: 'USD',
+      refundable: false,
+    });
+    assert.equal(headers.get('cache-control'), 'private, no-store');
+  }
+  assert.deepEqual(await noncesOf(gateway), []);
+  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO, { nonce: 'read' }))).status, 200);
+  assert.equal((await gateway.call(path, call)).json.balanceMicroUsd, 1_234_369);
+});
+
+test('R31: a balance read signs an empty query and the path as sent', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { wallet, sign } = await fundedWallet(gateway, 1000n);
+  const lower = accountOf(wallet.address.toLowerCase());
+  assert.equal((await gateway.call(`${lower}?x=1`, await sign(lower))).status, 200);
+  assert.equal((await gateway.call(lower, await sign(`${lower}?x=1`, {}, { query: 'x=1' }))).status, 401);
+  assert.equal((await gateway.call(accountOf(wallet.address), await sign(lower))).status, 401);
+});
+
+test('a credential for another address is refused before its balance is read', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const rich = await fundedWallet(gateway, 1000n);
+  const { wallet, sign } = await fundedWallet(gateway, 1000n);
+  const path = accountOf(rich.wallet.address);
+  const forged = withHeaders(await sign(path), { 'x-x402-account': rich.wallet.address });
+  const spoken = await sign(TTS, HELLO);
+  for (const [at, call] of [
+    [path, await sign(path)],
+    [path, forged],
+    [accountOf(wallet.address), { headers: spoken.headers ?? {} }],
+    [accountOf(wallet.address), await withCredential(wallet, { ...gateway.domain, chainId: 1 }, path, {})],
+  ] as const) {
+    const reply = await gateway.call(at, call);
+    assert.deepEqual([reply.status, reply.json.error.code], [401, 'UNAUTHORIZED']);
+  }
+});
+
+test('an address without deposits is 404 for its owner and 401 for others', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { wallet, sign } = await fundedWallet(gateway, 0n);
+  const other = await fundedWallet(gateway, 0n);
+  const path = accountOf(wallet.address);
+  const own = await gateway.call(path, await sign(path));
+  assert.deepEqual([own.status, own.json.error.code], [404, 'NOT_FOUND']);
+  assert.equal((await gateway.call(path, await other.sign(path))).status, 401);
+});
+
+test('R30: a balance read without five headers or with an invalid path is 400', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { wallet, sign } = await fundedWallet(gateway, 1000n);
+  const path = accountOf(wallet.address);
+  assert.equal((await gateway.call(path)).json.error.details.field, 'x-x402-account');
+  const partial = withHeaders(await sign(path), { 'x-x402-nonce': undefined });
+  assert.equal((await gateway.call(path, partial)).json.error.details.field, 'x-x402-nonce');
+  for (const address of ['0x12', wallet.address.slice(2), `${wallet.address}0`, 'me']) {
+    const reply = await gateway.call(accountOf(address), await sign(accountOf(address)));
+    assert.deepEqual([reply.status, reply.json.error.details.field], [400, 'address'], address);
+  }
+  assert.equal((await gateway.call(path, await sign(path, {}, { expiry: 1n }))).status, 400);
+});
+
+test('R49: a GET is signed over the canonical query, however its URL is written', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign } = await fundedWallet(gateway, 100_000n);
+  for (const [url, query] of [
+    ['?text=Hello+world', 'text=Hello%20world'],
+    ['?text=Hello%20world', 'text=Hello%20world'],
+    ['?voice=provider-a_nova&text=a', 'text=a&voice=provider-a_nova'],
+    ['?text=%48i&x=b&x=a&x=', 'text=Hi&x=&x=a&x=b'],
+    ['?text=a&empty&%C3%A9=1', 'empty=&text=a&%C3%A9=1'],
+    ["?text=!'()*~-_.", "text=!'()*~-_."],
+    ['?text=%21%27%28%29%2A', "text=!'()*"],
+    ['?text=%F0%9F%98%80', 'text=%F0%9F%98%80'],
+    ['?text=a&%EF%BD%9E=1&%F0%9F%98%80=2', 'text=a&%F0%9F%98%80=2&%EF%BD%9E=1'],
+    ['?text=1%2B1%3D2%26', 'text=1%2B1%3D2%26'],
+  ] as const) {
+    const path = `${TTS}${url}`;
+    assert.equal((await gateway.call(path, await sign(path, {}, { query }))).status, 200, url);
+    const sent = await sign(path, {}, { query: `${query}&` });
+    assert.equal((await gateway.call(path, sent)).status, 401, `another query than ${url}`);
+  }
+  const twice = `${TTS}?text=a&text=b`;
+  const refused = await gateway.call(twice, await sign(twice));
+  assert.deepEqual([refused.status, refused.json.error.code], [400, 'INVALID_REQUEST']);
+});
+
+test('R49: one signature covers one query, also with a second question mark', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign, balance } = await fundedWallet(gateway, 10_000n);
+  for (const [signedFor, sent, status] of [
+    ['?text=a?b', '?text=a?b', 200],
+    ['?text=a&x=?', '?text=a&x=?', 200],
+    ['?text=a&??x=1', '?text=a&??x=1', 200],
+    ['??x=1&text=a', '??x=1&text=a', 200],
+    ['??x=1&text=a', '?x=1&text=a', 401],
+    ['?x=?&text=%EF%BF%BDa', '?x=?&text=%EF%BF%BDa', 200],
+    ['?x=?&text=%EF%BF%BDa', '?x=?&text=%FFa', 400],
+    ['?x=?&text=%EF%BF%BDa', '?x=?&text=%ZZa', 400],
+    ['?x=1&text=a?%FF', '?x=1&text=a?%FF', 400],
+    ['#?text=a', '#?text=a', 400],
+    ['?text=a', '?text=a#b', 400],
+  ] as const) {
+    const reply = await gateway.call(`${TTS}${sent}`, await sign(`${TTS}${signedFor}`));
+    assert.equal(reply.status, status, `${sent}, signed for ${signedFor}`);
+  }
+  assert.deepEqual(
+    gateway.upstream.requests.map(({ body }) => body?.input),
+    ['a?b', 'a', 'a', 'a', '\ufffda'],
+  );
+  assert.equal(await balance(), 10_000n - 18n * 8n);
+});
+
+test('the path and query of an absolute request target are signed (RFC 9112, 3.2.2)', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign, balance } = await fundedWallet(gateway, 1000n);
+  const path = `${TTS}?text=a`;
+  const { headers = {} } = await sign(path);
+  const outgoing = request(gateway.url, { path: `http://speech.example${path}`, headers }).end();
+  const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
+  incoming.resume();
+  assert.deepEqual([incoming.statusCode, await balance()], [200, 982n]);
+});
+
+const remaining = ({ headers }: Reply) => headers.get('x-ratelimit-remaining');
+
+test('R48: verified prepaid requests never take a slot', async (t) => {
+  const gateway = await startPrepaidGateway(t, { RATE_LIMIT_MAX: '2' });
+  const { sign } = await fundedWallet(gateway, 1000n);
+  const repeated = await sign(TTS, HELLO);
+  for (const [call, status] of [
+    [repeated, 200],
+    [repeated, 409],
+    [await sign(TTS, HELLO, { max: 1n }), 402],
+    [await sign(TTS, { method: 'POST', json: { text: 'a'.repeat(4000) } }), 402],
+    [await sign(TTS, HELLO), 200],
+  ] as const) {
+    const reply = await gateway.call(TTS, call);
+    assert.deepEqual([reply.status, remaining(reply)], [status, null]);
+  }
+  gateway.upstream.mode = openAiError(500);
+  assert.equal(remaining(await gateway.call(TTS, await sign(TTS, HELLO))), null);
+});
+
+test('R48: a failed credential costs its address a slot at each endpoint, then 429', async (t) => {
+  const gateway = await startPrepaidGateway(t, { RATE_LIMIT_MAX: '5' });
+  const { wallet, sign, balance } = await fundedWallet(gateway, 1000n);
+  const stranger = await fundedWallet(gateway, 0n);
+  const own = `/x402/accounts/${wallet.address}`;
+  const unknown = `/x402/accounts/${stranger.wallet.address}`;
+  const foreign = { ...gateway.domain, chainId: 1 };
+  for (const [path, call, status, left] of [
+    [TTS, await withCredential(wallet, foreign, TTS, HELLO), 401, '4'],
+    [own, await withCredential(wallet, foreign, own, {}), 401, '3'],
+    [TTS, await sign(TTS, HELLO, { expiry: 1n }), 400, '2'],
+    [TTS, await stranger.sign(TTS, HELLO), 402, '1'],
+    [unknown, await stranger.sign(unknown), 404, '0'],
+    [TTS, await withCredential(wallet, foreign, TTS, HELLO), 429, '0'],
+    [own, await withCredential(wallet, foreign, own, {}), 429, '0'],
+    [TTS, await stranger.sign(TTS, HELLO), 429, '0'],
+    [unknown, await stranger.sign(unknown), 429, '0'],
+  ] as const) {
+    const reply = await gateway.call(path, call);
+    assert.deepEqual([reply.status, remaining(reply)], [status, left]);
+    assert.equal(reply.headers.get('x-ratelimit-scope'), 'ip');
+  }
+  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200, 'whoever can sign is served');
+  assert.equal((await gateway.call(own, await sign(own))).status, 200);
+  assert.equal(await balance(), 802n);
+});
+
+test('the edge limit counts failed and malformed prepaid requests, not verified ones', async (t) => {
+  const gateway = await startPrepaidGateway(t, { EDGE_RATE_LIMIT_MAX: '3', TRUST_PROXY: '127.0.0.0/8' });
+  const { wallet, sign } = await fundedWallet(gateway, 10_000n);
+  const stranger = await fundedWallet(gateway, 0n);
+  const own = `/x402/accounts/${wallet.address}`;
+  const get = `${TTS}?text=Hello`;
+  let clients = 0;
+  /** Sends as a new client that has used up its minute. */
+  const beyond = async (path: string, call: Call) => {
+    const address = { 'x-forwarded-for': `192.0.2.${++clients}` };
+    for (const used of ['/', '/tts/models', '/docs']) {
+      assert.equal((await gateway.call(used, { headers: address })).status, 200, used);
+    }
+    const { status, headers } = await gateway.call(path, withHeaders(call, address));
+    return [status, headers.get('x-ratelimit-scope')];
+  };
+  const refused = [429, 'edge'];
+  assert.deepEqual(await beyond('/', {}), refused);
+  assert.deepEqual(await beyond(own, await sign(own)), refused, 'balance reads meet the edge (R48)');
+  assert.deepEqual(await beyond(TTS, HELLO), refused);
+  assert.deepEqual(
+    await beyond(TTS, await withCredential(wallet, { ...gateway.domain, chainId: 1 }, TTS, HELLO)),
+    refused,
+  );
+  assert.deepEqual(await beyond(TTS, await stranger.sign(TTS, HELLO)), refused);
+  assert.deepEqual(await beyond(TTS, withHeaders(await sign(TTS, HELLO), { 'x-x402-nonce': undefined })), refused);
+  assert.deepEqual(await beyond(TTS, { ...(await sign(TTS, HELLO)), json: { text: '' } }), refused);
+  assert.deepEqual(await beyond(TTS, withHeaders(await sign(TTS, HELLO), { 'content-type': 'text/plain' })), refused);
+  assert.deepEqual(await beyond(get, withHeaders(await sign(get), { 'payment-signature': 'e30=' })), refused);
+  const windows = await gateway.db.selectFrom('rate_window').select('key').execute();
+  assert.deepEqual(windows, [], 'what the edge refuses takes no slot of its address');
+  assert.deepEqual(await beyond(TTS, await sign(TTS, HELLO)), [200, null], 'a verified one is served all the same');
+
+  for (let count = 0; count < 10; count += 1) {
+    assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200, 'none of these is counted');
+  }
+  for (const path of ['/', '/tts/models', '/docs']) assert.equal((await gateway.call(path)).status, 200, path);
+  assert.equal((await gateway.call('/')).status, 429);
+  const repeated = await sign(get);
+  const statuses = [];
+  for (let count = 0; count < 3; count += 1) statuses.push((await gateway.call(get, repeated)).status);
+  assert.deepEqual(statuses, [200, 429, 429], 'a replay is counted, and refused, as any other');
+  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 429, 'and nothing more is looked at');
 });

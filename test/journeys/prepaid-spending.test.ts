@@ -4,34 +4,102 @@ import { request } from 'node:http';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { mineSteadily } from '../support/deposit.ts';
 import type { Call } from '../support/gateway.ts';
-import { depositor, HELLO, moneyOf, noncesOf, startPrepaidGateway, TTS } from '../support/prepaid.ts';
+import {
+  balanceHeaders,
+  domainOf,
+  fundedWallet,
+  noncesOf,
+  startPrepaidGateway,
+  TTS,
+  withCredential,
+} from '../support/prepaid.ts';
+import { silentMp3 } from '../support/silent-audio.ts';
 import * as upstreamModes from '../support/stub-upstream.ts';
-import { Drip, type Mode, openAiError, silentMp3, wav } from '../support/stub-upstream.ts';
+import { ControlledStream, type Mode, openAiError, wav } from '../support/stub-upstream.ts';
 import { unguarded } from '../support/unguarded.ts';
 import { until } from '../support/until.ts';
+import { HELLO, PRICE, payFor, startX402Gateway } from '../support/x402.ts';
 
-const PRICE = 198n;
+const { chain, skip } = await testChain();
 
-test('a prepaid request is charged its exact price, and answered with what is left', async (t) => {
+/** A gateway, and a wallet that has deposited 100,000 micro-USD. */
+async function start(t: Parameters<typeof startX402Gateway>[0]) {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  mineSteadily(t, chain);
+  const deposit: Call = { method: 'POST', json: { amountMicroUsd: 100_000 } };
+  const { reply, paid } = await payFor(gateway, payer, deposit, '/x402/deposit');
+  assert.equal(reply.status, 200, reply.text);
+  const domain = domainOf(gateway.payTo, `${gateway.config.serviceName}-Prepaid`);
+  const sign = (path: string, call: Call, terms = {}) => withCredential(payer, domain, path, call, terms);
+  return { gateway, payer, domain, sign, reply, paid };
+}
+
+test('a deposit is credited once, read by its owner only, and spent', { skip }, async (t) => {
+  const { gateway, payer, sign, reply, paid } = await start(t);
+  assert.deepEqual([reply.json.creditedMicroUsd, reply.json.alreadyCredited], [100_000, false]);
+  const again = await gateway.call('/x402/deposit', paid);
+  assert.deepEqual([again.status, again.json.creditedMicroUsd, again.json.alreadyCredited], [200, 0, true]);
+  const path = `/x402/accounts/${payer.address}`;
+  const read = await gateway.call(path, await sign(path, {}));
+  assert.deepEqual([read.status, read.json.balanceMicroUsd], [200, 100_000]);
+  const other = '/x402/accounts/0xcA11bde05977b3631167028862bE2a173976CA11';
+  assert.equal((await gateway.call(other, await sign(other, {}))).status, 401);
+  for (const [at, call] of [
+    ['/x402/tts', HELLO],
+    ['/x402/tts?text=Hello+world', {}],
+  ] as const) {
+    const spoken = await gateway.call(at, await sign(at, call));
+    assert.equal(spoken.status, 200, spoken.text.slice(0, 300));
+    assert.equal(spoken.headers.get('x-x402-charged'), String(PRICE));
+    assert.equal(spoken.headers.get('payment-response'), null);
+  }
+  const left = await gateway.call(path, await sign(path, {}));
+  assert.equal(left.json.balanceMicroUsd, 100_000 - 2 * Number(PRICE));
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R21b: a deposit that awaits its second block no longer counts as owed', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 100_000n + PRICE);
+  const deposit: Call = { method: 'POST', json: { amountMicroUsd: 100_000 } };
+  const deposited = payFor(gateway, payer, deposit, '/x402/deposit');
+  await until(
+    async () =>
+      (await gateway.db.selectFrom('x402_payment').select('awaited_transaction').executeTakeFirst())
+        ?.awaited_transaction != null,
+  );
+  const { reply } = await payFor(gateway, payer, HELLO);
+  assert.equal(reply.status, 200, reply.text.slice(0, 300));
+  await chain.client.mine({ blocks: 1 });
+  assert.equal((await deposited).reply.status, 200);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a prepaid request charges its exact price and returns the balance', async (t) => {
   const gateway = await startPrepaidGateway(t);
-  const { sign, balance } = await depositor(gateway, 100_000n);
+  const { sign, balance } = await fundedWallet(gateway, 100_000n);
   const spoken = await gateway.call(TTS, await sign(TTS, HELLO));
   assert.deepEqual([spoken.status, spoken.headers.get('content-type')], [200, 'audio/mpeg']);
-  assert.deepEqual(moneyOf(spoken), ['198', '99802']);
+  assert.deepEqual(balanceHeaders(spoken), ['198', '99802']);
   assert.equal(spoken.headers.get('cache-control'), 'private, no-store');
   for (const name of ['payment-response', 'x-payment-identifier', 'x-ratelimit-limit']) {
     assert.equal(spoken.headers.get(name), null, name);
   }
   const hd: Call = { method: 'POST', json: { text: ' Hello world ', model: 'provider-a/tts-1-hd' } };
-  assert.deepEqual(moneyOf(await gateway.call(TTS, await sign(TTS, hd))), ['396', '99406']);
+  assert.deepEqual(balanceHeaders(await gateway.call(TTS, await sign(TTS, hd))), ['396', '99406']);
   assert.equal(await balance(), 99_406n);
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R32: too little balance or too low a maximum is 402, with the way out, and burns no nonce', async (t) => {
+test('R32: a balance or maximum below the price is 402 and spends no nonce', async (t) => {
   const gateway = await startPrepaidGateway(t);
-  const { sign, balance } = await depositor(gateway, 500n);
+  const { sign, balance } = await fundedWallet(gateway, 500n);
   const nonce = randomUUID();
   const tooLow = await gateway.call(TTS, await sign(TTS, HELLO, { nonce, max: PRICE - 1n }));
   assert.deepEqual([tooLow.status, tooLow.json.error.details.reason], [402, 'over_max_amount']);
@@ -47,7 +115,7 @@ test('R32: too little balance or too low a maximum is 402, with the way out, and
   });
   for (const reply of [tooLow, tooDear]) {
     assert.equal(reply.json.error.code, 'PAYMENT_REQUIRED');
-    assert.deepEqual(moneyOf(reply), ['0', '500']);
+    assert.deepEqual(balanceHeaders(reply), ['0', '500']);
     assert.deepEqual([reply.headers.get('payment-required'), reply.headers.get('cache-control')], [null, 'no-store']);
   }
   assert.deepEqual(await noncesOf(gateway), []);
@@ -61,31 +129,31 @@ test('R32: too little balance or too low a maximum is 402, with the way out, and
   assert.deepEqual([spent.status, spent.json.error.code], [409, 'PREPAID_NONCE_REPLAYED'], 'though 104 are too little');
   const reused = await gateway.call(TTS, await sign(TTS, dear, { nonce, max: 1n }));
   assert.equal(reused.status, 409, 'a spent nonce wins over everything that the request asks for');
-  assert.deepEqual(moneyOf(reused), ['0', '104']);
+  assert.deepEqual(balanceHeaders(reused), ['0', '104']);
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('a nonce belongs to its account: two wallets may use the same one', async (t) => {
+test('two wallets may use the same nonce', async (t) => {
   const gateway = await startPrepaidGateway(t);
-  for (const { sign } of [await depositor(gateway, 500n), await depositor(gateway, 500n)]) {
+  for (const { sign } of [await fundedWallet(gateway, 500n), await fundedWallet(gateway, 500n)]) {
     assert.equal((await gateway.call(TTS, await sign(TTS, HELLO, { nonce: 'n' }))).status, 200);
   }
 });
 
-test('R12, R32: a wallet that never deposited is 402 with nothing in it, and gets no account by it', async (t) => {
+test('R12, R32: a wallet that never deposited is 402 and gets no account', async (t) => {
   const gateway = await startPrepaidGateway(t);
-  const { sign } = await depositor(gateway, 0n);
+  const { sign } = await fundedWallet(gateway, 0n);
   const reply = await gateway.call(TTS, await sign(TTS, HELLO));
   assert.deepEqual([reply.status, reply.json.error.details.reason], [402, 'never_deposited']);
-  assert.deepEqual(moneyOf(reply), ['0', '0']);
+  assert.deepEqual(balanceHeaders(reply), ['0', '0']);
   const accounts = await gateway.db.selectFrom('account').select('id').where('kind', '=', 'wallet').execute();
   assert.deepEqual(accounts, []);
 });
 
-test('50 equal requests at once: one 200, 49 PREPAID_NONCE_REPLAYED, one charge', async (t) => {
+test('of 50 equal requests at once, one is charged and 49 are PREPAID_NONCE_REPLAYED', async (t) => {
   const gateway = await startPrepaidGateway(t);
   for (const funds of [PRICE, 100n * PRICE]) {
-    const { sign, balance } = await depositor(gateway, funds);
+    const { sign, balance } = await fundedWallet(gateway, funds);
     const call = await sign(TTS, HELLO);
     const before = gateway.upstream.requests.length;
     const replies = await Promise.all(Array.from({ length: 50 }, () => gateway.call(TTS, call)));
@@ -97,9 +165,9 @@ test('50 equal requests at once: one 200, 49 PREPAID_NONCE_REPLAYED, one charge'
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('200 different requests at once on a balance for 50: exactly 50 are served', async (t) => {
+test('of 200 requests at once on a balance for 50, exactly 50 are served', async (t) => {
   const gateway = await startPrepaidGateway(t);
-  const { sign, balance } = await depositor(gateway, 50n * PRICE + PRICE - 1n);
+  const { sign, balance } = await fundedWallet(gateway, 50n * PRICE + PRICE - 1n);
   const calls = await Promise.all(Array.from({ length: 200 }, () => sign(TTS, HELLO)));
   const replies = await Promise.all(calls.map((call) => gateway.call(TTS, call)));
   assert.equal(replies.filter(({ status }) => status === 200).length, 50);
@@ -131,39 +199,25 @@ const FAULTS: [string, Mode, number, string][] = [
 
 test('R33: each upstream fault restores the debit exactly, and the nonce stays spent', async (t) => {
   const gateway = await startPrepaidGateway(t, { SPEECH_TIMEOUT_MS: '500' });
-  const { sign, balance } = await depositor(gateway, 1000n);
+  const { sign, balance } = await fundedWallet(gateway, 1000n);
   for (const [what, mode, status, code] of FAULTS) {
     gateway.upstream.mode = mode;
     const call = await sign(TTS, HELLO);
     const failed = await gateway.call(TTS, call);
     assert.deepEqual([failed.status, failed.json.error.code], [status, code], what);
-    assert.deepEqual(moneyOf(failed), ['0', '1000'], what);
+    assert.deepEqual(balanceHeaders(failed), ['0', '1000'], what);
     assert.equal(await balance(), 1000n, what);
     const again = await gateway.call(TTS, call);
     assert.deepEqual([again.status, again.json.error.code], [409, 'PREPAID_NONCE_REPLAYED'], what);
-    assert.deepEqual(moneyOf(again), ['0', '1000'], what);
+    assert.deepEqual(balanceHeaders(again), ['0', '1000'], what);
   }
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R33: a capture that fails inside the service restores the debit, and says so', async (t) => {
+test('R55: a caller who disconnects during synthesis is charged', async (t) => {
   const gateway = await startPrepaidGateway(t);
-  const { sign, balance } = await depositor(gateway, 1000n);
-  await sql`
-    create function refuse_capture() returns trigger language plpgsql as 'begin raise exception ''refused''; end';
-    create trigger refuse_capture before update on transfer for each row when (new.state = 'posted')
-      execute function refuse_capture()`.execute(gateway.db);
-  const failed = await gateway.call(TTS, await sign(TTS, HELLO));
-  assert.deepEqual([failed.status, failed.json.error.code], [500, 'INTERNAL_ERROR']);
-  assert.deepEqual(moneyOf(failed), ['0', '1000']);
-  assert.equal(await balance(), 1000n);
-  assert.deepEqual(await audit(gateway.db), []);
-});
-
-test('R55: a caller who hangs up while the provider speaks is charged', async (t) => {
-  const gateway = await startPrepaidGateway(t);
-  const { sign, balance } = await depositor(gateway, 1000n);
-  const drip = new Drip();
+  const { sign, balance } = await fundedWallet(gateway, 1000n);
+  const drip = new ControlledStream();
   gateway.upstream.mode = drip.mode;
   const path = `${TTS}?text=Hello+world`;
   const { headers = {} } = await sign(path);
@@ -181,10 +235,10 @@ test('R55: a caller who hangs up while the provider speaks is charged', async (t
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('a hold that was lost is not delivered, and not charged', async (t) => {
-  const gateway = await startPrepaidGateway(t);
-  const { sign, balance } = await depositor(gateway, 1000n);
-  const drip = new Drip();
+test('a response whose hold was voided meanwhile is delivered, not charged, and logged', async (t) => {
+  const gateway = await startPrepaidGateway(t, { LOG_LEVEL: 'warn' });
+  const { sign, balance } = await fundedWallet(gateway, 1000n);
+  const drip = new ControlledStream();
   gateway.upstream.mode = drip.mode;
   const reply = gateway.call(TTS, await sign(TTS, HELLO));
   await drip.opened;
@@ -197,14 +251,15 @@ test('a hold that was lost is not delivered, and not charged', async (t) => {
   assert.equal(await balance(), 1000n);
   drip.write(silentMp3(500));
   drip.end();
-  const { status, headers } = await reply;
-  assert.deepEqual([status, ...moneyOf({ headers })], [503, '0', '1000']);
+  assert.equal((await reply).status, 200);
+  await until(() => gateway.log.some(({ msg }) => /delivered response was not charged: its hold expired/.test(msg)));
+  assert.equal(await balance(), 1000n);
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R54: a quote may be spent from a prepaid balance, each time with a nonce, until it expires', async (t) => {
-  const gateway = await startPrepaidGateway(t, { QUOTE_TTL_SECONDS: '2' });
-  const { sign, balance } = await depositor(gateway, 1000n);
+test('R54: a prepaid balance may spend a quote repeatedly until it expires', async (t) => {
+  const gateway = await startPrepaidGateway(t, { QUOTE_TTL_SECONDS: '6' });
+  const { sign, balance } = await fundedWallet(gateway, 1000n);
   const textSha256 = createHash('sha256').update('Hello world').digest('hex');
   const { json } = await gateway.call('/x402/tts/quote', { method: 'POST', json: { textLength: 11, textSha256 } });
   const { quoteToken } = json;
@@ -212,7 +267,7 @@ test('R54: a quote may be spent from a prepaid balance, each time with a nonce, 
     gateway.call(TTS, await sign(TTS, { method: 'POST', json: { quoteToken, ...body } }));
   for (const left of [802, 604]) {
     const reply = await spend({ text: 'Hello world' });
-    assert.deepEqual([reply.status, ...moneyOf(reply)], [200, '198', String(left)]);
+    assert.deepEqual([reply.status, ...balanceHeaders(reply)], [200, '198', String(left)]);
   }
   assert.equal((await spend({})).json.error.code, 'INVALID_REQUEST');
   assert.equal((await spend({ text: 'Hello wurld' })).json.error.code, 'QUOTE_BODY_MISMATCH');
@@ -221,9 +276,9 @@ test('R54: a quote may be spent from a prepaid balance, each time with a nonce, 
   assert.equal(await balance(), 604n);
 });
 
-test('R34: a spent nonce is kept for 24 hours at least, and forgotten after that', async (t) => {
+test('R34: a spent nonce is kept for at least 24 hours, then deleted', async (t) => {
   const gateway = await startPrepaidGateway(t, { RECONCILE_INTERVAL_MS: '100' });
-  const { sign } = await depositor(gateway, 1000n);
+  const { sign } = await fundedWallet(gateway, 1000n);
   for (const nonce of ['old', 'kept']) await gateway.call(TTS, await sign(TTS, HELLO, { nonce }));
   const age = (nonce: string, interval: string) =>
     unguarded(gateway.db, async (db) => {

@@ -5,7 +5,7 @@ import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
 import { controlDatabaseClock } from '../support/database-clock.ts';
 import { type Gateway, type Reply, startGateway } from '../support/gateway.ts';
-import { openAiError, startStubUpstream } from '../support/stub-upstream.ts';
+import { openAiError, testUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
 /** Refuses every request that gets through to it. */
@@ -25,8 +25,7 @@ const headersOf = ({ headers }: Reply) => [
 ];
 
 async function startUpstream(t: Test) {
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+  const upstream = await testUpstream(t);
   return upstream;
 }
 
@@ -42,7 +41,7 @@ async function startLimited(t: Test, env: Record<string, string> = {}) {
   return { gateway, upstream, clock, startAnother: start };
 }
 
-test('R39: 30 requests a minute, shared exactly by two processes on one database', async (t) => {
+test('R39: two processes on one database share exactly 30 requests a minute', async (t) => {
   const { gateway, clock, startAnother } = await startLimited(t);
   const gateways = [gateway, await startAnother()];
   const replies = await Promise.all(Array.from({ length: 40 }, (_, index) => speak(gateways[index % 2] as Gateway)));
@@ -58,7 +57,7 @@ test('R39: 30 requests a minute, shared exactly by two processes on one database
   for (const either of gateways) assert.equal((await speak(either)).status, 402);
 });
 
-test('R48: served, unpaid, failed and refused requests carry the headers of the bucket', async (t) => {
+test('R48: served, unpaid, failed and refused requests carry rate limit headers', async (t) => {
   const { gateway, upstream } = await startLimited(t, { RATE_LIMIT_MAX: '5', RATE_LIMIT_WINDOW_SECONDS: '20' });
   const account = await gateway.fund(500);
   const headers = (remaining: number, retryAfter: string | null = null) => [
@@ -100,7 +99,7 @@ test('R48: served, unpaid, failed and refused requests carry the headers of the 
   });
 });
 
-test('a refused request charges nothing and never reaches the speech provider', async (t) => {
+test('a rate-limited request charges nothing and never reaches the upstream', async (t) => {
   const { gateway, upstream } = await startLimited(t, { RATE_LIMIT_MAX: '2' });
   const account = await gateway.fund(500);
   const statuses = [];
@@ -111,7 +110,7 @@ test('a refused request charges nothing and never reaches the speech provider', 
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R13: invented account ids share the bucket of their address, existing accounts have their own', async (t) => {
+test("R13: unknown account ids share their address's bucket, known ones have their own", async (t) => {
   const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '3' });
   const [one, two] = [await gateway.fund(500), await gateway.fund(500)];
   const scopes = [];
@@ -126,7 +125,7 @@ test('R13: invented account ids share the bucket of their address, existing acco
   }
 });
 
-test('R7: a request that breaks a rule, or mixes flows, costs no slot', async (t) => {
+test('R7: an invalid request or one that mixes flows takes no slot', async (t) => {
   const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '1' });
   const broken = [
     await gateway.call('/tts', { method: 'POST', json: { text: '' } }),
@@ -146,7 +145,7 @@ test('R7: a request that breaks a rule, or mixes flows, costs no slot', async (t
   assert.equal((await speak(gateway)).status, 429);
 });
 
-test('R48: what is not metered does not count, and has no headers of a bucket', async (t) => {
+test('R48: an unmetered path takes no slot and has no rate limit headers', async (t) => {
   const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '1' });
   for (const path of ['/', '/docs', '/tts/models', '/tts/voices', '/top-up', `/credits/${randomUUID()}`]) {
     assert.equal((await gateway.call(path)).headers.get('x-ratelimit-limit'), null, path);
@@ -154,7 +153,7 @@ test('R48: what is not metered does not count, and has no headers of a bucket', 
   assert.equal((await speak(gateway)).status, 402);
 });
 
-test('R39: the bucket of an address is that of the socket, or of a trusted proxy, by /64', async (t) => {
+test("R39: a bucket belongs to the socket's or trusted proxy's address, IPv6 by /64", async (t) => {
   const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '1', TRUST_PROXY: '127.0.0.1' });
   const from = async (address: string) => (await speak(gateway, undefined, { 'x-forwarded-for': address })).status;
   assert.deepEqual([await from('192.0.2.1'), await from('198.51.100.1, 192.0.2.1')], [402, 429]);
@@ -165,13 +164,13 @@ test('R39: the bucket of an address is that of the socket, or of a trusted proxy
   assert.deepEqual([await from('::ffff:192.0.2.1'), await from('::ffff:192.0.2.9')], [429, 402]);
 });
 
-test('R39: without TRUST_PROXY an X-Forwarded-For opens no bucket', async (t) => {
+test('R39: without TRUST_PROXY, X-Forwarded-For opens no bucket', async (t) => {
   const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '1' });
   assert.equal((await speak(gateway, undefined, { 'x-forwarded-for': '192.0.2.1' })).status, 402);
   assert.equal((await speak(gateway, undefined, { 'x-forwarded-for': '192.0.2.2' })).status, 429);
 });
 
-test('a limit whose database is away is a 503, not a free pass', async (t) => {
+test('a rate limit without its database is 503', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { databaseUrl: UNREACHABLE });
   const reply = await speak(gateway, randomUUID());
@@ -180,7 +179,7 @@ test('a limit whose database is away is a 503, not a free pass', async (t) => {
   assert.equal(upstream.requests.length, 0);
 });
 
-test('a window that cannot be written for want of its table is a 503 that names the repair', async (t) => {
+test('a missing rate limit table is 503 and names the command to run', async (t) => {
   const { gateway } = await startLimited(t);
   await gateway.db.schema.dropTable('rate_window').execute();
   const reply = await speak(gateway);
@@ -188,7 +187,7 @@ test('a window that cannot be written for want of its table is a 503 that names 
   assert.equal(reply.json.error.details.command, 'npm run migrate');
 });
 
-test('windows that are over are deleted while the gateway runs', async (t) => {
+test('expired windows are deleted while the gateway runs', async (t) => {
   const { gateway, clock } = await startLimited(t, { RECONCILE_INTERVAL_MS: '100' });
   await speak(gateway);
   const rows = async () => (await gateway.db.selectFrom('rate_window').select('scope').execute()).length;

@@ -14,7 +14,7 @@ import { until } from '../support/until.ts';
 const READY = /Ctrl-C stops the sandbox/;
 
 async function startSandbox(t: Test, env: Record<string, string>): Promise<Child> {
-  return startChild(t, 'src/sandbox/main.ts', { PORT: String(await freePort(undefined)), ...env });
+  return startChild(t, 'src/sandbox/main.ts', { PORT: String(await freePort()), ...env });
 }
 
 const fileOf = async (dataDir: string): Promise<SandboxFile> =>
@@ -22,7 +22,7 @@ const fileOf = async (dataDir: string): Promise<SandboxFile> =>
 
 const isServed = async ({ baseUrl }: SandboxFile) => (await fetch(baseUrl)).status === 200;
 
-test('R63: the sandbox leaves the database of DATABASE_URL as it is, and shows its own to who looks', async (t) => {
+test('R63: the sandbox leaves DATABASE_URL alone, and commands find its own database', async (t) => {
   const { url } = await testDatabase(t);
   const dataDir = await sandboxFolder(t);
   const admin = new pg.Client(url);
@@ -36,13 +36,13 @@ test('R63: the sandbox leaves the database of DATABASE_URL as it is, and shows i
   const file = await fileOf(dataDir);
   assert.notEqual(file.databaseUrl, url);
 
-  const audit = startChild(t, 'src/cli/audit-command.ts', { DATA_DIR: dataDir });
+  const audit = startChild(t, 'src/operators/cli/audit-command.ts', { DATA_DIR: dataDir });
   assert.equal(await audit.ended(), 0, audit.output());
-  assert.match(audit.output(), new RegExp(`this is the sandbox in ${dataDir}`));
+  assert.match(audit.output(), new RegExp(`This uses the sandbox in ${dataDir}`));
   assert.match(audit.output(), /^holds /m);
   for (const [program, args, shown] of [
-    ['src/cli/audit-command.ts', ['--external'], /holds {3}a credited purchase is a paid session/],
-    ['src/cli/reconcile-command.ts', [], /checkout_sweep +\d+ done/],
+    ['src/operators/cli/audit-command.ts', ['--external'], /holds {3}each credited purchase is a paid session/],
+    ['src/operators/cli/reconcile-command.ts', [], /checkout_sweep +\d+ done/],
   ] as const) {
     const command = startChild(t, program, { DATA_DIR: dataDir }, [...args]);
     assert.equal(await command.ended(), 0, command.output());
@@ -50,7 +50,7 @@ test('R63: the sandbox leaves the database of DATABASE_URL as it is, and shows i
   }
   assert.equal(await sandbox.stop(), 0);
 
-  const late = startChild(t, 'src/cli/audit-command.ts', { DATA_DIR: dataDir });
+  const late = startChild(t, 'src/operators/cli/audit-command.ts', { DATA_DIR: dataDir });
   assert.equal(await late.ended(), 78, 'it has stopped');
   assert.match(late.output(), /^No sandbox runs in .*\.\nDATABASE_URL is not set\. /);
 });
@@ -76,7 +76,7 @@ const PRODUCTION = {
   FEEDBACK_TO: 'c@d.invalid',
 };
 
-test('R63: in the shell of production the sandbox uses nothing of it', async (t) => {
+test('R63: the sandbox ignores production settings in its environment', async (t) => {
   const dataDir = await sandboxFolder(t);
   const sandbox = await startSandbox(t, { DATA_DIR: dataDir, ...PRODUCTION });
   await sandbox.printed(READY);
@@ -99,7 +99,7 @@ test('R63: in the shell of production the sandbox uses nothing of it', async (t)
   assert.equal(await sandbox.stop(), 0);
 });
 
-test('a second sandbox in the same folder says which process runs where, and leaves everything as it is', async (t) => {
+test('a second sandbox in one folder names the first process and changes nothing', async (t) => {
   const dataDir = await sandboxFolder(t);
   const first = await startSandbox(t, { DATA_DIR: dataDir });
   await first.printed(READY);
@@ -123,7 +123,7 @@ test('a second sandbox in the same folder says which process runs where, and lea
   assert.equal(await first.stop(), 0);
 });
 
-test('a sandbox in another folder on the same database says which process has it', async (t) => {
+test('a sandbox in another folder on the same database names the first process', async (t) => {
   const { url } = await testDatabase(t);
   const first = await startSandbox(t, { DATA_DIR: await sandboxFolder(t), SANDBOX_DATABASE_URL: url });
   await first.printed(READY);
@@ -133,7 +133,7 @@ test('a sandbox in another folder on the same database says which process has it
   assert.equal(await first.stop(), 0);
 });
 
-test('a sandbox of SANDBOX_DATABASE_URL uses that one', async (t) => {
+test('a sandbox uses SANDBOX_DATABASE_URL', async (t) => {
   const { url } = await testDatabase(t);
   const dataDir = await sandboxFolder(t);
   const sandbox = await startSandbox(t, { DATA_DIR: dataDir, SANDBOX_DATABASE_URL: url });
@@ -143,7 +143,7 @@ test('a sandbox of SANDBOX_DATABASE_URL uses that one', async (t) => {
   assert.equal(await sandbox.stop(), 0);
 });
 
-test('a sandbox whose database had to move out of a closed home says where it is', {
+test('a sandbox names the place of a database moved out of an inaccessible home', {
   skip: process.getuid?.() === 0 ? false : 'only root runs the database as another user',
 }, async (t) => {
   const home = await sandboxFolder(t);

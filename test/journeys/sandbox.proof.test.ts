@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
-import { decode, rootMeanSquare } from '../speech/embedded/sound.ts';
+import { decode, rootMeanSquare } from '../sandbox/voice/sound.ts';
 import { startChild } from '../support/child.ts';
 import { hear, withoutRecognizer } from '../support/hearing.ts';
 import { sandboxFolder } from '../support/sandbox-folder.ts';
@@ -24,11 +24,11 @@ const moneyHeaders = (answer: string) => ({
   balance: Number(/^x-x402-balance: (\d+)/m.exec(answer)?.[1]),
 });
 
-test('the sandbox: its printed commands work as they stand, and it survives Ctrl-C and kill -9', {
+test("the sandbox's printed commands work, and it survives Ctrl-C and kill -9", {
   skip: withoutRecognizer,
 }, async (t) => {
   const dataDir = await sandboxFolder(t);
-  const port = await freePort(undefined);
+  const port = await freePort();
   const env = { DATA_DIR: dataDir, PORT: String(port) };
   const sandboxFile = async (): Promise<SandboxFile> =>
     JSON.parse(await readFile(join(dataDir, 'sandbox.json'), 'utf8'));
@@ -38,7 +38,7 @@ test('the sandbox: its printed commands work as they stand, and it survives Ctrl
 
   const first = startChild(t, PROGRAM, env);
   await first.printed(/Ctrl-C stops the sandbox/);
-  assert.match(first.output(), /The embedded voice reads English only/);
+  assert.match(first.output(), /voice, which reads English only/);
   const sandbox = await sandboxFile();
   assert.equal(sandbox.baseUrl, `http://127.0.0.1:${port}`);
   const funded = await balance(sandbox);

@@ -6,7 +6,7 @@ import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
 import { startGateway } from '../support/gateway.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
-import { Drip, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { ControlledStream, silentMp3, testUpstream } from '../support/stub-upstream.ts';
 
 const HALF_HEADER = 'GET / HTTP/1.1\r\nhos';
 const HALF_BODY =
@@ -19,8 +19,7 @@ const IDLE: [string, string][] = [
 
 async function start(t: Test) {
   const { url: databaseUrl } = await testDatabase(t);
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+  const upstream = await testUpstream(t);
   const { db, fund } = await startGateway(t, {}, { databaseUrl });
   const { url, child } = await startGatewayProcess(t, {
     DATABASE_URL: databaseUrl,
@@ -59,7 +58,7 @@ async function roundTrip(open: (bytes: string) => Promise<Socket>): Promise<Sock
 }
 
 for (const [name, bytes] of IDLE) {
-  test(`SIGTERM ends the process with 0 beside a connection ${name}`, async (t) => {
+  test(`SIGTERM exits with 0 despite a connection ${name}`, async (t) => {
     const { child, open } = await start(t);
     const closed = read(await open(bytes));
     const kept = read(await roundTrip(open));
@@ -70,9 +69,9 @@ for (const [name, bytes] of IDLE) {
   });
 }
 
-test('SIGTERM waits for a running synthesis beside such connections, and its answer closes the connection', async (t) => {
+test('SIGTERM waits for a running synthesis despite idle connections', async (t) => {
   const { upstream, db, child, open, account } = await start(t);
-  const drip = new Drip();
+  const drip = new ControlledStream();
   upstream.mode = drip.mode;
   for (const [, bytes] of IDLE) await open(bytes);
   const speaking = read(await open(`GET /tts?text=hello HTTP/1.1\r\nhost: a\r\nx-credit-account: ${account}\r\n\r\n`));
@@ -94,7 +93,7 @@ test('SIGTERM waits for a running synthesis beside such connections, and its ans
   assert.deepEqual(await audit(db), []);
 });
 
-test('SIGTERM does not wait for a client that does not read its finished answer', async (t) => {
+test('SIGTERM does not wait for a client that does not read its response', async (t) => {
   const { child, open } = await start(t);
   const socket = await open('');
   socket.pause();

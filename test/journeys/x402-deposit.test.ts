@@ -13,11 +13,13 @@ import {
   depositOf,
   mineSteadily,
   payDeposit,
+  prepaidBalance,
   signDeposit,
   told,
   withTerms,
 } from '../support/deposit.ts';
-import { BASE_URL } from '../support/gateway.ts';
+import { BASE_URL, type Call, startGateway } from '../support/gateway.ts';
+import { domainOf, withCredential } from '../support/prepaid.ts';
 import { unguarded } from '../support/unguarded.ts';
 import {
   challengeOf,
@@ -26,11 +28,12 @@ import {
   startX402Gateway,
   timesPaid,
   withPayment,
+  type X402Gateway,
 } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 
-test('the unpaid deposit is a 402 with the challenge for its amount, which may not be stored', { skip }, async (t) => {
+test('an unpaid deposit is 402 with the challenge for its amount and is not cached', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const reply = await gateway.call(DEPOSIT_PATH, depositOf(2_500_000));
   assert.deepEqual([reply.status, reply.json.error.code], [402, 'PAYMENT_REQUIRED']);
@@ -56,7 +59,7 @@ test('the unpaid deposit is a 402 with the challenge for its amount, which may n
   await assertUntouched(gateway);
 });
 
-test('the official client deposits; answer, receipt, balance and chain agree', { skip }, async (t) => {
+test('the official client deposits, and response, balance and chain agree', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   mineSteadily(t, chain);
@@ -85,7 +88,7 @@ test('the official client deposits; answer, receipt, balance and chain agree', {
   await assertCredited(gateway, payer, [250_000]);
 });
 
-test('deposits add up; the repeat of one is its receipt, the balance of now and nothing credited', {
+test('deposits add up, and a repeat returns the receipt and credits nothing', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -107,7 +110,7 @@ test('deposits add up; the repeat of one is its receipt, the balance of now and 
   await assertCredited(gateway, payer, [DEPOSIT, 150_000]);
 });
 
-test('the payer in any letter case is one account', { skip }, async (t) => {
+test('a payer in any letter case is one account', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   mineSteadily(t, chain);
@@ -122,7 +125,7 @@ test('the payer in any letter case is one account', { skip }, async (t) => {
   await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });
 
-test('R45: an offer of a payee that retires is honoured; challenges name the current one', { skip }, async (t) => {
+test('R45: an offer of a retiring payee is honored, challenges name the current one', { skip }, async (t) => {
   const before = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const payload = await signDeposit(before, payer);
@@ -148,4 +151,141 @@ test('R45: an offer of a payee that retires is honoured; challenges name the cur
   assert.deepEqual(told(await retiring.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
   assert.equal(await before.revenue(), BigInt(DEPOSIT));
   await assertCredited(retiring, payer, [DEPOSIT]);
+});
+
+const AMOUNTS: [unknown, string | undefined][] = [
+  [100_000, undefined],
+  [100_000_000, undefined],
+  [99_999, 'minimum'],
+  [100_000_001, 'maximum'],
+  [0, 'minimum'],
+  [-100_000, 'minimum'],
+  [1e300, 'maximum'],
+  [100_000.5, 'type'],
+  [1.5, 'type'],
+  ['100000', 'type'],
+  [null, 'type'],
+  [true, 'type'],
+  [[100_000], 'type'],
+  [undefined, 'required'],
+];
+
+test('a deposit is a whole number of 100,000 to 100,000,000 micro-USD', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  for (const [amount, rule] of AMOUNTS) {
+    for (const call of [depositOf(amount), withPayment(depositOf(amount), 'junk')]) {
+      const { status, json } = await gateway.call(DEPOSIT_PATH, call);
+      const what = `${JSON.stringify(amount)}: ${JSON.stringify(json)}`;
+      if (rule === undefined) {
+        const isPaid = call.headers !== undefined;
+        const expected = isPaid ? [400, 'INVALID_PAYMENT_PAYLOAD'] : [402, 'PAYMENT_REQUIRED'];
+        assert.deepEqual([status, json.error.code], expected, what);
+        if (!isPaid) assert.equal(json.error.details.accepts[0].amount, String(amount));
+      } else {
+        const { code, details } = json.error;
+        assert.deepEqual(
+          [status, code, details.field, details.rule],
+          [400, 'INVALID_REQUEST', 'amountMicroUsd', rule],
+          what,
+        );
+      }
+    }
+  }
+  await assertUntouched(gateway);
+});
+
+test('R7: a malformed deposit is 400, 413 or 415 before its payment is checked', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const json = 'application/json';
+  const bodies: [Call, number, string][] = [
+    [{ headers: { 'content-type': 'text/plain' }, body: '{"amountMicroUsd":100000}' }, 415, 'UNSUPPORTED_CONTENT_TYPE'],
+    [{ headers: { 'content-type': json }, body: ' '.repeat(65_537) }, 413, 'REQUEST_TOO_LARGE'],
+    [{ headers: { 'content-type': json }, body: '{"amountMicroUsd":' }, 400, 'INVALID_JSON'],
+    [{ headers: { 'content-type': json }, body: '[100000]' }, 400, 'INVALID_REQUEST'],
+    [{ headers: { 'content-type': json }, body: 'null' }, 400, 'INVALID_REQUEST'],
+  ];
+  const payload = await signDeposit(gateway, await wallet(chain.client));
+  for (const [call, status, code] of bodies) {
+    for (const sent of [call, withPayment(call, payload)]) {
+      const reply = await gateway.call(DEPOSIT_PATH, { method: 'POST', ...sent });
+      assert.deepEqual([reply.status, reply.json.error.code], [status, code], String(call.body).slice(0, 50));
+    }
+  }
+  const get = await gateway.call(DEPOSIT_PATH);
+  assert.deepEqual([get.status, get.headers.get('allow')], [405, 'POST, OPTIONS']);
+  await assertUntouched(gateway);
+});
+
+test('R36: a deposit ignores prepaid headers and refuses mixed flows with 400', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const call = depositOf(DEPOSIT);
+  const domain = domainOf(gateway.payTo);
+  const signed = await withCredential(payer, domain, DEPOSIT_PATH, call);
+  const malformed = { 'x-x402-account': 'nobody', 'x-x402-expiry': 'never', 'x-x402-max-amount': '-1' };
+  const prepaid = [signed.headers ?? {}, malformed, { 'x-x402-nonce': '' }, { 'x-x402-signature': '0x' }];
+  for (const headers of prepaid) {
+    const alone = await gateway.call(DEPOSIT_PATH, { ...call, headers });
+    assert.equal(alone.status, 402, alone.text);
+    assert.equal(decodeHeader(alone.headers.get('payment-required')).accepts[0].amount, String(DEPOSIT));
+  }
+  const payload = await signDeposit(gateway, payer);
+  const mixtures = [...prepaid.map((headers) => withPayment({ ...call, headers }, payload))];
+  for (const headers of [{ 'x-credit-account': 'x' }, { ...signed.headers, 'x-credit-account': 'x' }]) {
+    mixtures.push({ ...call, headers }, withPayment({ ...call, headers }, payload));
+  }
+  for (const mixture of mixtures) {
+    const reply = await gateway.call(DEPOSIT_PATH, mixture);
+    assert.deepEqual(
+      [reply.status, reply.json.error.code, reply.json.error.details.rule],
+      [400, 'INVALID_REQUEST', 'one flow'],
+    );
+  }
+  await assertUntouched(gateway);
+  assert.equal(await prepaidBalance(gateway, payer), undefined);
+});
+
+test('R48: an unpaid deposit takes no slot, a failed paid one does', {
+  skip,
+}, async (t) => {
+  const unfunded = await wallet(chain.client);
+  for (const fail of [
+    async () => withPayment(depositOf(DEPOSIT), 'junk'),
+    async (gateway: X402Gateway) => withPayment(depositOf(DEPOSIT), await signDeposit(gateway, unfunded)),
+  ]) {
+    const gateway = await startX402Gateway(t, chain, { RATE_LIMIT_MAX: '1' });
+    for (let count = 0; count < 3; count++) {
+      const reply = await gateway.call(DEPOSIT_PATH, depositOf(DEPOSIT));
+      assert.deepEqual([reply.status, reply.headers.get('x-ratelimit-limit')], [402, null]);
+    }
+    const failed = await gateway.call(DEPOSIT_PATH, await fail(gateway));
+    assert.ok([400, 402].includes(failed.status), failed.text);
+    assert.equal(failed.headers.get('x-ratelimit-remaining'), '0');
+    assert.equal((await gateway.call(DEPOSIT_PATH, await fail(gateway))).status, 429);
+  }
+});
+
+test('R47, R58: without payee or X402_RPC_URL a deposit is 503 CONFIG_ERROR', async (t) => {
+  const settings = [{ X402_PAY_TO: '', X402_FACILITATOR_URL: '', X402_RPC_URL: '' }, { X402_RPC_URL: '' }];
+  for (const env of settings) {
+    const gateway = await startGateway(t, env);
+    for (const call of [depositOf(DEPOSIT), withPayment(depositOf(DEPOSIT), 'junk')]) {
+      const reply = await gateway.call(DEPOSIT_PATH, call);
+      assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+    }
+  }
+});
+
+test('R47: a deposit without tables is 503 CONFIG_ERROR before any call', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payload = await signDeposit(gateway, await wallet(chain.client, 1_000_000n));
+  await sql`drop table x402_payment`.execute(gateway.db);
+  const reply = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), payload));
+  assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+  assert.equal(reply.json.error.details.command, 'npm run migrate');
+  assert.equal(gateway.facilitator.calls.length, 0);
 });

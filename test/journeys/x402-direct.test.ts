@@ -1,10 +1,19 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import type { PaymentPayload } from '@x402/core/types';
 import { wrapFetchWithPayment } from '@x402/fetch';
 import { test } from 'tap';
+import { type Hex, serializeErc6492Signature } from 'viem';
 import { audit } from '../../src/ledger/audit.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
-import { testChain, wallet } from '../support/chain.ts';
+import { included, submitAuthorization, testChain, wallet } from '../support/chain.ts';
+import { APPROVED, deploy, payFromContract, undeployedWallet } from '../support/contract-wallet.ts';
+import { DEPOSIT, DEPOSIT_PATH, depositOf, mineSteadily, paymentStates, signedOf, told } from '../support/deposit.ts';
+import { BUG, signedFeedback, submit } from '../support/feedback.ts';
 import { BASE_URL } from '../support/gateway.ts';
+import { fundedWallet, startPrepaidGateway, TTS } from '../support/prepaid.ts';
+import { until } from '../support/until.ts';
+import { viemWallet } from '../support/wallet.ts';
 import {
   challengeOf,
   decodeHeader,
@@ -21,7 +30,7 @@ import {
 
 const { chain, skip } = await testChain();
 
-test('the official client pays POST and GET; the payee has on the chain what the ledger says', { skip }, async (t) => {
+test('the official client pays POST and GET, and chain and ledger agree', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10_000n);
   const pay = wrapFetchWithPayment(fetch, officialClient(payer));
@@ -41,7 +50,7 @@ test('the official client pays POST and GET; the payee has on the chain what the
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R22: an exact replay gets the same bytes and receipt, without a facilitator call', { skip }, async (t) => {
+test('R22: an exact replay gets the same bytes and receipt without a facilitator call', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10_000n);
   const { reply, paid } = await payFor(gateway, payer);
@@ -58,7 +67,7 @@ test('R22: an exact replay gets the same bytes and receipt, without a facilitato
   assert.equal(gateway.upstream.requests.length, 1);
 });
 
-test('a request without payment gets the challenge, in header and details, and may not be stored', {
+test('an unpaid request gets the challenge in header and body and is not cached', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -74,7 +83,7 @@ test('a request without payment gets the challenge, in header and details, and m
   assert.equal(gateway.upstream.requests.length, 0);
 });
 
-test('R27: the paid header is read in standard, URL-safe and unpadded Base64, as the same payment', {
+test('R27: the payment header may be standard, URL-safe or unpadded Base64', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -89,7 +98,7 @@ test('R27: the paid header is read in standard, URL-safe and unpadded Base64, as
   assert.equal(await gateway.revenue(), PRICE);
 });
 
-test('what is no payment is 400 INVALID_PAYMENT_PAYLOAD without a facilitator call', { skip }, async (t) => {
+test('a malformed payment is INVALID_PAYMENT_PAYLOAD without a facilitator call', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payload = await sign(await wallet(chain.client, PRICE), await challengeOf(gateway, '/x402/tts', HELLO));
   const { authorization, signature } = payload.payload;
@@ -123,7 +132,7 @@ test('what is no payment is 400 INVALID_PAYMENT_PAYLOAD without a facilitator ca
   assert.ok(!JSON.stringify(forwarded).includes('127.0.0.1:1'), 'a client-sent schema is not passed on');
 });
 
-test('R5: 1500 CJK characters by GET together with a full PAYMENT-SIGNATURE are served', { skip }, async (t) => {
+test('R5: a GET with 1500 CJK characters and a full PAYMENT-SIGNATURE is served', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const text = '語'.repeat(1500);
   const path = `/x402/tts?text=${encodeURIComponent(text)}`;
@@ -133,7 +142,7 @@ test('R5: 1500 CJK characters by GET together with a full PAYMENT-SIGNATURE are 
   assert.equal(await gateway.revenue(), 27_000n);
 });
 
-test('R36: headers of two flows are refused before anything is verified', { skip }, async (t) => {
+test('R36: headers of two flows are refused before verification', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payload = await sign(await wallet(chain.client, PRICE), await challengeOf(gateway, '/x402/tts', HELLO));
   const address = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
@@ -161,7 +170,7 @@ test('R51: HEAD is 405 with allow, and text/plain is 415', { skip }, async (t) =
   assert.deepEqual([plain.status, plain.json.error.code], [415, 'UNSUPPORTED_CONTENT_TYPE']);
 });
 
-test('R28: an authorization that ends too soon or too late, or is not valid yet, is refused before any call', {
+test('R28: an authorization outside its time limits is refused before any call', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -185,7 +194,7 @@ test('R28: an authorization that ends too soon or too late, or is not valid yet,
   assert.equal(gateway.facilitator.calls.length, 0);
 });
 
-test('R58: without X402_RPC_URL direct payment and its challenge answer 503 CONFIG_ERROR', { skip }, async (t) => {
+test('R58: without X402_RPC_URL direct payment answers 503 CONFIG_ERROR', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: '' });
   for (const call of [HELLO, withPayment(HELLO, 'x')]) {
     const reply = await gateway.call('/x402/tts', call);
@@ -193,7 +202,7 @@ test('R58: without X402_RPC_URL direct payment and its challenge answer 503 CONF
   }
 });
 
-test('R45: a payee that retires is still paid by who holds its challenge', { skip }, async (t) => {
+test('R45: a retiring payee still accepts payments for its challenges', { skip }, async (t) => {
   const before = await startX402Gateway(t, chain);
   const payload = await sign(await wallet(chain.client, PRICE), await challengeOf(before, '/x402/tts', HELLO));
   const other = '0xcA11bde05977b3631167028862bE2a173976CA11';
@@ -204,7 +213,7 @@ test('R45: a payee that retires is still paid by who holds its challenge', { ski
   assert.equal(await before.revenue(), PRICE);
 });
 
-test('R48: paid retries and junk payments take a slot of the IP, the unpaid challenge takes none', {
+test('R48: paid requests and junk payments take a slot, unpaid challenges take none', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain, { RATE_LIMIT_MAX: '3' });
@@ -221,4 +230,162 @@ test('R48: paid retries and junk payments take a slot of the IP, the unpaid chal
   const refused = await gateway.call('/x402/tts', paid);
   assert.deepEqual([refused.status, refused.json.error.code], [429, 'RATE_LIMITED']);
   assert.ok(Number(refused.headers.get('retry-after')) > 0);
+});
+
+for (const [path, call, amountMicroUsd] of [
+  ['/x402/tts', HELLO, Number(PRICE)],
+  [DEPOSIT_PATH, depositOf(DEPOSIT), DEPOSIT],
+] as const) {
+  test(`R64: ${path}: a payment missing from the ledger is reported as unknown`, { skip }, async (t) => {
+    const before = await startX402Gateway(t, chain);
+    const after = await startX402Gateway(t, chain, { X402_PAY_TO: before.payTo });
+    mineSteadily(t, chain);
+    const payer = await wallet(chain.client, 1_000_000n);
+    const { reply, paid } = await payFor(before, payer, call, path);
+    assert.equal(reply.status, 200, reply.text.slice(0, 500));
+    const { status, json } = await after.call(path, paid);
+    assert.deepEqual([status, json.error.details.error], [402, 'invalid_exact_evm_nonce_already_used']);
+    assert.match(json.error.message, /Ask the operator before you sign another one/);
+    assert.deepEqual(json.error.details.payment, { state: 'unknown', amountMicroUsd });
+    assert.equal(await timesPaid(chain, payer), 1);
+    assert.deepEqual(await audit(after.db), []);
+  });
+}
+
+/** The signature as Ledger wallets write it. */
+const withShortV = (signature: Hex): Hex => `${signature.slice(0, -2)}${signature.endsWith('1b') ? '00' : '01'}` as Hex;
+const FULL_V = ['1b', '1c'];
+
+const withSignature = (payload: PaymentPayload, signature: Hex): PaymentPayload => ({
+  ...payload,
+  payload: { ...payload.payload, signature },
+});
+
+/** A payload whose signature ends so. */
+async function signUntil(v: string, make: () => Promise<PaymentPayload>): Promise<PaymentPayload> {
+  for (;;) {
+    const payload = await make();
+    if (signedOf(payload).signature.endsWith(v)) return payload;
+  }
+}
+
+for (const v of FULL_V) {
+  test(`R67: v ${v === '1b' ? 0 : 1} pays like 27 or 28, directly and by deposit`, { skip }, async (t) => {
+    const gateway = await startX402Gateway(t, chain);
+    mineSteadily(t, chain);
+    const payer = await wallet(chain.client, 10_000_000n);
+    for (const [path, call] of [
+      [TTS, HELLO],
+      [DEPOSIT_PATH, depositOf(DEPOSIT)],
+    ] as const) {
+      const challenge = await challengeOf(gateway, path, call);
+      const payload = await signUntil(v, () => sign(payer, challenge));
+      const { signature } = signedOf(payload);
+      const reply = await gateway.call(path, withPayment(call, withSignature(payload, withShortV(signature))));
+      assert.equal(reply.status, 200, reply.text.slice(0, 300));
+      const repeated = await gateway.call(path, withPayment(call, payload));
+      assert.equal(repeated.status, 200, 'the same payment, however v is written');
+    }
+    for (const { paymentPayload } of gateway.facilitator.calls) {
+      assert.ok(String(paymentPayload.payload.signature).endsWith(v));
+    }
+    assert.deepEqual(await audit(gateway.db), []);
+  });
+}
+
+test('R67: prepaid requests accept v 0 and 1 and treat them like 27 and 28', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign: signPrepaid } = await fundedWallet(gateway, 1_000_000n);
+  for (const v of FULL_V) {
+    let call = await signPrepaid(TTS, HELLO);
+    while (!String(call.headers?.['x-x402-signature']).endsWith(v)) call = await signPrepaid(TTS, HELLO);
+    const short = withShortV(call.headers?.['x-x402-signature'] as Hex);
+    const reply = await gateway.call(TTS, { ...call, headers: { ...call.headers, 'x-x402-signature': short } });
+    assert.equal(reply.status, 200, reply.text.slice(0, 300));
+    // Until the books have followed the answer, the state is pending.
+    await until(async () => {
+      const { status, json } = await gateway.call(TTS, call);
+      assert.equal(status, 409);
+      return json.error.details.state === 'charged';
+    });
+  }
+});
+
+test('R67: feedback accepts v 0 and 1', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const sender = viemWallet();
+  for (const v of FULL_V) {
+    let signed = await signedFeedback(gateway, sender, { ...BUG, message: randomUUID() });
+    while (!signed.signature.endsWith(v)) {
+      signed = await signedFeedback(gateway, sender, { ...BUG, message: randomUUID() });
+    }
+    const reply = await submit(gateway, { ...signed, signature: withShortV(signed.signature as Hex) });
+    assert.equal(reply.status, 201, reply.text);
+  }
+});
+
+test("the facilitator's reason is logged shortened and without control characters", { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain, { LOG_LEVEL: 'warn' });
+  const payload = await sign(await wallet(chain.client, PRICE), await challengeOf(gateway, TTS, HELLO));
+  const { signature } = signedOf(payload);
+  const invalidReason = `bad\u001b[31m\n v in ${signature} \u202e${'x'.repeat(5_000)}`;
+  gateway.facilitator.faults.verify({ isValid: false, invalidReason, invalidMessage: 'of the wallet' });
+  const reply = await gateway.call(TTS, withPayment(HELLO, payload));
+  assert.deepEqual([reply.status, reply.json.error.details.error], [402, 'invalid_payment']);
+  const [line] = gateway.log.filter(({ detail }) => detail !== undefined);
+  assert.match(String(line?.detail), /^status 200 bad \[31m v in 0x… x{100}/);
+  assert.ok(String(line?.detail).length < 300);
+  assert.ok(!JSON.stringify(gateway.log).includes(signature.slice(10, 100)));
+});
+
+test('a payment of an undeployed wallet goes to the facilitator (ERC-6492)', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await undeployedWallet(chain, PRICE);
+  const signature = serializeErc6492Signature({ address: payer, data: '0x1234', signature: APPROVED });
+  const payload = await payFromContract(gateway, payer, HELLO, signature);
+  gateway.facilitator.faults.verify({ isValid: true, payer });
+  gateway.facilitator.faults.settle({
+    broadcast: false,
+    answer: async () => {
+      await deploy(chain, payer);
+      const inner = { ...signedOf(payload), signature: APPROVED };
+      const sender = await wallet(chain.client);
+      const transaction = await included(chain.client, submitAuthorization(chain.client, sender, inner));
+      return { success: true, transaction };
+    },
+  });
+  const reply = await gateway.call(TTS, withPayment(HELLO, payload));
+  assert.equal(reply.status, 200, reply.text.slice(0, 300));
+  assert.equal(await gateway.revenue(), PRICE);
+  const sent = gateway.facilitator.calls.map(({ paymentPayload }) => paymentPayload.payload.signature);
+  assert.deepEqual(sent, [signature, signature]);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('an ERC-6492 payment that the facilitator finds invalid reserves nothing', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await undeployedWallet(chain, PRICE);
+  const signature = serializeErc6492Signature({ address: payer, data: '0x1234', signature: APPROVED });
+  gateway.facilitator.faults.verify({ isValid: false, invalidReason: 'invalid_exact_evm_signature' });
+  const reply = await gateway.call(TTS, withPayment(HELLO, await payFromContract(gateway, payer, HELLO, signature)));
+  assert.deepEqual([reply.status, reply.json.error.details.error], [402, 'invalid_exact_evm_signature']);
+  assert.deepEqual(await paymentStates(gateway), []);
+});
+
+test('a payment in X-PAYMENT is 400 and names the header of version 2', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  for (const [path, call] of [
+    [TTS, HELLO],
+    [`${TTS}?text=Hello`, {}],
+    [DEPOSIT_PATH, depositOf(DEPOSIT)],
+  ] as const) {
+    const paid = withPayment(call, await sign(payer, await challengeOf(gateway, path, call)));
+    const reply = await gateway.call(path, { ...call, headers: { 'x-payment': paid.headers?.['payment-signature'] } });
+    assert.deepEqual(told(reply), [400, 'INVALID_PAYMENT_PAYLOAD'], path);
+    assert.equal(reply.json.error.details.field, 'x-payment');
+    assert.match(reply.json.error.message, /payment-signature/);
+    const both = { ...paid, headers: { ...paid.headers, 'x-payment': 'of older servers' } };
+    if (path !== DEPOSIT_PATH) assert.equal((await gateway.call(path, both)).status, 200);
+  }
 });

@@ -4,9 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { mock } from 'node:test';
 import { type Test, test } from 'tap';
-import { watchKeyExpiry } from '../../src/x402/key-expiry-alarm.ts';
-import { ServiceMetadata } from '../../src/x402/metadata.ts';
-import { rotateKeys, type StoredKeys } from '../../src/x402/signing-keys.ts';
+import { rotateKeys, type StoredKeys, watchKeyExpiry } from '../../src/config/signing-keys.ts';
+import { ServiceMetadata } from '../../src/payments/x402/metadata.ts';
 import { BASE_URL, startGateway } from '../support/gateway.ts';
 import { isSignedBy } from '../support/metadata.ts';
 import { until } from '../support/until.ts';
@@ -28,7 +27,7 @@ async function startSigned(t: Test, keys: StoredKeys, env: Record<string, string
   });
 }
 
-test('R37: the signature verifies by WebCrypto under the published key, and breaks with any change', async (t) => {
+test('R37: WebCrypto verifies the metadata signature with the published key', async (t) => {
   const stored = rotateKeys(rotateKeys(undefined, new Date(Date.now() - 1000)), new Date());
   const gateway = await startSigned(t, stored);
   const { payload, signature } = (await gateway.call(PATH)).json;
@@ -45,7 +44,7 @@ test('R37: the signature verifies by WebCrypto under the published key, and brea
   assert.ok(!JSON.stringify(payload).includes(String(current?.d)), 'a private key is never published');
 });
 
-test('the figures are those of the catalog and of the challenge', async (t) => {
+test("the metadata's figures match the catalog and the challenge", async (t) => {
   const gateway = await startSigned(t, rotateKeys(undefined, new Date()));
   const reply = await gateway.call(PATH);
   const { payload } = reply.json;
@@ -78,7 +77,7 @@ test('the figures are those of the catalog and of the challenge', async (t) => {
   assert.ok(Number(maxAge) > 0 && Number(maxAge) * 1000 <= validMs / 2);
 });
 
-test('R37: it is signed again before half of its validity has passed; a payee is valid since it was first seen', async (t) => {
+test('R37: the metadata is signed again before half of its validity has passed', async (t) => {
   const gateway = await startSigned(t, rotateKeys(undefined, new Date()));
   const { x402, signingKeys, catalog, serviceName } = gateway.config;
   const options = {
@@ -106,7 +105,7 @@ test('R37: it is signed again before half of its validity has passed; a payee is
   assert.ok(issued.size > 3);
 });
 
-test('metadata is valid no longer than the key that signed it, and 503 CONFIG_ERROR from then on', async (t) => {
+test('the metadata expires with its signing key and is then 503 CONFIG_ERROR', async (t) => {
   const stored = rotateKeys(undefined, new Date(Date.now() - 1000));
   const end = Date.now() + 4000;
   const keys = stored.keys.map((key) =>
@@ -134,7 +133,7 @@ test('metadata is valid no longer than the key that signed it, and 503 CONFIG_ER
   assert.equal((await gateway.call('/x402/tts?text=a')).status, 402, 'what needs no signature goes on');
 });
 
-test('the end of the signing key is in the log from 30 days before on, as an error from 7 days before on', async (t) => {
+test("the signing key's expiry is logged 30 days ahead, as an error 7 days ahead", async (t) => {
   const DAY = 86_400_000;
   t.teardown(() => mock.reset());
   mock.timers.enable({ apis: ['setInterval', 'Date'], now: Date.parse('2026-01-01T00:00:00Z') });
@@ -160,7 +159,7 @@ test('the end of the signing key is in the log from 30 days before on, as an err
   assert.equal(lines.length, 34);
 });
 
-test('without signing keys, or without payment in USDC, the metadata answers 503 CONFIG_ERROR', async (t) => {
+test('without signing keys or USDC payment, the metadata is 503 CONFIG_ERROR', async (t) => {
   const unsigned = await startSigned(t, rotateKeys(undefined, new Date()), { SIGNING_KEYS_FILE: '' });
   const off = await startSigned(t, rotateKeys(undefined, new Date()), {
     X402_PAY_TO: '',

@@ -1,20 +1,22 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { sql } from 'kysely';
-import { test } from 'tap';
-import { pauseFlows } from '../../src/operators/pauses.ts';
-import type { Config } from '../../src/settings/config.ts';
+import { type Test, test } from 'tap';
+import type { Config } from '../../src/config/config.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { pauseFlows } from '../../src/ledger/pauses.ts';
+import { createLinkSigner } from '../../src/speech/store/link-token.ts';
+import { booksClosed } from '../support/books.ts';
+import type { Call } from '../support/gateway.ts';
 import {
   assertOffered,
   BARE,
   CHARGED,
   concluded,
   detailsOf,
-  endedLongerAgo,
   FUNDS,
   follow,
   GET,
@@ -27,24 +29,83 @@ import {
   startWithFunds,
 } from '../support/lost-answer.ts';
 import {
-  depositor,
+  balanceHeaders,
+  fundedWallet,
   HELLO,
-  moneyOf,
+  type PrepaidGateway,
   startPrepaidGateway,
   TTS,
   withCredential,
   withHeaders,
 } from '../support/prepaid.ts';
-import { recordStatements } from '../support/recorded-statements.ts';
-import { Drip, openAiError, silentMp3 } from '../support/stub-upstream.ts';
+import { CAPTURE, recordStatements } from '../support/recorded-statements.ts';
+import { body, ControlledStream, openAiError, silentMp3 } from '../support/stub-upstream.ts';
+import { unguarded } from '../support/unguarded.ts';
 import { until } from '../support/until.ts';
 
-test('R60: only the identical request is told of the first', async (t) => {
-  const { gateway, sign, wallet } = await startWithFunds(t);
+const HELLO_AUDIO = silentMp3(1000);
+/** More than kernels take of an answer that nobody reads. */
+const LONG = silentMp3(600_000);
+
+const CUTS: [string, (gateway: PrepaidGateway, call: Call, path: string) => Promise<void>][] = [
+  [
+    'during the synthesis',
+    async (gateway, call, path) => {
+      const drip = new ControlledStream();
+      gateway.upstream.mode = drip.mode;
+      const socket = await sendUnread(gateway.url, path, call);
+      await drip.opened;
+      socket.destroy();
+      await drip.write(LONG);
+      drip.end();
+    },
+  ],
+  [
+    'after the headers',
+    async (gateway, call, path) => {
+      const socket = await sendUnread(gateway.url, path, call);
+      await once(socket, 'readable');
+      socket.read(20);
+      socket.destroy();
+    },
+  ],
+  [
+    'in the body',
+    async (gateway, call, path) => {
+      const socket = await sendUnread(gateway.url, path, call);
+      await once(socket, 'readable');
+      for (let read = 0; read < 1_000_000; ) {
+        const bytes = socket.read();
+        if (bytes) read += bytes.length;
+        else await once(socket, 'readable');
+      }
+      socket.resetAndDestroy();
+    },
+  ],
+];
+
+for (const [when, cut] of CUTS) {
+  test(`R60: a request cut ${when} is charged once, and its audio offered`, async (t) => {
+    const { gateway, sign } = await startWithFunds(t);
+    for (const [path, call] of [
+      [TTS, await sign(TTS, HELLO)],
+      [GET, await sign(GET)],
+    ] as const) {
+      gateway.upstream.mode = body(LONG);
+      await cut(gateway, call, path);
+      await assertOffered(gateway, call, LONG, path);
+    }
+    assert.equal(gateway.upstream.requests.length, 2);
+    assert.deepEqual(await audit(gateway.db), []);
+  });
+}
+
+test('R60: only the identical request learns the state of the first', async (t) => {
+  const { gateway, sign, wallet, balance } = await startWithFunds(t);
   const nonce = 'the-same-one';
   const call = await sign(TTS, HELLO, { nonce });
-  await loseAnswer(gateway.url, TTS, call);
-  await assertOffered(gateway, call, silentMp3(1000));
+  assert.equal((await gateway.call(TTS, call)).status, 200);
+  await assertOffered(gateway, call, HELLO_AUDIO);
   const shouted = `0x${String(call.headers?.['x-x402-signature']).slice(2).toUpperCase()}`;
   assert.ok(detailsOf(await gateway.call(TTS, withHeaders(call, { 'x-x402-signature': shouted }))).audio);
   for (const [path, other] of [
@@ -55,22 +116,23 @@ test('R60: only the identical request is told of the first', async (t) => {
     const refused = await gateway.call(path, other);
     assert.deepEqual([refused.status, detailsOf(refused)], [409, BARE]);
   }
-  const stranger = await depositor(gateway, FUNDS);
+  assert.equal(await balance(), FUNDS - BigInt(PRICE));
+  const stranger = await fundedWallet(gateway, FUNDS);
   const foreign = await withCredential(stranger.wallet, gateway.domain, TTS, HELLO, { nonce });
   assert.equal((await gateway.call(TTS, withHeaders(foreign, { 'x-x402-account': wallet.address }))).status, 401);
   assert.equal((await gateway.call(TTS, foreign)).status, 200, "another wallet's nonce is another one");
 });
 
-test('R60: the state of a request whose synthesis fails goes from pending to restored', async (t) => {
+test('R60: the state of a failed synthesis goes from pending to restored', async (t) => {
   const { gateway, sign } = await startWithFunds(t);
-  const drip = new Drip();
+  const drip = new ControlledStream();
   gateway.upstream.mode = drip.mode;
   const call = await sign(TTS, HELLO);
   const first = gateway.call(TTS, call);
   await drip.opened;
   const pending = await gateway.call(TTS, call);
   assert.deepEqual(detailsOf(pending), PENDING);
-  assert.deepEqual(moneyOf(pending), ['0', String(FUNDS - BigInt(PRICE))]);
+  assert.deepEqual(balanceHeaders(pending), ['0', String(FUNDS - BigInt(PRICE))]);
   drip.end();
   assert.equal((await first).status, 502);
   assert.deepEqual(detailsOf(await concluded(gateway, call)), RESTORED);
@@ -82,45 +144,46 @@ test('R60: the state of a request whose synthesis fails goes from pending to res
   assert.match(restored.json.error.message, /new nonce/);
 });
 
-test('R60: the identical request is told so after its expiry, and an unspent nonce is refused as ever', async (t) => {
+test('R60: an identical request learns the state of the first even after its expiry', async (t) => {
   const { gateway, sign } = await startWithFunds(t);
   const expiry = BigInt(Math.floor(Date.now() / 1000) + 2);
   const [spent, unspent] = [await sign(TTS, HELLO, { expiry }), await sign(TTS, HELLO, { expiry })];
-  await loseAnswer(gateway.url, TTS, spent);
+  assert.equal((await gateway.call(TTS, spent)).status, 200);
   await until(() => Date.now() / 1000 > Number(expiry));
-  const again = await concluded(gateway, spent);
-  assert.equal(detailsOf(again).state, 'charged');
-  assert.equal((await follow(gateway.url, detailsOf(again).audio)).status, 200);
+  await assertOffered(gateway, spent, HELLO_AUDIO);
   const refused = await gateway.call(TTS, unspent);
   assert.deepEqual([refused.status, detailsOf(refused).field], [400, 'x-x402-expiry']);
   const forged = withHeaders(spent, { 'x-x402-max-amount': '7' });
   assert.equal((await gateway.call(TTS, forged)).status, 400, 'its signature does not verify');
 });
 
-test('R60: another process of the deployment, and a later one, offer the audio too', async (t) => {
-  const audioStore = await mkdtemp(join(tmpdir(), 'speechgate-lost-'));
-  t.teardown(() => rm(audioStore, { recursive: true, force: true }));
-  const env = { JOB_SIGNING_SECRET: SECRET, AUDIO_STORE: `file:${audioStore}` };
+async function audioStore(t: Test): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-prepaid-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+test('R60: other and later processes of the deployment offer the audio too', async (t) => {
+  const env = { JOB_SIGNING_SECRET: SECRET, AUDIO_STORE: `file:${await audioStore(t)}` };
   const { gateway, sign } = await startWithFunds(t, env);
   const call = await sign(TTS, HELLO);
   await loseAnswer(gateway.url, TTS, call);
   const beside = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
-  await until(async () => detailsOf(await beside.call(TTS, call)).audio !== undefined);
+  await assertOffered(beside, call, HELLO_AUDIO);
   await gateway.app.close();
-  await assertOffered(beside, call, silentMp3(1000));
   const later = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
-  await assertOffered(later, call, silentMp3(1000));
+  await assertOffered(later, call, HELLO_AUDIO);
 });
 
-test('R60: a quote that has expired, and a pause, keep nobody from what was charged', async (t) => {
-  const { gateway, sign } = await startWithFunds(t, { QUOTE_TTL_SECONDS: '1' });
+test('R60: charged audio stays available after a quote expires or the flow is paused', async (t) => {
+  const { gateway, sign } = await startWithFunds(t, { QUOTE_TTL_SECONDS: '8' });
   const text = 'Hello world';
   const asked = { textLength: text.length, textSha256: createHash('sha256').update(text).digest('hex') };
   const quote = await gateway.call(`${TTS}/quote`, { method: 'POST', json: asked });
   const call = await sign(TTS, { method: 'POST', json: { quoteToken: quote.json.quoteToken, text } });
   await loseAnswer(gateway.url, TTS, call);
   await until(() => Date.now() > Date.parse(quote.json.expiresAt));
-  await assertOffered(gateway, call, silentMp3(1000));
+  await assertOffered(gateway, call, HELLO_AUDIO);
   const unspent = await sign(TTS, { method: 'POST', json: { quoteToken: quote.json.quoteToken, text } });
   assert.equal((await gateway.call(TTS, unspent)).json.error.code, 'QUOTE_EXPIRED');
   await pauseFlows(gateway.db, ['prepaid'], { operator: 'me', reason: 'test' });
@@ -129,27 +192,10 @@ test('R60: a quote that has expired, and a pause, keep nobody from what was char
   assert.ok(detailsOf(await concluded(gateway, call)).audio);
 });
 
-test('R60: audio that is stored while a repetition is looked up is offered to that one', async (t) => {
-  const { gateway, sign } = await startWithFunds(t);
-  const statements = recordStatements(t);
-  const call = await sign(TTS, HELLO);
-  const silent = await sendUnread(gateway.url, TTS, call);
-  await once(silent, 'readable');
-  const lookUp = statements.holdBackAnswer(/join prepaid_nonce spent/);
-  const repeated = gateway.call(TTS, call);
-  await lookUp.held;
-  silent.resetAndDestroy();
-  await until(async () => /lost_answers_total\{outcome="kept"\} 1$/m.test(await gateway.app.metrics.scrape()));
-  lookUp.letGo();
-  const { audio, ...details } = detailsOf(await repeated);
-  assert.deepEqual(details, CHARGED);
-  assert.ok(audio);
-});
-
-test('R60: a wallet that may have no more at once is told what became of the request that it repeats', async (t) => {
+test("R60: a repeat returns its state even at the wallet's limit of running requests", async (t) => {
   const adjust = (config: Config) => ({ ...config, unpaidWork: { ...config.unpaidWork, maxRunning: 1 } });
   const { gateway, sign } = await startWithFunds(t, {}, { adjust });
-  const drip = new Drip();
+  const drip = new ControlledStream();
   gateway.upstream.mode = drip.mode;
   const call = await sign(TTS, HELLO);
   const first = gateway.call(TTS, call);
@@ -161,32 +207,92 @@ test('R60: a wallet that may have no more at once is told what became of the req
   assert.equal((await first).status, 502);
 });
 
-test('R60: another process does not tell that an answer has arrived as long as it may turn out to be lost', async (t) => {
-  const audioStore = await mkdtemp(join(tmpdir(), 'speechgate-lost-'));
-  t.teardown(() => rm(audioStore, { recursive: true, force: true }));
-  const env = { JOB_SIGNING_SECRET: SECRET, AUDIO_STORE: `file:${audioStore}` };
-  const { gateway, sign } = await startWithFunds(t, env);
-  const beside = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
+test('R60: a repeat is pending until the capture is known', async (t) => {
+  const { gateway, sign } = await startWithFunds(t);
+  const capture = recordStatements(t).holdBack(CAPTURE);
   const call = await sign(TTS, HELLO);
-  const silent = await sendUnread(gateway.url, TTS, call);
-  await once(silent, 'readable');
-  await until(async () => {
-    const { rows } = await sql`
-      select from transfer join gateway_process process on process.id = process_id and transfer.id < finished_below
-      where not transfer.id = any(unfinished)`.execute(gateway.db);
-    return rows.length === 1;
-  });
-  assert.deepEqual(detailsOf(await beside.call(TTS, call)), PENDING, 'it is followed');
-  const storing = recordStatements(t).holdBack(/update lost_answer set stored_at/);
-  silent.resetAndDestroy();
-  await storing.held;
-  await endedLongerAgo(gateway, 41);
-  const other = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
-  assert.deepEqual(detailsOf(await other.call(TTS, call)), PENDING, 'it is being stored');
-  storing.letGo();
-  await assertOffered(beside, call, silentMp3(1000));
-  const arrived = await sign(TTS, HELLO);
-  assert.equal((await gateway.call(TTS, arrived)).status, 200);
-  await endedLongerAgo(gateway, 41);
-  assert.deepEqual(detailsOf(await concluded(other, arrived)), CHARGED);
+  assert.equal((await gateway.call(TTS, call)).status, 200);
+  await capture.held;
+  assert.deepEqual(detailsOf(await gateway.call(TTS, call)), PENDING);
+  capture.letGo();
+  await assertOffered(gateway, call, HELLO_AUDIO);
+});
+
+test('R60: after 10 minutes the audio is gone, but the request is still known', async (t) => {
+  const { gateway, sign } = await startWithFunds(t);
+  const call = await sign(TTS, HELLO);
+  assert.equal((await gateway.call(TTS, call)).status, 200);
+  const link = await assertOffered(gateway, call, HELLO_AUDIO);
+  await unguarded(gateway.db, (trx) =>
+    trx
+      .updateTable('transfer')
+      .set({ ended_at: new Date(Date.now() - 601_000) })
+      .where('kind', '=', 'spend')
+      .execute(),
+  );
+  assert.equal((await follow(gateway.url, link)).status, 404);
+  assert.deepEqual(detailsOf(await gateway.call(TTS, call)), CHARGED);
+});
+
+test('R60: a failing store is logged and leaves the request charged', async (t) => {
+  const folder = await audioStore(t);
+  await writeFile(join(folder, 'file'), '');
+  const env = { AUDIO_STORE: `file:${join(folder, 'file')}`, LOG_LEVEL: 'warn' };
+  const { gateway, sign, balance } = await startWithFunds(t, env);
+  const call = await sign(TTS, HELLO);
+  assert.equal((await gateway.call(TTS, call)).status, 200);
+  await booksClosed(gateway.db);
+  const again = await gateway.call(TTS, call);
+  assert.deepEqual(detailsOf(again), CHARGED);
+  assert.match(again.json.error.message, /audio is not stored/);
+  assert.equal(await balance(), FUNDS - BigInt(PRICE));
+  await until(() => gateway.log.some(({ msg }) => msg === 'failed to store the audio of a prepaid response'));
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R60: a signed link opens only its own audio', async (t) => {
+  const { gateway, sign } = await startWithFunds(t);
+  const call = await sign(TTS, HELLO);
+  assert.equal((await gateway.call(TTS, call)).status, 200);
+  const link = new URL(await assertOffered(gateway, call, HELLO_AUDIO));
+  const [, id = ''] = /audio\/(.+)$/.exec(link.pathname) ?? [];
+  const later = new Date(Date.now() + 60_000);
+  const status = async (sig: string | undefined, path = link.pathname) =>
+    (await gateway.call(sig === undefined ? path : `${path}?sig=${sig}`)).status;
+  const ofJob = await createLinkSigner('job-audio', [SECRET]).sign(id, later);
+  const own = createLinkSigner('prepaid-audio', [SECRET]);
+  const forged = await createLinkSigner('prepaid-audio', ['another secret of 32 bytes or more']).sign(id, later);
+  const ofAnother = await own.sign('7c9e6679-7425-40de-944b-e07fc1f90ae7', later);
+  const past = await own.sign(id, new Date(Date.now() - 1000));
+  for (const sig of [undefined, '', ofJob, forged, ofAnother, past]) assert.equal(await status(sig), 401, String(sig));
+  const good = await own.sign(id, later);
+  assert.equal(await status(good), 200);
+  assert.equal(await status(good, `/tts/jobs/${id}/audio`), 401, 'a job is opened by a sig of its own');
+  assert.equal(await status(undefined, '/x402/tts/audio/none'), 404);
+  const part = await follow(gateway.url, link.href, { headers: { range: 'bytes=0-383' } });
+  assert.deepEqual([part.status, part.bytes.length], [206, 384]);
+  const none = await follow(gateway.url, link.href, { headers: { range: 'bytes=99999999-' } });
+  assert.equal(none.status, 416);
+  assert.equal((await follow(gateway.url, link.href, { method: 'HEAD' })).bytes.length, 0);
+});
+
+test('R60: without signed links, the id alone opens the audio', async (t) => {
+  const { gateway, sign } = await startWithFunds(t, { JOB_SIGNING_SECRET: '' });
+  const call = await sign(TTS, HELLO);
+  assert.equal((await gateway.call(TTS, call)).status, 200);
+  const link = await assertOffered(gateway, call, HELLO_AUDIO);
+  assert.match(link, /\/x402\/tts\/audio\/[0-9a-f-]{36}$/);
+  assert.equal((await gateway.call('/x402/tts/audio/7c9e6679-7425-40de-944b-e07fc1f90ae7')).status, 404);
+});
+
+test('R60: a repeat whose audio cannot be looked up claims no refund', async (t) => {
+  const { gateway, sign } = await startWithFunds(t);
+  const call = await sign(TTS, HELLO);
+  assert.equal((await gateway.call(TTS, call)).status, 200);
+  await booksClosed(gateway.db);
+  recordStatements(t).loseAnswer(/ended_at \+ make_interval/);
+  const again = await gateway.call(TTS, call);
+  assert.deepEqual([again.status, again.json.error.code], [503, 'CONFIG_ERROR']);
+  assert.deepEqual(balanceHeaders(again), [null, null]);
+  assert.deepEqual(detailsOf(again).payment, CHARGED.payment);
 });

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
-import { auditPayments } from '../../src/audit/chain-payments.ts';
-import { auditPurchases } from '../../src/audit/processor-purchases.ts';
 import type { Database } from '../../src/db/database.ts';
 import { invariants } from '../../src/ledger/audit.ts';
 import { newestSealable, type Seal, sealUpTo } from '../../src/ledger/seal.ts';
-import { Processor } from '../../src/top-up/processor.ts';
-import { openPayments } from '../../src/x402/open-payments.ts';
+import { auditPayments } from '../../src/operators/audit/chain-payments.ts';
+import { auditPurchases } from '../../src/operators/audit/processor-purchases.ts';
+import { Processor } from '../../src/payments/top-up/processor.ts';
+import { openPayments } from '../../src/payments/x402/resolver.ts';
 import { testChain } from '../support/chain.ts';
 import { type Populated, populate } from '../support/populated.ts';
 import { brokenRules, rolledBack } from '../support/rolled-back.ts';
@@ -16,7 +16,7 @@ import { unguarded } from '../support/unguarded.ts';
 
 const { chain, skip } = await testChain();
 
-test('who tampers with the books is refused by the database, or seen by the audit', { skip }, async (t) => {
+test('tampering with the ledger is refused by the database or found by the audit', { skip }, async (t) => {
   const books = await populate(t, chain);
   const outside = outsideOf(t, books);
   const { db } = books.gateway;

@@ -4,8 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createTransport } from 'nodemailer';
 import { type Test, test } from 'tap';
-import { StoreError } from '../../src/audio/audio-store.ts';
-import { FileAudioStore } from '../../src/audio/file-store.ts';
 import {
   createOwnFile,
   ForeignFileError,
@@ -18,6 +16,8 @@ import { startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
 import { startMailSink } from '../../src/sandbox/local-mail.ts';
 import { writeSandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { sandboxKeys } from '../../src/sandbox/sandbox-keys.ts';
+import { StoreError } from '../../src/speech/store/audio-store.ts';
+import { FileAudioStore } from '../../src/speech/store/file-store.ts';
 import { startChild } from '../support/child.ts';
 
 const NOBODY = 65_534;
@@ -71,7 +71,7 @@ for (const umask of [0, 0o277]) {
   });
 }
 
-test('links that somebody has put into DATA_DIR are not written or read through', async (t) => {
+test('links planted in DATA_DIR are neither read nor written through', async (t) => {
   const directory = await temporary(t);
   const outside = join(directory, 'outside');
   await writeFile(outside, 'theirs');
@@ -92,7 +92,7 @@ test('links that somebody has put into DATA_DIR are not written or read through'
   assert.deepEqual(await readdir(join(directory, 'elsewhere')), []);
 });
 
-test('a folder of somebody else is refused, also behind a link, and the sandbox writes nothing there', async (t) => {
+test('a folder of another user is refused, even behind a link', async (t) => {
   const folder = await foreignFolder(t);
   const before = await readdir(folder);
   const link = join(await temporary(t), 'link');
@@ -105,7 +105,7 @@ test('a folder of somebody else is refused, also behind a link, and the sandbox 
   assert.deepEqual(await readdir(folder), before);
 });
 
-test('a file of somebody else is not read, nor an audio store of theirs used', {
+test('a file or audio store of another user is not used', {
   skip: !IS_ROOT && 'it takes root to give a file away',
 }, async (t) => {
   const directory = await temporary(t);

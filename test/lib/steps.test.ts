@@ -4,20 +4,20 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
-import { KILLS } from '../support/kills.ts';
+import { KILL_POINTS } from '../support/kills.ts';
 import { readSteps, stepsIn } from '../support/steps.ts';
 
 const PROJECT = new URL('../../', import.meta.url);
 
 const steps = readSteps();
-const kills = Object.values(KILLS).flat() as string[];
+const kills = Object.values(KILL_POINTS).flat() as string[];
 
-test('at each step of the code some proof kills the process', async () => {
+test('every step of the code has a proof that kills the process there', async () => {
   const unproved = steps.filter(({ name }) => !kills.includes(name)).map(({ name, place }) => `${name} (${place})`);
   assert.deepEqual(unproved, []);
 });
 
-test('no proof kills at a step that the code has not', async () => {
+test('no proof names a step that does not exist', async () => {
   const names = new Set(steps.map(({ name }) => name));
   assert.deepEqual(
     kills.filter((kill) => !names.has(kill)),
@@ -25,7 +25,7 @@ test('no proof kills at a step that the code has not', async () => {
   );
 });
 
-test('a step is one place of the code: what stands at two places has two names', async () => {
+test('each step name stands at one place in the code', async () => {
   const places = new Map<string, string[]>();
   for (const { name, place } of steps) places.set(name, [...(places.get(name) ?? []), place]);
   assert.deepEqual(
@@ -34,8 +34,8 @@ test('a step is one place of the code: what stands at two places has two names',
   );
 });
 
-test('each proof takes its cases from the list', async () => {
-  for (const proof of Object.keys(KILLS)) {
+test('each proof takes its cases from the shared list', async () => {
+  for (const proof of Object.keys(KILL_POINTS)) {
     const source = await readFile(new URL(proof, PROJECT), 'utf8');
     assert.match(source, new RegExp(`killCases(<[^;]*?>)?\\(\\s*'${proof}'`), proof);
   }
@@ -49,7 +49,7 @@ async function stepsOf(t: Test, source: string) {
   return stepsIn(file);
 }
 
-test('a template is each text that its type allows; a name that the file does not tell is an error', async (t) => {
+test('a template step expands to all its names, and an unknown name is an error', async (t) => {
   const steps = await stepsOf(
     t,
     `type End = { kind: 'done' } | { kind: 'lost' };

@@ -16,7 +16,7 @@ import { serviceManager } from '../support/service-manager.ts';
 import { until } from '../support/until.ts';
 
 const DAY_MS = 86_400_000;
-const PATIENCE_MS = 60_000;
+const TIMEOUT_MS = 60_000;
 export const DISK_BYTES = 8 * 1024 * 1024;
 
 export const { chain, skip: withoutChain } = await testChain();
@@ -34,7 +34,7 @@ async function smallDisk(t: Test): Promise<string | undefined> {
   return mounted ? folder : undefined;
 }
 
-/** A role of the service that is not the owner of the tables, as docs/operations.md has it. */
+/** A role of the service that is not the owner of the tables, as docs/operate.md has it. */
 async function applicationUrl(t: Test, { env, db }: Installation): Promise<{ url: string; role: string }> {
   const role = `speechgate_app_${randomBytes(6).toString('hex')}`;
   await sql`create role ${sql.ref(role)} login password 'secret'`.execute(db);
@@ -99,7 +99,7 @@ export async function prepareScene(t: Test): Promise<Scene> {
         missing = names.filter((name) => !firing.includes(name));
         return missing.length === 0;
       };
-      await until(allFire, PATIENCE_MS).catch(() => assert.fail(`${missing} don't fire`));
+      await until(allFire, TIMEOUT_MS).catch(() => assert.fail(`${missing} don't fire`));
     },
     follow: async (t, name, edited = {}) => {
       Object.assign(settings, edited);
@@ -115,7 +115,7 @@ export async function prepareScene(t: Test): Promise<Scene> {
         const [fresh] = await scene.prometheus.query('time() - timestamp(speechgate_pending_holds)');
         return isUp && (fresh?.value ?? 9) < 4 && !(await scene.prometheus.firing()).includes(name);
       };
-      await until(isOver, PATIENCE_MS).catch(() => assert.fail(`${name} still fires after:\n${output}`));
+      await until(isOver, TIMEOUT_MS).catch(() => assert.fail(`${name} still fires after:\n${output}`));
       return output;
     },
   };

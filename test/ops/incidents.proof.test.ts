@@ -7,8 +7,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
-import { audit } from '../../src/ledger/audit.ts';
-import { keepAuditResult } from '../../src/ledger/audit-result.ts';
+import { audit, keepAuditResult } from '../../src/ledger/audit.ts';
+import { buy, form, shownAccount } from '../payments/top-up/shop.ts';
 import type { Installation } from '../support/installation.ts';
 import { later } from '../support/jobs.ts';
 import { withoutPrometheus } from '../support/prometheus.ts';
@@ -16,7 +16,6 @@ import { failing } from '../support/rpc-node.ts';
 import { cutChunked, hangBeforeHeaders, mp3, openAiError, startStubUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 import { payFor } from '../support/x402.ts';
-import { buy, form, shownAccount } from '../top-up/shop.ts';
 import { chain, DISK_BYTES, prepareScene, type Scene, sections, withoutChain } from './incident-scene.ts';
 
 const speak = ({ call }: Pick<Installation, 'call'>, account: string, text = 'Hello world') =>
@@ -37,7 +36,7 @@ function load(scene: Scene): () => Promise<void> {
   };
 }
 
-test('each incident of the runbook shows by its alert, and ends by what its page says', {
+test('each incident of the runbook raises its alert and ends by following its page', {
   skip: withoutChain || withoutPrometheus,
 }, async (t) => {
   const scene = await prepareScene(t);

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
+import { booksClosed } from '../support/books.ts';
 import { catalogWithSecond, SECOND_COST } from '../support/catalog-file.ts';
 import type { Gateway } from '../support/gateway.ts';
 import { PAYERS, PRICE } from '../support/payers.ts';
@@ -39,9 +40,10 @@ interface Entry {
 
 /** What the books tell of all that was paid for speech, in its order. */
 async function bookedSpeech({ db }: Gateway): Promise<readonly Entry[]> {
+  await booksClosed(db);
   const { rows } = await sql<Entry>`
     select amount_micro_usd as amount, model, upstream, cost_pico_usd as cost from transfer
-    where kind in ('charge', 'spend', 'settlement') and state = 'posted' order by id`.execute(db);
+    where kind in ('charge', 'spend', 'settlement') and state = 'posted' order by position`.execute(db);
   return rows;
 }
 
@@ -52,8 +54,8 @@ const SECOND = by('second', SECOND_COST);
 const spoken = ({ requests }: StubUpstream) => requests.filter(({ method }) => method === 'POST').length;
 
 for (const [name, { start, skip }] of Object.entries(PAYERS)) {
-  test(`${name}: another upstream speaks where one fails`, { skip }, async (t) => {
-    await t.test('whatever its fault, within one hold, at the same price, and the books tell who spoke', async (t) => {
+  test(`${name}: speech fails over to another upstream`, { skip }, async (t) => {
+    await t.test('after any fault of the first upstream, within one hold and at the same price', async (t) => {
       const { gateway, first, second, asks, paid } = await startWithSecond(t, start);
       const working = first.mode;
       const expected: Entry[] = [];
@@ -75,7 +77,7 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
       assert.deepEqual(await audit(gateway.db), []);
     });
 
-    await t.test('where nobody speaks, nothing is paid, and later the payer is served', async (t) => {
+    await t.test('when every upstream fails, nothing is charged and the payer can retry', async (t) => {
       const { gateway, first, second, asks, paid } = await startWithSecond(t, start);
       const working = second.mode;
       // What does not pass by itself: a job would be tried again.
@@ -90,7 +92,7 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
       assert.deepEqual(await audit(gateway.db), []);
     });
 
-    await t.test('what refuses the text is not asked elsewhere', async (t) => {
+    await t.test('an upstream that refuses the text causes no failover', async (t) => {
       const { first, second, asks, paid } = await startWithSecond(t, start);
       first.mode = openAiError(400);
       assert.equal(await asks(), 502);
@@ -99,21 +101,18 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
     });
 
     if (name === 'card') {
-      await t.test(
-        'after the first byte was given nothing changes upstream: the answer breaks off, unpaid',
-        async (t) => {
-          const { gateway, first, second, asks, paid } = await startWithSecond(t, start);
-          first.mode = resetInBody();
-          await assert.rejects(asks());
-          await until(async () => (await paid()) === 0n);
-          assert.equal(spoken(second), 0);
-          assert.deepEqual(await audit(gateway.db), []);
-        },
-      );
+      await t.test('after the first byte the response is aborted uncharged, without failover', async (t) => {
+        const { gateway, first, second, asks, paid } = await startWithSecond(t, start);
+        first.mode = resetInBody();
+        await assert.rejects(asks());
+        await until(async () => (await paid()) === 0n);
+        assert.equal(spoken(second), 0);
+        assert.deepEqual(await audit(gateway.db), []);
+      });
       return;
     }
 
-    await t.test('also where it breaks off within the audio, as nobody has heard of that', async (t) => {
+    await t.test('also after a failure mid-audio, since nothing has been sent yet', async (t) => {
       const { gateway, first, second, asks, paid } = await startWithSecond(t, start);
       first.mode = resetInBody();
       assert.equal(await asks(), 200);
@@ -126,7 +125,7 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
 }
 
 for (const name of ['card', 'prepaid'] as const) {
-  test(`${name}: silence of all upstreams takes no longer than SPEECH_TIMEOUT_MS`, async (t) => {
+  test(`${name}: hanging upstreams together take no longer than SPEECH_TIMEOUT_MS`, async (t) => {
     const env = { SPEECH_TIMEOUT_MS: '1500' };
     const { first, second, asks, paid } = await startWithSecond(t, PAYERS[name].start, env);
     for (const upstream of [first, second]) upstream.mode = hangBeforeHeaders();
@@ -139,7 +138,7 @@ for (const name of ['card', 'prepaid'] as const) {
   });
 }
 
-test('direct: the payment itself tells what was spoken, by whom, and at what cost', {
+test('direct: the payment records model, characters, upstream and cost', {
   skip: PAYERS.direct.skip,
 }, async (t) => {
   const { gateway, first, asks } = await startWithSecond(t, PAYERS.direct.start);

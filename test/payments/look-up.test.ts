@@ -5,13 +5,23 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { pauseFlows } from '../../src/operators/pauses.ts';
+import { pauseFlows } from '../../src/ledger/pauses.ts';
 import { catalogFile } from '../support/catalog-file.ts';
 import { testChain, wallet } from '../support/chain.ts';
-import { DEPOSIT, DEPOSIT_PATH, mineSteadily, payDeposit } from '../support/deposit.ts';
+import { DEPOSIT, DEPOSIT_PATH, mineSteadily, payDeposit, payUnknown } from '../support/deposit.ts';
+import { refused } from '../support/facilitator-faults.ts';
 import { type Call, type Gateway, type Reply, startGateway } from '../support/gateway.ts';
 import { bookDeposit, domainOf, withCredential } from '../support/prepaid.ts';
-import { challengeOf, HELLO, payFor, sign, startX402Gateway, timesPaid, type X402Gateway } from '../support/x402.ts';
+import {
+  challengeOf,
+  HELLO,
+  PRICE,
+  payFor,
+  sign,
+  startX402Gateway,
+  timesPaid,
+  type X402Gateway,
+} from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 const TTS = '/x402/tts';
@@ -28,7 +38,7 @@ interface Paid {
 }
 
 const builtIn = async () =>
-  JSON.parse(await readFile(new URL('../../src/speech/catalog-default.json', import.meta.url), 'utf8'));
+  JSON.parse(await readFile(new URL('../../src/config/catalog-default.json', import.meta.url), 'utf8'));
 
 /** The built-in catalog, changed. */
 // biome-ignore lint/suspicious/noExplicitAny: a catalog as its file has it.
@@ -135,7 +145,7 @@ const PAID: Readonly<Record<string, (t: Test, gateway: X402Gateway) => Promise<P
   },
 };
 
-test('R45: a paid request is answered again whatever setting has changed', { skip }, async (t) => {
+test('R45: a paid request is replayed after any change of settings', { skip }, async (t) => {
   const audio = await mkdtemp(join(tmpdir(), 'speechgate-look-up-'));
   t.teardown(() => rm(audio, { recursive: true, force: true }));
   const env = { AUDIO_STORE: `file:${audio}` };
@@ -159,7 +169,7 @@ test('R45: a paid request is answered again whatever setting has changed', { ski
   assert.deepEqual(await audit(before.db), []);
 });
 
-test('R45: a paid request is answered again while its flow is paused', { skip }, async (t) => {
+test('R45: a paid request is replayed while its flow is paused', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const paid: [string, Paid][] = [];
   for (const [name, pay] of Object.entries(PAID)) paid.push([name, await pay(t, gateway)]);
@@ -185,7 +195,7 @@ test('R22: the canonical query identifies a direct GET request', { skip }, async
   assert.equal(await timesPaid(chain, payer), 1);
 });
 
-test('R22: another request with a settled payment is pointed to the paid one', { skip }, async (t) => {
+test('R22: another request with a settled payment is referred to the paid one', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const { paid, payload } = await payFor(gateway, payer);
@@ -196,9 +206,92 @@ test('R22: another request with a settled payment is pointed to the paid one', {
   const again = await gateway.call(TTS, { ...paid, headers: { ...paid.headers, 'payment-signature': header } });
   for (const { status, json } of [other, again]) {
     assert.deepEqual([status, json.error.code], [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
-    assert.match(json.error.message, /Repeat that request to get its answer/);
+    assert.match(json.error.message, /Repeat that request to get its response/);
     const { state, amountMicroUsd, transaction } = json.error.details.payment;
     assert.deepEqual([state, amountMicroUsd], ['charged', 198]);
     assert.match(transaction, /^0x[0-9a-f]{64}$/);
   }
+});
+
+const payment = ({ db }: X402Gateway) =>
+  db.selectFrom('x402_payment').select(['id', 'trace_id']).executeTakeFirstOrThrow();
+
+async function sample(gateway: X402Gateway, name: string): Promise<number> {
+  const { body } = await gateway.app.admin.inject({ url: '/metrics' });
+  const line = body.split('\n').find((candidate) => candidate.startsWith(`${name} `));
+  return Number(line?.slice(name.length + 1) ?? 0);
+}
+
+for (const [flow, amount] of [
+  ['direct', PRICE],
+  ['deposit', BigInt(DEPOSIT)],
+] as const) {
+  test(`${flow}: the payment and its transfer keep the request's trace id`, {
+    skip,
+  }, async (t) => {
+    const gateway = await startX402Gateway(t, chain);
+    if (flow === 'deposit') mineSteadily(t, chain);
+    const payer = await wallet(chain.client, 1_000_000n);
+    const { reply } = await (flow === 'direct' ? payFor(gateway, payer) : payDeposit(gateway, payer));
+    assert.equal(reply.status, 200, reply.text.slice(0, 300));
+    const traceId = reply.headers.get('x-trace-id');
+    const { id, trace_id } = await payment(gateway);
+    assert.equal(trace_id, traceId);
+    const transfers = await gateway.db.selectFrom('transfer').select(['reference', 'trace_id']).execute();
+    assert.deepEqual(transfers, [{ reference: String(id), trace_id: traceId }]);
+    await assert.rejects(
+      gateway.db.updateTable('x402_payment').set({ trace_id: null }).execute(),
+      /what a payment promises never changes/,
+    );
+    assert.deepEqual(await audit(gateway.db), []);
+    assert.equal(await sample(gateway, `speechgate_payments_total{flow="${flow}",event="settled"}`), 1);
+    const micro = await sample(gateway, `speechgate_payments_micro_usd_total{flow="${flow}",event="settled"}`);
+    assert.equal(BigInt(micro), amount);
+  });
+}
+
+test('R64: a paid request whose stored audio is lost says that it is paid', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const { reply, paid } = await payFor(gateway, await wallet(chain.client, 1_000_000n));
+  assert.equal(reply.status, 200, reply.text);
+  await rm(gateway.config.jobs.audioStore.replace(/^file:/, ''), { recursive: true });
+  const { status, json } = await gateway.call(TTS, paid);
+  assert.deepEqual([status, json.error.code], [503, 'REPLAY_CACHE_UNAVAILABLE']);
+  assert.equal(json.error.details.payment.state, 'charged');
+  assert.match(json.error.message, /is paid.* Repeat the identical request later/);
+});
+
+test('metrics count refused, unknown and later settled payments', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain, { LOG_LEVEL: 'info' });
+  const { faults } = gateway.facilitator;
+  const counts = () =>
+    Promise.all(
+      ['refused', 'unknown', 'settled'].map((event) =>
+        sample(gateway, `speechgate_payments_total{flow="direct",event="${event}"}`),
+      ),
+    );
+  faults.settle(refused('insufficient_funds'));
+  await payFor(gateway, await wallet(chain.client, 1_000_000n));
+  assert.deepEqual(await counts(), [1, 0, 0]);
+  const line = gateway.log.find(({ msg, flow, status }) => msg === 'request' && flow === 'direct' && status === 402);
+  assert.deepEqual(
+    [line?.characters, line?.chargedMicroUsd],
+    [11, undefined],
+    'the authorization may still land (R23)',
+  );
+  const payer = await wallet(chain.client, 1_000_000n);
+  const { reply, paid } = await payUnknown(gateway, chain, () => payFor(gateway, payer));
+  assert.deepEqual(await counts(), [1, 1, 0]);
+  await chain.client.mine({ blocks: 2 });
+  const again = await gateway.call('/x402/tts', paid);
+  assert.equal(again.status, 200);
+  const repeated = gateway.log.find(({ first }) => first !== undefined);
+  assert.deepEqual(
+    [repeated?.traceId, repeated?.first],
+    [again, reply].map(({ headers }) => headers.get('x-trace-id')),
+    'the line leads to the request that made the payment',
+  );
+  assert.deepEqual(await counts(), [1, 1, 1]);
 });

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { type Test, test } from 'tap';
+import { booksClosed } from '../support/books.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { DEPOSIT, DEPOSIT_PATH, depositOf, mineSteadily, signDeposit } from '../support/deposit.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { PAYERS, SPEECH } from '../support/payers.ts';
 import { recordCommits } from '../support/recorded-commits.ts';
-import { recordStatements } from '../support/recorded-statements.ts';
+import { CAPTURE, recordStatements } from '../support/recorded-statements.ts';
 import { until } from '../support/until.ts';
 
 import { startX402Gateway, withPayment } from '../support/x402.ts';
@@ -38,10 +39,13 @@ async function counting(t: Test, { db }: Gateway, upstream?: { mode: (...paramet
       speak(...parameters);
     };
   }
-  return async (use: () => Promise<unknown>): Promise<Counted> => {
+  /** @param last statement, which may come after the answer */
+  return async (use: () => Promise<unknown>, last?: RegExp): Promise<Counted> => {
     statements.take();
     await use();
+    if (last) await until(() => statements.recorded.some(({ text }) => last.test(text)));
     const counts = [...before.splice(0), statements.take().length].join(' + ');
+    await booksClosed(db);
     const noted = (await commits.take()).map(
       ({ changed, waits }) => `${changed.join(' ')}: ${waits ? 'waits' : 'does not wait'}`,
     );
@@ -72,9 +76,11 @@ for (const { flow, paid, repeated } of PAID) {
   test(`a ${flow} request takes ${paid.statements} statements`, { skip: unavailable }, async (t) => {
     const payer = await start(t);
     await payer.ask(await payer.pay());
+    await booksClosed(payer.gateway.db);
     const call = await payer.pay();
     const count = await counting(t, payer.gateway, payer.upstream);
-    assert.deepEqual(await count(async () => assert.equal((await payer.ask(call)).status, 200)), paid);
+    const last = flow === 'direct' ? undefined : CAPTURE;
+    assert.deepEqual(await count(async () => assert.equal((await payer.ask(call)).status, 200), last), paid);
     if (repeated) assert.deepEqual(await count(() => payer.ask(call)), repeated);
   });
 }
@@ -93,7 +99,7 @@ test('a deposit takes 6 statements', { skip }, async (t) => {
   });
 });
 
-test('a job takes 5 statements to be accepted, and 6 to be spoken besides those of its queue', async (t) => {
+test("a job takes 5 statements to accept and 6 to synthesize, beside its queue's", async (t) => {
   const payer = await PAYERS.job.start(t);
   await payer.ask(await payer.pay());
   const statements = recordStatements(t);
@@ -143,13 +149,14 @@ const REFUSED: readonly {
   },
 ];
 
-test('a request that is refused writes the slot of its window at most', async (t) => {
+test('a refused request writes at most its rate limit slot', async (t) => {
   const gateway = await startGateway(t, { RATE_LIMIT_MAX: '2' });
   const accounts = { poor: await gateway.fund(1), busy: await gateway.fund(100), unknown: randomUUID() };
   const LONG = { method: 'POST', json: { text: 'a'.repeat(1_000) } };
   const headersOf = (account: keyof typeof accounts | undefined) =>
     account === undefined ? {} : { 'x-credit-account': accounts[account] };
   for (let slot = 0; slot < 2; slot++) await gateway.call('/tts', { ...SPEECH, headers: headersOf('busy') });
+  await booksClosed(gateway.db);
   const count = await counting(t, gateway);
   for (const { title, path, account, status, told } of REFUSED) {
     const call = { ...LONG, headers: headersOf(account) };

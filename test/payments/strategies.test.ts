@@ -1,20 +1,196 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { request } from 'node:http';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { PAYERS, PRICE } from '../support/payers.ts';
+import type { Delivery } from '../../src/payments/delivery.ts';
+import type { Charge, PaymentHold } from '../../src/payments/payment-flow.ts';
+import { speak } from '../../src/payments/speak.ts';
+import { AudioMemory } from '../../src/speech/audio-memory.ts';
+import { SpeechError } from '../../src/speech/provider.ts';
+import { SynthesisSlots } from '../../src/speech/synthesis-slots.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { type Reply, startGateway } from '../support/gateway.ts';
+import { later } from '../support/jobs.ts';
+import { PRICE as PAYER_PRICE, PAYERS, type Payer } from '../support/payers.ts';
+import { fundedWallet, HELLO, startPrepaidGateway, TTS, withHeaders } from '../support/prepaid.ts';
+import { recordStatements } from '../support/recorded-statements.ts';
+import { silentMp3, silentWav } from '../support/silent-audio.ts';
 import {
-  Drip,
+  body,
+  ControlledStream,
+  empty,
   garbage,
   hangBeforeHeaders,
+  html,
+  json,
   type Mode,
   openAiError,
   resetInBody,
-  silentMp3,
 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
+import { challengeOf, PRICE, payFor, sign, startX402Gateway, withPayment } from '../support/x402.ts';
 
-/** Those that may pass by themselves are tried again by a job (test/jobs/attempts.test.ts). */
+const { chain, skip } = await testChain();
+const NOTHING = { state: 'not_charged', amountMicroUsd: 0 };
+
+const paymentOf = ({ status, json, text }: Reply) => {
+  assert.ok(status >= 400, text);
+  return json.error.details?.payment;
+};
+
+for (const [name, { start, skip }] of Object.entries(PAYERS)) {
+  if (name === 'job') continue;
+
+  test(`R64: ${name}: a failed synthesis says that nothing was charged`, { skip }, async (t) => {
+    const { gateway, upstream, path, pay, paid } = await start(t);
+    upstream.mode = openAiError(500);
+    assert.deepEqual(paymentOf(await gateway.call(path, await pay())), NOTHING);
+    assert.equal(await paid(), 0n);
+  });
+
+  test(`R64: ${name}: a refusal for insufficient funds says nothing was charged`, { skip }, async (t) => {
+    const { gateway, path, pay, ask } = await start(t, {}, undefined, 10_000n);
+    for (let left = 10_000n; left >= PAYER_PRICE; left -= PAYER_PRICE)
+      assert.equal((await ask(await pay())).status, 200);
+    const refused = await gateway.call(path, await pay());
+    assert.deepEqual([refused.status, paymentOf(refused)], [402, NOTHING]);
+  });
+
+  test(`R64: ${name}: an error before the look-up makes no claim about money`, { skip }, async (t) => {
+    const { gateway, path, pay } = await start(t);
+    const { json: _, ...call } = await pay();
+    const headers = { ...call.headers, 'content-type': 'application/json' };
+    const broken = await gateway.call(path, { ...call, headers, body: '{' });
+    assert.deepEqual([broken.status, broken.json.error.code, paymentOf(broken)], [400, 'INVALID_JSON', undefined]);
+  });
+}
+
+test('R64: a job whose COMMIT got no response may be charged, and a repeat finds it', async (t) => {
+  const gateway = await startGateway(t);
+  const account = await gateway.fund(500);
+  const key = randomUUID();
+  recordStatements(t).loseAnswer(/^commit$/i);
+  const lost = await later(gateway, account, { key });
+  assert.equal(lost.status, 503, lost.text);
+  assert.equal(lost.json.error.details.reason, 'database_unavailable');
+  assert.deepEqual(paymentOf(lost), { state: 'unknown', amountMicroUsd: 198 });
+  const again = await later(gateway, account, { key });
+  assert.deepEqual([again.status, again.headers.get('x-credit-charged')], [202, '198']);
+  assert.equal(await gateway.balance(account), 5_000_000n - 198n);
+});
+
+test('R64: a reused idempotency key or an empty account charges nothing', async (t) => {
+  const gateway = await startGateway(t);
+  const account = await gateway.fund(500);
+  await later(gateway, account, { key: 'k' });
+  assert.deepEqual(paymentOf(await later(gateway, account, { key: 'k', text: 'Other words' })), NOTHING);
+  const poor = await gateway.fund(1);
+  assert.deepEqual(paymentOf(await later(gateway, poor, { key: 'k', text: 'x'.repeat(4000) })), NOTHING);
+});
+
+test('R64: a prepaid request whose debit got no response may be charged', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign } = await fundedWallet(gateway, 10_000n);
+  recordStatements(t).loseAnswer(/insert into prepaid_nonce/);
+  const lost = await gateway.call(TTS, await sign(TTS, HELLO));
+  assert.deepEqual([lost.status, paymentOf(lost)], [503, { state: 'unknown', amountMicroUsd: 198 }]);
+});
+
+test('R64: prepaid refusals after the look-up charge nothing', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign } = await fundedWallet(gateway, 10_000n);
+  const nonce = randomUUID();
+  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO, { nonce }))).status, 200);
+  const now = BigInt(Math.floor(Date.now() / 1000));
+  const refused = {
+    'another request with the nonce': await sign(TTS, { method: 'POST', json: { text: 'Other words' } }, { nonce }),
+    'above the maximum': await sign(TTS, HELLO, { max: 1n }),
+    'a wrong signature': withHeaders(await sign(TTS, HELLO), { 'x-x402-nonce': randomUUID() }),
+    'an expiry of an hour ago': await sign(TTS, HELLO, { expiry: now - 3600n }),
+  };
+  for (const [name, call] of Object.entries(refused)) {
+    assert.deepEqual(paymentOf(await gateway.call(TTS, call)), NOTHING, name);
+  }
+  const forgotten = await gateway.call(TTS, await sign(TTS, HELLO, { expiry: now - 100_000n }));
+  assert.deepEqual([forgotten.status, paymentOf(forgotten)], [400, { state: 'unknown' }], 'its nonce may be pruned');
+});
+
+test('R64: a malformed credential is refused before the look-up', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign } = await fundedWallet(gateway, 10_000n);
+  const missing = await gateway.call(TTS, withHeaders(await sign(TTS, HELLO), { 'x-x402-nonce': undefined }));
+  const junk = await gateway.call(TTS, withPayment(HELLO, 'junk'));
+  for (const reply of [missing, junk]) assert.deepEqual([reply.status, paymentOf(reply)], [400, undefined]);
+});
+
+test('R64: a direct payment says whether it was settled', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  gateway.facilitator.faults.verify({ isValid: false, invalidReason: 'insufficient_funds' });
+  const invalid = (await payFor(gateway, payer)).reply;
+  assert.deepEqual([invalid.status, paymentOf(invalid)], [402, NOTHING]);
+  gateway.facilitator.faults.verify('error');
+  const unverified = (await payFor(gateway, payer)).reply;
+  assert.deepEqual([unverified.status, paymentOf(unverified)], [502, NOTHING]);
+  gateway.facilitator.faults.settle({
+    broadcast: false,
+    answer: () => ({ success: false, errorReason: 'insufficient_funds', transaction: '', network: 'eip155:8453' }),
+  });
+  const { reply: refused, paid } = await payFor(gateway, payer);
+  const unknown = { state: 'unknown', amountMicroUsd: Number(PRICE) };
+  assert.deepEqual([refused.status, paymentOf(refused)], [402, unknown], 'R62: it may still land');
+  assert.match(refused.json.error.message, /may still settle.* Repeat the identical request/);
+  assert.deepEqual(paymentOf(await gateway.call(TTS, paid)), unknown);
+  const offer = await challengeOf(gateway, TTS, HELLO);
+  const foreign = await sign(payer, {
+    ...offer,
+    accepts: [{ ...offer.accepts[0], payTo: payer.address }],
+  } as typeof offer);
+  assert.deepEqual(paymentOf(await gateway.call(TTS, withPayment(HELLO, foreign))), NOTHING);
+});
+
+test('R65: a card price above x-credit-max-amount is refused and nothing is held', async (t) => {
+  const gateway = await startGateway(t);
+  const account = await gateway.fund(500);
+  const headers = { 'x-credit-account': account, 'x-credit-max-amount': '197' };
+  for (const path of ['/tts', '/tts?async=true']) {
+    const refused = await gateway.call(path, { ...HELLO, headers });
+    const { reason, payment, priceMicroUsd } = refused.json.error.details;
+    assert.deepEqual([refused.status, reason, payment, priceMicroUsd], [402, 'over_max_amount', NOTHING, 198], path);
+    assert.match(refused.json.error.message, /above x-credit-max-amount.* You were not charged/);
+    const unknown = await gateway.call(path, { ...HELLO, headers: { ...headers, 'x-credit-account': randomUUID() } });
+    assert.deepEqual([unknown.status, unknown.json.error.details.reason], [402, 'unknown_account']);
+  }
+  const get = await gateway.call('/tts?text=Hello%20world', { headers });
+  assert.deepEqual([get.status, get.json.error.details.reason], [402, 'over_max_amount']);
+  assert.equal((await gateway.db.selectFrom('transfer').select('id').where('kind', '=', 'charge').execute()).length, 0);
+  const allowed = await gateway.call('/tts?async=true', {
+    ...HELLO,
+    headers: { ...headers, 'x-credit-max-amount': '198' },
+  });
+  assert.deepEqual([allowed.status, allowed.headers.get('x-credit-charged')], [202, '198']);
+});
+
+test('R65: x-credit-max-amount is a whole number up to 2^63 - 1, at /tts only', async (t) => {
+  const gateway = await startGateway(t);
+  const account = await gateway.fund(500);
+  const ask = (path: string, maximum: string) =>
+    gateway.call(path, { ...HELLO, headers: { 'x-credit-account': account, 'x-credit-max-amount': maximum } });
+  for (const maximum of ['', '-1', '1.5', '1e3', 'x', '9223372036854775808', '10000000000000000000']) {
+    const { status, json } = await ask('/tts?async=true', maximum);
+    assert.deepEqual(
+      [status, json.error.code, json.error.details.field],
+      [400, 'INVALID_REQUEST', 'x-credit-max-amount'],
+    );
+  }
+  assert.equal((await ask('/tts?async=true', '9223372036854775807')).status, 202);
+  const foreign = await gateway.call(TTS, { ...HELLO, headers: { 'x-credit-max-amount': '1' } });
+  assert.deepEqual([foreign.status, foreign.json.error.details.rule], [400, 'one flow']);
+});
+
+/** Those that may pass by themselves are tried again by a job (test/jobs/run.test.ts). */
 const FAULTS: { name: string; mode: Mode; mayPass: boolean }[] = [
   { name: 'an error', mode: openAiError(500), mayPass: true },
   { name: 'a refusal', mode: openAiError(403), mayPass: false },
@@ -26,15 +202,15 @@ const FAULTS: { name: string; mode: Mode; mayPass: boolean }[] = [
 for (const [name, { start, skip }] of Object.entries(PAYERS)) {
   const isJob = name === 'job';
 
-  test(`${name}: what every payment strategy keeps`, { skip }, async (t) => {
-    await t.test('speech is paid once, at its exact price', async (t) => {
+  test(`${name}: the payment strategy keeps the common rules`, { skip }, async (t) => {
+    await t.test('speech is charged once, at its exact price', async (t) => {
       const { gateway, ask, pay, paid } = await start(t, {});
       assert.deepEqual(await ask(await pay()), { status: 200, mimeType: 'audio/mpeg' });
-      assert.equal(await paid(), PRICE);
+      assert.equal(await paid(), PAYER_PRICE);
       assert.deepEqual(await audit(gateway.db), []);
     });
 
-    await t.test('nothing is paid for what the provider failed to speak, and the payer can pay again', async (t) => {
+    await t.test('a failed synthesis charges nothing, and the payer can pay again', async (t) => {
       const { gateway, upstream, ask, pay, paid } = await start(t, { SPEECH_TIMEOUT_MS: '500' });
       for (const fault of FAULTS.filter(({ mayPass }) => !(isJob && mayPass))) {
         const working = upstream.mode;
@@ -48,24 +224,24 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
         upstream.mode = working;
       }
       assert.equal((await ask(await pay())).status, 200);
-      assert.equal(await paid(), PRICE);
+      assert.equal(await paid(), PAYER_PRICE);
       assert.deepEqual(await audit(gateway.db), []);
     });
 
-    await t.test('of 12 requests at once on a budget for 5, 5 are served and paid', async (t) => {
+    await t.test('of 12 concurrent requests on a budget for 5, exactly 5 are served and charged', async (t) => {
       const { gateway, ask, pay, paid } = await start(t, {});
       const calls = await Promise.all(Array.from({ length: 12 }, pay));
       const replies = await Promise.all(calls.map(ask));
       const served = replies.filter(({ status }) => status === 200).length;
       assert.equal(served, 5, replies.map(({ status }) => status).join());
       assert.ok(replies.every(({ status }) => status === 200 || status === 402));
-      assert.equal(await paid(), 5n * PRICE);
+      assert.equal(await paid(), 5n * PAYER_PRICE);
       assert.deepEqual(await audit(gateway.db), []);
     });
 
-    await t.test('R55: a caller who hangs up while the provider speaks has paid', async (t) => {
+    await t.test('R55: a caller who disconnects during synthesis is charged', async (t) => {
       const { gateway, upstream, path, pay, paid } = await start(t, {});
-      const drip = new Drip();
+      const drip = new ControlledStream();
       upstream.mode = drip.mode;
       const { headers, json } = await pay();
       const options = { method: 'POST', headers: { ...headers, 'content-type': 'application/json' } };
@@ -75,7 +251,7 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
       outgoing.destroy();
       drip.write(silentMp3(500));
       drip.end();
-      await until(async () => (await paid()) === PRICE);
+      await until(async () => (await paid()) === PAYER_PRICE);
       await gateway.app.server.close();
       assert.deepEqual(await audit(gateway.db), []);
     });
@@ -83,22 +259,191 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
     // The caller of a job is answered before.
     if (isJob) return;
 
-    await t.test(
-      'R9: an overloaded provider is 503 with its Retry-After, any other error answer of it 502',
-      async (t) => {
-        const { gateway, upstream, path, pay, paid } = await start(t, {});
-        for (const status of [400, 401, 402, 403, 404, 408, 429, 500, 501, 502, 503, 504, 529]) {
-          upstream.mode = openAiError(status, 'canary', { 'retry-after': '7' });
-          const { json, headers, ...reply } = await gateway.call(path, await pay());
-          const isOverloaded = status === 429 || status === 503;
-          assert.equal(reply.status, isOverloaded ? 503 : 502, String(status));
-          assert.equal(json.error.code, isOverloaded ? 'TTS_UNAVAILABLE' : 'TTS_UPSTREAM_ERROR');
-          assert.equal(headers.get('retry-after'), isOverloaded ? '7' : null);
-          assert.doesNotMatch(reply.text, /canary/);
-        }
-        assert.equal(await paid(), 0n);
-        assert.deepEqual(await audit(gateway.db), []);
-      },
-    );
+    await t.test('R9: an overloaded upstream is 503 with its Retry-After, other errors are 502', async (t) => {
+      const { gateway, upstream, path, pay, paid } = await start(t, {});
+      for (const status of [400, 401, 402, 403, 404, 408, 429, 500, 501, 502, 503, 504, 529]) {
+        upstream.mode = openAiError(status, 'canary', { 'retry-after': '7' });
+        const { json, headers, ...reply } = await gateway.call(path, await pay());
+        const isOverloaded = status === 429 || status === 503;
+        assert.equal(reply.status, isOverloaded ? 503 : 502, String(status));
+        assert.equal(json.error.code, isOverloaded ? 'TTS_UNAVAILABLE' : 'TTS_UPSTREAM_ERROR');
+        assert.equal(headers.get('retry-after'), isOverloaded ? '7' : null);
+        assert.doesNotMatch(reply.text, /canary/);
+      }
+      assert.equal(await paid(), 0n);
+      assert.deepEqual(await audit(gateway.db), []);
+    });
   });
 }
+
+const FRAMES = silentMp3(240);
+/** An ID3v2 tag without content. */
+const ID3 = Buffer.from('ID3\x04\0\0\0\0\0\0', 'latin1');
+const ID3V1 = Buffer.concat([Buffer.from('TAG'), Buffer.alloc(125)]);
+const CHUNKED = { framing: 'chunked' } as const;
+const labelled = (contentType: string, bytes: Uint8Array | string): Mode => body(bytes, { contentType });
+
+const unlabelled =
+  (bytes: Uint8Array): Mode =>
+  (_request, response) => {
+    response.writeHead(200, { 'content-length': bytes.length }).end(bytes);
+  };
+
+const otherRate = silentWav(20);
+otherRate.writeUInt32LE(16_000, 24);
+
+/** What no later attempt changes. */
+const NOT_SOLD: Readonly<Record<string, Mode>> = {
+  'an empty body': empty(),
+  'an empty chunked body': empty(CHUNKED),
+  'only a tag': body(ID3),
+  'only tags': body(Buffer.concat([ID3, ID3V1]), CHUNKED),
+  'JSON labelled as audio': body('{"audio":null}'),
+  'JSON in an octet stream': labelled('binary/octet-stream', '{"audio":null}'),
+  JSON: json({ audio: null }),
+  HTML: html(),
+  'HTML labelled as audio': body('<!doctype html><p>Sign in'),
+  'garbage before the audio': body(Buffer.concat([Buffer.from('garbage'), FRAMES])),
+  'an error in JSON behind the audio': body(Buffer.concat([FRAMES, Buffer.from('{"error":1}')])),
+  'a WAV file without samples': labelled('audio/wav', silentWav(0)),
+  'WAV files of different formats': labelled('audio/wav', Buffer.concat([silentWav(20), otherRate])),
+  'WAV files of which the first has told its length': body(Buffer.concat([silentWav(20), silentWav(20)]), CHUNKED),
+};
+
+/** What a later attempt may bring whole. */
+const CUT: Readonly<Record<string, Mode>> = {
+  'a cut within a frame': body(FRAMES.subarray(0, -1)),
+  'a cut within the first frame': body(FRAMES.subarray(0, 100)),
+  'a cut behind the tag of a second file': body(Buffer.concat([FRAMES, ID3]), CHUNKED),
+  'a cut WAV file': labelled('audio/wav', silentWav(20).subarray(0, -2)),
+};
+
+const SOLD: Readonly<Record<string, Mode>> = {
+  'files with tags': body(Buffer.concat([FRAMES, ID3V1, ID3, FRAMES, ID3V1])),
+  'files with tags, chunked': body(Buffer.concat([FRAMES, ID3V1, ID3, FRAMES, ID3V1]), CHUNKED),
+  ...Object.fromEntries(
+    [
+      ...[
+        'application/octet-stream',
+        'binary/octet-stream',
+        'audio/mpeg3',
+        'audio/x-mpeg-3',
+        'audio/x-mpeg',
+        'audio/mp3',
+      ],
+      ...[
+        'audio/x-mp3',
+        'audio/mpg',
+        'Audio/MPEG; codecs="mp3"',
+        'audio/x-wav',
+        'audio/wave',
+        'audio/*',
+        'video/mpeg',
+        '',
+      ],
+    ].map((label) => [`MP3 labelled as "${label}"`, labelled(label, Buffer.concat([FRAMES, FRAMES]))]),
+  ),
+  'MP3 without a label': unlabelled(Buffer.concat([FRAMES, FRAMES])),
+};
+
+const askOf = async ({ ask, pay }: Payer): Promise<number | 'reset'> =>
+  ask(await pay()).then(
+    ({ status }) => status,
+    () => 'reset',
+  );
+
+for (const [name, { start, skip }] of Object.entries(PAYERS)) {
+  const isJob = name === 'job';
+
+  test(`R68: ${name}: incomplete or invalid audio is refused and not charged`, { skip }, async (t) => {
+    const payer = await start(t, { SPEECH_TIMEOUT_MS: '2000' });
+    for (const [fault, mode] of Object.entries(isJob ? NOT_SOLD : { ...NOT_SOLD, ...CUT })) {
+      payer.upstream.mode = mode;
+      assert.equal(await askOf(payer), 502, fault);
+    }
+    assert.equal(await payer.paid(), 0n);
+    assert.deepEqual(await audit(payer.gateway.db), []);
+  });
+
+  // A job answers 202 without audio, so there are no bytes to compare.
+  if (isJob) continue;
+  test(`R68: ${name}: the format follows the bytes, and several files are joined`, { skip }, async (t) => {
+    const payer = await start(t, {}, undefined, 100_000n);
+    for (const [shown, mode] of Object.entries(SOLD)) {
+      payer.upstream.mode = mode;
+      const { status, headers, bytes } = await payer.gateway.call(payer.path, await payer.pay());
+      assert.equal(status, 200, shown);
+      assert.equal(headers.get('content-type'), 'audio/mpeg', shown);
+      assert.ok(bytes.equals(Buffer.concat([FRAMES, FRAMES])), shown);
+    }
+    assert.equal(await payer.paid(), PAYER_PRICE * BigInt(Object.keys(SOLD).length));
+  });
+}
+
+test('R68: card: consecutive WAV files are joined in a stream of open length', async (t) => {
+  const payer = await PAYERS.card.start(t);
+  const file = silentWav(20);
+  payer.upstream.mode = labelled('', Buffer.concat([file, file, file]));
+  const { status, headers, bytes } = await payer.gateway.call(payer.path, await payer.pay());
+  assert.deepEqual([status, headers.get('content-type')], [200, 'audio/wav']);
+  assert.equal(bytes.readUInt32LE(40), 0xffffffff, 'the header leaves the length open');
+  assert.ok(bytes.subarray(44).equals(Buffer.concat([file, file, file].map((each) => each.subarray(44)))));
+  assert.equal(await payer.paid(), PAYER_PRICE);
+});
+
+test('R68: card: invalid audio found while streaming aborts the response uncharged', async (t) => {
+  const payer = await PAYERS.card.start(t);
+  const endings: Record<string, Uint8Array> = {
+    'an error in JSON': Buffer.from('{"error":"out of memory"}'),
+    'half a frame': FRAMES.subarray(0, 100),
+    'the tag of a second file': ID3,
+  };
+  for (const [ending, bytes] of Object.entries(endings)) {
+    const drip = new ControlledStream();
+    payer.upstream.mode = drip.mode;
+    const asked = askOf(payer);
+    await drip.opened;
+    await drip.write(FRAMES);
+    await until(async () => (await payer.paid()) > 0n);
+    await drip.write(bytes);
+    drip.end();
+    assert.equal(await asked, 'reset', ending);
+    await until(async () => (await payer.paid()) === 0n);
+  }
+  assert.deepEqual(await audit(payer.gateway.db), []);
+});
+
+test('speech that starts after its lease may have ended is aborted and voided', async () => {
+  const events: string[] = [];
+  const hold: PaymentHold = {
+    receipt: undefined,
+    capture: async () => {
+      events.push('captured');
+      return true;
+    },
+    void: async () => {
+      events.push('voided');
+    },
+    keep: () => () => events.push('lease let go'),
+    ownsLease: () => false,
+  };
+  const delivery: Delivery<string> = async (_utterance, { lost }) => ({
+    body: 'the first audio',
+    upstream: undefined,
+    spoken: new Promise((_, reject) => {
+      lost.addEventListener('abort', () => {
+        events.push('synthesis ended');
+        reject(new SpeechError('TTS_UNAVAILABLE', 'It was ended.', true));
+      });
+    }),
+  });
+  const slots = new SynthesisSlots(1, new AudioMemory(1));
+  const authorize = async () => ({ outcome: 'held', hold }) as const;
+  const response = { onEnd: () => {}, abort: () => {} };
+  const charge = { utterance: {}, request: { response } } as unknown as Charge;
+  const spoken = await speak({ authorize, charge, delivery, slots });
+  assert.equal(spoken.outcome, 'failed');
+  await nextTurn();
+  assert.deepEqual(events, ['synthesis ended', 'voided', 'lease let go']);
+  assert.equal(slots.taken, 0);
+});

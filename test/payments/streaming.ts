@@ -1,7 +1,7 @@
 import type { Test } from 'tap';
-import type { StreamingConfig } from '../../src/settings/speech-settings.ts';
+import type { SpeechConfig } from '../../src/config/speech-settings.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
-import { Drip, type StubUpstream, startStubUpstream } from '../support/stub-upstream.ts';
+import { ControlledStream, type StubUpstream, testUpstream } from '../support/stub-upstream.ts';
 
 export const CENTS = 500;
 export const FUNDED = 5_000_000n;
@@ -11,17 +11,16 @@ export interface Bench {
   readonly gateway: Gateway;
   readonly upstream: StubUpstream;
   readonly account: string;
-  readonly drip: Drip;
+  readonly drip: ControlledStream;
   speak(): ReturnType<Gateway['call']>;
 }
 
 export async function bench(
   t: Test,
   env: Record<string, string> = {},
-  { databaseUrl, ...streaming }: Partial<StreamingConfig> & { databaseUrl?: string } = {},
+  { databaseUrl, ...streaming }: Partial<SpeechConfig['streaming']> & { databaseUrl?: string } = {},
 ): Promise<Bench> {
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+  const upstream = await testUpstream(t);
   const gateway = await startGateway(
     t,
     { SPEECH_BASE_URL: upstream.url, SPEECH_TIMEOUT_MS: '2500', ...env },
@@ -34,7 +33,7 @@ export async function bench(
     },
   );
   const account = await gateway.fund(CENTS);
-  const drip = new Drip();
+  const drip = new ControlledStream();
   upstream.mode = drip.mode;
   const speak = () => gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
   return { gateway, upstream, account, drip, speak };

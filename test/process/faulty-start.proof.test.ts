@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:net';
 import { type Test, test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
-import { claimInstance } from '../../src/ledger/instance.ts';
+import { claimInstance } from '../../src/ledger/database-identity.ts';
 import { startChild } from '../support/child.ts';
 import { severalSettings } from '../support/several-processes.ts';
 
@@ -22,24 +22,24 @@ async function occupy(t: Test, port: number): Promise<void> {
   await new Promise((resolve) => server.once('listening', resolve));
 }
 
-test('R47: faulty settings are named once, not by each process, and the start exits 78', async (t) => {
+test('R47: invalid settings are named once for all processes, and the start exits 78', async (t) => {
   const { env } = await severalSettings(t, { SPEECH_TIMEOUT_MS: 'long', RATE_LIMT_MAX: '5', DATABASE_URL: '' });
   const child = startChild(t, 'src/main.ts', env);
   assert.equal(await child.ended(), 78);
-  for (const name of ['SPEECH_TIMEOUT_MS', 'DATABASE_URL', 'RATE_LIMT_MAX is no setting']) {
+  for (const name of ['SPEECH_TIMEOUT_MS', 'DATABASE_URL', 'Unknown setting RATE_LIMT_MAX']) {
     assert.equal(count(child.output(), name), 1, name);
   }
 });
 
-test('R47: a misspelt setting is named once beside a start that goes on', async (t) => {
+test('R47: a misspelt setting is named once, and the start continues', async (t) => {
   const { env } = await severalSettings(t, { RATE_LIMT_MAX: '5' });
   const child = startChild(t, 'src/main.ts', env);
   await child.printed(/listens on/);
-  assert.equal(count(child.output(), 'RATE_LIMT_MAX is no setting'), 1);
+  assert.equal(count(child.output(), 'Unknown setting RATE_LIMT_MAX'), 1);
   assert.equal(await child.stop(), 0);
 });
 
-test("a database of another network's money is told once, and the start exits 78", async (t) => {
+test('a database of another network is reported once, and the start exits 78', async (t) => {
   const { env, databaseUrl } = await severalSettings(t, X402);
   const db = openDatabase(databaseUrl, { maxConnections: 1 });
   t.teardown(() => db.destroy());
@@ -47,12 +47,12 @@ test("a database of another network's money is told once, and the start exits 78
   await claimInstance(db, { denomination, livemode: undefined });
   const child = startChild(t, 'src/main.ts', env);
   assert.equal(await child.ended(), 78);
-  assert.equal(count(child.output(), 'DATABASE_URL names a database of'), 1);
+  assert.equal(count(child.output(), 'DATABASE_URL holds balances in'), 1);
   assert.doesNotMatch(child.output(), /listen/i);
 });
 
 for (const which of ['port', 'adminPort'] as const) {
-  test(`a ${which} that is in use is told once, and the start exits 1`, async (t) => {
+  test(`a ${which} in use is reported once, and the start exits 1`, async (t) => {
     const settings = await severalSettings(t);
     await occupy(t, settings[which]);
     const child = startChild(t, 'src/main.ts', settings.env);

@@ -40,7 +40,7 @@ export type Tally = Record<End | 'unauthorized' | 'read' | 'credited' | 'repeate
 /** Clients of wallets, which do operations and hold every answer against what they know together. */
 export class Clients {
   readonly tally: Tally = {
-    ...{ charged: 0, restored: 0, reversed: 0, refused: 0, replayed: 0, lost: 0 },
+    ...{ charged: 0, restored: 0, refused: 0, replayed: 0, lost: 0 },
     ...{ unauthorized: 0, read: 0, credited: 0, repeated: 0, 'lost deposit': 0 },
   };
   readonly #wallets: readonly ClientWallet[];

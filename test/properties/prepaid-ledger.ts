@@ -12,13 +12,11 @@ export const FUNDS = 1_000_000_000n;
 
 /** Beyond the last lease, for the reconcilers of a busy machine. */
 const SETTLING_MS = 20_000;
-/** A killed process counts as dead after 30 s of silence. */
-const SWEEPING_MS = 60_000;
 
 export const { chain, skip } = await testChain();
 
 /** What the ledger holds of a spend that its client knows the end of. */
-const LEDGER_STATES = { charged: 'posted', restored: 'voided', reversed: 'reversed' };
+const LEDGER_STATES = { charged: 'posted', restored: 'voided' };
 
 /** What the clients know of a wallet is what the ledger holds; what they can't know, the ledger tells them now. */
 export async function ledgerAgrees(db: Database, { account, model }: ClientWallet): Promise<void> {
@@ -42,9 +40,7 @@ export async function ledgerAgrees(db: Database, { account, model }: ClientWalle
   assert.equal((await usesOfAuthorizations(chain.client, account.address)).length, credited.length);
 
   const { rows: spends } = await sql<{ nonce: string; state: string; amount: bigint }>`
-    select reference as nonce, case when reversal.transfer_id is null then state else 'reversed' end as state,
-           amount_micro_usd as amount
-    from transfer left join reversal on reversal.transfer_id = transfer.id
+    select reference as nonce, state, amount_micro_usd as amount from transfer
     where kind = 'spend' and debit_account_id = (select id from account where address = ${address})`.execute(db);
   const spendOf = new Map(spends.map((spend) => [spend.nonce, spend]));
   assert.equal(spendOf.size, spends.length, 'two debits for one nonce');
@@ -52,18 +48,16 @@ export async function ledgerAgrees(db: Database, { account, model }: ClientWalle
   for (const [nonce, attempts] of model.attempts) {
     const spend = spendOf.get(nonce);
     const doubtful = attempts.find(({ isDoubtful }) => isDoubtful);
-    if (doubtful) model.settleDoubt(doubtful, spend?.state === 'reversed');
-    const is = (attempt: Attempt, ...states: string[]) =>
-      spend?.amount === attempt.price && states.includes(spend.state);
-    const known = attempts.find(({ end }) => end === 'charged' || end === 'restored' || end === 'reversed');
+    if (doubtful) model.settleDoubt(doubtful, spend?.state === 'voided');
+    const is = (attempt: Attempt, state: string) => spend?.amount === attempt.price && state === spend.state;
+    const known = attempts.find(({ end }) => end === 'charged' || end === 'restored');
     const told = `${known?.end}: ${spend?.state} ${spend?.amount}`;
     if (known) assert.ok(is(known, LEDGER_STATES[known.end as keyof typeof LEDGER_STATES]), told);
     const lost = attempts.filter(({ end }) => end === 'lost');
     // What was not delivered is not charged, wherever its process was killed.
-    const spender = known ? undefined : lost.find((attempt) => is(attempt, 'voided', 'reversed'));
+    const spender = known ? undefined : lost.find((attempt) => is(attempt, 'voided'));
     assert.ok(!spend || known || spender, `a debit of ${spend?.amount} is ${spend?.state}, and nobody asked for it`);
-    const end = spend?.state === 'reversed' ? 'reversed' : 'restored';
-    for (const attempt of lost) model.settleLost(attempt, attempt === spender ? end : 'refused');
+    for (const attempt of lost) model.settleLost(attempt, attempt === spender ? 'restored' : 'refused');
   }
   const row = await db
     .selectFrom('account')
@@ -75,13 +69,12 @@ export async function ledgerAgrees(db: Database, { account, model }: ClientWalle
   assert.equal(paid, model.deposited);
 }
 
-/** Each hold ends, at the latest with its lease, and what the killed processes did not deliver is given back. */
+/** Each hold ends, at the latest with its lease. */
 export async function untilNothingIsHeld(db: Database): Promise<void> {
   const { rows } = await sql<{ milliseconds: number }>`
     select coalesce(extract(epoch from max(lease_until) - now()), 0)::float8 * 1000 as milliseconds
     from transfer where state = 'pending'`.execute(db);
   await untilNone(db, sql`select from transfer where state = 'pending'`, (rows[0]?.milliseconds ?? 0) + SETTLING_MS);
-  await untilNone(db, sql`select from gateway_process order by id desc offset 2`, SWEEPING_MS);
 }
 
 /** An authorization that was never sent to the chain can't be used any more once its time is over. */
@@ -91,10 +84,10 @@ export async function untilNoPaymentIsOpen(db: Database): Promise<void> {
   await untilNone(db, sql`select from x402_payment where state not in ('settled', 'failed')`, SETTLING_MS);
 }
 
-async function untilNone(db: Database, query: RawBuilder<unknown>, patienceMs: number): Promise<void> {
-  const giveUpAt = performance.now() + patienceMs;
+async function untilNone(db: Database, query: RawBuilder<unknown>, timeoutMs: number): Promise<void> {
+  const giveUpAt = performance.now() + timeoutMs;
   while ((await query.execute(db)).rows.length > 0) {
-    assert.ok(performance.now() < giveUpAt, `still open after ${patienceMs} ms`);
+    assert.ok(performance.now() < giveUpAt, `still open after ${timeoutMs} ms`);
     await sleep(200);
   }
 }

@@ -5,15 +5,13 @@ import type { Reply } from '../support/gateway.ts';
 export type End =
   /** 200: the price is charged. */
   | 'charged'
-  /** It failed after the debit: nothing is charged, and the nonce is spent. */
+  /** It failed after the debit, or its process died before the capture: nothing is charged, and the nonce is spent. */
   | 'restored'
-  /** It was charged, its process died, and that was given back: nothing is charged, and the nonce is spent. */
-  | 'reversed'
   /** It failed before the debit: nothing is charged, and the nonce is not spent by it. */
   | 'refused'
   /** 409: the nonce was spent by another attempt. */
   | 'replayed'
-  /** The process died: charged the price until that is reversed, or nothing. */
+  /** The process died: the price is held until the lease ends, or nothing is. */
   | 'lost';
 
 /** One request to spend. Undefined end: it is running. */
@@ -21,7 +19,7 @@ export interface Attempt {
   readonly price: bigint;
   readonly max: bigint;
   end?: End;
-  /** Charged, but its process was killed soon after it had delivered: the charge may be reversed. */
+  /** Answered, but its process was killed soon after: it may not have been captured. */
   isDoubtful?: boolean;
 }
 
@@ -92,14 +90,12 @@ export class WalletModel {
     const { status, headers } = reply;
     const code = status === 200 ? undefined : reply.json.error.code;
     const shown = headers.get('x-x402-balance');
-    // A request that is repeated after its 409 is not looked up again.
-    const isRepeated = code === 'PREPAID_NONCE_REPLAYED' && shown === null;
-    if (!isRepeated) assert.match(shown ?? '', /^\d+$/, `${status} without a balance: ${reply.text.slice(0, 300)}`);
+    assert.match(shown ?? '', /^\d+$/, `${status} without a balance: ${reply.text.slice(0, 300)}`);
     const charged = BigInt(headers.get('x-x402-charged') ?? '-1');
     assert.equal(charged, status === 200 ? price : 0n, `${status} charged`);
     // The price of this attempt itself is not in the balance that a 200 shows, and is in any other.
     const [low, high] = this.#range(mark, status === 200 ? { upper: -price } : { lower: price });
-    const balance = isRepeated ? low : BigInt(shown as string);
+    const balance = BigInt(shown as string);
     const within = `${status} shows ${balance}, and the clients know it to be within ${low} and ${high}`;
     assert.ok(low <= balance && balance <= high, within);
     switch (status) {
@@ -198,18 +194,18 @@ export class WalletModel {
     return [low < 0n ? 0n : low, this.#creditable - mark.charged + upper];
   }
 
-  /** The process of a charged attempt was killed soon after: it may be reversed, and the audio be for nothing. */
+  /** The process of a charged attempt was killed soon after: its hold may be voided, and the audio be for nothing. */
   doubt(attempt: Attempt): void {
     if (attempt.end !== 'charged' || attempt.isDoubtful) return;
     attempt.isDoubtful = true;
     this.#charged -= attempt.price;
   }
 
-  /** The ledger tells whether a doubtful charge was reversed. */
-  settleDoubt(attempt: Attempt, isReversed: boolean): void {
+  /** The ledger tells whether the hold of a doubtful charge was voided. */
+  settleDoubt(attempt: Attempt, isVoided: boolean): void {
     attempt.isDoubtful = false;
-    if (isReversed) {
-      attempt.end = 'reversed';
+    if (isVoided) {
+      attempt.end = 'restored';
       this.#freed += attempt.price;
     } else {
       this.#charged += attempt.price;
@@ -217,7 +213,7 @@ export class WalletModel {
   }
 
   /** The ledger tells what a lost request came to. */
-  settleLost(attempt: Attempt, end: 'restored' | 'reversed' | 'refused'): void {
+  settleLost(attempt: Attempt, end: 'restored' | 'refused'): void {
     attempt.end = end;
     this.#freed += attempt.price;
   }
@@ -245,6 +241,6 @@ export class WalletModel {
   }
 }
 
-const isSpending = ({ end }: Attempt): boolean => end === 'charged' || end === 'restored' || end === 'reversed';
+const isSpending = ({ end }: Attempt): boolean => end === 'charged' || end === 'restored';
 const maySpend = (attempt: Attempt): boolean =>
   attempt.end === undefined || attempt.end === 'lost' || isSpending(attempt);

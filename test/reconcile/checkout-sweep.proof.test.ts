@@ -9,7 +9,7 @@ import { audit } from '../../src/ledger/audit.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { programCommand } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
-import { type FaultyCheckout, startFaultyCheckout } from '../support/faulty-checkout.ts';
+import { type FaultyCheckout, startFaultyCheckout, storedSession } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { runTurn, runWithoutTurn } from '../support/reconcile.ts';
 import { until } from '../support/until.ts';
@@ -25,21 +25,8 @@ const settings = (checkout: FaultyCheckout) => ({
 const instanceOf = async ({ db }: Gateway) =>
   (await db.selectFrom('instance').select('id').executeTakeFirstOrThrow()).id;
 
-/** A session as the local checkout keeps it. */
-const stored = (created: number, metadata: Record<string, string>, state: 'open' | 'paid' = 'paid') => ({
-  id: `cs_test_${randomUUID()}`,
-  created,
-  expiresAt: created + 24 * HOUR,
-  state,
-  paymentIntent: 'pi_1',
-  currency: 'usd',
-  lineItems: [{ name: 'credit', description: null, unitAmount: 700, quantity: 1 }],
-  successUrl: 'http://speechgate.test/back',
-  cancelUrl: null,
-  clientReferenceId: null,
-  customerEmail: null,
-  metadata,
-});
+const stored = (created: number, metadata: Record<string, string>, state: 'open' | 'paid' = 'paid') =>
+  storedSession(created, metadata, state === 'paid' ? {} : { status: 'open', payment_status: 'unpaid' });
 
 /** A database of a known instance, and the metadata of a purchase of its own that it knows nothing of. */
 async function instance(t: Test) {
@@ -56,7 +43,7 @@ const lists = (checkout: FaultyCheckout) => checkout.calls.filter(({ path }) => 
 const sweepState = ({ db }: Gateway) =>
   db.selectFrom('processor_list').where('name', '=', 'sessions').selectAll().executeTakeFirstOrThrow();
 
-test('R16: a paid session that no row knows, as after the restore of a backup, is credited', async (t) => {
+test('R16: a paid session missing from the database, as after a restore, is credited', async (t) => {
   const { databaseUrl, orphan } = await instance(t);
   const metadata = { ...orphan(), challenge_id: 'challenge-1' };
   const longAgo = orphan();
@@ -81,7 +68,7 @@ test('R16: a paid session that no row knows, as after the restore of a backup, i
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R16: killed between the row and the answer of the processor, the purchase is credited once it is paid', async (t) => {
+test('R16: a purchase killed while its session is created is credited once paid', async (t) => {
   const { url: databaseUrl } = await testDatabase(t);
   const checkout = await startFaultyCheckout(t);
   const port = await freePort(0);
@@ -123,7 +110,7 @@ test('R16: killed between the row and the answer of the processor, the purchase 
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('an orphan is credited after a restart, without anybody asking, though the sweep is rare', async (t) => {
+test('an orphaned session is credited after a restart, even if the sweep is rare', async (t) => {
   const { databaseUrl, orphan } = await instance(t);
   const metadata = orphan();
   const before = await startGateway(t, settings(await startFaultyCheckout(t)), { databaseUrl });
@@ -138,7 +125,7 @@ test('an orphan is credited after a restart, without anybody asking, though the 
   assert.equal(await gateway.balance(metadata.account_id), 7_000_000n);
 });
 
-test('the list is read page by page back to the watermark, and the next pass begins where nothing can be paid any more', async (t) => {
+test('a sweep reads every page back to the watermark and then advances it', async (t) => {
   const { databaseUrl, orphan } = await instance(t);
   const oldest = orphan();
   const foreign = { instance_id: randomUUID(), top_up_id: randomUUID(), account_id: randomUUID() };
@@ -160,7 +147,7 @@ test('the list is read page by page back to the watermark, and the next pass beg
   assert.deepEqual([pass_started_at, pass_cursor], [null, null]);
 });
 
-test('a pass that was interrupted goes on where it was; one whose place is unknown begins anew', async (t) => {
+test('an interrupted sweep resumes, or restarts if its cursor is unknown', async (t) => {
   const { databaseUrl, orphan } = await instance(t);
   const [older, newer] = [orphan(), orphan()];
   const place = stored(now() - 2 * HOUR, {});
@@ -185,7 +172,7 @@ test('a pass that was interrupted goes on where it was; one whose place is unkno
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('a sweep and the buyer at the same moment credit once', async (t) => {
+test('a sweep and a returning buyer at once credit each session once', async (t) => {
   const { databaseUrl, orphan } = await instance(t);
   const sessions = Array.from({ length: 20 }, () => stored(now() - HOUR, orphan()));
   const checkout = await startFaultyCheckout(t, { sessions });
@@ -202,7 +189,7 @@ test('a sweep and the buyer at the same moment credit once', async (t) => {
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('two sweeps at once, as when a frozen process wakes up in its turn, credit each session once and leave none out', async (t) => {
+test('two sweeps at once credit each session once and miss none', async (t) => {
   const { databaseUrl, orphan } = await instance(t);
   const sessions = Array.from({ length: 250 }, () => stored(now() - HOUR, orphan()));
   const checkout = await startFaultyCheckout(t, { sessions });

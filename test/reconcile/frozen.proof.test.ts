@@ -7,7 +7,7 @@ import { startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { until } from '../support/until.ts';
 
-test("a process that is frozen within a reconciler's turn keeps no other from it, and learns when it wakes up that it lost the turn", async (t) => {
+test("a process frozen in a reconciler's turn loses it to another process", async (t) => {
   const { url } = await testDatabase(t);
   const db = openDatabase(url, { maxConnections: 3 });
   t.teardown(() => db.destroy());

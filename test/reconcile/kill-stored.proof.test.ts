@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
-import { openAudioStore } from '../../src/audio/open-store.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { paymentAudioKey } from '../../src/x402/payment-audio.ts';
-import { claimedByWorker, start as startJobs } from '../jobs/claiming.ts';
+import { paymentAudioKey } from '../../src/payments/x402/payment-outcomes.ts';
+import { openAudioStore } from '../../src/speech/store/open-store.ts';
+import { claimed, endLease, start as startJobs } from '../jobs/claiming.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { startChild } from '../support/child.ts';
 import { payUnknown } from '../support/deposit.ts';
@@ -79,7 +79,7 @@ async function unrecorded(t: Test): Promise<Scene> {
   return {
     ...{ gateway, env, args },
     done: async () => {
-      const again = startChild(t, 'src/cli/reconcile-command.ts', env, args);
+      const again = startChild(t, 'src/operators/cli/reconcile-command.ts', env, args);
       assert.equal(await again.ended(), 0, again.output());
       const payments = await gateway.db.selectFrom('x402_payment').select(['state', 'purpose']).execute();
       assert.deepEqual(payments, [{ state: 'settled', purpose: 'speech' }]);
@@ -118,10 +118,11 @@ const withAudio = (state: 'reserved' | 'settled') => async (t: Test) => {
 };
 
 /** A job whose worker died. */
-async function claimed(t: Test): Promise<Scene> {
+async function deadWorker(t: Test): Promise<Scene> {
   const { gateway, account, upstream } = await startJobs(t);
   const { jobId } = (await later(gateway, account)).json;
-  await claimedByWorker(gateway, jobId, 11);
+  await claimed(gateway, jobId);
+  await endLease(gateway, jobId);
   return {
     gateway,
     env: { DATABASE_URL: gateway.databaseUrl, AUDIO_STORE: gateway.config.jobs.audioStore },
@@ -164,17 +165,16 @@ const CASES = killCases<'test/reconcile/kill-stored.proof.test.ts', (t: Test) =>
     'failed payment found': landed('failed'),
     'received payment settling': landed('reserved'),
     'unrecorded transfer decided': unrecorded,
-    'entries of dead workers unlocked': claimed,
-    'jobs taken over': claimed,
-    'lost entries unlocked': claimed,
-    'lost jobs entered': claimed,
+    'jobs queued again': deadWorker,
+    'jobs taken over': deadWorker,
+    'lost jobs entered': deadWorker,
     'job audio deleted': expired,
   },
 );
 
 async function prove(t: Test, point: Kill, scene: (t: Test) => Promise<Scene>): Promise<void> {
   const { gateway, env, args = [], due, done } = await scene(t);
-  await killCommand(t, point, { program: 'src/cli/reconcile-command.ts', env, args });
+  await killCommand(t, point, { program: 'src/operators/cli/reconcile-command.ts', env, args });
   await letLeasesEnd(gateway.db);
   await due?.();
   await gateway.app.reconcilers.turn();
@@ -183,7 +183,5 @@ async function prove(t: Test, point: Kill, scene: (t: Test) => Promise<Scene>): 
 }
 
 for (const [point, scene] of CASES) {
-  test(`kill -9 of a reconciler at "${point}": the next one finishes its work, once`, { skip }, (t) =>
-    prove(t, point, scene),
-  );
+  test(`kill -9 at "${point}": the next reconciler finishes it once`, { skip }, (t) => prove(t, point, scene));
 }

@@ -4,17 +4,15 @@
  */
 import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
-import { placeCardHold } from '../../src/ledger/card-holds.ts';
-import { registerProcess } from '../../src/ledger/gateway-process.ts';
-import { captureHold, voidHold } from '../../src/ledger/hold.ts';
+import { voidHold } from '../../src/ledger/hold.ts';
+import { assertSound, followProcessor, sold, spend, stand } from '../payments/top-up/refunded.ts';
+import { buy, form, shop } from '../payments/top-up/shop.ts';
 import type { TestCheckout } from '../support/checkout.ts';
 import type { Gateway } from '../support/gateway.ts';
+import { holdOnCard } from '../support/holds.ts';
 import { killCommand, letLeasesEnd } from '../support/kill.ts';
 import { type Kill, killCases } from '../support/kills.ts';
 import { testRunner } from '../support/reconcile.ts';
-import { reversalsIn } from '../support/reversals.ts';
-import { assertSound, followProcessor, sold, spend, stand } from '../top-up/refunded.ts';
-import { buy, form, shop } from '../top-up/shop.ts';
 
 /** A purchase of 500 cents, and what is left to be done about it or beside it. */
 interface Scene {
@@ -24,8 +22,8 @@ interface Scene {
   settled(): Promise<void>;
 }
 
-async function hold({ db }: Gateway, account: string, cents: number, processId: number | null = null) {
-  const placed = await placeCardHold(db, account, BigInt(cents) * 10_000n, 60, { processId });
+async function hold({ db }: Gateway, account: string, cents: number) {
+  const placed = await holdOnCard(db, account, BigInt(cents) * 10_000n);
   assert.ok(placed.outcome === 'held', placed.outcome);
   return placed.hold;
 }
@@ -38,22 +36,6 @@ async function expiredHold(t: Test): Promise<Scene> {
   return {
     ...{ gateway, checkout },
     settled: async () => assert.deepEqual(await stand(gateway, account), { balance: 500, debt: 0 }),
-  };
-}
-
-/** What a process charged that died before it delivered. */
-async function undelivered(t: Test): Promise<Scene> {
-  const { gateway, checkout, account } = await sold(t);
-  const { id } = await registerProcess(gateway.db);
-  assert.equal(await captureHold(gateway.db, await hold(gateway, account, 100, id)), true);
-  await letLeasesEnd(gateway.db);
-  return {
-    ...{ gateway, checkout },
-    settled: async () => {
-      assert.deepEqual(await stand(gateway, account), { balance: 500, debt: 0 });
-      assert.equal((await reversalsIn(gateway.db)).length, 1);
-      assert.deepEqual(await gateway.db.selectFrom('gateway_process').select('id').execute(), []);
-    },
   };
 }
 
@@ -143,8 +125,6 @@ const CASES = killCases<'test/reconcile/kill.proof.test.ts', (t: Test) => Promis
   {
     'turn taken': expiredHold,
     'expired holds voided': expiredHold,
-    'processes judged': undelivered,
-    'charge reversed': undelivered,
     'debtor found': debtor,
     'purchase claimed': unseen,
     'purchase unpaid': unpaid,
@@ -162,7 +142,7 @@ const CASES = killCases<'test/reconcile/kill.proof.test.ts', (t: Test) => Promis
 async function prove(t: Test, point: Kill, scene: (t: Test) => Promise<Scene>): Promise<void> {
   const { gateway, checkout, settled } = await scene(t);
   const env = { ...checkout.env, DATABASE_URL: gateway.databaseUrl };
-  await killCommand(t, point, { program: 'src/cli/reconcile-command.ts', env });
+  await killCommand(t, point, { program: 'src/operators/cli/reconcile-command.ts', env });
   for (let turns = 0; turns < 2; turns++) {
     await letLeasesEnd(gateway.db);
     await turn(gateway);
@@ -172,5 +152,5 @@ async function prove(t: Test, point: Kill, scene: (t: Test) => Promise<Scene>): 
 }
 
 for (const [point, scene] of CASES) {
-  test(`kill -9 of a reconciler at "${point}": the next one makes the books right`, (t) => prove(t, point, scene));
+  test(`kill -9 at "${point}": the next reconciler corrects the ledger`, (t) => prove(t, point, scene));
 }

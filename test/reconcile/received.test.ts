@@ -3,11 +3,11 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import type { LocalAccount } from 'viem';
+import type { X402Config } from '../../src/config/x402-settings.ts';
 import { audit } from '../../src/ledger/audit.ts';
+import { openPayments } from '../../src/payments/x402/resolver.ts';
+import { recordTransfer } from '../../src/payments/x402/unrecorded-transfers.ts';
 import { settleReceived } from '../../src/reconcile/received.ts';
-import type { X402Config } from '../../src/settings/x402-settings.ts';
-import { openPayments } from '../../src/x402/open-payments.ts';
-import { recordTransfer } from '../../src/x402/unrecorded-transfers.ts';
 import { included, signAuthorization, submitAuthorization, testChain, wallet } from '../support/chain.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { failing, startRpcNode } from '../support/rpc-node.ts';
@@ -69,10 +69,10 @@ const PAST = sql<Date>`now() - interval '1 minute'`;
 const AHEAD = sql<Date>`now() + interval '5 seconds'`;
 
 for (const [name, columns, found] of [
-  ['a reservation whose process settled it after the backup', { lease_until: PAST }, { known: 1, open: 0 }],
-  ['an unknown end', { state: 'unknown', settling_at: PAST }, { known: 1, open: 0 }],
-  ['a payment that had failed', { state: 'failed', settling_at: PAST, failed_at: PAST }, { known: 1, open: 0 }],
-  ['a payment that a process is at', { lease_until: AHEAD }, { known: 0, open: 1 }],
+  ['a reservation that was settled after the backup', { lease_until: PAST }, { known: 1, open: 0 }],
+  ['a payment with unknown outcome', { state: 'unknown', settling_at: PAST }, { known: 1, open: 0 }],
+  ['a failed payment', { state: 'failed', settling_at: PAST, failed_at: PAST }, { known: 1, open: 0 }],
+  ['a payment in progress', { lease_until: AHEAD }, { known: 0, open: 1 }],
   [
     'a payment of another amount',
     { state: 'unknown', settling_at: PAST, amount_micro_usd: AMOUNT + 1n },
@@ -92,7 +92,7 @@ for (const [name, columns, found] of [
   });
 }
 
-test('a transfer without a payment is recorded and booked once, however often and by how many at once', {
+test('a transfer without a payment is recorded and booked once', {
   skip,
 }, async (t) => {
   const { gateway, asset, payer, look, ofPayer } = await scene(t);
@@ -113,7 +113,7 @@ test('a transfer without a payment is recorded and booked once, however often an
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('a node that refuses wide ranges of blocks is asked for narrower ones, and what one node hides another shows', {
+test('block ranges shrink for a node that limits them, and every node is read', {
   skip,
 }, async (t) => {
   const narrow = await startRpcNode(t, chain.rpcUrl);
@@ -141,7 +141,7 @@ test('a node that refuses wide ranges of blocks is asked for narrower ones, and 
   await assert.rejects(ofPayer(), /refused/);
 });
 
-test('what is older than the moment is not read', { skip }, async (t) => {
+test('transfers before the given time are not read', { skip }, async (t) => {
   const { gateway, payer, payments, asset } = await scene(t);
   await land(payer);
   const config = gateway.config.x402 as X402Config;

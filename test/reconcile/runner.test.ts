@@ -1,13 +1,54 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { sql } from 'kysely';
-import { test } from 'tap';
-import { withLease } from '../../src/reconcile/lease.ts';
+import pg from 'pg';
+import { pino } from 'pino';
+import { type Test, test } from 'tap';
+import { openDatabase } from '../../src/db/database.ts';
+import { migrate } from '../../src/db/migrate.ts';
 import type { Reconciler } from '../../src/reconcile/reconciler.ts';
+import { ReconcilerRunner, TurnLeases } from '../../src/reconcile/runner.ts';
 import { testDatabase } from '../support/database.ts';
 import { until } from '../support/until.ts';
-import { setUp, withResolvers } from './logged-runner.ts';
 
-test('of two replicas, one acts at a time, and both together once an interval', async (t) => {
+interface LogLine {
+  readonly level: number;
+  readonly msg: string;
+  readonly reconciler?: string;
+}
+
+function setUp(
+  t: Test,
+  databaseUrl: string,
+  reconcilers: Reconciler[],
+  { intervalMs = 60_000 }: { intervalMs?: number } = {},
+) {
+  const lines: LogLine[] = [];
+  const reported: [string, number][] = [];
+  const db = openDatabase(databaseUrl, { maxConnections: 3 });
+  const runner = new ReconcilerRunner({
+    db,
+    reconcilers,
+    intervalMs,
+    log: pino({ level: 'info' }, { write: (line) => lines.push(JSON.parse(line)) }),
+    onResult: (name, count) => reported.push([name, count]),
+  });
+  t.teardown(async () => {
+    await runner.stop();
+    await db.destroy();
+  });
+  return { db, runner, lines, reported };
+}
+
+function withResolvers(): { promise: Promise<void>; resolve: () => void } {
+  let resolve = () => {};
+  const promise = new Promise<void>((settle) => {
+    resolve = settle;
+  });
+  return { promise, resolve };
+}
+
+test('two replicas run a reconciler one at a time, and once per interval together', async (t) => {
   const { url } = await testDatabase(t);
   const intervalMs = 100;
   const begun: Date[] = [];
@@ -38,7 +79,7 @@ test('of two replicas, one acts at a time, and both together once an interval', 
   );
 });
 
-test("a reconciler of each nth turn acts in a process's first one and then leaves turns out", async (t) => {
+test("a reconciler of every nth turn runs in a process's first turn", async (t) => {
   const { url } = await testDatabase(t);
   const life = async () => {
     const acts = { often: 0, rare: 0 };
@@ -60,7 +101,7 @@ test("a reconciler of each nth turn acts in a process's first one and then leave
   await life();
 });
 
-test('a turn that takes long is not joined by another replica, nor by the same one', async (t) => {
+test('a long turn is not joined by another replica or by the same one', async (t) => {
   const { url } = await testDatabase(t);
   const entered = withResolvers();
   const leave = withResolvers();
@@ -87,15 +128,41 @@ test('a turn that takes long is not joined by another replica, nor by the same o
   assert.deepEqual(second.reported, [['slow', 1]]);
 });
 
-test('a turn whose process died is free once its lease has passed; one that it lost is neither renewed nor given up by it', async (t) => {
+test('a turn is after a pause if the last one began over three intervals ago', async (t) => {
+  const { url } = await testDatabase(t);
+  const intervalMs = 500;
+  const seen: boolean[] = [];
+  const reconciler: Reconciler = { name: 'probe', run: async ({ isAfterPause }) => void seen.push(isAfterPause) };
+  const life = async (end: () => boolean) => {
+    const { db, runner } = setUp(t, url, [reconciler], { intervalMs });
+    runner.start();
+    await until(end);
+    await runner.stop();
+    return db;
+  };
+  const db = await life(() => seen.length > 0);
+  assert.equal(seen[0], false, 'the first of all has no pause before it');
+  await sql`update reconciler set started_at = now() - interval '2 seconds'`.execute(db);
+  seen.length = 0;
+  await life(() => seen.includes(false));
+  assert.equal(seen[0], true);
+  await sql`update reconciler set started_at = now() - interval '1 hour'`.execute(db);
+  const { runner } = setUp(t, url, [reconciler], { intervalMs });
+  seen.length = 0;
+  await runner.turn();
+  assert.deepEqual(seen, [false], 'an operator asks for the turn');
+});
+
+test("a dead process's turn is free once its lease expires", async (t) => {
   const { url } = await testDatabase(t);
   const { db } = setUp(t, url, []);
   const pass = () => sql`update reconciler set lease_until = now() where name = 'probe'`.execute(db);
+  const turns = new TurnLeases(db);
   const owner = async () =>
     (await db.selectFrom('reconciler').select('owner').where('name', '=', 'probe').executeTakeFirstOrThrow()).owner;
   const hold = async () => {
     const [entered, leave] = [withResolvers(), withResolvers()];
-    const left = withLease(db, 'probe', 0, () => {
+    const left = turns.run('probe', 0, () => {
       entered.resolve();
       return leave.promise;
     });
@@ -103,8 +170,8 @@ test('a turn whose process died is free once its lease has passed; one that it l
     return { leave: leave.resolve, left };
   };
   const first = await hold();
-  assert.equal(await withLease(db, 'probe', 0, async () => 'mine'), undefined);
-  assert.equal(await withLease(db, 'another', 0, async () => 'mine'), 'mine');
+  assert.equal(await turns.run('probe', 0, async () => 'mine'), undefined);
+  assert.equal(await turns.run('another', 0, async () => 'mine'), 'mine');
   await pass();
   const second = await hold();
   const present = await owner();
@@ -114,6 +181,117 @@ test('a turn whose process died is free once its lease has passed; one that it l
   assert.equal(await owner(), present);
   second.leave();
   await second.left;
-  assert.equal(await withLease(db, 'probe', 60_000, async () => 'mine'), undefined, 'the last one began a moment ago');
-  assert.equal(await withLease(db, 'probe', 0, async () => 'mine'), 'mine');
+  assert.equal(await turns.run('probe', 60_000, async () => 'mine'), undefined, 'the last one began a moment ago');
+  assert.equal(await turns.run('probe', 0, async () => 'mine'), 'mine');
+});
+
+const WARN = 40;
+const ERROR = 50;
+
+test('a failing reconciler stops no other, and is logged once until it recovers', async (t) => {
+  const { url } = await testDatabase(t);
+  let fails = true;
+  const { runner, lines, reported } = setUp(t, url, [
+    {
+      name: 'bad',
+      async run({ done }) {
+        done(2);
+        if (fails) throw new Error('broken');
+      },
+    },
+    { name: 'good', run: async ({ done }) => done(1) },
+  ]);
+  for (let turn = 0; turn < 3; turn++) {
+    const [bad, good] = await runner.turn();
+    assert.equal(bad?.outcome, 'failed');
+    assert.equal(bad.count, 2);
+    assert.deepEqual(good, { name: 'good', outcome: 'done', count: 1 });
+  }
+  fails = false;
+  await runner.turn();
+  assert.deepEqual(
+    lines.filter((line) => line.reconciler === 'bad').map((line) => line.msg),
+    ['a reconciler failed; it retries in its next turn', 'a reconciler works again', 'a reconciler repaired items'],
+  );
+  assert.equal(lines.filter((line) => line.level >= ERROR).length, 1);
+  assert.deepEqual(
+    reported.filter(([name]) => name === 'bad'),
+    Array.from({ length: 4 }, () => ['bad', 2]),
+  );
+});
+
+test('an unavailable database or missing tables are logged once', async (t) => {
+  const { url } = await testDatabase(t);
+  const work = [
+    { name: 'one', run: async () => {} },
+    { name: 'two', run: async () => {} },
+  ];
+  const away = new URL(url);
+  away.port = '1';
+  const unreachable = setUp(t, away.href, work, { intervalMs: 10 });
+  unreachable.runner.start();
+  for (let turn = 0; turn < 3; turn++) {
+    const results = await unreachable.runner.turn();
+    assert.deepEqual(
+      results.map((result) => result.outcome),
+      ['failed', 'failed'],
+    );
+  }
+  assert.deepEqual(
+    unreachable.lines.map(({ level, msg }) => [level, msg]),
+    [[WARN, 'reconcilers wait for the database']],
+  );
+
+  const admin = new pg.Client(url);
+  await admin.connect();
+  const name = `${new URL(url).pathname.slice(1)}_empty`;
+  await admin.query(`create database ${name}`);
+  const empty = new URL(url);
+  empty.pathname = `/${name}`;
+  const later = setUp(t, empty.href, work);
+  t.teardown(async () => {
+    await admin.query(`drop database ${name} with (force)`);
+    await admin.end();
+  });
+  await later.runner.turn();
+  await later.runner.turn();
+  await migrate(empty.href);
+  const results = await later.runner.turn();
+  assert.deepEqual(
+    results.map((result) => result.outcome),
+    ['done', 'done'],
+  );
+  assert.deepEqual(
+    later.lines.map(({ msg }) => msg),
+    ['reconcilers wait for the database', 'reconcilers reconnected to the database'],
+  );
+});
+
+test('stopping signals the running turn, waits for it and starts no other', async (t) => {
+  const { url } = await testDatabase(t);
+  const entered = withResolvers();
+  let ended = false;
+  let runs = 0;
+  const { runner } = setUp(
+    t,
+    url,
+    [
+      {
+        name: 'slow',
+        async run({ signal }) {
+          runs += 1;
+          entered.resolve();
+          await once(signal, 'abort');
+          await new Promise(setImmediate);
+          ended = true;
+        },
+      },
+    ],
+    { intervalMs: 10 },
+  );
+  runner.start();
+  await entered.promise;
+  await runner.stop();
+  assert.equal(ended, true);
+  assert.equal(runs, 1);
 });

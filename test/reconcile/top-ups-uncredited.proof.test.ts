@@ -13,7 +13,7 @@ import { lockRows } from '../support/row-lock.ts';
 import { unguarded } from '../support/unguarded.ts';
 import { age, credited, HOUR, open, purchase, settings, setUp } from './open-purchases.ts';
 
-test('R16, R54: what is foreign, unpaid, in another currency or of the other mode is never credited', async (t) => {
+test('R16, R54: foreign, unpaid, other-currency and other-mode sessions credit nothing', async (t) => {
   const { checkout, gateway } = await setUp(t);
   const { id: instanceId } = await gateway.db.selectFrom('instance').select('id').executeTakeFirstOrThrow();
   const metadata = { instance_id: instanceId, top_up_id: randomUUID(), account_id: randomUUID() };
@@ -59,7 +59,7 @@ test('R16, R54: what is foreign, unpaid, in another currency or of the other mod
   }
 });
 
-test('a processor that is down or talks nonsense disturbs nothing, is called little, and tells the log nothing', async (t) => {
+test('a failing processor gets few calls and leaks nothing into the log', async (t) => {
   const { checkout, gateway } = await setUp(t);
   const sessions = await Promise.all(Array.from({ length: 6 }, () => open(gateway)));
   for (const session of sessions) await checkout.pay(session);
@@ -91,7 +91,7 @@ test('a processor that is down or talks nonsense disturbs nothing, is called lit
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('a session that the processor always fails at keeps no other waiting', async (t) => {
+test('a session for which the processor always fails does not block others', async (t) => {
   const { checkout, gateway } = await setUp(t);
   const [bad, ...good] = [await open(gateway), await open(gateway), await open(gateway)];
   for (const session of good) await checkout.pay(session);
@@ -101,7 +101,7 @@ test('a session that the processor always fails at keeps no other waiting', asyn
   assert.deepEqual([outcome, count], ['failed', 2]);
 });
 
-test('a purchase at whose row the database always fails inside keeps no other waiting', async (t) => {
+test('a purchase for which the database always fails does not block others', async (t) => {
   const { checkout, gateway } = await setUp(t);
   const sessions = [await open(gateway, { amount: '999' }), await open(gateway), await open(gateway)];
   for (const session of sessions) await checkout.pay(session);
@@ -111,7 +111,7 @@ test('a purchase at whose row the database always fails inside keeps no other wa
   assert.deepEqual([outcome, count], ['failed', 2]);
 });
 
-test('R16: what came to nothing is deleted three weeks after it was begun, and a session of it that is paid after all is credited once', async (t) => {
+test('R16: an ended purchase is deleted after three weeks and still credited if paid', async (t) => {
   const { checkout, gateway } = await setUp(t);
   const [old, young, unpaid, paid] = [
     await open(gateway),
@@ -149,7 +149,7 @@ test('R16: what came to nothing is deleted three weeks after it was begun, and a
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R16: a session that is paid at the moment at which its purchase is deleted is credited', async (t) => {
+test('R16: a session paid while its purchase is deleted is credited', async (t) => {
   const { checkout, gateway } = await setUp(t);
   const session = await open(gateway);
   await checkout.pay(session);

@@ -2,17 +2,22 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { test } from 'tap';
+import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import type { FaultyCheckout } from '../support/faulty-checkout.ts';
+import { catchUp } from '../../src/reconcile/catch-up.ts';
+import { runPass } from '../../src/reconcile/processor-pass.ts';
+import { TurnLeases } from '../../src/reconcile/runner.ts';
+import { testDatabase } from '../support/database.ts';
+import { answerWith, type FaultyCheckout, startFaultyCheckout, storedSession } from '../support/faulty-checkout.ts';
 import { startGateway } from '../support/gateway.ts';
-import { runTurn } from '../support/reconcile.ts';
+import { runTurn, testRunner } from '../support/reconcile.ts';
 import { until } from '../support/until.ts';
 import { age, credited, HOUR, open, purchase, settings, setUp } from './open-purchases.ts';
 
 const retrieves = (checkout: FaultyCheckout, session = '') =>
   checkout.calls.filter(({ method, path }) => method === 'GET' && path.startsWith(`/v1/checkout/sessions/${session}`));
 
-test('R16: a session that is paid by a buyer who never returns is credited in the next turn; a later return says already credited', async (t) => {
+test("R16: a paid session is credited in the next turn, without the buyer's return", async (t) => {
   const { checkout, gateway } = await setUp(t);
   const session = await open(gateway);
   assert.equal((await runTurn(gateway, 'top_ups')).count, 0);
@@ -32,7 +37,7 @@ test('R16: a session that is paid by a buyer who never returns is credited in th
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R16: the account that a purchase was opened for is the one that is credited, by the interval', async (t) => {
+test('R16: the interval credits the account that a purchase was opened for', async (t) => {
   const { checkout, gateway } = await setUp(t, { RECONCILE_INTERVAL_MS: '100' });
   const account = await gateway.fund(500);
   const session = await open(gateway, { accountId: account });
@@ -41,7 +46,7 @@ test('R16: the account that a purchase was opened for is the one that is credite
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R16: the buyer, a second tab and two reconcilers at the same moment credit once', async (t) => {
+test('R16: concurrent returns of the buyer and reconcilers credit once', async (t) => {
   const { checkout, gateway } = await setUp(t);
   const replica = await startGateway(t, settings(checkout), { databaseUrl: gateway.databaseUrl });
   for (let round = 0; round < 25; round++) {
@@ -62,7 +67,7 @@ test('R16: the buyer, a second tab and two reconcilers at the same moment credit
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('an unpaid session stays open, an expired one ends, and one that the processor lost ends with its time', async (t) => {
+test('an unpaid session stays open, an expired one ends, a lost one ends with its time', async (t) => {
   const { checkout, gateway } = await setUp(t);
   const [unpaid, expired, lost] = [await open(gateway), await open(gateway), `cs_test_${randomUUID()}`];
   await checkout.stripe.checkout.sessions.expire(expired);
@@ -84,7 +89,7 @@ test('an unpaid session stays open, an expired one ends, and one that the proces
   assert.equal((await purchase(gateway, unpaid)).state, 'expired');
 });
 
-test('a purchase that never got a session ends once nobody can have paid it', async (t) => {
+test('a purchase without a session ends once nobody can have paid it', async (t) => {
   const { gateway } = await setUp(t);
   const rows = await gateway.db
     .insertInto('top_up')
@@ -103,7 +108,7 @@ test('a purchase that never got a session ends once nobody can have paid it', as
   assert.deepEqual(states, [{ state: 'opening' }, { state: 'expired' }]);
 });
 
-test('an open purchase is asked for in every turn of its first hour, then ever more rarely, and once when its time is over', async (t) => {
+test('an open purchase is checked ever more rarely, and once more after its end', async (t) => {
   const { checkout, gateway } = await setUp(t);
   const session = await open(gateway);
   const next = async (seconds: number) => {
@@ -124,7 +129,7 @@ test('an open purchase is asked for in every turn of its first hour, then ever m
   assert.equal(retrieves(checkout).length, before, 'not before its time');
 });
 
-test('R16: among a hundred abandoned checkouts, the one that was paid is credited in the next turn, with few calls', async (t) => {
+test('R16: one paid checkout among a hundred abandoned is credited in the next turn', async (t) => {
   const { checkout, gateway } = await setUp(t);
   await gateway.db
     .insertInto('top_up')
@@ -149,7 +154,7 @@ test('R16: among a hundred abandoned checkouts, the one that was paid is credite
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('two replicas together ask as often as one', async (t) => {
+test('two replicas together check a purchase as often as one', async (t) => {
   const intervalMs = 150;
   const { checkout, gateway } = await setUp(t, { RECONCILE_INTERVAL_MS: String(intervalMs) });
   await startGateway(t, settings(checkout, { RECONCILE_INTERVAL_MS: String(intervalMs) }), {
@@ -162,4 +167,109 @@ test('two replicas together ask as often as one', async (t) => {
   await until(() => retrieves(checkout, session).length >= before + 10);
   // Ten more than the first take nine gaps at least, each shorter than the interval by a tenth at most.
   assert.ok(performance.now() - begin >= 9 * 0.9 * intervalMs - intervalMs);
+});
+
+const DAY = 86_400;
+
+test('catching up reads the lists again from the given time, also during another pass', async (t) => {
+  const before = await startGateway(t);
+  const { id: instance_id } = await before.db.selectFrom('instance').select('id').executeTakeFirstOrThrow();
+  const created = Math.floor(Date.now() / 1000) - 3 * DAY;
+  const metadata = { instance_id, top_up_id: randomUUID(), account_id: randomUUID() };
+  const session = storedSession(created, metadata);
+  const checkout = await startFaultyCheckout(t, { sessions: [session] });
+  const card = { STRIPE_SECRET_KEY: checkout.secretKey, STRIPE_API_BASE: checkout.apiBase };
+  const { databaseUrl } = before;
+  const gateway = await startGateway(t, card, { databaseUrl });
+  const readUntil = sql<Date>`now() - interval '25 hours'`;
+  await gateway.db.updateTable('processor_list').set({ read_until: readUntil }).execute();
+  const runner = testRunner(gateway);
+  assert.deepEqual((await runner.turn()).map(({ count }) => count).filter(Boolean), []);
+
+  let isTaken = false;
+  let giveUp = () => {};
+  const other = new TurnLeases(gateway.db).run('checkout_sweep', 0, async () => {
+    isTaken = true;
+    await new Promise<void>((resolve) => {
+      giveUp = resolve;
+    });
+  });
+  await until(() => isTaken);
+  const since = new Date((created - 60) * 1000);
+  const catching = catchUp(gateway.db, runner, since);
+  await until(async () => {
+    const { rows } = await sql`select from processor_list where name = 'refunds' and pass_started_at is null
+      and read_until > ${since}`.execute(gateway.db);
+    return rows.length > 0;
+  });
+  giveUp();
+  await other;
+  const results = await catching;
+  assert.deepEqual(
+    results.filter(({ count, outcome }) => count > 0 || outcome !== 'done'),
+    [{ name: 'checkout_sweep', outcome: 'done', count: 1 }],
+  );
+  assert.equal(await gateway.balance(metadata.account_id), 7_000_000n);
+  assert.equal(
+    (await catchUp(gateway.db, runner, since)).find(({ count }) => count > 0),
+    undefined,
+  );
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('catching up continues past a purchase that fails', async (t) => {
+  const checkout = await startFaultyCheckout(t);
+  const card = { STRIPE_SECRET_KEY: checkout.secretKey, STRIPE_API_BASE: checkout.apiBase };
+  const gateway = await startGateway(t, card);
+  await sql`
+    insert into top_up (state, account_id, amount_cents, session_id, created_at)
+    select 'open', gen_random_uuid(), 700, 'cs_test_' || n, now() - interval '2 hours' from generate_series(1, 60) n`.execute(
+    gateway.db,
+  );
+  const refused = answerWith(403, '{"error":{"type":"invalid_request_error"}}');
+  checkout.fault = (method, path, response) => path.endsWith('/cs_test_7') && refused(method, path, response);
+  const results = await catchUp(gateway.db, testRunner(gateway), new Date(Date.now() - DAY * 1000));
+  const { outcome } = results.find(({ name }) => name === 'top_ups') ?? {};
+  assert.equal(outcome, 'failed', 'which is told');
+  const asked = new Set(checkout.calls.map(({ path }) => path).filter((path) => path.includes('cs_test_')));
+  assert.equal(asked.size, 60);
+});
+
+test('catching up ends when the processor is unavailable', async (t) => {
+  const checkout = await startFaultyCheckout(t);
+  const card = { STRIPE_SECRET_KEY: checkout.secretKey, STRIPE_API_BASE: checkout.apiBase };
+  const gateway = await startGateway(t, card);
+  checkout.fault = answerWith(500, '');
+  const results = await catchUp(gateway.db, testRunner(gateway), new Date(Date.now() - DAY * 1000));
+  assert.ok(results.some(({ outcome }) => outcome === 'failed'));
+});
+
+const TURN = { signal: new AbortController().signal, isAfterPause: false, done: () => {}, report: () => {} };
+const PAGES = ['a', 'b', 'c'];
+
+test('a page that could not be booked is read again, even after an aborted pass', async (t) => {
+  const { url } = await testDatabase(t);
+  const db = openDatabase(url, { maxConnections: 2 });
+  t.teardown(() => db.destroy());
+  const handled: string[] = [];
+  let isFaulty = true;
+  const steps = {
+    read: async (_createdFrom: number, after: string | undefined) => {
+      const page = after === undefined ? 0 : PAGES.indexOf(after) + 1;
+      if (isFaulty && page === 2) throw new Error('the processor is away');
+      return { entries: [{ id: PAGES[page] as string }], hasMore: page < PAGES.length - 1 };
+    },
+    handle: async ([entry]: readonly { readonly id: string }[]) => {
+      const isHandled = !isFaulty || entry?.id !== 'b';
+      if (entry && isHandled) handled.push(entry.id);
+      return isHandled;
+    },
+  };
+  await assert.rejects(runPass(db, 'refunds', steps, TURN), /is away/);
+  assert.deepEqual(handled, ['a']);
+  isFaulty = false;
+  await runPass(db, 'refunds', steps, TURN);
+  assert.deepEqual(handled, ['a', 'b', 'c']);
+  const list = await db.selectFrom('processor_list').selectAll().where('name', '=', 'refunds').executeTakeFirst();
+  assert.deepEqual([list?.pass_started_at, list?.pass_cursor], [null, null]);
 });

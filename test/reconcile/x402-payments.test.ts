@@ -1,12 +1,19 @@
 import assert from 'node:assert/strict';
 import { sql } from 'kysely';
-import { test } from 'tap';
-import { openAudioStore } from '../../src/audio/open-store.ts';
+import { type Test, test } from 'tap';
+import { loadCatalog } from '../../src/config/catalog.ts';
+import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { refused } from '../../src/sandbox/facilitator/faults.ts';
-import { paymentAudioKey } from '../../src/x402/payment-audio.ts';
+import { paymentAudioKey } from '../../src/payments/x402/payment-outcomes.ts';
+import { expiredPaymentAudio } from '../../src/reconcile/expired-audio.ts';
+import { inferPurpose } from '../../src/reconcile/received.ts';
+import { isPrice, priceMicroUsd } from '../../src/speech/price.ts';
+import type { AudioStore } from '../../src/speech/store/audio-store.ts';
+import { openAudioStore } from '../../src/speech/store/open-store.ts';
 import { testChain, wallet } from '../support/chain.ts';
+import { testDatabase } from '../support/database.ts';
 import { payUnknown } from '../support/deposit.ts';
+import { refused } from '../support/facilitator-faults.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { unguarded } from '../support/unguarded.ts';
 import {
@@ -42,7 +49,7 @@ async function isStored(gateway: X402Gateway): Promise<boolean> {
   return stored !== undefined;
 }
 
-test('R25: a payment whose answer was lost is settled without its client', { skip }, async (t) => {
+test('R25: a payment whose settle response was lost is settled without its client', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, PRICE);
   const { paid } = await payUnknown(gateway, chain, () => payFor(gateway, payer));
@@ -53,7 +60,7 @@ test('R25: a payment whose answer was lost is settled without its client', { ski
   assert.equal((await gateway.call('/x402/tts', paid)).headers.get('x-idempotent-replay'), 'true');
 });
 
-test('R45: a payment that a dead process was settling is unknown, and the chain tells', { skip }, async (t) => {
+test('R45: the chain decides a payment whose process died while settling', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, PRICE);
   await payUnknown(gateway, chain, () => payFor(gateway, payer));
@@ -67,7 +74,7 @@ test('R45: a payment that a dead process was settling is unknown, and the chain 
   assert.equal(await stateOf(gateway), 'settled');
 });
 
-test('R26: the reservation of a dead process is freed with its audio, for any payment', { skip }, async (t) => {
+test('R26: the reservation of a dead process is freed together with its audio', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const { reply } = await payFor(gateway, await wallet(chain.client, PRICE));
   assert.equal(reply.status, 200);
@@ -92,7 +99,7 @@ test('R26: the reservation of a dead process is freed with its audio, for any pa
   await store.close();
 });
 
-test('a refused settlement is watched; it fails once its time is over, and keeps its audio for the last look', {
+test('a refused settlement is watched until it fails and keeps its audio until then', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -121,7 +128,7 @@ test('a refused settlement is watched; it fails once its time is over, and keeps
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('after the replay window the audio is deleted, and the payment buys nothing any more', { skip }, async (t) => {
+test('after the replay window the audio is deleted and the payment buys nothing', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   const { paid, payload } = await payFor(gateway, payer);
@@ -139,7 +146,7 @@ test('after the replay window the audio is deleted, and the payment buys nothing
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R25: without its node a turn fails and changes nothing; the next one settles', { skip }, async (t) => {
+test('R25: a turn without its node fails and changes nothing, the next one settles', { skip }, async (t) => {
   const node = await startTcpProxy(t, chain.rpcUrl);
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
   const payer = await wallet(chain.client, PRICE);
@@ -149,4 +156,87 @@ test('R25: without its node a turn fails and changes nothing; the next one settl
   assert.equal(await stateOf(gateway), 'unknown');
   node.restore();
   assert.deepEqual(await turn(gateway), { doubtful_payments: 1 });
+});
+
+/** More than two batches. */
+const PAYMENTS = 450;
+
+/** So many payments that have failed, each taken over once, with audio in a store of the test. */
+async function setUp(t: Test, deleteAudio: (key: string) => Promise<void>) {
+  const db = openDatabase((await testDatabase(t)).url, { maxConnections: 4 });
+  t.teardown(() => db.destroy());
+  await sql`
+    insert into x402_payment (state, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
+                              valid_before, head_block, fence, settling_at, failed_at)
+    select 'failed', n::text, '', 'eip155:8453', '0xa', '0xb', n::text, '0xc', 198, 1, 0, 2, now() - interval '2 days', now() - interval '2 days'
+    from generate_series(1, ${PAYMENTS}::int) n`.execute(db);
+  const reconciler = expiredPaymentAudio(db, { delete: deleteAudio } as unknown as AudioStore);
+  const turn = async () => {
+    let count = 0;
+    const done = (more: number) => {
+      count += more;
+    };
+    const error = await reconciler
+      .run({ signal: new AbortController().signal, isAfterPause: false, done, report: () => {} })
+      .catch((error) => error);
+    return { count, error };
+  };
+  return turn;
+}
+
+test('one turn deletes the audio of all finished payments, several at a time', async (t) => {
+  const deleted: string[] = [];
+  let [running, most] = [0, 0];
+  const turn = await setUp(t, async (key) => {
+    most = Math.max(most, ++running);
+    await new Promise(setImmediate);
+    running--;
+    deleted.push(key);
+  });
+  assert.deepEqual(await turn(), { count: PAYMENTS, error: undefined });
+  assert.equal(new Set(deleted).size, 2 * PAYMENTS, "the former owner's too");
+  assert.ok(most > 1 && most <= 8, `${most} at a time`);
+  assert.deepEqual(await turn(), { count: 0, error: undefined });
+});
+
+test('audio that cannot be deleted is retried next turn and does not block others', async (t) => {
+  let isStuck = true;
+  let stuck: string | undefined;
+  const turn = await setUp(t, async (key) => {
+    stuck ??= key;
+    if (isStuck && key === stuck) throw new Error('the store fails');
+  });
+  const { count, error } = await turn();
+  assert.equal(error?.message, 'the store fails');
+  assert.equal(count, 199);
+  isStuck = false;
+  assert.deepEqual(await turn(), { count: PAYMENTS - count, error: undefined });
+});
+
+const catalog = loadCatalog();
+
+test('the purpose of a transfer is inferred from its amount by catalog prices', async () => {
+  const meanings = [
+    [0n, 'neither'],
+    [17n, 'neither'],
+    [18n, 'speech'],
+    [198n, 'speech'],
+    [99_999n, 'neither'],
+    [100_000n, 'deposit'],
+    [108_000n, 'either'],
+    [147_456n, 'either'],
+    [147_492n, 'deposit'],
+    [100_000_000n, 'deposit'],
+    [100_000_001n, 'neither'],
+  ] as const;
+  for (const [amount, meaning] of meanings) assert.equal(inferPurpose(amount, catalog), meaning, `${amount}`);
+});
+
+test('an amount is a price exactly if a text of some length costs it', async () => {
+  for (const rate of [1n, 333_333n, 1_000_000n, 1_500_001n, 18_000_000n]) {
+    const prices = new Set(Array.from({ length: 50 }, (_, index) => priceMicroUsd(index + 1, rate)));
+    for (let amount = 0n; amount < 1000n; amount++) {
+      assert.equal(isPrice(amount, rate, 50), prices.has(amount), `${amount} at ${rate}`);
+    }
+  }
 });

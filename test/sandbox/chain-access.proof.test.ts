@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
 import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
 import { findAnvil } from '../../src/sandbox/chain/anvil.ts';
 import { CHAIN_ID } from '../../src/sandbox/chain/chain-client.ts';
-import { newDirectory, SOMEBODY, skip, start } from './chain-folder.ts';
+import { until } from '../support/until.ts';
+import { balance, newDirectory, SOMEBODY, skip, start } from './chain-folder.ts';
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 const READ = { jsonrpc: '2.0', id: 1, method: 'eth_chainId', params: [] };
@@ -33,7 +36,7 @@ async function chainOf(t: Test) {
   return { ...chain, dataDir, wealth };
 }
 
-test('the address of the chain opens no WebSocket, and takes no request from a page', { skip }, async (t) => {
+test("the chain's address accepts no WebSocket and no request from a web page", { skip }, async (t) => {
   const { rpcUrl } = await chainOf(t);
   for (const url of [rpcUrl, new URL(rpcUrl).origin]) {
     const handshake = request(url, {
@@ -56,7 +59,7 @@ test('the address of the chain opens no WebSocket, and takes no request from a p
   assert.equal((await send(rpcUrl, READ)).statusCode, 200);
 });
 
-test('the chain answers to its own host and its secret path only', { skip }, async (t) => {
+test('the chain answers only for its own host and secret path', { skip }, async (t) => {
   const { rpcUrl } = await chainOf(t);
   assert.equal((await send(rpcUrl, READ, { host: 'evil.example' })).statusCode, 421);
   const { origin, pathname } = new URL(rpcUrl);
@@ -66,7 +69,7 @@ test('the chain answers to its own host and its secret path only', { skip }, asy
   }
 });
 
-test('by its address the chain is read and paid, not controlled, in a batch neither', { skip }, async (t) => {
+test("the chain's address allows reads and payments but no control, also in a batch", { skip }, async (t) => {
   const { rpcUrl, wealth } = await chainOf(t);
   const refused = [
     GIFT,
@@ -100,16 +103,15 @@ test('by its address the chain is read and paid, not controlled, in a batch neit
   );
 });
 
-test('a body beyond the bound is refused', { skip }, async (t) => {
+test('a body beyond the limit is refused', { skip }, async (t) => {
   const { rpcUrl } = await chainOf(t);
   assert.equal((await send(rpcUrl, { ...READ, padding: 'x'.repeat(600_000) })).statusCode, 413);
 });
 
-test('nothing of the chain listens but that address and a socket in its private folder', { skip }, async (t) => {
-  const { dataDir, socketPath } = await chainOf(t);
-  const anvil = await findAnvil(join(dataDir, 'chain'));
+test('the chain listens only on its address and on a socket in its private folder', { skip }, async (t) => {
+  const { dataDir, socketPath, pid } = await chainOf(t);
   const listening = execFileSync('ss', ['-Hltnp']).toString().split('\n');
-  const own = listening.filter((line) => line.includes(`pid=${anvil?.pid},`));
+  const own = listening.filter((line) => line.includes(`pid=${pid},`));
   const addresses = own.map((line) => line.trim().split(/\s+/)[3] ?? '');
   assert.equal(addresses.length, 1);
   for (const address of addresses) {
@@ -119,3 +121,54 @@ test('nothing of the chain listens but that address and a socket in its private 
   }
   assert.ok(socketPath.startsWith(join(dataDir, 'chain')));
 });
+
+/** A process, in a group of its own, that starts the chain, funds somebody twice, with a save between, and prints the address. */
+function startElsewhere(t: Test, dataDir: string): ChildProcess {
+  const module = (path: string) => JSON.stringify(fileURLToPath(new URL(`../../src/sandbox/${path}`, import.meta.url)));
+  const script = `
+    const { startChain } = await import(${module('local-chain.ts')});
+    const { fund } = await import(${module('chain/fund.ts')});
+    const { chainClient } = await import(${module('chain/chain-client.ts')});
+    const { chain } = await startChain({ dataDir: ${JSON.stringify(dataDir)}, blockTime: 0 });
+    const client = chainClient(chain.socketPath);
+    await fund(client, '${SOMEBODY}', { usdc: 5n });
+    await chain.persist();
+    await fund(client, '${SOMEBODY}', { usdc: 2n });
+    console.log(chain.rpcUrl);
+    setInterval(() => {}, 1000);`;
+  const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', script], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    detached: true,
+  });
+  t.teardown(() => killGroup(child));
+  return child;
+}
+
+function killGroup(child: ChildProcess): void {
+  if (child.pid && child.exitCode === null && child.signalCode === null) process.kill(-child.pid, 'SIGKILL');
+}
+
+for (const condition of ['answers', 'hangs'] as const) {
+  const kept = condition === 'answers' ? 7n : 5n;
+  test(`an orphaned chain that ${condition} is ended, and its balances are kept`, { skip }, async (t) => {
+    const dataDir = await newDirectory();
+    const child = startElsewhere(t, dataDir);
+    const [line] = (await once(child.stdout as NodeJS.ReadableStream, 'data')) as [Buffer];
+    const left = (await findAnvil(join(dataDir, 'chain'))) as number;
+    killGroup(child);
+    await once(child, 'exit');
+    if (condition === 'hangs') {
+      process.kill(left, 'SIGSTOP');
+      // A process goes on for a moment after the signal was sent.
+      await until(async () => /\) T /.test(await readFile(`/proc/${left}/stat`, 'utf8')));
+    }
+
+    const chain = await start(t, { dataDir });
+    assert.equal(chain.rpcUrl, line.toString().trim());
+    assert.notEqual(chain.pid, left);
+    assert.equal(await readFile(`/proc/${left}/cmdline`, 'utf8').catch(() => ''), '', 'it has gone');
+    assert.equal(await balance(chain.client), kept);
+    await chain.stop();
+    assert.equal(await findAnvil(join(dataDir, 'chain')), undefined);
+  });
+}

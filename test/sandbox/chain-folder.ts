@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, t } from 'tap';
 import type { Address } from 'viem';
-import { findAnvil, findBinary } from '../../src/sandbox/chain/anvil.ts';
+import { findBinary } from '../../src/sandbox/chain/anvil.ts';
 import { type ChainClient, chainClient } from '../../src/sandbox/chain/chain-client.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
 import { type ChainOptions, startChain } from '../../src/sandbox/local-chain.ts';
@@ -30,11 +30,9 @@ export async function start(t: Test, options: ChainOptions) {
   return { ...started.chain, client: chainClient(started.chain.socketPath) };
 }
 
-/** The anvil of the data directory is killed as by the system's lack of memory, and the chain is given up. */
-export async function kill(dataDir: string, chain: { stop(): Promise<void> }): Promise<void> {
-  const anvil = await findAnvil(join(dataDir, 'chain'));
-  assert.ok(anvil);
-  process.kill(anvil.pid, 'SIGKILL');
+/** Its anvil is killed as by the system's lack of memory, and the chain is given up. */
+export async function kill(chain: { readonly pid: number; stop(): Promise<void> }): Promise<void> {
+  process.kill(chain.pid, 'SIGKILL');
   await chain.stop();
 }
 

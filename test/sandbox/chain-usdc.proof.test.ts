@@ -13,8 +13,8 @@ import {
   parseSignature,
 } from 'viem';
 import { ASSET, CHAIN_ID } from '../../src/sandbox/chain/chain-client.ts';
-import { usdCoinAbi } from '../../src/sandbox/chain/contracts/generated.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
+import { usdCoinAbi } from '../../src/sandbox/chain/usdc-abi.ts';
 import {
   cancelAuthorization,
   included,
@@ -41,12 +41,12 @@ async function eventsOf(hash: Hex) {
   return parseEventLogs({ abi: usdCoinAbi, logs }).map(({ eventName, args }) => ({ eventName, args }));
 }
 
-test('the committed bytecode is what the sources compile to', async () => {
+test('the committed bytecode matches the compiled sources', async () => {
   const script = fileURLToPath(new URL('../../src/sandbox/chain/compile.ts', import.meta.url));
   await promisify(execFile)(process.execPath, ['--import', 'tsx', script, '--check']);
 });
 
-test('the chain looks like Base with its USDC', { skip }, async () => {
+test('the chain has the chain id, address and domain of USDC on Base', { skip }, async () => {
   assert.equal(await chain.client.getChainId(), CHAIN_ID);
   assert.equal(chain.asset, '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913');
   const read = (functionName: 'name' | 'symbol' | 'version' | 'decimals' | 'DOMAIN_SEPARATOR') =>
@@ -57,7 +57,7 @@ test('the chain looks like Base with its USDC', { skip }, async () => {
   assert.deepEqual(answers, ['USD Coin', 'USDC', '2', 6, domainSeparator({ domain: USDC_DOMAIN })]);
 });
 
-test('multicall tells failures apart', { skip }, async () => {
+test('multicall reports each failed call', { skip }, async () => {
   const { address } = await wallet(chain.client);
   const [good, bad] = await chain.client.multicall({
     contracts: [
@@ -69,7 +69,7 @@ test('multicall tells failures apart', { skip }, async () => {
   assert.match(String(bad.error), /ERC20: transfer amount exceeds allowance/);
 });
 
-test('ERC-20: transfer, approve, transferFrom', { skip }, async () => {
+test('ERC-20: transfer, approve and transferFrom move balances', { skip }, async () => {
   const [owner, spender] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
   const supply = await chain.client.readContract({ ...usdc, functionName: 'totalSupply' });
   await chain.client.writeContract({
@@ -132,7 +132,7 @@ for (const overload of ['v, r, s', 'bytes'] as const) {
     assert.deepEqual(await usesOfAuthorizations(chain.client, payer.address), [hash]);
   });
 
-  test(`EIP-3009 receiveWithAuthorization (${overload}) is for the payee only`, { skip }, async () => {
+  test(`EIP-3009 receiveWithAuthorization (${overload}) accepts only the payee`, { skip }, async () => {
     const [payer, payee, stranger] = [
       await wallet(chain.client, 1000n),
       await wallet(chain.client),
@@ -151,7 +151,7 @@ for (const overload of ['v, r, s', 'bytes'] as const) {
     await assert.rejects(submitAuthorization(chain.client, payee, signed), /used or canceled/);
   });
 
-  test(`EIP-3009 cancelAuthorization (${overload}) uses the nonce up without a payment (R25)`, { skip }, async () => {
+  test(`R25: EIP-3009 cancelAuthorization (${overload}) uses the nonce without payment`, { skip }, async () => {
     const [payer, payee] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
     const signed = await signAuthorization(payer, { to: payee.address, value: 600n });
     const { nonce } = signed.authorization;
@@ -175,7 +175,7 @@ for (const overload of ['v, r, s', 'bytes'] as const) {
   });
 }
 
-test('an authorization that does not hold is refused, with the reason of the real token', { skip }, async () => {
+test("an invalid authorization is refused with the real token's reason", { skip }, async () => {
   const [payer, other] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
   const to = other.address;
   const now = (await chain.client.getBlock()).timestamp;
@@ -208,7 +208,7 @@ test('an authorization that does not hold is refused, with the reason of the rea
   await refuse({ ...signed, signature: `${signed.signature.slice(0, -2)}00` as Hex }, /invalid signature 'v' value/);
 });
 
-test('a contract wallet judges signatures itself (EIP-1271)', { skip }, async () => {
+test('a contract wallet verifies its own signatures (EIP-1271)', { skip }, async () => {
   const [funder, payee] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
   const contract = `0x${newNonce().slice(-40)}` as Address;
   await done(

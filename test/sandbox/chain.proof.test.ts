@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
-import { readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
-import { type AddressInfo, createServer } from 'node:net';
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
@@ -11,7 +9,6 @@ import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts';
 import { findAnvil, whyUnrunnable } from '../../src/sandbox/chain/anvil.ts';
 import { ASSET, type ChainClient } from '../../src/sandbox/chain/chain-client.ts';
 import { fund } from '../../src/sandbox/chain/fund.ts';
-import { shared } from '../../src/sandbox/chain/persistence.ts';
 import { startChain } from '../../src/sandbox/local-chain.ts';
 import { included, wallet, withoutMining } from '../support/chain.ts';
 import { reorganize } from '../support/reorganize.ts';
@@ -34,7 +31,7 @@ test('balances, contracts and the port survive a stop, and stop() ends the proce
   assert.equal(await balance(second.client), 10n);
 });
 
-test('logs of before a restart are found after it, and time goes on (R25)', { skip }, async (t) => {
+test('R25: logs from before a restart are found, and time goes on', { skip }, async (t) => {
   const dataDir = await newDirectory();
   const first = await start(t, { dataDir });
   await fund(first.client, SOMEBODY, { usdc: 5n });
@@ -50,7 +47,7 @@ test('logs of before a restart are found after it, and time goes on (R25)', { sk
   assert.ok(Math.abs(Number(timestamp) - Date.now() / 1000) < 60);
 });
 
-test('what was persisted survives kill -9 of the chain, and no block number that was seen is used again', {
+test('persisted state survives kill -9 of the chain, and block numbers are not reused', {
   skip,
 }, async (t) => {
   const dataDir = await newDirectory();
@@ -59,14 +56,14 @@ test('what was persisted survives kill -9 of the chain, and no block number that
   await first.persist();
   await first.client.mine({ blocks: 10 });
   const seen = await first.client.getBlockNumber();
-  await kill(dataDir, first);
+  await kill(first);
 
   const second = await start(t, { dataDir });
   assert.equal(await balance(second.client), 5n);
   assert.ok((await second.client.getBlockNumber()) >= seen);
 });
 
-test('a state of tens of megabytes is persisted, and found again', { skip }, async (t) => {
+test('a state of tens of megabytes is persisted and restored', { skip }, async (t) => {
   const dataDir = await newDirectory();
   const first = await start(t, { dataDir });
   const accounts = Array.from({ length: 24 }, () => privateKeyToAddress(generatePrivateKey()));
@@ -78,41 +75,20 @@ test('a state of tens of megabytes is persisted, and found again', { skip }, asy
   for (const address of accounts) assert.equal((await second.client.getCode({ address }))?.length, 2 + 2 * 500_000);
 });
 
-test('a damaged state file is put aside for the one before it', { skip }, async (t) => {
-  for (const damage of ['missing', 'empty', 'half', 'nonsense']) {
-    const dataDir = await newDirectory();
-    const file = join(dataDir, 'chain/state.json');
-    const first = await start(t, { dataDir });
-    await fund(first.client, SOMEBODY, { usdc: 5n });
-    await first.persist();
-    await first.stop();
-    if (damage === 'missing') await rm(file);
-    else if (damage === 'half') await truncate(file, Math.floor((await stat(file)).size / 2));
-    else await writeFile(file, damage === 'empty' ? '' : 'null');
-
-    const second = await start(t, { dataDir });
-    assert.equal(await balance(second.client), 5n, damage);
-    await kill(dataDir, second);
-    const third = await start(t, { dataDir });
-    assert.equal(await balance(third.client), 5n, damage);
-    await third.stop();
+test('a damaged state file is named and not overwritten', { skip }, async (t) => {
+  const dataDir = await newDirectory();
+  const file = join(dataDir, 'chain/state.json');
+  const first = await start(t, { dataDir });
+  await first.stop();
+  const whole = await readFile(file, 'utf8');
+  for (const damaged of ['', whole.slice(0, whole.length / 2), 'null']) {
+    await writeFile(file, damaged);
+    await assert.rejects(startChain({ dataDir }), /state\.json is damaged\. Remove it/);
+    assert.equal(await readFile(file, 'utf8'), damaged);
   }
 });
 
-test('with no whole state file left the chain starts anew, and says so', { skip }, async (t) => {
-  const dataDir = await newDirectory();
-  const first = await start(t, { dataDir });
-  await fund(first.client, SOMEBODY, { usdc: 5n });
-  await first.stop();
-  await writeFile(join(dataDir, 'chain/state.json'), '');
-  await writeFile(join(dataDir, 'chain/state.previous.json'), '{');
-  const said: string[] = [];
-  const second = await start(t, { dataDir, onProgress: (message) => said.push(message) });
-  assert.equal(await balance(second.client), 0n);
-  assert.ok(said.some((message) => message.includes('starts anew')));
-});
-
-test('a transaction gets its two confirmations without another one (R44)', { skip }, async (t) => {
+test('R44: a transaction gets its two confirmations without another one', { skip }, async (t) => {
   const chain = await start(t, { dataDir: await newDirectory(), blockTime: 1 });
   const payer = await wallet(chain.client, 5n);
   const hash = await included(chain.client, chain.client.sendTransaction({ account: payer, to: SOMEBODY, value: 1n }));
@@ -129,7 +105,7 @@ async function confirmed(client: ChainClient, hash: `0x${string}`): Promise<{ co
   throw new Error('No block came on top of the transaction.');
 }
 
-test('tests hold transactions back, drop them, and undo blocks', { skip }, async (t) => {
+test('tests can hold back and drop transactions and undo blocks', { skip }, async (t) => {
   const { client } = await start(t, { dataDir: await newDirectory() });
   const payer = await wallet(client);
   const send = (value: bigint) => client.sendTransaction({ account: payer, to: SOMEBODY, value });
@@ -154,17 +130,7 @@ test('tests hold transactions back, drop them, and undo blocks', { skip }, async
   assert.equal(await ether(), 10n);
 });
 
-test('a port that is taken is named with the way out', { skip }, async (t) => {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => server.close());
-  const { port } = server.address() as AddressInfo;
-  const dataDir = await newDirectory();
-  await assert.rejects(startChain({ dataDir, port }), new RegExp(`Port ${port} for the local chain is taken`));
-  await start(t, { dataDir });
-});
-
-test("it listens on this machine only, and what it writes is its owner's alone", { skip }, async (t) => {
+test('the chain listens on loopback only, and its files are private to the owner', { skip }, async (t) => {
   const dataDir = await newDirectory();
   const { rpcUrl } = await start(t, { dataDir });
   const sockets = (await readFile('/proc/net/tcp', 'utf8')).split('\n').map((line) => line.trim().split(/\s+/));
@@ -178,7 +144,7 @@ test("it listens on this machine only, and what it writes is its owner's alone",
   assert.ok((await readdir(join(dataDir, 'chain'))).includes('state.json'));
 });
 
-test('where anvil does not exist or run, the result says so', async (t) => {
+test('a missing anvil is reported in the result', async (t) => {
   const dataDir = await newDirectory();
   const original = Object.getOwnPropertyDescriptor(process, 'platform');
   assert.ok(original);
@@ -190,35 +156,4 @@ test('where anvil does not exist or run, the result says so', async (t) => {
   Object.defineProperty(process, 'platform', original);
 
   assert.match((await whyUnrunnable(join(dataDir, 'absent'))) ?? '', /ENOENT/);
-});
-
-test('each caller of persist gets a save that began after the call, and callers share one', async () => {
-  const log: string[] = [];
-  let finish: () => void = () => undefined;
-  const save = shared(async () => {
-    log.push('begin');
-    await new Promise<void>((resolve) => {
-      finish = resolve;
-    });
-    log.push('end');
-  });
-  const first = save();
-  await sleep(0);
-  const later = [save(), save(), save()];
-  finish();
-  await first;
-  assert.equal(log[0], 'begin');
-  assert.equal(log[1], 'end');
-  await sleep(0);
-  finish();
-  await Promise.all(later);
-  assert.deepEqual(log, ['begin', 'end', 'begin', 'end']);
-
-  let broken = true;
-  const fragile = shared(async () => {
-    if (broken) throw new Error('disk full');
-  });
-  await assert.rejects(fragile(), /disk full/);
-  broken = false;
-  await fragile();
 });

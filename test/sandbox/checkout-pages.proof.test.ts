@@ -1,112 +1,121 @@
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { readFile, stat, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { test } from 'tap';
-import { startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
-import { choose, client, FORM, get, KEY, newDirectory, order, setUp, urlOf } from './checkout-client.ts';
+import { balanceOf, choose, FORM, get, order, purchase, setUp, urlOf } from './checkout-client.ts';
 
-test('who sends something else than the buttons do can go back to the payment', async (t) => {
-  const { stripe } = await setUp(t);
-  const url = urlOf(await stripe.checkout.sessions.create(order));
-  const wrong = await fetch(url, { method: 'POST', headers: FORM, body: 'card=stolen' });
-  const unread = await fetch(url, { method: 'POST', headers: { 'content-type': 'text/plain' }, body: 'card' });
-  for (const [answer, status] of [
-    [wrong, 400],
-    [unread, 415],
-  ] as const) {
-    assert.equal(answer.status, status);
-    assert.match(await answer.text(), /<a class="back" href="">Back to the payment<\/a>/);
-  }
-});
-
-test('the page names merchant, amount and sandbox, escapes what it shows and holds no script', async (t) => {
+test('the page shows merchant, amount and sandbox, escapes text and has no script', async (t) => {
   const { stripe } = await setUp(t);
   const page = await get(urlOf(await stripe.checkout.sessions.create(order)));
   assert.equal(page.status, 200);
   const text = await page.text();
-  assert.match(text, /<h1>Pay Tom &amp; Co<\/h1>/);
-  assert.ok(text.includes('$12.50'));
-  assert.ok(text.includes('Speech &lt;credits&gt;'));
-  assert.match(text, /Sandbox/);
-  assert.match(text, /<html lang="en">/);
-  assert.match(text, /name="viewport"/);
+  for (const part of ['<h1>Pay Tom &amp; Co</h1>', '$12.50', 'Speech &lt;credits&gt;', 'Sandbox', '<html lang="en">']) {
+    assert.ok(text.includes(part), part);
+  }
   assert.doesNotMatch(text, /<script/);
 });
 
-test("the page's policy lets its forms lead to the merchant's origin and nowhere else (R19)", async (t) => {
+test("R19: the page's policy limits its forms to the merchant's origin", async (t) => {
   const { stripe } = await setUp(t);
-  const page = await get(urlOf(await stripe.checkout.sessions.create(order)));
-  const policy = page.headers.get('content-security-policy') ?? '';
+  const { headers } = await get(urlOf(await stripe.checkout.sessions.create(order)));
+  const policy = headers.get('content-security-policy') ?? '';
   assert.match(policy, /default-src 'none'/);
   assert.match(policy, /form-action 'self' http:\/\/127\.0\.0\.1:8080(;|$)/);
   assert.match(policy, /frame-ancestors 'none'/);
-  assert.equal(page.headers.get('x-content-type-options'), 'nosniff');
-  assert.equal(page.headers.get('x-frame-options'), 'DENY');
-  assert.equal(page.headers.get('referrer-policy'), 'no-referrer');
-  assert.equal(page.headers.get('cache-control'), 'no-store');
+  assert.equal(headers.get('x-content-type-options'), 'nosniff');
+  assert.equal(headers.get('x-frame-options'), 'DENY');
+  assert.equal(headers.get('referrer-policy'), 'no-referrer');
+  assert.equal(headers.get('cache-control'), 'no-store');
 });
 
-test('an unknown payment, another choice and a broken address are refused with a page', async (t) => {
+test('a declined card pays nothing, and the buyer may retry or go back', async (t) => {
+  const { stripe } = await setUp(t);
+  const session = await stripe.checkout.sessions.create(order);
+  const declined = await choose(urlOf(session), 'declined');
+  assert.equal(declined.status, 200);
+  const text = await declined.text();
+  assert.match(text, /role="alert">The card was declined/);
+  assert.match(text, /Try again/);
+  assert.ok(text.includes('href="http://127.0.0.1:8080/top-up?amount=1250&amp;account=x"'));
+  assert.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, 'unpaid');
+  assert.equal((await choose(urlOf(session), 'accepted')).status, 303);
+
+  const paid = await (await get(urlOf(session))).text();
+  assert.match(paid, /Already paid/);
+  assert.ok(paid.includes(`href="http://127.0.0.1:8080/top-up/complete?session_id=${session.id}"`));
+  assert.doesNotMatch(paid, /<form/);
+});
+
+test('an unknown payment, an invalid choice and a malformed address get an error page', async (t) => {
   const { stripe, origin } = await setUp(t);
   const url = urlOf(await stripe.checkout.sessions.create(order));
-  const cases: [Promise<Response>, number][] = [
+  const cases: [Promise<Response>, number, RegExp?][] = [
     [get(`${origin}/c/pay/cs_test_unknown`), 404],
     [choose(`${origin}/c/pay/cs_test_unknown`, 'accepted'), 404],
     [get(`${origin}/`), 404],
-    [fetch(url, { method: 'POST', headers: FORM, body: 'card=stolen' }), 400],
-    [fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' }), 415],
+    [fetch(url, { method: 'POST', headers: FORM, body: 'card=stolen' }), 400, /href="">Back to the payment<\/a>/],
+    [fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' }), 415, /href="">Back/],
     [get(`${origin}/c/pay/%zz`), 400],
   ];
-  for (const [attempt, status] of cases) {
+  for (const [attempt, status, text = /<main>/] of cases) {
     const answer = await attempt;
     assert.equal(answer.status, status);
     assert.match(answer.headers.get('content-type') ?? '', /^text\/html/);
     assert.match(answer.headers.get('content-security-policy') ?? '', /default-src 'none'/);
+    assert.match(await answer.text(), text);
   }
 });
 
-test('what was answered survives a kill, and the address stays the same', async (t) => {
-  const dataDir = await newDirectory(t);
-  const module = fileURLToPath(new URL('../../src/sandbox/checkout/checkout-server.ts', import.meta.url));
-  const script = `
-    const { startCheckout } = await import(${JSON.stringify(module)});
-    const options = { dataDir: ${JSON.stringify(dataDir)}, secretKey: ${JSON.stringify(KEY)} };
-    console.log((await startCheckout(options)).origin);`;
-  const child: ChildProcess = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', script], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  t.teardown(() => child.kill('SIGKILL'));
-  const [line] = (await once(child.stdout as NodeJS.ReadableStream, 'data')) as [Buffer];
-  const origin = line.toString().trim();
-  const stripe = client(origin);
-  const session = await stripe.checkout.sessions.create(order, { idempotencyKey: 'once' });
-  const other = await stripe.checkout.sessions.create(order);
-  assert.equal((await choose(urlOf(session), 'accepted')).status, 303);
-  child.kill('SIGKILL');
-  await once(child, 'exit');
+test('purchases can be refunded and disputed on the dashboard', async (t) => {
+  const { stripe, origin } = await setUp(t);
+  const page = async () => (await get(`${origin}/dashboard`)).text();
+  const send = (fields: Record<string, string>, headers = {}) => {
+    const body = new URLSearchParams(fields);
+    return fetch(`${origin}/dashboard`, { method: 'POST', headers: { ...FORM, ...headers }, body, redirect: 'manual' });
+  };
+  assert.match(await page(), /Nothing was paid yet/);
+  const { session, charge } = await purchase(stripe);
+  assert.ok((await page()).includes(session));
+  assert.doesNotMatch(await page(), /<script/);
 
-  const again = await startCheckout({ dataDir, secretKey: KEY });
-  t.teardown(again.close);
-  assert.equal(again.origin, origin);
-  assert.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, 'paid');
-  assert.equal((await stripe.checkout.sessions.retrieve(other.id)).status, 'open');
-  assert.equal((await stripe.checkout.sessions.create(order, { idempotencyKey: 'once' })).id, session.id);
-  assert.equal((await stat(join(dataDir, 'checkout.json'))).mode & 0o777, 0o600);
+  const refunded = await send({ id: session, action: 'refund', amount: '250' });
+  assert.deepEqual([refunded.status, refunded.headers.get('location')], [303, '/dashboard']);
+  const [refund] = (await stripe.refunds.list({ charge })).data;
+  assert.equal(refund?.amount, 250);
+  assert.match(await page(), /Refund of \$2\.50: succeeded/);
+  await send({ id: String(refund?.id), action: 'settle', status: 'failed' });
+  assert.equal((await stripe.charges.retrieve(charge)).amount_refunded, 0);
+
+  await send({ id: session, action: 'dispute', amount: '1250' });
+  const [dispute] = (await stripe.disputes.list({ charge })).data;
+  assert.equal(await balanceOf(stripe), 0);
+  const refused = await send({ id: session, action: 'refund' });
+  assert.equal(refused.status, 400);
+  assert.match(await refused.text(), /has been charged back/);
+  await send({ id: String(dispute?.id), action: 'decide', status: 'won' });
+  assert.match(await page(), /Dispute of \$12\.50: won/);
+  assert.equal(await balanceOf(stripe), 1250);
+
+  const foreign = await send({ id: session, action: 'refund' }, { 'sec-fetch-site': 'cross-site' });
+  assert.equal(foreign.status, 403);
+  assert.equal((await send({ id: 'cs_none', action: 'refund' })).status, 404);
+  assert.equal((await send({ id: session, action: 'steal' })).status, 400);
+  assert.equal(await balanceOf(stripe), 1250);
 });
 
-test('a half-written new file changes nothing, and a damaged state is named', async (t) => {
-  const dataDir = await newDirectory(t);
-  const file = join(dataDir, 'checkout.json');
-  const first = await startCheckout({ dataDir, secretKey: KEY });
-  const session = await client(first.apiBase).checkout.sessions.create(order);
-  await first.close();
-  await writeFile(`${file}.new`, (await readFile(file, 'utf8')).slice(0, 20));
-  const second = await startCheckout({ dataDir, secretKey: KEY });
-  assert.equal((await client(second.apiBase).checkout.sessions.retrieve(session.id)).id, session.id);
-  await second.close();
-  await writeFile(file, '{"sessions":');
-  await assert.rejects(startCheckout({ dataDir, secretKey: KEY }), /checkout\.json is damaged/);
+test('a bank payment is pending until it arrives or is refused on the dashboard', async (t) => {
+  const { stripe, origin } = await setUp(t);
+  const pages: [end: string, status: string, title: RegExp, cents: number][] = [
+    ['refused', 'unpaid', /Not paid/, 0],
+    ['arrived', 'paid', /Already paid/, 1250],
+  ];
+  for (const [end, payment_status, title, cents] of pages) {
+    const session = await stripe.checkout.sessions.create(order);
+    assert.equal((await choose(urlOf(session), 'bank')).status, 303);
+    assert.match(await (await get(urlOf(session))).text(), /On its way/);
+    assert.match(await (await get(`${origin}/dashboard`)).text(), new RegExp(`on its way</dt><dd>${session.id}`));
+    const body = new URLSearchParams({ id: session.id, action: 'bank', status: end });
+    assert.equal((await fetch(`${origin}/dashboard`, { method: 'POST', body, redirect: 'manual' })).status, 303);
+    assert.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, payment_status);
+    assert.match(await (await get(urlOf(session))).text(), title);
+    assert.equal(await balanceOf(stripe), cents);
+  }
 });

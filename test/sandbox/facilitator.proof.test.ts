@@ -16,7 +16,7 @@ import {
 import { pay, payloadOf } from '../support/facilitator.ts';
 import { chain, PRICE, post, scene, skip } from './facilitator-scene.ts';
 
-test('what the official client signs is verified, settled, and moves the money', { skip }, async (t) => {
+test('a payment signed by the official client is verified, settled and transferred', { skip }, async (t) => {
   const { facilitator, official, payer, payee, offer, paid, uses } = await scene(t);
   const payload = await pay(payer, offer);
   assert.deepEqual(await official.verify(payload, offer), { isValid: true, payer: payer.address });
@@ -42,7 +42,7 @@ test('what the official client signs is verified, settled, and moves the money',
   assert.deepEqual(facilitator.calls[1]?.paymentRequirements, offer);
 });
 
-test('a signature that is not 65 bytes goes through the bytes overload (EIP-1271)', { skip }, async (t) => {
+test('a signature of other than 65 bytes uses the bytes overload (EIP-1271)', { skip }, async (t) => {
   const { official, payer, offer, paid } = await scene(t);
   const contract = `0x${newNonce().slice(-40)}` as Address;
   await fund(chain.client, contract, { usdc: 1000n });
@@ -55,7 +55,7 @@ test('a signature that is not 65 bytes goes through the bytes overload (EIP-1271
   assert.equal(await paid(), PRICE);
 });
 
-test('a payment that does not hold is refused at verify and at settle with the official reason', {
+test('an invalid payment is refused at verify and settle with the official reason', {
   skip,
 }, async (t) => {
   const { facilitator, official, payer, payee, offer, paid } = await scene(t);
@@ -109,7 +109,7 @@ test('a payment that does not hold is refused at verify and at settle with the o
   assert.deepEqual(facilitator.broadcasts, []);
 });
 
-test('settlements at once: ten wallets are all served, one authorization is used once', { skip }, async (t) => {
+test('concurrent settlements serve ten wallets and use one authorization once', { skip }, async (t) => {
   const { facilitator, official, payer, offer, paid, uses } = await scene(t);
   const payers = await Promise.all(Array.from({ length: 10 }, () => wallet(chain.client, PRICE)));
   const payloads = await Promise.all(payers.map((each) => pay(each, offer)));
@@ -129,7 +129,7 @@ test('settlements at once: ten wallets are all served, one authorization is used
   assert.equal((await uses()).length, 1);
 });
 
-test('a transaction that stays in the pool is settlement_pending, and a retry finds it later', { skip }, async (t) => {
+test('a transaction left in the pool is settlement_pending, and a retry settles it', { skip }, async (t) => {
   const { facilitator, official, payer, offer, paid } = await scene(t, { confirmationTimeoutMs: 300 });
   const payload = await pay(payer, offer);
   const pending = await withoutMining(chain.client, () => official.settle(payload, offer));
@@ -155,7 +155,7 @@ test('/supported names scheme, network and signer', { skip }, async (t) => {
   assert.equal(signers['eip155:*']?.length, 1);
 });
 
-test('with a token it answers nobody else', { skip }, async (t) => {
+test('a facilitator with a token refuses requests without it', { skip }, async (t) => {
   const { facilitator, official, payer, offer } = await scene(t, { auth: 'secret' });
   const payload = await pay(payer, offer);
   await assert.rejects(official.verify(payload, offer), /401/);
@@ -169,7 +169,7 @@ test('with a token it answers nobody else', { skip }, async (t) => {
   assert.equal((await known.verify(payload, offer)).isValid, true);
 });
 
-test('a malformed body is 400 and no call', { skip }, async (t) => {
+test('a malformed body is 400 and is not recorded as a call', { skip }, async (t) => {
   const { facilitator, payer, offer } = await scene(t);
   const payload = await pay(payer, offer);
   const bodies = [

@@ -10,7 +10,7 @@ import { readMail } from '../support/mail-server.ts';
 import { until } from '../support/until.ts';
 import { viemWallet } from '../support/wallet.ts';
 
-test("the sandbox's mail server keeps what the gateway mails, a file each, on loopback only", async (t) => {
+test("the sandbox's mail server stores each mail in a file, on loopback only", async (t) => {
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-mail-'));
   t.teardown(() => rm(dataDir, { recursive: true, force: true }));
   const files: string[] = [];

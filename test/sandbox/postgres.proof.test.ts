@@ -1,12 +1,16 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { stat, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { chmod, cp, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
-import { findPostmaster } from '../../src/sandbox/postgres/postmaster.ts';
-import { account, data, dataDir, killGroup, query, start, startElsewhere } from './postgres-server.ts';
+import { obstacle } from '../../src/sandbox/postgres/account.ts';
+import { findPackage, serverBinaries } from '../../src/sandbox/postgres/binaries.ts';
+import { findPostmaster, shutDownPostmaster } from '../../src/sandbox/postgres/postmaster.ts';
+import { account, data, dataDir, killGroup, newDirectory, query, start, startElsewhere } from './postgres-server.ts';
 
 test('the data and the port survive a stop, and stop() ends the server', async (t) => {
   const first = await start(t, { dataDir });
@@ -21,7 +25,7 @@ test('the data and the port survive a stop, and stop() ends the server', async (
   await second.stop();
 });
 
-test('it takes 100 connections and more, only from this machine and only with the password', async (t) => {
+test('the server accepts over 100 connections, from loopback with the password only', async (t) => {
   const { url, nearUrl, home, stop } = await start(t, { dataDir });
   const names = ['max_connections', 'listen_addresses', 'unix_socket_directories'];
   const settings = await query(url, `select name, setting from pg_settings where name in ('${names.join("','")}')`);
@@ -41,46 +45,32 @@ test('it takes 100 connections and more, only from this machine and only with th
   await stop();
 });
 
-test('fsync is on unless it is switched off, and a server without it is replaced when nobody uses it', async (t) => {
-  const careless = await start(t, { dataDir });
-  assert.deepEqual(await query(careless.url, 'show fsync'), [{ fsync: 'off' }]);
-  await assert.rejects(start(t, { dataDir, durable: true }), /Another process uses .* without fsync/);
-  assert.deepEqual(await query(careless.url, 'select 1 as alive'), [{ alive: 1 }]);
-  await careless.stop();
-
-  const durable = await start(t, { dataDir, durable: true });
-  assert.deepEqual(await query(durable.url, 'show fsync'), [{ fsync: 'on' }]);
-  await durable.stop();
+test('fsync is on unless switched off', async (t) => {
+  for (const durable of [false, true]) {
+    const server = await start(t, { dataDir, durable });
+    assert.deepEqual(await query(server.url, 'show fsync'), [{ fsync: durable ? 'on' : 'off' }]);
+    await server.stop();
+    await assert.rejects(query(server.url, 'select 1'), { code: 'ECONNREFUSED' });
+  }
 });
 
-test('the server runs until the last that uses it stops', async (t) => {
-  const users = await Promise.all([1, 2, 3].map(() => start(t, { dataDir })));
-  const [first, second, third] = users as [(typeof users)[0], (typeof users)[0], (typeof users)[0]];
-  assert.equal(second.url, first.url);
-  assert.equal(third.url, first.url);
-  await first.stop();
-  await third.stop();
-  assert.deepEqual(await query(second.url, 'select 1 as alive'), [{ alive: 1 }]);
-  await second.stop();
-  await assert.rejects(query(second.url, 'select 1'), { code: 'ECONNREFUSED' });
-});
-
-test('a server outlives the whole process group that started it, is used on, and then stopped', async (t) => {
+test('a server orphaned by a killed process group is replaced on its port', async (t) => {
   const child = startElsewhere(t, dataDir);
   const [line] = (await once(child.stdout as NodeJS.ReadableStream, 'data')) as [Buffer];
+  await query(line.toString().trim(), 'create table left_behind as select 3 as n');
   const left = await findPostmaster(data());
   killGroup(child);
   await once(child, 'exit');
 
   const { url, stop } = await start(t, { dataDir });
   assert.equal(url, line.toString().trim());
-  assert.equal((await findPostmaster(data()))?.pid, left?.pid);
-  await query(url, 'select 1');
+  assert.notEqual((await findPostmaster(data()))?.pid, left?.pid);
+  assert.deepEqual(await query(url, 'select n from left_behind'), [{ n: 3 }]);
   await stop();
   assert.equal(await findPostmaster(data()), undefined);
 });
 
-test('after a kill of the server itself, the next start recovers what was committed', async (t) => {
+test('after kill -9 of the server the next start recovers committed data', async (t) => {
   const { url } = await start(t, { dataDir });
   await query(url, 'create table committed as select 7 as n');
   const running = await findPostmaster(data());
@@ -90,7 +80,20 @@ test('after a kill of the server itself, the next start recovers what was commit
   assert.deepEqual(await query(again.url, 'select n from committed'), [{ n: 7 }]);
 });
 
-test('a process id that belongs to another program by now neither blocks the start nor is killed', async (t) => {
+test('a server that is killed while it stops counts as stopped', async (t) => {
+  await start(t, { dataDir });
+  const { pid = 0 } = (await findPostmaster(data())) ?? {};
+  const folder = await newDirectory();
+  t.teardown(() => rm(folder, { recursive: true }));
+  await chmod(folder, 0o755);
+  const pgCtl = join(folder, 'pg_ctl');
+  await writeFile(pgCtl, `#!/bin/sh\nkill -9 ${pid}\nexit 1\n`, { mode: 0o755 });
+  await shutDownPostmaster({ postgres: '', logFile: '', pgCtl, account, data: data() });
+  const again = await start(t, { dataDir });
+  await query(again.url, 'select 1');
+});
+
+test('a stale process id of another program neither blocks the start nor is killed', async (t) => {
   const bystander = spawn('sleep', ['60'], account.identity);
   t.teardown(() => bystander.kill());
   await once(bystander, 'spawn');
@@ -102,15 +105,87 @@ test('a process id that belongs to another program by now neither blocks the sta
   assert.equal(bystander.exitCode ?? bystander.signalCode, null);
 });
 
-test('a port that was asked for is used, or named when it is taken', async (t) => {
+test('a requested port is used, or named in the error when taken', async (t) => {
   const holder = createServer().listen(0, '127.0.0.1');
   t.teardown(() => holder.close());
   await once(holder, 'listening');
   const { port } = holder.address() as AddressInfo;
-  await assert.rejects(start(t, { dataDir, port }), new RegExp(`Port ${port} .* is taken`));
+  await assert.rejects(
+    start(t, { dataDir, port }),
+    new RegExp(`did not start on port ${port}: .*Address already in use`, 's'),
+  );
   holder.close();
   await once(holder, 'close');
   const server = await start(t, { dataDir, port });
   assert.equal(new URL(server.url).port, String(port));
   await query(server.url, 'select 1');
+});
+
+const isRoot = process.getuid?.() === 0;
+
+test('an interrupted initialization of a cluster starts again', async (t) => {
+  const directory = await newDirectory();
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const unfinished = join(directory, 'postgres/cluster.new');
+  const child = startElsewhere(t, directory);
+  const started = once(child.stdout as NodeJS.ReadableStream, 'data').then(() => 'started');
+  while (!existsSync(join(unfinished, 'data/base'))) {
+    assert.notEqual(await Promise.race([started, sleep(2)]), 'started', 'the cluster was complete before it was seen');
+  }
+  killGroup(child);
+  await once(child, 'exit');
+  assert.equal(existsSync(unfinished), true);
+
+  const { url } = await start(t, { dataDir: directory });
+  await query(url, 'select 1');
+  assert.equal(existsSync(unfinished), false);
+});
+
+test('a DATA_DIR inaccessible to the server works and keeps its data', async (t) => {
+  const directory = await newDirectory();
+  await writeFile(join(directory, 'keys.json'), '{}');
+  t.teardown(async () => {
+    await rm(await realpath(join(directory, 'postgres')), { recursive: true });
+    await rm(directory, { recursive: true });
+  });
+  const first = await start(t, { dataDir: directory });
+  await query(first.url, 'create table kept as select 1 as n');
+  await first.stop();
+  const second = await start(t, { dataDir: directory });
+  assert.deepEqual(await query(second.url, 'select n from kept'), [{ n: 1 }]);
+  await second.stop();
+  assert.equal((await stat(directory)).mode & 0o777, 0o700, 'the directory is as private as before');
+  assert.equal((await realpath(join(directory, 'postgres'))) === join(await realpath(directory), 'postgres'), !isRoot);
+});
+
+test('the programs are copied if npm made no links or the server cannot reach them', async (t) => {
+  const directory = await newDirectory();
+  const home = await newDirectory();
+  t.teardown(async () => {
+    await chmod(join(directory, 'native/lib'), 0o755);
+    for (const each of [directory, home]) await rm(each, { recursive: true });
+  });
+  await cp(join(findPackage(), 'package.json'), join(directory, 'package.json'));
+  await cp(join(findPackage(), 'native'), join(directory, 'native'), {
+    recursive: true,
+    filter: (source) => !/libpq\.so(\.5)?$/.test(source),
+  });
+  await chmod(join(directory, 'native/lib'), 0o555);
+
+  const binaries = await serverBinaries(home, account, () => undefined, directory);
+  assert.equal(dirname(dirname(dirname(dirname(binaries.initdb)))), home);
+  const initdb = spawn(binaries.initdb, ['--version'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const [line] = (await once(initdb.stdout as NodeJS.ReadableStream, 'data')) as [Buffer];
+  assert.match(line.toString(), new RegExp(`PostgreSQL\\) ${binaries.majorVersion}\\.`));
+  await chmod(home, 0o755);
+  assert.equal(await obstacle(binaries.postgres, account), undefined);
+});
+
+test('a cluster of another major version is refused, and both versions are named', async (t) => {
+  await (await start(t, { dataDir })).stop();
+  const file = join(data(), 'PG_VERSION');
+  const version = await readFile(file, 'utf8');
+  await writeFile(file, '15\n');
+  await assert.rejects(start(t, { dataDir }), /made by PostgreSQL 15, and the one installed is 18/);
+  await writeFile(file, version);
 });

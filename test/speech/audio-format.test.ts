@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
+import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import fc from 'fast-check';
 import { test } from 'tap';
 import { audioReader, detectAudioType } from '../../src/speech/audio-format.ts';
 import type { AudioFault } from '../../src/speech/audio-reader.ts';
+import { type Begun, readIfComplete } from '../../src/speech/collect.ts';
 import { frameLength } from '../../src/speech/mpeg-audio.ts';
 import type { AudioType } from '../../src/speech/provider.ts';
 import { MP3_FRAME_BYTES, silentMp3, silentWav, WAV_HEADER_BYTES } from '../support/silent-audio.ts';
@@ -86,7 +89,7 @@ function riff(chunks: Uint8Array[], size?: number): Buffer {
 const FMT = riffChunk('fmt ', silentWav(0).subarray(20, 36));
 const SAMPLES = Buffer.alloc(1000, 1);
 
-test('magic bytes', async (t) => {
+test('magic bytes decide the audio type', async (t) => {
   const cases: [string, Uint8Array, string][] = [
     ['MPEG 1 Layer III', silentMp3(24), 'audio/mpeg'],
     ['MPEG 2 Layer III', bytes(0xff, 0xf3, 0x64, 0xc4), 'audio/mpeg'],
@@ -109,10 +112,10 @@ test('magic bytes', async (t) => {
     ['FLAC', concat('fLaC'), 'not-audio'],
   ];
   for (const [name, start, expected] of cases) {
-    t.test(`takes ${name} for ${expected}`, async () => assert.equal(detectAudioType(start), expected));
+    t.test(`detects ${name} as ${expected}`, async () => assert.equal(detectAudioType(start), expected));
   }
 
-  t.test('asks for more bytes as long as both outcomes are possible', async () => {
+  t.test('asks for more bytes while the type is undecided', async () => {
     for (const [whole, needed] of [
       [silentMp3(24), 4],
       [id3(0), 10],
@@ -126,7 +129,7 @@ test('magic bytes', async (t) => {
   });
 });
 
-test('computes frame lengths of all three MPEG versions, with and without padding', async () => {
+test('computes frame lengths of every MPEG version, with and without padding', async () => {
   assert.equal(frameLength(bytes(0xff, 0xfb, 0x90, 0xc4)), 417); // MPEG 1, 128 kbit/s, 44.1 kHz
   assert.equal(frameLength(bytes(0xff, 0xfb, 0x92, 0xc4)), 418);
   assert.equal(frameLength(bytes(0xff, 0xf3, 0x64, 0xc4)), 144); // MPEG 2, 48 kbit/s, 24 kHz
@@ -150,7 +153,7 @@ const ID3V1 = concat('TAG', Buffer.alloc(125, 0x20));
 const FRAMES = silentMp3(240);
 const LONGER = silentMp3(480);
 
-test('R68 an MP3 that is one whole file is sold as it is', async (t) => {
+test('R68: one complete MP3 file is sold unchanged', async (t) => {
   const lame = (name: 'Xing' | 'Info' | 'VBRI') => concat(description(FRAMES.length + 384, name), FRAMES);
   const cases: [string, Uint8Array][] = [
     ['frames alone', FRAMES],
@@ -168,7 +171,7 @@ test('R68 an MP3 that is one whole file is sold as it is', async (t) => {
   }
 });
 
-test('R68 several MP3 files one after the other are sold as one', async (t) => {
+test('R68: consecutive MP3 files are sold as one', async (t) => {
   const lame = concat(description(FRAMES.length + 384), FRAMES);
   const both = concat(FRAMES, LONGER);
   const cases: [string, Uint8Array, Uint8Array][] = [
@@ -180,9 +183,9 @@ test('R68 several MP3 files one after the other are sold as one', async (t) => {
     ['with padding', concat(FRAMES, Buffer.alloc(99), LONGER, Buffer.alloc(3)), both],
     ['with descriptions', concat(lame, lame), concat(FRAMES, FRAMES)],
     ['with tags and descriptions', concat(id3(9), lame, id3(9), lame), concat(id3(9), FRAMES, FRAMES)],
-    ['the first one described', concat(lame, LONGER), both],
-    ['the last one described', concat(LONGER, lame), concat(LONGER, FRAMES)],
-    ['with a description that tells nothing', concat(description(0, 'Xing', 0), FRAMES, lame), concat(FRAMES, FRAMES)],
+    ['with a description in the first', concat(lame, LONGER), both],
+    ['with a description in the last', concat(LONGER, lame), concat(LONGER, FRAMES)],
+    ['with an empty description', concat(description(0, 'Xing', 0), FRAMES, lame), concat(FRAMES, FRAMES)],
   ];
   for (const [name, body, expected] of cases) {
     t.test(name, async () => {
@@ -192,7 +195,7 @@ test('R68 several MP3 files one after the other are sold as one', async (t) => {
   }
 });
 
-test('R68 tags, padding and descriptions around one MP3 file', async (t) => {
+test('R68: tags, padding and descriptions around an MP3 file are removed', async (t) => {
   const cases: [string, Uint8Array, Uint8Array][] = [
     ['before an ID3v1 tag', concat(FRAMES, ID3V1), FRAMES],
     ['before an extended ID3v1 tag', concat(FRAMES, 'TAG+', Buffer.alloc(223), ID3V1), FRAMES],
@@ -203,15 +206,15 @@ test('R68 tags, padding and descriptions around one MP3 file', async (t) => {
   ];
   for (const [name, body, expected] of cases) t.test(name, async () => sells('audio/mpeg', body, expected));
 
-  t.test('described, and before an ID3v1 tag', async () => {
+  t.test('with a description, before an ID3v1 tag', async () => {
     const lame = concat(description(FRAMES.length + 384), FRAMES);
     const body = concat(lame, ID3V1);
     sells('audio/mpeg', body, lame, body.length);
   });
 });
 
-test('R68 an MP3 that is cut off is not sold', async (t) => {
-  t.test('wherever its last frame is cut', async () => {
+test('R68: a truncated MP3 is not sold', async (t) => {
+  t.test('cut anywhere in its last frame', async () => {
     const whole = silentMp3(72);
     for (let length = 2 * MP3_FRAME_BYTES + 1; length < whole.length; length++) {
       assert.equal(fault('audio/mpeg', whole.subarray(0, length)), 'truncated', `${length} bytes`);
@@ -234,7 +237,7 @@ test('R68 an MP3 that is cut off is not sold', async (t) => {
   for (const [name, body] of cases) t.test(name, async () => refuses('audio/mpeg', body, 'truncated'));
 });
 
-test('R68 an MP3 without a frame of audio is not sold', async (t) => {
+test('R68: an MP3 without an audio frame is not sold', async (t) => {
   const cases: [string, Uint8Array][] = [
     ['only a tag', id3(300)],
     ['only tags', concat(id3(300), ape(3), ID3V1)],
@@ -244,7 +247,7 @@ test('R68 an MP3 without a frame of audio is not sold', async (t) => {
   for (const [name, body] of cases) t.test(name, async () => refuses('audio/mpeg', body, 'no audio'));
 });
 
-test('R68 an MP3 with something else in it is not sold', async (t) => {
+test('R68: an MP3 with foreign data is not sold', async (t) => {
   const cases: [string, Uint8Array][] = [
     ['garbage at the end', concat(FRAMES, bytes(0x49, 0x01, 0xff))],
     ['an error in JSON at the end', concat(FRAMES, '{"error":"out of memory"}')],
@@ -263,7 +266,7 @@ const LIST = riffChunk('LIST', Buffer.alloc(13, 1));
 const STREAMING_SIZES = [0, 0xffffffff, 0x7fffffff - 36, 0x7ffff000];
 const streamingWav = (content: Uint8Array, size = 0xffffffff) => riff([FMT, riffChunk('data', content, size)], size);
 
-test('R68 a WAV that is one whole file is sold as it is', async (t) => {
+test('R68: one complete WAV file is sold unchanged', async (t) => {
   const cases: [string, Uint8Array][] = [
     ['by itself', silentWav(20)],
     ['with chunks before, between and after', riff([LIST, FMT, LIST, DATA, LIST])],
@@ -282,11 +285,11 @@ test('R68 a WAV that is one whole file is sold as it is', async (t) => {
   }
 });
 
-test('R68 several WAV files of one format are sold as one', async (t) => {
+test('R68: consecutive WAV files of one format are sold as one', async (t) => {
   const joined = (head: Uint8Array) => concat(head, SAMPLES, SAMPLES, SAMPLES);
   const whole = riff([FMT, DATA, LIST]);
 
-  t.test('where the first one leaves its length open', async () => {
+  t.test('with an open length in the first', async () => {
     for (const size of STREAMING_SIZES) {
       const first = streamingWav(SAMPLES, size);
       const expected = joined(first.subarray(0, WAV_HEADER_BYTES));
@@ -295,44 +298,44 @@ test('R68 several WAV files of one format are sold as one', async (t) => {
     }
   });
 
-  t.test('where the body is known to be longer than the first one', async () => {
+  t.test('with a body known to be longer than the first', async () => {
     const body = concat(whole, whole, whole);
     sells('audio/wav', body, joined(streamingWav(SAMPLES).subarray(0, WAV_HEADER_BYTES)), body.length);
   });
 
-  t.test('where one of them is empty', async () => {
+  t.test('with an empty file among them', async () => {
     const first = streamingWav(SAMPLES);
     const body = concat(first, silentWav(0), whole, silentWav(0));
     sells('audio/wav', body, concat(first, SAMPLES));
   });
 });
 
-test('R68 WAV files that cannot be joined are not sold', async (t) => {
+test('R68: WAV files that cannot be joined are not sold', async (t) => {
   const whole = riff([FMT, DATA]);
   const otherRate = Buffer.from(streamingWav(SAMPLES));
   otherRate.writeUInt32LE(16_000, 24);
 
-  t.test('as the first one has told its length already', async () => {
+  t.test('because the first has already declared its length', async () => {
     refuses('audio/wav', concat(whole, whole), 'several files');
     refuses('audio/wav', concat(whole, streamingWav(SAMPLES)), 'several files');
   });
 
-  t.test('as their formats differ', async () => {
+  t.test('because their formats differ', async () => {
     refuses('audio/wav', concat(streamingWav(SAMPLES), otherRate), 'several files');
     const body = concat(whole, otherRate);
     refuses('audio/wav', body, 'several files', body.length);
   });
 });
 
-test('R68 a WAV that is cut off is not sold', async (t) => {
-  t.test('wherever it is cut', async () => {
+test('R68: a truncated WAV is not sold', async (t) => {
+  t.test('cut anywhere', async () => {
     const whole = silentWav(1);
     for (let length = 12; length < whole.length; length++) {
       assert.equal(fault('audio/wav', whole.subarray(0, length)), 'truncated', `${length} bytes`);
     }
   });
 
-  t.test('when only the RIFF size is known and exceeds what came', async () => {
+  t.test('with a RIFF size larger than the body', async () => {
     const body = riff([FMT, riffChunk('data', SAMPLES, 0xffffffff)]);
     assert.equal(fault('audio/wav', body), undefined);
     refuses('audio/wav', body.subarray(0, -100), 'truncated');
@@ -349,14 +352,14 @@ test('R68 a WAV that is cut off is not sold', async (t) => {
   for (const [name, body] of cases) t.test(name, async () => refuses('audio/wav', body, 'truncated'));
 });
 
-test('R68 a WAV without a sample is not sold', async () => {
+test('R68: a WAV without a sample is not sold', async () => {
   refuses('audio/wav', silentWav(0), 'no audio');
   refuses('audio/wav', riff([FMT], 0), 'no audio');
   refuses('audio/wav', streamingWav(Buffer.alloc(0)), 'no audio');
   assert.equal(silentWav(0).length, WAV_HEADER_BYTES);
 });
 
-test('R68 a WAV that no player reads to its end is not sold', async (t) => {
+test('R68: a WAV that players cannot read to its end is not sold', async (t) => {
   const withFormat = (offset: number) => {
     const body = Buffer.from(riff([FMT, DATA]));
     body.writeUInt16LE(0, offset);
@@ -368,7 +371,7 @@ test('R68 a WAV that no player reads to its end is not sold', async (t) => {
     ['without a channel', withFormat(22)],
     ['without a block size', withFormat(32)],
     ['with a format that is too short', riff([riffChunk('fmt ', Buffer.alloc(8, 1)), DATA])],
-    ['with more samples than it tells', riff([FMT, riffChunk('data', SAMPLES, 100)])],
+    ['with more samples than declared', riff([FMT, riffChunk('data', SAMPLES, 100)])],
     ['with two chunks of samples', riff([FMT, DATA, DATA])],
     ['with an error in JSON behind it', concat(riff([FMT, DATA]), bytes(0), '{"error":1}')],
     ['with silence behind it', concat(riff([FMT, DATA]), Buffer.alloc(100))],
@@ -376,7 +379,7 @@ test('R68 a WAV that no player reads to its end is not sold', async (t) => {
   for (const [name, body] of cases) t.test(name, async () => refuses('audio/wav', body, 'damaged'));
 });
 
-test('what is sold does not depend on how a body is cut into chunks', async () => {
+test('the sold audio does not depend on how the body is chunked', async () => {
   const piece = fc.oneof(
     fc.uint8Array({ maxLength: 60 }),
     fc.constant(silentMp3(48)),
@@ -397,4 +400,60 @@ test('what is sold does not depend on how a body is cut into chunks', async () =
       },
     ),
   );
+});
+
+/** A provider that has given these chunks so far. */
+function given(...chunks: string[]) {
+  const source = new Readable({ objectMode: true, read() {} });
+  for (const chunk of chunks) source.push(Buffer.from(chunk));
+  return source;
+}
+
+const textOf = ({ audio }: Begun) => text(Readable.from(audio));
+
+async function flowing(audio: AsyncIterable<Uint8Array>) {
+  const begun = await readIfComplete(audio);
+  if (begun.outcome !== 'flowing') throw new Error(`It is ${begun.outcome}.`);
+  return begun;
+}
+
+test('audio that ends in the turn in which it starts is complete', async () => {
+  const queue = given('one ', 'two ');
+  queue.push(Buffer.from('three'));
+  queue.push(null);
+  assert.deepEqual(await readIfComplete(queue), { outcome: 'whole', audio: Buffer.from('one two three') });
+});
+
+test('audio without its end yet streams completely and in order', async () => {
+  const queue = given('one ', 'two ');
+  const begun = await flowing(queue);
+  queue.push(Buffer.from('three'));
+  queue.push(null);
+  assert.equal(await textOf(begun), 'one two three');
+});
+
+test('audio larger than one write streams, even if it has ended', async () => {
+  const queue = given('a'.repeat(40_000), 'b'.repeat(40_000), 'c');
+  queue.push(null);
+  assert.equal((await textOf(await flowing(queue))).length, 80_001);
+});
+
+test('audio aborted at once is refused, and later the read fails', async () => {
+  const atOnce = given('one');
+  atOnce.destroy(new Error('cut'));
+  await assert.rejects(readIfComplete(atOnce), /cut/);
+
+  const later = given('one');
+  const begun = await flowing(later);
+  later.destroy(new Error('cut later'));
+  await assert.rejects(textOf(begun), /cut later/);
+});
+
+test('a reader that stops also stops the upstream', async () => {
+  const source = given('a'.repeat(70_000));
+  for await (const chunk of (await flowing(source)).audio) {
+    assert.equal(chunk.length, 70_000);
+    break;
+  }
+  assert.ok(source.destroyed);
 });

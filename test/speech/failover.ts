@@ -1,8 +1,7 @@
 import type { Test } from 'tap';
+import { type Catalog, loadCatalog } from '../../src/config/catalog.ts';
 import { createLogger } from '../../src/observability/logger.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
-import type { Catalog } from '../../src/speech/catalog.ts';
-import { loadCatalog } from '../../src/speech/catalog.ts';
 import { openProvider } from '../../src/speech/open-provider.ts';
 import type { SpeechProvider } from '../../src/speech/provider.ts';
 import { catalogFile } from '../support/catalog-file.ts';
@@ -43,10 +42,10 @@ export async function startFailover(
     ...{ baseUrl: undefined, apiKey: undefined, timeoutMs },
     servers: servers.map((server) => ({ ...server, apiKey: `key of ${server.name}` })),
   };
-  const provider = await openProvider(settings, catalog, { metrics, log: createLogger('silent') });
+  const { provider, close } = openProvider(settings, catalog, { metrics, log: createLogger('silent') });
   t.teardown(async () => {
     await Promise.all(upstreams.map((upstream) => upstream.close().catch(() => {})));
-    await provider.close();
+    await close();
   });
   const of = ({ requests }: StubUpstream) => requests.filter(({ path }) => path === '/v1/audio/speech');
   return {

@@ -1,11 +1,10 @@
 import { sql } from 'kysely';
-import { chargeInvariants } from '../../src/ledger/audit/charges.ts';
-import { purchaseInvariants } from '../../src/ledger/audit/credited-purchases.ts';
+import { chargeInvariants } from '../../src/ledger/audit/books.ts';
 import { guardInvariants } from '../../src/ledger/audit/guards.ts';
+import { purchaseInvariants } from '../../src/ledger/audit/payments.ts';
 import { timeInvariants } from '../../src/ledger/audit/times.ts';
 
-export const CARD_TOTAL =
-  "the card accounts' balances are what was credited, less what was charged and not reversed, and debts paid";
+export const CARD_TOTAL = "the card accounts' balances are what was credited, less what was charged, and debts paid";
 export const OWN_TRANSFERS = "an account's balance is the sum of its own transfers";
 export const NEGATIVE = 'no balance is negative';
 export const STRAY = 'both accounts of a transfer exist';
@@ -13,13 +12,9 @@ export const SIDES = 'a transfer runs between the accounts that its kind names';
 export const SESSION = 'a checkout session is credited at most once, and only as a credited top-up of that amount';
 export const HOLD = 'a hold has ended, is within its lease, or is owned by a live job';
 export const SETTLEMENT = 'a settled payment has exactly one settlement of its amount, and no other payment has one';
-export const WALLET_TOTAL =
-  "the wallets' balances are their deposits less the pending and posted spends that are not reversed";
-export const REVERSAL =
-  'a reversal gives back one posted charge or spend of a request, whole, once, and with its reason';
+export const WALLET_TOTAL = "the wallets' balances are their deposits less the pending and posted spends";
 export const PAYER = 'a deposit is credited to the account of its payer';
 export const NONCE = 'a nonce is spent if and only if a wallet was debited for it';
-export const LOST = 'the audio of an answer is kept for a spend that was captured';
 export const CHAIN = 'an authorization on the chain pays for one payment at most';
 export const GUARDS = 'the triggers and constraints that guard the books are in place';
 export const LEASE = 'a payment under way is within its lease';
@@ -29,15 +24,15 @@ export const UNCLEAR =
   'what a refund or dispute took is known, or an operator decided about it, with its id in the reason';
 export const INDEBTED = 'an account is marked as indebted if and only if it owes something';
 export const DEBT_PAYER = 'a debt is paid by the account that owes it';
-export const ADJUSTMENT = 'each adjustment is what an operator wrote down, once, for its account and amount';
-export const CREDITED = 'money that came in, was taken back or was adjusted is posted at once';
+export const ADJUSTMENT = 'each adjustment matches exactly one operator action';
+export const CREDITED = 'top-ups, deposits, settlements, clawbacks and adjustments are posted when created';
 /** Broken and shown by test/ledger/tampering.proof.test.ts. */
 export const OF_BOOKS = new Set(
   [...purchaseInvariants, ...chargeInvariants, ...timeInvariants, ...guardInvariants].map(({ rule }) => rule),
 );
 export const DENOMINATION = 'payments are of the network and asset that the database belongs to';
-/** Broken and shown by test/jobs/audit.test.ts. */
-export const OF_JOBS = /^(a job's hold is pending while it lives|a job that has ended has no text)/;
+/** Broken and shown by test/jobs/take-over.test.ts. */
+export const OF_JOBS = /^(a job's hold is pending while it lives|a finished job has no text)/;
 
 export const PAYER_ADDRESS = `0x${'a'.repeat(40)}`;
 export const HASH = `0x${'1'.repeat(64)}`;

@@ -1,10 +1,10 @@
 import type { Test } from 'tap';
-import { type Bridge, type BridgeOptions, startBridge } from '../../src/bridge/bridge.ts';
-import type { Call } from '../../src/bridge/speech-call.ts';
-import { cardCredits, Speechgate, type SpeechgateOptions } from '../../src/client/index.ts';
+import { type Bridge, type BridgeOptions, startBridge } from '../../src/callers/bridge/bridge.ts';
+import type { Call } from '../../src/callers/bridge/speech-call.ts';
+import { cardCredits, Speechgate, type SpeechgateOptions } from '../../src/callers/client/index.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { type Gateway, startGateway } from './gateway.ts';
-import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
+import { type StubUpstream, testUpstream } from './stub-upstream.ts';
 
 /** What the text "Hello world" costs in the built-in catalog: 11 characters at 18 micro-USD. */
 export const HELLO = 'Hello world';
@@ -34,15 +34,14 @@ interface Given {
 
 /** A bridge that pays a gateway by card, which asks an upstream that is the test's. */
 export async function openBridge(t: Test, given: Given = {}): Promise<BridgeUnderTest> {
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
-  const port = await freePort(undefined);
+  const upstream = await testUpstream(t);
+  const port = await freePort();
   const own = `http://127.0.0.1:${port}`;
   const baseUrl = (await given.through?.(own)) ?? own;
   const env = { SPEECH_BASE_URL: upstream.url, PORT: String(port), BASE_URL: baseUrl };
   const gateway = await startGateway(t, env, { worker: true });
   const account = await gateway.fund(given.cents ?? 100);
-  const client = new Speechgate({ baseUrl, pay: cardCredits(account), patienceMs: 300, ...given.client });
+  const client = new Speechgate({ baseUrl, pay: cardCredits(account), timeoutMs: 300, ...given.client });
   const calls: Call[] = [];
   const bridge = await startBridge({
     client,

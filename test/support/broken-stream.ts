@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { connectRaw, requestBytes } from './raw-http.ts';
-import { Drip, type StubUpstream, silentMp3 } from './stub-upstream.ts';
+import { ControlledStream, type StubUpstream, silentMp3 } from './stub-upstream.ts';
 
 /** A stream of Hello world, paid from the account, that the provider breaks off; tells its trace id. */
 export async function breakStream(url: string, account: string, upstream: StubUpstream): Promise<string> {
-  const drip = new Drip();
+  const drip = new ControlledStream();
   upstream.mode = drip.mode;
   const { socket, answers } = await connectRaw(url);
   answers.catch(() => {});

@@ -5,7 +5,7 @@ import type { Test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { listening, pinsOf } from './client.ts';
 import type { GatewayOptions } from './gateway.ts';
-import { type Depositor, depositor, type PrepaidGateway, startPrepaidGateway } from './prepaid.ts';
+import { type Depositor, fundedWallet, type PrepaidGateway, startPrepaidGateway } from './prepaid.ts';
 
 /** Who pays a gateway from a prepaid balance, with a settings folder of their own. */
 export interface PrepaidCaller extends Depositor {
@@ -24,7 +24,7 @@ export async function startPrepaidCaller(
 ): Promise<PrepaidCaller> {
   const gateway = await startPrepaidGateway(t, await listening(), options);
   const key = generatePrivateKey();
-  const payer = await depositor(gateway, microUsd, privateKeyToAccount(key));
+  const payer = await fundedWallet(gateway, microUsd, privateKeyToAccount(key));
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-caller-'));
   t.teardown(() => rm(folder, { recursive: true, force: true }));
   return {

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { DEFAULT_UPSTREAM } from '../../src/speech/catalog-upstreams.ts';
+import { DEFAULT_UPSTREAM } from '../../src/config/catalog-upstreams.ts';
 
 /** A file with this content, or with this value as JSON, for CATALOG_FILE. */
 export async function catalogFile(t: Pick<Test, 'teardown'>, content: unknown): Promise<string> {
@@ -22,7 +22,7 @@ export async function catalogWithSecond(
   baseUrl: string,
   more: { readonly silencePercent?: number } = {},
 ): Promise<string> {
-  const builtIn = await readFile(new URL('../../src/speech/catalog-default.json', import.meta.url), 'utf8');
+  const builtIn = await readFile(new URL('../../src/config/catalog-default.json', import.meta.url), 'utf8');
   const catalog = JSON.parse(builtIn);
   const second = {
     name: 'second',

@@ -4,10 +4,11 @@ import { join } from 'node:path';
 import Stripe from 'stripe';
 import type { Test } from 'tap';
 import { type RunningCheckout, startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
+import { type Operations, operationsOn } from './checkout-operations.ts';
 
 const STRIPE_KEY = 'sk_test_gateway';
 
-export interface TestCheckout extends RunningCheckout {
+export interface TestCheckout extends RunningCheckout, Operations {
   /** Settings of a gateway that sells through this checkout. */
   readonly env: Record<string, string>;
   /** The processor's API, as another program of its owner would use it. */
@@ -27,6 +28,7 @@ export async function testCheckout(t: Test): Promise<TestCheckout> {
   const { hostname, port } = new URL(checkout.apiBase);
   return {
     ...checkout,
+    ...operationsOn(checkout),
     env: { STRIPE_SECRET_KEY: STRIPE_KEY, STRIPE_API_BASE: checkout.apiBase, CHECKOUT_ORIGIN: checkout.origin },
     stripe: new Stripe(STRIPE_KEY, { host: hostname, port, protocol: 'http', telemetry: false }),
     pay: async (checkoutUrl, email = '', by = 'accepted') => {

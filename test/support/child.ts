@@ -12,21 +12,17 @@ export interface Child {
   /** What it has printed so far, standard output and error together. */
   output(): string;
   /** Waits until it has printed something that matches. */
-  printed(pattern: RegExp, patienceMs?: number): Promise<RegExpExecArray>;
+  printed(pattern: RegExp, timeoutMs?: number): Promise<RegExpExecArray>;
   /** Waits for the end, of a whole group where it is one; tells the exit code, null after a signal. */
   ended(): Promise<number | null>;
   /** Sends the signal and waits for the end; tells the exit code, null after a kill. */
   stop(signal?: NodeJS.Signals): Promise<number | null>;
 }
 
-/**
- * The command that runs a program of the project, such as src/main.ts: as the run of the tests has compiled it, which
- * starts in a third of the time, or as npm would where it has not.
- */
+/** The command that runs a program: of `src/` as it was compiled to `dist/`, and others by tsx. */
 export function programCommand(program: string, ...args: string[]): string[] {
-  const compiled = process.env.TEST_SERVICE;
-  if (!compiled || !program.startsWith('src/')) return [process.execPath, '--import', 'tsx', program, ...args];
-  return [process.execPath, join(compiled, program.slice('src/'.length).replace(/ts$/, 'js')), ...args];
+  if (!program.startsWith('src/')) return [process.execPath, '--import', 'tsx', program, ...args];
+  return [process.execPath, join(PROJECT, program.replace(/^src/, 'dist').replace(/ts$/, 'js')), ...args];
 }
 
 /** Runs a program of the project with nothing in its environment but what is given. */
@@ -79,12 +75,12 @@ export function startCommand(
   return {
     process: child,
     output: () => output,
-    printed: async (pattern, patienceMs) => {
+    printed: async (pattern, timeoutMs) => {
       const missing = (what: string) => `${[program, ...args].join(' ')} ${what} ${pattern}:\n${output}`;
       await until(() => {
         if (!running() && !pattern.test(output)) throw new Error(missing('ended before it printed'));
         return pattern.test(output);
-      }, patienceMs).catch((error) => {
+      }, timeoutMs).catch((error) => {
         throw error.code === 'ERR_ASSERTION' ? new Error(missing('has not printed')) : error;
       });
       return pattern.exec(output) as RegExpExecArray;

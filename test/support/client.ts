@@ -1,13 +1,19 @@
 import assert from 'node:assert/strict';
 import type { Test } from 'tap';
 import type { LocalAccount } from 'viem';
-import { type Budget, type PinnedKey, prepaid, Speechgate, type SpeechgateOptions } from '../../src/client/index.ts';
+import {
+  type Budget,
+  type PinnedKey,
+  prepaid,
+  Speechgate,
+  type SpeechgateOptions,
+} from '../../src/callers/client/index.ts';
+import { publicKeyJwk } from '../../src/config/signing-keys.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import { publicKeyJwk } from '../../src/x402/signing-keys.ts';
 import type { TestChain } from './chain.ts';
 import { type Gateway, startGateway } from './gateway.ts';
-import { depositor, type PrepaidGateway } from './prepaid.ts';
-import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
+import { fundedWallet, type PrepaidGateway } from './prepaid.ts';
+import { type StubUpstream, testUpstream } from './stub-upstream.ts';
 import { startX402Gateway, type X402Gateway } from './x402.ts';
 
 /** The least that a service can list. */
@@ -34,7 +40,7 @@ export function pinsOf({ config }: Gateway): readonly PinnedKey[] {
 
 /** The settings of a gateway whose BASE_URL is where it listens, as callers who verify metadata need it. */
 export async function listening(): Promise<Record<string, string>> {
-  const port = await freePort(undefined);
+  const port = await freePort();
   return { PORT: String(port), BASE_URL: `http://127.0.0.1:${port}` };
 }
 
@@ -53,8 +59,7 @@ export async function startCardGateway(
   t: Test,
   env: Record<string, string> = {},
 ): Promise<Gateway & { readonly upstream: StubUpstream }> {
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+  const upstream = await testUpstream(t);
   const gateway = await startGateway(
     t,
     { ...(await listening()), SPEECH_BASE_URL: upstream.url, ...env },
@@ -84,7 +89,7 @@ export function countingWallet(wallet: LocalAccount): LocalAccount & { readonly 
 
 /** A client that pays from a new wallet's balance, which counts what it signs. */
 export async function prepaidCaller(gateway: PrepaidGateway, options: Partial<SpeechgateOptions> = {}) {
-  const payer = await depositor(gateway, 1_000_000n);
+  const payer = await fundedWallet(gateway, 1_000_000n);
   const wallet = countingWallet(payer.wallet);
   const { baseUrl } = gateway.config;
   const client = new Speechgate({ baseUrl, pay: prepaid(wallet), trust: pinsOf(gateway), ...options });

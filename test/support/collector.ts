@@ -1,7 +1,18 @@
-import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import type { Test } from 'tap';
+import { programCommand } from './child.ts';
+import { listensFor } from './listening.ts';
+
+/** Has a program that is started with these settings send traces. */
+export const TRACED = { NODE_OPTIONS: `--import=${registerUrl()}` };
+
+function registerUrl(): string {
+  const register = programCommand('src/observability/register.ts').at(-1) as string;
+  return pathToFileURL(resolve(register)).href;
+}
 
 /** A span as OTLP writes it in JSON. */
 export interface Span {
@@ -21,25 +32,6 @@ interface KeyValue {
   readonly value: { readonly stringValue?: string; readonly intValue?: number };
 }
 
-/** A metric as OTLP writes it in JSON. */
-export interface Metric {
-  readonly name: string;
-  readonly sum?: { readonly dataPoints: readonly Point[]; readonly isMonotonic: boolean };
-  readonly gauge?: { readonly dataPoints: readonly Point[] };
-  readonly histogram?: {
-    readonly dataPoints: readonly (Point & {
-      readonly count: number;
-      readonly bucketCounts: readonly number[];
-      readonly explicitBounds: readonly number[];
-    })[];
-  };
-}
-
-interface Point {
-  readonly attributes: readonly KeyValue[];
-  readonly asDouble?: number;
-}
-
 interface Received {
   readonly path: string;
   readonly headers: NodeJS.Dict<string | string[]>;
@@ -51,8 +43,6 @@ export interface Collector {
   readonly received: readonly Received[];
   /** All spans that came as JSON. */
   spans(): Span[];
-  /** The metrics that came last as JSON. */
-  metrics(): Metric[];
   /** Of the process that sent the last spans. */
   resource(): Record<string, unknown>;
 }
@@ -71,11 +61,7 @@ export async function startCollector(t: Test): Promise<Collector> {
     response.end(incoming.headers['content-type'] === 'application/json' ? '{}' : undefined);
   });
   server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.close();
-    server.closeAllConnections();
-  });
+  await listensFor(t, server);
   const json = (path: string) =>
     received
       .filter((request) => request.path === path && request.headers['content-type'] === 'application/json')
@@ -88,10 +74,6 @@ export async function startCollector(t: Test): Promise<Collector> {
         resourceSpans.flatMap(({ scopeSpans }: { scopeSpans: { spans: Span[] }[] }) =>
           scopeSpans.flatMap(({ spans }) => spans),
         ),
-      ),
-    metrics: () =>
-      (json('/v1/metrics').at(-1)?.resourceMetrics ?? []).flatMap(
-        ({ scopeMetrics }: { scopeMetrics: { metrics: Metric[] }[] }) => scopeMetrics.flatMap(({ metrics }) => metrics),
       ),
     resource: () => attributesOf(json('/v1/traces').at(-1).resourceSpans[0].resource),
   };

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
-import { contra } from '../../src/ledger/contra.ts';
+import { contra } from '../../src/ledger/transfer.ts';
 import {
   ADJUSTMENT,
   CARD_TOTAL,
@@ -15,7 +15,6 @@ import {
   OWN_TRANSFERS,
   other,
   payer,
-  REVERSAL,
   SESSION,
   SETTLEMENT,
   SIDES,
@@ -88,7 +87,7 @@ export const CORRUPTIONS_OF_BALANCES: Corruption[] = [
   [
     'a spend that is booked as card revenue',
     () => [sql`update transfer set credit_account_id = ${contra.cardRevenue} where kind = 'spend'`],
-    [SIDES, REVERSAL],
+    [SIDES],
   ],
   [
     'a database that is given to another network',
@@ -159,10 +158,12 @@ export const CORRUPTIONS_OF_BALANCES: Corruption[] = [
     () => [
       sql`alter table account drop constraint account_balance_micro_usd_check`,
       sql`update account set balance_micro_usd = balance_micro_usd - 2000 where id = ${payer}`,
-      sql`insert into prepaid_nonce (account_id, nonce) values (${payer}, 'overdraft')`,
       sql`
-        insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
-        values ('spend', 'posted', ${payer}, ${contra.prepaidRevenue}, 2000, 'overdraft', now())`,
+        with spend as (
+          insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
+          values ('spend', 'posted', ${payer}, ${contra.prepaidRevenue}, 2000, 'overdraft', now()) returning id
+        )
+        insert into prepaid_nonce (account_id, nonce, hold_id) select ${payer}, 'overdraft', id from spend`,
     ],
     [NEGATIVE, GUARDS],
   ],

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { contra } from '../../src/ledger/contra.ts';
+import { contra } from '../../src/ledger/transfer.ts';
 import {
   CLAWBACK,
   CLAWBACK_PURCHASE,
@@ -71,7 +71,7 @@ export const CORRUPTIONS_OF_CLAWBACKS: Corruption[] = [
   [
     'a debt that somebody else has paid',
     (account) => [
-      sql`update transfer set debit_account_id = ${account} where id = (select max(id) from transfer where kind = 'debt_payment')`,
+      sql`update transfer set debit_account_id = ${account} where position = (select max(position) from transfer where kind = 'debt_payment')`,
       sql`
       update account set balance_micro_usd = balance_micro_usd + 4000000 where id = ${debtor}`,
       sql`update account set balance_micro_usd = balance_micro_usd - 4000000 where id = ${account}`,

@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
@@ -51,13 +51,12 @@ async function makeDatabase(t: Test, server: string, how: string): Promise<{ url
 
 async function adminUrl(): Promise<string> {
   if (process.env.TEST_DATABASE_URL) return process.env.TEST_DATABASE_URL;
-  const postgres = await startPostgres({
-    dataDir: join(await databaseDirectory(), `speechgate-test-${process.getuid?.()}`),
-    durable: false,
-  });
+  const dataDir = await mkdtemp(join(await databaseDirectory(), 'speechgate-test-'));
+  const postgres = await startPostgres({ dataDir, durable: false });
   process.once('beforeExit', async () => {
     await Promise.all(drops);
     await postgres.stop();
+    await rm(dataDir, { recursive: true, force: true });
   });
   return postgres.adminUrl;
 }

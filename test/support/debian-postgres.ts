@@ -53,7 +53,7 @@ export async function startDebianPostgres(t: Test, settings: (folder: string) =>
     await run(`for data in ${folder}/*; do pg_ctl --pgdata="$data" --mode=immediate stop || true; done`);
     await rm(folder, { recursive: true, force: true });
   });
-  const port = await freePort(undefined);
+  const port = await freePort();
   await run(`initdb --pgdata=${data} --username=speechgate --auth=trust --no-sync`);
   const own = [`port = ${port}`, "listen_addresses = '127.0.0.1'", "unix_socket_directories = ''", 'fsync = off'];
   await mkdir(data, { recursive: true });

@@ -4,9 +4,9 @@ import type { PaymentPayload } from '@x402/core/types';
 import { sql } from 'kysely';
 import type { Test } from 'tap';
 import type { Hex, LocalAccount } from 'viem';
+import { currentPayee } from '../../src/config/payees.ts';
+import type { X402Config } from '../../src/config/x402-settings.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import type { X402Config } from '../../src/settings/x402-settings.ts';
-import { currentPayee } from '../../src/x402/payees.ts';
 import {
   type Authorization,
   included,

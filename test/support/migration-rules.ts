@@ -2,8 +2,8 @@ import type { ClientBase } from 'pg';
 
 /** Tables whose rows don't grow with use: reading or rewriting them all takes no time. */
 const SMALL = [
-  ...['instance', 'reconciler', 'worker', 'gateway_process', 'x402_payee', 'checkout_sweep', 'processor_list'],
-  ...['paused_flow', 'audit_result', 'schema_migration', 'schema_migration_lock'],
+  ...['instance', 'reconciler', 'x402_payee', 'processor_list', 'paused_flow', 'audit_result'],
+  ...['schema_migration', 'schema_migration_lock'],
 ];
 
 /** Changing more rows than this of a table at once keeps too many of them from requests until it is committed. */

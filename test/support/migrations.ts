@@ -2,8 +2,8 @@ import { readdir, readFile } from 'node:fs/promises';
 import { Migrator, sql } from 'kysely';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 
-/** The newest migration of the first release; before it there was nothing to upgrade. */
-export const FIRST_RELEASE = '0007_prepaid';
+/** The newest migration of the first release, each of which makes an area's tables; before it there is nothing to upgrade. */
+export const BASELINE = '0008_operators';
 
 const FOLDER = new URL('../../db/migrations/', import.meta.url);
 

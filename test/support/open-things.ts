@@ -4,7 +4,7 @@ import { until } from './until.ts';
 
 const SETTLE_MS = 150_000;
 
-/** Waits until the reconcilers have ended all that is open: holds, jobs, payments, and what dead processes have left. */
+/** Waits until the reconcilers have ended all that is open: holds, jobs and payments. */
 export async function untilNothingIsOpen(databaseUrl: string): Promise<void> {
   const db = openDatabase(databaseUrl, { maxConnections: 1 });
   try {
@@ -18,7 +18,6 @@ async function openThings(db: Database): Promise<bigint> {
   const { rows } = await sql<{ count: bigint }>`
     select (select count(*) from transfer where state = 'pending')
          + (select count(*) from job where state in ('queued', 'processing'))
-         + (select count(*) from x402_payment where state in ('reserved', 'settling', 'unknown'))
-         + (select count(*) from gateway_process where is_dead) as count`.execute(db);
+         + (select count(*) from x402_payment where state in ('reserved', 'settling', 'unknown')) as count`.execute(db);
   return rows[0]?.count ?? 0n;
 }

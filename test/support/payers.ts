@@ -3,8 +3,8 @@ import { type ErrorCode, statusOf } from '../../src/http/structured-error.ts';
 import { testChain, wallet } from './chain.ts';
 import { type Call, type Gateway, type GatewayOptions, startGateway } from './gateway.ts';
 import { untilJob } from './jobs.ts';
-import { depositor, startPrepaidGateway, TTS } from './prepaid.ts';
-import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
+import { fundedWallet, startPrepaidGateway, TTS } from './prepaid.ts';
+import { type StubUpstream, testUpstream } from './stub-upstream.ts';
 import { challengeOf, sign, startX402Gateway, withPayment } from './x402.ts';
 
 /** What is paid for. */
@@ -46,8 +46,7 @@ const atOnce = (gateway: Gateway, path: string) => async (call: Call) => {
 const only = (adjust: Adjust) => (adjust ? { adjust } : {});
 
 async function startCard(t: Test, env: Record<string, string> | undefined, options: GatewayOptions, budget: bigint) {
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+  const upstream = await testUpstream(t);
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, options);
   const account = await gateway.fund(Number(budget / 10_000n));
   return {
@@ -78,7 +77,7 @@ const job: Start = async (t, env, adjust, budget = BUDGET) => {
 
 const prepaid: Start = async (t, env, adjust, budget = BUDGET) => {
   const gateway = await startPrepaidGateway(t, env, only(adjust));
-  const { sign, balance } = await depositor(gateway, budget);
+  const { sign, balance } = await fundedWallet(gateway, budget);
   return {
     ...{ gateway, upstream: gateway.upstream, path: TTS, ask: atOnce(gateway, TTS) },
     pay: () => sign(TTS, SPEECH),

@@ -1,6 +1,6 @@
-import { domainSeparator, type Eip712Domain, signingDigest } from '../../src/crypto/eip712.ts';
-import type { Address } from '../../src/x402/payees.ts';
-import { hashTransfer } from '../../src/x402/transfer-digest.ts';
+import type { Address } from '../../src/config/payees.ts';
+import { domainSeparator, type Eip712Domain, signingDigest } from '../../src/lib/eip712.ts';
+import { hashTransfer } from '../../src/payments/x402/transfer-proof.ts';
 import type { KeyedWallet } from './keyed-wallet.ts';
 import { signDigest } from './sign-digest.ts';
 

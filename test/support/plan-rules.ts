@@ -7,9 +7,6 @@ const SMALL: Readonly<Record<string, string>> = {
   paused_flow: 'a row for each flow that is paused',
   audit_result: 'a row for each kind of audit',
   reconciler: 'a row for each reconciler',
-  worker: 'a row for each process that runs jobs',
-  gateway_process: 'a row for each process',
-  lost_answer: 'a row for each answer that was lost within ten minutes',
   x402_payee: 'a row for each payee',
   schema_migration: 'a row for each migration',
   schema_migration_lock: 'one row',
@@ -22,7 +19,7 @@ const SMALL: Readonly<Record<string, string>> = {
 /** Indexes of what waits or runs, of which each row may be looked at, whether or not something is to be done. */
 const UNDER_WAY: Readonly<Record<string, string>> = {
   job_queued: 'jobs that are due, each held against its entry in the queue',
-  job_processing: 'jobs that run, each held against its worker',
+  job_processing: 'jobs that run, of which each is within its lease or not',
   feedback_unmailed: 'feedback that waits for its mail, each held against its entry in the queue',
 };
 

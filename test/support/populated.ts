@@ -3,14 +3,13 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Test } from 'tap';
 import type { LocalAccount } from 'viem';
-import { claimJob } from '../../src/jobs/claim-job.ts';
-import { completeJob, failJob } from '../../src/jobs/end-job.ts';
-import { placeCardHold } from '../../src/ledger/card-holds.ts';
-import { placeWalletHold } from '../../src/ledger/wallet-holds.ts';
-import { refused } from '../../src/sandbox/facilitator/faults.ts';
+import { claimJob, completeJob, failJob } from '../../src/jobs/claim-job.ts';
+import { booksClosed } from './books.ts';
 import { type TestChain, wallet } from './chain.ts';
 import { type TestCheckout, testCheckout } from './checkout.ts';
 import { DEPOSIT_PATH, payDeposit, payUnknown } from './deposit.ts';
+import { refused } from './facilitator-faults.ts';
+import { holdOnCard, holdOnWallet } from './holds.ts';
 import { later } from './jobs.ts';
 import { domainOf, HELLO, TTS, withCredential } from './prepaid.ts';
 import { body, openAiError, silentMp3 } from './stub-upstream.ts';
@@ -43,6 +42,7 @@ export async function populate(t: Test, chain: TestChain): Promise<Populated> {
   await checkout.pay(await open(gateway, 600));
   await open(gateway, 800);
   await speak(gateway, card, 200);
+  await booksClosed(gateway.db);
   await unguarded(gateway.db, async (db) => {
     await sql`
       update transfer set created_at = created_at - interval '2 days', ended_at = ended_at - interval '2 days'`.execute(
@@ -84,17 +84,18 @@ export async function populate(t: Test, chain: TestChain): Promise<Populated> {
     queued: await job(gateway, card),
   };
   for (const state of ['completed', 'failed', 'processing'] as const) {
-    const claim = await claimJob(gateway.db, jobs[state], randomUUID());
+    const claim = await claimJob(gateway.db, jobs[state]);
     assert.ok(claim);
     if (state === 'completed') await completeJob(gateway.db, claim, { mimeType: 'audio/mpeg', sizeBytes: 1 }, 600);
     if (state === 'failed') await failJob(gateway.db, claim, { code: 'TTS_UNAVAILABLE', message: 'x' }, 600);
   }
+  await booksClosed(gateway.db);
   const bought = () => ({ ...BOUGHT, traceId: randomUUID() });
   const address = payer.address.toLowerCase();
-  assert.equal((await placeCardHold(gateway.db, card, PRICE, HOLD_SECONDS, { paidFor: bought() })).outcome, 'held');
+  assert.equal((await holdOnCard(gateway.db, card, PRICE, HOLD_SECONDS, { usage: bought() })).outcome, 'held');
   const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
-  const terms = { address, nonce: 'pending', expiry, amountMicroUsd: PRICE, isPermitted: true, paidFor: bought() };
-  assert.equal((await placeWalletHold(gateway.db, terms, HOLD_SECONDS)).outcome, 'held');
+  const terms = { address, nonce: 'pending', expiry, amountMicroUsd: PRICE, isPermitted: true, usage: bought() };
+  assert.equal((await holdOnWallet(gateway.db, terms, HOLD_SECONDS)).outcome, 'held');
   return { gateway, checkout, card, otherCard, payer: address, otherPayer: otherPayer.address.toLowerCase(), jobs };
 }
 

@@ -5,9 +5,9 @@ import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from './database.ts';
 import type { GatewayOptions } from './gateway.ts';
-import { depositor, HELLO, moneyOf, startPrepaidGateway, TTS } from './prepaid.ts';
+import { balanceHeaders, fundedWallet, HELLO, startPrepaidGateway, TTS } from './prepaid.ts';
 import { runTurn } from './reconcile.ts';
-import { Drip } from './stub-upstream.ts';
+import { ControlledStream } from './stub-upstream.ts';
 import { startTcpProxy } from './tcp-proxy.ts';
 import { until } from './until.ts';
 
@@ -25,9 +25,9 @@ export async function startPrepaidOutage(t: Test, options: GatewayOptions = {}) 
   const db = openDatabase(url, { maxConnections: 2 });
   t.teardown(() => db.destroy());
   const gateway = await startPrepaidGateway(t, {}, { ...options, databaseUrl: proxy.url });
-  const drip = new Drip();
+  const drip = new ControlledStream();
   gateway.upstream.mode = drip.mode;
-  const { sign, balance } = await depositor({ ...gateway, db }, FUNDS);
+  const { sign, balance } = await fundedWallet({ ...gateway, db }, FUNDS);
   const call = await sign(TTS, HELLO);
   const holds = async () => await db.selectFrom('transfer').select('state').where('kind', '=', 'spend').execute();
   return {
@@ -44,7 +44,7 @@ export async function startPrepaidOutage(t: Test, options: GatewayOptions = {}) 
       assert.equal(await balance(), left);
       const repeated = await gateway.call(TTS, call);
       assert.deepEqual([repeated.status, repeated.json.error.code], [409, 'PREPAID_NONCE_REPLAYED']);
-      assert.deepEqual(moneyOf(repeated), ['0', String(left)]);
+      assert.deepEqual(balanceHeaders(repeated), ['0', String(left)]);
       assert.deepEqual(await audit(db), []);
     },
   };

@@ -1,7 +1,10 @@
 import type { Address, Hex } from 'viem';
-import { domainSeparator, type Eip712Domain, signingDigest } from '../../src/crypto/eip712.ts';
-import { signedBalanceRead, signedRequestOf } from '../../src/x402/prepaid-credential.ts';
-import { hashPrepaidRequest } from '../../src/x402/prepaid-typed-data.ts';
+import { domainSeparator, type Eip712Domain, signingDigest } from '../../src/lib/eip712.ts';
+import {
+  hashPrepaidRequest,
+  signedBalanceRead,
+  signedRequestOf,
+} from '../../src/payments/prepaid/prepaid-credential.ts';
 import type { Call } from './gateway.ts';
 import { signDigest } from './sign-digest.ts';
 
@@ -17,7 +20,7 @@ export type PrepaidSigner = (path: string, call: Call, terms: PrepaidTerms) => C
 
 /**
  * Signs as the wallet of this key, twenty times faster than viem: for tests that sign by the thousand. The digest is the
- * project's own, which test/x402/prepaid-typed-data.test.ts holds against viem's.
+ * project's own, which test/payments/x402/signatures.test.ts holds against viem's.
  */
 export function prepaidSigner(account: Address, privateKey: Hex, domain: Eip712Domain): PrepaidSigner {
   const key = Buffer.from(privateKey.slice(2), 'hex');

@@ -3,16 +3,15 @@ import { sql } from 'kysely';
 import type { Test } from 'tap';
 import { type Address, type Hex, hashTypedData, keccak256, type LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { DEFAULT_ASSET } from '../../src/config/network.ts';
+import { currentPayee } from '../../src/config/payees.ts';
 import type { Database } from '../../src/db/database.ts';
 import { findWallet } from '../../src/ledger/wallets.ts';
-import { bookSettlement } from '../../src/x402/book-settlement.ts';
-import { canonicalQuery } from '../../src/x402/canonical-query.ts';
-import { DEFAULT_ASSET } from '../../src/x402/network.ts';
-import { currentPayee } from '../../src/x402/payees.ts';
-import type { PrepaidRequest } from '../../src/x402/prepaid-typed-data.ts';
-import { PREPAID_TYPES } from '../../src/x402/prepaid-types.ts';
+import type { PrepaidRequest } from '../../src/payments/prepaid/prepaid-credential.ts';
+import { canonicalQuery, PREPAID_TYPES } from '../../src/payments/prepaid/signed-request.ts';
+import { bookSettlement } from '../../src/payments/x402/book-settlement.ts';
 import { type Call, type Gateway, type GatewayOptions, startGateway } from './gateway.ts';
-import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
+import { type StubUpstream, testUpstream } from './stub-upstream.ts';
 
 export const TTS = '/x402/tts';
 /** 198 micro-USD by the default model. */
@@ -96,8 +95,7 @@ export async function startPrepaidGateway(
   env: Record<string, string> = {},
   options: GatewayOptions = {},
 ): Promise<PrepaidGateway> {
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+  const upstream = await testUpstream(t);
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, options);
   const { x402, serviceName } = gateway.config;
   const payee = currentPayee(x402?.payees ?? []).address;
@@ -105,7 +103,7 @@ export async function startPrepaidGateway(
 }
 
 /** A wallet, a new one unless it is given, with this much deposited in the ledger. */
-export async function depositor(
+export async function fundedWallet(
   { db, domain }: PrepaidGateway,
   microUsd: bigint,
   wallet: LocalAccount = privateKeyToAccount(generatePrivateKey()),
@@ -121,29 +119,29 @@ export async function depositor(
 
 /** Books a deposit as if the chain had proved it. @param payer in lower case */
 export async function bookDeposit(db: Database, payer: string, microUsd: bigint): Promise<void> {
-  const id = await addDoubtfulPayment(db, payer, microUsd);
+  const id = await insertPaymentInDoubt(db, payer, microUsd);
   await bookSettlement(db, id, { transaction: `0x${randomBytes(32).toString('hex')}`, logIndex: 0 }, 'receipt');
 }
 
 /** A payment whose end only the chain can tell, of a deposit unless it is for speech. @param payer in lower case */
-export async function addDoubtfulPayment(
+export async function insertPaymentInDoubt(
   db: Database,
   payer: string,
   microUsd: bigint,
   purpose: 'deposit' | 'speech' = 'deposit',
-): Promise<bigint> {
+): Promise<string> {
   const reference = randomUUID();
-  const { rows } = await sql<{ id: bigint }>`
+  const { rows } = await sql<{ id: string }>`
     insert into x402_payment (identifier, state, purpose, request_hash, network, asset, payer, nonce, pay_to,
                               amount_micro_usd, valid_before, head_block, settling_at)
     values (${reference}, 'unknown', ${purpose}, '', 'eip155:8453', ${DEFAULT_ASSET.toLowerCase()}, ${payer}, ${reference}, '0xc', ${microUsd}, 0,
             0, now())
     returning id`.execute(db);
-  return (rows[0] as { id: bigint }).id;
+  return (rows[0] as { id: string }).id;
 }
 
 /** What an answer says was charged, and what is left; null where it does not say. */
-export const moneyOf = ({ headers }: { headers: Headers }) => [
+export const balanceHeaders = ({ headers }: { headers: Headers }) => [
   headers.get('x-x402-charged'),
   headers.get('x-x402-balance'),
 ];

@@ -44,7 +44,7 @@ export async function startPrometheus(t: Test, target: string): Promise<Promethe
 rule_files: [alerts.yml]
 scrape_configs: [{ job_name: speechgate, static_configs: [{ targets: ["${target}"] }] }]\n`,
   );
-  const port = await freePort(undefined);
+  const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   startCommand(
     t,

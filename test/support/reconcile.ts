@@ -1,8 +1,8 @@
 import { type Logger, pino } from 'pino';
-import { openAudioStore } from '../../src/audio/open-store.ts';
 import type { TurnResult } from '../../src/reconcile/reconciler.ts';
 import { createReconcilers } from '../../src/reconcile/reconcilers.ts';
 import { ReconcilerRunner } from '../../src/reconcile/runner.ts';
+import { openAudioStore } from '../../src/speech/store/open-store.ts';
 import type { Gateway } from './gateway.ts';
 
 /** A runner of the gateway's reconcilers, or of some of them, apart from its own one. */
@@ -33,6 +33,6 @@ export async function runWithoutTurn({ db, config }: Gateway, name: string): Pro
   };
   await reconcilers
     .find((reconciler) => reconciler.name === name)
-    ?.run({ signal: new AbortController().signal, done, report: () => {} });
+    ?.run({ signal: new AbortController().signal, isAfterPause: false, done, report: () => {} });
   return count;
 }

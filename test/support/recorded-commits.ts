@@ -9,7 +9,7 @@ export interface RecordedCommit {
   readonly waits: boolean;
 }
 
-const TABLES = ['account', 'transfer', 'reversal', 'prepaid_nonce', 'rate_window', 'x402_payment', 'job'];
+const TABLES = ['account', 'transfer', 'prepaid_nonce', 'rate_window', 'x402_payment', 'job'];
 
 /**
  * Has the database note its commits in these tables from now on: by triggers that run when a transaction commits, behind

@@ -31,11 +31,11 @@ interface Obstacle {
   readonly isOfAnswer: boolean;
 }
 
-/** Statements by which a process tells of itself and of others; those of requests only look at what is told. */
-export const OF_PROCESSES = /(?<!left join |select from )gateway_process/;
+/** The statement that captures holds. */
+export const CAPTURE = /^update "transfer" set "state"/;
 
 /** Statements that come by the clock and not by a request, and those that end the database of an earlier test. */
-const UPKEEP = new RegExp(`${OF_PROCESSES.source}|paused_flow|"graphile_worker"|^drop database`);
+const UPKEEP = /paused_flow|"graphile_worker"|^drop database/;
 
 /** Records what this process asks of databases from now on, by whichever connection, until the test ends. */
 export function recordStatements(t: Test): StatementRecorder {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import { type Child, programCommand, startCommand } from './child.ts';
+import { type Child, startChild } from './child.ts';
 import { until } from './until.ts';
 
 const ASK_EVERY_MS = 50;
@@ -11,19 +11,8 @@ const START_TIMEOUT_MS = 240_000;
 /** The BASE_URL of all of them. */
 export const REPLICATED_URL = 'http://speechgate.test';
 
-/** Where a release's code is, and how a program of it is started there. */
-export interface Release {
-  /** The project's folder where it is not this one. */
-  readonly folder: string | undefined;
-  command(program: string, ...args: string[]): string[];
-}
-
-/** The code under test. */
-export const THIS_RELEASE: Release = { folder: undefined, command: programCommand };
-
 /** How one of them is started, where it differs from the others. */
 export interface Start {
-  readonly release?: Release;
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
 }
@@ -63,13 +52,10 @@ export class Replicas {
   }
 
   /** Starts one at ports of its own; resolves when it is ready. */
-  async start(name: string, { release = THIS_RELEASE, args = [], env: own = {} }: Start = {}): Promise<void> {
-    const [port, adminPort] = [await freePort(undefined), await freePort(undefined)];
+  async start(name: string, { args = [], env: own = {} }: Start = {}): Promise<void> {
+    const [port, adminPort] = [await freePort(), await freePort()];
     const env = { ...this.#env, ...own, PORT: String(port), ADMIN_PORT: String(adminPort) };
-    const child = startCommand(this.#t, release.command('src/main.ts', ...args), {
-      env,
-      ...(release.folder !== undefined && { cwd: release.folder }),
-    });
+    const child = startChild(this.#t, 'src/main.ts', env, [...args]);
     await child.printed(/listens on|runs jobs/, START_TIMEOUT_MS);
     const replica: Replica = {
       ...{ child, url: `http://127.0.0.1:${port}`, readyUrl: `http://127.0.0.1:${adminPort}/readyz` },
@@ -79,13 +65,6 @@ export class Replicas {
     replica.isReady = !args.includes('--role=worker');
     this.#running.set(name, replica);
     void this.#watch(replica);
-  }
-
-  /** Sends it no request any more, as a proxy that was told to drain it, and then SIGTERM; tells the exit code. */
-  async leave(name: string): Promise<number | null> {
-    const replica = this.#running.get(name);
-    if (replica) replica.isReady = false;
-    return this.stop(name);
   }
 
   /** Sends SIGTERM; tells the exit code. Throws if it ended before the balancer had learned that it is not ready. */

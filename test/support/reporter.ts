@@ -107,6 +107,8 @@ export default class Reporter extends Transform {
 
   constructor() {
     super({ transform: (_chunk, _encoding, done) => done() });
+    // Until all have ended: a run that stops before has failed.
+    process.exitCode = 1;
     t.on('subtestAdd', (file) => {
       if (file instanceof Spawn) this.#files.set(file, new FileReport(file));
       // Those that have not begun, in the order in which they will.
@@ -129,7 +131,7 @@ export default class Reporter extends Transform {
     const failed = sum((file) => file.failures.length);
     const skipped = sum((file) => file.skips.length);
     console.log(`\n${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`);
-    if (failed > 0 || passed === 0) process.exitCode = 1;
+    process.exitCode = failed > 0 || passed === 0 ? 1 : 0;
     done();
   }
 }

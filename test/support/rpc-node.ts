@@ -1,8 +1,8 @@
-import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
 import { encodeFunctionData, parseAbi } from 'viem';
+import { listensFor } from './listening.ts';
 
 interface RpcCall {
   readonly id: number;
@@ -60,11 +60,7 @@ export async function startRpcNode(t: Test, target: string, falsehood: Falsehood
       : await (await fetch(target, { method: 'POST', headers: { 'content-type': 'application/json' }, body })).text();
     response.writeHead(200, { 'content-type': 'application/json' }).end(answer);
   }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.close();
-    server.closeAllConnections();
-  });
+  await listensFor(t, server);
   const { port } = server.address() as AddressInfo;
   const node: RpcNode = { url: `http://127.0.0.1:${port}/`, calls: [], falsehood };
   return node;

@@ -14,7 +14,7 @@ export async function sandboxFolder(t: Test): Promise<string> {
     for (const entry of await readdir(path, { recursive: true })) {
       if (!entry.endsWith('chain')) continue;
       const left = await findAnvil(await realpath(join(path, entry)));
-      if (left) process.kill(left.pid, 'SIGKILL');
+      if (left) process.kill(left, 'SIGKILL');
     }
     await rm(path, { recursive: true, force: true });
   });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
-import { type Config, describeFaults, readConfig } from '../../src/settings/config.ts';
-import type { SettingFault } from '../../src/settings/settings-reader.ts';
+import { type Config, describeFaults, readConfig } from '../../src/config/config.ts';
+import type { SettingFault } from '../../src/config/settings-reader.ts';
 
 /** What is expected of one variable. */
 export interface Setting {

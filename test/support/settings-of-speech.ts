@@ -7,18 +7,18 @@ export const SPEECH_SETTINGS: Settings = {
   CATALOG_FILE: {
     read: (config) => config.catalog.defaultModel.id,
     absent: 'provider-a/tts-1',
-    accepted: { 'src/speech/catalog-default.json': 'provider-a/tts-1' },
+    accepted: { 'src/config/catalog-default.json': 'provider-a/tts-1' },
     refused: ['no-such-file.json', 'package.json'],
   },
   SPEECH_BASE_URL: {
     read: (config) => config.speech?.baseUrl,
     absent: undefined,
     accepted: {
-      'embedded:': 'embedded:',
       'http://speech.internal/v1': 'http://speech.internal/v1',
       'https://speech.internal/api/v1/': 'https://speech.internal/api/v1',
     },
     refused: [
+      'embedded:',
       'speech.internal/v1',
       'ftp://speech.internal/v1',
       'https://speech.internal',
@@ -31,6 +31,13 @@ export const SPEECH_SETTINGS: Settings = {
     absent: undefined,
     accepted: { key: 'key' },
     refused: [],
+    beside: UPSTREAM,
+  },
+  SPEECH_CONCURRENCY: {
+    read: (config) => config.speech?.concurrency,
+    absent: 256,
+    accepted: { '1': 1, '10000': 10_000 },
+    refused: ['0', '10001', ...NO_WHOLE_NUMBER],
     beside: UPSTREAM,
   },
   SPEECH_TIMEOUT_MS: {

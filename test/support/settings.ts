@@ -6,7 +6,6 @@ import { FEEDBACK_SETTINGS } from './settings-of-feedback.ts';
 import { JOBS_SETTINGS } from './settings-of-jobs.ts';
 import { PROCESS_SETTINGS } from './settings-of-process.ts';
 import { SPEECH_SETTINGS } from './settings-of-speech.ts';
-import { TELEMETRY_SETTINGS } from './settings-of-telemetry.ts';
 import { X402_SETTINGS } from './settings-of-x402.ts';
 
 /** Every setting. */
@@ -19,5 +18,4 @@ export const SETTINGS: Settings = {
   ...X402_SETTINGS,
   ...EDGE_SETTINGS,
   ...ADMIN_SETTINGS,
-  ...TELEMETRY_SETTINGS,
 };

@@ -3,7 +3,7 @@ import { freePort } from '../../src/sandbox/free-port.ts';
 import { type Child, startChild } from './child.ts';
 import { testDatabase } from './database.ts';
 import { type Gateway, send, startGateway } from './gateway.ts';
-import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
+import { type StubUpstream, testUpstream } from './stub-upstream.ts';
 import { until } from './until.ts';
 
 const SETTLE_MS = 30_000;
@@ -32,10 +32,9 @@ export interface SeveralProcesses {
 /** Where the processes are to listen, and what by. */
 export async function severalSettings(t: Test, env: Record<string, string> = {}) {
   const { url: databaseUrl } = await testDatabase(t);
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
-  const port = await freePort(undefined);
-  const adminPort = await freePort(undefined);
+  const upstream = await testUpstream(t);
+  const port = await freePort();
+  const adminPort = await freePort();
   const settings: Record<string, string> = {
     WEB_CONCURRENCY: '2',
     PORT: String(port),

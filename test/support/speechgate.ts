@@ -1,12 +1,17 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { programCommand } from './child.ts';
-import type { NpmRun } from './npm-run.ts';
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** A run of a command, with all that it has written as it was. */
-export interface CommandRun extends NpmRun {
+/** A finished run of a command. */
+export interface CommandRun {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+  /** Both together. */
+  readonly output: string;
+  /** Standard output as it was. */
   readonly bytes: Buffer;
 }
 
@@ -14,10 +19,10 @@ export interface CommandRun extends NpmRun {
 export const speechgate = (env: Record<string, string>, ...args: string[]): Promise<CommandRun> =>
   speechgateReading('', env, ...args);
 
-/** Likewise, with this on its standard input. */
+/** Runs it with this on its standard input. */
 export function speechgateReading(input: string, env: Record<string, string>, ...args: string[]): Promise<CommandRun> {
   const { PATH = '', HOME = '' } = process.env;
-  const [node = '', ...program] = programCommand('src/cli/speechgate.ts', ...args);
+  const [node = '', ...program] = programCommand('src/speechgate.ts', ...args);
   return new Promise((resolve) => {
     const child = execFile(
       node,
@@ -28,7 +33,7 @@ export function speechgateReading(input: string, env: Record<string, string>, ..
         resolve({ code: error ? Number(error.code) : 0, bytes, out, err, output: out + err });
       },
     );
-    // What does not read it has ended by then.
+    // A command that does not read it may have ended by then.
     child.stdin?.on('error', () => undefined).end(input);
   });
 }

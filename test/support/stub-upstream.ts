@@ -2,11 +2,12 @@ import { EventEmitter, once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
+import type { Test } from 'tap';
 import { silentMp3, silentWav } from './silent-audio.ts';
 import { type BodyOptions, body, type Mode, type RecordedRequest, start } from './upstream-answer.ts';
 
 export { silentMp3, silentWav } from './silent-audio.ts';
-export { type BodyOptions, body, Drip, type Mode, type RecordedRequest } from './upstream-answer.ts';
+export { type BodyOptions, body, ControlledStream, type Mode, type RecordedRequest } from './upstream-answer.ts';
 
 export interface StubUpstream {
   /** Ends in `/v1`. */
@@ -104,6 +105,13 @@ export const raw = (bytes: Uint8Array | string): Mode => {
 };
 
 /** Starts a speech service in OpenAI's shape on 127.0.0.1: `POST {url}/audio/speech`, anything else is 404. */
+/** One that ends with the test. */
+export async function testUpstream(t: Test): Promise<StubUpstream> {
+  const upstream = await startStubUpstream();
+  t.teardown(() => upstream.close());
+  return upstream;
+}
+
 export async function startStubUpstream(
   options: { mode?: Mode; tls?: { key: string; cert: string } } = {},
 ): Promise<StubUpstream> {

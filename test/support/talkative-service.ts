@@ -1,4 +1,4 @@
-import { cardCredits, Speechgate } from '../../src/client/index.ts';
+import { cardCredits, Speechgate } from '../../src/callers/client/index.ts';
 import { ONE_MODEL } from './client.ts';
 
 const WIDE = 'W'.repeat(400);
@@ -39,5 +39,5 @@ export function talkativeService() {
     return Response.json({ error: { code: ORDERS, message: ORDERS, details } }, { status, headers });
   };
   const pay = cardCredits('3b241101-e2bb-4255-8caf-4136c566a962');
-  return { refusal, client: new Speechgate({ baseUrl: 'http://127.0.0.1:1', pay, fetch: send, patienceMs: 0 }) };
+  return { refusal, client: new Speechgate({ baseUrl: 'http://127.0.0.1:1', pay, fetch: send, timeoutMs: 0 }) };
 }

@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from 'kysely';
-import { contra } from '../../src/ledger/contra.ts';
+import { contra } from '../../src/ledger/transfer.ts';
 import type { Populated } from './populated.ts';
 
 /** The database refuses it; or who sees it first, of the audit, audit --external, and a seal. */
@@ -19,17 +19,19 @@ export const HASH = `0x${'7'.repeat(64)}`;
 export const wallet = (address: string) => sql`(select id from account where address = ${address})`;
 export const balance = (account: RawBuilder<unknown> | string, by: number) => sql`
   update account set balance_micro_usd = balance_micro_usd + ${by}::bigint where id = ${account}`;
-/** Ids of a transfer, the last one of those that match. */
+/** Ids of a transfer or payment, the last one of those that match. */
 export const charge = (account: string, state = 'posted') => sql`(
-  select max(id) from transfer
+  select id from transfer
   where kind = 'charge' and state = ${state} and debit_account_id = ${account}
-    and not exists (select from job where hold_id = transfer.id))`;
+    and not exists (select from job where hold_id = transfer.id)
+  order by position desc limit 1)`;
 export const topUp = (account: string) =>
-  sql`(select max(id) from transfer where kind = 'top_up' and credit_account_id = ${account})`;
-export const deposit = (address: string) =>
-  sql`(select max(id) from transfer where kind = 'deposit' and credit_account_id = ${wallet(address)})`;
-export const payment = (state: string, purpose = 'speech') =>
-  sql`(select max(id) from x402_payment where state = ${state} and purpose = ${purpose})`;
+  sql`(select id from transfer where kind = 'top_up' and credit_account_id = ${account} order by position desc limit 1)`;
+export const deposit = (address: string) => sql`(
+  select id from transfer where kind = 'deposit' and credit_account_id = ${wallet(address)}
+  order by position desc limit 1)`;
+export const payment = (state: string, purpose = 'speech') => sql`(
+  select id from x402_payment where state = ${state} and purpose = ${purpose} order by position desc limit 1)`;
 
 /** A posted deposit with a payment, a transfer, and the balance that it makes. */
 export const forgedDeposit = (payer: string, hash: RawBuilder<unknown>) => [
@@ -54,6 +56,6 @@ export const inventedHold = (account: string, columns = '', values = '') => [
   insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, lease_until
                         ${sql.raw(columns)})
   values ('charge', 'pending', ${account}, ${contra.cardRevenue}, 18, now() + interval '1 minute' ${sql.raw(values)})`,
-  sql`update transfer set state = 'posted', ended_at = now() where id = (select max(id) from transfer)`,
+  sql`update transfer set state = 'posted', ended_at = now() where position = (select max(position) from transfer)`,
   balance(account, -18),
 ];

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { contra } from '../../src/ledger/contra.ts';
+import { contra } from '../../src/ledger/transfer.ts';
 import { balance, NEVER, type Tampering, topUp } from './tampering.ts';
 
 /** Of credit that was bought by card. */

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { contra } from '../../src/ledger/contra.ts';
+import { contra } from '../../src/ledger/transfer.ts';
 import { balance, charge, NEVER, type Tampering, wallet } from './tampering.ts';
 
 /** Of leases, jobs, accounts, nonces and the guards themselves. */
@@ -20,11 +20,9 @@ export const STATE: readonly Tampering[] = [
     statements: ({ jobs }) => [sql`update job set run_at = ${NEVER} where id = ${jobs.queued}`],
   },
   {
-    name: 'a dead worker lives until 2099',
+    name: 'a job belongs to a dead worker until 2099',
     fates: ['audit', 'audit'],
-    statements: () => [
-      sql`insert into worker (id, heartbeat_at) select worker_id, ${NEVER} from job where worker_id is not null`,
-    ],
+    statements: ({ jobs }) => [sql`update job set lease_until = ${NEVER} where id = ${jobs.processing}`],
   },
   {
     name: 'a job takes the hold of another request',
@@ -54,11 +52,7 @@ export const STATE: readonly Tampering[] = [
     fates: ['audit', 'audit'],
     statements: ({ card, otherCard }) => [balance(card, -1_000_000), balance(otherCard, 1_000_000)],
   },
-  {
-    name: 'a balance is raised',
-    fates: ['audit', 'audit'],
-    statements: ({ payer }) => [balance(wallet(payer), 1)],
-  },
+  { name: 'a balance is raised', fates: ['audit', 'audit'], statements: ({ payer }) => [balance(wallet(payer), 1)] },
   {
     name: 'an account is deleted with its balance',
     fates: ['forbidden', 'audit'],

@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { contra } from '../../src/ledger/contra.ts';
+import { contra } from '../../src/ledger/transfer.ts';
 import { balance, charge, inventedHold, type Tampering, wallet } from './tampering.ts';
 
 /** Of charges and spends. */
@@ -46,9 +46,9 @@ export const TRANSFERS: readonly Tampering[] = [
     statements: ({ card }) => [sql`delete from transfer where id = ${charge(card)}`, balance(card, 198)],
   },
   {
-    name: 'all transfers, reversals and jobs are truncated',
+    name: 'all transfers and jobs are truncated',
     fates: ['forbidden', 'audit'],
-    statements: () => [sql`truncate transfer, reversal, job, operator_action`],
+    statements: () => [sql`truncate transfer, job, operator_action`],
   },
   {
     name: 'a charge is invented, posted at once',

@@ -3,7 +3,6 @@ import type { Database } from '../../src/db/database.ts';
 
 const GUARDED = [
   'transfer',
-  'reversal',
   'account',
   'top_up',
   'clawback',

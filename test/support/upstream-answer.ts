@@ -52,7 +52,7 @@ export function start(response: ServerResponse, options: BodyOptions & { length:
  * An answer that a test pours out piece by piece: `stub.mode = drip.mode`, `await drip.opened`, `await
  * drip.write(bytes)`, `drip.end()`. Serves one request.
  */
-export class Drip {
+export class ControlledStream {
   readonly opened: Promise<void>;
   #response: ServerResponse | undefined;
   #open!: () => void;

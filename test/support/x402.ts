@@ -6,14 +6,14 @@ import { appendPaymentIdentifierToExtensions } from '@x402/extensions/payment-id
 import type { Test } from 'tap';
 import type { Address, Hex, LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import type { Config } from '../../src/config/config.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
-import type { FacilitatorFaults } from '../../src/sandbox/facilitator/faults.ts';
-import type { FacilitatorOptions, RunningFacilitator } from '../../src/sandbox/local-facilitator.ts';
-import type { Config } from '../../src/settings/config.ts';
 import { type TestChain, usesOfAuthorizations } from './chain.ts';
 import { testFacilitator } from './facilitator.ts';
+import type { FacilitatorFaults } from './facilitator-faults.ts';
+import type { FaultyFacilitator, FaultyFacilitatorOptions } from './faulty-facilitator.ts';
 import { type Call, type Gateway, type Reply, startGateway } from './gateway.ts';
-import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
+import { type StubUpstream, testUpstream } from './stub-upstream.ts';
 
 export const QUOTE_SECRET = 'a-quote-secret-of-the-tests-of-32-bytes-or-more';
 
@@ -24,7 +24,7 @@ export const HELLO: Call = { method: 'POST', json: { text: 'Hello world' } };
 export interface X402Gateway extends Gateway {
   readonly payTo: Address;
   readonly upstream: StubUpstream;
-  readonly facilitator: RunningFacilitator & { readonly faults: FacilitatorFaults };
+  readonly facilitator: FaultyFacilitator & { readonly faults: FacilitatorFaults };
   /** What the payee has got so far, in micro-USDC. */
   revenue(): Promise<bigint>;
 }
@@ -37,15 +37,14 @@ export async function startX402Gateway(
   options: {
     databaseUrl?: string;
     worker?: boolean;
-    facilitator?: Partial<FacilitatorOptions>;
+    facilitator?: Partial<FaultyFacilitatorOptions>;
     /** Of a deposit, instead of the specification's 120 seconds. */
     confirmationTimeoutMs?: number;
     adjust?: (config: Config) => Config;
   } = {},
 ): Promise<X402Gateway> {
   const { confirmationTimeoutMs: timeout, adjust = (config) => config } = options;
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
+  const upstream = await testUpstream(t);
   const facilitator = await testFacilitator(t, chain, options.facilitator);
   const payTo = privateKeyToAccount(generatePrivateKey()).address;
   const gateway = await startGateway(

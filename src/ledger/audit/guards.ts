@@ -1,23 +1,21 @@
 import { type RawBuilder, sql } from 'kysely';
-import { contra } from '../contra.ts';
+import { contra } from '../transfer.ts';
 import type { Invariant } from './invariant.ts';
 
-/** What forbids changes of the books, by table: db/migrations/0010_sealed_books.sql and those after it. */
 const TRIGGERS: Readonly<Record<string, readonly string[]>> = {
   transfer: ['begins', 'lease', 'terms', 'ended', 'kept', 'kept_all'],
-  reversal: ['terms', 'kept', 'kept_all'],
   account: ['terms', 'mode', 'kept', 'kept_all'],
   top_up: ['terms', 'credited', 'check', 'kept', 'kept_all'],
   clawback: ['terms', 'check', 'kept', 'kept_all'],
   processor_list: ['read'],
   x402_payment: ['terms', 'settled', 'sent', 'lease', 'kept', 'kept_all'],
-  prepaid_nonce: ['terms', 'drawn', 'kept', 'kept_all'],
+  prepaid_nonce: ['terms', 'kept', 'kept_all'],
   job: ['terms', 'due', 'kept'],
   operator_action: ['begins', 'terms', 'kept', 'kept_all'],
   paused_flow: ['recorded', 'terms', 'kept_all'],
 };
 
-/** Constraints and unique indexes without which an entry could be made twice, or with any amount. */
+/** Without these, an entry could be made twice or with any amount. */
 const CONSTRAINTS = [
   'account_balance_micro_usd_check',
   'transfer_amount_micro_usd_check',
@@ -27,15 +25,14 @@ const CONSTRAINTS = [
   'x402_payment_lower_case',
   'x402_payment_network_asset_payer_nonce_key',
   'prepaid_nonce_pkey',
-  'reversal_pkey',
   'clawback_pkey',
 ];
 const INDEXES = ['transfer_top_up', 'transfer_settlement', 'transfer_deposit', 'account_debt'];
 
-/** The guards' functions, and the SHA-256 of their bodies as the migrations have them. */
+/** SHA-256 of the functions' bodies. A migration that changes a body must change its hash here. */
 const FUNCTIONS = {
   refuse_change: '42bef783d6f31e6398375b65945851f6f84c6c0c486b294a169828f0a0ea5999',
-  transfer_begins: '14fb5ff4ddf625c8001b4f2bc0f4c45275463f5ce7e17976647557387f12bdaa',
+  transfer_begins: 'b131c1be8e600252b26bf8880eea9798f9e386f79f1c48883d51c8b2cee0a0a0',
   operator_action_begins: 'e0b9719424fd8394a3095ab3aeecc3bb8c250746f973f534f204bbc19233db8b',
   paused_flow_recorded: '117e71f5e72c19857cd61028f7174fc3a037d2e9412b529ce2a9665a9245ee84',
 };
@@ -44,16 +41,15 @@ const list = (values: readonly unknown[]): RawBuilder<unknown> => sql`array[${sq
 
 const BODIES = sql`${sql.lit(JSON.stringify(FUNCTIONS))}::jsonb`;
 
-/** The schema of the books, whatever else a search path puts in front of it. */
+/** The schema of the books, whatever precedes it in the search path. */
 const BOOKS = sql`(select relnamespace from pg_class where oid = 'transfer'::regclass)`;
 
 const triggers = Object.entries(TRIGGERS).flatMap(([table, names]) => names.map((name) => `${table}_${name}`));
 const snakeCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 const contraAccounts = Object.entries(contra).map(([name, id]) => `${id} ${snakeCase(name)}`);
 
-export const GUARDS_RULE = 'the triggers and constraints that guard the books are in place';
+const GUARDS_RULE = 'the triggers and constraints that guard the books are in place';
 
-/** That the database still refuses what it is to refuse. */
 export const guardInvariants: readonly Invariant[] = [
   {
     rule: GUARDS_RULE,
@@ -75,7 +71,7 @@ export const guardInvariants: readonly Invariant[] = [
         where relname = name and indisunique and indisvalid and relnamespace = ${BOOKS})`,
   },
   {
-    rule: 'the other sides of entries are the accounts that the service names',
+    rule: 'contra accounts are those that the service defines',
     breaches: sql`
       select coalesce(found.name, expected.name) as account, found.name is not null as found
       from (select id || ' ' || contra_name as name from account where kind = 'contra') found

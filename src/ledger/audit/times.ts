@@ -1,16 +1,11 @@
 import { sql } from 'kysely';
 import type { Invariant } from './invariant.ts';
 
-/** Transfers are numbered and dated by statements that run side by side; none takes as long. */
 const OUT_OF_ORDER_SECONDS = 3600;
 
-/**
- * What time decides: leases, checks, the order of entries. All by the database's clock; what is written while the audit
- * begins may be a moment younger than that.
- */
 export const timeInvariants: readonly Invariant[] = [
   {
-    rule: 'no lease and no check lies further ahead than the service puts it',
+    rule: 'no lease or scheduled check lies too far in the future',
     breaches: sql`
       select 'hold' as what, id::text, lease_until as at from transfer
       where state = 'pending' and lease_until > now() + interval '25 hours'
@@ -21,9 +16,8 @@ export const timeInvariants: readonly Invariant[] = [
       select 'purchase', id::text, next_check_at from top_up
       where state = 'open' and next_check_at > now() + interval '121 hours'
       union all
-      select 'job', id::text, run_at from job where state = 'queued' and run_at > now() + interval '25 hours'
-      union all
-      select 'worker', id::text, heartbeat_at from worker where heartbeat_at > now() + interval '1 minute'
+      select 'job', id::text, greatest(lease_until, run_at) from job
+      where state in ('queued', 'processing') and greatest(lease_until, run_at) > now() + interval '25 hours'
       union all
       select 'refund or dispute', id, next_check_at from clawback where next_check_at > now() + interval '121 hours'
       union all
@@ -33,11 +27,11 @@ export const timeInvariants: readonly Invariant[] = [
       select 'reconciler', name, started_at from reconciler where started_at > now() + interval '1 minute'`,
   },
   {
-    rule: 'entries are dated in the order of their numbers, and none in the future',
+    rule: 'entries are dated in the order of the book, and none in the future',
     breaches: sql`
       select id, kind, created_at, ended_at, latest_before from (
         select id, kind, created_at, ended_at,
-               max(created_at) over (order by id rows between unbounded preceding and 1 preceding) as latest_before
+               max(created_at) over (order by position rows between unbounded preceding and 1 preceding) as latest_before
         from transfer
       ) entry
       where created_at > now() + interval '1 minute' or ended_at > now() + interval '1 minute' or ended_at < created_at

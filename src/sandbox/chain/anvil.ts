@@ -6,30 +6,24 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { openOwnLog, ownFolder } from '../../lib/private-files.ts';
+import { openOwnLog, ownFolder, readUnsharedFile, replaceOwnFile } from '../../lib/private-files.ts';
 import { isFree } from '../free-port.ts';
-import { hasCode } from '../postgres/system-error.ts';
-import { hasArgument, listProcesses, maySignal } from '../processes.ts';
+import { commandLineOf } from '../processes.ts';
 import { CHAIN_ID } from './chain-client.ts';
 
 const POLL_MS = 10;
-/** A block is finalized once two are on top of it: few blocks come here. */
+/** Finalizes a block once two are on top of it, because the sandbox has few blocks. */
 const FINALITY = ['--slots-in-an-epoch', '1'];
-/** Of so many blocks the state can be asked for. anvil would write thousands to the disk, each with all accounts. */
+/** Keeps the state of 128 blocks. Otherwise anvil writes thousands to the disk, each with all accounts. */
 const HISTORY = ['--prune-history', '128'];
-/** What every local chain is, wherever it runs. */
-export const CHAIN_OPTIONS = [
-  ...['--no-cors', '--chain-id', String(CHAIN_ID)],
-  ...[...FINALITY, ...HISTORY, '--accounts', '0', '--quiet'],
-];
+const CHAIN = ['--no-cors', '--chain-id', String(CHAIN_ID), '--accounts', '0', '--quiet'];
+export const CHAIN_OPTIONS = [...CHAIN, ...FINALITY, ...HISTORY];
 
-/** Where the npm package of a platform has anvil. There are packages for Linux, macOS and Windows. */
 export function packagedBinary(platform: NodeJS.Platform, arch: NodeJS.Architecture): string {
   const machine = arch === 'x64' ? 'amd64' : arch;
   return `@foundry-rs/anvil-${platform}-${machine}/bin/${platform === 'win32' ? 'anvil.exe' : 'anvil'}`;
 }
 
-/** The anvil that npm has installed for this platform; undefined when it has not. */
 export function findBinary(): string | undefined {
   try {
     return createRequire(import.meta.url).resolve(packagedBinary(process.platform, process.arch));
@@ -38,7 +32,6 @@ export function findBinary(): string | undefined {
   }
 }
 
-/** Why this system can't run the program, for instance for want of the C library it was built for; undefined if it can. */
 export async function whyUnrunnable(binary: string): Promise<string | undefined> {
   try {
     await promisify(execFile)(binary, ['--version'], { env: {} });
@@ -48,15 +41,12 @@ export async function whyUnrunnable(binary: string): Promise<string | undefined>
   }
 }
 
-/** A multicast address: Linux lets a program listen there, and nobody connect. */
+/** A multicast address: on Linux a program can listen there, but nobody can connect. */
 const UNREACHABLE_HOST = '224.0.0.1';
 /** Ports that no browser connects to (https://fetch.spec.whatwg.org/#port-blocking). */
 const BLOCKED_PORTS = [6000, 6665, 6666, 6667, 6668, 6669, 6697, 10080, 5060, 5061, 6566, 4045, 4190, 3659];
 
-/**
- * Where anvil listens besides its socket, for it can't be told not to: where no web page gets, which could control the
- * chain by WebSocket there.
- */
+/** anvil always serves HTTP beside its socket. No web page may reach it, because its WebSocket controls the chain. */
 export async function httpArguments(platform: NodeJS.Platform = process.platform): Promise<string[]> {
   if (platform === 'linux') return ['--host', UNREACHABLE_HOST, '--port', '0'];
   for (const port of BLOCKED_PORTS) {
@@ -65,10 +55,9 @@ export async function httpArguments(platform: NodeJS.Platform = process.platform
   throw new Error(`The local chain needs one of the ports ${BLOCKED_PORTS.join(', ')}: free one.`);
 }
 
-/** The longest path of a Unix socket that every platform takes. */
+/** A length that Unix sockets allow on every platform. */
 const MAX_SOCKET_PATH_BYTES = 103;
 
-/** The socket of the anvil of this directory: in it, or in a private folder for temporary files where its path is too long. */
 export async function chainSocket(directory: string): Promise<string> {
   const hash = createHash('sha256').update(directory).digest('hex').slice(0, 32);
   if (process.platform === 'win32') return `\\\\.\\pipe\\speechgate-${hash}`;
@@ -77,38 +66,34 @@ export async function chainSocket(directory: string): Promise<string> {
   return join(await ownFolder(join(tmpdir(), `speechgate-${hash}`)), 'anvil.ipc');
 }
 
-export interface AnvilProcess {
-  readonly pid: number;
-}
-
 const cachePath = (directory: string) => join(directory, 'cache');
-/** Every anvil of this directory is started with this, and no other one is: that is how it is found again. */
-const ownArguments = (directory: string) => ` --cache-path ${cachePath(directory)} --`;
+const pidFile = (directory: string) => join(directory, 'anvil.pid');
 
-/** The anvil that runs on this directory, whichever process of this user has started it. */
-export async function findAnvil(directory: string): Promise<AnvilProcess | undefined> {
-  const found = (await listProcesses()).find(
-    ({ pid, commandLine }) => commandLine.includes(ownArguments(directory)) && maySignal(pid),
-  );
-  return found && { pid: found.pid };
+export async function findAnvil(directory: string): Promise<number | undefined> {
+  const pid = Number(await readUnsharedFile(pidFile(directory)));
+  return pid && (await isAnvil(pid, directory)) ? pid : undefined;
 }
+
+/** Only the anvil of this directory runs with its cache path. */
+const isAnvil = async (pid: number, directory: string): Promise<boolean> =>
+  (await commandLineOf(pid)).includes(`--cache-path ${cachePath(directory)} --`);
 
 /**
- * Starts anvil; detached, in a process group of its own, so that the Ctrl-C that ends the gateway does not end the chain
- * before the gateway has finished with it. Resolves when `isReady` says so; throws with what anvil printed when it has given
- * up. It mines a block for each transaction at once and no others.
+ * Resolves with the process id once `isReady` returns true. Detached, anvil survives the Ctrl-C that shuts down the
+ * gateway, which still needs the chain.
+ * @throws with anvil's output if it exits first
  */
-export async function launch(
+export async function launchAnvil(
   options: { binary: string; directory: string; stateFile: string | undefined; detached: boolean },
-  isReady: (socketPath: string) => Promise<boolean>,
-): Promise<AnvilProcess> {
+  isReady: () => Promise<boolean>,
+): Promise<number> {
   const { binary, directory, stateFile, detached } = options;
   const socketPath = await chainSocket(directory);
   if (process.platform !== 'win32') await rm(socketPath, { force: true });
   const logFile = join(directory, 'anvil.log');
   const log = await openOwnLog(logFile);
   try {
-    // Windows lets no handle that appends do this.
+    // On Windows a handle in append mode cannot truncate.
     await truncate(logFile);
     const state = stateFile ? ['--load-state', stateFile] : [];
     const own = [...(await httpArguments()), '--ipc', socketPath, '--cache-path', cachePath(directory), ...state];
@@ -124,32 +109,25 @@ export async function launch(
     child.once('exit', () => {
       ended = true;
     });
-    for (;;) {
+    await replaceOwnFile(pidFile(directory), String(child.pid));
+    while (!(await isReady())) {
       if (ended) throw new Error(`The local chain did not start: ${(await readFile(logFile, 'utf8')).trim()}`);
-      if (child.pid && (await isReady(socketPath))) return { pid: child.pid };
       await sleep(POLL_MS);
     }
+    return child.pid as number;
   } finally {
     await log.close();
   }
 }
 
-/** Ends the process and waits until it has gone; one that doesn't listen to the signal within that time is killed. */
-export async function shutDown(directory: string, { pid }: AnvilProcess, timeoutMs: number): Promise<void> {
-  const alive = () => hasArgument(pid, ownArguments(directory));
-  const deadline = performance.now() + timeoutMs;
-  if (await alive()) send(pid, 'SIGTERM');
-  while (await alive()) {
-    if (performance.now() > deadline) send(pid, 'SIGKILL');
+/** Resolves when the process is gone. Save the state before. */
+export async function killAnvil(pid: number, directory: string): Promise<void> {
+  while (await isAnvil(pid, directory)) {
+    try {
+      process.kill(pid, 'SIGKILL');
+    } catch {
+      // Already exited.
+    }
     await sleep(POLL_MS);
-  }
-}
-
-function send(pid: number, signal: NodeJS.Signals): void {
-  try {
-    process.kill(pid, signal);
-  } catch (error) {
-    // It has just ended by itself.
-    if (!hasCode(error, 'ESRCH')) throw error;
   }
 }

@@ -1,15 +1,12 @@
-import { CONFIRMATIONS } from '../../x402/confirmations.ts';
+import { CONFIRMATIONS } from '../../payments/x402/transfer-proof.ts';
 import type { ChainClient } from './chain-client.ts';
 
-/** Blocks on top of a transaction that somebody may wait for: those that confirm it (R44), and one to spare. */
 const BLOCKS_ON_TOP = BigInt(CONFIRMATIONS) + 1n;
-/** Seconds between the blocks of a chain on which nothing happens. They all stay in memory and in the state file. */
 const IDLE_SECONDS = 15;
 
 /**
- * Mines the empty blocks that a chain needs besides those of its transactions: every `blockTime` seconds until the last
- * block that somebody else has caused is confirmed, then only now and then, so that time moves on. `onBlocks` is called
- * after new blocks, whoever caused them.
+ * Mines an empty block every `blockTime` seconds until the newest other block is confirmed, then only every 15 s.
+ * @param onBlocks called after new blocks, also those of transactions
  */
 export function startBlockClock(
   client: ChainClient,
@@ -31,7 +28,7 @@ export function startBlockClock(
 
   let running: Promise<void> | undefined;
   const timer = setInterval(() => {
-    // A tick fails when the chain is gone or overloaded: whoever uses it next learns that.
+    // The chain is gone or overloaded. Its next user gets the error.
     running ??= tick()
       .catch(() => undefined)
       .finally(() => {

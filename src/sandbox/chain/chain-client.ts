@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import {
   type Address,
   createTestClient,
@@ -9,20 +10,16 @@ import {
   type Transport,
   walletActions,
 } from 'viem';
-import { exchange } from './ipc.ts';
 
-/** Base's, so that a client needs no setting for the sandbox but the node's address. */
+/** As on Base, so that a client needs only the node's address. */
 export const CHAIN_ID = 8453;
-/** Where Base has its USDC. */
 export const ASSET: Address = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
-/** Where every chain has its Multicall3. */
 export const MULTICALL: Address = '0xcA11bde05977b3631167028862bE2a173976CA11';
 
+const LINE_FEED = 0x0a;
 const POLL_MS = 50;
-/** A long chain's state takes a while to write. */
 const REQUEST_TIMEOUT_MS = 30_000;
 
-/** The local chain as viem describes one. */
 function localChain(address: string) {
   return defineChain({
     id: CHAIN_ID,
@@ -33,7 +30,6 @@ function localChain(address: string) {
   });
 }
 
-/** Takes every method, and answers of any length. */
 function overSocket(path: string, timeoutMs: number): Transport {
   const request = async (call: { method: string; params?: unknown }) => {
     const body = { jsonrpc: '2.0', id: 1, ...call };
@@ -44,10 +40,7 @@ function overSocket(path: string, timeoutMs: number): Transport {
   return custom({ request }, { retryCount: 0 });
 }
 
-/**
- * A client of the local chain.
- * @param address its RPC URL, or the path of its socket: the chain is controlled by its socket only
- */
+/** @param address the RPC URL, or the path of the socket, which alone controls the chain */
 export function chainClient(address: string, timeout = REQUEST_TIMEOUT_MS) {
   const transport: Transport = /^https?:/.test(address)
     ? http(address, { timeout, retryCount: 0, maxResponseBodySize: false })
@@ -57,7 +50,7 @@ export function chainClient(address: string, timeout = REQUEST_TIMEOUT_MS) {
     chain: localChain(address),
     transport,
     pollingInterval: POLL_MS,
-    // viem would answer from memory within the polling interval.
+    // Otherwise viem returns cached values within the polling interval.
     cacheTime: 0,
   })
     .extend(publicActions)
@@ -65,3 +58,21 @@ export function chainClient(address: string, timeout = REQUEST_TIMEOUT_MS) {
 }
 
 export type ChainClient = ReturnType<typeof chainClient>;
+
+/** anvil ends a response with a line feed, and sends none over a half-closed connection. */
+export function exchange(socketPath: string, request: unknown, timeoutMs: number): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(socketPath);
+    const chunks: Buffer[] = [];
+    socket.on('data', (chunk) => {
+      chunks.push(chunk);
+      if (chunk.at(-1) !== LINE_FEED) return;
+      resolve(Buffer.concat(chunks).toString());
+      socket.destroy();
+    });
+    socket.setTimeout(timeoutMs, () => socket.destroy(new Error('The local chain does not answer.')));
+    socket.once('error', reject);
+    socket.once('close', () => reject(new Error('The local chain has closed the connection.')));
+    socket.write(JSON.stringify(request));
+  });
+}

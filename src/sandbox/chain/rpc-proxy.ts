@@ -1,10 +1,9 @@
-import { randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import Fastify, { type FastifyInstance, type FastifyReply } from 'fastify';
 import { isOwnHost } from '../../lib/own-host.ts';
-import { sha256 } from '../checkout/request.ts';
-import { exchange } from './ipc.ts';
+import { exchange } from './chain-client.ts';
 
-/** What wallets, facilitators and the gateway need: to read, and to send what somebody has signed. */
+/** Enough for wallets, facilitators and the gateway: reads, and signed transactions. */
 const METHODS = new Set([
   ...['eth_blockNumber', 'eth_call', 'eth_chainId', 'eth_estimateGas', 'eth_feeHistory', 'eth_gasPrice'],
   ...['eth_getBalance', 'eth_getBlockByHash', 'eth_getBlockByNumber', 'eth_getCode', 'eth_getLogs'],
@@ -16,35 +15,14 @@ const ANSWER_TIMEOUT_MS = 30_000;
 const INVALID_REQUEST = -32600;
 const METHOD_NOT_FOUND = -32601;
 const INTERNAL_ERROR = -32603;
-/** 32 bytes in base64url. */
 const SECRET = /^[\w-]{43}$/;
 
-export interface RpcProxyOptions {
-  /** Of anvil. */
-  readonly socketPath: string;
-  /** On 127.0.0.1. */
-  readonly port: number;
-  /** The address that it had before, of which the secret path is kept. */
-  readonly formerUrl?: string | undefined;
-}
-
-export interface RpcProxy {
-  /** With a secret path: whoever knows it may read the chain and send signed transactions. */
-  readonly url: string;
-  close(): Promise<void>;
-}
-
-interface RpcCall {
-  readonly id?: unknown;
-  readonly method: string;
-  readonly params?: unknown;
-}
-
-/**
- * Starts the chain's address for programs. A web page gets nothing here: it can't leave out its origin, open a WebSocket,
- * or know the path.
- */
-export async function startRpcProxy({ socketPath, port, formerUrl }: RpcProxyOptions): Promise<RpcProxy> {
+/** The RPC address for programs. Web pages cannot use it: they send their origin and do not know the path. */
+export async function startRpcProxy(
+  socketPath: string,
+  port: number,
+  formerUrl: string | undefined,
+): Promise<{ readonly url: string; close(): Promise<void> }> {
   const path = `/${secretOf(formerUrl) ?? randomBytes(32).toString('base64url')}`;
   const app = Fastify({ bodyLimit: BODY_LIMIT_BYTES, forceCloseConnections: true, exposeHeadRoutes: false });
   admitPrograms(app, path);
@@ -59,7 +37,7 @@ export async function startRpcProxy({ socketPath, port, formerUrl }: RpcProxyOpt
       const message = `${refused.method} is refused: this address takes reads and eth_sendRawTransaction.`;
       return refuse(reply, 403, METHOD_NOT_FOUND, message, refused.id);
     }
-    // Of each call only what was checked: anvil may read a text with the same member twice otherwise.
+    // Forwards the checked members only, because anvil could read a duplicate member differently.
     const checked = calls.map(({ id, method, params }) => ({ jsonrpc: '2.0', id, method, params }));
     const answer = await exchange(socketPath, Array.isArray(request.body) ? checked : checked[0], ANSWER_TIMEOUT_MS);
     return reply.type('application/json').send(answer);
@@ -69,7 +47,6 @@ export async function startRpcProxy({ socketPath, port, formerUrl }: RpcProxyOpt
   return { url: `${origin}${path}`, close: () => app.close() };
 }
 
-/** Refuses whatever a web page could send, and whoever doesn't know the path. */
 function admitPrograms(app: FastifyInstance, path: string): void {
   const expected = sha256(path);
   app.addHook('onRequest', async (request, reply) => {
@@ -88,12 +65,14 @@ function admitPrograms(app: FastifyInstance, path: string): void {
   });
 }
 
+const sha256 = (text: string) => createHash('sha256').update(text).digest();
+
 const secretOf = (url: string | undefined): string | undefined => {
   const secret = url !== undefined && URL.canParse(url) ? new URL(url).pathname.slice(1) : '';
   return SECRET.test(secret) ? secret : undefined;
 };
 
-const isCall = (call: unknown): call is RpcCall =>
+const isCall = (call: unknown): call is { id?: unknown; method: string; params?: unknown } =>
   typeof call === 'object' && call !== null && 'method' in call && typeof call.method === 'string';
 
 function refuse(reply: FastifyReply, status: number, code: number, message: string, id: unknown = null): FastifyReply {

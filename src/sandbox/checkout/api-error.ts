@@ -1,25 +1,24 @@
-export type ApiErrorType = 'invalid_request_error' | 'idempotency_error' | 'api_error';
-
-/** An answer in the form of Stripe's errors (https://docs.stripe.com/api/errors). */
+/** A response in the format of Stripe's errors (https://docs.stripe.com/api/errors). */
 export class ApiError extends Error {
+  override readonly name = 'ApiError';
+
   constructor(
     readonly status: number,
-    readonly type: ApiErrorType,
     message: string,
-    /** Stripe's name of the fault, and the parameter that it is about, in the form's own notation. */
     readonly about: { readonly code?: string; readonly param?: string } = {},
+    readonly type: 'invalid_request_error' | 'idempotency_error' | 'api_error' = 'invalid_request_error',
   ) {
     super(message);
-    this.name = 'ApiError';
   }
 
-  /** The body of the answer. */
   toJSON() {
     return { error: { type: this.type, ...this.about, message: this.message } };
   }
 }
 
-/** A parameter that breaks a rule: 400. */
-export function invalidParameter(param: string, code: string, message: string): ApiError {
-  return new ApiError(400, 'invalid_request_error', message, { code, param });
+export function toApiError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  const status = error instanceof Error && 'statusCode' in error ? Number(error.statusCode) : 500;
+  if (status >= 400 && status < 500) return new ApiError(status, 'The request is malformed. Nothing was changed.');
+  return new ApiError(500, 'The local checkout failed. Nothing was changed; try again.', {}, 'api_error');
 }

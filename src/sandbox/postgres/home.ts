@@ -8,6 +8,7 @@ import {
   mkdtemp,
   readdir,
   realpath,
+  rename,
   rm,
   stat,
   symlink,
@@ -16,17 +17,17 @@ import { dirname, join } from 'node:path';
 import { ownFolder } from '../../lib/private-files.ts';
 import { type Account, obstacle } from './account.ts';
 import { assertListed, listDatabase } from './own-databases.ts';
-import { createWhole } from './staging.ts';
-import { hasCode } from './system-error.ts';
 
-/** Where a database goes that must live outside DATA_DIR: kept across reboots, and not swept by age as /tmp is. */
+/** The files that a sandbox writes into its folder first. */
+const CLAIM_FILES: readonly string[] = ['sandbox.lock', 'sandbox.pid'];
+
+/** For a database outside DATA_DIR: kept across reboots, and not cleaned by age as /tmp is. */
 const OUTSIDE = ['/var/lib', '/var/tmp'];
 
 /**
- * The directory that holds everything of the embedded database; it belongs to the server's account alone. It is
- * DATA_DIR/postgres, or what that symbolic link points to: as root, with a DATA_DIR that `nobody` can't reach (under a
- * home of mode 0700, say), the database lives in /var/lib/speechgate and DATA_DIR/postgres links there.
- * @param adopt takes one that is there for this user's own
+ * Root's database is in /var/lib/speechgate if `nobody` cannot reach DATA_DIR, for example under a home of mode 0700.
+ * DATA_DIR/postgres then links to it.
+ * @param adopt accepts an existing database as this user's
  * @throws UnknownDatabaseError
  */
 export async function databaseHome(
@@ -36,21 +37,18 @@ export async function databaseHome(
   adopt = false,
 ): Promise<string> {
   const entry = join(await ownFolder(dataDir), 'postgres');
-  const known = await lstat(entry).catch((error) => {
-    if (hasCode(error, 'ENOENT')) return undefined;
-    if (!hasCode(error, 'EACCES')) throw error;
-    throw new Error(`This user can't enter ${dataDir}: start as its owner, or choose another DATA_DIR.`);
-  });
-  // What root has linked there belongs to root, and what it links to belongs to the server's account.
+  const known = await lstat(entry).catch(ifMissing(() => undefined));
+  // Root's link belongs to root, and its target to the server's account.
   if (known && known.uid !== account.uid && known.uid !== process.geteuid?.()) {
     throw new Error(`${entry} belongs to user id ${known.uid}: remove it, or choose another DATA_DIR.`);
   }
   if (!known) await createHome(entry, account, onProgress);
 
-  const home = await realpath(entry).catch((error) => {
-    if (!hasCode(error, 'ENOENT')) throw error;
-    throw new Error(`${entry} links to a directory that is gone. Remove the link to start with an empty database.`);
-  });
+  const home = await realpath(entry).catch(
+    ifMissing(() => {
+      throw new Error(`${entry} links to a directory that is gone. Remove the link to start with an empty database.`);
+    }),
+  );
   const { uid } = await stat(home);
   if (uid !== account.uid) {
     throw new Error(
@@ -58,16 +56,23 @@ export async function databaseHome(
         '(root runs it as nobody). Start as the former user, or choose another DATA_DIR.',
     );
   }
-  const wall = await obstacle(home, account);
-  if (wall) {
+  const inaccessibleDir = await obstacle(home, account);
+  if (inaccessibleDir) {
     throw new Error(
-      `The user nobody, who runs the database, can't enter ${wall} any more: allow it (chmod o+x), or choose another DATA_DIR.`,
+      `The user nobody, who runs the database, can't enter ${inaccessibleDir} any more: allow it (chmod o+x), or choose another DATA_DIR.`,
     );
   }
   if (adopt) await listDatabase(home, home);
   else await assertListed(home);
   return home;
 }
+
+const ifMissing =
+  <Result>(use: () => Result) =>
+  (error: NodeJS.ErrnoException): Result => {
+    if (error.code === 'ENOENT') return use();
+    throw error;
+  };
 
 async function createHome(entry: string, account: Account, onProgress: (message: string) => void): Promise<void> {
   if (await admit(dirname(entry), account)) {
@@ -84,24 +89,15 @@ async function createHome(entry: string, account: Account, onProgress: (message:
   const outside = await mkdtemp(join(parent, 'postgres-'));
   await listDatabase(outside, await realpath(outside));
   await chown(outside, account.uid, account.gid);
-  try {
-    await symlink(outside, entry);
-  } catch (error) {
-    await rm(outside, { recursive: true });
-    if (hasCode(error, 'EEXIST')) return;
-    throw error;
-  }
+  await symlink(outside, entry);
   onProgress(`The user nobody can't reach ${dirname(entry)}: the database lives in ${outside}`);
 }
 
-/**
- * Whether the account gets into the directory. When nothing but a directory that is still empty stands in its way,
- * as with a fresh `mktemp -d`, the account's group is let through it.
- */
+/** If only an unused directory is in the way, as with a fresh `mktemp -d`, this opens it to the account's group. */
 async function admit(directory: string, account: Account): Promise<boolean> {
-  const wall = await obstacle(directory, account);
-  if (wall === undefined) return true;
-  if (wall !== directory || (await obstacle(dirname(directory), account)) || (await readdir(directory)).length > 0) {
+  const inaccessibleDir = await obstacle(directory, account);
+  if (inaccessibleDir === undefined) return true;
+  if (inaccessibleDir !== directory || (await obstacle(dirname(directory), account)) || !(await isUnused(directory))) {
     return false;
   }
   const { uid, mode } = await stat(directory);
@@ -110,6 +106,9 @@ async function admit(directory: string, account: Account): Promise<boolean> {
   await chmod(directory, (mode & 0o7777) | 0o010);
   return true;
 }
+
+const isUnused = async (directory: string): Promise<boolean> =>
+  (await readdir(directory)).every((name) => CLAIM_FILES.includes(name));
 
 async function firstWritable(directories: string[]): Promise<string> {
   for (const directory of directories) {
@@ -122,4 +121,19 @@ async function firstWritable(directories: string[]): Promise<string> {
   throw new Error(
     `None of ${directories.join(', ')} can be written to: choose a DATA_DIR that the user nobody can reach.`,
   );
+}
+
+/** Fills a temporary directory and renames it. Removes what a killed process left. */
+export async function createWhole(target: string, fill: (directory: string) => Promise<void>): Promise<void> {
+  const fresh = `${target}.new`;
+  // An orphaned initdb may still be writing.
+  await rm(fresh, { recursive: true, force: true, maxRetries: 10 });
+  await mkdir(fresh, { mode: 0o700 });
+  try {
+    await fill(fresh);
+    await rename(fresh, target);
+  } catch (error) {
+    await rm(fresh, { recursive: true, force: true });
+    throw error;
+  }
 }

@@ -3,18 +3,12 @@ import { homedir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
 import { ForeignFileError, ownFolder, readOwnFile, replaceOwnFile } from '../../lib/private-files.ts';
 
-/** An embedded database must not be started; the message has the way out. */
 export class UnknownDatabaseError extends Error {}
 
 const ID_FILE = 'id';
 const ID = /^[0-9a-f]{32}$/;
 
-/**
- * Lists a database as one that a sandbox of this user has made.
- * @param directory that holds it now
- * @param home where it is, or will be, without links
- * @throws UnknownDatabaseError
- */
+/** @param home the final path of the database, without links @throws UnknownDatabaseError */
 export async function listDatabase(directory: string, home: string): Promise<void> {
   const list = await listFolder();
   const id = randomBytes(16).toString('hex');
@@ -23,8 +17,8 @@ export async function listDatabase(directory: string, home: string): Promise<voi
 }
 
 /**
- * The settings of a database can run any program: one that came with a checkout or an archive must not be started.
- * @throws UnknownDatabaseError for one that is not listed for this place
+ * A database's settings can run any program, so a database from a checkout or archive must not start.
+ * @throws UnknownDatabaseError unless the database is recorded for this path
  */
 export async function assertListed(home: string): Promise<void> {
   const list = await listFolder();
@@ -43,7 +37,7 @@ const readIfOwn = (path: string): Promise<string | undefined> =>
     return undefined;
   });
 
-/** Outside every checkout, in this user's folder for state (XDG Base Directory Specification). */
+/** Outside every checkout, in this user's state folder (XDG Base Directory Specification). */
 async function listFolder(): Promise<string> {
   const folder = join(stateFolder(), 'speechgate');
   try {
@@ -55,19 +49,12 @@ async function listFolder(): Promise<string> {
 
 function stateFolder(): string {
   const { XDG_STATE_HOME = '' } = process.env;
-  // Relative paths, which a checkout could hold, are invalid by the specification.
+  // The specification says to ignore relative paths. A checkout could hold one.
   if (isAbsolute(XDG_STATE_HOME)) return XDG_STATE_HOME;
-  const home = homeOfUser();
-  if (!isAbsolute(home)) throw unusable('this user has no home folder');
-  return join(home, '.local/state');
-}
-
-function homeOfUser(): string {
   try {
-    return homedir();
-  } catch {
-    return '';
-  }
+    if (isAbsolute(homedir())) return join(homedir(), '.local/state');
+  } catch {}
+  throw unusable('this user has no home folder');
 }
 
 const unusable = (reason: string) =>

@@ -74,44 +74,23 @@ contract UsdCoin {
     }
 
     function transferWithAuthorization(
-        address from,
-        address to,
-        uint256 value,
-        uint256 validAfter,
-        uint256 validBefore,
-        bytes32 nonce,
-        uint8 v,
-        bytes32 r,
-        bytes32 s
+        address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce,
+        uint8 v, bytes32 r, bytes32 s
     ) external {
         Terms memory terms = Terms(from, to, value, validAfter, validBefore, nonce);
         execute(TRANSFER_WITH_AUTHORIZATION_TYPEHASH, terms, abi.encodePacked(r, s, v));
     }
 
     function transferWithAuthorization(
-        address from,
-        address to,
-        uint256 value,
-        uint256 validAfter,
-        uint256 validBefore,
-        bytes32 nonce,
+        address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce,
         bytes memory signature
     ) external {
-        execute(
-            TRANSFER_WITH_AUTHORIZATION_TYPEHASH, Terms(from, to, value, validAfter, validBefore, nonce), signature
-        );
+        execute(TRANSFER_WITH_AUTHORIZATION_TYPEHASH, Terms(from, to, value, validAfter, validBefore, nonce), signature);
     }
 
     function receiveWithAuthorization(
-        address from,
-        address to,
-        uint256 value,
-        uint256 validAfter,
-        uint256 validBefore,
-        bytes32 nonce,
-        uint8 v,
-        bytes32 r,
-        bytes32 s
+        address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce,
+        uint8 v, bytes32 r, bytes32 s
     ) external {
         require(to == msg.sender, "FiatTokenV2: caller must be the payee");
         Terms memory terms = Terms(from, to, value, validAfter, validBefore, nonce);
@@ -119,12 +98,7 @@ contract UsdCoin {
     }
 
     function receiveWithAuthorization(
-        address from,
-        address to,
-        uint256 value,
-        uint256 validAfter,
-        uint256 validBefore,
-        bytes32 nonce,
+        address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce,
         bytes memory signature
     ) external {
         require(to == msg.sender, "FiatTokenV2: caller must be the payee");

@@ -1,0 +1,154 @@
+import { randomBytes, randomInt } from 'node:crypto';
+import type { OutgoingHttpHeaders } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { PaymentPayload, PaymentRequired } from '@x402/core/types';
+import type { LocalAccount } from 'viem';
+import { decodeHeader, encodePayment, officialClient } from '../../test/support/x402.ts';
+import type { Gathering } from './gathering.ts';
+import { type Answer, type Ask, ask, type Leaving } from './http.ts';
+import { nonceOf, type Plan } from './servers/facilitator.ts';
+import { audioOf, type Manner } from './servers/upstream.ts';
+import type { Target } from './targets/target.ts';
+import type { World } from './world.ts';
+
+/** Verification, speech and settlement together may take 50 seconds. */
+const HUNG_MS = 60_000;
+/** How long a client repeats a request, before and after it is known to have paid. */
+const TIMEOUT_MS = 3_000;
+const INSISTENCE_MS = 30_000;
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 1_000;
+/** The peers' fixed price is the price of a text of this length. */
+const LENGTH = 60;
+
+export interface Note {
+  readonly answer: Answer;
+  readonly isPaid: boolean;
+  readonly isDelivery: boolean;
+}
+
+/** One try of an attack: a client with its own wallet and every response it received. */
+export class Attempt {
+  readonly notes: Note[] = [];
+  /** Payments by these wallets count for this try. */
+  readonly payers: LocalAccount[];
+  /** A client that paid and received nothing repeats these requests. */
+  readonly usage = new Set<Ask>();
+  readonly nonces: string[] = [];
+  /** Price of one text in micro-USD, from the latest challenge. */
+  price = 0n;
+  readonly #texts = new Map<string, string>();
+  readonly #delivered = new Set<string>();
+  readonly #hungMs: number;
+  /** Its own address, so that limits by address do not couple clients. */
+  readonly #address = `10.${randomInt(256)}.${randomInt(256)}.${randomInt(256)}`;
+
+  constructor(
+    readonly world: World,
+    readonly target: Target,
+    readonly payer: LocalAccount,
+    readonly gathering: Gathering,
+    hungMs = HUNG_MS,
+  ) {
+    this.#hungMs = hungMs;
+    this.payers = [payer];
+  }
+
+  /** Complete deliveries: a text by its audio, other goods by name. */
+  get delivered(): ReadonlySet<string> {
+    return this.#delivered;
+  }
+
+  /** Returns a text that no other try uses. @param manner how the speech server treats it */
+  text(manner?: Manner, length = LENGTH): string {
+    const text = `Text ${randomBytes(12).toString('hex')} of an attack `.padEnd(length, 'a');
+    this.#texts.set(audioOf(text).toString('base64'), text);
+    if (manner) this.world.upstream.manners.set(text, manner);
+    return text;
+  }
+
+  post(text = this.text(), model?: string): Ask {
+    const headers = { 'content-type': 'application/json' };
+    return { method: 'POST', path: '/x402/tts', headers, body: JSON.stringify({ text, model }) };
+  }
+
+  get(text = this.text()): Ask {
+    return { method: 'GET', path: `/x402/tts?text=${encodeURIComponent(text)}` };
+  }
+
+  async send(what: Ask, leaving?: Leaving): Promise<Answer> {
+    const headers: OutgoingHttpHeaders = { 'x-forwarded-for': this.#address, ...what.headers };
+    const answer = await ask(this.target.origin, { ...what, headers }, this.#hungMs, leaving);
+    if (leaving && answer.outcome === 'broken') return answer;
+    const goods = this.#goodsIn(answer, what);
+    if (goods !== undefined) this.#delivered.add(goods);
+    this.notes.push({ answer, isPaid: 'payment-signature' in headers, isDelivery: goods !== undefined });
+    return answer;
+  }
+
+  /** Requests without payment. @throws when the response is not a challenge */
+  async challenge(what: Ask): Promise<PaymentRequired> {
+    const answer = await this.send(what);
+    if (answer.outcome !== 'answered' || answer.status !== 402) throw new Error('There is no challenge.');
+    const challenge: PaymentRequired = decodeHeader(String(answer.headers['payment-required']));
+    this.price = BigInt(challenge.accepts[0]?.amount ?? 0);
+    return challenge;
+  }
+
+  /** Signs with the official client, with a payment identifier. @param plan how the facilitator treats the payment */
+  async sign(challenge: PaymentRequired, plan: Plan = {}, payer = this.payer, identifier?: string) {
+    const payment = await officialClient(payer, identifier).createPaymentPayload(structuredClone(challenge));
+    this.world.facilitator.plans.set(payment, plan);
+    this.nonces.push(nonceOf(payment));
+    return payment;
+  }
+
+  paid(what: Ask, payment: PaymentPayload | string): Ask {
+    const header = typeof payment === 'string' ? payment : encodePayment(payment);
+    const paid = { ...what, headers: { ...what.headers, 'payment-signature': header } };
+    this.usage.add(paid);
+    return paid;
+  }
+
+  /** Requests a challenge and signs a payment, but does not send the paid request. */
+  async prepare(what: Ask, plan?: Plan): Promise<{ readonly paid: Ask; readonly payment: PaymentPayload }> {
+    const payment = await this.sign(await this.challenge(what), plan);
+    return { paid: this.paid(what, payment), payment };
+  }
+
+  /** Repeats a request until it is served or refused for good, as a careful client does after it may have paid. */
+  async politely(what: Ask): Promise<Answer> {
+    const giveUpAt = performance.now() + TIMEOUT_MS;
+    for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
+      const answer = await this.send(what);
+      if (isFinal(answer) || performance.now() > giveUpAt) return answer;
+      await sleep(pause);
+    }
+  }
+
+  /** Repeats all paid requests until one is served, whatever the responses say. */
+  async insist(): Promise<void> {
+    for (
+      const giveUpAt = performance.now() + INSISTENCE_MS;
+      performance.now() < giveUpAt;
+      await sleep(LONGEST_PAUSE_MS)
+    ) {
+      for (const paid of this.usage) await this.send(paid);
+      if (this.#delivered.size > 0) return;
+    }
+  }
+
+  #goodsIn(answer: Answer, { path }: Ask): string | undefined {
+    if (answer.outcome !== 'answered' || answer.status !== 200) return undefined;
+    return this.#texts.get(answer.bytes.toString('base64')) ?? (path === '/x402/deposit' ? 'deposit' : undefined);
+  }
+
+  async buy(what: Ask = this.post(), plan?: Plan): Promise<Answer> {
+    return this.politely((await this.prepare(what, plan)).paid);
+  }
+}
+
+/** 409: the first request still runs or its outcome is unknown. 429 and 5xx: the client may retry. */
+const isFinal = (answer: Answer): boolean =>
+  answer.outcome === 'hung' ||
+  (answer.outcome === 'answered' && answer.status !== 409 && answer.status !== 429 && answer.status < 500);

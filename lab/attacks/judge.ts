@@ -1,0 +1,57 @@
+import type { Attack } from './attack.ts';
+import type { Attempt, Note } from './attempt.ts';
+import type { Payment } from './servers/chain.ts';
+
+/** Faults of a try, in the order of the table. */
+export const COUNTS = [
+  'paid, not served',
+  'served, not paid',
+  'paid twice',
+  'wrong status',
+  'hung',
+  'crashed',
+] as const;
+export type Count = (typeof COUNTS)[number];
+
+/**
+ * Judges a try by transfers to the payee and by received bytes, not by what responses claim.
+ * @param payments all transfers to the target's payee
+ * @param failure exception of the try
+ * @param isCrashed the target exited during the batch
+ */
+export function judge(
+  attack: Attack,
+  attempt: Attempt,
+  payments: readonly Payment[],
+  failure: unknown,
+  isCrashed: boolean,
+): readonly Count[] {
+  const addresses = new Set(attempt.payers.map(({ address }) => address.toLowerCase()));
+  const own = payments.filter(({ payer }) => addresses.has(payer.toLowerCase()));
+  const received = own.reduce((sum, { value }) => sum + value, 0n);
+  const served = attempt.delivered.size;
+  const found: Record<Count, boolean> = {
+    'paid, not served': own.length > 0 && served === 0,
+    'served, not paid': received < BigInt(served) * attempt.price,
+    'paid twice': served > 0 && own.length > served,
+    'wrong status': failure !== undefined || attempt.notes.some((note) => isWrong(attack, note)),
+    hung: attempt.notes.some(({ answer }) => answer.outcome === 'hung'),
+    crashed: isCrashed,
+  };
+  return COUNTS.filter((count) => found[count]);
+}
+
+/** The client has paid and received nothing yet. */
+export const isCheated = (attempt: Attempt, payments: readonly Payment[]): boolean =>
+  attempt.delivered.size === 0 &&
+  payments.some(({ payer }) => attempt.payers.some(({ address }) => address.toLowerCase() === payer.toLowerCase()));
+
+/** A challenge (402) and a 409 ("retry later") are never wrong: every attack may meet them. */
+function isWrong({ right }: Attack, { answer, isPaid, isDelivery }: Note): boolean {
+  if (answer.outcome === 'broken') return right !== 'broken';
+  if (answer.outcome === 'hung') return false;
+  const { status } = answer;
+  if (status === 200) return !isDelivery;
+  if (right === 'served' && isPaid) return status !== 409;
+  return status < 400 || status >= (right === 'refused' || right === 'served' ? 500 : 600);
+}

@@ -1,0 +1,108 @@
+import { randomUUID } from 'node:crypto';
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { sql } from 'kysely';
+import { type Database, openDatabase } from '../../../src/db/database.ts';
+import { migrate } from '../../../src/db/migrate.ts';
+import { audit } from '../../../src/ledger/audit.ts';
+import { MICRO_USD_PER_CENT } from '../../../src/lib/money.ts';
+import { creditTopUp } from '../../../src/payments/top-up/credit-top-up.ts';
+import { startPostgres } from '../../../src/sandbox/postgres.ts';
+import { bookDeposit } from '../../../test/support/prepaid.ts';
+import { sizesFor } from '../growth/fill/sizes.ts';
+import { fillLedger } from '../growth/fill-ledger.ts';
+import { ACCOUNTS, accountId, FUNDS_MICRO_USD, wallets } from '../world.ts';
+
+/** A PostgreSQL server for the benchmark, with funded accounts and wallets. */
+export interface Books {
+  readonly url: string;
+  /** URL over the server's Unix socket. */
+  readonly nearUrl: string;
+  readonly db: Database;
+  /** Process id of the server. All its other processes are children. */
+  readonly postmaster: number;
+  /** @throws with the findings of the audit */
+  audit(): Promise<void>;
+  remove(): Promise<void>;
+}
+
+/** Concurrent credits. */
+const AT_A_TIME = 16;
+
+/**
+ * @param folder must be on a disk, since each commit waits for the disk
+ * @param accounts number of accounts in the ledger. The paying accounts are spread among them.
+ */
+export async function openBooks(
+  folder: string,
+  accounts: number,
+  onProgress: (message: string) => void,
+): Promise<Books> {
+  const dataDir = join(folder, 'database');
+  const postgres = await startPostgres({ dataDir });
+  const db = openDatabase(postgres.url, { maxConnections: AT_A_TIME, statementTimeoutMs: 0 });
+  try {
+    await migrate(postgres.url);
+    if (accounts > 0) await fill(db, accounts, onProgress);
+    await fund(db);
+    const pidFile = await readFile(join(postgres.home, 'cluster/data/postmaster.pid'), 'utf8');
+    return {
+      url: postgres.url,
+      nearUrl: postgres.nearUrl,
+      db,
+      postmaster: Number.parseInt(pidFile, 10),
+      audit: async () => {
+        const findings = await audit(db);
+        if (findings.length > 0) throw new Error(`the audit has found: ${findings.map(({ rule }) => rule).join('; ')}`);
+      },
+      remove,
+    };
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+
+  async function remove() {
+    await db.destroy();
+    await postgres.stop();
+    await rm(postgres.home, { recursive: true, force: true });
+  }
+}
+
+/** Interval of progress messages during the fill. */
+const PROGRESS_EVERY_MS = 5000;
+
+async function fill(db: Database, accounts: number, onProgress: (message: string) => void): Promise<void> {
+  // A small limit would make the log repeat whole pages after each checkpoint of a ledger of gigabytes.
+  await sql`alter system set max_wal_size = '8GB'`.execute(db);
+  await sql`select pg_reload_conf()`.execute(db);
+  let shownAt = performance.now();
+  await fillLedger(db, sizesFor(accounts), {
+    known: {
+      cards: Array.from({ length: ACCOUNTS }, (_, index) => accountId(index)),
+      wallets: wallets().map(({ address }) => address),
+    },
+    progress: (what, done, of) => {
+      if (performance.now() < shownAt + PROGRESS_EVERY_MS) return;
+      shownAt = performance.now();
+      onProgress(`filling: ${done.toLocaleString('en')} of ${of.toLocaleString('en')} ${what}`);
+    },
+  });
+}
+
+/** Credits every account and wallet through the service's own bookings. */
+async function fund(db: Database): Promise<void> {
+  const payers = wallets();
+  const cents = Number(FUNDS_MICRO_USD / MICRO_USD_PER_CENT);
+  let next = 0;
+  const book = async () => {
+    for (let index = next++; index < ACCOUNTS; index = next++) {
+      await creditTopUp(db, {
+        ...{ topUpId: randomUUID(), sessionId: `cs_test_${randomUUID()}`, accountId: accountId(index) },
+        ...{ livemode: false, amountCents: cents, challengeId: null },
+      });
+      await bookDeposit(db, (payers[index] as { address: string }).address, FUNDS_MICRO_USD);
+    }
+  };
+  await Promise.all(Array.from({ length: AT_A_TIME }, book));
+}

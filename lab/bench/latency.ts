@@ -1,0 +1,68 @@
+import { type LoadResult, latencyOf, type PartResult } from './load/load.ts';
+import type { Prepared } from './prepare.ts';
+import { AT_ONCE, type Manner } from './servers/upstream.ts';
+import type { Setup } from './setup.ts';
+import { type Spread, spread } from './statistics.ts';
+
+export interface LatencyPace {
+  readonly rounds: number;
+  readonly seconds: number;
+}
+
+export interface LatencyLine {
+  readonly name: string;
+  readonly label: string;
+  readonly p50Ms: Spread;
+  readonly p99Ms: Spread;
+  readonly firstByteP50Ms: Spread;
+  readonly firstByteP99Ms: Spread;
+}
+
+export const REQUESTS_PER_SECOND = 100;
+const WARM_UP_SECONDS = 0.5;
+/** More than are ever busy, unless the target stalls for seconds. */
+const CONNECTIONS = 200;
+
+export const SLOW: Manner = { ...AT_ONCE, delayMs: 50 };
+/** Waits 50 ms, then sends a piece every 20 ms. */
+export const DRIPPING: Manner = { ...AT_ONCE, delayMs: 50, pieces: 24, pieceMs: 20 };
+
+/** Measures the rows in interleaved rounds at a fixed request rate. @param manner how the upstream speaks */
+export async function measureLatency(
+  setup: Setup,
+  rows: readonly Prepared[],
+  manner: Manner,
+  { rounds, seconds }: LatencyPace,
+  onProgress: (message: string) => void,
+): Promise<LatencyLine[]> {
+  const measured = rows.map((row) => ({ ...row, results: [] as PartResult[] }));
+  await setup.speak(manner);
+  for (let round = 0; round < rounds; round++) {
+    for (let turn = 0; turn < measured.length; turn++) {
+      const each = measured[(round + turn) % measured.length] as (typeof measured)[number];
+      const { row, plan, expected } = each;
+      onProgress(`latency, round ${round + 1} of ${rounds}: ${row.label}`);
+      const { port, pid } = setup.target(row.target, row.processes);
+      const { parts } = await setup.load<LoadResult>(row, {
+        kind: 'load',
+        port,
+        parts: [{ name: row.name, share: 1, plan, expected }],
+        pace: { requestsPerSecond: REQUESTS_PER_SECOND, connections: CONNECTIONS },
+        warmUpSeconds: WARM_UP_SECONDS,
+        seconds,
+        targetPid: pid,
+      });
+      const part = parts[row.name] as PartResult;
+      if (part.unsent > 0) throw new Error(`${row.label}: ${part.unsent} requests found no free connection`);
+      each.results.push(part);
+    }
+  }
+  await setup.speak(AT_ONCE);
+  return measured.map(({ row: { name, label }, results }) => ({
+    ...{ name, label },
+    p50Ms: spread(results.map((part) => latencyOf([part], 0.5))),
+    p99Ms: spread(results.map((part) => latencyOf([part], 0.99))),
+    firstByteP50Ms: spread(results.map((part) => latencyOf([part], 0.5, 'firstBytesMs'))),
+    firstByteP99Ms: spread(results.map((part) => latencyOf([part], 0.99, 'firstBytesMs'))),
+  }));
+}

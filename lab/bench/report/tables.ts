@@ -1,0 +1,110 @@
+import { type LatencyLine, REQUESTS_PER_SECOND } from '../latency.ts';
+import type { OverloadLine } from '../overload.ts';
+import type { Spread } from '../statistics.ts';
+import { CONCURRENCY } from '../world.ts';
+import { added, median, type Table, verdict, whole, wholeSpread } from './cells.ts';
+import type { Line } from './comparison.ts';
+import type { Results } from './results.ts';
+
+/** Limits of the latency that the gateway adds to the upstream. */
+const ADDED_P50_MS = 1.5;
+const ADDED_P99_MS = 4;
+/** Limit of the time to first byte, relative to the bare proxy. */
+const ADDED_FIRST_BYTE_MS = 5;
+
+export function tablesOf({ throughput, latency, firstByte, overload }: Results): Table[] {
+  return [
+    ...(throughput ? [throughputTable(throughput), ratioTable(throughput)] : []),
+    ...(latency ? [latencyTable(latency)] : []),
+    ...(firstByte ? [firstByteTable(firstByte)] : []),
+    ...(overload ? [overloadTable(overload)] : []),
+  ];
+}
+
+const throughputTable = (lines: readonly Line[]): Table => ({
+  title: `Requests, ${CONCURRENCY} at a time`,
+  cells: [
+    ['target', 'requests/s (min–max)', 'p50 ms', 'p99 ms', 'CPU ms', 'PostgreSQL ms', 'RSS MiB', 'loop p99 ms'],
+    ...lines.map((line) => [
+      line.label,
+      wholeSpread(line.requestsPerSecond),
+      median(line.p50Ms, 1),
+      median(line.p99Ms, 1),
+      median(line.cpuMs, 3),
+      line.isOwn ? median(line.postgresCpuMs, 3) : '',
+      whole(line.memory.median / 1024 ** 2),
+      median(line.eventLoopP99Ms, 1),
+    ]),
+  ],
+});
+
+const ratioTable = (lines: readonly Line[]): Table => ({
+  title: 'Beside the peers',
+  cells: [
+    ['work', 'against', 'requests/s', 'asked', '', 'CPU', 'asked', ''],
+    ...lines.flatMap(({ label, ratios }) =>
+      ratios.map(({ against, rate, cpu, askedRate, askedCpu }) => [
+        ...[label, against, `${rate.toFixed(2)}x`, `${askedRate}x`, verdict(rate >= askedRate)],
+        ...[`${cpu.toFixed(2)}x`, `${askedCpu}x`, verdict(cpu <= askedCpu)],
+      ]),
+    ),
+  ],
+});
+
+/** Only the gateway's flows without a chain have a target value. */
+const isAsked = (name: string): boolean => /^(card|prepaid)(-|$)/.test(name);
+
+function latencyTable(lines: readonly LatencyLine[]): Table {
+  const upstream = lines[0] as LatencyLine;
+  return {
+    title: `${REQUESTS_PER_SECOND} requests a second over an upstream of 50 ms`,
+    cells: [
+      ['target', 'p50 ms', 'p99 ms', 'added p50', 'added p99', `asked ${ADDED_P50_MS} and ${ADDED_P99_MS}`],
+      ...lines.map(({ name, label, p50Ms, p99Ms }) => {
+        const [middle, tail] = [p50Ms.median - upstream.p50Ms.median, p99Ms.median - upstream.p99Ms.median];
+        const isReached = middle <= ADDED_P50_MS && tail <= ADDED_P99_MS;
+        return [
+          ...[label, median(p50Ms, 1), median(p99Ms, 1)],
+          ...(name === upstream.name ? ['', ''] : [added(middle), added(tail)]),
+          isAsked(name) ? verdict(isReached) : '',
+        ];
+      }),
+    ],
+  };
+}
+
+function firstByteTable(lines: readonly LatencyLine[]): Table {
+  const bare = lines.find(({ name }) => name === 'bare') as LatencyLine;
+  return {
+    title: `First byte of audio that drips, ${REQUESTS_PER_SECOND} requests a second`,
+    cells: [
+      ['target', 'p50 ms', 'p99 ms', 'to the bare proxy', `asked ${ADDED_FIRST_BYTE_MS} at most`],
+      ...lines.map(({ name, label, firstByteP50Ms, firstByteP99Ms }) => {
+        const more = firstByteP50Ms.median - bare.firstByteP50Ms.median;
+        return [
+          ...[label, median(firstByteP50Ms, 1), median(firstByteP99Ms, 1), name === bare.name ? '' : added(more)],
+          isAsked(name) ? verdict(more <= ADDED_FIRST_BYTE_MS) : '',
+        ];
+      }),
+    ],
+  };
+}
+
+const times = ({ median, min, max }: Spread): string => `${median.toFixed(2)}x (${min.toFixed(2)}–${max.toFixed(2)})`;
+
+const overloadTable = (lines: readonly OverloadLine[]): Table => ({
+  title: 'Overload',
+  cells: [
+    [
+      ...['load', 'asked/s', 'sent', 'paid answers/s', 'of the best', 'p50 ms', 'p99 ms', 'of p99 at 0.8x'],
+      ...['refused: paid', 'challenges', 'guesses', 'charged − served'],
+    ],
+    ...lines.map((line) => [
+      ...[line.label, whole(line.askedPerSecond), `${(line.sent * 100).toFixed(0)} %`, whole(line.servedPerSecond)],
+      times(line.ofBest),
+      ...[whole(line.p50Ms), whole(line.p99Ms), line.ofP99 ? times(line.ofP99) : ''],
+      ...[line.shed.paid, line.shed.challenge, line.shed.guess].map((share) => `${(share * 100).toFixed(0)} %`),
+      String(line.chargedButNotServed),
+    ]),
+  ],
+});

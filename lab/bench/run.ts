@@ -1,0 +1,65 @@
+import { DRIPPING, measureLatency, SLOW } from './latency.ts';
+import type { Options } from './options.ts';
+import { measureOverload } from './overload.ts';
+import { type Prepared, prepareRows } from './prepare.ts';
+import { linesOf } from './report/comparison.ts';
+import { commitOfCheckout, lookAtMachine, versionOf } from './report/machine.ts';
+import type { Results } from './report/results.ts';
+import { type Row, selectRows, UPSTREAM } from './rows.ts';
+import { setUp, type Wanted } from './setup.ts';
+import { measureThroughput } from './throughput.ts';
+
+type OnProgress = (message: string) => void;
+
+/** @throws when a response is wrong, or when the audit finds an error afterwards */
+export async function run(options: Options, onProgress: OnProgress): Promise<Results> {
+  const { paces, parts, processes } = options;
+  const seen = lookAtMachine(options.node);
+  const startedAt = performance.now();
+  const rows = options.isWithRows ? selectRows(options.rows, processes) : [];
+  const rowsOf = (part: keyof typeof ROWS_OF): Row[] => (parts.has(part) ? namedRows(ROWS_OF[part]) : []);
+  const [latencyRows, firstByteRows] = [rowsOf('latency'), rowsOf('first-byte')];
+  const overloadRows = rowsOf('overload');
+  const all = [...rows, ...latencyRows, ...firstByteRows, ...overloadRows];
+  const wanted: Wanted[] = all.map(({ target, processes: count }) => ({ name: target, processes: count }));
+  // The prebuilt response is a copy of ours.
+  if (wanted.some(({ name }) => name === 'prebuilt')) wanted.push({ name: 'ours', processes: 1 });
+
+  const setup = await setUp(wanted, options, onProgress);
+  try {
+    const prepared = await prepareRows(setup, all, paces.warmUp, onProgress);
+    const of = (some: readonly Row[]) => some.map(({ name }) => prepared.get(name) as Prepared);
+    const rounds = rows.length > 0 && (await measureThroughput(setup, of(rows), paces.throughput, onProgress));
+    const latency =
+      parts.has('latency') && (await measureLatency(setup, of(latencyRows), SLOW, paces.latency, onProgress));
+    const firstByte =
+      parts.has('first-byte') && (await measureLatency(setup, of(firstByteRows), DRIPPING, paces.latency, onProgress));
+    const overload =
+      parts.has('overload') && (await measureOverload(setup, of(overloadRows), paces.overload, onProgress));
+    onProgress('auditing the books');
+    await setup.books.audit();
+    return {
+      machine: { ...seen, postgres: await versionOf(setup.books.db), commit: await commitOfCheckout() },
+      isComplete: options.isComplete,
+      minutes: (performance.now() - startedAt) / 60_000,
+      rounds: paces.throughput.rounds,
+      ...(rounds && { throughput: linesOf(rows, rounds), throughputRounds: rounds }),
+      ...(latency && { latency }),
+      ...(firstByte && { firstByte }),
+      ...(overload && { overload }),
+    };
+  } finally {
+    await setup.close();
+  }
+}
+
+const ROWS_OF = {
+  latency: ['upstream', 'bare', 'portkey', 'card', 'prepaid', 'direct'],
+  'first-byte': ['upstream', 'bare', 'portkey', 'card'],
+  overload: ['card', 'prepaid', 'challenge'],
+} as const;
+
+function namedRows(names: readonly string[]): Row[] {
+  const known = [UPSTREAM, ...selectRows([], [1])];
+  return names.map((name) => known.find((row) => row.name === name) as Row);
+}

@@ -1,0 +1,109 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { open, readFile } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+
+export const PROJECT = fileURLToPath(new URL('../../..', import.meta.url));
+
+const TIMEOUT_MS = 60_000;
+const POLL_MS = 20;
+
+export interface Program {
+  readonly name: string;
+  readonly command?: string;
+  readonly args: readonly string[];
+  /** The complete environment, except PATH and HOME. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Folder of the output file, which has the program's name. */
+  readonly folder: string;
+  /** Default: the Node.js binary of this process. */
+  readonly node?: string;
+}
+
+export interface Running {
+  readonly name: string;
+  readonly pid: number;
+  send(message: object): void;
+  /** Sends a message and waits for the next one. @throws when the process exits first */
+  ask<Answer>(message: object): Promise<Answer>;
+  told<Answer>(): Promise<Answer>;
+  /** The end of its output. */
+  lastOutput(): Promise<string>;
+  /** Resolves when it accepts connections. */
+  listens(port: number): Promise<void>;
+  /** SIGTERM, then SIGKILL after a timeout. */
+  stop(): Promise<void>;
+}
+
+export const typescript = (path: string): string[] => ['--import', 'tsx', join(PROJECT, path)];
+
+export async function startProgram({
+  name,
+  args,
+  env = {},
+  folder,
+  node = process.execPath,
+  command = node,
+}: Program): Promise<Running> {
+  const logFile = join(folder, `${name}.log`);
+  const log = await open(logFile, 'w');
+  const child = spawn(command, args, {
+    cwd: PROJECT,
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
+    stdio: ['ignore', log.fd, log.fd, 'ipc'],
+  });
+  const ended = once(child, 'exit');
+  await log.close();
+  const isRunning = () => child.exitCode === null && child.signalCode === null;
+  const lastOutput = async () => (await readFile(logFile, 'utf8')).slice(-2000);
+  const failure = async () => new Error(`${name} has ended:\n${await lastOutput()}`);
+  const told = async <Answer>(): Promise<Answer> => {
+    const [answer] = await Promise.race([
+      once(child, 'message'),
+      ended.then(async () => {
+        throw await failure();
+      }),
+    ]);
+    return answer as Answer;
+  };
+
+  return {
+    name,
+    pid: child.pid as number,
+    ...{ told, lastOutput },
+    send: (message) => {
+      child.send(message);
+    },
+    ask: (message) => {
+      child.send(message);
+      return told();
+    },
+    listens: async (port) => {
+      for (const deadline = performance.now() + TIMEOUT_MS; !(await accepts(port)); await sleep(POLL_MS)) {
+        if (!isRunning()) throw await failure();
+        if (performance.now() > deadline) throw new Error(`${name} does not listen; see ${logFile}`);
+      }
+    },
+    stop: async () => {
+      if (!isRunning()) return;
+      child.kill('SIGTERM');
+      const timer = setTimeout(() => child.kill('SIGKILL'), TIMEOUT_MS);
+      await ended;
+      clearTimeout(timer);
+    },
+  };
+}
+
+function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ port, host: '127.0.0.1' });
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', () => resolve(false));
+  });
+}

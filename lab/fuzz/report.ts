@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict';
+import { describe, type FuzzResult } from './fuzz.ts';
+
+const MIB = 1024 * 1024;
+/** Allowed growth since the warm-up: code, caches, counters, and gaps in the allocator. */
+const RESIDENT_GROWTH = 96 * MIB;
+/** Connection pools may differ by this many connections. */
+const DESCRIPTOR_GROWTH = 20;
+
+export function print({ figures, failures, usage, audits }: FuzzResult): void {
+  console.table(figures.requests);
+  console.table(figures.statuses);
+  console.table(figures.reached);
+  console.log(`declared, and never seen: ${figures.unreached.join(', ')}`);
+  console.log(`served, and forbidden by openapi-enforcer: ${figures.forbidden.size}`);
+  for (const [fault, bytes] of figures.forbidden) console.log(`${fault}\n  ${JSON.stringify(bytes)}`);
+  for (const each of usage) console.log(describe(each));
+  for (const { code, output } of audits) console.log(code === 0 ? 'the books agree' : output);
+  for (const { kind, seed, path, shown, error } of failures) {
+    console.log(
+      `npm run fuzz -- --kind ${kind} --seed ${seed} --path ${path}\n${shown.slice(0, 3000)}\n${error.slice(0, 3000)}`,
+    );
+  }
+}
+
+/** @throws on a failure, on books that disagree, or when the idle gateway has grown since its warm-up */
+export function assertSound({ failures, usage, audits }: FuzzResult): void {
+  assert.deepEqual(
+    failures.map(({ kind, error }) => `${kind}: ${error.split('\n')[0]}`),
+    [],
+  );
+  for (const { code, output } of audits) assert.equal(code, 0, output);
+  const [first, last] = [usage[0], usage.at(-1)];
+  if (!first || !last) return;
+  assert.ok(
+    last.residentBytes - first.residentBytes < RESIDENT_GROWTH,
+    `resident memory: ${describe(first)} became ${describe(last)}`,
+  );
+  assert.ok(
+    last.descriptors - first.descriptors < DESCRIPTOR_GROWTH,
+    `descriptors: ${describe(first)} became ${describe(last)}`,
+  );
+}

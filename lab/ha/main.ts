@@ -1,0 +1,48 @@
+/**
+ * `node --import tsx lab/ha/main.ts [--mode session|transaction] [--names] [--pgbouncer PROGRAM] [--rounds N]
+ * [--asynchronous]`: the full drill, a few minutes for each round. Exits with 1 when callers and books disagree.
+ */
+import assert from 'node:assert/strict';
+import { parseArgs } from 'node:util';
+import { t as root, test } from 'tap';
+import { testChain } from '../../test/support/chain.ts';
+import { type DrillOptions, drill } from './drill.ts';
+import { withoutPrograms } from './place.ts';
+
+const HOUR_MS = 3_600_000;
+const ROUND = ['postgres', 'gateway one', 'machine', 'gateway two', 'pgbouncer'] as const;
+const LOSSY_ROUND = ['lost commits', 'gateway one'] as const;
+
+const { values } = parseArgs({
+  options: {
+    mode: { type: 'string', default: 'transaction' },
+    /** Named statements in transaction mode. Needs PgBouncer 1.21 or later. */
+    names: { type: 'boolean', default: false },
+    pgbouncer: { type: 'string', default: 'pgbouncer' },
+    rounds: { type: 'string', default: '2' },
+    /** Asynchronous replication: the last commits are lost with the primary. */
+    asynchronous: { type: 'boolean', default: false },
+  },
+});
+const mode = values.mode === 'session' ? 'session' : 'transaction';
+root.setTimeout(HOUR_MS);
+const { chain, skip } = await testChain();
+
+test(`the drill, PgBouncer in ${mode} mode`, { skip: withoutPrograms || skip, timeout: HOUR_MS }, async (t) => {
+  const begunAt = performance.now();
+  const options: DrillOptions = {
+    pooling: { mode, namedStatements: values.names || mode === 'session', pgbouncer: values.pgbouncer },
+    replication: values.asynchronous ? 'asynchronous' : 'synchronous',
+    faults: Array.from({ length: Number(values.rounds) }, () => (values.asynchronous ? LOSSY_ROUND : ROUND)).flat(),
+    calmMs: 15_000,
+    pauseMs: 100,
+    progress: (message) => console.error(`${Math.round((performance.now() - begunAt) / 1000)} s  ${message}`),
+  };
+  const result = await drill(t, chain, options);
+  console.table(result.figures);
+  console.table(result.served);
+  console.table(result.errors);
+  console.log(result.audit.output);
+  assert.deepEqual(result.contradictions, []);
+  assert.equal(result.audit.code, 0);
+});

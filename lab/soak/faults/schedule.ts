@@ -1,0 +1,107 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Random } from '../random.ts';
+import type { GatewayName, World } from '../world/world.ts';
+import { CHAIN } from './chain.ts';
+import { DATABASE } from './database.ts';
+import type { Fault } from './fault.ts';
+import { LINKS } from './links.ts';
+import { SIGNALS } from './signals.ts';
+
+const PAUSE_MS = [200, 3_000] as const;
+const TWO_AT_ONCE = 0.25;
+
+export interface Struck {
+  readonly name: string;
+  /** Number of its turn. With the seed it determines the fault and its duration. */
+  readonly number: number;
+  /** Milliseconds since the start of the run. */
+  readonly from: number;
+  readonly until: number;
+  readonly buries: readonly GatewayName[];
+}
+
+/** A pause, then one or two faults of different parts. */
+export interface Turn {
+  readonly pauseMs: number;
+  readonly faults: readonly Fault[];
+}
+
+/** Depends only on the seed and the number. */
+export function turnOf(seed: string, number: number): Turn {
+  const random = new Random(seed, 'fault', number);
+  const pauseMs = random.between(...PAUSE_MS);
+  const first = random.weighted(FAULTS.map((fault) => [fault.weight, fault] as const));
+  if (!random.chance(TWO_AT_ONCE)) return { pauseMs, faults: [first] };
+  const others = FAULTS.filter(({ target }) => target !== first.target);
+  return { pauseMs, faults: [first, random.weighted(others.map((fault) => [fault.weight, fault] as const))] };
+}
+
+export const FAULTS: readonly Fault[] = [...SIGNALS, ...DATABASE, ...LINKS, ...CHAIN];
+
+export class FaultSchedule {
+  /** In the order of their ends. */
+  readonly struck: Struck[] = [];
+  readonly #world: World;
+  readonly #seed: string;
+  readonly #now: () => number;
+  readonly #current = new Set<string>();
+  readonly #stop = new AbortController();
+  #number = 0;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(world: World, seed: string, now: () => number) {
+    this.#world = world;
+    this.#seed = seed;
+    this.#now = now;
+  }
+
+  /** Current faults, or undefined during a pause. */
+  get current(): string | undefined {
+    return this.#current.size > 0 ? [...this.#current].join(' and ') : undefined;
+  }
+
+  /** Resolves after `stop`. Rejects as soon as a part does not recover. */
+  begin(): Promise<void> {
+    this.#running = this.#run();
+    return this.#running;
+  }
+
+  /** Finishes the current turn and heals the world. @throws when a part did not recover */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+    await heal(this.#world);
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      const number = this.#number++;
+      const { pauseMs, faults } = turnOf(this.#seed, number);
+      await sleep(pauseMs, undefined, { signal }).catch(() => {});
+      if (!signal.aborted) await Promise.all(faults.map((fault) => this.#strike(fault, number)));
+    }
+  }
+
+  async #strike(fault: Fault, number: number): Promise<void> {
+    const from = this.#now();
+    this.#current.add(fault.name);
+    try {
+      await fault.strike(this.#world, new Random(this.#seed, 'fault', number, fault.name));
+    } catch (error) {
+      throw new Error(`${fault.name} (fault ${number}) could not be mended`, { cause: error });
+    } finally {
+      this.#current.delete(fault.name);
+      const { name, buries = [] } = fault;
+      this.struck.push({ name, number, from, until: this.#now(), buries });
+    }
+  }
+}
+
+/** Removes all faults and waits until the service is ready. */
+export async function heal(world: World): Promise<void> {
+  for (const link of Object.values(world.links)) link.breaker = undefined;
+  for (const link of Object.values(world.databaseLinks)) link.restore();
+  await Promise.all(Object.values(world.parts).map((part) => part.thaw()));
+  await world.untilReady();
+}

@@ -1,0 +1,63 @@
+import type { GatewayName } from './world/world.ts';
+
+/** One operation, from its first request to its end, as its caller saw it. */
+export interface Told {
+  /** Name of the caller, such as `direct 2`. With the number and the seed it determines the operation's draws. */
+  readonly caller: string;
+  /** From 0. `SETUP` for purchases before the first operation. */
+  readonly number: number;
+  readonly flow: Flow;
+  /** Milliseconds since the start of the run, by the monotonic clock. */
+  readonly from: number;
+  readonly until: number;
+  /** When the audio arrived, in Unix milliseconds, if not at the end. */
+  readonly at?: number;
+  readonly servedBy?: GatewayName;
+  readonly requests: number;
+  readonly end: End;
+  /** Price or credit in micro-USD. */
+  readonly amountMicroUsd: bigint;
+  /** Identifiers that find it in the books. */
+  readonly keys: Keys;
+  /** A response that breaks a promise, whatever the books say. */
+  readonly wrong?: string;
+}
+
+/** The number of purchases before a caller's first operation. */
+export const SETUP = -1;
+
+export const FLOWS = [
+  'card',
+  'card, streamed',
+  'job',
+  'top-up',
+  'refund',
+  'dispute',
+  'direct',
+  'direct, quoted',
+  'deposit',
+  'prepaid',
+] as const;
+
+export type Flow = (typeof FLOWS)[number];
+
+/**
+ * - `served`: complete audio, or a confirmed credit, deposit or quote
+ * - `refused`: a final response that says nothing is charged
+ * - `left`: the caller disconnected in a flow without retries (R55)
+ * - `broken off`: the service or its death cut the response in such a flow
+ * - `open`: no final response, despite retries until the end of the run
+ */
+export type End = 'served' | 'refused' | 'left' | 'broken off' | 'open';
+
+export interface Keys {
+  /** Trace ids of the responses to requests that pay, in order. */
+  readonly traceIds: readonly string[];
+  /** Card account or address in lower case that pays or is credited. */
+  readonly payer?: string;
+  readonly jobId?: string;
+  readonly sessionId?: string;
+  /** EIP-3009 nonce or prepaid nonce. */
+  readonly nonce?: string;
+  readonly paymentId?: string;
+}

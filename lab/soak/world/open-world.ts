@@ -1,0 +1,89 @@
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { rotateKeys } from '../../../src/config/signing-keys.ts';
+import { migrate } from '../../../src/db/migrate.ts';
+import { freePort } from '../../../src/sandbox/free-port.ts';
+import { type Owner, programCommand } from '../../../test/support/child.ts';
+import { databaseDirectory } from '../../../test/support/database-directory.ts';
+import { startTcpProxy } from '../../../test/support/tcp-proxy.ts';
+import { until } from '../../../test/support/until.ts';
+import { openOutside } from './outside.ts';
+import { PostgresPart } from './postgres-part.ts';
+import { ProcessPart } from './process-part.ts';
+import type { Parts, ServiceName, World } from './world.ts';
+
+const START_MS = 120_000;
+const READY_MS = 120_000;
+/** Other tests cover the limits. */
+const LIMITLESS = {
+  ...{ RATE_LIMIT_MAX: '1000000', TOP_UP_RATE_LIMIT_MAX: '1000000', EDGE_RATE_LIMIT_MAX: '1000000' },
+};
+/** Short, so that more happens. */
+const TIMES = { SPEECH_TIMEOUT_MS: '1000', RECONCILE_INTERVAL_MS: '1000' };
+const SECRETS = {
+  ...{ QUOTE_SECRET: 'q'.repeat(32), JOB_SIGNING_SECRET: 'j'.repeat(32), FEEDBACK_SECRET: 'f'.repeat(32) },
+};
+
+/** Starts the service and everything it needs. All of it ends with the owner. */
+export async function openWorld(owner: Owner): Promise<World> {
+  const folder = await mkdtemp(join(await databaseDirectory(), 'speechgate-soak-'));
+  owner.teardown(() => rm(folder, { recursive: true, force: true }));
+  // The database's account needs access.
+  await chmod(folder, 0o711);
+  const [postgres, outside] = await Promise.all([
+    PostgresPart.open(owner, join(folder, 'database')),
+    openOutside(owner, folder),
+  ]);
+  await migrate(postgres.url);
+  const databaseLinks = {
+    'gateway one': await startTcpProxy(owner, postgres.url),
+    'gateway two': await startTcpProxy(owner, postgres.url),
+    worker: await startTcpProxy(owner, postgres.url),
+  };
+
+  const keysFile = join(folder, 'signing-keys.json');
+  await writeFile(keysFile, JSON.stringify(rotateKeys(undefined, new Date())), { mode: 0o600 });
+  const ports = { 'gateway one': await freePort(), 'gateway two': await freePort() };
+  const adminPorts = { ...ports, worker: 0 };
+  for (const name of Object.keys(adminPorts) as ServiceName[]) adminPorts[name] = await freePort();
+  const gateways = [`http://127.0.0.1:${ports['gateway one']}`, `http://127.0.0.1:${ports['gateway two']}`] as const;
+  const common = {
+    ...{ ...LIMITLESS, ...TIMES, ...SECRETS, SIGNING_KEYS_FILE: keysFile, BASE_URL: gateways[0], LOG_LEVEL: 'warn' },
+    ...{ DATA_DIR: join(folder, 'data'), NODE_ENV: 'test' },
+  };
+  const serve = (name: ServiceName): ProcessPart => {
+    const role = name === 'worker' ? 'worker' : 'web';
+    const port = name === 'worker' ? {} : { PORT: String(ports[name]) };
+    const database = { DATABASE_URL: databaseLinks[name].url, ADMIN_PORT: String(adminPorts[name]) };
+    return new ProcessPart({
+      ...{ name, owner, command: programCommand('src/main.ts', `--role=${role}`) },
+      env: { ...common, ...outside.settings(false), ...port, ...database },
+      ready: ({ printed }) => printed(/listens on|runs jobs/, START_MS),
+    });
+  };
+  const service = {
+    'gateway one': serve('gateway one'),
+    'gateway two': serve('gateway two'),
+    worker: serve('worker'),
+  };
+  const parts: Parts = { ...service, ...outside.parts, postgres, chain: outside.chain };
+  const isReady = (name: ServiceName) =>
+    fetch(`http://127.0.0.1:${adminPorts[name]}/readyz`).then(
+      ({ status }) => status === 200,
+      () => false,
+    );
+  const world: World = {
+    ...{ gateways, parts, databaseLinks, payTo: outside.payTo, chain: outside.chain.client },
+    ...{ links: outside.links, processor: outside.processor, databaseUrl: postgres.url },
+    env: { ...common, ...outside.settings(true), DATABASE_URL: postgres.url },
+    audioObjects: outside.audioObjects,
+    spoken: outside.spoken,
+    untilReady: async () => {
+      await Promise.all(Object.values(parts).map((part) => part.start()));
+      const names = Object.keys(service) as ServiceName[];
+      await until(async () => (await Promise.all(names.map(isReady))).every(Boolean), READY_MS);
+    },
+  };
+  await world.untilReady();
+  return world;
+}

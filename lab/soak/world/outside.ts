@@ -1,0 +1,120 @@
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ListObjectsV2Command, S3Client } from '@aws-sdk/client-s3';
+import type { Address, Hex } from 'viem';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { fund } from '../../../src/sandbox/chain/fund.ts';
+import { freePort } from '../../../src/sandbox/free-port.ts';
+import { type Owner, programCommand } from '../../../test/support/child.ts';
+import { S3_CREDENTIALS } from '../../../test/support/s3-server.ts';
+import { type HttpLink, startHttpLink } from '../links/http-link.ts';
+import { ChainPart } from './chain-part.ts';
+import { ProcessPart } from './process-part.ts';
+import { processorAt } from './processor.ts';
+import type { OutsideName, Processor } from './world.ts';
+
+const BUCKET = 'soak';
+const GAS_WEI = 10n ** 24n;
+const START_MS = 120_000;
+
+/** External services, each with the link through which the service calls it. */
+export interface Outside {
+  readonly parts: Readonly<Record<'facilitator' | 'checkout' | 'store' | 'upstream', ProcessPart>>;
+  readonly chain: ChainPart;
+  readonly links: Readonly<Record<OutsideName, HttpLink>>;
+  readonly payTo: Address;
+  readonly processor: Processor;
+  /** Settings of the service that use the links, or with `isDirect` the services themselves. */
+  settings(isDirect: boolean): Record<string, string>;
+  audioObjects(): Promise<ReadonlyMap<string, number>>;
+  spoken(): Promise<number>;
+}
+
+export async function openOutside(owner: Owner, folder: string): Promise<Outside> {
+  const chain = await ChainPart.open(owner, folder);
+  const [facilitatorKey, secretKey] = [generatePrivateKey(), 'sk_test_soak'];
+  await fund(chain.client, privateKeyToAccount(facilitatorKey).address, { ether: GAS_WEI });
+  const countFile = join(folder, 'spoken');
+
+  const origins = new Map<string, string>();
+  const open = async (
+    name: keyof Outside['parts'],
+    says: RegExp,
+    env: Readonly<Record<string, string>>,
+  ): Promise<ProcessPart> => {
+    const port = String(await freePort());
+    origins.set(name, `http://127.0.0.1:${port}`);
+    const command = programCommand(`lab/soak/world/${name}-process.ts`);
+    const part = new ProcessPart({
+      name,
+      owner,
+      command,
+      env: { PORT: port, ...env },
+      ready: ({ printed }) => printed(says, START_MS),
+    });
+    await part.start();
+    return part;
+  };
+  const operationsPort = String(await freePort());
+  const [facilitator, checkout, store, upstream] = await Promise.all([
+    open('facilitator', /settles/, { RPC_URL: chain.url, PRIVATE_KEY: facilitatorKey }),
+    open('checkout', /sells/, {
+      DATA_DIR: join(folder, 'checkout'),
+      OPERATIONS_PORT: operationsPort,
+      SECRET_KEY: secretKey,
+    }),
+    open('store', /stores/, { BUCKET }),
+    open('upstream', /speaks/, { COUNT_FILE: countFile }),
+  ]);
+
+  const originOf = (name: OutsideName): string => (name === 'node' ? chain.url : (origins.get(name) as string));
+  const link = (name: OutsideName) => startHttpLink(owner, originOf(name));
+  const links = {
+    upstream: await link('upstream'),
+    facilitator: await link('facilitator'),
+    node: await link('node'),
+    checkout: await link('checkout'),
+    store: await link('store'),
+  };
+  const s3 = new S3Client({
+    endpoint: originOf('store'),
+    forcePathStyle: true,
+    region: 'us-east-1',
+    credentials: { accessKeyId: 'test', secretAccessKey: 'test' },
+  });
+  owner.teardown(() => s3.destroy());
+  const payTo = privateKeyToAccount(generatePrivateKey() as Hex).address;
+  return {
+    ...{ parts: { facilitator, checkout, store, upstream }, chain, links, payTo },
+    processor: processorAt(originOf('checkout'), `http://127.0.0.1:${operationsPort}`, secretKey),
+    settings: (isDirect) => {
+      const at = (name: OutsideName) => (isDirect ? originOf(name) : links[name].origin);
+      return {
+        ...{ SPEECH_BASE_URL: `${at('upstream')}/v1`, X402_PAY_TO: payTo },
+        ...{ X402_FACILITATOR_URL: at('facilitator'), X402_RPC_URL: at('node') },
+        ...{ STRIPE_SECRET_KEY: secretKey, STRIPE_API_BASE: at('checkout'), CHECKOUT_ORIGIN: originOf('checkout') },
+        ...{ AUDIO_STORE: `s3://${BUCKET}/audio`, AWS_ENDPOINT_URL: at('store'), AWS_REGION: 'us-east-1' },
+        ...S3_CREDENTIALS,
+      };
+    },
+    audioObjects: () => listObjects(s3),
+    spoken: () =>
+      stat(countFile).then(
+        ({ size }) => size,
+        () => 0,
+      ),
+  };
+}
+
+async function listObjects(s3: S3Client): Promise<ReadonlyMap<string, number>> {
+  const objects = new Map<string, number>();
+  let token: string | undefined;
+  do {
+    const page = await s3.send(
+      new ListObjectsV2Command({ Bucket: BUCKET, ...(token !== undefined && { ContinuationToken: token }) }),
+    );
+    for (const { Key = '', Size = 0 } of page.Contents ?? []) objects.set(Key, Size);
+    token = page.NextContinuationToken;
+  } while (token !== undefined);
+  return objects;
+}

@@ -1,0 +1,162 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { TtsModel } from '../../contract/types.ts';
+import { RunningWork } from '../../lib/running-work.ts';
+import { within } from '../../lib/within.ts';
+import type { BudgetState, FileBudget } from '../budget/file-budget.ts';
+import { Purchases, type SavedSpeech, watchLost } from '../budget/purchases.ts';
+import type { Flow, Speechgate } from '../client/index.ts';
+import { ApiError, toApiError } from './api-error.ts';
+import { Catalog, type Fallbacks, findModel, modelFor } from './catalog.ts';
+import { type Call, handleSpeech, refuse, type SpeechCallContext } from './speech-call.ts';
+
+const REQUEST_MS = 30_000;
+const SPEECH = '/v1/audio/speech';
+const MODEL = '/v1/models/';
+
+interface SharedBudget extends Pick<FileBudget, 'concludeLost'> {
+  read(): Promise<Pick<BudgetState, 'leftMicroUsd'>>;
+}
+
+export interface BridgeOptions {
+  readonly client: Speechgate;
+  readonly budget: SharedBudget | undefined;
+  /** Stores purchases with undelivered audio, for `speechgate resume` after the bridge has exited. */
+  readonly saved?: SavedSpeech;
+  readonly flow: Flow;
+  readonly port: number;
+  /** The required API key. With null every user of this machine can spend. */
+  readonly token: string | null;
+  readonly fallbacks?: Fallbacks;
+  readonly isDurable?: boolean;
+  readonly onCall?: (call: Call) => void;
+}
+
+export interface Bridge {
+  /** The value for OPENAI_BASE_URL; it ends in /v1. */
+  readonly url: string;
+  close(timeoutMs: number): Promise<void>;
+}
+
+export async function startBridge(options: BridgeOptions): Promise<Bridge> {
+  const { client, budget, token, saved, flow, fallbacks = {} } = options;
+  const purchases = new Purchases(client, options.isDurable ?? false, saved);
+  const catalog = new Catalog(client);
+  const readLeftMicroUsd = async () => (budget ? (await budget.read()).leftMicroUsd : null);
+  const parts: SpeechCallContext = { catalog, purchases, fallbacks, flow, saved, readLeftMicroUsd };
+  const running = new RunningWork();
+
+  async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      checkAccess(request, token);
+      const [path = '', query] = (request.url ?? '').split('?', 2);
+      if (request.method === 'POST' && path === SPEECH) {
+        const call = await handleSpeech(parts, request, response);
+        options.onCall?.(call);
+        return;
+      }
+      const list = request.method === 'GET' ? await read(path, new URLSearchParams(query)) : undefined;
+      if (!list) {
+        throw new ApiError(
+          { status: 404, type: 'invalid_request_error', code: 'unknown_url' },
+          `${request.method} ${path} does not exist. Use POST ${SPEECH}, GET /v1/audio/voices or GET /v1/models. Nothing was bought.`,
+        );
+      }
+      response.writeHead(200, { 'content-type': 'application/json', 'cache-control': 'no-store' });
+      response.end(JSON.stringify(list));
+    } catch (error) {
+      refuse(response, toApiError(error, flow));
+    }
+  }
+
+  async function read(path: string, query: URLSearchParams): Promise<object | undefined> {
+    if (path === '/v1/models') return { object: 'list', data: (await catalog.read()).models.map(toModel) };
+    if (path === '/v1/audio/models') {
+      return { models: (await catalog.read()).models.map(({ id, name }) => ({ id, name })) };
+    }
+    if (path === '/v1/audio/voices') {
+      const { voices } = modelFor(await catalog.read(), query.get('model') ?? undefined, fallbacks);
+      return { voices: voices.map(({ id, voice, name }) => ({ id, name, voice })) };
+    }
+    if (!path.startsWith(MODEL)) return undefined;
+    const model = findModel(await catalog.read(), decoded(path.slice(MODEL.length)));
+    if (model) return toModel(model);
+    throw new ApiError(
+      { status: 404, type: 'invalid_request_error', code: 'model_not_found', param: 'model' },
+      'model does not exist. GET /v1/models lists the models. Nothing was bought.',
+    );
+  }
+
+  const server = createServer({ requestTimeout: REQUEST_MS, headersTimeout: REQUEST_MS }, (request, response) => {
+    running.add(handle(request, response));
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(options.port, '127.0.0.1', resolve);
+  });
+  const resolveOutcome = async () => {
+    await budget?.concludeLost(client, saved).catch(() => {});
+    await purchases.resolveOutcome();
+  };
+  const stopWatching = watchLost({ concludeLost: () => running.add(resolveOutcome()) }, client);
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}/v1`,
+    async close(timeoutMs) {
+      stopWatching();
+      purchases.release();
+      const closed = new Promise((resolve) => server.close(resolve));
+      server.closeIdleConnections();
+      await within(timeoutMs, running.idle());
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+const toModel = ({ id, provider }: TtsModel): object => ({ id, object: 'model', created: 0, owned_by: provider });
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+const NAMES = ['127.0.0.1', 'localhost', '[::1]'];
+
+/** Refuses web pages of other sites: the browser sends their Origin, or their Host after DNS rebinding. */
+function checkAccess({ headers, socket }: IncomingMessage, token: string | null): void {
+  const hosts = NAMES.flatMap((name) =>
+    socket.localPort === 80 ? [name, `${name}:80`] : [`${name}:${socket.localPort}`],
+  );
+  const host = headers.host?.toLowerCase() ?? '';
+  if (!hosts.includes(host)) {
+    throw new ApiError(
+      { status: 421, type: 'permission_error', code: 'wrong_host' },
+      `The Host header is not an address of this bridge. Use one of ${hosts.join(', ')}. Nothing was bought.`,
+    );
+  }
+  const isForeign = headers.origin !== undefined && headers.origin !== `http://${host}`;
+  if (isForeign || headers['sec-fetch-site'] === 'cross-site' || headers['sec-fetch-site'] === 'same-site') {
+    throw new ApiError(
+      { status: 403, type: 'permission_error', code: 'cross_origin' },
+      'Web pages of other origins cannot use this bridge. Call it from a local program. Nothing was bought.',
+    );
+  }
+  if (token !== null && !isSame(bearerOf(headers.authorization), token)) {
+    throw new ApiError(
+      { status: 401, type: 'authentication_error', code: 'invalid_api_key' },
+      'The API key is wrong. Use the token that the bridge printed as OPENAI_API_KEY or was started with. ' +
+        'Nothing was bought.',
+    );
+  }
+}
+
+const bearerOf = (authorization = ''): string => /^bearer +(.*)$/i.exec(authorization)?.[1]?.trim() ?? '';
+
+const isSame = (apiKey: string, token: string): boolean => timingSafeEqual(digest(apiKey), digest(token));
+
+const digest = (text: string): Buffer => createHash('sha256').update(text).digest();

@@ -1,0 +1,138 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { TtsModel } from '../../contract/types.ts';
+import { formatUsd } from '../../lib/money.ts';
+import type { Purchases, SavedSpeech } from '../budget/purchases.ts';
+import { AudioLostError, type Flow, OutcomeUnknownError, type Receipt, ServiceError } from '../client/index.ts';
+import { ApiError, invalid, NO_RETRY, toApiError } from './api-error.ts';
+import { type AudioFormat, isAvailable } from './audio/formats.ts';
+import { type Catalog, type Fallbacks, resolve } from './catalog.ts';
+import { ConversionError, chargedHeaders, deliver, priceHeaders } from './deliver.ts';
+import { readSpeechRequest, type SpeechRequest } from './speech-request.ts';
+
+export interface Call {
+  readonly asked?: { readonly format: AudioFormat; readonly characters: number; readonly voice: string | undefined };
+  readonly spokenWith?: { readonly model: string; readonly voice: string };
+  /** `refused`: nothing was bought. `broken`: bought, but the program did not get the whole audio. */
+  readonly end: 'spoken' | 'left' | 'refused' | 'broken';
+  /** The maximum price if the response was lost. */
+  readonly chargedMicroUsd: bigint;
+  readonly leftMicroUsd: bigint | null;
+  readonly error?: ApiError;
+}
+
+export interface SpeechCallContext {
+  readonly catalog: Catalog;
+  readonly purchases: Purchases;
+  readonly fallbacks: Fallbacks;
+  readonly flow: Flow;
+  readonly saved: Pick<SavedSpeech, 'saveAudio'> | undefined;
+  readonly readLeftMicroUsd: () => Promise<bigint | null>;
+}
+
+/** Responds to the request, and returns a record of the call. Never throws. */
+export async function handleSpeech(
+  context: SpeechCallContext,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<Call> {
+  const call: { -readonly [Key in keyof Call]: Call[Key] } = {
+    end: 'refused',
+    chargedMicroUsd: 0n,
+    leftMicroUsd: null,
+  };
+  const disconnected = new AbortController();
+  response.once('close', () => disconnected.abort());
+  try {
+    const speechRequest = await readSpeechRequest(request);
+    const { input, format, speed } = speechRequest;
+    call.asked = { format, characters: input.trim().length, voice: speechRequest.voice };
+    if (!(await isAvailable(format))) {
+      throw invalid(
+        'response_format',
+        `response_format ${format} needs ffmpeg, which is not installed. Install it, or use mp3, wav or pcm. Nothing was bought.`,
+        'format_not_available',
+      );
+    }
+    const buy = async () => {
+      const { model, voice } = resolve(await context.catalog.read(), speechRequest, context.fallbacks);
+      call.spokenWith = { model: model.id, voice };
+      checkLimits(speechRequest, model);
+      const order = { text: input, model: model.id, voice, ...(speed !== undefined && speed !== 1 && { speed }) };
+      return { model, voice, speech: await context.purchases.buy(order, disconnected.signal) };
+    };
+    const { model, voice, speech } = await buy().catch((error) => {
+      if (!(error instanceof ServiceError) || error.code !== 'UNKNOWN_TTS_MODEL') throw error;
+      context.catalog.forget();
+      return buy();
+    });
+    if (!speech) return { ...call, end: 'left' };
+    const { receipt } = speech;
+    call.chargedMicroUsd = receipt.chargedMicroUsd;
+    call.end = 'broken';
+    // Delivers the paid audio even if the budget can't be read.
+    call.leftMicroUsd = await context.readLeftMicroUsd().catch(() => null);
+    const headers = {
+      ...priceHeaders(receipt, call.leftMicroUsd),
+      'x-speechgate-model': model.id,
+      'x-speechgate-voice': voice,
+    };
+    call.end = await deliver(speech, speechRequest, headers, response).catch(async (error) => {
+      if (!(error instanceof ConversionError)) throw error;
+      const charge = `You were charged $${formatUsd(receipt.chargedMicroUsd)}.`;
+      throw new ApiError(
+        { status: 502, type: 'server_error', code: 'audio_not_converted' },
+        `The audio cannot be converted to ${format}: ${error.message} ${charge} ${await saveAudio(error, receipt, context)}`,
+        { ...headers, ...NO_RETRY },
+      );
+    });
+  } catch (error) {
+    if (error instanceof AudioLostError) call.chargedMicroUsd = error.chargedMicroUsd ?? error.maxMicroUsd;
+    call.error = withCharge(toApiError(error, context.flow), call.chargedMicroUsd, error);
+    refuse(response, call.error);
+  }
+  return call;
+}
+
+async function saveAudio(
+  { audio }: ConversionError,
+  { identifier }: Receipt,
+  { saved }: SpeechCallContext,
+): Promise<string> {
+  const id = identifier ?? randomUUID();
+  const isSaved = await (saved?.saveAudio(id, audio) ?? Promise.reject()).then(
+    () => true,
+    () => false,
+  );
+  return isSaved ? `Get the original audio with: speechgate resume ${id} --out FILE` : 'The audio could not be saved.';
+}
+
+function withCharge(error: ApiError, chargedMicroUsd: bigint, cause: unknown): ApiError {
+  if (cause instanceof OutcomeUnknownError || cause instanceof ApiError) return error;
+  const headers = { ...chargedHeaders(chargedMicroUsd), ...error.headers };
+  if (chargedMicroUsd === 0n) return new ApiError(error, error.message, headers);
+  const isUncertain = cause instanceof AudioLostError && cause.chargedMicroUsd === null;
+  const charge = `You were charged ${isUncertain ? 'up to ' : ''}$${formatUsd(chargedMicroUsd)}.`;
+  return new ApiError(error, `${error.message} ${charge}`, { ...headers, ...NO_RETRY });
+}
+
+export function refuse(response: ServerResponse, error: ApiError): void {
+  if (response.headersSent || response.destroyed) return;
+  response.writeHead(error.status, {
+    'content-type': 'application/json',
+    'cache-control': 'no-store',
+    ...error.headers,
+  });
+  response.end(JSON.stringify(error.body));
+}
+
+function checkLimits({ input, speed }: SpeechRequest, { id, maxInputCharacters, speed: range }: TtsModel): void {
+  const { length } = input.trim();
+  if (length > maxInputCharacters) {
+    const message = `input has ${length} characters, but ${id} accepts at most ${maxInputCharacters}. Shorten it. Nothing was bought.`;
+    throw invalid('input', message, 'string_above_max_length');
+  }
+  if (speed !== undefined && (speed < range.min || speed > range.max)) {
+    throw invalid('speed', `speed must be from ${range.min} to ${range.max} for ${id}. Nothing was bought.`);
+  }
+}

@@ -1,0 +1,228 @@
+import { randomUUID } from 'node:crypto';
+import type { Budget, KnownOfPurchase, Reservation } from '../client/budget.ts';
+import { AMOUNT, checkedOptions } from '../client/check-options.ts';
+import { OverCapError } from '../client/errors.ts';
+import { type Flow, isRepeatable, type PendingPurchase } from '../client/pending-purchase.ts';
+import type { Book } from './book.ts';
+import { BudgetStore } from './budget-store.ts';
+import type { SavedSpeech } from './purchases.ts';
+
+const OVERDUE_SECONDS = 60;
+const LIMITS = { perCallMicroUsd: AMOUNT, perDayMicroUsd: AMOUNT, totalMicroUsd: AMOUNT } as const;
+
+/** Micro-USD. Signed amounts reported as not charged are a second sum with the same limits. */
+export interface BudgetLimits {
+  readonly perCallMicroUsd?: bigint | undefined;
+  /** Per UTC day. A purchase counts for the day of its reservation. */
+  readonly perDayMicroUsd?: bigint | undefined;
+  readonly totalMicroUsd?: bigint | undefined;
+}
+
+export interface BudgetState {
+  readonly spentTodayMicroUsd: bigint;
+  readonly spentMicroUsd: bigint;
+  /** Purchases with an unknown outcome, and signatures that could still be charged. */
+  readonly reservedMicroUsd: bigint;
+  readonly unconfirmedTodayMicroUsd: bigint;
+  readonly unconfirmedMicroUsd: bigint;
+  /** The remainder under the limits per day and in total; null without either. */
+  readonly leftMicroUsd: bigint | null;
+}
+
+/** An open purchase whose process has exited, or whose signature has expired. */
+export interface LostPurchase {
+  readonly reservationId: string;
+  readonly pending: PendingPurchase | undefined;
+}
+
+interface OutcomeResolver {
+  resolveOutcome(pending: PendingPurchase): Promise<{
+    readonly chargedMicroUsd: bigint;
+    readonly speech: { readonly audio: ReadableStream<Uint8Array> } | null;
+  } | null>;
+}
+
+/**
+ * Opens a budget file. All processes share its sums; each has its own limits. Creates `….lock` and `….owners` beside it.
+ * @throws TypeError for an invalid limit; ForeignFileError, DamagedBudgetError, FileBusyError
+ */
+export async function openFileBudget(
+  path: string,
+  limits: BudgetLimits,
+  now: () => number = Date.now,
+): Promise<FileBudget> {
+  const checked = checkedOptions('openFileBudget', limits, LIMITS);
+  return new FileBudget(await BudgetStore.open(path), checked, now);
+}
+
+/** Each reservation is on disk before anything is signed. An unknown outcome counts in full. */
+export class FileBudget implements Budget {
+  readonly #store: BudgetStore;
+  readonly #limits: BudgetLimits;
+  readonly #now: () => number;
+  readonly #settlements = new Map<string, { readonly chargedMicroUsd: bigint; readonly known: KnownOfPurchase }>();
+
+  constructor(store: BudgetStore, limits: BudgetLimits, now: () => number) {
+    this.#store = store;
+    this.#limits = limits;
+    this.#now = now;
+  }
+
+  /** @throws OverCapError; FileBusyError and disk errors, with nothing reserved */
+  async reserve({ flow, maxMicroUsd }: Parameters<Budget['reserve']>[0]): Promise<Reservation> {
+    assertAmount(maxMicroUsd);
+    await this.#writeSettlements();
+    const id = randomUUID();
+    await this.#store.change((book) => {
+      const day = this.#today();
+      this.#assertWithin(book, day, flow, maxMicroUsd);
+      book.put({ id, owner: this.#store.owner, day, flow, maxMicroUsd });
+    });
+    return this.#reservation(id);
+  }
+
+  /** Settlements that are not written yet count as reserved. @throws as `reserve`, except OverCapError */
+  async read(): Promise<BudgetState> {
+    await this.#writeSettlements().catch(() => {});
+    return this.#store.change((book) => {
+      const day = this.#today();
+      const remainders = this.#caps(book, day).map(({ leftMicroUsd }) => leftMicroUsd);
+      return {
+        spentTodayMicroUsd: book.spentMicroUsd(day),
+        spentMicroUsd: book.spentMicroUsd(),
+        reservedMicroUsd: book.reservedMicroUsd(this.#now()),
+        unconfirmedTodayMicroUsd: book.unconfirmedMicroUsd(day),
+        unconfirmedMicroUsd: book.unconfirmedMicroUsd(),
+        leftMicroUsd:
+          remainders.length === 0 ? null : remainders.reduce((least, left) => (left < least ? left : least)),
+      };
+    });
+  }
+
+  /** The open purchases of exited owners, and those a minute past their expiry. */
+  async lost(): Promise<readonly LostPurchase[]> {
+    return this.#store.change(async (book) => {
+      const ended = new Map<string, boolean>();
+      const lost: LostPurchase[] = [];
+      for (const { id, owner, pending } of book.open) {
+        if (!ended.has(owner)) ended.set(owner, await this.#store.hasExited(owner));
+        if (ended.get(owner) || this.#isOverdue(pending)) lost.push({ reservationId: id, pending });
+      }
+      return lost;
+    });
+  }
+
+  /**
+   * Settles lost purchases: at zero if nothing was sent, else as reported. Tries all, then throws the first error.
+   * @param saved receives purchases with available audio before they are settled
+   */
+  async concludeLost(client: OutcomeResolver, saved?: Pick<SavedSpeech, 'save'>): Promise<void> {
+    const failures: unknown[] = [];
+    for (const { reservationId, pending } of await this.lost()) {
+      try {
+        const conclusion = pending ? await client.resolveOutcome(pending) : { chargedMicroUsd: 0n, speech: null };
+        await conclusion?.speech?.audio.cancel();
+        if (conclusion?.speech && pending) await saved?.save(pending);
+        if (conclusion) await this.#settle(reservationId, conclusion.chargedMicroUsd);
+      } catch (error) {
+        failures.push(error);
+      }
+    }
+    if (failures.length > 0) throw failures[0];
+  }
+
+  /** The open purchase with this payment identifier, nonce or idempotency key, of any process. */
+  async find(identifier: string): Promise<{ pending: PendingPurchase; reservation: Reservation } | undefined> {
+    const found = await this.#store.change((book) =>
+      book.open.find(({ pending }) => pending?.identifier === identifier),
+    );
+    return found?.pending && { pending: found.pending, reservation: this.#reservation(found.id) };
+  }
+
+  async resumable(): Promise<readonly PendingPurchase[]> {
+    return this.#store.change((book) =>
+      book.open.flatMap(({ pending }) => (pending && isRepeatable(pending) ? [pending] : [])),
+    );
+  }
+
+  /** Other processes can settle the open purchases after this. */
+  close(): Promise<void> {
+    return this.#store.close();
+  }
+
+  #reservation(id: string): Reservation {
+    return {
+      record: (pending) => this.#record(id, pending),
+      settle: (chargedMicroUsd, known) => this.#settle(id, chargedMicroUsd, known),
+    };
+  }
+
+  #record(id: string, pending: PendingPurchase): Promise<void> {
+    return this.#store.change((book) => {
+      const purchase = book.find(id);
+      if (!purchase)
+        throw new Error('The reservation of this purchase is already settled. Reserve again before you sign.');
+      const { maxMicroUsd } = purchase;
+      if (BigInt(pending.maxMicroUsd) > maxMicroUsd) {
+        throw new RangeError(
+          `maxMicroUsd is ${pending.maxMicroUsd}, more than the reserved ${maxMicroUsd}. Reserve the full amount first.`,
+        );
+      }
+      book.put({ ...purchase, pending });
+    });
+  }
+
+  /** Never fails: a settlement that can't be written is retried later, and the purchase counts in full until then. */
+  async #settle(id: string, chargedMicroUsd: bigint, known: KnownOfPurchase = {}): Promise<void> {
+    assertAmount(chargedMicroUsd);
+    this.#settlements.set(id, { chargedMicroUsd, known });
+    await this.#writeSettlements().catch(() => {});
+  }
+
+  async #writeSettlements(): Promise<void> {
+    const settlements = [...this.#settlements];
+    if (settlements.length === 0) return;
+    await this.#store.change((book) => {
+      for (const [id, { chargedMicroUsd, known }] of settlements) book.settle(id, chargedMicroUsd, known, this.#now());
+    });
+    for (const [id] of settlements) this.#settlements.delete(id);
+  }
+
+  #assertWithin(book: Book, day: string, flow: Flow, requestedMicroUsd: bigint): void {
+    const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = this.#limits;
+    const caps = [...capOf('call', perCallMicroUsd, 0n), ...this.#caps(book, day)];
+    if (flow !== 'card') {
+      caps.push(...capOf('unconfirmed', perDayMicroUsd, book.unconfirmedMicroUsd(day)));
+      caps.push(...capOf('unconfirmed', totalMicroUsd, book.unconfirmedMicroUsd()));
+    }
+    for (const { scope, limitMicroUsd, leftMicroUsd, usedMicroUsd } of caps) {
+      if (usedMicroUsd + requestedMicroUsd <= limitMicroUsd) continue;
+      throw new OverCapError({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd: requestedMicroUsd });
+    }
+  }
+
+  #caps(book: Book, day: string) {
+    const { perDayMicroUsd, totalMicroUsd } = this.#limits;
+    const used = (of?: string) => book.spentMicroUsd(of) + book.reservedMicroUsd(this.#now(), of);
+    return [...capOf('day', perDayMicroUsd, used(day)), ...capOf('total', totalMicroUsd, used())];
+  }
+
+  #isOverdue(pending: PendingPurchase | undefined): boolean {
+    const expiresAt = pending?.expiresAt ?? Number.POSITIVE_INFINITY;
+    return this.#now() / 1000 > expiresAt + OVERDUE_SECONDS;
+  }
+
+  #today(): string {
+    return new Date(this.#now()).toISOString().slice(0, 10);
+  }
+}
+
+function capOf(scope: OverCapError['scope'], limitMicroUsd: bigint | undefined, usedMicroUsd: bigint) {
+  if (limitMicroUsd === undefined) return [];
+  const leftMicroUsd = limitMicroUsd > usedMicroUsd ? limitMicroUsd - usedMicroUsd : 0n;
+  return [{ scope, limitMicroUsd, usedMicroUsd, leftMicroUsd }];
+}
+
+function assertAmount(microUsd: bigint): void {
+  if (microUsd < 0n) throw new RangeError(`${microUsd} micro-USD is not a valid amount. Use 0 or more.`);
+}

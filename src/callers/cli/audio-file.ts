@@ -1,0 +1,105 @@
+import { randomUUID } from 'node:crypto';
+import { constants, type Stats } from 'node:fs';
+import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { followOwnLinks, isDescriptor } from '../../lib/own-links.ts';
+import { ForeignFileError } from '../../lib/private-files.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+
+const PUBLIC_MODE = 0o666;
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such folder',
+  ENOTDIR: 'there is no such folder',
+  EACCES: 'no permission',
+};
+
+export interface AudioFile {
+  write(audio: ReadableStream<Uint8Array>): Promise<number>;
+  close(): Promise<void>;
+}
+
+/** Call before the payment, so that a wrong path costs nothing. @param path `-` for standard output */
+export async function openAudioFile(path: string): Promise<AudioFile> {
+  if (path === '-') return standardOutput();
+  const target = await followOwnLinks(path).catch((error) => {
+    throw unwritable(path, error);
+  });
+  const existing = await stat(target).catch(() => undefined);
+  if (existing?.isDirectory()) throw new UsageError(`--out ${path} is a folder. Name a file in it.`);
+  // A device or pipe is written directly, not replaced by a file.
+  const isDevice = existing !== undefined && (!existing.isFile() || isDescriptor(target));
+  const temporary = isDevice ? target : join(dirname(target), `.${basename(target)}.${randomUUID()}.part`);
+  const file = await (isDevice ? openDevice(target, existing) : open(temporary, 'wx', PUBLIC_MODE)).catch((error) => {
+    throw unwritable(path, error);
+  });
+  return {
+    write: async (audio) => {
+      const size = await writeAll(file, audio);
+      if (!isDevice) {
+        await file.sync();
+        await rename(temporary, target);
+      }
+      return size;
+    },
+    close: async () => {
+      await file.close();
+      if (!isDevice) await rm(temporary, { force: true });
+    },
+  };
+}
+
+/** Refuses a pipe or device of another user, who would get the audio. */
+async function openDevice(path: string, existing: Stats): Promise<FileHandle> {
+  if (isDescriptor(path)) return open(path, 'w');
+  const own = process.geteuid?.();
+  if (own !== undefined && ![own, 0].includes(existing.uid)) {
+    throw new ForeignFileError(`it belongs to user id ${existing.uid}`);
+  }
+  const file = await open(path, constants.O_WRONLY | constants.O_NOFOLLOW);
+  const { dev, ino } = await file.stat();
+  if (dev === existing.dev && ino === existing.ino) return file;
+  await file.close();
+  throw new ForeignFileError('it was replaced');
+}
+
+function standardOutput(): AudioFile {
+  if (process.stdout.isTTY)
+    throw new UsageError('--out - would write audio to the terminal. Name a file, or redirect the output.');
+  return {
+    write: async (audio) => {
+      let size = 0;
+      await pipeline(
+        audio,
+        async function* (chunks) {
+          for await (const chunk of chunks) {
+            size += chunk.length;
+            yield chunk;
+          }
+        },
+        process.stdout,
+        { end: false },
+      );
+      return size;
+    },
+    close: async () => {},
+  };
+}
+
+async function writeAll(file: FileHandle, audio: ReadableStream<Uint8Array>): Promise<number> {
+  let size = 0;
+  for await (const chunk of audio) {
+    await file.writeFile(chunk);
+    size += chunk.length;
+  }
+  return size;
+}
+
+const unwritable = (path: string, error: Error): UsageError =>
+  new UsageError(`--out ${path} is not writable (${reasonOf(error)}). Name a file in a folder of yours.`);
+
+function reasonOf(error: NodeJS.ErrnoException): string {
+  if (error instanceof ForeignFileError) return error.message;
+  const { code = 'unknown' } = error;
+  return REASONS[code] ?? code;
+}

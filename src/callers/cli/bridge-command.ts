@@ -1,0 +1,181 @@
+import { randomBytes } from 'node:crypto';
+import { formatUsd } from '../../lib/money.ts';
+import { serviceNames } from '../../lib/service-words.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+import { ApiError } from '../bridge/api-error.ts';
+import { type Bridge, type BridgeOptions, startBridge } from '../bridge/bridge.ts';
+import { findModel, resolve } from '../bridge/catalog.ts';
+import type { Call } from '../bridge/speech-call.ts';
+import { COMMON_OPTIONS, interruption, runCommand } from './command.ts';
+import { assertCanPay, type Caller, openCaller } from './open-caller.ts';
+import type { Output } from './output.ts';
+import { flowWord, readFlow, readSecret } from './read-values.ts';
+import { SavedPurchases } from './saved-purchases.ts';
+import { capsLine, readCaps } from './settings.ts';
+
+const SHUTDOWN_TIMEOUT_MS = 20_000;
+const TOKEN = 'SPEECHGATE_BRIDGE_TOKEN';
+const END_TEXTS = { spoken: '', left: 'program disconnected', broken: 'cut off', refused: 'refused' };
+
+const OPTIONS = {
+  ...COMMON_OPTIONS,
+  port: { type: 'string', default: '8787' },
+  pay: { type: 'string' },
+  model: { type: 'string' },
+  voice: { type: 'string' },
+  durable: { type: 'boolean', default: false },
+  'max-per-call': { type: 'string' },
+  'max-per-day': { type: 'string' },
+  'max-total': { type: 'string' },
+  'token-file': { type: 'string' },
+  'no-token': { type: 'boolean', default: false },
+} as const;
+
+await runCommand({
+  usage: `speechgate bridge
+Serves OpenAI's speech API to programs on this machine, and pays for their requests, until Ctrl-C.
+Each request prints a line with its price and the total to standard error; with --json, a JSON document to standard output.
+  --port PORT          the port on 127.0.0.1, 0 for any free one; default: 8787
+  --pay FLOW           card, x402 or prepaid; default: as set by speechgate connect
+  --model MODEL        replaces an unknown model of a program
+  --voice VOICE        replaces an unknown voice; default: a fixed voice of the model for each of OpenAI's names
+  --durable            card credit only: uses jobs, whose audio can be fetched again after a lost response
+  --max-per-call USD   maximum price of a request; these three override the caps of speechgate connect
+  --max-per-day USD    maximum spending per UTC day, by all commands together
+  --max-total USD      maximum spending in total
+Programs must send a token as their API key. The bridge prints a new one at each start, unless you set one.
+  --token-file FILE    reads the token from FILE; or set ${TOKEN}
+  --no-token           accepts any API key: every user of this machine can spend`,
+  example: 'speechgate bridge --max-per-day 0.50',
+  options: OPTIONS,
+  maxWords: 0,
+  run: async (values, _words, output) => {
+    const port = readPort(values.port);
+    const token = await readToken(values);
+    const caller = await openCaller({
+      pay: values.pay === undefined ? undefined : readFlow(values.pay, '--pay'),
+      caps: readCaps({
+        perCallMicroUsd: ['--max-per-call', values['max-per-call']],
+        perDayMicroUsd: ['--max-per-day', values['max-per-day']],
+        totalMicroUsd: ['--max-total', values['max-total']],
+      }),
+    });
+    assertCanPay(caller);
+    await assertFallbacks(caller, values);
+    const stop = interruption();
+    let totalMicroUsd = 0n;
+    const bridge = await listen({
+      client: caller.client,
+      budget: caller.budget,
+      flow: caller.flow,
+      port,
+      token: token.value,
+      isDurable: values.durable,
+      saved: new SavedPurchases(caller.settings.folder),
+      fallbacks: { model: values.model, voice: values.voice },
+      onCall: (call) => {
+        totalMicroUsd += call.chargedMicroUsd;
+        output.note(lineOf(call, totalMicroUsd));
+        if (output.isJson) output.done(documentOf(call, totalMicroUsd), []);
+      },
+    });
+    await announce(bridge, caller, token, output);
+    await new Promise<void>((resolve) => stop.addEventListener('abort', () => resolve(), { once: true }));
+    output.note('Shutting down after the running requests.');
+    await bridge.close(SHUTDOWN_TIMEOUT_MS);
+    output.note(`Spent $${formatUsd(totalMicroUsd)}.`);
+  },
+});
+
+function lineOf({ asked, spokenWith, end, chargedMicroUsd, leftMicroUsd, error }: Call, totalMicroUsd: bigint): string {
+  return [
+    new Date().toTimeString().slice(0, 8),
+    `$${formatUsd(chargedMicroUsd)}`,
+    asked && `${asked.characters} characters as ${asked.format}`,
+    spokenWith && voiceOf(spokenWith, asked?.voice),
+    END_TEXTS[end],
+    error && `${error.code}: ${error.message}`,
+    `total $${formatUsd(totalMicroUsd)}`,
+    leftMicroUsd !== null && `left $${formatUsd(leftMicroUsd)}`,
+  ]
+    .filter(Boolean)
+    .join('  ');
+}
+
+function voiceOf({ model, voice }: NonNullable<Call['spokenWith']>, asked: string | undefined): string {
+  const isOther = asked !== undefined && asked !== voice && !voice.endsWith(`_${asked}`);
+  return `${model} ${voice}${isOther ? ` for ${asked}` : ''}`;
+}
+
+function documentOf({ error, ...call }: Call, totalMicroUsd: bigint): object {
+  const errorMember = error && { error: { status: error.status, code: error.code, message: error.message } };
+  return { ...call, ...errorMember, totalMicroUsd };
+}
+
+/** Otherwise programs would silently get another model or voice. @throws UsageError */
+async function assertFallbacks({ client }: Caller, { model, voice }: { model?: string; voice?: string }) {
+  if (model === undefined && voice === undefined) return;
+  const catalog = await client.models();
+  if (model !== undefined && !findModel(catalog, model)) {
+    const known = serviceNames(catalog.models.map(({ id }) => id));
+    throw new UsageError(`--model ${model} does not exist. Use one of ${known}.`);
+  }
+  try {
+    resolve(catalog, { model, voice }, {});
+  } catch (error) {
+    if (error instanceof ApiError && error.param === 'voice') throw new UsageError(`--voice: ${error.message}`);
+    throw error;
+  }
+}
+
+async function listen(options: BridgeOptions): Promise<Bridge> {
+  try {
+    return await startBridge(options);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    throw new UsageError(`--port ${options.port} is in use. Name another port, or 0 for any free one.`);
+  }
+}
+
+async function announce({ url }: Bridge, caller: Caller, { value, isNew }: Token, output: Output): Promise<void> {
+  const { flow, baseUrl, budget } = caller;
+  const { leftMicroUsd } = await budget.read();
+  const apiKey = isNew ? value : undefined;
+  output.done({ url, ...(isNew && { apiKey }), flow: flowWord(flow), service: baseUrl, leftMicroUsd }, [
+    `export OPENAI_BASE_URL=${url}`,
+    ...(isNew ? [`export OPENAI_API_KEY=${apiKey}`] : []),
+  ]);
+  if (value === null)
+    output.note('--no-token: every user of this machine can spend here, up to your caps. Any OPENAI_API_KEY works.');
+  else if (!isNew) output.note('Set OPENAI_API_KEY to your token.');
+  output.note(`Paid by ${flowWord(flow)} at ${baseUrl}.`);
+  output.note(capsLine(caller.caps));
+  if (leftMicroUsd !== null) output.note(`$${formatUsd(leftMicroUsd)} of the budget is left.`);
+}
+
+function readPort(text: string): number {
+  const port = Number(text);
+  if (/^\d{1,5}$/.test(text) && port < 65_536) return port;
+  throw new UsageError(`--port must be a number from 0 to 65535, not ${text}.`);
+}
+
+interface Token {
+  readonly value: string | null;
+  readonly isNew: boolean;
+}
+
+async function readToken(values: { 'token-file'?: string; 'no-token': boolean }): Promise<Token> {
+  const path = values['token-file'];
+  const variable = process.env[TOKEN]?.trim() || undefined;
+  if (values['no-token']) {
+    if (path === undefined && variable === undefined) return { value: null, isNew: false };
+    throw new UsageError(`--no-token conflicts with --token-file and ${TOKEN}. Remove one of them.`);
+  }
+  if (path !== undefined) {
+    const value = await readSecret(path, '--token-file');
+    if (value !== '') return { value, isNew: false };
+    throw new UsageError(`--token-file ${path} is empty. Write a token to it.`);
+  }
+  if (variable !== undefined) return { value: variable, isNew: false };
+  return { value: randomBytes(24).toString('base64url'), isNew: true };
+}

@@ -1,0 +1,201 @@
+import type { Hex } from 'viem';
+import { generatePrivateKey } from 'viem/accounts';
+import { UsageError } from '../../lib/usage-error.ts';
+import { isUuid } from '../../lib/uuid.ts';
+import { openApi } from '../client/api.ts';
+import { type PinnedKey, Speechgate } from '../client/index.ts';
+import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { withProgress } from './output.ts';
+import {
+  fingerprintOf,
+  flowWord,
+  readBaseUrl,
+  readFlow,
+  readPinnedKeys,
+  readSecret,
+  readUsd,
+  readWalletKey,
+} from './read-values.ts';
+import { readSandboxParts } from './sandbox-parts.ts';
+import { describeSettings, insecureHttp, readSettings } from './settings.ts';
+import { settingsFolder } from './settings-folder.ts';
+import {
+  type ConfigChange,
+  changeConfig,
+  followedTrust,
+  readConfig,
+  readTrust,
+  readWallet,
+  storeAccount,
+  storeTrust,
+  storeWallet,
+} from './stored-settings.ts';
+
+const CAPS = [
+  ['max-per-call', 'maxPerCall'],
+  ['max-per-day', 'maxPerDay'],
+  ['max-total', 'maxTotal'],
+] as const;
+const SANDBOX_CONFLICTS = ['wallet', 'account', 'trust', 'fingerprint'] as const;
+const NO_CAP = 'none';
+
+const OPTIONS = {
+  ...COMMON_OPTIONS,
+  sandbox: { type: 'boolean', default: false },
+  insecure: { type: 'boolean', default: false },
+  wallet: { type: 'string' },
+  account: { type: 'string' },
+  trust: { type: 'string' },
+  fingerprint: { type: 'string' },
+  pay: { type: 'string' },
+  'max-per-call': { type: 'string' },
+  'max-per-day': { type: 'string' },
+  'max-total': { type: 'string' },
+} as const;
+
+type ConnectValues = {
+  readonly [Option in Exclude<keyof typeof OPTIONS, 'json' | 'sandbox' | 'insecure'>]?: string | undefined;
+};
+
+interface Connection {
+  readonly baseUrl: string;
+  readonly account: string | undefined;
+  readonly walletKey: Hex | undefined;
+  readonly trust: readonly PinnedKey[] | undefined;
+}
+
+await runCommand({
+  usage: `speechgate connect [URL], or speechgate connect --sandbox [DATA_DIR]
+Sets the service and how to pay; without arguments it shows the settings. They are stored in ~/.config/speechgate
+(SPEECHGATE_CONFIG_DIR), readable only by you.
+
+  URL              the service, such as https://speech.example
+  --sandbox        takes service, account, wallet and keys from the sandbox in DATA_DIR; default: ./data
+  --wallet create  creates a wallet; --wallet FILE reads a private key from a file, - from standard input
+  --account FILE   reads the id of a credit account from a file, - from standard input; speechgate top-up stores it for you
+  --trust FILE     the service's public keys, received from its operator: a JWK Set
+  --fingerprint F  the fingerprint of its current key, instead of --trust
+  --insecure       allows http beyond this machine for this service
+  --pay FLOW       the default payment: card, x402 or prepaid
+  --max-per-call USD, --max-per-day USD, --max-total USD
+                   caps for all commands together; none removes a cap`,
+  example: 'speechgate connect https://speech.example --wallet create --max-per-day 1',
+  options: OPTIONS,
+  maxWords: 1,
+  run: async (values, [word], output) => {
+    const { sandbox, insecure } = values;
+    const folder = settingsFolder(process.env);
+    const hasOption = Object.values(values).some((value) => typeof value === 'string');
+    if (word !== undefined || hasOption || sandbox || insecure) {
+      const connection = sandbox
+        ? await readSandboxConnection(word, values)
+        : await readConnection(folder, await urlOf(folder, word), values, insecure);
+      const config = configOf(values);
+      const { baseUrl } = connection;
+      await withProgress(`Connecting to ${baseUrl}`, output.isJson, testConnection(folder, connection, insecure));
+      await changeConfig(folder, (stored) => ({
+        url: baseUrl,
+        ...config,
+        ...(insecure && { insecure: { ...stored.insecure, [baseUrl]: true } }),
+      }));
+      await storeConnection(folder, connection);
+    }
+    const { document, lines } = await describeSettings(await readSettings(process.env));
+    output.done(document, lines);
+  },
+});
+
+async function readSandboxConnection(dataDir: string | undefined, values: ConnectValues): Promise<Connection> {
+  const conflict = SANDBOX_CONFLICTS.find((option) => values[option] !== undefined);
+  if (conflict)
+    throw new UsageError(
+      `--${conflict} conflicts with --sandbox, which has its own account, wallet and keys. Remove --${conflict}.`,
+    );
+  const { baseUrl, creditAccount: account, wallet, trust } = await readSandboxParts(dataDir);
+  const walletKey = wallet ? readWalletKey(wallet.privateKey, '--sandbox') : undefined;
+  return { baseUrl, account, walletKey, trust };
+}
+
+async function urlOf(folder: string, word: string | undefined): Promise<string> {
+  const url = word ?? (await readConfig(folder)).url;
+  if (url === undefined) throw new UsageError('URL is missing. Name the service, such as https://speech.example.');
+  return readBaseUrl(url, 'URL');
+}
+
+async function readConnection(
+  folder: string,
+  baseUrl: string,
+  given: ConnectValues,
+  insecure: boolean,
+): Promise<Connection> {
+  const { wallet, account, trust, fingerprint } = given;
+  if (wallet === '-' && account === '-')
+    throw new UsageError('--wallet - and --account - both read standard input. Name a file for one of them.');
+  if (trust !== undefined && fingerprint !== undefined)
+    throw new UsageError('--trust conflicts with --fingerprint. Use one of them.');
+  if (wallet === 'create' && (await readWallet(folder, baseUrl))) {
+    throw new UsageError('--wallet create: this service already has a wallet. Run speechgate connect to see it.');
+  }
+  await insecureHttp(folder, baseUrl, insecure);
+  return {
+    baseUrl,
+    walletKey: wallet === undefined ? undefined : await readKey(wallet),
+    account: account === undefined ? undefined : await readAccount(account),
+    trust:
+      trust === undefined ? await keyWithFingerprint(baseUrl, fingerprint) : await readPinnedKeys(trust, '--trust'),
+  };
+}
+
+async function readKey(path: string): Promise<Hex> {
+  return path === 'create' ? generatePrivateKey() : readWalletKey(await readSecret(path, '--wallet'), '--wallet');
+}
+
+async function readAccount(path: string): Promise<string> {
+  const account = await readSecret(path, '--account');
+  if (isUuid(account)) return account;
+  throw new UsageError('--account must be a file that contains the id of a credit account, which is a UUID.');
+}
+
+/** Finds the key in the service's unverified metadata; only the fingerprint authenticates it. */
+async function keyWithFingerprint(baseUrl: string, fingerprint: string | undefined): Promise<PinnedKey[] | undefined> {
+  if (fingerprint === undefined) return undefined;
+  const signal = AbortSignal.timeout(15_000);
+  const metadata = await openApi(baseUrl)
+    .GET('/.well-known/x402-service-metadata', { signal })
+    .catch(() => undefined);
+  const keys: unknown = metadata?.data?.payload?.trust?.keys;
+  if (!Array.isArray(keys) || keys.length === 0) {
+    throw new UsageError(`--fingerprint: ${baseUrl} returned no keys. Check the URL, or ask the operator.`);
+  }
+  const published = await readPinnedKeys(JSON.stringify(keys), '--fingerprint');
+  for (const key of published) if ((await fingerprintOf(key)) === fingerprint) return [key];
+  throw new UsageError(`--fingerprint ${fingerprint} matches no key of the service. Ask its operator.`);
+}
+
+function configOf(values: ConnectValues): ConfigChange {
+  let change: ConfigChange = values.pay === undefined ? {} : { pay: flowWord(readFlow(values.pay, '--pay')) };
+  for (const [option, member] of CAPS) {
+    const text = values[option];
+    if (text === undefined) continue;
+    if (text !== NO_CAP) readUsd(text, `--${option}`);
+    change = { ...change, [member]: text === NO_CAP ? undefined : text };
+  }
+  return change;
+}
+
+async function testConnection(folder: string, { baseUrl, trust }: Connection, insecure: boolean): Promise<void> {
+  const pinned = trust ?? (await readTrust(folder, baseUrl));
+  const client = new Speechgate({
+    baseUrl,
+    ...(await insecureHttp(folder, baseUrl, insecure)),
+    ...(await followedTrust(folder, baseUrl, pinned)),
+  });
+  await client.models();
+  if (pinned.length > 0) await client.metadata();
+}
+
+async function storeConnection(folder: string, { baseUrl, account, walletKey, trust }: Connection): Promise<void> {
+  if (account !== undefined) await storeAccount(folder, baseUrl, account);
+  if (walletKey !== undefined) await storeWallet(folder, baseUrl, walletKey);
+  if (trust !== undefined && trust.length > 0) await storeTrust(folder, baseUrl, trust);
+}

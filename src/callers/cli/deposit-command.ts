@@ -1,0 +1,71 @@
+import { formatUsd } from '../../lib/money.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+import { OutcomeUnknownError, type PendingPurchase, ServiceError } from '../client/index.ts';
+import { COMMON_OPTIONS, interruption, runCommand } from './command.ts';
+import { CommandError } from './failure.ts';
+import { assertCanPay, type Caller, openCaller, paid } from './open-caller.ts';
+import { type Output, withProgress } from './output.ts';
+import { readUsd } from './read-values.ts';
+import { resumePurchase } from './resume-purchase.ts';
+import { SavedPurchases } from './saved-purchases.ts';
+import { capsLine } from './settings.ts';
+
+await runCommand({
+  usage: `speechgate deposit AMOUNT
+Moves USDC of the wallet to its prepaid balance, which say --pay prepaid spends. A deposit is not refundable.
+If the outcome of an earlier deposit is unknown, this resumes it and signs nothing new.
+
+  AMOUNT           US dollars, such as 1.00`,
+  example: 'speechgate deposit 1.00',
+  options: COMMON_OPTIONS,
+  maxWords: 1,
+  run: async (_values, [word], output) => {
+    if (word === undefined) throw new UsageError('AMOUNT is missing. Name US dollars, such as 1.00.');
+    const amountMicroUsd = readUsd(word, 'AMOUNT');
+    const caller = await openCaller({ pay: 'prepaid' });
+    assertCanPay(caller);
+    const saved = new SavedPurchases(caller.settings.folder);
+    const previous = await resumePreviousDeposit(caller, saved, output);
+    if (previous) return output.done(previous.document, [previous.line, 'No new deposit was made.']);
+    output.note(`${capsLine(caller.caps)} They limit spending from the balance, not the deposit.`);
+    const deposit = await depositAndSave(caller, saved, amountMicroUsd, output);
+    const { creditedMicroUsd, balanceMicroUsd } = deposit;
+    output.done(deposit, [
+      `${formatUsd(creditedMicroUsd)} USD deposited, ${formatUsd(balanceMicroUsd)} USD on the balance`,
+    ]);
+  },
+});
+
+async function depositAndSave(caller: Caller, saved: SavedPurchases, amountMicroUsd: bigint, output: Output) {
+  let sent: PendingPurchase | undefined;
+  const onPending = async (pending: PendingPurchase) => {
+    sent = pending;
+    await saved.save(pending);
+  };
+  const depositing = caller.client.deposit(amountMicroUsd, { signal: interruption(), onPending });
+  const drop = async () => {
+    if (sent) await saved.drop(sent.identifier);
+  };
+  try {
+    const deposit = await withProgress('Waiting for the transfer on chain', output.isJson, paid(caller, depositing));
+    await drop();
+    return deposit;
+  } catch (error) {
+    if (error instanceof ServiceError || error instanceof CommandError) await drop();
+    throw error;
+  }
+}
+
+/** Undefined if there is no earlier deposit, or it was not charged. */
+async function resumePreviousDeposit({ budget, baseUrl, settings }: Caller, saved: SavedPurchases, output: Output) {
+  for (const purchase of await saved.list()) {
+    if (purchase.pending.kind !== 'deposit' || purchase.pending.baseUrl !== baseUrl) continue;
+    const resuming = resumePurchase(purchase, settings.folder, budget);
+    const progress = `Resuming the earlier deposit ${purchase.pending.identifier}`;
+    const { line, ...document } = await withProgress(progress, output.isJson, resuming);
+    if (document.outcome === 'unknown') throw new OutcomeUnknownError(purchase.pending);
+    if (document.outcome === 'bought') return { document: { ...document, earlier: true }, line };
+    output.note(line);
+  }
+  return undefined;
+}

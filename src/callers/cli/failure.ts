@@ -1,0 +1,138 @@
+import { FileBusyError } from '../../lib/file-lock.ts';
+import { formatUsd } from '../../lib/money.ts';
+import { ForeignFileError } from '../../lib/private-files.ts';
+import { serviceWords } from '../../lib/service-words.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+import { DamagedBudgetError } from '../budget/budget-store.ts';
+import {
+  AudioLostError,
+  InvalidRequestError,
+  OutcomeUnknownError,
+  OverCapError,
+  PaymentRequiredError,
+  ServiceError,
+  SpeechgateError,
+  UnreachableError,
+  UntrustedError,
+} from '../client/errors.ts';
+
+export interface Failure {
+  readonly code: string;
+  readonly exit: ExitCode;
+  readonly message: string;
+  readonly [more: string]: unknown;
+}
+
+export class CommandError extends Error {
+  readonly failure: Failure;
+
+  constructor(failure: Failure) {
+    super(failure.message);
+    this.failure = failure;
+  }
+}
+
+const OPTIONS: Readonly<Record<string, string>> = {
+  text: 'The text',
+  model: '--model (speechgate models lists them)',
+  voice: '--voice (speechgate voices lists them)',
+  speed: '--speed',
+  amountMicroUsd: 'AMOUNT',
+  message: 'The message',
+  category: '--category',
+};
+const CAPS = {
+  client: 'this command',
+  day: 'today',
+  total: 'all purchases',
+  unconfirmed: 'unconfirmed signatures',
+};
+
+export function failureOf(error: unknown): Failure {
+  if (error instanceof CommandError) return error.failure;
+  if (!(error instanceof Error)) return unexpected(new Error(String(error)));
+  const { message } = error;
+  if (error instanceof UsageError) return { code: 'USAGE', exit: EXIT.usage, message };
+  if (error instanceof OverCapError) return overCap(error);
+  if (error instanceof OutcomeUnknownError) return unknownOutcome(error);
+  if (error instanceof AudioLostError) return audioLost(error);
+  if (error instanceof UntrustedError) {
+    const { reason } = error;
+    return { code: 'UNTRUSTED', exit: EXIT.failed, message: `${message} You were not charged.`, reason };
+  }
+  if (error instanceof UnreachableError) return { code: 'UNREACHABLE', exit: EXIT.failed, message };
+  if (error instanceof ServiceError) return refused(error);
+  if (error instanceof SpeechgateError) return { code: 'FAILED', exit: EXIT.failed, message };
+  if (error instanceof DamagedBudgetError) return { code: 'BUDGET_DAMAGED', exit: EXIT.failed, message };
+  if (error instanceof FileBusyError) return { code: 'FILE_BUSY', exit: EXIT.failed, message };
+  if (error instanceof ForeignFileError) return { code: 'FOREIGN_FILE', exit: EXIT.failed, message };
+  return unexpected(error);
+}
+
+/** A system error has a code, such as EACCES. Anything else is a bug and gets its stack. */
+function unexpected({ name, message, stack, code }: NodeJS.ErrnoException): Failure {
+  if (code !== undefined) return { code, exit: EXIT.failed, message };
+  return {
+    code: 'INTERNAL',
+    exit: EXIT.failed,
+    message: `${name}: ${message} (run with --json for the stack trace)`,
+    stack,
+  };
+}
+
+function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd }: OverCapError): Failure {
+  const [price, left, limit] = [wantedMicroUsd, leftMicroUsd, limitMicroUsd].map(formatUsd);
+  const message =
+    scope === 'call'
+      ? `This may cost ${price} USD, above the cap of ${limit} per call. Raise it with --max or speechgate connect --max-per-call.`
+      : `This may cost ${price} USD, but ${left} of the ${limit} USD cap for ${CAPS[scope]} is left. See speechgate budget.`;
+  const amounts = { limitMicroUsd, leftMicroUsd, wantedMicroUsd };
+  return { code: 'OVER_CAP', exit: EXIT.overCap, message: `${message} Nothing was signed.`, scope, ...amounts };
+}
+
+function unknownOutcome({ pending }: OutcomeUnknownError): Failure {
+  const { identifier } = pending;
+  const resume = `speechgate resume ${identifier}`;
+  const message = `The outcome of ${identifier} is unknown, so you may have been charged. Do not pay again, but run: ${resume}`;
+  return { code: 'OUTCOME_UNKNOWN', exit: EXIT.unknownOutcome, message, identifier, resume };
+}
+
+function audioLost({ message, chargedMicroUsd, maxMicroUsd }: AudioLostError): Failure {
+  if (chargedMicroUsd !== null) return { code: 'AUDIO_LOST', exit: EXIT.failed, message, chargedMicroUsd };
+  const text =
+    "The response was cut off and can't be fetched again. You may have been charged: run speechgate balance. Next time use --durable.";
+  return { code: 'AUDIO_LOST', exit: EXIT.unknownOutcome, message: text, chargedMicroUsd, maxMicroUsd };
+}
+
+export const serviceSays = (words: string): string => `The service says: ${serviceWords(words)}`;
+
+function refused(error: ServiceError): Failure {
+  const { code, status, details, traceId, retryAfterSeconds } = error;
+  const report = { status, details, traceId, retryAfterSeconds };
+  const says = serviceSays(error.message);
+  if (error instanceof PaymentRequiredError) {
+    return { code, exit: EXIT.noMoney, message: says, ...report, topUpUrl: error.topUpUrl };
+  }
+  if (error instanceof InvalidRequestError) {
+    const option = OPTIONS[String(details?.field)];
+    return { code, exit: EXIT.usage, message: option ? `${option}: ${says}` : says, ...report };
+  }
+  const retry = retryAfterSeconds === null ? '' : ` Retry in ${retryAfterSeconds} s.`;
+  return { code, exit: EXIT.failed, message: `${says}${retry} (${code}, trace id ${traceId})`, ...report };
+}
+
+/** Documented in every --help and in docs/clients.md. */
+export const EXIT = {
+  done: 0,
+  failed: 1,
+  usage: 2,
+  noMoney: 3,
+  overCap: 4,
+  unknownOutcome: 5,
+  interrupted: 130,
+} as const;
+
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
+
+export const EXIT_HELP = `Exit codes: 0 done, 1 the service or something else failed, 2 invalid arguments or settings, 3 insufficient funds,
+4 over a cap (nothing was signed), 5 unknown outcome (resume it), 130 interrupted`;

@@ -1,0 +1,33 @@
+import { privateKeyToAccount } from 'viem/accounts';
+import { serviceWords } from '../../lib/service-words.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { assertWallet, openCaller } from './open-caller.ts';
+import { withProgress } from './output.ts';
+import { readText } from './read-values.ts';
+
+const CATEGORIES = ['integration_blocker', 'bug', 'pricing', 'feature_request', 'other'] as const;
+
+await runCommand({
+  usage: `speechgate feedback send MESSAGE|-
+Sends a message to the operator of the service. The wallet signs it, which costs nothing and authorizes no payment.
+
+  MESSAGE          at most 4000 characters; - reads it from standard input
+  --category NAME  ${CATEGORIES.slice(0, 3).join(', ')},
+                   ${CATEGORIES.slice(3).join(' or ')}; default: other
+  --trace ID       the trace id of the request in question`,
+  example: 'speechgate feedback send "The 402 names no amount." --category bug',
+  options: { ...COMMON_OPTIONS, category: { type: 'string', default: 'other' }, trace: { type: 'string' } },
+  maxWords: 1,
+  run: async (values, [word], output) => {
+    const category = CATEGORIES.find((each) => each === values.category);
+    if (!category) throw new UsageError(`--category must be one of ${CATEGORIES.join(', ')}, not ${values.category}.`);
+    const message = await readText(word, 'MESSAGE');
+    const { client, settings } = await openCaller();
+    const wallet = privateKeyToAccount(assertWallet(settings));
+    const details = { agent: 'speechgate', ...(values.trace !== undefined && { traceId: values.trace }) };
+    const sending = client.feedback(wallet, { message, category, details });
+    const sent = await withProgress('Sending', output.isJson, sending);
+    output.done(sent, [`Sent at ${serviceWords(sent.receivedAt)} with the id ${serviceWords(sent.feedbackId)}.`]);
+  },
+});

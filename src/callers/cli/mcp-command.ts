@@ -1,0 +1,66 @@
+import { once } from 'node:events';
+import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
+import { ForeignFileError } from '../../lib/private-files.ts';
+import { RUN_SPEECHGATE_ANYWHERE } from '../../lib/run-speechgate.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+import { watchLost } from '../budget/purchases.ts';
+import { createMcpServer } from '../mcp/server.ts';
+import { SpeechFolder } from '../mcp/speech-folder.ts';
+import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { assertCanPay, openCaller } from './open-caller.ts';
+import { readFlow, readUsd } from './read-values.ts';
+import { SavedPurchases } from './saved-purchases.ts';
+import { capsLine } from './settings.ts';
+
+/** Standard output is reserved for the protocol. */
+await runCommand({
+  usage: `speechgate mcp --folder FOLDER
+An MCP server on standard input and output that gives an agent a voice and a budget. The agent's program starts it. Its
+tools are list_voices, quote, speak and balance.
+
+  --folder FOLDER  the only folder that audio is written to; it must exist
+  --pay FLOW       card, x402 or prepaid; default: as set by speechgate connect
+  --max USD        maximum price of a call, in addition to the caps of speechgate connect`,
+  example: `claude mcp add speechgate -- ${RUN_SPEECHGATE_ANYWHERE} mcp --folder ~/speech`,
+  options: {
+    ...COMMON_OPTIONS,
+    folder: { type: 'string' },
+    pay: { type: 'string' },
+    max: { type: 'string' },
+  },
+  maxWords: 0,
+  run: async ({ folder: path, pay, max }, _words, output) => {
+    const folder = await openFolder(path);
+    const caller = await openCaller({
+      pay: pay === undefined ? undefined : readFlow(pay, '--pay'),
+      maxMicroUsd: max === undefined ? undefined : readUsd(max, '--max'),
+    });
+    assertCanPay(caller);
+    output.note(capsLine(caller.caps));
+    const { client, budget, flow, settings } = caller;
+    const saved = new SavedPurchases(settings.folder);
+    const server = createMcpServer({ client, budget, saved, flow, folder });
+    const stopWatching = watchLost(budget, client, saved);
+    const closed = new Promise<void>((resolve) => {
+      server.server.onclose = resolve;
+    });
+    const ended = once(process.stdin, 'end');
+    await server.connect(new StdioServerTransport());
+    await Promise.race([ended, closed]);
+    await server.close();
+    stopWatching();
+    await budget.close();
+  },
+});
+
+async function openFolder(path: string | undefined): Promise<SpeechFolder> {
+  if (path === undefined) throw new UsageError('--folder is missing. Name the folder for the audio: --folder FOLDER.');
+  return SpeechFolder.open(path).catch((error) => {
+    if (error instanceof ForeignFileError) {
+      throw new UsageError(
+        `--folder ${path} is another user's, or a link of theirs. Name a folder of your own. Nothing was written.`,
+      );
+    }
+    throw new UsageError(`--folder ${path} is not a folder. Create it, or name another one.`);
+  });
+}

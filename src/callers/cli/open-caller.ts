@@ -1,0 +1,108 @@
+import { join } from 'node:path';
+import type { Hex } from 'viem';
+import { privateKeyToAccount } from 'viem/accounts';
+import { formatUsd } from '../../lib/money.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+import { type BudgetLimits, type FileBudget, openFileBudget } from '../budget/file-budget.ts';
+import { cardCredits, directX402, type Flow, PaymentRequiredError, prepaid, Speechgate } from '../client/index.ts';
+import { CommandError, EXIT } from './failure.ts';
+import { type Watcher, watched } from './saved-purchases.ts';
+import { insecureHttp, readSettings, type Settings } from './settings.ts';
+import { followedTrust } from './stored-settings.ts';
+
+const BUDGET_FILE = 'budget.jsonl';
+
+export interface Caller {
+  readonly client: Speechgate;
+  readonly budget: FileBudget;
+  readonly baseUrl: string;
+  readonly flow: Flow;
+  readonly settings: Settings;
+  readonly caps: BudgetLimits;
+}
+
+export interface CallerOptions {
+  readonly pay?: Flow | undefined;
+  readonly maxMicroUsd?: bigint | undefined;
+  readonly caps?: BudgetLimits;
+  readonly watcher?: Watcher;
+}
+
+/** All processes of this user share one budget. */
+export const openBudget = (folder: string, limits: BudgetLimits): Promise<FileBudget> =>
+  openFileBudget(join(folder, BUDGET_FILE), limits);
+
+/** Without account or wallet the client can only make free requests. */
+export async function openCaller(options: CallerOptions = {}): Promise<Caller> {
+  const { maxMicroUsd, watcher } = options;
+  const settings = await readSettings(process.env, options.pay);
+  const { baseUrl, flow, trust, folder } = settings;
+  const limits = { ...settings.caps, ...options.caps };
+  const budget = await openBudget(folder, limits);
+  const pay = paymentWayOf(settings);
+  const client = new Speechgate({
+    baseUrl,
+    budget: watcher ? watched(budget, watcher) : budget,
+    ...(await insecureHttp(folder, baseUrl)),
+    ...(await followedTrust(folder, baseUrl, trust)),
+    ...(pay && { pay }),
+    ...(maxMicroUsd !== undefined && { maxPerRequestMicroUsd: maxMicroUsd }),
+  });
+  const caps =
+    maxMicroUsd === undefined ? limits : { ...limits, perCallMicroUsd: least(maxMicroUsd, limits.perCallMicroUsd) };
+  return { client, budget, baseUrl, flow, settings, caps };
+}
+
+const least = (one: bigint, other = one): bigint => (other < one ? other : one);
+
+function paymentWayOf({ flow, account, walletKey }: Settings) {
+  if (flow === 'card') return account === undefined ? undefined : cardCredits(account);
+  if (walletKey === undefined) return undefined;
+  const wallet = privateKeyToAccount(walletKey);
+  return flow === 'direct' ? directX402(wallet) : prepaid(wallet);
+}
+
+export function assertCanPay({ flow, settings, client }: Caller): void {
+  if (flow === 'card') {
+    if (settings.account !== undefined) return;
+    const topUpUrl = client.topUpLink({});
+    const message = `No credit account is set for this service. Buy credit with: speechgate top-up (or ${topUpUrl})`;
+    throw new CommandError({ code: 'NO_ACCOUNT', exit: EXIT.noMoney, message, topUpUrl });
+  }
+  assertWallet(settings);
+  assertTrust(settings);
+}
+
+export function assertWallet({ walletKey }: Settings): Hex {
+  if (walletKey !== undefined) return walletKey;
+  throw new UsageError(
+    'No wallet is set for this service. Run speechgate connect --wallet create, or --wallet FILE for your own.',
+  );
+}
+
+export function assertTrust({ trust }: Settings): void {
+  if (trust.length > 0) return;
+  throw new UsageError(
+    'No key of the service is trusted. Get it from its operator, then run speechgate connect --trust FILE or --fingerprint TEXT.',
+  );
+}
+
+export async function paid<T>({ flow, settings, client }: Caller, purchase: Promise<T>): Promise<T> {
+  try {
+    return await purchase;
+  } catch (error) {
+    if (!(error instanceof PaymentRequiredError)) throw error;
+    const { code, status, details, traceId, missingMicroUsd } = error;
+    const { account } = settings;
+    const missing = missingMicroUsd === null ? '' : `: ${formatUsd(missingMicroUsd)} USD is missing`;
+    const link = error.topUpUrl ?? client.topUpLink(account === undefined ? {} : { account });
+    const topUpUrl = flow === 'card' ? link : null;
+    const remedy = {
+      card: `Buy credit with: speechgate top-up (or ${topUpUrl})`,
+      prepaid: 'Deposit USDC of the wallet with: speechgate deposit 1.00',
+      direct: 'Send USDC to the wallet; speechgate connect shows its address.',
+    }[flow];
+    const message = `Insufficient funds${missing}. You were not charged. ${remedy}`;
+    throw new CommandError({ code, exit: EXIT.noMoney, message, status, details, traceId, missingMicroUsd, topUpUrl });
+  }
+}

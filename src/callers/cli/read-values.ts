@@ -1,0 +1,138 @@
+import { open, readFile } from 'node:fs/promises';
+import { text as readAll } from 'node:stream/consumers';
+import { calculateJwkThumbprint } from 'jose';
+import type { Hex } from 'viem';
+import { parseUsd } from '../../lib/money.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+import type { Flow, PinnedKey, SpeechOrder } from '../client/index.ts';
+
+/** Parses US dollars such as 0.01 or $5 to micro-USD. @param name the option or variable, for the error */
+export function readUsd(text: string, name: string): bigint {
+  const microUsd = parseUsd(text.trim().replace(/^\$/, ''));
+  if (microUsd !== undefined) return microUsd;
+  throw new UsageError(`${name} must be US dollars with at most six decimals, such as 0.01, not ${text}.`);
+}
+
+export function readBaseUrl(text: string, name: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isOrigin = url && /^https?:$/.test(url.protocol) && [`${url.origin}`, `${url.origin}/`].includes(url.href);
+  if (isOrigin) return url.origin;
+  throw new UsageError(`${name} must be the address of a service, such as https://speech.example, not ${text}.`);
+}
+
+const FLOWS = { card: 'card', x402: 'direct', prepaid: 'prepaid' } as const;
+
+export function readFlow(word: string, name: string): Flow {
+  if (Object.hasOwn(FLOWS, word)) return FLOWS[word as keyof typeof FLOWS];
+  throw new UsageError(`${name} must be one of ${Object.keys(FLOWS).join(', ')}, not ${word}.`);
+}
+
+export const flowWord = (flow: Flow): string => (flow === 'direct' ? 'x402' : flow);
+
+/** The error never contains the key. */
+export function readWalletKey(text: string, name: string): Hex {
+  const [, , digits] = /^(0x)?([0-9a-f]{64})$/i.exec(text.trim()) ?? [];
+  if (digits !== undefined) return `0x${digits.toLowerCase()}`;
+  throw new UsageError(`${name} must be the private key of a wallet: 64 hexadecimal digits.`);
+}
+
+/** The whole id is a bearer secret, so only its start is displayed. */
+export const maskedAccount = (accountId: string): string => `${accountId.slice(0, 8)}…`;
+
+/** Reads standard input for `-`, a pipe, or a file that only this user can read. */
+export async function readSecret(path: string, name: string): Promise<string> {
+  if (path === '-') return (await readAll(process.stdin)).trim();
+  const unreadable = () => {
+    throw new UsageError(`${name} names a file that cannot be read. Name another file, or - for standard input.`);
+  };
+  const file = await open(path).catch(unreadable);
+  try {
+    const status = await file.stat();
+    // A pipe leaves nothing on disk. Windows has no user ids to check.
+    const own = status.isFile() ? process.geteuid?.() : undefined;
+    if (own !== undefined && (status.uid !== own || (status.mode & 0o077) !== 0)) {
+      throw new UsageError(
+        `${name}: ${path} belongs to, or is open to other users of this machine, and was not used. ` +
+          `Use a new secret, or run chmod 600 '${path}' if nobody has read it.`,
+      );
+    }
+    return (await file.readFile('utf8').catch(unreadable)).trim();
+  } finally {
+    await file.close();
+  }
+}
+
+/** Reads a JWK Set, or a list as in the metadata, and drops private parts. @param source a path, or the JSON itself */
+export async function readPinnedKeys(source: string, name: string): Promise<readonly PinnedKey[]> {
+  const text = /^[[{]/.test(source) ? source : await readFile(source, 'utf8').catch(() => undefined);
+  if (text === undefined) throw new UsageError(`${name} names ${source}, which cannot be read. Name another file.`);
+  const keys = listOf(text).map(readKey);
+  if (keys.length > 0 && keys.every((key) => key !== undefined)) return keys;
+  throw new UsageError(
+    `${name} must be P-256 public keys: a JWK Set, or a list of keyId and publicKeyJwk, with validUntil in RFC 3339.`,
+  );
+}
+
+function listOf(text: string): readonly unknown[] {
+  try {
+    const value = JSON.parse(text);
+    const list = Array.isArray(value) ? value : value?.keys;
+    return Array.isArray(list) ? list : [];
+  } catch {
+    return [];
+  }
+}
+
+function readKey(value: unknown): PinnedKey | undefined {
+  const key = (value ?? {}) as Readonly<Record<string, unknown>>;
+  const keyId = key.keyId ?? key.kid;
+  const { kty, crv, x, y } = (key.publicKeyJwk ?? key) as Readonly<Record<string, unknown>>;
+  const validUntil = key.validUntil ?? undefined;
+  if (typeof keyId !== 'string' || kty !== 'EC' || crv !== 'P-256') return undefined;
+  if (typeof x !== 'string' || typeof y !== 'string') return undefined;
+  const publicKeyJwk = { kty, crv, x, y };
+  if (validUntil === undefined) return { keyId, publicKeyJwk };
+  if (typeof validUntil !== 'string' || Number.isNaN(Date.parse(validUntil))) return undefined;
+  return { keyId, publicKeyJwk, validUntil };
+}
+
+/** The SHA-256 thumbprint of a public key (RFC 7638), in base64url. */
+export const fingerprintOf = ({ publicKeyJwk }: PinnedKey): Promise<string> => calculateJwkThumbprint(publicKeyJwk);
+
+export const SPEECH_OPTIONS = {
+  voice: { type: 'string' },
+  model: { type: 'string' },
+  speed: { type: 'string' },
+} as const;
+
+export const SPEECH_USAGE = `
+  TEXT             the text; - reads it from standard input
+  --voice VOICE    a voice from speechgate voices
+  --model MODEL    a model from speechgate models
+  --speed SPEED    0.5 to 2; default: 1`;
+
+export async function readOrder(
+  values: { voice?: string; model?: string; speed?: string },
+  word: string | undefined,
+): Promise<SpeechOrder> {
+  const { voice, model, speed } = values;
+  return {
+    text: await readText(word, 'The text'),
+    ...(model !== undefined && { model }),
+    ...(voice !== undefined && { voice }),
+    ...(speed !== undefined && { speed: readSpeed(speed) }),
+  };
+}
+
+export async function readText(word: string | undefined, name: string): Promise<string> {
+  if (word === undefined) throw new UsageError(`${name} is missing. Put it in quotes, or pipe it in and pass -.`);
+  const text = word === '-' ? await readAll(process.stdin) : word;
+  if (text.trim() === '') throw new UsageError(`${name} is empty. Pass some text.`);
+  return text;
+}
+
+function readSpeed(text: string): number {
+  const speed = Number(text);
+  if (text.trim() !== '' && speed >= 0.5 && speed <= 2) return speed;
+  throw new UsageError(`--speed must be a number from 0.5 to 2, not ${text}.`);
+}

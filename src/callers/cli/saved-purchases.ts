@@ -1,0 +1,117 @@
+import { createReadStream } from 'node:fs';
+import { readdir, rm } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { Readable } from 'node:stream';
+import { ownFolder, ownSubfolder, replaceOwnFile } from '../../lib/private-files.ts';
+import type { SavedSpeech, WholeAudio } from '../budget/purchases.ts';
+import type { Budget, PendingPurchase } from '../client/index.ts';
+import { openAudioFile } from './audio-file.ts';
+import type { Resumed } from './resume-purchase.ts';
+import { readSettingsFile, writeSettingsFile } from './settings-folder.ts';
+
+const SUFFIX = '.json';
+const EXTENSIONS = { 'audio/mpeg': '.mp3', 'audio/wav': '.wav' } as const;
+
+export interface SavedPurchase {
+  readonly pending: PendingPurchase;
+  /** Absolute; null without a file. */
+  readonly out: string | null;
+}
+
+/** Keeps purchases from before the request is sent until their audio is delivered. */
+export class SavedPurchases implements SavedSpeech {
+  readonly #settings: string;
+  readonly #pending: string;
+  readonly #audio: string;
+
+  constructor(folder: string) {
+    this.#settings = folder;
+    this.#pending = join(folder, 'pending');
+    this.#audio = join(folder, 'audio');
+  }
+
+  /** Without `out` it does not replace a saved purchase. */
+  async save(pending: PendingPurchase, out: string | null = null): Promise<void> {
+    if (out === null && (await this.find(pending.identifier))) return;
+    await ownFolder(this.#settings);
+    const saved: SavedPurchase = { pending, out };
+    await writeSettingsFile(this.#pending, fileNameOf(pending.identifier, SUFFIX), saved);
+  }
+
+  async find(identifier: string): Promise<SavedPurchase | undefined> {
+    return (await readSettingsFile(this.#pending, fileNameOf(identifier, SUFFIX))) as SavedPurchase | undefined;
+  }
+
+  async list(): Promise<readonly SavedPurchase[]> {
+    const names = await readdir(this.#pending).catch(() => []);
+    const files = names.filter((name) => name.endsWith(SUFFIX)).sort();
+    const saved = await Promise.all(files.map((name) => readSettingsFile(this.#pending, name)));
+    return saved.filter((each) => each !== undefined) as SavedPurchase[];
+  }
+
+  async drop(identifier: string): Promise<void> {
+    await rm(join(this.#pending, fileNameOf(identifier, SUFFIX)), { force: true });
+  }
+
+  async saveAudio(identifier: string, { contentType, bytes }: WholeAudio): Promise<void> {
+    await ownFolder(this.#settings);
+    const folder = await ownSubfolder(this.#audio);
+    await replaceOwnFile(join(folder, fileNameOf(identifier, EXTENSIONS[contentType])), bytes);
+  }
+
+  /** Paid audio that could not be delivered to its program. */
+  async listAudio() {
+    const names = await readdir(this.#audio).catch(() => []);
+    return Object.entries(EXTENSIONS).flatMap(([contentType, extension]) =>
+      names
+        .filter((name) => name.endsWith(extension))
+        .map((name) => ({ name, contentType, identifier: decodeURIComponent(name.slice(0, -extension.length)) })),
+    );
+  }
+
+  /** @param out default: a file in the working directory, named after the identifier */
+  async moveAudio(identifier: string, out: string | undefined): Promise<Resumed> {
+    const found = (await this.listAudio()).find((audio) => audio.identifier === identifier);
+    if (!found) throw new Error(`The audio of ${identifier} was moved by another command.`);
+    const { name, contentType } = found;
+    const path = join(this.#audio, name);
+    const file = out ?? resolve(name);
+    const target = await openAudioFile(file);
+    try {
+      const bytes = await target.write(Readable.toWeb(createReadStream(path)) as ReadableStream<Uint8Array>);
+      await rm(path);
+      return { outcome: 'bought', identifier, file, bytes, contentType, line: `${file}: ${bytes} bytes, paid before` };
+    } finally {
+      await target.close();
+    }
+  }
+}
+
+/** Identifiers can contain any characters. */
+const fileNameOf = (identifier: string, suffix: string): string =>
+  `${encodeURIComponent(identifier).replaceAll('.', '%2E')}${suffix}`;
+
+export interface Watcher {
+  onPending(pending: PendingPurchase): Promise<void>;
+  onNotCharged(pending: PendingPurchase): Promise<void>;
+}
+
+export function watched(budget: Budget, watcher: Watcher): Budget {
+  return {
+    reserve: async (purchase) => {
+      const reservation = await budget.reserve(purchase);
+      let recorded: PendingPurchase | undefined;
+      return {
+        record: async (pending) => {
+          await reservation.record(pending);
+          recorded = pending;
+          await watcher.onPending(pending);
+        },
+        settle: async (chargedMicroUsd, known) => {
+          await reservation.settle(chargedMicroUsd, known);
+          if (recorded && chargedMicroUsd === 0n) await watcher.onNotCharged(recorded);
+        },
+      };
+    },
+  };
+}

@@ -1,0 +1,146 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { UsageError } from '../../lib/usage-error.ts';
+import {
+  AudioLostError,
+  OutcomeUnknownError,
+  type PendingPurchase,
+  type Receipt,
+  SpeechgateError,
+  type SpeechOrder,
+} from '../client/index.ts';
+import { isRepeatable } from '../client/pending-purchase.ts';
+import { openAudioFile } from './audio-file.ts';
+import { COMMON_OPTIONS, interruption, runCommand } from './command.ts';
+import { CommandError, EXIT } from './failure.ts';
+import { assertCanPay, type CallerOptions, openCaller, paid } from './open-caller.ts';
+import { type Output, withProgress } from './output.ts';
+import { findPlayer, play } from './player.ts';
+import { readFlow, readOrder, readUsd, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
+import { type BoughtSpeech, receiptLine } from './resume-purchase.ts';
+import { SavedPurchases, type Watcher } from './saved-purchases.ts';
+import { capsLine } from './settings.ts';
+
+const OPTIONS = {
+  ...COMMON_OPTIONS,
+  ...SPEECH_OPTIONS,
+  out: { type: 'string', short: 'o' },
+  play: { type: 'boolean', default: false },
+  pay: { type: 'string' },
+  max: { type: 'string' },
+  durable: { type: 'boolean', default: false },
+} as const;
+
+await runCommand({
+  usage: `speechgate say TEXT|- --out FILE
+Speaks a text, pays for it, and writes the audio, usually MP3.
+${SPEECH_USAGE}
+  --out FILE       the audio file, written completely or not at all; - writes to standard output
+  --play           plays the audio with a player of this system
+  --pay FLOW       card, x402 or prepaid; default: as set by speechgate connect
+  --max USD        maximum price, such as 0.01; a higher price is refused before anything is signed
+  --durable        card credit only: uses a job, whose audio can be fetched again after a lost response`,
+  example: 'speechgate say "Hello world" --out hello.mp3 --play',
+  options: OPTIONS,
+  maxWords: 1,
+  run: async (values, [word], output) => {
+    const { out, max } = values;
+    if (out === undefined && !values.play) {
+      throw new UsageError('--out is missing. Name a file, or - for standard output; or use --play.');
+    }
+    if (out === '-' && (values.json || values.play)) {
+      throw new UsageError(`--out - conflicts with ${values.json ? '--json' : '--play'}. Name a file.`);
+    }
+    const pay = values.pay === undefined ? undefined : readFlow(values.pay, '--pay');
+    const maxMicroUsd = max === undefined ? undefined : readUsd(max, '--max');
+    const order = await readOrder(values, word);
+    const player = values.play ? await findPlayer(process.env) : undefined;
+    const folder = out === undefined ? await mkdtemp(join(tmpdir(), 'speechgate-')) : undefined;
+    const path = out ?? join(folder as string, 'speech');
+    try {
+      const savedOut = out === undefined || out === '-' ? null : resolve(out);
+      const delivery = { path, savedOut, durable: values.durable, output };
+      const bought = await buySpeech({ pay, maxMicroUsd }, order, delivery);
+      const line = `${out ?? 'Speech'}: ${receiptLine(bought)}`;
+      if (out === '-') output.note(line);
+      else output.done({ file: out ?? null, ...bought }, [line]);
+      if (player && !(await play(player, path))) output.note(`${player[0]} could not play the audio.`);
+    } finally {
+      if (folder) await rm(folder, { recursive: true, force: true });
+    }
+  },
+});
+
+interface Delivery {
+  readonly path: string;
+  /** The file for a later resume; null for temporary or standard output. */
+  readonly savedOut: string | null;
+  readonly durable: boolean;
+  readonly output: Output;
+}
+
+async function buySpeech(
+  options: CallerOptions,
+  order: SpeechOrder,
+  { path, savedOut, durable, output }: Delivery,
+): Promise<BoughtSpeech> {
+  let sent: PendingPurchase | undefined;
+  const drop = async () => {
+    if (sent) await saved.drop(sent.identifier);
+    sent = undefined;
+  };
+  const watcher: Watcher = {
+    onPending: async (pending) => {
+      if (!isRepeatable(pending)) return;
+      sent = pending;
+      await saved.save(pending, savedOut);
+    },
+    onNotCharged: drop,
+  };
+  const caller = await openCaller({ ...options, watcher });
+  const saved = new SavedPurchases(caller.settings.folder);
+  assertCanPay(caller);
+  output.note(capsLine(caller.caps));
+  // Releases reservations of earlier commands. A failure is retried by the next command.
+  await caller.budget.concludeLost(caller.client, saved).catch(() => {});
+  const file = await openAudioFile(path);
+  const signal = interruption();
+  let receipt: Receipt | undefined;
+  const speak = async (): Promise<BoughtSpeech> => {
+    const speech = await paid(caller, caller.client.speak(order, { signal, durable }));
+    receipt = speech.receipt;
+    const bytes = await file.write(speech.audio);
+    return { bytes, contentType: speech.contentType, receipt };
+  };
+  try {
+    const bought = await withProgress('Synthesizing', output.isJson, speak());
+    await drop();
+    return bought;
+  } catch (error) {
+    if (error instanceof OutcomeUnknownError) throw error;
+    if (error instanceof SpeechgateError || error instanceof CommandError) {
+      await drop();
+      throw error;
+    }
+    if (sent) throw signal.aborted ? new OutcomeUnknownError(sent, { cause: error }) : notWrittenError(sent, error);
+    if (receipt) throw lost(receipt, error);
+    if (!signal.aborted) throw error;
+    const message = 'Interrupted. Nothing was bought.';
+    throw new CommandError({ code: 'INTERRUPTED', exit: EXIT.interrupted, message });
+  } finally {
+    await file.close();
+  }
+}
+
+function notWrittenError({ identifier }: PendingPurchase, error: unknown): CommandError {
+  const resume = `speechgate resume ${identifier} --out FILE`;
+  const message = `The audio could not be written: ${(error as Error).message}. You were charged; get it with: ${resume}`;
+  return new CommandError({ code: 'NOT_WRITTEN', exit: EXIT.failed, message, identifier, resume });
+}
+
+function lost({ chargedMicroUsd }: Receipt, cause: unknown): AudioLostError {
+  const remedy = "You were charged, and this audio can't be fetched again. Next time use --durable.";
+  const message = `The audio could not be written: ${(cause as Error).message}. ${remedy}`;
+  return new AudioLostError(message, { chargedMicroUsd, maxMicroUsd: chargedMicroUsd }, { cause });
+}

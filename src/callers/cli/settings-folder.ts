@@ -1,0 +1,58 @@
+import { stat } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { isAbsolute, join, resolve } from 'node:path';
+import { withFileLock } from '../../lib/file-lock.ts';
+import { ForeignFileError, ownFolder, readOwnFile, replaceOwnFile } from '../../lib/private-files.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+
+/** SPEECHGATE_CONFIG_DIR, or `speechgate` in XDG_CONFIG_HOME or in ~/.config. */
+export function settingsFolder(env: NodeJS.ProcessEnv): string {
+  const own = env.SPEECHGATE_CONFIG_DIR?.trim();
+  if (own) return resolve(own);
+  // The XDG specification says to ignore relative paths.
+  const base = env.XDG_CONFIG_HOME?.trim();
+  return join(base && isAbsolute(base) ? base : join(homedir(), '.config'), 'speechgate');
+}
+
+/** @throws UsageError if the file is damaged, readable by others, or another user's */
+export async function readSettingsFile(folder: string, name: string): Promise<unknown> {
+  const path = join(folder, name);
+  await assertPrivate(folder, '700');
+  await assertPrivate(path, '600');
+  const text = await toUsageError(readOwnFile(path));
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new UsageError(`${path} is not valid JSON. Fix it, or remove it and run speechgate connect again.`);
+  }
+}
+
+/** Runs the change with exclusive access to the settings. Not reentrant. */
+export async function changeSettings<T>(folder: string, change: () => Promise<T>): Promise<T> {
+  await toUsageError(ownFolder(folder));
+  await assertPrivate(folder, '700');
+  return toUsageError(withFileLock(join(folder, 'settings.lock'), change));
+}
+
+export async function writeSettingsFile(folder: string, name: string, value: unknown): Promise<void> {
+  await toUsageError(ownFolder(folder));
+  await assertPrivate(folder, '700');
+  await replaceOwnFile(join(folder, name), `${JSON.stringify(value, null, 2)}\n`);
+}
+
+/** Refuses files that others can read, because the ids and keys in them may be known to others. */
+async function assertPrivate(path: string, mode: string): Promise<void> {
+  if (process.platform === 'win32') return;
+  const status = await stat(path).catch((error) => {
+    if (error.code !== 'ENOENT') throw error;
+    return undefined;
+  });
+  if (!status || (status.mode & 0o077) === 0) return;
+  throw new UsageError(`${path} is open to other users of this machine. Run: chmod ${mode} '${path}'`);
+}
+
+const toUsageError = <T>(work: Promise<T>): Promise<T> =>
+  work.catch((error) => {
+    throw error instanceof ForeignFileError ? new UsageError(error.message) : error;
+  });

@@ -1,0 +1,160 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { MIN_TOP_UP_CENTS } from '../../config/card-settings.ts';
+import { formatCents, formatUsd, MICRO_USD_PER_CENT } from '../../lib/money.ts';
+import { printable } from '../../lib/printable.ts';
+import { serviceWords } from '../../lib/service-words.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+import { OWN_AMOUNT } from '../../payments/top-up/amount.ts';
+import { boundedResponse, MAX_JSON_BYTES } from '../client/api.ts';
+import { UnreachableError } from '../client/index.ts';
+import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { CommandError, EXIT, serviceSays } from './failure.ts';
+import { type Caller, openCaller } from './open-caller.ts';
+import { openInBrowser } from './open-in-browser.ts';
+import { type Output, withProgress } from './output.ts';
+import { maskedAccount, readUsd } from './read-values.ts';
+import { dropTopUp, readConfig, type StoredTopUp, storeAccount, storeTopUp } from './stored-settings.ts';
+
+const TIMEOUT_MS = 30 * 60_000;
+const RESPONSE_TIMEOUT_MS = 15_000;
+const POLL_MS = 2_000;
+const MAX_ADDRESS_CHARACTERS = 4_096;
+const SESSION = /\b(cs_[A-Za-z0-9_]{8,250})/;
+const UNPAID = 402;
+const ACCOUNT = /<code>([0-9a-f-]{36})<\/code>/;
+/** The card processor closes a checkout page after a day. An older page may close before it is paid. */
+const OPEN_MS = 23 * 3_600_000;
+const CLOSED_MS = 25 * 3_600_000;
+
+await runCommand({
+  usage: `speechgate top-up [--amount USD] [--open]
+Buys credit by card: prints the payment page, waits for the payment, and stores the account. After Ctrl-C, run the same
+command again to continue.
+
+  --amount USD     at least ${formatUsd(BigInt(MIN_TOP_UP_CENTS) * MICRO_USD_PER_CENT).slice(0, -4)}, which is also the default
+  --open           opens the page in a browser
+  --no-wait        prints the page and exits; the next top-up checks the payment`,
+  example: 'speechgate top-up --amount 5 --open',
+  options: {
+    ...COMMON_OPTIONS,
+    amount: { type: 'string' },
+    open: { type: 'boolean', default: false },
+    'no-wait': { type: 'boolean', default: false },
+  },
+  maxWords: 0,
+  run: async (values, _words, output) => {
+    const amountCents = values.amount === undefined ? MIN_TOP_UP_CENTS : readCents(values.amount);
+    const caller = await openCaller({ pay: 'card' });
+    const { baseUrl, settings } = caller;
+    const { folder, account } = settings;
+    const open: StoredTopUp[] = [];
+    for (const former of (await readConfig(folder)).topUps?.[baseUrl] ?? []) {
+      const paidTo = await creditedAccount(baseUrl, former.sessionId);
+      if (typeof paidTo === 'string') return credited(caller, former, paidTo, output);
+      const age = Date.now() - former.openedAt;
+      if (age < OPEN_MS) open.push(former);
+      else if (paidTo === null && age > CLOSED_MS) await dropTopUp(folder, baseUrl, former);
+    }
+    const same = open.find((each) => each.amountCents === amountCents && each.account === (account ?? null));
+    const purchase = same ?? (await openCreditPurchase(baseUrl, amountCents, account));
+    const { sessionId, checkoutUrl } = purchase;
+    if (!same && sessionId !== null) await storeTopUp(folder, baseUrl, { ...purchase, sessionId });
+    if (values.open && !(await openInBrowser(checkoutUrl, baseUrl)))
+      output.note(
+        `The page was not opened: no browser was found, or the page is neither at ${baseUrl} nor at Stripe. Open it yourself.`,
+      );
+    const checkout = { checkoutUrl, amountCents };
+    if (values['no-wait'] || sessionId === null) {
+      return output.done({ ...checkout, credited: false }, [`Pay ${formatCents(amountCents)} at ${checkoutUrl}`]);
+    }
+    console.error(`Pay ${formatCents(amountCents)} at ${printable(checkoutUrl)}`);
+    const waiting = waitForCredit(baseUrl, sessionId);
+    const paidTo = await withProgress('Waiting for the payment (Ctrl-C is safe)', output.isJson, waiting);
+    if (paidTo !== undefined) return credited(caller, { ...purchase, sessionId }, paidTo, output);
+    output.done({ ...checkout, credited: false }, [
+      'No payment has arrived yet. Once you have paid, run speechgate top-up again.',
+    ]);
+  },
+});
+
+async function credited({ client, settings, baseUrl }: Caller, purchase: StoredTopUp, account: string, output: Output) {
+  await storeAccount(settings.folder, baseUrl, account);
+  await dropTopUp(settings.folder, baseUrl, purchase);
+  const { balanceMicroUsd } = await client.topUpStatus(account);
+  const masked = maskedAccount(account);
+  const line = `${formatCents(purchase.amountCents)} credited; the account ${masked} has ${formatUsd(BigInt(balanceMicroUsd))} USD.`;
+  if (settings.account !== undefined && settings.account !== account) {
+    output.note(`This replaces the account ${maskedAccount(settings.account)}, which config.json keeps.`);
+  }
+  output.done({ credited: true, amountCents: purchase.amountCents, account: masked, balanceMicroUsd }, [line]);
+}
+
+function readCents(text: string): number {
+  const microUsd = readUsd(text, '--amount');
+  const cents = Number(microUsd / MICRO_USD_PER_CENT);
+  if (microUsd % MICRO_USD_PER_CENT === 0n && cents >= MIN_TOP_UP_CENTS) return cents;
+  throw new UsageError(
+    `--amount must be US dollars with at most two decimals, at least ${formatCents(MIN_TOP_UP_CENTS).replace('$', '')}, not ${text}.`,
+  );
+}
+
+/** An opened checkout. Without a session id in the page's URL, its payment can't be looked up. */
+interface CreditPurchase extends Omit<StoredTopUp, 'sessionId'> {
+  readonly sessionId: string | null;
+}
+
+async function openCreditPurchase(baseUrl: string, amountCents: number, account = ''): Promise<CreditPurchase> {
+  const form = { amount: OWN_AMOUNT, ownAmount: (amountCents / 100).toFixed(2), accountId: account };
+  const response = await send(`${baseUrl}/top-up`, { method: 'POST', body: new URLSearchParams(form) });
+  const checkoutUrl = response.status === 303 ? checkoutPageOf(response.headers.get('location')) : undefined;
+  if (checkoutUrl !== undefined) {
+    const sessionId = SESSION.exec(checkoutUrl)?.[1] ?? null;
+    return { sessionId, checkoutUrl, amountCents, account: account || null, openedAt: Date.now() };
+  }
+  const { error } = (await response.json().catch(() => ({}))) as { error?: { code?: unknown; message?: unknown } };
+  const { status, headers } = response;
+  throw new CommandError({
+    code: typeof error?.code === 'string' ? serviceWords(error.code) : 'UNKNOWN',
+    exit: status === 400 ? EXIT.usage : EXIT.failed,
+    message: `The top-up failed. ${typeof error?.message === 'string' ? serviceSays(error.message) : `The service returned status ${status}. You were not charged.`}`,
+    status,
+    traceId: headers.get('x-trace-id'),
+  });
+}
+
+function checkoutPageOf(location: string | null): string | undefined {
+  const url = location !== null && URL.canParse(location) ? new URL(location) : undefined;
+  return url && /^https?:$/.test(url.protocol) && url.href.length <= MAX_ADDRESS_CHARACTERS ? url.href : undefined;
+}
+
+/** Null if unpaid, undefined if the service is unavailable. The request itself credits a paid checkout. */
+async function creditedAccount(baseUrl: string, sessionId: string): Promise<string | null | undefined> {
+  try {
+    const response = await send(`${baseUrl}/top-up/complete?session_id=${sessionId}`, {});
+    if (response.status === UNPAID) return null;
+    return response.status === 200 ? ACCOUNT.exec(await response.text())?.[1] : undefined;
+  } catch (error) {
+    if (error instanceof UnreachableError) return undefined;
+    throw error;
+  }
+}
+
+async function waitForCredit(baseUrl: string, sessionId: string): Promise<string | undefined> {
+  const end = Date.now() + TIMEOUT_MS;
+  for (;;) {
+    const account = (await creditedAccount(baseUrl, sessionId)) ?? undefined;
+    if (account !== undefined || Date.now() + POLL_MS > end) return account;
+    await pause(POLL_MS);
+  }
+}
+
+async function send(url: string, request: RequestInit): Promise<Response> {
+  const headers = { accept: 'application/json, text/html;q=0.9' };
+  const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
+  const response = await fetch(url, { ...request, headers, redirect: 'manual', signal }).catch((cause) => {
+    throw new UnreachableError('The service is unavailable. Check its address and retry later. You were not charged.', {
+      cause,
+    });
+  });
+  return boundedResponse(response, MAX_JSON_BYTES, signal);
+}

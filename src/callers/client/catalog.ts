@@ -1,0 +1,88 @@
+import type { TtsModelsResponse } from '../../contract/types.ts';
+import { priceMicroUsd } from '../../speech/price.ts';
+import type { Api, Wire } from './api.ts';
+import { UntrustedError } from './errors.ts';
+import type { Terms } from './payment-way.ts';
+import { readJson, type Shape } from './read-json.ts';
+import { unknownModel } from './service-error.ts';
+import type { Metadata } from './trusted-metadata.ts';
+
+const CACHE_MS = 60_000;
+const VOICE: Shape = { id: 'string', voice: 'string', name: 'string' };
+export const VOICES: Shape = { model: 'string', voices: [VOICE] };
+const MODEL: Shape = {
+  id: 'string',
+  name: 'string',
+  description: 'string',
+  maxInputCharacters: 'number',
+  defaultVoice: 'string',
+  pricing: { ratePerCharUsd: 'number', ratePerMillionCharsUsd: 'number' },
+  voices: [VOICE],
+  available: 'boolean',
+};
+const MODELS: Shape = { defaultModel: 'string', models: [MODEL] };
+
+export class Catalog {
+  readonly #api: Api;
+  #cached: { readonly at: number; readonly models: Wire<TtsModelsResponse> } | undefined;
+
+  constructor(api: Api) {
+    this.#api = api;
+  }
+
+  async read(signal?: AbortSignal): Promise<Wire<TtsModelsResponse>> {
+    const models = await readJson(signal, MODELS, (signal) => this.#api.GET('/tts/models', { signal }));
+    this.#cached = { at: Date.now(), models };
+    return models;
+  }
+
+  async modelOf(order: { readonly model?: string }, signal?: AbortSignal): Promise<string> {
+    return order.model ?? (await this.#recent(signal)).defaultModel;
+  }
+
+  /** In 10^-12 USD per character. @throws InvalidRequestError when there is no such model */
+  async rateOf(model: string, signal?: AbortSignal): Promise<bigint> {
+    const found = (await this.#recent(signal)).models.find(({ id }) => id === model);
+    if (!found) throw unknownModel(model);
+    return picoUsd(found.pricing.ratePerCharUsd.toFixed(12));
+  }
+
+  async #recent(signal?: AbortSignal): Promise<Wire<TtsModelsResponse>> {
+    const age = this.#cached ? Date.now() - this.#cached.at : Number.POSITIVE_INFINITY;
+    return this.#cached && age >= 0 && age < CACHE_MS ? this.#cached.models : this.read(signal);
+  }
+}
+
+function picoUsd(decimal: string): bigint {
+  const [, whole, fraction = ''] = /^(\d+)(?:\.(\d{1,12}))?$/.exec(decimal) ?? [];
+  if (whole === undefined) throw new TypeError(`${decimal} is not a rate in US dollars.`);
+  return BigInt(whole + fraction.padEnd(12, '0'));
+}
+
+/** In 10^-12 USD per character, by the signed metadata. @throws UntrustedError when it has no such model */
+export function signedRate({ pricing }: Metadata, model: string): bigint {
+  const found = pricing.models.find(({ id }) => id === model);
+  if (!found)
+    throw new UntrustedError(
+      'unknown_model',
+      `The signed metadata has no price for ${model}. Choose a model from the catalog.`,
+    );
+  return picoUsd(found.ratePerCharacterUsd);
+}
+
+/** By the signed metadata where keys are pinned, else by the catalog. @throws InvalidRequestError, UntrustedError */
+export async function rateOf(model: string, { catalog, metadata, signal }: Terms): Promise<bigint> {
+  if (!metadata) return catalog.rateOf(model, signal);
+  try {
+    return await metadata.check((payload) => signedRate(payload, model), signal);
+  } catch (error) {
+    await catalog.rateOf(model, signal);
+    throw error;
+  }
+}
+
+/** The trimmed UTF-16 length times the rate, rounded up to a micro-USD (R1, R3). */
+export const priceOf = (text: string, ratePicoUsd: bigint): bigint => priceMicroUsd(text.trim().length, ratePicoUsd);
+
+export const readMicroUsd = (header: string | null): bigint | null =>
+  header !== null && /^\d{1,18}$/.test(header) ? BigInt(header) : null;

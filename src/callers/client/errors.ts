@@ -1,0 +1,165 @@
+import { serviceWords } from '../../lib/service-words.ts';
+import { type PaymentReport, paymentReport } from './payment-report.ts';
+import type { PendingPurchase } from './pending-purchase.ts';
+
+/** The base class of all errors that the client throws on purpose. */
+export class SpeechgateError extends Error {
+  override readonly name: string = 'SpeechgateError';
+
+  /** The message may quote the service, so it is reduced to one printable line. */
+  constructor(message: string, options?: ErrorOptions) {
+    super(serviceWords(message), options);
+  }
+}
+
+export interface Fault {
+  readonly status: number;
+  readonly code: string;
+  readonly message: string;
+  readonly details: Readonly<Record<string, unknown>> | null;
+  readonly traceId: string;
+  readonly retryAfterSeconds: number | null;
+}
+
+/** The service refused and charged nothing. A direct payment stays reserved: it can be settled until it expires. */
+export class ServiceError extends SpeechgateError {
+  override readonly name: string = 'ServiceError';
+  readonly status: number;
+  readonly code: string;
+  readonly details: Readonly<Record<string, unknown>> | null;
+  readonly traceId: string;
+  readonly retryAfterSeconds: number | null;
+  /** The payment's state as the service reports it; null when it did not look up the payment. */
+  readonly payment: PaymentReport | null;
+
+  constructor(fault: Fault, message = fault.message) {
+    super(message);
+    this.status = fault.status;
+    this.code = fault.code;
+    this.details = fault.details;
+    this.traceId = fault.traceId;
+    this.retryAfterSeconds = fault.retryAfterSeconds;
+    this.payment = paymentReport(fault.details);
+  }
+}
+
+export class InvalidRequestError extends ServiceError {
+  override readonly name = 'InvalidRequestError';
+}
+
+export class PaymentRequiredError extends ServiceError {
+  override readonly name: string = 'PaymentRequiredError';
+  /** The page that sells card credit; null in the other flows. Not enumerable, because it may contain the account id. */
+  declare readonly topUpUrl: string | null;
+  /** Null unless the service reports price and balance. */
+  readonly missingMicroUsd: bigint | null;
+
+  constructor(fault: Fault, way: { readonly topUpUrl: string | null; readonly missingMicroUsd: bigint | null }) {
+    super(fault);
+    Object.defineProperty(this, 'topUpUrl', { value: way.topUpUrl });
+    this.missingMicroUsd = way.missingMicroUsd;
+  }
+}
+
+/** The price is above the maximum of the purchase. Nothing was charged. */
+export class PriceChangedError extends ServiceError {
+  override readonly name = 'PriceChangedError';
+
+  constructor(fault: Fault) {
+    const { priceMicroUsd } = fault.details ?? {};
+    const price = Number.isSafeInteger(priceMicroUsd) ? ` to ${priceMicroUsd} micro-USD` : '';
+    super(
+      fault,
+      `The price has risen${price}, above the maximum of this purchase. Get a new quote and retry. Nothing was charged.`,
+    );
+  }
+}
+
+export class RateLimitedError extends ServiceError {
+  override readonly name = 'RateLimitedError';
+}
+
+export class ServiceUnavailableError extends ServiceError {
+  override readonly name = 'ServiceUnavailableError';
+}
+
+/** The service is unavailable, and no payment was sent. */
+export class UnreachableError extends SpeechgateError {
+  override readonly name = 'UnreachableError';
+}
+
+export class TooLargeError extends SpeechgateError {
+  override readonly name = 'TooLargeError';
+}
+
+/** The maximum price exceeds a cap. Nothing was signed. */
+export class OverCapError extends SpeechgateError {
+  override readonly name: string = 'OverCapError';
+  /** `unconfirmed` caps the signed amounts that only the service reports as not charged. */
+  readonly scope: 'call' | 'client' | 'day' | 'total' | 'unconfirmed';
+  readonly limitMicroUsd: bigint;
+  readonly leftMicroUsd: bigint;
+  readonly wantedMicroUsd: bigint;
+
+  constructor(cap: {
+    readonly scope: OverCapError['scope'];
+    readonly limitMicroUsd: bigint;
+    readonly leftMicroUsd: bigint;
+    readonly wantedMicroUsd: bigint;
+  }) {
+    const { scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd } = cap;
+    super(
+      `This may cost ${wantedMicroUsd} micro-USD, but ${leftMicroUsd} of ${limitMicroUsd} is left (cap: ${scope}). ` +
+        'Raise the cap or shorten the text. You were not charged.',
+    );
+    this.scope = scope;
+    this.limitMicroUsd = limitMicroUsd;
+    this.leftMicroUsd = leftMicroUsd;
+    this.wantedMicroUsd = wantedMicroUsd;
+  }
+}
+
+/** Metadata or challenge do not match the pinned keys. Nothing was signed. */
+export class UntrustedError extends SpeechgateError {
+  override readonly name: string = 'UntrustedError';
+  /** Such as wrong_key, expired, wrong_payee. */
+  readonly reason: string;
+
+  constructor(reason: string, message: string) {
+    super(message);
+    this.reason = reason;
+  }
+}
+
+/** The purchase may have been charged. Don't pay again: pass `pending` to `resume`, in any process. */
+export class OutcomeUnknownError extends SpeechgateError {
+  override readonly name: string = 'OutcomeUnknownError';
+  /** Not enumerable, because it contains the text and the payment. */
+  declare readonly pending: PendingPurchase;
+
+  constructor(pending: PendingPurchase, options?: ErrorOptions) {
+    super(
+      `The outcome of ${pending.identifier} is unknown. Resume it instead of paying again. You may have been charged.`,
+      options,
+    );
+    Object.defineProperty(this, 'pending', { value: pending });
+  }
+}
+
+/** Charged or possibly charged, and the audio is gone. Speaking the text again is a new purchase. */
+export class AudioLostError extends SpeechgateError {
+  override readonly name: string = 'AudioLostError';
+  /** Null when the charge is unknown. */
+  readonly chargedMicroUsd: bigint | null;
+  readonly maxMicroUsd: bigint;
+
+  constructor(
+    message: string,
+    money: { readonly chargedMicroUsd: bigint | null; readonly maxMicroUsd: bigint },
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+    this.chargedMicroUsd = money.chargedMicroUsd;
+    this.maxMicroUsd = money.maxMicroUsd;
+  }
+}

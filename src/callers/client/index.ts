@@ -1,0 +1,28 @@
+/** The package export `speechgate/client`, for Node.js 20+ and browsers. */
+export {
+  type AccountBalance,
+  type Budget,
+  type KnownOfPurchase,
+  type Reservation,
+  type SignedRest,
+  signedRest,
+} from './budget.ts';
+export type { Conclusion } from './buy.ts';
+export { cardCredits } from './card-credits.ts';
+export type { Deposit } from './deposit.ts';
+export { type DirectOptions, directX402 } from './direct-x402.ts';
+export * from './errors.ts';
+export type { Feedback, MessageSigner } from './feedback.ts';
+export type { Balance, PaymentWay, Wallet } from './payment-way.ts';
+export type { Flow, PendingPurchase } from './pending-purchase.ts';
+export { prepaid } from './prepaid.ts';
+export type { Quote } from './quote.ts';
+export type { Receipt, Speech, SpeechOrder } from './speech.ts';
+export {
+  type CallOptions,
+  type DepositCallOptions,
+  type SpeakOptions,
+  Speechgate,
+  type SpeechgateOptions,
+} from './speechgate.ts';
+export type { FollowedTrust, Metadata, PinnedKey } from './trusted-metadata.ts';

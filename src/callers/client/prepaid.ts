@@ -1,0 +1,125 @@
+import type { Address } from 'viem';
+import { keccak256, toHex } from 'viem/utils';
+import { canonicalQuery, PREPAID_TYPES } from '../../payments/prepaid/signed-request.ts';
+import { priceOf, rateOf } from './catalog.ts';
+import { currentPayee } from './check-challenge.ts';
+import { X402_TARGET } from './direct-x402.ts';
+import { ServiceError, UntrustedError } from './errors.ts';
+import type { Balance, Offer, PaymentWay, Service, Terms, Wallet } from './payment-way.ts';
+import { readJson } from './read-json.ts';
+import { requireMetadata } from './sign-payment.ts';
+import type { SpeechOrder } from './speech.ts';
+import type { Metadata } from './trusted-metadata.ts';
+
+/** In the order of the values below. */
+const HEADERS = ['x-x402-account', 'x-x402-nonce', 'x-x402-expiry', 'x-x402-max-amount', 'x-x402-signature'];
+/** Below the service's limit, in case the local clock is ahead. */
+const LIFETIME_SECONDS = 100;
+
+/** Pays from the wallet's prepaid balance, with one signature per request. */
+export function prepaid(wallet: Wallet): PaymentWay {
+  return {
+    flow: 'prepaid',
+    wallet,
+    offer: (order, terms) => offer(wallet, order, terms),
+    balance: (service, signal) => balance(wallet, service, signal),
+  };
+}
+
+async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms): Promise<Offer> {
+  const { baseUrl, catalog, signal } = terms;
+  const trusted = requireMetadata(terms.metadata);
+  const model = await catalog.modelOf(order, signal);
+  const maxMicroUsd = priceOf(order.text, await rateOf(model, terms));
+  const metadata = await trusted.read(signal);
+  const method = 'POST' as const;
+  const body = JSON.stringify({ ...order, text: order.text.trim(), model });
+
+  async function sign() {
+    const call = { method, target: X402_TARGET, body, maxMicroUsd };
+    const { headers, nonce, expiry } = await signPrepaid(wallet, metadata, call);
+    return {
+      flow: 'prepaid' as const,
+      kind: 'speech' as const,
+      identifier: nonce,
+      baseUrl,
+      method,
+      target: X402_TARGET,
+      headers: { 'content-type': 'application/json', ...headers },
+      body,
+      maxMicroUsd: String(maxMicroUsd),
+      expiresAt: expiry,
+    };
+  }
+  return { maxMicroUsd, sign };
+}
+
+async function balance(wallet: Wallet, service: Service, signal?: AbortSignal): Promise<Balance> {
+  const metadata = requireMetadata(service.metadata);
+  const { address } = wallet;
+  const readBalance = async (isRefreshed: boolean): Promise<bigint> => {
+    const payload = await (isRefreshed ? metadata.refresh(signal) : metadata.read(signal));
+    const target = `/x402/accounts/${address}`;
+    const { headers } = await signPrepaid(wallet, payload, { method: 'GET', target, body: '', maxMicroUsd: 0n });
+    const { balanceMicroUsd } = await readJson(signal, { balanceMicroUsd: 'amount' }, (signal) =>
+      service.api.GET('/x402/accounts/{address}', { params: { path: { address } }, headers, signal }),
+    );
+    return BigInt(balanceMicroUsd);
+  };
+  const balanceMicroUsd = await readBalance(false)
+    .catch((error) => (statusOf(error) === 401 ? readBalance(true) : Promise.reject(error)))
+    .catch((error) => (statusOf(error) === 404 ? 0n : Promise.reject(error)));
+  return { flow: 'prepaid', account: address, balanceMicroUsd };
+}
+
+const statusOf = (error: unknown) => (error instanceof ServiceError ? error.status : undefined);
+
+interface PrepaidCall {
+  readonly method: 'GET' | 'POST';
+  readonly target: string;
+  readonly body: string;
+  readonly maxMicroUsd: bigint;
+}
+
+interface PrepaidSignature {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly nonce: string;
+  readonly expiry: number;
+}
+
+/** Signs a request as documented in docs/api.md. @throws UntrustedError when the metadata requires another scheme */
+export async function signPrepaid(wallet: Wallet, metadata: Metadata, call: PrepaidCall): Promise<PrepaidSignature> {
+  const { scheme, primaryType, domainName, domainVersion, chainId, headers } = metadata.prepaid.authentication;
+  if (scheme !== 'eip712' || primaryType !== 'PrepaidRequest' || headers.join() !== HEADERS.join()) {
+    throw new UntrustedError(
+      'wrong_version',
+      'prepaid.authentication in the metadata is a scheme that this client does not support. Update the client.',
+    );
+  }
+  if (metadata.payment.network !== `eip155:${chainId}`) {
+    throw new UntrustedError(
+      'wrong_network',
+      `prepaid.authentication.chainId is ${chainId}, but payment.network is ${metadata.payment.network}.`,
+    );
+  }
+  const nonce = crypto.randomUUID();
+  const expiry = Math.floor(Date.now() / 1000) + LIFETIME_SECONDS;
+  const message = {
+    account: wallet.address,
+    method: call.method,
+    path: call.target.split('?', 1)[0] as string,
+    bodyHash: keccak256(toHex(call.method === 'POST' ? call.body : canonicalQuery(call.target))),
+    maxAmountMicroUsd: call.maxMicroUsd,
+    nonce,
+    expiry: BigInt(expiry),
+  };
+  const verifyingContract = currentPayee(metadata) as Address;
+  const signature = await wallet.signTypedData({
+    domain: { name: domainName, version: domainVersion, chainId, verifyingContract },
+    types: PREPAID_TYPES,
+    primaryType: 'PrepaidRequest',
+    message,
+  });
+  const values = [message.account, nonce, expiry, call.maxMicroUsd, signature];
+  return { headers: Object.fromEntries(HEADERS.map((name, at) => [name, String(values[at])])), nonce, expiry };
+}

@@ -1,0 +1,185 @@
+import { decodePaymentResponseHeader } from '@x402/core/http';
+import type { TtsJob } from '../../contract/types.ts';
+import { serviceWords } from '../../lib/service-words.ts';
+import { maxAudioBytes } from './api.ts';
+import { JOB_TARGET, topUpLink } from './card-credits.ts';
+import { readMicroUsd } from './catalog.ts';
+import { AudioLostError, ServiceError, ServiceUnavailableError, SpeechgateError, UntrustedError } from './errors.ts';
+import { boundedCharge, type PendingPurchase } from './pending-purchase.ts';
+import { type Shape, validated } from './read-json.ts';
+import { audioLostOutcome, readRefusal } from './read-refusal.ts';
+import type { Outcome, PaidResponse, Reader } from './retry-until-resolved.ts';
+import { codeOf, faultOf, serviceError, traceIdOf } from './service-error.ts';
+import { audioStream, audioType, collect, type Receipt, type Speech, streamedSpeech, wholeSpeech } from './speech.ts';
+import { pause } from './waiting.ts';
+
+const POLL_MS = 250;
+const JOB: Shape = { status: 'string', traceId: 'string', links: {} };
+const NO_ACCOUNT: ReadonlySet<string> = new Set(['no_account', 'unknown_account']);
+
+export const isJob = ({ target }: PendingPurchase): boolean => target === JOB_TARGET;
+
+export const readCard: Reader<Speech> = async (paid) => {
+  const { pending, response, body, isRetry } = paid;
+  if (!response.ok) return readRefusal(paid, topUpLinkOf(paid));
+  const reportedMicroUsd = readMicroUsd(response.headers.get('x-credit-charged'));
+  // A repeated job request reports only its own charge, which is 0.
+  const chargedMicroUsd = boundedCharge(isRetry && reportedMicroUsd === 0n ? null : reportedMicroUsd, pending);
+  const receipt: Receipt = {
+    ...receiptOf(paid, chargedMicroUsd),
+    balanceMicroUsd: readMicroUsd(response.headers.get('x-credit-balance')),
+    identifier: isJob(pending) ? pending.identifier : null,
+  };
+  if (response.status === 202) {
+    const { jobId } = validated((await new Response(body).json()) as TtsJob, { jobId: 'string' });
+    return followJob(jobId, receipt, paid);
+  }
+  return bought(streamedSpeech(failAsLost(audioStream(response, body), pending), audioType(response), receipt));
+};
+
+/** Reads the whole audio, because a cut response has to be retried with the same payment. */
+export const readDirect: Reader<Speech> = async (paid) => {
+  const { pending, response, body } = paid;
+  if (!response.ok) return readRefusal(paid);
+  const contentType = audioType(response);
+  const bytes = await collect(audioStream(response, body));
+  return bought(
+    wholeSpeech(bytes, contentType, {
+      ...receiptOf(paid, BigInt(pending.maxMicroUsd)),
+      transaction: transactionOf(response),
+      isReplay: response.headers.get('x-idempotent-replay') === 'true',
+    }),
+  );
+};
+
+/** Reads the whole audio, because a cut response has to be fetched again by its link. */
+export const readPrepaid: Reader<Speech> = async (paid) => {
+  const { pending, response, body, errorBody } = paid;
+  const balanceMicroUsd = readMicroUsd(response.headers.get('x-x402-balance'));
+  if (response.ok) {
+    const bytes = await collect(audioStream(response, body));
+    const chargedMicroUsd = boundedCharge(readMicroUsd(response.headers.get('x-x402-charged')), pending);
+    return bought(wholeSpeech(bytes, audioType(response), { ...receiptOf(paid, chargedMicroUsd), balanceMicroUsd }));
+  }
+  const { details, payment } = serviceError(faultOf(response, errorBody));
+  if (payment?.state !== 'charged' || typeof details?.audio !== 'string') return readRefusal(paid);
+  const receipt = receiptOf(paid, boundedCharge(payment.amountMicroUsd, pending));
+  return bought(await fetchAudio(details.audio, { ...receipt, balanceMicroUsd, isReplay: true }, paid));
+};
+
+const receiptOf = ({ pending, response }: PaidResponse, chargedMicroUsd: bigint): Receipt => ({
+  flow: pending.flow,
+  chargedMicroUsd,
+  balanceMicroUsd: null,
+  identifier: pending.identifier,
+  transaction: null,
+  isReplay: false,
+  traceId: traceIdOf(response),
+});
+
+const bought = (speech: Speech): Outcome<Speech> => ({
+  outcome: 'bought',
+  bought: speech,
+  chargedMicroUsd: speech.receipt.chargedMicroUsd,
+});
+
+function topUpLinkOf({ pending, response, errorBody, service }: PaidResponse): string {
+  const { amount } = (errorBody ?? {}) as { amount?: unknown };
+  const { details } = faultOf(response, errorBody);
+  const account = NO_ACCOUNT.has(String(details?.reason)) ? undefined : pending.headers['x-credit-account'];
+  return topUpLink(service.baseUrl, {
+    ...(typeof amount === 'string' && { amountCents: Number(amount) }),
+    ...(account !== undefined && { account }),
+  });
+}
+
+async function followJob(jobId: string, receipt: Receipt, paid: PaidResponse): Promise<Outcome<Speech>> {
+  const { pending, service, signal } = paid;
+  for (;;) {
+    const params = { path: { jobId } };
+    const { data, error, response } = await service.api.GET('/tts/jobs/{jobId}', { params, signal });
+    if (!data) throw serviceError(faultOf(response, error));
+    const { status, links, traceId } = validated(data, JOB);
+    if (status === 'failed') {
+      const { code, message } = data.error ?? {};
+      const fault = {
+        status: 502,
+        code: codeOf(code),
+        message: typeof message === 'string' ? serviceWords(message) : 'The job failed and was refunded.',
+        // The service has already retried the job.
+        details: { transient: false },
+        traceId,
+        retryAfterSeconds: null,
+      };
+      return { outcome: 'refused', error: new ServiceUnavailableError(fault) };
+    }
+    if (status === 'completed') {
+      try {
+        if (links.audio !== null) return bought(await fetchAudio(links.audio, receipt, paid));
+      } catch (error) {
+        if (!(error instanceof ServiceError) || (error.status !== 404 && error.status !== 410)) throw error;
+      }
+      return audioLostOutcome(pending, receipt.chargedMicroUsd);
+    }
+    await pause(POLL_MS, signal);
+  }
+}
+
+/** A cut stream may have been charged: the service refunds only what it could not synthesize (R55). */
+function failAsLost(audio: ReadableStream<Uint8Array>, { maxMicroUsd }: PendingPurchase): ReadableStream<Uint8Array> {
+  const reader = audio.getReader();
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      } catch (cause) {
+        controller.error(responseLost(maxMicroUsd, cause));
+      }
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
+}
+
+export const responseLost = (maxMicroUsd: string, cause: unknown): AudioLostError =>
+  new AudioLostError(
+    'The response was cut off and cannot be fetched again. Check your balance, and use `durable: true` next time. You may have been charged.',
+    { chargedMicroUsd: null, maxMicroUsd: BigInt(maxMicroUsd) },
+    { cause },
+  );
+
+export function transactionOf(response: Response): string | null {
+  const header = response.headers.get('payment-response');
+  try {
+    const transaction: unknown = header === null ? null : decodePaymentResponseHeader(header).transaction;
+    return typeof transaction === 'string' && /^0x[0-9a-f]{64}$/i.test(transaction) ? transaction : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Fetches a signed link from the client's own origin, whatever host the link names. */
+async function fetchAudio(link: string, receipt: Receipt, paid: PaidResponse): Promise<Speech> {
+  const { service, pending, signal } = paid;
+  const path = pathOf(link, service.baseUrl) as '/tts/jobs/{jobId}/audio';
+  const { response, data, error } = await service.api.GET(path, {
+    params: { path: { jobId: '' } },
+    parseAs: 'stream',
+    maxAudioBytes: maxAudioBytes(pending.body.length),
+    signal,
+  });
+  if (!response.ok) throw serviceError(faultOf(response, error));
+  if (!data) throw new SpeechgateError('The response has no audio. Retry later.');
+  const bytes = await collect(audioStream(response, data as ReadableStream<Uint8Array>));
+  return wholeSpeech(bytes, audioType(response), receipt);
+}
+
+function pathOf(link: unknown, baseUrl: string): string {
+  const url = typeof link === 'string' && URL.canParse(link) ? new URL(link) : undefined;
+  if (url?.protocol === 'https:' || url?.protocol === 'http:') {
+    const path = url.pathname + url.search;
+    if (new URL(baseUrl + path).origin === baseUrl) return path;
+  }
+  throw new UntrustedError('malformed', 'The audio link in the response is not a valid URL. Nothing was fetched.');
+}

@@ -1,0 +1,85 @@
+import * as z from 'zod';
+import { DECIMAL_USD } from '../../lib/money.ts';
+import type { SpeechOrder } from '../client/index.ts';
+
+const NOTHING_BOUGHT = 'Nothing was bought.';
+const DECIMAL = /^\d+(\.\d+)?$/;
+
+/** Refuses unknown arguments, so that the agent does not pay for something else than it meant. */
+export function toolInput<Shape extends z.ZodRawShape>(tool: string, shape: Shape) {
+  const known = Object.keys(shape).join(', ') || 'none';
+  return z.strictObject(shape, {
+    error: (issue) =>
+      issue.code === 'unrecognized_keys'
+        ? `${tool} has no argument ${issue.keys.join(', ')}. Use only: ${known}. ${NOTHING_BOUGHT}`
+        : undefined,
+  });
+}
+
+export const requiredText = (name: string, description: string) =>
+  z.preprocess(trimmed, z.string(expects(`${name} must be a text`))).describe(description);
+
+export const text = (name: string, description: string) =>
+  optional(z.string(expects(`${name} must be a text`)), trimmed).describe(description);
+
+export function number(name: string, range: { readonly min: number; readonly max: number }, description: string) {
+  const error = expects(`${name} must be a number from ${range.min} to ${range.max}`);
+  const schema = z.number(error).min(range.min, error).max(range.max, error);
+  return optional(schema, (value) => {
+    const argument = trimmed(value);
+    return typeof argument === 'string' && DECIMAL.test(argument) ? Number(argument) : argument;
+  }).describe(description);
+}
+
+export const flag = (name: string, description: string) =>
+  optional(z.boolean(expects(`${name} must be true or false`)), (value) => {
+    const argument = trimmed(value);
+    const word = typeof argument === 'string' ? argument.toLowerCase() : argument;
+    if (word === 'true') return true;
+    return word === 'false' ? false : argument;
+  }).describe(description);
+
+export function dollars(name: string, description: string) {
+  const error = expects(`${name} must be an amount in US dollars with at most six decimals, such as "0.01"`);
+  return optional(z.string(error).regex(DECIMAL_USD, error), (value) => {
+    const argument = trimmed(value);
+    return typeof argument === 'string' || typeof argument === 'number'
+      ? String(argument).replace(/^\$\s*/, '')
+      : argument;
+  }).describe(description);
+}
+
+/** Many hosts send null or an empty text for an omitted argument, and text for numbers. */
+const optional = <Schema extends z.ZodType>(schema: Schema, read: (value: unknown) => unknown) =>
+  z.preprocess(read, schema.optional()).optional();
+
+function trimmed(value: unknown): unknown {
+  if (typeof value !== 'string') return value === null ? undefined : value;
+  return value.trim() === '' ? undefined : value.trim();
+}
+
+const expects = (rule: string) => ({
+  error: ({ input }: { readonly input?: unknown }) =>
+    input === undefined ? `${rule}. ${NOTHING_BOUGHT}` : `${rule}, not ${displayed(input)}. ${NOTHING_BOUGHT}`,
+});
+
+const displayed = (value: unknown): string => (JSON.stringify(value) ?? '').slice(0, 40);
+
+export const ORDER_ARGUMENTS = {
+  voice: text('voice', "A voice's id from list_voices; default: the model's default voice."),
+  model: text('model', "A model's id from list_voices; default: the default model."),
+  speed: number('speed', { min: 0.5, max: 2 }, '0.5 (half speed) to 2 (double speed); default: 1.'),
+};
+
+interface OrderArguments {
+  readonly voice?: string | undefined;
+  readonly model?: string | undefined;
+  readonly speed?: number | undefined;
+}
+
+export const orderOf = (text: string, { voice, model, speed }: OrderArguments): SpeechOrder => ({
+  text: text.trim(),
+  ...(voice !== undefined && { voice }),
+  ...(model !== undefined && { model }),
+  ...(speed !== undefined && speed !== 1 && { speed }),
+});

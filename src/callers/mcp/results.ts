@@ -1,0 +1,108 @@
+import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
+import * as z from 'zod';
+import { formatUsd } from '../../lib/money.ts';
+import { serviceId, serviceNames, serviceWords } from '../../lib/service-words.ts';
+import type { FileBudget } from '../budget/file-budget.ts';
+import {
+  AudioLostError,
+  InvalidRequestError,
+  OutcomeUnknownError,
+  OverCapError,
+  PaymentRequiredError,
+  PriceChangedError,
+  RateLimitedError,
+  ServiceError,
+  SpeechgateError,
+} from '../client/index.ts';
+
+export class ToolError extends Error {}
+
+const SCOPES = {
+  call: 'for one call',
+  client: 'for this server',
+  day: 'for a day (UTC)',
+  total: 'in total',
+  unconfirmed: 'for unconfirmed signatures',
+};
+
+const USD = 'US dollars as a decimal, such as 0.000198';
+
+export const usd = (description: string) => z.string().describe(`${description}, in ${USD}.`);
+
+export const usdOrNull = (description: string) => z.string().nullable().describe(`${description}, in ${USD}.`);
+
+export const formatted = (microUsd: bigint | null): string | null => (microUsd === null ? null : formatUsd(microUsd));
+
+export const leftUsd = async (budget: FileBudget): Promise<string | null> =>
+  formatted((await budget.read()).leftMicroUsd);
+
+/** Turns known errors into texts that state the charge. Rethrows unexpected errors. */
+export async function toResult(
+  call: () => Promise<readonly [document: Record<string, unknown>, line: string]>,
+): Promise<CallToolResult> {
+  try {
+    const [structuredContent, text] = await call();
+    return { structuredContent, content: [{ type: 'text', text }] };
+  } catch (error) {
+    return { content: [{ type: 'text', text: messageOf(error) }], isError: true };
+  }
+}
+
+function messageOf(error: unknown): string {
+  if (error instanceof ToolError) return error.message;
+  if (error instanceof OverCapError) return overCap(error);
+  if (error instanceof OutcomeUnknownError) {
+    const { identifier } = error.pending;
+    return (
+      `The outcome of ${identifier} is unknown. Call speak with {"resume": "${identifier}"} instead of the same text: it ` +
+      'never pays twice. You may have been charged, and the price stays reserved in the budget.'
+    );
+  }
+  if (error instanceof AudioLostError)
+    return `${error.message} The budget counts its price as spent. Another call is a new purchase.`;
+  if (error instanceof PaymentRequiredError) return noMoney(error);
+  if (error instanceof PriceChangedError) return error.message;
+  if (error instanceof RateLimitedError)
+    return `Too many requests. ${retryText(error)} Nothing was charged. ${serviceSays(error)}`;
+  if (error instanceof InvalidRequestError) {
+    const { field, allowed } = error.details ?? {};
+    const about = FIELDS.has(field) ? ` (${field})` : '';
+    const known = Array.isArray(allowed) ? ` There are: ${serviceNames(allowed)}.` : '';
+    return (
+      `The service refused the arguments${about}.${known} Change them; list_voices lists models and voices. ` +
+      `Nothing was charged. ${serviceSays(error)}`
+    );
+  }
+  if (error instanceof ServiceError) {
+    const [code, traceId] = [error.code, error.traceId].map(serviceId);
+    return `The service failed (${code}, trace id ${traceId}). ${retryText(error)} Nothing was charged. ${serviceSays(error)}`;
+  }
+  if (error instanceof SpeechgateError) return serviceWords(error.message);
+  throw error;
+}
+
+function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd }: OverCapError): string {
+  const [price, left, limit] = [wantedMicroUsd, leftMicroUsd, limitMicroUsd].map(formatUsd);
+  return (
+    `Over the budget: this may cost ${price} USD, and ${left} USD is left of the ${limit} USD ${SCOPES[scope]}. ` +
+    'Shorten the text, or ask your user to raise the budget. Nothing was signed or charged.'
+  );
+}
+
+function noMoney(error: PaymentRequiredError): string {
+  const { topUpUrl, missingMicroUsd } = error;
+  const missing = missingMicroUsd === null ? '' : `: ${formatUsd(missingMicroUsd)} USD is missing`;
+  // Without the link, which contains the account's bearer id.
+  const way = topUpUrl
+    ? 'Ask your user to run: speechgate top-up'
+    : 'Ask your user to run: speechgate deposit 1 (or to send USDC to the wallet if each call is paid on chain)';
+  return `Insufficient funds${missing}. ${way}. Nothing was charged. ${serviceSays(error)}`;
+}
+
+const FIELDS: ReadonlySet<unknown> = new Set(['text', 'model', 'voice', 'speed']);
+
+/** Last in a message, so that nothing of it looks like our own text. */
+const serviceSays = ({ message }: ServiceError): string => `The service says: ${serviceWords(message)}`;
+
+const retryText = ({ retryAfterSeconds }: ServiceError): string =>
+  retryAfterSeconds === null ? 'Retry later.' : `Retry in ${retryAfterSeconds} s.`;

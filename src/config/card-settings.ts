@@ -1,0 +1,33 @@
+import type { SettingsReader } from './settings-reader.ts';
+
+export interface CardConfig {
+  readonly secretKey: string;
+  readonly livemode: boolean;
+  readonly apiBase: string | undefined;
+  readonly checkoutOrigin: string;
+  readonly topUpMaxCents: number;
+  /** Purchases that an address may start within TOP_UP_WINDOW_SECONDS. */
+  readonly topUpRateLimitMax: number;
+}
+
+export const MIN_TOP_UP_CENTS = 500;
+const CHECKOUT_ORIGIN = 'https://checkout.stripe.com';
+
+export const isLiveKey = (secretKey: string): boolean => /^(sk|rk)_live_/.test(secretKey);
+
+export function readCard(reader: SettingsReader): CardConfig | undefined {
+  const secretKey = reader.text('STRIPE_SECRET_KEY');
+  const apiBase = reader.origin('STRIPE_API_BASE', 'http://127.0.0.1:12111');
+  const checkoutOrigin = reader.origin('CHECKOUT_ORIGIN', CHECKOUT_ORIGIN) ?? CHECKOUT_ORIGIN;
+  const topUpMaxCents = reader.integer('TOP_UP_MAX_CENTS', MIN_TOP_UP_CENTS, 99_999_999) ?? 100_000;
+  const topUpRateLimitMax = reader.integer('TOP_UP_RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 10;
+  if (secretKey === undefined) {
+    if (apiBase) reader.missing('STRIPE_SECRET_KEY', 'STRIPE_API_BASE', 'Set the secret key, or unset the base.');
+    return undefined;
+  }
+  if (!/^(sk|rk)_(test|live)_\S+$/.test(secretKey)) {
+    const fix = 'Use a key that starts with sk_test_, sk_live_, rk_test_ or rk_live_.';
+    reader.fault('STRIPE_SECRET_KEY', 'is not a secret key', fix);
+  }
+  return { secretKey, livemode: isLiveKey(secretKey), apiBase, checkoutOrigin, topUpMaxCents, topUpRateLimitMax };
+}

@@ -1,0 +1,127 @@
+/** The upstream of SPEECH_BASE_URL. */
+export const DEFAULT_UPSTREAM = 'default';
+
+export interface UpstreamServer {
+  readonly name: string;
+  readonly baseUrl: string;
+  /** Environment variable that holds the API key; undefined if the server needs none. */
+  readonly keyVariable?: string;
+}
+
+export interface ModelUpstream {
+  readonly name: string;
+  readonly model: string;
+  /** The upstream's own voice names by `upstreamVoice`; a voice without an entry keeps its name. */
+  readonly voices: ReadonlyMap<string, string>;
+  readonly costPicoUsd: bigint;
+}
+
+export interface FileModel {
+  readonly id: string;
+  readonly upstreamModel: string;
+  readonly baseRatePicoUsdPerCharacter: number;
+  readonly voices: readonly { readonly voice: string; readonly name: string; readonly upstreamVoice: string }[];
+  readonly upstreams?: readonly {
+    readonly name: string;
+    readonly model?: string;
+    readonly voices?: Readonly<Record<string, string>>;
+    readonly costPicoUsdPerCharacter?: number;
+  }[];
+}
+
+const text = { type: 'string', minLength: 1, maxLength: 100 };
+const name = { type: 'string', pattern: '^[a-z0-9]+(-[a-z0-9]+)*$', maxLength: 39 };
+
+export const objectOf = (required: Record<string, object>, optional: Record<string, object> = {}) => ({
+  type: 'object',
+  required: Object.keys(required),
+  additionalProperties: false,
+  properties: { ...required, ...optional },
+});
+
+export const upstreamServersSchema = {
+  type: 'array',
+  items: objectOf(
+    { name, baseUrl: { type: 'string', minLength: 1, maxLength: 1000 } },
+    { keyVariable: { type: 'string', pattern: '^[A-Z][A-Z0-9_]*$', maxLength: 100 } },
+  ),
+};
+
+export const modelUpstreamsSchema = {
+  type: 'array',
+  minItems: 1,
+  items: objectOf(
+    { name },
+    {
+      model: text,
+      voices: { type: 'object', additionalProperties: text },
+      costPicoUsdPerCharacter: { type: 'integer', minimum: 0, maximum: 1_000_000_000_000 },
+    },
+  ),
+};
+
+export function upstreamFaults(servers: readonly UpstreamServer[], models: readonly FileModel[]): string[] {
+  const names = servers.map((server) => server.name);
+  const known = [DEFAULT_UPSTREAM, ...names];
+  return [
+    ...repeated(names).map((each) => `upstream ${each} is listed twice`),
+    ...servers
+      .filter(({ baseUrl }) => !isBase(baseUrl))
+      .map((server) => `upstream ${server.name}: baseUrl must be an http or https URL that ends in /v1`),
+    ...(names.includes(DEFAULT_UPSTREAM) ? [`upstream name ${DEFAULT_UPSTREAM} is reserved for SPEECH_BASE_URL`] : []),
+    ...names
+      .filter((each) => !models.some(({ upstreams }) => upstreams?.some((upstream) => upstream.name === each)))
+      .map((each) => `upstream ${each} is used by no model`),
+    ...models.flatMap((model) => modelFaults(model, known).map((fault) => `model ${model.id}: ${fault}`)),
+  ];
+}
+
+const isBase = (url: string): boolean =>
+  URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) && /\/v1\/?$/.test(new URL(url).href);
+
+function modelFaults({ voices, upstreams = [] }: FileModel, known: readonly string[]): string[] {
+  const names = upstreams.map((upstream) => upstream.name);
+  const slugs = new Set(voices.map(({ voice }) => voice));
+  return [
+    ...repeated(names).map((each) => `upstream ${each} is listed twice`),
+    ...names.filter((each) => !known.includes(each)).map((each) => `upstream ${each} is not in upstreams`),
+    ...upstreams.flatMap(({ name: upstream, voices: own = {} }) => [
+      ...Object.keys(own)
+        .filter((slug) => !slugs.has(slug))
+        .map((slug) => `upstream ${upstream} names the voice ${slug}, which is not in its voices`),
+      ...ambiguous(voices, own).map(
+        (voice) =>
+          `upstreamVoice ${voice} maps to several voices of upstream ${upstream}; give each voice its own upstreamVoice`,
+      ),
+    ]),
+  ];
+}
+
+/** Jobs store only the `upstreamVoice`, so it must identify one voice of each upstream. */
+function ambiguous(voices: FileModel['voices'], own: Readonly<Record<string, string>>): string[] {
+  const ownNames = new Map<string, Set<string>>();
+  for (const { voice, upstreamVoice } of voices) {
+    ownNames.set(upstreamVoice, (ownNames.get(upstreamVoice) ?? new Set()).add(own[voice] ?? upstreamVoice));
+  }
+  return [...ownNames].filter(([, names]) => names.size > 1).map(([upstreamVoice]) => upstreamVoice);
+}
+
+const repeated = (names: readonly string[]): string[] => [
+  ...new Set(names.filter((each, at) => names.indexOf(each) !== at)),
+];
+
+/** The upstreams of a model in failover order; by default only that of SPEECH_BASE_URL. */
+export function upstreamsOf(model: FileModel): ModelUpstream[] {
+  const { voices, upstreams = [{ name: DEFAULT_UPSTREAM }] } = model;
+  return upstreams.map((upstream) => ({
+    name: upstream.name,
+    model: upstream.model ?? model.upstreamModel,
+    voices: new Map(
+      voices.flatMap(({ voice, upstreamVoice }) => {
+        const own = upstream.voices?.[voice];
+        return own === undefined ? [] : [[upstreamVoice, own] as const];
+      }),
+    ),
+    costPicoUsd: BigInt(upstream.costPicoUsdPerCharacter ?? model.baseRatePicoUsdPerCharacter),
+  }));
+}

@@ -1,0 +1,99 @@
+import { join } from 'node:path';
+import { type Catalog, CatalogError, loadCatalog } from './catalog.ts';
+import { DEFAULT_UPSTREAM } from './catalog-upstreams.ts';
+import type { SettingsReader } from './settings-reader.ts';
+import { parseAudioStoreSetting } from './store-setting.ts';
+
+export interface ProviderSettings {
+  readonly baseUrl: string | undefined;
+  readonly apiKey: string | undefined;
+  readonly timeoutMs: number;
+  readonly servers: readonly ServerSettings[];
+}
+
+export interface ServerSettings {
+  readonly name: string;
+  readonly baseUrl: string;
+  readonly apiKey: string | undefined;
+  readonly keyVariable?: string | undefined;
+}
+
+export interface SpeechConfig extends ProviderSettings {
+  readonly concurrency: number;
+  readonly streaming: { readonly totalMs: number; readonly waitingBytes: number };
+}
+
+export const DEFAULT_SPEECH_TIMEOUT_MS = 45_000;
+const DEFAULT_CONCURRENCY = 256;
+const MAX_STREAM_MS = 15 * 60_000;
+const MAX_WAITING_BYTES = 256 * 1024 * 1024;
+
+/** Returns undefined without a provider. @param catalog undefined if it is faulty */
+export function readSpeech(reader: SettingsReader, catalog: Catalog | undefined): SpeechConfig | undefined {
+  const baseUrl = reader.text('SPEECH_BASE_URL');
+  const apiKey = reader.text('SPEECH_API_KEY');
+  const timeoutMs = reader.integer('SPEECH_TIMEOUT_MS', 100, 600_000) ?? DEFAULT_SPEECH_TIMEOUT_MS;
+  const servers = readServers(reader, catalog);
+  const streaming = { totalMs: MAX_STREAM_MS, waitingBytes: MAX_WAITING_BYTES };
+  const concurrency = reader.integer('SPEECH_CONCURRENCY', 1, 10_000) ?? DEFAULT_CONCURRENCY;
+  const rest = { timeoutMs, concurrency, servers, streaming };
+  if (baseUrl === undefined) {
+    if (apiKey) reader.missing('SPEECH_BASE_URL', 'SPEECH_API_KEY', 'Set it to the base URL of the speech API.');
+    if (servers.length === 0) return undefined;
+    const { models = [] } = catalog ?? {};
+    const without = models.filter(({ upstreams }) => upstreams.some(({ name }) => name === DEFAULT_UPSTREAM));
+    if (without.length > 0) {
+      const ids = without.map(({ id }) => id).join(', ');
+      const fix = 'Set it to the base URL of the speech API, or name other upstreams of these models in CATALOG_FILE.';
+      reader.fault('SPEECH_BASE_URL', `is not set, but the catalog wants it for ${ids}`, fix);
+    }
+    return { baseUrl, apiKey: undefined, ...rest };
+  }
+  if (baseUrl === 'embedded:') {
+    const fix =
+      'Start the voice with `npx --no -- speechgate voice --port 8090`, and set it to http://127.0.0.1:8090/v1.';
+    reader.fault('SPEECH_BASE_URL', 'is embedded:, but the voice is a server of its own', fix);
+    return { baseUrl, apiKey, ...rest };
+  }
+  const parsed = reader.httpUrl('SPEECH_BASE_URL', baseUrl, 'https://speech.internal/v1');
+  if (parsed && !/\/v1\/?$/.test(parsed.href)) {
+    const fix = 'Give the base of the API, such as https://speech.internal/v1.';
+    reader.fault('SPEECH_BASE_URL', 'does not end in /v1', fix);
+  }
+  return { baseUrl: baseUrl.replace(/\/$/, ''), apiKey, ...rest };
+}
+
+function readServers(reader: SettingsReader, catalog: Catalog | undefined): ServerSettings[] {
+  return (catalog?.upstreams ?? []).map(({ name, baseUrl, keyVariable }) => {
+    const apiKey = keyVariable === undefined ? undefined : reader.text(keyVariable);
+    if (keyVariable !== undefined && apiKey === undefined) {
+      const fix = 'Set it to the key of that server, or leave keyVariable out where it takes none.';
+      reader.fault(keyVariable, `is not set, but upstream ${name} in CATALOG_FILE takes its key from it`, fix);
+    }
+    return { name, baseUrl, apiKey, keyVariable };
+  });
+}
+
+export function readCatalog(reader: SettingsReader): Catalog | undefined {
+  try {
+    return loadCatalog(reader.text('CATALOG_FILE'));
+  } catch (error) {
+    if (!(error instanceof CatalogError)) throw error;
+    const fix = 'Correct the file, or unset it for the built-in one.';
+    return reader.fault('CATALOG_FILE', `can't be used: ${error.message}`, fix);
+  }
+}
+
+export function readJobs(reader: SettingsReader, dataDir: string) {
+  const audioStore = reader.text('AUDIO_STORE') ?? `file:${join(dataDir, 'audio')}`;
+  if (!parseAudioStoreSetting(audioStore)) {
+    reader.fault('AUDIO_STORE', 'names no store', 'Set it to file:PATH or s3://bucket/prefix.');
+  }
+  return {
+    concurrency: reader.integer('JOB_CONCURRENCY', 1, 100) ?? 2,
+    audioRetentionSeconds: reader.integer('AUDIO_RETENTION_SECONDS', 1, 315_360_000) ?? 604_800,
+    audioStore,
+    /** The first signs audio links, all verify them. Without any, links are unsigned. */
+    signingSecrets: reader.secrets('JOB_SIGNING_SECRET'),
+  };
+}

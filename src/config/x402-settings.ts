@@ -1,0 +1,117 @@
+import { readFileSync } from 'node:fs';
+import { getAddress } from 'viem/utils';
+import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './network.ts';
+import { type Payee, PayeeError, parsePayees } from './payees.ts';
+import type { SettingsReader } from './settings-reader.ts';
+import { parseSigningKeys, type SigningKey, SigningKeysError } from './signing-keys.ts';
+
+export type NodeUrls = readonly [string, ...string[]];
+
+/** Specification, "Limits". */
+export const DEPOSIT_TIMEOUT_SECONDS = 120;
+
+export interface X402Config {
+  readonly facilitatorUrl: string;
+  readonly facilitatorToken: string | undefined;
+  readonly payees: readonly Payee[];
+  readonly asset: Asset;
+  readonly probeAnswer: 400 | 402;
+  readonly rpcUrls: NodeUrls | undefined;
+  readonly confirmationTimeoutMs: number;
+}
+
+export interface QuoteConfig {
+  readonly secrets: readonly [string, ...string[]];
+  readonly ttlSeconds: number;
+}
+
+export function readX402(reader: SettingsReader): X402Config | undefined {
+  const payTo = reader.text('X402_PAY_TO');
+  const url = reader.text('X402_FACILITATOR_URL');
+  const facilitator = reader.httpUrl('X402_FACILITATOR_URL', url, 'https://facilitator.example/x402');
+  const facilitatorToken = reader.text('X402_FACILITATOR_AUTH');
+  const rpcUrls = readNodes(reader);
+  const asset = readAsset(reader);
+  const probe = reader.text('X402_PROBE_ANSWER') ?? '400';
+  if (probe !== '400' && probe !== '402') {
+    const fix = 'Set it to 402 to be listed by directories, or unset it.';
+    reader.fault('X402_PROBE_ANSWER', 'is neither 400 nor 402', fix);
+  }
+  const payees = payTo === undefined ? undefined : readPayees(reader, payTo);
+  if (payTo && !url)
+    reader.missing('X402_FACILITATOR_URL', 'X402_PAY_TO', 'Set it to the base URL of the facilitator.');
+  if (url && !payTo) reader.missing('X402_PAY_TO', 'X402_FACILITATOR_URL', 'Set it to the address that is to be paid.');
+  if (facilitatorToken && !url) {
+    reader.missing('X402_FACILITATOR_URL', 'X402_FACILITATOR_AUTH', 'Set it, or unset the token.');
+  }
+  if (!facilitator || !payees || !asset) return undefined;
+  const facilitatorUrl = facilitator.href;
+  const probeAnswer = probe === '402' ? 402 : 400;
+  const confirmationTimeoutMs = DEPOSIT_TIMEOUT_SECONDS * 1000;
+  return { facilitatorUrl, facilitatorToken, payees, asset, probeAnswer, rpcUrls, confirmationTimeoutMs };
+}
+
+function readNodes(reader: SettingsReader): NodeUrls | undefined {
+  const nodes = reader
+    .list('X402_RPC_URL')
+    .map((entry) => reader.httpUrl('X402_RPC_URL', entry, 'https://mainnet.base.org')?.href);
+  const [first, ...others] = [...new Set(nodes.filter((node) => node !== undefined))];
+  return first === undefined ? undefined : [first, ...others];
+}
+
+function readAsset(reader: SettingsReader): Asset | undefined {
+  const network = reader.text('X402_NETWORK') ?? DEFAULT_NETWORK;
+  const chainId = Number(/^eip155:([1-9]\d{0,14})$/.exec(network)?.[1]);
+  if (!chainId) {
+    reader.fault('X402_NETWORK', 'is not an EVM network', `Set it to a CAIP-2 name such as ${DEFAULT_NETWORK}.`);
+  }
+  const address = reader.text('X402_ASSET') ?? DEFAULT_ASSET;
+  if (!/^0x[0-9a-fA-F]{40}$/.test(address)) {
+    return reader.fault(
+      'X402_ASSET',
+      'is not an address',
+      `Set it to the address of the token, such as ${DEFAULT_ASSET}.`,
+    );
+  }
+  return {
+    network: network as Asset['network'],
+    chainId,
+    address: getAddress(address.toLowerCase()),
+    name: reader.text('X402_ASSET_NAME') ?? 'USD Coin',
+    version: reader.text('X402_ASSET_VERSION') ?? '2',
+  };
+}
+
+function readPayees(reader: SettingsReader, setting: string): readonly Payee[] | undefined {
+  try {
+    return parsePayees(setting);
+  } catch (error) {
+    if (!(error instanceof PayeeError)) throw error;
+    const fix = 'List address[:status[:validFrom[:validUntil]]], exactly one with the status current.';
+    return reader.fault('X402_PAY_TO', error.message, fix);
+  }
+}
+
+export function readQuotes(reader: SettingsReader): QuoteConfig | undefined {
+  const [first, ...rest] = reader.secrets('QUOTE_SECRET');
+  const ttlSeconds = reader.integer('QUOTE_TTL_SECONDS', 1, 86_400) ?? 300;
+  return first === undefined ? undefined : { secrets: [first, ...rest], ttlSeconds };
+}
+
+export function readSigningKeys(reader: SettingsReader): readonly SigningKey[] | undefined {
+  const file = reader.text('SIGNING_KEYS_FILE');
+  if (file === undefined) return undefined;
+  const fix = 'Make or rotate the file with: speechgate keys.';
+  let content: string;
+  try {
+    content = readFileSync(file, 'utf8');
+  } catch {
+    return reader.fault('SIGNING_KEYS_FILE', "names a file that can't be read", fix);
+  }
+  try {
+    return parseSigningKeys(content, new Date());
+  } catch (error) {
+    if (!(error instanceof SigningKeysError)) throw error;
+    return reader.fault('SIGNING_KEYS_FILE', `names a file that ${error.message}`, fix);
+  }
+}

@@ -1,0 +1,38 @@
+import { type AliasedRawBuilder, type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
+
+export const now = sql<Date>`now()`;
+
+export const secondsFromNow = (seconds: number): RawBuilder<Date> =>
+  sql`now() + make_interval(secs => ${seconds}::double precision)`;
+
+export const secondsAgo = (seconds: number): RawBuilder<Date> =>
+  sql`now() - make_interval(secs => ${seconds}::double precision)`;
+
+export const daysAgo = (days: number): RawBuilder<Date> => sql`now() - make_interval(days => ${days})`;
+
+/** A time in PostgreSQL's text form, which keeps the microseconds that a Date loses. */
+export const timestamp = (text: string): RawBuilder<Date> => sql`${text}::timestamptz`;
+
+/** One array parameter, so that the statement's text is the same for any number of values. */
+export const anyOf = <T>(values: readonly T[]): RawBuilder<T> => sql`any(${values})`;
+
+/** Evaluates the subquery once and first; with `in` the planner may join it. */
+export const anyFrom = <T>(rows: Expression<{ id: T }>): RawBuilder<T> => sql`any(array${rows})`;
+
+type ColumnType = 'uuid' | 'text' | 'integer' | 'bigint';
+
+/** Rows for `from`, one per index of the arrays. An undefined value is null. */
+export const unnest = <Row extends object, Alias extends string>(
+  alias: Alias,
+  columns: { readonly [Name in keyof Row]: readonly [ColumnType, readonly (Row[Name] | undefined)[]] },
+): AliasedRawBuilder<Row, Alias> => {
+  const arrays = Object.values<readonly [ColumnType, unknown]>(columns).map(
+    ([type, values]) => sql`${values}::${sql.raw(type)}[]`,
+  );
+  const names = Object.keys(columns).map((name) => sql.id(name));
+  return sql<Row>`unnest(${sql.join(arrays)})`.as<Alias>(sql`${sql.id(alias)} (${sql.join(names)})`);
+};
+
+/** A lease that ends more than `seconds` ahead has ended too: the clock stepped back. */
+export const leaseHasEnded = (seconds: number): RawBuilder<SqlBool> =>
+  sql`lease_has_ended(lease_until, ${seconds}::double precision)`;

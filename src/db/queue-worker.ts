@@ -1,0 +1,121 @@
+import { EventEmitter } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { FastifyBaseLogger } from 'fastify';
+import { Logger, runTaskList, type WorkerEvents, type WorkerPool } from 'graphile-worker';
+import type { Pool } from 'pg';
+import { RunningWork } from '../lib/running-work.ts';
+import { within } from '../lib/within.ts';
+import { openQueuePool } from './database.ts';
+
+interface QueueWork {
+  readonly name: string;
+  readonly task: string;
+  run(payload: unknown, signal: AbortSignal): Promise<void>;
+}
+
+export interface QueueWorkerOptions {
+  readonly databaseUrl: string;
+  readonly namedStatements: boolean;
+  readonly concurrency: number;
+  readonly maxConnections: number;
+  readonly log: FastifyBaseLogger;
+}
+
+const OPEN_AGAIN_MS = 2_000;
+/** At a stop: how long running work may continue before its signal aborts, then how long to wait for the database. */
+const STOP_TIMEOUT_MS = 10_000;
+const GIVE_BACK_MS = 5_000;
+/** Only graphile_worker's message text is logged, because its details contain the payload. */
+const LEVELS = { error: 'error', warning: 'warn', info: 'debug', debug: 'trace' } as const;
+
+/** Runs the queue entries of one task. Reopens the queue after graphile_worker shut down, as after a failed write. */
+export class QueueWorker {
+  readonly #work: QueueWork;
+  readonly #options: QueueWorkerOptions;
+  readonly #connections: Pool;
+  readonly #running = new RunningWork();
+  readonly #givingUp = new AbortController();
+  readonly #stopped = new AbortController();
+  #queue: WorkerPool | undefined;
+  #loop: Promise<void> | undefined;
+  #stop: Promise<void> | undefined;
+
+  constructor(work: QueueWork, options: QueueWorkerOptions) {
+    this.#work = work;
+    this.#options = options;
+    this.#connections = openQueuePool(options.databaseUrl, { maxConnections: options.maxConnections });
+  }
+
+  start(): void {
+    this.#loop ??= this.#keepOpen();
+  }
+
+  stop(): Promise<void> {
+    this.#stop ??= this.#end();
+    return this.#stop;
+  }
+
+  async #end(): Promise<void> {
+    this.#stopped.abort();
+    await this.#loop;
+    const closed = this.#queue?.gracefulShutdown();
+    const giveUp = setTimeout(() => this.#givingUp.abort(), STOP_TIMEOUT_MS);
+    await within(STOP_TIMEOUT_MS + GIVE_BACK_MS, Promise.all([this.#running.idle(), closed]));
+    clearTimeout(giveUp);
+    await within(GIVE_BACK_MS, this.#connections.end());
+  }
+
+  async #keepOpen(): Promise<void> {
+    const { signal } = this.#stopped;
+    let isDatabaseUnavailable = false;
+    while (!signal.aborted) {
+      try {
+        if (!this.#queue) {
+          await this.#connections.query('select 1');
+          this.#queue = this.#openQueue();
+        }
+        isDatabaseUnavailable = false;
+      } catch (error) {
+        if (!isDatabaseUnavailable)
+          this.#options.log.warn({ err: error }, `the ${this.#work.name} waits for the database`);
+        isDatabaseUnavailable = true;
+      }
+      await sleep(OPEN_AGAIN_MS, undefined, { signal }).catch(() => {});
+    }
+  }
+
+  #openQueue(): WorkerPool {
+    const { concurrency, namedStatements, log } = this.#options;
+    const { name, task } = this.#work;
+    const events: WorkerEvents = new EventEmitter();
+    events.once('pool:gracefulShutdown', () => {
+      // graphile_worker sets an exit code when its schema has changed. A new queue opens on the new schema.
+      process.exitCode = undefined;
+      this.#queue = undefined;
+    });
+    let isFailing = false;
+    events.on('worker:getJob:error', ({ error }) => {
+      if (!isFailing) log.warn({ err: error }, `the queue of the ${name} can't be read`);
+      isFailing = true;
+    });
+    for (const event of ['worker:getJob:empty', 'job:start'] as const) {
+      events.on(event, () => {
+        isFailing = false;
+      });
+    }
+    const queue = runTaskList(
+      {
+        concurrency,
+        noHandleSignals: true,
+        events,
+        logger: new Logger(() => (level, message) => log[LEVELS[level as keyof typeof LEVELS]](`queue: ${message}`)),
+        // No batches: a failed batch write is an unhandled rejection.
+        preset: { worker: { completeJobBatchDelay: 0, failJobBatchDelay: 0, preparedStatements: namedStatements } },
+      },
+      { [task]: (payload) => this.#running.add(this.#work.run(payload, this.#givingUp.signal)) },
+      this.#connections,
+    );
+    queue.promise.catch((error) => log.warn({ err: error }, `the queue of the ${name} broke`));
+    return queue;
+  }
+}

@@ -1,0 +1,57 @@
+import Fastify, { type FastifyInstance } from 'fastify';
+import type { Database } from '../../db/database.ts';
+import { pendingMigrations } from '../../db/migrate.ts';
+import { isOwnHost } from '../../lib/own-host.ts';
+import { errorBody } from '../structured-error.ts';
+
+/** The operators' listener, separate from the public one. */
+export function createAdminServer({
+  db,
+  metrics,
+  names,
+  leaving,
+  processes,
+}: {
+  readonly db: Database;
+  readonly metrics: { readonly contentType: string; scrape(): Promise<string> };
+  /** Accepted host names in lower case, besides addresses and localhost. */
+  readonly names: readonly string[];
+  readonly leaving: AbortSignal;
+  readonly processes?: () => { readonly listening: number; readonly wanted: number };
+}): FastifyInstance {
+  const admin = Fastify({ logger: false, forceCloseConnections: true });
+
+  admin.addHook('onRequest', async (request, reply) => {
+    if (isOwnHost(request.headers.host, names)) return;
+    const message = 'The Host header is not in ADMIN_HOST. Use the IP address, or add the name to ADMIN_HOST.';
+    return reply.code(421).send(errorBody('INVALID_REQUEST', message, { field: 'host', rule: 'ADMIN_HOST' }));
+  });
+
+  admin.get('/livez', async () => ({ status: 'ok' }));
+
+  admin.get('/readyz', async (_request, reply) => {
+    const { database, schema } = await readiness(db);
+    const others = processes?.();
+    const ready = database === 'ok' && schema === 'ok' && others?.listening !== 0 && !leaving.aborted;
+    const status = {
+      ...(others && { processes: `${others.listening} of ${others.wanted} listen` }),
+      ...(leaving.aborted && { stopping: 'finishing running requests' }),
+    };
+    return reply
+      .code(ready ? 200 : 503)
+      .send({ status: ready ? 'ok' : 'not ready', checks: { database, schema, ...status } });
+  });
+
+  admin.get('/metrics', async (_request, reply) => reply.type(metrics.contentType).send(await metrics.scrape()));
+
+  return admin;
+}
+
+async function readiness(db: Database): Promise<Record<'database' | 'schema', string>> {
+  try {
+    const pending = await pendingMigrations(db);
+    return { database: 'ok', schema: pending.length === 0 ? 'ok' : `lacks ${pending.join(', ')}; run npm run migrate` };
+  } catch {
+    return { database: 'unreachable', schema: 'unknown' };
+  }
+}

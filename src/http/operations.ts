@@ -1,0 +1,67 @@
+import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
+import type { Route, ServedRoute } from '../contract/routes.ts';
+import type { RunningWork } from '../lib/running-work.ts';
+import { OperationContext } from './operation-context.ts';
+import type { ProbeExample } from './plugins/bodies.ts';
+import { schemaOf } from './plugins/generated-schemas.ts';
+import { sendResult } from './reply.ts';
+import { RequestRefused } from './structured-error.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    contract?: Route;
+  }
+  interface FastifyRequest {
+    hasBegun: boolean;
+  }
+  interface FastifyInstance {
+    /** Running operations. A stop waits for them. */
+    work: RunningWork;
+  }
+}
+
+export interface OperationsOptions {
+  readonly routes: readonly ServedRoute<OperationContext>[];
+  /** What a bare request stands for, by operationId; without an entry it is refused. */
+  readonly probeExamples?: Readonly<Record<string, ProbeExample>>;
+  /** How long the connection may be silent while an operation runs, if longer than the server's `connectionTimeout`. */
+  readonly waitMs?: number;
+}
+
+/** Serves operations at their routes of the contract. */
+export const operations: FastifyPluginAsync<OperationsOptions> = async (app, { routes, probeExamples, waitMs }) => {
+  const { connectionTimeout = 0 } = app.initialConfig;
+  if (waitMs !== undefined) {
+    app.addHook('preHandler', async ({ raw }) => void raw.setTimeout(waitMs));
+    app.addHook('onSend', async ({ raw }) => void raw.setTimeout(connectionTimeout));
+  }
+  for (const { route, operation, checkCredential } of routes) {
+    app.route({
+      method: route.method,
+      url: route.path,
+      config: { contract: route, probeExample: probeExamples?.[route.operationId] },
+      schema: schemaOf(route),
+      exposeHeadRoute: route.method === 'GET' && !route.noHead,
+      ...(route.bodyLimit && { bodyLimit: route.bodyLimit }),
+      ...(checkCredential && {
+        preHandler: async (request: FastifyRequest, reply: FastifyReply) => {
+          const isValid = () => checkCredential(requestOf(route, request), new OperationContext(request, reply));
+          const refusal = await request.admission.requireCredential(isValid);
+          if (refusal) throw new RequestRefused(refusal);
+        },
+      }),
+      handler: (request, reply) => app.work.add(request.record.waitFor(answer(request, reply))),
+    });
+
+    async function answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+      request.hasBegun = true;
+      const result = await operation(requestOf(route, request), new OperationContext(request, reply));
+      return sendResult(route, result, reply);
+    }
+  }
+};
+
+/** The request as the generated interfaces have it: where several media types are read, the body is with its own. */
+function requestOf({ consumes }: Route, { params, query, headers, body, mediaType }: FastifyRequest): object {
+  return { params, query, headers, body: consumes.length > 1 ? { type: mediaType, value: body } : body };
+}

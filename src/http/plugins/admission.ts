@@ -1,0 +1,228 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import fp from 'fastify-plugin';
+import type { Admission as Terms } from '../../contract/routes.ts';
+import type { Bucket } from '../../db/rate-window.ts';
+import type { Metrics } from '../../observability/metrics.ts';
+import { addressKey } from '../../payments/limits/address-key.ts';
+import type { AttemptLimit } from '../../payments/limits/attempt-limit.ts';
+import type { PendingSlot, RollingWindow, Slot } from '../../payments/limits/rolling-window.ts';
+import { failure, RequestRefused } from '../structured-error.ts';
+import type { CredentialCheck, EdgeLimiter } from './edge-limiter.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    admission: Admission;
+  }
+}
+
+/** Counts every request at the edge, and gives operations the limits of their route as `request.admission`. */
+export const admission = fp<AdmissionParts>(async (app, parts) => {
+  app.decorateRequest('admission');
+  app.addHook('onRequest', async (request, reply) => {
+    const admitted = await Admission.enter(parts, request, reply);
+    if (reply.sent) return reply;
+    if (!(admitted instanceof Admission)) throw new RequestRefused(admitted);
+    request.admission = admitted;
+  });
+});
+
+export interface Windows {
+  readonly requests: RollingWindow;
+  readonly purchases: RollingWindow | undefined;
+}
+
+export interface AdmissionParts {
+  readonly limiter: EdgeLimiter;
+  readonly windows: Windows;
+  readonly failures: AttemptLimit;
+  readonly metrics: Metrics;
+}
+
+type WindowKey = NonNullable<Terms['window']>['by'];
+type WindowReason = NonNullable<Terms['window']>['when'][number];
+
+export type RateLimited = ReturnType<typeof rateLimited>;
+
+function rateLimited({ scope, limit, windowSeconds, resetSeconds }: Slot) {
+  const details = { scope, limit, windowSeconds, retryAfterSeconds: resetSeconds };
+  const message = `More than ${limit} requests within ${windowSeconds} seconds. Retry after the seconds in Retry-After. You were not charged.`;
+  return { ...failure('RATE_LIMITED', message, details), headers: { 'retry-after': resetSeconds } };
+}
+
+/** The rate-limit slot of a request, taken once: by the statement that places its hold, or separately. */
+export interface RequestSlot extends PendingSlot {
+  /** Returns the refusal if the slot was refused; takes the slot if nothing has taken it. */
+  refusal(): Promise<RateLimited | undefined>;
+}
+
+/**
+ * Takes one request through the rate limits. The plugin counts it at the edge (`enter`), and over the edge's limit
+ * requires a valid credential (`requireCredential`). The operation then takes slots of its window at the steps that `x-admission`
+ * of the contract names. Every refusal is the response: nothing else is done.
+ */
+export class Admission {
+  readonly #parts: AdmissionParts;
+  readonly #request: FastifyRequest;
+  readonly #reply: FastifyReply;
+  readonly #terms: Terms | undefined;
+  #overLimit: { readonly slot: Slot; readonly check: CredentialCheck } | undefined;
+  #isCounted = false;
+
+  private constructor(parts: AdmissionParts, request: FastifyRequest, reply: FastifyReply) {
+    this.#parts = parts;
+    this.#request = request;
+    this.#reply = reply;
+    this.#terms = request.routeOptions.config?.contract?.admission;
+  }
+
+  /** Counts a request at the edge. Preflights are free. */
+  static async enter(
+    parts: AdmissionParts,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<Admission | RateLimited> {
+    const admission = new Admission(parts, request, reply);
+    return (await admission.#countAtEdge()) ?? admission;
+  }
+
+  /** Refuses a request over the edge's limit, once it can't show a credential any more. */
+  refuse(): RateLimited | undefined {
+    if (!this.#overLimit) return undefined;
+    const { slot, check } = this.#overLimit;
+    this.#overLimit = undefined;
+    check.end('failed');
+    return this.#refuseAtEdge(slot);
+  }
+
+  /** Refuses a client over the edge's limit without a valid credential. @param isValid throws if that is unknown now */
+  async requireCredential(isValid: () => Promise<boolean>): Promise<RateLimited | undefined> {
+    if (!this.#overLimit) return undefined;
+    const { check } = this.#overLimit;
+    try {
+      if (!(await isValid())) return this.refuse();
+    } catch (error) {
+      // An internal failure says nothing about the client.
+      check.end(undefined);
+      this.#overLimit = undefined;
+      throw error;
+    }
+    check.end('verified');
+    this.#overLimit = undefined;
+    return undefined;
+  }
+
+  /** @param key the account or `sig` that the window is keyed by; without one the address counts */
+  async take(reason: 'request' | 'payment', key?: string): Promise<RateLimited | undefined> {
+    return this.#show(await this.#takeSlot(this.#windowFor(reason), key));
+  }
+
+  /** A slot that the statement of the hold may take. @param key as for `take` */
+  pendingSlot(key?: string): RequestSlot {
+    const by = this.#windowFor('request');
+    let isTaken = false;
+    let refusal: RateLimited | undefined;
+    const taken = (slot: Slot) => {
+      isTaken = true;
+      refusal = this.#show(slot);
+      return slot.allowed;
+    };
+    const settle = async () => {
+      if (!isTaken) taken(await this.#takeSlot(by, key));
+      return refusal;
+    };
+    return { taken, refusal: settle, take: async () => (await settle()) === undefined };
+  }
+
+  async credentialFailed(): Promise<RateLimited | undefined> {
+    const by = this.#windowFor('failed-credential');
+    this.recordFailedCredential();
+    return this.#show(await this.#takeSlot(by));
+  }
+
+  recordFailedCredential(): void {
+    this.#parts.limiter.remember(this.#request.ip, 'failed');
+  }
+
+  /** Uncounts the request at the edge, if the edge counts only requests without a valid credential. */
+  credentialVerified(): void {
+    const { limiter } = this.#parts;
+    limiter.remember(this.#request.ip, 'verified');
+    if (this.#terms?.edge !== 'unless-verified' || !this.#isCounted) return;
+    this.#isCounted = false;
+    limiter.uncount(this.#request.ip);
+  }
+
+  /** Begins a payment that takes a slot if it fails. `fail` does nothing after `succeed`. */
+  async attempt(): Promise<{ succeed(): void; fail(): Promise<void> } | RateLimited> {
+    this.#windowFor('failed-payment');
+    const attempt = await this.#parts.failures.begin(this.#addressBucket('ip'));
+    this.#show(attempt.slot);
+    if (attempt.outcome === 'refused') return rateLimited(attempt.slot);
+    return {
+      succeed: attempt.succeed,
+      fail: async () => {
+        const slot = await attempt.fail();
+        if (slot) this.#show(slot);
+      },
+    };
+  }
+
+  async #countAtEdge(): Promise<RateLimited | undefined> {
+    const { method, headers, ip } = this.#request;
+    if (method === 'OPTIONS' && headers['access-control-request-method'] !== undefined) return undefined;
+    const slot = await this.#parts.limiter.take(this.#request);
+    this.#isCounted = slot.allowed;
+    if (slot.allowed) return undefined;
+    const credential = this.#terms?.credential;
+    const showsCredential = credential !== undefined && headers[credential] !== undefined;
+    const check = showsCredential ? this.#parts.limiter.beginCredentialCheck(ip) : undefined;
+    if (!check) return this.#refuseAtEdge(slot);
+    this.#overLimit = { slot, check };
+    this.#reply.raw.once('close', () => check.end('failed'));
+    return undefined;
+  }
+
+  #refuseAtEdge(slot: Slot): RateLimited {
+    this.#parts.metrics.rateLimitRefused(slot.scope);
+    this.#show(slot);
+    return rateLimited(slot);
+  }
+
+  /** Sets the rate-limit headers to the last checked bucket (R39). Returns the refusal, if it is one. */
+  #show(slot: Slot): RateLimited | undefined {
+    this.#reply.headers({
+      'x-ratelimit-limit': String(slot.limit),
+      'x-ratelimit-policy': `${slot.limit};w=${slot.windowSeconds}`,
+      'x-ratelimit-remaining': String(slot.remaining),
+      'x-ratelimit-reset': String(slot.resetSeconds),
+      'x-ratelimit-scope': slot.scope,
+    });
+    return slot.allowed ? undefined : rateLimited(slot);
+  }
+
+  #windowFor(reason: WindowReason): WindowKey {
+    const window = this.#terms?.window;
+    if (!window?.when.includes(reason)) throw new Error(`x-admission does not say that a ${reason} takes a slot`);
+    return window.by;
+  }
+
+  #takeSlot(by: WindowKey, key?: string): Promise<Slot> {
+    const { requests, purchases } = this.#parts.windows;
+    switch (by) {
+      case 'account':
+        return requests.takeForAccount(key, this.#addressBucket('ip'));
+      case 'audio':
+        return requests.take(key === undefined ? this.#addressBucket('ip') : { scope: 'audio', key });
+      case 'top-up':
+        if (!purchases) throw new Error('nothing can be bought, so that no purchase is counted');
+        return purchases.take(this.#addressBucket('top-up'));
+      default:
+        return requests.take(this.#addressBucket(by));
+    }
+  }
+
+  /** An address has one bucket for metered speech without an account, and one for feedback (R48). */
+  #addressBucket(scope: Bucket['scope']): Bucket {
+    return { scope, key: addressKey(this.#request.ip) };
+  }
+}

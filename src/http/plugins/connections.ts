@@ -1,0 +1,152 @@
+import { randomUUID } from 'node:crypto';
+import { STATUS_CODES } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { FastifyBaseLogger, FastifyReply } from 'fastify';
+import fp from 'fastify-plugin';
+import type { JsonObject } from '../../contract/types.ts';
+import type { Metrics } from '../../observability/metrics.ts';
+import { JSON_TYPE } from '../reply.ts';
+import { type ErrorCode, errorBody } from '../structured-error.ts';
+import { METHODS } from './headers.ts';
+import type { OpenReplies } from './open-replies.ts';
+
+/** How long a refused client may keep sending: unread bytes would reset the connection before the response arrives. */
+const LINGER_MS = 2_000;
+
+interface Fault {
+  readonly status: number;
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly details?: JsonObject;
+}
+
+const FAULTS: Readonly<Record<string, Fault>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: {
+    status: 408,
+    code: 'INVALID_REQUEST',
+    message: 'The request took too long to arrive. Send it again.',
+  },
+  HPE_HEADER_OVERFLOW: {
+    status: 431,
+    code: 'REQUEST_TOO_LARGE',
+    message: 'The request line and headers are larger than 64 KiB together.',
+  },
+};
+
+const MALFORMED: Fault = {
+  status: 400,
+  code: 'INVALID_REQUEST',
+  message: 'The request is not valid HTTP/1.1. Check content-length and transfer-encoding. You were not charged.',
+};
+
+const CONNECT: Fault = {
+  status: 405,
+  code: 'INVALID_REQUEST',
+  message: `CONNECT is not supported. Use ${METHODS.join(', ')}.`,
+  details: { field: 'method', rule: 'enum', allowed: [...METHODS] },
+};
+
+const EXPECTATION: Fault = {
+  status: 417,
+  code: 'INVALID_REQUEST',
+  message: 'The expect header must be 100-continue.',
+  details: { field: 'expect', rule: 'enum', allowed: ['100-continue'] },
+};
+
+const bodyOf = ({ code, message, details }: Fault): string => JSON.stringify(errorBody(code, message, details));
+
+const refuse = (reply: FastifyReply, fault: Fault): FastifyReply =>
+  reply.code(fault.status).header('connection', 'close').type(JSON_TYPE).send(bodyOf(fault));
+
+export interface ClientErrorParts {
+  readonly openReplies: OpenReplies;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly logger: FastifyBaseLogger;
+  readonly metrics: Metrics;
+}
+
+interface ConnectionOptions extends ClientErrorParts {
+  /** Aborted when a stop begins. */
+  readonly leaving: AbortSignal;
+  /** TRUST_PROXY is set. */
+  readonly trustsProxy: boolean;
+}
+
+/**
+ * Answers requests for another protocol or expectation, and skips those whose client has left. Warns once when a proxy
+ * forwards requests that is not trusted.
+ */
+export const connections = fp<ConnectionOptions>(async (app, parts) => {
+  let hasWarned = parts.trustsProxy;
+  // By default Node drops headers beyond a count, possibly X-Forwarded-For. Their total size is bounded anyway.
+  app.server.maxHeadersCount = 0;
+  app.server.on('checkExpectation', app.routing);
+  app.server.on('connect', (_request, socket) => answerConnect(parts, socket));
+  // By default Node answers each request over the limit and keeps all of them in memory.
+  app.server.on('dropRequest', (_request, socket) => socket.destroy());
+  app.addHook('onRequest', async (request, reply) => {
+    const { expect, upgrade, 'x-forwarded-for': forwardedFor } = request.headers;
+    // No response could be sent, so nothing that is charged may begin.
+    if (!request.raw.socket.writable) {
+      reply.hijack();
+      reply.raw.destroy();
+      return reply;
+    }
+    if (expect !== undefined && !/^100-continue$/i.test(expect)) return refuse(reply, EXPECTATION);
+    // Node's parser drops what arrives in one packet with an upgrade request.
+    if (parts.leaving.aborted || upgrade !== undefined) reply.header('connection', 'close');
+    if (forwardedFor === undefined) return;
+    parts.metrics.requestForwarded((request.ips?.length ?? 0) > 1 ? 'trusted' : 'untrusted');
+    if (hasWarned) return;
+    hasWarned = true;
+    request.log.warn(
+      "X-Forwarded-For received, but TRUST_PROXY is unset: all clients share the proxy's rate limit. Add the proxy to TRUST_PROXY",
+    );
+  });
+});
+
+/** Answers what Node's parser rejects (R10). Running requests of the connection still get their response first. */
+export function answerClientError(parts: ClientErrorParts, error: NodeJS.ErrnoException, socket: Duplex): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) return;
+  const fault = FAULTS[error.code ?? ''] ?? MALFORMED;
+  const replies = parts.openReplies.of(socket);
+  const last = replies.at(-1);
+  if (last) parts.openReplies.closeAfter(last);
+  else writeAnswer(parts, socket, null, fault);
+  for (const reply of replies) if (!reply.request.hasBegun && !reply.sent) refuse(reply, fault);
+}
+
+/** Answers CONNECT, which no path supports (R9). Behind other requests it closes the connection. */
+function answerConnect(parts: ClientErrorParts, socket: Duplex): void {
+  // Node has removed its own listeners from the socket.
+  socket.on('error', () => socket.destroy());
+  if (parts.openReplies.of(socket).length > 0) socket.destroy();
+  else writeAnswer(parts, socket, 'CONNECT', CONNECT, { allow: METHODS.join(', ') });
+}
+
+function writeAnswer(
+  { headers, logger, metrics }: ClientErrorParts,
+  socket: Duplex,
+  method: string | null,
+  fault: Fault,
+  more: Readonly<Record<string, string>> = {},
+): void {
+  const { status } = fault;
+  const body = bodyOf(fault);
+  const bytes = Buffer.byteLength(body);
+  const traceId = randomUUID();
+  const fields = {
+    ...headers,
+    ...more,
+    'x-trace-id': traceId,
+    'content-type': JSON_TYPE,
+    'content-length': String(bytes),
+    connection: 'close',
+  };
+  const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`);
+  socket.resume();
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  metrics.requestEnded(undefined, status, 'answered', 0);
+  logger.info({ traceId, method, route: null, status, end: 'answered', bytes }, 'request');
+}

@@ -1,0 +1,61 @@
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import fp from 'fastify-plugin';
+import type { Route } from '../../contract/routes.ts';
+import { isNotSetUp, isUnavailable } from '../../db/database-errors.ts';
+import { sendFailure, showPayment } from '../reply.ts';
+import { type ErrorCode, failure, RequestRefused } from '../structured-error.ts';
+
+const FRAMEWORK_FAULTS: Readonly<Record<string, { code: ErrorCode; message: string }>> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: {
+    code: 'REQUEST_TOO_LARGE',
+    message: "The body exceeds this operation's limit. details.maximum has the limit in bytes.",
+  },
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: { code: 'UNSUPPORTED_CONTENT_TYPE', message: 'content-type is not valid.' },
+  FST_ERR_BAD_URL: { code: 'INVALID_REQUEST', message: 'The path is not valid percent-encoded UTF-8.' },
+};
+
+/** Answers every thrown error with a declared structured error without internals (R10). */
+export const errors = fp(async (app) => {
+  app.setErrorHandler(handleError);
+  app.addHook('preSerialization', async (_request, reply, body) => showPayment(body, reply));
+});
+
+export function handleError(
+  error: FastifyError | RequestRefused,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  const route = request.routeOptions.config?.contract;
+  const refusal = error instanceof RequestRefused ? error.failure : describe(error, request, route);
+  if (refusal.status >= 500) request.log.error({ err: error }, 'request failed');
+  // A client over the edge's limit learns nothing else until it shows a valid credential.
+  const overLimit = refusal.status < 500 ? request.admission?.refuse() : undefined;
+  return sendFailure(route, overLimit ?? refusal, reply);
+}
+
+function describe(error: FastifyError, { routeOptions }: FastifyRequest, route: Route | undefined) {
+  if (error.statusCode && error.statusCode < 500) {
+    const { code, message } = FRAMEWORK_FAULTS[error.code] ?? {
+      code: 'INVALID_REQUEST',
+      message: 'The request is malformed.',
+    };
+    const isTooLarge = code === 'REQUEST_TOO_LARGE';
+    const details = isTooLarge ? { field: 'body', rule: 'maxBytes', maximum: routeOptions.bodyLimit } : null;
+    return failure(code, message, details);
+  }
+  const unready = route?.responses[503];
+  const mayBeUnready = unready?.errorCodes?.includes('CONFIG_ERROR') || unready?.produces.includes('text/html');
+  if (mayBeUnready && isNotSetUp(error)) {
+    return failure(
+      'CONFIG_ERROR',
+      "The database lacks the service's tables or refuses its credentials. The operator must fix it.",
+      { reason: 'database_not_set_up', command: 'npm run migrate' },
+    );
+  }
+  if (mayBeUnready && isUnavailable(error)) {
+    return failure('CONFIG_ERROR', 'The database is unavailable. Retry in a moment.', {
+      reason: 'database_unavailable',
+    });
+  }
+  return failure('INTERNAL_ERROR', 'The service failed. Quote the x-trace-id of this response when you ask for help.');
+}

@@ -1,0 +1,29 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Route } from '../../contract/routes.ts';
+import { errorBody } from '../structured-error.ts';
+
+/** Answers OPTIONS on any path, another method on a known path (405 with `allow`, R9), and the rest (404). */
+export function createNotFoundHandler(routes: readonly Route[], preflightHeaders: Readonly<Record<string, string>>) {
+  const patterns = routes.map((route) => ({ ...route, pattern: toPattern(route.path) }));
+  const allowed = (url: string) => {
+    const path = url.split('?', 1)[0] ?? '';
+    const served = patterns.filter(({ pattern }) => pattern.test(path));
+    const methods = served.flatMap(({ method, noHead }) => (method === 'GET' && !noHead ? [method, 'HEAD'] : [method]));
+    return methods.length > 0 ? [...methods, 'OPTIONS'].join(', ') : undefined;
+  };
+
+  return (request: FastifyRequest, reply: FastifyReply) => {
+    const allow = allowed(request.url);
+    if (allow) reply.header('allow', allow);
+    if (request.method === 'OPTIONS') return reply.code(204).headers(preflightHeaders).send();
+    if (allow) {
+      const details = { field: 'method', rule: 'enum', allowed: allow.split(', ') };
+      const message = `${request.method} is not supported here. Use ${allow}.`;
+      return reply.code(405).send(errorBody('INVALID_REQUEST', message, details));
+    }
+    const message = 'This path does not exist. GET / lists the endpoints.';
+    return reply.code(404).send(errorBody('NOT_FOUND', message, { field: 'path' }));
+  };
+}
+
+const toPattern = (path: string): RegExp => new RegExp(`^${path.replaceAll('.', '\\.').replaceAll(/:\w+/g, '[^/]+')}$`);

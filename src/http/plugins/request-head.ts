@@ -1,0 +1,63 @@
+import type { FastifyRequest } from 'fastify';
+import fp from 'fastify-plugin';
+import type { Route } from '../../contract/routes.ts';
+import { isPercentEncoded, refuseContentType } from '../body.ts';
+import { failure, RequestRefused } from '../structured-error.ts';
+
+/** Path and query of a request target, which may be absolute (RFC 9112, 3.2.2). */
+export const pathAndQuery = (target: string): string => target.replace(/^https?:\/\/[^/?#]*/i, '');
+
+export function queryOf(target: string): string {
+  const mark = target.indexOf('?');
+  return mark === -1 ? '' : target.slice(mark + 1);
+}
+
+/** Whether the target is `/…`, `http://host…`, or `*` with OPTIONS (RFC 9112, 3.2). */
+const namesPath = (target: string, method: string): boolean =>
+  target.startsWith('/') || /^https?:\/\/[^/?#]/i.test(target) || (target === '*' && method === 'OPTIONS');
+
+/** Refuses a malformed target or malformed headers before the body is read (R7). */
+export const requestHead = fp(async (app) => {
+  app.addHook('onRequest', async (request, reply) => {
+    const route = request.routeOptions.config.contract;
+    const refusal = refuseHead(request, route);
+    if (refusal) throw new RequestRefused(refusal);
+    if (route && hasEmptyParameter(request)) return reply.callNotFound();
+  });
+});
+
+function refuseHead(request: FastifyRequest, route: Route | undefined) {
+  const { url, method, headers } = request;
+  if (request.raw.httpVersion === '1.1' && headers.host === undefined) {
+    return failure('INVALID_REQUEST', 'The host header is missing.', { field: 'host', rule: 'required' });
+  }
+  if (!namesPath(url, method)) {
+    const details = { field: 'url', rule: 'path' };
+    return failure('INVALID_REQUEST', 'The request target must be a path, which starts with /.', details);
+  }
+  if (url.includes('#')) {
+    const details = { field: 'url', rule: 'no fragment' };
+    return failure('INVALID_REQUEST', 'A request has no fragment; encode # as %23.', details);
+  }
+  if (!route || hasEmptyParameter(request)) return undefined;
+  const repeated = repeatedHeader(request, route);
+  if (repeated) {
+    return failure('INVALID_REQUEST', `${repeated} is sent twice. Send it once.`, { field: repeated, rule: 'once' });
+  }
+  if (route.query.length > 0 && !isPercentEncoded(queryOf(url))) {
+    const details = { field: 'query', rule: 'percent-encoding' };
+    return failure('INVALID_REQUEST', 'The query is not valid percent-encoded UTF-8.', details);
+  }
+  const hasBody = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
+  const hasContent = hasBody || headers['content-type'] !== undefined;
+  return route.consumes.length > 0 && hasContent ? refuseContentType(headers, route.consumes) : undefined;
+}
+
+function repeatedHeader({ raw: { rawHeaders } }: FastifyRequest, { headers }: Route): string | undefined {
+  if (headers.length === 0) return undefined;
+  const names = rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
+  return headers.find((name) => names.indexOf(name) !== names.lastIndexOf(name));
+}
+
+/** Fastify also routes `/credits/`, which is no path of the contract. */
+const hasEmptyParameter = ({ params }: FastifyRequest): boolean => Object.values(params as object).includes('');

@@ -1,0 +1,105 @@
+import type { FeedbackOperations } from '../../contract/operations.ts';
+import type { Database } from '../../db/database.ts';
+import { issueChallenge } from '../../feedback/challenge-token.ts';
+import { feedbackContent } from '../../feedback/content.ts';
+import { type ServiceIdentity, signingMessage } from '../../feedback/signing-message.ts';
+import { MAX_PER_DAY, type SubmitOptions, submitFeedback } from '../../feedback/submit.ts';
+import type { OperationContext } from '../operation-context.ts';
+import { failure } from '../structured-error.ts';
+
+export interface FeedbackOptions extends ServiceIdentity {
+  readonly db: Database;
+  readonly feedback:
+    | (Pick<SubmitOptions, 'signer' | 'notification' | 'maxPerHour'> & { readonly challengeTtlSeconds: number })
+    | undefined;
+}
+
+export function feedbackOperations(options: FeedbackOptions): FeedbackOperations<OperationContext> {
+  const { db, feedback } = options;
+
+  const off = () => failure('CONFIG_ERROR', 'Feedback is not set up here.', { setting: 'FEEDBACK_SECRET' });
+
+  return {
+    createFeedbackChallenge: async ({ body }, context) => {
+      if (!feedback) return off();
+      const limited = await context.admission.take('request');
+      if (limited) return limited;
+      const content = feedbackContent(body);
+      const challenge = await issueChallenge(db, content, feedback.challengeTtlSeconds);
+      return {
+        status: 200,
+        body: {
+          challenge: await feedback.signer.sign(challenge),
+          wallet: challenge.wallet,
+          nonce: challenge.nonce,
+          issuedAt: challenge.issuedAt.toISOString(),
+          expiresAt: challenge.expiresAt.toISOString(),
+          payloadSha256: challenge.payloadSha256,
+          signingMessage: signingMessage(options, challenge, content.category),
+        },
+      };
+    },
+
+    submitFeedback: async ({ body }, context) => {
+      if (!feedback) return off();
+      const limited = await context.admission.take('request');
+      if (limited) return limited;
+      const { challenge: token, signature } = body;
+      const submission = { content: feedbackContent(body), token, signature, traceId: context.traceId };
+      const result = await submitFeedback({ ...options, ...feedback }, submission);
+      switch (result.outcome) {
+        case 'stored': {
+          const { feedbackId, receivedAt } = result;
+          const { notification } = feedback;
+          return { status: 201, body: { feedbackId, receivedAt: receivedAt.toISOString(), notification } };
+        }
+        case 'expired':
+          return failure(
+            'FEEDBACK_CHALLENGE_EXPIRED',
+            'The challenge has expired. Get a new one from POST /feedback/challenge and sign that.',
+            { field: 'challenge', rule: 'expiry', expiresAt: result.expiresAt.toISOString() },
+          );
+        case 'too_many': {
+          const { retryAfterSeconds } = result;
+          const [limit, windowSeconds, who] =
+            result.of === 'wallet'
+              ? [MAX_PER_DAY, 86_400, `This wallet has sent ${MAX_PER_DAY} pieces of feedback within 24 hours.`]
+              : [feedback.maxPerHour, 3600, 'Too much feedback has arrived within an hour, from all wallets together.'];
+          const message = `${who} Retry after Retry-After seconds; the challenge stays usable until it expires.`;
+          const details = { limit, windowSeconds, retryAfterSeconds };
+          return {
+            ...failure('FEEDBACK_RATE_LIMITED', message, details),
+            headers: { 'retry-after': retryAfterSeconds },
+          };
+        }
+        default:
+          return REFUSALS[result.outcome];
+      }
+    },
+  };
+}
+
+const REFUSALS = {
+  challenge_invalid: failure(
+    'FEEDBACK_CHALLENGE_INVALID',
+    'challenge was not issued by this service, or was changed. Send the one from POST /feedback/challenge unchanged.',
+    { field: 'challenge', rule: 'genuine' },
+  ),
+  payload_mismatch: failure(
+    'FEEDBACK_PAYLOAD_MISMATCH',
+    'The challenge was made for other feedback. wallet, message, category and details must be those of ' +
+      'POST /feedback/challenge; a changed text needs a new challenge.',
+    { rule: 'payloadSha256', fields: ['wallet', 'message', 'category', 'details'] },
+  ),
+  signature_invalid: failure(
+    'FEEDBACK_SIGNATURE_INVALID',
+    'signature was not made by this wallet for signingMessage. Sign that text exactly, with EIP-191 ' +
+      'personal_sign, and send 65 bytes in hexadecimal, 0x in front.',
+    { field: 'signature', rule: 'signer', scheme: 'EIP-191 personal_sign', bytes: 65 },
+  ),
+  replayed: failure(
+    'FEEDBACK_CHALLENGE_REPLAYED',
+    'The challenge was used before, so this feedback is stored. Get a new challenge to send more.',
+    { field: 'challenge', rule: 'once' },
+  ),
+};

@@ -1,0 +1,65 @@
+import type { KnownPauses } from '../../ledger/known-pauses.ts';
+import type { PausableFlow } from '../../ledger/pauses.ts';
+import { SpeechError } from '../../speech/provider.ts';
+import type { OperationContext } from '../operation-context.ts';
+import { failure } from '../structured-error.ts';
+
+/** A way to pay; its headers are known even while it is off. */
+export interface OfferedFlow<Flow> {
+  readonly headers: readonly string[];
+  readonly flow: Flow | undefined;
+}
+
+/** Refuses headers of another flow (R36). */
+export function refuseForeignHeaders(request: OperationContext, foreign: readonly string[]) {
+  const found = foreign.find((name) => request.hasHeader(name));
+  return found === undefined
+    ? undefined
+    : failure('INVALID_REQUEST', `${found} belongs to another payment flow. Send the headers of one flow only.`, {
+        field: found,
+        rule: 'one flow',
+      });
+}
+
+/** Refuses a payment in the header of x402 version 1, which would otherwise be ignored. */
+export function refuseFormerHeader(request: OperationContext) {
+  if (!request.hasHeader('x-payment')) return undefined;
+  const message =
+    'x-payment is the header of x402 version 1. Send an x402 version 2 payload in payment-signature. You were not charged.';
+  return failure('INVALID_PAYMENT_PAYLOAD', message, { field: 'x-payment', rule: 'payment-signature' });
+}
+
+/** Chooses the flow by its headers, or refuses headers of two (R36). @param foreign headers not offered here */
+export function chooseFlow<Offered extends Pick<OfferedFlow<unknown>, 'headers'>>(
+  flows: readonly Offered[],
+  request: OperationContext,
+  foreign: readonly string[],
+) {
+  const [chosen, other] = flows.filter(({ headers }) => headers.some((name) => request.hasHeader(name)));
+  const refusal = refuseForeignHeaders(request, foreign) ?? (other && refuseForeignHeaders(request, other.headers));
+  return refusal ?? { chosen };
+}
+
+export type Pauses = Pick<KnownPauses, 'has'>;
+
+export const PAUSE_RETRY_SECONDS = 30;
+
+const PAUSED: Readonly<Record<PausableFlow, string>> = {
+  card: 'The operator has paused speech paid by card credit. Retry later.',
+  jobs: 'The operator has paused asynchronous speech. Retry later.',
+  'top-up': 'The operator has paused the purchase of credit. Retry later. You were not charged.',
+  direct: 'The operator has paused direct payment in USDC. Retry later.',
+  prepaid: 'The operator has paused payment from prepaid balances. Retry later.',
+  deposit: 'The operator has paused deposits. Retry later. You were not charged.',
+};
+
+/** The error for a paused flow; undefined while the flow is open. */
+export const pausedSpeech = (pauses: Pauses, flow: PausableFlow): SpeechError | undefined =>
+  pauses.has(flow)
+    ? new SpeechError('TTS_UNAVAILABLE', PAUSED[flow], true, PAUSE_RETRY_SECONDS, 'utterance', 'paused')
+    : undefined;
+
+export const pausedAnswer = (flow: 'top-up' | 'deposit') => ({
+  ...failure('CONFIG_ERROR', PAUSED[flow], { reason: 'paused', retryAfterSeconds: PAUSE_RETRY_SECONDS }),
+  headers: { 'retry-after': PAUSE_RETRY_SECONDS },
+});

@@ -1,0 +1,209 @@
+import type { RunningWork } from '../../lib/running-work.ts';
+import type { Receipt } from '../../payments/payment-flow.ts';
+import type { RefusalCode, Refused } from '../../payments/refusal.ts';
+import type { SpeechFailed } from '../../payments/speak.ts';
+import { REPLAY_WINDOW_SECONDS } from '../../payments/x402/payment.ts';
+import { PREPAID } from '../../payments/x402/prepaid-terms.ts';
+import type { SpeechError } from '../../speech/provider.ts';
+import type { OperationContext } from '../operation-context.ts';
+import { failure } from '../structured-error.ts';
+
+const ONE_AT_A_TIME_RETRY_SECONDS = 5;
+const OPEN_PAYMENT_RETRY_SECONDS = 2;
+
+const MESSAGES: Readonly<Record<RefusalCode, string>> = {
+  INVALID_REQUEST: 'The request is not valid. details names the field and the rule.',
+  INVALID_PAYMENT_PAYLOAD: "The payment can't be read.",
+  UNAUTHORIZED: 'The credential is not valid for this request.',
+  PAYMENT_REQUIRED:
+    'The payment was refused. Sign the challenge in PAYMENT-REQUIRED and send it with a new payment identifier.',
+  PAYMENT_IDENTIFIER_CONFLICT:
+    'This payment identifier or authorization belongs to another request. Sign a new payment. This request was not charged.',
+  PAYMENT_REPLAY_PENDING: 'The first request with this payment is still running. Repeat the identical request later.',
+  PAYMENT_OUTCOME_UNKNOWN:
+    'It is not known yet whether this payment was settled. Repeat the identical request later. Make no new payment ' +
+    "without the user's approval.",
+  PREPAID_NONCE_REPLAYED:
+    'Another request used this nonce. If that request had no answer, repeat it unchanged to get its result; a new nonce ' +
+    'is a new purchase.',
+  RATE_LIMITED: 'Too many requests at once. Retry when the others have finished. You were not charged.',
+  PAYMENT_ERROR: 'The payment could not be verified. Repeat the identical request. You were not charged.',
+  REPLAY_CACHE_UNAVAILABLE: 'The audio store is unavailable. Repeat the identical request. You were not charged.',
+  TTS_UNAVAILABLE: 'Speech is unavailable. Retry later. You were not charged.',
+};
+
+/** Messages for reasons that differ by flow. */
+const FLOW_REASONS: Readonly<Record<'card' | 'prepaid', Readonly<Record<string, string>>>> = {
+  card: {
+    insufficient_funds: "The account's balance is lower than the price. Add credit at topUpUrl. You were not charged.",
+    over_max_amount:
+      'The price is above x-credit-max-amount. Send a higher maximum or a shorter text. You were not charged.',
+  },
+  prepaid: {
+    insufficient_funds:
+      'The prepaid balance is lower than the price. Deposit more at POST /x402/deposit. You were not charged.',
+    over_max_amount:
+      'The price is above x-x402-max-amount. Sign a higher maximum or send a shorter text. You were not charged.',
+  },
+};
+
+export const messageIn = (flow: 'card' | 'prepaid', reason: string, otherwise: string): string =>
+  FLOW_REASONS[flow][reason] ?? otherwise;
+
+const MAY_STILL_SETTLE =
+  'The facilitator refused this payment, but it may still settle until it expires. Repeat the identical request later; ' +
+  'pay again only once details.payment.state is not_charged.';
+
+/** Messages for single reasons; `details` replace the reason in the error. */
+const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Record<string, string | number>> }>> = {
+  no_account: { message: 'Send the id of a credit account in x-credit-account. Buy credit at topUpUrl.' },
+  unknown_account: { message: 'The account in x-credit-account does not exist. Buy credit at topUpUrl.' },
+  account_frozen: { message: 'The operator has frozen this account. Contact the operator. You were not charged.' },
+  account_indebted: {
+    message: 'A refund or dispute left this account in debt. The next purchase at topUpUrl pays the debt first.',
+  },
+  idempotency_key_reused: {
+    message: 'Another request used this idempotency-key. Send a new key.',
+    details: { field: 'idempotency-key', rule: 'same request' },
+  },
+  never_deposited: { message: 'This address has no prepaid balance. Deposit at POST /x402/deposit first.' },
+  signature: {
+    message: 'The signature was not made by x-x402-account for this request. GET /docs explains what is signed.',
+    details: { field: 'x-x402-signature', rule: 'eip712' },
+  },
+  expiry: {
+    message: `x-x402-expiry is in the past, or too far ahead. Sign again with an expiry at most ${PREPAID.signatureTtlSeconds} seconds ahead. You were not charged.`,
+    details: { field: 'x-x402-expiry', rule: 'lifetime', maximumSeconds: PREPAID.signatureTtlSeconds },
+  },
+  nonce_spent: { message: MESSAGES.PREPAID_NONCE_REPLAYED, details: { field: 'x-x402-nonce', rule: 'unique' } },
+  invalid_signature: {
+    message:
+      'The signature was not made by the key of authorization.from. Sign the challenge in PAYMENT-REQUIRED with that key ' +
+      'and send it with a new payment identifier.',
+  },
+  paid_by_another_request: {
+    message:
+      'Another request used this payment identifier or authorization. Repeat that request to get its response, or make ' +
+      'a new payment for this one.',
+  },
+  accepted_is_no_offer: {
+    message: '`accepted` matches no offer. Copy one entry of accepts unmodified and sign again. You were not charged.',
+  },
+  authorization_to_another_payee: {
+    message: "authorization.to is not the offer's payTo. Sign the challenge unmodified. You were not charged.",
+  },
+  authorization_of_another_amount: {
+    message: "authorization.value is not the offer's amount. Sign the challenge unmodified. You were not charged.",
+  },
+  authorization_expires_too_soon: {
+    message:
+      'The authorization would expire before the audio is complete. Sign the challenge again. You were not charged.',
+  },
+  insufficient_funds: {
+    message:
+      'The wallet has too little USDC for this and its unsettled payments. Add USDC, then sign a new payment. You were not ' +
+      'charged.',
+  },
+  audio_not_readable: {
+    message:
+      "This request is paid, but its audio can't be read now. Repeat the identical request later; you are not charged again.",
+  },
+  replay_window_over: {
+    message: `This payment was used, and its replay window of ${REPLAY_WINDOW_SECONDS} seconds has expired. Sign a new payment. You were not charged again.`,
+  },
+  one_at_a_time_after_failure: {
+    message:
+      'A recent settlement of this payer failed, so it may send one request at a time. Retry when your running request has finished. You were not charged.',
+  },
+  too_many_unsettled: {
+    message: 'Too many recent settlements failed. Retry later. You were not charged.',
+  },
+  not_confirmed_yet: {
+    message:
+      'The transfer is not confirmed yet. It is credited once it is confirmed; repeat the request to see the balance.',
+  },
+  too_many_at_once: {
+    message: 'Too many of your requests are running. Retry when some have finished. You were not charged.',
+  },
+  one_at_a_time_while_unpaid: {
+    message:
+      'Many of your recent requests were not paid, so you may send one at a time for up to an hour. Retry when your ' +
+      'running request has finished. You were not charged.',
+  },
+};
+
+/** Maps a refused payment to its HTTP response. @param challenge makes the endpoint's own 402 */
+export function refusalAnswer<Code extends RefusalCode, Challenge>(
+  refusal: Refused<Code>,
+  challenge: (refusal: Refused, message: string) => Challenge,
+) {
+  const { code, reason } = refusal;
+  const message = messageOf(refusal);
+  if (code === 'PAYMENT_REQUIRED') return challenge(refusal, message);
+  if (code === 'RATE_LIMITED') {
+    const details = { reason, retryAfterSeconds: ONE_AT_A_TIME_RETRY_SECONDS };
+    return { ...failure('RATE_LIMITED', message, details), headers: { 'retry-after': ONE_AT_A_TIME_RETRY_SECONDS } };
+  }
+  return refusalFailure(refusal as Refused<Exclude<Code, 'PAYMENT_REQUIRED' | 'RATE_LIMITED'>>);
+}
+
+export function refusalFailure<Code extends Exclude<RefusalCode, 'PAYMENT_REQUIRED' | 'RATE_LIMITED'>>(
+  refusal: Refused<Code>,
+) {
+  const { code, reason, fault, transaction } = refusal;
+  const known = fault ? { field: fault.field, rule: fault.rule } : REASONS[reason]?.details;
+  const details = known ?? { reason, ...(transaction !== undefined && { transaction }) };
+  const answer = failure(code, messageOf(refusal), details);
+  const isOpen = code === 'PAYMENT_REPLAY_PENDING' || code === 'PAYMENT_OUTCOME_UNKNOWN';
+  return isOpen ? { ...answer, headers: { 'retry-after': OPEN_PAYMENT_RETRY_SECONDS } } : answer;
+}
+
+function messageOf({ code, reason, fault, payment }: Refused): string {
+  if (fault) return fault.message;
+  if (code === 'PAYMENT_REQUIRED' && payment?.state === 'unknown') return MAY_STILL_SETTLE;
+  return REASONS[reason]?.message ?? MESSAGES[code];
+}
+
+/** Counts a credential's result (R48). Returns a 429 if the address has shown too many that fail. */
+export async function limitCredential({ credential }: Refused, { admission }: OperationContext) {
+  if (credential === 'verified') admission.credentialVerified();
+  return credential === 'failed' ? admission.credentialFailed() : undefined;
+}
+
+export function showReceipt(receipt: Receipt | undefined, context: OperationContext): void {
+  for (const [name, value] of Object.entries(receipt ?? {})) context.setHeader(name, String(value));
+}
+
+/** The error for speech that was refused or failed. Its hold is voided. */
+export function speechFailed({ error, hold }: SpeechFailed, context: OperationContext) {
+  if (hold) {
+    context.addLogFields({ chargedMicroUsd: 0n });
+    context.log.warn({ err: error }, 'synthesis failed');
+  }
+  return speechFailure(error);
+}
+
+export function speechFailure({ code, message, transient, retryAfterSeconds, reason }: SpeechError) {
+  const answer = failure(code, `${message} You were not charged.`, {
+    transient,
+    ...(reason !== undefined && { reason }),
+  });
+  if (answer.status !== 503 || retryAfterSeconds === undefined) return answer;
+  return { ...answer, headers: { 'retry-after': retryAfterSeconds } };
+}
+
+export const providerMissing = () =>
+  failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', { setting: 'SPEECH_BASE_URL' });
+
+/** Adds the final charge to the request's log line, and makes a stop of the process wait for it. */
+export function followCharge(
+  charged: Promise<boolean>,
+  priceMicroUsd: bigint,
+  work: RunningWork,
+  context: OperationContext,
+): void {
+  const noted = charged.then((isCharged) => context.addLogFields({ chargedMicroUsd: isCharged ? priceMicroUsd : 0n }));
+  work
+    .add(context.waitFor(noted))
+    .catch((err) => context.log.error({ err }, 'failed to end a hold; it is voided when its lease expires'));
+}

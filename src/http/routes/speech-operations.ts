@@ -1,0 +1,231 @@
+import type { Catalog } from '../../config/catalog.ts';
+import type {
+  CreateSpeechResult,
+  GetSpeechRequest,
+  GetSpeechResult,
+  SpeechOperations,
+} from '../../contract/operations.ts';
+import type { Database } from '../../db/database.ts';
+import { isAsynchronous, type Job } from '../../jobs/job.ts';
+import {
+  findPreviousJob,
+  type JobRequest,
+  type PreviousJob,
+  queueJob,
+  type RepeatableRequest,
+} from '../../jobs/queue-job.ts';
+import type { RunningWork } from '../../lib/running-work.ts';
+import type { Metrics } from '../../observability/metrics.ts';
+import type { CardCredential, CardCredits, CardReceipt } from '../../payments/card/card-credits.ts';
+import { type Streaming, streamed } from '../../payments/delivery.ts';
+import type { Charge } from '../../payments/payment-flow.ts';
+import { NOTHING_CHARGED, type Refused, unknownPayment } from '../../payments/refusal.ts';
+import { speak } from '../../payments/speak.ts';
+import { type OrderRequest, type OrderResult, placeOrder, utteranceOf } from '../../speech/order.ts';
+import type { SynthesisSlots } from '../../speech/synthesis-slots.ts';
+import type { OperationContext } from '../operation-context.ts';
+import type { RequestSlot } from '../plugins/admission.ts';
+import { PRIVATE } from '../plugins/headers.ts';
+import { failure, isAnswer } from '../structured-error.ts';
+import { creditChallenge } from './credit-challenge.ts';
+import { type Pauses, pausedSpeech, refuseForeignHeaders } from './flows.ts';
+import { type JobLinks, jobBody } from './jobs-operations.ts';
+import {
+  followCharge,
+  providerMissing,
+  refusalAnswer,
+  refusalFailure,
+  speechFailed,
+  speechFailure,
+} from './refusals.ts';
+
+export interface SpeechOptions extends JobLinks {
+  readonly db: Database;
+  readonly catalog: Catalog;
+  readonly streaming: StreamedSpeechParts | undefined;
+  /** Undefined while card payment is off (R47). */
+  readonly cardCredits: CardCredits | undefined;
+  readonly foreignHeaders: readonly string[];
+  readonly metrics: Metrics;
+  readonly pauses: Pauses;
+  readonly work: RunningWork;
+}
+
+export interface StreamedSpeechParts extends Streaming {
+  readonly slots: SynthesisSlots;
+}
+
+/** Everything but the order. `storeAudio` and the idempotency key count only for asynchronous requests. */
+interface SpeechTerms {
+  readonly isLater: boolean;
+  readonly storeAudio: boolean;
+  readonly headers: GetSpeechRequest['headers'];
+}
+
+interface CardSale {
+  readonly cardCredits: CardCredits;
+  readonly streaming: StreamedSpeechParts;
+  readonly credential: CardCredential;
+  readonly charge: Charge;
+}
+
+type SentRequest = Omit<JobRequest, 'utterance'>;
+
+export function speechOperations(options: SpeechOptions): SpeechOperations<OperationContext> {
+  const { db, baseUrl, signer, catalog, streaming, cardCredits, foreignHeaders } = options;
+  const { metrics, pauses, work } = options;
+
+  async function answer(request: OrderRequest, terms: SpeechTerms, context: OperationContext) {
+    const { headers, storeAudio } = terms;
+    const slot = context.admission.pendingSlot(headers['x-credit-account']);
+    const placed = placeOrder(catalog, request);
+    const sale = readSale(placed, terms, slot, context);
+    if (!terms.isLater) return isAnswer(sale) ? sale : answerNow(sale, slot, context);
+    const sent: SentRequest = {
+      accountId: headers['x-credit-account'],
+      sent: request,
+      storeAudio,
+      idempotencyKey: headers['idempotency-key'],
+      traceId: context.traceId,
+    };
+    if (!isAnswer(sale)) return answerLater(sale, sent, slot, context);
+    const utterance = placed.outcome === 'placed' ? utteranceOf(placed.order, placed.order.text) : undefined;
+    return answerPreviousJob({ ...sent, utterance }, sale, slot, context);
+  }
+
+  /** The sale, or the first refusal in the order of R7. */
+  function readSale(
+    placed: OrderResult,
+    { headers, isLater }: SpeechTerms,
+    slot: RequestSlot,
+    context: OperationContext,
+  ) {
+    if (placed.outcome === 'refused') return failure(placed.code, placed.message, placed.details);
+    const mixed = refuseForeignHeaders(context, foreignHeaders);
+    if (mixed) return mixed;
+    if (!cardCredits) {
+      return failure('CONFIG_ERROR', 'Payment by card is not set up here.', { setting: 'STRIPE_SECRET_KEY' });
+    }
+    if (!streaming) return providerMissing();
+    const shown = cardCredits.credentialOf(headers);
+    if (shown.outcome === 'refused') return refusalFailure(shown);
+    const closed = pausedSpeech(pauses, isLater ? 'jobs' : 'card');
+    if (closed) return speechFailure(closed);
+    const { text, characters, ratePicoUsd, priceMicroUsd, model } = placed.order;
+    context.addLogFields({ flow: cardCredits.name, characters });
+    const charge: Charge = {
+      utterance: utteranceOf(placed.order, text),
+      priceMicroUsd,
+      usage: { model: model.id, characters, ratePicoUsd, traceId: context.traceId },
+      request: context,
+      slot,
+    };
+    return { cardCredits, streaming, credential: shown.credential, charge } satisfies CardSale;
+  }
+
+  /** Streams the audio during synthesis. A hold that is never captured is voided in the end. */
+  async function answerNow(sale: CardSale, slot: RequestSlot, context: OperationContext) {
+    const { cardCredits, streaming, credential, charge } = sale;
+    const { priceMicroUsd } = charge;
+    context.payment = NOTHING_CHARGED;
+    const spoken = await speak({
+      authorize: () => cardCredits.authorize(credential, charge),
+      charge,
+      delivery: streamed(streaming),
+      slots: streaming.slots,
+      onHeld: () => {
+        context.payment = unknownPayment(priceMicroUsd);
+      },
+    });
+    context.payment = undefined;
+    // The window's refusal precedes all other results (R39).
+    const limited = await slot.refusal();
+    if (limited) return limited;
+    context.payment = NOTHING_CHARGED;
+    switch (spoken.outcome) {
+      case 'delivered': {
+        context.admission.credentialVerified();
+        const { mimeType, audio } = spoken.body;
+        followCharge(spoken.charged, priceMicroUsd, work, context);
+        const headers = { 'cache-control': PRIVATE, ...spoken.hold.receipt };
+        return { status: 200 as const, type: mimeType, headers, body: audio };
+      }
+      case 'refused':
+        if (spoken.reason === 'unknown_account') context.admission.recordFailedCredential();
+        return refusalAnswer(spoken, challengeOf(charge, context));
+      case 'failed':
+        return speechFailed(spoken, context);
+    }
+  }
+
+  async function answerLater(sale: CardSale, sent: SentRequest, slot: RequestSlot, context: OperationContext) {
+    const { cardCredits, credential, charge } = sale;
+    const limited = await slot.refusal();
+    if (limited) return limited;
+    const request = { ...sent, utterance: charge.utterance };
+    context.payment = unknownPayment(charge.priceMicroUsd);
+    const queued = await queueJob(db, cardCredits, { credential, charge }, request);
+    switch (queued.outcome) {
+      case 'queued':
+        metrics.holdMoved(cardCredits.name, 'placed', charge.priceMicroUsd);
+        return accepted(queued.job, queued.receipt);
+      case 'replayed':
+        return repeated(queued, context);
+      case 'refused':
+        context.payment = NOTHING_CHARGED;
+        return refusalAnswer(queued, challengeOf(charge, context));
+    }
+  }
+
+  /** The job of an earlier request with the key, otherwise the refusal. Today's settings must not hide it (R45). */
+  async function answerPreviousJob<Refusal>(
+    request: RepeatableRequest,
+    refusal: Refusal,
+    slot: RequestSlot,
+    context: OperationContext,
+  ) {
+    if (!request.accountId || request.idempotencyKey === undefined) return refusal;
+    context.payment = undefined;
+    const earlier = await findPreviousJob(db, cardCredits?.livemode, request);
+    if (earlier?.outcome !== 'replayed') {
+      context.payment = NOTHING_CHARGED;
+      return earlier ? refusalFailure(earlier) : refusal;
+    }
+    return (await slot.refusal()) ?? repeated(earlier, context);
+  }
+
+  const challengeOf =
+    ({ priceMicroUsd }: Charge, { payment }: OperationContext) =>
+    (refusal: Refused, message: string) =>
+      creditChallenge({ baseUrl, priceMicroUsd, payment }, refusal, message);
+
+  function repeated({ job, receipt }: PreviousJob, context: OperationContext) {
+    context.log.info({ job: job.id, first: job.traceId }, 'returned the job of an earlier request');
+    return accepted(job, receipt);
+  }
+
+  const accepted = async (job: Job, receipt: CardReceipt) => ({
+    status: 202 as const,
+    headers: { 'cache-control': PRIVATE, ...receipt },
+    body: await jobBody(job, { baseUrl, signer }),
+  });
+
+  const termsOf = (headers: SpeechTerms['headers'], isAsked: boolean, text: string, storeAudio: boolean) => ({
+    isLater: isAsynchronous(isAsked, text.trim().length),
+    storeAudio,
+    headers,
+  });
+
+  return {
+    createSpeech: async ({ query, headers, body }, context): Promise<CreateSpeechResult> => {
+      const { model, voice, speed } = query;
+      const isText = body.type === 'text/plain';
+      const request = isText ? { text: body.value, model, voice, speed } : body.value;
+      // Either false wins (R2).
+      const storeAudio = query.storeAudio !== 'false' && (isText || body.value.storeAudio !== false);
+      return answer(request, termsOf(headers, query.async === 'true', request.text, storeAudio), context);
+    },
+    getSpeech: async ({ query, headers }, context): Promise<GetSpeechResult> =>
+      answer(query, termsOf(headers, query.async === 'true', query.text, query.storeAudio !== 'false'), context),
+  };
+}

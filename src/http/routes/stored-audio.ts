@@ -1,0 +1,87 @@
+import { type ByteRange, type StoredAudio, StoreError } from '../../speech/store/audio-store.ts';
+import type { LinkSigner } from '../../speech/store/link-token.ts';
+import { parseRange } from '../../speech/store/range.ts';
+import type { OperationContext } from '../operation-context.ts';
+import { PRIVATE } from '../plugins/headers.ts';
+import { errorBody, failure } from '../structured-error.ts';
+
+const EXTENSIONS = { 'audio/mpeg': 'mp3', 'audio/wav': 'wav' } as const;
+
+export interface StoredObject<Type extends keyof typeof EXTENSIONS> {
+  open(range?: ByteRange): Promise<StoredAudio | undefined>;
+  readonly mimeType: Type;
+  readonly sizeBytes: number;
+}
+
+export interface AudioLink {
+  readonly signer: LinkSigner | undefined;
+  readonly sig: string | undefined;
+  readonly id: string;
+  readonly parameter: string;
+  readonly hints: { readonly invalid: string; readonly missing: string };
+  readonly headers: Readonly<{ range?: string | undefined; 'if-range'?: string | undefined }>;
+}
+
+/** Serves stored audio, with checks in the order of R50. Without a valid `sig` the address takes a slot (R13, R48). */
+export async function answerStoredAudio<Type extends keyof typeof EXTENSIONS, Refusal extends { status: number }>(
+  link: AudioLink,
+  context: OperationContext,
+  find: () => Promise<StoredObject<Type> | Refusal>,
+) {
+  const { signer, sig, id, hints } = link;
+  try {
+    const isSigned = signer && sig !== undefined ? await signer.verify(sig, id) : undefined;
+    const limited = await context.admission.take('request', isSigned ? sig : undefined);
+    if (limited) return limited;
+    if (isSigned === false) {
+      const message = `sig is invalid or has expired. ${hints.invalid}`;
+      return failure('UNAUTHORIZED', message, { field: 'sig', rule: 'signature' });
+    }
+    const found = await find();
+    if ('status' in found) return found;
+    if (signer && !isSigned) {
+      return failure('UNAUTHORIZED', `sig is missing. ${hints.missing}`, { field: 'sig', rule: 'required' });
+    }
+    return await serve(found, link, context);
+  } catch (error) {
+    if (!(error instanceof StoreError)) throw error;
+    context.log.error({ err: error }, 'failed to read stored audio');
+    return failure('CONFIG_ERROR', 'The audio store is unavailable. Retry in a moment.', {
+      reason: 'audio_store_unavailable',
+    });
+  }
+}
+
+async function serve<Type extends keyof typeof EXTENSIONS>(
+  { open, mimeType, sizeBytes }: StoredObject<Type>,
+  { id, parameter, headers: asked }: AudioLink,
+  { method }: OperationContext,
+) {
+  // HEAD ignores ranges.
+  const range = parseRange(method === 'GET' && asked['if-range'] === undefined ? asked.range : undefined, sizeBytes);
+  if (range === 'unsatisfiable') {
+    const details = { field: 'range', rule: 'satisfiable', sizeBytes };
+    return {
+      status: 416 as const,
+      headers: { 'content-range': `bytes */${sizeBytes}` },
+      body: errorBody('INVALID_REQUEST', `range must begin inside the ${sizeBytes} bytes of the audio.`, details),
+    };
+  }
+  const found = await open(range === 'whole' ? undefined : range);
+  if (!found) return failure('NOT_FOUND', 'The stored audio no longer exists.', { field: parameter });
+  const shared = {
+    'cache-control': PRIVATE,
+    'content-disposition': `inline; filename="speech-${id}.${EXTENSIONS[mimeType]}"`,
+    'accept-ranges': 'bytes',
+  } as const;
+  if (range === 'whole') {
+    const headers = { ...shared, 'content-length': sizeBytes };
+    return { status: 200 as const, type: mimeType, headers, body: found.stream };
+  }
+  const headers = {
+    ...shared,
+    'content-length': range.end - range.start + 1,
+    'content-range': `bytes ${range.start}-${range.end}/${sizeBytes}`,
+  };
+  return { status: 206 as const, type: mimeType, headers, body: found.stream };
+}

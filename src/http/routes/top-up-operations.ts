@@ -1,0 +1,158 @@
+import type { TopUpOperations } from '../../contract/operations.ts';
+import type { Database } from '../../db/database.ts';
+import { isDatabaseFault } from '../../db/database-errors.ts';
+import { findCardAccount } from '../../ledger/accounts.ts';
+import { OWN_AMOUNT, topUpAmount, typedAmount } from '../../payments/top-up/amount.ts';
+import type { Purchases } from '../../payments/top-up/purchases.ts';
+import type { OperationContext } from '../operation-context.ts';
+import { pageContentSecurityPolicy, renderErrorPage } from '../pages/page.ts';
+import { PRIVATE } from '../plugins/headers.ts';
+import { failure } from '../structured-error.ts';
+import { creditAccountBody } from './credits-operations.ts';
+import { PAUSE_RETRY_SECONDS, type Pauses, pausedAnswer } from './flows.ts';
+import * as pages from './top-up-pages.ts';
+import { launcherPage, unknownAccountPage } from './top-up-pages.ts';
+
+/** The window is kept in the database, because each purchase costs a row and a session. */
+export const TOP_UP_WINDOW_SECONDS = 60;
+
+export interface TopUpOptions {
+  readonly baseUrl: string;
+  readonly serviceName: string;
+  readonly card: { purchases: Purchases; checkoutOrigin: string; maxCents: number } | undefined;
+  readonly livemode: boolean | undefined;
+  readonly pauses: Pauses;
+}
+
+const OFF = 'Payment by card is not set up here.';
+const PRIVATE_ANSWER = { 'cache-control': PRIVATE };
+
+const page = <Status extends number, Headers extends object>(status: Status, headers: Headers, body: string) => ({
+  status,
+  headers,
+  type: 'text/html' as const,
+  body,
+});
+
+const pausedPage = () => page(503, { 'retry-after': PAUSE_RETRY_SECONDS }, pages.pausedPage());
+
+export function topUpOperations(
+  db: Database,
+  { baseUrl, serviceName, card, livemode, pauses }: TopUpOptions,
+): TopUpOperations<OperationContext> {
+  const headers = { 'content-security-policy': pageContentSecurityPolicy(card ? [card.checkoutOrigin] : []) };
+  const privatePage = { ...headers, ...PRIVATE_ANSWER };
+
+  const purchaseOf = (maxCents: number, amount?: string, account?: string, challenge?: string) => ({
+    amountCents: topUpAmount(amount, maxCents),
+    account: account?.trim() || undefined,
+    challenge: challenge?.trim() || undefined,
+  });
+
+  /** Returns true only if the account surely does not exist. While the database is down, the purchase itself checks. */
+  const isUnknown = async (account: string, log: OperationContext['log']): Promise<boolean> => {
+    try {
+      return (await findCardAccount(db, account, { livemode })) === undefined;
+    } catch (err) {
+      if (!isDatabaseFault(err)) throw err;
+      log.warn({ err }, 'failed to look up an account for the top-up page');
+      return false;
+    }
+  };
+
+  return {
+    showTopUp: async ({ query }, { log }) => {
+      if (!card) return page(200, headers, pages.cardPaymentOffPage());
+      if (pauses.has('top-up')) return pausedPage();
+      const { maxCents } = card;
+      const purchase = purchaseOf(maxCents, query.amount, query.account, query.challenge);
+      if (purchase.account !== undefined && (await isUnknown(purchase.account, log))) {
+        return page(200, privatePage, unknownAccountPage(purchase));
+      }
+      const isCanceled = Boolean(query.canceled?.trim());
+      return page(200, privatePage, launcherPage(purchase, { serviceName, maxCents, isCanceled }));
+    },
+
+    startTopUp: async ({ body = {} }, context) => {
+      if (!card) return failure('CONFIG_ERROR', OFF, { setting: 'STRIPE_SECRET_KEY' });
+      const { maxCents } = card;
+      const wantsPage = context.prefersHtml();
+      const asked = purchaseOf(maxCents, body.amount, body.accountId, body.challengeId);
+      const typed = body.amount === OWN_AMOUNT ? body.ownAmount : undefined;
+      const own = typed === undefined ? undefined : typedAmount(typed, maxCents);
+      if (own?.outcome === 'refused') {
+        const { rule, message } = own;
+        if (!wantsPage) return failure('INVALID_REQUEST', message, { field: 'ownAmount', rule });
+        const refused = { typed: typed ?? '', message };
+        return page(400, privatePage, launcherPage(asked, { serviceName, maxCents, refused }));
+      }
+      if (pauses.has('top-up')) return wantsPage ? pausedPage() : pausedAnswer('top-up');
+      const limited = await context.admission.take('request');
+      if (limited) {
+        return wantsPage
+          ? page(limited.status, limited.headers, pages.tooManyPage(limited.headers['retry-after']))
+          : limited;
+      }
+      const purchase = { ...asked, amountCents: own?.cents ?? asked.amountCents };
+      const { amountCents, account: accountId, challenge: challengeId } = purchase;
+      const result = await card.purchases.start({ amountCents, accountId, challengeId });
+      switch (result.outcome) {
+        case 'open':
+          return { status: 303, headers: { location: result.checkoutUrl } };
+        case 'unknown_account': {
+          if (wantsPage) return page(400, privatePage, unknownAccountPage(purchase));
+          const message = 'accountId does not exist. Leave it empty to create a new account. You were not charged.';
+          return failure('INVALID_REQUEST', message, { field: 'accountId', rule: 'exists' });
+        }
+        case 'processor_failed':
+          context.log.error({ err: result.error }, 'failed to open a checkout session');
+          return failure(
+            'PAYMENT_ERROR',
+            'The card processor did not open a checkout. You were not charged. Try again.',
+          );
+      }
+    },
+
+    completeTopUp: async ({ query }, context) => {
+      if (!query.session_id) {
+        return page(
+          400,
+          {},
+          renderErrorPage('The URL has no session_id. Use the link that the checkout opened after payment.'),
+        );
+      }
+      if (!card) return page(503, {}, renderErrorPage(OFF));
+      const result = await card.purchases.complete(query.session_id).catch((err) => {
+        context.log.error({ err }, 'failed to read a purchase');
+        return { outcome: 'not_now', isOutage: isDatabaseFault(err) } as const;
+      });
+      switch (result.outcome) {
+        case 'credited':
+          return page(200, PRIVATE_ANSWER, pages.creditedPage(baseUrl, result.credit, result.amountCents));
+        case 'unpaid':
+          return page(402, PRIVATE_ANSWER, pages.unpaidPage(result.stage, result.request));
+        case 'foreign_session':
+          return page(502, {}, pages.foreignSessionPage());
+        case 'processor_failed':
+          context.log.error({ err: result.error }, 'failed to read a checkout session');
+          return page(502, {}, pages.notNowPage('The card processor does not answer'));
+        case 'not_now':
+          return page(result.isOutage ? 503 : 500, {}, pages.notNowPage('Not credited yet'));
+      }
+    },
+
+    getTopUpStatus: async ({ query }) => {
+      const account = await findCardAccount(db, query.account.trim(), { livemode });
+      if (!account) {
+        const body = creditAccountBody({ id: query.account, balanceMicroUsd: 0n });
+        return { status: 404, headers: PRIVATE_ANSWER, body: { ...body, status: 'not_found' } };
+      }
+      const links = { credits: `${baseUrl}/credits/${account.id}` };
+      return {
+        status: 200,
+        headers: PRIVATE_ANSWER,
+        body: { ...creditAccountBody(account), status: 'active', links },
+      };
+    },
+  };
+}

@@ -1,0 +1,107 @@
+import type { Catalog } from '../../config/catalog.ts';
+import type { DatabaseIdentity } from '../../ledger/database-identity.ts';
+import { makeOffer, type Offer } from '../../payments/x402/challenge.ts';
+import {
+  invalidQuote,
+  isExpired,
+  placeQuotedOrder,
+  type QuotedOrder,
+  type QuotedRequest,
+  type QuoteRefusal,
+  type Quotes,
+} from '../../payments/x402/quotes.ts';
+import { type OrderRefusal, type OrderRequest, placeOrder } from '../../speech/order.ts';
+import { failure } from '../structured-error.ts';
+import { offersFor, type PaymentTerms } from './payment-required.ts';
+
+type QuotedOrderRequest = QuotedRequest & { readonly quoteToken: string };
+
+/** What a request for speech selects: by its text, or by a quote. */
+export type OfferRequest = OrderRequest | QuotedOrderRequest;
+
+export interface OfferedOrder {
+  readonly order: QuotedOrder;
+  readonly offers: readonly [Offer, ...Offer[]];
+  /** The quote has expired: only a repetition of a payment made in time is answered. */
+  readonly hasExpired: boolean;
+}
+
+export interface X402OffersOptions {
+  readonly catalog: Catalog;
+  /** Undefined while x402 payment is off (R47). */
+  readonly terms: PaymentTerms | undefined;
+  readonly quotes: Quotes | undefined;
+  readonly databaseIdentity: DatabaseIdentity;
+}
+
+/** Prices what is asked for, and names who may be paid for it. Writes nothing. */
+export class X402Offers {
+  readonly #options: X402OffersOptions;
+
+  constructor(options: X402OffersOptions) {
+    this.#options = options;
+  }
+
+  /** The order and its offers, or the refusal. */
+  async offer(request: OfferRequest) {
+    return 'quoteToken' in request ? this.#offerQuoted(request) : this.#offerAtRate(request);
+  }
+
+  /** Before money moves, the database must have confirmed its network; otherwise what is known so far counts. */
+  async refuseForeignDatabase(movesMoney: boolean) {
+    const { databaseIdentity } = this.#options;
+    const mismatch =
+      movesMoney && !databaseIdentity.isKnown ? await databaseIdentity.check() : databaseIdentity.mismatch;
+    return mismatch && FOREIGN_DATABASE;
+  }
+
+  #offerAtRate(request: OrderRequest) {
+    const { catalog, terms } = this.#options;
+    const placed = placeOrder(catalog, request);
+    if (placed.outcome === 'refused') return refuseOrder(placed);
+    if (!terms) return PAYMENT_OFF;
+    const { order } = placed;
+    return { order, offers: offersFor(terms, order.priceMicroUsd), hasExpired: false } satisfies OfferedOrder;
+  }
+
+  async #offerQuoted({ quoteToken, ...request }: QuotedOrderRequest) {
+    const { catalog, terms, quotes } = this.#options;
+    if (!terms) return PAYMENT_OFF;
+    if (!quotes) return QUOTES_OFF;
+    const quote = await quotes.read(quoteToken);
+    if (!quote) return refuseOrder(invalidQuote);
+    const placed = placeQuotedOrder({ catalog, ...terms }, quote, request);
+    if (placed.outcome === 'refused') return refuseOrder(placed);
+    return {
+      order: placed.order,
+      offers: [makeOffer(terms.asset, quote.amountMicroUsd, quote.payTo)],
+      hasExpired: isExpired(quote, Date.now()),
+    } satisfies OfferedOrder;
+  }
+}
+
+const refuseOrder = ({ code, message, details }: OrderRefusal | QuoteRefusal) => failure(code, message, details);
+
+export const PAYMENT_OFF = failure('CONFIG_ERROR', 'Payment in USDC is not set up here.', { setting: 'X402_PAY_TO' });
+
+export const QUOTES_OFF = failure('CONFIG_ERROR', 'Quotes are not configured here.', { setting: 'QUOTE_SECRET' });
+
+/** A challenge that can't be paid would mislead, so it is refused like a payment. */
+export const CHAIN_OFF = failure('CONFIG_ERROR', 'On-chain payment is not configured here.', {
+  setting: 'X402_RPC_URL',
+});
+
+export const QUOTE_EXPIRED = failure(
+  'QUOTE_EXPIRED',
+  'The quote has expired. Get a new one from POST /x402/tts/quote.',
+  {
+    field: 'quoteToken',
+    rule: 'expiresAt',
+  },
+);
+
+const FOREIGN_DATABASE = failure(
+  'CONFIG_ERROR',
+  "The service's database belongs to another network than X402_NETWORK. The operator must fix it. You were not charged.",
+  { reason: 'database_of_another_network', setting: 'X402_NETWORK' },
+);

@@ -1,0 +1,116 @@
+import type { CredentialChecks, X402Operations } from '../../contract/operations.ts';
+import { DIRECT_HEADERS } from '../../payments/direct/direct-payment.ts';
+import type { DepositReplays, Deposits } from '../../payments/prepaid/deposits.ts';
+import type { PrepaidBalance } from '../../payments/prepaid/prepaid-balance.ts';
+import { depositResource, speechResource } from '../../payments/x402/challenge.ts';
+import type { ServiceMetadata } from '../../payments/x402/metadata.ts';
+import { PREPAID } from '../../payments/x402/prepaid-terms.ts';
+import type { OperationContext } from '../operation-context.ts';
+import { failure, isAnswer } from '../structured-error.ts';
+import { type Pauses, pausedAnswer, refuseForeignHeaders } from './flows.ts';
+import { issueQuote, selectQuoted } from './issue-quote.ts';
+import { makeDeposit, type OfferedDeposits, readPrepaidAccount } from './prepaid-account.ts';
+import { getPrepaidAudio, type PrepaidAudioParts } from './prepaid-audio.ts';
+import { CHAIN_OFF, PAYMENT_OFF, QUOTES_OFF, X402Offers, type X402OffersOptions } from './x402-offers.ts';
+import { X402Speech, type X402SpeechOptions } from './x402-speech.ts';
+
+export interface X402Options extends X402OffersOptions, Pick<X402SpeechOptions, 'flows' | 'foreignHeaders' | 'speech'> {
+  readonly serviceName: string;
+  /** Undefined while x402 payment is off, or without a chain node (R58). */
+  readonly deposits: Deposits | undefined;
+  readonly depositReplays: DepositReplays;
+  readonly prepaid: PrepaidBalance | undefined;
+  readonly prepaidAudio: PrepaidAudioParts;
+  readonly pauses: Pauses;
+  readonly metadata: ServiceMetadata | undefined;
+}
+
+/** Speech paid in USDC, deposits, quotes and signed metadata. */
+export function x402Operations(options: X402Options): {
+  readonly operations: X402Operations<OperationContext>;
+  readonly credentialChecks: CredentialChecks<OperationContext>;
+} {
+  const { serviceName, catalog, terms, deposits, depositReplays, prepaid, prepaidAudio, quotes, metadata } = options;
+  const { flows, foreignHeaders, pauses } = options;
+  const { baseUrl } = prepaidAudio;
+  const offers = new X402Offers(options);
+  const speech = new X402Speech({
+    ...options,
+    offers,
+    links: prepaidAudio,
+    isChainOpen: deposits !== undefined,
+    resources: {
+      GET: speechResource(baseUrl, serviceName, 'GET'),
+      POST: speechResource(baseUrl, serviceName, 'POST'),
+    },
+  });
+  const depositOf = depositResource(baseUrl, serviceName);
+  const allHeaders = [...foreignHeaders, ...flows.flatMap(({ headers }) => headers)];
+  const headersBut = (own: readonly string[]) => allHeaders.filter((name) => !own.includes(name));
+  const besidePrepaid = headersBut(PREPAID.headers);
+  const besideDeposit = { always: foreignHeaders, withPayment: headersBut(DIRECT_HEADERS) };
+
+  async function offerDeposits(isPaid: boolean): Promise<OfferedDeposits> {
+    if (!terms) return PAYMENT_OFF;
+    if (!deposits) return CHAIN_OFF;
+    const foreign = await offers.refuseForeignDatabase(isPaid);
+    if (foreign) return foreign;
+    return pauses.has('deposit') ? pausedAnswer('deposit') : { terms, deposits };
+  }
+
+  return {
+    operations: {
+      createX402Speech: ({ body, headers }, context) => speech.answer('POST', { asked: body, headers }, context),
+
+      getX402Speech: ({ query, headers }, context) => speech.answer('GET', { asked: query, headers }, context),
+
+      getPrepaidAccount: async (request, context) => {
+        if (!prepaid) return PAYMENT_OFF;
+        const foreign = await offers.refuseForeignDatabase(true);
+        return foreign ?? readPrepaidAccount(prepaid, besidePrepaid, request, context);
+      },
+
+      getPrepaidAudio: (request, context) => getPrepaidAudio(prepaidAudio, request, context),
+
+      createDeposit: async (request, context) => {
+        const offered = await offerDeposits(request.headers['payment-signature'] !== undefined);
+        const parts = { resource: depositOf, offered, replays: depositReplays, foreignHeaders: besideDeposit };
+        return makeDeposit(parts, request, context);
+      },
+
+      createQuote: async ({ body }, context) => {
+        const mixed = refuseForeignHeaders(context, foreignHeaders);
+        if (mixed) return mixed;
+        const selected = selectQuoted(catalog, body);
+        if (isAnswer(selected)) return selected;
+        if (!terms) return PAYMENT_OFF;
+        if (!quotes) return QUOTES_OFF;
+        const foreign = await offers.refuseForeignDatabase(false);
+        return foreign ?? issueQuote(quotes, terms, selected.selection, body);
+      },
+
+      getServiceMetadata: async () => {
+        if (!metadata) {
+          const details = { setting: terms ? 'SIGNING_KEYS_FILE' : 'X402_PAY_TO' };
+          return failure('CONFIG_ERROR', 'Signed metadata is not set up here.', details);
+        }
+        const foreign = await offers.refuseForeignDatabase(false);
+        if (foreign) return foreign;
+        const signed = await metadata.read();
+        if (!signed) return SIGNING_KEY_EXPIRED;
+        const { document, maxAgeSeconds } = signed;
+        return { status: 200, headers: { 'cache-control': `public, max-age=${maxAgeSeconds}` }, body: document };
+      },
+    },
+    credentialChecks: {
+      createX402Speech: ({ body, headers }, context) => speech.hasVerifiedCredential({ asked: body, headers }, context),
+      getX402Speech: ({ query, headers }, context) => speech.hasVerifiedCredential({ asked: query, headers }, context),
+    },
+  };
+}
+
+const SIGNING_KEY_EXPIRED = failure(
+  'CONFIG_ERROR',
+  'The key that signs the metadata has expired. The operator must rotate it.',
+  { setting: 'SIGNING_KEYS_FILE', reason: 'signing_key_expired' },
+);

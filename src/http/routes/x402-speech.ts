@@ -1,0 +1,287 @@
+import type { Readable } from 'node:stream';
+import type { GetX402SpeechResult } from '../../contract/operations.ts';
+import { isUnavailable } from '../../db/database-errors.ts';
+import type { RunningWork } from '../../lib/running-work.ts';
+import { type BufferedSpeech, buffered } from '../../payments/delivery.ts';
+import type { OfferedCharge } from '../../payments/direct/direct-payment.ts';
+import type { DirectReplays } from '../../payments/direct/direct-replays.ts';
+import type {
+  NewRequest,
+  PaymentFlow,
+  PaymentHold,
+  Receipt,
+  Replayed,
+  RequestContext,
+} from '../../payments/payment-flow.ts';
+import { readPaymentHeader } from '../../payments/payment-lookup.ts';
+import { type PrepaidReplays, readPrepaidHeaders } from '../../payments/prepaid/prepaid-balance.ts';
+import { NOTHING_CHARGED, outcomeOf, type Refused, unknownPayment } from '../../payments/refusal.ts';
+import { speak } from '../../payments/speak.ts';
+import type { Resource } from '../../payments/x402/challenge.ts';
+import { utteranceOf } from '../../speech/order.ts';
+import type { SynthesisSlots } from '../../speech/synthesis-slots.ts';
+import type { OperationContext } from '../operation-context.ts';
+import { PRIVATE } from '../plugins/headers.ts';
+import { failure, isAnswer } from '../structured-error.ts';
+import { chooseFlow, type OfferedFlow, type Pauses, pausedSpeech, refuseFormerHeader } from './flows.ts';
+import { askForPayment, depositRequired, paymentRequired, showExample } from './payment-required.ts';
+import { answerRepeated, type PrepaidAudioParts } from './prepaid-audio.ts';
+import {
+  followCharge,
+  limitCredential,
+  providerMissing,
+  refusalAnswer,
+  showReceipt,
+  speechFailed,
+  speechFailure,
+} from './refusals.ts';
+import { CHAIN_OFF, type OfferedOrder, type OfferRequest, QUOTE_EXPIRED, type X402Offers } from './x402-offers.ts';
+
+export type X402Flow = PaymentFlow<unknown, OfferedCharge> & {
+  readonly name: 'direct' | 'prepaid';
+};
+
+/** Looks up an earlier request with the same payment. It works without any setting and while the flow is off (R45). */
+export interface PreviousRequests {
+  readonly name: X402Flow['name'];
+  /** Undefined without a readable credential: then nothing was looked up. */
+  find(headers: SpeechHeaders, request: RequestContext): Promise<Replayed | Refused | NewRequest | undefined>;
+}
+
+export interface X402SpeechParts extends BufferedSpeech {
+  readonly slots: SynthesisSlots;
+  readonly work: RunningWork;
+}
+
+type SpeechHeaders = Readonly<Record<string, string | undefined>>;
+
+export interface X402SpeechOptions {
+  readonly offers: X402Offers;
+  readonly flows: readonly (OfferedFlow<X402Flow> & { readonly previous: PreviousRequests })[];
+  readonly foreignHeaders: readonly string[];
+  /** Undefined without a speech provider. */
+  readonly speech: X402SpeechParts | undefined;
+  /** Whether a payment can be settled (R58): without that no challenge is made. */
+  readonly isChainOpen: boolean;
+  readonly resources: Readonly<Record<'GET' | 'POST', Resource>>;
+  readonly links: PrepaidAudioParts;
+  readonly pauses: Pauses;
+}
+
+interface SpeechRequest {
+  readonly asked: OfferRequest;
+  readonly headers: SpeechHeaders;
+}
+
+/** A request that shows a payment of a flow that is open. */
+interface X402Sale {
+  readonly flow: X402Flow;
+  readonly previous: PreviousRequests;
+  readonly headers: SpeechHeaders;
+  readonly offered: OfferedOrder;
+  readonly speech: X402SpeechParts;
+  readonly resource: Resource;
+}
+
+/** Speech paid in USDC, and the challenge for unpaid requests (R27). */
+export class X402Speech {
+  readonly #options: X402SpeechOptions;
+
+  constructor(options: X402SpeechOptions) {
+    this.#options = options;
+  }
+
+  async answer(
+    method: 'GET' | 'POST',
+    request: SpeechRequest,
+    context: OperationContext,
+  ): Promise<GetX402SpeechResult> {
+    const { headers } = request;
+    const resource = this.#options.resources[method];
+    const { chosen, ...read } = await this.#read(request, context);
+    if (read.outcome === 'refused') {
+      if (!chosen) return read.refusal;
+      const { previous } = chosen;
+      return this.#answerPrevious({ previous, headers }, read.refusal, context, previous.name === 'direct');
+    }
+    const { offered, speech, flow } = read;
+    if (chosen && flow) {
+      return this.#sell({ flow, previous: chosen.previous, headers, offered, speech, resource }, context);
+    }
+    const former = refuseFormerHeader(context);
+    if (former) return former;
+    if (offered.hasExpired) return QUOTE_EXPIRED;
+    const paused = pausedSpeech(this.#options.pauses, 'direct');
+    if (paused) return speechFailure(paused);
+    return (context.isBare ? showExample : askForPayment)(resource, offered.offers[0]);
+  }
+
+  /** Whether a request would be admitted beyond the edge's limit (R48). */
+  async hasVerifiedCredential(request: SpeechRequest, context: OperationContext): Promise<boolean> {
+    const read = await this.#read(request, context);
+    if (read.outcome === 'refused' || read.offered.hasExpired || read.offered.order.text === undefined) return false;
+    const { flow } = read;
+    if (!flow?.verifies) return false;
+    const shown = flow.credentialOf(request.headers);
+    return shown.outcome === 'read' && flow.verifies(shown.credential, context);
+  }
+
+  /** Checks a request before its payment, in the order of R7, without writes. `chosen` is set even after a refusal. */
+  async #read({ asked }: SpeechRequest, context: OperationContext) {
+    const { offers, flows, foreignHeaders, speech, isChainOpen } = this.#options;
+    const offered = await offers.offer(asked);
+    const choice = chooseFlow(flows, context, foreignHeaders);
+    if (isAnswer(choice)) return refuse(isAnswer(offered) ? offered : choice);
+    const { chosen } = choice;
+    if (isAnswer(offered)) return refuse(offered, chosen);
+    if (!speech) return refuse(providerMissing(), chosen);
+    const foreign = await offers.refuseForeignDatabase(chosen !== undefined);
+    if (foreign) return refuse(foreign, chosen);
+    const flow = chosen?.flow;
+    if (chosen ? !flow : !isChainOpen) return refuse(CHAIN_OFF, chosen);
+    return { outcome: 'read' as const, offered, speech, flow, chosen };
+  }
+
+  /** Why nothing new is sold at present. */
+  #refuseNew({ offered: { order, hasExpired }, flow }: X402Sale) {
+    if (order.text === undefined) {
+      return failure('INVALID_REQUEST', 'text is required with a payment.', { field: 'text', rule: 'required' });
+    }
+    const paused = pausedSpeech(this.#options.pauses, flow.name);
+    if (paused) return speechFailure(paused);
+    return hasExpired ? QUOTE_EXPIRED : undefined;
+  }
+
+  /** Sells the speech and returns the whole audio. */
+  async #sell(sale: X402Sale, context: OperationContext): Promise<GetX402SpeechResult> {
+    const { flow, headers, speech, resource } = sale;
+    const { order, offers } = sale.offered;
+    const limited = flow.verifies ? undefined : await context.admission.take('payment');
+    if (limited) return limited;
+    const shown = flow.credentialOf(headers);
+    if (shown.outcome === 'refused') return this.#answerRefused(sale, shown, context);
+    const refusal = this.#refuseNew(sale);
+    if (refusal) return this.#answerPrevious(sale, refusal, context);
+    const { text = '', characters, ratePicoUsd, priceMicroUsd } = order;
+    const charge: OfferedCharge = {
+      utterance: utteranceOf(order, text),
+      priceMicroUsd,
+      usage: { model: order.model.id, characters, ratePicoUsd, traceId: context.traceId },
+      request: context,
+      offers,
+      resource,
+    };
+    context.addLogFields({ flow: flow.name, characters });
+    context.payment = unknownPayment(priceMicroUsd);
+    let held: PaymentHold | undefined;
+    const onHeld = (hold: PaymentHold) => {
+      held = hold;
+      if (flow.verifies) context.admission.credentialVerified();
+    };
+    try {
+      const authorize = () => flow.authorize(shown.credential, charge);
+      const spoken = await speak({ authorize, charge, delivery: buffered(speech), slots: speech.slots, onHeld });
+      switch (spoken.outcome) {
+        case 'delivered':
+          followCharge(spoken.charged, priceMicroUsd, speech.work, context);
+          return paid(spoken.body, spoken.hold.receipt);
+        case 'replayed':
+          return replayed(spoken, context);
+        case 'refused':
+          context.payment = outcomeOf(spoken, priceMicroUsd);
+          return await this.#answerRefused(sale, spoken, context);
+        case 'failed': {
+          const answer = speechFailed(spoken, context);
+          if (!spoken.hold) return await this.#answerPrevious(sale, answer, context);
+          context.payment = NOTHING_CHARGED;
+          showReceipt(spoken.hold.receipt, context);
+          return answer;
+        }
+      }
+    } catch (error) {
+      if (held && !isUnavailable(error)) showReceipt(held.receipt, context);
+      throw error;
+    }
+  }
+
+  async #answerRefused(sale: X402Sale, refusal: Refused, context: OperationContext): Promise<GetX402SpeechResult> {
+    const { links } = this.#options;
+    const { offers, order } = sale.offered;
+    if (refusal.charged === false) context.addLogFields({ chargedMicroUsd: 0n });
+    const limited = await limitCredential(refusal, context);
+    if (limited) return limited;
+    // Before the receipt is shown: x-x402-charged 0 would claim that the first request was refunded.
+    const repeated = refusal.repeated && (await answerRepeated(links, refusal.repeated));
+    showReceipt(refusal.receipt, context);
+    if (repeated) return repeated;
+    const explained = (await refusal.explain?.()) ?? refusal;
+    const answer = refusalAnswer(explained, (known, message) =>
+      known.balanceMicroUsd === undefined
+        ? paymentRequired(sale.resource, offers[0], known.reason, message)
+        : depositRequired(links.baseUrl, order.priceMicroUsd, known, message),
+    );
+    // The signature may have been valid when the identical request was paid.
+    const isLate = explained.code === 'UNAUTHORIZED' || explained.reason === 'expiry';
+    return isLate ? this.#answerPrevious(sale, answer, context) : answer;
+  }
+
+  /** The earlier payment's response, or the refusal. Settings must not hide it (R45). @param isMetered takes a slot */
+  async #answerPrevious(
+    { previous, headers }: Pick<X402Sale, 'previous' | 'headers'>,
+    refusal: GetX402SpeechResult,
+    context: OperationContext,
+    isMetered = false,
+  ): Promise<GetX402SpeechResult> {
+    const earlier = await previous.find(headers, context);
+    if (!earlier) return refusal;
+    if (earlier.outcome === 'new') {
+      context.payment = earlier.payment;
+      return refusal;
+    }
+    const limited = isMetered ? await context.admission.take('payment') : undefined;
+    if (limited) return limited;
+    context.addLogFields({ flow: previous.name });
+    if (earlier.outcome === 'replayed') return replayed(earlier, context);
+    context.payment = outcomeOf(earlier, 0n);
+    await limitCredential(earlier, context);
+    const repeated = earlier.repeated && (await answerRepeated(this.#options.links, earlier.repeated));
+    showReceipt(earlier.receipt, context);
+    if (repeated) return repeated;
+    return refusalAnswer(earlier, ({ reason }, message) => ({
+      ...failure('PAYMENT_REQUIRED', message, { reason }),
+      headers: { 'cache-control': 'no-store' as const },
+    }));
+  }
+}
+
+const refuse = <Refusal, Chosen = undefined>(refusal: Refusal, chosen?: Chosen) => ({
+  outcome: 'refused' as const,
+  refusal,
+  chosen,
+});
+
+const paid = (body: Buffer | Readable, receipt: Receipt | undefined) =>
+  ({ status: 200, headers: { 'cache-control': PRIVATE, ...receipt }, body }) as const;
+
+function replayed({ audio, receipt }: Replayed, context: OperationContext) {
+  context.addLogFields({ chargedMicroUsd: 0n });
+  return paid(audio, receipt);
+}
+
+export const previousDirect = (replays: DirectReplays): PreviousRequests => ({
+  name: 'direct',
+  find: async (headers, { method, url, bytes, traceId }) => {
+    const shown = readPaymentHeader(headers);
+    if (shown.outcome === 'refused') return undefined;
+    const found = await replays.find({ method, url, bytes, traceId, envelope: shown.credential });
+    return found ?? { outcome: 'new', payment: NOTHING_CHARGED };
+  },
+});
+
+export const previousPrepaid = (replays: PrepaidReplays): PreviousRequests => ({
+  name: 'prepaid',
+  find: async (headers, request) => {
+    const shown = readPrepaidHeaders(headers);
+    return shown.outcome === 'refused' ? undefined : replays.find(shown.credential, request);
+  },
+});

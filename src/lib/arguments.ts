@@ -1,0 +1,72 @@
+import { type ParseArgsConfig, parseArgs } from 'node:util';
+import { UsageError } from './usage-error.ts';
+
+/** Exit code of operators' commands for wrong arguments or settings. */
+export const EXIT_USAGE = 78;
+
+export const JSON_OPTION = { json: { type: 'boolean', default: false } } as const;
+const HELP_OPTION = { help: { type: 'boolean', short: 'h', default: false } } as const;
+
+export type Options = NonNullable<ParseArgsConfig['options']>;
+
+export interface Syntax<T extends Options> {
+  readonly options?: T;
+  readonly words?: readonly string[];
+  readonly maxWords?: number;
+}
+
+export interface Arguments<T extends Options> {
+  readonly values: ReturnType<typeof parseArgs<{ options: T }>>['values'];
+  readonly words: readonly string[];
+  readonly isHelp: boolean;
+}
+
+/** Reads a command line. @throws UsageError for anything that the command does not accept */
+export function parseCommandLine<const T extends Options>(
+  { options, words = [], maxWords = words.length }: Syntax<T>,
+  args: readonly string[],
+): Arguments<T> {
+  const { values, positionals } = parse(args, { ...options, ...HELP_OPTION });
+  const isHelp = values.help === true;
+  if (!isHelp) {
+    const surplus = positionals[maxWords];
+    if (surplus !== undefined) throw new UsageError(`Unexpected argument ${surplus}. Put text with spaces in quotes.`);
+    const missing = words[positionals.length];
+    if (missing !== undefined) throw new UsageError(`${missing} is missing. --help lists the options.`);
+  }
+  return { values: values as Arguments<T>['values'], words: positionals, isHelp };
+}
+
+function parse(args: readonly string[], options: Options) {
+  try {
+    return parseArgs({ args: [...args], options, allowPositionals: true });
+  } catch (error) {
+    const [fault = ''] = (error as Error).message.split(/\. |\n/);
+    throw new UsageError(`${fault.replace(/\.$/, '')}. --help lists the options.`);
+  }
+}
+
+/** Reads the arguments of an operators' command. --help and invalid arguments end the process. */
+export function readArguments<const T extends Options>(
+  { usage, ...syntax }: Syntax<T> & { readonly usage: string },
+  args: readonly string[] = process.argv.slice(2),
+): Arguments<T> {
+  const read = orEnd(() => parseCommandLine(syntax, args));
+  if (!read.isHelp) return read;
+  console.log(usage);
+  process.exit();
+}
+
+export function orEnd<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    return endWith(error.message);
+  }
+}
+
+export function endWith(message: string): never {
+  console.error(message);
+  process.exit(EXIT_USAGE);
+}

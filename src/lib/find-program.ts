@@ -1,0 +1,16 @@
+import { constants } from 'node:fs';
+import { access } from 'node:fs/promises';
+import { delimiter, join } from 'node:path';
+
+export async function findProgram(name: string, env: NodeJS.ProcessEnv = process.env): Promise<string | undefined> {
+  const file = process.platform === 'win32' ? `${name}.exe` : name;
+  for (const folder of (env.PATH ?? '').split(delimiter).filter(Boolean)) {
+    const path = join(folder, file);
+    const isThere = await access(path, constants.X_OK).then(
+      () => true,
+      () => false,
+    );
+    if (isThere) return path;
+  }
+  return undefined;
+}

@@ -1,0 +1,38 @@
+import { UNPRINTABLE } from './unprintable.ts';
+
+const escapeUnits = (text: string): string =>
+  Array.from({ length: text.length }, (_, index) => `\\u${text.charCodeAt(index).toString(16).padStart(4, '0')}`).join(
+    '',
+  );
+
+/** One line that is safe on a terminal: backslashes and unprintable characters are escaped as in JSON. */
+export function printable(text: string): string {
+  return text.replace(/\\/g, '\\\\').replace(/\n/g, '\\n').replace(UNPRINTABLE, escapeUnits);
+}
+
+/** Indented JSON that is safe on a terminal. Amounts in micro-USD become numbers; they are below 2^53. */
+export function printableJson(value: unknown): string {
+  const lines = JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? Number(each) : each), 2).split('\n');
+  return lines.map((line) => line.replace(UNPRINTABLE, escapeUnits)).join('\n');
+}
+
+export const tableLine = (widths: readonly number[], cells: readonly string[]): string =>
+  cells.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join('  ');
+
+export const printableLine = (widths: readonly number[], cells: readonly string[]): string =>
+  tableLine(widths, cells.map(printable)).trimEnd();
+
+export function printTable(rows: readonly object[], indent = ''): void {
+  if (rows.length === 0) return;
+  const heads = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  const cells = rows.map((row) => heads.map((head) => printable(cellOf((row as Record<string, unknown>)[head]))));
+  const lines = [heads, ...cells];
+  const widths = heads.map((_, column) => lines.reduce((most, line) => Math.max(most, line[column]?.length ?? 0), 0));
+  for (const line of lines) console.log(`${indent}${tableLine(widths, line).trimEnd()}`);
+}
+
+function cellOf(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  if (value instanceof Date) return value.toISOString();
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}

@@ -1,0 +1,120 @@
+import { type Selection, sql } from 'kysely';
+import type { DB } from '../../../db/tables.ts';
+import type { Database } from '../../db/database.ts';
+import { anyOf } from '../../db/expressions.ts';
+
+export interface AccountState {
+  readonly id: string;
+  readonly kind: 'card' | 'wallet';
+  readonly address: string | null;
+  readonly balanceMicroUsd: bigint;
+  readonly heldMicroUsd: bigint;
+  readonly debtMicroUsd: bigint;
+  readonly frozenAt: Date | null;
+  readonly livemode: boolean | null;
+  readonly createdAt: Date;
+}
+
+/** `session_id` is a secret, because it shows the account (R40). */
+const PURCHASE = [
+  'state',
+  'amount_cents as amountCents',
+  'session_id as sessionId',
+  'payment_intent_id as paymentIntentId',
+] as const;
+type PurchaseEntry = Selection<DB, 'top_up', (typeof PURCHASE)[number] | 'id' | 'created_at as at'>;
+
+export interface AccountHistory {
+  readonly purchases: readonly PurchaseEntry[];
+  readonly clawbacks: readonly object[];
+  readonly transfers: readonly object[];
+  readonly jobs: readonly object[];
+  readonly actions: readonly object[];
+}
+
+export async function readAccounts(db: Database, ids: readonly string[]): Promise<AccountState[]> {
+  return db
+    .selectFrom('account')
+    .leftJoin('account as debt', (join) =>
+      join.on('debt.kind', '=', sql.lit('debt')).onRef('debt.owner_id', '=', 'account.id'),
+    )
+    .select((eb) => [
+      'account.id',
+      'account.kind',
+      'account.address',
+      eb.fn.coalesce('account.balance_micro_usd', sql<bigint>`0`).as('balanceMicroUsd'),
+      sql<bigint>`coalesce(${eb
+        .selectFrom('transfer')
+        .select(({ fn }) => fn.sum('amount_micro_usd').as('held'))
+        .where('state', '=', sql.lit('pending'))
+        .whereRef('debit_account_id', '=', 'account.id')}, 0)::bigint`.as('heldMicroUsd'),
+      eb.fn.coalesce('debt.balance_micro_usd', sql<bigint>`0`).as('debtMicroUsd'),
+      'account.frozen_at as frozenAt',
+      'account.livemode',
+      'account.created_at as createdAt',
+    ])
+    .where('account.id', '=', anyOf(ids))
+    .where('account.kind', 'in', ['card', 'wallet'])
+    .orderBy('account.created_at')
+    .orderBy('account.id')
+    .$narrowType<{ kind: AccountState['kind'] }>()
+    .execute();
+}
+
+/** May scan all transfers, because no index serves this. @param last number of entries of each kind */
+export async function readHistory(db: Database, id: string, last: number): Promise<AccountHistory> {
+  const purchases = db.selectFrom('top_up').select(['created_at as at', 'id', ...PURCHASE]);
+  const clawbacks = db
+    .selectFrom('clawback')
+    .select(['created_at as at', 'id', 'kind', 'state', 'status', 'amount_cents as amountCents'])
+    .select('top_up_id as purchaseId');
+  const amount = sql`case when debit_account_id = ${id}::uuid then -amount_micro_usd else amount_micro_usd end`;
+  const transfers = db
+    .selectFrom('transfer')
+    .select(['created_at as at', 'id', 'kind', 'state', amount.as('amountMicroUsd'), 'characters'])
+    .select('trace_id as traceId')
+    .where(sql<boolean>`${id}::uuid in (debit_account_id, credit_account_id)`);
+  const jobs = db
+    .selectFrom('job')
+    .select(['created_at as at', 'id', 'state', 'attempts', 'trace_id as traceId', 'error_code as errorCode']);
+  const own = db.selectFrom('top_up').select(sql<string>`id::text`.as('id')).where('account_id', '=', id);
+  const actions = db
+    .selectFrom('operator_action')
+    .select(['at', 'action', 'operator', 'detail', 'reason'])
+    .where((eb) => eb.or([eb('subject', '=', id), eb('subject', 'in', own)]));
+  return {
+    purchases: await purchases.where('account_id', '=', id).orderBy('created_at', 'desc').limit(last).execute(),
+    clawbacks: await clawbacks.where('account_id', '=', id).orderBy('created_at', 'desc').limit(last).execute(),
+    transfers: await transfers.orderBy('position', 'desc').limit(last).execute(),
+    jobs: await jobs.where('account_id', '=', id).orderBy('created_at', 'desc').limit(last).execute(),
+    actions: await actions.orderBy('id', 'desc').limit(last).execute(),
+  };
+}
+
+export type FoundPurchase = PurchaseEntry & { readonly accountId: string };
+
+export async function findPurchases(
+  db: Database,
+  { sessionIds = [], paymentIntentIds = [] }: { sessionIds?: readonly string[]; paymentIntentIds?: readonly string[] },
+): Promise<FoundPurchase[]> {
+  const purchases = db.selectFrom('top_up').select(['id', 'account_id as accountId', 'created_at as at', ...PURCHASE]);
+  return purchases
+    .where((eb) =>
+      eb.or([eb('session_id', '=', anyOf(sessionIds)), eb('payment_intent_id', '=', anyOf(paymentIntentIds))]),
+    )
+    .orderBy('created_at')
+    .execute();
+}
+
+/** May scan whole tables, because no index serves this. */
+export async function accountsOfTrace(db: Database, traceId: string): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    select distinct account.id from account join (
+      select unnest(array[debit_account_id, credit_account_id]) as id from transfer where trace_id = ${traceId}::uuid
+      union select account_id from job where trace_id = ${traceId}::uuid
+      union select wallet.id from x402_payment join account wallet on wallet.address = x402_payment.payer
+            where trace_id = ${traceId}::uuid
+    ) named on named.id = account.id
+    where account.kind in ('card', 'wallet')`.execute(db);
+  return rows.map(({ id }) => id);
+}

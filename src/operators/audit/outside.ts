@@ -1,0 +1,38 @@
+import type { AuditFinding } from '../../ledger/audit.ts';
+import { ProcessorError } from '../../payments/top-up/processor-call.ts';
+import { RpcError } from '../../payments/x402/rpc.ts';
+
+export interface OutsideAudit {
+  readonly findings: readonly AuditFinding[];
+  readonly unanswered: readonly string[];
+}
+
+export type Progress = (compared: number) => void;
+
+export interface Comparison {
+  add(rule: string, breach: Record<string, unknown>): void;
+  count(rows: number): void;
+}
+
+/** Stops at the first error of processor or node. @param work returns reasons why something was not compared */
+export async function auditOutside(
+  rules: readonly string[],
+  progress: Progress,
+  work: (comparison: Comparison) => Promise<readonly string[]>,
+): Promise<OutsideAudit> {
+  const breachesOf = new Map<string, Record<string, unknown>[]>(rules.map((rule) => [rule, []]));
+  let compared = 0;
+  const comparison: Comparison = {
+    add: (rule, breach) => breachesOf.get(rule)?.push(breach),
+    count: (rows) => {
+      compared += rows;
+      progress(compared);
+    },
+  };
+  const unanswered = await work(comparison).catch((error) => {
+    if (!(error instanceof ProcessorError || error instanceof RpcError)) throw error;
+    return [error.message];
+  });
+  const findings = [...breachesOf].map(([rule, breaches]) => ({ rule, breaches }));
+  return { findings: findings.filter(({ breaches }) => breaches.length > 0), unanswered };
+}

@@ -1,0 +1,88 @@
+import { sql } from 'kysely';
+import { NIL } from 'uuid';
+import type { Database } from '../../db/database.ts';
+import type { Chain, TransferClaim } from '../../payments/x402/chain.ts';
+import type { PaymentPurpose, PaymentState } from '../../payments/x402/payment.ts';
+import { RpcError } from '../../payments/x402/rpc.ts';
+
+export interface ListedPayment {
+  readonly id: string;
+  readonly createdAt: Date;
+  readonly ageSeconds: number;
+  readonly state: PaymentState;
+  readonly purpose: PaymentPurpose;
+  readonly network: string;
+  readonly asset: string;
+  readonly claim: TransferClaim;
+  readonly headBlock: bigint;
+  readonly transaction: string | null;
+  readonly refusal: string | null;
+  readonly checkedAt: Date | null;
+  readonly traceId: string | null;
+  readonly isInDoubt: boolean;
+}
+
+export type Which = 'in doubt' | 'all' | { readonly since: Date };
+
+const BATCH = 200;
+const AGE = sql<number>`extract(epoch from now() - coalesce(settling_at, created_at))::double precision`;
+const TRANSACTION = sql<string | null>`coalesce(transaction_hash, awaited_transaction)`;
+/** A failed payment is looked up once more, so its state is not final before that. */
+const IN_DOUBT = sql<boolean>`(state in ('settling', 'unknown', 'refused') or state = 'failed' and next_look_at is not null)`;
+
+export async function* listPayments(db: Database, which: Which): AsyncGenerator<ListedPayment[]> {
+  for (let after: string = NIL; ; ) {
+    const batch = db
+      .selectFrom('x402_payment')
+      .select(['id', 'created_at as createdAt', 'state', 'purpose', 'network', 'asset', 'payer', 'nonce'])
+      .select(['pay_to as payTo', 'amount_micro_usd as amount', 'valid_before as validBefore', 'refusal'])
+      .select(['head_block as headBlock', 'checked_at as checkedAt', 'trace_id as traceId'])
+      .select([IN_DOUBT.as('isInDoubt'), AGE.as('ageSeconds'), TRANSACTION.as('transaction')])
+      .where('id', '>', after)
+      .orderBy('id')
+      .limit(BATCH)
+      .$narrowType<Pick<ListedPayment, 'state' | 'purpose'> & Pick<TransferClaim, 'payer' | 'nonce' | 'payTo'>>();
+    const rows = await (which === 'all' ? batch : batch.where(condition(which))).execute();
+    const last = rows.at(-1);
+    if (!last) return;
+    yield rows.map(({ payer, nonce, payTo, amount, validBefore, ...row }) => ({
+      ...row,
+      claim: { payer, nonce, payTo, amount, validBefore },
+    }));
+    after = last.id;
+  }
+}
+
+const condition = (which: Exclude<Which, 'all'>) =>
+  which === 'in doubt' ? IN_DOUBT : sql<boolean>`created_at >= ${which.since}`;
+
+export type ChainEvidence =
+  | { readonly outcome: 'paid'; readonly transaction: string; readonly block: bigint; readonly isConfirmed: boolean }
+  | { readonly outcome: 'used_otherwise' }
+  | { readonly outcome: 'used' }
+  | { readonly outcome: 'expired' }
+  | { readonly outcome: 'expiring' }
+  | { readonly outcome: 'usable' }
+  | { readonly outcome: 'unanswered'; readonly reason: string };
+
+/** Looks up an authorization as the reconcilers do (x402/resolver.ts), and changes nothing. */
+export async function findEvidence(
+  chain: Pick<Chain, 'find' | 'isSpent'>,
+  claim: TransferClaim,
+  headBlock: bigint,
+): Promise<ChainEvidence> {
+  try {
+    const found = await chain.find(claim, headBlock);
+    if (found.outcome === 'paid') {
+      const { transaction, block } = found.proof;
+      return { outcome: 'paid', transaction, block, isConfirmed: found.isConfirmed };
+    }
+    const isSpent = await chain.isSpent(claim);
+    if (found.outcome === 'unused') return { outcome: isSpent ? 'used_otherwise' : 'expired' };
+    if (isSpent) return { outcome: 'used' };
+    return { outcome: Number(claim.validBefore) * 1000 < Date.now() ? 'expiring' : 'usable' };
+  } catch (error) {
+    if (!(error instanceof RpcError)) throw error;
+    return { outcome: 'unanswered', reason: error.message };
+  }
+}

@@ -1,0 +1,65 @@
+import type { Arguments } from '../../lib/arguments.ts';
+import { readMoment } from '../../lib/moment.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+import type { PaymentPurpose } from '../../payments/x402/payment.ts';
+
+export interface Decision {
+  readonly transaction: string;
+  readonly logIndex: number | undefined;
+  readonly purpose: PaymentPurpose;
+}
+
+export interface SinceOptions {
+  readonly since: Date;
+  readonly bookPlain: boolean;
+  readonly decisions: readonly Decision[];
+  readonly json: boolean;
+}
+
+const USAGE = `speechgate reconcile
+Runs each reconciler once. With --since it also finds money that a restored database does not know.
+  --since TIME            the time that the database was restored to, such as 2026-11-23T04:00:00Z
+  --book                  with --since: books the transfers whose amount allows only one purpose
+  --deposit TX[:LOG]      with --since: books this transfer as a deposit of its payer; can be repeated
+  --speech TX[:LOG]       with --since: books this transfer as payment for speech; can be repeated
+  --json                  with --since: prints one JSON object`;
+
+const TRANSFER = /^(0x[0-9a-fA-F]{64})(?::(\d{1,7}))?$/;
+
+const OPTIONS = {
+  since: { type: 'string' },
+  book: { type: 'boolean', default: false },
+  deposit: { type: 'string', multiple: true },
+  speech: { type: 'string', multiple: true },
+  json: { type: 'boolean', default: false },
+} as const;
+
+export const RECONCILE_SYNTAX = { usage: USAGE, options: OPTIONS };
+
+/** Undefined without any option. @throws UsageError */
+export function readSinceOptions(values: Arguments<typeof OPTIONS>['values']): SinceOptions | undefined {
+  const { since: text, book, deposit = [], speech = [], json } = values;
+  if (text === undefined) {
+    if (book || json || deposit.length + speech.length > 0) throw new UsageError('--since is missing.');
+    return undefined;
+  }
+  const since = readMoment(text);
+  if (!since) {
+    throw new UsageError(
+      `--since takes a date, or a date with time and zone such as 2026-11-23T04:00:00Z, not ${text}.`,
+    );
+  }
+  if (since.getTime() > Date.now()) throw new UsageError(`--since is in the future: ${text}.`);
+  const decisions = [
+    ...deposit.map((each) => readDecision('deposit', each)),
+    ...speech.map((each) => readDecision('speech', each)),
+  ];
+  return { since, bookPlain: book, decisions, json };
+}
+
+function readDecision(purpose: PaymentPurpose, text: string): Decision {
+  const [, transaction, logIndex] = TRANSFER.exec(text) ?? [];
+  if (!transaction) throw new UsageError(`--${purpose} takes TX or TX:LOG as printed, not ${text}.`);
+  const place = logIndex === undefined ? undefined : Number(logIndex);
+  return { transaction: transaction.toLowerCase(), logIndex: place, purpose };
+}

@@ -1,0 +1,196 @@
+import type { Config } from '../../config/config.ts';
+import type { Database } from '../../db/database.ts';
+import { faultOf, isConnectionError, isDatabaseFault } from '../../db/database-errors.ts';
+import { type BookedMoney, bookedAfter, newestPosition } from '../../ledger/booked.ts';
+import { MAX_EXPIRY_SECONDS } from '../../ledger/wallets.ts';
+import { EXIT_USAGE } from '../../lib/arguments.ts';
+import { printable, printableJson, printTable } from '../../lib/printable.ts';
+import { testPoint } from '../../lib/test-point.ts';
+import type { DatedTransfer } from '../../payments/x402/chain.ts';
+import type { PaymentPurpose } from '../../payments/x402/payment.ts';
+import type { OpenPayments } from '../../payments/x402/resolver.ts';
+import { RpcError } from '../../payments/x402/rpc.ts';
+import { type AuthorizedTransfer, recordTransfer } from '../../payments/x402/unrecorded-transfers.ts';
+import { catchUp } from '../../reconcile/catch-up.ts';
+import {
+  type FailedTransfer,
+  type InferredPurpose,
+  inferPurpose,
+  type Received,
+  settleReceived,
+} from '../../reconcile/received.ts';
+import type { TurnResult } from '../../reconcile/reconciler.ts';
+import type { ReconcilerRunner } from '../../reconcile/runner.ts';
+import type { Decision, SinceOptions } from './reconcile-options.ts';
+
+const EXIT_FAILED = 1;
+const EXIT_UNDECIDED = 2;
+interface Parts {
+  readonly config: Config;
+  readonly db: Database;
+  readonly x402: OpenPayments | undefined;
+  readonly runner: ReconcilerRunner;
+  print(results: readonly TurnResult[]): 0 | 1;
+}
+
+const NOBODY_KNOWS = [
+  "The following can't be recovered from processor or chain (from --since to the end of the old database):",
+  '- spending of card credit and prepaid balances: the speech was delivered, but the balances are not debited.',
+  '  Your log has a line for each charge, with flow, chargedMicroUsd and traceId;',
+  `- nonces of these prepaid requests: a signature is valid again until ${MAX_EXPIRY_SECONDS} s after it was made;`,
+  '- accepted jobs and their results: their callers get 404, and pay for a new job;',
+  '- identifiers of direct payments and deposits: a repetition gets 409 and no audio, but its money is booked;',
+  '- feedback, paid quotes, and changes by operators.',
+];
+
+export async function reconcileSince(parts: Parts, options: SinceOptions): Promise<number> {
+  try {
+    return await run(parts, options);
+  } catch (error) {
+    if (!(error instanceof RpcError) && !isDatabaseFault(error)) throw error;
+    console.error(error instanceof RpcError ? error.message : `The database failed: ${printable(reasonOf(error))}.`);
+    console.error('What was booked stays booked. Run the command again.');
+    return EXIT_FAILED;
+  }
+}
+
+async function run({ config, db, x402, runner, print }: Parts, options: SinceOptions): Promise<number> {
+  const newest = await newestPosition(db);
+  // Before the reconcilers: they release reservations of dead processes, some of which were settled after the backup.
+  const received = config.x402 && x402 && (await settleReceived({ db, payments: x402, ...config.x402 }, options.since));
+  const unrecorded = received?.unrecorded ?? [];
+  // A repeated command may name transfers that an earlier run booked.
+  const nameable = [...unrecorded, ...(received?.known ?? [])];
+  const stray = options.decisions.find((decision) => !nameable.some((transfer) => isMeant(decision, transfer)));
+  if (stray) {
+    const place = stray.logIndex === undefined ? stray.transaction : `${stray.transaction}:${stray.logIndex}`;
+    console.error(`${place} contains no authorized transfer to a payee since --since.`);
+    return EXIT_USAGE;
+  }
+  const undecided: AuthorizedTransfer[] = [];
+  const failed: FailedTransfer[] = [...(received?.failed ?? [])];
+  for (const transfer of unrecorded) {
+    const purpose = purposeOf(transfer, config, options);
+    if (purpose === undefined) undecided.push(transfer);
+    else {
+      try {
+        await recordTransfer(db, (config.x402 as NonNullable<Config['x402']>).asset, transfer, purpose);
+      } catch (error) {
+        if (isConnectionError(error)) throw error;
+        failed.push({ transfer, error });
+      }
+    }
+    testPoint('unrecorded transfer decided');
+  }
+  const results = config.card ? await catchUp(db, runner, options.since) : await runner.turn();
+  const booked = await bookedAfter(db, newest);
+  if (options.json) printJson({ results, booked, received, undecided, failed }, config);
+  else {
+    if (print(results) === EXIT_FAILED) console.log('Fix what failed first, then run this again.');
+    printFound({ booked, received, undecided, failed }, config);
+  }
+  if (failed.length > 0 || results.some(({ outcome }) => outcome === 'failed')) return EXIT_FAILED;
+  return undecided.length > 0 ? EXIT_UNDECIDED : 0;
+}
+
+const placeOf = ({ transaction, logIndex }: DatedTransfer): string => `${transaction}:${logIndex}`;
+
+/** Reports the error code only, not texts of database or node. */
+const reasonOf = (error: unknown): string =>
+  (error instanceof RpcError ? error.message : faultOf(error as Error)) ?? 'unknown';
+
+const isMeant = ({ transaction, logIndex }: Decision, transfer: DatedTransfer): boolean =>
+  transaction === transfer.transaction && (logIndex === undefined || logIndex === transfer.logIndex);
+
+function purposeOf(
+  transfer: AuthorizedTransfer,
+  { catalog }: Config,
+  { decisions, bookPlain }: SinceOptions,
+): PaymentPurpose | undefined {
+  const decided = decisions.find((decision) => isMeant(decision, transfer));
+  if (decided) return decided.purpose;
+  const meaning = inferPurpose(transfer.amount, catalog);
+  return bookPlain && (meaning === 'deposit' || meaning === 'speech') ? meaning : undefined;
+}
+
+interface Found {
+  readonly booked: readonly BookedMoney[];
+  readonly received: Received | undefined;
+  readonly undecided: readonly AuthorizedTransfer[];
+  readonly failed: readonly FailedTransfer[];
+}
+
+function printFound({ booked, received, undecided, failed }: Found, { catalog }: Config): void {
+  console.log(`\nBooked by this run: ${booked.length}`);
+  printTable(booked);
+  if (received) {
+    const { known, open, others } = received;
+    console.log(`\nTransfers to the payees on the chain: ${known.length} belong to settled payments.`);
+    printTransfers(`${open.length} belong to payments in progress, or to payments with other terms:`, open);
+    printTransfers(`${others.length} were sent without an authorization, so they do not pay this service:`, others);
+    printFailed(failed);
+    const meanings = (transfer: DatedTransfer) => inferPurpose(transfer.amount, catalog);
+    printTransfers(`${undecided.length} belong to no payment here:`, undecided, meanings);
+    if (undecided.length > 0) {
+      console.log(
+        'Decide what they are. --book books those whose amount allows only one purpose, by the limits of deposits and the\n' +
+          'prices of the catalog. Use it if these payees are paid for nothing else. --deposit TX[:LOG] credits the payer, and\n' +
+          '--speech TX[:LOG] books revenue. Your log has flow and chargedMicroUsd of each.',
+      );
+    }
+  }
+  console.log(`\n${NOBODY_KNOWS.join('\n')}`);
+}
+
+function printFailed(failed: readonly FailedTransfer[]): void {
+  if (failed.length === 0) return;
+  console.log(`FAILED: ${failed.length} could not be booked. Fix the cause, then run this again:`);
+  for (const { transfer, error } of failed) console.log(printable(`${placeOf(transfer)} ${reasonOf(error)}`));
+}
+
+function printTransfers(
+  heading: string,
+  transfers: readonly DatedTransfer[],
+  meaning: (transfer: DatedTransfer) => InferredPurpose | '' = () => '',
+): void {
+  if (transfers.length === 0) return;
+  console.log(heading);
+  printTable(
+    transfers.map((each) => ({
+      at: each.at,
+      amountMicroUsd: each.amount,
+      payer: each.payer,
+      canBe: meaning(each),
+      transfer: placeOf(each),
+    })),
+  );
+}
+
+function printJson(
+  { results, booked, received, undecided, failed }: Found & { results: readonly TurnResult[] },
+  { catalog }: Config,
+): void {
+  const shown = ({ at, amount, payer, payTo, transaction, logIndex }: DatedTransfer) => ({
+    at,
+    amountMicroUsd: amount,
+    payer,
+    payTo,
+    transaction,
+    logIndex,
+    canBe: inferPurpose(amount, catalog),
+  });
+  console.log(
+    printableJson({
+      reconcilers: results.map(({ name, outcome, count }) => ({ name, outcome, count })),
+      booked,
+      transfers: received && {
+        known: received.known.map(shown),
+        open: received.open.map(shown),
+        others: received.others.map(shown),
+        undecided: undecided.map(shown),
+        failed: failed.map(({ transfer, error }) => ({ ...shown(transfer), reason: reasonOf(error) })),
+      },
+      nobodyKnows: NOBODY_KNOWS,
+    }),
+  );
+}

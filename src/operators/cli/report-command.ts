@@ -1,0 +1,178 @@
+import type { Config } from '../../config/config.ts';
+import type { Database } from '../../db/database.ts';
+import { endWith, JSON_OPTION, readArguments } from '../../lib/arguments.ts';
+import { readMoment } from '../../lib/moment.ts';
+import { formatUsd } from '../../lib/money.ts';
+import { printable, printableJson } from '../../lib/printable.ts';
+import { Processor } from '../../payments/top-up/processor.ts';
+import { ProcessorError } from '../../payments/top-up/processor-call.ts';
+import { openPayments } from '../../payments/x402/resolver.ts';
+import { RpcError } from '../../payments/x402/rpc.ts';
+import {
+  GROUPS,
+  type Group,
+  liabilityAt,
+  moneyOf,
+  type Period,
+  readEnd,
+  type Sales,
+  salesOf,
+  totalOf,
+} from '../report/books.ts';
+import { type Comparison, compareChain, compareProcessor } from '../report/outside.ts';
+import { commandSettings, readWholeConfig, withDatabase } from './command-settings.ts';
+
+const EXIT_DIFFERS = 1;
+const EXIT_UNANSWERED = 2;
+const USAGE = `speechgate report --from DAY [--to DAY]
+Prints sales, other money and what you owe, and compares them with the card processor and the chain.
+  --from DAY       the first day, such as 2026-11-01 (UTC), or a time such as 2026-11-01T12:00Z
+  --to DAY         the last day (default: until now)
+  --by GROUP       ${GROUPS.join(', ')} (default: day)
+  --csv, --json    prints the sales as CSV, or everything as JSON
+  --no-outside     asks neither processor nor chain`;
+
+const COUNTS = ['requests', 'failed', 'characters'] as const;
+const AMOUNTS = ['revenue', 'held', 'upstreamCost', 'margin'] as const;
+const TITLES = ['requests', 'failed', 'characters', 'revenue', 'held', 'upstream cost', 'margin'];
+
+const { values } = readArguments({
+  usage: USAGE,
+  options: {
+    from: { type: 'string' },
+    to: { type: 'string' },
+    by: { type: 'string', default: 'day' },
+    csv: { type: 'boolean', default: false },
+    ...JSON_OPTION,
+    'no-outside': { type: 'boolean', default: false },
+  },
+});
+
+type Outside = Comparison | { readonly unanswered: string };
+
+const period = readPeriod();
+const group = GROUPS.find((each) => each === values.by) ?? endWith(`--by takes one of ${GROUPS.join(', ')}.`);
+const settings = await commandSettings();
+const config =
+  values['no-outside'] || values.csv
+    ? undefined
+    : readWholeConfig(settings, 'ask processor and chain (--no-outside skips them)');
+await withDatabase({ settings, subject: 'The books', maxConnections: 2, exitCode: EXIT_UNANSWERED }, (db) =>
+  run(db, group),
+);
+
+async function run(db: Database, by: Group): Promise<void> {
+  const sales = await salesOf(db, period, by);
+  const total = totalOf(sales);
+  if (values.csv) return printCsv([...sales, total]);
+  const money = await moneyOf(db, period);
+  const liability = await liabilityAt(db, period.to);
+  const processor = config && (await comparedProcessor(db, config));
+  const chain = config && (await comparedChain(db, config));
+  if (values.json) {
+    console.log(printableJson({ ...period, by, sales, total, money, liability, processor, chain }));
+  } else {
+    console.log(`From ${period.from.toISOString()} to ${period.to.toISOString()}, in USD.\n`);
+    for (const line of numbersTable(by, [...sales, total])) console.log(line);
+    printAmounts('Other money', money);
+    printAmounts('Owed at the end', liability);
+    if (processor) printOutside('The card processor', processor);
+    if (chain) printOutside('The chain', chain);
+  }
+  process.exitCode = exitCodeOf([processor, chain]);
+}
+
+async function comparedProcessor(db: Database, { card }: Config): Promise<Outside> {
+  if (!card) return { unanswered: 'STRIPE_SECRET_KEY is unset.' };
+  return answered(compareProcessor(db, new Processor(card.secretKey, card.apiBase), period));
+}
+
+async function comparedChain(db: Database, { x402 }: Config): Promise<Outside> {
+  if (!x402?.rpcUrls) return { unanswered: 'X402_PAY_TO or X402_RPC_URL is unset.' };
+  const { chain } = openPayments(db, x402.asset, x402.rpcUrls);
+  return answered(compareChain(db, chain, x402, period)).finally(() => chain.close());
+}
+
+function answered(comparison: Promise<Comparison>): Promise<Outside> {
+  return comparison.catch((error) => {
+    if (!(error instanceof ProcessorError || error instanceof RpcError)) throw error;
+    return { unanswered: error.message };
+  });
+}
+
+function printOutside(who: string, outside: Outside): void {
+  if ('unanswered' in outside) {
+    console.log(`\n${who}: NOT CHECKED: ${outside.unanswered}`);
+    return;
+  }
+  const { differences, apart } = outside;
+  console.log(`\n${who}: ${formatUsd(outside.outside)}; the ledger: ${formatUsd(outside.ledger)}`);
+  console.log(`  difference   ${formatUsd(outside.outside - outside.ledger)}`);
+  for (const { what, id, microUsd, because } of differences) {
+    console.log(`  ${formatUsd(microUsd)}  ${what} ${printable(id)}: ${because ?? 'NOT EXPLAINED'}`);
+  }
+  for (const [name, microUsd] of Object.entries(apart))
+    console.log(`  not compared: ${printable(name)} ${formatUsd(microUsd)}`);
+}
+
+function printAmounts(title: string, amounts: Readonly<Record<string, bigint>>): void {
+  console.log(`\n${title}`);
+  for (const [name, microUsd] of Object.entries(amounts)) {
+    console.log(`  ${inWords(name).padEnd(18)} ${formatUsd(microUsd).padStart(18)}`);
+  }
+}
+
+function printCsv(rows: readonly Sales[]): void {
+  const columns = Object.keys(rows.at(-1) ?? {}) as (keyof Sales)[];
+  console.log(csvLine(columns));
+  for (const row of rows) console.log(csvLine(columns.map((column) => String(row[column]))));
+}
+
+function inWords(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+}
+
+function exitCodeOf(outsides: readonly (Outside | undefined)[]): number {
+  const isUnexplained = outsides.some(
+    (each) => each && 'differences' in each && each.differences.some(({ because }) => !because),
+  );
+  if (isUnexplained) return EXIT_DIFFERS;
+  return outsides.some((each) => each && 'unanswered' in each) ? EXIT_UNANSWERED : 0;
+}
+
+function readPeriod(): Period {
+  if (values.from === undefined) return endWith('speechgate report needs --from, such as --from 2026-11-01.');
+  const from = readMoment(values.from);
+  const to = values.to === undefined ? new Date() : readEnd(values.to);
+  if (!from || !to)
+    return endWith('--from and --to take a day such as 2026-11-01, or a time such as 2026-11-01T12:00Z.');
+  return from < to ? { from, to } : endWith('--from is not before --to.');
+}
+
+/** Numbers are right-aligned. `*` marks an upstream cost that is unknown for some requests. */
+function numbersTable(title: string, rows: readonly Sales[]): string[] {
+  const cells = rows.map((row) => [
+    printable(row.group),
+    ...COUNTS.map((column) => String(row[column])),
+    ...AMOUNTS.map((column) => formatUsd(row[column]) + (column === 'upstreamCost' && row.uncosted > 0n ? '*' : '')),
+  ]);
+  const lines = [[title, ...TITLES], ...cells];
+  const widths = [title, ...TITLES].map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
+  const table = lines.map((line) =>
+    line
+      .map((cell, column) => (column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0)))
+      .join('  '),
+  );
+  const uncosted = rows.at(-1)?.uncosted ?? 0n;
+  return uncosted === 0n ? table : [...table, `* The upstream cost of ${uncosted} requests is unknown.`];
+}
+
+/** RFC 4180. The apostrophe keeps spreadsheets from evaluating a cell as a formula. */
+function csvLine(cells: readonly string[]): string {
+  return cells.map(csvCell).join(',');
+}
+
+function csvCell(text: string): string {
+  const safe = /^[=+@\t\r]|^-(?!\d)/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}

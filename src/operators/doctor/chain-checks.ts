@@ -1,0 +1,202 @@
+import {
+  concat,
+  domainSeparator,
+  numberToHex,
+  pad,
+  toEventSelector,
+  toFunctionSelector,
+  zeroAddress,
+  zeroHash,
+} from 'viem';
+import { ASSET_DECIMALS, type Asset } from '../../config/network.ts';
+import type { Address } from '../../config/payees.ts';
+import type { Hex } from '../../payments/x402/envelope.ts';
+import { Rpc, RpcError, RpcRefusal } from '../../payments/x402/rpc.ts';
+import { type Check, type DoctorOptions, type Finding, fault, off, ok, skipped, warning } from './check.ts';
+
+const AUTHORIZATION_USED = toEventSelector('AuthorizationUsed(address,bytes32)');
+/** The service requests this many blocks at once (src/payments/x402/chain-node.ts). */
+const RANGE_BLOCKS = 1_000n;
+/** Code of an account that delegates to a contract and that its key still controls (EIP-7702). */
+const DELEGATION = /^0xef0100/i;
+const NAMES = ['node', 'node-logs', 'asset', 'payee'];
+const LAG_WARNING_SECONDS = 30;
+const LAG_FAULT_SECONDS = 120;
+const AHEAD_SECONDS = 15;
+const DAY_SECONDS = 86_400;
+const MEASURED_BLOCKS = 1_000n;
+
+export function chainChecks({ config: { x402 }, isSandbox, now }: DoctorOptions): readonly Check[] {
+  if (!x402) return off(NAMES, 'X402_PAY_TO is unset: x402 answers 503.');
+  const { rpcUrls, asset, payees } = x402;
+  if (!rpcUrls) return off(NAMES, 'X402_RPC_URL is unset: direct payment and deposits answer 503.');
+  const [first] = rpcUrls;
+  return [
+    ...rpcUrls.flatMap((url, index): Check[] => {
+      const about = `${index + 1} of ${rpcUrls.length}`;
+      return [
+        { name: 'node', about, run: () => withNode(url, (node) => isCurrent(node, asset, isSandbox, now)) },
+        { name: 'node-logs', about, run: () => onOurChain(url, asset, keepsLogs) },
+      ];
+    }),
+    { name: 'asset', run: () => onOurChain(first, asset, isRightAsset) },
+    ...payees.map(({ address }) => ({
+      name: 'payee',
+      about: address,
+      run: () => onOurChain(first, asset, (node) => isPlainAddress(node, address, asset)),
+    })),
+  ];
+}
+
+async function withNode(url: string, ask: (node: Rpc) => Promise<Finding>): Promise<Finding> {
+  const node = new Rpc(url);
+  try {
+    return await ask(node);
+  } finally {
+    await node.close();
+  }
+}
+
+/** Skipped if the node is of another chain, which the check `node` reports. */
+const onOurChain = (url: string, asset: Asset, ask: (node: Rpc, asset: Asset) => Promise<Finding>): Promise<Finding> =>
+  withNode(url, async (node) => {
+    const chainId = await chainIdOf(node).catch(() => undefined);
+    return chainId === asset.chainId
+      ? ask(node, asset)
+      : skipped('This node is unreachable or on another chain; see the check node.');
+  });
+
+async function isCurrent(node: Rpc, asset: Asset, isIdle: boolean, now: () => number): Promise<Finding> {
+  try {
+    const found = await chainIdOf(node);
+    if (found !== asset.chainId) {
+      const fix = 'Set X402_RPC_URL to a node of the network that X402_NETWORK names.';
+      return fault(`It is a node of chain ${found}, but X402_NETWORK is ${asset.network}.`, fix);
+    }
+    const { number, timestamp } = await blockOf(node, 'latest');
+    if (isIdle) return ok(`Its newest block is ${number}. It makes a block only when there is a transaction.`);
+    return await judgeAge(node, number, now() / 1000 - timestamp);
+  } catch (error) {
+    if (!(error instanceof RpcError)) throw error;
+    return fault(error.message, 'Correct X402_RPC_URL with its key or password, or check the network in between.');
+  }
+}
+
+async function judgeAge(node: Rpc, head: bigint, age: number): Promise<Finding> {
+  const seconds = Math.round(Math.abs(age));
+  if (age < -AHEAD_SECONDS) {
+    const fix = 'Synchronize the clock of this machine by NTP. If it is right, use another node.';
+    return fault(`Its newest block ${head} is ${seconds} s ahead of the clock of this machine.`, fix);
+  }
+  const old = `Its newest block ${head} is ${seconds} s old`;
+  const fix = 'Use a node that follows the chain. A payment counts only once the node shows it.';
+  if (age > LAG_FAULT_SECONDS) return fault(`${old}: it lags, or the clock of this machine is ahead.`, fix);
+  if (age > LAG_WARNING_SECONDS) return warning(`${old}.`, fix);
+  if (!(await isRefused(() => blockOf(node, 'finalized')))) return ok(`${old}.`);
+  return warning(
+    `${old}, and it knows no finalized block, so failed payments are recognized an hour later.`,
+    'Use a node that supports the block tag finalized in eth_getBlockByNumber.',
+  );
+}
+
+/** The reconcilers look up failed payments again after a day (src/reconcile/x402-payments.ts). */
+async function keepsLogs(node: Rpc, { address }: Asset): Promise<Finding> {
+  const head = await blockOf(node, 'latest');
+  const before = await blockOf(node, head.number > MEASURED_BLOCKS ? head.number - MEASURED_BLOCKS : 0n);
+  const blockSeconds = (head.timestamp - before.timestamp) / Math.max(1, Number(head.number - before.number));
+  const blocksOfDay = BigInt(Math.ceil(DAY_SECONDS / Math.max(blockSeconds, 0.01)));
+  const from = blocksOfDay > head.number ? 0n : head.number - blocksOfDay;
+  const topics = [[AUTHORIZATION_USED], zeroHash, zeroHash];
+  const range = { fromBlock: numberToHex(from), toBlock: numberToHex(from + RANGE_BLOCKS - 1n) };
+  const lacks = await isRefused(async () => {
+    await blockOf(node, from);
+    await call(node, 'eth_getLogs', { address, topics, ...range });
+  });
+  if (lacks) {
+    return fault(
+      `It does not return the logs of a day ago (from block ${from}, 1000 blocks at once).`,
+      'Use a node that keeps blocks and logs for at least two days, and answers eth_getLogs for 1000 blocks.',
+    );
+  }
+  if (blocksOfDay > head.number) return ok('It has the logs of the whole chain.');
+  return ok(`It has the logs of a day ago, from block ${from} on.`);
+}
+
+async function isRightAsset(node: Rpc, asset: Asset): Promise<Finding> {
+  const { address, name, version, chainId } = asset;
+  const wrongAddress = 'Correct X402_ASSET and X402_NETWORK.';
+  if ((await codeOf(node, address)) === '0x') return fault(`There is no contract at ${address}.`, wrongAddress);
+  const decimals = await wordOf(node, address, toFunctionSelector('decimals()'));
+  if (decimals === undefined || BigInt(decimals) !== BigInt(ASSET_DECIMALS)) {
+    const has = decimals === undefined ? 'reports no decimals' : `has ${BigInt(decimals)} decimals`;
+    return fault(`The contract ${has}, but prices need a token with ${ASSET_DECIMALS}.`, wrongAddress);
+  }
+  const isUsed = concat([toFunctionSelector('authorizationState(address,bytes32)'), pad(address), zeroHash]);
+  if ((await wordOf(node, address, isUsed)) === undefined) {
+    return fault('The token does not support transfers by authorization (EIP-3009).', wrongAddress);
+  }
+  const separator = await wordOf(node, address, toFunctionSelector('DOMAIN_SEPARATOR()'));
+  if (separator === undefined) {
+    return ok(`The token has ${ASSET_DECIMALS} decimals; it does not report its EIP-712 domain.`);
+  }
+  if (separator.toLowerCase() === domainSeparator({ domain: { name, version, chainId, verifyingContract: address } })) {
+    return ok(`The token has ${ASSET_DECIMALS} decimals and the EIP-712 domain ${name}, version ${version}.`);
+  }
+  return fault(
+    `The token's EIP-712 domain is not ${name}, version ${version}, chain ${chainId}: no signature would be valid.`,
+    "Set X402_ASSET_NAME and X402_ASSET_VERSION to the results of the contract's name() and version().",
+  );
+}
+
+/** Checks that the key of the address can move what is paid to it. */
+async function isPlainAddress(node: Rpc, payee: Address, asset: Asset): Promise<Finding> {
+  const fix = 'Set X402_PAY_TO to an address whose key you have.';
+  if (payee === zeroAddress) return fault('It is the zero address: payments to it are lost.', fix);
+  if (payee === asset.address) return fault('It is the token itself: payments to it are lost.', fix);
+  const code = await codeOf(node, payee);
+  if (code === '0x') return ok('It is a plain address.');
+  if (DELEGATION.test(code)) {
+    return warning('Its account delegates to a contract (EIP-7702).', 'Make sure that you trust that contract.');
+  }
+  return fault(
+    'It is a contract: payments to it are lost unless the contract can move USDC.',
+    `${fix} If it is your wallet contract, such as a Safe, use --skip payee.`,
+  );
+}
+
+async function call<T>(node: Rpc, method: string, ...params: readonly unknown[]): Promise<T> {
+  return (await node.request({ method, params })) as T;
+}
+
+async function chainIdOf(node: Rpc): Promise<number> {
+  return Number(await call<Hex>(node, 'eth_chainId'));
+}
+
+async function blockOf(node: Rpc, which: bigint | 'latest' | 'finalized') {
+  const tag = typeof which === 'bigint' ? numberToHex(which) : which;
+  const block = await call<{ number: Hex; timestamp: Hex } | null>(node, 'eth_getBlockByNumber', tag, false);
+  if (!block) throw new RpcRefusal("The chain's node does not know a block.");
+  return { number: BigInt(block.number), timestamp: Number(block.timestamp) };
+}
+
+function codeOf(node: Rpc, address: Address): Promise<Hex> {
+  return call(node, 'eth_getCode', address, 'latest');
+}
+
+/** Undefined if the contract has no such function. */
+function wordOf(node: Rpc, to: Address, data: Hex): Promise<Hex | undefined> {
+  return call<Hex>(node, 'eth_call', { to, data }, 'latest').catch((error) => {
+    if (error instanceof RpcError) return undefined;
+    throw error;
+  });
+}
+
+function isRefused(ask: () => Promise<unknown>): Promise<boolean> {
+  return ask().then(
+    () => false,
+    (error) => {
+      if (error instanceof RpcRefusal) return true;
+      throw error;
+    },
+  );
+}

@@ -1,0 +1,220 @@
+import { sql } from 'kysely';
+import type { Config } from '../../config/config.ts';
+import { readRoleRights } from '../../db/application-role.ts';
+import { faultOf, isConnectionError, isRefused } from '../../db/database-errors.ts';
+import { findNotValid, newerMigrations, pendingMigrations } from '../../db/migrate.ts';
+import { describeMismatch, readInstance } from '../../ledger/database-identity.ts';
+import {
+  askingDatabase,
+  type Check,
+  type DoctorContext,
+  type Finding,
+  fault,
+  ok,
+  reachDatabase,
+  readingTables,
+  warning,
+} from './check.ts';
+
+const OLDEST = 15;
+const NEWEST = 18;
+/** The database's clock judges leases and signatures, which last two minutes. */
+const SKEW_FAULT_MS = 5_000;
+const SKEW_WARNING_MS = 1_000;
+const CLOCK_READINGS = 3;
+/** The most that a process opens (docs/operate.md). A running job needs one more, and so does the primary. */
+const REQUEST_CONNECTIONS = 20;
+const WORKER_CONNECTIONS = 4;
+const MAIL_CONNECTIONS = 2;
+
+export const DATABASE_CHECKS: readonly Check[] = [
+  { name: 'database', run: takesWrites },
+  { name: 'database-version', run: askingDatabase(isSupported) },
+  { name: 'durability', run: askingDatabase(isDurable) },
+  { name: 'standby', run: askingDatabase(waitsForStandby) },
+  { name: 'clock', run: askingDatabase(isOfOurTime) },
+  { name: 'connections', run: askingDatabase(hasRoom) },
+  { name: 'schema', run: askingDatabase(isCurrent) },
+  { name: 'constraints', run: readingTables(areValid) },
+  { name: 'rights', run: readingTables(hasRights) },
+  { name: 'money', run: readingTables(isOurMoney) },
+];
+
+async function takesWrites(context: DoctorContext): Promise<Finding> {
+  const { db } = context;
+  try {
+    await reachDatabase(context);
+  } catch (error) {
+    return unreachable(error as Error);
+  }
+  const { rows } = await sql<{ standby: boolean; read_only: string }>`
+    select pg_is_in_recovery() as standby, current_setting('default_transaction_read_only') as read_only`.execute(db);
+  if (rows[0]?.standby) return fault('It is a standby, which accepts no writes.', 'Set DATABASE_URL to the primary.');
+  if (rows[0]?.read_only === 'on') {
+    const fix = 'Reset default_transaction_read_only of the role, the database or the server.';
+    return fault('Its transactions are read-only.', fix);
+  }
+  return ok('It answers and accepts writes.');
+}
+
+function unreachable(error: Error): Finding {
+  const reason = faultOf(error);
+  if (isRefused(error)) {
+    return fault(
+      `The server refuses the connection: ${reason}.`,
+      "Correct DATABASE_URL's user, password and database.",
+    );
+  }
+  const fix = 'Start the server, set DATABASE_URL to its host and port, and check firewalls in between.';
+  return isConnectionError(error)
+    ? fault(`The server can't be reached: ${reason}.`, fix)
+    : fault(`The server failed: ${reason}.`, 'Fix the reported cause, or correct DATABASE_URL.');
+}
+
+async function isSupported({ db }: DoctorContext): Promise<Finding> {
+  const { rows } = await sql<{ version: string }>`select current_setting('server_version_num') as version`.execute(db);
+  return judgeVersion(Number(rows[0]?.version));
+}
+
+/** @param version as in server_version_num, such as 150004 */
+export function judgeVersion(version: number): Finding {
+  const major = Math.floor(version / 10_000);
+  const name = `PostgreSQL ${major}.${version % 10_000}`;
+  if (major < OLDEST) return fault(`It is ${name}, which is too old.`, `Upgrade it to ${OLDEST} or newer.`);
+  if (major > NEWEST) {
+    return warning(`It is ${name}, which is not tested yet.`, `Use ${OLDEST} to ${NEWEST}, or test it first.`);
+  }
+  return ok(`It is ${name}.`);
+}
+
+async function isDurable({ db }: DoctorContext): Promise<Finding> {
+  const { rows } = await sql<{ name: string; setting: string }>`
+    select name, setting from pg_settings
+    where name in ('fsync', 'full_page_writes', 'synchronous_commit') order by name`.execute(db);
+  const lax = rows.filter(({ setting }) => setting === 'off').map(({ name }) => name);
+  if (lax.length === 0) return ok(rows.map(({ name, setting }) => `${name} is ${setting}`).join(', '));
+  return fault(
+    `${lax.join(' and ')} off: booked money is lost when the machine loses power.`,
+    lax.map((name) => `alter system set ${name} = on`).join('; ') +
+      '; select pg_reload_conf(). Check whether the role or the database sets it too.',
+  );
+}
+
+/** Without synchronous_standby_names a primary does not wait for its standby, so a failover loses commits. */
+async function waitsForStandby({ db }: DoctorContext): Promise<Finding> {
+  const { rows } = await sql<{ has_standby: boolean; names: string; commit: string }>`
+    select exists (
+             select from pg_stat_replication where state is distinct from 'backup' and pid not in (
+               select active_pid from pg_replication_slots where slot_type = 'logical' and active_pid is not null)
+           ) or exists (select from pg_replication_slots where slot_type = 'physical') as has_standby,
+           current_setting('synchronous_standby_names') as names,
+           current_setting('synchronous_commit') as commit`.execute(db);
+  const { has_standby: hasStandby = false, names = '', commit = '' } = rows[0] ?? {};
+  if (!hasStandby) return ok('It has no standby.');
+  const lost = 'a failover can lose commits, and payments with them.';
+  if (names.trim() === '') {
+    const fix =
+      "alter system set synchronous_standby_names = 'ANY 1 (*)'; select pg_reload_conf(); see docs/scaling.md.";
+    return warning(`It has a standby, and synchronous_standby_names is empty: ${lost}`, fix);
+  }
+  if (commit === 'local') {
+    return warning(`It has a standby, and synchronous_commit is local: ${lost}`, 'Set synchronous_commit to on.');
+  }
+  return ok(`Commits wait for a standby: synchronous_standby_names is ${names}.`);
+}
+
+async function isOfOurTime({ db, now }: DoctorContext): Promise<Finding> {
+  let best = { skewMs: 0, doubtMs: Number.POSITIVE_INFINITY };
+  for (let reading = 0; reading < CLOCK_READINGS; reading++) {
+    const askedAt = now();
+    const { rows } = await sql<{ at: string }>`
+      select (extract(epoch from clock_timestamp()) * 1000)::text as at`.execute(db);
+    const doubtMs = (now() - askedAt) / 2;
+    if (doubtMs < best.doubtMs) best = { skewMs: Number(rows[0]?.at) - askedAt - doubtMs, doubtMs };
+  }
+  const apartMs = Math.max(0, Math.abs(best.skewMs) - best.doubtMs);
+  const message = `The database's clock is ${(apartMs / 1000).toFixed(1)} s ${best.skewMs < 0 ? 'behind' : 'ahead of'} the clock of this machine.`;
+  const fix = 'Synchronize both machines by NTP (chrony, systemd-timesyncd).';
+  if (apartMs > SKEW_FAULT_MS) return fault(message, fix);
+  return apartMs > SKEW_WARNING_MS ? warning(message, fix) : ok(`The database's clock is right within a second.`);
+}
+
+async function hasRoom({ db, config }: DoctorContext): Promise<Finding> {
+  const { rows } = await sql<{ usable: number; others: number; role_limit: number; database_limit: number }>`
+    select current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+             - coalesce(current_setting('reserved_connections', true)::int, 0) as usable,
+           (select count(*)::int from pg_stat_activity
+              where datid is not null and usesysid <> (select oid from pg_roles where rolname = current_user)) as others,
+           (select rolconnlimit from pg_roles where rolname = current_user) as role_limit,
+           (select datconnlimit from pg_database where datname = current_database()) as database_limit`.execute(db);
+  const [row] = rows;
+  if (!row) throw new Error('the server tells nothing of its limits');
+  const limits = [row.usable - row.others, row.role_limit, row.database_limit].filter((limit) => limit >= 0);
+  const room = Math.min(...limits);
+  const needed = neededConnections(config);
+  const summary = `This configuration opens up to ${needed} connections, and the database allows ${room}`;
+  if (needed <= room) return ok(`${summary}: enough for ${Math.floor(room / needed)} replicas.`);
+  const fix =
+    'Raise max_connections (or the limit of the role or database), or lower WEB_CONCURRENCY or JOB_CONCURRENCY.';
+  return fault(`${summary}.`, fix);
+}
+
+function neededConnections({ webConcurrency, speech, jobs, feedback }: Config): number {
+  const background = (speech ? jobs.concurrency + WORKER_CONNECTIONS : 0) + (feedback?.mail ? MAIL_CONNECTIONS : 0);
+  return webConcurrency * REQUEST_CONNECTIONS + background + (webConcurrency > 1 ? 1 : 0);
+}
+
+const NAMED = 4;
+
+async function isCurrent({ db }: DoctorContext): Promise<Finding> {
+  const pending = await pendingMigrations(db);
+  if (pending.length > 0) {
+    return fault(`It lacks ${count(pending.length, 'migration')}: ${short(pending)}.`, 'Run npm run migrate.');
+  }
+  const newer = await newerMigrations(db);
+  if (newer.length === 0) return ok('It is current.');
+  const fix =
+    'Start the newer release here too. Until then only the release directly before it works with this schema.';
+  return warning(`A newer release has migrated it: ${short(newer)} is unknown here.`, fix);
+}
+
+async function areValid({ db }: DoctorContext): Promise<Finding> {
+  const broken = (await findNotValid(db)).map(({ name }) => name);
+  if (broken.length === 0) return ok('Every constraint holds for every row.');
+  const fix = 'Run npm run migrate to check them again, and npm run audit to list the rows that violate them.';
+  return warning(`Old rows may violate ${short(broken)}.`, fix);
+}
+
+async function hasRights({ db }: DoctorContext): Promise<Finding> {
+  const { role, missing, mayDropGuards, excess } = await readRoleRights(db);
+  if (missing.length > 0) {
+    const fix = `Run DATABASE_APP_ROLE=${role} npm run migrate as the owner of the tables. It grants these rights.`;
+    return fault(`The role ${role} can't ${short(missing)}.`, fix);
+  }
+  if (mayDropGuards || excess.length > 0) {
+    const can = mayDropGuards ? 'disable the triggers that protect the books' : short(excess);
+    const fix =
+      'Create a separate role (create role speechgate_app login …), run npm run migrate, and connect as that role.';
+    return warning(`The role ${role} can ${can}, which the service never does.`, fix);
+  }
+  return ok(`The role ${role} can do what the service does, and no more.`);
+}
+
+async function isOurMoney({ db, config: { x402 } }: DoctorContext): Promise<Finding> {
+  const { denomination } = await readInstance(db);
+  const settings = x402 && { network: x402.asset.network, asset: x402.asset.address.toLowerCase() };
+  if (!denomination) return ok('The database has no network yet. The first start sets it.');
+  if (!settings) return ok(`The database belongs to ${denomination.network}, and x402 is off.`);
+  if (denomination.network === settings.network && denomination.asset === settings.asset) {
+    return ok(`The database belongs to ${denomination.network}, like the settings.`);
+  }
+  return fault(
+    `The database belongs to ${denomination.network} and ${denomination.asset}, but the settings to another.`,
+    describeMismatch({ database: denomination, settings }),
+  );
+}
+
+const count = (number: number, what: string): string => `${number} ${what}${number === 1 ? '' : 's'}`;
+
+const short = (names: readonly string[]): string =>
+  names.slice(0, NAMED).join(', ') + (names.length > NAMED ? ` and ${names.length - NAMED} more` : '');

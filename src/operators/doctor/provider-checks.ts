@@ -1,0 +1,281 @@
+import { randomUUID } from 'node:crypto';
+import { PassThrough } from 'node:stream';
+import { parseConnectionUrl } from 'nodemailer/lib/shared';
+import SMTPConnection from 'nodemailer/lib/smtp-connection';
+import type { CardConfig } from '../../config/card-settings.ts';
+import type { MailConfig } from '../../config/feedback-settings.ts';
+import type { X402Config } from '../../config/x402-settings.ts';
+import type { Database } from '../../db/database.ts';
+import { smtpSender } from '../../feedback/deliver.ts';
+import { readInstance } from '../../ledger/database-identity.ts';
+import { KeyProbe } from '../../payments/top-up/key-probe.ts';
+import { makeOffer } from '../../payments/x402/challenge.ts';
+import { refusesCredential } from '../../payments/x402/facilitator.ts';
+import { collectSpeech } from '../../speech/collect.ts';
+import { serversOf } from '../../speech/open-provider.ts';
+import { openAiCompatible } from '../../speech/openai-compatible.ts';
+import { SpeechError, type SpeechProvider } from '../../speech/provider.ts';
+import {
+  type Check,
+  type DoctorContext,
+  type DoctorOptions,
+  type Finding,
+  fault,
+  off,
+  ok,
+  readingTables,
+  skipped,
+} from './check.ts';
+import { exchange, member, NoAnswer, type ProbeResponse } from './exchange.ts';
+
+/** Tests each upstream of each model alone, because failover would hide a broken one. */
+export function speechChecks({ config: { speech, catalog }, speaks }: DoctorOptions): readonly Check[] {
+  if (!speech) return off(['upstream'], 'SPEECH_BASE_URL is unset: speech answers 503.');
+  if (!speaks) return off(['upstream'], 'It was skipped by --no-speak.');
+  const servers = new Map(serversOf(speech).map((server) => [server.name, server]));
+  return catalog.models.flatMap((model) =>
+    model.upstreams.flatMap((upstream) => {
+      const server = servers.get(upstream.name);
+      if (!server) return [];
+      const run = () => {
+        if (!model.available) return skipped('The catalog marks it as unavailable.');
+        const { upstreamVoice } = model.defaultVoice;
+        const voice = upstream.voices.get(upstreamVoice) ?? upstreamVoice;
+        const provider = openAiCompatible({ ...server, firstByteTimeoutMs: speech.timeoutMs });
+        return speaksModel(provider, upstream.model, voice, speech.timeoutMs).finally(() => provider.close());
+      };
+      const about = model.upstreams.length === 1 ? model.id : `${model.id} by ${upstream.name}`;
+      return [{ name: 'upstream', about, limitMs: speech.timeoutMs + 5_000, run }];
+    }),
+  );
+}
+
+async function speaksModel(
+  provider: SpeechProvider,
+  model: string,
+  voice: string,
+  timeoutMs: number,
+): Promise<Finding> {
+  const asked = `${model} with ${voice}`;
+  const begunAt = performance.now();
+  try {
+    const utterance = { text: 'Hello', model, voice, speed: 1 };
+    const { mimeType, audio } = await collectSpeech(provider, utterance, AbortSignal.timeout(timeoutMs));
+    if (mimeType !== 'audio/mpeg') {
+      const fix = 'Make the upstream return MP3 for response_format mp3. Only streamed card speech accepts WAV.';
+      return fault(`${asked} returned WAV instead of MP3.`, fix);
+    }
+    const ms = Math.round(performance.now() - begunAt);
+    return ok(`${asked} spoke a word (${audio.length} bytes) in ${ms} ms.`);
+  } catch (error) {
+    if (!(error instanceof SpeechError)) throw error;
+    return fault(
+      `${asked} failed: ${error.message}`,
+      'Correct its address, its key, or its names of model and voice (SPEECH_BASE_URL, SPEECH_API_KEY, CATALOG_FILE). ' +
+        'See the log of the upstream.',
+    );
+  }
+}
+
+export function cardChecks({ config: { card } }: DoctorOptions): readonly Check[] {
+  if (!card)
+    return off(['card-key', 'card-mode', 'card-permissions'], 'STRIPE_SECRET_KEY is unset: card credits answer 503.');
+  const probe = new KeyProbe(card.secretKey, card.apiBase);
+  return [
+    { name: 'card-key', run: () => keyWorks(probe) },
+    { name: 'card-mode', run: readingTables(({ db }) => isOfItsMode(db, card)) },
+    { name: 'card-permissions', run: () => mayDoItsWork(probe) },
+  ];
+}
+
+async function keyWorks(probe: KeyProbe): Promise<Finding> {
+  const answer = await probe.works();
+  if (answer.outcome === 'works') return ok('The card processor accepts the key.');
+  if (answer.outcome === 'refused') {
+    return fault('The card processor refuses the key.', 'Set STRIPE_SECRET_KEY to a key that is not revoked.');
+  }
+  return fault(
+    `The card processor gave no usable answer: ${answer.problem}`,
+    'Check its status page, the network in between, and STRIPE_API_BASE if it is set.',
+  );
+}
+
+async function isOfItsMode(db: Database, { livemode }: CardConfig): Promise<Finding> {
+  const mode = (isLive: boolean) => (isLive ? 'live' : 'test');
+  const { livemode: first } = await readInstance(db);
+  if (first === undefined) return ok(`It is a ${mode(livemode)} key, the first of this database.`);
+  if (first === livemode) return ok(`It is a ${mode(livemode)} key, like the first one of this database.`);
+  return fault(
+    `It is a ${mode(livemode)} key, but this database was first used with a ${mode(first)} one.`,
+    'Use a key of that mode, or a separate database. Accounts of one mode are unknown under a key of the other.',
+  );
+}
+
+async function mayDoItsWork(probe: KeyProbe): Promise<Finding> {
+  if ((await probe.works()).outcome !== 'works') return skipped('The key does not work.');
+  const { missing, unanswered } = await probe.permissions();
+  if (missing.length > 0) {
+    const fix = 'Add them to the restricted key in the dashboard of the card processor.';
+    return fault(`The key lacks: ${missing.join('; ')}.`, fix);
+  }
+  if (unanswered.length === 0) return ok('The key has all permissions that the service needs.');
+  const fix = 'Check the status page of the card processor. A server at STRIPE_API_BASE must support these calls.';
+  return fault(`These permissions of the key could not be checked: ${unanswered.join('; ')}.`, fix);
+}
+
+const SCHEME = 'exact';
+const NOBODY = '0x0000000000000000000000000000000000000001';
+
+/** Many facilitators serve `/supported` to everybody and check the credential only at `/verify`, so this calls both. */
+export const FACILITATOR_CHECKS: readonly Check[] = [{ name: 'facilitator', run: takesOurPayments }];
+
+async function takesOurPayments({ config: { x402 } }: DoctorContext): Promise<Finding> {
+  if (!x402) return skipped('X402_PAY_TO is unset: x402 answers 503.');
+  const base = x402.facilitatorUrl.replace(/\/+$/, '');
+  const { facilitatorToken: token } = x402;
+  const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  try {
+    const unsupported = judgeSupported(await exchange(`${base}/supported`, { headers }), x402);
+    if (unsupported) return unsupported;
+    const verified = await exchange(`${base}/verify`, { method: 'POST', headers, json: unpayable(x402) });
+    return judgeVerified(verified, x402);
+  } catch (error) {
+    if (!(error instanceof NoAnswer)) throw error;
+    const fix = 'Correct X402_FACILITATOR_URL, or check the network in between.';
+    return fault(`The facilitator did not answer: ${error.message}.`, fix);
+  }
+}
+
+function judgeSupported(answer: ProbeResponse, { asset }: X402Config): Finding | undefined {
+  const kinds = member(answer.json, 'kinds');
+  if (isRefused(answer)) return refused(answer, 'supported');
+  if (answer.status !== 200 || !Array.isArray(kinds)) return noFacilitator(answer, 'supported');
+  const ours = [asset.network, `${asset.network.slice(0, asset.network.indexOf(':'))}:*`];
+  const isOurs = (kind: unknown) =>
+    member(kind, 'x402Version') === 2 &&
+    member(kind, 'scheme') === SCHEME &&
+    ours.some((network) => network === member(kind, 'network'));
+  if (kinds.some(isOurs)) return undefined;
+  return fault(
+    `The facilitator does not support ${SCHEME} on ${asset.network}, version 2.`,
+    'Use a facilitator that does, or correct X402_NETWORK.',
+  );
+}
+
+/** Facilitators report an invalid payment in different ways. */
+function judgeVerified(answer: ProbeResponse, { asset }: X402Config): Finding {
+  if (isRefused(answer)) return refused(answer, 'verify');
+  const isVerdict = member(answer.json, 'isValid') === false || [400, 402, 412, 422].includes(answer.status);
+  if (!isVerdict) return noFacilitator(answer, 'verify');
+  return ok(`The facilitator supports ${SCHEME} on ${asset.network}, version 2, and accepts our credential.`);
+}
+
+const isRefused = ({ status, json }: ProbeResponse): boolean =>
+  refusesCredential(status, { isValid: member(json, 'isValid') });
+
+const refused = ({ status }: ProbeResponse, endpoint: string): Finding =>
+  fault(
+    `The facilitator refuses our credential with status ${status} at /${endpoint}.`,
+    'Set X402_FACILITATOR_AUTH to a token that it accepts.',
+  );
+
+const noFacilitator = ({ status }: ProbeResponse, endpoint: string): Finding =>
+  fault(
+    `The server is not a facilitator (status ${status} at /${endpoint}).`,
+    'Set X402_FACILITATOR_URL to the base URL of an x402 facilitator, which serves /supported, /verify and /settle.',
+  );
+
+/** A payment that nobody can have signed, and that expired in 1970. */
+function unpayable({ asset, payees }: X402Config) {
+  const payTo = payees.find(({ status }) => status === 'current')?.address ?? NOBODY;
+  const offer = makeOffer(asset, 1n, payTo);
+  const nonce = `0x${'0'.repeat(64)}`;
+  const authorization = { from: NOBODY, to: payTo, value: '1', validAfter: '0', validBefore: '1', nonce };
+  const payload = { signature: `0x${'1'.repeat(130)}`, authorization };
+  return {
+    x402Version: 2,
+    paymentPayload: { x402Version: 2, accepted: offer, payload },
+    paymentRequirements: offer,
+  };
+}
+
+const MAIL_ANSWER_MS = 10_000;
+const MAIL_SEND_MS = 60_000;
+
+export function mailChecks({ config, mails }: DoctorOptions): readonly Check[] {
+  const { feedback, serviceName } = config;
+  if (!feedback?.mail) return off(['mail'], 'SMTP_URL is unset: feedback is only stored.');
+  const { mail } = feedback;
+  if (mails) return [{ name: 'mail', limitMs: MAIL_SEND_MS, run: () => sendsMail(mail, serviceName) }];
+  return [{ name: 'mail', run: () => takesMail(mail) }];
+}
+
+interface SmtpError extends Error {
+  readonly code?: string;
+  readonly responseCode?: number;
+}
+
+async function takesMail({ smtpUrl, from, to }: MailConfig): Promise<Finding> {
+  for (const { address } of to) {
+    try {
+      await offerMail(smtpUrl, from.address, address);
+    } catch (error) {
+      return mailFault(error as SmtpError, address);
+    }
+  }
+  return ok(`The mail server accepts mail for ${to.length === 1 ? 'the address' : `all ${to.length} addresses`}.`);
+}
+
+async function sendsMail(mail: MailConfig, serviceName: string): Promise<Finding> {
+  const subject = `[${serviceName}] This is how feedback will arrive`;
+  const messageId = `<doctor-${randomUUID()}@${mail.from.address.split('@')[1]}>`;
+  const text = 'speechgate doctor --mail has sent this. The settings of feedback mail work.\n';
+  const letter = { from: mail.from, to: [...mail.to], subject, messageId, date: new Date(), text };
+  try {
+    await smtpSender({ ...mail, serviceName })(letter, AbortSignal.timeout(MAIL_SEND_MS));
+  } catch (error) {
+    return mailFault(error as SmtpError, mail.to.map(({ address }) => address).join(', '));
+  }
+  return ok('The mail server accepted a mail.');
+}
+
+/** Without the server's text, which may repeat our credentials. */
+function mailFault({ code, responseCode }: SmtpError, address: string): Finding {
+  const status = responseCode === undefined ? '' : ` (${responseCode})`;
+  if (code === 'EAUTH') {
+    return fault(`The mail server refuses our credentials${status}.`, 'Correct user and password in SMTP_URL.');
+  }
+  if (code === 'EENVELOPE') {
+    const fix = 'Correct FEEDBACK_FROM and FEEDBACK_TO, or allow mail from this machine at the server.';
+    return fault(`The mail server accepts no mail for ${address}${status}.`, fix);
+  }
+  const fix = "Correct SMTP_URL's scheme (smtp, smtps), host and port, or check the network in between.";
+  return fault(`The mail server can't be used: ${code ?? 'no answer'}${status}.`, fix);
+}
+
+/** Stops before the message is sent, so that no mail arrives. */
+function offerMail(smtpUrl: string, from: string, to: string): Promise<void> {
+  const options = parseConnectionUrl(smtpUrl);
+  const connection = new SMTPConnection({
+    ...options,
+    connectionTimeout: MAIL_ANSWER_MS,
+    greetingTimeout: MAIL_ANSWER_MS,
+    socketTimeout: MAIL_ANSWER_MS,
+    dnsTimeout: MAIL_ANSWER_MS,
+  });
+  return new Promise<void>((resolve, reject) => {
+    const offer = () => {
+      // The stream is read once the server accepts the message.
+      const message = new PassThrough();
+      message.once('resume', () => resolve());
+      connection.send({ from, to: [to] }, message, (error) => (error ? reject(error) : resolve()));
+    };
+    connection.once('error', reject);
+    connection.once('end', () => reject(new Error('The connection has ended.')));
+    connection.connect((error) => {
+      if (error) reject(error);
+      else if (options.auth) connection.login(options.auth, (refusal) => (refusal ? reject(refusal) : offer()));
+      else offer();
+    });
+  }).finally(() => connection.close());
+}

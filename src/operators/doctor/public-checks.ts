@@ -1,0 +1,255 @@
+import { createPublicKey, randomBytes, randomUUID, verify } from 'node:crypto';
+import { BlockList, isIP } from 'node:net';
+import type { Config } from '../../config/config.ts';
+import { currentKey, publicKeyJwk, type SigningKey } from '../../config/signing-keys.ts';
+import { routeOf } from '../../contract/routes.ts';
+import { canonicalize } from '../../lib/canonical-json.ts';
+import { isLoopback } from '../../lib/loopback.ts';
+import { formatUsd } from '../../lib/money.ts';
+import { Quotes } from '../../payments/x402/quotes.ts';
+import { priceMicroUsd } from '../../speech/price.ts';
+import { type Check, type DoctorContext, type Finding, fault, ok, skipped, warning } from './check.ts';
+import { type Call, exchange, member, NoAnswer, type ProbeResponse } from './exchange.ts';
+
+const PROCESSES_ASKED = 6;
+const TEXT_SHA256 = '2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824';
+
+const pathOf = (operationId: string): string => routeOf(operationId).path;
+
+export const PUBLIC_CHECKS: readonly Check[] = [
+  { name: 'base-url', run: answersOnce },
+  { name: 'identity', run: (context) => behindBaseUrl(context, isThisOne) },
+  { name: 'proxies', run: proxiesOnce },
+  {
+    name: 'forged-addresses',
+    // The check `proxies` counts requests, so it must end before this one sends any.
+    run: async (context) => {
+      await proxiesOnce(context);
+      return behindBaseUrl(context, forgedAreRefused);
+    },
+  },
+];
+
+function answersOnce({ once, config }: DoctorContext): Promise<Finding> {
+  return once('base-url', () => answers(config));
+}
+
+function proxiesOnce(context: DoctorContext): Promise<Finding> {
+  return context.once('proxies', () => behindBaseUrl(context, proxiesAreBelieved));
+}
+
+async function behindBaseUrl(context: DoctorContext, examine: (config: Config) => Promise<Finding>): Promise<Finding> {
+  const { state } = await answersOnce(context);
+  return state === 'fault' ? skipped('The check base-url failed.') : examine(context.config);
+}
+
+async function answers({ baseUrl, serviceName }: Config): Promise<Finding> {
+  let answer: ProbeResponse;
+  try {
+    answer = await exchange(`${baseUrl}${pathOf('getHealth')}`);
+  } catch (error) {
+    if (!(error instanceof NoAnswer)) throw error;
+    const fix = 'Start the service, or correct BASE_URL, its DNS name, the proxy in front, or its certificate.';
+    return fault(`${baseUrl} did not answer: ${error.message}.`, fix);
+  }
+  const name = member(answer.json, 'service');
+  if (answer.status !== 200 || typeof name !== 'string' || member(answer.json, 'status') !== 'ok') {
+    const fix = 'Make BASE_URL, or the proxy behind it, lead to this service.';
+    return fault(`The server at ${baseUrl} is not Speechgate (status ${answer.status}).`, fix);
+  }
+  if (name !== serviceName) {
+    const fix = 'Make BASE_URL lead to this service, or give all its processes the same SERVICE_NAME.';
+    return fault(`The service at ${baseUrl} has another name.`, fix);
+  }
+  const { protocol, hostname } = new URL(baseUrl);
+  if (protocol === 'https:' || isLoopback(hostname)) return ok(`${baseUrl} answers as ${serviceName}.`);
+  const fix = 'Put a proxy with TLS in front, and set BASE_URL to its https address.';
+  return warning(`${baseUrl} is plain http: account ids and payments can be read and changed on the way.`, fix);
+}
+
+/** Only this service has metadata signed by our key, or quotes signed by our secret. */
+async function isThisOne(config: Config): Promise<Finding> {
+  if (config.x402 && config.signingKeys) return showsOurMetadata(config, currentKey(config.signingKeys).keyId);
+  if (config.x402 && config.quotes) return makesOurQuotes(config, new Quotes(config.quotes.secrets, 1));
+  return skipped('Without SIGNING_KEYS_FILE or QUOTE_SECRET nothing proves that BASE_URL leads to this service.');
+}
+
+async function showsOurMetadata(config: Config, keyId: string): Promise<Finding> {
+  const answers = await askAll(config, 'getServiceMetadata');
+  const fix = 'Give all processes the same settings, and restart those that run with others.';
+  const down = answers.find(({ status, json }) => status >= 500 && missingSetting(json) === undefined);
+  if (down) return skipped(`It returned no metadata (status ${down.status}). Other checks say why.`);
+  const lacking = answers.map(({ json }) => missingSetting(json)).find((setting) => setting !== undefined);
+  if (lacking !== undefined) return fault(`The service at BASE_URL has no ${lacking}, which is set here.`, fix);
+  const foreign = answers.filter(({ json }) => !isSignedBy(json, config.signingKeys ?? []));
+  if (foreign.length > 0) {
+    const some = foreign.length === answers.length ? 'leads' : 'leads in part';
+    return fault(
+      `BASE_URL ${some} to another service, or to one with other keys: the metadata is not signed by ${keyId}.`,
+      'Make BASE_URL lead to this service. Give all its processes the same SIGNING_KEYS_FILE, and restart them.',
+    );
+  }
+  const differing = new Set(answers.flatMap(({ json }) => differences(json, config)));
+  if (differing.size === 0)
+    return ok(`It is this service: its metadata is signed by ${keyId} and matches these settings.`);
+  return fault(`The service at BASE_URL has other values of these settings: ${[...differing].join(', ')}.`, fix);
+}
+
+const askAll = ({ baseUrl }: Config, operationId: string, call?: Call): Promise<ProbeResponse[]> =>
+  Promise.all(Array.from({ length: PROCESSES_ASKED }, () => exchange(baseUrl + pathOf(operationId), call)));
+
+function missingSetting(json: unknown): string | undefined {
+  const setting = member(json, 'error', 'details', 'setting');
+  return typeof setting === 'string' ? setting : undefined;
+}
+
+async function makesOurQuotes(config: Config, quotes: Quotes): Promise<Finding> {
+  const { id } = config.catalog.defaultModel;
+  const json = { textLength: 5, textSha256: TEXT_SHA256, model: id };
+  const answers = await askAll(config, 'createQuote', { method: 'POST', json });
+  const read = answers.map((answer) => quotes.read(String(member(answer.json, 'quoteToken'))));
+  if ((await Promise.all(read)).every((quote) => quote !== undefined)) {
+    return ok('It is this service: its quotes are signed by QUOTE_SECRET.');
+  }
+  const fix = 'Make BASE_URL lead to this service. Give all its processes the same QUOTE_SECRET, and restart them.';
+  return fault('BASE_URL leads to another service, or to one with another QUOTE_SECRET: its quotes are not ours.', fix);
+}
+
+const HEALTH_REQUESTS = 3;
+const LOOPBACK = '127.0.0.1';
+const OTHER_LOOPBACK = '127.9.9.9';
+
+/** The operators' listener counts the requests that came through a proxy. */
+async function proxiesAreBelieved(config: Config): Promise<Finding> {
+  const { adminPort, trustProxy } = config;
+  if (adminPort === undefined) return skipped('ADMIN_PORT is unset, and only the service can report its proxies.');
+  try {
+    const before = await readCounts(config, adminPort);
+    if (!before) return skipped("The server at ADMIN_PORT is not this release's listener.");
+    for (let asked = 0; asked < HEALTH_REQUESTS; asked++) await ask(config, 'getHealth');
+    const after = (await readCounts(config, adminPort)) ?? { trusted: 0, untrusted: 0 };
+    const trusted = after.trusted - before.trusted;
+    if (after.untrusted - before.untrusted > trusted) {
+      return fault(
+        'A proxy forwards client addresses but is not trusted: all callers count as one address.',
+        "Add the proxy's address or network to TRUST_PROXY.",
+      );
+    }
+    if (trusted > 0) return ok('The proxy forwards client addresses and is trusted.');
+    if (trustProxy.length === 0) return ok('No proxy forwards client addresses, and TRUST_PROXY is unset.');
+  } catch (error) {
+    if (!(error instanceof NoAnswer)) throw error;
+    return skipped(`The service or its listener at ADMIN_PORT did not answer: ${error.message}.`);
+  }
+  return warning(
+    'TRUST_PROXY is set, but no request to BASE_URL came to this process by a proxy that forwards client addresses.',
+    'Make the proxy send X-Forwarded-For, or unset TRUST_PROXY. If BASE_URL leads to other replicas, run this there.',
+  );
+}
+
+async function readCounts({ admin }: Config, port: number) {
+  const anywhere: Readonly<Record<string, string>> = { '0.0.0.0': LOOPBACK, '::': '::1' };
+  const host = anywhere[admin.host] ?? admin.host;
+  const { status, text } = await exchange(`http://${isIP(host) === 6 ? `[${host}]` : host}:${port}/metrics`);
+  if (status !== 200 || !text.includes('speechgate_')) return undefined;
+  const count = (proxy: string) =>
+    Number(new RegExp(`^speechgate_forwarded_requests_total\\{proxy="${proxy}"\\} (\\d+)`, 'm').exec(text)?.[1] ?? 0);
+  return { trusted: count('trusted'), untrusted: count('untrusted') };
+}
+
+/**
+ * Requests audio with an invented X-Forwarded-For. Such a request takes a slot of its address, and reports how many are
+ * left. If all but one are left, the service believed the invented address.
+ */
+async function forgedAreRefused(config: Config): Promise<Finding> {
+  const fix =
+    'List the addresses of your proxies in TRUST_PROXY, and make them append the client address to X-Forwarded-For.';
+  const vast = config.trustProxy.find(isVast);
+  if (vast !== undefined) {
+    return fault(
+      `TRUST_PROXY trusts too many addresses (${vast}): callers can choose the address that rate limits count.`,
+      fix,
+    );
+  }
+  try {
+    const own = await ask(config, 'getJobAudio');
+    const left = remaining(own);
+    if (left === undefined || own.status === 429)
+      return skipped('The rate limit of this address is used up or unknown.');
+    if (own.localAddress !== undefined && isAmong(config.trustProxy, own.localAddress)) {
+      return skipped('TRUST_PROXY trusts this machine. Run the check on another one to be sure.');
+    }
+    const network = randomBytes(2).toString('hex');
+    const forged = await ask(config, 'getJobAudio', { 'x-forwarded-for': `2001:db8:${network}::1` });
+    const leftAfter = remaining(forged);
+    // Our real address has used two slots by now.
+    const isNew = forged.status !== 429 && leftAfter === config.rateLimit.max - 1;
+    if (!isNew) return ok('An invented address in X-Forwarded-For is not trusted.');
+  } catch (error) {
+    if (!(error instanceof NoAnswer)) throw error;
+    return skipped(`BASE_URL did not answer: ${error.message}.`);
+  }
+  return fault('An invented address in X-Forwarded-For is trusted: rate limits have no effect.', fix);
+}
+
+/** Larger than any private network. The largest are 10.0.0.0/8 and fc00::/7. */
+const isVast = (entry: string): boolean => {
+  const [address = '', bits] = entry.split('/');
+  return bits !== undefined && Number(bits) < (isIP(address) === 6 ? 7 : 8);
+};
+
+const remaining = ({ headers }: ProbeResponse): number | undefined => {
+  const remaining = headers['x-ratelimit-remaining'];
+  return typeof remaining === 'string' ? Number(remaining) : undefined;
+};
+
+function ask({ baseUrl }: Config, operationId: string, headers: Readonly<Record<string, string>> = {}) {
+  const path = routeOf(operationId).path.replace(':jobId', randomUUID());
+  const isHere = new URL(baseUrl).hostname === LOOPBACK && process.platform === 'linux';
+  return exchange(baseUrl + path, { headers, localAddress: isHere ? OTHER_LOOPBACK : undefined });
+}
+
+function isAmong(networks: readonly string[], address: string): boolean {
+  const list = new BlockList();
+  for (const entry of networks) {
+    const [network = '', bits] = entry.split('/');
+    const family = isIP(network) === 6 ? 'ipv6' : 'ipv4';
+    if (bits === undefined) list.addAddress(network, family);
+    else list.addSubnet(network, Number(bits), family);
+  }
+  return list.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
+}
+
+function isSignedBy(document: unknown, keys: readonly SigningKey[]): boolean {
+  const payload = member(document, 'payload');
+  const value = member(document, 'signature', 'value');
+  const key = keys.find(({ keyId }) => keyId === member(document, 'signature', 'keyId'));
+  if (!key || typeof payload !== 'object' || payload === null || typeof value !== 'string') return false;
+  const { kty, crv, x, y } = publicKeyJwk(key);
+  const publicKey = createPublicKey({ key: { kty, crv, x, y }, format: 'jwk' });
+  const signed = Buffer.from(canonicalize(payload));
+  return verify('sha256', signed, { key: publicKey, dsaEncoding: 'ieee-p1363' }, Buffer.from(value, 'base64url'));
+}
+
+function differences(document: unknown, { baseUrl, x402, catalog, signingKeys }: Config): string[] {
+  const published = (...path: readonly string[]) => member(document, 'payload', ...path);
+  const list = (value: unknown, ...names: readonly string[]) =>
+    Array.isArray(value) ? value.map((entry) => names.map((name) => member(entry, name)).join(' ')).join(', ') : '';
+  const payees = x402?.payees.map(({ address, status }) => `${address} ${status}`).join(', ');
+  const keys = signingKeys?.map(({ keyId, status }) => `${keyId} ${status}`).join(', ');
+  const models = catalog.models
+    .map(
+      ({ id, maxInputCharacters: most, ratePicoUsd }) => `${id} ${most} ${formatUsd(priceMicroUsd(most, ratePicoUsd))}`,
+    )
+    .join(', ');
+  const compared: readonly (readonly [setting: string, here: unknown, there: unknown])[] = [
+    ['BASE_URL', baseUrl, published('service', 'origin')],
+    ['X402_NETWORK', x402?.asset.network, published('payment', 'network')],
+    ['X402_ASSET', x402?.asset.address, published('payment', 'asset', 'address')],
+    ['X402_ASSET_NAME', x402?.asset.name, published('payment', 'asset', 'name')],
+    ['X402_PAY_TO', payees, list(published('payment', 'payees'), 'address', 'status')],
+    ['SIGNING_KEYS_FILE', keys, list(published('trust', 'keys'), 'keyId', 'status')],
+    ['CATALOG_FILE', models, list(published('pricing', 'models'), 'id', 'maxCharactersPerRequest', 'maxChargeUsd')],
+  ];
+  return compared.filter(([, here, there]) => here !== there).map(([setting]) => setting);
+}

@@ -1,0 +1,64 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { faultOf } from '../../db/database-errors.ts';
+import { chainChecks } from './chain-checks.ts';
+import { type Check, type DoctorContext, type DoctorOptions, type Finding, fault, skipped } from './check.ts';
+import { DATABASE_CHECKS } from './database-checks.ts';
+import { cardChecks, FACILITATOR_CHECKS, mailChecks, speechChecks } from './provider-checks.ts';
+import { PUBLIC_CHECKS } from './public-checks.ts';
+import { SETTINGS_CHECKS, SIGNING_KEY_CHECKS } from './settings-checks.ts';
+import { storageChecks } from './storage-checks.ts';
+
+const DEFAULT_LIMIT_MS = 20_000;
+
+export const allChecks = (options: DoctorOptions): readonly Check[] => [
+  ...SETTINGS_CHECKS,
+  ...DATABASE_CHECKS,
+  ...speechChecks(options),
+  ...cardChecks(options),
+  ...FACILITATOR_CHECKS,
+  ...chainChecks(options),
+  ...SIGNING_KEY_CHECKS,
+  ...mailChecks(options),
+  ...storageChecks(options),
+  ...PUBLIC_CHECKS,
+];
+
+export interface Checked extends Finding {
+  readonly name: string;
+  readonly about?: string;
+}
+
+/**
+ * Runs all checks at once and yields their results in order. No check throws or exceeds its limit.
+ * @param left names of checks to skip
+ */
+export async function* runChecks(
+  checks: readonly Check[],
+  context: DoctorContext,
+  left: ReadonlySet<string>,
+): AsyncGenerator<Checked> {
+  const running = checks.map(async ({ name, about, limitMs = DEFAULT_LIMIT_MS, run }): Promise<Checked> => {
+    const finding = left.has(name)
+      ? skipped('It was skipped by --skip.')
+      : await judged(async () => run(context), limitMs);
+    return { name, ...(about !== undefined && { about }), ...finding };
+  });
+  for (const checked of running) yield await checked;
+}
+
+async function judged(run: () => Promise<Finding>, limitMs: number): Promise<Finding> {
+  const enough = new AbortController();
+  const late = async () => {
+    await sleep(limitMs, undefined, { signal: enough.signal });
+    const fix = 'Check the network in between, and whether a part hangs.';
+    return fault(`There was no answer within ${limitMs / 1000} s.`, fix);
+  };
+  try {
+    return await Promise.race([run(), late()]);
+  } catch (error) {
+    const cause = error instanceof Error ? faultOf(error) : undefined;
+    return fault(`It could not be checked: ${cause ?? 'something unexpected happened'}.`, 'Fix the reported cause.');
+  } finally {
+    enough.abort();
+  }
+}

@@ -1,0 +1,169 @@
+import { readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { sql } from 'kysely';
+import type { Config } from '../../config/config.ts';
+import { currentKey } from '../../config/signing-keys.ts';
+import { parseAudioStoreSetting } from '../../config/store-setting.ts';
+import { askingDatabase, type Check, type DoctorContext, type Finding, fault, ok, skipped, warning } from './check.ts';
+
+const OTHER_FILES = 500;
+const LATE_RECONCILE_MS = 300_000;
+
+export const SETTINGS_CHECKS: readonly Check[] = [
+  { name: 'settings', run: async (context) => areMeant(context) },
+  { name: 'file-descriptors', run: ({ config }) => areEnough(config.maxConnections) },
+  { name: 'replicas', run: askingDatabase(shareTheirStore) },
+  { name: 'secrets', run: areStrong },
+  { name: 'database-password', run: async ({ config }) => isGoodPassword(new URL(config.databaseUrl)) },
+];
+
+export const SIGNING_KEY_CHECKS: readonly Check[] = [
+  { name: 'signing-keys', run: async (context) => judgeTime(context) },
+  { name: 'signing-keys-file', run: isPrivate },
+];
+const KEYS_ARE_OFF = skipped('SIGNING_KEYS_FILE is unset: metadata answers 503.');
+
+function areMeant({ config: { reconcileIntervalMs }, misspelt }: DoctorContext): Finding {
+  if (misspelt.length > 0) {
+    const named = misspelt.map(({ name, meant }) => `${name} (${meant}?)`).join(', ');
+    return warning(`Unknown settings: ${named}.`, 'Correct their names, or unset them.');
+  }
+  if (reconcileIntervalMs > LATE_RECONCILE_MS) {
+    const fix = 'Unset RECONCILE_INTERVAL_MS. Its default is 15000.';
+    return warning(`Unfinished work of dead processes is completed only every ${reconcileIntervalMs / 1000} s.`, fix);
+  }
+  return ok('No setting is misspelt.');
+}
+
+/** Reads the limit of this shell, which should equal the service's. */
+async function areEnough(maxConnections: number): Promise<Finding> {
+  const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
+  const limit = Number(/^Max open files +(\d+)/m.exec(limits)?.[1]);
+  if (!Number.isSafeInteger(limit)) return skipped('This system does not report how many files a process may open.');
+  if (limit >= maxConnections + OTHER_FILES) return ok(`A process may open ${limit} files.`);
+  const fix = `Raise the limit (ulimit -n, LimitNOFILE), or set MAX_CONNECTIONS below ${Math.max(limit - OTHER_FILES, 1)}.`;
+  return fault(`A process may open ${limit} files, but MAX_CONNECTIONS is ${maxConnections}.`, fix);
+}
+
+async function shareTheirStore({ db, config: { jobs } }: DoctorContext): Promise<Finding> {
+  const { rows } = await sql<{ machines: number }>`
+    select count(distinct case when client_addr is null or client_addr in ('127.0.0.1', '::1', inet_server_addr())
+                               then 'the database' else host(client_addr) end)::int as machines
+    from pg_stat_activity
+    where application_name = 'speechgate' and usesysid = (select oid from pg_roles where rolname = current_user)`.execute(
+    db,
+  );
+  const machines = rows[0]?.machines ?? 0;
+  if (machines <= 1) return ok('One machine uses the database.');
+  if (parseAudioStoreSetting(jobs.audioStore)?.kind !== 'file')
+    return ok(`${machines} machines share a bucket for audio.`);
+  const fix = 'Use a bucket (AUDIO_STORE=s3://…), or make sure that the machines share the folder.';
+  return warning(`${machines} machines use the database, but AUDIO_STORE is a folder of this one.`, fix);
+}
+
+/** Words and keyboard sequences that a random secret does not contain. */
+const PLACEHOLDER =
+  /secret|passw|change.?me|example|placeholder|default|dummy|sample|sandbox|test|your.?(own|key)|openssl|xxxx|1234567|abcdefg|qwerty/i;
+/** 32 random hex digits have 128 bits; `bitsOf` counts about 115. */
+const MIN_BITS = 100;
+const WELL_KNOWN_PASSWORDS = /^(|postgres|password|speechgate|speechgate_app|secret|admin|root|1234.*|change.?me)$/i;
+const SANDBOX_KEYS = 'sandbox-keys.json';
+
+interface Secret {
+  readonly name: string;
+  readonly value: string;
+}
+
+function secretsOf({ quotes, jobs, feedback }: Config): Secret[] {
+  const of = (name: string, values: readonly string[] = []) => values.map((value) => ({ name, value }));
+  return [
+    ...of('QUOTE_SECRET', quotes?.secrets),
+    ...of('JOB_SIGNING_SECRET', jobs.signingSecrets),
+    ...of('FEEDBACK_SECRET', feedback?.secrets),
+  ];
+}
+
+async function sandboxSecrets({ config: { dataDir }, isSandbox }: DoctorContext): Promise<ReadonlySet<unknown>> {
+  if (isSandbox) return new Set();
+  const text = await readFile(join(dataDir, SANDBOX_KEYS), 'utf8').catch(() => '{}');
+  try {
+    return new Set(Object.values(JSON.parse(text)));
+  } catch {
+    return new Set();
+  }
+}
+
+async function areStrong(context: DoctorContext): Promise<Finding> {
+  const secrets = secretsOf(context.config);
+  const ofSandbox = await sandboxSecrets(context);
+  const fix = 'Make new ones with openssl rand -hex 32. Put them before the old ones, and remove the old ones later.';
+  const namesOf = (found: readonly Secret[]) => [...new Set(found.map(({ name }) => name))].join(', ');
+  const known = secrets.filter(({ value }) => ofSandbox.has(value));
+  if (known.length > 0) return fault(`${namesOf(known)}: a secret of the sandbox, which is not safe.`, fix);
+  const weak = secrets.filter(({ value }) => PLACEHOLDER.test(value) || bitsOf(value) < MIN_BITS);
+  if (weak.length > 0) return fault(`${namesOf(weak)}: a secret that can be guessed.`, fix);
+  const shared = secrets.filter(({ name, value }) => secrets.some((o) => o.value === value && o.name !== name));
+  if (shared.length > 0) return warning(`${namesOf(shared)}: one secret for several purposes.`, fix);
+  return ok(secrets.length > 0 ? 'None of them can be guessed.' : 'None is set.');
+}
+
+/** Entropy by letter frequency: an estimate for random text, an upper bound for other text. */
+export function bitsOf(text: string): number {
+  const letters = [...text];
+  const counts = new Map<string, number>();
+  for (const letter of letters) counts.set(letter, (counts.get(letter) ?? 0) + 1);
+  const perLetter = [...counts.values()].reduce(
+    (sum, n) => sum - (n / letters.length) * Math.log2(n / letters.length),
+    0,
+  );
+  return perLetter * shortestPeriod(text);
+}
+
+function shortestPeriod(text: string): number {
+  const period = (text + text).indexOf(text, 1);
+  return period === -1 ? text.length : period;
+}
+
+function isGoodPassword({ hostname, username, password: written, searchParams }: URL): Finding {
+  const isHere = ['', 'localhost', '127.0.0.1', '[::1]'].includes(hostname);
+  const password = written || (searchParams.get('password') ?? '');
+  const isWeak = WELL_KNOWN_PASSWORDS.test(password) || password === username;
+  if (!isWeak) return ok("The database's password is not a well-known one.");
+  if (password === '') return ok('DATABASE_URL contains no password.');
+  const fix =
+    'Set a new one by alter role … password, such as from openssl rand -hex 16, and put it into DATABASE_URL.';
+  return (isHere ? warning : fault)('The password in DATABASE_URL is a well-known one.', fix);
+}
+
+const DAY_MS = 86_400_000;
+const WARNING_DAYS = 30;
+const FAULT_DAYS = 7;
+const OTHERS = 0o077;
+
+function judgeTime({ config: { signingKeys }, now }: DoctorContext): Finding {
+  if (!signingKeys) return KEYS_ARE_OFF;
+  const { keyId, validUntil } = currentKey(signingKeys);
+  const hasNext = signingKeys.some(({ status }) => status === 'next');
+  const fix = 'Run speechgate keys, give the file to all replicas, and restart them.';
+  const daysLeft = validUntil ? Math.floor((validUntil.getTime() - now()) / DAY_MS) : Number.POSITIVE_INFINITY;
+  if (daysLeft < FAULT_DAYS) return fault(`The key ${keyId} expires in ${daysLeft} days.`, fix);
+  if (daysLeft < WARNING_DAYS) return warning(`The key ${keyId} expires in ${daysLeft} days.`, fix);
+  const lasts = validUntil ? `signs for ${daysLeft} more days` : 'signs until it is rotated';
+  if (hasNext) return ok(`The key ${keyId} ${lasts}.`);
+  return warning(
+    `The key ${keyId} ${lasts}, and no next key is announced: callers can't learn it before it signs.`,
+    'Add a key with status "next" to SIGNING_KEYS_FILE. Each rotation by speechgate keys then adds a new one.',
+  );
+}
+
+async function isPrivate({ config: { signingKeys }, keysFile }: DoctorContext): Promise<Finding> {
+  if (!signingKeys || !keysFile) return KEYS_ARE_OFF;
+  if (process.platform === 'win32') return ok('This system has no file modes.');
+  const { mode } = await stat(keysFile);
+  const summary = `The file has mode ${(mode & 0o777).toString(8).padStart(4, '0')}`;
+  if ((mode & OTHERS) === 0) return ok(`${summary}.`);
+  return fault(
+    `${summary}: other users of this machine may read or replace the keys.`,
+    'Run chmod 600 on SIGNING_KEYS_FILE.',
+  );
+}

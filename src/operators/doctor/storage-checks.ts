@@ -1,0 +1,134 @@
+import { randomBytes } from 'node:crypto';
+import { statfs } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { sql } from 'kysely';
+import { parseAudioStoreSetting } from '../../config/store-setting.ts';
+import { StoreError } from '../../speech/store/audio-store.ts';
+import { openAudioStore } from '../../speech/store/open-store.ts';
+import {
+  askingDatabase,
+  type Check,
+  type DoctorContext,
+  type DoctorOptions,
+  type Finding,
+  fault,
+  ok,
+  skipped,
+  warning,
+} from './check.ts';
+
+const SIZE = 4_096;
+const STORE_LIMIT_MS = 90_000;
+
+export function storageChecks({ config: { jobs } }: DoctorOptions): readonly Check[] {
+  const store = parseAudioStoreSetting(jobs.audioStore);
+  const folders = { ...(store?.kind === 'file' && { audio: store.path }), 'temporary files': tmpdir() };
+  return [
+    { name: 'audio-store', limitMs: STORE_LIMIT_MS, run: () => keepsAudio(jobs.audioStore) },
+    { name: 'audio-links', run: async () => areSigned(jobs.signingSecrets) },
+    ...Object.entries(folders).map(([about, folder]) => ({
+      name: 'disk',
+      about,
+      run: async () => judgeRoom(await roomOf(folder), roomFix(about)),
+    })),
+    { name: 'disk', about: 'database', run: askingDatabase(databaseHasRoom) },
+  ];
+}
+
+async function keepsAudio(setting: string): Promise<Finding> {
+  const store = openAudioStore(setting);
+  const key = `doctor/${randomBytes(16).toString('hex')}`;
+  const audio = randomBytes(SIZE);
+  let doing = 'written';
+  try {
+    await store.put(key, audio, 'audio/mpeg');
+    doing = 'read';
+    const stored = await store.open(key);
+    if (!stored || !(await buffer(stored.stream)).equals(audio)) {
+      return fault('The store did not return what was written.', 'Use another store: this one loses audio.');
+    }
+    doing = 'deleted';
+    await store.delete(key);
+    const left = await store.open(key);
+    left?.stream.destroy();
+    if (left) return fault('A deleted object is still there.', storeFix(setting));
+  } catch (error) {
+    if (!(error instanceof StoreError)) throw error;
+    const { name, code } = (error.cause ?? {}) as { name?: string; code?: string };
+    const full = error.reason === 'full' ? ': the store is full' : '';
+    const cause = code ?? name;
+    return fault(`Audio can't be ${doing}${full}${cause === undefined ? '' : ` (${cause})`}.`, storeFix(setting));
+  } finally {
+    if (doing !== 'written') await store.delete(key).catch(() => undefined);
+    await store.close();
+  }
+  return ok('The store writes, reads and deletes.');
+}
+
+const storeFix = (setting: string): string =>
+  parseAudioStoreSetting(setting)?.kind === 's3'
+    ? 'Give the credentials s3:PutObject, s3:GetObject and s3:DeleteObject in the bucket of AUDIO_STORE, and check ' +
+      'AWS_REGION and AWS_ENDPOINT_URL.'
+    : 'Make the user of the service the owner of the folder in AUDIO_STORE, on a writable disk with free space.';
+
+function areSigned(secrets: readonly string[]): Finding {
+  if (secrets.length > 0) return ok('Links to audio are signed.');
+  const fix = 'Set JOB_SIGNING_SECRET, such as from openssl rand -hex 32.';
+  return warning('Links to audio are not signed: anyone who has a job id can download its audio.', fix);
+}
+
+const MIB = 1024 * 1024;
+const FAULT_BYTES = 256 * MIB;
+const WARNING_BYTES = 2048 * MIB;
+const WARNING_SHARE = 0.05;
+
+interface Room {
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+}
+
+const roomFix = (about: string): string =>
+  about === 'audio'
+    ? 'Free space, lower AUDIO_RETENTION_SECONDS, or use a bucket (AUDIO_STORE=s3://…).'
+    : 'Free space on that disk, or use a larger one.';
+
+/** Reads the disk of the folder, or of its nearest existing parent. */
+async function roomOf(folder: string): Promise<Room> {
+  try {
+    const { bavail, blocks, bsize } = await statfs(folder);
+    return { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
+  } catch (error) {
+    const parent = dirname(folder);
+    const isAbsent = ['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '');
+    if (!isAbsent || parent === folder) throw error;
+    return roomOf(parent);
+  }
+}
+
+export function judgeRoom({ freeBytes, totalBytes }: Room, fix: string): Finding {
+  const space = `${gib(freeBytes)} of ${gib(totalBytes)} are free`;
+  if (freeBytes < FAULT_BYTES) return fault(`${space}.`, fix);
+  if (freeBytes < WARNING_BYTES || freeBytes < totalBytes * WARNING_SHARE) return warning(`${space}.`, fix);
+  return ok(`${space}.`);
+}
+
+/** PostgreSQL reports no disk space. Its folder can be read only on this machine, by a role that may see its name. */
+async function databaseHasRoom({ db, config: { databaseUrl } }: DoctorContext): Promise<Finding> {
+  const { rows } = await sql<{ bytes: bigint; folder: string | null; local: boolean }>`
+    select pg_database_size(current_database()) as bytes,
+           (select setting from pg_settings where name = 'data_directory') as folder,
+           coalesce(inet_server_addr() = inet_client_addr(), true) as local`.execute(db);
+  const [row] = rows;
+  const size = `The database uses ${gib(Number(row?.bytes ?? 0))}`;
+  const host = new URL(databaseUrl).hostname;
+  if (!row?.folder || !row.local)
+    return skipped(`${size}; PostgreSQL does not report the free space of its disk (${host || 'socket'}).`);
+  const room = await roomOf(row.folder).catch(() => undefined);
+  if (!room) return skipped(`${size}; its folder can't be read from here.`);
+  const { state, message, fix } = judgeRoom(room, 'Free space on the disk of the database, or use a larger one.');
+  return { state, message: `${size}; ${message}`, ...(fix !== undefined && { fix }) };
+}
+
+const gib = (bytes: number): string => `${(bytes / 1024 / MIB).toFixed(1)} GiB`;

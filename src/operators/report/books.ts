@@ -1,0 +1,229 @@
+import { type NotNull, type RawBuilder, sql } from 'kysely';
+import type { Asset } from '../../config/network.ts';
+import type { Database } from '../../db/database.ts';
+import { contra } from '../../ledger/transfer.ts';
+import { isDay, readMoment } from '../../lib/moment.ts';
+
+/** Includes `from` and excludes `to`. */
+export interface Period {
+  readonly from: Date;
+  readonly to: Date;
+}
+
+const DAY_MS = 86_400_000;
+
+export function readEnd(text: string): Date | undefined {
+  const at = readMoment(text);
+  return at && isDay(text) ? new Date(at.getTime() + DAY_MS) : at;
+}
+
+export const GROUPS = ['day', 'flow', 'model', 'upstream'] as const;
+export type Group = (typeof GROUPS)[number];
+
+export interface Sales {
+  readonly group: string;
+  readonly requests: bigint;
+  readonly failed: bigint;
+  readonly characters: bigint;
+  readonly revenue: bigint;
+  readonly held: bigint;
+  readonly upstreamCost: bigint;
+  readonly margin: bigint;
+  readonly uncosted: bigint;
+}
+
+const KEYS: Readonly<Record<Group, RawBuilder<unknown>>> = {
+  day: sql`to_char(at at time zone 'utc', 'YYYY-MM-DD')`,
+  flow: sql`flow`,
+  model: sql`coalesce(model, 'unknown')`,
+  upstream: sql`coalesce(upstream, 'unknown')`,
+};
+
+export async function salesOf(db: Database, { from, to }: Period, group: Group): Promise<Sales[]> {
+  const { rows } = await sql<Sales>`
+    with entry as (
+      select transfer.*, coalesce(transfer.characters, payment.characters) as spoken,
+             case when transfer.kind = 'spend' then 'prepaid' when transfer.kind = 'settlement' then 'direct'
+                  when exists (select from job where hold_id = transfer.id) then 'jobs' else 'card' end as flow
+      from transfer
+      left join x402_payment payment on transfer.kind = 'settlement' and payment.id::text = transfer.reference
+      where transfer.kind in ('charge', 'spend', 'settlement')
+    ), movement as (
+      select ended_at as at, flow, model, upstream, 1 as requests, 0 as failed, spoken as characters,
+             amount_micro_usd as revenue, 0 as held,
+             (spoken * cost_pico_usd + 999999) / 1000000 as cost
+      from entry where state = 'posted' and ended_at >= ${from} and ended_at < ${to}
+      union all
+      select ended_at, flow, model, upstream, 0, 1, 0, 0, 0, 0
+      from entry where state = 'voided' and ended_at >= ${from} and ended_at < ${to}
+      union all
+      select created_at, flow, model, upstream, 0, 0, 0, 0, amount_micro_usd, 0
+      from entry where created_at < ${to} and created_at >= ${from} and (state = 'pending' or ended_at >= ${to})
+    )
+    select ${KEYS[group]} as "group", sum(requests)::bigint as requests, sum(failed)::bigint as failed,
+           coalesce(sum(characters), 0)::bigint as characters, sum(revenue)::bigint as revenue,
+           sum(held)::bigint as held,
+           coalesce(sum(cost), 0)::bigint as "upstreamCost",
+           (sum(revenue) - coalesce(sum(cost), 0))::bigint as margin,
+           count(*) filter (where cost is null) as uncosted
+    from movement group by 1 order by 1`.execute(db);
+  return rows;
+}
+
+export function totalOf(sales: readonly Sales[]): Sales {
+  const sum = (column: Exclude<keyof Sales, 'group'>) => sales.reduce((total, row) => total + row[column], 0n);
+  return {
+    group: 'total',
+    requests: sum('requests'),
+    failed: sum('failed'),
+    characters: sum('characters'),
+    revenue: sum('revenue'),
+    held: sum('held'),
+    upstreamCost: sum('upstreamCost'),
+    margin: sum('margin'),
+    uncosted: sum('uncosted'),
+  };
+}
+
+/** In micro-USD by kind, without sales. */
+export async function moneyOf(db: Database, { from, to }: Period): Promise<Record<string, bigint>> {
+  const { rows } = await sql<Record<string, bigint>>`
+    select ${sumOf('top_up')} as bought, ${sumOf('refund')} as refunded, ${sumOf('refund_failed')} as "refundsFailed",
+           ${sumOf('dispute')} as disputed, ${sumOf('dispute_won')} as "disputesWon",
+           ${sumOf('debt_payment')} as "debtsPaid",
+           coalesce(sum(case when debit_account_id = ${contra.cardAdjustments} then amount_micro_usd
+                             else -amount_micro_usd end) filter (where kind = 'adjustment'), 0)::bigint as adjusted,
+           ${sumOf('deposit')} as deposited, ${sumOf('settlement')} as "paidDirectly"
+    from transfer where state = 'posted' and ended_at >= ${from} and ended_at < ${to}
+      and kind not in ('charge', 'spend')`.execute(db);
+  return rows[0] ?? {};
+}
+
+const sumOf = (kind: string) => sql`coalesce(sum(amount_micro_usd) filter (where kind = ${kind}), 0)::bigint`;
+
+/** In micro-USD, summed over the entries before that time. */
+export async function liabilityAt(db: Database, at: Date): Promise<Record<string, bigint>> {
+  const { rows } = await sql<Record<string, bigint>>`
+    with contra as materialized (
+      select id from account where kind = 'contra'
+    ), movement as (
+      select credit_account_id as account_id, amount_micro_usd as amount from transfer
+      where state = 'posted' and ended_at < ${at} and credit_account_id not in (select id from contra)
+      union all
+      select debit_account_id, -amount_micro_usd from transfer
+      where created_at < ${at} and (state <> 'voided' or ended_at >= ${at})
+        and debit_account_id not in (select id from contra)
+    ), total as (
+      select kind, sum(amount)::bigint as amount
+      from movement join account on account.id = movement.account_id group by kind
+    )
+    select coalesce((select amount from total where kind = 'card'), 0) as "cardBalances",
+           coalesce((select amount from total where kind = 'wallet'), 0) as "prepaidBalances",
+           coalesce((select sum(amount_micro_usd)::bigint from transfer
+                     where created_at < ${at} and kind in ('charge', 'spend')
+                       and (state = 'pending' or ended_at >= ${at})), 0) as held,
+           coalesce((select -amount from total where kind = 'debt'), 0) as debts`.execute(db);
+  return rows[0] ?? {};
+}
+
+export interface BookedItem {
+  readonly what: 'purchase' | 'refund' | 'dispute';
+  readonly id: string;
+  readonly microUsd: bigint;
+  readonly at: Date;
+}
+
+const selectBooked = (db: Database) =>
+  db
+    .selectFrom('transfer')
+    .leftJoin('top_up', (join) => join.on('kind', '=', 'top_up').onRef('top_up.session_id', '=', 'transfer.reference'))
+    .where('kind', 'in', ['top_up', 'refund', 'refund_failed', 'dispute', 'dispute_won'])
+    .select([
+      'ended_at',
+      sql<BookedItem['what']>`
+        case when kind = 'top_up' then 'purchase' when kind like 'refund%' then 'refund' else 'dispute' end`.as('what'),
+      sql<string>`case when kind = 'top_up' then top_up.id::text else split_part(transfer.reference, ':', 1) end`.as(
+        'id',
+      ),
+      sql<bigint>`case when kind in ('refund', 'dispute') then -amount_micro_usd else amount_micro_usd end`.as(
+        'amount',
+      ),
+    ])
+    .as('booked');
+
+export async function bookedIn(db: Database, { from, to }: Period): Promise<Map<string, BookedItem>> {
+  const rows = await db
+    .selectFrom(selectBooked(db))
+    .select(['what', 'id', sql<bigint>`sum(amount)::bigint`.as('microUsd'), sql<Date>`max(ended_at)`.as('at')])
+    .where('ended_at', '>=', from)
+    .where('ended_at', '<', to)
+    .groupBy(['what', 'id'])
+    .execute();
+  return new Map(rows.map((item) => [`${item.what} ${item.id}`, item]));
+}
+
+export async function bookedAt(db: Database, what: BookedItem['what'], id: string): Promise<Date | undefined> {
+  const row = await db
+    .selectFrom(selectBooked(db))
+    .select((eb) => eb.fn.max('ended_at').as('at'))
+    .where('what', '=', what)
+    .where('id', '=', id)
+    .executeTakeFirst();
+  return row?.at ?? undefined;
+}
+
+export async function isOnItsWay(db: Database, { what, id, at }: BookedItem): Promise<boolean> {
+  const found =
+    what === 'purchase'
+      ? db.selectFrom('top_up').select('id').where('id', '=', id).where('state', 'in', ['opening', 'open'])
+      : db
+          .selectFrom('processor_list')
+          .select('name as id')
+          .where('name', '=', `${what}s`)
+          .where('read_until', '<=', at);
+  return (await found.executeTakeFirst()) !== undefined;
+}
+
+export async function purchaseOfPayment(db: Database, paymentIntentId: string): Promise<string | undefined> {
+  const purchase = db.selectFrom('top_up').select('id').where('payment_intent_id', '=', paymentIntentId);
+  return (await purchase.where('state', '=', 'credited').executeTakeFirst())?.id;
+}
+
+export async function processorIdsOf(
+  db: Database,
+  purchaseId: string,
+): Promise<{ readonly payment: string | null; readonly session: string | null } | undefined> {
+  return db
+    .selectFrom('top_up')
+    .select(['payment_intent_id as payment', 'session_id as session'])
+    .where('id', '=', purchaseId)
+    .executeTakeFirst();
+}
+
+export interface SettledPayment {
+  readonly transaction: string;
+  readonly microUsd: bigint;
+  readonly at: Date;
+}
+
+export async function settledSince(
+  db: Database,
+  { network, address }: Asset,
+  since: Date,
+): Promise<Map<string, SettledPayment>> {
+  const rows = await db
+    .selectFrom('x402_payment')
+    .select([
+      sql<string>`concat_ws(':', transaction_hash, payer, nonce)`.as('key'),
+      'transaction_hash as transaction',
+      'settled_at as at',
+      'amount_micro_usd as microUsd',
+    ])
+    .where('state', '=', 'settled')
+    .where('network', '=', network)
+    .where('asset', '=', address.toLowerCase())
+    .where('settled_at', '>=', since)
+    .$narrowType<{ transaction: NotNull; at: NotNull }>()
+    .execute();
+  return new Map(rows.map(({ key, ...row }) => [key, row]));
+}

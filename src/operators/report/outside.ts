@@ -1,0 +1,172 @@
+import type { Asset } from '../../config/network.ts';
+import type { Payee } from '../../config/payees.ts';
+import type { Database } from '../../db/database.ts';
+import { findInstanceId } from '../../ledger/database-identity.ts';
+import { MICRO_USD_PER_CENT } from '../../lib/money.ts';
+import type { Processor } from '../../payments/top-up/processor.ts';
+import type { BalanceEntry } from '../../payments/top-up/processor-balance.ts';
+import type { Chain } from '../../payments/x402/chain.ts';
+import type { ReceivedTransfer } from '../../payments/x402/transfer-proof.ts';
+import { everyPayee } from '../../payments/x402/unrecorded-transfers.ts';
+import {
+  type BookedItem,
+  bookedAt,
+  bookedIn,
+  isOnItsWay,
+  type Period,
+  processorIdsOf,
+  purchaseOfPayment,
+  settledSince,
+} from './books.ts';
+
+export interface Difference {
+  readonly what: string;
+  readonly id: string;
+  readonly microUsd: bigint;
+  readonly because: string | null;
+}
+
+/** All amounts are in micro-USD. */
+export interface Comparison {
+  readonly outside: bigint;
+  readonly ledger: bigint;
+  readonly differences: readonly Difference[];
+  readonly apart: Readonly<Record<string, bigint>>;
+}
+
+const KINDS: Readonly<Record<string, BookedItem['what']>> = {
+  charge: 'purchase',
+  refund: 'refund',
+  refund_failure: 'refund',
+  dispute: 'dispute',
+  dispute_reversal: 'dispute',
+};
+
+/**
+ * Each side dates an item itself. An item that is in the period of one side only explains a difference.
+ * @throws ProcessorError
+ */
+export async function compareProcessor(db: Database, processor: Processor, period: Period): Promise<Comparison> {
+  const purchases = new Purchases(db, processor);
+  const outside = new Map<string, BookedItem>();
+  const apart: Record<string, bigint> = {};
+  const putApart = (name: string, microUsd: bigint) => {
+    if (microUsd !== 0n) apart[name] = (apart[name] ?? 0n) + microUsd;
+  };
+  for await (const entry of processor.balance.entries(period.from, period.to)) {
+    const microUsd = BigInt(entry.amountCents) * MICRO_USD_PER_CENT;
+    const what = KINDS[entry.category];
+    const id = what && (await purchases.idOf(what, entry));
+    putApart('fees', -BigInt(entry.feeCents) * MICRO_USD_PER_CENT);
+    if (what && id) add(outside, { what, id, microUsd, at: entry.at });
+    else putApart(what ? 'of others' : entry.category, microUsd);
+  }
+  const ledger = await bookedIn(db, period);
+  const differences: Difference[] = [];
+  for (const key of new Set([...outside.keys(), ...ledger.keys()])) {
+    const item = (outside.get(key) ?? ledger.get(key)) as BookedItem;
+    const { what, id } = item;
+    const microUsd = (outside.get(key)?.microUsd ?? 0n) - (ledger.get(key)?.microUsd ?? 0n);
+    if (microUsd === 0n) continue;
+    const because =
+      elsewhere('the processor dates it at', await purchases.processorTime(what, id), period) ??
+      elsewhere('the ledger booked it at', await bookedAt(db, what, id), period) ??
+      ((await isOnItsWay(db, item)) ? 'it is new at the processor; speechgate reconcile books it' : null);
+    differences.push({ what, id, microUsd, because });
+  }
+  return { outside: total(outside), ledger: total(ledger), differences, apart };
+}
+
+const elsewhere = (who: string, at: Date | undefined, { from, to }: Period): string | null =>
+  at && (at < from || at >= to) ? `${who} ${at.toISOString()}` : null;
+
+const total = (items: ReadonlyMap<string, BookedItem>): bigint =>
+  [...items.values()].reduce((sum, { microUsd }) => sum + microUsd, 0n);
+
+/** Entries come newest first. */
+function add(items: Map<string, BookedItem>, { what, id, microUsd, at }: BookedItem): void {
+  const key = `${what} ${id}`;
+  const known = items.get(key);
+  items.set(key, { what, id, microUsd: (known?.microUsd ?? 0n) + microUsd, at: known?.at ?? at });
+}
+
+class Purchases {
+  readonly #db: Database;
+  readonly #processor: Processor;
+  readonly #ids = new Map<string, Promise<string | undefined>>();
+
+  constructor(db: Database, processor: Processor) {
+    this.#db = db;
+    this.#processor = processor;
+  }
+
+  async idOf(what: BookedItem['what'], { paymentIntentId, source }: BalanceEntry): Promise<string | undefined> {
+    if (paymentIntentId === null) return undefined;
+    const found = this.#ids.get(paymentIntentId) ?? this.#find(paymentIntentId);
+    this.#ids.set(paymentIntentId, found);
+    const purchase = await found;
+    return what === 'purchase' || purchase === undefined ? purchase : (source ?? undefined);
+  }
+
+  async processorTime(what: BookedItem['what'], id: string): Promise<Date | undefined> {
+    if (what !== 'purchase') return this.#processor.balance.lastChangeBy(id);
+    const ids = await processorIdsOf(this.#db, id);
+    const session = ids?.session && !ids.payment ? await this.#processor.findSession(ids.session) : undefined;
+    const payment = ids?.payment ?? session?.payment_intent;
+    return typeof payment === 'string' ? this.#processor.balance.chargedAt(payment) : undefined;
+  }
+
+  async #find(paymentIntentId: string): Promise<string | undefined> {
+    const known = await purchaseOfPayment(this.#db, paymentIntentId);
+    if (known !== undefined) return known;
+    // Purchases of earlier releases have no payment intent.
+    const session = await this.#processor.findSessionOfPayment(paymentIntentId);
+    return session?.metadata?.instance_id === (await findInstanceId(this.#db)) ? session.metadata.top_up_id : undefined;
+  }
+}
+
+/** A payment is booked at most this long after its block, so this reads that much more before the period. */
+const BOOKED_WITHIN_MS = 3_600_000;
+
+/**
+ * The chain dates a payment by its block, the ledger by its booking, which explains differences.
+ * @throws RpcError
+ */
+export async function compareChain(
+  db: Database,
+  chain: Chain,
+  { asset, payees }: { readonly asset: Asset; readonly payees: readonly Payee[] },
+  period: Period,
+): Promise<Comparison> {
+  const { from, to } = period;
+  const since = new Date(from.getTime() - BOOKED_WITHIN_MS);
+  const received = await chain.received(await everyPayee(db, payees), since);
+  const times = new Map(received.map((transfer) => [keyOf(transfer), transfer.at]));
+  const inPeriod = received.filter(({ at }) => at >= from && at < to);
+  const settled = await settledSince(db, asset, since);
+  const differences: Difference[] = [];
+  for (const transfer of inPeriod) {
+    const { transaction, amount, nonce } = transfer;
+    const payment = settled.get(keyOf(transfer));
+    if (payment && payment.at >= from && payment.at < to) continue;
+    const because = payment
+      ? `the ledger booked it at ${payment.at.toISOString()}`
+      : nonce === undefined
+        ? 'it was sent without an authorization, so it does not pay this service'
+        : null;
+    differences.push({ what: 'transfer', id: transaction, microUsd: amount, because });
+  }
+  let ledger = 0n;
+  for (const [key, { transaction, microUsd, at }] of settled) {
+    if (at < from || at >= to) continue;
+    ledger += microUsd;
+    const time = times.get(key);
+    if (time && time >= from && time < to) continue;
+    const because = time ? `its block is from ${time.toISOString()}` : null;
+    differences.push({ what: 'payment', id: transaction, microUsd: -microUsd, because });
+  }
+  return { outside: inPeriod.reduce((sum, { amount }) => sum + amount, 0n), ledger, differences, apart: {} };
+}
+
+/** By authorization, because a reorganisation may move a transfer within its block. */
+const keyOf = ({ transaction, payer, nonce }: ReceivedTransfer): string => `${transaction}:${payer}:${nonce}`;

@@ -1,0 +1,138 @@
+import { v7 as uuidv7 } from 'uuid';
+import type { Database } from '../../db/database.ts';
+import { GroupedStatement } from '../../db/grouped-statement.ts';
+import { findCardAccount, isAccountId } from '../../ledger/accounts.ts';
+import {
+  type CardHoldRequest,
+  type CardHoldResult,
+  type GroupedCardHold,
+  placeCardHold,
+  placeCardHolds,
+} from '../../ledger/card-holds.ts';
+import { findDebt } from '../../ledger/debts.ts';
+import { type BalanceHold, HoldKeeper, type HoldKeeperParts } from '../hold-keeper.ts';
+import type { PendingSlot, RollingWindow } from '../limits/rolling-window.ts';
+import type { Charge, Held, PaymentFlow } from '../payment-flow.ts';
+import { type Refused, refused } from '../refusal.ts';
+
+export const CARD_HEADERS = ['x-credit-account', 'x-credit-max-amount'] as const;
+
+type CardCode = 'INVALID_REQUEST' | 'PAYMENT_REQUIRED' | 'RATE_LIMITED';
+
+export interface CardCredential {
+  readonly accountId: string | undefined;
+  /** The maximum price of the request (R65). */
+  readonly maxAmountMicroUsd: bigint | undefined;
+}
+
+const MAX_INT64 = 2n ** 63n - 1n;
+
+export interface CardReceipt extends Record<string, string | bigint> {
+  readonly 'x-credit-account': string;
+  readonly 'x-credit-balance': bigint;
+  readonly 'x-credit-charged': bigint;
+}
+
+export type CardHold = BalanceHold<CardReceipt>;
+
+export class CardCredits implements PaymentFlow<CardCredential> {
+  readonly name = 'card';
+  readonly livemode: boolean;
+  readonly #db: Database;
+  readonly #holds: HoldKeeper;
+  readonly #limits: RollingWindow;
+  readonly #grouped: GroupedStatement<CardHoldRequest, GroupedCardHold | undefined>;
+
+  constructor(livemode: boolean, limits: RollingWindow, parts: HoldKeeperParts) {
+    const { db } = parts;
+    this.livemode = livemode;
+    this.#db = db;
+    this.#holds = new HoldKeeper('card', parts);
+    this.#limits = limits;
+    const terms = { isLeased: true, livemode, locked: 'skip', limit: limits.size } as const;
+    this.#grouped = new GroupedStatement({
+      run: (asked) => placeCardHolds(db, asked, terms),
+      keyOf: ({ id }) => id,
+    });
+  }
+
+  credentialOf(headers: Readonly<Record<string, string | undefined>>) {
+    const maximum = headers['x-credit-max-amount'];
+    const maxAmountMicroUsd = maximum === undefined ? undefined : BigInt(maximum);
+    if (maxAmountMicroUsd !== undefined && maxAmountMicroUsd > MAX_INT64) {
+      const message = `x-credit-max-amount is above ${MAX_INT64}. Send the most that the request may cost, in micro-USD.`;
+      const fault = { field: 'x-credit-max-amount', rule: 'maximum', message };
+      return refused('INVALID_REQUEST', 'malformed_credential', { fault });
+    }
+    return { outcome: 'read' as const, credential: { accountId: headers['x-credit-account'], maxAmountMicroUsd } };
+  }
+
+  /**
+   * A missing account, an unknown account and a low balance are all refused, without a debit (R12).
+   * @param trx the transaction of the job that will own the hold
+   */
+  async authorize(
+    { accountId, maxAmountMicroUsd }: CardCredential,
+    { priceMicroUsd, usage, slot }: Charge,
+    trx?: Database,
+  ): Promise<Held<CardHold> | Refused<CardCode>> {
+    if (!accountId) return refused('PAYMENT_REQUIRED', 'no_account', { balanceMicroUsd: 0n });
+    if (maxAmountMicroUsd !== undefined && priceMicroUsd > maxAmountMicroUsd)
+      return this.#refuseOverMax(accountId, trx);
+    const receiptOf = (balanceMicroUsd: bigint, chargedMicroUsd: bigint) =>
+      cardReceipt(accountId, balanceMicroUsd, chargedMicroUsd);
+    const asked = { accountId, amountMicroUsd: priceMicroUsd, usage };
+    if (trx) {
+      const terms = { isLeased: false, livemode: this.livemode };
+      const placed = await placeCardHold(trx, { id: uuidv7(), ...asked }, terms);
+      if (placed.outcome !== 'held') return refuse(trx, accountId, placed);
+      return { outcome: 'held', hold: this.#holds.ofJob(placed.hold, receiptOf) };
+    }
+    const place = (id: string) => this.#place({ id, ...asked }, slot);
+    const result = await this.#holds.place(accountId.toLowerCase(), place, { receiptOf });
+    if (result.outcome === 'refused') return result;
+    return result.hold ? { outcome: 'held', hold: result.hold } : refuse(this.#db, accountId, result.placed);
+  }
+
+  async #refuseOverMax(accountId: string, trx: Database = this.#db): Promise<Refused<'PAYMENT_REQUIRED'>> {
+    const account = await findCardAccount(trx, accountId, { livemode: this.livemode });
+    if (!account) return refused('PAYMENT_REQUIRED', 'unknown_account', { balanceMicroUsd: 0n });
+    return refused('PAYMENT_REQUIRED', 'over_max_amount', { balanceMicroUsd: account.balanceMicroUsd });
+  }
+
+  /** Shares a statement with other holds, unless the account is unknown, locked, or can't pay for all of its holds. */
+  async #place(asked: CardHoldRequest, slot: PendingSlot | undefined): Promise<CardPlacement> {
+    if (slot && isAccountId(asked.accountId)) {
+      const grouped = await this.#grouped.execute({ ...asked, accountId: asked.accountId.toLowerCase() });
+      if (grouped && !slot.taken(this.#limits.slotOf(grouped.slots, grouped.turn))) return RATE_LIMITED;
+      if (grouped?.placed) return grouped.placed;
+    }
+    if (slot && !(await slot.take())) return RATE_LIMITED;
+    return placeCardHold(this.#db, asked, { isLeased: true, livemode: this.livemode });
+  }
+}
+
+export const cardReceipt = (accountId: string, balanceMicroUsd: bigint, chargedMicroUsd: bigint): CardReceipt => ({
+  'x-credit-account': accountId,
+  'x-credit-balance': balanceMicroUsd,
+  'x-credit-charged': chargedMicroUsd,
+});
+
+type CardPlacement = CardHoldResult | typeof RATE_LIMITED;
+const RATE_LIMITED = { outcome: 'rate_limited' } as const;
+
+async function refuse(db: Database, accountId: string, placed: CardPlacement): Promise<Refused<CardCode>> {
+  switch (placed.outcome) {
+    case 'rate_limited':
+      return refused('RATE_LIMITED', placed.outcome);
+    case 'insufficient_funds':
+    case 'account_frozen':
+      return refused('PAYMENT_REQUIRED', placed.outcome, { balanceMicroUsd: placed.balanceMicroUsd });
+    case 'account_indebted': {
+      const debtMicroUsd = await findDebt(db, accountId);
+      return refused('PAYMENT_REQUIRED', placed.outcome, { balanceMicroUsd: placed.balanceMicroUsd, debtMicroUsd });
+    }
+    default:
+      return refused('PAYMENT_REQUIRED', placed.outcome, { balanceMicroUsd: 0n });
+  }
+}

@@ -1,0 +1,219 @@
+import type { FastifyBaseLogger } from 'fastify';
+import type { UpstreamUsage } from '../../ledger/hold.ts';
+import { testPoint } from '../../lib/test-point.ts';
+import { type AudioStore, StoreError } from '../../speech/store/audio-store.ts';
+import type { PaymentIntake } from '../intake.ts';
+import { addressKey } from '../limits/address-key.ts';
+import type { Charge, Held, PaymentFlow, PaymentHold } from '../payment-flow.ts';
+import { type Reserved, readPaymentHeader, settlementRefused } from '../payment-lookup.ts';
+import { type Refused, refused } from '../refusal.ts';
+import type { Offer, Resource } from '../x402/challenge.ts';
+import type { PaymentEnvelope } from '../x402/envelope.ts';
+import type { Payment } from '../x402/payment.ts';
+import { paymentAudioKey } from '../x402/payment-outcomes.ts';
+import type { Reservations } from '../x402/reservations.ts';
+import type { Settlement } from '../x402/settlement.ts';
+import type { DirectReplay, DirectReplays } from './direct-replays.ts';
+import type { DirectWork, DirectWorkEnd } from './direct-work.ts';
+
+export interface DirectReceipt extends Record<string, string | boolean> {
+  readonly 'payment-response': string;
+  readonly 'x-payment-identifier': string;
+  readonly 'x-idempotent-replay': boolean;
+}
+
+export type SettleCode =
+  | 'PAYMENT_REQUIRED'
+  | 'PAYMENT_REPLAY_PENDING'
+  | 'PAYMENT_OUTCOME_UNKNOWN'
+  | 'REPLAY_CACHE_UNAVAILABLE';
+
+/** A synthesis ends this long before its authorization expires, to leave time for the settlement (R28). */
+const SETTLE_RESERVE_MS = 10_000;
+
+/** A reserved and verified payment. Its money moves before the response, and can't be refunded (R21). */
+export class DirectHold implements PaymentHold {
+  /** Time left for the synthesis when the hold was made (R28). */
+  readonly timeoutMs: number;
+  /** Undefined until the payment is settled; then `void` does nothing. */
+  receipt: DirectReceipt | undefined;
+  readonly #reserved: Reserved;
+  readonly #parts: DirectPaymentParts;
+  readonly #end: (end: DirectWorkEnd) => void;
+
+  constructor(reserved: Reserved, parts: DirectPaymentParts, end: (end: DirectWorkEnd) => void) {
+    const { validBefore } = reserved.payment.claim;
+    this.timeoutMs = Number(validBefore) * 1000 - Date.now() - SETTLE_RESERVE_MS;
+    this.#reserved = reserved;
+    this.#parts = parts;
+    this.#end = end;
+  }
+
+  async settle(upstream: UpstreamUsage | undefined, audio: Buffer): Promise<Refused<SettleCode> | undefined> {
+    try {
+      const refusal = await this.#settle(upstream, audio);
+      this.#end(endOf(refusal));
+      return refusal;
+    } finally {
+      // Only the first end counts.
+      this.#end('unsettled');
+    }
+  }
+
+  async capture(): Promise<boolean> {
+    return true;
+  }
+
+  async void(): Promise<void> {
+    if (this.receipt) return;
+    this.#end('voided');
+    await this.#parts.intake.release(this.#reserved.payment);
+  }
+
+  async #settle(upstream: UpstreamUsage | undefined, audio: Buffer): Promise<Refused<SettleCode> | undefined> {
+    const { payment, facilitatorRequest } = this.#reserved;
+    if (!(await this.#store(payment, audio))) {
+      return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_stored', { charged: false });
+    }
+    const settled = await this.#parts.settlement.settle(payment, facilitatorRequest, { upstream });
+    switch (settled.outcome) {
+      case 'settled':
+        this.receipt = directReceipt(settled.receipt, facilitatorRequest.envelope.identifier, false);
+        return undefined;
+      case 'refused':
+        return settlementRefused(payment, settled.reason);
+      case 'unknown':
+        return outcomeUnknown(settled.transaction);
+      case 'lost':
+        return refused('PAYMENT_REPLAY_PENDING', 'taken_over');
+    }
+  }
+
+  async #store(payment: Payment, audio: Buffer): Promise<boolean> {
+    const { store, intake, log } = this.#parts;
+    try {
+      await store.put(paymentAudioKey(payment), audio, 'audio/mpeg');
+      return true;
+    } catch (error) {
+      testPoint('x402 audio not stored');
+      await intake.release(payment);
+      if (!(error instanceof StoreError)) throw error;
+      log.error({ err: error }, 'failed to store audio; its payment was not settled');
+      return false;
+    }
+  }
+}
+
+export const directReceipt = (receipt: string, identifier: string, isReplay: boolean): DirectReceipt => ({
+  'payment-response': receipt,
+  'x-payment-identifier': identifier,
+  'x-idempotent-replay': isReplay,
+});
+
+export const outcomeUnknown = (transaction: string | undefined) =>
+  refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown', transaction === undefined ? {} : { transaction });
+
+/** The settlement was not tried if the audio could not be stored, or if the reservation was lost. */
+function endOf(refusal: Refused<SettleCode> | undefined): DirectWorkEnd {
+  if (!refusal) return 'settled';
+  const isUntried = refusal.code === 'REPLAY_CACHE_UNAVAILABLE' || refusal.code === 'PAYMENT_REPLAY_PENDING';
+  return isUntried ? 'voided' : 'unsettled';
+}
+
+export const DIRECT_HEADERS = ['payment-signature'] as const;
+
+type DirectCode =
+  | SettleCode
+  | 'INVALID_PAYMENT_PAYLOAD'
+  | 'PAYMENT_IDENTIFIER_CONFLICT'
+  | 'RATE_LIMITED'
+  | 'PAYMENT_ERROR'
+  | 'TTS_UNAVAILABLE';
+
+export interface OfferedCharge extends Charge {
+  readonly offers: readonly Offer[];
+  readonly resource: Resource;
+}
+
+const MIN_SYNTHESIS_MS = 1_000;
+
+interface DirectPaymentParts {
+  readonly reservations: Reservations;
+  readonly settlement: Settlement;
+  readonly replays: DirectReplays;
+  readonly intake: PaymentIntake;
+  readonly store: AudioStore;
+  readonly work: DirectWork;
+  readonly log: FastifyBaseLogger;
+}
+
+/**
+ * Pays by one on-chain authorization, which is settled once the audio exists (R21 to R28):
+ *
+ *     authorize: begin and admit the payment (PaymentIntake)
+ *     settle:    store the audio -> settle (DirectHold)
+ *     void:      release the reservation
+ */
+export class DirectPayment implements PaymentFlow<PaymentEnvelope, OfferedCharge> {
+  readonly name = 'direct';
+  readonly #parts: DirectPaymentParts;
+
+  constructor(parts: DirectPaymentParts) {
+    this.#parts = parts;
+  }
+
+  credentialOf(headers: Readonly<Record<string, string | undefined>>) {
+    return readPaymentHeader(headers);
+  }
+
+  async authorize(
+    envelope: PaymentEnvelope,
+    charge: OfferedCharge,
+  ): Promise<Held<DirectHold> | DirectReplay | Refused<DirectCode>> {
+    let endWork: (end: DirectWorkEnd) => void = () => {};
+    let isHeld = false;
+    try {
+      const { request, offers, resource, usage } = charge;
+      // The request has getters, so it can't be spread.
+      const { method, url, bytes, traceId } = request;
+      const payment = { method, url, bytes, traceId, envelope, offers, resource, usage };
+      const begun = await this.#parts.intake.begin('speech', payment, () => {
+        const work = this.#parts.work.begin(envelope.authorization.from, addressKey(request.ip));
+        if (work.outcome === 'refused') return work;
+        endWork = work.end;
+        return undefined;
+      });
+      if (begun.outcome === 'refused') return begun;
+      if (begun.outcome === 'known') return await this.#parts.replays.answer(begun, envelope.identifier);
+      const admitted = await this.#admit(begun, endWork);
+      isHeld = admitted.outcome === 'held';
+      return admitted;
+    } finally {
+      if (!isHeld) endWork('not begun');
+    }
+  }
+
+  async #admit(reserved: Reserved, endWork: (end: DirectWorkEnd) => void) {
+    testPoint('x402 reserved');
+    const endLease = this.#parts.reservations.keepLease(reserved.payment);
+    const end = (work: DirectWorkEnd) => {
+      endLease();
+      endWork(work);
+    };
+    try {
+      const refusal = await this.#parts.intake.admit(reserved);
+      if (refusal) {
+        endLease();
+        return refusal;
+      }
+      const hold = new DirectHold(reserved, this.#parts, end);
+      if (hold.timeoutMs >= MIN_SYNTHESIS_MS) return { outcome: 'held' as const, hold };
+      endLease();
+      await this.#parts.intake.release(reserved.payment);
+      return refused('PAYMENT_REQUIRED', 'authorization_expires_too_soon');
+    } catch (error) {
+      endLease();
+      throw error;
+    }
+  }
+}

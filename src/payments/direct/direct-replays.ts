@@ -1,0 +1,62 @@
+import type { FastifyBaseLogger } from 'fastify';
+import { type AudioStore, StoreError } from '../../speech/store/audio-store.ts';
+import type { Replayed } from '../payment-flow.ts';
+import type { KnownPayment, PaymentIdentity, PaymentLookup } from '../payment-lookup.ts';
+import { chargedPayment, type Refused, refused } from '../refusal.ts';
+import { transactionOf } from '../x402/book-settlement.ts';
+import type { Payment } from '../x402/payment.ts';
+import { paymentAudioKey } from '../x402/payment-outcomes.ts';
+import { type DirectReceipt, directReceipt, outcomeUnknown, type SettleCode } from './direct-payment.ts';
+
+export type DirectReplay = Replayed | Refused<SettleCode | 'PAYMENT_IDENTIFIER_CONFLICT'>;
+
+interface DirectReplaysParts {
+  readonly known: PaymentLookup;
+  readonly store: AudioStore;
+  readonly log: FastifyBaseLogger;
+}
+
+export class DirectReplays {
+  readonly #parts: DirectReplaysParts;
+
+  constructor(parts: DirectReplaysParts) {
+    this.#parts = parts;
+  }
+
+  /** The response to a repetition, or to a misused identifier; undefined for a new payment. */
+  async find(request: PaymentIdentity): Promise<DirectReplay | undefined> {
+    const known = await this.#parts.known.find(request);
+    return known && this.answer(known, request.envelope.identifier);
+  }
+
+  async answer({ payment, status }: KnownPayment, identifier: string): Promise<DirectReplay> {
+    switch (status.outcome) {
+      case 'settled': {
+        const { receipt, isReplayable } = status;
+        if (isReplayable) return this.#replay(payment, directReceipt(receipt, identifier, true));
+        return refused('PAYMENT_IDENTIFIER_CONFLICT', 'replay_window_over', charged(payment, receipt));
+      }
+      case 'open':
+        return outcomeUnknown(status.transaction ?? undefined);
+      case 'refused':
+        return status;
+    }
+  }
+
+  async #replay(payment: Payment, receipt: DirectReceipt): Promise<DirectReplay> {
+    const { store, log } = this.#parts;
+    try {
+      const stored = await store.open(paymentAudioKey(payment));
+      if (stored) return { outcome: 'replayed', audio: stored.stream, receipt };
+      log.error({ payment: payment.id }, 'the audio of a settled payment is missing');
+    } catch (error) {
+      if (!(error instanceof StoreError)) throw error;
+      log.error({ err: error, payment: payment.id }, 'failed to read the audio of a settled payment');
+    }
+    return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_readable', charged(payment, receipt['payment-response']));
+  }
+}
+
+const charged = ({ claim }: Payment, receipt: string) => ({
+  payment: chargedPayment(claim.amount, transactionOf(receipt)),
+});

@@ -1,0 +1,184 @@
+import { createHash } from 'node:crypto';
+import type { FastifyBaseLogger } from 'fastify';
+import type { Asset } from '../config/network.ts';
+import type { PaymentOutcome } from '../contract/types.ts';
+import type { Database } from '../db/database.ts';
+import type { UsageRecord } from '../ledger/hold.ts';
+import type { RequestContext } from './payment-flow.ts';
+import { canonicalQuery } from './prepaid/signed-request.ts';
+import { chargedPayment, NOTHING_CHARGED, type Refused, refused, unknownPayment } from './refusal.ts';
+import { type Booking, failureReceipt, transactionOf } from './x402/book-settlement.ts';
+import type { TransferClaim } from './x402/chain.ts';
+import type { Offer, Resource } from './x402/challenge.ts';
+import { decodeEnvelope, InvalidEnvelope, type PaymentEnvelope } from './x402/envelope.ts';
+import type { FacilitatorPayment } from './x402/facilitator.ts';
+import { findByAuthorization, findByIdentifier, type Payment } from './x402/payment.ts';
+import type { Exposure } from './x402/reservations.ts';
+import type { Resolution, Resolver } from './x402/resolver.ts';
+
+/** What identifies a request (R22), and the trace id of this one. */
+export interface PaymentIdentity extends Pick<RequestContext, 'method' | 'url' | 'bytes' | 'traceId'> {
+  readonly envelope: PaymentEnvelope;
+}
+
+export interface PaymentRequest extends PaymentIdentity {
+  readonly offers: readonly Offer[];
+  readonly resource: Resource;
+  readonly usage?: UsageRecord | undefined;
+}
+
+export function readPaymentHeader(headers: Readonly<Record<string, string | undefined>>) {
+  try {
+    return { outcome: 'read' as const, credential: decodeEnvelope(String(headers['payment-signature'])) };
+  } catch (error) {
+    if (!(error instanceof InvalidEnvelope)) throw error;
+    const { field, rule } = error;
+    const message = `payment-signature can't be read. ${error.message}`;
+    return refused('INVALID_PAYMENT_PAYLOAD', 'malformed_payment', { fault: { field, rule, message } });
+  }
+}
+
+/** Hash of what identifies a request: method, path, canonical query (R49), body bytes and payload (R22). */
+export function requestHash({ method, url, bytes, envelope }: PaymentIdentity): Buffer {
+  const path = decodeURIComponent(url.split('?', 1)[0] as string);
+  const query = canonicalQuery(url);
+  const target = query === '' ? path : `${path}?${query}`;
+  const hash = createHash('sha256').update(`${method}\0${target}\0${bytes.length}\0`).update(bytes);
+  return hash.update(envelope.canonical).digest();
+}
+
+export const claimOf = ({ authorization }: Pick<PaymentEnvelope, 'authorization'>): TransferClaim => ({
+  payer: authorization.from,
+  nonce: authorization.nonce,
+  payTo: authorization.to,
+  amount: authorization.value,
+  validBefore: authorization.validBefore,
+});
+
+export type PaymentStatus =
+  | ({ readonly outcome: 'settled'; readonly isReplayable: boolean } & Booking)
+  | { readonly outcome: 'open'; readonly transaction: string | null }
+  | Refused<'PAYMENT_IDENTIFIER_CONFLICT' | 'PAYMENT_REPLAY_PENDING' | 'PAYMENT_REQUIRED'>;
+
+export interface KnownPayment {
+  readonly outcome: 'known';
+  readonly payment: Payment;
+  readonly status: PaymentStatus;
+}
+
+export interface Reserved {
+  readonly outcome: 'reserved';
+  readonly payment: Payment;
+  readonly exposure?: Exposure;
+  readonly facilitatorRequest: FacilitatorPayment;
+  readonly isVerified: boolean;
+}
+
+/** Refusal of a payment whose settlement was refused, which may still land (R23), or has failed for good. */
+export const settlementRefused = (payment: Payment, reason: string, hasFailed = false) =>
+  refused('PAYMENT_REQUIRED', reason, {
+    receipt: { 'payment-response': failureReceipt(payment, reason) },
+    payment: hasFailed ? NOTHING_CHARGED : unknownPayment(payment.claim.amount),
+  });
+
+/** `asset` is undefined while x402 is off, `resolver` without a chain node: payments in doubt then stay in doubt. */
+interface PaymentLookupParts {
+  readonly db: Database;
+  readonly asset: Asset | undefined;
+  readonly resolver: Resolver | undefined;
+  readonly log: FastifyBaseLogger;
+}
+
+/** Payments of earlier requests and their outcomes. Nothing here depends on today's settings (R45). */
+export class PaymentLookup {
+  readonly #parts: PaymentLookupParts;
+
+  constructor(parts: PaymentLookupParts) {
+    this.#parts = parts;
+  }
+
+  async find(request: PaymentIdentity): Promise<KnownPayment | undefined> {
+    const { known, status } = await this.findWithStatus(request);
+    return known && status && { outcome: 'known', payment: known, status };
+  }
+
+  /** Looks up the identifier. There is no status for an abandoned reservation of the same request (R26). */
+  async findWithStatus(
+    request: PaymentIdentity,
+  ): Promise<{ known?: Payment | undefined; status?: PaymentStatus | undefined }> {
+    const known = await findByIdentifier(this.#parts.db, request.envelope.identifier);
+    return known ? { known, status: await this.#status(known, request) } : {};
+  }
+
+  /** Refuses an authorization that belongs to another payment (R22); otherwise returns undefined. */
+  async refuseTaken(claim: TransferClaim): Promise<Refused<'PAYMENT_IDENTIFIER_CONFLICT'> | undefined> {
+    const taken = await this.#findByAuthorization(claim);
+    return taken && conflict('authorization_of_another_payment', taken);
+  }
+
+  async #findByAuthorization(claim: TransferClaim): Promise<Payment | undefined> {
+    const { db, asset } = this.#parts;
+    return asset && findByAuthorization(db, asset, claim);
+  }
+
+  /** Undefined for an abandoned reservation of the same request, which may be taken over (R26). */
+  async #status(known: Payment, request: PaymentIdentity): Promise<PaymentStatus | undefined> {
+    if (!known.requestHash.equals(requestHash(request))) {
+      // Another request has the identifier (R22). The authorization may be that request's or a third one's.
+      const claim = claimOf(request.envelope);
+      const isSame = known.claim.payer === claim.payer && known.claim.nonce === claim.nonce;
+      return conflict('identifier_of_another_request', isSame ? known : await this.#findByAuthorization(claim));
+    }
+    const { log } = this.#parts;
+    const facts = { traceId: request.traceId, payment: known.id, first: known.traceId };
+    log.info(facts, 'a request repeated an earlier payment');
+    switch (known.state) {
+      case 'reserved':
+        return known.isLeased ? refused('PAYMENT_REPLAY_PENDING', 'first_request_running') : undefined;
+      case 'settled':
+        return { outcome: 'settled', receipt: known.receipt as string, isNew: false, isReplayable: known.isReplayable };
+      case 'failed':
+        return settlementRefused(known, known.refusal ?? 'settlement_failed', true);
+      case 'settling':
+        if (known.isLeased) return refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
+        break;
+    }
+    const resolution = await this.#resolve(known);
+    if (resolution.outcome === 'settled') return { ...resolution, isReplayable: true };
+    const reason = known.refusal ?? 'settlement_failed';
+    if (resolution.outcome === 'failed') return settlementRefused(known, reason, true);
+    const transaction = resolution.transaction ?? known.awaitedTransaction;
+    if (known.state === 'refused' && transaction === null) return settlementRefused(known, reason);
+    return { outcome: 'open', transaction };
+  }
+
+  /** Any error leaves the payment in doubt (R25, R62). */
+  async #resolve(payment: Payment): Promise<Resolution> {
+    const { resolver, log } = this.#parts;
+    try {
+      return (await resolver?.resolve(payment)) ?? { outcome: 'open' };
+    } catch (error) {
+      log.warn({ err: error, payment: payment.id }, 'failed to find or record the outcome of a payment');
+      return { outcome: 'open' };
+    }
+  }
+}
+
+function conflict(reason: string, first: Payment | undefined): Refused<'PAYMENT_IDENTIFIER_CONFLICT'> {
+  const isSettled = first?.state === 'settled';
+  return refused('PAYMENT_IDENTIFIER_CONFLICT', isSettled ? 'paid_by_another_request' : reason, {
+    payment: first ? moneyOf(first) : NOTHING_CHARGED,
+  });
+}
+
+function moneyOf(payment: Payment): PaymentOutcome {
+  const { amount } = payment.claim;
+  switch (payment.state) {
+    case 'settled':
+      return chargedPayment(amount, transactionOf(payment.receipt as string));
+    case 'failed':
+      return NOTHING_CHARGED;
+    default:
+      return unknownPayment(amount, payment.awaitedTransaction ?? undefined);
+  }
+}

@@ -1,0 +1,144 @@
+import type { FastifyBaseLogger } from 'fastify';
+import type { Database } from '../../db/database.ts';
+import { findWallet } from '../../ledger/wallets.ts';
+import { testPoint } from '../../lib/test-point.ts';
+import type { PaymentIntake } from '../intake.ts';
+import {
+  type KnownPayment,
+  type PaymentIdentity,
+  type PaymentLookup,
+  type PaymentRequest,
+  type PaymentStatus,
+  type Reserved,
+  settlementRefused,
+} from '../payment-lookup.ts';
+import { type Refused, refused } from '../refusal.ts';
+import type { Booking } from '../x402/book-settlement.ts';
+import type { Payment } from '../x402/payment.ts';
+import type { Reservations } from '../x402/reservations.ts';
+import type { Settlement } from '../x402/settlement.ts';
+
+export type DepositResult =
+  | {
+      readonly outcome: 'credited';
+      readonly receipt: string;
+      readonly address: string;
+      readonly balanceMicroUsd: bigint;
+      /** 0 if an earlier request or the reconciler has credited the payment. */
+      readonly creditedMicroUsd: bigint;
+    }
+  | Refused<
+      | 'PAYMENT_REQUIRED'
+      | 'PAYMENT_IDENTIFIER_CONFLICT'
+      | 'PAYMENT_REPLAY_PENDING'
+      | 'PAYMENT_OUTCOME_UNKNOWN'
+      | 'RATE_LIMITED'
+      | 'PAYMENT_ERROR'
+    >;
+
+export class DepositReplays {
+  readonly #db: Database;
+  readonly #known: PaymentLookup;
+
+  constructor(db: Database, known: PaymentLookup) {
+    this.#db = db;
+    this.#known = known;
+  }
+
+  async find(request: PaymentIdentity): Promise<DepositResult | undefined> {
+    const known = await this.#known.find(request);
+    return known && this.answer(known);
+  }
+
+  async answer({ payment, status }: KnownPayment): Promise<DepositResult> {
+    switch (status.outcome) {
+      case 'settled':
+        return credited(this.#db, payment, status);
+      case 'open':
+        return open(status.transaction ?? undefined);
+      case 'refused':
+        return status;
+    }
+  }
+}
+
+interface DepositsParts {
+  readonly db: Database;
+  readonly reservations: Reservations;
+  readonly intake: PaymentIntake;
+  readonly replays: DepositReplays;
+  readonly settlement: Settlement;
+  readonly confirmationTimeoutMs: number;
+  readonly log: FastifyBaseLogger;
+}
+
+/** Credits a wallet by one on-chain payment, once the exact transfer is CONFIRMATIONS deep (R35, R44). */
+export class Deposits {
+  readonly #parts: DepositsParts;
+  readonly #stopping = new AbortController();
+
+  constructor(parts: DepositsParts) {
+    this.#parts = parts;
+  }
+
+  /** @param onAdmitted called after all verification; until then the attempt may still count as failed */
+  async deposit(request: PaymentRequest, onAdmitted: () => void): Promise<DepositResult> {
+    const begun = await this.#parts.intake.begin('deposit', request);
+    switch (begun.outcome) {
+      case 'refused':
+        return begun;
+      case 'known':
+        if (!isConflict(begun.status)) onAdmitted();
+        return this.#parts.replays.answer(begun);
+      case 'reserved':
+        testPoint('deposit reserved');
+        return this.#settle(begun, onAdmitted);
+    }
+  }
+
+  stop(): void {
+    this.#stopping.abort();
+  }
+
+  async #settle(reserved: Reserved, onAdmitted: () => void): Promise<DepositResult> {
+    const { payment, facilitatorRequest } = reserved;
+    const { db, reservations, intake, settlement, confirmationTimeoutMs, log } = this.#parts;
+    const endLease = reservations.keepLease(payment);
+    try {
+      const refusal = await intake.admit(reserved);
+      if (refusal) return refusal;
+      onAdmitted();
+      const wait = { timeoutMs: confirmationTimeoutMs, signal: this.#stopping.signal };
+      const settled = await settlement.settle(payment, facilitatorRequest, wait);
+      switch (settled.outcome) {
+        case 'settled':
+          return await credited(db, payment, settled).catch((err) => {
+            log.error({ err, payment: payment.id }, 'failed to read the balance after a deposit');
+            return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
+          });
+        case 'refused':
+          return settlementRefused(payment, settled.reason);
+        case 'unknown':
+          return open(settled.transaction);
+        case 'lost':
+          return refused('PAYMENT_REPLAY_PENDING', 'taken_over');
+      }
+    } finally {
+      endLease();
+    }
+  }
+}
+
+async function credited(db: Database, { claim }: Payment, { receipt, isNew }: Booking): Promise<DepositResult> {
+  const balanceMicroUsd = (await findWallet(db, claim.payer)) ?? 0n;
+  const creditedMicroUsd = isNew ? claim.amount : 0n;
+  return { outcome: 'credited', receipt, address: claim.payer, balanceMicroUsd, creditedMicroUsd };
+}
+
+const isConflict = (status: PaymentStatus): boolean =>
+  status.outcome === 'refused' && status.code === 'PAYMENT_IDENTIFIER_CONFLICT';
+
+const open = (transaction: string | undefined) =>
+  transaction === undefined
+    ? refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown')
+    : refused('PAYMENT_REPLAY_PENDING', 'not_confirmed_yet', { transaction });

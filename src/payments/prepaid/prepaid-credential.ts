@@ -1,0 +1,103 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { Asset } from '../../config/network.ts';
+import { type Address, type Payee, payablePayees } from '../../config/payees.ts';
+import { domainSeparator, type Message, signingDigest, structHasher } from '../../lib/eip712.ts';
+import { keccak256 } from '../../lib/keccak.ts';
+import { recoverAddress, withFullV } from '../../lib/wallet-signature.ts';
+import type { Hex } from '../x402/envelope.ts';
+import { type PREPAID, prepaidDomain } from '../x402/prepaid-terms.ts';
+import { canonicalQuery, PREPAID_TYPES } from './signed-request.ts';
+
+export type PrepaidRequest = Message<typeof PREPAID_TYPES.PrepaidRequest>;
+
+export const hashPrepaidRequest = structHasher('PrepaidRequest', PREPAID_TYPES.PrepaidRequest);
+
+export interface PrepaidCredential {
+  readonly account: Address;
+  readonly nonce: string;
+  /** Unix seconds, judged by the database's clock in the ledger. */
+  readonly expiry: bigint;
+  readonly maxAmountMicroUsd: bigint;
+  /** In lower case with v 27 or 28, because a repetition may spell it differently (R67). */
+  readonly signature: Hex;
+}
+
+export interface SignedRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly bodyHash: Uint8Array;
+}
+
+const MAX_UINT256 = 2n ** 256n - 1n;
+
+/** Reads the five prepaid headers, which the contract has validated. Undefined if the maximum is no uint256 (R30). */
+export function readCredential(headers: Readonly<Record<string, string | undefined>>): PrepaidCredential | undefined {
+  const text = (name: (typeof PREPAID.headers)[number]) => String(headers[name]);
+  const maxAmountMicroUsd = BigInt(text('x-x402-max-amount'));
+  if (maxAmountMicroUsd > MAX_UINT256) return undefined;
+  return {
+    account: text('x-x402-account').toLowerCase() as Address,
+    nonce: text('x-x402-nonce'),
+    expiry: BigInt(text('x-x402-expiry')),
+    maxAmountMicroUsd,
+    signature: withFullV(text('x-x402-signature').toLowerCase()) as Hex,
+  };
+}
+
+export interface RawRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly bytes: Uint8Array;
+}
+
+/** The signed part of a request: the exact body of a POST, the canonical query of a GET (R49). */
+const signedBytes = ({ method, url, bytes }: RawRequest): Uint8Array =>
+  method === 'POST' ? bytes : Buffer.from(canonicalQuery(url));
+
+export const signedRequestOf = (request: RawRequest): SignedRequest => ({
+  method: request.method,
+  path: pathOf(request.url),
+  bodyHash: keccak256(signedBytes(request)),
+});
+
+/** What a balance read signs: an empty query, whatever was sent (R31). */
+export const signedBalanceRead = ({ url }: { url: string }): SignedRequest => ({
+  method: 'GET',
+  path: pathOf(url),
+  bodyHash: keccak256(new Uint8Array()),
+});
+
+/** Half a hash is enough, because the digest finds repetitions, not forgeries. */
+const DIGEST_BYTES = 16;
+
+export function requestDigest(credential: PrepaidCredential, request: RawRequest): Buffer {
+  const { account, nonce, expiry, maxAmountMicroUsd, signature } = credential;
+  const { method, url } = request;
+  const terms = [account, nonce, String(expiry), String(maxAmountMicroUsd), signature, method, pathOf(url)];
+  const hash = createHash('sha256').update(JSON.stringify(terms)).update(signedBytes(request));
+  return hash.digest().subarray(0, DIGEST_BYTES);
+}
+
+const pathOf = (url: string): string => url.split('?', 1)[0] as string;
+
+export class PrepaidVerifier {
+  readonly #payees: readonly Payee[];
+  readonly #separators: ReadonlyMap<Address, Uint8Array>;
+
+  constructor(serviceName: string, asset: Asset, payees: readonly Payee[]) {
+    this.#payees = payees;
+    const separator = ({ address }: Payee) => domainSeparator(prepaidDomain(serviceName, asset, address));
+    this.#separators = new Map(payees.map((payee) => [payee.address, separator(payee)]));
+  }
+
+  /** The verifying contract may be the current payee or a retiring one (R30). */
+  isSignedByAccount({ account, signature, ...terms }: PrepaidCredential, request: SignedRequest): boolean {
+    const hash = hashPrepaidRequest({ account, ...terms, ...request });
+    const expected = Buffer.from(account);
+    return payablePayees(this.#payees, new Date()).some(({ address }) => {
+      const separator = this.#separators.get(address) as Uint8Array;
+      const signer = recoverAddress(signingDigest(separator, hash), signature);
+      return signer !== undefined && timingSafeEqual(Buffer.from(signer), expected);
+    });
+  }
+}

@@ -1,0 +1,261 @@
+import { type Selection, sql } from 'kysely';
+import type Stripe from 'stripe';
+import type { DB } from '../../../db/tables.ts';
+import type { Database } from '../../db/database.ts';
+import { anyFrom, anyOf, secondsFromNow, timestamp } from '../../db/expressions.ts';
+import { applyClawback, lockAccount, reverseClawback } from '../../ledger/debts.ts';
+import { MICRO_USD_PER_CENT } from '../../lib/money.ts';
+import { testPoint } from '../../lib/test-point.ts';
+import { purchaseOfPayment } from './credit-top-up.ts';
+import type { Processor } from './processor.ts';
+import { type ClawbackKind, isUsable, type ListedClawback, type ProcessorClawback } from './processor-clawbacks.ts';
+import type { Purchases } from './purchases.ts';
+
+/** Whether the processor has taken the money for now, and whether that rarely changes any more. */
+type ClawbackEffect = { readonly isTaken: boolean; readonly isFinal: boolean };
+
+const taken = { isTaken: true, isFinal: false };
+const takenAtLast = { isTaken: true, isFinal: true };
+const left = { isTaken: false, isFinal: false };
+const leftAtLast = { isTaken: false, isFinal: true };
+
+type RefundStatus = 'pending' | 'requires_action' | 'succeeded' | 'failed' | 'canceled';
+type Listed<Status> = Status extends string ? (string extends Status ? never : Status) : never;
+
+const REFUND: Readonly<Record<RefundStatus, ClawbackEffect>> = {
+  pending: taken,
+  succeeded: takenAtLast,
+  requires_action: left,
+  failed: leftAtLast,
+  canceled: leftAtLast,
+};
+
+/** An inquiry (`warning_…`) takes nothing. An appeal follows a lost dispute. */
+const DISPUTE: Readonly<Record<Listed<Stripe.Dispute.Status>, ClawbackEffect>> = {
+  needs_response: taken,
+  under_review: taken,
+  lost: takenAtLast,
+  appeal_needs_response: taken,
+  appeal_under_review: taken,
+  won: leftAtLast,
+  warning_needs_response: left,
+  warning_under_review: left,
+  warning_closed: leftAtLast,
+  prevented: leftAtLast,
+};
+
+const EFFECTS: Readonly<Record<ClawbackKind, Readonly<Record<string, ClawbackEffect>>>> = {
+  refund: REFUND,
+  dispute: DISPUTE,
+};
+
+export const isStatusKnown = ({ kind, status }: Pick<ProcessorClawback, 'kind' | 'status'>): boolean =>
+  Object.hasOwn(EFFECTS[kind], status);
+
+/** Effect on the account (R61). For an unknown status, balance transactions decide. Other currencies take nothing. */
+export function effectOf(
+  current: Pick<ProcessorClawback, 'kind' | 'status' | 'currency' | 'isWithdrawn'>,
+): ClawbackEffect {
+  const known = isStatusKnown(current) ? EFFECTS[current.kind][current.status] : undefined;
+  const { isTaken, isFinal } = known ?? { isTaken: current.isWithdrawn, isFinal: false };
+  return { isTaken: isTaken && current.currency === 'usd', isFinal };
+}
+
+const FINAL_SECONDS = 60 * 86_400;
+const SHORTEST_PAUSE_SECONDS = 60;
+const LONGEST_PAUSE_SECONDS = 86_400;
+
+const COLUMNS = ['id', 'account_id as accountId', 'amount_cents as amountCents', 'state', 'turns'] as const;
+type ClawbackRow = Selection<DB, 'clawback', (typeof COLUMNS)[number]>;
+
+interface ClaimedClawback {
+  readonly id: string;
+  readonly kind: ClawbackKind;
+  readonly accountId: string;
+  /** A later claim has a higher fence, which invalidates this one's result. */
+  readonly fence: number;
+}
+
+const NEXT_CHECK = sql<Date>`now() + make_interval(secs => least(greatest(
+  extract(epoch from now() - created_at)::double precision / 8, ${SHORTEST_PAUSE_SECONDS}), ${LONGEST_PAUSE_SECONDS}))`;
+
+async function insertClawback(
+  trx: Database,
+  { id, kind, chargeId, amountCents, currency, status, created }: ProcessorClawback,
+  { topUpId, accountId }: { readonly topUpId: string; readonly accountId: string },
+): Promise<ClawbackRow | undefined> {
+  return trx
+    .insertInto('clawback')
+    .values({
+      id,
+      kind,
+      top_up_id: topUpId,
+      account_id: accountId,
+      charge_id: chargeId,
+      amount_cents: amountCents,
+      currency,
+      status,
+      is_status_known: isStatusKnown({ kind, status }),
+      created_at: sql<Date>`to_timestamp(${created})`,
+      next_check_at: secondsFromNow(SHORTEST_PAUSE_SECONDS),
+    })
+    .onConflict((conflict) => conflict.doNothing())
+    .returning(COLUMNS)
+    .executeTakeFirst();
+}
+
+/**
+ * Returns the entries without a row. Rows with another status become due at once. A row that was due keeps its place:
+ * otherwise each pass would put it behind all others. A locked row is being checked already.
+ */
+export async function unknownOf(db: Database, listed: readonly ListedClawback[]): Promise<readonly ListedClawback[]> {
+  if (listed.length === 0) return [];
+  const ids = listed.map(({ id }) => id);
+  const rows = await db.selectFrom('clawback').select(['id', 'status']).where('id', '=', anyOf(ids)).execute();
+  const known = new Map(rows.map(({ id, status }) => [id, status]));
+  const changed = listed
+    .filter(isUsable)
+    .filter(({ id, status }) => known.has(id) && known.get(id) !== status)
+    .map(({ id }) => id);
+  if (changed.length > 0) {
+    const free = db.selectFrom('clawback').select('id').where('id', '=', anyOf(changed)).orderBy('id');
+    const next_check_at = sql<Date>`least(next_check_at, now())`;
+    const unlocked = anyFrom(free.forUpdate().skipLocked());
+    await db.updateTable('clawback').set({ next_check_at }).where('id', '=', unlocked).execute();
+  }
+  return listed.filter(({ id }) => !known.has(id));
+}
+
+export async function claimDueClawback(db: Database, begin: string): Promise<ClaimedClawback | undefined> {
+  const due = db.selectFrom('clawback').select('id').where('next_check_at', '<', timestamp(begin));
+  return db
+    .updateTable('clawback')
+    .set((eb) => ({ fence: eb('fence', '+', 1), next_check_at: NEXT_CHECK }))
+    .where('id', '=', due.orderBy('next_check_at').limit(sql.lit(1)).forUpdate().skipLocked())
+    .returning(['id', 'kind', 'account_id as accountId', 'fence'])
+    .$narrowType<{ kind: ClawbackKind }>()
+    .executeTakeFirst();
+}
+
+async function readAgain(
+  trx: Database,
+  { id, kind, fence }: Pick<ClaimedClawback, 'id' | 'kind' | 'fence'>,
+  { status, isFinal }: { status: string; isFinal: boolean },
+): Promise<ClawbackRow | undefined> {
+  const isOver = sql`${isFinal} and created_at < now() - make_interval(secs => ${FINAL_SECONDS})`;
+  const next_check_at = sql<Date | null>`case when ${isOver} then null else next_check_at end`;
+  const clawback = trx.updateTable('clawback').where('id', '=', id).where('fence', '=', fence);
+  const current = { status, is_status_known: isStatusKnown({ kind, status }), next_check_at };
+  return clawback.set(current).returning(COLUMNS).executeTakeFirst();
+}
+
+/** Payments of other services that are remembered, so that each is looked up once. */
+const MOST_FOREIGN = 10_000;
+
+export interface BookedClawback {
+  readonly hasMoved: boolean;
+  /** Why an operator should check whether this was all. */
+  readonly unclear?: string | undefined;
+}
+
+const NOTHING: BookedClawback = { hasMoved: false };
+
+/**
+ * Books what the processor takes back of purchases and returns, each time once (R61). It books what the present status
+ * means, so that order, repetition and reader do not matter:
+ *
+ *     none, returned -- the processor has the money --> taken -- it has not --> returned
+ */
+export class Clawbacks {
+  readonly #db: Database;
+  readonly #processor: Processor;
+  readonly #purchases: Purchases;
+  readonly #foreign = new Set<string>();
+
+  constructor(db: Database, processor: Processor, purchases: Purchases) {
+    this.#db = db;
+    this.#processor = processor;
+    this.#purchases = purchases;
+  }
+
+  /** Records an entry of the processor's list that has no row yet (`unknownOf`). */
+  async record(listed: ListedClawback): Promise<BookedClawback> {
+    const purchase = await this.#purchaseOf(listed);
+    if (!purchase) return NOTHING;
+    if (!isUsable(listed)) {
+      const { kind, id, fault } = listed;
+      return { hasMoved: false, unclear: `${kind} ${id} has ${fault} at the card processor, and was not booked` };
+    }
+    testPoint('clawback listed');
+    return this.#book(listed, purchase.accountId, (trx) => insertClawback(trx, listed, purchase));
+  }
+
+  async check({ id, kind, accountId, fence }: ClaimedClawback): Promise<BookedClawback> {
+    const current = await this.#processor.clawbacks.find(kind, id);
+    // The row stays, because the audit compares it with the processor.
+    if (!current) return NOTHING;
+    testPoint('clawback told');
+    const { isFinal } = effectOf(current);
+    return this.#book(current, accountId, (trx) =>
+      readAgain(trx, { id, kind, fence }, { status: current.status, isFinal }),
+    );
+  }
+
+  /** Writes the row and moves the money in one transaction. */
+  async #book(
+    current: ProcessorClawback,
+    accountId: string,
+    write: (trx: Database) => Promise<ClawbackRow | undefined>,
+  ): Promise<BookedClawback> {
+    const booked = await this.#db.transaction().execute(async (trx) => {
+      await lockAccount(trx, accountId);
+      const row = await write(trx);
+      testPoint('clawback written');
+      return row ? { hasMoved: await book(trx, row, current), unclear: unclear(current) } : NOTHING;
+    });
+    testPoint('clawback booked');
+    return booked;
+  }
+
+  /** Finds the purchase, and credits it if it was not; undefined if it is none of ours. */
+  async #purchaseOf({ paymentIntentId }: ListedClawback) {
+    if (paymentIntentId === null || this.#foreign.has(paymentIntentId)) return undefined;
+    const known = await purchaseOfPayment(this.#db, paymentIntentId);
+    if (known) return known;
+    const session = await this.#processor.findSessionOfPayment(paymentIntentId);
+    const result = session && (await this.#purchases.credit(session));
+    if (result?.outcome === 'credited') {
+      return { topUpId: session?.metadata?.top_up_id ?? '', accountId: result.credit.accountId };
+    }
+    if (this.#foreign.size >= MOST_FOREIGN) this.#foreign.clear();
+    this.#foreign.add(paymentIntentId);
+    return undefined;
+  }
+}
+
+function unclear(current: ProcessorClawback): string | undefined {
+  const { kind, id, status, currency, amountCents } = current;
+  if (currency !== 'usd') return `${kind} ${id} is of ${amountCents} in ${currency}: nothing was booked`;
+  if (isStatusKnown(current)) return undefined;
+  const what = effectOf(current).isTaken ? `${amountCents} cents are taken` : 'nothing is taken';
+  return `${kind} ${id} has a status that this release does not know, ${status}: ${what}, as its balance transactions say`;
+}
+
+async function book(trx: Database, row: ClawbackRow, current: ProcessorClawback): Promise<boolean> {
+  const { id, state, accountId, amountCents, turns } = row;
+  const { isTaken } = effectOf(current);
+  const clawback = trx.updateTable('clawback').where('id', '=', id);
+  const amountMicroUsd = BigInt(amountCents) * MICRO_USD_PER_CENT;
+  const money = (turn: number) => ({ accountId, amountMicroUsd, reference: turn === 1 ? id : `${id}:${turn}` });
+  if (isTaken && state !== 'taken') {
+    await clawback.set({ state: 'taken', turns: turns + 1 }).execute();
+    await applyClawback(trx, current.kind, money(turns + 1));
+    return true;
+  }
+  if (!isTaken && state === 'taken') {
+    await clawback.set({ state: 'returned' }).execute();
+    await reverseClawback(trx, current.kind === 'refund' ? 'refund_failed' : 'dispute_won', money(turns));
+    return true;
+  }
+  return false;
+}

@@ -1,0 +1,113 @@
+import type { Database } from '../../db/database.ts';
+import { now } from '../../db/expressions.ts';
+import { findBalance, isOfOtherMode } from '../../ledger/accounts.ts';
+import { collectDebt, findDebt } from '../../ledger/debts.ts';
+import { creditCard } from '../../ledger/transfer.ts';
+import { MICRO_USD_PER_CENT } from '../../lib/money.ts';
+import { testPoint } from '../../lib/test-point.ts';
+
+interface PaidTopUp {
+  readonly topUpId: string;
+  readonly sessionId: string;
+  readonly accountId: string;
+  readonly livemode: boolean;
+  readonly amountCents: number;
+  readonly challengeId: string | null;
+  readonly paymentIntentId?: string | null;
+}
+
+export interface TopUpCredit {
+  readonly accountId: string;
+  readonly balanceMicroUsd: bigint;
+  readonly debtPaidMicroUsd: bigint;
+  readonly debtMicroUsd: bigint;
+  readonly alreadyCredited: boolean;
+}
+
+export class OtherModeError extends Error {}
+
+/**
+ * Credits a paid checkout session once (R16), and pays the account's debt in the same transaction (R61). A missing
+ * top_up row is written, for example after a restore. It is no upsert by id, because beside a concurrent update that
+ * may insert and violate the session's unique index.
+ * @throws OtherModeError, with nothing credited, if the account is of the other mode
+ */
+export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpCredit> {
+  const credited = await db.transaction().execute(async (trx) => {
+    const account = await bookCredit(trx, paid);
+    if (!account) return undefined;
+    testPoint('credit booked');
+    const { accountId, balanceMicroUsd, isIndebted } = account;
+    const { paid: debtPaidMicroUsd, owed } = isIndebted ? await collectDebt(trx, accountId) : { paid: 0n, owed: 0n };
+    const balance = { balanceMicroUsd: balanceMicroUsd - debtPaidMicroUsd, debtPaidMicroUsd, debtMicroUsd: owed };
+    return { accountId, ...balance, alreadyCredited: false };
+  });
+  testPoint('purchase credited');
+  if (credited) return credited;
+  const known = await db
+    .selectFrom('top_up')
+    .select(['account_id', 'state'])
+    .where('id', '=', paid.topUpId)
+    .executeTakeFirst();
+  if (known?.state === 'credited') {
+    const { account_id: accountId } = known;
+    const [balanceMicroUsd, debtMicroUsd] = [await findBalance(db, accountId), await findDebt(db, accountId)];
+    return { accountId, balanceMicroUsd, debtPaidMicroUsd: 0n, debtMicroUsd, alreadyCredited: true };
+  }
+  if (await isOfOtherMode(db, known?.account_id ?? paid.accountId, paid.livemode))
+    throw new OtherModeError('a session of the one mode does not credit an account of the other');
+  throw new Error('the session is recorded as that of another purchase');
+}
+
+async function bookCredit(trx: Database, paid: PaidTopUp) {
+  const accountId = await recordCredited(trx, paid);
+  if (accountId === undefined) return undefined;
+  const { livemode, sessionId: reference } = paid;
+  const amountMicroUsd = BigInt(paid.amountCents) * MICRO_USD_PER_CENT;
+  return { accountId, ...(await creditCard(trx, { accountId, livemode, amountMicroUsd, reference })) };
+}
+
+/** Returns the account to credit; undefined if the purchase is credited already, or its account is of the other mode. */
+async function recordCredited(trx: Database, paid: PaidTopUp): Promise<string | undefined> {
+  const credited = {
+    state: 'credited',
+    session_id: paid.sessionId,
+    amount_cents: paid.amountCents,
+    payment_intent_id: paid.paymentIntentId ?? null,
+    credited_at: now,
+  };
+  const known = await trx
+    .selectFrom('top_up')
+    .select(['account_id', 'state'])
+    .where('id', '=', paid.topUpId)
+    .forUpdate()
+    .executeTakeFirst();
+  const accountId = known?.account_id ?? paid.accountId;
+  if (known?.state === 'credited' || (await isOfOtherMode(trx, accountId, paid.livemode))) return undefined;
+  const { topUpId: id, challengeId: challenge_id } = paid;
+  const written = known
+    ? trx.updateTable('top_up').set(credited).where('id', '=', id).returning('account_id')
+    : trx
+        .insertInto('top_up')
+        .values({ id, account_id: accountId, challenge_id, ...credited })
+        .onConflict((oc) => oc.doNothing())
+        .returning('account_id');
+  return (await written.executeTakeFirst())?.account_id;
+}
+
+/** Finds the credited purchase and account of a payment of the processor; undefined if there is none. */
+export async function purchaseOfPayment(db: Database, paymentIntentId: string) {
+  const row = await db
+    .selectFrom('top_up')
+    .select(['id', 'account_id'])
+    .where('payment_intent_id', '=', paymentIntentId)
+    .where('state', '=', 'credited')
+    .executeTakeFirst();
+  return row && { topUpId: row.id, accountId: row.account_id };
+}
+
+export async function purchaseStates(db: Database, sessionIds: readonly string[]) {
+  const purchases = db.selectFrom('top_up').select(['session_id', 'state']);
+  const rows = await purchases.where('session_id', 'in', sessionIds).execute();
+  return new Map(rows.map(({ session_id, state }) => [session_id ?? '', state]));
+}

@@ -1,0 +1,121 @@
+import type Stripe from 'stripe';
+import { isLiveKey } from '../../config/card-settings.ts';
+import type { CredentialAlarm } from '../../observability/credential-alarm.ts';
+import { ProcessorBalance } from './processor-balance.ts';
+import { callProcessor, findOrUndefined, idOf, PAGE_SIZE, ProcessorError } from './processor-call.ts';
+import { ProcessorClawbacks } from './processor-clawbacks.ts';
+import { stripeClient } from './stripe-client.ts';
+
+const RETRIES = 2;
+const MOST_OF_EMAIL = 1_000;
+const SESSION_ID = /^[A-Za-z0-9_-]{1,255}$/;
+
+/** Whether the processor may have made the text. Only such sessions are looked up or stored. */
+export const isSessionId = (text: unknown): text is string => typeof text === 'string' && SESSION_ID.test(text);
+
+interface CheckoutRequest {
+  readonly topUpId: string;
+  readonly accountId: string;
+  readonly challengeId: string | null;
+  readonly instanceId: string;
+  readonly amountCents: number;
+  readonly productName: string;
+  readonly successUrl: string;
+  readonly cancelUrl: string;
+}
+
+interface ProcessorOptions {
+  readonly retries?: number;
+  /** Checkout pages may use plain http only if this origin does. */
+  readonly checkoutOrigin?: string;
+  readonly onRefused?: CredentialAlarm;
+}
+
+export class Processor {
+  readonly #stripe: Stripe;
+  readonly #pageProtocols: readonly string[];
+  /** Whether the key is live. Sessions of the other mode are foreign (R16). */
+  readonly livemode: boolean;
+  readonly clawbacks: ProcessorClawbacks;
+  readonly balance: ProcessorBalance;
+
+  constructor(secretKey: string, apiBase: string | undefined, options: ProcessorOptions = {}) {
+    this.#pageProtocols = options.checkoutOrigin?.startsWith('http:') ? ['http:', 'https:'] : ['https:'];
+    this.livemode = isLiveKey(secretKey);
+    this.#stripe = stripeClient(secretKey, apiBase, options.retries ?? RETRIES);
+    this.#stripe.on('response', ({ status }: Stripe.ResponseEvent) => {
+      if (status === 401 || status === 403) options.onRefused?.();
+    });
+    this.clawbacks = new ProcessorClawbacks(this.#stripe);
+    this.balance = new ProcessorBalance(this.#stripe);
+  }
+
+  /** Opens a session; repeating it with the same topUpId opens no second one. */
+  async openCheckout(request: CheckoutRequest): Promise<{ sessionId: string; url: string }> {
+    const product_data = { name: request.productName };
+    const price_data = { currency: 'usd', unit_amount: request.amountCents, product_data };
+    const asked: Stripe.Checkout.SessionCreateParams = {
+      mode: 'payment',
+      line_items: [{ quantity: 1, price_data }],
+      success_url: request.successUrl,
+      cancel_url: request.cancelUrl,
+      metadata: {
+        instance_id: request.instanceId,
+        top_up_id: request.topUpId,
+        account_id: request.accountId,
+        ...(request.challengeId !== null && { challenge_id: request.challengeId }),
+      },
+    };
+    const options = { idempotencyKey: request.topUpId };
+    const session = await callProcessor(() => this.#stripe.checkout.sessions.create(asked, options));
+    const url = session.url && URL.canParse(session.url) ? new URL(session.url) : undefined;
+    if (!isSessionId(session.id) || !url || !this.#pageProtocols.includes(url.protocol)) {
+      throw new ProcessorError('the processor answered without a usable session');
+    }
+    return { sessionId: session.id, url: url.href };
+  }
+
+  async findSession(sessionId: string): Promise<Stripe.Checkout.Session | undefined> {
+    const session = await findOrUndefined(() => this.#stripe.checkout.sessions.retrieve(sessionId));
+    if (session !== undefined && session?.id !== sessionId)
+      throw new ProcessorError('the processor answered without the session');
+    return session;
+  }
+
+  async findSessionOfPayment(paymentIntentId: string): Promise<Stripe.Checkout.Session | undefined> {
+    const asked = { payment_intent: paymentIntentId, limit: 1 };
+    const { data } = await callProcessor(() => this.#stripe.checkout.sessions.list(asked));
+    return data?.find(({ payment_intent }) => idOf(payment_intent) === paymentIntentId);
+  }
+
+  /** Whether a payment failed; false if the processor does not say, for example to a key without the right. */
+  async hasPaymentFailed(paymentIntentId: string): Promise<boolean> {
+    try {
+      const { status } = await callProcessor(() => this.#stripe.paymentIntents.retrieve(paymentIntentId));
+      return status === 'requires_payment_method' || status === 'canceled';
+    } catch (error) {
+      if (error instanceof ProcessorError) return false;
+      throw error;
+    }
+  }
+
+  async findSessionsOfEmail(email: string): Promise<readonly Stripe.Checkout.Session[]> {
+    const asked = { customer_details: { email }, status: 'complete', limit: PAGE_SIZE } as const;
+    return callProcessor(() => this.#stripe.checkout.sessions.list(asked).autoPagingToArray({ limit: MOST_OF_EMAIL }));
+  }
+
+  /** One page of the completed sessions, which include the paid ones, newest first. @param createdFrom Unix seconds */
+  async listSessions(
+    createdFrom: number,
+    after?: string,
+  ): Promise<{ readonly entries: readonly Stripe.Checkout.Session[]; readonly hasMore: boolean }> {
+    const begin = after === undefined ? {} : { starting_after: after };
+    const asked = { status: 'complete', created: { gte: createdFrom }, limit: PAGE_SIZE, ...begin } as const;
+    const page = await callProcessor(() => this.#stripe.checkout.sessions.list(asked));
+    const entries = page?.data;
+    if (!Array.isArray(entries) || !entries.every((session) => typeof session?.id === 'string')) {
+      throw new ProcessorError('the processor answered without a list of sessions');
+    }
+    return { entries, hasMore: page.has_more === true && entries.length > 0 };
+  }
+}

@@ -1,0 +1,165 @@
+import { randomUUID } from 'node:crypto';
+import type Stripe from 'stripe';
+import type { Database } from '../../db/database.ts';
+import { findCardAccount, isAccountId } from '../../ledger/accounts.ts';
+import { findInstanceId } from '../../ledger/database-identity.ts';
+import { testPoint } from '../../lib/test-point.ts';
+import { creditTopUp, OtherModeError, type TopUpCredit } from './credit-top-up.ts';
+import { recordSession, type SessionPurchase } from './open-purchases.ts';
+import { isSessionId, type Processor } from './processor.ts';
+import { idOf, ProcessorError } from './processor-call.ts';
+
+export interface PurchaseRequest {
+  readonly amountCents: number;
+  readonly accountId: string | undefined;
+  readonly challengeId: string | undefined;
+}
+
+type StartResult =
+  | { readonly outcome: 'open'; readonly checkoutUrl: string }
+  | { readonly outcome: 'unknown_account' }
+  | { readonly outcome: 'processor_failed'; readonly error: ProcessorError };
+
+type CreditResult =
+  | { readonly outcome: 'credited'; readonly credit: TopUpCredit; readonly amountCents: number }
+  | { readonly outcome: 'unpaid'; readonly purchase: SessionPurchase }
+  | { readonly outcome: 'foreign_session' };
+
+export type UnpaidStage = 'open' | 'on_its_way' | 'refused' | 'expired';
+
+type CompleteResult =
+  | Exclude<CreditResult, { outcome: 'unpaid' }>
+  | { readonly outcome: 'unpaid'; readonly stage: UnpaidStage; readonly request: PurchaseRequest }
+  | { readonly outcome: 'processor_failed'; readonly error: ProcessorError };
+
+type PurchaseOptions = { readonly baseUrl: string; readonly serviceName: string };
+
+/**
+ * Buys credit at the hosted checkout. A purchase is recorded before the processor is called:
+ *
+ *     (none) -- start --> opening -- session known --> open -- paid: the buyer returns, or a reconciler --> credited
+ */
+export class Purchases {
+  readonly #db: Database;
+  readonly #processor: Processor;
+  readonly #options: PurchaseOptions;
+  #instanceId: string | undefined;
+
+  constructor(db: Database, processor: Processor, options: PurchaseOptions) {
+    this.#db = db;
+    this.#processor = processor;
+    this.#options = options;
+  }
+
+  /** Records the purchase and opens the checkout. A given account must exist (R15). */
+  async start(request: PurchaseRequest): Promise<StartResult> {
+    const { amountCents, challengeId = null } = request;
+    const account = request.accountId && (await findCardAccount(this.#db, request.accountId, this.#processor));
+    if (request.accountId && !account) return { outcome: 'unknown_account' };
+    const accountId = account ? account.id : randomUUID();
+    const instanceId = await this.#instance();
+    const { id: topUpId } = await this.#db
+      .insertInto('top_up')
+      .values({ account_id: accountId, amount_cents: amountCents, challenge_id: challengeId })
+      .returning('id')
+      .executeTakeFirstOrThrow();
+    testPoint('purchase recorded');
+    const { baseUrl, serviceName } = this.#options;
+    const canceled = new URLSearchParams({
+      amount: String(amountCents),
+      ...(account && { account: account.id }),
+      ...(challengeId !== null && { challenge: challengeId }),
+      canceled: '1',
+    });
+    try {
+      const { sessionId, url } = await this.#processor.openCheckout({
+        topUpId,
+        accountId,
+        challengeId,
+        instanceId,
+        amountCents,
+        productName: `${serviceName} credit`,
+        successUrl: `${baseUrl}/top-up/complete?session_id={CHECKOUT_SESSION_ID}`,
+        cancelUrl: `${baseUrl}/top-up?${canceled}`,
+      });
+      testPoint('checkout opened');
+      await this.#db
+        .updateTable('top_up')
+        .set({ state: 'open', session_id: sessionId })
+        .where('id', '=', topUpId)
+        .where('state', '=', 'opening')
+        .execute();
+      testPoint('purchase open');
+      return { outcome: 'open', checkoutUrl: url };
+    } catch (error) {
+      if (error instanceof ProcessorError) return { outcome: 'processor_failed', error };
+      throw error;
+    }
+  }
+
+  /** Credits the session once, if the processor says that it is paid and ours (R16). */
+  async complete(sessionId: string): Promise<CompleteResult> {
+    if (!isSessionId(sessionId)) return { outcome: 'foreign_session' };
+    let session: Stripe.Checkout.Session | undefined;
+    try {
+      session = await this.#processor.findSession(sessionId);
+    } catch (error) {
+      if (error instanceof ProcessorError) return { outcome: 'processor_failed', error };
+      throw error;
+    }
+    testPoint('session read');
+    if (!session) return { outcome: 'foreign_session' };
+    const result = await this.credit(session);
+    if (result.outcome !== 'unpaid') return result;
+    const { accountId, amountCents, challengeId } = result.purchase;
+    // A first purchase creates its account only when it is credited.
+    const account = await findCardAccount(this.#db, accountId, this.#processor);
+    return {
+      outcome: 'unpaid',
+      stage: await this.#stageOf(session),
+      request: { amountCents, accountId: account?.id, challengeId: challengeId ?? undefined },
+    };
+  }
+
+  async #stageOf({ status, payment_intent }: Stripe.Checkout.Session): Promise<UnpaidStage> {
+    if (status !== 'complete') return status === 'expired' ? 'expired' : 'open';
+    const payment = idOf(payment_intent);
+    return payment !== null && (await this.#processor.hasPaymentFailed(payment)) ? 'refused' : 'on_its_way';
+  }
+
+  /** Records a complete session that is not paid yet: its payment may arrive days later (R16). */
+  async follow(purchase: SessionPurchase): Promise<void> {
+    await recordSession(this.#db, purchase);
+  }
+
+  /** Credits a session read from the processor if it meets every condition of an allow-list (R16, R54). */
+  async credit(session: Stripe.Checkout.Session): Promise<CreditResult> {
+    const { top_up_id: topUpId = '', account_id: accountId = '', instance_id, challenge_id } = session.metadata ?? {};
+    const ours =
+      instance_id === (await this.#instance()) &&
+      session.livemode === this.#processor.livemode &&
+      session.mode === 'payment' &&
+      session.currency === 'usd' &&
+      isAccountId(topUpId) &&
+      isAccountId(accountId);
+    if (!ours) return { outcome: 'foreign_session' };
+    const amountCents = session.amount_total ?? 0;
+    const { id: sessionId, livemode, created } = session;
+    const purchase = { topUpId, sessionId, accountId, amountCents, challengeId: challenge_id ?? null };
+    if (session.payment_status !== 'paid' || !Number.isSafeInteger(amountCents) || amountCents <= 0) {
+      return { outcome: 'unpaid', purchase: { ...purchase, created } };
+    }
+    const paid = { ...purchase, livemode, paymentIntentId: idOf(session.payment_intent) };
+    try {
+      return { outcome: 'credited', credit: await creditTopUp(this.#db, paid), amountCents };
+    } catch (error) {
+      if (error instanceof OtherModeError) return { outcome: 'foreign_session' };
+      throw error;
+    }
+  }
+
+  async #instance(): Promise<string> {
+    this.#instanceId ??= await findInstanceId(this.#db);
+    return this.#instanceId;
+  }
+}

@@ -1,0 +1,83 @@
+import { sql } from 'kysely';
+import type { Database } from '../../db/database.ts';
+import { now, timestamp } from '../../db/expressions.ts';
+
+const OVERLAP_SECONDS = {
+  // A session may be paid up to 24 hours after it was created.
+  sessions: 25 * 3600,
+  // These are listed at once, and their later changes are checked one by one.
+  refunds: 3600,
+  disputes: 3600,
+} as const;
+
+export type ProcessorList = keyof typeof OVERLAP_SECONDS;
+
+/** Progress through a list. A write must match what was read, so that a process that was frozen changes nothing. */
+export interface Pass {
+  readonly name: ProcessorList;
+  readonly created_from: number;
+  readonly begun_at: string;
+  readonly pass_cursor: string | null;
+}
+
+const updateAt = (db: Database, { name, begun_at, pass_cursor }: Pass) =>
+  db
+    .updateTable('processor_list')
+    .where('name', '=', name)
+    .where('pass_started_at', '=', timestamp(begun_at))
+    .where('pass_cursor', 'is not distinct from', pass_cursor);
+
+/** Begins or resumes a pass. Its times are never in the future, even if the database's clock has stepped back. */
+export async function beginPass(db: Database, list: ProcessorList): Promise<Pass> {
+  const pass = await db
+    .updateTable('processor_list')
+    .set({
+      pass_started_at: sql<Date>`least(coalesce(pass_started_at, now()), now())`,
+      read_until: sql<Date>`least(read_until, now() - make_interval(secs => ${OVERLAP_SECONDS[list]}))`,
+    })
+    .where('name', '=', list)
+    .returning(sql<number>`floor(extract(epoch from read_until))::double precision`.as('created_from'))
+    .returning([sql<string>`pass_started_at::text`.as('begun_at'), 'pass_cursor'])
+    .executeTakeFirstOrThrow();
+  return { name: list, ...pass };
+}
+
+export async function advancePass(db: Database, pass: Pass, cursor: string | undefined): Promise<Pass | undefined> {
+  const pass_cursor = cursor ?? null;
+  const { numUpdatedRows } = await updateAt(db, pass).set({ pass_cursor }).executeTakeFirstOrThrow();
+  return numUpdatedRows === 1n ? { ...pass, pass_cursor } : undefined;
+}
+
+export async function abandonPass(db: Database, pass: Pass): Promise<void> {
+  await updateAt(db, pass).set({ pass_started_at: null, pass_cursor: null }).execute();
+}
+
+export async function endPass(db: Database, pass: Pass): Promise<void> {
+  const begun = sql<Date>`pass_started_at - make_interval(secs => ${OVERLAP_SECONDS[pass.name]})`;
+  const read_until = sql<Date>`greatest(read_until, ${begun})`;
+  await updateAt(db, pass).set({ read_until, pass_started_at: null, pass_cursor: null }).execute();
+}
+
+/** After a restore: reads all lists again since then, and makes every open purchase and every clawback due now. */
+export async function readAgainSince(db: Database, since: Date): Promise<void> {
+  for (const [name, seconds] of Object.entries(OVERLAP_SECONDS)) {
+    const read_until = sql<Date>`least(read_until, ${since}::timestamptz - make_interval(secs => ${seconds}))`;
+    const list = db.updateTable('processor_list').set({ read_until, pass_started_at: null, pass_cursor: null });
+    await list.where('name', '=', name).execute();
+  }
+  const purchases = db.updateTable('top_up').set({ next_check_at: now }).where('state', '=', sql.lit('open'));
+  await purchases.where('next_check_at', '>', now).execute();
+  await db.updateTable('clawback').set({ next_check_at: now }).where('next_check_at', '>', now).execute();
+}
+
+export async function unread(db: Database, dueAt: string): Promise<number> {
+  const due = timestamp(dueAt);
+  const lists = db.selectFrom('processor_list').where('pass_started_at', 'is not', null);
+  const purchases = db.selectFrom('top_up').where('state', '=', sql.lit('open')).where('next_check_at', '<', due);
+  const clawbacks = db.selectFrom('clawback').where('next_check_at', '<', due);
+  const { count } = await db
+    .selectFrom(lists.unionAll(purchases).unionAll(clawbacks).as('left_to_read'))
+    .select(({ fn }) => fn.countAll<bigint>().as('count'))
+    .executeTakeFirstOrThrow();
+  return Number(count);
+}

@@ -1,0 +1,80 @@
+import { getAddress } from 'viem';
+import type { Asset } from '../../config/network.ts';
+import type { Database } from '../../db/database.ts';
+import { now, unnest } from '../../db/expressions.ts';
+import { BOOKED_COLUMNS, bookPayment } from '../../ledger/transfer.ts';
+import { encodeHeader } from './challenge.ts';
+import type { Payment } from './payment.ts';
+
+type SettlementProof = { readonly transaction: string; readonly logIndex: number };
+
+export interface Booking {
+  readonly receipt: string;
+  readonly isNew: boolean;
+}
+
+export interface SettledPayment {
+  readonly id: string;
+  readonly proof: SettlementProof;
+  readonly receipt: string;
+}
+
+export const paymentReceipt = ({ network }: Asset, payer: string, transaction: string): string =>
+  encodeHeader({ success: true, transaction, network, payer: getAddress(payer) });
+
+export const transactionOf = (receipt: string): string =>
+  JSON.parse(Buffer.from(receipt, 'base64').toString()).transaction;
+
+export const failureReceipt = ({ network, claim }: Payment, reason: string): string =>
+  encodeHeader({ success: false, errorReason: reason, transaction: '', network, payer: getAddress(claim.payer) });
+
+/** Settles and books payments; deposits must be of different payers. Undefined if the state forbids it. Repeatable. */
+export async function bookSettlements(
+  db: Database,
+  payments: readonly SettledPayment[],
+): Promise<(Booking | undefined)[]> {
+  const settled = unnest('settled', {
+    id: ['uuid', payments.map(({ id }) => id)],
+    transaction: ['text', payments.map(({ proof }) => proof.transaction)],
+    log_index: ['integer', payments.map(({ proof }) => proof.logIndex)],
+    receipt: ['text', payments.map(({ receipt }) => receipt)],
+  });
+  const settle = db.with('payment', (qb) =>
+    qb
+      .updateTable('x402_payment')
+      .from(settled)
+      .set((eb) => ({
+        state: 'settled',
+        settled_at: now,
+        lease_until: null,
+        refusal: null,
+        failed_at: null,
+        next_look_at: null,
+        transaction_hash: eb.ref('settled.transaction'),
+        log_index: eb.ref('settled.log_index'),
+        receipt: eb.ref('settled.receipt'),
+      }))
+      .whereRef('x402_payment.id', '=', 'settled.id')
+      .where('state', 'in', ['settling', 'refused', 'unknown', 'failed'])
+      .returning(BOOKED_COLUMNS),
+  );
+  const rows = await bookPayment(settle).selectFrom('payment').select(['id', 'receipt']).execute();
+  const receipts = new Map(rows.map(({ id, receipt }) => [id, receipt]));
+  return Promise.all(
+    payments.map(async ({ id }) => {
+      const receipt = receipts.get(id);
+      return receipt == null ? findBooking(db, id) : { receipt, isNew: true };
+    }),
+  );
+}
+
+export async function bookSettlement(db: Database, id: string, proof: SettlementProof, receipt: string) {
+  return (await bookSettlements(db, [{ id, proof, receipt }]))[0];
+}
+
+/** A booking that waited for an earlier one has an older snapshot than that; this query has a newer one. */
+async function findBooking(db: Database, id: string): Promise<Booking | undefined> {
+  const payment = db.selectFrom('x402_payment').select('receipt').where('id', '=', id);
+  const row = await payment.where('state', '=', 'settled').executeTakeFirst();
+  return row && { receipt: row.receipt ?? '', isNew: false };
+}

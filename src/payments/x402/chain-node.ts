@@ -1,0 +1,218 @@
+import {
+  concat,
+  createPublicClient,
+  custom,
+  type Log,
+  numberToHex,
+  type PublicClient,
+  pad,
+  type RpcTransactionReceipt,
+  toFunctionSelector,
+} from 'viem';
+import type { Asset } from '../../config/network.ts';
+import type { Address } from '../../config/payees.ts';
+import { eachOf } from '../../lib/each-of.ts';
+import type { Hex } from './envelope.ts';
+import { Rpc, RpcError, RpcRefusal, rpcErrorOf } from './rpc.ts';
+import {
+  AUTHORIZATION_CANCELED,
+  AUTHORIZATION_USED,
+  newestConfirmed,
+  proofIn,
+  type ReceivedTransfer,
+  receivedIn,
+  TRANSFER,
+  type TransferClaim,
+  type TransferProof,
+} from './transfer-proof.ts';
+
+/** The authorization was used for its transfer, can never be used any more, or neither yet. */
+export type ChainFinding = PaidFinding | { readonly outcome: 'unused' } | { readonly outcome: 'open' };
+
+export interface PaidFinding {
+  readonly outcome: 'paid';
+  readonly proof: TransferProof;
+  readonly isConfirmed: boolean;
+}
+
+const BALANCE_OF = toFunctionSelector('balanceOf(address)');
+const AUTHORIZATION_STATE = toFunctionSelector('authorizationState(address,bytes32)');
+
+export const RANGE_BLOCKS = 1_000n;
+const MAX_RANGES = 50;
+const RECEIPTS_AT_ONCE = 8;
+/** How far below the head that was known before sending a reorganisation may move a transfer. */
+const REORGANIZED_BLOCKS = 64n;
+/** How far past validBefore a block must be to replace a finalized one, on a single node that knows none. */
+const UNFINALIZED_SECONDS = 3_600n;
+
+type MinedLog = Log<Hex, Hex, false>;
+
+type Block = { readonly number: bigint; readonly hash: Hex | null; readonly timestamp: bigint };
+
+/** The newest block that can prove a failure: finalized, or only confirmed if the node knows no finalized one. */
+type FinalBlock = Block & { readonly isFinalized: boolean };
+
+/** One node of the chain. What it proves counts; its silence proves nothing. Throws RpcError. */
+export class ChainNode {
+  readonly #rpc: Rpc;
+  readonly #client: PublicClient;
+  readonly #asset: Asset;
+  #isChecked = false;
+
+  constructor(url: string, asset: Asset) {
+    this.#rpc = new Rpc(url);
+    const transport = custom(this.#rpc, { retryCount: 0 });
+    this.#client = createPublicClient({ transport, cacheTime: 0, ccipRead: false });
+    this.#asset = asset;
+  }
+
+  head(): Promise<bigint> {
+    return this.#ask((client) => client.getBlockNumber());
+  }
+
+  balanceOf(address: Address): Promise<bigint> {
+    return this.#view([BALANCE_OF, pad(address)], 'latest');
+  }
+
+  /**
+   * Finds what the node shows of the authorization. `headBlock` was the head before it could be used.
+   *
+   * Paid: a successful receipt has AuthorizationUsed and its exact Transfer (R25). Unused: the `finalized` block is
+   * later than validBefore and the authorization is unused. Unused too: a finalized block cancelled it, or used it
+   * otherwise. If the node knows no finalized block, a confirmed one counts (R44); a single node must be an hour past
+   * validBefore.
+   */
+  async find(claim: TransferClaim, headBlock: bigint, isAlone: boolean): Promise<ChainFinding> {
+    const head = await this.head();
+    // A head that this node has not reached may be another node's invention.
+    const known = headBlock < head ? headBlock : head;
+    let from = known > REORGANIZED_BLOCKS ? known - REORGANIZED_BLOCKS : 0n;
+    for (let ranges = 1; ; ranges++) {
+      const to = from + RANGE_BLOCKS - 1n < head ? from + RANGE_BLOCKS - 1n : head;
+      const events = [AUTHORIZATION_USED, AUTHORIZATION_CANCELED];
+      const [log] = await this.#logs([events, pad(claim.payer), claim.nonce], from, to);
+      if (log) return this.#judge(claim, log, head, isAlone);
+      if (to === head || (await this.block(to)).timestamp > claim.validBefore) break;
+      if (ranges === MAX_RANGES) return { outcome: 'open' };
+      from = to + 1n;
+    }
+    const final = await this.#finalBlock(head);
+    if (!isOver(final, claim, isAlone)) return { outcome: 'open' };
+    // Unused at the head means unused in the final block, whose state many nodes no longer have.
+    if (await this.#isUsed(claim, head)) return { outcome: 'open' };
+    return { outcome: final.isFinalized || (await this.#isCanonical(final)) ? 'unused' : 'open' };
+  }
+
+  async prove(claim: TransferClaim, transaction: Hex): Promise<TransferProof | undefined> {
+    const receipt = await this.#receipt(transaction);
+    return receipt ? proofIn(receipt, this.#asset.address, claim) : undefined;
+  }
+
+  /** Whether the transfer is deep enough to be credited, judged by this node alone (R66). */
+  async isConfirmed({ block, blockHash }: TransferProof): Promise<boolean> {
+    if (block > newestConfirmed(await this.head())) return false;
+    return this.#isCanonical({ number: block, hash: blockHash });
+  }
+
+  async hasCode(address: Address): Promise<boolean> {
+    return (await this.#ask((client) => client.getCode({ address }))) !== undefined;
+  }
+
+  async isSpent(claim: TransferClaim): Promise<boolean> {
+    return this.#isUsed(claim, await this.head());
+  }
+
+  async received(payees: readonly Address[], from: bigint, to: bigint): Promise<ReceivedTransfer[]> {
+    const logs = await this.#logs([TRANSFER, null, payees.map((payee) => pad(payee))], from, to);
+    const transactions = [...new Set(logs.map(({ transactionHash }) => transactionHash))];
+    const received: ReceivedTransfer[] = [];
+    await eachOf(transactions, RECEIPTS_AT_ONCE, async (transaction) => {
+      const receipt = await this.#receipt(transaction);
+      if (!receipt) throw new RpcRefusal("The chain's node has a log, and no receipt of its transaction.");
+      received.push(...receivedIn(receipt, this.#asset.address, payees));
+    });
+    return received;
+  }
+
+  async close(): Promise<void> {
+    await this.#rpc.close();
+  }
+
+  #receipt(transaction: Hex): Promise<RpcTransactionReceipt | null> {
+    return this.#call('eth_getTransactionReceipt', [transaction]);
+  }
+
+  async #judge(claim: TransferClaim, log: MinedLog, head: bigint, isAlone: boolean): Promise<ChainFinding> {
+    const receipt = await this.#receipt(log.transactionHash);
+    if (!receipt) return { outcome: 'open' };
+    const proof = proofIn(receipt, this.#asset.address, claim);
+    if (proof) return { outcome: 'paid', proof, isConfirmed: await this.isConfirmed(proof) };
+    const used = { number: BigInt(log.blockNumber), hash: log.blockHash };
+    const isFinal = isOver(await this.#finalBlock(head), claim, isAlone, used.number);
+    // A reorganisation between the calls may have moved the receipt or the log, or removed it.
+    const isSettled = isFinal && receipt.blockHash === used.hash && (await this.#isCanonical(used));
+    return { outcome: isSettled ? 'unused' : 'open' };
+  }
+
+  async #isCanonical({ number, hash }: Pick<Block, 'number' | 'hash'>): Promise<boolean> {
+    return (await this.block(number)).hash === hash;
+  }
+
+  async #finalBlock(head: bigint): Promise<FinalBlock> {
+    try {
+      return { ...(await this.block('finalized')), isFinalized: true };
+    } catch (error) {
+      if (!(error instanceof RpcRefusal)) throw error;
+      const deep = newestConfirmed(head);
+      return { ...(await this.block(deep > 0n ? deep : 0n)), isFinalized: false };
+    }
+  }
+
+  block(block: bigint | 'finalized'): Promise<Block> {
+    const which = block === 'finalized' ? { blockTag: block } : { blockNumber: block };
+    return this.#ask((client) => client.getBlock(which));
+  }
+
+  #logs(topics: readonly (Hex | readonly Hex[] | null)[], from: bigint, to: bigint): Promise<readonly MinedLog[]> {
+    const range = { fromBlock: numberToHex(from), toBlock: numberToHex(to) };
+    return this.#call('eth_getLogs', [{ address: this.#asset.address, topics, ...range }]);
+  }
+
+  async #isUsed({ payer, nonce }: TransferClaim, block: bigint): Promise<boolean> {
+    return (await this.#view([AUTHORIZATION_STATE, pad(payer), nonce], numberToHex(block))) !== 0n;
+  }
+
+  /** Calls a function with words as arguments and result. viem's readContract needs ten times the CPU. */
+  async #view(call: readonly Hex[], block: Hex | 'latest'): Promise<bigint> {
+    const request = { to: this.#asset.address, data: concat(call) };
+    return BigInt(await this.#call<Hex>('eth_call', [request, block]));
+  }
+
+  async #call<T>(method: string, params: readonly unknown[]): Promise<T> {
+    return (await this.#ask(() => this.#rpc.request({ method, params }))) as T;
+  }
+
+  async #ask<T>(question: (client: PublicClient) => Promise<T>): Promise<T> {
+    try {
+      if (!this.#isChecked) await this.#checkChain();
+      return await question(this.#client);
+    } catch (error) {
+      throw rpcErrorOf(error);
+    }
+  }
+
+  async #checkChain(): Promise<void> {
+    const chainId = await this.#client.getChainId();
+    if (chainId !== this.#asset.chainId) {
+      throw new RpcError(`X402_RPC_URL is a node of chain ${chainId}, and X402_NETWORK is ${this.#asset.network}.`);
+    }
+    this.#isChecked = true;
+  }
+}
+
+/** Whether the final block excludes a payment. @param usedIn where it was cancelled, or used for another transfer */
+function isOver(final: FinalBlock, { validBefore }: TransferClaim, isAlone: boolean, usedIn?: bigint): boolean {
+  if (!final.isFinalized && isAlone && final.timestamp <= validBefore + UNFINALIZED_SECONDS) return false;
+  return usedIn === undefined ? final.timestamp > validBefore : usedIn <= final.number;
+}

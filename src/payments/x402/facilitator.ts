@@ -1,0 +1,177 @@
+import { PAYMENT_IDENTIFIER } from '@x402/extensions/payment-identifier';
+import { Pool } from 'undici';
+import type { CredentialAlarm } from '../../observability/credential-alarm.ts';
+import { identifierExtension, type Offer, type Resource } from './challenge.ts';
+import type { Hex, PaymentEnvelope } from './envelope.ts';
+import { AnswerTimeout, postJson } from './json-exchange.ts';
+
+const VERIFY_TIMEOUT_MS = 5_000;
+const SETTLE_TIMEOUT_MS = 30_000;
+const MAX_ANSWER_BYTES = 65_536;
+/** Short, because a settle on a connection that the other side has just closed has an unknown outcome. */
+const KEEP_ALIVE_MS = 1_000;
+
+export interface FacilitatorPayment {
+  readonly envelope: Pick<PaymentEnvelope, 'identifier' | 'authorization' | 'signature'>;
+  readonly offer: Offer;
+  readonly resource: Resource;
+}
+
+export type Verification =
+  | { readonly valid: true }
+  | { readonly valid: false; readonly reason: string; readonly detail: string };
+
+/** What the facilitator says about a settle. Only the chain proves a payment (R25). */
+export type SettleAnswer =
+  /** Nothing was broadcast, for a reason that excludes it (R23). */
+  | { readonly outcome: 'refused'; readonly reason: string; readonly detail: string }
+  | { readonly outcome: 'open'; readonly transaction: Hex | undefined; readonly detail: string };
+
+/** The facilitator was unreachable, too slow, or answered nonsense. The message repeats nothing that it wrote. */
+export class FacilitatorError extends Error {}
+
+/** Without a transaction, these reasons exclude a broadcast: no funds, expired, invalid signature (R23). */
+const REFUSALS = new Set([
+  'insufficient_funds',
+  'invalid_exact_evm_insufficient_balance',
+  'invalid_exact_evm_payload_authorization_valid_before',
+  'invalid_exact_evm_payload_signature',
+  'invalid_exact_evm_signature',
+]);
+
+const TRANSACTION = /^(?:0x)?([0-9a-f]{64})$/i;
+const REASON = /^[a-z0-9_]{1,100}$/;
+const MAX_DETAIL_CHARACTERS = 200;
+
+export class Facilitator {
+  readonly #pool: Pool;
+  readonly #path: string;
+  readonly #headers: Record<string, string>;
+
+  readonly #onRefused: CredentialAlarm;
+
+  constructor(url: string, token: string | undefined, onRefused: CredentialAlarm = () => {}) {
+    this.#onRefused = onRefused;
+    const base = new URL(url);
+    this.#pool = new Pool(base.origin, {
+      connections: 256,
+      connectTimeout: VERIFY_TIMEOUT_MS,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      keepAliveMaxTimeout: KEEP_ALIVE_MS,
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      maxResponseSize: MAX_ANSWER_BYTES,
+    });
+    this.#path = base.pathname.replace(/\/+$/, '');
+    this.#headers = { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }) };
+  }
+
+  async verify(payment: FacilitatorPayment): Promise<Verification> {
+    const { status, body } = await this.#post('verify', payment, VERIFY_TIMEOUT_MS);
+    if (isSuccess(status) && body.isValid === true && isPayer(body.payer, payment)) return { valid: true };
+    if ((isSuccess(status) || isClientError(status)) && body.isValid === false) {
+      const { invalidReason, invalidMessage } = body;
+      return { valid: false, reason: reasonOf(invalidReason), detail: detailOf(status, invalidReason, invalidMessage) };
+    }
+    throw new FacilitatorError(`The facilitator's answer to verify makes no sense (status ${status}).`);
+  }
+
+  async settle(payment: FacilitatorPayment): Promise<SettleAnswer> {
+    let answer: { status: number; body: Record<string, unknown> };
+    try {
+      answer = await this.#post('settle', payment, SETTLE_TIMEOUT_MS);
+    } catch (error) {
+      const detail = error instanceof FacilitatorError ? error.message : String(error);
+      return { outcome: 'open', transaction: undefined, detail };
+    }
+    const { status, body } = answer;
+    // Older facilitators call it txHash.
+    const named = body.transaction || body.txHash;
+    const reason = reasonOf(body.errorReason);
+    const detail = detailOf(status, body.errorReason, body.errorMessage);
+    const isRefusal = (isSuccess(status) || isClientError(status)) && body.success === false && REFUSALS.has(reason);
+    if (isRefusal && !named) return { outcome: 'refused', reason, detail };
+    return { outcome: 'open', transaction: readTransaction(named), detail };
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.close();
+  }
+
+  async #post(action: 'verify' | 'settle', payment: FacilitatorPayment, timeoutMs: number) {
+    const path = `${this.#path}/${action}`;
+    try {
+      const request = { path, headers: this.#headers, body: bodyOf(payment) };
+      const { status, text } = await postJson(this.#pool, request, timeoutMs);
+      const body = readObject(text);
+      if (refusesCredential(status, body)) this.#onRefused();
+      return { status, body };
+    } catch (error) {
+      const isLate = error instanceof AnswerTimeout;
+      const late = `The facilitator did not answer ${action} within ${timeoutMs} ms.`;
+      const unreadable = `The facilitator gave no answer to ${action} that can be read.`;
+      throw new FacilitatorError(isLate ? late : unreadable, { cause: error });
+    }
+  }
+}
+
+/** 401 and 403 refuse the credential, unless they contain a result for the payment. */
+export const refusesCredential = (status: number, body: Readonly<Record<string, unknown>>): boolean =>
+  (status === 401 || status === 403) && body.isValid === undefined && body.success === undefined;
+
+/** The same body for verify and settle: otherwise it would settle something that was not verified. */
+function bodyOf(payment: FacilitatorPayment): string {
+  const { envelope, offer, resource } = payment;
+  const { authorization, signature, identifier } = envelope;
+  return JSON.stringify({
+    x402Version: 2,
+    paymentPayload: {
+      x402Version: 2,
+      resource: resource.resource,
+      accepted: offer,
+      payload: {
+        signature,
+        authorization: {
+          ...authorization,
+          value: String(authorization.value),
+          validAfter: String(authorization.validAfter),
+          validBefore: String(authorization.validBefore),
+        },
+      },
+      extensions: { ...resource.extensions, [PAYMENT_IDENTIFIER]: identifierExtension(identifier) },
+    },
+    paymentRequirements: offer,
+  });
+}
+
+function readObject(text: string): Record<string, unknown> {
+  try {
+    const value = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+const isSuccess = (status: number): boolean => status >= 200 && status < 300;
+const isClientError = (status: number): boolean => status >= 400 && status < 500;
+
+/** Facilitators may omit the payer. If they name another one, they have not verified this payment. */
+const isPayer = (payer: unknown, { envelope }: FacilitatorPayment): boolean =>
+  payer === undefined || payer === null || payer === '' || String(payer).toLowerCase() === envelope.authorization.from;
+
+function readTransaction(named: unknown): Hex | undefined {
+  const digits = typeof named === 'string' ? TRANSACTION.exec(named)?.[1] : undefined;
+  return digits === undefined ? undefined : `0x${digits.toLowerCase()}`;
+}
+
+/** Callers see only a machine-readable word, because other text could be anything that the facilitator wrote. */
+const reasonOf = (reason: unknown): string =>
+  typeof reason === 'string' && REASON.test(reason) ? reason : 'invalid_payment';
+
+/** One short line for the log, without signatures (R40), since the facilitator may repeat its input. */
+function detailOf(status: number, ...given: readonly unknown[]): string {
+  const words = given.filter((each) => typeof each === 'string').join(': ');
+  const line = words.replace(/[\s\p{C}]+/gu, ' ').replace(/[0-9a-f]{65,}/gi, '…');
+  return `status ${status} ${line.slice(0, MAX_DETAIL_CHARACTERS)}`.trim();
+}

@@ -1,0 +1,225 @@
+import { sql } from 'kysely';
+import { v7 as uuidv7 } from 'uuid';
+import type { Asset } from '../../config/network.ts';
+import type { Database } from '../../db/database.ts';
+import { now, secondsFromNow, unnest } from '../../db/expressions.ts';
+import { GroupedStatement } from '../../db/grouped-statement.ts';
+import { LEASE_SECONDS, LeaseRenewer } from '../../db/lease.ts';
+import type { UpstreamUsage, UsageRecord } from '../../ledger/hold.ts';
+import type { TransferClaim } from './chain.ts';
+import { LEASE_HAS_ENDED, PAYMENT_COLUMNS, type Payment, type PaymentPurpose, toPayment } from './payment.ts';
+
+/** What a payer has pending before one payment, from the function x402_exposure. */
+export interface Exposure {
+  /** Sum of earlier authorizations whose transfer is still to come, in atomic units. */
+  readonly unsettled: bigint;
+  readonly running: bigint;
+  /** How many of them may have landed without being recorded yet. */
+  readonly settling: bigint;
+  readonly failed: boolean;
+}
+
+export interface Reservation {
+  readonly purpose: PaymentPurpose;
+  readonly identifier: string;
+  readonly requestHash: Buffer;
+  readonly claim: TransferClaim;
+  readonly headBlock: bigint;
+  readonly traceId: string;
+  readonly usage?: Pick<UsageRecord, 'model' | 'characters'> | undefined;
+}
+
+type Settling = { readonly payment: Payment; readonly upstream: UpstreamUsage | undefined };
+
+type ReservedPayment = { readonly payment: Payment; readonly exposure: Exposure };
+
+const LEASE = secondsFromNow(LEASE_SECONDS);
+
+/** Each transition is one statement that names its start state: the process that gets the row owns the step. */
+export class Reservations {
+  readonly #db: Database;
+  readonly #asset: Asset;
+  readonly #reserving = new GroupedStatement({
+    run: (asked: readonly Reservation[]) => this.#reserve(asked),
+    keyOf: ({ claim }) => claim.payer,
+  });
+  readonly #settlings = new GroupedStatement({
+    run: (settlings: readonly Settling[]) => this.#beginSettling(settlings),
+    keyOf: ({ payment }) => payment.id,
+  });
+  readonly #leases = new LeaseRenewer<Payment>({
+    seconds: LEASE_SECONDS,
+    keyOf: ({ id }) => id,
+    renew: (payments) => this.#renew(payments),
+  });
+
+  constructor(db: Database, asset: Asset) {
+    this.#db = db;
+    this.#asset = asset;
+  }
+
+  /**
+   * Reserves identifier and authorization, for ever if a settle is sent. Returns undefined if one of them is taken. The
+   * commit does not wait for the disk: a payment lost in a crash can't begin to settle.
+   */
+  reserve(reservation: Reservation): Promise<ReservedPayment | undefined> {
+    return this.#reserving.execute(reservation);
+  }
+
+  /** The lock per payer orders payments by visibility. Otherwise two would miss each other and look solvent (R21b). */
+  async #reserve(asked: readonly Reservation[]): Promise<(ReservedPayment | undefined)[]> {
+    const { network, address } = this.#asset;
+    const ids = asked.map(() => uuidv7());
+    const { rows } = await sql<Exposure & { readonly id: string }>`
+      with asked as materialized (
+        select * from unnest(
+          ${ids}::uuid[], ${asked.map(({ purpose }) => purpose)}::text[], ${asked.map(({ identifier }) => identifier)}::text[],
+          ${asked.map(({ requestHash }) => requestHash)}::bytea[], ${asked.map(({ claim }) => claim.payer)}::text[],
+          ${asked.map(({ claim }) => claim.nonce)}::text[], ${asked.map(({ claim }) => claim.payTo)}::text[],
+          ${asked.map(({ claim }) => claim.amount)}::bigint[], ${asked.map(({ claim }) => claim.validBefore)}::bigint[],
+          ${asked.map(({ headBlock }) => headBlock)}::bigint[], ${asked.map(({ traceId }) => traceId)}::uuid[],
+          ${asked.map(({ usage }) => usage?.model)}::text[], ${asked.map(({ usage }) => usage?.characters)}::integer[]
+        ) as asked (id, purpose, identifier, request_hash, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block,
+                    trace_id, model, characters)
+      ), turn as materialized (
+        select payer, pg_advisory_xact_lock(lock) from (
+          select payer, hashtextextended(payer, 402) as lock from asked
+          where set_config('synchronous_commit', 'off', true) = 'off' order by lock
+        ) payer
+      ), reserved as (
+        insert into x402_payment (id, purpose, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
+                                  valid_before, head_block, trace_id, model, characters, lease_until)
+        select id, purpose, identifier, request_hash, ${network}, ${address.toLowerCase()}, payer, nonce, pay_to,
+               amount_micro_usd, valid_before, head_block, trace_id, model, characters, ${LEASE}
+        from asked join turn using (payer)
+        on conflict do nothing
+        returning id, payer, position
+      )
+      select reserved.id, exposure.* from reserved, x402_exposure(payer, position) exposure`.execute(this.#db);
+    const reserved = new Map(rows.map((row) => [row.id, row]));
+    return asked.map((reservation, index) => {
+      const id = ids[index] as string;
+      const exposure = reserved.get(id);
+      return exposure && { payment: this.#begun(id, reservation), exposure };
+    });
+  }
+
+  #begun(id: string, { purpose, requestHash, traceId, claim, headBlock }: Reservation): Payment {
+    return {
+      id,
+      state: 'reserved',
+      purpose,
+      requestHash,
+      traceId,
+      fence: 1,
+      network: this.#asset.network,
+      claim,
+      headBlock,
+      refusal: null,
+      receipt: null,
+      awaitedTransaction: null,
+      isLeased: true,
+      isReplayable: false,
+    };
+  }
+
+  async exposure({ id, claim }: Payment): Promise<Exposure> {
+    const position = this.#db.selectFrom('x402_payment').select('position').where('id', '=', id);
+    const exposure = sql<Exposure>`x402_exposure(${claim.payer}, ${position})`.as('exposure');
+    return this.#db.selectFrom(exposure).selectAll().executeTakeFirstOrThrow();
+  }
+
+  /** Takes over a reservation of a dead process (R26). Returns undefined if another process was faster. */
+  async takeOver({ id, fence }: Payment, headBlock: bigint): Promise<Payment | undefined> {
+    const row = await this.#db
+      .updateTable('x402_payment')
+      .set((eb) => ({ fence: eb('fence', '+', 1), head_block: headBlock, lease_until: LEASE }))
+      .where('id', '=', id)
+      .where('fence', '=', fence)
+      .where('state', '=', 'reserved')
+      .where(LEASE_HAS_ENDED)
+      .returning(PAYMENT_COLUMNS)
+      .executeTakeFirst();
+    return row && toPayment(row);
+  }
+
+  keepLease(payment: Payment): () => void {
+    return this.#leases.keep(payment, performance.now());
+  }
+
+  /** Skips payments that are locked. None is reported lost: the fence decides who owns a payment. */
+  async #renew(payments: readonly Payment[]): Promise<ReadonlySet<string>> {
+    const ids = payments.map(({ id }) => id);
+    const kept = unnest('kept', {
+      id: ['uuid', ids],
+      fence: ['integer', payments.map(({ fence }) => fence)],
+    });
+    const unlocked = this.#db
+      .selectFrom('x402_payment')
+      .innerJoin(kept, (join) =>
+        join.onRef('kept.id', '=', 'x402_payment.id').onRef('kept.fence', '=', 'x402_payment.fence'),
+      )
+      .select('x402_payment.id')
+      .where('state', 'in', ['reserved', 'settling'])
+      .forNoKeyUpdate('x402_payment')
+      .skipLocked();
+    const renewed = this.#db.updateTable('x402_payment').set({ lease_until: LEASE });
+    await renewed.where('id', 'in', unlocked).execute();
+    return new Set(ids);
+  }
+
+  /** Frees identifier and authorization. Does nothing once a settle may have been sent. */
+  async release({ id, fence }: Payment): Promise<boolean> {
+    const { numDeletedRows } = await this.#db
+      .deleteFrom('x402_payment')
+      .where('id', '=', id)
+      .where('fence', '=', fence)
+      .where('state', '=', 'reserved')
+      .executeTakeFirst();
+    return numDeletedRows === 1n;
+  }
+
+  /** Records that a settle is about to be sent. If false, the reservation is lost and none may be sent. Repeatable. */
+  beginSettling(payment: Payment, upstream?: UpstreamUsage): Promise<boolean> {
+    return this.#settlings.execute({ payment, upstream });
+  }
+
+  async #beginSettling(settlings: readonly Settling[]): Promise<boolean[]> {
+    const owned = unnest('owned', {
+      id: ['uuid', settlings.map(({ payment }) => payment.id)],
+      fence: ['integer', settlings.map(({ payment }) => payment.fence)],
+      upstream: ['text', settlings.map(({ upstream }) => upstream?.name ?? null)],
+      cost: ['bigint', settlings.map(({ upstream }) => upstream?.costPicoUsd ?? null)],
+    });
+    const rows = await this.#db
+      .updateTable('x402_payment')
+      .from(owned)
+      .set((eb) => ({
+        state: 'settling',
+        settling_at: now,
+        lease_until: LEASE,
+        upstream: eb.ref('owned.upstream'),
+        cost_pico_usd: eb.ref('owned.cost'),
+      }))
+      .whereRef('x402_payment.id', '=', 'owned.id')
+      .whereRef('x402_payment.fence', '=', 'owned.fence')
+      .where('state', 'in', ['reserved', 'settling'])
+      .returning('x402_payment.id')
+      .execute();
+    const begun = new Set(rows.map(({ id }) => id));
+    return settlings.map(({ payment }) => begun.has(payment.id));
+  }
+
+  /** A batch of reservations of dead processes, in the order in which their leases expired. */
+  async findAbandoned(limit: number): Promise<Payment[]> {
+    const rows = await this.#db
+      .selectFrom('x402_payment')
+      .select(PAYMENT_COLUMNS)
+      .where('state', '=', sql.lit('reserved'))
+      .where(LEASE_HAS_ENDED)
+      .orderBy('lease_until')
+      .limit(limit)
+      .execute();
+    return rows.map(toPayment);
+  }
+}

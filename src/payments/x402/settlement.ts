@@ -1,0 +1,119 @@
+import type { FastifyBaseLogger } from 'fastify';
+import { isUnavailable, retryOnDbUnavailable } from '../../db/database-errors.ts';
+import type { UpstreamUsage } from '../../ledger/hold.ts';
+import { testPoint } from '../../lib/test-point.ts';
+import type { Metrics } from '../../observability/metrics.ts';
+import type { Booking } from './book-settlement.ts';
+import type { Chain } from './chain.ts';
+import type { Facilitator, FacilitatorPayment, SettleAnswer } from './facilitator.ts';
+import type { Payment } from './payment.ts';
+import type { PaymentOutcomes } from './payment-outcomes.ts';
+import type { Reservations } from './reservations.ts';
+import { DATABASE_TIMEOUT_MS, type Resolver } from './resolver.ts';
+
+type SettlementOutcome =
+  | ({ readonly outcome: 'settled' } & Booking)
+  | { readonly outcome: 'refused'; readonly reason: string }
+  | { readonly outcome: 'unknown'; readonly transaction: string | undefined }
+  | { readonly outcome: 'lost' };
+
+/** Our node may be behind the facilitator's. */
+const INCLUSION_TIMEOUT_MS = 5_000;
+
+interface SettlementOptions {
+  readonly upstream?: UpstreamUsage | undefined;
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+interface SettlementParts {
+  readonly reservations: Reservations;
+  readonly outcomes: PaymentOutcomes;
+  readonly facilitator: Facilitator;
+  readonly chain: Chain;
+  readonly resolver: Resolver;
+  readonly metrics: Metrics;
+  readonly log: FastifyBaseLogger;
+}
+
+/**
+ * Settles a reserved payment, at most once:
+ *
+ *     reserved -- recorded --> settling -- one settle is sent -->
+ *       no transaction, for a reason that excludes one -> refused, the chain is watched
+ *       anything else, and the chain proves it in time -> settled
+ *       anything else                                  -> unknown, the chain decides (Resolver)
+ *
+ * After `settling` no process ever sends it again (R23, R25).
+ */
+export class Settlement {
+  readonly #parts: SettlementParts;
+
+  constructor(parts: SettlementParts) {
+    this.#parts = parts;
+  }
+
+  /** Throws only before a settle is sent, for example while the database is down. */
+  async settle(
+    payment: Payment,
+    request: FacilitatorPayment,
+    { upstream, timeoutMs = INCLUSION_TIMEOUT_MS, signal }: SettlementOptions,
+  ): Promise<SettlementOutcome> {
+    const { reservations, outcomes, facilitator, metrics, log } = this.#parts;
+    testPoint('x402 audio stored');
+    const isBegun = await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () =>
+      reservations.beginSettling(payment, upstream),
+    );
+    if (!isBegun) return { outcome: 'lost' };
+    testPoint('x402 settling');
+    let answer: SettleAnswer | undefined;
+    try {
+      answer = await facilitator.settle(request);
+      testPoint('x402 settle answered');
+      return await this.#record(payment, answer, { timeoutMs, signal });
+    } catch (error) {
+      // Whatever was thrown, the money may have moved (R62).
+      log.error({ err: error, payment: payment.id }, 'failed to record the outcome of a settlement');
+      const transaction = answer?.outcome === 'open' ? answer.transaction : undefined;
+      // While the database is down, the payment becomes one in doubt when its lease expires.
+      if (!isUnavailable(error)) await outcomes.markUnknown(payment, transaction).catch(() => {});
+      metrics.paymentMoved(payment, 'unknown');
+      return { outcome: 'unknown', transaction };
+    }
+  }
+
+  async #record(
+    payment: Payment,
+    answer: SettleAnswer,
+    wait: { readonly timeoutMs: number; readonly signal: AbortSignal | undefined },
+  ): Promise<SettlementOutcome> {
+    const { outcomes, chain, resolver, metrics, log } = this.#parts;
+    const { id, claim, headBlock } = payment;
+    const { detail } = answer;
+    if (answer.outcome === 'refused') {
+      log.warn({ payment: id, detail }, 'the facilitator refused a settlement');
+      await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => outcomes.markRefused(payment, answer.reason));
+      testPoint('x402 refused');
+      metrics.paymentMoved(payment, 'refused');
+      return { outcome: 'refused', reason: answer.reason };
+    }
+    const needsConfirmation = payment.purpose === 'deposit';
+    if (needsConfirmation && answer.transaction) {
+      await outcomes.markAwaited(payment, answer.transaction);
+      testPoint('deposit awaited');
+    }
+    const awaited = { claim, headBlock, transaction: answer.transaction, needsConfirmation };
+    const found = await chain.awaitTransfer(awaited, wait);
+    testPoint('x402 proved');
+    const isProved = found && (found.isConfirmed || !needsConfirmation);
+    const booking = isProved ? await resolver.book(payment, found.proof) : undefined;
+    testPoint('x402 settled');
+    if (booking) return { outcome: 'settled', ...booking };
+    const transaction = found?.proof.transaction ?? answer.transaction;
+    log.warn({ payment: id, transaction, detail }, 'a settlement has an unknown outcome; the chain will be checked');
+    await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => outcomes.markUnknown(payment, transaction));
+    testPoint('x402 unknown');
+    metrics.paymentMoved(payment, 'unknown');
+    return { outcome: 'unknown', transaction };
+  }
+}

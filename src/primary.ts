@@ -1,0 +1,67 @@
+import cluster, { type Worker } from 'node:cluster';
+import { once } from 'node:events';
+import closeWithGrace from 'close-with-grace';
+import type { Logger } from 'pino';
+import { AggregatorRegistry } from 'prom-client';
+import type { Config } from './config/config.ts';
+import type { Role } from './config/role.ts';
+import { openDatabase } from './db/database.ts';
+import { createAdminServer } from './http/admin/admin-server.ts';
+
+export const STOP = 'stop';
+const STOP_RESERVE_MS = 30_000;
+const RESTART_MS = 1_000;
+export const stopTimeoutMs = ({ speech, stopDrainMs }: Config): number =>
+  stopDrainMs + (speech?.timeoutMs ?? 0) + STOP_RESERVE_MS;
+
+export async function runPrimary(config: Config, role: Role, log: Logger): Promise<void> {
+  const { databaseUrl, namedStatements, webConcurrency: count, serviceName, baseUrl, host, port } = config;
+  const listening = new Set<Worker>();
+  const leaving = new AbortController();
+  const metrics = new AggregatorRegistry();
+  const db = openDatabase(databaseUrl, { maxConnections: 1, namedStatements });
+  const admin = createAdminServer({
+    db,
+    leaving: leaving.signal,
+    metrics: { contentType: metrics.contentType, scrape: () => metrics.clusterMetrics() },
+    names: config.admin.names,
+    processes: () => ({ listening: listening.size, wanted: count }),
+  });
+  closeWithGrace({ delay: stopTimeoutMs(config), logger: log }, async ({ err }) => {
+    if (err) log.fatal({ err }, 'stopping after an unexpected error');
+    leaving.abort();
+    await Promise.all([...Object.values(cluster.workers ?? {}).map((worker) => worker && stop(worker)), admin.close()]);
+    await db.destroy();
+  });
+
+  if (config.adminPort !== undefined) await admin.listen({ host: config.admin.host, port: config.adminPort });
+  // The first process starts alone, so that a reason not to start is logged once.
+  const exit = (code: number | null) => process.exit(code ?? 1);
+  await start(role, exit);
+  await Promise.all(Array.from({ length: count - 1 }, () => start('web', exit)));
+  if (leaving.signal.aborted) return;
+  const started = `${serviceName} listens on ${baseUrl} (${host}:${port}), with ${count} processes`;
+  log.child({}, { level: 'info' }).info(started);
+
+  function start(ofRole: Role, onFailure: (code: number | null) => void = () => {}): Promise<void> {
+    cluster.setupPrimary({ args: ofRole === 'all' ? [] : [`--role=${ofRole}`], serialization: 'advanced' });
+    const worker = cluster.fork();
+    worker.once('exit', (code, signal) => {
+      const hasListened = listening.delete(worker);
+      if (leaving.signal.aborted) return;
+      if (!hasListened) onFailure(code);
+      log.error({ ended: worker.process.pid, code, signal }, 'a gateway process exited; it is being replaced');
+      setTimeout(() => leaving.signal.aborted || start(ofRole), RESTART_MS);
+    });
+    worker.once('listening', () => listening.add(worker));
+    return new Promise((resolve) => void worker.once('listening', () => resolve()));
+  }
+
+  async function stop(worker: Worker): Promise<void> {
+    const ended = once(worker, 'exit');
+    if (!listening.has(worker)) await Promise.race([once(worker, 'listening'), ended]);
+    if (worker.isConnected()) worker.send(STOP);
+    const [code, signal] = await ended;
+    if (code !== 0) throw new Error(`a gateway process ended with ${signal ?? code}`);
+  }
+}

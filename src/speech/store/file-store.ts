@@ -1,0 +1,252 @@
+import { createHash, randomUUID } from 'node:crypto';
+import fs, { constants } from 'node:fs';
+import { chmod, type FileHandle, lstat, mkdir, open, readdir, realpath, rm, stat, statfs } from 'node:fs/promises';
+import { dirname, join, relative, sep } from 'node:path';
+import { promisify } from 'node:util';
+import { syncFolder, unlessAbsent } from '../../lib/private-files.ts';
+import { testPoint } from '../../lib/test-point.ts';
+import {
+  type AudioRoom,
+  type AudioStore,
+  type ByteRange,
+  checkKey,
+  checkRange,
+  firstKeptMinute,
+  type StoredAudio,
+  StoreError,
+  TEMPORARY,
+  temporaryKey,
+} from './audio-store.ts';
+
+// Of a put's steps only this one waits for the disk. The others work in the kernel's memory and are synchronous:
+// passing one to a thread would cost several times the step itself.
+const syncFd = promisify(fs.fsync);
+
+const PARTIAL_SUFFIX = '.partial';
+const PARTIAL_MAX_AGE_MS = 3_600_000;
+/** Refuses a symlink in place of an object, and does not block on a pipe. */
+const OPEN_OBJECT = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+
+/**
+ * Stores objects as files in a directory that several processes may share: `ROOT/ab/cdef…`, the hex SHA-256 of the key,
+ * which keeps keys apart on case-insensitive file systems. A put writes `ROOT/<uuid>.partial`, syncs it, renames it and
+ * syncs the directory. So an object is there whole or not at all.
+ */
+export class FileAudioStore implements AudioStore {
+  readonly #path: string;
+  #root: Promise<string> | undefined;
+  readonly #directories = new Map<string, Promise<OpenDirectory>>();
+  #nextSweepAt = 0;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  async put(key: string, audio: Buffer): Promise<void> {
+    const place = placeOf(key);
+    await storing(async () => {
+      const root = await this.#openRoot();
+      const { handle } = await this.#openDirectory(root, dirname(place));
+      await this.#removeLeftovers(root);
+      const partial = join(root, randomUUID() + PARTIAL_SUFFIX);
+      try {
+        await writeDurably(partial, audio);
+        testPoint('audio written');
+        fs.renameSync(partial, join(root, place));
+        testPoint('audio renamed');
+      } catch (error) {
+        await rm(partial, { force: true }).catch(() => undefined);
+        throw error;
+      }
+      await syncFd(handle.fd);
+    });
+  }
+
+  async putTemporary(id: string, audio: Buffer): Promise<void> {
+    const key = temporaryKey(id);
+    await storing(async () => {
+      const path = join(await this.#openRoot(), key);
+      const partial = path + PARTIAL_SUFFIX;
+      fs.mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+      fs.writeFileSync(partial, audio, { flag: 'wx', mode: 0o600 });
+      fs.renameSync(partial, path);
+    });
+  }
+
+  async openTemporary(id: string, range?: ByteRange): Promise<StoredAudio | undefined> {
+    return this.#open(temporaryKey(id), range);
+  }
+
+  async deleteTemporary(before: Date): Promise<number> {
+    return storing(async () => {
+      const folder = join(await this.#openRoot(), TEMPORARY);
+      const minutes = (await unlessAbsent(readdir(folder))) ?? [];
+      let count = 0;
+      for (const minute of minutes.filter((name) => Number(name) < firstKeptMinute(before))) {
+        const path = join(folder, minute);
+        if (!(await isOwnDirectory(path))) continue;
+        count += (await readdir(path)).length;
+        await rm(path, { recursive: true, force: true });
+      }
+      return count;
+    });
+  }
+
+  async open(key: string, range?: ByteRange): Promise<StoredAudio | undefined> {
+    return this.#open(placeOf(key), range);
+  }
+
+  async #open(place: string, range: ByteRange | undefined): Promise<StoredAudio | undefined> {
+    const opened = await storing(async () => openFile(join(await this.#openRoot(), place)));
+    if (!opened) return undefined;
+    const { handle, size } = opened;
+    try {
+      if (range) checkRange(range, size);
+      return { size, stream: handle.createReadStream(range ?? {}) };
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+  }
+
+  async delete(key: string): Promise<void> {
+    const place = placeOf(key);
+    await storing(async () => {
+      const path = join(await this.#openRoot(), place);
+      if (!(await isOwnDirectory(dirname(path)))) return;
+      await rm(path, { force: true });
+      await syncFolder(dirname(path));
+    });
+  }
+
+  async room(): Promise<AudioRoom> {
+    const { bsize, bavail, blocks } = await storing(async () => statfs(await this.#openRoot()));
+    return { freeBytes: bavail * bsize, sizeBytes: blocks * bsize };
+  }
+
+  async close(): Promise<void> {
+    const opened = await Promise.allSettled(this.#directories.values());
+    this.#directories.clear();
+    for (const directory of opened) if (directory.status === 'fulfilled') await directory.value.handle.close();
+  }
+
+  #openRoot(): Promise<string> {
+    this.#root ??= makeRoot(this.#path).catch((error) => {
+      this.#root = undefined;
+      throw error;
+    });
+    return this.#root;
+  }
+
+  /** Reuses an open directory, unless it was removed or replaced. */
+  async #openDirectory(root: string, name: string): Promise<OpenDirectory> {
+    const path = join(root, name);
+    const known = this.#directories.get(name);
+    if (known) {
+      const directory = await known;
+      if (fs.lstatSync(path, { throwIfNoEntry: false })?.ino === directory.inode) return directory;
+      if (this.#directories.get(name) === known) {
+        this.#directories.delete(name);
+        await directory.handle.close();
+      }
+      return this.#openDirectory(root, name);
+    }
+    const opening = makeDirectory(root, path);
+    this.#directories.set(name, opening);
+    opening.catch(() => this.#directories.delete(name));
+    return opening;
+  }
+
+  async #removeLeftovers(root: string): Promise<void> {
+    const now = Date.now();
+    if (now < this.#nextSweepAt) return;
+    this.#nextSweepAt = now + PARTIAL_MAX_AGE_MS;
+    const names = (await readdir(root)).filter((name) => name.endsWith(PARTIAL_SUFFIX));
+    // A file that another process just removed, or another user owns, must not fail the put.
+    await Promise.allSettled(
+      names.map(async (name) => {
+        const path = join(root, name);
+        if ((await lstat(path)).mtimeMs < now - PARTIAL_MAX_AGE_MS) await rm(path);
+      }),
+    );
+  }
+}
+
+function placeOf(key: string): string {
+  checkKey(key);
+  const hash = createHash('sha256').update(key).digest('hex');
+  return join(hash.slice(0, 2), hash.slice(2));
+}
+
+async function makeRoot(path: string): Promise<string> {
+  const made = await mkdir(path, { recursive: true, mode: 0o700 });
+  const { uid } = await stat(path);
+  // Root may own the folder; any other owner could replace its content.
+  if (uid !== 0 && uid !== process.geteuid?.()) throw new Error(`The folder belongs to user id ${uid}.`);
+  if (made) {
+    await chmod(path, 0o700);
+    let directory = dirname(made);
+    await syncFolder(directory);
+    for (const name of relative(directory, dirname(path)).split(sep).filter(Boolean)) {
+      directory = join(directory, name);
+      await syncFolder(directory);
+    }
+  }
+  return realpath(path);
+}
+
+interface OpenDirectory {
+  readonly handle: FileHandle;
+  readonly inode: number;
+}
+
+async function makeDirectory(root: string, path: string): Promise<OpenDirectory> {
+  const made = await mkdir(path, { recursive: true, mode: 0o700 });
+  if (made) await chmod(path, 0o700);
+  await syncFolder(root);
+  const handle = await open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  return { handle, inode: (await handle.stat()).ino };
+}
+
+/** Returns false if it is absent; throws if something else, such as a symlink out of the store, is in its place. */
+async function isOwnDirectory(path: string): Promise<boolean> {
+  const stats = await unlessAbsent(lstat(path));
+  if (stats && !stats.isDirectory()) throw new Error('Something that is no directory is in its place.');
+  return stats !== undefined;
+}
+
+async function openFile(path: string): Promise<{ handle: FileHandle; size: number } | undefined> {
+  if (!(await isOwnDirectory(dirname(path)))) return undefined;
+  const handle = await unlessAbsent(open(path, OPEN_OBJECT));
+  if (!handle) return undefined;
+  try {
+    const stats = await handle.stat();
+    if (!stats.isFile()) throw new Error('Something that is no file is in its place.');
+    return { handle, size: stats.size };
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}
+
+async function writeDurably(path: string, content: Buffer): Promise<void> {
+  const file = fs.openSync(path, 'wx', 0o600);
+  try {
+    fs.fchmodSync(file, 0o600);
+    fs.writeFileSync(file, content);
+    await syncFd(file);
+  } finally {
+    fs.closeSync(file);
+  }
+}
+
+const FULL = ['ENOSPC', 'EDQUOT'];
+
+async function storing<T>(action: () => Promise<T>): Promise<T> {
+  try {
+    return await action();
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException;
+    throw new StoreError(FULL.includes(code) ? 'full' : 'unavailable', error);
+  }
+}

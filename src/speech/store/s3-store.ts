@@ -1,0 +1,176 @@
+import type { Readable } from 'node:stream';
+import type { S3Client, S3ClientConfig } from '@aws-sdk/client-s3';
+import {
+  type AudioStore,
+  type ByteRange,
+  checkKey,
+  checkRange,
+  firstKeptMinute,
+  type StoredAudio,
+  StoreError,
+  TEMPORARY,
+  temporaryKey,
+} from './audio-store.ts';
+import { guardAgainstStall } from './stall-guard.ts';
+
+/** One attempt until the response headers have arrived, and all attempts together. */
+interface CallLimits {
+  readonly attemptMs: number;
+  readonly totalMs: number;
+}
+
+export interface S3Limits {
+  readonly connectMs: number;
+  readonly put: CallLimits;
+  readonly other: CallLimits;
+  readonly stallMs: number;
+}
+
+const DEFAULT_LIMITS: S3Limits = {
+  connectMs: 3_000,
+  put: { attemptMs: 25_000, totalMs: 60_000 },
+  other: { attemptMs: 4_000, totalMs: 10_000 },
+  stallMs: 20_000,
+};
+const MAX_ATTEMPTS = 3;
+
+export interface S3Options {
+  readonly bucket: string;
+  readonly prefix: string;
+  readonly endpoint: string | undefined;
+  readonly limits?: S3Limits;
+}
+
+type Sdk = typeof import('@aws-sdk/client-s3');
+type CallOptions = { abortSignal: AbortSignal; requestTimeout: number };
+
+/** Objects `PREFIX/KEY` of S3 or a compatible server. The AWS SDK is loaded on first use; it finds credentials. */
+export class S3AudioStore implements AudioStore {
+  readonly #options: S3Options;
+  readonly #limits: S3Limits;
+  #connection: Promise<{ sdk: Sdk; client: S3Client }> | undefined;
+
+  constructor(options: S3Options) {
+    this.#options = options;
+    this.#limits = options.limits ?? DEFAULT_LIMITS;
+  }
+
+  async put(key: string, audio: Buffer, mimeType: string): Promise<void> {
+    const input = { ...this.#locate(key), Body: audio, ContentType: mimeType };
+    const { put } = this.#limits;
+    await this.#call((sdk, client, options) => client.send(new sdk.PutObjectCommand(input), options), put);
+  }
+
+  async open(key: string, range?: ByteRange): Promise<StoredAudio | undefined> {
+    if (range) checkRange(range, Number.POSITIVE_INFINITY);
+    const input = { ...this.#locate(key), ...(range && { Range: `bytes=${range.start}-${range.end}` }) };
+    try {
+      const { Body, ContentLength, ContentRange } = await this.#call((sdk, client, options) =>
+        client.send(new sdk.GetObjectCommand(input), options),
+      );
+      const body = Body as Readable;
+      const size = range ? Number(/\/(\d+)$/.exec(ContentRange ?? '')?.[1]) : ContentLength;
+      if (!Number.isSafeInteger(size)) {
+        body.destroy();
+        throw new StoreError('unavailable', new Error('The answer does not tell the size of the object.'));
+      }
+      return { size: size as number, stream: guardAgainstStall(body, this.#limits.stallMs) };
+    } catch (error) {
+      if (!(error instanceof StoreError && error.cause instanceof Error)) throw error;
+      if (error.cause.name === 'NoSuchKey') return undefined;
+      if (error.cause.name === 'InvalidRange') throw new RangeError('The part does not lie inside the object.');
+      throw error;
+    }
+  }
+
+  async delete(key: string): Promise<void> {
+    const input = this.#locate(key);
+    await this.#call((sdk, client, options) => client.send(new sdk.DeleteObjectCommand(input), options));
+  }
+
+  putTemporary(id: string, audio: Buffer, mimeType: string): Promise<void> {
+    return this.put(temporaryKey(id), audio, mimeType);
+  }
+
+  openTemporary(id: string, range?: ByteRange): Promise<StoredAudio | undefined> {
+    return this.open(temporaryKey(id), range);
+  }
+
+  /** Keys are listed in the order of their minutes, which have the same number of digits for centuries. */
+  async deleteTemporary(before: Date): Promise<number> {
+    const { bucket, prefix } = this.#options;
+    const folder = `${prefix ? `${prefix}/` : ''}${TEMPORARY}/`;
+    const kept = `${folder}${firstKeptMinute(before)}`;
+    for (let count = 0; ; ) {
+      const { Contents = [] } = await this.#call((sdk, client, options) =>
+        client.send(new sdk.ListObjectsV2Command({ Bucket: bucket, Prefix: folder }), options),
+      );
+      const expired = Contents.flatMap(({ Key }) => (Key !== undefined && Key < kept ? [{ Key }] : []));
+      if (expired.length === 0) return count;
+      await this.#call((sdk, client, options) =>
+        client.send(new sdk.DeleteObjectsCommand({ Bucket: bucket, Delete: { Objects: expired } }), options),
+      );
+      count += expired.length;
+    }
+  }
+
+  async close(): Promise<void> {
+    (await this.#connection)?.client.destroy();
+  }
+
+  #locate(key: string): { Bucket: string; Key: string } {
+    checkKey(key);
+    const { bucket, prefix } = this.#options;
+    return { Bucket: bucket, Key: prefix ? `${prefix}/${key}` : key };
+  }
+
+  async #call<T>(
+    send: (sdk: Sdk, client: S3Client, options: CallOptions) => Promise<T>,
+    limits = this.#limits.other,
+  ): Promise<T> {
+    // AbortSignal.timeout() would also cut the body of a response that is already being read.
+    const deadline = new AbortController();
+    const timer = setTimeout(() => deadline.abort(), limits.totalMs);
+    try {
+      this.#connection ??= this.#connect();
+      const { sdk, client } = await this.#connection;
+      return await send(sdk, client, { abortSignal: deadline.signal, requestTimeout: limits.attemptMs });
+    } catch (error) {
+      throw new StoreError(isFull(error) ? 'full' : 'unavailable', error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #connect(): Promise<{ sdk: Sdk; client: S3Client }> {
+    const sdk = await import('@aws-sdk/client-s3');
+    const { endpoint } = this.#options;
+    // A slow reader holds its socket: puts must not queue behind readers, and an idle socket must not end a download.
+    const agent = { keepAlive: true, maxSockets: Number.POSITIVE_INFINITY };
+    const config: S3ClientConfig = {
+      ...(endpoint && { endpoint, forcePathStyle: true }),
+      maxAttempts: MAX_ATTEMPTS,
+      // A compatible server that ignores the header would cost seconds.
+      expectContinueHeader: false,
+      requestHandler: {
+        connectionTimeout: this.#limits.connectMs,
+        throwOnRequestTimeout: true,
+        socketTimeout: 0,
+        httpAgent: agent,
+        httpsAgent: agent,
+      },
+    };
+    const client = new sdk.S3Client(config);
+    if (!endpoint) return { sdk, client };
+    // A compatible server rarely has regions, but a signature always names one.
+    const region = await client.config.region().catch(() => 'us-east-1');
+    client.destroy();
+    return { sdk, client: new sdk.S3Client({ ...config, region }) };
+  }
+}
+
+/** How compatible servers report that no space is left; S3 itself is never full. */
+function isFull(error: unknown): boolean {
+  const { name = '', $metadata } = error as { name?: string; $metadata?: { httpStatusCode?: number } };
+  return $metadata?.httpStatusCode === 507 || /QuotaExceeded|StorageFull/.test(name);
+}

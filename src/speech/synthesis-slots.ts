@@ -1,0 +1,37 @@
+import pLimit, { type LimitFunction } from 'p-limit';
+import type { AudioMemory } from './audio-memory.ts';
+import { SpeechError } from './provider.ts';
+
+/** How many may wait, as a share of the slots: the wait is about as long as a synthesis. */
+const WAITING_SHARE = 0.25;
+const RETRY_AFTER_SECONDS = 5;
+
+/** Bounds concurrent syntheses. A request takes its slot before any hold, and keeps it until its synthesis ends. */
+export class SynthesisSlots {
+  readonly #limit: LimitFunction;
+  readonly #maxWaiting: number;
+  readonly #memory: AudioMemory;
+
+  /** @param memory while it is full of audio that callers have not read, nothing new is synthesized (R55) */
+  constructor(max: number, memory: AudioMemory) {
+    this.#memory = memory;
+    this.#limit = pLimit(max);
+    this.#maxWaiting = Math.ceil(max * WAITING_SHARE);
+  }
+
+  get taken(): number {
+    return this.#limit.activeCount;
+  }
+
+  /** Waits for a slot and returns its release, or an error if too many requests wait or too much audio is unread. */
+  async take(): Promise<(() => void) | SpeechError> {
+    if (this.#limit.pendingCount >= this.#maxWaiting) return unavailable('Too many syntheses are running.');
+    if (this.#memory.isFull) return unavailable('Too much audio is waiting for clients to read it.');
+    return new Promise((granted) => {
+      this.#limit(() => new Promise<void>(granted));
+    });
+  }
+}
+
+const unavailable = (why: string) =>
+  new SpeechError('TTS_UNAVAILABLE', `${why} Try again later.`, true, RETRY_AFTER_SECONDS);

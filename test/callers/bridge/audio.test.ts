@@ -1,0 +1,392 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { test } from 'tap';
+import { type AudioFormat, convertTo, FORMATS, maxSeconds } from '../../../src/callers/bridge/audio/formats.ts';
+import { Resampler } from '../../../src/callers/bridge/audio/resampler.ts';
+import { openWave, UnreadableAudioError } from '../../../src/callers/bridge/audio/wave-samples.ts';
+import { secondsOf } from '../../../src/callers/mcp/speak-tool.ts';
+import { audioReader } from '../../../src/speech/audio-format.ts';
+import { probe, withoutProbe } from '../../support/probed-audio.ts';
+import { silentMp3, silentWav } from '../../support/silent-audio.ts';
+import { type Mp3Rate, pitch, share, tone, toneMp3, toneWave, type WaveKind } from '../../support/tone.ts';
+
+type AudioType = 'audio/mpeg' | 'audio/wav';
+
+/** Bytes of which some are others, most of them in the header. */
+const mutated = (original: Uint8Array) =>
+  fc
+    .record({
+      places: fc.array(
+        fc.tuple(
+          fc.oneof(fc.nat(60), fc.nat(original.length - 1)),
+          fc.oneof(fc.constantFrom(0, 1, 0x7f, 0xff), fc.nat(255)),
+        ),
+        { minLength: 1, maxLength: 12 },
+      ),
+      length: fc.oneof(fc.constant(original.length), fc.nat(original.length)),
+    })
+    .map(({ places, length }) => {
+      const bytes = Buffer.from(original);
+      for (const [at, value] of places) bytes[at] = value;
+      return bytes.subarray(0, length);
+    });
+
+const mutants: readonly (readonly [name: string, type: AudioType, bytes: fc.Arbitrary<Uint8Array>])[] = [
+  ['WAV of integers', 'audio/wav', mutated(toneWave(440, 0.05, { encoding: 'int', bits: 16, channels: 2 }))],
+  ['WAV of floats', 'audio/wav', mutated(toneWave(440, 0.05, { encoding: 'float', bits: 32, isExtensible: true }))],
+  ['MP3', 'audio/mpeg', mutated(await toneMp3(440, 44_100, 0.3, 2))],
+  ['noise', 'audio/mpeg', fc.uint8Array({ minLength: 1, maxLength: 5_000 })],
+  ['noise as WAV', 'audio/wav', fc.uint8Array({ minLength: 1, maxLength: 500 })],
+];
+
+const CODECS: Record<Exclude<AudioFormat, 'pcm'>, string> = {
+  mp3: 'mp3',
+  wav: 'pcm_s16le',
+  flac: 'flac',
+  opus: 'opus',
+  aac: 'aac',
+};
+const FORMAT_NAMES = Object.keys(CODECS) as (keyof typeof CODECS)[];
+/** Seconds that a format may add: its frames are filled up, and MP3 and AAC have a run-up. */
+const MORE = { mp3: 0.12, wav: 0.12, flac: 0.12, opus: 0.12, aac: 0.2 };
+
+async function* pieces(bytes: Uint8Array, size = 5_000): AsyncGenerator<Uint8Array> {
+  for (let start = 0; start < bytes.length; start += size) yield bytes.subarray(start, start + size);
+}
+
+async function inWhole(
+  format: AudioFormat,
+  bytes: Uint8Array,
+  contentType: 'audio/mpeg' | 'audio/wav' = 'audio/mpeg',
+): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  for await (const part of convertTo(format, { audio: pieces(bytes), contentType }, 0)) parts.push(part);
+  return Buffer.concat(parts);
+}
+
+for (const rate of [16_000, 44_100] as const) {
+  test(`an MP3 at ${rate} Hz converts to every format`, { skip: withoutProbe }, async () => {
+    const mp3 = await toneMp3(1_000, rate, 2);
+    for (const format of FORMAT_NAMES) {
+      const probed = await probe(await inWhole(format, mp3), format);
+      assert.deepEqual([probed.codec, probed.channels], [CODECS[format], 1], format);
+      assert.ok(probed.seconds >= 2 && probed.seconds < 2 + MORE[format], `${format}: ${probed.seconds} s`);
+      const spoken = probed.samples.slice(12_000, 36_000);
+      assert.ok(share(1_000, 24_000, spoken) > 0.99, `${format}: ${share(1_000, 24_000, spoken)}`);
+    }
+  });
+}
+
+const pcmSamples = (pcm: Buffer): Float32Array =>
+  Float32Array.from({ length: pcm.length / 2 }, (_, at) => pcm.readInt16LE(at * 2) / 32_768);
+
+/** The pitch of each second, without its first and last quarter, in which the encoder begins and ends. */
+const pitches = (samples: Float32Array, seconds: number): number[] =>
+  Array.from({ length: seconds }, (_, second) =>
+    Math.round(pitch(24_000, samples.slice(second * 24_600 + 8_500, second * 24_600 + 18_000))),
+  );
+
+/** Each part is a second of MP3 with this rate and number of channels. */
+const CHANGES: readonly (readonly (readonly [rate: Mp3Rate, channels: 1 | 2])[])[] = [
+  [
+    [44_100, 1],
+    [24_000, 1],
+  ],
+  [
+    [24_000, 1],
+    [44_100, 1],
+  ],
+  [
+    [48_000, 2],
+    [8_000, 1],
+    [22_050, 2],
+    [24_000, 2],
+  ],
+  [
+    [44_100, 1],
+    [44_100, 2],
+    [44_100, 1],
+  ],
+];
+
+for (const parts of CHANGES) {
+  test(`MP3 keeps its pitch from ${parts.map((part) => part.join(' Hz x')).join(' to ')}`, async (t) => {
+    const mp3s = await Promise.all(parts.map(([rate, channels]) => toneMp3(440, rate, 1, channels)));
+    for (const size of [1, 413, 5_000, 1_000_000]) {
+      const heard: Buffer[] = [];
+      const encoded = { audio: pieces(Buffer.concat(mp3s), size), contentType: 'audio/mpeg' as const };
+      for await (const part of convertTo('pcm', encoded, 0)) heard.push(Buffer.from(part));
+      const samples = pcmSamples(Buffer.concat(heard));
+      for (const each of pitches(samples, parts.length)) assert.ok(Math.abs(each - 440) <= 1, `${size}: ${each} Hz`);
+      const loudest = Math.max(...samples.map(Math.abs));
+      assert.ok(loudest > 0.4 && loudest < 0.6, `${size}: ${loudest}`);
+    }
+    await t.test('the other formats keep the pitch too', { skip: withoutProbe }, async () => {
+      for (const format of ['wav', 'flac', 'opus', 'aac'] as const) {
+        const { samples } = await probe(await inWhole(format, Buffer.concat(mp3s)), format);
+        for (const each of pitches(samples, parts.length))
+          assert.ok(Math.abs(each - 440) <= 1, `${format}: ${each} Hz`);
+      }
+    });
+  });
+}
+
+test('PCM is 24,000 Hz, 16 bit, mono and little-endian, as OpenAI documents', async () => {
+  const pcm = await inWhole('pcm', await toneMp3(1_000, 44_100, 1));
+  const samples = pcmSamples(pcm);
+  assert.ok(Math.abs(samples.length - 24_000) < 2_500);
+  const spoken = samples.slice(6_000, 18_000);
+  assert.ok(share(1_000, 24_000, spoken) > 0.99, String(share(1_000, 24_000, spoken)));
+  assert.ok(Math.abs(Math.max(...spoken) - 0.475) < 0.02);
+});
+
+test('MP3 that is requested as MP3 passes through unchanged', async () => {
+  const mp3 = await toneMp3(1_000, 16_000, 1);
+  assert.deepEqual(await inWhole('mp3', mp3), Buffer.from(mp3));
+});
+
+test('a WAV converts to every format', { skip: withoutProbe }, async () => {
+  const wav = silentWav(1_000);
+  for (const format of FORMAT_NAMES) {
+    const probed = await probe(await inWhole(format, wav, 'audio/wav'), format);
+    assert.equal(probed.codec, CODECS[format]);
+    assert.ok(probed.seconds >= 1 && probed.seconds < 1 + MORE[format], `${format}: ${probed.seconds} s`);
+  }
+});
+
+test('a WAV with an unknown data size is read to its end', async () => {
+  const wav = silentWav(1_000);
+  const at = wav.indexOf('data') + 4;
+  const whole = await inWhole('pcm', wav, 'audio/wav');
+  assert.ok(whole.length > 0);
+  for (const size of [0, 0xffff_ffff]) {
+    const streamed = Buffer.from(wav);
+    streamed.writeUInt32LE(size, at);
+    assert.deepEqual(await inWhole('pcm', streamed, 'audio/wav'), whole, String(size));
+  }
+});
+
+test('every MP3 frame is converted, and WAV and FLAC headers state the length', {
+  skip: withoutProbe,
+}, async () => {
+  const mp3 = silentMp3(2_400);
+  const wav = await inWhole('wav', mp3);
+  assert.equal(wav.readUInt32LE(40), wav.length - 44);
+  const flac = await inWhole('flac', mp3);
+  assert.equal(flac.readUInt32BE(8 + 14), (wav.length - 44) / 2);
+  assert.notEqual(flac.toString('hex', 26, 42), '0'.repeat(32));
+  assert.equal((await probe(wav, 'wav')).samples.length, (wav.length - 44) / 2);
+});
+
+test('bytes that are not MP3 are an error, not silence', async () => {
+  await assert.rejects(inWhole('wav', silentWav(1_000), 'audio/mpeg'), /MP3/);
+});
+
+test('parallel conversions do not affect each other', { timeout: 60_000 }, async () => {
+  const mp3s = await Promise.all([300, 800, 1_200, 3_000].map((hertz) => toneMp3(hertz, 24_000, 1)));
+  for (const format of ['opus', 'flac'] as const) {
+    const alone: Buffer[] = [];
+    for (const mp3 of mp3s) alone.push(await inWhole(format, mp3));
+    const together = await Promise.all(mp3s.map((mp3) => inWhole(format, mp3)));
+    together.forEach((bytes, at) => {
+      assert.equal(bytes.length, alone[at]?.length, format);
+    });
+    if (format === 'flac') assert.deepEqual(together, alone);
+  }
+});
+
+test('every format has an audio content type', async () => {
+  for (const { contentType } of Object.values(FORMATS)) assert.match(contentType, /^audio\//);
+});
+
+// Audio whose numbers are lies: a bridge that reads it tells of it, and neither ends, hangs nor fills its memory.
+
+const CHARACTERS = 5;
+
+async function* smallPieces(bytes: Uint8Array, size = 1_000): AsyncGenerator<Uint8Array> {
+  for (let start = 0; start < bytes.length; start += size) yield bytes.subarray(start, start + size);
+}
+
+/** The bytes that it is converted to; undefined where it can't be read. */
+async function converted(format: AudioFormat, bytes: Uint8Array, contentType: AudioType): Promise<number | undefined> {
+  let length = 0;
+  try {
+    for await (const part of convertTo(format, { audio: smallPieces(bytes), contentType }, CHARACTERS))
+      length += part.length;
+    return length;
+  } catch (error) {
+    if (error instanceof UnreadableAudioError) return undefined;
+    throw error;
+  }
+}
+
+/** Header and 32 bytes of samples: 76 bytes in all. */
+function smallWave(fields: { readonly channels?: number; readonly rate?: number; readonly bits?: number }): Buffer {
+  const wave = Buffer.concat([toneWave(440, 0, { encoding: 'int', bits: 16 }), Buffer.alloc(32, 0x11)]);
+  wave.writeUInt32LE(32, 40);
+  if (fields.channels !== undefined) wave.writeUInt16LE(fields.channels, 22);
+  if (fields.rate !== undefined) wave.writeUInt32LE(fields.rate, 24);
+  if (fields.bits !== undefined) wave.writeUInt16LE(fields.bits, 34);
+  return wave;
+}
+
+const LIES = [
+  { rate: 0 },
+  { rate: 1 },
+  { rate: 7_999 },
+  { rate: 192_001 },
+  { rate: 2 ** 32 - 1 },
+  { channels: 0 },
+  { channels: 9 },
+  { channels: 65_535 },
+  { bits: 65_535 },
+] as const;
+
+test('a WAV with impossible header values is refused in every format', async () => {
+  assert.equal(smallWave({}).length, 76);
+  for (const format of Object.keys(FORMATS) as AudioFormat[]) {
+    for (const lie of LIES) {
+      assert.equal(await converted(format, smallWave(lie), 'audio/wav'), undefined, `${format} ${JSON.stringify(lie)}`);
+    }
+  }
+});
+
+test('a WAV with impossible header values is not sold and has no length', async () => {
+  for (const lie of LIES.filter((each) => !('bits' in each))) {
+    const reader = audioReader('audio/wav', { pass: () => {}, bodyBytes: undefined });
+    assert.equal(reader.push(smallWave(lie)), 'damaged', JSON.stringify(lie));
+    assert.equal(secondsOf(smallWave(lie), 'audio/wav'), null);
+  }
+});
+
+test('input rates from 8,000 to 192,000 Hz are resampled', async () => {
+  for (const rate of [8_000, 8_009, 95_987, 191_999, 192_000]) {
+    const bytes = await converted('pcm', toneWave(440, 0.2, { encoding: 'int', bits: 16, rate }), 'audio/wav');
+    assert.ok(bytes && Math.abs(bytes - 9_600) <= 4, `${rate}: ${bytes}`);
+  }
+});
+
+test('audio too long for its text is not converted', async () => {
+  const wave = toneWave(440, maxSeconds(CHARACTERS) + 1, { encoding: 'int', bits: 8, rate: 8_000 });
+  assert.equal(await converted('wav', wave, 'audio/wav'), undefined);
+});
+
+test('an MP3 whose rate changes with every frame is converted', async () => {
+  const [low, high] = await Promise.all([toneMp3(440, 22_050, 1), toneMp3(440, 44_100, 1)]);
+  const frame = (mp3: Uint8Array, length: number) => mp3.subarray(0, length);
+  const mp3 = Buffer.concat(Array.from({ length: 200 }, () => [frame(low, 209), frame(high, 417)]).flat());
+  assert.ok(await converted('pcm', mp3, 'audio/mpeg'));
+});
+
+for (const [name, type, bytes] of mutants) {
+  test(`damaged ${name} converts to bounded audio or is refused as unreadable`, async () => {
+    const format = fc.constantFrom<AudioFormat>('pcm', 'wav', 'mp3');
+    await fc.assert(
+      fc.asyncProperty(bytes, format, async (audio, format) => {
+        const length = (await converted(format, audio, type)) ?? 0;
+        assert.ok(length <= Math.max(audio.length, 1_000_000), `${length} bytes`);
+        secondsOf(audio, type);
+      }),
+      { numRuns: 200 },
+    );
+  });
+}
+
+const RATES = [8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000, 23_373];
+
+/** In pieces of uneven lengths. */
+function resampled(from: number, to: number, samples: Float32Array): Float32Array {
+  const resampler = new Resampler(from, to);
+  const parts: Float32Array[] = [];
+  for (let start = 0, size = 1; start < samples.length; start += size, size = (size * 7) % 1_999) {
+    parts.push(resampler.push(samples.subarray(start, start + size)));
+    if (start + size >= samples.length) break;
+  }
+  parts.push(resampler.end());
+  return Float32Array.from(parts.flatMap((part) => [...part]));
+}
+
+/** Without the ends, where silence meets the tone. */
+const middle = (samples: Float32Array): Float32Array => samples.slice(1_000, -1_000);
+
+for (const rate of RATES) {
+  test(`a tone resampled from ${rate} Hz keeps its pitch, loudness and length`, async () => {
+    const heard = resampled(rate, 24_000, tone(1_000, rate, 1));
+    assert.ok(Math.abs(heard.length - 24_000) <= 1, String(heard.length));
+    const inside = middle(heard);
+    assert.ok(share(1_000, 24_000, inside) > 0.999_99);
+    const loudness = Math.sqrt((2 * inside.reduce((sum, sample) => sum + sample * sample, 0)) / inside.length);
+    assert.ok(Math.abs(loudness - 0.5) < 0.001, String(loudness));
+  });
+}
+
+test('downsampling removes frequencies above half the target rate', async () => {
+  const heard = middle(resampled(48_000, 24_000, tone(17_000, 48_000, 1)));
+  assert.ok(Math.max(...heard.map(Math.abs)) < 0.001);
+});
+
+test('upsampling adds no frequencies above those of the input', async () => {
+  const heard = middle(resampled(16_000, 24_000, tone(6_000, 16_000, 1)));
+  assert.ok(share(6_000, 24_000, heard) > 0.999_9);
+});
+
+test('resampling does not delay the audio', async () => {
+  const click = new Float32Array(16_000);
+  click[8_000] = 1;
+  const heard = resampled(16_000, 24_000, click);
+  assert.equal(heard.indexOf(Math.max(...heard)), 12_000);
+});
+
+const READ: readonly WaveKind[] = [
+  { encoding: 'int', bits: 8 },
+  { encoding: 'int', bits: 16 },
+  { encoding: 'int', bits: 24 },
+  { encoding: 'int', bits: 32 },
+  { encoding: 'float', bits: 32 },
+  { encoding: 'float', bits: 64 },
+  { encoding: 'int', bits: 8, isExtensible: true },
+  { encoding: 'int', bits: 16, isExtensible: true },
+  { encoding: 'int', bits: 24, isExtensible: true },
+  { encoding: 'int', bits: 32, isExtensible: true },
+  { encoding: 'float', bits: 32, isExtensible: true },
+  { encoding: 'float', bits: 64, isExtensible: true },
+  // Fewer bits than their bytes could hold.
+  { encoding: 'int', bits: 12, bytes: 2 },
+  { encoding: 'int', bits: 20, bytes: 3, isExtensible: true },
+  { encoding: 'int', bits: 24, bytes: 4, isExtensible: true },
+];
+
+for (const kind of READ) {
+  const { encoding, bits, bytes = bits / 8, isExtensible = false } = kind;
+  const name = `${encoding} of ${bits} bits in ${bytes} bytes${isExtensible ? ', extensible' : ''}`;
+  test(`reads a WAV of ${name}`, async () => {
+    for (const channels of [1, 2, 6]) {
+      const { rate, length, read } = openWave(toneWave(440, 0.5, { ...kind, channels, rate: 48_000 }));
+      const heard = read(0, length);
+      assert.deepEqual([rate, heard.length], [48_000, channels]);
+      for (const samples of heard) {
+        assert.equal(samples.length, 24_000);
+        assert.ok(Math.abs(pitch(48_000, samples) - 440) < 0.5);
+        assert.ok(share(440, 48_000, samples) > 0.999);
+        assert.ok(Math.abs(Math.max(...samples) - 0.5) < 0.01, String(Math.max(...samples)));
+      }
+    }
+  });
+}
+
+test('an unsupported kind of WAV is refused by name', async () => {
+  for (const [kind, message] of [
+    [{ encoding: 'adpcm', bits: 4 }, /format 2 with 4 bits/],
+    [{ encoding: 'adpcm', bits: 4, isExtensible: true }, /format 2 with/],
+    [{ encoding: 'mulaw', bits: 8 }, /format 7 with 8 bits/],
+    [{ encoding: 'float', bits: 16, bytes: 4 }, /format 3 with 16 bits/],
+    [{ encoding: 'int', bits: 64, bytes: 6 }, /format 1 with 64 bits/],
+    [{ encoding: 'int', bits: 16, channels: 0 }, /0 channels/],
+    [{ encoding: 'int', bits: 8, channels: 9 }, /9 channels/],
+    [{ encoding: 'int', bits: 16, rate: 0 }, /0 samples a second/],
+    [{ encoding: 'int', bits: 16, rate: 7_999 }, /7999 samples a second/],
+    [{ encoding: 'int', bits: 16, rate: 192_001 }, /192001 samples a second/],
+  ] as const) {
+    assert.throws(() => openWave(toneWave(440, 0.1, kind)), message);
+  }
+});

@@ -1,0 +1,117 @@
+/** `speechgate bridge` as a process, with the budget in its file. */
+import assert from 'node:assert/strict';
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import OpenAI, { AuthenticationError, RateLimitError } from 'openai';
+import { type Test, test } from 'tap';
+import { startCommand } from '../../support/child.ts';
+import { startGateway } from '../../support/gateway.ts';
+import { speechgate } from '../../support/speechgate.ts';
+import { testUpstream } from '../../support/stub-upstream.ts';
+
+const ORDER = { model: 'tts-1', voice: 'alloy', input: 'Hello world' } as const;
+
+async function scene(t: Test) {
+  const upstream = await testUpstream(t);
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
+  const account = await gateway.fund(100);
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-bridge-'));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const env = { SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: gateway.url, SPEECHGATE_ACCOUNT: account };
+  const start = async (...args: string[]) => {
+    const child = startCommand(t, [process.execPath, 'dist/speechgate.js', 'bridge', '--port', '0', ...args], {
+      env,
+    });
+    const [, url] = await child.printed(
+      /(?:OPENAI_BASE_URL=|"url":\s*")([^\s"]+)[\s\S]*(?:Paid by|"leftMicroUsd")/,
+      60_000,
+    );
+    const [, apiKey] = /(?:OPENAI_API_KEY=|"apiKey":\s*")([^\s"]+)/.exec(child.output()) ?? [];
+    return { child, openai: new OpenAI({ baseURL: url as string, apiKey: apiKey ?? 'none' }), apiKey };
+  };
+  return { gateway, account, folder, env, start };
+}
+
+test('the bridge reports each charge and keeps to a budget that survives restarts', async (t) => {
+  const { gateway, account, start } = await scene(t);
+  const { child, openai } = await start('--max-total', '0.0005');
+  const response = await openai.audio.speech.create(ORDER);
+  assert.equal(response.headers.get('x-speechgate-budget-left-micro-usd'), '302');
+  assert.ok((await response.arrayBuffer()).byteLength > 0);
+  await openai.audio.speech.create({ ...ORDER, voice: 'marin' });
+  await child.printed(
+    /\$0\.000198 {2}11 characters as mp3 {2}provider-a\/tts-1 provider-a_alloy {2}total \$0\.000198 {2}left \$0\.000302/,
+  );
+  await child.printed(/for marin {2}total \$0\.000396 {2}left \$0\.000104/);
+  await assert.rejects(openai.audio.speech.create(ORDER), RateLimitError);
+  await child.printed(/refused {2}over_cap: .*total \$0\.000396/);
+  assert.doesNotMatch(child.output(), /Hello/);
+  assert.equal(await child.stop(), 0);
+  assert.match(child.output(), /Spent \$0\.000396/);
+
+  const again = await start('--max-total', '0.0005');
+  await assert.rejects(again.openai.audio.speech.create(ORDER), RateLimitError);
+  assert.equal(await again.child.stop('SIGINT'), 0);
+  assert.equal(await gateway.balance(account), 1_000_000n - 396n);
+});
+
+test('the bridge creates and prints a new token at each start', async (t) => {
+  const { start } = await scene(t);
+  const first = await start();
+  assert.match(first.child.output(), /^export OPENAI_BASE_URL=http:\S+\nexport OPENAI_API_KEY=[\w-]{32}$/m);
+  const other = new OpenAI({ baseURL: first.openai.baseURL, apiKey: 'anything' });
+  await assert.rejects(other.audio.speech.create(ORDER), AuthenticationError);
+  assert.ok((await (await first.openai.audio.speech.create(ORDER)).arrayBuffer()).byteLength > 0);
+  const second = await start('--json');
+  assert.match(second.apiKey ?? '', /^[\w-]{32}$/);
+  assert.notEqual(second.apiKey, first.apiKey);
+});
+
+test('--no-token accepts any API key and prints a warning', async (t) => {
+  const { start, env } = await scene(t);
+  const { child, openai } = await start('--no-token');
+  await openai.models.list();
+  await child.printed(/--no-token: every user of this machine can spend here/);
+  assert.doesNotMatch(child.output(), /export OPENAI_API_KEY/);
+  const { code, err } = await speechgate({ ...env, SPEECHGATE_BRIDGE_TOKEN: 'sesame' }, 'bridge', '--no-token');
+  assert.deepEqual([code, err.trim().split('\n').length], [2, 1], err);
+});
+
+test('a token file sets the API key, which is never printed', async (t) => {
+  const { folder, start, env } = await scene(t);
+  const path = join(folder, 'token');
+  await writeFile(path, 'open-sesame\n', { mode: 0o644 });
+  const open = await speechgate(env, 'bridge', '--token-file', path);
+  assert.equal(open.code, 2);
+  assert.match(open.err, /^--token-file: .* open to other users/);
+  await chmod(path, 0o600);
+  const { child, openai } = await start('--token-file', path, '--json');
+  await assert.rejects(openai.models.list(), AuthenticationError);
+  const known = new OpenAI({ baseURL: openai.baseURL, apiKey: 'open-sesame' });
+  assert.ok((await (await known.audio.speech.create(ORDER)).arrayBuffer()).byteLength > 0);
+  await child.printed(/"chargedMicroUsd":\s*198/);
+  assert.doesNotMatch(child.output(), /open-sesame|Hello/);
+});
+
+test('wrong options exit with 2 and one line; missing funds exit with 3', async (t) => {
+  const { env, start } = await scene(t);
+  const { openai } = await start();
+  const { port } = new URL(openai.baseURL);
+  for (const [args, message] of [
+    [['--port', port], /^--port \d+ is in use\./],
+    [['--port', '70000'], /^--port must be/],
+    [['--max-per-day', 'much'], /^--max-per-day must be US dollars/],
+    [['--token-file', '/nowhere'], /^--token-file names a file that cannot be read/],
+    [['--pay', 'gold'], /^--pay must be/],
+  ] as const) {
+    const { code, err } = await speechgate(env, 'bridge', ...args);
+    assert.equal(code, 2, err);
+    assert.match(err, message);
+    assert.equal(err.trim().split('\n').length, 1, err);
+  }
+  const { SPEECHGATE_ACCOUNT: _, ...penniless } = env;
+  const { code, err } = await speechgate(penniless, 'bridge');
+  assert.equal(code, 3);
+  assert.match(err, /speechgate top-up/);
+});

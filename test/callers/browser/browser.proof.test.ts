@@ -1,0 +1,217 @@
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import type { AxeResults } from 'axe-core';
+import type { BrowserContextOptions, Page } from 'playwright-core';
+import { type Test, test } from 'tap';
+import { freePort } from '../../../src/sandbox/free-port.ts';
+import { testCheckout } from '../../support/checkout.ts';
+import { openBrowser, shot, withoutChromium } from '../../support/chromium.ts';
+import { startGateway } from '../../support/gateway.ts';
+
+const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
+const WIDTHS = [375, 1280];
+const SCHEMES = ['light', 'dark'] as const;
+const SMALLEST_TARGET = 44;
+
+/** What keeps some people from using the page as it is shown now: broken rules, cut text, and targets too small to hit. */
+async function findings(page: Page): Promise<string[]> {
+  const { violations } = await page.evaluate<AxeResults>('axe.run()');
+  const broken = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`);
+  const cut = await page.evaluate<string[]>(`
+    [document.documentElement, ...document.querySelectorAll('input[readonly], pre, dd, p')]
+      .filter((element) => element.scrollWidth > element.clientWidth)
+      .map((element) => 'cut: ' + element.tagName)`);
+  const small = await page.evaluate<string[]>(`
+    [...document.querySelectorAll('a, button, input:not([type=hidden]), summary')]
+      .map((element) => element.closest('label') ?? element)
+      .filter((element) => element.checkVisibility())
+      .filter((element) => element.getBoundingClientRect().height < ${SMALLEST_TARGET})
+      .map((element) => 'small: ' + element.outerHTML)`);
+  return [...broken, ...cut, ...small];
+}
+
+test('every purchase page is accessible on small and large screens, light and dark', {
+  skip: withoutChromium,
+}, async (t) => {
+  const checkout = await testCheckout(t);
+  const gateway = await startGateway(t, { ...checkout.env, TOP_UP_RATE_LIMIT_MAX: '4' });
+  const off = await startGateway(t, { STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' });
+  const down = await startGateway(t);
+  const browser = await openBrowser(t);
+  const page = await (await browser.newContext({ bypassCSP: true })).newPage();
+  const all: string[] = [];
+  const look = async (name: string, heading: string) => {
+    assert.equal(await page.getByRole('heading', { level: 1 }).innerText(), heading, name);
+    await page.addScriptTag({ path: AXE });
+    for (const width of WIDTHS) {
+      for (const colorScheme of SCHEMES) {
+        await page.setViewportSize({ width, height: 800 });
+        await page.emulateMedia({ colorScheme });
+        await shot(page, `${name}-${width}-${colorScheme}`);
+        for (const finding of await findings(page)) all.push(`${name}, ${width} px, ${colorScheme}: ${finding}`);
+      }
+    }
+  };
+  const visit = async (name: string, address: string, heading: string) => {
+    await page.goto(address);
+    await look(name, heading);
+  };
+  const pay = () => page.getByRole('button', { name: 'Pay by card' }).click();
+  const newest = async () => (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data[0];
+  const { url } = gateway;
+  const account = await gateway.fund(500);
+
+  await visit('launcher', `${url}/top-up`, 'Add speech credit');
+  await visit('launcher-account', `${url}/top-up?amount=1234&account=${account}`, 'Add speech credit');
+  await visit('launcher-canceled', `${url}/top-up?amount=2000&canceled=1`, 'Add speech credit');
+  await page.getByText('I have an account already').click();
+  await look('launcher-open', 'Add speech credit');
+  await visit('unknown-account', `${url}/top-up?account=6b1f0f9e-0000-4000-8000-000000000000`, 'Unknown account');
+  await page.goto(`${url}/top-up`);
+  await page.getByLabel('Another amount').check();
+  await look('own-amount', 'Add speech credit');
+  await page.getByLabel('Amount in US dollars').fill('4.99');
+  await pay();
+  await look('own-amount-refused', 'Add speech credit');
+
+  await page.goto(`${url}/top-up?amount=1234`);
+  await pay();
+  await look('checkout', 'Pay Speechgate');
+  const paymentAddress = page.url();
+  await page.getByRole('button', { name: 'Decline the card' }).click();
+  await look('checkout-declined', 'Pay Speechgate');
+  const paid = await newest();
+  await visit('unpaid', `${url}/top-up/complete?session_id=${paid?.id}`, 'Not paid yet');
+  await checkout.pay(paymentAddress);
+  await visit('checkout-paid', paymentAddress, 'Already paid');
+  await visit('checkout-dashboard', `${checkout.origin}/dashboard`, 'Purchases');
+  await visit('credited', `${url}/top-up/complete?session_id=${paid?.id}`, 'Credit added');
+  await visit('already-credited', `${url}/top-up/complete?session_id=${paid?.id}`, 'Already credited');
+
+  await page.goto(`${url}/top-up`);
+  await pay();
+  const expiredAddress = page.url();
+  await checkout.stripe.checkout.sessions.expire((await newest())?.id ?? '');
+  await visit('checkout-expired', expiredAddress, 'This payment has expired');
+  await visit('checkout-unknown', `${checkout.origin}/c/pay/cs_test_unknown`, 'No such payment');
+
+  await visit('unknown-session', `${url}/top-up/complete?session_id=cs_test_unknown`, 'Unknown purchase');
+  await visit('no-session', `${url}/top-up/complete`, 'Request failed');
+  await visit('bad-query', `${url}/top-up?amount=1&amount=2`, 'Request failed');
+  await visit('not-now', `${down.url}/top-up/complete?session_id=cs_test_1`, 'The card processor does not answer');
+  await visit('card-off', `${off.url}/top-up`, 'Add speech credit');
+  await visit('card-off-return', `${off.url}/top-up/complete?session_id=cs_test_1`, 'Request failed');
+  for (let purchases = 0; purchases < 5; purchases++) {
+    await page.goto(`${url}/top-up`);
+    await pay();
+  }
+  await look('too-many', 'Request failed');
+  assert.deepEqual(all, []);
+});
+
+/** A shop that the checkout leads back to, a browser on it, and what the browser complained of. */
+async function visit(t: Test, options: BrowserContextOptions = {}) {
+  const checkout = await testCheckout(t);
+  const port = await freePort();
+  const baseUrl = `http://127.0.0.1:${port}`;
+  const gateway = await startGateway(t, { ...checkout.env, BASE_URL: baseUrl, PORT: String(port) });
+  const browser = await openBrowser(t);
+  const context = await browser.newContext({ viewport: { width: 390, height: 844 }, ...options });
+  const page = await context.newPage();
+  const complaints: string[] = [];
+  page.on('console', (message) => {
+    if (message.type() === 'error') complaints.push(message.text());
+  });
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  return { checkout, baseUrl, gateway, page, complaints };
+}
+
+test('R19: a purchase in Chromium runs from the launcher to the completed page', {
+  skip: withoutChromium,
+}, async (t) => {
+  const { checkout, baseUrl, gateway, page, complaints } = await visit(t);
+  await page.goto(`${baseUrl}/top-up?amount=750&challenge=from-a-402`);
+  await shot(page, '1-launcher');
+  assert.equal(await page.getByLabel('$7.50').isChecked(), true);
+
+  await page.getByRole('button', { name: 'Pay by card' }).click();
+  await page.waitForURL(`${checkout.origin}/**`);
+  await shot(page, '2-checkout');
+  await page.getByRole('button', { name: 'Decline the card' }).click();
+  assert.match(await page.getByRole('alert').innerText(), /declined/);
+  await shot(page, '3-declined');
+  await page.getByRole('button', { name: /pay \$7\.50/i }).click();
+
+  await page.waitForURL(`${baseUrl}/top-up/complete**`);
+  await shot(page, '4-credited');
+  assert.equal(await page.getByRole('heading').innerText(), 'Credit added');
+  const account = await page.getByLabel('Your account id').inputValue();
+  assert.equal(await gateway.balance(account), 7_500_000n);
+
+  await page.reload();
+  await shot(page, '5-already-credited');
+  assert.equal(await page.getByRole('heading').innerText(), 'Already credited');
+  assert.equal(await gateway.balance(account), 7_500_000n);
+
+  await page.getByRole('link', { name: 'Add more credit' }).click();
+  await page.getByLabel('$20.00').check();
+  await page.getByRole('button', { name: 'Pay by card' }).click();
+  await page.getByRole('button', { name: 'Pay $20.00' }).click();
+  await page.waitForURL(`${baseUrl}/top-up/complete**`);
+  assert.equal(await page.locator('dd.amount').innerText(), '$27.50');
+  assert.equal(await page.getByLabel('Your account id').inputValue(), account);
+  assert.deepEqual(complaints, [], 'no policy was broken and nothing was missing');
+});
+
+test('a custom amount in Chromium can be corrected, canceled and paid', { skip: withoutChromium }, async (t) => {
+  const { checkout, baseUrl, page, complaints } = await visit(t, { javaScriptEnabled: false });
+  await page.goto(`${baseUrl}/top-up?challenge=from-a-402`);
+  const own = page.getByLabel('Amount in US dollars');
+  assert.equal(await own.isVisible(), false, 'only what is chosen can be typed');
+  await page.getByLabel('Another amount').check();
+  await own.fill('4');
+  await own.press('Enter');
+  await page.getByText('at least $5.00').waitFor();
+  assert.equal(await own.inputValue(), '4');
+
+  await own.fill('12.50');
+  await page.getByRole('button', { name: 'Pay by card' }).click();
+  await page.waitForURL(`${checkout.origin}/**`);
+  assert.equal(await page.locator('.amount').innerText(), '$12.50');
+  await page.getByRole('link', { name: /Go back/ }).click();
+  await page.getByText('Nothing was charged').first().waitFor();
+  assert.equal(await page.getByLabel('$12.50').isChecked(), true);
+
+  await page.getByRole('button', { name: 'Pay by card' }).click();
+  await page.getByRole('button', { name: 'Pay $12.50' }).click();
+  await page.waitForURL(`${baseUrl}/top-up/complete**`);
+  assert.equal(await page.locator('dd.amount').innerText(), '$12.50');
+  const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
+  assert.equal(session?.metadata?.challenge_id, 'from-a-402');
+  const refusals = complaints.filter((complaint) => !/status of 400/.test(complaint));
+  assert.deepEqual(refusals, [], 'no policy was broken and nothing was missing');
+});
+
+test('a mistyped account id can be corrected in Chromium', { skip: withoutChromium }, async (t) => {
+  const { baseUrl, gateway, page, complaints } = await visit(t, { javaScriptEnabled: false });
+  const account = await gateway.fund(500);
+  await page.goto(`${baseUrl}/top-up?amount=1000`);
+  await page.getByText('I have an account already').click();
+  await page.getByLabel('Account id').fill(`${account}x`);
+  await page.getByRole('button', { name: 'Use this account' }).click();
+  await page.getByText('There is no account with this id').waitFor();
+  await page.getByLabel('Account id').fill(account);
+  await page.getByRole('button', { name: 'Use this account' }).click();
+  await page.getByText(account).waitFor();
+  await page.getByRole('button', { name: 'Pay by card' }).click();
+  await page.getByRole('button', { name: 'Pay $10.00' }).click();
+  await page.waitForURL(`${baseUrl}/top-up/complete**`);
+  assert.equal(await gateway.balance(account), 15_000_000n);
+  assert.deepEqual(complaints, []);
+});
+
+test('an unknown session shows a page with a link to a new purchase', { skip: withoutChromium }, async (t) => {
+  const { baseUrl, page } = await visit(t);
+  await page.goto(`${baseUrl}/top-up/complete?session_id=cs_test_unknown`);
+  assert.equal(await page.getByRole('link', { name: 'Start a purchase' }).getAttribute('href'), '/top-up');
+});

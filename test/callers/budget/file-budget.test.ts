@@ -1,0 +1,424 @@
+import assert from 'node:assert/strict';
+import { chmod, chown, readdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { mock } from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { test } from 'tap';
+import { DamagedBudgetError } from '../../../src/callers/budget/budget-store.ts';
+import { openFileBudget } from '../../../src/callers/budget/file-budget.ts';
+import { watchLost } from '../../../src/callers/budget/purchases.ts';
+import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
+import { OverCapError } from '../../../src/callers/client/errors.ts';
+import { ForeignFileError } from '../../../src/lib/private-files.ts';
+import { budgetPath, openBudget, pendingOf, prepaid, serviceThatCharged } from './support.ts';
+
+setFlagsFromString('--expose-gc');
+const collectGarbage: () => void = runInNewContext('gc');
+const DAY_MS = 86_400_000;
+
+const overCap = (scope: string, leftMicroUsd: bigint) => (error: unknown) => {
+  assert.ok(error instanceof OverCapError, String(error));
+  assert.deepEqual([error.scope, error.leftMicroUsd], [scope, leftMicroUsd]);
+  return true;
+};
+
+test('a reservation counts in full until it settles at its cost', async (t) => {
+  const budget = await openBudget(t, await budgetPath(t), { totalMicroUsd: 1000n });
+  const reservation = await budget.reserve(prepaid(600n));
+  assert.deepEqual(await budget.read(), {
+    spentTodayMicroUsd: 0n,
+    spentMicroUsd: 0n,
+    reservedMicroUsd: 600n,
+    unconfirmedTodayMicroUsd: 0n,
+    unconfirmedMicroUsd: 0n,
+    leftMicroUsd: 400n,
+  });
+  await assert.rejects(budget.reserve(prepaid(401n)), overCap('total', 400n));
+  await reservation.settle(198n);
+  assert.deepEqual(await budget.read(), {
+    spentTodayMicroUsd: 198n,
+    spentMicroUsd: 198n,
+    reservedMicroUsd: 0n,
+    unconfirmedTodayMicroUsd: 0n,
+    unconfirmedMicroUsd: 0n,
+    leftMicroUsd: 802n,
+  });
+  await (await budget.reserve(prepaid(802n))).settle(0n);
+  assert.equal((await budget.read()).leftMicroUsd, 802n);
+});
+
+test('each limit admits its exact amount and refuses one micro-USD more', async (t) => {
+  const path = await budgetPath(t);
+  const perCall = await openBudget(t, path, { perCallMicroUsd: 100n });
+  await assert.rejects(perCall.reserve(prepaid(101n)), overCap('call', 100n));
+  await (await perCall.reserve(prepaid(100n))).settle(100n);
+  assert.equal((await perCall.read()).leftMicroUsd, null, 'nothing limits the sum');
+  const perDay = await openBudget(t, path, { perDayMicroUsd: 150n, totalMicroUsd: 1000n });
+  await assert.rejects(perDay.reserve(prepaid(51n)), overCap('day', 50n));
+  await (await perDay.reserve(prepaid(50n))).settle(50n);
+  assert.equal((await perDay.read()).leftMicroUsd, 0n);
+  const lower = await openBudget(t, path, { totalMicroUsd: 40n });
+  assert.equal((await lower.read()).leftMicroUsd, 0n, 'a limit below what is spent leaves nothing');
+  await assert.rejects(lower.reserve(prepaid(1n)), overCap('total', 0n));
+  await assert.rejects(lower.reserve(prepaid(0n)), overCap('total', 0n));
+  const huge = 2n ** 200n;
+  const unlimited = await openBudget(t, path);
+  await (await unlimited.reserve(prepaid(huge))).settle(huge);
+  assert.equal((await unlimited.read()).spentMicroUsd, huge + 150n);
+});
+
+test('negative amounts are refused', async (t) => {
+  const budget = await openBudget(t, await budgetPath(t), { totalMicroUsd: 10n });
+  await assert.rejects(budget.reserve(prepaid(-1n)), RangeError);
+  const reservation = await budget.reserve(prepaid(10n));
+  await assert.rejects(reservation.settle(-1n), RangeError);
+  await assert.rejects(reservation.record(pendingOf('a', { maxMicroUsd: '11' })), RangeError);
+  assert.equal((await budget.read()).reservedMicroUsd, 10n);
+});
+
+test('a purchase counts on the UTC day of its reservation', async (t) => {
+  const path = await budgetPath(t);
+  let now = Date.parse('2026-11-23T23:59:59.999Z');
+  const budget = await openBudget(t, path, { perDayMicroUsd: 100n }, () => now);
+  const late = await budget.reserve(prepaid(100n));
+  await assert.rejects(budget.reserve(prepaid(1n)), overCap('day', 0n));
+  now += 1;
+  const early = await budget.reserve(prepaid(70n));
+  await late.settle(90n);
+  assert.deepEqual(await budget.read(), {
+    spentTodayMicroUsd: 0n,
+    spentMicroUsd: 90n,
+    reservedMicroUsd: 70n,
+    unconfirmedTodayMicroUsd: 0n,
+    unconfirmedMicroUsd: 0n,
+    leftMicroUsd: 30n,
+  });
+  await early.settle(70n);
+  now -= 1;
+  await assert.rejects(budget.reserve(prepaid(11n)), overCap('day', 10n));
+  now += 400 * DAY_MS;
+  assert.equal((await budget.read()).leftMicroUsd, 100n);
+});
+
+test('a second opener sees what others have spent and reserved', async (t) => {
+  const path = await budgetPath(t);
+  const first = await openBudget(t, path, { totalMicroUsd: 100n });
+  const reservation = await first.reserve(prepaid(30n));
+  const second = await openBudget(t, path, { totalMicroUsd: 100n });
+  await assert.rejects(second.reserve(prepaid(71n)), overCap('total', 70n));
+  await reservation.settle(20n);
+  await second.reserve(prepaid(80n));
+  assert.equal((await first.read()).leftMicroUsd, 0n);
+});
+
+test('settling twice counts once, and a settled purchase cannot be recorded', async (t) => {
+  const budget = await openBudget(t, await budgetPath(t));
+  const reservation = await budget.reserve(prepaid(5n));
+  await Promise.all([reservation.settle(4n), reservation.settle(4n)]);
+  await reservation.settle(4n);
+  assert.equal((await budget.read()).spentMicroUsd, 4n);
+  await assert.rejects(reservation.record(pendingOf('late')), /already settled/);
+});
+
+test('hundreds of parallel reservations by several openers stay within the limit', async (t) => {
+  const path = await budgetPath(t);
+  const limits = { perDayMicroUsd: 1000n, totalMicroUsd: 1000n };
+  const budgets = await Promise.all([1, 2, 3].map(() => openBudget(t, path, limits)));
+  const attempts = budgets.flatMap((budget) => Array.from({ length: 100 }, () => budget.reserve(prepaid(7n))));
+  const ends = await Promise.allSettled(attempts);
+  const reserved = ends.flatMap((end) => (end.status === 'fulfilled' ? [end.value] : []));
+  assert.equal(reserved.length, 142);
+  for (const end of ends) if (end.status === 'rejected') assert.ok(end.reason instanceof OverCapError);
+  await Promise.all(reserved.map((reservation) => reservation.settle(3n)));
+  assert.equal((await openBudget(t, path).then((budget) => budget.read())).spentMicroUsd, 426n);
+});
+
+test('purchases of a closed budget are lost and settle as the service reports', async (t) => {
+  const path = await budgetPath(t);
+  const ended = await openFileBudget(path, {});
+  await ended.reserve(prepaid(10n));
+  const [charged, restored, unknown] = await Promise.all([1, 2, 3].map(() => ended.reserve(prepaid(10n))));
+  await charged?.record(pendingOf('charged'));
+  await restored?.record(pendingOf('restored'));
+  await unknown?.record(pendingOf('unknown'));
+  const living = await openBudget(t, path, { totalMicroUsd: 40n });
+  assert.deepEqual(await living.lost(), []);
+  await ended.close();
+  await assert.rejects(ended.reserve(prepaid(1n)), /closed/);
+  const lost = await living.lost();
+  assert.deepEqual(lost.map(({ pending }) => pending?.identifier).sort(), [
+    'charged',
+    'restored',
+    'unknown',
+    undefined,
+  ]);
+  assert.deepEqual(
+    lost.find(({ pending }) => pending?.identifier === 'charged')?.pending,
+    pendingOf('charged'),
+    'all it takes to ask again',
+  );
+  await assert.rejects(living.reserve(prepaid(1n)), overCap('total', 0n));
+  await living.concludeLost(serviceThatCharged({ charged: 8n, restored: 0n }));
+  assert.deepEqual(await living.read(), {
+    spentTodayMicroUsd: 8n,
+    spentMicroUsd: 8n,
+    reservedMicroUsd: 10n,
+    unconfirmedTodayMicroUsd: 0n,
+    unconfirmedMicroUsd: 0n,
+    leftMicroUsd: 22n,
+  });
+  await living.concludeLost(serviceThatCharged({ unknown: 10n }));
+  assert.deepEqual((await living.read()).spentMicroUsd, 18n);
+  assert.deepEqual(await living.lost(), []);
+});
+
+test('one failed lookup does not stop the lookup of other lost purchases', async (t) => {
+  const path = await budgetPath(t);
+  const ended = await openFileBudget(path, {});
+  for (const identifier of ['first', 'second']) {
+    await (await ended.reserve(prepaid(10n))).record(pendingOf(identifier));
+  }
+  await ended.close();
+  const living = await openBudget(t, path);
+  const failure = new Error('connection refused');
+  const service = {
+    resolveOutcome: async ({ identifier }: { identifier: string }) => {
+      if (identifier === 'first') throw failure;
+      return { chargedMicroUsd: 3n, speech: null };
+    },
+  };
+  await assert.rejects(living.concludeLost(service), failure);
+  assert.deepEqual(await living.read(), {
+    spentTodayMicroUsd: 3n,
+    spentMicroUsd: 3n,
+    reservedMicroUsd: 10n,
+    unconfirmedTodayMicroUsd: 0n,
+    unconfirmedMicroUsd: 0n,
+    leftMicroUsd: null,
+  });
+});
+
+test('concluding a lost purchase cancels its audio stream', async (t) => {
+  const path = await budgetPath(t);
+  const ended = await openFileBudget(path, {});
+  await (await ended.reserve(prepaid(10n))).record(pendingOf('heard'));
+  await ended.close();
+  const reasons: unknown[] = [];
+  const audio = new ReadableStream<Uint8Array>({
+    cancel(reason) {
+      reasons.push(reason);
+    },
+  });
+  const living = await openBudget(t, path);
+  await living.concludeLost({ resolveOutcome: async () => ({ chargedMicroUsd: 2n, speech: { audio } }) });
+  assert.equal(reasons.length, 1);
+});
+
+test('a lost purchase with audio is saved before it settles', async (t) => {
+  const path = await budgetPath(t);
+  const ended = await openFileBudget(path, {});
+  await (await ended.reserve(prepaid(10n))).record(pendingOf('heard'));
+  await ended.close();
+  const living = await openBudget(t, path);
+  const service = { resolveOutcome: async () => ({ chargedMicroUsd: 2n, speech: { audio: new ReadableStream() } }) };
+  const full = { save: () => Promise.reject(new Error('The disk is full.')) };
+  await assert.rejects(living.concludeLost(service, full), /full/);
+  assert.equal((await living.read()).reservedMicroUsd, 10n);
+  const kept = new SavedPurchases(dirname(path));
+  await living.concludeLost(service, kept);
+  assert.deepEqual((await kept.find('heard'))?.pending, pendingOf('heard'));
+  assert.equal((await living.read()).spentMicroUsd, 2n);
+});
+
+test('lookups of lost purchases do not overlap', async (t) => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  t.teardown(() => mock.timers.reset());
+  let looks = 0;
+  let end = () => {};
+  const concludeLost = () => {
+    looks += 1;
+    return new Promise<void>((resolve) => {
+      end = resolve;
+    });
+  };
+  t.teardown(watchLost({ concludeLost }, serviceThatCharged({})));
+  mock.timers.tick(60_000);
+  assert.equal(looks, 1);
+  end();
+  await new Promise(setImmediate);
+  mock.timers.tick(60_000);
+  assert.equal(looks, 2);
+});
+
+test('a purchase of a live process counts as lost a minute after it expires', async (t) => {
+  const path = await budgetPath(t);
+  const expiresAt = Math.floor(Date.now() / 1000);
+  let now = expiresAt * 1000;
+  const budget = await openBudget(t, path, {}, () => now);
+  const reservation = await budget.reserve(prepaid(10n));
+  await reservation.record(pendingOf('given up', { expiresAt }));
+  now += 60_000;
+  assert.deepEqual(await budget.lost(), []);
+  now += 1;
+  await budget.concludeLost(serviceThatCharged({ 'given up': 10n }));
+  await reservation.settle(10n);
+  assert.equal((await budget.read()).spentMicroUsd, 10n);
+});
+
+test('any opener can find an open purchase by its identifier and settle it', async (t) => {
+  const path = await budgetPath(t);
+  const first = await openBudget(t, path);
+  await (await first.reserve(prepaid(10n))).record(pendingOf('mine'));
+  const second = await openBudget(t, path);
+  assert.equal(await second.find('other'), undefined);
+  const found = (await second.find('mine')) ?? assert.fail();
+  assert.deepEqual(found.pending, pendingOf('mine'));
+  await found.reservation.settle(6n);
+  assert.equal((await first.read()).spentMicroUsd, 6n);
+  assert.equal(await first.find('mine'), undefined);
+});
+
+test('only the owner can access the budget files, whatever their earlier mode', async (t) => {
+  const path = await budgetPath(t);
+  const budget = await openBudget(t, path);
+  await budget.reserve(prepaid(1n));
+  await chmod(path, 0o666);
+  await budget.reserve(prepaid(1n));
+  const modes = async (folder: string) =>
+    Promise.all((await readdir(folder)).map(async (name) => [name, (await stat(join(folder, name))).mode & 0o777]));
+  assert.deepEqual(await modes(dirname(path)), [
+    ['budget.jsonl', 0o600],
+    ['budget.jsonl.lock', 0o600],
+    ['budget.jsonl.owners', 0o700],
+  ]);
+  assert.deepEqual(
+    (await modes(`${path}.owners`)).map(([, mode]) => mode),
+    [0o600],
+  );
+});
+
+for (const name of ['budget.jsonl', 'budget.jsonl.lock', 'budget.jsonl.owners']) {
+  test(`a symbolic link in place of ${name} is refused`, async (t) => {
+    const path = await budgetPath(t);
+    const target = join(dirname(path), 'target');
+    await writeFile(target, 'untouched');
+    await symlink(target, join(dirname(path), name));
+    await assert.rejects(openFileBudget(path, {}), ForeignFileError);
+    assert.equal(await readFile(target, 'utf8'), 'untouched');
+  });
+}
+
+test('a file of another user is refused', {
+  skip: process.geteuid?.() !== 0 && 'only root may give files away',
+}, async (t) => {
+  const path = await budgetPath(t);
+  await writeFile(path, '');
+  await chown(path, 65_534, 65_534);
+  await assert.rejects(openFileBudget(path, {}), ForeignFileError);
+});
+
+test('a file that is not a budget is refused and not changed', async (t) => {
+  for (const content of [
+    '',
+    'notes',
+    '{"speechgate":"budget","version":1}\n',
+    '{"speechgate":"budget","version":2}\n',
+    '[]\n',
+  ]) {
+    const path = await budgetPath(t);
+    await writeFile(path, content);
+    await assert.rejects(openFileBudget(path, {}), DamagedBudgetError);
+    assert.equal(await readFile(path, 'utf8'), content);
+  }
+});
+
+test('a truncated file or one with changed amounts is refused', async (t) => {
+  const path = await budgetPath(t);
+  const budget = await openFileBudget(path, {});
+  await (await budget.reserve(prepaid(10n))).settle(10n);
+  await budget.reserve(prepaid(5n));
+  const whole = await readFile(path, 'utf8');
+  for (const content of [
+    whole.slice(0, whole.length / 2),
+    '\0'.repeat(whole.length),
+    whole.replace('"10"', '10'),
+    whole.replace('"5"', '"5.5"'),
+  ]) {
+    await writeFile(path, content);
+    await assert.rejects(budget.read(), DamagedBudgetError, content);
+    await assert.rejects(budget.reserve(prepaid(1n)), DamagedBudgetError, content);
+  }
+  await writeFile(path, whole);
+  await budget.close();
+});
+
+test('an open budget notices that its file was removed or replaced', async (t) => {
+  const path = await budgetPath(t);
+  const budget = await openBudget(t, path, { totalMicroUsd: 10n });
+  await (await budget.reserve(prepaid(10n))).settle(10n);
+  await rename(path, `${path}.old`);
+  await (await budget.reserve(prepaid(4n))).settle(4n);
+  assert.equal((await budget.read()).leftMicroUsd, 6n);
+  await rename(`${path}.old`, path);
+  assert.equal((await budget.read()).leftMicroUsd, 0n);
+  await rm(path);
+  assert.equal((await budget.read()).leftMicroUsd, 10n);
+});
+
+test('settled purchases do not make the file grow or leave files behind', async (t) => {
+  const path = await budgetPath(t);
+  await writeFile(`${path}.${'0'.repeat(8)}-0000-0000-0000-${'0'.repeat(12)}.new`, 'left by a killed process');
+  const budget = await openBudget(t, path);
+  const kept = await budget.reserve(prepaid(77n));
+  await kept.record(pendingOf('kept'));
+  const sizes: number[] = [];
+  for (let round = 0; round < 20; round++) {
+    await (await budget.reserve(prepaid(20n))).settle(11n);
+    sizes.push((await stat(path)).size);
+  }
+  assert.ok(Math.max(...sizes) - Math.min(...sizes) < 10, String(sizes));
+  assert.deepEqual(
+    (await readdir(dirname(path))).sort(),
+    ['', '.lock', '.owners'].map((end) => `${basename(path)}${end}`),
+  );
+});
+
+test('a budget stays open until it is closed, even if nothing refers to it', async (t) => {
+  const path = await budgetPath(t);
+  const warnings: string[] = [];
+  const onWarning = ({ message }: Error) => warnings.push(message);
+  process.on('warning', onWarning);
+  t.teardown(() => process.off('warning', onWarning));
+  await openFileBudget(path, {}).then((budget) => budget.reserve(prepaid(10n)));
+  for (let turn = 0; turn < 5; turn += 1) {
+    await new Promise((resolve) => setImmediate(resolve));
+    collectGarbage();
+  }
+  const other = await openBudget(t, path);
+  assert.deepEqual(await other.lost(), []);
+  assert.deepEqual(warnings, []);
+});
+
+test('the owner files of closed budgets are removed', async (t) => {
+  const path = await budgetPath(t);
+  for (let round = 0; round < 3; round++) await (await openFileBudget(path, {})).close();
+  await openBudget(t, path);
+  assert.equal((await readdir(`${path}.owners`)).length, 1);
+});
+
+test('the file keeps open purchases but no text or id of settled ones', async (t) => {
+  const path = await budgetPath(t);
+  const budget = await openBudget(t, path);
+  const [finished, open] = [await budget.reserve(prepaid(10n)), await budget.reserve(prepaid(20n))];
+  await finished.record(pendingOf('finished', { body: '{"text":"a secret"}', maxMicroUsd: '10' }));
+  await open.record(pendingOf('open', { maxMicroUsd: '20' }));
+  await finished.settle(7n);
+  await budget.read();
+  const text = await readFile(path, 'utf8');
+  assert.doesNotMatch(text, /a secret|finished/);
+  const other = await openBudget(t, path);
+  assert.equal((await other.find('open'))?.pending.body, '{"text":"Grüße"}');
+  const { spentMicroUsd, reservedMicroUsd } = await other.read();
+  assert.deepEqual([spentMicroUsd, reservedMicroUsd], [7n, 20n]);
+});

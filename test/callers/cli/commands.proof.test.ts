@@ -1,0 +1,298 @@
+/** The commands of callers, as people and programs call them, on one sandbox. */
+import assert from 'node:assert/strict';
+import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Test, test } from 'tap';
+import { changeConfig } from '../../../src/callers/cli/stored-settings.ts';
+import { openDatabase } from '../../../src/db/database.ts';
+import { findBinary } from '../../../src/sandbox/chain/anvil.ts';
+import { freePort } from '../../../src/sandbox/free-port.ts';
+import { startChild } from '../../support/child.ts';
+import { testDatabase } from '../../support/database.ts';
+import { sandboxFolder } from '../../support/sandbox-folder.ts';
+import { type CommandRun, speechgate, speechgateReading } from '../../support/speechgate.ts';
+import { until } from '../../support/until.ts';
+
+const HELLO_PRICE = 198;
+const MP3 = /^(ID3|\xff[\xe2-\xff])/;
+const NOBODY = 'http://127.0.0.1:1';
+const OWNER_ONLY = 0o600;
+
+const isMp3 = (bytes: Buffer): boolean => MP3.test(bytes.subarray(0, 3).toString('latin1'));
+
+/** What the command has told as JSON, once it has ended well. */
+function told({ code, out, err }: CommandRun) {
+  assert.equal(code, 0, err);
+  return JSON.parse(out);
+}
+
+/** The error that the command has told as JSON, with the exit code that it names. */
+function failed({ code, out, err }: CommandRun) {
+  assert.equal(out, '');
+  const { error } = JSON.parse(err);
+  assert.equal(error.exit, code);
+  return error;
+}
+
+async function scratch(t: Test): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-caller-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+test('the caller commands work end to end on one sandbox', {
+  skip: findBinary() ? false : 'no chain can run here',
+}, async (t) => {
+  const dataDir = await sandboxFolder(t);
+  const folder = await scratch(t);
+  const { url } = await testDatabase(t);
+  const places = { DATA_DIR: dataDir, SANDBOX_DATABASE_URL: url, PORT: String(await freePort()) };
+  const sandbox = startChild(t, 'src/speechgate.ts', places, ['sandbox']);
+  await sandbox.printed(/Ctrl-C stops the sandbox/);
+  const env = { XDG_CONFIG_HOME: join(folder, 'config') };
+  const config = join(folder, 'config', 'speechgate');
+  const say = (...args: string[]) => speechgate(env, 'say', 'Hello world', '--out', join(folder, 'hello.mp3'), ...args);
+  const balance = async (pay: string) => told(await speechgate(env, 'balance', '--json', '--pay', pay)).balanceMicroUsd;
+
+  await t.test('two commands suffice to speak, and only the owner can read their files', async () => {
+    const connected = await speechgate(env, 'connect', '--sandbox', dataDir);
+    assert.equal(connected.code, 0, connected.err);
+    const keys = await readFile(join(dataDir, 'sandbox.json'), 'utf8').then(JSON.parse);
+    for (const secret of [keys.creditAccount, keys.wallet.privateKey]) assert.ok(!connected.output.includes(secret));
+    const spoken = told(await say('--json'));
+    assert.equal(spoken.receipt.chargedMicroUsd, HELLO_PRICE);
+    const audio = await readFile(spoken.file);
+    assert.deepEqual([audio.length, isMp3(audio)], [spoken.bytes, true]);
+    assert.equal((await stat(config)).mode & 0o777, 0o700);
+    for (const name of ['config.json', 'wallet.json', 'trust.json', 'budget.jsonl']) {
+      assert.equal((await stat(join(config, name))).mode & 0o777, OWNER_ONLY, name);
+    }
+    assert.ok(!(await readdir(folder)).some((name) => name.endsWith('.part')));
+  });
+
+  await t.test('free commands print text for people and JSON for programs', async () => {
+    const [models, voices, quote, metadata, piped] = await Promise.all([
+      speechgate(env, 'models'),
+      speechgate(env, 'voices', '--json'),
+      speechgateReading(' Hello world\n', env, 'quote', '-', '--json'),
+      speechgate(env, 'verify-metadata'),
+      speechgateReading('Hello world', env, 'say', '-', '--out', '-'),
+    ]);
+    assert.match(
+      models.out,
+      /^model +per 1,000,000 +characters +name\nprovider-a\/tts-1 +18 USD +4096 .*the default$/m,
+    );
+    assert.ok(told(voices).voices.some(({ id }: { id: string }) => id === 'provider-a_alloy'));
+    assert.deepEqual([told(quote).amountMicroUsd, told(quote).textLength], [HELLO_PRICE, 11]);
+    assert.match(metadata.out, /signed by a trusted key/);
+    assert.ok(isMp3(piped.bytes), 'audio on standard output');
+    assert.match(piped.err, /0\.000198 USD paid \(card\)/);
+  });
+
+  await t.test('exit 3: without funds each flow names how to add them', async () => {
+    const none = { SPEECHGATE_CONFIG_DIR: join(folder, 'none'), SPEECHGATE_URL: sandboxUrl() };
+    // A budget of its own: what was signed stays set aside there until it has expired.
+    const poor = join(folder, 'poor');
+    await cp(env.XDG_CONFIG_HOME, poor, { recursive: true });
+    const [noAccount, noDeposit, unknownAccount] = await Promise.all([
+      speechgate(none, 'say', 'x', '--out', join(folder, 'none.mp3'), '--json'),
+      speechgate(
+        { XDG_CONFIG_HOME: poor },
+        'say',
+        'Hello world',
+        '--out',
+        join(folder, 'poor.mp3'),
+        '--pay',
+        'prepaid',
+      ),
+      speechgate({ ...none, SPEECHGATE_ACCOUNT: crypto.randomUUID() }, 'say', 'x', '--out', '-', '--pay', 'card'),
+    ]);
+    assert.deepEqual([failed(noAccount).exit, failed(noAccount).topUpUrl], [3, `${sandboxUrl()}/top-up`]);
+    assert.deepEqual([noDeposit.code, noDeposit.out], [3, '']);
+    assert.match(noDeposit.err, /0\.000198 USD is missing\. .*speechgate deposit 1\.00\n$/);
+    assert.equal(unknownAccount.code, 3, unknownAccount.err);
+    assert.match(
+      unknownAccount.err,
+      /^Insufficient funds: .*You were not charged\. .*speechgate top-up \(or http:\S+\)\n$/m,
+    );
+  });
+
+  await t.test('a deposit pays for prepaid requests, and the budget sums all flows', async () => {
+    assert.equal(told(await speechgate(env, 'deposit', '0.10', '--json')).balanceMicroUsd, 100_000);
+    const [prepaid, direct] = await Promise.all([
+      say('--json', '--pay', 'prepaid'),
+      speechgate(env, 'say', 'Hello world', '--out', join(folder, 'direct.mp3'), '--pay', 'x402', '--json'),
+    ]);
+    assert.deepEqual([told(prepaid).receipt.flow, told(direct).receipt.flow], ['prepaid', 'direct']);
+    const [left, budget] = await Promise.all([balance('prepaid'), speechgate(env, 'budget', '--json')]);
+    assert.equal(left, 100_000 - HELLO_PRICE);
+    const { spentMicroUsd, reservedMicroUsd } = told(budget);
+    assert.deepEqual([spentMicroUsd, reservedMicroUsd], [4 * HELLO_PRICE, 0]);
+  });
+
+  await t.test('exit 4: a price over a cap is refused, and nothing is signed', async () => {
+    const before = await balance('prepaid');
+    const [call, day] = await Promise.all([
+      say('--max', '0.000197', '--pay', 'prepaid'),
+      speechgate(
+        { ...env, SPEECHGATE_MAX_PER_DAY: '0.0009' },
+        'say',
+        'Hello world',
+        '--out',
+        join(folder, 'over.mp3'),
+        '--json',
+      ),
+    ]);
+    assert.deepEqual([call.code, call.out], [4, '']);
+    assert.match(call.err, /^This may cost 0\.000198 USD, above the cap of 0\.000197 .*Nothing was signed\.$/m);
+    const { code, exit, scope, limitMicroUsd, leftMicroUsd } = failed(day);
+    assert.deepEqual(
+      [code, exit, scope, limitMicroUsd, leftMicroUsd],
+      ['OVER_CAP', 4, 'day', 900, 900 - 4 * HELLO_PRICE],
+    );
+    assert.equal(await balance('prepaid'), before);
+  });
+
+  await t.test('exit 5: Ctrl-C saves the purchase, and resume fetches it once', async () => {
+    const out = join(folder, 'interrupted.mp3');
+    const db = openDatabase(url, { maxConnections: 1 });
+    t.teardown(() => db.destroy());
+    const arrived = async () => (await db.selectFrom('x402_payment').select('id').execute()).length;
+    const before = await arrived();
+    const child = startChild(t, 'src/speechgate.ts', env, ['say', 'Hello again', '--out', out, '--pay', 'x402']);
+    await until(async () => (await arrived()) > before);
+    assert.equal(await child.stop('SIGINT'), 5, child.output());
+    const [, identifier = ''] = /speechgate resume (\S+)$/m.exec(child.output()) ?? [];
+    assert.match(child.output(), new RegExp(`^The outcome of ${identifier} is unknown`, 'm'));
+    assert.ok(!(await readdir(folder)).includes('interrupted.mp3'), 'no half of it');
+
+    const resumed = told(await speechgate(env, 'resume', identifier, '--json')).purchases;
+    assert.deepEqual([resumed.length, resumed[0].outcome, resumed[0].file], [1, 'bought', out]);
+    assert.ok(isMp3(await readFile(out)));
+    const [again, budget, none] = await Promise.all([
+      speechgate(env, 'resume', identifier),
+      speechgate(env, 'budget', '--json'),
+      speechgate(env, 'resume'),
+    ]);
+    assert.match(again.err, new RegExp(`^ID: no purchase ${identifier} is saved here\\.`));
+    assert.equal(again.code, 2);
+    assert.deepEqual([told(budget).reservedMicroUsd, told(budget).spentMicroUsd], [0, 5 * HELLO_PRICE]);
+    assert.deepEqual([none.code, none.out], [0, 'There are no purchases to resume.\n']);
+  });
+
+  await t.test('top-up prints where to pay, waits for the credit and stores the account', async (t) => {
+    const other = { SPEECHGATE_CONFIG_DIR: join(folder, 'buyer') };
+    assert.equal((await speechgate(other, 'connect', sandboxUrl())).code, 0);
+    const child = startChild(t, 'src/speechgate.ts', other, ['top-up', '--amount', '7']);
+    const [, page = ''] = await child.printed(/^Pay \$7\.00 at (http\S+)$/m);
+    await child.printed(/^Waiting for the payment .* …$/m);
+    assert.equal(
+      (await fetch(page, { method: 'POST', body: new URLSearchParams({ card: 'accepted' }), redirect: 'manual' }))
+        .status,
+      303,
+    );
+    assert.equal(await child.ended(), 0, child.output());
+    assert.match(child.output(), /^\$7\.00 credited; the account [0-9a-f]{8}… has 7\.000000 USD\.$/m);
+    const spoken = told(
+      await speechgate(other, 'say', 'Hello world', '--out', join(folder, 'buyer.mp3'), '--json', '--durable'),
+    );
+    assert.equal(spoken.receipt.balanceMicroUsd, 7_000_000 - HELLO_PRICE);
+  });
+
+  await t.test('top-up resumes earlier purchases and keeps all their accounts', async () => {
+    const settings = join(folder, 'twice');
+    const twice = { SPEECHGATE_CONFIG_DIR: settings, SPEECHGATE_URL: sandboxUrl() };
+    const topUp = async (usd: string) =>
+      told(await speechgate(twice, 'top-up', '--amount', usd, '--no-wait', '--json'));
+    const pages = [(await topUp('5')).checkoutUrl, (await topUp('10')).checkoutUrl];
+    for (const page of pages) {
+      await fetch(page, { method: 'POST', body: new URLSearchParams({ card: 'accepted' }), redirect: 'manual' });
+    }
+    const stored = async () => JSON.parse(await readFile(join(settings, 'config.json'), 'utf8'));
+    const longAgo = (await stored()).topUps[sandboxUrl()].map((each: object) => ({ ...each, openedAt: 1 }));
+    await changeConfig(settings, () => ({ topUps: { [sandboxUrl()]: longAgo } }));
+    assert.deepEqual([(await topUp('10')).amountCents, (await topUp('10')).amountCents], [500, 1000]);
+    const { accounts, formerAccounts, topUps } = await stored();
+    const of = ({ [sandboxUrl()]: mine }: Record<string, unknown>) => mine;
+    assert.match(String(of(accounts)), /^[0-9a-f-]{36}$/);
+    assert.deepEqual([(of(formerAccounts) as string[]).length, of(topUps)], [1, []]);
+  });
+
+  await t.test(
+    'an error about paid audio that cannot be written states the charge',
+    { skip: process.platform !== 'linux' && "a disk that is always full is Linux's" },
+    async () => {
+      const buyer = { SPEECHGATE_CONFIG_DIR: join(folder, 'buyer') };
+      const error = failed(await speechgate(buyer, 'say', 'Hello world', '--out', '/dev/full', '--json'));
+      assert.deepEqual([error.code, error.exit, error.chargedMicroUsd], ['AUDIO_LOST', 1, HELLO_PRICE]);
+      assert.match(error.message, /could not be written: ENOSPC.* You were charged/);
+    },
+  );
+
+  await t.test('exit 1: an unreachable service and an untrusted service are errors', async () => {
+    const stranger = await import('node:crypto').then(({ generateKeyPairSync }) =>
+      generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'jwk' }),
+    );
+    const wrong = JSON.stringify([{ keyId: 'stranger', publicKeyJwk: stranger }]);
+    const [away, untrusted, sent] = await Promise.all([
+      speechgate({ ...env, SPEECHGATE_URL: NOBODY }, 'models', '--json'),
+      speechgate(
+        { ...env, SPEECHGATE_TRUST: wrong },
+        'say',
+        'x',
+        '--out',
+        join(folder, 'wrong.mp3'),
+        '--pay',
+        'x402',
+        '--json',
+      ),
+      speechgate(env, 'feedback', 'send', 'It works.', '--json'),
+    ]);
+    assert.deepEqual([failed(away).code, failed(away).exit], ['UNREACHABLE', 1]);
+    assert.deepEqual(
+      [failed(untrusted).code, failed(untrusted).reason, failed(untrusted).exit],
+      ['UNTRUSTED', 'wrong_key', 1],
+    );
+    assert.match(told(sent).feedbackId, /^[0-9a-f-]{36}$/);
+  });
+
+  await t.test('exit 2: an invalid option is named with its fix and costs nothing', async () => {
+    const before = await balance('card');
+    const bare = join(folder, 'bare');
+    await mkdir(bare);
+    await writeFile(join(bare, 'mpg123'), '');
+    const wrong: readonly (readonly [args: readonly string[], fault: RegExp, env?: Record<string, string>])[] = [
+      [['say', 'x'], /^--out is missing/],
+      [['say', 'x', '--out', join(folder, 'no', 'x.mp3')], /^--out \S+ is not writable \(there is no such folder\)/],
+      [['say', 'x', '--out', folder], /^--out \S+ is a folder\. Name a file in it\.$/],
+      [['say', 'x', '--play'], /^--play found no player\. Install /, { PATH: bare }],
+      [['say', 'x', '--out', '-', '--voice', 'nobody'], /^--voice .*speechgate voices/],
+      [['say', 'x', '--out', '-', '--pay', 'cash'], /^--pay must be one of card, x402, prepaid, not cash\.$/],
+      [['deposit', '0.01'], /^AMOUNT/],
+      [['connect', 'ftp://speech.example'], /^URL must be the address of a service/],
+    ];
+    const runs = await Promise.all(wrong.map(([args, , extra]) => speechgate({ ...env, ...extra }, ...args)));
+    for (const [at, [args, fault]] of wrong.entries()) {
+      const { code, out, err } = runs[at] as CommandRun;
+      assert.deepEqual([code, out], [2, ''], `${args.join(' ')}: ${err}`);
+      // Beside the caps, and what is waited for, where that takes over a second.
+      const isFault = (text: string) => text !== '' && !text.endsWith(' …') && !/^Caps: |^There is no cap: /.test(text);
+      const [line = '', ...more] = err.split('\n').filter(isFault);
+      assert.match(line, fault);
+      assert.deepEqual(more, []);
+    }
+    assert.equal(await balance('card'), before);
+  });
+
+  await t.test('settings that others can read are refused with the command to fix them', async () => {
+    await chmod(join(config, 'wallet.json'), 0o644);
+    const { code, err } = await say();
+    assert.equal(code, 2);
+    assert.match(err, new RegExp(`^${join(config, 'wallet.json')} is open to other users .* chmod 600 '`));
+  });
+
+  function sandboxUrl(): string {
+    return `http://127.0.0.1:${places.PORT}`;
+  }
+});

@@ -1,0 +1,331 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import {
+  chmod,
+  chown,
+  lchown,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Test, test } from 'tap';
+import { DamagedBudgetError } from '../../../src/callers/budget/budget-store.ts';
+import { openAudioFile } from '../../../src/callers/cli/audio-file.ts';
+import { failureOf } from '../../../src/callers/cli/failure.ts';
+import { rowsOf } from '../../../src/callers/cli/output.ts';
+import { readSecret } from '../../../src/callers/cli/read-values.ts';
+import { watched } from '../../../src/callers/cli/saved-purchases.ts';
+import {
+  AudioLostError,
+  InvalidRequestError,
+  OutcomeUnknownError,
+  OverCapError,
+  PaymentRequiredError,
+  type PendingPurchase,
+  RateLimitedError,
+  UnreachableError,
+  UntrustedError,
+} from '../../../src/callers/client/index.ts';
+import { isRepeatable } from '../../../src/callers/client/pending-purchase.ts';
+import { serviceError } from '../../../src/callers/client/service-error.ts';
+import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
+import { FileBusyError } from '../../../src/lib/file-lock.ts';
+import { ForeignFileError } from '../../../src/lib/private-files.ts';
+import { UsageError } from '../../../src/lib/usage-error.ts';
+
+async function scratch(t: Test): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-audio-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Audio in two parts, the second of which may fail. */
+const audio = (fault?: Error): ReadableStream<Uint8Array> =>
+  new ReadableStream({
+    start: (controller) => controller.enqueue(Buffer.from('half ')),
+    pull: (controller) => {
+      if (fault) return controller.error(fault);
+      controller.enqueue(Buffer.from('whole'));
+      controller.close();
+    },
+  });
+
+test('audio replaces a file only when complete, also through a link', async (t) => {
+  const folder = await scratch(t);
+  const path = join(folder, 'hello.mp3');
+  await writeFile(path, 'former');
+  await symlink(path, join(folder, 'link.mp3'));
+  const file = await openAudioFile(join(folder, 'link.mp3'));
+  assert.equal(await file.write(audio()), 10);
+  await file.close();
+  assert.equal(await readFile(path, 'utf8'), 'half whole');
+  assert.ok((await lstat(join(folder, 'link.mp3'))).isSymbolicLink());
+  assert.deepEqual((await readdir(folder)).sort(), ['hello.mp3', 'link.mp3']);
+});
+
+test('audio that breaks off keeps the old file and leaves no other', async (t) => {
+  const folder = await scratch(t);
+  const path = join(folder, 'hello.mp3');
+  await writeFile(path, 'former');
+  const file = await openAudioFile(path);
+  await assert.rejects(file.write(audio(new Error('broken off'))), /broken off/);
+  await file.close();
+  assert.equal(await readFile(path, 'utf8'), 'former');
+  assert.deepEqual(await readdir(folder), ['hello.mp3']);
+});
+
+test('a device is written to and never replaced', { skip: process.platform === 'win32' }, async () => {
+  const file = await openAudioFile('/dev/null');
+  assert.equal(await file.write(audio()), 10);
+  await file.close();
+  assert.ok((await lstat('/dev/null')).isCharacterDevice());
+});
+
+const isRoot = process.geteuid?.() === 0;
+const OTHER_UID = 54_321;
+
+test('a link or pipe of another user is neither followed nor written to', {
+  skip: !isRoot && 'only root can plant what belongs to another user',
+}, async (t) => {
+  const folder = await scratch(t);
+  const secret = join(folder, 'secret');
+  await mkdir(join(folder, 'home'));
+  for (const [name, target] of [
+    ['file.mp3', secret],
+    ['new.mp3', join(folder, 'home', 'new')],
+    ['folder', join(folder, 'home')],
+  ] as const) {
+    await symlink(target, join(folder, name));
+    await lchown(join(folder, name), OTHER_UID, OTHER_UID);
+  }
+  await symlink(join(folder, 'file.mp3'), join(folder, 'own-to-foreign.mp3'));
+  await writeFile(secret, 'former');
+  execFileSync('mkfifo', [join(folder, 'pipe')]);
+  await lchown(join(folder, 'pipe'), OTHER_UID, OTHER_UID);
+  for (const name of ['file.mp3', 'new.mp3', 'folder/in.mp3', 'own-to-foreign.mp3', 'pipe']) {
+    await assert.rejects(
+      openAudioFile(join(folder, name)),
+      ({ message }: Error) => message.startsWith('--out ') && message.includes(`user id ${OTHER_UID}`),
+      name,
+    );
+  }
+  await assert.rejects(SpeechFolder.open(join(folder, 'folder')), /is a link of user id/);
+  assert.equal(await readFile(secret, 'utf8'), 'former');
+  assert.deepEqual(await readdir(join(folder, 'home')), []);
+});
+
+test('own pipes, standard output by path and relative links are written to', {
+  skip: process.platform === 'win32',
+}, async (t) => {
+  const folder = await scratch(t);
+  const pipe = join(folder, 'pipe');
+  execFileSync('mkfifo', [pipe]);
+  await mkdir(join(folder, 'a'));
+  await symlink('../pipe', join(folder, 'a', 'link'));
+  const read = readFile(pipe, 'utf8');
+  const file = await openAudioFile(join(folder, 'a', '..', 'a', 'link'));
+  await file.write(audio());
+  await file.close();
+  assert.equal(await read, 'half whole');
+  for (const path of ['/dev/stdout', '/dev/fd/1']) {
+    const script = `import { openAudioFile } from ${JSON.stringify(new URL('../../../src/callers/cli/audio-file.ts', import.meta.url))};
+      const file = await openAudioFile(${JSON.stringify(path)});
+      await file.write(new Blob(['heard']).stream());
+      await file.close();`;
+    // Node.js itself gives children sockets, which have no path.
+    const piped = '"$0" --import tsx --input-type=module -e "$1" | cat';
+    const out = execFileSync('sh', ['-c', piped, process.execPath, script]);
+    assert.equal(String(out), 'heard', path);
+  }
+});
+
+const items = Array.from({ length: 10_000 }, (_, index) => ({ id: `v${index}`, name: 'x'.repeat(1_000) }));
+const cells = ({ id, name }: { id: string; name: string }) => [id, name];
+
+test('a long list is cut after 100 rows and states how many remain', async () => {
+  const lines = rowsOf(items, { all: false }, cells, ['voice', 'name']);
+  assert.equal(lines.length, 102);
+  assert.equal(lines[0], 'voice  name');
+  assert.equal(lines.at(-1), '9900 more; --all lists them.');
+  assert.ok(lines.every((line) => line.length < 400));
+});
+
+test('--all lists every row, and a short list adds no note', async () => {
+  assert.equal(rowsOf(items, { all: true }, cells).length, items.length);
+  assert.deepEqual(
+    rowsOf(items.slice(0, 1), { all: false }, ({ id }) => [`${id}\u001b[2J\n`, 'a']),
+    ['v0[2J  a'],
+  );
+  assert.deepEqual(rowsOf([], { all: false }, cells), []);
+});
+
+const PENDING: PendingPurchase = {
+  ...{ flow: 'direct', kind: 'speech', identifier: 'pay_1234567890123456', baseUrl: 'https://speech.example' },
+  ...{ method: 'POST', target: '/x402/tts', headers: {}, body: '{}', maxMicroUsd: '198', expiresAt: null },
+};
+const fault = (code: string, changes: object = {}) => ({
+  ...{ status: 400, code, message: 'No.', details: null, traceId: 'trace', retryAfterSeconds: null },
+  ...changes,
+});
+const amounts = { limitMicroUsd: 10n, leftMicroUsd: 4n, wantedMicroUsd: 20n };
+
+for (const [error, code, exit, message] of [
+  [new UsageError('--out is missing.'), 'USAGE', 2, /^--out is missing\.$/],
+  [
+    new InvalidRequestError(fault('INVALID_VOICE', { details: { field: 'voice' } })),
+    'INVALID_VOICE',
+    2,
+    /^--voice .*: The service says: No\.$/,
+  ],
+  [
+    new PaymentRequiredError(fault('PAYMENT_REQUIRED', { status: 402 }), { topUpUrl: 'u', missingMicroUsd: 1n }),
+    'PAYMENT_REQUIRED',
+    3,
+    /^The service says: No\.$/,
+  ],
+  [
+    new OverCapError({ scope: 'call', ...amounts }),
+    'OVER_CAP',
+    4,
+    /0\.000020 USD, above the cap of 0\.000010 .*Nothing was signed\.$/,
+  ],
+  [
+    new OverCapError({ scope: 'day', ...amounts }),
+    'OVER_CAP',
+    4,
+    /0\.000004 of the 0\.000010 USD cap for today is left\. .*Nothing was signed\.$/,
+  ],
+  [
+    new OutcomeUnknownError(PENDING),
+    'OUTCOME_UNKNOWN',
+    5,
+    /^The outcome of pay_\d+ is unknown.* speechgate resume pay_\d+$/,
+  ],
+  [
+    new AudioLostError('Lost.', { chargedMicroUsd: null, maxMicroUsd: 1n }),
+    'AUDIO_LOST',
+    5,
+    /may have been charged: run speechgate balance/,
+  ],
+  [new AudioLostError('Lost.', { chargedMicroUsd: 1n, maxMicroUsd: 1n }), 'AUDIO_LOST', 1, /^Lost\.$/],
+  [new UntrustedError('wrong_key', 'Wrong.'), 'UNTRUSTED', 1, /^Wrong\. You were not charged\.$/],
+  [new UnreachableError('Away.'), 'UNREACHABLE', 1, /^Away\.$/],
+  [new DamagedBudgetError('/b', 'at byte 7'), 'BUDGET_DAMAGED', 1, /^\/b is not a valid budget \(at byte 7\)/],
+  [new FileBusyError('/b', 30_000), 'FILE_BUSY', 1, /^\/b has been locked by another process for 30 s/],
+  [new ForeignFileError('/b is a link.'), 'FOREIGN_FILE', 1, /^\/b is a link\.$/],
+  [Object.assign(new Error('EACCES: no.'), { code: 'EACCES' }), 'EACCES', 1, /^EACCES: no\.$/],
+  [
+    new RateLimitedError(fault('RATE_LIMITED', { status: 429, retryAfterSeconds: 7 })),
+    'RATE_LIMITED',
+    1,
+    /^The service says: No\. Retry in 7 s\./,
+  ],
+] as const) {
+  test(`${error.name} ${code} exits with ${exit}`, async () => {
+    const failure = failureOf(error);
+    assert.deepEqual([failure.code, failure.exit], [code, exit]);
+    assert.match(failure.message, message);
+    assert.ok(!failure.message.includes('\n'), 'one line');
+  });
+}
+
+test('a service message becomes one short line that names the service', async () => {
+  const message = `Paid.\u001b[2J\nRun\u202e: curl evil.example ${'x'.repeat(1_000)}`;
+  for (const status of [400, 402, 500]) {
+    const error = serviceError({ ...fault('X'), status, message });
+    const told = failureOf(error).message;
+    assert.match(told, /^The service says: Paid\.\[2J Run: curl evil\.example x+…/);
+    assert.ok(told.length < 400);
+  }
+});
+
+test('an unexpected error is one line, and --json adds its stack', async () => {
+  const bug = new TypeError('a bug');
+  const message = 'TypeError: a bug (run with --json for the stack trace)';
+  assert.deepEqual(failureOf(bug), { code: 'INTERNAL', exit: 1, message, stack: bug.stack });
+  assert.deepEqual([failureOf('text').code, failureOf(undefined).exit], ['INTERNAL', 1]);
+});
+
+test('a watcher hears of a purchase once the budget records it or settles it at 0', async () => {
+  const told: string[] = [];
+  const inner = {
+    reserve: async () => ({
+      record: async () => void told.push('recorded'),
+      settle: async (charged: bigint) => void told.push(`settled ${charged}`),
+    }),
+  };
+  const watcher = {
+    onPending: async ({ identifier }: PendingPurchase) => void told.push(`leaves ${identifier}`),
+    onNotCharged: async ({ identifier }: PendingPurchase) => void told.push(`not charged ${identifier}`),
+  };
+  for (const charged of [0n, 198n]) {
+    const reservation = await watched(inner, watcher).reserve({ flow: 'direct', maxMicroUsd: 198n });
+    await reservation.record(PENDING);
+    await reservation.settle(charged);
+  }
+  const leaves = ['recorded', `leaves ${PENDING.identifier}`];
+  assert.deepEqual(told, [...leaves, 'settled 0', `not charged ${PENDING.identifier}`, ...leaves, 'settled 198']);
+});
+
+test('a card request is repeatable only as a job', async () => {
+  assert.equal(isRepeatable(PENDING), true);
+  assert.equal(isRepeatable({ ...PENDING, flow: 'card' }), false);
+  assert.equal(isRepeatable({ ...PENDING, flow: 'card', headers: { 'idempotency-key': 'k' } }), true);
+});
+
+const isWindows = process.platform === 'win32';
+
+async function secretFile(t: Test): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-secret-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const path = join(folder, 'secret');
+  await writeFile(path, 'a secret\n');
+  return path;
+}
+
+test('a secret is read only from a file that others cannot access', { skip: isWindows }, async (t) => {
+  const path = await secretFile(t);
+  await symlink(path, `${path}.link`);
+  for (const [mode, isTaken] of [
+    [0o600, true],
+    [0o400, true],
+    [0o700, true],
+    [0o640, false],
+    [0o604, false],
+    [0o660, false],
+    [0o602, false],
+    [0o644, false],
+  ] as const) {
+    await chmod(path, mode);
+    for (const place of [path, `${path}.link`]) {
+      const reading = readSecret(place, '--wallet');
+      if (isTaken) assert.equal(await reading, 'a secret', mode.toString(8));
+      else await assert.rejects(reading, /^Error: --wallet: .* chmod 600 '/, mode.toString(8));
+    }
+  }
+});
+
+test('a secret file that is missing or belongs to another user is refused', {
+  skip: process.geteuid?.() !== 0 && 'only root can give a file away',
+}, async (t) => {
+  const path = await secretFile(t);
+  await chmod(path, 0o600);
+  await chown(path, 54_321, 54_321);
+  await assert.rejects(readSecret(path, '--account'), UsageError);
+  await assert.rejects(readSecret(`${path}.none`, '--account'), /cannot be read/);
+});
+
+test('a secret can be read from a pipe', { skip: isWindows }, async () => {
+  const url = new URL('../../../src/callers/cli/read-values.ts', import.meta.url);
+  const script = `const { readSecret } = await import(${JSON.stringify(url)});
+    console.log(await readSecret('/dev/fd/3', '--wallet'));`;
+  const piped = 'echo secret | "$0" --import tsx --input-type=module -e "$1" 3<&0';
+  assert.equal(String(execFileSync('sh', ['-c', piped, process.execPath, script])), 'secret\n');
+});

@@ -1,0 +1,447 @@
+import assert from 'node:assert/strict';
+import { generateKeyPairSync } from 'node:crypto';
+import {
+  chmod,
+  chown,
+  lstat,
+  mkdtemp,
+  readdir,
+  readFile,
+  realpath,
+  rename,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Test, test } from 'tap';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { assertVariables } from '../../../src/callers/cli/known-names.ts';
+import { readBaseUrl, readPinnedKeys, readUsd } from '../../../src/callers/cli/read-values.ts';
+import { readSandboxParts } from '../../../src/callers/cli/sandbox-parts.ts';
+import { capsLine, describeSettings, readCaps, readSetCaps, readSettings } from '../../../src/callers/cli/settings.ts';
+import { settingsFolder } from '../../../src/callers/cli/settings-folder.ts';
+import {
+  changeConfig,
+  dropTopUp,
+  readConfig,
+  type StoredTopUp,
+  storeAccount,
+  storeTopUp,
+  storeTrust,
+  storeWallet,
+} from '../../../src/callers/cli/stored-settings.ts';
+import { rotateKeys } from '../../../src/config/signing-keys.ts';
+import { UsageError } from '../../../src/lib/usage-error.ts';
+import { startCatalogServer } from '../../support/catalog-server.ts';
+import { speechgate } from '../../support/speechgate.ts';
+
+const OURS = 'https://speech.example';
+const OTHER = 'https://other.example';
+const ACCOUNT = '3b241101-e2bb-4255-8caf-4136c566a962';
+const WALLET = generatePrivateKey();
+const { x, y } = generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'jwk' });
+const PIN = { keyId: 'k1', publicKeyJwk: { kty: 'EC', crv: 'P-256', x: x as string, y: y as string } };
+
+async function stored(t: Test): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-settings-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  await changeConfig(folder, () => ({ url: OURS, pay: 'x402', maxPerDay: '1.5' }));
+  await storeAccount(folder, OURS, ACCOUNT);
+  await storeWallet(folder, OURS, WALLET);
+  await storeTrust(folder, OURS, [PIN]);
+  return folder;
+}
+
+test('the environment selects the settings folder', async () => {
+  for (const [env, folder] of [
+    [{ SPEECHGATE_CONFIG_DIR: '/somewhere', XDG_CONFIG_HOME: '/xdg' }, '/somewhere'],
+    [{ XDG_CONFIG_HOME: '/xdg' }, '/xdg/speechgate'],
+    [{ XDG_CONFIG_HOME: 'relative' }, /\/\.config\/speechgate$/],
+    [{}, /\/\.config\/speechgate$/],
+  ] as const) {
+    if (typeof folder === 'string') assert.equal(settingsFolder(env), folder);
+    else assert.match(settingsFolder(env), folder);
+  }
+});
+
+test('environment variables override stored settings', async (t) => {
+  const folder = await stored(t);
+  const env = { SPEECHGATE_CONFIG_DIR: folder };
+  const settings = await readSettings(env);
+  assert.deepEqual(settings, {
+    ...{ folder, baseUrl: OURS, flow: 'direct', account: ACCOUNT, walletKey: WALLET, trust: [PIN] },
+    caps: { perDayMicroUsd: 1_500_000n },
+  });
+  const key = generatePrivateKey();
+  const said = await readSettings({
+    ...{
+      ...env,
+      SPEECHGATE_PAY: 'prepaid',
+      SPEECHGATE_WALLET_KEY: key.slice(2).toUpperCase(),
+      SPEECHGATE_ACCOUNT: ' a ',
+    },
+    ...{ SPEECHGATE_MAX_PER_CALL: '0.01', SPEECHGATE_MAX_PER_DAY: '2', SPEECHGATE_TRUST: JSON.stringify([PIN]) },
+  });
+  assert.deepEqual([said.flow, said.walletKey, said.account], ['prepaid', key, 'a']);
+  assert.deepEqual(said.caps, { perCallMicroUsd: 10_000n, perDayMicroUsd: 2_000_000n });
+  assert.equal((await readSettings(env, 'card')).flow, 'card');
+});
+
+test('an account id that no header can carry is refused before a request is sent', async (t) => {
+  const folder = await stored(t);
+  for (const account of ['a\nb', 'a b', 'ä', '\u{1f388}', 'a\u0000', 'a'.repeat(201)]) {
+    const refused = (env: NodeJS.ProcessEnv, place: RegExp) =>
+      assert.rejects(
+        readSettings({ SPEECHGATE_CONFIG_DIR: folder, ...env }),
+        (error: Error) => error instanceof UsageError && place.test(error.message) && !error.message.includes(account),
+        JSON.stringify(account),
+      );
+    await refused({ SPEECHGATE_ACCOUNT: account }, /^SPEECHGATE_ACCOUNT is not the id/);
+    await changeConfig(folder, () => ({ accounts: { [OURS]: account } }));
+    await refused({}, /^accounts in config\.json is not the id/);
+  }
+});
+
+test('account, wallet and keys of one service are never used for another', async (t) => {
+  const folder = await stored(t);
+  const other = await readSettings({ SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: `${OTHER}/` });
+  assert.deepEqual([other.baseUrl, other.account, other.walletKey, other.trust], [OTHER, undefined, undefined, []]);
+  await changeConfig(folder, () => ({ url: OTHER, maxPerDay: undefined }));
+  const back = await readSettings({ SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: OURS });
+  assert.deepEqual([back.account, back.walletKey, back.caps], [ACCOUNT, WALLET, {}]);
+});
+
+test('a wallet shared with another service causes a warning', async (t) => {
+  const folder = await stored(t);
+  const described = async (url: string) =>
+    describeSettings(await readSettings({ SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: url }));
+  assert.ok(!(await described(OURS)).lines.some((line) => line.startsWith('WARNING')));
+  await storeWallet(folder, OTHER, WALLET);
+  const { lines, document } = await described(OTHER);
+  assert.ok(lines.some((line) => line.startsWith(`WARNING   ${OURS} knows this wallet too.`)));
+  assert.deepEqual((document as { walletAlsoAt: string[] }).walletAlsoAt, [OURS]);
+});
+
+test('a replaced wallet is kept, since it may hold money', async (t) => {
+  const folder = await stored(t);
+  await storeWallet(folder, OURS, generatePrivateKey());
+  const kept = `wallet-${privateKeyToAccount(WALLET).address}.json`;
+  assert.ok((await readdir(folder)).includes(kept));
+  assert.equal(JSON.parse(await readFile(join(folder, kept), 'utf8')).privateKey, WALLET);
+});
+
+test('a replaced account and each open top-up are kept', async (t) => {
+  const folder = await stored(t);
+  const other = '4b241101-e2bb-4255-8caf-4136c566a962';
+  for (const account of [other, other, ACCOUNT, other]) await storeAccount(folder, OURS, account);
+  const [five, ten] = [500, 1000].map((amountCents) => ({
+    ...{ sessionId: `cs_test_${amountCents}`, checkoutUrl: OTHER, amountCents, account: null, openedAt: 1 },
+  })) as [StoredTopUp, StoredTopUp];
+  for (const topUp of [five, ten]) await storeTopUp(folder, OURS, topUp);
+  await dropTopUp(folder, OURS, five);
+  const { accounts, formerAccounts, topUps } = await readConfig(folder);
+  assert.deepEqual([accounts, formerAccounts, topUps], [{ [OURS]: other }, { [OURS]: [ACCOUNT] }, { [OURS]: [ten] }]);
+});
+
+test('settings that others can read or have replaced are refused with the fix', {
+  skip: process.platform === 'win32',
+}, async (t) => {
+  const folder = await stored(t);
+  const env = { SPEECHGATE_CONFIG_DIR: folder };
+  const refused = (fault: RegExp) =>
+    assert.rejects(readSettings(env), (error) => error instanceof UsageError && fault.test(error.message));
+  await chmod(join(folder, 'trust.json'), 0o604);
+  await refused(/trust\.json is open to other users .* chmod 600 '/);
+  await chmod(join(folder, 'trust.json'), 0o600);
+  await chmod(folder, 0o750);
+  await refused(/ is open to other users .* chmod 700 '/);
+  await chmod(folder, 0o700);
+  await rm(join(folder, 'wallet.json'));
+  await symlink(join(folder, 'config.json'), join(folder, 'wallet.json'));
+  await refused(/wallet\.json is a link/);
+  await rm(join(folder, 'wallet.json'));
+  await writeFile(join(folder, 'config.json'), '{');
+  await refused(/config\.json is not valid JSON\. Fix it, or remove it/);
+});
+
+test('amounts, addresses and keys are parsed strictly', async () => {
+  for (const [text, microUsd] of [
+    ['0.01', 10_000n],
+    ['$5', 5_000_000n],
+    [' 1.000001 ', 1_000_001n],
+    ['0', 0n],
+  ] as const) {
+    assert.equal(readUsd(text, '--max'), microUsd);
+  }
+  for (const text of ['', '-1', '0.0000001', '1e3', '.5', '1,5'])
+    assert.throws(() => readUsd(text, '--max'), /^UsageError|--max must be US dollars/);
+  assert.equal(readBaseUrl('https://Speech.Example:443/', 'URL'), OURS);
+  for (const text of [
+    'speech.example',
+    'ftp://speech.example',
+    `${OURS}/v1`,
+    `${OURS}?a=b`,
+    'https://user@speech.example',
+  ]) {
+    assert.throws(() => readBaseUrl(text, 'URL'), /URL must be the address of a service/);
+  }
+  const stored = { kty: 'EC', crv: 'P-256', x, y, d: 'private', kid: 'k1', status: 'current' };
+  for (const keys of [[PIN], { keys: [PIN] }, { keys: [stored] }]) {
+    assert.deepEqual(await readPinnedKeys(JSON.stringify(keys), '--trust'), [PIN]);
+  }
+  const ending = { ...PIN, validUntil: '2030-01-01T00:00:00.000Z' };
+  assert.deepEqual(await readPinnedKeys(JSON.stringify({ keys: [{ ...stored, ...ending }] }), '--trust'), [ending]);
+  const endless = JSON.stringify([{ ...PIN, validUntil: 'never' }]);
+  for (const keys of ['[]', '{}', '{"keys":[{"kty":"RSA","kid":"k"}]}', '{', '/nowhere/at/all', endless]) {
+    await assert.rejects(readPinnedKeys(keys, '--trust'), UsageError);
+  }
+  const secret = 'f'.repeat(63);
+  await assert.rejects(
+    readSettings({ SPEECHGATE_URL: OURS, SPEECHGATE_CONFIG_DIR: '/nowhere/at/all', SPEECHGATE_WALLET_KEY: secret }),
+    ({ message }: Error) => !message.includes(secret),
+  );
+});
+
+const NOBODY = 65_534;
+const IS_ROOT = process.geteuid?.() === 0;
+const GOOD = {
+  baseUrl: 'http://127.0.0.1:8080',
+  creditAccount: '0190b7c2-5a8f-7cc0-8f53-3b8a30d8a1e4',
+  checkoutUrl: 'http://127.0.0.1:4242',
+  chain: { rpcUrl: 'http://127.0.0.1:8545/secret', chainId: 8453, asset: `0x${'ab'.repeat(20)}` },
+  facilitatorUrl: 'http://127.0.0.1:4343',
+  wallet: { address: `0x${'cd'.repeat(20)}`, privateKey: `0x${'12'.repeat(32)}` },
+  databaseUrl: 'postgres://speechgate:password@127.0.0.1:5432/speechgate',
+};
+
+/** A folder with what a sandbox writes, changed. */
+async function folderWith(t: Test, change: object = {}): Promise<string> {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-sandbox-parts-')));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  await writeFile(join(folder, 'sandbox.json'), JSON.stringify({ ...GOOD, ...change }), { mode: 0o600 });
+  const keys = JSON.stringify(rotateKeys(undefined, new Date()));
+  await writeFile(join(folder, 'signing-keys.json'), keys, { mode: 0o600 });
+  return folder;
+}
+
+const refused = (folder: string, message: RegExp) =>
+  assert.rejects(readSandboxParts(folder), (error) => {
+    assert.ok(error instanceof UsageError, String(error));
+    assert.match(error.message, message);
+    return true;
+  });
+
+test('the files of a sandbox are read', async (t) => {
+  const { baseUrl, creditAccount, wallet, trust } = await readSandboxParts(await folderWith(t));
+  assert.deepEqual(
+    { baseUrl, creditAccount, wallet },
+    { ...{ baseUrl: GOOD.baseUrl, wallet: GOOD.wallet }, creditAccount: GOOD.creditAccount },
+  );
+  assert.ok(trust.length > 0);
+  assert.deepEqual(
+    (await readSandboxParts(await folderWith(t, { chain: null, wallet: null, facilitatorUrl: null }))).trust,
+    [],
+  );
+});
+
+for (const [member, values] of [
+  [
+    'baseUrl',
+    ['http://speech.example', 'http://127.0.0.1.evil.example', 'http://10.0.0.1', 'file:///etc', 7, undefined],
+  ],
+  ['creditAccount', ['x', '../../x', `${GOOD.creditAccount}\n`, null, undefined]],
+  ['checkoutUrl', ['https://pay.example', undefined]],
+  ['facilitatorUrl', ['http://facilitator.example', 7]],
+  ['chain', ['x', { ...GOOD.chain, rpcUrl: 'http://node.example' }, { ...GOOD.chain, asset: '0x1' }]],
+  ['wallet', ['x', { ...GOOD.wallet, privateKey: '0x12' }, { ...GOOD.wallet, address: 'x' }]],
+] as const) {
+  test(`a sandbox.json with an invalid ${member} is refused`, async (t) => {
+    for (const value of values) {
+      const folder = await folderWith(t, { [member]: value });
+      await refused(folder, new RegExp(`^${join(folder, 'sandbox.json')} is not what a sandbox writes: .*${member}`));
+    }
+  });
+}
+
+test('sandbox files that others can write or that are links are refused', async (t) => {
+  for (const name of ['sandbox.json', 'signing-keys.json']) {
+    const open = await folderWith(t);
+    await chmod(join(open, name), 0o660);
+    await refused(open, /Other users of this machine can write to .*chmod go-w/);
+    const linked = await folderWith(t);
+    await rename(join(linked, name), join(linked, 'elsewhere'));
+    await symlink('elsewhere', join(linked, name));
+    await refused(linked, /is a link/);
+    assert.ok((await lstat(join(linked, name))).isSymbolicLink());
+  }
+  const folder = await folderWith(t);
+  await chmod(folder, 0o777);
+  await refused(folder, /Other users of this machine can write to .*chmod go-w/);
+});
+
+test('sandbox files and folders of another user are refused', {
+  skip: !IS_ROOT && 'it takes root to give a file away',
+}, async (t) => {
+  for (const name of ['.', 'sandbox.json', 'signing-keys.json']) {
+    const folder = await folderWith(t);
+    await chown(join(folder, name), NOBODY, NOBODY);
+    await refused(folder, /belongs to user id 65534/);
+  }
+});
+
+test('commands use plain http to another machine only where that was allowed', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-insecure-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const env = { SPEECHGATE_CONFIG_DIR: folder };
+  const { port } = new URL(await startCatalogServer(t));
+  // It leads to this machine, and is not known to.
+  const url = `http://0.0.0.0:${port}`;
+
+  for (const [run, name] of [
+    [speechgate(env, 'connect', url), 'connect'],
+    [speechgate({ ...env, SPEECHGATE_URL: url }, 'models'), 'models'],
+    [speechgate({ ...env, SPEECHGATE_URL: url, SPEECHGATE_ACCOUNT: crypto.randomUUID() }, 'balance'), 'balance'],
+    [speechgate({ ...env, SPEECHGATE_URL: url }, 'top-up'), 'top-up'],
+  ] as const) {
+    const { code, err } = await run;
+    assert.equal(code, 2, name);
+    assert.match(err, /is not encrypted.*--insecure.*Nothing was sent/, name);
+  }
+  const allowed = await speechgate({ ...env, SPEECHGATE_URL: url, SPEECHGATE_INSECURE: 'true' }, 'models');
+  assert.equal(allowed.code, 0, allowed.err);
+
+  const connected = await speechgate(env, 'connect', url, '--insecure');
+  assert.equal(connected.code, 0, connected.err);
+  assert.deepEqual(JSON.parse(await readFile(join(folder, 'config.json'), 'utf8')).insecure, { [url]: true });
+  assert.equal((await speechgate(env, 'models')).code, 0);
+});
+
+// A cap that is misspelt, blank or of another type is an error, never no cap.
+
+const SERVICE_URL = 'https://speech.example';
+
+async function folderWithFile(t: Test, name: string, text: string): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-caps-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  await writeFile(join(folder, name), text);
+  await chmod(join(folder, name), 0o600);
+  return folder;
+}
+
+const isUsage = (fault: RegExp) => (error: unknown) => error instanceof UsageError && fault.test(error.message);
+
+for (const [name, meant] of [
+  ['SPEECHGATE_MAX_PERDAY', /^SPEECHGATE_MAX_PERDAY .* Did you mean SPEECHGATE_MAX_PER_DAY\?$/],
+  ['SPEECHGATE_MAXPERCALL', /Did you mean SPEECHGATE_MAX_PER_CALL\?/],
+  ['SPEECHGATE_MAX_PRE_DAY', /Did you mean SPEECHGATE_MAX_PER_DAY\?/],
+  ['SPEECHGATE_MAX_TOTL', /Did you mean SPEECHGATE_MAX_TOTAL\?/],
+  ['speechgate_max_total', /Did you mean SPEECHGATE_MAX_TOTAL\?/],
+  ['SPEECHGAT_MAX_TOTAL', /Did you mean SPEECHGATE_MAX_TOTAL\?/],
+  ['SPEECH_GATE_MAX_TOTAL', /Did you mean SPEECHGATE_MAX_TOTAL\?/],
+  ['SPEECHGATE_BUDGET', /Use one of SPEECHGATE_CONFIG_DIR, .*SPEECHGATE_MAX_PER_DAY/],
+] as const) {
+  test(`the variable ${name} is refused with a suggestion`, async () => {
+    assert.throws(() => assertVariables({ PATH: '/bin', [name]: '1' }), isUsage(meant));
+  });
+}
+
+test('every variable that the commands read is accepted', async () => {
+  assertVariables({
+    ...{ SPEECHGATE_CONFIG_DIR: '/', SPEECHGATE_URL: SERVICE_URL, SPEECHGATE_PAY: 'card', SPEECHGATE_ACCOUNT: 'a' },
+    ...{ SPEECHGATE_WALLET_KEY: '0x', SPEECHGATE_TRUST: '[]', SPEECHGATE_BRIDGE_TOKEN: 't', SPEECHGATE_OPERATOR: 'o' },
+    ...{ SPEECHGATE_MAX_PER_CALL: '1', SPEECHGATE_MAX_PER_DAY: '1', SPEECHGATE_MAX_TOTAL: '1', HOME: '/' },
+  });
+});
+
+for (const [config, fault] of [
+  ['{"maxPerDy":"1"}', /^maxPerDy in config\.json is not a setting\. Did you mean maxPerDay\?$/],
+  ['{"max_per_day":"1"}', /Did you mean maxPerDay\?/],
+  ['{"max-total":"1"}', /Did you mean maxTotal\?/],
+  ['{"maxpercall":"1"}', /Did you mean maxPerCall\?/],
+  ['{"budget":"1"}', /budget in config\.json is not a setting\. Use one of url, pay, maxPerCall/],
+  ['{"maxPerDay":1}', /^maxPerDay in config\.json must be a string, such as "0\.01".*, not 1\.$/],
+  ['{"maxPerDay":null}', /maxPerDay in config\.json must be a string/],
+  ['{"maxTotal":["1"]}', /maxTotal in config\.json must be a string/],
+  ['{"maxPerCall":""}', /^maxPerCall in config\.json is empty\. Set US dollars, .* or remove it\./],
+  ['{"maxPerCall":"a lot"}', /^maxPerCall in config\.json must be US dollars/],
+  ['{"pay":7}', /pay in config\.json must be a string/],
+  ['{"accounts":[]}', /accounts in config\.json must be an object/],
+  ['[]', /config\.json must contain a JSON object/],
+  ['"x"', /config\.json must contain a JSON object/],
+] as const) {
+  test(`config.json ${config} is refused`, async (t) => {
+    const env = { SPEECHGATE_CONFIG_DIR: await folderWithFile(t, 'config.json', config), SPEECHGATE_URL: SERVICE_URL };
+    await assert.rejects(readSettings(env), isUsage(fault));
+    await assert.rejects(readSetCaps(env), isUsage(fault));
+  });
+}
+
+for (const [name, text] of [
+  ['wallet.json', `{"${SERVICE_URL}":{}}`],
+  ['wallet.json', `{"${SERVICE_URL}":7}`],
+  ['wallet.json', '[]'],
+  ['trust.json', `{"${SERVICE_URL}":{}}`],
+  ['trust.json', '7'],
+] as const) {
+  test(`${name} ${text} is refused`, async (t) => {
+    const env = { SPEECHGATE_CONFIG_DIR: await folderWithFile(t, name, text), SPEECHGATE_URL: SERVICE_URL };
+    await assert.rejects(readSettings(env), isUsage(new RegExp(`^${name}`)));
+  });
+}
+
+test('a blank cap is refused in a variable and in an option', async () => {
+  for (const blank of ['', ' ', '\t']) {
+    const env = {
+      SPEECHGATE_CONFIG_DIR: '/nowhere/at/all',
+      SPEECHGATE_URL: SERVICE_URL,
+      SPEECHGATE_MAX_PER_DAY: blank,
+    };
+    await assert.rejects(
+      readSettings(env),
+      isUsage(/^SPEECHGATE_MAX_PER_DAY is empty\. Set US dollars, .* or remove it\./),
+    );
+    const given = { perCallMicroUsd: ['--a', blank], perDayMicroUsd: ['--b', undefined] } as const;
+    assert.throws(() => readCaps({ ...given, totalMicroUsd: ['--c', undefined] }), isUsage(/^--a is empty/));
+  }
+});
+
+test('the caps line lists the caps or says that there are none', async () => {
+  assert.equal(
+    capsLine({ perCallMicroUsd: 10_000n, totalMicroUsd: 0n }),
+    'Caps: 0.010000 USD per call, 0.000000 USD in total.',
+  );
+  assert.match(capsLine({}), /^There is no cap: .*speechgate connect --max-per-day 1\.$/);
+});
+
+test('a misspelt or blank cap ends every command with 2 before a request is sent', async (t) => {
+  const folder = await folderWithFile(t, 'config.json', `{"url":"http://127.0.0.1:1"}`);
+  await chmod(folder, 0o700);
+  for (const variable of [{ SPEECHGATE_MAX_PERDAY: '1' }, { SPEECHGATE_MAX_PER_DAY: '' }]) {
+    for (const args of [
+      ['say', 'Hi', '--out', join(folder, 'hi.mp3')],
+      ['bridge', '--port', '0'],
+      ['mcp', '--folder', folder],
+      ['resume'],
+      ['deposit', '1'],
+      ['budget'],
+    ]) {
+      const { code, err, out } = await speechgate({ SPEECHGATE_CONFIG_DIR: folder, ...variable }, ...args);
+      assert.deepEqual([code, out], [2, ''], `${args[0]}: ${err}`);
+      assert.match(err, /SPEECHGATE_MAX_PER_DAY/, args[0]);
+    }
+  }
+});
+
+test('commands that can spend print their caps on standard error', async (t) => {
+  const folder = await folderWithFile(t, 'config.json', '{"url":"http://127.0.0.1:1","maxPerDay":"1"}');
+  await chmod(folder, 0o700);
+  const base = { SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_ACCOUNT: '3b241101-e2bb-4255-8caf-4136c566a962' };
+  for (const args of [['say', 'Hi', '--out', join(folder, 'hi.mp3')], ['mcp', '--folder', folder], ['resume']]) {
+    assert.match((await speechgate(base, ...args)).err, /^Caps: 1\.000000 USD per day\./m, args[0]);
+    await writeFile(join(folder, 'config.json'), '{"url":"http://127.0.0.1:1"}');
+    assert.match((await speechgate(base, ...args)).err, /^There is no cap:/m, args[0]);
+    await writeFile(join(folder, 'config.json'), '{"url":"http://127.0.0.1:1","maxPerDay":"1"}');
+  }
+});

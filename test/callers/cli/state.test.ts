@@ -1,0 +1,169 @@
+/** Commands follow the keys of a service from one process to the next. */
+import assert from 'node:assert/strict';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Test, t, test } from 'tap';
+import { generatePrivateKey } from 'viem/accounts';
+import type { PinnedKey } from '../../../src/callers/client/index.ts';
+import type { SigningKey } from '../../../src/config/signing-keys.ts';
+import { startChild } from '../../support/child.ts';
+import { pinsOf } from '../../support/client.ts';
+import { startGateway } from '../../support/gateway.ts';
+import { listensFor } from '../../support/listening.ts';
+import { speechgate } from '../../support/speechgate.ts';
+import { ofMetadata, type Payload, startTamperingProxy, type Tamper } from '../../support/tampering-proxy.ts';
+import { until } from '../../support/until.ts';
+
+const proxy = await startTamperingProxy(t);
+const gateway = await startGateway(t, { BASE_URL: proxy.url });
+proxy.target = gateway.url;
+const [current, next] = gateway.config.signingKeys as [SigningKey, SigningKey];
+const [pin, nextPin] = pinsOf(gateway) as [PinnedKey, PinnedKey];
+const later = (ms: number) => new Date(Date.now() + ms).toISOString();
+const MINUTE_MS = 60_000;
+
+/** Metadata that was issued so long ago, valid as long as it is said. */
+const issued = (
+  agoMs: number,
+  validMs: number,
+  key: SigningKey,
+  change: (payload: Payload) => void = () => {},
+): Tamper =>
+  ofMetadata((document) => {
+    change(document.payload);
+    document.payload.validity = { issuedAt: later(-agoMs), validFrom: later(-agoMs), validUntil: later(validMs) };
+    return document;
+  }, key);
+
+const rotated = ({ trust }: Payload) => {
+  Object.assign(trust.keys[0] ?? {}, { status: 'retiring', validUntil: later(10 * MINUTE_MS) });
+  Object.assign(trust.keys[1] ?? {}, { status: 'current' });
+};
+
+/** The commands of somebody who has pinned these keys. */
+async function pinned(t: Test, keys: readonly PinnedKey[]) {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-followed-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const env = { SPEECHGATE_CONFIG_DIR: join(folder, 'settings') };
+  const pin = async (keys: readonly PinnedKey[]) => {
+    await writeFile(join(folder, 'keys.json'), JSON.stringify(keys));
+    return speechgate(env, 'connect', proxy.url, '--trust', join(folder, 'keys.json'), '--json');
+  };
+  /** What a command says of the metadata: `taken`, or why it was refused. */
+  const verify = async (more: Record<string, string> = {}) => {
+    const { code, err } = await speechgate({ ...env, ...more }, 'verify-metadata', '--json');
+    return code === 0 ? 'taken' : JSON.parse(err).error.reason;
+  };
+  const connected = await pin(keys);
+  return { pin, verify, connected };
+}
+
+test('a command trusts the keys that earlier commands followed in a rotation', async (t) => {
+  proxy.tamper = issued(5_000, MINUTE_MS, current);
+  const { verify, pin: repin } = await pinned(t, [pin]);
+  proxy.tamper = issued(4_000, MINUTE_MS, next, rotated);
+  assert.equal(await verify(), 'taken');
+  proxy.tamper = issued(3_000, MINUTE_MS, next, ({ trust }) => {
+    rotated({ trust } as Payload);
+    trust.keys.shift();
+  });
+  assert.equal(await verify(), 'taken', 'without the key that was pinned');
+  assert.equal(await verify({ SPEECHGATE_TRUST: JSON.stringify([{ ...pin, keyId: 'other' }]) }), 'wrong_key');
+  await repin([nextPin]);
+  assert.equal(await verify(), 'taken', 'under another pin');
+});
+
+test('a command refuses metadata older than an earlier command has seen', async (t) => {
+  proxy.tamper = issued(2 * MINUTE_MS, -30_000, current);
+  const { verify } = await pinned(t, [pin]);
+  proxy.tamper = issued(3 * MINUTE_MS, 10 * MINUTE_MS, current);
+  assert.equal(await verify(), 'replayed');
+  proxy.tamper = issued(MINUTE_MS, 10 * MINUTE_MS, next, rotated);
+  assert.equal(await verify(), 'taken');
+  proxy.tamper = issued(0, 10 * MINUTE_MS, current);
+  assert.equal(await verify(), 'taken', 'what is known holds while a retiring key signs');
+});
+
+test('a command keeps its newer metadata when a replica serves older metadata', async (t) => {
+  proxy.tamper = issued(MINUTE_MS, 10 * MINUTE_MS, current);
+  const { verify } = await pinned(t, [pin]);
+  proxy.tamper = issued(2 * MINUTE_MS, 9 * MINUTE_MS, current);
+  assert.equal(await verify(), 'taken');
+});
+
+test('an expired pinned key is refused, and nothing is stored', async (t) => {
+  proxy.tamper = undefined;
+  const { connected, verify } = await pinned(t, [{ ...pin, validUntil: later(-1_000) }]);
+  assert.equal(JSON.parse(connected.err).error.reason, 'expired_key');
+  assert.equal(connected.code, 1);
+  assert.equal(await verify(), undefined, 'and nothing was kept');
+});
+
+// A deposit that is killed after its signature left is not forgotten, and not paid twice.
+
+const CREDITED = { address: '0x1', balanceMicroUsd: 1_000_000, creditedMicroUsd: 1_000_000, alreadyCredited: false };
+
+/** A service in front of a gateway that answers signed deposits itself, or leaves them without an answer. */
+async function startDepositServer(t: Test) {
+  const payments: string[] = [];
+  const state = { answers: false, target: '' };
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const payment = request.headers['payment-signature'];
+    if (payment !== undefined) {
+      payments.push(String(payment));
+      if (!state.answers) return;
+      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(CREDITED));
+      return;
+    }
+    const { host, connection, ...headers } = request.headers as Record<string, string>;
+    const body = chunks.length > 0 ? { body: Buffer.concat(chunks) } : {};
+    const method = request.method as string;
+    const answer = await fetch(state.target + request.url, { method, headers, ...body });
+    const bytes = Buffer.from(await answer.arrayBuffer());
+    const kept = [...answer.headers].filter(
+      ([name]) => !['connection', 'keep-alive', 'transfer-encoding'].includes(name),
+    );
+    response.writeHead(answer.status, Object.fromEntries(kept)).end(bytes);
+  }).listen(0, '127.0.0.1');
+  await listensFor(t, server);
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, payments, state };
+}
+
+test('the next deposit finishes a deposit whose process was killed', async (t) => {
+  const { url, payments, state } = await startDepositServer(t);
+  const gateway = await startGateway(t, { BASE_URL: url });
+  state.target = gateway.url;
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-killed-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const env = {
+    SPEECHGATE_CONFIG_DIR: folder,
+    SPEECHGATE_URL: url,
+    SPEECHGATE_WALLET_KEY: generatePrivateKey(),
+    SPEECHGATE_TRUST: JSON.stringify(pinsOf(gateway)),
+  };
+
+  const child = startChild(t, 'src/speechgate.ts', env, ['deposit', '1.00']);
+  await until(async () => payments.length > 0);
+  await child.stop('SIGKILL');
+  const listed = await speechgate(env, 'resume', '--list', '--json');
+  const { purchases } = JSON.parse(listed.out);
+  assert.deepEqual([purchases.length, purchases[0]?.kind], [1, 'deposit']);
+
+  state.answers = true;
+  const again = await speechgate(env, 'deposit', '1.00', '--json');
+  assert.equal(again.code, 0, again.err);
+  const told = JSON.parse(again.out);
+  assert.deepEqual([told.outcome, told.earlier, told.identifier], ['bought', true, purchases[0].identifier]);
+  assert.deepEqual([...new Set(payments)].length, 1, 'the identical payment');
+  assert.deepEqual(await readdir(join(folder, 'pending')), []);
+
+  const fresh = await speechgate(env, 'deposit', '1.00');
+  assert.match(fresh.out, /^1\.000000 USD deposited/);
+  assert.equal(new Set(payments).size, 2);
+  assert.deepEqual(await readdir(join(folder, 'pending')), []);
+});

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Test, test } from 'tap';
+import { openInBrowser } from '../../../src/callers/cli/open-in-browser.ts';
+import { withProgress } from '../../../src/callers/cli/output.ts';
+import { play } from '../../../src/callers/cli/player.ts';
+import { until } from '../../support/until.ts';
+
+/** A program that writes down its arguments and its environment. */
+async function program(t: Test, name: string) {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-program-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const path = join(folder, name);
+  const log = join(folder, 'log');
+  await writeFile(path, `#!/bin/sh\necho "$*" >> '${log}'\nenv >> '${log}.env'\n`, { mode: 0o700 });
+  return {
+    folder,
+    path,
+    log: () => readFile(log, 'utf8').catch(() => ''),
+    env: () => readFile(`${log}.env`, 'utf8'),
+  };
+}
+
+const SECRETS = { SPEECHGATE_WALLET_KEY: 'secret', speechgate_account: 'secret' };
+
+/** This process's environment has more in it until the test has ended. */
+function withEnv(t: Test, more: Record<string, string>): void {
+  const former = { ...process.env };
+  t.teardown(() => {
+    process.env = former;
+  });
+  process.env = { ...former, ...more };
+}
+
+test('only pages of the service and its card processor open in a browser', {
+  skip: process.platform !== 'linux' && 'the program that opens is put in place for Linux',
+}, async (t) => {
+  const opener = await program(t, 'xdg-open');
+  withEnv(t, { PATH: `${opener.folder}:${process.env.PATH}`, ...SECRETS });
+  const [service, local] = ['https://speech.example', 'http://127.0.0.1:8080'];
+  const refused: readonly (readonly [address: string, baseUrl: string])[] = [
+    ['file:///etc/passwd', service],
+    ['javascript:alert(1)', service],
+    ['--help', service],
+    ['/top-up', service],
+    ['https://evil.example/', service],
+    ['https://checkout.stripe.com.evil.example/', service],
+    ['https://checkout.stripe.com@evil.example/', service],
+    ['https://user@speech.example/', service],
+    ['http://checkout.stripe.com/', service],
+    ['http://speech.example/', service],
+    ['http://127.0.0.1:631/admin', service],
+    ['https://127.0.0.1:631/admin', local],
+  ];
+  for (const [address, baseUrl] of refused) assert.equal(await openInBrowser(address, baseUrl), false, address);
+  const opened: readonly (readonly [address: string, baseUrl: string, href: string])[] = [
+    ['HTTPS://Checkout.Stripe.com/c/pay a', service, 'https://checkout.stripe.com/c/pay%20a\n'],
+    ['https://speech.example/top-up', service, 'https://speech.example/top-up\n'],
+    ['http://127.0.0.1:8/pay', local, 'http://127.0.0.1:8/pay\n'],
+  ];
+  for (const [address, baseUrl, href] of opened) {
+    assert.equal(await openInBrowser(address, baseUrl), true, address);
+    await until(async () => (await opener.log()).endsWith(href));
+  }
+  assert.equal((await opener.log()).split('\n').length, 4);
+  assert.doesNotMatch(await opener.env(), /speechgate_/i, 'no secrets');
+});
+
+test('a player gets an absolute path and no secrets', { skip: process.platform === 'win32' }, async (t) => {
+  const player = await program(t, 'player');
+  withEnv(t, SECRETS);
+  assert.equal(await play([player.path, '-q'], '-vf'), true);
+  assert.equal(await player.log(), `-q ${join(process.cwd(), '-vf')}\n`);
+  assert.doesNotMatch(await player.env(), /speechgate_/i);
+});
+
+test('a terminal shows progress, but not with --json', async (t) => {
+  t.intercept(process.stderr, 'isTTY', { value: true });
+  const { TERM = '' } = process.env;
+  t.teardown(() => Object.assign(process.env, { TERM }));
+  process.env.TERM = 'xterm';
+  const written = t.capture(process.stderr, 'write');
+  for (const isJson of [true, false]) {
+    const work = new Promise<void>((resolve) => setTimeout(resolve, 1_200));
+    await withProgress('Asking', isJson, work);
+    const lines = written().map(({ args }) => args[0]);
+    assert.equal(
+      lines.some((line) => String(line).includes('Asking …')),
+      !isJson,
+    );
+  }
+});

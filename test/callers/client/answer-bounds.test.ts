@@ -1,0 +1,181 @@
+/** Every answer has a bound, and ends when it is told to. */
+import assert from 'node:assert/strict';
+import { createServer, type RequestListener } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { gzipSync } from 'node:zlib';
+import { type Test, test } from 'tap';
+import { boundedResponse, maxAudioBytes } from '../../../src/callers/client/api.ts';
+import {
+  cardCredits,
+  OutcomeUnknownError,
+  type PendingPurchase,
+  Speechgate,
+  TooLargeError,
+} from '../../../src/callers/client/index.ts';
+import { errorOf, ONE_MODEL } from '../../support/client.ts';
+import { listensFor } from '../../support/listening.ts';
+import { until } from '../../support/until.ts';
+
+setFlagsFromString('--expose-gc');
+const collectGarbage: () => void = runInNewContext('gc');
+const HELLO = { text: 'Hello world' };
+const CHUNK = Buffer.alloc(65_536);
+
+/** A service that answers its paths so, and how many of its answers are still open. */
+async function start(t: Test, paths: Readonly<Record<string, RequestListener>>) {
+  const open = { count: 0, sent: 0 };
+  const server = createServer((request, response) => {
+    const path = (request.url as string).split('?', 1)[0] as string;
+    const answer = paths[path];
+    if (answer) {
+      open.count += 1;
+      response.on('close', () => {
+        open.count -= 1;
+      });
+      return answer(request, response);
+    }
+    response.setHeader('content-type', 'application/json');
+    response.writeHead(path === '/tts/models' ? 200 : 404).end(JSON.stringify(path === '/tts/models' ? ONE_MODEL : {}));
+  }).listen(0, '127.0.0.1');
+  await listensFor(t, server);
+  return { baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, open };
+}
+
+/** Audio without end, as fast as it is read. */
+const endless: RequestListener = (_request, response) => {
+  response.setHeader('content-type', 'audio/mpeg');
+  const send = () => {
+    while (!response.destroyed && response.write(CHUNK));
+  };
+  response.on('drain', send);
+  send();
+};
+
+/** The beginning of audio, and nothing more. */
+const stuck: RequestListener = (_request, response) => {
+  response.setHeader('content-type', 'audio/mpeg');
+  response.write(CHUNK);
+};
+
+const silent: RequestListener = () => {};
+
+const pendingOf = (baseUrl: string, flow: PendingPurchase['flow']): PendingPurchase => ({
+  flow,
+  kind: 'speech',
+  identifier: 'pay_0123456789abcdef',
+  baseUrl,
+  method: 'POST',
+  target: flow === 'card' ? '/tts?async=true' : '/x402/tts',
+  headers: { 'content-type': 'application/json', 'idempotency-key': 'a' },
+  body: JSON.stringify(HELLO),
+  maxMicroUsd: '198',
+  expiresAt: null,
+});
+
+test('JSON responses are limited to 1 MiB after decompression', async (t) => {
+  const bomb = gzipSync(Buffer.alloc(50_000_000, ' '));
+  const { baseUrl, open } = await start(t, {
+    '/tts/models': (_request, response) => {
+      response.writeHead(200, { 'content-type': 'application/json', 'content-encoding': 'gzip' }).end(bomb);
+    },
+  });
+  const error = await errorOf(new Speechgate({ baseUrl }).models());
+  assert.ok(error instanceof TooLargeError, String(error));
+  await until(() => open.count === 0);
+});
+
+test('JSON error responses are limited to 1 MiB', async (t) => {
+  const { baseUrl } = await start(t, {
+    '/tts/models': (_request, response) => {
+      response.writeHead(400, { 'content-type': 'audio/mpeg' }).end(Buffer.alloc(1_048_577, ' '));
+    },
+  });
+  assert.ok((await errorOf(new Speechgate({ baseUrl }).models())) instanceof TooLargeError);
+});
+
+test('streamed audio is limited by the length of its text', async (t) => {
+  const { baseUrl, open } = await start(t, { '/tts': endless });
+  const client = new Speechgate({ baseUrl, pay: cardCredits('a') });
+  const speech = await client.speak(HELLO);
+  let bytes = 0;
+  const error = await errorOf(
+    (async () => {
+      for await (const chunk of speech.audio) bytes += chunk.length;
+    })(),
+  );
+  assert.ok(error.cause instanceof TooLargeError, String(error.cause));
+  const most = maxAudioBytes(JSON.stringify({ ...HELLO, model: 'a' }).length);
+  assert.ok(bytes > 0 && bytes <= most, String(bytes));
+  await until(() => open.count === 0);
+});
+
+for (const flow of ['direct', 'prepaid'] as const) {
+  test(`${flow}: audio is limited by the length of its text`, async (t) => {
+    const { baseUrl, open } = await start(t, { '/x402/tts': endless });
+    const client = new Speechgate({ baseUrl, timeoutMs: 0 });
+    const error = await errorOf(client.resume(pendingOf(baseUrl, flow)));
+    assert.ok(error instanceof OutcomeUnknownError, String(error));
+    assert.ok(error.cause instanceof TooLargeError, String(error.cause));
+    await until(() => open.count === 0);
+  });
+}
+
+test('audio behind a link is limited by the length of its text', async (t) => {
+  const { baseUrl, open } = await start(t, {
+    '/x402/tts': (_request, response) => {
+      const details = {
+        audio: `${baseUrl}/tts/jobs/a/audio?sig=a`,
+        payment: { state: 'charged', amountMicroUsd: 198 },
+      };
+      const error = { code: 'PREPAID_NONCE_REPLAYED', message: 'no', details };
+      response.writeHead(409, { 'content-type': 'application/json' }).end(JSON.stringify({ error }));
+    },
+    '/tts/jobs/a/audio': endless,
+  });
+  const client = new Speechgate({ baseUrl, timeoutMs: 0 });
+  const error = await errorOf(client.resume(pendingOf(baseUrl, 'prepaid')));
+  assert.ok(error.cause instanceof TooLargeError, String(error.cause));
+  await until(() => open.count === 0);
+});
+
+test('audio that takes longer than an hour is aborted', async (t) => {
+  let now = 0;
+  t.intercept(performance, 'now', { value: () => now });
+  let send: ReadableStreamDefaultController<Uint8Array> | undefined;
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) => {
+      send = controller;
+    },
+  });
+  const reader = boundedResponse(new Response(body), 1_000_000, undefined).body?.getReader();
+  send?.enqueue(CHUNK);
+  assert.equal((await reader?.read())?.value?.length, CHUNK.length);
+  now = 3_600_001;
+  send?.enqueue(CHUNK);
+  await assert.rejects(async () => reader?.read(), TooLargeError);
+});
+
+for (const [when, paths] of [
+  ['a running response', { '/tts': stuck }],
+  ['a response that has not begun', { '/tts': silent }],
+] as const) {
+  test(`an abort signal survives garbage collection: ${when}`, async (t) => {
+    const { baseUrl, open } = await start(t, paths);
+    const client = new Speechgate({ baseUrl, pay: cardCredits('a') });
+    const caller = new AbortController();
+    const heard = client
+      .speak(HELLO, { signal: caller.signal })
+      .then((speech) => speech.bytes())
+      .catch((error) => error);
+    await until(() => open.count === 1);
+    for (let turn = 0; turn < 5; turn += 1) {
+      await new Promise((resolve) => setImmediate(resolve));
+      collectGarbage();
+    }
+    caller.abort();
+    assert.ok((await heard) instanceof Error);
+    await until(() => open.count === 0);
+  });
+}

@@ -1,0 +1,354 @@
+/** An answer that is not what was asked for is a typed error, whatever it is; nothing is signed by it. */
+import assert from 'node:assert/strict';
+import { t, test } from 'tap';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import {
+  cardCredits,
+  directX402,
+  prepaid,
+  Speechgate,
+  SpeechgateError,
+  UntrustedError,
+} from '../../../src/callers/client/index.ts';
+import type { SigningKey } from '../../../src/config/signing-keys.ts';
+import { countingWallet, errorOf, pinsOf } from '../../support/client.ts';
+import { startGateway } from '../../support/gateway.ts';
+import { startPrepaidGateway } from '../../support/prepaid.ts';
+import { changed, ofChallenge, ofMetadata, startTamperingProxy, type Tamper } from '../../support/tampering-proxy.ts';
+
+const tamperedChallenger = await startTamperingProxy(t);
+const challengingGateway = await startGateway(t, { BASE_URL: tamperedChallenger.url });
+
+const HELLO = { text: 'Hello world' };
+const proxy = await startTamperingProxy(t);
+const gateway = await startPrepaidGateway(t, { BASE_URL: proxy.url });
+proxy.target = gateway.url;
+const wallet = countingWallet(privateKeyToAccount(generatePrivateKey()));
+const account = await gateway.fund(500);
+const card = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account), timeoutMs: 0 });
+const payer = new Speechgate({ baseUrl: proxy.url, trust: pinsOf(gateway), pay: prepaid(wallet), timeoutMs: 0 });
+
+/** Answers so, where the path begins so. */
+const says =
+  (begin: string, json: unknown): Tamper =>
+  (proxied, path) => {
+    if (!path.startsWith(begin)) return;
+    Object.assign(proxied, { status: 200, raw: JSON.stringify(json) });
+    proxied.headers.set('content-type', 'application/json');
+  };
+
+const GARBAGE: readonly unknown[] = [null, 5, 'a', true, [], [null], {}, { models: null }, { models: [null] }];
+
+/** What is read, and where. */
+const READINGS: readonly (readonly [what: string, path: string, read: () => Promise<unknown>])[] = [
+  ['models', '/tts/models', () => card.models()],
+  ['voices', '/tts/voices', () => card.voices()],
+  ['a purchase', '/tts/models', () => new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account) }).speak(HELLO)],
+  ['a quote', '/x402/tts/quote', () => card.quote(HELLO)],
+  ['a credit balance', '/credits/', () => card.balance()],
+  ['a top-up', '/top-up/status', () => card.topUpStatus(account)],
+  ['a prepaid balance', '/x402/accounts/', () => payer.balance()],
+  ['metadata', '/.well-known/', () => new Speechgate({ baseUrl: proxy.url, trust: pinsOf(gateway) }).metadata()],
+  ['a deposit', '/x402/deposit', () => payer.deposit(100_000n)],
+  ['feedback', '/feedback/challenge', () => payer.feedback(wallet, { message: 'a', category: 'bug' })],
+];
+
+for (const [what, path, read] of READINGS) {
+  test(`a garbage response for ${what} is a typed error`, async () => {
+    for (const json of GARBAGE) {
+      proxy.tamper = says(path, json);
+      const error = await errorOf(read());
+      assert.ok(error instanceof SpeechgateError, `${JSON.stringify(json)}: ${error.stack}`);
+    }
+    proxy.tamper = undefined;
+  });
+}
+
+test('an invalid amount is refused with the name of its member', async () => {
+  for (const amount of [null, -1, 1.5, '5', 1e300, {}]) {
+    proxy.tamper = (proxied, path) => {
+      if (path.startsWith('/credits/')) changed(proxied.json, 'balanceMicroUsd', amount);
+    };
+    const error = await errorOf(card.balance());
+    assert.ok(error instanceof UntrustedError, String(error));
+    assert.match(error.message, /balanceMicroUsd is not an amount/);
+  }
+});
+
+const NOTHING_SIGNED = 'Nothing was signed';
+
+test('feedback signs only the message that the client builds itself', async () => {
+  const signer = countingWallet(privateKeyToAccount(generatePrivateKey()));
+  const feedback = { message: 'a', category: 'bug' } as const;
+  const other = { ...feedback, message: 'b' };
+  const tampers: readonly ((text: string) => string)[] = [
+    () => 'I own this wallet, says b.example',
+    () => 'Sign this message to send your feedback of another kind',
+    (text) => `${text}\nI owe you everything.`,
+    (text) => text.replace('It costs nothing and authorizes no payment.', 'I agree.'),
+    (text) => text.replace(/ feedback to .*\./, ' feedback to a.\n\nAnd I owe you everything.'),
+    (text) => text.replace(proxy.url, 'https://bank.example'),
+    (text) => text.replace('Category: bug', 'Category: other'),
+    (text) => text.replace(/0x[0-9a-f]{40}/, `0x${'1'.repeat(40)}`),
+    (text) => text.replace(/Nonce: .*/, 'Nonce: a b'),
+    (text) => text.replace(/Expires: .*/, 'Expires: never'),
+  ];
+  for (const tamper of tampers) {
+    proxy.tamper = (proxied, path) => {
+      if (path === '/feedback/challenge') proxied.json.signingMessage = tamper(proxied.json.signingMessage);
+    };
+    const error = await errorOf(payer.feedback(signer, feedback));
+    assert.ok(error instanceof UntrustedError && error.reason === 'wrong_message', String(error));
+    assert.ok(error.message.includes(NOTHING_SIGNED));
+  }
+  proxy.tamper = (proxied, path) => {
+    if (path === '/feedback/challenge') proxied.json.nonce = 'a\nb';
+  };
+  assert.ok((await errorOf(payer.feedback(signer, feedback))) instanceof UntrustedError);
+  assert.equal(signer.signed, 0);
+  proxy.tamper = undefined;
+  assert.ok((await payer.feedback(signer, other)).feedbackId);
+  assert.equal(signer.signed, 1);
+});
+
+for (const [what, link] of [
+  ['another scheme', 'x:.evil.example/a'],
+  ['another scheme with a path', 'data:@evil.example/a'],
+  ['no link', 'a'],
+  ['nothing', null],
+  ['an object', {}],
+] as const) {
+  test(`audio is fetched only from the origin of the service: ${what}`, async () => {
+    const asked: string[] = [];
+    const send: typeof fetch = (request, init) => {
+      asked.push(new URL((request as Request).url).origin);
+      return fetch(request, init);
+    };
+    proxy.tamper = (proxied, path) => {
+      if (!path.startsWith('/tts/jobs/')) return;
+      proxied.json = { jobId: 'a', status: 'completed', traceId: 'a', links: { audio: link } };
+    };
+    const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account), timeoutMs: 0, fetch: send });
+    assert.ok((await errorOf(client.speak(HELLO, { durable: true }))) instanceof SpeechgateError);
+    assert.deepEqual([...new Set(asked)], [proxy.url]);
+  });
+}
+
+tamperedChallenger.target = challengingGateway.url;
+const [current] = challengingGateway.config.signingKeys as [SigningKey];
+const OTHER = '0x00000000000000000000000000000000000000b2';
+const newWallet = () => countingWallet(privateKeyToAccount(generatePrivateKey()));
+
+/** Refused for this reason, with nothing signed and no payment sent. */
+async function assertRefused(tamper: Tamper, reason: string, quoteFirst = false): Promise<void> {
+  tamperedChallenger.tamper = tamper;
+  tamperedChallenger.requestedPaths.length = 0;
+  const wallet = newWallet();
+  const pay = directX402(wallet, { quoteFirst });
+  const client = new Speechgate({ baseUrl: tamperedChallenger.url, trust: pinsOf(challengingGateway), pay });
+  const isUntrusted = (error: unknown) => error instanceof UntrustedError && error.reason === reason;
+  await assert.rejects(client.speak(HELLO), isUntrusted);
+  if (!quoteFirst) await assert.rejects(client.deposit(100_000n), isUntrusted);
+  assert.equal(wallet.signed, 0);
+}
+
+const LIES: readonly (readonly [what: string, reason: string, path: string, value: unknown])[] = [
+  ['another payee', 'wrong_payee', 'accepts.0.payTo', OTHER],
+  ['no payee', 'wrong_payee', 'accepts.0.payTo', undefined],
+  ['another network', 'wrong_network', 'accepts.0.network', 'eip155:1'],
+  ['another asset', 'wrong_asset', 'accepts.0.asset', OTHER],
+  ['a higher price', 'wrong_price', 'accepts.0.amount', '100001'],
+  ['a lower price', 'wrong_price', 'accepts.0.amount', '1'],
+  ['no price', 'wrong_price', 'accepts.0.amount', undefined],
+  ['another scheme', 'wrong_scheme', 'accepts.0.scheme', 'upto'],
+  ['another token name', 'wrong_domain', 'accepts.0.extra.name', 'Other Coin'],
+  ['another kind of transfer', 'wrong_domain', 'accepts.0.extra.assetTransferMethod', 'permit2'],
+  ['no token domain', 'wrong_domain', 'accepts.0.extra', undefined],
+  ['a year to settle', 'wrong_timeout', 'accepts.0.maxTimeoutSeconds', 31_536_000],
+  ['another resource', 'wrong_origin', 'resource.url', 'http://b.example/x402/tts'],
+  ['no resource', 'wrong_origin', 'resource', undefined],
+  ['another version', 'malformed', 'x402Version', 1],
+  ['no offer', 'malformed', 'accepts', []],
+  ['no list of offers', 'malformed', 'accepts', {}],
+  ['no payment identifier', 'malformed', 'extensions', {}],
+  ['no extensions', 'malformed', 'extensions', null],
+  ['an invalid payment identifier', 'malformed', 'extensions.payment-identifier', null],
+  ['a payment identifier without info', 'malformed', 'extensions.payment-identifier.info', []],
+  ['a payment identifier of another form', 'malformed', 'extensions.payment-identifier.schema', { const: 'a' }],
+  [
+    'a payment identifier that is already set',
+    'malformed',
+    'extensions.payment-identifier.info.id',
+    'pay_0123456789abcdef',
+  ],
+  ['a null offer', 'malformed', 'accepts', [null]],
+  ['null instead of offers', 'malformed', 'accepts', null],
+  ['a null resource', 'wrong_origin', 'resource', null],
+];
+
+test('a challenge that differs from the signed terms is refused before signing', async (t) => {
+  for (const [what, reason, path, value] of LIES) {
+    await t.test(what, () =>
+      assertRefused(
+        ofChallenge((challenge) => changed(challenge, path, value)),
+        reason,
+      ),
+    );
+  }
+  await t.test('two offers', () =>
+    assertRefused(
+      ofChallenge(({ accepts, ...rest }) => ({ ...rest, accepts: [...accepts, ...accepts] })),
+      'malformed',
+    ),
+  );
+  for (const header of ['junk', 'bnVsbA==', 'W10=', 'NQ==']) {
+    await t.test(`an unreadable challenge: ${header}`, () =>
+      assertRefused(({ status, headers }) => {
+        if (status === 402) headers.set('payment-required', header);
+      }, 'malformed'),
+    );
+  }
+});
+
+test('a payment signs only the payment-identifier extension of a challenge', async () => {
+  let signed: Record<string, unknown> | undefined;
+  const added = ofChallenge((challenge) => {
+    changed(challenge, 'extensions.eip2612GasSponsoring', { info: { description: 'a' }, schema: {} });
+    changed(challenge, 'accepts.0.note', 'a');
+    return changed(challenge, 'memo', 'a');
+  });
+  tamperedChallenger.tamper = (proxied, path, headers) => {
+    const payment = headers['payment-signature'];
+    if (payment !== undefined) signed = JSON.parse(`${Buffer.from(payment, 'base64')}`);
+    added(proxied, path, headers);
+  };
+  const wallet = newWallet();
+  const client = new Speechgate({
+    baseUrl: tamperedChallenger.url,
+    trust: pinsOf(challengingGateway),
+    pay: directX402(wallet),
+    timeoutMs: 0,
+  });
+  await client.speak(HELLO).catch(() => {});
+  assert.equal(wallet.signed, 1);
+  const { extensions, accepted, ...rest } = signed as { extensions: object; accepted: object };
+  assert.deepEqual(Object.keys(extensions), ['payment-identifier']);
+  assert.ok(!('note' in accepted) && !('memo' in rest));
+});
+
+test('a quote must match the signed terms, and a challenge must match its quote', async (t) => {
+  const tampers: readonly (readonly [what: string, reason: string, path: string, value: unknown])[] = [
+    ['a higher price', 'wrong_price', 'amountMicroUsd', 199],
+    ['another payee', 'wrong_payee', 'payTo', OTHER],
+    ['another network', 'wrong_network', 'network', 'eip155:1'],
+    ['another model', 'wrong_price', 'model', 'provider-a/tts-1-hd'],
+    ['another text', 'wrong_price', 'textSha256', '0'.repeat(64)],
+  ];
+  for (const [what, reason, path, value] of tampers) {
+    const tamper: Tamper = (proxied, asked) => {
+      if (asked === '/x402/tts/quote') changed(proxied.json, path, value);
+    };
+    await t.test(what, async () => {
+      await assertRefused(tamper, reason, true);
+      assert.ok(!tamperedChallenger.requestedPaths.includes('/x402/tts'));
+      const client = new Speechgate({ baseUrl: tamperedChallenger.url, trust: pinsOf(challengingGateway) });
+      await assert.rejects(client.quote(HELLO), UntrustedError);
+    });
+  }
+  await t.test('a challenge above its quote', () =>
+    assertRefused(
+      ofChallenge((challenge) => changed(challenge, 'accepts.0.amount', '199')),
+      'wrong_price',
+      true,
+    ),
+  );
+});
+
+test('a retiring payee is paid only where the quote names it', async () => {
+  tamperedChallenger.tamper = undefined;
+  const wallet = newWallet();
+  const pay = (quoteFirst: boolean) =>
+    new Speechgate({
+      baseUrl: tamperedChallenger.url,
+      trust: pinsOf(challengingGateway),
+      pay: directX402(wallet, { quoteFirst }),
+    });
+  // By the time of the challenge the metadata shows another current payee.
+  let isQuoted = false;
+  const rotates = ofMetadata(({ payload, ...rest }) => {
+    const [payee] = payload.payment.payees;
+    const now = new Date().toISOString();
+    payload.validity = { issuedAt: now, validFrom: now, validUntil: now };
+    if (payee && isQuoted) {
+      payload.payment.payees = [
+        { ...payee, address: OTHER },
+        { ...payee, status: 'retiring' },
+      ];
+    }
+    return { ...rest, payload };
+  }, current);
+  tamperedChallenger.tamper = (proxied, path, headers) => {
+    if (path === '/x402/tts') isQuoted = true;
+    rotates(proxied, path, headers);
+  };
+  const hasSigned = async (quoteFirst: boolean) => {
+    const before = wallet.signed;
+    const error = await pay(quoteFirst)
+      .speak(HELLO, { signal: AbortSignal.timeout(2000) })
+      .catch((error) => error);
+    return wallet.signed > before ? 'signed' : error.reason;
+  };
+  assert.equal(await hasSigned(true), 'signed');
+  assert.equal(await hasSigned(false), 'wrong_payee');
+});
+
+test('prepaid requests are signed with the chain and scheme of the metadata', async (t) => {
+  const tampers: readonly (readonly [reason: string, path: string, value: unknown])[] = [
+    ['wrong_network', 'payload.prepaid.authentication.chainId', 1],
+    ['wrong_version', 'payload.prepaid.authentication.scheme', 'eip191'],
+    ['wrong_version', 'payload.prepaid.authentication.headers', ['x-x402-account']],
+    ['wrong_payee', 'payload.payment.payees.0.status', 'retiring'],
+    ['unknown_model', 'payload.pricing.models', []],
+  ];
+  for (const [reason, path, value] of tampers) {
+    await t.test(path, async () => {
+      tamperedChallenger.tamper = ofMetadata((document) => changed(document, path, value), current);
+      const wallet = newWallet();
+      const client = new Speechgate({
+        baseUrl: tamperedChallenger.url,
+        trust: pinsOf(challengingGateway),
+        pay: prepaid(wallet),
+      });
+      const isUntrusted = (error: unknown) => error instanceof UntrustedError && error.reason === reason;
+      await assert.rejects(client.speak(HELLO), isUntrusted);
+      assert.equal(wallet.signed, 0);
+    });
+  }
+});
+
+test('a wallet signs nothing for a service without a pinned key', async () => {
+  tamperedChallenger.tamper = undefined;
+  const wallet = newWallet();
+  for (const pay of [directX402(wallet), prepaid(wallet)]) {
+    const client = new Speechgate({ baseUrl: tamperedChallenger.url, pay });
+    await assert.rejects(client.speak(HELLO), /pinned/);
+    await assert.rejects(client.deposit(100_000n), /pinned/);
+  }
+  assert.equal(wallet.signed, 0);
+});
+
+test('a redirect is not followed, and nothing is signed', async () => {
+  tamperedChallenger.tamper = (proxied, path) => {
+    if (path !== '/x402/tts') return;
+    proxied.headers.set('location', challengingGateway.url + path);
+    Object.assign(proxied, { status: 307 });
+  };
+  const wallet = newWallet();
+  const client = new Speechgate({
+    baseUrl: tamperedChallenger.url,
+    trust: pinsOf(challengingGateway),
+    pay: directX402(wallet),
+  });
+  await assert.rejects(client.speak(HELLO), { name: 'UnreachableError' });
+  assert.equal(wallet.signed, 0);
+});

@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict';
+import { t, test } from 'tap';
+import {
+  AudioLostError,
+  cardCredits,
+  directX402,
+  type PaymentWay,
+  prepaid,
+  type Speech,
+  Speechgate,
+} from '../../../src/callers/client/index.ts';
+import { testChain, wallet } from '../../support/chain.ts';
+import { pinsOf } from '../../support/client.ts';
+import { CUTS, type Cut, nameOf, startCuttingProxy } from '../../support/cutting-proxy.ts';
+import { mineSteadily } from '../../support/deposit.ts';
+import { mp3, silentMp3 } from '../../support/stub-upstream.ts';
+import { PRICE, startX402Gateway, timesPaid } from '../../support/x402.ts';
+
+const { chain, skip } = await testChain();
+const HELLO = { text: 'Hello world' };
+const AUDIO = new Uint8Array(silentMp3(1000));
+
+const proxy = await startCuttingProxy(t);
+const gateway = skip ? undefined : await startX402Gateway(t, chain, { BASE_URL: proxy.url }, { worker: true });
+if (gateway) proxy.target = gateway.url;
+const open = (pay: PaymentWay) => new Speechgate({ baseUrl: proxy.url, pay, trust: gateway ? pinsOf(gateway) : [] });
+
+/** Buys with the connection cut at a point, while the provider waits for that where it is cut at work. */
+async function buyCut(marker: string, cut: Cut, buy: () => Promise<Speech>): Promise<Speech> {
+  const { upstream } = gateway as NonNullable<typeof gateway>;
+  const broken = proxy.cutNext(marker, cut, upstream.waitForRequests(upstream.requests.length + 1));
+  upstream.mode = (request, response) => {
+    const begin = cut.at === 'working' ? broken : Promise.resolve();
+    void begin.then(() => mp3()(request, response));
+  };
+  const speech = await buy();
+  await broken;
+  return speech;
+}
+
+test('direct: a request cut at any point is paid once and gets its audio', { skip }, async (t) => {
+  const payer = await wallet(chain.client, 1_000_000n);
+  const client = open(directX402(payer));
+  for (const [at, cut] of CUTS.entries()) {
+    await t.test(nameOf(cut), async () => {
+      const speech = await buyCut('payment-signature', cut, () => client.speak(HELLO));
+      assert.deepEqual(await speech.bytes(), AUDIO);
+      assert.equal(await timesPaid(chain, payer), at + 1);
+    });
+  }
+});
+
+test('prepaid: a request cut at any point is charged once and gets its audio', { skip }, async (t) => {
+  const payer = await wallet(chain.client, 1_000_000n);
+  const client = open(prepaid(payer));
+  const stop = mineSteadily(t, chain);
+  const { balanceMicroUsd } = await client.deposit(100_000n);
+  stop();
+  for (const [at, cut] of CUTS.entries()) {
+    await t.test(nameOf(cut), async () => {
+      const speech = await buyCut('x-x402-signature', cut, () => client.speak(HELLO));
+      assert.deepEqual(await speech.bytes(), AUDIO);
+      assert.equal(speech.receipt.chargedMicroUsd, PRICE);
+      assert.equal((await client.balance()).balanceMicroUsd, balanceMicroUsd - PRICE * BigInt(at + 1));
+    });
+  }
+});
+
+test('card, durable: a request cut at any point is charged once and gets its audio', { skip }, async (t) => {
+  const account = (await gateway?.fund(500)) as string;
+  const client = open(cardCredits(account));
+  for (const [at, cut] of CUTS.entries()) {
+    await t.test(nameOf(cut), async () => {
+      // A job's request is answered before the provider is asked.
+      const asked = cut.at === 'working' ? ({ at: 'sent' } as const) : cut;
+      const speech = await buyCut('idempotency-key', asked, () => client.speak(HELLO, { durable: true }));
+      assert.deepEqual(await speech.bytes(), AUDIO);
+      assert.equal((await client.balance()).balanceMicroUsd, 5_000_000n - PRICE * BigInt(at + 1));
+    });
+  }
+});
+
+test('card, streamed: a request cut at any point is charged at most once', {
+  skip,
+}, async (t) => {
+  const { upstream } = gateway as NonNullable<typeof gateway>;
+  const asked = upstream.requests.length;
+  for (const cut of CUTS) {
+    await t.test(nameOf(cut), async () => {
+      // Of its own: the service may still be at work on the request that was cut before.
+      const client = open(cardCredits((await gateway?.fund(500)) as string));
+      const bytes = await buyCut('x-credit-account', cut, () => client.speak(HELLO)).then(
+        (speech) => speech.bytes().catch((error) => error),
+        (error) => error,
+      );
+      if (cut.at === 'answered') assert.deepEqual(bytes, AUDIO);
+      else assert.ok(bytes instanceof AudioLostError, String(bytes));
+      assert.ok(5_000_000n - (await client.balance()).balanceMicroUsd <= PRICE);
+    });
+  }
+  assert.ok(upstream.requests.length <= asked + CUTS.length);
+});
+
+test('deposit: a request cut at any point is paid once and credited once', { skip }, async (t) => {
+  const payer = await wallet(chain.client, 10_000_000n);
+  const client = open(prepaid(payer));
+  mineSteadily(t, chain);
+  for (const [at, cut] of CUTS.entries()) {
+    await t.test(nameOf(cut), async () => {
+      const broken = proxy.cutNext('payment-signature', cut);
+      const { balanceMicroUsd } = await client.deposit(100_000n);
+      await broken;
+      assert.equal(balanceMicroUsd, 100_000n * BigInt(at + 1));
+      assert.equal(await timesPaid(chain, payer), at + 1);
+    });
+  }
+});

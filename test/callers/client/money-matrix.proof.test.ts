@@ -1,0 +1,375 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
+import { sql } from 'kysely';
+import { type Test, test } from 'tap';
+import type { LocalAccount } from 'viem';
+import { startBridge } from '../../../src/callers/bridge/bridge.ts';
+import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
+import {
+  cardCredits,
+  directX402,
+  type Flow,
+  OutcomeUnknownError,
+  type PaymentWay,
+  type PendingPurchase,
+  prepaid,
+  Speechgate,
+} from '../../../src/callers/client/index.ts';
+import { createMcpServer } from '../../../src/callers/mcp/server.ts';
+import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
+import { rotateKeys } from '../../../src/config/signing-keys.ts';
+import { audit } from '../../../src/ledger/audit.ts';
+import { findWallet } from '../../../src/ledger/wallets.ts';
+import { usdcBalance } from '../../../src/sandbox/chain/fund.ts';
+import { catalogFile } from '../../support/catalog-file.ts';
+import { testChain, wallet } from '../../support/chain.ts';
+import { dated, listening, pinsOf } from '../../support/client.ts';
+import { testDatabase } from '../../support/database.ts';
+import { shiftDatabaseClock } from '../../support/database-clock.ts';
+import { mineSteadily } from '../../support/deposit.ts';
+import { testFacilitator } from '../../support/facilitator.ts';
+import { type Gateway, startGateway } from '../../support/gateway.ts';
+import { bookDeposit } from '../../support/prepaid.ts';
+import { type StubUpstream, testUpstream } from '../../support/stub-upstream.ts';
+import { startTcpProxy } from '../../support/tcp-proxy.ts';
+import { unguarded } from '../../support/unguarded.ts';
+import { until } from '../../support/until.ts';
+import { budgetPath, openBudget } from '../budget/support.ts';
+
+const { chain, skip } = await testChain();
+const ORDER = { text: 'Hello world' };
+const FUNDS = 1_000_000n;
+const DEPOSIT = 100_000n;
+const FLOWS: readonly Flow[] = ['card', 'direct', 'prepaid'];
+
+/** When the first answer is lost: before anything is written, once the payment is held or reserved, or at the end. */
+const LOSSES = ['before commit', 'after commit', 'after settle'] as const;
+type Loss = (typeof LOSSES)[number];
+
+/** The service under callers, which is taken away, changed and started again. */
+interface World {
+  readonly gateway: Gateway;
+  readonly upstream: StubUpstream;
+  /** Cuts the database off, or gives it back. */
+  database(isThere: boolean): void;
+  /** Starts the service again with these settings instead. */
+  restart(env: Record<string, string>): Promise<void>;
+  /** Lets time pass for callers, service and database. */
+  pass(seconds: number): Promise<void>;
+}
+
+/** Somebody who has bought once, whose answer was lost. */
+interface Buyer {
+  readonly name: string;
+  /** Asks for the same purchase again; true when its end is known now. */
+  again(): Promise<boolean>;
+  /** What counts as spent or as set aside by the caller, in micro-USD, apart from each other. */
+  counted(): Promise<{ readonly spent: bigint; readonly reserved: bigint }>;
+  /** What ledger and chain say was taken, in micro-USD. */
+  taken(): Promise<bigint>;
+}
+
+const realNow = Date.now;
+let offsetMs = 0;
+Date.now = () => realNow() + offsetMs;
+
+async function startWorld(t: Test): Promise<World> {
+  const upstream = await testUpstream(t);
+  const facilitator = await testFacilitator(t, chain);
+  const { url: databaseUrl } = await testDatabase(t);
+  const line = await startTcpProxy(t, databaseUrl);
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-matrix-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const keys = join(folder, 'keys.json');
+  await writeFile(keys, JSON.stringify(rotateKeys(undefined, new Date(realNow()))));
+  offsetMs = 0;
+  const settings = {
+    ...(await listening()),
+    SIGNING_KEYS_FILE: keys,
+    AUDIO_STORE: `file:${folder}`,
+    JOB_SIGNING_SECRET: 'a secret of links of 32 bytes or more',
+    SPEECH_BASE_URL: upstream.url,
+    X402_PAY_TO: '0xcA11bde05977b3631167028862bE2a173976CA11',
+    X402_FACILITATOR_URL: facilitator.url,
+    X402_RPC_URL: chain.rpcUrl,
+  };
+  const start = (env: Record<string, string>) =>
+    startGateway(t, { ...settings, ...env }, { databaseUrl: line.url, worker: true });
+  let gateway = await start({});
+  const clock = await shiftDatabaseClock(databaseUrl);
+  t.teardown(() => clock.close());
+  return {
+    get gateway() {
+      return gateway;
+    },
+    upstream,
+    database: (isThere) => (isThere ? line.restore() : line.cut()),
+    restart: async (env) => {
+      await gateway.app.close();
+      gateway = await start(env);
+    },
+    pass: async (seconds) => {
+      offsetMs += seconds * 1000;
+      await clock.advance(`${seconds} seconds`);
+    },
+  };
+}
+
+/** A connection that loses the first answer to what pays, and lets everything through from then on. */
+function losing(world: World, loss: Loss): typeof fetch {
+  let isLost = false;
+  return async (input, init) => {
+    const { headers } = input instanceof Request ? input : { headers: new Headers(init?.headers) };
+    const pays = ['payment-signature', 'x-x402-signature', 'idempotency-key'].some((name) => headers.has(name));
+    if (isLost || !pays) return dated(await fetch(input, init));
+    isLost = true;
+    if (loss === 'before commit') world.database(false);
+    const asked = world.upstream.requests.length;
+    const left = new AbortController();
+    const answer = fetch(new Request(input, init), { signal: left.signal });
+    if (loss === 'after commit' && !headers.has('idempotency-key')) {
+      // A deposit asks no upstream: its answer is lost at the end.
+      const isAtWork = until(() => world.upstream.requests.length > asked).catch(() => {});
+      await Promise.race([isAtWork, answer]);
+      left.abort();
+    }
+    await answer.then((response) => response.arrayBuffer()).catch(() => {});
+    world.database(true);
+    throw new TypeError('the answer is lost');
+  };
+}
+
+interface Payer {
+  readonly way: PaymentWay;
+  taken(): Promise<bigint>;
+}
+
+async function payerOf(world: World, flow: Flow): Promise<Payer> {
+  const { gateway } = world;
+  if (flow === 'card') {
+    const account = await gateway.fund(Number(FUNDS / 10_000n));
+    return { way: cardCredits(account), taken: async () => FUNDS - (await world.gateway.balance(account)) };
+  }
+  const payer = await wallet(chain.client, flow === 'direct' ? FUNDS : 0n);
+  if (flow === 'direct') {
+    return { way: directX402(payer), taken: async () => FUNDS - (await usdcBalance(chain.client, payer.address)) };
+  }
+  const address = payer.address.toLowerCase();
+  await bookDeposit(gateway.db, address, FUNDS);
+  return { way: prepaid(payer), taken: async () => FUNDS - ((await findWallet(world.gateway.db, address)) ?? 0n) };
+}
+
+/** What a caller of one of the kinds is made of. */
+async function callerOf(t: Test, world: World, flow: Flow, loss: Loss) {
+  const { way, taken } = await payerOf(world, flow);
+  const path = await budgetPath(t);
+  const budget = await openBudget(t, path, {});
+  const trust = pinsOf(world.gateway);
+  const { baseUrl } = world.gateway.config;
+  const client = new Speechgate({ baseUrl, pay: way, trust, budget, timeoutMs: 0, fetch: losing(world, loss) });
+  const counted = async () => {
+    const { spentMicroUsd: spent, reservedMicroUsd: reserved } = await budget.read();
+    return { spent, reserved };
+  };
+  return { client, budget, path, taken, counted };
+}
+
+type Start = (t: Test, world: World, flow: Flow, loss: Loss) => Promise<Buyer>;
+
+const client: Start = async (t, world, flow, loss) => {
+  const { client, budget, ...caller } = await callerOf(t, world, flow, loss);
+  const error = await client.speak(ORDER, { durable: true }).catch((error) => error);
+  assert.ok(error instanceof OutcomeUnknownError, String(error));
+  const { identifier } = error.pending;
+  let isOver = false;
+  const again = async () => {
+    const open = isOver ? undefined : await budget.find(identifier);
+    if (!open) return true;
+    const end = await client.resume(error.pending).catch((error) => error);
+    isOver = !(end instanceof OutcomeUnknownError);
+    return isOver;
+  };
+  return { name: `client, ${flow}, ${loss}`, again, ...caller };
+};
+
+const bridge: Start = async (t, world, flow, loss) => {
+  const { client, budget, ...caller } = await callerOf(t, world, flow, loss);
+  const bridge = await startBridge({
+    client,
+    budget,
+    flow,
+    port: 0,
+    token: null,
+    onCall: () => {},
+    isDurable: true,
+  } as Parameters<typeof startBridge>[0]);
+  t.teardown(() => bridge.close(1_000));
+  const ask = async () => {
+    const { status } = await fetch(`${bridge.url}/audio/speech`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'tts-1', input: ORDER.text, voice: 'alloy' }),
+    });
+    return status;
+  };
+  assert.equal(await ask(), 409, flow);
+  return { name: `bridge, ${flow}, ${loss}`, again: async () => (await ask()) !== 409, ...caller };
+};
+
+const agent: Start = async (t, world, flow, loss) => {
+  const { client, budget, path, ...caller } = await callerOf(t, world, flow, loss);
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const kept = new SavedPurchases(dirname(path));
+  const server = createMcpServer({ client, budget, saved: kept, flow, folder: await SpeechFolder.open(folder) });
+  const [ours, theirs] = InMemoryTransport.createLinkedPair();
+  await server.connect(ours);
+  const host = new Client({ name: 'agent', version: '1' });
+  await host.connect(theirs);
+  t.teardown(() => host.close());
+  const ask = async () => {
+    const { content } = await host.callTool({ name: 'speak', arguments: ORDER });
+    return (content as { text: string }[])[0]?.text ?? '';
+  };
+  assert.match(await ask(), /resume/);
+  return { name: `MCP, ${flow}, ${loss}`, again: async () => !/resume/.test(await ask()), ...caller };
+};
+
+/** A deposit is no purchase: what its caller was told is held against the chain. */
+async function fundedWallet(_t: Test, world: World, loss: Loss): Promise<Buyer> {
+  const payer: LocalAccount = await wallet(chain.client, FUNDS);
+  const { baseUrl } = world.gateway.config;
+  const trust = pinsOf(world.gateway);
+  const client = new Speechgate({ baseUrl, pay: prepaid(payer), trust, timeoutMs: 0, fetch: losing(world, loss) });
+  const error = await client.deposit(DEPOSIT).catch((error) => error);
+  assert.ok(error instanceof OutcomeUnknownError, String(error));
+  const { pending } = error as { pending: PendingPurchase };
+  let spent: bigint | undefined;
+  return {
+    name: `deposit, ${loss}`,
+    again: async () => {
+      if (spent === undefined) {
+        const end = await client.resumeDeposit(pending).catch((error) => error);
+        if (!(end instanceof Error)) spent = DEPOSIT;
+        else if (!(end instanceof OutcomeUnknownError)) spent = 0n;
+      }
+      return spent !== undefined;
+    },
+    counted: async () => ({ spent: spent ?? 0n, reserved: spent === undefined ? DEPOSIT : 0n }),
+    taken: async () => FUNDS - (await usdcBalance(chain.client, payer.address)),
+  };
+}
+
+async function startBuyers(t: Test, world: World): Promise<Buyer[]> {
+  const buyers: Buyer[] = [];
+  for (const loss of LOSSES) {
+    for (const flow of FLOWS)
+      for (const start of [client, bridge, agent]) buyers.push(await start(t, world, flow, loss));
+    buyers.push(await fundedWallet(t, world, loss));
+  }
+  return buyers;
+}
+
+/** Nothing that was taken is counted as free, however the purchase stands. */
+async function assertCounted(buyers: readonly Buyer[], when: string): Promise<void> {
+  for (const { name, counted, taken } of buyers) {
+    const { spent, reserved } = await counted();
+    const sum = await taken();
+    assert.ok(spent + reserved >= sum, `${name}, ${when}: ${spent} + ${reserved} counted, ${sum} taken`);
+  }
+}
+
+/** Everybody's purchase has come to its end, and callers, ledger and chain agree about it. */
+async function assertAgreed(world: World, buyers: readonly Buyer[]): Promise<void> {
+  for (const { name, again, counted, taken } of buyers) {
+    await until(async () => (await counted()).reserved === 0n || again().then(() => false)).catch(() =>
+      assert.fail(`${name} has no end`),
+    );
+    assert.deepEqual(await counted(), { spent: await taken(), reserved: 0n }, name);
+  }
+  assert.deepEqual(await audit(world.gateway.db), []);
+}
+
+const askAll = async (buyers: readonly Buyer[]) => {
+  for (const { again } of buyers) await again();
+};
+
+async function changedCatalog(t: Test, change: (model: Record<string, unknown>) => object) {
+  const file = new URL('../../../src/config/catalog-default.json', import.meta.url);
+  const catalog = JSON.parse(await readFile(file, 'utf8'));
+  return { CATALOG_FILE: await catalogFile(t, { ...catalog, models: catalog.models.map(change) }) };
+}
+
+/** What the service is started with again, once answers were lost. */
+const RESTARTS: Readonly<Record<string, (t: Test) => Promise<Record<string, string>>>> = {
+  'the same settings': async () => ({}),
+  'another quote secret': async () => ({ QUOTE_SECRET: `another quote secret ${randomUUID()}` }),
+  'another default voice': (t) => changedCatalog(t, (model) => ({ ...model, defaultVoice: 'nova' })),
+  'a higher price': (t) => changedCatalog(t, (model) => ({ ...model, baseRatePicoUsdPerCharacter: 30_000_000 })),
+  'another payee': async () => ({ X402_PAY_TO: '0x00000000000000000000000000000000000000a1' }),
+  'no node': async () => ({ X402_RPC_URL: '' }),
+  'payment in USDC off': async () => ({ X402_PAY_TO: '', X402_FACILITATOR_URL: '', X402_RPC_URL: '' }),
+  'payment by card off': async () => ({ STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' }),
+  'no speech provider': async () => ({ SPEECH_BASE_URL: '' }),
+};
+
+/** Longer than any authorization or signature holds. */
+const SIGNATURES_END_SECONDS = 600;
+const A_DAY_LATER_SECONDS = 26 * 3600;
+
+for (const [name, settings] of Object.entries(RESTARTS)) {
+  test(`callers, ledger and chain agree after a restart with ${name}`, { skip }, async (t) => {
+    mineSteadily(t, chain);
+    const world = await startWorld(t);
+    const buyers = await startBuyers(t, world);
+    await assertCounted(buyers, 'before');
+    await world.restart(await settings(t));
+    await askAll(buyers);
+    await assertCounted(buyers, 'after');
+    await world.pass(SIGNATURES_END_SECONDS);
+    await assertAgreed(world, buyers);
+  });
+}
+
+test('callers, ledger and chain agree after a database outage', { skip }, async (t) => {
+  mineSteadily(t, chain);
+  const world = await startWorld(t);
+  const buyers = await startBuyers(t, world);
+  world.database(false);
+  await askAll(buyers);
+  world.database(true);
+  await assertCounted(buyers, 'while it is away');
+  await world.pass(SIGNATURES_END_SECONDS);
+  world.database(false);
+  await askAll(buyers);
+  world.database(true);
+  await assertCounted(buyers, 'while it is away, and signatures have ended');
+  await assertAgreed(world, buyers);
+});
+
+test('after a day no charged amount counts as free', { skip }, async (t) => {
+  mineSteadily(t, chain);
+  const world = await startWorld(t);
+  const buyers = await startBuyers(t, world);
+  await world.pass(A_DAY_LATER_SECONDS);
+  const { db } = world.gateway;
+  await unguarded(db, async (trx) => {
+    await sql`update x402_payment set settled_at = settled_at - interval '26 hours'
+              where settled_at is not null`.execute(trx);
+    await sql`delete from prepaid_nonce`.execute(trx);
+    await sql`update transfer set created_at = created_at - interval '26 hours',
+              ended_at = ended_at - interval '26 hours'`.execute(trx);
+  });
+  await askAll(buyers);
+  await assertCounted(buyers, 'a day later');
+  // The nonces are forgotten: whether they were spent nobody can say, so they stay set aside.
+  await assertAgreed(
+    world,
+    buyers.filter(({ name }) => !/prepaid/.test(name)),
+  );
+});

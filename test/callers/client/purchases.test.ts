@@ -1,0 +1,369 @@
+import assert from 'node:assert/strict';
+import { t, test } from 'tap';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import {
+  AudioLostError,
+  type Budget,
+  cardCredits,
+  directX402,
+  InvalidRequestError,
+  OutcomeUnknownError,
+  OverCapError,
+  PaymentRequiredError,
+  type PendingPurchase,
+  prepaid,
+  ServiceUnavailableError,
+  Speechgate,
+} from '../../../src/callers/client/index.ts';
+import { testChain, wallet } from '../../support/chain.ts';
+import {
+  errorOf,
+  listening,
+  pinsOf,
+  prepaidCaller,
+  recordingBudget,
+  startCardGateway,
+  startPaidGateway,
+} from '../../support/client.ts';
+import { startCuttingProxy } from '../../support/cutting-proxy.ts';
+import { mineSteadily } from '../../support/deposit.ts';
+import { startPrepaidGateway, withCredential } from '../../support/prepaid.ts';
+import { silentMp3 } from '../../support/silent-audio.ts';
+import { ControlledStream, mp3, openAiError, tooManyRequests } from '../../support/stub-upstream.ts';
+import { until } from '../../support/until.ts';
+import { PRICE, timesPaid } from '../../support/x402.ts';
+
+const proxy = await startCuttingProxy(t);
+const cutGateway = await startPrepaidGateway(t, { BASE_URL: proxy.url }, { worker: true });
+
+const gateway = await startPrepaidGateway(t, await listening(), { worker: true });
+
+const { chain, skip } = await testChain();
+const ORDER = { text: ' Hello world\n' };
+const AUDIO = new Uint8Array(silentMp3(1000));
+
+test('card: speech returns streamed audio, a receipt and the balance', async (t) => {
+  const gateway = await startCardGateway(t);
+  const account = await gateway.fund(500);
+  const client = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(account) });
+  const speech = await client.speak(ORDER);
+  assert.deepEqual(await speech.bytes(), AUDIO);
+  assert.equal(speech.contentType, 'audio/mpeg');
+  const { flow, chargedMicroUsd, balanceMicroUsd, identifier, isReplay } = speech.receipt;
+  assert.deepEqual(
+    [flow, chargedMicroUsd, balanceMicroUsd, identifier, isReplay],
+    ['card', PRICE, 4_999_802n, null, false],
+  );
+  assert.deepEqual(await client.balance(), { flow: 'card', account, balanceMicroUsd: 4_999_802n });
+});
+
+test('card: a durable request is a job and is paid once', async (t) => {
+  const gateway = await startCardGateway(t);
+  const account = await gateway.fund(500);
+  const client = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(account) });
+  const speech = await client.speak(ORDER, { durable: true });
+  assert.deepEqual(await speech.bytes(), AUDIO);
+  assert.equal(speech.receipt.chargedMicroUsd, PRICE);
+  assert.equal(await gateway.balance(account), 5_000_000n - PRICE);
+});
+
+test('direct: each request makes one payment on chain, with or without a quote', { skip }, async (t) => {
+  const gateway = await startPaidGateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  for (const [paid, quoteFirst] of [false, true].entries()) {
+    const pay = directX402(payer, { quoteFirst });
+    const client = new Speechgate({ baseUrl: gateway.url, pay, trust: pinsOf(gateway) });
+    const speech = await client.speak(ORDER);
+    assert.deepEqual(await speech.bytes(), AUDIO);
+    assert.equal(speech.receipt.chargedMicroUsd, PRICE);
+    assert.match(speech.receipt.transaction ?? '', /^0x[0-9a-f]{64}$/);
+    assert.equal(await timesPaid(chain, payer), paid + 1);
+  }
+});
+
+test('R23: a refused direct payment stays reserved, since it may still settle', { skip }, async (t) => {
+  const gateway = await startPaidGateway(t, chain);
+  const poor = await wallet(chain.client, PRICE - 1n);
+  const { budget, told } = recordingBudget();
+  const client = new Speechgate({ baseUrl: gateway.url, pay: directX402(poor), trust: pinsOf(gateway), budget });
+  assert.ok((await errorOf(client.speak(ORDER))) instanceof PaymentRequiredError);
+  assert.deepEqual(told, [`reserve direct ${PRICE}`, 'record speech']);
+});
+
+test('prepaid: a deposit pays for speech and shows in the balance', { skip }, async (t) => {
+  const gateway = await startPaidGateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const client = new Speechgate({ baseUrl: gateway.url, pay: prepaid(payer), trust: pinsOf(gateway) });
+  assert.equal((await client.balance()).balanceMicroUsd, 0n);
+  const stop = mineSteadily(t, chain);
+  const deposit = await client.deposit(100_000n);
+  stop();
+  assert.equal(deposit.balanceMicroUsd, 100_000n);
+  const speech = await client.speak(ORDER);
+  assert.deepEqual(await speech.bytes(), AUDIO);
+  assert.equal(speech.receipt.chargedMicroUsd, PRICE);
+  assert.equal(speech.receipt.balanceMicroUsd, 100_000n - PRICE);
+  assert.equal((await client.balance()).balanceMicroUsd, 100_000n - PRICE);
+});
+
+const HELLO = { text: 'Hello world' };
+const { upstream } = gateway;
+
+test('a price over a cap is refused before anything is signed', async () => {
+  const { client, wallet } = await prepaidCaller(gateway, { maxPerRequestMicroUsd: 300n, maxTotalMicroUsd: 500n });
+  const wide = await errorOf(client.speak(HELLO, { maxMicroUsd: 197n }));
+  assert.ok(wide instanceof OverCapError);
+  assert.deepEqual([wide.scope, wide.limitMicroUsd, wide.wantedMicroUsd], ['call', 197n, PRICE]);
+  assert.equal((await errorOf(client.speak({ text: 'x'.repeat(17) }))).scope, 'call');
+  assert.equal(wallet.signed, 0);
+
+  await client.speak(HELLO);
+  await client.speak(HELLO);
+  const signed = wallet.signed;
+  const total = await errorOf(client.speak(HELLO));
+  assert.deepEqual([total.scope, total.limitMicroUsd, total.leftMicroUsd], ['client', 500n, 500n - 2n * PRICE]);
+  assert.equal(wallet.signed, signed);
+});
+
+test('a failed card request releases its share of the cap', async () => {
+  const pay = cardCredits(await gateway.fund(500));
+  const { baseUrl } = gateway.config;
+  const client = new Speechgate({ baseUrl, pay, maxTotalMicroUsd: PRICE });
+  for (let failed = 0; failed < 3; failed += 1) {
+    assert.ok((await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }))) instanceof InvalidRequestError);
+  }
+  await client.speak(HELLO);
+});
+
+test('parallel purchases stay within the caps', async () => {
+  const { client, balance } = await prepaidCaller(gateway, { maxTotalMicroUsd: 3n * PRICE });
+  const ends = await Promise.allSettled(Array.from({ length: 8 }, () => client.speak(HELLO)));
+  assert.equal(ends.filter(({ status }) => status === 'fulfilled').length, 3);
+  assert.equal(await balance(), 1_000_000n - 3n * PRICE);
+});
+
+test('a budget reserves before signing, records before sending, then settles', async () => {
+  const { budget, told } = recordingBudget();
+  const { client } = await prepaidCaller(gateway, { budget });
+  await client.speak(HELLO);
+  await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }));
+  const bought = [`reserve prepaid ${PRICE}`, 'record speech', `settle ${PRICE}`];
+  assert.deepEqual(told, [...bought, `reserve prepaid ${PRICE}`, 'record speech', 'settle 0']);
+});
+
+test('nothing is signed without a reservation or sent without a record', async () => {
+  for (const [fails, signatures] of [
+    ['reserve', 0],
+    ['record', 1],
+  ] as const) {
+    const { budget, told } = recordingBudget(fails);
+    const { client, wallet, balance } = await prepaidCaller(gateway, { budget, maxTotalMicroUsd: PRICE });
+    assert.match((await errorOf(client.speak(HELLO))).message, new RegExp(`no ${fails}`));
+    assert.equal(wallet.signed, signatures);
+    assert.equal(await balance(), 1_000_000n);
+    if (fails === 'record') assert.equal(told.at(-1), 'settle 0');
+  }
+});
+
+test('a budget that fails to settle loses no audio', async () => {
+  const { client } = await prepaidCaller(gateway, { budget: recordingBudget('settle').budget });
+  assert.deepEqual(await (await client.speak(HELLO)).bytes(), AUDIO);
+});
+
+test('error classes carry the code and details of the service', async () => {
+  const account = await gateway.fund(500);
+  const client = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(account) });
+  const invalid = await errorOf(client.speak({ ...HELLO, speed: 3 }));
+  assert.ok(invalid instanceof InvalidRequestError);
+  assert.deepEqual([invalid.status, invalid.code, invalid.details?.field], [400, 'INVALID_SPEED', 'speed']);
+  assert.match(invalid.traceId, /^[0-9a-f-]{36}$/);
+  assert.equal(invalid.name, 'InvalidRequestError');
+
+  const poor = new Speechgate({ baseUrl: gateway.url, pay: cardCredits('3b241101-e2bb-4255-8caf-4136c566a962') });
+  const unpaid = await errorOf(poor.speak(HELLO));
+  assert.ok(unpaid instanceof PaymentRequiredError);
+  assert.deepEqual([unpaid.topUpUrl, unpaid.missingMicroUsd], [`${gateway.url}/top-up?amount=500`, PRICE]);
+
+  const pay = prepaid(privateKeyToAccount(generatePrivateKey()));
+  const undeposited = new Speechgate({ baseUrl: gateway.url, pay, trust: pinsOf(gateway) });
+  const short = await errorOf(undeposited.speak(HELLO));
+  assert.ok(short instanceof PaymentRequiredError);
+  assert.deepEqual([short.details?.reason, short.topUpUrl, short.missingMicroUsd], ['never_deposited', null, PRICE]);
+
+  upstream.mode = tooManyRequests('30');
+  const impatient = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(account), timeoutMs: 1000 });
+  const busy = await errorOf(impatient.speak(HELLO));
+  assert.ok(busy instanceof ServiceUnavailableError);
+  assert.deepEqual([busy.code, busy.retryAfterSeconds], ['TTS_UNAVAILABLE', 30]);
+  upstream.mode = mp3();
+  assert.equal(await gateway.balance(account), 5_000_000n);
+});
+
+test('failed speech is retried with a new signature and charged once', async () => {
+  const { client, balance, wallet } = await prepaidCaller(gateway);
+  let failures = 1;
+  upstream.mode = (request, response) => {
+    failures -= 1;
+    (failures >= 0 ? openAiError(500) : mp3())(request, response);
+  };
+  assert.deepEqual(await (await client.speak(HELLO)).bytes(), AUDIO);
+  upstream.mode = mp3();
+  assert.equal(await balance(), 1_000_000n - PRICE);
+  assert.equal(wallet.signed, 2);
+});
+
+test('a streamed card request returns its first bytes before the rest is spoken', async () => {
+  const drip = new ControlledStream();
+  upstream.mode = drip.mode;
+  const client = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(await gateway.fund(500)) });
+  const speaking = client.speak(HELLO);
+  await drip.opened;
+  await drip.write(silentMp3(1000));
+  const reader = (await speaking).audio.getReader();
+  assert.ok(((await reader.read()).value?.length ?? 0) > 0);
+  drip.end();
+  while (!(await reader.read()).done);
+  upstream.mode = mp3();
+});
+
+proxy.target = cutGateway.url;
+const { upstream: cutUpstream } = cutGateway;
+
+/** A purchase whose answers are lost until the client gives up, as another process finds it on its disk. */
+async function lostPurchase(client: Speechgate, options = {}): Promise<PendingPurchase> {
+  const broken = proxy.cutNext('x-x402-signature', { at: 'answer body', share: 0.5 });
+  const error = await errorOf(client.speak(HELLO, options));
+  await broken;
+  assert.ok(error instanceof OutcomeUnknownError, String(error));
+  return JSON.parse(JSON.stringify(error.pending));
+}
+
+test('another process without a wallet can resume an unknown outcome, paid once', async () => {
+  const { budget, told } = recordingBudget();
+  const { client, balance, wallet } = await prepaidCaller(cutGateway, { timeoutMs: 0, budget });
+  const pending = await lostPurchase(client);
+  assert.deepEqual(told.slice(-1), ['record speech'], 'it stays set aside');
+  const speech = await new Speechgate({ baseUrl: proxy.url }).resume(pending);
+  assert.deepEqual(await speech.bytes(), AUDIO);
+  assert.deepEqual([speech.receipt.chargedMicroUsd, speech.receipt.isReplay], [PRICE, true]);
+  await client.resume(pending);
+  assert.equal(told.at(-1), `settle ${PRICE}`);
+  assert.equal(await balance(), 1_000_000n - PRICE);
+  assert.equal(wallet.signed, 1);
+});
+
+test('resolveOutcome reports what became of an expired purchase', async () => {
+  const { client, balance, wallet } = await prepaidCaller(cutGateway, { timeoutMs: 0 });
+  const pending = await lostPurchase(client);
+  assert.equal(await client.resolveOutcome(pending), null, 'it is still in time');
+  const ended = { ...pending, expiresAt: Math.floor(Date.now() / 1000) - 60 };
+  let conclusion = await client.resolveOutcome(ended);
+  await until(async () => {
+    conclusion ??= await client.resolveOutcome(ended);
+    return conclusion !== null;
+  });
+  assert.equal(conclusion?.chargedMicroUsd, PRICE);
+  assert.deepEqual(await conclusion?.speech?.bytes(), AUDIO);
+
+  const expiry = BigInt(ended.expiresAt);
+  const { headers } = await withCredential(
+    wallet,
+    cutGateway.domain,
+    '/x402/tts',
+    { method: 'POST', json: HELLO },
+    { expiry },
+  );
+  const never = { ...ended, body: JSON.stringify(HELLO), headers: { ...ended.headers, ...(headers as object) } };
+  const looksUp: typeof fetch = async (...call) => {
+    const { error } = (await (await fetch(...call)).json()) as { error: { details: object } };
+    Object.assign(error.details, { payment: { state: 'not_charged' } });
+    return Response.json({ error }, { status: 400 });
+  };
+  const asking = new Speechgate({ baseUrl: proxy.url, fetch: looksUp });
+  assert.deepEqual(await asking.resolveOutcome(never), { chargedMicroUsd: 0n, speech: null });
+  assert.equal(await balance(), 1_000_000n - PRICE);
+});
+
+test('a streamed card request cannot be resumed and counts as charged', async () => {
+  const account = await cutGateway.fund(500);
+  const { budget, told } = recordingBudget();
+  let recorded: PendingPurchase | undefined;
+  const keeping: Budget = {
+    reserve: async (purchase) => {
+      const reservation = await budget.reserve(purchase);
+      const record = async (pending: PendingPurchase) => {
+        recorded = pending;
+        await reservation.record(pending);
+      };
+      return { ...reservation, record };
+    },
+  };
+  const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account), budget: keeping });
+  const broken = proxy.cutNext('x-credit-account', { at: 'answer head', share: 0 });
+  const lost = await errorOf(client.speak(HELLO));
+  await broken;
+  assert.ok(lost instanceof AudioLostError);
+  assert.deepEqual([lost.chargedMicroUsd, lost.maxMicroUsd, told.at(-1)], [null, PRICE, `settle ${PRICE}`]);
+  assert.ok((await errorOf(client.resume(recorded as PendingPurchase))) instanceof AudioLostError);
+  assert.deepEqual(await client.resolveOutcome(recorded as PendingPurchase), { chargedMicroUsd: PRICE, speech: null });
+});
+
+test('an abort gives its reason before a payment, a resumable purchase after it', async () => {
+  const { client, wallet, balance } = await prepaidCaller(cutGateway);
+  const reason = new Error('enough');
+  assert.equal(await errorOf(client.speak(HELLO, { signal: AbortSignal.abort(reason) })), reason);
+  assert.equal(wallet.signed, 0);
+  const stop = new AbortController();
+  let asked = 0;
+  cutUpstream.mode = (request, response) => {
+    stop.abort(reason);
+    // Not before it was asked again: then the first connection has ended.
+    void until(() => asked > 1).then(() => mp3()(request, response));
+  };
+  const error = await errorOf(client.speak(HELLO, { signal: stop.signal }));
+  assert.ok(error instanceof OutcomeUnknownError);
+  assert.equal(error.cause, reason);
+  const counting: typeof fetch = (...call) => {
+    asked += 1;
+    return fetch(...call);
+  };
+  const resumed = await new Speechgate({ baseUrl: proxy.url, fetch: counting }).resume(error.pending);
+  cutUpstream.mode = mp3();
+  assert.deepEqual(await resumed.bytes(), AUDIO);
+  assert.equal(await balance(), 1_000_000n - PRICE);
+});
+
+test('after a lost response, a refused retry leaves the outcome unknown', async (t) => {
+  for (const status of [401, 402, 404, 429, 503]) {
+    await t.test(String(status), async () => {
+      let sent = 0;
+      const losing: typeof fetch = async (...call) => {
+        const response = await fetch(...call);
+        if (!(call[0] as Request).headers.has('x-x402-nonce')) return response;
+        sent += 1;
+        await response.arrayBuffer();
+        if (sent === 1) throw new TypeError('the answer is lost');
+        return Response.json({ error: { code: 'PAYMENT_REQUIRED', message: 'no', details: null } }, { status });
+      };
+      const { client, balance, wallet } = await prepaidCaller(cutGateway, { fetch: losing, timeoutMs: 500 });
+      const error = await errorOf(client.speak(HELLO));
+      assert.ok(error instanceof OutcomeUnknownError, String(error));
+      assert.ok(sent > 1);
+      assert.deepEqual([wallet.signed, await balance()], [1, 1_000_000n - PRICE]);
+    });
+  }
+});
+
+test('a purchase of another service or kind, or one tampered with, is not sent', async () => {
+  const { client } = await prepaidCaller(cutGateway, { timeoutMs: 0 });
+  const pending = await lostPurchase(client);
+  for (const change of [
+    { baseUrl: 'http://b.example' },
+    { kind: 'deposit' },
+    { target: '/feedback' },
+    { method: 'GET' },
+  ]) {
+    await assert.rejects(client.resume({ ...pending, ...change } as PendingPurchase), /pending|purchase/);
+  }
+  await assert.rejects(client.resumeDeposit(pending), /pending deposit/);
+});

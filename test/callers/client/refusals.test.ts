@@ -1,0 +1,450 @@
+/** What an error answer says about the money, in every flow (R64). */
+import assert from 'node:assert/strict';
+import { t, test } from 'tap';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import {
+  AudioLostError,
+  type Budget,
+  cardCredits,
+  directX402,
+  OutcomeUnknownError,
+  OverCapError,
+  type PaymentWay,
+  type PendingPurchase,
+  prepaid,
+  ServiceError,
+  Speechgate,
+  type SpeechgateOptions,
+} from '../../../src/callers/client/index.ts';
+import { errorOf, pinsOf, prepaidCaller, recordingBudget } from '../../support/client.ts';
+import { startPrepaidGateway } from '../../support/prepaid.ts';
+import { startTamperingProxy, type Tamper } from '../../support/tampering-proxy.ts';
+import { budgetPath, openBudget } from '../budget/support.ts';
+
+const HELLO = { text: 'Hello world' };
+const PRICE = 198n;
+const DAY_SECONDS = 86_400;
+const proxy = await startTamperingProxy(t);
+const gateway = await startPrepaidGateway(t, { BASE_URL: proxy.url });
+proxy.target = gateway.url;
+const wallet = privateKeyToAccount(generatePrivateKey());
+
+interface Flow {
+  readonly name: string;
+  readonly pay: PaymentWay;
+  /** The header of a request that pays. */
+  readonly marker: string;
+  buy(client: Speechgate): Promise<unknown>;
+  resume(client: Speechgate, pending: PendingPurchase): Promise<unknown>;
+}
+
+const speech = {
+  buy: (client: Speechgate) => client.speak(HELLO, { durable: true }),
+  resume: (client: Speechgate, pending: PendingPurchase) => client.resume(pending),
+};
+const FLOWS: readonly Flow[] = [
+  { name: 'card, durable', pay: cardCredits(await gateway.fund(500)), marker: 'idempotency-key', ...speech },
+  { name: 'direct', pay: directX402(wallet), marker: 'payment-signature', ...speech },
+  { name: 'prepaid', pay: prepaid(wallet), marker: 'x-x402-signature', ...speech },
+  {
+    name: 'deposit',
+    pay: prepaid(wallet),
+    marker: 'payment-signature',
+    buy: (client) => client.deposit(100_000n),
+    resume: (client, pending) => client.resumeDeposit(pending),
+  },
+];
+
+const open = ({ pay }: Flow, options: Partial<SpeechgateOptions> = {}) =>
+  new Speechgate({ baseUrl: proxy.url, trust: pinsOf(gateway), pay, timeoutMs: 0, ...options });
+
+/** Answers the requests that pay otherwise. */
+const answer =
+  ({ marker }: Flow, status: number, json: unknown): Tamper =>
+  (proxied, _path, headers) => {
+    if (headers[marker] === undefined) return;
+    Object.assign(proxied, { status, json, headers: new Headers({ 'content-type': 'application/json' }) });
+  };
+
+const refusal = (code: string, details: object | null = null) => ({ error: { code, message: 'No.', details } });
+
+/** A purchase whose answer was lost, by the client's budget too. */
+async function lostPurchase(flow: Flow, options: Partial<SpeechgateOptions> = {}): Promise<PendingPurchase> {
+  proxy.tamper = answer(flow, 504, '<h1>Gateway Timeout</h1>');
+  const error = await errorOf(flow.buy(open(flow, options)));
+  assert.ok(error instanceof OutcomeUnknownError, String(error));
+  return error.pending;
+}
+
+/** The same purchase, whose signature has ended so many seconds ago. */
+const ended = (pending: PendingPurchase, seconds = 60): PendingPurchase =>
+  pending.expiresAt === null ? pending : { ...pending, expiresAt: Math.floor(Date.now() / 1000) - seconds };
+
+const TELL_NOTHING = [
+  [400, 'INVALID_QUOTE', null],
+  [400, 'INVALID_VOICE', { field: 'voice' }],
+  [400, 'INVALID_REQUEST', { field: 'x-x402-expiry', rule: 'lifetime' }],
+  [400, 'UNKNOWN_TTS_MODEL', { field: 'model' }],
+  [401, 'UNAUTHORIZED', null],
+  [402, 'PAYMENT_REQUIRED', { reason: 'insufficient_funds' }],
+  [404, 'NOT_FOUND', null],
+  [409, 'PAYMENT_IDENTIFIER_CONFLICT', null],
+  [409, 'PREPAID_NONCE_REPLAYED', { field: 'x-x402-nonce', rule: 'unique' }],
+  [413, 'TEXT_TOO_LONG', null],
+  [429, 'RATE_LIMITED', null],
+  [500, 'INTERNAL_ERROR', null],
+  [502, 'PAYMENT_ERROR', null],
+  [503, 'CONFIG_ERROR', { reason: 'database_unavailable' }],
+  [503, 'CONFIG_ERROR', { setting: 'X402_PAY_TO' }],
+  [503, 'TTS_PROVIDER_NOT_CONFIGURED', null],
+] as const;
+
+for (const flow of FLOWS) {
+  test(`${flow.name}: a refused retry without payment state leaves the outcome unknown`, async (t) => {
+    const { budget, told } = recordingBudget();
+    const pending = await lostPurchase(flow, { budget });
+    const client = open(flow, { budget });
+    for (const [status, code, details] of TELL_NOTHING) {
+      await t.test(`${status} ${code}`, async () => {
+        proxy.tamper = answer(flow, status, refusal(code, details));
+        for (const repeated of [pending, ended(pending)]) {
+          assert.ok((await errorOf(flow.resume(client, repeated))) instanceof OutcomeUnknownError);
+        }
+        assert.equal(await client.resolveOutcome(ended(pending)), null);
+      });
+    }
+    assert.ok(!told.some((line) => line.startsWith('settle')), told.join());
+  });
+
+  test(`${flow.name}: not_charged after expiry means that nothing was charged`, async () => {
+    const pending = ended(await lostPurchase(flow));
+    const client = open(flow);
+    for (const [status, code] of TELL_NOTHING) {
+      proxy.tamper = answer(flow, status, refusal(code, { payment: { state: 'not_charged' } }));
+      const error = await errorOf(flow.resume(client, pending));
+      assert.ok(error instanceof ServiceError, `${status} ${code}: ${error}`);
+      assert.equal(error.payment?.state, 'not_charged');
+      assert.deepEqual(await client.resolveOutcome(pending), { chargedMicroUsd: 0n, speech: null });
+    }
+  });
+
+  test(`${flow.name}: payment state unknown stays reserved and resumable`, async () => {
+    const pending = ended(await lostPurchase(flow));
+    const client = open(flow);
+    for (const [status, code] of TELL_NOTHING) {
+      proxy.tamper = answer(flow, status, refusal(code, { payment: { state: 'unknown', amountMicroUsd: 198 } }));
+      assert.ok((await errorOf(flow.resume(client, pending))) instanceof OutcomeUnknownError, `${status} ${code}`);
+      assert.equal(await client.resolveOutcome(pending), null);
+    }
+  });
+
+  test(`${flow.name}: a first refusal without payment state was not charged`, async () => {
+    for (const [status, code] of [
+      [400, 'INVALID_VOICE'],
+      [402, 'PAYMENT_REQUIRED'],
+      [404, 'NOT_FOUND'],
+      [413, 'TEXT_TOO_LONG'],
+      [503, 'TTS_PROVIDER_NOT_CONFIGURED'],
+    ] as const) {
+      proxy.tamper = answer(flow, status, refusal(code));
+      const error = await errorOf(flow.buy(open(flow)));
+      assert.ok(error instanceof ServiceError, `${status} ${code}: ${error}`);
+      assert.equal(error.payment, null);
+    }
+  });
+
+  test(`${flow.name}: a first error after the lookup leaves the outcome unknown`, async () => {
+    for (const [status, json] of [
+      [503, refusal('CONFIG_ERROR', { reason: 'database_unavailable' })],
+      [503, refusal('CONFIG_ERROR', { payment: { state: 'unknown' } })],
+      [500, refusal('INTERNAL_ERROR')],
+      [409, refusal('PAYMENT_OUTCOME_UNKNOWN')],
+      [502, '<h1>Bad Gateway</h1>'],
+    ] as const) {
+      proxy.tamper = answer(flow, status, json);
+      assert.ok((await errorOf(flow.buy(open(flow)))) instanceof OutcomeUnknownError, `${status} ${json}`);
+    }
+  });
+
+  test(`${flow.name}: a request is retried while the database is unavailable`, async () => {
+    let asked = 0;
+    proxy.tamper = (proxied, path, headers) => {
+      if (headers[flow.marker] === undefined) return;
+      asked += 1;
+      const [status, code] = asked === 1 ? [503, 'CONFIG_ERROR'] : [400, 'INVALID_VOICE'];
+      const payment = asked === 1 ? {} : { payment: { state: 'not_charged' } };
+      answer(flow, status as number, refusal(code as string, { reason: 'database_unavailable', ...payment }))(
+        proxied,
+        path,
+        headers,
+      );
+    };
+    await errorOf(flow.buy(open(flow, { timeoutMs: 5_000 })));
+    assert.ok(asked > 1, String(asked));
+  });
+}
+
+test('a charge settles at its amount, and audio that may still come is resumable', async () => {
+  for (const flow of FLOWS.filter(({ name }) => name !== 'deposit')) {
+    const pending = ended(await lostPurchase(flow));
+    const client = open(flow);
+    const charged = { payment: { state: 'charged', amountMicroUsd: 150 } };
+    proxy.tamper = answer(flow, 409, refusal('PAYMENT_IDENTIFIER_CONFLICT', charged));
+    const lost = await errorOf(client.resume(pending));
+    assert.ok(lost instanceof AudioLostError, `${flow.name}: ${lost}`);
+    assert.equal(lost.chargedMicroUsd, 150n);
+    assert.deepEqual(await client.resolveOutcome(pending), { chargedMicroUsd: 150n, speech: null });
+    proxy.tamper = answer(flow, 503, refusal('REPLAY_CACHE_UNAVAILABLE', charged));
+    assert.ok((await errorOf(client.resume(pending))) instanceof OutcomeUnknownError, flow.name);
+    assert.equal(await client.resolveOutcome(pending), null);
+  }
+});
+
+test('a charged deposit that is not credited yet stays resumable', async () => {
+  const flow = FLOWS[3] as Flow;
+  const pending = ended(await lostPurchase(flow));
+  const payment = { state: 'charged', transaction: `0x${'1'.repeat(64)}` };
+  proxy.tamper = answer(flow, 409, refusal('PAYMENT_REPLAY_PENDING', { payment }));
+  assert.ok((await errorOf(open(flow).resumeDeposit(pending))) instanceof OutcomeUnknownError);
+  assert.equal(await open(flow).resolveOutcome(pending), null);
+});
+
+test('an unexpired authorization may still settle, whatever a retry returns', async () => {
+  for (const flow of FLOWS.filter(({ marker }) => marker === 'payment-signature')) {
+    const pending = await lostPurchase(flow);
+    proxy.tamper = answer(flow, 402, refusal('PAYMENT_REQUIRED', { payment: { state: 'not_charged' } }));
+    assert.ok((await errorOf(flow.resume(open(flow), pending))) instanceof OutcomeUnknownError, flow.name);
+  }
+});
+
+test('R34: not_charged proves nothing a day after a prepaid nonce expired', async () => {
+  const flow = FLOWS[2] as Flow;
+  const pending = await lostPurchase(flow);
+  const client = open(flow);
+  proxy.tamper = answer(flow, 400, refusal('INVALID_REQUEST', { payment: { state: 'not_charged' } }));
+  assert.deepEqual(await client.resolveOutcome(ended(pending, DAY_SECONDS - 3600)), {
+    chargedMicroUsd: 0n,
+    speech: null,
+  });
+  for (const seconds of [DAY_SECONDS, 7 * DAY_SECONDS]) {
+    assert.equal(await client.resolveOutcome(ended(pending, seconds)), null);
+    assert.ok((await errorOf(client.resume(ended(pending, seconds)))) instanceof OutcomeUnknownError);
+  }
+  proxy.tamper = answer(flow, 409, refusal('PREPAID_NONCE_REPLAYED', { payment: { state: 'charged' } }));
+  assert.equal((await errorOf(client.resume(ended(pending, DAY_SECONDS)))).chargedMicroUsd, PRICE);
+});
+
+test('a streamed card request that may have been charged counts as charged', async () => {
+  const card = { ...(FLOWS[0] as Flow), marker: 'x-credit-account' };
+  for (const [status, details, settled] of [
+    [503, { reason: 'database_unavailable' }, 198],
+    [502, { payment: { state: 'unknown' } }, 198],
+    [502, { payment: { state: 'charged', amountMicroUsd: 100 } }, 100],
+    [400, { payment: { state: 'charged', amountMicroUsd: 100 } }, 100],
+    [400, { payment: { state: 'not_charged' } }, 0],
+    [400, null, 0],
+  ] as const) {
+    const { budget, told } = recordingBudget();
+    proxy.tamper = answer(card, status, refusal('CONFIG_ERROR', details));
+    const error = await errorOf(open(card, { budget }).speak(HELLO));
+    assert.equal(error instanceof AudioLostError, settled > 0, String(error));
+    assert.equal(told.at(-1), `settle ${settled}`);
+  }
+});
+
+/** A wallet's direct payments, whose signatures end when that is said. */
+function endingDirect() {
+  const way = directX402(privateKeyToAccount(generatePrivateKey()));
+  let hasEnded = false;
+  const pay: PaymentWay = {
+    ...way,
+    offer: async (...call) => {
+      const { sign, ...offer } = await way.offer(...call);
+      const signEnding = async () => {
+        const { expiresAt, ...pending } = await sign();
+        return Object.defineProperty(pending, 'expiresAt', {
+          get: () => (hasEnded ? (expiresAt as number) - 1000 : expiresAt),
+        }) as typeof pending & { expiresAt: number };
+      };
+      return { ...offer, sign: signEnding };
+    },
+  };
+  return {
+    pay,
+    end: () => {
+      hasEnded = true;
+    },
+  };
+}
+
+const NOT_CHARGED = { payment: { state: 'not_charged' } };
+
+/** Answers what is paid otherwise. */
+const paid =
+  (status: number, code: string): Tamper =>
+  (proxied, path, { 'payment-signature': payment }) => {
+    if (path !== '/x402/tts' || payment === undefined) return;
+    Object.assign(proxied, { status, json: { error: { code, message: 'no', details: NOT_CHARGED } } });
+    proxied.headers.delete('payment-required');
+  };
+
+const REFUSALS = [
+  [400, 'INVALID_VOICE'],
+  [401, 'UNAUTHORIZED'],
+  [402, 'PAYMENT_REQUIRED'],
+  [404, 'NOT_FOUND'],
+  [409, 'PAYMENT_IDENTIFIER_CONFLICT'],
+  [429, 'RATE_LIMITED'],
+  [502, 'TTS_PROVIDER_ERROR'],
+] as const;
+
+for (const [status, code] of REFUSALS) {
+  test(`a direct payment refused with ${status} stays reserved until it expires`, async () => {
+    const { pay, end } = endingDirect();
+    const client = new Speechgate({
+      baseUrl: proxy.url,
+      trust: pinsOf(gateway),
+      pay,
+      maxTotalMicroUsd: (3n * PRICE) / 2n,
+    });
+    proxy.tamper = paid(status, code);
+    assert.ok((await errorOf(client.speak(HELLO))) instanceof ServiceError);
+    proxy.tamper = undefined;
+    assert.equal((await errorOf(client.speak(HELLO))).scope, 'client');
+    end();
+    proxy.tamper = paid(402, 'PAYMENT_REQUIRED');
+    assert.equal((await errorOf(client.speak(HELLO))).scope, 'unconfirmed');
+  });
+}
+
+/** Charges truly, and says that it has not. */
+const deny: Tamper = (proxied, path, { 'x-x402-signature': signature }) => {
+  if (path !== '/x402/tts' || signature === undefined) return;
+  Object.assign(proxied, {
+    status: 503,
+    json: { error: { code: 'TTS_PROVIDER_ERROR', message: 'no', details: NOT_CHARGED } },
+  });
+  proxied.headers.set('content-type', 'application/json');
+};
+
+test('prepaid: a service that denies its charges cannot exceed the cap', async () => {
+  const { client, balance } = await prepaidCaller(gateway, { maxTotalMicroUsd: 5n * PRICE, timeoutMs: 2000 });
+  proxy.tamper = deny;
+  for (let call = 0; call < 10; call += 1) await errorOf(client.speak(HELLO));
+  proxy.tamper = undefined;
+  assert.equal((await errorOf(client.speak(HELLO))).scope, 'client');
+  assert.equal(await balance(), 1_000_000n - 5n * PRICE);
+});
+
+test('prepaid: after expiry, denied charges count in a second sum up to the cap', async (t) => {
+  let aheadMs = 0;
+  const path = await budgetPath(t);
+  const budget = await openBudget(t, path, { perDayMicroUsd: 5n * PRICE }, () => Date.now() + aheadMs);
+  const { client, balance } = await prepaidCaller(gateway, { budget, timeoutMs: 0 });
+  proxy.tamper = deny;
+  let taken = 0;
+  for (; taken < 20; taken += 1) {
+    const error = await errorOf(client.speak(HELLO));
+    if (error instanceof OverCapError) {
+      assert.equal(error.scope, 'unconfirmed');
+      break;
+    }
+    aheadMs += 131_000;
+  }
+  proxy.tamper = undefined;
+  assert.equal(taken, 5);
+  assert.equal(await balance(), 1_000_000n - 5n * PRICE);
+  const { spentMicroUsd, unconfirmedTodayMicroUsd } = await budget.read();
+  assert.deepEqual([spentMicroUsd, unconfirmedTodayMicroUsd], [0n, 5n * PRICE]);
+  await budget.close();
+  const reopened = await openBudget(t, path, { perDayMicroUsd: 5n * PRICE }, () => Date.now() + aheadMs);
+  assert.equal((await reopened.read()).unconfirmedTodayMicroUsd, 5n * PRICE);
+});
+
+test('a reservation lasts until it expires by both clocks, client and service', async (t) => {
+  const path = await budgetPath(t);
+  let aheadMs = 0;
+  const budget = await openBudget(t, path, { totalMicroUsd: 2n * PRICE }, () => Date.now() + aheadMs);
+  const { client } = await prepaidCaller(gateway, { budget, timeoutMs: 0 });
+  proxy.tamper = (proxied, asked, headers) => {
+    deny(proxied, asked, headers);
+    proxied.headers.set('date', new Date(Date.now() - 3_600_000).toUTCString());
+  };
+  await errorOf(client.speak(HELLO));
+  proxy.tamper = undefined;
+  aheadMs = 600_000;
+  assert.equal((await budget.read()).reservedMicroUsd, PRICE);
+  aheadMs = 3_800_000;
+  assert.equal((await budget.read()).reservedMicroUsd, 0n);
+});
+
+test('a purchase that was never sent is released at once', async (t) => {
+  const budget = await openBudget(t, await budgetPath(t), { totalMicroUsd: PRICE });
+  const stop = new AbortController();
+  const leaving: Budget = {
+    reserve: async (purchase) => {
+      const reservation = await budget.reserve(purchase);
+      const record = async (pending: PendingPurchase) => {
+        await reservation.record(pending);
+        stop.abort();
+      };
+      return { ...reservation, record };
+    },
+  };
+  const { client } = await prepaidCaller(gateway, { budget: leaving });
+  await errorOf(client.speak(HELLO, { signal: stop.signal }));
+  const { reservedMicroUsd, unconfirmedMicroUsd } = await budget.read();
+  assert.deepEqual([reservedMicroUsd, unconfirmedMicroUsd], [0n, 0n]);
+});
+
+for (const cap of ['a client', 'a budget file'] as const) {
+  test(`card: a falling balance counts, whatever price and receipt say: ${cap}`, async (t) => {
+    const account = await gateway.fund(500);
+    const pay = cardCredits(account);
+    const path = await budgetPath(t);
+    const limits = { totalMicroUsd: 3n * PRICE };
+    const capped =
+      cap === 'a client' ? { maxTotalMicroUsd: 3n * PRICE } : { budget: await openBudget(t, path, limits) };
+    // The catalog says that speech costs nothing, the gateway is told of no maximum, and the receipt says nothing either.
+    const send: typeof fetch = (request, init) => {
+      const { headers } = request as Request;
+      headers.delete('x-credit-max-amount');
+      return fetch(request, init);
+    };
+    const client = new Speechgate({ baseUrl: proxy.url, pay, fetch: send, ...capped });
+    proxy.tamper = (proxied, asked) => {
+      if (asked === '/tts/models') for (const { pricing } of proxied.json.models) pricing.ratePerCharUsd = 0;
+      if (asked === '/tts') proxied.headers.set('x-credit-charged', '0');
+    };
+    let bought = 0;
+    for (; bought < 10; bought += 1) {
+      const end = await client.speak({ ...HELLO, voice: 'provider-a_alloy' }).then(
+        (speech) => speech.bytes(),
+        (error) => error,
+      );
+      if (end instanceof OverCapError) break;
+    }
+    proxy.tamper = undefined;
+    // Nothing is known before the first balance; from then on every fall counts.
+    assert.ok(bought <= 5, String(bought));
+  });
+}
+
+test('an implausible charge counts as the full reserved amount', async () => {
+  for (const charged of ['-1', '199', '99999999999']) {
+    proxy.tamper = undefined;
+    const { budget, told } = recordingBudget();
+    const { client } = await prepaidCaller(gateway, { budget });
+    proxy.tamper = (proxied, path) => {
+      if (path !== '/x402/tts') return;
+      const details = { payment: { state: 'charged', amountMicroUsd: Number(charged) } };
+      Object.assign(proxied, {
+        status: 409,
+        json: { error: { code: 'PREPAID_NONCE_REPLAYED', message: 'no', details } },
+      });
+      proxied.headers.set('content-type', 'application/json');
+    };
+    await errorOf(client.speak(HELLO));
+    assert.equal(told.at(-1), `settle ${PRICE}`);
+  }
+});

@@ -1,0 +1,394 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { t, test } from 'tap';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { openFileBudget } from '../../../src/callers/budget/file-budget.ts';
+import { openApi } from '../../../src/callers/client/api.ts';
+import {
+  cardCredits,
+  directX402,
+  type PinnedKey,
+  prepaid,
+  Speechgate,
+  SpeechgateError,
+  UntrustedError,
+} from '../../../src/callers/client/index.ts';
+import { SpeechTimeout } from '../../../src/callers/client/speech-timeout.ts';
+import { parseSigningKeys, rotateKeys, type SigningKey } from '../../../src/config/signing-keys.ts';
+import type { SignedServiceMetadata } from '../../../src/contract/types.ts';
+import { countingWallet, ONE_MODEL, pinsOf } from '../../support/client.ts';
+import { startGateway } from '../../support/gateway.ts';
+import {
+  changed,
+  ofMetadata,
+  type Payload,
+  signatureOf,
+  startTamperingProxy,
+  type Tamper,
+} from '../../support/tampering-proxy.ts';
+import { until } from '../../support/until.ts';
+
+const proxy = await startTamperingProxy(t);
+const gateway = await startGateway(t, { BASE_URL: proxy.url });
+proxy.target = gateway.url;
+const baseUrl = proxy.url;
+
+test('a quote request sends the length and digest of the text, never the text', async () => {
+  const bodies: string[] = [];
+  const client = new Speechgate({
+    baseUrl,
+    trust: pinsOf(gateway),
+    fetch: async (request, init) => {
+      bodies.push(await (request as Request).clone().text());
+      return fetch(request, init);
+    },
+  });
+  const text = 'Grüße aus dem Osten';
+  const quote = await client.quote({ text: ` ${text}\n`, speed: 1.5 });
+  assert.equal(quote.amountMicroUsd, BigInt(text.length * 18));
+  assert.deepEqual([quote.textLength, quote.speed], [text.length, 1.5]);
+  assert.equal(quote.textSha256, createHash('sha256').update(text).digest('hex'));
+  assert.ok(bodies.some((body) => body.includes(quote.textSha256)));
+  assert.ok(!bodies.some((body) => body.includes('Osten')));
+});
+
+test('models and voices are those of the catalog', async () => {
+  const client = new Speechgate({ baseUrl });
+  const { models, defaultModel } = await client.models();
+  assert.deepEqual(
+    models.map(({ id }) => id),
+    ['provider-a/tts-1', 'provider-a/tts-1-hd'],
+  );
+  const { model, voices } = await client.voices();
+  assert.equal(model, defaultModel);
+  assert.ok(voices.length > 0);
+  assert.equal((await client.voices('provider-a/tts-1-hd')).model, 'provider-a/tts-1-hd');
+});
+
+test('card: the client returns the top-up link and the account status', async () => {
+  const account = await gateway.fund(500);
+  const client = new Speechgate({ baseUrl, pay: cardCredits(account) });
+  assert.equal(client.topUpLink(), `${baseUrl}/top-up`);
+  assert.equal(client.topUpLink({ amountCents: 700, account }), `${baseUrl}/top-up?amount=700&account=${account}`);
+  assert.equal((await client.topUpStatus(account)).status, 'active');
+  assert.equal((await client.topUpStatus('3b241101-e2bb-4255-8caf-4136c566a962')).status, 'not_found');
+  assert.equal((await client.balance()).balanceMicroUsd, 5_000_000n);
+});
+
+test('feedback is signed by the wallet, and received', async () => {
+  const wallet = countingWallet(privateKeyToAccount(generatePrivateKey()));
+  const client = new Speechgate({ baseUrl });
+  const feedback = { message: 'The voices are fine. ', category: 'other', details: { agent: 'a test' } } as const;
+  const { feedbackId, notification } = await client.feedback(wallet, feedback);
+  assert.match(feedbackId, /^[0-9a-f-]{36}$/);
+  assert.equal(notification, 'not_configured');
+  assert.equal(wallet.signed, 1);
+});
+
+test('invalid options are rejected with a typed error', async () => {
+  assert.throws(() => new Speechgate({ baseUrl: `${baseUrl}/v1` }), TypeError);
+  assert.throws(() => new Speechgate({ baseUrl: 'b.example' }), TypeError);
+  const client = new Speechgate({ baseUrl });
+  await assert.rejects(client.speak({ text: 'Hello world' }), SpeechgateError);
+  await assert.rejects(client.deposit(100_000n), SpeechgateError);
+  await assert.rejects(client.metadata(), SpeechgateError);
+  const wallet = privateKeyToAccount(generatePrivateKey());
+  await assert.rejects(new Speechgate({ baseUrl, pay: directX402(wallet) }).balance(), /on the chain/);
+});
+
+test('plain http is refused for other machines unless it is allowed', async () => {
+  for (const [url, isAllowed, isTaken] of [
+    ['https://speech.example', false, true],
+    ['http://127.0.0.1:8080', false, true],
+    ['http://127.9.9.9', false, true],
+    ['http://localhost:8080', false, true],
+    ['http://[::1]:8080', false, true],
+    ['http://speech.example', false, false],
+    ['http://10.0.0.1', false, false],
+    ['http://gateway:8080', false, false],
+    ['http://localhost.example', false, false],
+    ['http://127.0.0.1.example', false, false],
+    ['http://[::ffff:10.0.0.1]', false, false],
+    ['http://gateway:8080', true, true],
+    ['ws://gateway:8080', true, false],
+  ] as const) {
+    const open = () => new Speechgate({ baseUrl: url, allowInsecureHttp: isAllowed });
+    if (isTaken) assert.doesNotThrow(open, url);
+    else assert.throws(open, TypeError, url);
+  }
+});
+
+test('an unreachable service and a failing service are different errors', async () => {
+  await assert.rejects(new Speechgate({ baseUrl: 'http://127.0.0.1:1' }).models(), { name: 'UnreachableError' });
+  proxy.tamper = (proxied) => {
+    Object.assign(proxied, { status: 503, json: { anything: 'else' } });
+  };
+  const error = await new Speechgate({ baseUrl }).models().catch((error) => error);
+  proxy.tamper = undefined;
+  assert.deepEqual([error.name, error.status, error.code], ['ServiceUnavailableError', 503, 'UNKNOWN']);
+});
+
+const METADATA = '/.well-known/x402-service-metadata';
+
+const [current, next] = gateway.config.signingKeys as [SigningKey, SigningKey];
+const [stranger] = parseSigningKeys(JSON.stringify(rotateKeys(undefined, new Date())), new Date()) as [SigningKey];
+const [pin, nextPin] = pinsOf(gateway) as [PinnedKey, PinnedKey];
+const later = (ms: number) => new Date(Date.now() + ms).toISOString();
+const MINUTE = 60_000;
+
+const open = (trust = [pin]) => new Speechgate({ baseUrl: proxy.url, trust });
+const reasonOf = (promise: Promise<unknown>) =>
+  promise.then(
+    () => 'none',
+    (error) => (error instanceof UntrustedError ? error.reason : Promise.reject(error)),
+  );
+test('metadata signed by a pinned key is accepted and cached until it expires', async () => {
+  proxy.tamper = undefined;
+  proxy.requestedPaths.length = 0;
+  const client = open();
+  const [metadata, same] = await Promise.all([client.metadata(), client.metadata()]);
+  assert.equal(metadata.service.origin, proxy.url);
+  assert.equal(same, metadata);
+  assert.equal(await client.metadata(), metadata);
+  assert.deepEqual(proxy.requestedPaths, [METADATA]);
+});
+
+/** What is changed in the document, and who signs it again; nobody where it says no key. */
+const LIES: readonly (readonly [what: string, reason: string, path: string, value: unknown, key?: SigningKey])[] = [
+  ['no document', 'malformed', 'payload', null],
+  ['another payee', 'wrong_signature', 'payload.payment.payees', []],
+  ['another network', 'wrong_signature', 'payload.payment.network', 'eip155:1'],
+  ['another asset', 'wrong_signature', 'payload.payment.asset.address', '0x0'],
+  ['another price', 'wrong_signature', 'payload.pricing.models', []],
+  ['an extended validity', 'wrong_signature', 'payload.validity.validUntil', later(2 * MINUTE)],
+  ['another key', 'wrong_signature', 'payload.trust.keys', []],
+  ['an unknown key', 'wrong_key', 'payload.service.name', 'a', stranger],
+  [
+    'an unknown key under a known key id',
+    'wrong_signature',
+    'payload.service.name',
+    'a',
+    { ...stranger, keyId: pin.keyId },
+  ],
+  ['a next key that is not current yet', 'wrong_key', 'payload.service.name', 'a', next],
+  ['a retiring key', 'wrong_key', 'payload.trust.keys.0.status', 'retiring', current],
+  ['another algorithm', 'wrong_algorithm', 'signature.algorithm', 'none'],
+  ['another encoding', 'wrong_algorithm', 'signature.encoding', 'der'],
+  ['no signature', 'wrong_signature', 'signature.value', ''],
+  ['another origin', 'wrong_origin', 'payload.service.origin', 'http://b.example', current],
+  ['another address', 'wrong_origin', 'payload.service.metadataUrl', 'http://b.example/', current],
+  ['a future schema version', 'wrong_version', 'payload.schemaVersion', '2', current],
+  ['another protocol', 'wrong_version', 'payload.protocol.version', 3, current],
+  ['an expired validity', 'expired', 'payload.validity.validUntil', later(-2 * MINUTE), current],
+  ['a year of validity', 'too_long', 'payload.validity.validUntil', later(365 * 1440 * MINUTE), current],
+  ['an issue time in the future', 'early', 'payload.validity.issuedAt', later(5 * MINUTE), current],
+  ['an invalid time', 'malformed', 'payload.validity.validFrom', 'soon', current],
+  ['a validity that outlasts its key', 'expired_key', 'payload.trust.keys.0.validUntil', later(MINUTE), current],
+];
+
+test('invalid metadata is refused before any request or signature', async (t) => {
+  for (const [what, reason, path, value, key] of LIES) {
+    await t.test(what, async () => {
+      proxy.tamper = ofMetadata((document) => changed(document, path, value), key);
+      const wallet = countingWallet(privateKeyToAccount(generatePrivateKey()));
+      const trust = what.includes('next') ? [pin, nextPin] : [pin];
+      for (const pay of [directX402(wallet), prepaid(wallet)]) {
+        const client = new Speechgate({ baseUrl: proxy.url, trust, pay });
+        assert.equal(await reasonOf(client.metadata()), reason);
+        proxy.requestedPaths.length = 0;
+        await assert.rejects(client.speak({ text: 'Hello world' }), UntrustedError);
+        await assert.rejects(client.deposit(100_000n), UntrustedError);
+        assert.ok(!proxy.requestedPaths.includes('/x402/tts/quote'));
+      }
+      assert.equal(wallet.signed, 0);
+    });
+  }
+});
+
+test('an expired pinned key is not trusted', async () => {
+  proxy.tamper = undefined;
+  assert.equal(await reasonOf(open([{ ...pin, validUntil: later(-1) }]).metadata()), 'expired_key');
+  assert.equal(await reasonOf(open([{ ...pin, validUntil: later(MINUTE) }]).metadata()), 'none');
+});
+
+/** The metadata ends a moment after it was read, so that the next call reads it again. */
+const brief = (change: (payload: Payload) => void, key: SigningKey): Tamper =>
+  ofMetadata((document) => {
+    change(document.payload);
+    document.payload.validity = { issuedAt: later(0), validFrom: later(0), validUntil: later(200) };
+    return document;
+  }, key);
+
+test('a key rotation is followed only along keys that a trusted key vouches for', async () => {
+  proxy.tamper = brief(() => {}, current);
+  const client = open();
+  await client.metadata();
+  assert.deepEqual(client.trustedKeys.map(({ keyId }) => keyId).sort(), [current.keyId, next.keyId].sort());
+  const rotated = ({ trust }: Payload) => {
+    const [first, second] = trust.keys;
+    Object.assign(first ?? {}, { status: 'retiring', validUntil: later(10 * MINUTE) });
+    Object.assign(second ?? {}, { status: 'current' });
+  };
+
+  proxy.tamper = brief(rotated, next);
+  await until(async () => (await client.metadata()).trust.keys[0]?.status === 'retiring');
+  assert.equal(await reasonOf(open().metadata()), 'wrong_key', 'without the step between');
+  const [retiring] = client.trustedKeys;
+  assert.ok(Date.parse(retiring?.validUntil ?? '') > Date.now(), 'with its end');
+
+  proxy.tamper = brief(rotated, stranger);
+  await until(async () => (await reasonOf(client.metadata())) === 'wrong_key');
+  proxy.tamper = brief(({ trust }) => void trust.keys.splice(0, 1), next);
+  await until(async () => (await reasonOf(client.metadata())) === 'wrong_key');
+});
+
+test('a retiring key cannot extend itself, and cannot withdraw or name other keys', async () => {
+  const rotated = ({ trust }: Payload) => {
+    const [first, second] = trust.keys;
+    Object.assign(first ?? {}, { status: 'retiring', validUntil: later(10 * MINUTE) });
+    Object.assign(second ?? {}, { status: 'current' });
+  };
+  proxy.tamper = brief(rotated, next);
+  const client = open([pin, nextPin]);
+  await client.metadata();
+  const { trustedKeys } = client;
+  proxy.tamper = brief(({ trust }) => void trust.keys.splice(1, 1), current);
+  await until(async () => (await reasonOf(client.metadata())) === 'replayed');
+  assert.deepEqual(client.trustedKeys, trustedKeys);
+  proxy.tamper = brief(rotated, next);
+  assert.equal(await reasonOf(client.metadata()), 'none');
+});
+
+test('a pinned expiry is kept even if the metadata names none', async () => {
+  proxy.tamper = undefined;
+  const validUntil = later(MINUTE);
+  const client = open([{ ...pin, validUntil }]);
+  await client.metadata();
+  assert.equal(client.trustedKeys.find(({ keyId }) => keyId === pin.keyId)?.validUntil, validUntil);
+});
+
+test('replayed older metadata is refused, even with a trusted signature', async () => {
+  const old = (await (await fetch(proxy.target + METADATA)).json()) as SignedServiceMetadata;
+  old.payload.validity = { issuedAt: later(-MINUTE), validFrom: later(-MINUTE), validUntil: later(10 * MINUTE) };
+  Object.assign(old, { signature: signatureOf(old.payload, current) });
+  proxy.tamper = ofMetadata(() => old);
+  assert.equal(await reasonOf(open().metadata()), 'none', 'by itself it holds');
+
+  const client = open();
+  proxy.tamper = brief(() => {}, current);
+  await client.metadata();
+  proxy.tamper = ofMetadata(() => old);
+  await until(async () => (await reasonOf(client.metadata())) === 'replayed');
+});
+
+/** A timeout that is read from a service whose guide has these limits. */
+const reading = (limits: unknown) => {
+  let asked = 0;
+  const api = openApi('http://service.test', async () => {
+    asked += 1;
+    return limits === undefined ? new Response('', { status: 503 }) : Response.json({ limits });
+  });
+  return { timeout: new SpeechTimeout(api), asked: () => asked };
+};
+
+test('a client waits 30 s longer than the service, and at least two minutes', async () => {
+  const cases: readonly [limits: unknown, ms: number][] = [
+    [{ speechTimeoutSeconds: 600 }, 630_000],
+    [{ speechTimeoutSeconds: 45 }, 120_000],
+    [{ speechTimeoutSeconds: '600' }, 120_000],
+    [{ speechTimeoutSeconds: -1 }, 120_000],
+    [{ speechTimeoutSeconds: 1e9 }, 120_000],
+    [{}, 120_000],
+    [undefined, 120_000],
+  ];
+  for (const [limits, ms] of cases) {
+    assert.equal(await reading(limits).timeout.read(undefined), ms, JSON.stringify(limits));
+  }
+});
+
+test('the timeout of the service is read once, and again only after a failure', async () => {
+  const told = reading({ speechTimeoutSeconds: 600 });
+  for (let read = 0; read < 3; read += 1) await told.timeout.read(undefined);
+  assert.equal(told.asked(), 1);
+  const silent = reading(undefined);
+  for (let read = 0; read < 2; read += 1) await silent.timeout.read(undefined);
+  assert.equal(silent.asked(), 2);
+});
+
+test("a client waits longer than its gateway's SPEECH_TIMEOUT_MS", async (t) => {
+  const gateway = await startGateway(t, { SPEECH_TIMEOUT_MS: '300500' });
+  assert.equal(await new SpeechTimeout(openApi(gateway.url)).read(undefined), 331_000);
+});
+
+// A cap that is no amount, or is misspelt, is refused: it would be none.
+
+const NO_AMOUNTS: readonly unknown[] = [Number.NaN, 5, '5', '5n', -1n, null, {}, true];
+const OPTIONS = { baseUrl: 'https://speech.example', pay: cardCredits('a') };
+// biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
+const openWith = (options: any) => new Speechgate({ ...OPTIONS, ...options });
+
+for (const name of ['maxPerRequestMicroUsd', 'maxTotalMicroUsd']) {
+  test(`a client refuses a ${name} that is not an amount`, async () => {
+    for (const value of NO_AMOUNTS) {
+      assert.throws(() => openWith({ [name]: value }), { name: 'TypeError', message: new RegExp(name) });
+    }
+    openWith({ [name]: 0n });
+  });
+}
+
+test('a client refuses unknown options and invalid values', async () => {
+  for (const options of [
+    { maxPerRequest: 5n },
+    { MaxTotalMicroUsd: 5n },
+    { baseUrl: 5 },
+    { baseUrl: 'speech' },
+    { baseUrl: 'https://speech.example/v1' },
+    { pay: 'card' },
+    { trust: 'key' },
+    { budget: 5n },
+    { timeoutMs: Number.NaN },
+    { timeoutMs: -1 },
+    { fetch: 'fetch' },
+  ]) {
+    assert.throws(() => openWith(options), TypeError, Object.keys(options).join());
+  }
+});
+
+test('a cap inherited from a prototype applies', async () => {
+  const options = Object.create({ ...OPTIONS, maxPerRequestMicroUsd: 1n, fetch: catalogOnly });
+  await assert.rejects(new Speechgate(options).speak({ text: 'Hello world' }), { name: 'OverCapError' });
+});
+
+test('changing the options object later does not change the cap', async () => {
+  const options = { ...OPTIONS, maxPerRequestMicroUsd: 1n, fetch: catalogOnly };
+  const client = new Speechgate(options);
+  options.maxPerRequestMicroUsd = 1_000_000n;
+  await assert.rejects(client.speak({ text: 'Hello world' }), { name: 'OverCapError' });
+});
+
+test('a purchase refuses an invalid cap and unknown options', async () => {
+  const client = openWith({});
+  for (const value of NO_AMOUNTS) {
+    // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
+    const options: any = { maxMicroUsd: value };
+    await assert.rejects(client.speak({ text: 'a' }, options), { name: 'TypeError', message: /maxMicroUsd/ });
+  }
+  // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
+  const misspelt: any = { maxMicroUSD: 5n };
+  await assert.rejects(client.speak({ text: 'a' }, misspelt), { name: 'TypeError', message: /maxMicroUSD/ });
+  // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
+  await assert.rejects(client.deposit(5 as any), { name: 'TypeError' });
+});
+
+test('a budget refuses invalid limits and unknown options', async (t) => {
+  const path = `${t.testdir()}/budget`;
+  for (const name of ['perCallMicroUsd', 'perDayMicroUsd', 'totalMicroUsd']) {
+    for (const value of NO_AMOUNTS) {
+      await assert.rejects(openFileBudget(path, { [name]: value }), { name: 'TypeError', message: new RegExp(name) });
+    }
+  }
+  // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
+  await assert.rejects(openFileBudget(path, { perDay: 5n } as any), { name: 'TypeError', message: /perDay/ });
+});
+
+const catalogOnly = async () => Response.json(ONE_MODEL);

@@ -1,0 +1,303 @@
+import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
+import { inspect } from 'node:util';
+import { t, test } from 'tap';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import {
+  AudioLostError,
+  cardCredits,
+  directX402,
+  InvalidRequestError,
+  OutcomeUnknownError,
+  OverCapError,
+  type PaymentWay,
+  type PendingPurchase,
+  PriceChangedError,
+  prepaid,
+  Speechgate,
+  type SpeechgateOptions,
+  UnreachableError,
+} from '../../../src/callers/client/index.ts';
+import { freePort } from '../../../src/sandbox/free-port.ts';
+import { testChain, wallet } from '../../support/chain.ts';
+import { errorOf, listening, pinsOf, prepaidCaller, recordingBudget } from '../../support/client.ts';
+import { mineSteadily } from '../../support/deposit.ts';
+import { startPrepaidGateway } from '../../support/prepaid.ts';
+import { silentMp3 } from '../../support/silent-audio.ts';
+import { signatureOf, startTamperingProxy, type Tamper } from '../../support/tampering-proxy.ts';
+import { startX402Gateway, timesPaid } from '../../support/x402.ts';
+
+const proxy = await startTamperingProxy(t);
+const gateway = await startPrepaidGateway(t, { BASE_URL: proxy.url }, { worker: true });
+const account = await gateway.fund(500);
+const { chain, skip } = await testChain();
+
+const HELLO = { text: 'Hello world' };
+const AUDIO = new Uint8Array(silentMp3(1000));
+proxy.target = gateway.url;
+
+test('a purchase leaves no listeners on a long-lived signal', async () => {
+  const { signal } = new AbortController();
+  const { client } = await prepaidCaller(gateway);
+  await client.speak(HELLO, { signal });
+  assert.equal(getEventListeners(signal, 'abort').length, 0);
+});
+
+test('a direct payment resumed after a day was charged, and its audio is gone', async () => {
+  const pending: PendingPurchase = {
+    flow: 'direct',
+    kind: 'speech',
+    identifier: 'pay_of_last_week',
+    baseUrl: proxy.url,
+    method: 'POST',
+    target: '/x402/tts',
+    headers: { 'content-type': 'application/json', 'payment-signature': 'e30=' },
+    body: JSON.stringify(HELLO),
+    maxMicroUsd: '198',
+    expiresAt: 1,
+  };
+  proxy.tamper = (proxied, path) => {
+    if (path !== '/x402/tts') return;
+    const details = { reason: 'replay_window_over', payment: { state: 'charged', amountMicroUsd: 198 } };
+    Object.assign(proxied, {
+      status: 409,
+      json: { error: { code: 'PAYMENT_IDENTIFIER_CONFLICT', message: 'no', details } },
+    });
+  };
+  const client = new Speechgate({ baseUrl: proxy.url, timeoutMs: 0 });
+  const lost = await errorOf(client.resume(pending));
+  assert.ok(lost instanceof AudioLostError, String(lost));
+  assert.equal(lost.chargedMicroUsd, 198n);
+  assert.deepEqual(await client.resolveOutcome(pending), { chargedMicroUsd: 198n, speech: null });
+  proxy.tamper = undefined;
+});
+
+test('job audio is fetched under another host name of the service too', async () => {
+  const account = await gateway.fund(500);
+  const baseUrl = proxy.url.replace('127.0.0.1', 'localhost');
+  const client = new Speechgate({ baseUrl, pay: cardCredits(account), timeoutMs: 2000 });
+  assert.deepEqual(await (await client.speak(HELLO, { durable: true })).bytes(), AUDIO);
+});
+
+test('a printed OutcomeUnknownError contains neither text nor credential', async () => {
+  const { client } = await prepaidCaller(gateway, { timeoutMs: 0 });
+  proxy.tamper = (proxied, path) => {
+    if (path === '/x402/tts') Object.assign(proxied, { status: 502, json: 'a proxy' });
+  };
+  const error = await errorOf(client.speak(HELLO));
+  proxy.tamper = undefined;
+  assert.ok(error instanceof OutcomeUnknownError, String(error));
+  assert.equal(error.pending.maxMicroUsd, '198');
+  assert.ok(!inspect(error).includes('x-x402-signature'));
+});
+
+test('a card request that was never sent is not charged', async () => {
+  const account = await gateway.fund(500);
+  const { budget, told } = recordingBudget();
+  const closed = `http://127.0.0.1:${await freePort()}/tts`;
+  const away: typeof fetch = (request, init) => {
+    const { url } = request as Request;
+    return fetch(url.endsWith('/tts') ? new Request(closed, request as Request) : request, init);
+  };
+  const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account), budget, fetch: away });
+  assert.ok((await errorOf(client.speak(HELLO))) instanceof UnreachableError);
+  assert.equal(told.at(-1), 'settle 0');
+
+  const wrong = new Speechgate({ baseUrl: proxy.url, pay: cardCredits('a\nb'), budget });
+  told.length = 0;
+  assert.match((await errorOf(wrong.speak(HELLO))).message, /accountId .* not charged/);
+  assert.deepEqual(told, []);
+});
+
+// Prices and models that change while a client runs (R65).
+
+const PRICE_MICRO_USD = 198;
+const signingKey = gateway.config.signingKeys?.find(({ status }) => status === 'current');
+
+const open = (pay: PaymentWay, options: Partial<SpeechgateOptions> = {}) =>
+  new Speechgate({ baseUrl: proxy.url, pay, ...options });
+
+/** The service's rates, as so many times what they are. */
+const rates =
+  (factor: number): Tamper =>
+  (proxied, path) => {
+    if (path === '/tts/models') for (const { pricing } of proxied.json.models) pricing.ratePerCharUsd *= factor;
+    if (path !== '/.well-known/x402-service-metadata' || !signingKey) return;
+    const { payload } = proxied.json;
+    for (const model of payload.pricing.models) {
+      model.ratePerCharacterUsd = (Number(model.ratePerCharacterUsd) * factor).toFixed(12);
+    }
+    payload.validity.issuedAt = new Date().toISOString();
+    proxied.json.signature = signatureOf(payload, signingKey);
+  };
+
+/** Refuses what allows less than the price. */
+const judged =
+  (priceMicroUsd: number, header: string, sent: string[] = []): Tamper =>
+  (proxied, _path, { [header]: allowed }) => {
+    if (allowed === undefined) return;
+    sent.push(allowed);
+    if (Number(allowed) >= priceMicroUsd) return proxied.headers.set('x-credit-charged', String(priceMicroUsd));
+    const details = { reason: 'over_max_amount', priceMicroUsd, payment: { state: 'not_charged' } };
+    const error = { code: 'PAYMENT_REQUIRED', message: 'The price is above the maximum.', details };
+    Object.assign(proxied, {
+      status: 402,
+      json: { error },
+      headers: new Headers({ 'content-type': 'application/json' }),
+    });
+  };
+
+const all =
+  (...tampers: Tamper[]): Tamper =>
+  (...proxied) => {
+    for (const tamper of tampers) tamper(...proxied);
+  };
+
+for (const durable of [false, true]) {
+  for (const trust of [undefined, pinsOf(gateway)]) {
+    test(`R65: a card request stays within its caps (durable: ${durable}, pinned: ${trust !== undefined})`, async () => {
+      const { budget, told } = recordingBudget();
+      const options = { budget, maxPerRequestMicroUsd: 2_000n, ...(trust && { trust }) };
+      const client = open(cardCredits(account), options);
+      const sent: string[] = [];
+      proxy.tamper = judged(PRICE_MICRO_USD, 'x-credit-max-amount', sent);
+      assert.equal((await client.speak(HELLO, { durable })).receipt.chargedMicroUsd, 198n);
+
+      proxy.tamper = all(rates(10), judged(10 * PRICE_MICRO_USD, 'x-credit-max-amount', sent));
+      const risen = await client.speak(HELLO, { durable });
+      assert.equal(risen.receipt.chargedMicroUsd, 1_980n);
+      assert.deepEqual(told.slice(-4), ['settle 0', 'reserve card 1980', 'record speech', 'settle 1980']);
+
+      proxy.tamper = all(rates(100), judged(100 * PRICE_MICRO_USD, 'x-credit-max-amount', sent));
+      assert.ok((await errorOf(client.speak(HELLO, { durable }))) instanceof OverCapError);
+      assert.equal(told.at(-1), 'settle 0');
+      assert.deepEqual(sent, ['198', '198', '1980', '1980']);
+    });
+  }
+}
+
+test('R65: receipt and budget state the amount charged after a price cut', async () => {
+  const { budget, told } = recordingBudget();
+  proxy.tamper = judged(150, 'x-credit-max-amount');
+  const { receipt } = await open(cardCredits(account), { budget }).speak(HELLO);
+  assert.deepEqual([receipt.chargedMicroUsd, told.at(-1)], [150n, 'settle 150']);
+});
+
+test('a price above the published one is retried once and then reported', async () => {
+  const { client } = await prepaidCaller(gateway, { budget: recordingBudget().budget });
+  for (const [flow, buyer, header] of [
+    ['card', open(cardCredits(account)), 'x-credit-max-amount'],
+    ['prepaid', client, 'x-x402-max-amount'],
+  ] as const) {
+    const sent: string[] = [];
+    proxy.tamper = (proxied, path, headers) => {
+      if (path === '/tts' || path === '/x402/tts') judged(500, header, sent)(proxied, path, headers);
+    };
+    const error = await errorOf(buyer.speak(HELLO));
+    assert.ok(error instanceof PriceChangedError, `${flow}: ${error}`);
+    assert.match(error.message, /price has risen to 500 micro-USD.* Nothing was charged/);
+    assert.doesNotMatch(error.message, /[Dd]eposit/);
+    assert.deepEqual(sent, ['198', '198'], flow);
+  }
+});
+
+test('a direct payment is signed again once when its offer is no longer made', async () => {
+  let paid = 0;
+  proxy.tamper = (proxied, path, headers) => {
+    if (path !== '/x402/tts' || headers['payment-signature'] === undefined) return;
+    paid += 1;
+    const details = { error: 'accepted_is_no_offer', payment: { state: 'not_charged' } };
+    Object.assign(proxied, { status: 402, json: { error: { code: 'PAYMENT_REQUIRED', message: 'No.', details } } });
+  };
+  const wallet = privateKeyToAccount(generatePrivateKey());
+  const { budget, told } = recordingBudget();
+  const client = open(directX402(wallet), { trust: pinsOf(gateway), budget });
+  await errorOf(client.speak(HELLO));
+  assert.equal(paid, 2);
+  assert.ok(!told.some((line) => line.startsWith('settle')), 'both signatures stay set aside');
+});
+
+test('a renamed model is found, and an unknown one is UNKNOWN_TTS_MODEL', async (t) => {
+  const own = await startPrepaidGateway(t, await listening());
+  const payer = privateKeyToAccount(generatePrivateKey());
+  proxy.target = own.url;
+  for (const [flow, pay, options] of [
+    ['card', cardCredits(await own.fund(500)), { baseUrl: proxy.url }],
+    ['card, pinned', cardCredits(await own.fund(500)), { baseUrl: own.url, trust: pinsOf(own) }],
+    ['prepaid', prepaid(payer), { baseUrl: own.url, trust: pinsOf(own) }],
+    ['direct', directX402(payer), { baseUrl: own.url, trust: pinsOf(own) }],
+  ] as const) {
+    const error = await errorOf(open(pay, options).speak({ ...HELLO, model: 'provider-a/none' }));
+    assert.ok(error instanceof InvalidRequestError, `${flow}: ${error}`);
+    assert.deepEqual([error.code, error.details?.field], ['UNKNOWN_TTS_MODEL', 'model'], flow);
+  }
+  let isRenamed = true;
+  proxy.tamper = (proxied, path) => {
+    if (path !== '/tts/models' || !isRenamed) return;
+    proxied.json.defaultModel = 'provider-a/former';
+    proxied.json.models = [{ ...proxied.json.models[0], id: 'provider-a/former' }];
+  };
+  const client = open(cardCredits(await own.fund(500)));
+  await client.models();
+  isRenamed = false;
+  assert.equal((await client.speak(HELLO)).receipt.chargedMicroUsd, 198n);
+  proxy.target = gateway.url;
+});
+
+const PRICE = 198n;
+
+/** A proxy hands the next requests to a path on, and answers itself: all of them, or so many. */
+function loseAnswers(of: string, status: number, target: string, times = 1): () => number {
+  let lost = 0;
+  proxy.target = target;
+  proxy.tamper = (proxied, path) => {
+    if (path !== of || proxied.status === 402 || lost === times) return;
+    lost += 1;
+    for (const name of [...proxied.headers.keys()]) proxied.headers.delete(name);
+    proxied.headers.set('content-type', 'text/html');
+    Object.assign(proxied, { status, json: '<h1>Bad Gateway</h1>' });
+  };
+  return () => lost;
+}
+
+for (const status of [502, 503, 504, 524]) {
+  test(`a proxy error (${status}) is not an answer of the service`, async (t) => {
+    await t.test('card, streamed: the request counts as charged and is not retried', async () => {
+      const account = await gateway.fund(500);
+      const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account) });
+      loseAnswers('/tts', status, gateway.url);
+      assert.ok((await errorOf(client.speak(HELLO))) instanceof AudioLostError);
+      assert.equal(await gateway.balance(account), 5_000_000n - PRICE);
+    });
+
+    await t.test('card, durable: a retry gets the same job', async () => {
+      const account = await gateway.fund(500);
+      const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account) });
+      const lost = loseAnswers('/tts?async=true', status, gateway.url);
+      assert.deepEqual(await (await client.speak(HELLO, { durable: true })).bytes(), AUDIO);
+      assert.deepEqual([lost(), await gateway.balance(account)], [1, 5_000_000n - PRICE]);
+    });
+
+    await t.test('prepaid: a retry sends the same signature', async () => {
+      const { client, balance, wallet } = await prepaidCaller(gateway);
+      const lost = loseAnswers('/x402/tts', status, gateway.url);
+      assert.deepEqual(await (await client.speak(HELLO)).bytes(), AUDIO);
+      assert.deepEqual([lost(), wallet.signed, await balance()], [1, 1, 1_000_000n - PRICE]);
+    });
+  });
+}
+
+test('direct and deposit: a retry sends the same payment, which settles once', { skip }, async (t) => {
+  const onChain = await startX402Gateway(t, chain, { BASE_URL: proxy.url });
+  const payer = await wallet(chain.client, 1_000_000n);
+  const open = (pay = directX402(payer)) => new Speechgate({ baseUrl: proxy.url, pay, trust: pinsOf(onChain) });
+  const lost = loseAnswers('/x402/tts', 502, onChain.url, 4);
+  const speech = await open().speak(HELLO);
+  assert.deepEqual([lost(), speech.receipt.isReplay, await timesPaid(chain, payer)], [4, true, 1]);
+
+  const stop = mineSteadily(t, chain);
+  loseAnswers('/x402/deposit', 504, onChain.url);
+  const { balanceMicroUsd } = await open(prepaid(payer)).deposit(100_000n);
+  stop();
+  assert.deepEqual([balanceMicroUsd, await timesPaid(chain, payer)], [100_000n, 2]);
+});

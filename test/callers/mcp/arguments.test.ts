@@ -1,0 +1,369 @@
+/** The arguments of each tool, as hosts and their models send them. */
+import assert from 'node:assert/strict';
+import { chown, lchown, mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
+import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
+import { Ajv } from 'ajv';
+import { type Test, test } from 'tap';
+import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
+import { prepaid, Speechgate } from '../../../src/callers/client/index.ts';
+import { createMcpServer } from '../../../src/callers/mcp/server.ts';
+import { secondsOf } from '../../../src/callers/mcp/speak-tool.ts';
+import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
+import { ForeignFileError } from '../../../src/lib/private-files.ts';
+import { startPrepaidCaller } from '../../support/caller.ts';
+import { pinsOf } from '../../support/client.ts';
+import { silentMp3, silentWav } from '../../support/silent-audio.ts';
+import { speechgate } from '../../support/speechgate.ts';
+import { SAID, talkativeService } from '../../support/talkative-service.ts';
+import { openBudget } from '../budget/support.ts';
+
+const text = 'Hello world';
+
+async function startAgent(t: Test) {
+  const caller = await startPrepaidCaller(t, 1_000_000n);
+  const { gateway, wallet, budgetPath } = caller;
+  const budget = await openBudget(t, budgetPath, {});
+  const client = new Speechgate({ baseUrl: gateway.url, pay: prepaid(wallet), trust: pinsOf(gateway), budget });
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const kept = new SavedPurchases(dirname(budgetPath));
+  const server = createMcpServer({
+    client,
+    budget,
+    saved: kept,
+    flow: 'prepaid',
+    folder: await SpeechFolder.open(folder),
+  });
+  const [ours, theirs] = InMemoryTransport.createLinkedPair();
+  await server.connect(ours);
+  const agent = new Client({ name: 'agent', version: '1' });
+  await agent.connect(theirs);
+  t.teardown(() => agent.close());
+  const call = async (name: string, args?: Record<string, unknown>) => {
+    const result = (await agent.callTool({ name, ...(args && { arguments: args }) })) as CallToolResult;
+    const { content, structuredContent, isError = false } = result;
+    const said = content[0]?.type === 'text' ? content[0].text : '';
+    // biome-ignore lint/suspicious/noExplicitAny: what came back is what is tested.
+    return { said, isError, data: structuredContent as any };
+  };
+  return { ...caller, agent, budget, folder, call, upstream: gateway.upstream };
+}
+
+test('null, empty and blank arguments count as absent', async (t) => {
+  const { call, upstream } = await startAgent(t);
+  const optional = {
+    speak: ['voice', 'model', 'speed', 'file', 'overwrite', 'maxUsd', 'resume'],
+    quote: ['voice', 'model', 'speed'],
+  };
+  for (const [tool, names] of Object.entries(optional)) {
+    for (const absent of [null, '', ' ']) {
+      const args = { text, ...Object.fromEntries(names.map((name) => [name, absent])) };
+      const { isError, said } = await call(tool, args);
+      assert.equal(isError, false, `${tool} ${JSON.stringify(absent)}: ${said}`);
+    }
+  }
+  for (const absent of [undefined, {}, { model: null }, { model: '' }]) {
+    assert.equal((await call('list_voices', absent)).isError, false, JSON.stringify(absent));
+  }
+  for (const absent of [undefined, {}]) assert.equal((await call('balance', absent)).isError, false);
+  const { input, voice, speed } = upstream.requests.at(-1)?.body ?? {};
+  assert.deepEqual([input, voice, speed ?? 1], [text, 'alloy', 1]);
+});
+
+test('numbers, booleans and amounts are read from text, amounts also from numbers', async (t) => {
+  const { call, upstream, folder } = await startAgent(t);
+  for (const [speed, spoken] of [
+    ['1.25', 1.25],
+    ['2', 2],
+    [' 0.5 ', 0.5],
+    [1.5, 1.5],
+  ] as const) {
+    const { isError, said } = await call('speak', { text, speed });
+    assert.equal(isError, false, said);
+    assert.equal(upstream.requests.at(-1)?.body?.speed, spoken);
+    assert.equal((await call('quote', { text, speed })).isError, false);
+  }
+  for (const maxUsd of ['0.01', '$0.01', ' $0.01 ', 0.01, 1, '1']) {
+    const { isError, said } = await call('speak', { text, maxUsd });
+    assert.equal(isError, false, `${maxUsd}: ${said}`);
+  }
+  for (const maxUsd of ['$0.0001', 0.0001, 0, '0']) {
+    assert.match((await call('speak', { text, maxUsd })).said, /Over the budget/, String(maxUsd));
+  }
+  await writeFile(join(folder, 'mine.mp3'), 'mine');
+  for (const overwrite of ['false', 'False', false]) {
+    assert.match((await call('speak', { text, file: 'mine.mp3', overwrite })).said, /already exists/);
+  }
+  for (const overwrite of ['true', 'TRUE', true]) {
+    assert.equal((await call('speak', { text, file: 'mine.mp3', overwrite })).isError, false);
+  }
+  assert.deepEqual(await readFile(join(folder, 'mine.mp3')), Buffer.from(silentMp3(1000)));
+});
+
+test('an invalid value names its argument and buys nothing', async (t) => {
+  const { call, upstream, folder, balance } = await startAgent(t);
+  const wrong: [args: Record<string, unknown>, said: RegExp][] = [
+    [{ text: 5 }, /^.*text must/],
+    [{ text: ['a'] }, /text must/],
+    [{ text, voice: 7 }, /voice must/],
+    [{ text, model: {} }, /model must/],
+    [{ text, speed: 'fast' }, /speed must/],
+    [{ text, speed: '1,5' }, /speed must/],
+    [{ text, speed: '0x1' }, /speed must/],
+    [{ text, speed: true }, /speed must/],
+    [{ text, speed: 9 }, /speed must .*0\.5 .* 2/],
+    [{ text, speed: '9' }, /speed must/],
+    [{ text, overwrite: 'yes, please' }, /overwrite must/],
+    [{ text, overwrite: 2 }, /overwrite must/],
+    [{ text, maxUsd: 'cheap' }, /maxUsd must/],
+    [{ text, maxUsd: '-1' }, /maxUsd must/],
+    [{ text, maxUsd: -1 }, /maxUsd must/],
+    [{ text, maxUsd: 0.0000001 }, /maxUsd must/],
+    [{ text, maxUsd: '1 EUR' }, /maxUsd must/],
+    [{ text, maxUsd: true }, /maxUsd must/],
+    [{ text, file: 5 }, /file must/],
+    [{ resume: 5 }, /resume must/],
+    [{}, /text or resume is missing/],
+    [{ text: null, resume: '' }, /text or resume is missing/],
+  ];
+  for (const [args, pattern] of wrong) {
+    const { said, isError } = await call('speak', args);
+    assert.ok(isError, JSON.stringify(args));
+    assert.match(said, pattern, JSON.stringify(args));
+    assert.match(said, /Nothing was bought/, JSON.stringify(args));
+  }
+  for (const args of [{}, { text: '' }, { text: null }, { text: 5 }]) {
+    assert.match((await call('quote', args)).said, /text must.*Nothing was bought/, JSON.stringify(args));
+  }
+  assert.match((await call('list_voices', { model: 5 })).said, /model must.*Nothing was bought/);
+  assert.equal(upstream.requests.length, 0);
+  assert.equal(await balance(), 1_000_000n);
+  assert.deepEqual(await readdir(folder), []);
+});
+
+test('an unknown argument is refused with the list of known ones', async (t) => {
+  const { call, upstream } = await startAgent(t);
+  for (const unknown of ['voice_id', 'format', 'response_format', 'Text', 'input', 'output', 'max_usd']) {
+    const { said } = await call('speak', { text, [unknown]: 'x' });
+    assert.match(
+      said,
+      new RegExp(`speak has no argument ${unknown}\\. Use only: text, voice, model, speed, file, overwrite`),
+    );
+    assert.match(said, /Nothing was bought/);
+  }
+  assert.match((await call('speak', { text, voice_id: 'x', format: 'wav' })).said, /no argument voice_id, format\./);
+  assert.match((await call('speak', { text, voice_id: null })).said, /no argument voice_id\./);
+  assert.match(
+    (await call('quote', { text, file: 'x' })).said,
+    /quote has no argument file\. Use only: text, voice, model, speed\./,
+  );
+  assert.match(
+    (await call('list_voices', { voice: 'x' })).said,
+    /list_voices has no argument voice\. Use only: model, page\./,
+  );
+  assert.match((await call('balance', { account: 'x' })).said, /balance has no argument account\. Use only: none\./);
+  assert.equal(upstream.requests.length, 0);
+});
+
+test('a file name that does not end in .mp3 is refused', async (t) => {
+  const { call, upstream, folder } = await startAgent(t);
+  await writeFile(join(folder, 'hi.mp3'), 'mine');
+  await writeFile(join(folder, 'hi.wav'), 'mine too');
+  for (const file of ['hi.wav', 'hi.WAV', 'hi.ogg', 'hi.flac', 'hi.mp4', 'hi.mp3.wav', 'notes.txt', 'v1.5']) {
+    const { said } = await call('speak', { text, file, overwrite: true });
+    assert.match(said, /file must end in \.mp3.*Nothing was bought/, file);
+  }
+  assert.equal(await readFile(join(folder, 'hi.mp3'), 'utf8'), 'mine');
+  assert.equal(await readFile(join(folder, 'hi.wav'), 'utf8'), 'mine too');
+  assert.equal(upstream.requests.length, 0);
+  for (const [file, written] of [
+    ['one', 'one.mp3'],
+    ['two.MP3', 'two.mp3'],
+    ['Version 1.5.mp3', 'Version 1.5.mp3'],
+  ] as const) {
+    assert.equal((await call('speak', { text, file })).data?.path, join(folder, written));
+  }
+});
+
+test('overwrite replaces only the named file, not one of another type', async (t) => {
+  const path = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
+  t.teardown(() => rm(path, { recursive: true, force: true }));
+  await writeFile(join(path, 'hi.wav'), 'mine');
+  const file = await (await SpeechFolder.open(path)).plan('hi.mp3', true);
+  assert.equal(await file.write(silentWav(10), 'audio/wav'), join(path, 'hi-1.wav'));
+  await file.close();
+  assert.equal(await readFile(join(path, 'hi.wav'), 'utf8'), 'mine');
+});
+
+test('an error about a voice or model lists the valid ones', async (t) => {
+  const { call, upstream } = await startAgent(t);
+  for (const tool of ['speak', 'quote']) {
+    assert.match((await call(tool, { text, voice: 'provider-a_nobody' })).said, /provider-a_alloy, .*Nothing was/);
+    assert.match((await call(tool, { text, voice: 'nobody' })).said, /provider-a_alloy, .*Nothing was/);
+  }
+  assert.match((await call('list_voices', { model: 'none' })).said, /provider-a\/tts-1, /);
+  assert.equal(upstream.requests.length, 0);
+});
+
+test('the tool schemas are plain and match what the tools accept', async (t) => {
+  const { agent } = await startAgent(t);
+  const ajv = new Ajv({ strict: true });
+  const { tools } = await agent.listTools();
+  const schemaOf = (name: string) => tools.find((tool) => tool.name === name)?.inputSchema ?? assert.fail(name);
+  for (const { name, inputSchema } of tools) {
+    ajv.compile(inputSchema);
+    assert.deepEqual([inputSchema.type, inputSchema.additionalProperties], ['object', false], name);
+    for (const [argument, schema] of Object.entries(inputSchema.properties ?? {})) {
+      const { type, description } = schema as { type?: unknown; description?: unknown };
+      assert.ok(['string', 'number', 'boolean'].includes(type as string), `${name} ${argument}: ${type}`);
+      assert.equal(typeof description, 'string', `${name} ${argument}`);
+    }
+  }
+  assert.deepEqual(schemaOf('quote').required, ['text']);
+  assert.deepEqual(schemaOf('speak').required ?? [], []);
+  const speak = ajv.compile(schemaOf('speak'));
+  assert.ok(speak({ text, voice: 'provider-a_alloy', speed: 1.25, file: 'a.mp3', overwrite: true, maxUsd: '0.01' }));
+  assert.ok(!speak({ text, voice_id: 'x' }));
+});
+
+// What a service says reaches a model as the service's: short, printable, and last.
+
+async function startTalkativeAgent(t: Test) {
+  const service = talkativeService();
+  const path = await mkdtemp(join(tmpdir(), 'speechgate-mcp-'));
+  t.teardown(() => rm(path, { recursive: true, force: true }));
+  const server = createMcpServer({
+    client: service.client,
+    budget: await openBudget(t, join(path, 'budget'), {}),
+    saved: new SavedPurchases(path),
+    flow: 'card',
+    folder: await SpeechFolder.open(path),
+  });
+  const [here, there] = InMemoryTransport.createLinkedPair();
+  await server.connect(here);
+  const client = new Client({ name: 'agent', version: '1' });
+  await client.connect(there);
+  t.teardown(() => client.close());
+  const call = async (name: string, args: object = {}) => {
+    const result = (await client.callTool({ name, arguments: { ...args } })) as CallToolResult;
+    const [first] = result.content;
+    // biome-ignore lint/suspicious/noExplicitAny: what came back is what is tested.
+    return { text: first?.type === 'text' ? first.text : '', data: result.structuredContent as any, result };
+  };
+  return { call, ...service };
+}
+
+test('an error ends with at most 300 printable characters from the service', async (t) => {
+  const { call, refusal } = await startTalkativeAgent(t);
+  for (const status of [400, 402, 413, 429, 500, 503]) {
+    refusal.status = status;
+    // What 5xx mean for a purchase is not known.
+    for (const name of status < 500 ? ['speak', 'quote'] : ['quote']) {
+      const { text, result } = await call(name, { text: 'Hello', model: 'm0' });
+      assert.ok(result.isError);
+      assert.match(text, SAID, `${status} ${name}: ${text}`);
+      assert.ok(text.length < 1_000, `${status} ${name}: ${text.length} characters`);
+    }
+  }
+});
+
+test('list_voices returns pages of short lines without invalid ids', async (t) => {
+  const { call } = await startTalkativeAgent(t);
+  const ids: string[] = [];
+  for (let page = 1, pages = 1; page <= pages; page += 1) {
+    const { data, text } = await call('list_voices', { page });
+    pages = data.pages;
+    ids.push(...data.models.map(({ id }: { id: string }) => id));
+    assert.ok(text.length < 50_000, `${text.length} characters`);
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there.
+    assert.doesNotMatch(JSON.stringify(data), /[\u001b\u202e\u2028]|\\u001b|W{301}/);
+  }
+  assert.deepEqual([ids.length, new Set(ids).size, ids[0]], [120, 120, 'm0']);
+});
+
+test('list_voices returns the voices of one model in pages', async (t) => {
+  const { call } = await startTalkativeAgent(t);
+  const voices: string[] = [];
+  for (let page = 1, pages = 1; page <= pages; page += 1) {
+    const { data } = await call('list_voices', { model: 'm0', page });
+    pages = data.pages;
+    assert.equal(data.models[0].voiceCount, 70);
+    voices.push(...data.models[0].voices.map(({ id }: { id: string }) => id));
+  }
+  assert.deepEqual([voices.length, voices.at(-1)], [70, 'v69']);
+  assert.match((await call('list_voices', { model: 'none' })).text, /There are: m0, m1, .* and 100 more\.$/);
+});
+
+// Where the MCP server writes: a folder of its own user, by whatever way it is named.
+
+const NOBODY = 65_534;
+const skip = process.geteuid?.() !== 0 && 'only root may give files away';
+
+test('a folder or link of another user is not written to', { skip }, async (t) => {
+  const root = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-folder-')));
+  t.teardown(() => rm(root, { recursive: true, force: true }));
+  const [own, foreign, planted, mine] = ['own', 'foreign', 'planted', 'mine'].map((name) => join(root, name)) as [
+    string,
+    string,
+    string,
+    string,
+  ];
+  await mkdir(own);
+  await mkdir(foreign);
+  await chown(foreign, NOBODY, NOBODY);
+  await symlink(own, planted);
+  await lchown(planted, NOBODY, NOBODY);
+  await symlink(own, mine);
+  for (const path of [foreign, planted]) {
+    await assert.rejects(SpeechFolder.open(path), ForeignFileError, path);
+    const { code, err } = await speechgate({}, 'mcp', '--folder', path);
+    assert.deepEqual([code, err.trim().split('\n').length], [2, 1], err);
+    assert.match(err, /is another user's, or a link of theirs/);
+  }
+  assert.equal((await SpeechFolder.open(mine)).path, own);
+  await assert.rejects(SpeechFolder.open(join(root, 'none')));
+  assert.deepEqual((await readdir(root)).sort(), ['foreign', 'mine', 'own', 'planted'], 'none is made');
+});
+
+const near = (seconds: number | null, expected: number) =>
+  assert.ok(seconds !== null && Math.abs(seconds - expected) < 0.06, `${seconds} instead of ${expected}`);
+
+test('the length of an MP3 is that of its frames at each sampling rate', async () => {
+  near(secondsOf(silentMp3(2500), 'audio/mpeg'), 2.5);
+  const tag = Buffer.concat([Buffer.from('ID3\x04\0\0\0\0\0\x05', 'latin1'), Buffer.alloc(5)]);
+  near(secondsOf(Buffer.concat([tag, silentMp3(1000)]), 'audio/mpeg'), 1);
+  // Bytes of the header's second and third: MPEG 1 at 44.1 kHz, MPEG 2 at 22.05 kHz, MPEG 2.5 at 11.025 kHz.
+  for (const [version, samples, rate] of [
+    [0xfb, 1152, 44_100],
+    [0xf3, 576, 22_050],
+    [0xe3, 576, 11_025],
+  ] as const) {
+    const isMpeg1 = version === 0xfb;
+    const length = Math.floor(((isMpeg1 ? 144_000 : 72_000) * (isMpeg1 ? 128 : 64)) / rate);
+    const frame = Buffer.alloc(length);
+    frame.set([0xff, version, isMpeg1 ? 0x90 : 0x80, 0]);
+    near(secondsOf(Buffer.concat(Array.from({ length: 40 }, () => frame)), 'audio/mpeg'), (40 * samples) / rate);
+  }
+});
+
+test('the length of a WAV is that of its data, even with an unknown size', async () => {
+  const wav = silentWav(1500);
+  near(secondsOf(wav, 'audio/wav'), 1.5);
+  const at = Buffer.from(wav).indexOf('data') + 4;
+  for (const size of [0, 0xffff_ffff]) {
+    const streamed = Buffer.from(wav);
+    streamed.writeUInt32LE(size, at);
+    near(secondsOf(streamed, 'audio/wav'), 1.5);
+  }
+});
+
+test('bytes that are not audio have no length', async () => {
+  for (const type of ['audio/mpeg', 'audio/wav'] as const) {
+    assert.equal(secondsOf(new Uint8Array(0), type), null);
+    assert.equal(secondsOf(Buffer.alloc(2000, 0x5a), type), null);
+  }
+});

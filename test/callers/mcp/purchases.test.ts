@@ -1,0 +1,229 @@
+/** Hosts that give up on a call, and agents that ask for the same again. */
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
+import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
+import { type Test, test } from 'tap';
+import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
+import { cardCredits, directX402, type PaymentWay, prepaid, Speechgate } from '../../../src/callers/client/index.ts';
+import { createMcpServer } from '../../../src/callers/mcp/server.ts';
+import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
+import { startPrepaidCaller } from '../../support/caller.ts';
+import { testChain, wallet } from '../../support/chain.ts';
+import { listening, pinsOf, startCardGateway, startPaidGateway } from '../../support/client.ts';
+import { fundedWallet, startPrepaidGateway } from '../../support/prepaid.ts';
+import { silentMp3 } from '../../support/silent-audio.ts';
+import { mp3, type StubUpstream } from '../../support/stub-upstream.ts';
+import { until } from '../../support/until.ts';
+import { timesPaid } from '../../support/x402.ts';
+import { openBudget } from '../budget/support.ts';
+
+const PRICE = 198;
+const { chain, skip } = await testChain();
+
+interface Payer {
+  readonly pay: PaymentWay;
+  readonly gateway: Parameters<typeof pinsOf>[0] & { readonly upstream: StubUpstream };
+  /** Micro-USD. */
+  spent(): Promise<bigint>;
+}
+
+const FLOWS: Readonly<Record<'card' | 'prepaid' | 'direct', (t: Test) => Promise<Payer>>> = {
+  card: async (t) => {
+    const gateway = await startCardGateway(t);
+    const account = await gateway.fund(100);
+    return { pay: cardCredits(account), gateway, spent: async () => 1_000_000n - (await gateway.balance(account)) };
+  },
+  prepaid: async (t) => {
+    const gateway = await startPrepaidGateway(t, await listening());
+    const payer = await fundedWallet(gateway, 1_000_000n);
+    return { pay: prepaid(payer.wallet), gateway, spent: async () => 1_000_000n - (await payer.balance()) };
+  },
+  direct: async (t) => {
+    const gateway = await startPaidGateway(t, chain);
+    const payer = await wallet(chain.client, 1_000_000n);
+    return { pay: directX402(payer), gateway, spent: async () => BigInt(PRICE * (await timesPaid(chain, payer))) };
+  },
+};
+
+async function startAgent(t: Test, flow: keyof typeof FLOWS, lateMs?: number) {
+  const payer = await FLOWS[flow](t);
+  const { gateway, pay } = payer;
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const budgetPath = join(await mkdtemp(join(tmpdir(), 'speechgate-budget-')), 'budget.jsonl');
+  t.teardown(() => rm(dirname(budgetPath), { recursive: true, force: true }));
+  const budget = await openBudget(t, budgetPath, { totalMicroUsd: 10_000n });
+  const client = new Speechgate({ baseUrl: gateway.config.baseUrl, pay, trust: pinsOf(gateway), budget });
+  const kept = new SavedPurchases(dirname(budgetPath));
+  const server = createMcpServer({
+    ...{ client, budget, saved: kept, flow, folder: await SpeechFolder.open(folder) },
+    ...(lateMs !== undefined && { lateMs }),
+  });
+  const [ours, theirs] = InMemoryTransport.createLinkedPair();
+  await server.connect(ours);
+  const agent = new Client({ name: 'agent', version: '1' });
+  await agent.connect(theirs);
+  t.teardown(() => agent.close());
+  const call = async (name: string, args: object = {}, options: object = {}) => {
+    const result = await agent.callTool({ name, arguments: { ...args } }, undefined, options);
+    // biome-ignore lint/suspicious/noExplicitAny: what came back is what is tested.
+    return result.structuredContent as any;
+  };
+  return { ...payer, budget, call };
+}
+
+/** Speech that the upstream answers once it is told to. */
+function heldBack(upstream: StubUpstream): () => void {
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  upstream.mode = (request, response) => void released.then(() => mp3()(request, response));
+  return release;
+}
+
+for (const flow of ['card', 'prepaid', 'direct'] as const) {
+  const options = { skip: flow === 'direct' && skip };
+
+  test(`${flow}: a canceled call that the agent repeats is paid once`, options, async (t) => {
+    const { gateway, call, spent, budget } = await startAgent(t, flow);
+    const release = heldBack(gateway.upstream);
+    const host = new AbortController();
+    const first = call('speak', { text: 'Hello world' }, { signal: host.signal });
+    await gateway.upstream.waitForRequests(1);
+    host.abort();
+    await assert.rejects(first);
+    await until(async () => (await call('balance')).openPurchases.length === 1);
+    const [open] = (await call('balance')).openPurchases;
+    assert.deepEqual([open.flow, open.maxUsd], [flow, '0.000198']);
+    const second = call('speak', { text: ' Hello world\n', speed: 1 });
+    release();
+    const { path } = await second;
+    assert.deepEqual(await readFile(path), Buffer.from(silentMp3(1000)));
+    assert.equal(await spent(), BigInt(PRICE));
+    const { spentMicroUsd, reservedMicroUsd } = await budget.read();
+    assert.deepEqual([spentMicroUsd, reservedMicroUsd], [BigInt(PRICE), 0n]);
+    assert.deepEqual((await call('balance')).openPurchases, []);
+  });
+
+  test(`${flow}: two identical calls at the same time are one purchase`, options, async (t) => {
+    const { gateway, call, spent } = await startAgent(t, flow);
+    const release = heldBack(gateway.upstream);
+    const calls = [call('speak', { text: 'Hello world' }), call('speak', { text: 'Hello world' })];
+    await gateway.upstream.waitForRequests(1);
+    release();
+    const told = await Promise.all(calls);
+    assert.equal(new Set(told.map(({ path }) => path)).size, 2);
+    assert.deepEqual(told.map(({ receipt }) => receipt.isReplay).sort(), [false, true]);
+    assert.equal(await spent(), BigInt(PRICE));
+  });
+}
+
+test('a call repeated after a slow response gets the same speech', async (t) => {
+  const { call, spent } = await startAgent(t, 'prepaid', 0);
+  await call('speak', { text: 'Hello world' });
+  const again = await call('speak', { text: 'Hello world' });
+  assert.equal(again.receipt.isReplay, true);
+  assert.equal(await spent(), BigInt(PRICE));
+});
+
+test('a call repeated after a fast response is bought again', async (t) => {
+  const { call, spent } = await startAgent(t, 'prepaid', 60_000);
+  await call('speak', { text: 'Hello world' });
+  assert.equal((await call('speak', { text: 'Hello world' })).receipt.isReplay, false);
+  assert.equal(await spent(), BigInt(2 * PRICE));
+});
+
+// What an agent does about a purchase whose end it was not told.
+
+const ORDER = { text: 'Hello world' };
+
+/** An agent whose connection loses requests or answers when told to. */
+async function startCutAgent(t: Test) {
+  const caller = await startPrepaidCaller(t, 10_000n);
+  const { gateway, wallet, budgetPath } = caller;
+  const line = { loses: 'nothing' as 'nothing' | 'requests' | 'answers' | 'budget' };
+  const send: typeof fetch = async (input, init) => {
+    const isSpeech = (input instanceof Request ? input.url : String(input)).endsWith('/x402/tts');
+    if (isSpeech && line.loses === 'requests') throw new TypeError('the line is cut');
+    const response = await fetch(input, init);
+    if (isSpeech && line.loses === 'budget') await writeFile(budgetPath, 'no budget\n');
+    if (!isSpeech || line.loses === 'nothing' || line.loses === 'budget') return response;
+    await response.arrayBuffer();
+    throw new TypeError('the line is cut');
+  };
+  const budget = await openBudget(t, budgetPath, { totalMicroUsd: 1000n });
+  const trust = pinsOf(gateway);
+  const client = new Speechgate({
+    ...{ baseUrl: gateway.url, pay: prepaid(wallet), trust, budget, fetch: send, timeoutMs: 300 },
+  });
+  const path = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
+  t.teardown(() => rm(path, { recursive: true, force: true }));
+  const kept = new SavedPurchases(dirname(budgetPath));
+  const server = createMcpServer({
+    client,
+    budget,
+    saved: kept,
+    flow: 'prepaid',
+    folder: await SpeechFolder.open(path),
+  });
+  const [ours, theirs] = InMemoryTransport.createLinkedPair();
+  await server.connect(ours);
+  const agent = new Client({ name: 'agent', version: '1' });
+  await agent.connect(theirs);
+  t.teardown(() => agent.close());
+  const speak = async (args: Record<string, unknown>) => {
+    const { content, structuredContent } = (await agent.callTool({ name: 'speak', arguments: args })) as CallToolResult;
+    const text = content[0]?.type === 'text' ? content[0].text : '';
+    // biome-ignore lint/suspicious/noExplicitAny: what came back is what is tested.
+    return { text, data: structuredContent as any };
+  };
+  return { ...caller, budget, line, speak };
+}
+
+/** The identifier that the agent is told to resume. */
+const toResume = (text: string): string => /\{"resume": "([^"]+)"\}/.exec(text)?.[1] ?? assert.fail(text);
+
+test('resuming a request that never arrived buys it once', async (t) => {
+  const { budget, line, speak, balance } = await startCutAgent(t);
+  line.loses = 'requests';
+  const identifier = toResume((await speak(ORDER)).text);
+  assert.equal((await budget.read()).reservedMicroUsd, 198n);
+  assert.equal(toResume((await speak({ resume: identifier })).text), identifier, 'still unknown');
+  line.loses = 'nothing';
+  const { data } = await speak({ resume: identifier, file: 'late' });
+  assert.deepEqual(await readFile(data.path), Buffer.from(silentMp3(1000)));
+  assert.deepEqual([data.priceUsd, data.budgetLeftUsd], ['0.000198', '0.000802']);
+  assert.match((await speak({ resume: identifier })).text, /no purchase .* is open/);
+  assert.equal(await balance(), 10_000n - 198n);
+});
+
+test('resuming a purchase with a lost response fetches its audio, charged once', async (t) => {
+  const { budget, line, speak, balance } = await startCutAgent(t);
+  line.loses = 'answers';
+  const identifier = toResume((await speak(ORDER)).text);
+  line.loses = 'nothing';
+  // Until the books have followed the answer, the end is unknown.
+  let path: string | undefined;
+  await until(async () => {
+    ({ path } = (await speak({ resume: identifier })).data ?? {});
+    return path !== undefined;
+  });
+  assert.deepEqual(await readFile(path ?? assert.fail()), Buffer.from(silentMp3(1000)));
+  const { spentMicroUsd, reservedMicroUsd } = await budget.read();
+  assert.deepEqual([spentMicroUsd, reservedMicroUsd], [198n, 0n]);
+  assert.equal(await balance(), 10_000n - 198n);
+});
+
+test('paid speech is written even if the budget cannot be read any more', async (t) => {
+  const { line, speak, balance } = await startCutAgent(t);
+  line.loses = 'budget';
+  const { text, data } = await speak(ORDER);
+  assert.deepEqual(await readFile(data?.path ?? assert.fail(text)), Buffer.from(silentMp3(1000)));
+  assert.deepEqual([data.priceUsd, data.budgetLeftUsd], ['0.000198', null]);
+  assert.equal(await balance(), 10_000n - 198n);
+});

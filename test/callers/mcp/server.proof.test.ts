@@ -1,0 +1,240 @@
+/** `speechgate mcp` as a process, driven by the official client. */
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
+import { type Test, test } from 'tap';
+import { type PrepaidCaller, startPrepaidCaller } from '../../support/caller.ts';
+import { startCardGateway } from '../../support/client.ts';
+import { silentMp3 } from '../../support/silent-audio.ts';
+import { speechgate } from '../../support/speechgate.ts';
+import { hangBeforeHeaders, mp3 } from '../../support/stub-upstream.ts';
+import { until } from '../../support/until.ts';
+
+const PROJECT = fileURLToPath(new URL('../../..', import.meta.url));
+/** Of `Hello world` by the default model. */
+const PRICE = 198n;
+
+interface Agent {
+  readonly client: Client;
+  readonly folder: string;
+  /** What the server said on standard error. */
+  complaints(): string;
+  // biome-ignore lint/suspicious/noExplicitAny: what came back is what is tested.
+  call(name: string, args?: object, options?: object): Promise<{ data: any; text: string; isError: boolean }>;
+}
+
+async function startAgent(t: Test, env: Readonly<Record<string, string>>, ...args: string[]): Promise<Agent> {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const { PATH = '', HOME = '' } = process.env;
+  const transport = new StdioClientTransport({
+    command: process.execPath,
+    args: ['dist/speechgate.js', 'mcp', '--folder', folder, ...args],
+    cwd: PROJECT,
+    env: { PATH, HOME, ...env },
+    stderr: 'pipe',
+  });
+  let complaints = '';
+  transport.stderr?.on('data', (chunk) => {
+    complaints += chunk;
+  });
+  const client = new Client({ name: 'agent', version: '1' });
+  // Anything on standard output that is no message of the protocol.
+  client.onerror = (error) => {
+    complaints += error.message;
+  };
+  t.teardown(() => client.close());
+  await client.connect(transport);
+  return {
+    client,
+    folder,
+    complaints: () => complaints,
+    call: async (name, args = {}, options = {}) => {
+      const result = (await client.callTool({ name, arguments: { ...args } }, undefined, options)) as CallToolResult;
+      const [first] = result.content;
+      const text = first?.type === 'text' ? first.text : '';
+      return { data: result.structuredContent, text, isError: result.isError ?? false };
+    },
+  };
+}
+
+const caller = (t: Test): Promise<PrepaidCaller> => startPrepaidCaller(t, 1_000_000n);
+
+test('an agent lists voices, gets a quote, buys speech and reads its balance', async (t) => {
+  const { gateway, env, balance } = await caller(t);
+  gateway.upstream.mode = mp3(2500);
+  const agent = await startAgent(t, { ...env, SPEECHGATE_MAX_TOTAL: '0.001' });
+  const { tools } = await agent.client.listTools();
+  assert.deepEqual(tools.map(({ name }) => name).sort(), ['balance', 'list_voices', 'quote', 'speak']);
+  for (const { description, inputSchema, outputSchema } of tools) assert.ok(description && inputSchema && outputSchema);
+
+  const voices = await agent.call('list_voices');
+  assert.equal(voices.data.defaultModel, 'provider-a/tts-1');
+  assert.ok(voices.data.models.find(({ id }: { id: string }) => id === 'provider-a/tts-1').voices.length > 1);
+  const one = await agent.call('list_voices', { model: 'provider-a/tts-1' });
+  assert.equal(one.data.models.length, 1);
+  assert.match((await agent.call('list_voices', { model: 'none' })).text, /There are: .*provider-a\/tts-1/);
+
+  const quote = await agent.call('quote', { text: 'Hello world' });
+  assert.deepEqual(
+    [quote.data.priceUsd, quote.data.characters, quote.data.budgetLeftUsd],
+    ['0.000198', 11, '0.001000'],
+  );
+
+  const spoken = await agent.call('speak', { text: 'Hello world', voice: 'provider-a_alloy', file: 'hello.mp3' });
+  const { receipt, ...told } = spoken.data;
+  assert.deepEqual(told, {
+    path: join(agent.folder, 'hello.mp3'),
+    seconds: told.seconds,
+    bytes: silentMp3(2500).length,
+    contentType: 'audio/mpeg',
+    priceUsd: '0.000198',
+    budgetLeftUsd: '0.000802',
+  });
+  assert.ok(Math.abs(told.seconds - 2.5) < 0.1, String(told.seconds));
+  assert.deepEqual([receipt.flow, receipt.balanceUsd, receipt.isReplay], ['prepaid', '0.999802', false]);
+  assert.match(receipt.traceId, /^[0-9a-f-]{36}$/);
+  assert.deepEqual(await readFile(told.path), Buffer.from(silentMp3(2500)));
+  assert.equal(await balance(), 1_000_000n - PRICE);
+
+  const left = await agent.call('balance');
+  assert.deepEqual(left.data, {
+    balanceUsd: '0.999802',
+    budgetLeftUsd: '0.000802',
+    spentTodayUsd: '0.000198',
+    spentUsd: '0.000198',
+    reservedUsd: '0.000000',
+    openPurchases: [],
+  });
+  await agent.client.close();
+  assert.equal(agent.complaints(), 'Caps: 0.001000 USD in total.\n', 'nothing else but the protocol was printed');
+});
+
+test('a refused call tells the agent what to do and charges nothing', async (t) => {
+  const { gateway, env, balance } = await startPrepaidCaller(t, 300n);
+  const agent = await startAgent(t, { ...env, SPEECHGATE_MAX_PER_CALL: '0.01', SPEECHGATE_MAX_PER_DAY: '0.02' });
+  const say = async (args: object, pattern: RegExp) => {
+    const { isError, text } = await agent.call('speak', args);
+    assert.ok(isError);
+    assert.match(text, pattern);
+  };
+  await say({ text: 'x'.repeat(1000) }, /Over the budget: .* 0\.018000 USD.* 0\.010000 USD for one call/);
+  await say({ text: 'Hello world', maxUsd: '0.0001' }, /0\.000100 USD is left of the 0\.000100 USD for one call/);
+  await say({ text: 'x'.repeat(400) }, /Insufficient funds: .*speechgate deposit 1.*Nothing was charged\./);
+  await say({ text: 'Hello world', voice: 'nobody' }, /voice.*list_voices.*Nothing was charged/);
+  await say({ text: 'Hello world', speed: 9 }, /speed/);
+  await say({}, /text or resume is missing/);
+  await say({ text: 'Hello world', resume: 'x' }, /text or resume is missing/);
+  await say({ resume: 'unknown' }, /no purchase unknown is open/);
+  assert.equal(gateway.upstream.requests.length, 0);
+  assert.equal(await balance(), 300n);
+  assert.deepEqual(await readdir(agent.folder), [], 'nothing is left in the folder');
+});
+
+test('an agent without card credit learns how to top up, not the account id', async (t) => {
+  const gateway = await startCardGateway(t);
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-mcp-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const account = await gateway.fund(50);
+  const env = { SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: gateway.url, SPEECHGATE_ACCOUNT: account };
+  const agent = await startAgent(t, env);
+  const spoken = await agent.call('speak', { text: 'Hello world' });
+  assert.equal(spoken.data.receipt.flow, 'card');
+  assert.equal(await gateway.balance(account), 500_000n - PRICE);
+  assert.doesNotMatch(JSON.stringify(await agent.call('balance')), new RegExp(account), 'the bearer id stays here');
+  const poor = await startAgent(t, { ...env, SPEECHGATE_ACCOUNT: '00000000-0000-4000-8000-000000000000' });
+  const { text } = await poor.call('speak', { text: 'Hello world' });
+  assert.match(text, /Ask your user to run: speechgate top-up/);
+  const little = await gateway.fund(1);
+  const short = await startAgent(t, { ...env, SPEECHGATE_ACCOUNT: little });
+  const refused = await short.call('speak', { text: 'x'.repeat(1000) });
+  assert.match(refused.text, /0\.008000 USD is missing\. .*Ask your user to run: speechgate top-up/);
+  assert.doesNotMatch(refused.text, new RegExp(little), 'nor is it in what a refusal tells');
+});
+
+test('speech is written only inside its folder and replaces nothing by default', async (t) => {
+  const { gateway, env } = await caller(t);
+  const agent = await startAgent(t, env);
+  const say = (args: object) => agent.call('speak', { text: 'Hi', ...args });
+  const outside = join(agent.folder, '..', 'outside.mp3');
+  for (const file of [
+    '../outside.mp3',
+    outside,
+    'a/b.mp3',
+    'a\\b.mp3',
+    '..',
+    '.',
+    '.hidden',
+    'a\0b',
+    'x'.repeat(300),
+    'C:x',
+    'NUL',
+    'com1.mp3',
+    'con.x.wav',
+  ]) {
+    assert.match((await say({ file })).text, /file must be a plain name/, file);
+  }
+  await symlink(outside, join(agent.folder, 'link.mp3'));
+  assert.match((await say({ file: 'link.mp3' })).text, /already exists/);
+  assert.match((await say({ file: 'link.mp3', overwrite: true })).text, /already exists/);
+  await mkdir(join(agent.folder, 'folder.mp3'));
+  assert.match((await say({ file: 'folder.mp3', overwrite: true })).text, /Choose another name/);
+  await writeFile(join(agent.folder, 'taken.mp3'), 'mine');
+  assert.match((await say({ file: 'taken' })).text, /overwrite: true/);
+  assert.equal(gateway.upstream.requests.length, 0, 'nothing was bought');
+  const { data } = await say({ file: 'taken', overwrite: true });
+  assert.deepEqual(await readFile(data.path), Buffer.from(silentMp3(1000)));
+  const names = await Promise.all([1, 2].map(async () => (await say({})).data.path));
+  assert.equal(new Set(names).size, 2);
+  const [first, second] = await Promise.all([say({ file: 'same' }), say({ file: 'same' })]);
+  assert.deepEqual([first.data?.path, second.data?.path].sort(), [
+    join(agent.folder, 'same-1.mp3'),
+    join(agent.folder, 'same.mp3'),
+  ]);
+});
+
+test('a folder that was replaced by a link is not written to', async (t) => {
+  const { gateway, env } = await caller(t);
+  const agent = await startAgent(t, env);
+  const elsewhere = `${agent.folder}-elsewhere`;
+  await mkdir(elsewhere);
+  t.teardown(() => rm(elsewhere, { recursive: true }));
+  await rm(agent.folder, { recursive: true });
+  await symlink(elsewhere, agent.folder);
+  assert.match((await agent.call('speak', { text: 'Hi' })).text, /was replaced by another folder/);
+  assert.deepEqual([gateway.upstream.requests.length, await readdir(elsewhere)], [0, []]);
+});
+
+test('a long call reports progress, and a canceled call stays reserved', async (t) => {
+  const { gateway, env } = await caller(t);
+  gateway.upstream.mode = hangBeforeHeaders();
+  const agent = await startAgent(t, { ...env, SPEECHGATE_MAX_TOTAL: '0.001' });
+  const heard: number[] = [];
+  const cancel = new AbortController();
+  const call = agent.call(
+    'speak',
+    { text: 'Hello world' },
+    { onprogress: ({ progress }: { progress: number }) => heard.push(progress), signal: cancel.signal },
+  );
+  await until(() => heard.length >= 2);
+  cancel.abort();
+  await assert.rejects(call);
+  assert.deepEqual(heard.slice(0, 2), [1, 2]);
+  await until(async () => (await readdir(agent.folder)).length === 0);
+  assert.equal((await agent.call('balance')).data.reservedUsd, '0.000198');
+});
+
+test('the command rejects invalid options before the protocol starts', async (t) => {
+  const { env } = await caller(t);
+  const missing = await speechgate(env, 'mcp');
+  assert.deepEqual([missing.code, missing.out], [2, '']);
+  assert.match(missing.err, /--folder FOLDER/);
+  const wrong = await speechgate(env, 'mcp', '--folder', '/nowhere/at/all');
+  assert.deepEqual([wrong.code, wrong.out], [2, '']);
+  assert.match(wrong.err, /--folder \/nowhere\/at\/all is not a folder/);
+});

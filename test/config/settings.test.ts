@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict';
+import { test } from 'tap';
+import { describeFaults, readConfig } from '../../src/config/config.ts';
+import { findMisspelt } from '../../src/config/misspelt.ts';
+import type { SettingFault } from '../../src/config/settings-reader.ts';
+import { catalogFile } from '../support/catalog-file.ts';
+import { configOf, DATABASE_URL, faultsOf, SECRET, testSettings } from '../support/setting.ts';
+import { SETTINGS } from '../support/settings.ts';
+import { ADMIN_SETTINGS } from '../support/settings-of-admin.ts';
+import { CARD_SETTINGS } from '../support/settings-of-card.ts';
+import { EDGE_SETTINGS } from '../support/settings-of-edge.ts';
+import { FEEDBACK_SETTINGS } from '../support/settings-of-feedback.ts';
+import { JOBS_SETTINGS } from '../support/settings-of-jobs.ts';
+import { PROCESS_SETTINGS } from '../support/settings-of-process.ts';
+import { SPEECH_SETTINGS } from '../support/settings-of-speech.ts';
+import { X402_SETTINGS } from '../support/settings-of-x402.ts';
+
+const USDC = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
+const FACILITATOR = { X402_FACILITATOR_URL: 'https://facilitator.example' };
+const FEEDBACK = {
+  SMTP_URL: 'smtp://127.0.0.1',
+  FEEDBACK_FROM: 'from@a.example',
+  FEEDBACK_TO: 'to@a.example',
+  FEEDBACK_SECRET: SECRET,
+};
+
+const namesOf = (faults: readonly SettingFault[]) => faults.map((fault) => fault.name);
+
+test('these tests cover every variable that the service reads', async () => {
+  const asked = new Set<string>();
+  readConfig(new Proxy<NodeJS.ProcessEnv>({}, { get: (_env, name) => void asked.add(String(name)) }));
+  assert.deepEqual([...asked].sort(), Object.keys(SETTINGS).sort());
+});
+
+testSettings(PROCESS_SETTINGS);
+
+test('BASE_URL defaults to the listening address', async () => {
+  assert.equal(configOf({ DATABASE_URL, HOST: '192.0.2.7', PORT: '81' }).baseUrl, 'http://192.0.2.7:81');
+  assert.equal(configOf({ DATABASE_URL, HOST: '::1' }).baseUrl, 'http://[::1]:8080');
+});
+
+test('R47: a missing or blank DATABASE_URL is a fault', async () => {
+  for (const env of [{}, { DATABASE_URL: ' ' }]) assert.deepEqual(namesOf(faultsOf(env)), ['DATABASE_URL']);
+});
+
+test('R47: a flow without settings is off', async () => {
+  const { speech, card, x402, feedback, adminPort } = configOf({ DATABASE_URL });
+  assert.deepEqual([speech, card, x402, feedback, adminPort], Array(5).fill(undefined));
+});
+
+for (const { env, missing } of [
+  { env: { SPEECH_API_KEY: 'key' }, missing: 'SPEECH_BASE_URL' },
+  { env: { STRIPE_API_BASE: 'http://127.0.0.1:12111' }, missing: 'STRIPE_SECRET_KEY' },
+  { env: { X402_PAY_TO: USDC }, missing: 'X402_FACILITATOR_URL' },
+  { env: FACILITATOR, missing: 'X402_PAY_TO' },
+  ...['SMTP_URL', 'FEEDBACK_FROM', 'FEEDBACK_TO', 'FEEDBACK_SECRET'].map((missing) => ({
+    env: Object.fromEntries(Object.entries(FEEDBACK).filter(([name]) => name !== missing)),
+    missing,
+  })),
+  { env: { X402_FACILITATOR_AUTH: 'token' }, missing: 'X402_FACILITATOR_URL' },
+]) {
+  test(`R47: ${Object.keys(env)} without ${missing} is half a flow`, async () => {
+    const [fault, ...more] = faultsOf({ DATABASE_URL, ...env });
+    assert.equal(fault?.name, missing);
+    assert.ok(fault.problem.includes(Object.keys(env)[0] as string));
+    assert.deepEqual(more, []);
+  });
+}
+
+test('R47: all faults are reported at once', async () => {
+  const env = Object.fromEntries(
+    Object.entries(SETTINGS).flatMap(
+      ([
+        name,
+        {
+          refused: [value],
+        },
+      ]) => (value === undefined ? [] : [[name, value]]),
+    ),
+  );
+  assert.deepEqual(namesOf(faultsOf(env)).sort(), Object.keys(env).sort());
+});
+
+test('R47: the faults are printed one a line: name, problem, fix', async () => {
+  const faults = [
+    { name: 'PORT', problem: 'is wrong', fix: 'Correct it.' },
+    { name: 'HOST', problem: 'is missing', fix: 'Set it.' },
+  ];
+  assert.equal(describeFaults(faults), 'PORT is wrong. Correct it.\nHOST is missing. Set it.');
+});
+
+test('no fault message repeats a secret', async () => {
+  const secrets = {
+    DATABASE_URL: 'mysql://user:hidden-1@127.0.0.1/speech',
+    STRIPE_SECRET_KEY: 'hidden-2',
+    JOB_SIGNING_SECRET: 'hidden-3',
+    QUOTE_SECRET: 'hidden-6',
+    X402_FACILITATOR_AUTH: 'hidden-7',
+    X402_RPC_URL: 'ipc:hidden-8',
+    SPEECH_API_KEY: 'hidden-4',
+    AUDIO_STORE: 's3://key:hidden-5@voices',
+    FEEDBACK_SECRET: 'hidden-9',
+    SMTP_URL: 'http://user:hidden-10@mail.example',
+    FEEDBACK_FROM: 'hidden-11',
+    FEEDBACK_TO: 'hidden-12',
+  };
+  const faults = faultsOf(secrets);
+  assert.equal(faults.length, 12);
+  assert.ok(!describeFaults(faults).includes('hidden'));
+});
+
+const NAMES = new Set(['HOST', 'RATE_LIMIT_MAX', 'X402_PAY_TO', 'DATABASE_URL', 'SANDBOX_DATABASE_URL']);
+
+for (const [name, meant] of [
+  ['RATE_LIMT_MAX', 'RATE_LIMIT_MAX'],
+  ['RATE_LIMITS_MAX', 'RATE_LIMIT_MAX'],
+  ['DATABSE_URL', 'DATABASE_URL'],
+  ['X402_PAYTO', 'X402_PAY_TO'],
+  ['DATABASE_URI', 'DATABASE_URL'],
+] as const) {
+  test(`${name} is reported as a misspelt ${meant}`, async () => {
+    assert.deepEqual(findMisspelt([name], NAMES), [{ name, meant }]);
+  });
+}
+
+test('known settings and unrelated names are not reported as misspelt', async () => {
+  assert.deepEqual(findMisspelt([...NAMES, 'HOME', 'PATH', 'RATE', 'TEST_DATABASE_URL', 'PWD'], NAMES), []);
+});
+
+testSettings(ADMIN_SETTINGS);
+
+testSettings(CARD_SETTINGS);
+
+testSettings(EDGE_SETTINGS);
+
+testSettings(FEEDBACK_SETTINGS);
+
+testSettings(JOBS_SETTINGS);
+
+test('AUDIO_STORE defaults to a directory in DATA_DIR', async () => {
+  assert.equal(configOf({ DATABASE_URL, DATA_DIR: '/var/lib/speech' }).jobs.audioStore, 'file:/var/lib/speech/audio');
+});
+
+testSettings(SPEECH_SETTINGS);
+
+test('SPEECH_BASE_URL=embedded: is a fault that names the voice command', async () => {
+  const faults = faultsOf({ DATABASE_URL, SPEECH_BASE_URL: 'embedded:', PORT: 'x' });
+  assert.deepEqual(
+    faults.map(({ name }) => name),
+    ['PORT', 'SPEECH_BASE_URL'],
+  );
+  assert.match(faults[1]?.fix ?? '', /npx --no -- speechgate voice --port 8090/);
+});
+
+const MODEL = {
+  ...{ id: 'acme/one', provider: 'acme', name: 'One', description: 'One.', upstreamModel: 'one' },
+  ...{ baseRatePicoUsdPerCharacter: 100, maxInputCharacters: 10, defaultVoice: 'bella', available: true },
+  voices: [{ voice: 'bella', name: 'Bella', upstreamVoice: 'bella' }],
+};
+const CATALOG = {
+  ...{ markupPercent: 100, defaultModel: 'acme/one' },
+  upstreams: [
+    { name: 'cloud', baseUrl: 'https://cloud.example/v1', keyVariable: 'CLOUD_SPEECH_KEY' },
+    { name: 'local', baseUrl: 'http://127.0.0.1:8880/v1' },
+  ],
+  models: [{ ...MODEL, upstreams: [{ name: 'cloud' }, { name: 'local' }] }],
+};
+
+test('catalog upstreams read their keys from the variables that it names', async (t) => {
+  const CATALOG_FILE = await catalogFile(t, CATALOG);
+  const { speech } = configOf({ DATABASE_URL, CATALOG_FILE, CLOUD_SPEECH_KEY: 'key of the cloud' });
+  assert.equal(speech?.baseUrl, undefined);
+  assert.deepEqual(speech?.servers, [
+    { name: 'cloud', baseUrl: 'https://cloud.example/v1', apiKey: 'key of the cloud', keyVariable: 'CLOUD_SPEECH_KEY' },
+    { name: 'local', baseUrl: 'http://127.0.0.1:8880/v1', apiKey: undefined, keyVariable: undefined },
+  ]);
+});
+
+test('R47: a missing key variable is reported with all other faults', async (t) => {
+  const both = [MODEL, { ...MODEL, id: 'acme/two' }].map((model) => ({ ...model, upstreams: [{ name: 'default' }] }));
+  const CATALOG_FILE = await catalogFile(t, { ...CATALOG, models: [CATALOG.models[0], both[1]] });
+  const faults = faultsOf({ DATABASE_URL, CATALOG_FILE, PORT: 'x' });
+  assert.deepEqual(
+    faults.map(({ name }) => name),
+    ['PORT', 'CLOUD_SPEECH_KEY', 'SPEECH_BASE_URL'],
+  );
+  assert.match(faults[1]?.problem ?? '', /^is not set, but upstream cloud in CATALOG_FILE takes its key from it$/);
+  assert.match(faults[2]?.problem ?? '', /acme\/two$/);
+});
+
+testSettings(X402_SETTINGS);

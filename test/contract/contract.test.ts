@@ -1,0 +1,439 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import createClient from 'openapi-fetch';
+import { test } from 'tap';
+import { parse } from 'yaml';
+import { MIN_TOP_UP_CENTS } from '../../src/config/card-settings.ts';
+import { MAX_NAME_LENGTH, MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH, SPEED } from '../../src/config/speech-limits.ts';
+import type { operations, paths } from '../../src/contract/types.ts';
+import { MAX_PER_DAY } from '../../src/feedback/submit.ts';
+import { guide } from '../../src/http/routes/guide.ts';
+import { ASYNC_TEXT_LENGTH } from '../../src/jobs/job.ts';
+import { depositResource, identifierExtension, speechResource } from '../../src/payments/x402/challenge.ts';
+import { REPLAY_WINDOW_SECONDS } from '../../src/payments/x402/payment.ts';
+import { PREPAID } from '../../src/payments/x402/prepaid-terms.ts';
+import { MAX_TOKEN_LENGTH } from '../../src/speech/store/link-token.ts';
+import { wallet as fundedWallet, testChain } from '../support/chain.ts';
+import { testCheckout } from '../support/checkout.ts';
+import { API_POLICY, assertContract, EDGE_HEADERS, operationAt, operationIds } from '../support/contract.ts';
+import { DEPOSIT, mineSteadily } from '../support/deposit.ts';
+import { untilJob } from '../support/jobs.ts';
+import { loseAnswer } from '../support/lost-answer.ts';
+import { domainOf, HELLO, TTS, withCredential } from '../support/prepaid.ts';
+import { until } from '../support/until.ts';
+import { viemWallet } from '../support/wallet.ts';
+import { decodeHeader, encodePayment, sign, startX402Gateway } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+const { components, paths: declaredPaths } = parse(
+  await readFile(new URL('../../openapi.yaml', import.meta.url), 'utf8'),
+);
+
+interface EdgeHeader {
+  readonly schema: { readonly enum?: string[]; readonly anyOf?: { readonly enum?: string[] }[] };
+}
+
+const HEADERS: Record<string, string> = {
+  ...EDGE_HEADERS,
+  'content-security-policy': API_POLICY,
+  'x-trace-id': '7c9e6679-7425-40de-944b-e07fc1f90ae7',
+  'content-type': 'application/json; charset=utf-8',
+};
+const NOT_FOUND = { error: { code: 'NOT_FOUND', message: 'There is nothing here.', details: null } };
+
+const answer = (headers: Record<string, string> = {}, body: unknown = NOT_FOUND) => ({
+  status: 404,
+  headers: new Headers({ ...HEADERS, ...headers }),
+  bytes: Buffer.from(JSON.stringify(body)),
+});
+
+test('a response that matches the contract passes', async () => {
+  assertContract('GET', '/nowhere', answer({ date: 'Thu, 01 Jan 1970 00:00:00 GMT', connection: 'keep-alive' }));
+});
+
+const faults: [string, Record<string, string>, RegExp][] = [
+  ['a shorter HSTS', { 'strict-transport-security': 'max-age=1' }, /strict-transport-security/],
+  ['frames of the same origin', { 'x-frame-options': 'SAMEORIGIN' }, /x-frame-options/],
+  ['another origin only', { 'access-control-allow-origin': 'https://page.example' }, /access-control-allow-origin/],
+  ['a policy that allows more', { 'content-security-policy': `${API_POLICY}; script-src *` }, /its policy/],
+  ['a trace id that is not a UUID', { 'x-trace-id': '7' }, /x-trace-id/],
+  ['an undeclared header', { 'x-foo': '1' }, /'x-foo'/],
+  ['a header of another status', { 'retry-after': '1' }, /'retry-after'/],
+  ['a cookie', { 'set-cookie': 'a=b' }, /'set-cookie'/],
+];
+for (const [name, headers, message] of faults) {
+  test(`${name} fails`, async () => {
+    assert.throws(() => assertContract('GET', '/nowhere', answer(headers)), message);
+  });
+}
+
+for (const name of Object.keys(HEADERS).filter((header) => header !== 'content-type')) {
+  test(`a response without ${name} fails`, async () => {
+    const lacking = answer();
+    lacking.headers.delete(name);
+    assert.throws(() => assertContract('GET', '/nowhere', lacking), new RegExp(`${name}|its policy`));
+  });
+}
+
+test('an undeclared status, media type or body fails', async () => {
+  assert.throws(() => assertContract('GET', '/nowhere', { ...answer(), status: 418 }), /418, which the contract/);
+  assert.throws(() => assertContract('GET', '/nowhere', answer({ 'content-type': 'audio/ogg' })), /audio\/ogg/);
+  const other = { error: { ...NOT_FOUND.error, code: 'OTHER' } };
+  assert.throws(() => assertContract('GET', '/nowhere', answer({}, other)), /OTHER/);
+});
+
+test('the contract declares the values of the common response headers', async () => {
+  const contract = parse(await readFile('openapi.yaml', 'utf8'));
+  const { 'x-trace-id': _traceId, ...declared } = contract['x-edge-headers'].headers;
+  assert.deepEqual(
+    Object.fromEntries(
+      Object.entries(declared as Record<string, EdgeHeader>).map(([name, { schema }]) => [
+        name,
+        (schema.enum ?? schema.anyOf?.[0]?.enum)?.[0],
+      ]),
+    ),
+    { ...EDGE_HEADERS, 'content-security-policy': API_POLICY },
+  );
+});
+
+const text = 'Hello world';
+const UNKNOWN = '00000000-0000-4000-8000-00000000beef';
+
+test('a typed client reaches each operation with a success and an error', { skip }, async (t) => {
+  const checkout = await testCheckout(t);
+  const gateway = await startX402Gateway(t, chain, { ...checkout.env, FEEDBACK_SECRET: 'f'.repeat(32) });
+  gateway.app.worker?.start();
+  mineSteadily(t, chain);
+  const account = await gateway.fund(500);
+  const payer = await fundedWallet(chain.client, BigInt(DEPOSIT));
+  const domain = domainOf(gateway.payTo);
+
+  /** The statuses that each operation has answered with. */
+  const answered = new Map<string, number[]>();
+  const api = createClient<paths>({
+    baseUrl: gateway.url,
+    fetch: async (request) => {
+      const { method, url } = request;
+      const response = await fetch(request, { redirect: 'manual' });
+      const bytes = Buffer.from(await response.clone().arrayBuffer());
+      const path = url.slice(gateway.url.length);
+      assertContract(method, path, { status: response.status, headers: response.headers, bytes });
+      const { operationId = '' } = operationAt(method, path) ?? {};
+      answered.set(operationId, [...(answered.get(operationId) ?? []), response.status]);
+      return response;
+    },
+  });
+  const ask = { parseAs: 'text' } as const;
+  const wallet = viemWallet();
+  const feedback = { message: 'The 402 names no amount.', category: 'bug' } as const;
+  const prepaid = async (path: string, body?: object) => {
+    const call = body === undefined ? {} : { method: 'POST', json: body };
+    const { headers } = await withCredential(payer, domain, path, call);
+    return headers as Record<string, string>;
+  };
+  const job = async () => {
+    const params = { query: { async: 'true' }, header: { 'x-credit-account': account } };
+    const { data } = await api.POST('/tts', { params, body: { text } });
+    assert.ok(data && 'jobId' in data);
+    await untilJob(gateway, data.jobId, 'completed');
+    return data.jobId;
+  };
+  const form = { headers: { 'content-type': 'application/x-www-form-urlencoded' }, ...ask };
+
+  /** The statuses that the calls of each operation lead to, the last of them a success. */
+  const calls: Record<keyof operations, [status: number, call: () => Promise<unknown>][]> = {
+    getHealth: [[200, () => api.GET('/')]],
+    getGuide: [[200, () => api.GET('/docs')]],
+    getContract: [[200, () => api.GET('/openapi.json')]],
+    getServiceMetadata: [[200, () => api.GET('/.well-known/x402-service-metadata')]],
+    listModels: [[200, () => api.GET('/tts/models')]],
+    listVoices: [
+      [400, () => api.GET('/tts/voices', { params: { query: { model: 'none' } } })],
+      [200, () => api.GET('/tts/voices', { params: { query: { model: 'provider-a/tts-1' } } })],
+    ],
+    createFeedbackChallenge: [
+      [400, () => api.POST('/feedback/challenge', { body: { wallet: '0x1', ...feedback } })],
+      [200, () => api.POST('/feedback/challenge', { body: { wallet: wallet.address, ...feedback } })],
+    ],
+    submitFeedback: [
+      [
+        400,
+        () => api.POST('/feedback', { body: { wallet: wallet.address, challenge: 'x', signature: '0x', ...feedback } }),
+      ],
+      [
+        201,
+        async () => {
+          const { data } = await api.POST('/feedback/challenge', { body: { wallet: wallet.address, ...feedback } });
+          assert.ok(data);
+          const signature = await wallet.sign(data.signingMessage);
+          const body = { wallet: wallet.address, challenge: data.challenge, signature, ...feedback };
+          return api.POST('/feedback', { body });
+        },
+      ],
+    ],
+    createSpeech: [
+      [402, () => api.POST('/tts', { body: { text } })],
+      [200, () => api.POST('/tts', { params: { header: { 'x-credit-account': account } }, body: { text }, ...ask })],
+    ],
+    getSpeech: [
+      [402, () => api.GET('/tts', { params: { query: { text } } })],
+      [200, () => api.GET('/tts', { params: { query: { text }, header: { 'x-credit-account': account } }, ...ask })],
+    ],
+    getJob: [
+      [404, () => api.GET('/tts/jobs/{jobId}', { params: { path: { jobId: UNKNOWN } } })],
+      [200, async () => api.GET('/tts/jobs/{jobId}', { params: { path: { jobId: await job() } } })],
+    ],
+    getJobAudio: [
+      [404, () => api.GET('/tts/jobs/{jobId}/audio', { params: { path: { jobId: UNKNOWN } } })],
+      [200, async () => api.GET('/tts/jobs/{jobId}/audio', { params: { path: { jobId: await job() } }, ...ask })],
+    ],
+    showTopUp: [
+      [400, () => api.GET('/top-up', { params: { query: { account: 'x'.repeat(101) } }, ...ask })],
+      [200, () => api.GET('/top-up', { params: { query: { amount: '500' } }, ...ask })],
+    ],
+    startTopUp: [
+      [400, () => api.POST('/top-up', { body: { amount: 'own', ownAmount: 'much' }, ...form })],
+      [303, () => api.POST('/top-up', { body: { amount: '500' }, ...form })],
+    ],
+    completeTopUp: [
+      [400, () => api.GET('/top-up/complete', ask)],
+      [
+        200,
+        async () => {
+          const { response } = await api.POST('/top-up', { body: { amount: '500' }, ...form });
+          const back = new URL(await checkout.pay(response.headers.get('location') ?? ''));
+          const session_id = back.searchParams.get('session_id') ?? '';
+          return api.GET('/top-up/complete', { params: { query: { session_id } }, ...ask });
+        },
+      ],
+    ],
+    getTopUpStatus: [
+      [404, () => api.GET('/top-up/status', { params: { query: { account: UNKNOWN } } })],
+      [200, () => api.GET('/top-up/status', { params: { query: { account } } })],
+    ],
+    getCredits: [
+      [404, () => api.GET('/credits/{accountId}', { params: { path: { accountId: UNKNOWN } } })],
+      [200, () => api.GET('/credits/{accountId}', { params: { path: { accountId: account } } })],
+    ],
+    createQuote: [
+      [400, () => api.POST('/x402/tts/quote', { body: { textLength: 0, textSha256: '' } })],
+      [
+        200,
+        () => {
+          const textSha256 = createHash('sha256').update(text).digest('hex');
+          return api.POST('/x402/tts/quote', { body: { textLength: text.length, textSha256 } });
+        },
+      ],
+    ],
+    createDeposit: [
+      [400, () => api.POST('/x402/deposit', { body: { amountMicroUsd: 1 } })],
+      [
+        200,
+        async () => {
+          const body = { amountMicroUsd: DEPOSIT };
+          const { response } = await api.POST('/x402/deposit', { body });
+          const payment = await sign(payer, decodeHeader(response.headers.get('payment-required')));
+          const header = { 'payment-signature': encodePayment(payment) };
+          return api.POST('/x402/deposit', { params: { header }, body });
+        },
+      ],
+    ],
+    createX402Speech: [
+      [402, () => api.POST('/x402/tts', { body: { text } })],
+      [
+        200,
+        async () => {
+          const header = await prepaid('/x402/tts', { text });
+          return api.POST('/x402/tts', { params: { header }, body: { text }, ...ask });
+        },
+      ],
+    ],
+    getX402Speech: [
+      [402, () => api.GET('/x402/tts', { params: { query: { text } } })],
+      [
+        200,
+        async () => {
+          const header = await prepaid(`/x402/tts?${new URLSearchParams({ text })}`);
+          return api.GET('/x402/tts', { params: { query: { text }, header }, ...ask });
+        },
+      ],
+    ],
+    getPrepaidAudio: [
+      [404, () => api.GET('/x402/tts/audio/{audioId}', { params: { path: { audioId: UNKNOWN } } })],
+      [
+        200,
+        async () => {
+          const call = await withCredential(payer, domain, TTS, HELLO);
+          await loseAnswer(gateway.url, TTS, call);
+          let link: unknown;
+          await until(async () => {
+            link = (await gateway.call(TTS, call)).json.error.details.audio;
+            return link !== undefined;
+          });
+          const audioId = String(link).split('/').at(-1) ?? '';
+          return api.GET('/x402/tts/audio/{audioId}', { params: { path: { audioId } }, ...ask });
+        },
+      ],
+    ],
+    getPrepaidAccount: [
+      [400, () => api.GET('/x402/accounts/{address}', { params: { path: { address: payer.address } } })],
+      [
+        200,
+        async () => {
+          const header = await prepaid(`/x402/accounts/${payer.address}`);
+          return api.GET('/x402/accounts/{address}', { params: { path: { address: payer.address }, header } });
+        },
+      ],
+    ],
+  };
+
+  assert.deepEqual(Object.keys(calls).sort(), [...operationIds].sort(), 'no operation is left out');
+  for (const [operationId, cases] of Object.entries(calls)) {
+    await t.test(operationId, async () => {
+      for (const [status, call] of cases) {
+        await call();
+        assert.equal(answered.get(operationId)?.at(-1), status);
+      }
+    });
+  }
+
+  await t.test('the examples of the contract are well-formed requests', async () => {
+    const document = (await gateway.call('/openapi.json')).json;
+    let sent = 0;
+    for (const [path, methods] of Object.entries<Record<string, { requestBody?: Body }>>(document.paths)) {
+      for (const [method, { requestBody }] of Object.entries(methods)) {
+        for (const [type, { example }] of Object.entries(requestBody?.content ?? {})) {
+          if (example === undefined) continue;
+          const body = typeof example === 'string' ? example : JSON.stringify(example);
+          const reply = await gateway.call(path, {
+            method: method.toUpperCase(),
+            headers: { 'content-type': type },
+            body,
+          });
+          const { code } = reply.json.error ?? {};
+          assert.ok(!/^(INVALID_(REQUEST|JSON)|UNSUPPORTED)/.test(code ?? ''), `${method} ${path}: ${reply.text}`);
+          sent += 1;
+        }
+      }
+    }
+    assert.ok(sent > 4, `${sent} examples`);
+  });
+});
+
+interface Body {
+  readonly content: Record<string, { readonly example?: unknown }>;
+}
+
+// The limits that the contract declares are those that the guide, the challenges and the metadata publish.
+
+const { schemas, parameters, headers } = components;
+const { limits, agentGuide } = guide({
+  serviceName: 'speechgate',
+  baseUrl: 'https://speech.example',
+  contract: { openapi: '3.0.3', info: { title: 'speechgate', version: '2' }, paths: {} },
+  speechTimeoutMs: 45_000,
+});
+
+/** How a challenge says that its resource is called. */
+const calledBy = ({ extensions }: ReturnType<typeof speechResource>) =>
+  // biome-ignore lint/suspicious/noExplicitAny: a JSON schema, held against another one.
+  (extensions.bazaar as any).schema.properties.input.properties;
+
+test('the contract declares the published lengths of texts and names', async () => {
+  const { text } = schemas.TtsRequest.properties;
+  const inText = declaredPaths['/tts'].post.requestBody.content['text/plain'].schema;
+  for (const { maxLength } of [text, inText, schemas.QuotedTtsRequest.properties.text]) {
+    assert.equal(maxLength, MAX_TEXT_LENGTH);
+  }
+  assert.equal(parameters.Text.schema.maxLength, MAX_QUERY_TEXT_LENGTH);
+  assert.equal(schemas.ModelId.maxLength, MAX_NAME_LENGTH);
+  assert.equal(schemas.VoiceId.maxLength, MAX_NAME_LENGTH);
+  assert.deepEqual([limits.maxTextLength, limits.getTtsMaxTextLength], [MAX_TEXT_LENGTH, MAX_QUERY_TEXT_LENGTH]);
+});
+
+test('the descriptions in the contract state the published limits', async () => {
+  assert.ok(schemas.TtsRequest.properties.text.description.includes(`1 to ${MAX_TEXT_LENGTH} characters`));
+  assert.ok(parameters.Text.description.includes(`1 to ${MAX_QUERY_TEXT_LENGTH} characters`));
+  const { description } = declaredPaths['/x402/tts'].post;
+  assert.ok(description.replaceAll(/\s+/g, ' ').includes(`within ${REPLAY_WINDOW_SECONDS} seconds`));
+  assert.ok(parameters.PrepaidExpiry.description.includes(`at most ${PREPAID.signatureTtlSeconds} seconds from now`));
+  const sig = declaredPaths['/tts/jobs/{jobId}/audio'].get.parameters.find(
+    ({ name }: { name?: string }) => name === 'sig',
+  );
+  assert.ok(sig.description.includes(`1 to ${MAX_TOKEN_LENGTH} characters`));
+});
+
+test('the contract declares the published range of speed', async () => {
+  const { minimum, maximum } = schemas.Speed;
+  assert.deepEqual({ minimum, maximum }, { minimum: SPEED.min, maximum: SPEED.max });
+  assert.deepEqual(limits.speed, SPEED);
+});
+
+test('the challenges describe requests as the contract does', async () => {
+  const speech = calledBy(speechResource('https://speech.example', 'speechgate', 'POST')).body.properties;
+  for (const [name, schema] of Object.entries({ model: schemas.ModelId, voice: schemas.VoiceId })) {
+    const { minLength, maxLength } = schema;
+    assert.deepEqual({ ...speech[name], minLength, maxLength }, speech[name], name);
+  }
+  assert.equal(speech.text.maxLength, MAX_TEXT_LENGTH);
+  const { queryParams } = calledBy(speechResource('https://speech.example', 'speechgate', 'GET'));
+  assert.equal(queryParams.properties.text.maxLength, MAX_QUERY_TEXT_LENGTH);
+  const { type, minimum, maximum } = schemas.X402DepositRequest.properties.amountMicroUsd;
+  const deposit = calledBy(depositResource('https://speech.example', 'speechgate')).body.properties;
+  assert.deepEqual(deposit.amountMicroUsd, { type, minimum, maximum });
+});
+
+test('the contract declares the limits of identifiers, nonces and deposits', async () => {
+  const { minLength, maxLength } = headers.PaymentIdentifier.schema;
+  const { id } = identifierExtension().schema.properties as { id: object };
+  assert.deepEqual({ ...id, minLength, maxLength }, id);
+  assert.ok(parameters.PaymentSignature.description.replaceAll(/\s+/g, ' ').includes(`${minLength} to ${maxLength} c`));
+  assert.equal(parameters.PrepaidNonce.schema.pattern, `^[!-~]{1,${PREPAID.maxNonceLength}}$`);
+  const { minimum, maximum } = schemas.X402DepositRequest.properties.amountMicroUsd;
+  assert.deepEqual([PREPAID.minDepositMicroUsd, PREPAID.maxDepositMicroUsd], [minimum, maximum]);
+});
+
+test('the guide publishes the other limits of the contract', async () => {
+  const { minDepositMicroUsd, maxDepositMicroUsd, maxTextLength, getTtsMaxTextLength, speed, characters, ...others } =
+    limits;
+  assert.deepEqual(others, {
+    speechTimeoutSeconds: 45,
+    asynchronousTextLength: ASYNC_TEXT_LENGTH,
+    idempotencyKeyMaxLength: parameters.IdempotencyKey.schema.maxLength,
+    minTopUpCents: MIN_TOP_UP_CENTS,
+    depositConfirmations: PREPAID.depositConfirmations,
+    depositTimeoutSeconds: PREPAID.depositTimeoutSeconds,
+    prepaidSignatureLifetimeSeconds: PREPAID.signatureTtlSeconds,
+    prepaidNonceMaxLength: PREPAID.maxNonceLength,
+    feedbackMessageMaxLength: schemas.FeedbackMessage.maxLength,
+    feedbackBodyMaxBytes: declaredPaths['/feedback'].post.requestBody['x-body-limit'],
+    feedbackPerWalletIn24Hours: MAX_PER_DAY,
+  });
+  assert.ok(agentGuide.feedback[0]?.includes(`one of ${schemas.FeedbackCategory.enum.join(', ')}.`));
+});
+
+interface Response {
+  readonly $ref?: string;
+  readonly description?: string;
+}
+interface Contract {
+  readonly paths: Record<string, Record<string, { operationId?: string; responses?: Record<string, Response> }>>;
+  readonly components: { readonly responses: Record<string, Response> };
+}
+
+test('R62: no generic error promises anything about money', async () => {
+  const { paths, components } = parse(await readFile('openapi.yaml', 'utf8')) as Contract;
+  const described = Object.values(paths)
+    .flatMap((path) => Object.values(path))
+    .flatMap(({ operationId, responses = {} }) => {
+      const { $ref, description } = responses['500'] ?? {};
+      const shared = $ref && components.responses[$ref.split('/').at(-1) as string];
+      return operationId ? [`${operationId}: ${(shared || { description }).description}`] : [];
+    });
+  assert.equal(described.length, 23);
+  assert.deepEqual(
+    described.filter((text) => /refund|charge|debit|pa(id|y)\b/i.test(text)),
+    [],
+  );
+});

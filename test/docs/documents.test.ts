@@ -1,0 +1,238 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { readdir, readFile } from 'node:fs/promises';
+import { test } from 'tap';
+import { ATTACKS } from '../../lab/attacks/attacks/all.ts';
+import { type Config, readConfig } from '../../src/config/config.ts';
+import { MAX_TEXT_LENGTH } from '../../src/config/speech-limits.ts';
+import { LOCK_TIMEOUT_MS } from '../../src/db/brief-locks.ts';
+import { MAX_EXPIRY_SECONDS } from '../../src/ledger/wallets.ts';
+import { PREPAID_AUDIO_SECONDS } from '../../src/payments/prepaid/prepaid-balance.ts';
+import { RANGE_BLOCKS } from '../../src/payments/x402/chain-node.ts';
+import { PREPAID } from '../../src/payments/x402/prepaid-terms.ts';
+
+const PROJECT = new URL('../../', import.meta.url);
+const read = (path: string): Promise<string> => readFile(new URL(path, PROJECT), 'utf8');
+const settingsTable = async (): Promise<string> => {
+  const [, section = ''] = /^## Settings\n(.*?)^## /ms.exec(await read('docs/operate.md')) ?? [];
+  return section;
+};
+const [, ranked = ''] = /^const LAYERS = (\[.*?^\]);$/ms.exec(await read('.dependency-cruiser.cjs')) ?? [];
+
+const documents = [
+  'README.md',
+  'CONTRIBUTING.md',
+  'SECURITY.md',
+  'CHANGELOG.md',
+  'lab/attacks/README.md',
+  'lab/soak/README.md',
+  'examples/catalogs/README.md',
+  ...(await readdir(new URL('docs/', PROJECT), { recursive: true }))
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => `docs/${name.replaceAll('\\', '/')}`),
+];
+
+for (const document of documents) {
+  test(`${document}: its scripts and files exist`, async () => {
+    const text = await read(document);
+    const { scripts } = JSON.parse(await read('package.json'));
+    const named = [...text.matchAll(/npm run (?:-s |--silent )?([\w:]*\w)/g)].map(([, name]) => name as string);
+    assert.deepEqual(
+      named.filter((name) => !(name in scripts)),
+      [],
+    );
+    const files = [
+      ...text.matchAll(/(?<![\w/])(?:src|test|docs|db|codegen|\.ci|lab|ops|examples)\/[\w/.-]*[\w/]/g),
+    ].map(([path]) => path);
+    assert.deepEqual(
+      files.filter((path) => !existsSync(new URL(path, PROJECT))),
+      [],
+    );
+    for (const [, link = ''] of text.matchAll(/\]\((?!https?:)([^)#]+)\)/g)) {
+      assert.ok(existsSync(new URL(link, new URL(document, PROJECT))), link);
+    }
+  });
+}
+
+test('docs/operate.md: its table lists exactly the settings that are read', async () => {
+  const known = new Set<string>();
+  readConfig(new Proxy({}, { get: (_env, name) => void known.add(String(name)), ownKeys: () => [] }));
+  const table = await settingsTable();
+  const listed = [...table.matchAll(/^\| (.+?) \|/gm)].flatMap(([, cell = '']) => [...cell.matchAll(/`(\w+)`/g)]);
+  // Those that only commands read.
+  known.add('DATABASE_APP_ROLE');
+  known.add('SPEECHGATE_OPERATOR');
+  assert.deepEqual(listed.map(([, name]) => name).sort(), [...known].sort());
+});
+
+// The numbers that the documents tell are those of the code, where each stands once.
+
+const SECRET = 'a-secret-of-the-tests-of-32-bytes-or-more';
+/** Every flow is on, so that each setting shows in the configuration. */
+const ENV = {
+  DATABASE_URL: 'postgres://db.example/speechgate',
+  SPEECH_BASE_URL: 'https://speech.example/v1',
+  STRIPE_SECRET_KEY: 'sk_test_documents',
+  X402_PAY_TO: '0xcA11bde05977b3631167028862bE2a173976CA11',
+  X402_FACILITATOR_URL: 'https://facilitator.example',
+  X402_RPC_URL: 'https://node.example',
+  QUOTE_SECRET: SECRET,
+  FEEDBACK_SECRET: SECRET,
+};
+const configOf = (env: NodeJS.ProcessEnv): Config | undefined => {
+  const result = readConfig({ ...ENV, ...env });
+  return result.outcome === 'read' ? result.config : undefined;
+};
+const config = configOf({}) ?? assert.fail('the settings of this test are invalid');
+const readDocument = (path: string): Promise<string> => readFile(new URL(`../../${path}`, import.meta.url), 'utf8');
+const depositUsd = (microUsd: number): string => (microUsd / 1_000_000).toFixed(2).replace(/\.00$/, '');
+
+/** A document, how a sentence of it goes, and what stands where the sentence has …, in turn. */
+const SENTENCES: readonly [document: string, sentence: string, ...values: (number | string)[]][] = [
+  [
+    'docs/backups.md',
+    'a deposit is … to … USD, and a direct payment is the price of a text of at most … characters',
+    ...[PREPAID.minDepositMicroUsd, PREPAID.maxDepositMicroUsd].map(depositUsd),
+    MAX_TEXT_LENGTH,
+  ],
+  ['docs/backups.md', 'until … s after it was signed', MAX_EXPIRY_SECONDS],
+  ['docs/backups.md', 'in ranges of … blocks', String(RANGE_BLOCKS)],
+  ['docs/operate.md', "doesn't get its lock within … ms", LOCK_TIMEOUT_MS],
+  ['docs/operate.md', 'prepaid answers for … minutes', PREPAID_AUDIO_SECONDS / 60],
+];
+
+for (const [document, sentence, ...values] of SENTENCES) {
+  test(`${document}: ${sentence.slice(0, 60)}`, async () => {
+    const text = (await readDocument(document)).replaceAll(/\s+/g, ' ');
+    const parts = sentence.split('…').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+    const [, ...told] = new RegExp(parts.join('([\\d.,]*\\d)')).exec(text) ?? [];
+    assert.deepEqual(told, values.map(String));
+  });
+}
+
+test('docs/operate.md: the default numbers in its table match the code', async () => {
+  const table = await settingsTable();
+  const rows = table.split('\n').map((line) => line.split('|').map((cell) => [...cell.matchAll(/`([^`]+)`/g)]));
+  const defaults = rows.flatMap(([, names = [], , values = []]) =>
+    names.length === values.length
+      ? names.map(([, name], at) => [name as string, values[at]?.[1] as string] as const)
+      : [],
+  );
+  const numbers = defaults.filter(([, value]) => /^\d+$/.test(value));
+  assert.ok(numbers.length >= 15);
+  for (const [name, value] of numbers) {
+    assert.deepEqual(configOf({ [name]: value }), config, name);
+    assert.notDeepEqual(configOf({ [name]: String(Number(value) + 1) }), config, `${name} has no effect here`);
+  }
+});
+
+// What docs/clients.md quotes of examples/, which test/installing runs, is what stands there.
+
+test('docs/clients.md: its programs match those in examples/', async () => {
+  const text = await read('docs/clients.md');
+  const quoted: string[] = [];
+  for (const { index, 1: code } of text.matchAll(/^```\w+\n(.*?)^```$/gms)) {
+    const paragraph = text.slice(0, index).trimEnd().split('\n\n').at(-1) ?? '';
+    const [, file] = /\(\.\.\/(examples\/[\w.-]+)\)/.exec(paragraph) ?? [];
+    if (file === undefined) continue;
+    assert.equal(code, await read(file), file);
+    quoted.push(file);
+  }
+  assert.deepEqual(
+    quoted,
+    ['card.mjs', 'openai.mjs', 'mcp.json'].map((name) => `examples/${name}`),
+  );
+});
+
+// Nobody owns the name speechgate in the registry: nothing may tell people or programs to fetch and run it.
+
+/** Runs what is not installed: all but `npx --no --`, which fails instead. */
+const FETCHES = [
+  /\b(?:npx|bunx|(?:npm|pnpm|yarn) (?:exec|x|dlx|create|init))\s+(?!--no -- )(?:-\S+\s+)*(?:--package[= ])?speechgate\b/g,
+  /\bnpx (?:-y|--yes)\b/g,
+  /(["'])npx\1/g,
+];
+
+const fetches = (text: string): string[] => FETCHES.flatMap((pattern) => text.match(pattern) ?? []);
+
+test('no file tells users to run the package from the registry', async () => {
+  const files = execFileSync('git', ['ls-files', '-z'], { cwd: PROJECT, encoding: 'utf8' }).split('\0').filter(Boolean);
+  assert.ok(files.includes('README.md'));
+  for (const file of files) {
+    const text = await readFile(new URL(file, PROJECT), 'utf8').catch(() => '');
+    assert.deepEqual(fetches(text), [], file);
+  }
+});
+
+test('commands that fetch a package are distinguished from those that do not', async () => {
+  const [name, npx] = ['speechgate', ['np', 'x'].join('')];
+  for (const call of [`${npx} ${name}`, `${npx} -y ${name}`, `${npx}\n${name} mcp`, `npm exec ${name}`, `"${npx}"`]) {
+    assert.ok(fetches(call).length > 0, call);
+  }
+  for (const call of [
+    `${npx} --no -- ${name}`,
+    `node dist/operators/cli/${name}.js`,
+    `${npx} mppx@0.11.0`,
+    `${name} bridge`,
+  ]) {
+    assert.deepEqual(fetches(call), [], call);
+  }
+});
+
+test('lab/attacks/README.md: its results cover each attack, with no failure of ours', async () => {
+  const [, table = ''] = (await read('lab/attacks/README.md')).split('<!-- measured: begin -->');
+  const rows = table.split('\n').filter((line) => /^\| (?!attack or fault|---|\*\*)/.test(line));
+  const cells = rows.map((row) => row.slice(2, -2).split(' | '));
+  assert.deepEqual(
+    cells.map(([name]) => name),
+    ATTACKS.map(({ name }) => name),
+  );
+  for (const [name, ours] of cells) assert.equal(ours, '0 · 0 · 0 · 0 · 0 · 0', name);
+});
+
+test('docs/security.md: its totals match lab/attacks/README.md', async () => {
+  const [, sums = ''] = /^\| \*\*all\*\* \| (.+) \|$/m.exec(await read('lab/attacks/README.md')) ?? [];
+  const [, table = ''] = (await read('docs/security.md')).split('<!-- measured: begin -->');
+  const rows = table.split('\n').filter((line) => /^\| (?!server|---)/.test(line));
+  assert.deepEqual(
+    rows.map((row) => row.slice(2, -2).replaceAll(',', '').split(' | ').slice(1).join(' · ')),
+    sums.replaceAll('**', '').split(' | '),
+  );
+});
+
+test('attacks have unique names', async () => {
+  const names = ATTACKS.map(({ name }) => name);
+  assert.deepEqual([...new Set(names)], names);
+});
+
+test('.editorconfig matches biome.json', async () => {
+  const { formatter } = JSON.parse(await readFile(new URL('biome.json', PROJECT), 'utf8'));
+  const text = await readFile(new URL('.editorconfig', PROJECT), 'utf8');
+  const settings = Object.fromEntries([...text.matchAll(/^(\w+) = (.+)$/gm)].map(([, name, value]) => [name, value]));
+  const { indent_style, indent_size, max_line_length } = settings;
+  assert.deepEqual(
+    { indentStyle: indent_style, indentWidth: Number(indent_size), lineWidth: Number(max_line_length) },
+    formatter,
+  );
+});
+
+// docs/architecture.md shows the folders of src as .dependency-cruiser.cjs ranks them.
+
+const parts = [...ranked.matchAll(/'([\w/-]+)'/g)].map(([, name]) => name as string);
+const nameOf = (path: string): string => path.replace(/^src\//, '').replace(/\.ts$|\/$/, '');
+
+test('docs/architecture.md: its table lists the folders of src in layer order', async () => {
+  const text = await read('docs/architecture.md');
+  const rows = [...text.matchAll(/^\| `(src\/[\w/-]+(?:\.ts)?)` \| .+ \|$/gm)].map(([, path]) => path as string);
+  assert.deepEqual(rows.map(nameOf), parts);
+  assert.deepEqual(
+    rows.filter((path) => !existsSync(new URL(path, PROJECT))),
+    [],
+  );
+  const names = (await readdir(new URL('src/', PROJECT))).map((name) => name.replace(/\.ts$/, ''));
+  assert.deepEqual(
+    names.filter((name) => !parts.some((part) => `${part}/`.startsWith(`${name}/`))),
+    [],
+  );
+});

@@ -1,0 +1,251 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { test } from 'tap';
+import { openDatabase } from '../../../src/db/database.ts';
+import { createAdminServer } from '../../../src/http/admin/admin-server.ts';
+import { Metrics } from '../../../src/observability/metrics.ts';
+import { testDatabase } from '../../support/database.ts';
+import { type Gateway, startGateway } from '../../support/gateway.ts';
+import { holdOnCard } from '../../support/holds.ts';
+import { cutChunked, openAiError, startStubUpstream, testUpstream } from '../../support/stub-upstream.ts';
+import { unguarded } from '../../support/unguarded.ts';
+import { until } from '../../support/until.ts';
+
+const PATHS = ['/metrics', '/readyz', '/livez', '/nowhere'];
+
+test("the operators' listener accepts addresses, localhost and ADMIN_HOST names", async (t) => {
+  const { app } = await startGateway(t, { ADMIN_HOST: '127.0.0.1, Metrics.internal' });
+  for (const host of [
+    '127.0.0.1',
+    '127.0.0.1:9000',
+    '10.1.2.3:80',
+    '[::1]',
+    '[::1]:9000',
+    'localhost',
+    'LOCALHOST:9000',
+    'metrics.internal:9000',
+    'METRICS.INTERNAL',
+  ]) {
+    for (const url of PATHS) {
+      const { statusCode } = await app.admin.inject({ url, headers: { host } });
+      assert.equal(statusCode, url === '/nowhere' ? 404 : 200, `${host} ${url}`);
+    }
+  }
+});
+
+test("the operators' listener refuses any other Host with 421", async (t) => {
+  const { app } = await startGateway(t, { ADMIN_HOST: '127.0.0.1,metrics.internal' });
+  for (const host of [
+    'evil.example',
+    'evil.example:9000',
+    'localhost.evil.example',
+    '127.0.0.1.evil.example',
+    'x.metrics.internal',
+    'metrics.internal.',
+    '127.1',
+    '::1',
+    '[evil.example]',
+    '[127.0.0.1]',
+  ]) {
+    for (const url of PATHS) {
+      const { statusCode, headers, body } = await app.admin.inject({ url, headers: { host } });
+      assert.equal(statusCode, 421, `${host} ${url}`);
+      assert.match(String(headers['content-type']), /^application\/json/);
+      const { error } = JSON.parse(body);
+      assert.deepEqual([error.code, error.details.field], ['INVALID_REQUEST', 'host']);
+    }
+  }
+});
+
+const FAMILIES = [
+  'speechgate_http_request_duration_seconds',
+  'speechgate_holds_total',
+  'speechgate_held_micro_usd_total',
+  'speechgate_pending_holds',
+  'speechgate_oldest_pending_hold_seconds',
+  'speechgate_reconciler_repairs_total',
+  'speechgate_upstream_first_byte_seconds',
+  'speechgate_upstream_duration_seconds',
+  'speechgate_rate_limit_refusals_total',
+  'speechgate_database_connections',
+  'speechgate_database_idle_connections',
+  'speechgate_database_waiting',
+  'process_cpu_seconds_total',
+  'nodejs_eventloop_lag_seconds',
+];
+
+/** The sample's value by its name and labels as they are printed, or undefined. */
+const sample = (text: string, name: string): number | undefined => {
+  const line = text.split('\n').find((candidate) => candidate.startsWith(`${name} `));
+  return line === undefined ? undefined : Number(line.slice(name.length + 1));
+};
+
+async function scrape(gateway: Gateway): Promise<string> {
+  const reply = await gateway.app.admin.inject({ url: '/metrics' });
+  assert.equal(reply.statusCode, 200);
+  assert.match(String(reply.headers['content-type']), /^text\/plain; version=0\.0\.4/);
+  return reply.body;
+}
+
+const speak = (gateway: Gateway, account: string, text = 'Hello world') =>
+  gateway.call('/tts', { method: 'POST', json: { text }, headers: { 'x-credit-account': account } });
+
+test('R40: metrics count requests, money and refusals without text, id or address', async (t) => {
+  const upstream = await testUpstream(t);
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, RATE_LIMIT_MAX: '3' });
+  const before = await scrape(gateway);
+  for (const family of FAMILIES) assert.ok(before.includes(`# TYPE ${family} `), family);
+  assert.equal(sample(before, 'speechgate_holds_total{flow="card",event="placed"}'), undefined);
+
+  const account = await gateway.fund(500);
+  const secret = 'canary of the text';
+  assert.equal((await speak(gateway, account, secret)).status, 200);
+  upstream.mode = openAiError(500);
+  assert.equal((await speak(gateway, account)).status, 502);
+  upstream.mode = openAiError(429);
+  assert.equal((await speak(gateway, account)).status, 503);
+  assert.equal((await speak(gateway, account)).status, 429);
+  await gateway.call(`/nowhere/${account}`);
+  await gateway.call(`/credits/${account}`);
+  await until(async () => sample(await scrape(gateway), 'speechgate_holds_total{flow="card",event="captured"}') === 1);
+
+  const after = await scrape(gateway);
+  const value = (name: string) => sample(after, name);
+  const requests = (labels: string) =>
+    value(`speechgate_http_request_duration_seconds_count{${labels},end="answered"}`);
+  assert.equal(requests('operation="createSpeech",status="200"'), 1);
+  assert.equal(requests('operation="createSpeech",status="502"'), 1);
+  assert.equal(requests('operation="createSpeech",status="503"'), 1);
+  assert.equal(requests('operation="createSpeech",status="429"'), 1);
+  assert.equal(requests('operation="none",status="404"'), 1);
+  assert.equal(requests('operation="getCredits",status="200"'), 1);
+  assert.equal(value('speechgate_holds_total{flow="card",event="placed"}'), 3);
+  assert.equal(value('speechgate_holds_total{flow="card",event="captured"}'), 1);
+  assert.equal(value('speechgate_holds_total{flow="card",event="voided"}'), 2);
+  assert.equal(value('speechgate_held_micro_usd_total{flow="card",event="placed"}'), 18 * 18 + 2 * 198);
+  assert.equal(value('speechgate_held_micro_usd_total{flow="card",event="captured"}'), 18 * 18);
+  assert.equal(value('speechgate_held_micro_usd_total{flow="card",event="voided"}'), 2 * 198);
+  assert.equal(value('speechgate_upstream_first_byte_seconds_count'), 1);
+  assert.equal(value('speechgate_upstream_duration_seconds_count{outcome="ok"}'), 1);
+  assert.equal(value('speechgate_upstream_duration_seconds_count{outcome="TTS_UPSTREAM_ERROR"}'), 1);
+  assert.equal(value('speechgate_upstream_duration_seconds_count{outcome="TTS_UNAVAILABLE"}'), 1);
+  assert.equal(value('speechgate_rate_limit_refusals_total{scope="account"}'), 1);
+  assert.equal(value('speechgate_pending_holds'), 0);
+  assert.equal(value('speechgate_oldest_pending_hold_seconds'), 0);
+  assert.ok((value('speechgate_database_connections') ?? 0) > 0);
+  assert.equal(value('speechgate_database_waiting'), 0);
+  for (const hidden of [account, secret, 'canary', '127.0.0.1', gateway.databaseUrl]) {
+    assert.ok(!after.includes(hidden), hidden);
+  }
+});
+
+test('an upstream that breaks off is counted as an error', async (t) => {
+  const upstream = await startStubUpstream({ mode: cutChunked() });
+  t.teardown(() => upstream.close());
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
+  const account = await gateway.fund(500);
+  await assert.rejects(speak(gateway, account));
+  const text = await scrape(gateway);
+  assert.equal(sample(text, 'speechgate_upstream_duration_seconds_count{outcome="TTS_UPSTREAM_ERROR"}'), 1);
+  assert.equal(sample(text, 'speechgate_upstream_first_byte_seconds_count'), 1);
+});
+
+test('pending holds and their age are read from the database at each scrape', async (t) => {
+  const gateway = await startGateway(t);
+  const account = await gateway.fund(500);
+  const held = await holdOnCard(gateway.db, account, 100n, 60);
+  assert.equal(held.outcome, 'held');
+  await unguarded(gateway.db, (db) =>
+    db
+      .updateTable('transfer')
+      .set({ created_at: new Date(Date.now() - 90_000) })
+      .where('state', '=', 'pending')
+      .execute(),
+  );
+  const text = await scrape(gateway);
+  assert.equal(sample(text, 'speechgate_pending_holds'), 1);
+  const age = sample(text, 'speechgate_oldest_pending_hold_seconds') ?? 0;
+  assert.ok(age > 85, `${age} seconds`);
+});
+
+test('without a database the scrape omits the values that need it', async (t) => {
+  const gateway = await startGateway(t, {}, { databaseUrl: 'postgres://postgres@127.0.0.1:1/none' });
+  const text = await scrape(gateway);
+  assert.equal(sample(text, 'speechgate_pending_holds'), undefined);
+  assert.equal(sample(text, 'speechgate_oldest_pending_hold_seconds'), undefined);
+  assert.equal(sample(text, 'speechgate_database_connections'), 0);
+});
+
+test('a slow gauge delays no scrape, is read once and shows when available', async () => {
+  const metrics = new Metrics();
+  let reads = 0;
+  let arrive: (depth: number) => void = () => {};
+  const read = () => {
+    reads += 1;
+    return new Promise<number>((resolve) => {
+      arrive = resolve;
+    });
+  };
+  metrics.addGauges('process', read, { depth: ['Jobs in the queue.', (depth) => depth] });
+  assert.equal(sample(await metrics.scrape(), 'depth'), undefined);
+  const second = metrics.scrape();
+  assert.equal(reads, 1);
+  arrive(7);
+  assert.equal(sample(await second, 'depth'), 7);
+});
+
+test('each app has its own counters, and repairs are counted by reconciler', async (t) => {
+  const [one, two] = [await startGateway(t), await startGateway(t)];
+  await one.call('/');
+  const count = 'speechgate_http_request_duration_seconds_count{operation="getHealth",status="200",end="answered"}';
+  assert.equal(sample(await scrape(one), count), 1);
+  assert.equal(sample(await scrape(two), count), undefined);
+
+  const metrics = new Metrics();
+  metrics.repaired('expired_holds', 3);
+  metrics.repaired('top_ups', 1);
+  const text = await metrics.scrape();
+  assert.equal(sample(text, 'speechgate_reconciler_repairs_total{reconciler="expired_holds"}'), 3);
+  assert.equal(sample(text, 'speechgate_reconciler_repairs_total{reconciler="top_ups"}'), 1);
+});
+
+test('the public listener serves no metrics', async (t) => {
+  const gateway = await startGateway(t);
+  assert.equal((await gateway.call('/metrics')).status, 404);
+  assert.equal((await gateway.call(`/metrics?${randomUUID()}`)).status, 404);
+});
+
+test('with several processes, one that listens is enough for readiness', async (t) => {
+  const db = openDatabase((await testDatabase(t)).url, { maxConnections: 1 });
+  t.teardown(() => db.destroy());
+  let listening = 0;
+  const processes = () => ({ listening, wanted: 2 });
+  const admin = createAdminServer({
+    db,
+    metrics: new Metrics(),
+    names: [],
+    leaving: new AbortController().signal,
+    processes,
+  });
+  t.teardown(() => admin.close());
+  for (const [count, code, status] of [
+    [0, 503, 'not ready'],
+    [1, 200, 'ok'],
+    [2, 200, 'ok'],
+  ] as const) {
+    listening = count;
+    const { statusCode, body } = await admin.inject('/readyz');
+    const checks = { database: 'ok', schema: 'ok', processes: `${count} of 2 listen` };
+    assert.deepEqual([statusCode, JSON.parse(body)], [code, { status, checks }]);
+  }
+});
+
+test('a stopping process is not ready', async (t) => {
+  const db = openDatabase((await testDatabase(t)).url, { maxConnections: 1 });
+  t.teardown(() => db.destroy());
+  const admin = createAdminServer({ db, metrics: new Metrics(), names: [], leaving: AbortSignal.abort() });
+  t.teardown(() => admin.close());
+  const { statusCode, body } = await admin.inject('/readyz');
+  const checks = { database: 'ok', schema: 'ok', stopping: 'finishing running requests' };
+  assert.deepEqual([statusCode, JSON.parse(body)], [503, { status: 'not ready', checks }]);
+});

@@ -1,0 +1,339 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { Agent, type IncomingMessage, request } from 'node:http';
+import { connect, type Socket } from 'node:net';
+import { type Test, test } from 'tap';
+import { type Gateway, type LogLine, startGateway } from '../support/gateway.ts';
+import { PAYERS, PRICE as PAYERS_PRICE, SPEECH } from '../support/payers.ts';
+import { connectRaw, exchange, requestBytes } from '../support/raw-http.ts';
+import { silentMp3 } from '../support/silent-audio.ts';
+import { ControlledStream, mp3, openAiError, testUpstream } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+
+const LOGGED = { LOG_LEVEL: 'info' };
+const TEXT = 'Hello world';
+const PRICE = 198;
+const AUDIO = silentMp3(2000);
+const HALF = AUDIO.subarray(0, AUDIO.length / 2);
+
+async function start(t: Test) {
+  const upstream = await testUpstream(t);
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...LOGGED });
+  return { upstream, gateway, account: await gateway.fund(500) };
+}
+
+const requestLines = ({ log }: Gateway): LogLine[] => log.filter(({ msg }) => msg === 'request');
+
+/** The lines of the requests once there are so many. */
+async function untilLogged(gateway: Gateway, count: number): Promise<LogLine[]> {
+  await until(() => requestLines(gateway).length >= count);
+  return requestLines(gateway);
+}
+
+/** Reads a card stream until its first audio is there. */
+async function beginStream({ url }: Gateway, account: string) {
+  const headers = { 'x-credit-account': account, 'content-type': 'application/json' };
+  const outgoing = request(`${url}/tts`, { method: 'POST', headers });
+  outgoing.on('error', () => {});
+  outgoing.end(JSON.stringify({ text: TEXT }));
+  const [incoming] = await once(outgoing, 'response');
+  incoming.on('error', () => {});
+  await once(incoming, 'data');
+  return { incoming, traceId: String(incoming.headers['x-trace-id']), leave: () => outgoing.destroy() };
+}
+
+async function counted(gateway: Gateway, labels: string): Promise<number> {
+  const { body } = await gateway.app.admin.inject({ url: '/metrics' });
+  const name = `speechgate_http_request_duration_seconds_count{${labels}} `;
+  const line = body.split('\n').find((candidate) => candidate.startsWith(name));
+  return Number(line?.slice(name.length) ?? 0);
+}
+
+test('a complete stream is one log line and one count', async (t) => {
+  const { gateway, upstream, account } = await start(t);
+  const drip = new ControlledStream();
+  upstream.mode = drip.mode;
+  const streamed = gateway.call('/tts', {
+    method: 'POST',
+    json: { text: TEXT },
+    headers: { 'x-credit-account': account },
+  });
+  await drip.opened;
+  await drip.write(AUDIO);
+  drip.end();
+  const reply = await streamed;
+  const [line, ...more] = await untilLogged(gateway, 1);
+  assert.deepEqual(more, []);
+  const { level, time, ms, ...told } = line as LogLine;
+  assert.ok(Number(ms) > 0);
+  assert.deepEqual(told, {
+    msg: 'request',
+    traceId: reply.headers.get('x-trace-id'),
+    method: 'POST',
+    route: '/tts',
+    status: 200,
+    end: 'answered',
+    bytes: AUDIO.length,
+    flow: 'card',
+    characters: TEXT.length,
+    chargedMicroUsd: PRICE,
+  });
+  assert.equal(await counted(gateway, 'operation="createSpeech",status="200",end="answered"'), 1);
+});
+
+/** A stream of which half has come. */
+async function halfStream(t: Test) {
+  const { gateway, upstream, account } = await start(t);
+  const drip = new ControlledStream();
+  upstream.mode = drip.mode;
+  const begun = beginStream(gateway, account);
+  await drip.opened;
+  await drip.write(HALF);
+  return { gateway, drip, ...(await begun) };
+}
+
+test('a stream whose caller disconnects is one log line with its charge', async (t) => {
+  const { gateway, drip, leave, traceId } = await halfStream(t);
+  leave();
+  await drip.write(AUDIO.subarray(HALF.length));
+  drip.end();
+  const lines = await untilLogged(gateway, 1);
+  assert.equal(lines.length, 1);
+  const [{ status, end, bytes, chargedMicroUsd, flow, ...line } = {} as LogLine] = lines;
+  assert.deepEqual([status, end, flow, chargedMicroUsd], [200, 'caller_left', 'card', PRICE]);
+  assert.equal(line.traceId, traceId);
+  assert.ok(Number(bytes) > 0 && Number(bytes) <= AUDIO.length, `${bytes} bytes`);
+  assert.equal(await counted(gateway, 'operation="createSpeech",status="200",end="caller_left"'), 1);
+});
+
+test('a stream whose provider breaks off is one log line, charged nothing', async (t) => {
+  const { gateway, drip, incoming, traceId } = await halfStream(t);
+  drip.reset();
+  await new Promise((resolve) => incoming.once('close', resolve));
+  const [line, ...more] = await untilLogged(gateway, 1);
+  assert.deepEqual(more, []);
+  assert.deepEqual(
+    [line?.traceId, line?.end, line?.flow, line?.chargedMicroUsd, line?.characters],
+    [traceId, 'broken_off', 'card', 0, TEXT.length],
+  );
+  assert.equal(await counted(gateway, 'operation="createSpeech",status="200",end="broken_off"'), 1);
+});
+
+test('a request whose caller disconnects before the response has no status', async (t) => {
+  const { gateway, upstream, account } = await start(t);
+  const drip = new ControlledStream();
+  upstream.mode = drip.mode;
+  const { socket, answers } = await connectRaw(gateway.url);
+  answers.catch(() => {});
+  const speech = { method: 'POST', json: { text: TEXT }, headers: { 'x-credit-account': account } };
+  socket.write(requestBytes('/tts', speech) + requestBytes('/'));
+  await drip.opened;
+  upstream.mode = mp3();
+  socket.write(requestBytes('/tts', speech));
+  await upstream.waitForRequests(2);
+  socket.destroy();
+  await untilLogged(gateway, 2);
+  await drip.write(AUDIO);
+  drip.end();
+  const lines = await untilLogged(gateway, 3);
+  const told = lines.map(({ route, status, end, bytes, chargedMicroUsd }) => [
+    route,
+    status,
+    end,
+    bytes,
+    chargedMicroUsd,
+  ]);
+  assert.deepEqual(told, [
+    ['/', null, 'caller_left', 0, undefined],
+    ['/tts', null, 'caller_left', 0, PRICE],
+    ['/tts', null, 'caller_left', 0, PRICE],
+  ]);
+});
+
+test('a request without an operation is one log line', async (t) => {
+  const { gateway, account } = await start(t);
+  await gateway.call('/nowhere');
+  await gateway.call('/%zz');
+  await gateway.call(`/credits/${account}`, { method: 'HEAD' });
+  const lines = await untilLogged(gateway, 3);
+  assert.deepEqual(
+    lines.map(({ route, status, end }) => [route, status, end]),
+    [
+      [null, 404, 'answered'],
+      [null, 400, 'answered'],
+      ['/credits/:accountId', 200, 'answered'],
+    ],
+  );
+  assert.equal(lines[2]?.bytes, 0);
+  const { socket, answers } = await connectRaw(gateway.url);
+  answers.catch(() => {});
+  socket.write('POST /tts HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-length: 100\r\n\r\nhalf');
+  socket.end();
+  const cut = (await untilLogged(gateway, 4))[3];
+  assert.deepEqual([cut?.route, cut?.status, cut?.end], ['/tts', 400, 'answered']);
+});
+
+for (const [name, bytes, route, status] of [
+  ['invalid HTTP', 'nonsense\r\n\r\n', null, 400],
+  ['a CONNECT request', 'CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\n', null, 405],
+  ['an unknown expectation', 'GET / HTTP/1.1\r\nhost: a\r\nexpect: more\r\nconnection: close\r\n\r\n', '/', 417],
+  [
+    'a body with an invalid chunk',
+    'POST /tts HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n',
+    '/tts',
+    400,
+  ],
+] as const) {
+  test(`${name} is one log line with its trace id, and one count`, async (t) => {
+    const { gateway } = await start(t);
+    const [answer] = await exchange(gateway.url, bytes);
+    const told = (await untilLogged(gateway, 1)).map((line) => [line.traceId, line.route, line.status, line.end]);
+    assert.deepEqual(told, [[answer?.headers.get('x-trace-id'), route, status, 'answered']]);
+    assert.equal(requestLines(gateway)[0]?.bytes, answer?.bytes.length);
+    const operation = route === null ? 'none' : route === '/' ? 'getHealth' : 'createSpeech';
+    assert.equal(await counted(gateway, `operation="${operation}",status="${status}",end="answered"`), 1);
+  });
+}
+
+const { card, prepaid, direct } = PAYERS;
+for (const [flow, { start, skip }] of Object.entries({ card, prepaid, direct })) {
+  test(`${flow}: the log line states the charge, which is 0 after a failure`, { skip }, async (t) => {
+    const { gateway, upstream, path, pay } = await start(t, LOGGED);
+    const { text } = SPEECH.json as { text: string };
+    const before = requestLines(gateway).length;
+    const paying = () =>
+      requestLines(gateway)
+        .slice(before)
+        .filter((line) => line.flow !== undefined);
+    await gateway.call(path, await pay());
+    await until(() => paying().length >= 1);
+    upstream.mode = openAiError(500);
+    await gateway.call(path, await pay());
+    await until(() => paying().length >= 2);
+    assert.deepEqual(
+      paying().map(({ status, characters, chargedMicroUsd }) => [status, characters, chargedMicroUsd]),
+      [
+        [200, text.length, Number(PAYERS_PRICE)],
+        [502, text.length, 0],
+      ],
+    );
+  });
+}
+
+test('R40: no log line holds text, account or credential', async (t) => {
+  const { gateway, account } = await start(t);
+  await exchange(
+    gateway.url,
+    requestBytes(`/tts?text=canary`, { headers: { 'x-credit-account': account, connection: 'close' } }),
+  );
+  await untilLogged(gateway, 1);
+  const text = JSON.stringify(gateway.log);
+  for (const secret of ['canary', account]) assert.ok(!text.includes(secret), secret);
+});
+
+test('a caller that disconnects within its body is not logged as a failure', async (t) => {
+  const gateway = await startGateway(t, LOGGED);
+  for (const path of ['/tts', '/x402/tts/quote', '/top-up']) {
+    const before = requestLines(gateway).length;
+    const { socket, answers } = await connectRaw(gateway.url);
+    answers.catch(() => {});
+    const head = `POST ${path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 99\r\n`;
+    socket.write(`${head.replace('json', path === '/top-up' ? 'x-www-form-urlencoded' : 'json')}\r\n{`);
+    socket.end();
+    await untilLogged(gateway, before + 1);
+  }
+  assert.deepEqual(
+    gateway.log.filter(({ msg }) => msg === 'request failed'),
+    [],
+  );
+});
+
+test('an idle keep-alive connection does not delay a stop', async (t) => {
+  const upstream = await testUpstream(t);
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
+  const account = await gateway.fund(500);
+  let isClosed = false;
+  upstream.mode = (received, response) => {
+    void gateway.app.close().then(() => {
+      isClosed = true;
+    });
+    mp3()(received, response);
+  };
+  const agent = new Agent({ keepAlive: true });
+  t.teardown(() => agent.destroy());
+  const outgoing = request(`${gateway.url}/tts?text=hello`, { agent, headers: { 'x-credit-account': account } });
+  outgoing.end();
+  const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
+  incoming.resume();
+  await once(incoming, 'end');
+  assert.equal(incoming.statusCode, 200);
+  // The server itself would keep the connection for 75 seconds.
+  await until(() => isClosed);
+});
+
+test('R55: a request after a stop has ended its connection starts no work', async (t) => {
+  const { gateway, upstream, account } = await start(t);
+  const [ended, running] = [new ControlledStream(), new ControlledStream()];
+  const speech = requestBytes('/tts', {
+    method: 'POST',
+    headers: { 'x-credit-account': account },
+    json: { text: TEXT },
+  });
+  upstream.mode = ended.mode;
+  const socket = connect({ port: Number(new URL(gateway.url).port), host: '127.0.0.1', allowHalfOpen: true });
+  socket.on('error', () => {});
+  t.teardown(() => socket.destroy());
+  socket.write(speech);
+  await ended.opened;
+  await ended.write(HALF);
+  await once(socket, 'data');
+  // Keeps the service running while the first connection ends.
+  upstream.mode = running.mode;
+  const kept = gateway.call('/tts', { method: 'POST', headers: { 'x-credit-account': account }, json: { text: TEXT } });
+  await running.opened;
+  await running.write(HALF);
+  const closed = gateway.app.close();
+  ended.end();
+  socket.resume();
+  await once(socket, 'end');
+  socket.write(speech);
+  await until(() => requestLines(gateway).length > 1 || upstream.requests.length > 2);
+  assert.equal(upstream.requests.length, 2);
+  running.end();
+  await kept;
+  await closed;
+});
+
+const REQUEST = 'GET / HTTP/1.1\r\nhost: a\r\n\r\n';
+
+test('GET /openapi.json, /docs and / are stable, and HEAD states their length', async (t) => {
+  const { call } = await startGateway(t);
+  for (const path of ['/openapi.json', '/docs', '/']) {
+    const [first, second] = [await call(path), await call(path)];
+    assert.equal(first.status, 200);
+    assert.deepEqual(second.bytes, first.bytes);
+    const head = await call(path, { method: 'HEAD' });
+    assert.equal(head.headers.get('content-length'), String(first.bytes.length));
+  }
+});
+
+test('MAX_CONNECTIONS: an extra connection is closed until another one ends', async (t) => {
+  const { url } = await startGateway(t, { MAX_CONNECTIONS: '2' });
+  const open = () => {
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    socket.on('error', () => {});
+    t.teardown(() => socket.destroy());
+    return socket;
+  };
+  const answers = async (socket: Socket): Promise<boolean> => {
+    if (socket.destroyed) return false;
+    socket.write(REQUEST);
+    return Promise.race([once(socket, 'data').then(() => true), once(socket, 'close').then(() => false)]);
+  };
+  const [first, second, third] = [open(), open(), open()];
+  assert.equal(await answers(first), true);
+  assert.equal(await answers(second), true);
+  assert.equal(await answers(third), false);
+  first.destroy();
+  await until(() => answers(open()));
+});

@@ -1,0 +1,446 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
+import Fastify from 'fastify';
+import { before, t, test } from 'tap';
+import { parse } from 'yaml';
+import { type Route, routes } from '../../src/contract/routes.ts';
+import type { Validator } from '../../src/contract/validators.js';
+import { Admission, type AdmissionParts } from '../../src/http/plugins/admission.ts';
+import { EdgeLimiter } from '../../src/http/plugins/edge-limiter.ts';
+import { type Location, violation } from '../../src/http/validation.ts';
+import { fixture, load } from '../codegen/fixture.ts';
+import { type Bench, bench } from '../journeys/card.ts';
+import { startGateway } from '../support/gateway.ts';
+
+let validators: Record<string, Validator>;
+
+before(async () => {
+  const document = fixture();
+  const [plain, quoted] = [document.components.schemas.Plain, document.components.schemas.Quoted];
+  plain.properties.details = { type: 'object', properties: { agent: { type: 'string', maxLength: 3 } } };
+  quoted.properties.account = { type: 'string', pattern: '^0x[a-f]+$' };
+  [validators] = (await load(t, document, 'validators.js')) as [typeof validators];
+});
+
+function violationOf(name: string, location: Location, data: unknown) {
+  const validate = validators[name] as Validator;
+  assert.equal(validate(data), false);
+  return violation(validate.errors ?? [], location);
+}
+
+test('a violation names the field, the rule and the fix', async (t) => {
+  const cases: [string, Location, unknown, ReturnType<typeof violation>][] = [
+    [
+      'getNoteQuery',
+      'query',
+      { text: 'a', speed: '3' },
+      {
+        code: 'INVALID_SPEED',
+        message: 'speed must be a number from 0.5 to 2.',
+        details: { field: 'speed', location: 'query', rule: 'maximum', minimum: 0.5, maximum: 2 },
+      },
+    ],
+    [
+      'getNoteQuery',
+      'query',
+      { text: 'a', speed: '1e0' },
+      {
+        code: 'INVALID_SPEED',
+        message: 'speed must be a number from 0.5 to 2.',
+        details: { field: 'speed', location: 'query', rule: 'type', minimum: 0.5, maximum: 2 },
+      },
+    ],
+    [
+      'getNoteQuery',
+      'query',
+      { text: 'abcdef' },
+      {
+        code: 'INVALID_REQUEST',
+        message: 'text must be a string of 1 to 5 characters after trimming. Use POST.',
+        details: { field: 'text', location: 'query', rule: 'maxLength', minLength: 1, maxLength: 5, hint: 'Use POST.' },
+      },
+    ],
+    [
+      'getNoteQuery',
+      'query',
+      { text: 'a\ud800' },
+      {
+        code: 'INVALID_REQUEST',
+        message: 'text must be well-formed text: no lone surrogate, no U+0000. Use POST.',
+        details: {
+          field: 'text',
+          location: 'query',
+          rule: 'wellFormed',
+          minLength: 1,
+          maxLength: 5,
+          hint: 'Use POST.',
+        },
+      },
+    ],
+    [
+      'getNoteQuery',
+      'query',
+      { text: 'a', count: '0' },
+      {
+        code: 'INVALID_REQUEST',
+        message: 'count must be a whole number above 0.',
+        details: { field: 'count', location: 'query', rule: 'exclusiveMinimum', exclusiveMinimum: 0 },
+      },
+    ],
+    [
+      'getNoteQuery',
+      'query',
+      { text: 'a', kind: 'wide' },
+      {
+        code: 'INVALID_REQUEST',
+        message: 'kind must be one of long, short.',
+        details: { field: 'kind', location: 'query', rule: 'enum', allowed: ['long', 'short'] },
+      },
+    ],
+    [
+      'getNoteQuery',
+      'query',
+      {},
+      {
+        code: 'INVALID_REQUEST',
+        message: 'text is required. Use POST.',
+        details: { field: 'text', location: 'query', rule: 'required', minLength: 1, maxLength: 5, hint: 'Use POST.' },
+      },
+    ],
+    [
+      'getNoteHeaders',
+      'header',
+      { 'x-key': '123456789' },
+      {
+        code: 'INVALID_REQUEST',
+        message: 'x-key must be a string of at most 8 characters.',
+        details: { field: 'x-key', location: 'header', rule: 'maxLength', maxLength: 8 },
+      },
+    ],
+    [
+      'getNoteParams',
+      'path',
+      { noteId: '' },
+      {
+        code: 'INVALID_REQUEST',
+        message: 'noteId must be a string of at least 1 character.',
+        details: { field: 'noteId', location: 'path', rule: 'minLength', minLength: 1 },
+      },
+    ],
+    [
+      'createNoteTextBody',
+      'body',
+      ' ',
+      {
+        code: 'INVALID_REQUEST',
+        message: 'body must be a string of at least 1 character after trimming.',
+        details: { field: 'body', location: 'body', rule: 'minLength', minLength: 1 },
+      },
+    ],
+  ];
+  for (const [name, location, data, expected] of cases) {
+    t.test(expected.message, async () => assert.deepEqual(violationOf(name, location, data), expected));
+  }
+});
+
+test('R49: a parameter given twice is INVALID_REQUEST, whatever its own code', async () => {
+  assert.deepEqual(violationOf('getNoteQuery', 'query', { text: 'a', speed: ['1', '2'] }), {
+    code: 'INVALID_REQUEST',
+    message: 'speed must be given once.',
+    details: { field: 'speed', location: 'query', rule: 'once' },
+  });
+});
+
+test('the closest of several alternatives determines the violation', async (t) => {
+  const cases: [unknown, string, string, string][] = [
+    [{}, 'text', 'INVALID_REQUEST', 'text or quoteToken is required.'],
+    [{ text: 5 }, 'text', 'INVALID_REQUEST', 'text must be a string of 1 to 10 characters after trimming.'],
+    [{ text: 'a'.repeat(11) }, 'text', 'TEXT_TOO_LONG', 'text must be a string of 1 to 10 characters after trimming.'],
+    [{ text: 'a', speed: 3 }, 'speed', 'INVALID_REQUEST', 'speed must be a number from 0.5 to 2.'],
+    [{ quoteToken: '' }, 'quoteToken', 'INVALID_REQUEST', 'quoteToken must be a string of 1 to 20 characters.'],
+    [
+      { quoteToken: 'a', account: '0X' },
+      'account',
+      'INVALID_REQUEST',
+      'account must be a string that matches ^0x[a-f]+$.',
+    ],
+    [
+      { text: 'a', details: { agent: 'long' } },
+      'details.agent',
+      'INVALID_REQUEST',
+      'details.agent must be a string of at most 3 characters.',
+    ],
+    [{ text: 'a', details: [] }, 'details', 'INVALID_REQUEST', 'details must be an object.'],
+    [[], 'body', 'INVALID_REQUEST', 'body must be an object.'],
+  ];
+  for (const [body, field, code, message] of cases) {
+    t.test(message, async () => {
+      const found = violationOf('createNoteJsonBody', 'body', body);
+      assert.deepEqual([found.details.field, found.code, found.message], [field, code, message]);
+    });
+  }
+});
+
+test('R40: a violation never repeats the value', async () => {
+  const secret = 'correct horse battery staple';
+  for (const data of [
+    { text: secret },
+    { text: 'a', speed: secret },
+    { text: 'a', kind: secret },
+    { text: 'a', flag: secret },
+  ]) {
+    assert.doesNotMatch(JSON.stringify(violationOf('getNoteQuery', 'query', data)), /horse/);
+  }
+});
+
+const json = (value: unknown): string => JSON.stringify(value);
+
+async function post({ gateway }: Bench, account: string, body: string | Buffer, type: string | undefined, query = '') {
+  const headers = { 'x-credit-account': account, ...(type !== undefined && { 'content-type': type }) };
+  return gateway.call(`/tts${query}`, { method: 'POST', headers, body });
+}
+
+test('R70: a JSON request labelled as text is refused and not charged', async (t) => {
+  const scene = await bench(t);
+  const account = await scene.gateway.fund(500);
+  const bodies: Record<string, string | Buffer> = {
+    'a request of this service': json({ text: 'Hello world' }),
+    'all of its members': json({ model: 'provider-a/tts-1', voice: 'provider-a_alloy', speed: 1, text: 'Hello world' }),
+    "a request of OpenAI's API": json({ model: 'tts-1', input: 'Hello world', voice: 'alloy' }),
+    'an empty text': json({ text: '' }),
+    'with indentation': JSON.stringify({ text: 'Hello world' }, null, 2),
+    'with space around it': `\r\n\t ${json({ text: 'Hello world' })}\n`,
+    'with a byte order mark': `\ufeff${json({ text: 'Hello world' })}`,
+    'with a byte order mark between spaces': ` \ufeff ${json({ text: 'Hello world' })}`,
+    'with escaped characters': '{"\\u0074ext":"Hello world"}',
+  };
+  for (const [name, body] of Object.entries(bodies)) {
+    for (const type of ['text/plain', 'text/plain;charset=UTF-8', 'Text/Plain; charset="utf-8"']) {
+      for (const query of ['', '?async=true', '?voice=provider-a_nova&speed=1.5']) {
+        const { status, json: answer } = await post(scene, account, body, type, query);
+        const { code, message, details } = answer.error;
+        assert.deepEqual([status, code, details.field], [400, 'INVALID_REQUEST', 'content-type'], `${name}, ${type}`);
+        assert.match(message, /content-type: application\/json/);
+      }
+    }
+  }
+  assert.equal(scene.upstream.requests.length, 0);
+  assert.equal(await scene.gateway.balance(account), 5_000_000n);
+});
+
+test('R70: JSON without the JSON content type is 415', async (t) => {
+  const scene = await bench(t);
+  const account = await scene.gateway.fund(500);
+  for (const type of [undefined, '', 'application/x-www-form-urlencoded', 'application/octet-stream', 'text/json']) {
+    const { status, json: answer } = await post(scene, account, json({ text: 'Hello world' }), type);
+    assert.deepEqual([status, answer.error.code], [415, 'UNSUPPORTED_CONTENT_TYPE'], type);
+  }
+  assert.equal(await scene.gateway.balance(account), 5_000_000n);
+});
+
+test('R70: other texts with braces and quotes are spoken', async (t) => {
+  const scene = await bench(t);
+  const account = await scene.gateway.fund(500);
+  const texts = [
+    '{text}',
+    '{"text":"Hello world"',
+    '{"text":"Hello world"} is what the client sent.',
+    '{"text":1}',
+    '{"greeting":"Hello world"}',
+    '[{"text":"Hello world"}]',
+    '"Hello world"',
+    'null',
+    '{}',
+  ];
+  for (const text of texts) {
+    assert.equal((await post(scene, account, text, 'text/plain')).status, 200, text);
+    assert.equal(scene.upstream.requests.at(-1)?.body?.input, text);
+  }
+});
+
+const ON_EVERY_ANSWER = {
+  'access-control-allow-origin': '*',
+  'access-control-expose-headers':
+    'x-trace-id, x-credit-account, x-credit-balance, x-credit-charged, payment-required, payment-response, www-authenticate, ' +
+    'x-payment-identifier, x-idempotent-replay, x-x402-balance, x-x402-charged, retry-after, x-ratelimit-limit, ' +
+    'x-ratelimit-policy, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-scope, content-disposition, ' +
+    'content-range, accept-ranges, cache-control, location, allow',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  'cross-origin-resource-policy': 'cross-origin',
+  'referrer-policy': 'no-referrer',
+  'strict-transport-security': 'max-age=31536000; includeSubDomains',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+};
+
+const ON_PREFLIGHTS = {
+  'access-control-allow-headers':
+    'content-type, accept, range, if-range, idempotency-key, x-credit-account, x-credit-max-amount, payment-signature, x-x402-account, ' +
+    'x-x402-nonce, x-x402-expiry, x-x402-max-amount, x-x402-signature, access-control-expose-headers',
+  'access-control-allow-methods': 'GET, HEAD, POST, OPTIONS',
+  'access-control-max-age': '86400',
+};
+
+/** The headers of the answer to a request, as they were sent. */
+async function headersOf(url: string, bytes: string): Promise<[name: string, value: string][]> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  await once(socket, 'connect');
+  socket.write(bytes);
+  const [head = ''] = (await text(socket)).split('\r\n\r\n', 1);
+  const fields = head.split('\r\n').slice(1);
+  return fields.map((field) => field.split(/: ?(.*)/s, 2) as [string, string]);
+}
+
+/** Headers of the transport and of the answer at hand. */
+const OWN = ['allow', 'connection', 'content-length', 'content-type', 'date', 'keep-alive', 'x-trace-id'];
+
+test('every response has the same common headers', async (t) => {
+  const { url } = await startGateway(t);
+  const close = 'host: a\r\nconnection: close\r\n';
+  const cases: [name: string, bytes: string, more: object][] = [
+    ['an operation', `GET /tts/models HTTP/1.1\r\n${close}\r\n`, {}],
+    ['an unknown path', `GET /nowhere HTTP/1.1\r\n${close}\r\n`, {}],
+    ['a path that the router cannot parse', `GET /%zz HTTP/1.1\r\n${close}\r\n`, {}],
+    ['an expectation, refused before the framework', `GET / HTTP/1.1\r\n${close}expect: wonders\r\n\r\n`, {}],
+    ['CONNECT, refused before the framework', `CONNECT a:1 HTTP/1.1\r\n${close}\r\n`, {}],
+    ['invalid HTTP', 'GARBAGE\r\n\r\n', {}],
+    ['OPTIONS', `OPTIONS /tts HTTP/1.1\r\n${close}\r\n`, ON_PREFLIGHTS],
+    [
+      'a preflight',
+      `OPTIONS /tts HTTP/1.1\r\n${close}origin: https://a.example\r\naccess-control-request-method: POST\r\n\r\n`,
+      ON_PREFLIGHTS,
+    ],
+  ];
+  for (const [name, bytes, more] of cases) {
+    await t.test(name, async () => {
+      const headers = (await headersOf(url, bytes)).filter(([field]) => !OWN.includes(field.toLowerCase()));
+      assert.deepEqual(Object.fromEntries(headers), { ...ON_EVERY_ANSWER, ...more });
+    });
+  }
+});
+
+test('pages of other origins may send every declared request header', async () => {
+  const { paths, components } = parse(await readFile(new URL('../../openapi.yaml', import.meta.url), 'utf8'));
+  const declared = [...JSON.stringify([paths, components.parameters]).matchAll(/"name":"([\w-]+)","in":"header"/g)];
+  const names = new Set(declared.map(([, name]) => (name as string).toLowerCase()));
+  assert.ok(names.size > 5);
+  const allowed = ON_PREFLIGHTS['access-control-allow-headers'].split(', ');
+  assert.deepEqual(
+    [...names].filter((name) => !allowed.includes(name)),
+    [],
+  );
+});
+
+const SPEECH = { json: { text: 'Hello world' }, method: 'POST' };
+const REPEATED: [path: string, name: string, call: object][] = [
+  ['/tts?text=Hello', 'x-credit-account', {}],
+  ['/tts', 'x-credit-account', SPEECH],
+  ['/tts', 'x-credit-max-amount', SPEECH],
+  ['/tts?async=true', 'idempotency-key', SPEECH],
+  ['/x402/tts', 'payment-signature', SPEECH],
+  ['/x402/tts', 'x-x402-account', SPEECH],
+  ['/x402/tts?text=Hello', 'x-x402-nonce', {}],
+  ['/x402/tts', 'x-x402-expiry', SPEECH],
+  ['/x402/tts', 'x-x402-max-amount', SPEECH],
+  ['/x402/tts', 'x-x402-signature', SPEECH],
+  ['/x402/deposit', 'payment-signature', { method: 'POST', json: { amountMicroUsd: 100_000 } }],
+  [`/x402/accounts/0x${'1'.repeat(40)}`, 'x-x402-signature', {}],
+];
+
+test('a repeated single-value header is 400 and named, even with equal values', async (t) => {
+  const gateway = await startGateway(t);
+  for (const [path, name, call] of REPEATED) {
+    for (const values of [
+      ['1', '2'],
+      ['1', '1'],
+      ['1', ''],
+    ]) {
+      const reply = await gateway.call(path, { ...call, headers: { [name]: values } });
+      assert.deepEqual([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST'], `${path} ${name}`);
+      assert.deepEqual(reply.json.error.details, { field: name, rule: 'once' });
+    }
+  }
+});
+
+type Terms = Route['admission'];
+
+const CREDENTIAL = { 'x-x402-signature': '0x' };
+const UNLESS_VERIFIED: Terms = { edge: 'unless-verified', credential: 'x-x402-signature' };
+
+/** An edge that admits one request a minute to an operation on these terms, and tells what came of each. */
+async function startEdge<T>(terms: Terms, serve: (admission: Admission) => Promise<T>) {
+  const app = Fastify();
+  const parts = { limiter: await EdgeLimiter.on(app, 1), metrics: { rateLimitRefused() {} } };
+  const contract = { ...(routes[0] as Route), admission: terms };
+  app.get('/', { config: { contract } }, async (request, reply) => {
+    const admitted = await Admission.enter(parts as unknown as AdmissionParts, request, reply);
+    if (!(admitted instanceof Admission)) return { refused: admitted.body.error.details?.scope };
+    try {
+      return { served: await serve(admitted) };
+    } catch (error) {
+      return { failed: (error as Error).message };
+    }
+  });
+  return async (headers = {}) => (await app.inject({ url: '/', headers })).json();
+}
+
+const proves = (proof: () => Promise<boolean>) => async (admission: Admission) =>
+  (await admission.requireCredential(proof)) ? 'refused' : 'admitted';
+
+test('a credential is verified only above the edge limit, if the contract says so', async () => {
+  let asked = 0;
+  const verified = proves(async () => {
+    asked += 1;
+    return true;
+  });
+  const send = await startEdge(UNLESS_VERIFIED, verified);
+  assert.deepEqual([await send(CREDENTIAL), asked], [{ served: 'admitted' }, 0]);
+  assert.deepEqual([await send(CREDENTIAL), asked], [{ served: 'admitted' }, 1]);
+  assert.deepEqual([await send(), asked], [{ refused: 'edge' }, 1]);
+  const always = await startEdge({ edge: 'always' }, verified);
+  assert.deepEqual([await always(CREDENTIAL), await always(CREDENTIAL)], [{ served: 'admitted' }, { refused: 'edge' }]);
+  assert.equal(asked, 1);
+});
+
+test('a failed credential counts against its client, an unverifiable one does not', async () => {
+  let proof = async (): Promise<boolean> => {
+    throw new Error('the database is away');
+  };
+  const send = await startEdge(UNLESS_VERIFIED, (admission) => proves(proof)(admission));
+  assert.deepEqual(await send(CREDENTIAL), { served: 'admitted' });
+  for (let count = 0; count < 10; count += 1) {
+    assert.deepEqual(await send(CREDENTIAL), { failed: 'the database is away' });
+  }
+  proof = async () => false;
+  assert.deepEqual(await send(CREDENTIAL), { served: 'refused' });
+  proof = async () => true;
+  assert.deepEqual(await send(CREDENTIAL), { refused: 'edge' });
+});
+
+test('a verified request is not counted where the contract says so', async () => {
+  const verify = async (admission: Admission) => admission.credentialVerified();
+  const spared = await startEdge(UNLESS_VERIFIED, verify);
+  assert.deepEqual([await spared(), await spared(), await spared()], [{}, {}, {}]);
+  const counted = await startEdge({ edge: 'always' }, verify);
+  assert.deepEqual([await counted(), await counted()], [{}, { refused: 'edge' }]);
+});
+
+test('an operation takes no slot that the contract does not declare', async () => {
+  for (const [terms, take, reason] of [
+    [{ edge: 'always' }, (admission) => admission.take('request'), 'request'],
+    [{ edge: 'always', window: { by: 'ip', when: ['payment'] } }, (admission) => admission.take('request'), 'request'],
+    [
+      { edge: 'always', window: { by: 'ip', when: ['payment'] } },
+      (admission) => admission.credentialFailed(),
+      'failed-credential',
+    ],
+    [{ edge: 'always', window: { by: 'ip', when: ['request'] } }, (admission) => admission.attempt(), 'failed-payment'],
+  ] as [Terms, (admission: Admission) => Promise<unknown>, string][]) {
+    const send = await startEdge(terms, take);
+    assert.deepEqual(await send(), { failed: `x-admission does not say that a ${reason} takes a slot` });
+  }
+});

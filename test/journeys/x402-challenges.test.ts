@@ -1,0 +1,450 @@
+import assert from 'node:assert/strict';
+import { createHash, randomUUID, type webcrypto } from 'node:crypto';
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { validatePaymentRequiredDetailed } from '@agentcash/discovery';
+import { wrapFetchWithPayment } from '@x402/fetch';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { test } from 'tap';
+import { type Address, keccak256, type LocalAccount, toHex } from 'viem';
+import type { SignedServiceMetadata } from '../../src/contract/types.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { PREPAID_TYPES } from '../../src/payments/prepaid/signed-request.ts';
+import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { DEPOSIT_PATH, depositOf, mineSteadily } from '../support/deposit.ts';
+import { type Call, type Gateway, startGateway } from '../support/gateway.ts';
+import { isSignedBy } from '../support/metadata.ts';
+import {
+  challengeOf,
+  decodeHeader,
+  HELLO,
+  officialClient,
+  QUOTE_SECRET,
+  sign,
+  startX402Gateway,
+  withPayment,
+} from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+
+const PATH = '/x402/tts';
+const BARE: readonly [name: string, path: string, call: Call][] = [
+  ['GET', PATH, {}],
+  ['POST', PATH, { method: 'POST' }],
+  ['deposit', DEPOSIT_PATH, depositOf(20_000_000)],
+];
+
+/** The request that the discovery extension of a challenge shows, by nothing but what the extension says. */
+function exampleOf({ resource, extensions }: Challenge): { path: string; call: Call } {
+  const { method, queryParams, body } = extensions.bazaar.info.input;
+  const url = new URL(resource.url);
+  for (const [name, value] of Object.entries(queryParams ?? {})) url.searchParams.set(name, value);
+  return { path: url.pathname + url.search, call: { method, ...(body && { json: body }) } };
+}
+
+interface Challenge {
+  readonly resource: { readonly url: string };
+  readonly accepts: readonly { readonly amount: string }[];
+  readonly extensions: { readonly bazaar: { readonly info: Info; readonly schema: object } };
+}
+
+interface Info {
+  readonly input: { readonly method: string; readonly queryParams?: Record<string, string>; readonly body?: object };
+}
+
+for (const [name, path, bare] of BARE) {
+  test(`the example in the ${name} challenge can be paid as it is`, { skip }, async (t) => {
+    const gateway = await startX402Gateway(t, chain, { X402_PROBE_ANSWER: '402' });
+    mineSteadily(t, chain);
+    const probed = decodeHeader((await gateway.call(path, bare)).headers.get('payment-required'));
+    const { info, schema } = probed.extensions.bazaar;
+    const validate = new Ajv2020().compile(schema);
+    assert.ok(validate(info), JSON.stringify(validate.errors));
+
+    const example = exampleOf(probed);
+    const asked = await gateway.call(example.path, example.call);
+    const challenge = decodeHeader(asked.headers.get('payment-required'));
+    if (path === PATH)
+      assert.deepEqual(challenge.accepts, probed.accepts, 'the probe gets the challenge of the example');
+    const payer = await wallet(chain.client, BigInt(challenge.accepts[0].amount));
+    const reply = await gateway.call(example.path, withPayment(example.call, await sign(payer, challenge)));
+    assert.equal(reply.status, 200, reply.text);
+    assert.equal(await usdcBalance(chain.client, payer.address), 0n, 'it was paid');
+    assert.equal(reply.headers.get('content-type')?.split(';')[0], challenge.resource.mimeType);
+    if (path === DEPOSIT_PATH) assert.equal(reply.json.creditedMicroUsd, Number(challenge.accepts[0].amount));
+    else assert.ok(reply.bytes.length > 0);
+  });
+}
+
+test("R27: the body repeats the challenge's members beside the error", { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain, { X402_PROBE_ANSWER: '402' });
+  const payer = await wallet(chain.client, 10_000n);
+  const cheaper = await sign(payer, await challengeOf(gateway, `${PATH}?text=Hi`, {}));
+  const asked: readonly (readonly [name: string, path: string, call: Call])[] = [
+    ...BARE,
+    ['a request without payment', `${PATH}?text=Hello`, {}],
+    ['a payment of too little', `${PATH}?text=Hello`, withPayment({}, cheaper)],
+  ];
+  for (const [name, path, call] of asked) {
+    const reply = await gateway.call(path, call);
+    assert.equal(reply.status, 402, name);
+    const challenge = decodeHeader(reply.headers.get('payment-required'));
+    const { error, ...members } = reply.json;
+    assert.deepEqual({ ...members, error: error.details.error }, challenge, name);
+    const { payment: _, ...details } = error.details;
+    assert.deepEqual(details, challenge, name);
+    assert.equal(error.code, 'PAYMENT_REQUIRED', name);
+    assert.deepEqual(validatePaymentRequiredDetailed(challenge).issues, [], name);
+    // x402's own `error` is a text. The specification's errors are objects, so a reader of the body has to let it be.
+    const { issues } = validatePaymentRequiredDetailed(reply.json);
+    assert.deepEqual(
+      issues.map(({ code, path }) => [code, path]),
+      [['COINBASE_SCHEMA_INVALID', 'error']],
+      name,
+    );
+  }
+});
+
+const JSON_TYPE = { 'content-type': 'application/json' };
+/** Requests that say nothing at all, as directories of paid services send them. */
+const BARE_PROBES: [name: string, path: string, call: Call][] = [
+  ['GET without a query', PATH, {}],
+  ['GET with an empty query', `${PATH}?`, {}],
+  ['POST without a body', PATH, { method: 'POST' }],
+  ['POST with an empty body', PATH, { method: 'POST', headers: JSON_TYPE, body: '' }],
+  ['POST with {}', PATH, { method: 'POST', json: {} }],
+  ['POST with { }', PATH, { method: 'POST', headers: JSON_TYPE, body: ' {\n} ' }],
+];
+
+test('R59: a bare probe is 400 by default', async (t) => {
+  const { call } = await startGateway(t);
+  for (const [name, path, request] of BARE_PROBES) {
+    const reply = await call(path, request);
+    assert.equal(reply.status, 400, name);
+    const code = name === 'POST with an empty body' ? 'INVALID_JSON' : 'INVALID_REQUEST';
+    assert.equal(reply.json.error.code, code, name);
+  }
+});
+
+test('R59: with X402_PROBE_ANSWER=402 a bare probe gets the discovery challenge', async (t) => {
+  const { call } = await startGateway(t, { X402_PROBE_ANSWER: '402' });
+  for (const [name, path, request] of BARE_PROBES) {
+    const reply = await call(path, request);
+    assert.equal(reply.status, 402, name);
+    assert.equal(reply.headers.get('cache-control'), 'no-store');
+    const example = await (request.method === 'POST' ? call(PATH, HELLO) : call(`${PATH}?text=Hello+world`));
+    const { error, ...challenge } = reply.json.error.details;
+    const { error: _, ...expected } = example.json.error.details;
+    assert.deepEqual(challenge, expected, name);
+    assert.match(error, /\btext\b/, 'it names the missing field');
+    assert.deepEqual(decodeHeader(reply.headers.get('payment-required')), reply.json.error.details);
+  }
+});
+
+test('R59: a request with any content is not a probe and is refused as usual', async (t) => {
+  const { call } = await startGateway(t, { X402_PROBE_ANSWER: '402' });
+  const post = (body: string, headers = {}): Call => ({ method: 'POST', headers: { ...JSON_TYPE, ...headers }, body });
+  const cases: [name: string, path: string, call: Call, status: number][] = [
+    ['another parameter', `${PATH}?model=provider-a/tts-1`, {}, 400],
+    ['a query that nothing declares', `${PATH}?x=1`, {}, 400],
+    ['a POST with a query', `${PATH}?x=1`, post('{}'), 400],
+    ['an empty text', `${PATH}?text=`, {}, 400],
+    ['a member', PATH, post('{"voice":"provider-a_nova"}'), 400],
+    ['a member that nothing declares', PATH, post('{"x":1}'), 400],
+    ['an array', PATH, post('[]'), 400],
+    ['null', PATH, post('null'), 400],
+    ['no JSON', PATH, post('{'), 400],
+    ['another content type', PATH, { method: 'POST', headers: { 'content-type': 'text/plain' } }, 415],
+    ['a header of card credits', PATH, { headers: { 'x-credit-account': 'a' } }, 400],
+    ['a header of a prepaid request', PATH, { headers: { 'x-x402-nonce': 'a' } }, 400],
+    ['a payment', PATH, post('{}', { 'payment-signature': 'a' }), 400],
+    ['HEAD', PATH, { method: 'HEAD' }, 405],
+    ['another operation', '/tts', {}, 400],
+    ['a deposit', '/x402/deposit', post('{}'), 400],
+  ];
+  for (const [name, path, request, status] of cases) assert.equal((await call(path, request)).status, status, name);
+});
+
+test('R59: a probe without the x402 settings is CONFIG_ERROR', async (t) => {
+  const { call } = await startGateway(t, { X402_PROBE_ANSWER: '402', X402_RPC_URL: '' });
+  assert.equal((await call(PATH)).json.error.code, 'CONFIG_ERROR');
+});
+
+test('R59: a paid bare request is 400 before any reservation', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain, { X402_PROBE_ANSWER: '402' });
+  const payer = await wallet(chain.client, 10_000n);
+  for (const bare of [{}, { method: 'POST', json: {} }]) {
+    const paid = withPayment(bare, await sign(payer, await challengeOf(gateway, PATH, bare)));
+    const reply = await gateway.call(PATH, paid);
+    assert.deepEqual([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST']);
+  }
+  assert.deepEqual(await gateway.db.selectFrom('x402_payment').select('id').execute(), []);
+  assert.equal(gateway.upstream.requests.length, 0);
+  assert.equal(await gateway.revenue(), 0n);
+});
+
+const TEXT = 'Hello world';
+const DIGEST = createHash('sha256').update(TEXT).digest('hex');
+
+const post = (json: unknown) => ({ method: 'POST', json });
+const quote = (gateway: Gateway, body: object) => gateway.call('/x402/tts/quote', post(body));
+const plain = { textLength: TEXT.length, textSha256: DIGEST };
+
+test('a quote token alone gets the challenge, and the text is paid at the quoted price', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const { json } = await quote(gateway, {
+    ...plain,
+    textSha256: DIGEST.toUpperCase(),
+    voice: 'provider-a_nova',
+    speed: 1.25,
+  });
+  assert.equal(json.textSha256, DIGEST);
+  assert.deepEqual([json.amountMicroUsd, json.amountUsd, json.payTo], [198, '0.000198', gateway.payTo]);
+  assert.equal(json.paymentEndpoint, '/x402/tts');
+  assert.equal(Date.parse(json.expiresAt) - Date.parse(json.issuedAt), 300_000);
+
+  const challenge = await challengeOf(gateway, '/x402/tts', post({ quoteToken: json.quoteToken }));
+  assert.equal(challenge.accepts[0]?.amount, '198');
+  const payload = await sign(await wallet(chain.client, 1000n), challenge);
+  const withoutText = await gateway.call('/x402/tts', withPayment(post({ quoteToken: json.quoteToken }), payload));
+  assert.equal(withoutText.json.error.code, 'INVALID_REQUEST');
+  const call = withPayment(post({ quoteToken: json.quoteToken, text: ` ${TEXT}\n` }), payload);
+  assert.equal((await gateway.call('/x402/tts', call)).status, 200);
+  assert.deepEqual(gateway.upstream.requests[0]?.body?.input, TEXT);
+  assert.equal(gateway.upstream.requests[0]?.body?.speed, 1.25);
+  assert.equal(await gateway.revenue(), 198n);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R29: a request that differs from its quote is QUOTE_BODY_MISMATCH', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const { quoteToken } = (await quote(gateway, plain)).json;
+  const payload = await sign(
+    await wallet(chain.client, 1000n),
+    await challengeOf(gateway, '/x402/tts', post({ quoteToken })),
+  );
+  for (const change of [
+    { text: 'Hello wurld' },
+    { text: 'Hello' },
+    { model: 'provider-a/tts-1-hd' },
+    { voice: 'provider-a_nova' },
+    { speed: 1.5 },
+  ]) {
+    const body = { quoteToken, text: TEXT, ...change };
+    for (const call of [post(body), withPayment(post(body), payload)]) {
+      const reply = await gateway.call('/x402/tts', call);
+      assert.deepEqual([reply.status, reply.json.error.code], [400, 'QUOTE_BODY_MISMATCH']);
+    }
+  }
+  const same = { quoteToken, text: TEXT, model: 'provider-a/tts-1', speed: 1 };
+  assert.equal((await gateway.call('/x402/tts', post(same))).status, 402);
+  const tooLong = await gateway.call('/x402/tts', post({ quoteToken, text: 'x'.repeat(4097) }));
+  assert.deepEqual([tooLong.status, tooLong.json.error.code], [413, 'TEXT_TOO_LONG']);
+  const forged = await gateway.call('/x402/tts', post({ quoteToken: `${quoteToken}x`, text: TEXT }));
+  assert.deepEqual([forged.status, forged.json.error.code], [400, 'INVALID_QUOTE']);
+  const empty = await gateway.call('/x402/tts', post({ quoteToken: '', text: TEXT }));
+  assert.deepEqual([empty.status, empty.json.error.code], [400, 'INVALID_REQUEST']);
+  assert.equal(gateway.facilitator.calls.length, 0);
+});
+
+test('an expired quote buys nothing, but its earlier payment is still replayed', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain, { QUOTE_TTL_SECONDS: '3' });
+  const { quoteToken, expiresAt } = (await quote(gateway, plain)).json;
+  const body = post({ quoteToken, text: TEXT });
+  const payer = await wallet(chain.client, 1000n);
+  const challenge = await challengeOf(gateway, '/x402/tts', body);
+  const paid = withPayment(body, await sign(payer, challenge));
+  const late = withPayment(body, await sign(payer, challenge));
+  assert.equal((await gateway.call('/x402/tts', paid)).status, 200);
+  await sleep(Math.max(0, Date.parse(expiresAt) - Date.now()) + 1);
+  for (const call of [body, late]) {
+    const reply = await gateway.call('/x402/tts', call);
+    assert.deepEqual([reply.status, reply.json.error.code], [400, 'QUOTE_EXPIRED']);
+  }
+  const replay = await gateway.call('/x402/tts', paid);
+  assert.deepEqual([replay.status, replay.headers.get('x-idempotent-replay')], [200, 'true']);
+  assert.equal(await gateway.revenue(), 198n);
+});
+
+test('R29: a quote stays valid after a price change or while its payee retires', {
+  skip,
+}, async (t) => {
+  const before = await startX402Gateway(t, chain);
+  const { quoteToken } = (await quote(before, plain)).json;
+  const built = JSON.parse(await readFile(new URL('../../src/config/catalog-default.json', import.meta.url), 'utf8'));
+  for (const model of built.models) model.baseRatePicoUsdPerCharacter *= 2;
+  const file = join(tmpdir(), `speechgate-catalog-${process.pid}.json`);
+  await writeFile(file, JSON.stringify(built));
+  t.teardown(() => rm(file, { force: true }));
+  const other = '0xcA11bde05977b3631167028862bE2a173976CA11';
+  const after = await startX402Gateway(t, chain, {
+    CATALOG_FILE: file,
+    X402_PAY_TO: `${other},${before.payTo}:retiring`,
+    QUOTE_SECRET: `a-newer-quote-secret-of-32-bytes-or-more,${QUOTE_SECRET}`,
+  });
+  const body = post({ quoteToken, text: TEXT });
+  const challenge = await challengeOf(after, '/x402/tts', body);
+  assert.deepEqual([challenge.accepts[0]?.amount, challenge.accepts[0]?.payTo], ['198', before.payTo]);
+  const payload = await sign(await wallet(chain.client, 1000n), challenge);
+  assert.equal((await after.call('/x402/tts', withPayment(body, payload))).status, 200);
+  assert.equal(await before.revenue(), 198n);
+
+  const unquoted = await challengeOf(after, '/x402/tts', post({ text: TEXT }));
+  assert.deepEqual([unquoted.accepts[0]?.amount, unquoted.accepts[0]?.payTo], ['396', other]);
+
+  const gone = await startX402Gateway(t, chain);
+  const reply = await gone.call('/x402/tts', body);
+  assert.equal(reply.json.error.code, 'INVALID_QUOTE');
+});
+
+test('R8: every violation in a quote request is 400 with its code', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const cases: [object, string][] = [
+    [{}, 'INVALID_REQUEST'],
+    [{ ...plain, textLength: 0 }, 'INVALID_REQUEST'],
+    [{ ...plain, textLength: 1.5 }, 'INVALID_REQUEST'],
+    [{ ...plain, textLength: '11' }, 'INVALID_REQUEST'],
+    [{ ...plain, textLength: 4097 }, 'TEXT_TOO_LONG'],
+    [{ ...plain, textSha256: 'abc' }, 'INVALID_REQUEST'],
+    [{ ...plain, model: 'x' }, 'UNKNOWN_TTS_MODEL'],
+    [{ ...plain, model: '' }, 'UNKNOWN_TTS_MODEL'],
+    [{ ...plain, voice: 'alloy' }, 'INVALID_VOICE'],
+    [{ ...plain, speed: 2.5 }, 'INVALID_SPEED'],
+  ];
+  for (const [body, code] of cases) {
+    const reply = await quote(gateway, body);
+    assert.deepEqual([reply.status, reply.json.error.code], [400, code], JSON.stringify(body));
+  }
+  assert.equal((await quote(gateway, { ...plain, textLength: 4096 })).status, 200);
+});
+
+test('without QUOTE_SECRET quotes answer 503 CONFIG_ERROR', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain, { QUOTE_SECRET: '' });
+  for (const reply of [await quote(gateway, plain), await gateway.call('/x402/tts', post({ quoteToken: 'x' }))]) {
+    assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+  }
+  assert.equal(
+    decodeHeader((await gateway.call('/x402/tts', post({ text: TEXT }))).headers.get('payment-required')).x402Version,
+    2,
+  );
+});
+
+const METADATA = '/.well-known/x402-service-metadata';
+
+test('the prepaid member of the challenge matches the specification', async (t) => {
+  const gateway = await startGateway(t, { SERVICE_NAME: 'example', BASE_URL: 'https://speech.example' });
+  assert.deepEqual((await gateway.call(METADATA)).json.payload.prepaid, {
+    supported: true,
+    depositEndpoint: 'https://speech.example/x402/deposit',
+    balanceEndpoint: 'https://speech.example/x402/accounts/{address}',
+    accountIdentity: 'payer_evm_address',
+    authentication: {
+      scheme: 'eip712',
+      primaryType: 'PrepaidRequest',
+      domainName: 'example-Prepaid',
+      domainVersion: '1',
+      chainId: 8453,
+      headers: ['x-x402-account', 'x-x402-nonce', 'x-x402-expiry', 'x-x402-max-amount', 'x-x402-signature'],
+      signatureTtlSeconds: 120,
+      smartAccountSignaturesSupported: false,
+    },
+    minDepositMicroUsd: 100_000,
+    maxDepositMicroUsd: 100_000_000,
+    withdrawable: false,
+    settlementPerRequest: false,
+  });
+});
+
+/** A client that knows one key of the service and its address; all the rest is from what that key has signed. */
+class MetadataClient {
+  readonly #payer: LocalAccount;
+  readonly #service: SignedServiceMetadata['payload'];
+
+  private constructor(payer: LocalAccount, service: SignedServiceMetadata['payload']) {
+    this.#payer = payer;
+    this.#service = service;
+  }
+
+  static async of(payer: LocalAccount, origin: string, pinnedKey: webcrypto.JsonWebKey): Promise<MetadataClient> {
+    const document = (await (await fetch(`${origin}${METADATA}`)).json()) as SignedServiceMetadata;
+    assert.ok(await isSignedBy(pinnedKey, document));
+    return new MetadataClient(payer, document.payload);
+  }
+
+  deposit(): Promise<Response> {
+    const { depositEndpoint, minDepositMicroUsd } = this.#service.prepaid;
+    return wrapFetchWithPayment(fetch, officialClient(this.#payer))(depositEndpoint, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ amountMicroUsd: minDepositMicroUsd }),
+    });
+  }
+
+  async speak(body: string): Promise<Response> {
+    const url = `${this.#service.service.origin}/x402/tts`;
+    const headers = { 'content-type': 'application/json', ...(await this.#sign('POST', url, body)) };
+    return fetch(url, { method: 'POST', headers, body });
+  }
+
+  async balance(): Promise<Response> {
+    const url = this.#service.prepaid.balanceEndpoint.replace('{address}', this.#payer.address);
+    return fetch(url, { headers: await this.#sign('GET', url, '') });
+  }
+
+  async #sign(method: string, url: string, hashed: string): Promise<Record<string, string>> {
+    const { authentication, minDepositMicroUsd } = this.#service.prepaid;
+    const payee = this.#service.payment.payees.find(({ status }) => status === 'current');
+    const message = {
+      account: this.#payer.address,
+      method,
+      path: new URL(url).pathname,
+      bodyHash: keccak256(toHex(hashed)),
+      maxAmountMicroUsd: BigInt(minDepositMicroUsd),
+      nonce: randomUUID(),
+      expiry: BigInt(Math.floor(Date.now() / 1000) + authentication.signatureTtlSeconds),
+    };
+    const signature = await this.#payer.signTypedData({
+      domain: {
+        name: authentication.domainName,
+        version: authentication.domainVersion,
+        chainId: authentication.chainId,
+        verifyingContract: payee?.address as Address,
+      },
+      types: PREPAID_TYPES,
+      primaryType: authentication.primaryType,
+      message,
+    });
+    const { account, nonce, expiry, maxAmountMicroUsd } = message;
+    const values = [account, nonce, expiry, maxAmountMicroUsd, signature];
+    return Object.fromEntries(authentication.headers.map((name, at) => [name, String(values[at])]));
+  }
+}
+
+test('a client can deposit, spend and read its balance from the signed metadata alone', { skip }, async (t) => {
+  const port = await freePort();
+  const origin = `http://127.0.0.1:${port}`;
+  const gateway = await startX402Gateway(t, chain, {
+    PORT: String(port),
+    BASE_URL: origin,
+    SERVICE_NAME: 'unheard-of',
+  });
+  mineSteadily(t, chain);
+  const pinned = gateway.config.signingKeys?.find(({ status }) => status === 'current');
+  const publicKey = { kty: 'EC', crv: 'P-256', ...pinned?.publicJwk };
+  const client = await MetadataClient.of(await wallet(chain.client, 100_000n), origin, publicKey);
+
+  const deposited = await client.deposit();
+  assert.equal(deposited.status, 200, await deposited.clone().text());
+  const spoken = await client.speak('{"text": "Größe"}');
+  assert.equal(spoken.status, 200, await spoken.clone().text());
+  const [charged, left] = ['x-x402-charged', 'x-x402-balance'].map((name) => Number(spoken.headers.get(name)));
+  assert.deepEqual([charged, left], [5 * 18, 100_000 - 5 * 18]);
+  const { balanceMicroUsd } = (await (await client.balance()).json()) as { balanceMicroUsd: number };
+  assert.equal(balanceMicroUsd, left);
+});

@@ -1,0 +1,233 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type Test, test } from 'tap';
+import { audit } from '../../../src/ledger/audit.ts';
+import { booksClosed } from '../../support/books.ts';
+import { testChain, wallet } from '../../support/chain.ts';
+import { assertContract } from '../../support/contract.ts';
+import { type Call, startGateway } from '../../support/gateway.ts';
+import { fundedWallet, HELLO, type PrepaidGateway, startPrepaidGateway, TTS } from '../../support/prepaid.ts';
+import { connectRaw, exchange, type RawAnswer, requestBytes } from '../../support/raw-http.ts';
+import { mp3, silentMp3 } from '../../support/stub-upstream.ts';
+import * as x402 from '../../support/x402.ts';
+
+const { chain, skip } = await testChain();
+const PRICE = 198n;
+const GARBAGE = 'and nothing that is HTTP\r\n\r\n';
+/** The body has 17 bytes more than this: what follows the first two is no request. */
+const SHORT = { 'content-length': 2 };
+const statuses = (answers: readonly RawAnswer[]) => answers.map(({ status }) => status);
+
+/** Payers of both prepaid kinds at one gateway. */
+async function startPayers(t: Test) {
+  const gateway = await startPrepaidGateway(t);
+  const account = await gateway.fund(500);
+  const prepaid = await fundedWallet(gateway, 5_000_000n);
+  const paidByCard = (call: Call): Call => ({ ...call, headers: { ...call.headers, 'x-credit-account': account } });
+  return {
+    gateway,
+    payers: [
+      { path: '/tts', get: '/tts?text=Hello+world', pay: async (_path: string, call: Call) => paidByCard(call) },
+      { path: TTS, get: `${TTS}?text=Hello+world`, pay: prepaid.sign },
+    ],
+    balances: async () => [await gateway.balance(account), await prepaid.balance()],
+    /** Nothing is held any more, and the books agree. */
+    assertBooks: async () => {
+      await booksClosed(gateway.db);
+      assert.deepEqual(await audit(gateway.db), []);
+    },
+  };
+}
+
+const FUNDED = [5_000_000n, 5_000_000n];
+
+/** What is answered to a request behind which garbage comes while it is spoken: it ends only once that was refused. */
+async function answersWithGarbage({ app, upstream, url }: PrepaidGateway | x402.X402Gateway, bytes: string) {
+  const refused = once(app.server.server, 'clientError');
+  upstream.mode = async (received, response) => {
+    socket.write(GARBAGE);
+    await refused;
+    mp3()(received, response);
+  };
+  const { socket, answers } = await connectRaw(url);
+  socket.write(bytes);
+  return answers;
+}
+
+test('bytes already sent after a paid request make it 400 before any hold', async (t) => {
+  const { gateway, payers, balances, assertBooks } = await startPayers(t);
+  for (const { path, get, pay } of payers) {
+    const post = requestBytes(path, await pay(path, HELLO));
+    const short = requestBytes(path, await pay(path, { ...HELLO, headers: SHORT }));
+    const query = requestBytes(get, await pay(get, {}));
+    for (const [what, bytes] of [
+      ['garbage after a body', post + GARBAGE],
+      ['a body longer than its length', short],
+      ['garbage after a request without a body', query + GARBAGE],
+      ['a control character', `${query}\x01`],
+    ] as const) {
+      const [answer, ...more] = await exchange(gateway.url, bytes);
+      assert.ok(answer, what);
+      assert.deepEqual([answer.status, more.length], [400, 0], what);
+      assert.equal(answer.headers.get('connection'), 'close');
+      assertContract('POST', path, answer);
+    }
+  }
+  assert.equal(gateway.upstream.requests.length, 0);
+  assert.deepEqual(await balances(), FUNDED);
+  const held = await gateway.db.selectFrom('transfer').select('id').where('kind', 'in', ['charge', 'spend']).execute();
+  assert.deepEqual(held, []);
+  await assertBooks();
+});
+
+test('bytes sent while a paid request runs close the connection after its response', async (t) => {
+  const { gateway, payers, balances, assertBooks } = await startPayers(t);
+  for (const { path, get, pay } of payers) {
+    for (const bytes of [requestBytes(path, await pay(path, HELLO)), requestBytes(get, await pay(get, {}))]) {
+      const [paid, ...more] = await answersWithGarbage(gateway, bytes);
+      assert.ok(paid, path);
+      assert.deepEqual([paid.status, more.length], [200, 0], path);
+      assert.deepEqual(paid.bytes, silentMp3(1000));
+      assertContract('GET', get, paid);
+    }
+  }
+  assert.deepEqual(
+    await balances(),
+    FUNDED.map((funds) => funds - 2n * PRICE),
+  );
+  await assertBooks();
+});
+
+test('bytes sent while audio flows do not interrupt it', async (t) => {
+  const { gateway, payers, balances, assertBooks } = await startPayers(t);
+  const [{ path, pay } = assert.fail()] = payers;
+  const { socket, answers } = await connectRaw(gateway.url);
+  const whole = silentMp3(2000);
+  gateway.upstream.mode = async (_received, response) => {
+    response.writeHead(200, { 'content-type': 'audio/mpeg' });
+    response.write(whole.subarray(0, 4000));
+    await once(socket, 'data');
+    const refused = once(gateway.app.server.server, 'clientError');
+    socket.write(GARBAGE);
+    await refused;
+    response.end(whole.subarray(4000));
+  };
+  socket.write(requestBytes(path, await pay(path, HELLO)));
+  const [paid, ...more] = await answers;
+  assert.deepEqual([paid?.status, more.length], [200, 0]);
+  assert.deepEqual(paid?.bytes, Buffer.from(whole));
+  assert.equal((await balances())[0], (FUNDED[0] as bigint) - PRICE);
+  await assertBooks();
+});
+
+test('running pipelined requests are answered and charged before a 400 closes them', async (t) => {
+  const { gateway, payers, balances, assertBooks } = await startPayers(t);
+  const [, { path, pay } = assert.fail()] = payers;
+  const refused = once(gateway.app.server.server, 'clientError');
+  gateway.upstream.mode = async (received, response) => {
+    if (gateway.upstream.requests.length === 2) socket.write(requestBytes('/') + GARBAGE);
+    await refused;
+    mp3()(received, response);
+  };
+  const { socket, answers } = await connectRaw(gateway.url);
+  socket.write(requestBytes(path, await pay(path, HELLO)) + requestBytes(path, await pay(path, HELLO)));
+  assert.deepEqual(statuses(await answers), [200, 200, 400], 'GET / had not begun');
+  assert.equal((await balances())[1], (FUNDED[1] as bigint) - 2n * PRICE);
+  await assertBooks();
+});
+
+test('a paid request is answered when half a request and an end follow it', async (t) => {
+  const { gateway, payers, balances, assertBooks } = await startPayers(t);
+  for (const { path, pay } of payers) {
+    const refused = once(gateway.app.server.server, 'clientError');
+    gateway.upstream.mode = async (received, response) => {
+      socket.end('POST /tts HTTP/1.1\r\nhost: a\r\ncontent-le');
+      await refused;
+      mp3()(received, response);
+    };
+    const { socket, answers } = await connectRaw(gateway.url);
+    socket.write(requestBytes(path, await pay(path, HELLO)));
+    assert.deepEqual(statuses(await answers), [200], path);
+  }
+  assert.deepEqual(
+    await balances(),
+    FUNDED.map((funds) => funds - PRICE),
+  );
+  await assertBooks();
+});
+
+test('a direct payment followed by bytes is either 400 and unspent or settled', { skip }, async (t) => {
+  const gateway = await x402.startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 10_000n);
+  const challenge = await x402.challengeOf(gateway, TTS, HELLO);
+  const bytes = requestBytes(TTS, x402.withPayment(HELLO, await x402.sign(payer, challenge)));
+  assert.deepEqual(statuses(await exchange(gateway.url, bytes + GARBAGE)), [400]);
+  assert.deepEqual(await gateway.db.selectFrom('x402_payment').select('id').execute(), []);
+  const [paid, ...more] = await answersWithGarbage(gateway, bytes);
+  assert.deepEqual([paid?.status, more.length], [200, 0]);
+  assert.ok(paid?.headers.get('payment-response'));
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a malformed body is 400 at once, and its request never starts', async (t) => {
+  const { gateway, payers, balances, assertBooks } = await startPayers(t);
+  for (const { path, get, pay } of payers) {
+    const chunked = { 'transfer-encoding': 'chunked', 'content-type': 'application/json' };
+    for (const [target, method] of [
+      [path, 'POST'],
+      [get, 'GET'],
+    ] as const) {
+      const call = await pay(target, { method, headers: chunked });
+      assert.deepEqual(statuses(await exchange(gateway.url, `${requestBytes(target, call)}zz\r\n`)), [400], target);
+    }
+  }
+  assert.deepEqual(await balances(), FUNDED);
+  await assertBooks();
+});
+
+const CONNECT = 'CONNECT a.example:443 HTTP/1.1\r\nhost: a.example:443\r\n\r\n';
+
+test('R9, R10: CONNECT is 405 with allow, whatever follows it', async (t) => {
+  const gateway = await startGateway(t);
+  for (const [bytes, expected] of [
+    [CONNECT, [405]],
+    [`${CONNECT}\x16\x03\x01 a handshake`, [405]],
+  ] as const) {
+    const answers = await exchange(gateway.url, bytes);
+    assert.deepEqual(statuses(answers), expected);
+    const last = answers.at(-1) ?? assert.fail();
+    assert.equal(last.headers.get('allow'), 'GET, HEAD, POST, OPTIONS');
+    assert.equal(JSON.parse(last.bytes.toString()).error.code, 'INVALID_REQUEST');
+    assertContract('CONNECT', '/nowhere', last);
+  }
+});
+
+test('a client reset after CONNECT leaves the paid request captured', async (t) => {
+  const { gateway, payers, balances, assertBooks } = await startPayers(t);
+  const [{ path, pay } = assert.fail()] = payers;
+  gateway.upstream.mode = (received, response) => {
+    socket.resetAndDestroy();
+    mp3()(received, response);
+  };
+  const { socket, answers } = await connectRaw(gateway.url);
+  answers.catch(() => undefined);
+  socket.write(requestBytes(path, await pay(path, HELLO)) + CONNECT);
+  await gateway.upstream.waitForRequests(1);
+  await gateway.app.close();
+  assert.equal((await balances())[0], (FUNDED[0] as bigint) - PRICE, 'R55: captured, though nobody listens');
+  await assertBooks();
+});
+
+test('an upgrade request is served without upgrade and closes its connection', async (t) => {
+  const { gateway, payers, balances, assertBooks } = await startPayers(t);
+  const upgrade = { connection: 'Upgrade, HTTP2-Settings', upgrade: 'h2c', 'http2-settings': 'AAMAAABkAAQAAP__' };
+  const [{ path, pay } = assert.fail()] = payers;
+  const paid = requestBytes(path, await pay(path, { ...HELLO, headers: upgrade }));
+  for (const bytes of [requestBytes('/', { headers: upgrade }), paid]) {
+    const [answer, ...more] = await exchange(gateway.url, bytes + requestBytes('/tts/models'));
+    assert.deepEqual([answer?.status, more.length], [200, 0]);
+    assert.equal(answer?.headers.get('connection'), 'close');
+  }
+  assert.equal((await balances())[0], (FUNDED[0] as bigint) - PRICE);
+  await assertBooks();
+});

@@ -1,0 +1,175 @@
+import assert from 'node:assert/strict';
+import type { PaymentPayload } from '@x402/core/types';
+import { test } from 'tap';
+import { audit } from '../../../src/ledger/audit.ts';
+import { testChain, usesOfAuthorizations, wallet } from '../../support/chain.ts';
+import { contractWallet, FORGED, forge, payFromContract } from '../../support/contract-wallet.ts';
+import { assertUntouched, paymentStates } from '../../support/deposit.ts';
+import { refused } from '../../support/facilitator-faults.ts';
+import type { Reply } from '../../support/gateway.ts';
+import { mp3 } from '../../support/stub-upstream.ts';
+import { startTcpProxy } from '../../support/tcp-proxy.ts';
+import { until } from '../../support/until.ts';
+import {
+  challengeOf,
+  decodeHeader,
+  HELLO,
+  nonceOf,
+  PRICE,
+  payFor,
+  sign,
+  startX402Gateway,
+  withPayment,
+  type X402Gateway,
+} from '../../support/x402.ts';
+
+const { chain, skip } = await testChain();
+const TTS = '/x402/tts';
+
+const identifierOf = ({ extensions }: PaymentPayload) =>
+  (extensions as { 'payment-identifier': { info: { id: string } } })['payment-identifier'].info.id;
+
+const reasonOf = ({ headers }: Reply) => decodeHeader(headers.get('payment-required')).error;
+
+const payWith = (gateway: X402Gateway, payload: unknown) => gateway.call(TTS, withPayment(HELLO, payload));
+
+/** Sends payments, and resolves once the facilitator keeps waiting those that it was asked about. */
+async function keepWaiting(gateway: X402Gateway, payloads: PaymentPayload[]): Promise<{ replies: Promise<Reply[]> }> {
+  const { facilitator } = gateway;
+  const before = facilitator.calls.length;
+  let answered = 0;
+  facilitator.faults.verify(...payloads.map(() => 'hang' as const));
+  const replies = payloads.map(async (payload) => {
+    const reply = await payWith(gateway, payload);
+    answered += 1;
+    return reply;
+  });
+  await until(() => answered + facilitator.calls.length - before >= payloads.length);
+  facilitator.faults.clear();
+  return { replies: Promise.all(replies) };
+}
+
+const times = <T>(count: number, make: () => Promise<T>) => Promise.all(Array.from({ length: count }, make));
+
+test('forged payments are refused before the facilitator and never block the owner', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const owner = await wallet(chain.client, PRICE);
+  const forged = await keepWaiting(gateway, await times(48, () => forge(gateway, owner.address, HELLO)));
+  const { reply } = await payFor(gateway, owner);
+  assert.equal(reply.status, 200, reply.text.slice(0, 300));
+  for (const refusal of await forged.replies) {
+    assert.deepEqual([refusal.status, reasonOf(refusal)], [402, 'invalid_signature']);
+    assert.equal(refusal.json.error.details.accepts[0].amount, String(PRICE), 'a fresh challenge');
+  }
+  assert.deepEqual(
+    gateway.facilitator.calls.map(({ endpoint }) => endpoint),
+    ['verify', 'settle'],
+  );
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R21b: forged payments do not block an owner whose settlement has failed', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const [owner, contract] = [await wallet(chain.client, 10n * PRICE), await contractWallet(chain, 10n * PRICE)];
+  gateway.facilitator.faults.settle(refused('insufficient_funds'), refused('insufficient_funds'));
+  assert.equal((await payFor(gateway, owner)).reply.status, 402);
+  assert.equal((await payWith(gateway, await payFromContract(gateway, contract, HELLO))).status, 402);
+
+  const forged = await keepWaiting(gateway, [
+    await forge(gateway, owner.address, HELLO),
+    await payFromContract(gateway, contract, HELLO, FORGED),
+  ]);
+  assert.equal((await payFor(gateway, owner)).reply.status, 200);
+  assert.equal((await payWith(gateway, await payFromContract(gateway, contract, HELLO))).status, 200);
+  await forged.replies;
+});
+
+test("R22: a forger cannot use up the identifier and nonce of another's payment", { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const [owner, contract] = [await wallet(chain.client, PRICE), await contractWallet(chain, PRICE)];
+  const own = await sign(owner, await challengeOf(gateway, TTS, HELLO));
+  const ofContract = await payFromContract(gateway, contract, HELLO);
+  const seen = (payload: PaymentPayload) => ({ identifier: identifierOf(payload), nonce: nonceOf(payload) });
+  const forged = await keepWaiting(gateway, [
+    await forge(gateway, owner.address, HELLO, seen(own)),
+    await forge(gateway, owner.address, HELLO, { nonce: nonceOf(own) }),
+    await payFromContract(gateway, contract, HELLO, FORGED, seen(ofContract)),
+    await payFromContract(gateway, contract, HELLO, FORGED, { nonce: nonceOf(ofContract) }),
+  ]);
+  assert.deepEqual(await paymentStates(gateway), []);
+  for (const payload of [own, ofContract]) assert.equal((await payWith(gateway, payload)).status, 200);
+  await forged.replies;
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test("a contract wallet's payment counts only after the facilitator verifies it", { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const contract = await contractWallet(chain, PRICE);
+  const forged = await keepWaiting(gateway, await times(48, () => payFromContract(gateway, contract, HELLO, FORGED)));
+  assert.deepEqual(await paymentStates(gateway), []);
+  assert.equal((await payWith(gateway, await payFromContract(gateway, contract, HELLO))).status, 200);
+  assert.ok((await forged.replies).every(({ status }) => status === 502));
+
+  const refusal = await payWith(gateway, await payFromContract(gateway, contract, HELLO, FORGED));
+  assert.deepEqual([refusal.status, reasonOf(refusal)], [402, 'invalid_exact_evm_signature']);
+  assert.deepEqual(await paymentStates(gateway), ['settled']);
+});
+
+test('R21b: a contract wallet that holds one price gets one synthesis at once', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const contract = await contractWallet(chain, PRICE);
+  const payloads = await times(10, () => payFromContract(gateway, contract, HELLO));
+  let answered = 0;
+  gateway.upstream.mode = async (request, response) => {
+    await until(() => answered >= 9);
+    mp3()(request, response);
+  };
+  const replies = await Promise.all(
+    payloads.map(async (payload) => {
+      const reply = await payWith(gateway, payload);
+      answered += 1;
+      return reply.status;
+    }),
+  );
+  assert.deepEqual(replies.sort(), [200, ...Array(9).fill(402)]);
+  assert.equal(gateway.upstream.requests.length, 1);
+  assert.equal((await usesOfAuthorizations(chain.client, contract)).length, 1);
+});
+
+test("R22: a contract wallet's payment is replayed and cannot be reused", {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const contract = await contractWallet(chain, 10n * PRICE);
+  const payload = await payFromContract(gateway, contract, HELLO);
+  const other = await payFromContract(gateway, contract, HELLO, undefined, { nonce: nonceOf(payload) });
+  assert.equal((await payWith(gateway, payload)).status, 200);
+  const calls = gateway.facilitator.calls.length;
+  const [repeated, conflict] = [await payWith(gateway, payload), await payWith(gateway, { ...payload, ...other })];
+  assert.deepEqual([repeated.status, repeated.headers.get('x-idempotent-replay')], [200, 'true']);
+  assert.deepEqual([conflict.status, conflict.json.error.code], [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
+  assert.equal(gateway.facilitator.calls.length, calls, 'R45: before verify');
+});
+
+test('a forged signature for an address without code is refused before the facilitator', {
+  skip,
+}, async (t) => {
+  const node = await startTcpProxy(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url, RATE_LIMIT_MAX: '3' });
+  const owner = await wallet(chain.client, PRICE);
+  const signatures = [FORGED, `${FORGED}00`] as const;
+  for (const [index, signature] of signatures.entries()) {
+    const reply = await payWith(gateway, await payFromContract(gateway, owner.address, HELLO, signature));
+    assert.deepEqual([reply.status, reasonOf(reply)], [402, 'invalid_signature']);
+    assert.equal(reply.headers.get('x-ratelimit-remaining'), String(2 - index), 'R48: it costs a slot');
+  }
+  node.cut();
+  const unreachable = await payWith(gateway, await forge(gateway, owner.address, HELLO));
+  assert.deepEqual([unreachable.status, unreachable.json.error.code], [502, 'PAYMENT_ERROR']);
+  assert.equal((await payWith(gateway, await forge(gateway, owner.address, HELLO))).status, 429);
+  await assertUntouched(gateway);
+});

@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { createTransport } from 'nodemailer';
+import t, { test } from 'tap';
+import { readMoment } from '../../src/lib/moment.ts';
+import { serviceWords } from '../../src/lib/service-words.ts';
+import { readEnd } from '../../src/operators/report/books.ts';
+import { startMailServer } from '../support/mail-server.ts';
+import { until } from '../support/until.ts';
+
+test('a disconnect during a mail does not stop the mail server', async (t) => {
+  const server = await startMailServer(t);
+  const socket = connect(server.port, '127.0.0.1');
+  let said = '';
+  socket.on('data', (bytes) => {
+    said += bytes;
+  });
+  for (const line of ['', 'EHLO localhost', 'MAIL FROM:<a@localhost.test>', 'RCPT TO:<b@localhost.test>', 'DATA']) {
+    const before = said.length;
+    if (line) socket.write(`${line}\r\n`);
+    await until(async () => /^\d{3} .*\r\n$/m.test(said.slice(before)), 5_000);
+  }
+  socket.write('Subject: half a mail\r\n');
+  socket.destroy();
+  await once(socket, 'close');
+
+  const mailer = createTransport(server.url);
+  await mailer.sendMail({ from: 'a@localhost.test', to: 'b@localhost.test', subject: 'whole', text: 'a whole mail' });
+  assert.equal(server.mails.length, 1);
+});
+
+test('a moment is a calendar day, or a date with time and zone', async () => {
+  for (const [text, at] of [
+    ['2026-11-01', '2026-11-01T00:00:00.000Z'],
+    ['2024-02-29', '2024-02-29T00:00:00.000Z'],
+    ['2026-11-01T09:00Z', '2026-11-01T09:00:00.000Z'],
+    ['2026-11-01 09:00:30.5+0200', '2026-11-01T07:00:30.500Z'],
+    ['2026-11-01T00:30:00-05:00', '2026-11-01T05:30:00.000Z'],
+  ] as const) {
+    assert.equal(readMoment(text)?.toISOString(), at, text);
+  }
+  for (const text of [
+    ...[
+      '',
+      '2026',
+      '2026-11',
+      '2026-02-29',
+      '2026-13-01',
+      '2026-02-30T10:00Z',
+      '2026-11-01T09:00',
+      '2026-11-01T25:00Z',
+    ],
+    ...['1.11.2026', '2026-11-01Z', ' 2026-11-01', '2026-11-01T09:00+2'],
+  ]) {
+    assert.equal(readMoment(text), undefined, text);
+  }
+});
+
+test('a period that ends on a day includes the whole day', async () => {
+  assert.equal(readEnd('2026-11-30')?.toISOString(), '2026-12-01T00:00:00.000Z');
+  assert.equal(readEnd('2026-11-30T12:00Z')?.toISOString(), '2026-11-30T12:00:00.000Z');
+  assert.equal(readEnd('soon'), undefined);
+});
+
+const CASES: readonly (readonly [what: string, text: string, words: string])[] = [
+  ['plain text is unchanged', 'Insufficient credit.', 'Insufficient credit.'],
+  ['letters of all scripts and emoji are unchanged', 'Größe 語 नमस्ते 👩‍🚀 ✌️', 'Größe 語 नमस्ते 👩‍🚀 ✌️'],
+  ['whitespace becomes one space', '  one\r\n\ttwo\u2028three\u00a0 four ', 'one two three four'],
+  ['escape characters are removed', '\u001b[2J\u009b1mred\u0007', '[2J1mred'],
+  ['direction marks are removed', 'abc\u202egnp.exe\u2066x\u200f', 'abcgnp.exex'],
+  ['invisible tags and selectors are removed', 'pay\u{e0070}\u{e0061}\u{e0100} me\u3164\u200b', 'pay me'],
+  ['private use characters and lone surrogates are removed', 'a\ue000\ud800b', 'ab'],
+  ['a word that is only unprintable leaves one space', 'a \u0000 b', 'a b'],
+  ['300 characters are unchanged', 'x'.repeat(300), 'x'.repeat(300)],
+  ['longer text is cut', 'x'.repeat(301), `${'x'.repeat(299)}…`],
+  ['no character is split', '🎈'.repeat(301), `${'🎈'.repeat(299)}…`],
+  ['unprintable text becomes empty', '\n\u0000', ''],
+];
+
+for (const [what, text, words] of CASES) {
+  t.test(`a service message: ${what}`, async (t) => t.equal(serviceWords(text), words));
+}

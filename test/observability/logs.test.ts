@@ -1,0 +1,190 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Test, test } from 'tap';
+import { createLogger } from '../../src/observability/logger.ts';
+import { catalogFile } from '../support/catalog-file.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { testCheckout } from '../support/checkout.ts';
+import { startChild, startCommand } from '../support/child.ts';
+import { type Gateway, startGateway } from '../support/gateway.ts';
+import { mp3, openAiError, startStubUpstream, testUpstream } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+import { payFor, startX402Gateway } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+
+interface Line {
+  readonly time: string;
+  readonly name: string;
+  readonly number: number;
+  readonly msg: string;
+}
+
+const WRITER = 'test/observability/log-writer.ts';
+const COUNT = 1_234;
+/** Far more than what a line waits for company, for a busy machine. */
+const MOMENT_MS = 1_000;
+
+/** The lines of the log in an output: all that begin like one are whole, but for an unfinished last one. */
+const linesOf = (output: string): Line[] =>
+  output
+    .split('\n')
+    .slice(0, -1)
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line));
+
+const write = (t: Test, count: number, end: string) => startChild(t, WRITER, {}, ['one', String(count), end]);
+
+/** All lines of a writer are there, in order, each as it was written. */
+function assertComplete(lines: readonly Line[], name: string, count: number): void {
+  const own = lines.filter((line) => line.name === name);
+  assert.deepEqual(
+    own.map(({ number, msg }) => [number, msg.length]),
+    Array.from({ length: count }, (_, number) => [number, (number * 37) % 400]),
+  );
+}
+
+for (const [what, end, code] of [
+  ['ends', 'end', 0],
+  ['calls process.exit', 'exit', 3],
+  ['throws an uncaught error', 'throw', 1],
+  ['has an unhandled rejection', 'reject', 1],
+] as const) {
+  test(`all lines are written when a process ${what}`, async (t) => {
+    const child = write(t, COUNT, end);
+    assert.equal(await child.ended(), code);
+    await until(() => child.process.stdout?.readableEnded === true);
+    assertComplete(linesOf(child.output()), 'one', COUNT);
+  });
+}
+
+test('a line is written within a moment, even if no line follows', async (t) => {
+  const child = write(t, 1, 'stay');
+  await until(() => linesOf(child.output()).length === 1);
+  const [line] = linesOf(child.output()) as [Line];
+  const took = Date.now() - Date.parse(line.time);
+  assert.ok(took < MOMENT_MS, `${took} ms`);
+});
+
+test('a killed process loses at most the lines of its last moment', async (t) => {
+  const child = write(t, COUNT, 'tick');
+  await until(() => linesOf(child.output()).length > COUNT + 100);
+  const killedAt = Date.now();
+  await child.stop('SIGKILL');
+  await until(() => child.process.stdout?.readableEnded === true);
+  const lines = linesOf(child.output());
+  assertComplete(lines.slice(0, COUNT), 'one', COUNT);
+  const lost = killedAt - Date.parse(lines.at(-1)?.time as string);
+  assert.ok(lost < MOMENT_MS, `${lost} ms`);
+});
+
+test('writers that share a pipe do not break each other’s lines', async (t) => {
+  const writers = ['one', 'two', 'three'];
+  const meeting = await mkdtemp(join(tmpdir(), 'speechgate-writers-'));
+  t.teardown(() => rm(meeting, { recursive: true }));
+  const start = (name: string) =>
+    `${process.execPath} --import tsx ${WRITER} ${name} ${5 * COUNT} end ${meeting} ${writers.length}`;
+  // A pipe of the shell's, since those that Node makes are sockets.
+  const child = startCommand(t, ['sh', '-c', `(${writers.map(start).join(' & ')} & wait) | cat`], { isGroup: true });
+  assert.equal(await child.ended(), 0);
+  const lines = linesOf(child.output());
+  for (const name of writers) assertComplete(lines, name, 5 * COUNT);
+  const changes = lines.filter(({ name }, index) => lines[index - 1]?.name !== name).length;
+  assert.ok(changes > writers.length, 'they did write at the same time');
+});
+
+test('a log line escapes control characters and keeps its value', async () => {
+  const hostile = 'x\u001b[2J\u009b31m\u202eysp\u2028\u007f\ud83d\ude00é\n';
+  const lines: string[] = [];
+  const log = createLogger('info', { write: (line) => lines.push(line) });
+  log.error({ err: new Error(hostile), userAgent: hostile }, hostile);
+  const [line = ''] = lines;
+  assert.match(line, /^[\x20-\x7e]+\n$/);
+  const { err, userAgent, msg } = JSON.parse(line);
+  assert.deepEqual([err.message, userAgent, msg], [hostile, hostile, hostile]);
+});
+
+const ERROR_LEVEL = 50;
+
+/** The settings that errors in the log name, and how often the metric counts each of those in use. */
+async function refusals({ app, log }: Gateway): Promise<{ logged: unknown[]; counted: Record<string, number> }> {
+  const scrape = (await app.admin.inject({ url: '/metrics', headers: { host: 'localhost' } })).body;
+  const samples = [...scrape.matchAll(/^speechgate_refused_credentials_total\{setting="(\w+)"\} (\d+)$/gm)];
+  return {
+    logged: log.filter(({ level, setting }) => level === ERROR_LEVEL && setting).map(({ setting }) => setting),
+    counted: Object.fromEntries(samples.map(([, setting, count]) => [setting, Number(count)])),
+  };
+}
+
+const speak = async (gateway: Gateway, account: string): Promise<number> => {
+  const call = { method: 'POST', json: { text: 'Hello world' }, headers: { 'x-credit-account': account } };
+  return (await gateway.call('/tts', call)).status;
+};
+
+for (const status of [401, 403]) {
+  test(`an upstream that refuses the key with ${status} is logged with SPEECH_API_KEY`, async (t) => {
+    const upstream = await testUpstream(t);
+    const env = { SPEECH_BASE_URL: upstream.url, SPEECH_API_KEY: 'sk-secret', LOG_LEVEL: 'error' };
+    const gateway = await startGateway(t, env);
+    const account = await gateway.fund(500);
+    for (const mode of [openAiError(400), openAiError(404), openAiError(429), openAiError(500), mp3()]) {
+      upstream.mode = mode;
+      await speak(gateway, account);
+    }
+    assert.deepEqual((await refusals(gateway)).logged, []);
+    assert.equal((await refusals(gateway)).counted.SPEECH_API_KEY, 0);
+    upstream.mode = openAiError(status);
+    assert.equal(await speak(gateway, account), 502);
+    assert.deepEqual((await refusals(gateway)).logged, ['SPEECH_API_KEY']);
+    assert.equal((await refusals(gateway)).counted.SPEECH_API_KEY, 1);
+    assert.doesNotMatch(JSON.stringify(gateway.log), /sk-secret|Hello world/);
+  });
+}
+
+test("a catalog upstream that refuses its key is logged with that key's variable", async (t) => {
+  const upstream = await startStubUpstream({ mode: openAiError(401) });
+  t.teardown(() => upstream.close());
+  const file = await catalogFile(t, {
+    ...{ markupPercent: 100, defaultModel: 'acme/one' },
+    upstreams: [{ name: 'cloud', baseUrl: upstream.url, keyVariable: 'CLOUD_KEY' }],
+    models: [
+      {
+        ...{ id: 'acme/one', provider: 'acme', name: 'One', description: 'A model.', upstreamModel: 'one' },
+        ...{ baseRatePicoUsdPerCharacter: 1_000_000, maxInputCharacters: 100, defaultVoice: 'anna', available: true },
+        voices: [{ voice: 'anna', name: 'Anna', upstreamVoice: 'anna' }],
+        upstreams: [{ name: 'cloud' }],
+      },
+    ],
+  });
+  const env = { CATALOG_FILE: file, CLOUD_KEY: 'sk-cloud', SPEECH_BASE_URL: '', LOG_LEVEL: 'error' };
+  const gateway = await startGateway(t, env);
+  assert.equal(await speak(gateway, await gateway.fund(500)), 502);
+  const { logged, counted } = await refusals(gateway);
+  assert.deepEqual([logged, counted.CLOUD_KEY], [['CLOUD_KEY'], 1]);
+});
+
+test('a facilitator that refuses the token is logged with X402_FACILITATOR_AUTH', { skip }, async (t) => {
+  const env = { X402_FACILITATOR_AUTH: 'old-token', LOG_LEVEL: 'error' };
+  const gateway = await startX402Gateway(t, chain, env, { facilitator: { auth: 'new-token' } });
+  assert.equal((await refusals(gateway)).counted.X402_FACILITATOR_AUTH, 0);
+  const { reply } = await payFor(gateway, await wallet(chain.client, 1_000_000n));
+  assert.equal(reply.status, 502);
+  assert.equal(reply.json.error.code, 'PAYMENT_ERROR');
+  const { logged, counted } = await refusals(gateway);
+  assert.deepEqual([logged, counted.X402_FACILITATOR_AUTH], [['X402_FACILITATOR_AUTH'], 1]);
+  assert.doesNotMatch(JSON.stringify(gateway.log), /old-token|new-token/);
+});
+
+test('a card processor that refuses the key is logged with STRIPE_SECRET_KEY', async (t) => {
+  const checkout = await testCheckout(t);
+  const gateway = await startGateway(t, { ...checkout.env, STRIPE_SECRET_KEY: 'sk_test_revoked', LOG_LEVEL: 'error' });
+  const buy = { method: 'POST', headers: { 'content-type': 'application/x-www-form-urlencoded' }, body: 'amount=500' };
+  assert.equal((await gateway.call('/top-up', buy)).status, 502);
+  await gateway.app.reconcilers.turn();
+  const { logged, counted } = await refusals(gateway);
+  assert.ok(logged.length >= 2, 'by the purchase and by the reconcilers');
+  assert.deepEqual([...new Set(logged)], ['STRIPE_SECRET_KEY']);
+  assert.equal(counted.STRIPE_SECRET_KEY, logged.length);
+});

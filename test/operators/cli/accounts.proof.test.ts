@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { type Test, test } from 'tap';
+import { audit } from '../../../src/ledger/audit.ts';
+import { say } from '../../journeys/card.ts';
+import { form, shownAccount } from '../../payments/top-up/shop.ts';
+import { testCheckout } from '../../support/checkout.ts';
+import { startGateway } from '../../support/gateway.ts';
+import { later } from '../../support/jobs.ts';
+import { type CommandRun, speechgate } from '../../support/speechgate.ts';
+import { testUpstream } from '../../support/stub-upstream.ts';
+
+const EMAIL = 'Buyer@example.com';
+const DAY_MS = 86_400_000;
+const WHY = ['--reason', 'ticket 7', '--yes'];
+
+/** A shop where somebody has bought credit for 7 dollars and used some of it. */
+async function start(t: Test) {
+  const checkout = await testCheckout(t);
+  const upstream = await testUpstream(t);
+  const gateway = await startGateway(t, { ...checkout.env, SPEECH_BASE_URL: upstream.url });
+  const env = { ...checkout.env, DATABASE_URL: gateway.databaseUrl, SPEECHGATE_OPERATOR: 'alice' };
+  const run = (...args: string[]) => speechgate(env, 'accounts', ...args);
+  const opened = await gateway.call('/top-up', form({ amount: '700' }));
+  const back = new URL(await checkout.pay(opened.headers.get('location') ?? '', EMAIL));
+  const account = shownAccount((await gateway.call(`${back.pathname}${back.search}`)).text);
+  const session = back.searchParams.get('session_id') ?? '';
+  const spoken = await gateway.call('/tts', say(account));
+  assert.equal(spoken.status, 200);
+  const { payment_intent } = await checkout.stripe.checkout.sessions.retrieve(session);
+  const traceId = String(spoken.headers.get('x-trace-id'));
+  return { gateway, checkout, run, account, session, traceId, paymentIntent: String(payment_intent) };
+}
+
+test('an account is found by email, session, payment, trace or address', async (t) => {
+  const { gateway, run, account, session, traceId, paymentIntent } = await start(t);
+  await later(gateway, account);
+  const other = await gateway.fund(500);
+  const wallet = { address: `0x${'Ab'.repeat(20)}` };
+  await gateway.db
+    .insertInto('account')
+    .values({ kind: 'wallet', address: wallet.address.toLowerCase(), balance_micro_usd: 0n })
+    .execute();
+  const short = `${account.slice(0, 8)}…`;
+  for (const by of [
+    ['--email', EMAIL.toLowerCase()],
+    ['--session', session],
+    ['--payment-intent', paymentIntent],
+    ['--trace', traceId],
+  ]) {
+    const found = await run('find', ...by);
+    assert.equal(found.code, 0, found.output);
+    assert.match(found.out, new RegExp(`^${short} +card +6\\.\\d{6} +0\\.000000 +20\\S+Z +no$`, 'm'));
+    assert.ok(!found.output.includes(account) && !found.out.includes(session), 'secrets');
+    assert.ok(!found.out.includes(other.slice(0, 8)));
+  }
+  assert.match(
+    (await run('find', '--address', wallet.address)).out,
+    new RegExp(`^${wallet.address.toLowerCase()} +wallet`, 'm'),
+  );
+  const json = JSON.parse((await run('find', '--email', EMAIL, '--json', '--secrets')).out);
+  assert.deepEqual([json.accounts[0].account, json.purchases[0].sessionId], [account, session]);
+  assert.equal((await run('find', '--email', 'nobody@example.com')).code, 1);
+  assert.equal((await run('find', '--trace', randomUUID())).code, 1);
+
+  const shown = await run('show', short);
+  assert.equal(shown.code, 0, shown.output);
+  assert.match(shown.out, new RegExp(`^account +${short}$`, 'm'));
+  assert.match(shown.out, /^kind +card, test mode$/m);
+  assert.match(shown.out, /^balance +6\.999604 USD$/m);
+  assert.match(shown.out, /^held +0\.000198 USD$/m, 'by the job that waits');
+  assert.match(shown.out, new RegExp(`credited +700 +cs_test_\\S+… +${paymentIntent}$`, 'm'));
+  assert.match(shown.out, new RegExp(`charge +posted +-198 +11 +${traceId}$`, 'm'));
+  assert.match(shown.out, /top_up +posted +7000000$/m);
+  assert.match(shown.out, /^ {2}20\S+Z +[0-9a-f-]{36} +queued +0 +[0-9a-f-]{36}$/m);
+  assert.ok(!shown.out.includes(account) && !shown.out.includes(session));
+  const whole = JSON.parse((await run('show', account, '--json', '--secrets', '--last', '1')).out);
+  assert.deepEqual([whole.account, whole.balanceMicroUsd, whole.transfers.length], [account, 6_999_604, 1]);
+  assert.match((await run('show', wallet.address)).out, /^kind +wallet$/m);
+
+  const wrong = [
+    [['show', randomUUID()], 1, /no such account/],
+    [['show', 'abc'], 1, /8 digits/],
+    [['show'], 78, /^ACCOUNT is missing/],
+    [['find'], 78, /by one of these/],
+    [['find', '--trace', 'x'], 78, /is not a trace id/],
+    [['drop', account], 78, /one of these/],
+  ] as const;
+  const ends = await Promise.all(wrong.map(([args]) => run(...args)));
+  for (const [index, [, code, told]] of wrong.entries()) {
+    const ended = ends[index] as CommandRun;
+    assert.equal(ended.code, code, ended.output);
+    assert.match(ended.err, told);
+    assert.doesNotMatch(ended.err, /^\s+at /m);
+  }
+});
+
+test('freezing and adjusting an account require a reason, and a key adjusts once', async (t) => {
+  const { gateway, run, account } = await start(t);
+  assert.equal((await run('freeze', account, '--reason', 'ticket 7')).code, 78, 'nobody has said yes');
+  assert.equal((await gateway.call('/tts', say(account))).status, 200);
+  assert.match((await run('freeze', account, ...WHY)).out, /is frozen$/m);
+  assert.match((await run('freeze', account, ...WHY)).out, /was already frozen$/m);
+  assert.equal((await gateway.call('/tts', say(account))).status, 402);
+  assert.match((await run('show', account)).out, /^frozen +since 20/m);
+  assert.match((await run('unfreeze', account, ...WHY)).out, /is not frozen$/m);
+
+  const before = await gateway.balance(account);
+  const given = await run('adjust', account, '+250000', ...WHY);
+  assert.equal(given.code, 0, given.output);
+  const [, key = ''] = /--key (\S+)/.exec(given.err) ?? [];
+  assert.match((await run('adjust', account, '+250000', ...WHY, '--key', key)).out, /already made with this --key/);
+  assert.equal((await run('adjust', account, '+250001', ...WHY, '--key', key)).code, 78);
+  assert.equal(await gateway.balance(account), before + 250_000n);
+  const taken = await run('adjust', account, '-250000', ...WHY);
+  assert.equal(taken.code, 0, taken.output);
+  assert.equal(await gateway.balance(account), before);
+  const tooMuch = await run('adjust', account, '-9000000', ...WHY);
+  assert.deepEqual([tooMuch.code, /has only .* USD\. Nothing was changed/.test(tooMuch.err)], [1, true]);
+  const wrong = ['0', '+9999999999999'].map((amount) => run('adjust', account, amount, ...WHY));
+  assert.deepEqual(
+    (await Promise.all(wrong)).map(({ code }) => code),
+    [78, 78],
+  );
+  const shown = await run('show', account);
+  assert.match(shown.out, /adjust +alice +\{"amountMicroUsd":250000\} +ticket 7$/m);
+  assert.match(shown.out, /adjustment +posted +-250000/);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a refund returns a purchase to its card once per key and records the debt', async (t) => {
+  const { gateway, checkout, run, account, session, paymentIntent } = await start(t);
+  const part = await run('refund', session, '--amount', '200', ...WHY);
+  assert.equal(part.code, 0, part.output);
+  assert.match(
+    part.out,
+    /^re_\S+ \(succeeded\) refunds \$2\.00; [0-9a-f]{8}… has 4\.999802 USD and owes 0\.000000 USD$/m,
+  );
+  const [, key = ''] = /--key (\S+)/.exec(part.err) ?? [];
+  assert.equal((await run('refund', session, '--amount', '200', ...WHY, '--key', key)).code, 0);
+  assert.equal(await gateway.balance(account), 4_999_802n, 'once');
+  const { id } = await gateway.db.selectFrom('top_up').select('id').executeTakeFirstOrThrow();
+  const rest = await run('refund', id, ...WHY);
+  assert.match(rest.out, /refunds \$5\.00; [0-9a-f]{8}… has 0\.000000 USD and owes 0\.000198 USD$/m, rest.output);
+  const again = await run('refund', id, ...WHY);
+  assert.equal(again.code, 1, again.output);
+  assert.match(again.err, /Nothing was refunded/);
+  const { data } = await checkout.stripe.refunds.list({ payment_intent: paymentIntent });
+  assert.deepEqual(data.map(({ amount }) => amount).sort(), [200, 500]);
+  await gateway.app.reconcilers.turn();
+  const shown = await run('show', account);
+  assert.match(shown.out, /^debt +0\.000198 USD$/m);
+  assert.match(shown.out, /re_\S+ +refund +taken +succeeded +200 /);
+  assert.match(shown.out, /refund +alice +\{.*"amountCents":200.*\} +ticket 7$/m);
+  assert.deepEqual(await audit(gateway.db), []);
+  assert.equal((await run('refund', 'cs_test_nothing', ...WHY)).code, 1);
+});
+
+test('a refund repeated after the processor forgot its key is not made twice', async (t) => {
+  const { gateway, checkout, run, account, session } = await start(t);
+  const refund = ['refund', session, '--amount', '200', '--key', randomUUID(), ...WHY];
+  assert.equal((await run(...refund)).code, 0);
+  const before = await gateway.balance(account);
+  const { now } = Date;
+  t.teardown(() => Object.assign(Date, { now }));
+  // The processor is of this process, the command is not.
+  Date.now = () => now() + DAY_MS;
+  const repeated = await run(...refund);
+  assert.equal(repeated.code, 0, repeated.output);
+  assert.match(repeated.out, /refunds \$2\.00;/);
+  assert.equal((await checkout.stripe.refunds.list()).data.length, 1);
+  assert.equal(await gateway.balance(account), before);
+  const other = await run('refund', session, '--amount', '200', ...WHY);
+  assert.equal(other.code, 0, other.output);
+  assert.equal((await checkout.stripe.refunds.list()).data.length, 2, 'under another key it is another refund');
+});

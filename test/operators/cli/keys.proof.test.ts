@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { chown, lstat, mkdtemp, readFile, rename, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Test, test } from 'tap';
+import { startChild } from '../../support/child.ts';
+import { startGateway } from '../../support/gateway.ts';
+
+interface PublishedKey {
+  readonly keyId: string;
+  readonly status: string;
+  readonly publicKeyJwk: { readonly crv: string; readonly kty: string; readonly x: string; readonly y: string };
+}
+
+/** RFC 7638, by hand: the required members in the order of their names. */
+const thumbprint = ({ crv, kty, x, y }: PublishedKey['publicKeyJwk']) =>
+  createHash('sha256').update(JSON.stringify({ crv, kty, x, y })).digest('base64url');
+
+async function keyFile(t: Test) {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const file = join(folder, 'keys.json');
+  const run = async (...args: string[]) => {
+    const child = startChild(t, 'src/operators/cli/keys-command.ts', { SIGNING_KEYS_FILE: file }, args);
+    return { code: await child.ended(), output: child.output() };
+  };
+  return { file, run };
+}
+
+test('speechgate keys prints the published keys and fingerprints, nothing private', async (t) => {
+  const { file, run } = await keyFile(t);
+  for (const word of ['Made', 'Rotated']) {
+    const made = await run();
+    assert.ok(made.output.startsWith(word));
+    assert.equal(made.code, 0, made.output);
+    const gateway = await startGateway(t, { SIGNING_KEYS_FILE: file });
+    const { json } = await gateway.call('/.well-known/x402-service-metadata');
+    const published: PublishedKey[] = json.payload.trust.keys;
+    for (const { keyId, status, publicKeyJwk } of published) {
+      const part = made.output.slice(made.output.indexOf(keyId)).split('\n').slice(0, 3);
+      assert.match(made.output, new RegExp(`^ +${status} +${keyId}`, 'm'));
+      assert.match(part[1] ?? '', new RegExp(`fingerprint +${thumbprint(publicKeyJwk)}$`));
+      assert.deepEqual(JSON.parse((part[2] ?? '').replace(/^.*?\{/, '{')), publicKeyJwk);
+    }
+    for (const { d } of JSON.parse(await readFile(file, 'utf8')).keys) assert.ok(!made.output.includes(d));
+    assert.match(made.output, /trust\.keys/);
+  }
+});
+
+test('concurrent key rotations run one after the other', async (t) => {
+  const { file, run } = await keyFile(t);
+  const made = await Promise.all(Array.from({ length: 12 }, () => run()));
+  for (const { code, output } of made) assert.equal(code, 0, output);
+  assert.equal(made.filter(({ output }) => output.startsWith('Made')).length, 1);
+  const kept = await readFile(file, 'utf8');
+  for (const { output } of made) assert.ok(kept.includes(/current +(\S+)/.exec(output)?.[1] ?? 'none'), output);
+});
+
+test('speechgate keys --show prints the same and rotates nothing', async (t) => {
+  const { file, run } = await keyFile(t);
+  const absent = await run('--show');
+  assert.equal(absent.code, 1);
+  assert.match(absent.output, /does not exist/);
+  const made = await run();
+  const before = await readFile(file, 'utf8');
+  const shown = await run('--show');
+  assert.equal(shown.code, 0, shown.output);
+  assert.deepEqual(shown.output.split('\n').slice(1), made.output.split('\n').slice(1));
+  assert.equal(await readFile(file, 'utf8'), before);
+
+  const misspelt = await run('--shwo');
+  assert.equal(misspelt.code, 78);
+  assert.equal(await readFile(file, 'utf8'), before);
+});
+
+test('speechgate keys refuses a file that others have planted in its place', async (t) => {
+  const { file, run } = await keyFile(t);
+  const planted = `${file}.planted`;
+  await run();
+  await rename(file, planted);
+  const before = await readFile(planted, 'utf8');
+  await symlink(planted, file);
+  const linked = await run();
+  assert.deepEqual([linked.code, (await lstat(file)).isSymbolicLink()], [1, true], linked.output);
+  assert.match(linked.output, /is a link\. Remove it/);
+  assert.equal((await run('--show')).code, 0, 'a mounted secret is a link, and can be shown');
+  await rename(planted, file);
+  if (process.getuid?.() === 0) {
+    await chown(file, 65_534, 65_534);
+    const foreign = await run();
+    assert.equal(foreign.code, 1, foreign.output);
+    assert.match(foreign.output, /belongs to user id 65534/);
+  }
+  assert.equal(await readFile(file, 'utf8'), before);
+});

@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { test } from 'tap';
+import { parseCommandLine } from '../../../src/lib/arguments.ts';
+import { RECONCILE_SYNTAX, readSinceOptions } from '../../../src/operators/cli/reconcile-options.ts';
+import { formatAge, readSince } from '../../../src/operators/cli/since.ts';
+
+const read = (args: readonly string[]) => readSinceOptions(parseCommandLine(RECONCILE_SYNTAX, args).values);
+const TX = `0x${'aB'.repeat(32)}`;
+
+test('reconcile parses its options', async () => {
+  assert.equal(read([]), undefined);
+  const args = ['--since', '2026-01-02T03:04:05.678+00:00', '--book', '--deposit', `${TX}:7`, '--speech', TX];
+  assert.deepEqual(read(args), {
+    since: new Date('2026-01-02T03:04:05.678Z'),
+    bookPlain: true,
+    decisions: [
+      { transaction: TX.toLowerCase(), logIndex: 7, purpose: 'deposit' },
+      { transaction: TX.toLowerCase(), logIndex: undefined, purpose: 'speech' },
+    ],
+    json: false,
+  });
+});
+
+for (const [args, fault] of [
+  [['--book'], /--since is missing/],
+  [['--sinse', '2026-01-01'], /--sinse/],
+  [['x'], /x/],
+  [['--since', 'yesterday'], /takes a date/],
+  [['--since', '2026-01-02T03:04:05'], /zone/],
+  [['--since', '2026-13-45'], /takes a date/],
+  [['--since', '2999-01-01'], /is in the future/],
+  [['--since', '2026-01-01', '--deposit', '0x12'], /--deposit takes TX/],
+] as const) {
+  test(`reconcile ${args.join(' ')} is refused with the reason`, async () => {
+    assert.throws(() => read(args), { message: fault });
+  });
+}
+
+const NOW = new Date('2026-11-23T12:00:00Z');
+
+test('--since takes a day, a time or an age', async () => {
+  for (const [text, at] of [
+    ['36h', '2026-11-22T00:00:00.000Z'],
+    ['90min', '2026-11-23T10:30:00.000Z'],
+    ['7d', '2026-11-16T12:00:00.000Z'],
+    ['2026-11-01', '2026-11-01T00:00:00.000Z'],
+    ['2026-11-01T09:00:00+02:00', '2026-11-01T07:00:00.000Z'],
+  ] as const) {
+    assert.equal(readSince(text, NOW)?.toISOString(), at);
+  }
+  for (const text of ['yesterday', '7', '-1d', '2026-13-01', '2026-11-01T09:00', '1e3d']) {
+    assert.equal(readSince(text, NOW), undefined, text);
+  }
+});
+
+test('an age is shown in its largest unit', async () => {
+  assert.deepEqual([0, 59, 60, 7_199, 3 * 86_400].map(formatAge), ['0 s', '59 s', '1 min', '1 h', '3 d']);
+});

@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict';
+import { type Test, test } from 'tap';
+import { say } from '../../journeys/card.ts';
+import { send, startGateway } from '../../support/gateway.ts';
+import { startGatewayProcess } from '../../support/gateway-process.ts';
+import { type CommandRun, speechgate } from '../../support/speechgate.ts';
+import { testUpstream } from '../../support/stub-upstream.ts';
+import { until } from '../../support/until.ts';
+
+const SECONDS = 5_000;
+/** One account asks until it is served. */
+const UNLIMITED = { RATE_LIMIT_MAX: '10000', EDGE_RATE_LIMIT_MAX: '100000' };
+const WHY = ['--reason', 'the provider is being moved'];
+
+async function start(t: Test) {
+  const upstream = await testUpstream(t);
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...UNLIMITED });
+  const run = (...args: string[]) =>
+    speechgate({ DATABASE_URL: gateway.databaseUrl, USER: 'root', SUDO_USER: 'alice' }, ...args);
+  return { gateway, upstream, run, account: await gateway.fund(500) };
+}
+
+test('every replica refuses a paused flow until it is resumed', async (t) => {
+  const { gateway, upstream, run, account } = await start(t);
+  assert.match((await run('paused')).out, /^Nothing is paused\.$/m);
+  const paused = await run('pause', 'card', 'top-up', ...WHY, '--yes');
+  assert.deepEqual([paused.code, paused.out], [0, 'card is paused\ntop-up is paused\n'], paused.output);
+  await until(async () => (await gateway.call('/tts', say(account))).status === 503, SECONDS);
+  const second = await startGatewayProcess(t, {
+    DATABASE_URL: gateway.databaseUrl,
+    SPEECH_BASE_URL: upstream.url,
+    ...UNLIMITED,
+    STRIPE_SECRET_KEY: 'sk_test_gateway',
+    STRIPE_API_BASE: 'http://127.0.0.1:1',
+  });
+  assert.equal((await send(second.url, '/tts', say(account))).status, 503, 'its first answer');
+  assert.equal((await send(second.url, '/tts/models')).status, 200);
+
+  const listed = await run('paused');
+  assert.match(listed.out, /^flow +since +operator +reason$/m);
+  assert.match(listed.out, /^card +20\S+Z +alice +the provider is being moved$/m, 'who called sudo, not root');
+  const json = JSON.parse((await run('paused', '--json')).out) as { flow: string }[];
+  assert.deepEqual(json.map(({ flow }) => flow).sort(), ['card', 'top-up']);
+
+  const resumed = await run('resume', 'all', ...WHY, '--yes', '--json', '--operator', 'bob');
+  assert.deepEqual(JSON.parse(resumed.out).changed.sort(), ['card', 'top-up']);
+  await until(async () => (await send(second.url, '/tts', say(account))).status === 200, SECONDS);
+  const actions = await gateway.db.selectFrom('operator_action').select(['operator', 'action']).orderBy('id').execute();
+  assert.deepEqual(
+    actions.map(({ operator, action }) => `${operator} ${action}`),
+    ['alice pause', 'alice pause', 'bob resume', 'bob resume'],
+  );
+});
+
+test('a pause without confirmation, reason, operator or known flow changes nothing', async (t) => {
+  const { gateway, run } = await start(t);
+  const wrong = [
+    [['pause', 'card', ...WHY], /no terminal to confirm this\. Add --yes/],
+    [['pause', 'card', '--yes'], /--reason is missing/],
+    [['pause', 'everything', ...WHY, '--yes'], /There is no flow everything[\s\S]*card, jobs, top-up/],
+    [['pause', ...WHY, '--yes'], /^FLOW is missing/],
+    [['pause', 'card', '--force', ...WHY], /Unknown option '--force'\. --help lists/],
+    [['pause', 'card', '--yes', '--reason', 'x'.repeat(501)], /500 characters/],
+    [['pause', 'card', ...WHY, '--yes', '--operator', 'x'.repeat(101)], /100 characters/],
+    [['paused', 'card'], /^Unexpected argument card\./],
+  ] as const;
+  const ends = await Promise.all(wrong.map(([args]) => run(...args)));
+  for (const [index, [, told]] of wrong.entries()) {
+    const refused = ends[index] as CommandRun;
+    assert.equal(refused.code, 78, refused.output);
+    assert.match(refused.err, told);
+    assert.doesNotMatch(refused.err, /^\s+at /m);
+  }
+  const nameless = await speechgate({ DATABASE_URL: gateway.databaseUrl }, 'pause', 'card', ...WHY, '--yes');
+  assert.equal(nameless.code, 78);
+  assert.match(nameless.err, /SPEECHGATE_OPERATOR/);
+  assert.deepEqual(await gateway.db.selectFrom('paused_flow').selectAll().execute(), []);
+  const away = await speechgate(
+    { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none', SPEECHGATE_OPERATOR: 'alice' },
+    ...['pause', 'card', ...WHY, '--yes'],
+  );
+  assert.equal(away.code, 1);
+  assert.match(away.err, /The pauses can't be changed: connect ECONNREFUSED/);
+});

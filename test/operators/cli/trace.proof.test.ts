@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { type Test, test } from 'tap';
+import { breakStream } from '../../support/broken-stream.ts';
+import { type Reply, startGateway } from '../../support/gateway.ts';
+import { later, untilJob } from '../../support/jobs.ts';
+import { npmRun } from '../../support/npm-run.ts';
+import { testUpstream } from '../../support/stub-upstream.ts';
+import { until } from '../../support/until.ts';
+
+/** Runs the documented command. */
+const trace = (databaseUrl: string, ...args: string[]) => npmRun('trace', { DATABASE_URL: databaseUrl }, ...args);
+
+async function start(t: Test, options: { worker?: boolean } = {}) {
+  const upstream = await testUpstream(t);
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, LOG_LEVEL: 'info' }, options);
+  return { upstream, gateway, account: await gateway.fund(500) };
+}
+
+const traceIdOf = (reply: Reply): string => String(reply.headers.get('x-trace-id'));
+
+test('the x-trace-id of an aborted stream leads to its log line and its voided charge', async (t) => {
+  const { gateway, upstream, account } = await start(t);
+  const traceId = await breakStream(gateway.url, account, upstream);
+  await until(() => gateway.log.some(({ msg }) => msg === 'request'));
+  const line = gateway.log.find((candidate) => candidate.traceId === traceId && candidate.msg === 'request');
+  assert.deepEqual([line?.end, line?.chargedMicroUsd], ['broken_off', 0]);
+  const { code, out } = await trace(gateway.databaseUrl, traceId);
+  assert.equal(code, 0);
+  const [header = '', entry = '', ...more] = out.trimEnd().split('\n');
+  assert.match(header, /^at +what +id +state +amountMicroUsd +payer +detail$/);
+  assert.match(entry, /^20\S+Z +charge +[0-9a-f-]{36} +voided +198 +[0-9a-f]{8}… +11 characters, ended 20\S+Z$/);
+  assert.deepEqual(more, []);
+  assert.ok(!out.includes(account), 'the account id is a secret');
+});
+
+test('trace prints a job and its charge, also as JSON', async (t) => {
+  const { gateway, account } = await start(t, { worker: true });
+  const accepted = await later(gateway, account, { key: 'order 7' });
+  await untilJob(gateway, accepted.json.jobId, 'completed');
+  const repeated = await later(gateway, account, { key: 'order 7' });
+  const line = gateway.log.find(({ traceId, first }) => traceId === traceIdOf(repeated) && first !== undefined);
+  assert.equal(line?.first, traceIdOf(accepted), 'the line of a repeated request leads to the one that made the job');
+  const { out } = await trace(gateway.databaseUrl, String(line?.first).toUpperCase());
+  assert.match(out, new RegExp(`job +${accepted.json.jobId} +completed`));
+  assert.match(out, /charge +[0-9a-f-]{36} +posted +198 /);
+
+  const json = await trace(gateway.databaseUrl, '--json', String(line?.first));
+  assert.ok(!json.out.includes(account));
+  const told = JSON.parse(json.out) as { what: string; state: string; amountMicroUsd: number }[];
+  const charge = told.find(({ what }) => what === 'charge');
+  assert.deepEqual([charge?.state, charge?.amountMicroUsd], ['posted', 198]);
+});
+
+test('trace prints a USDC payment with its outcome and payer', async (t) => {
+  const { gateway } = await start(t);
+  const traceId = randomUUID();
+  const payer = `0x${'ab'.repeat(20)}`;
+  await gateway.db
+    .insertInto('x402_payment')
+    .values({
+      ...{ purpose: 'deposit', identifier: 'pay_1', request_hash: Buffer.alloc(32), network: 'eip155:8453' },
+      ...{ asset: payer, payer, pay_to: payer, nonce: `0x${'01'.repeat(32)}`, amount_micro_usd: 100_000n },
+      ...{ valid_before: 1n, head_block: 1n, trace_id: traceId, state: 'refused', refusal: 'a\u001b[2Jb' },
+      ...{ failed_at: new Date(), settling_at: new Date() },
+    })
+    .execute();
+  const { out } = await trace(gateway.databaseUrl, traceId);
+  assert.match(
+    out,
+    new RegExp(`payment +[0-9a-f-]{36} +refused +100000 +${payer} +deposit, refused: a\\\\u001b\\[2Jb$`, 'm'),
+  );
+});
+
+test('an unknown or invalid trace id is reported with an exit code', async (t) => {
+  const { gateway } = await start(t);
+  const unknown = await trace(gateway.databaseUrl, randomUUID());
+  assert.deepEqual([unknown.code, unknown.out], [1, '']);
+  assert.match(unknown.err, /No charge, job or payment has this trace id/);
+  for (const [args, message] of [
+    [['nonsense'], /UUID in the x-trace-id header/],
+    [[], /^ID is missing/],
+    [[randomUUID(), randomUUID()], /Unexpected argument/],
+  ] as const) {
+    const refused = await trace(gateway.databaseUrl, ...args);
+    assert.equal(refused.code, 78);
+    assert.match(refused.err, message);
+    assert.doesNotMatch(refused.err, /at .*\.ts/);
+  }
+  const away = await trace('postgres://postgres@127.0.0.1:1/none', randomUUID());
+  assert.equal(away.code, 1);
+  assert.match(away.err, /Check DATABASE_URL/);
+});

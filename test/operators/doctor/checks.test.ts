@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { test } from 'tap';
+import { type Check, type DoctorContext, ok } from '../../../src/operators/doctor/check.ts';
+import { judgeVersion } from '../../../src/operators/doctor/database-checks.ts';
+import { type Checked, runChecks } from '../../../src/operators/doctor/run-checks.ts';
+import { bitsOf } from '../../../src/operators/doctor/settings-checks.ts';
+import { judgeRoom } from '../../../src/operators/doctor/storage-checks.ts';
+
+async function told(checks: readonly Check[], left: readonly string[] = []): Promise<Checked[]> {
+  const all: Checked[] = [];
+  for await (const checked of runChecks(checks, {} as DoctorContext, new Set(left))) all.push(checked);
+  return all;
+}
+
+test('checks are reported in order, and skipped checks do not run', async () => {
+  const enough = new AbortController();
+  const late = async () => {
+    await sleep(60_000, undefined, { signal: enough.signal }).catch(() => undefined);
+    return ok('late');
+  };
+  const early = async () => {
+    enough.abort();
+    return ok('early');
+  };
+  const never = async () => assert.fail('it ran');
+  const checks = [
+    { name: 'one', run: late },
+    { name: 'two', run: never },
+    { name: 'three', about: 'it', run: early },
+  ];
+  assert.deepEqual(await told(checks, ['two']), [
+    { name: 'one', state: 'ok', message: 'late' },
+    { name: 'two', state: 'skipped', message: 'It was skipped by --skip.' },
+    { name: 'three', about: 'it', state: 'ok', message: 'early' },
+  ]);
+});
+
+test('a check that hangs or throws is a fault and affects no other check', async () => {
+  const [hung, thrown, empty, fine] = await told([
+    { name: 'hangs', limitMs: 10, run: () => new Promise(() => {}) },
+    { name: 'throws', run: async () => Promise.reject(new Error('relation "x" does not exist')) },
+    { name: 'throws nothing', run: async () => Promise.reject(undefined) },
+    { name: 'fine', run: async () => ok('fine') },
+  ]);
+  assert.equal(hung?.state, 'fault');
+  assert.match(hung?.message ?? '', /within 0\.01 s/);
+  assert.equal(thrown?.state, 'fault');
+  assert.match(thrown?.message ?? '', /relation "x" does not exist/);
+  assert.ok(thrown?.fix && hung?.fix);
+  assert.equal(empty?.state, 'fault');
+  assert.equal(fine?.state, 'ok');
+});
+
+test('PostgreSQL 15 and later is supported and tested up to 18', async () => {
+  const states = [140_019, 150_000, 180_004, 190_001].map((version) => judgeVersion(version).state);
+  assert.deepEqual(states, ['fault', 'ok', 'ok', 'warning']);
+  assert.match(judgeVersion(140_019).message, /PostgreSQL 14\.19/);
+});
+
+test('a disk needs 2 GiB and a twentieth of its size, and fails below 256 MiB', async () => {
+  const GIB = 1024 ** 3;
+  const states = [
+    [0.2, 100],
+    [1, 4],
+    [4, 100],
+    [6, 100],
+    [2.5, 10],
+  ].map(([free = 0, total = 0]) => judgeRoom({ freeBytes: free * GIB, totalBytes: total * GIB }, 'x').state);
+  assert.deepEqual(states, ['fault', 'warning', 'warning', 'ok', 'ok']);
+});
+
+test("a secret's strength counts its characters, and repetition only once", async () => {
+  assert.ok(bitsOf('0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a6978c0ffee1234987abd') > 200);
+  assert.equal(bitsOf('k'.repeat(64)), 0);
+  assert.equal(bitsOf('k'), 0);
+  assert.ok(bitsOf('0a1b2c3d'.repeat(8)) <= 24);
+});

@@ -1,0 +1,166 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { type Test, t, test } from 'tap';
+import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../../src/config/network.ts';
+import { openDatabase } from '../../../src/db/database.ts';
+import { claimInstance } from '../../../src/ledger/database-identity.ts';
+import { catalogWithSecond } from '../../support/catalog-file.ts';
+import { npmRun } from '../../support/npm-run.ts';
+import type { Case, Cases } from './case.ts';
+import { FAULTS_OF_ADDRESS } from './faults-of-address.ts';
+import { FAULTS_OF_CHAIN } from './faults-of-chain.ts';
+import { FAULTS_OF_DATABASE } from './faults-of-database.ts';
+import { FAULTS_OF_KEEPING } from './faults-of-keeping.ts';
+import { FAULTS_OF_PROVIDERS } from './faults-of-providers.ts';
+import { FAULTS_OF_SETTINGS } from './faults-of-settings.ts';
+import { adding, proxy } from './fronts.ts';
+import { BUCKET, examine, freePlaces, mails, startScene, startService, writeKeys } from './scene.ts';
+
+const scene = await startScene(t);
+const { skip } = scene;
+const OLD_SECONDS = 10;
+const denomination = { network: DEFAULT_NETWORK, asset: DEFAULT_ASSET.toLowerCase() };
+const owner = openDatabase(scene.ownerUrl, { maxConnections: 1 });
+await claimInstance(owner, { denomination, livemode: false }).finally(() => owner.destroy());
+const shared = await startService(t, { ...scene.env, ...(await freePlaces()) });
+
+/** Each thing that can be wrong, made for real, and what doctor says of it. */
+const cases: Cases = {
+  ...{ ...FAULTS_OF_SETTINGS, ...FAULTS_OF_DATABASE, ...FAULTS_OF_PROVIDERS },
+  ...{ ...FAULTS_OF_CHAIN, ...FAULTS_OF_KEEPING, ...FAULTS_OF_ADDRESS },
+};
+
+/** Configurations that differ from the scene's, and in which nothing is wrong either. */
+const healthy: Readonly<Record<string, Case['make']>> = {
+  'a bucket for audio': () => ({ own: { AUDIO_STORE: `s3://${BUCKET}/audio` } }),
+  'a second upstream': async ({ upstream }, t) => ({
+    own: { CATALOG_FILE: await catalogWithSecond(t, upstream.url) },
+  }),
+  'a trusted proxy': async (_scene, t, { PORT }) => ({
+    all: { TRUST_PROXY: '127.0.0.1', BASE_URL: await proxy(t, PORT, adding) },
+  }),
+  'two nodes and a retiring payee': ({ env, chain }) => ({
+    all: {
+      X402_RPC_URL: `${env.X402_RPC_URL},${chain.rpcUrl}`,
+      X402_PAY_TO: `${env.X402_PAY_TO},0x00000000000000000000000000000000000000b2:retiring`,
+    },
+  }),
+};
+
+/** The chain mines no blocks by itself, and blocks that were mined faster than one a second are ahead of the time. */
+async function withRecentBlock(): Promise<void> {
+  const { timestamp } = await scene.chain.client.getBlock();
+  if (Date.now() / 1000 - Number(timestamp) > OLD_SECONDS) await scene.chain.client.mine({ blocks: 1 });
+}
+
+type Finding = Awaited<ReturnType<typeof examine>>[number];
+
+/** What doctor finds of a service, one of its own where the service itself has other settings than the scene's. */
+async function findings(t: Test, make: Case['make'] = () => ({})): Promise<Finding[]> {
+  await withRecentBlock();
+  const places = await freePlaces();
+  const { all, own = {}, options } = await make(scene, t, places);
+  const { env } = all ? await startService(t, { ...scene.env, ...places, ...all }) : shared;
+  return examine({ ...env, ...own }, options);
+}
+
+const wrongOf = (told: readonly Finding[]) => told.filter(({ state }) => state !== 'ok');
+
+test('a healthy configuration passes every check and sends no mail', { skip }, async (t) => {
+  assert.deepEqual(wrongOf(await findings(t)), []);
+  assert.deepEqual(mails, []);
+});
+
+for (const [name, make] of Object.entries(healthy)) {
+  test(`no check reports ${name}`, { skip }, async (t) => {
+    assert.deepEqual(wrongOf(await findings(t, make)), []);
+  });
+}
+
+for (const [name, { check, state, message, skipped = [], make, skip: reason }] of Object.entries(cases)) {
+  test(`only ${check} reports ${name}`, { skip: skip || reason || false }, async (t) => {
+    const told = wrongOf(await findings(t, make));
+    const wrong = told.filter((finding) => finding.state !== 'skipped');
+    assert.deepEqual([...new Set(wrong.map((finding) => finding.name))], [check], JSON.stringify(wrong, null, 2));
+    for (const finding of wrong) {
+      assert.equal(finding.state, state);
+      assert.match(finding.message, message);
+      assert.ok(finding.fix);
+    }
+    const without = new Set(told.filter((finding) => finding.state === 'skipped').map((finding) => finding.name));
+    assert.deepEqual([...without].sort(), [...skipped].sort());
+  });
+}
+
+/** Nothing of these may be printed. */
+const SECRETS = ['STRIPE_SECRET_KEY', 'QUOTE_SECRET', 'JOB_SIGNING_SECRET', 'FEEDBACK_SECRET', 'X402_FACILITATOR_AUTH'];
+
+test('speechgate doctor prints a line per check and exits 1 if any has a fault', {
+  skip,
+}, async () => {
+  await withRecentBlock();
+  const { env } = shared;
+  const spoken = scene.upstream.requests.length;
+  const fine = await npmRun('doctor', { ...env, RECONCILE_INTERVALL_MS: '1' }, '--no-speak', '--mail');
+  assert.equal(fine.code, 0, fine.output);
+  const lines = fine.out.trimEnd().split('\n');
+  assert.match(lines[0] ?? '', /^warning {2}settings +.*RECONCILE_INTERVALL_MS .* Fix: /);
+  assert.deepEqual(
+    lines.slice(1).filter((line) => !/^ok {7}[a-z]/.test(line)),
+    ['skipped  upstream                            It was skipped by --no-speak.'],
+  );
+  assert.equal(scene.upstream.requests.length, spoken);
+  assert.equal(mails.length, 1);
+  assert.match(mails[0] ?? '', /doctor --mail has sent this/);
+
+  const wrong = { ...env, X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' };
+  const faulty = await npmRun('doctor', wrong, '--json', '--skip', 'node', '--skip', 'upstream');
+  assert.equal(faulty.code, 1, faulty.output);
+  const told: Finding[] = JSON.parse(faulty.out);
+  const named = (state: string) => told.filter((finding) => finding.state === state).map(({ name }) => name);
+  assert.deepEqual(named('fault'), ['facilitator']);
+  assert.deepEqual(named('skipped'), ['upstream', 'upstream', 'node', 'node-logs', 'asset', 'payee']);
+  assert.ok(told.every(({ state, message, fix }) => message && (state === 'fault') === (fix !== undefined)));
+
+  for (const name of SECRETS) {
+    for (const { output } of [fine, faulty]) assert.ok(!output.includes(env[name] ?? assert.fail()), name);
+  }
+  for (const { output } of [fine, faulty]) assert.ok(!output.includes(new URL(env.DATABASE_URL ?? '').password));
+});
+
+test('speechgate doctor exits 78 and prints every invalid setting', async () => {
+  const SIGNING_KEYS_FILE = await writeKeys(scene.folder, 'ended.json', ({ keys: [current] }) => {
+    if (current) current.validUntil = new Date(Date.now() - 1000).toISOString();
+  });
+  const env = { ...scene.env, SIGNING_KEYS_FILE, PORT: 'eighty', QUOTE_SECRET: 'short' };
+  const names = ['PORT', 'QUOTE_SECRET', 'SIGNING_KEYS_FILE'];
+  const printed = await npmRun('doctor', env);
+  assert.equal(printed.code, 78);
+  assert.deepEqual(
+    printed.out
+      .trimEnd()
+      .split('\n')
+      .map((line) => /^FAULT {4}(\w+) +It .* Fix: /.exec(line)?.[1]),
+    names,
+  );
+  const { code, out } = await npmRun('doctor', env, '--json');
+  assert.equal(code, 78);
+  assert.deepEqual(
+    JSON.parse(out).map(({ name }: Finding) => name),
+    names,
+  );
+  for (const wrong of [['--quick'], ['--skip', 'everything']]) {
+    const refused = await npmRun('doctor', scene.env, ...wrong);
+    assert.equal(refused.code, 78, refused.output);
+    assert.ok(!/^ +at /m.test(refused.err), refused.err);
+  }
+});
+
+test('docs/commands.md lists every check and no other', { skip }, async () => {
+  const page = await readFile(new URL('../../../docs/commands.md', import.meta.url), 'utf8');
+  const section = page.split(/^## /m).find((text) => text.startsWith('Doctor')) ?? '';
+  const list = section.slice(section.indexOf('\n- '));
+  const listed = [...list.matchAll(/`([a-z-]+)`/g)].map(([, name]) => name);
+  const found = await examine(scene.env, { left: ['upstream'] });
+  assert.deepEqual(listed, [...new Set(found.map(({ name }) => name))]);
+});

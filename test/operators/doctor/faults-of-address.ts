@@ -1,0 +1,79 @@
+import { randomBytes } from 'node:crypto';
+import type { Cases } from './case.ts';
+import { adding, proxy, serve } from './fronts.ts';
+import { freePlaces, startService, writeKeys } from './scene.ts';
+
+const OF_PUBLIC = ['identity', 'proxies', 'forged-addresses'];
+
+/** What is wrong with BASE_URL, and the proxies behind it. */
+export const FAULTS_OF_ADDRESS: Cases = {
+  'an unreachable BASE_URL': {
+    check: 'base-url',
+    state: 'fault',
+    message: /did not answer: ECONNREFUSED/,
+    skipped: OF_PUBLIC,
+    make: () => ({ own: { BASE_URL: 'http://127.0.0.1:1' } }),
+  },
+  'a BASE_URL of another service': {
+    check: 'base-url',
+    state: 'fault',
+    message: /is not Speechgate \(status 200\)/,
+    skipped: OF_PUBLIC,
+    make: async (_scene, t) => ({ own: { BASE_URL: await serve(t, (_, response) => response.end('Welcome')) } }),
+  },
+  'a BASE_URL of another Speechgate': {
+    check: 'identity',
+    state: 'fault',
+    message: /not signed by/,
+    make: async ({ env, folder }, t) => {
+      const SIGNING_KEYS_FILE = await writeKeys(folder, 'others.json');
+      const { env: other } = await startService(t, { ...env, ...(await freePlaces()), SIGNING_KEYS_FILE });
+      return { own: { BASE_URL: other.BASE_URL ?? '' } };
+    },
+  },
+  'a BASE_URL of another Speechgate, detected by its quotes': {
+    check: 'identity',
+    state: 'fault',
+    message: /its quotes are not ours/,
+    skipped: ['signing-keys', 'signing-keys-file'],
+    make: async ({ env }, t) => {
+      const settings = { ...env, ...(await freePlaces()), SIGNING_KEYS_FILE: '' };
+      const { env: other } = await startService(t, { ...settings, QUOTE_SECRET: randomBytes(32).toString('hex') });
+      return { own: { BASE_URL: other.BASE_URL ?? '', SIGNING_KEYS_FILE: '' } };
+    },
+  },
+  'a running process with another payee': {
+    check: 'identity',
+    state: 'fault',
+    message: /other values of these settings: X402_PAY_TO/,
+    make: ({ env }) => ({ own: { X402_PAY_TO: `${env.X402_PAY_TO?.slice(0, -4).toLowerCase()}beef` } }),
+  },
+  'a proxy missing from TRUST_PROXY': {
+    check: 'proxies',
+    state: 'fault',
+    message: /is not trusted/,
+    make: async (_scene, t, { PORT }) => ({ all: { BASE_URL: await proxy(t, PORT, adding) } }),
+  },
+  'a TRUST_PROXY without a proxy': {
+    check: 'proxies',
+    state: 'warning',
+    message: /no request to BASE_URL came to this process by a proxy/,
+    make: () => ({ all: { TRUST_PROXY: '10.0.0.0/8' } }),
+  },
+  'a TRUST_PROXY that is too wide': {
+    check: 'forged-addresses',
+    state: 'fault',
+    message: /trusts too many addresses \(0\.0\.0\.0\/1\)/,
+    make: async (_scene, t, { PORT }) => ({
+      all: { TRUST_PROXY: '0.0.0.0/1,128.0.0.0/1', BASE_URL: await proxy(t, PORT, adding) },
+    }),
+  },
+  'a proxy that forwards forged addresses': {
+    check: 'forged-addresses',
+    state: 'fault',
+    message: /is trusted: rate limits have no effect/,
+    make: async (_scene, t, { PORT }) => ({
+      all: { TRUST_PROXY: '127.0.0.1', BASE_URL: await proxy(t, PORT, (received, peer) => received ?? peer) },
+    }),
+  },
+};

@@ -1,0 +1,107 @@
+import { zeroAddress } from 'viem';
+import { MULTICALL } from '../../../src/sandbox/chain/chain-client.ts';
+import { type RpcNode, unfinalized } from '../../support/rpc-node.ts';
+import { type Cases, withChanged } from './case.ts';
+
+const OF_NODE = ['node-logs', 'asset', 'payee'];
+
+/** What is wrong with the chain, its nodes, the token, and those who are paid. */
+export const FAULTS_OF_CHAIN: Cases = {
+  'a node of another chain': {
+    check: 'node',
+    state: 'fault',
+    message: /node of chain 84532, but X402_NETWORK is eip155:8453/,
+    skipped: OF_NODE,
+    make: ({ node }, t) =>
+      withChanged(t, node, {
+        falsehood: ({ method }) => (method === 'eth_chainId' ? { result: '0x14a34' } : undefined),
+      }),
+  },
+  'an unreachable node': {
+    check: 'node',
+    state: 'fault',
+    message: /no answer to eth_chainId/,
+    skipped: OF_NODE,
+    make: () => ({ own: { X402_RPC_URL: 'http://127.0.0.1:1' } }),
+  },
+  'a node that lags': {
+    check: 'node',
+    state: 'fault',
+    message: /s old: it lags/,
+    make: ({ node, chain }, t) => {
+      const old = `0x${Math.floor(Date.now() / 1000 - 600).toString(16)}`;
+      const falsehood: RpcNode['falsehood'] = async ({ method, params }) => {
+        if (method !== 'eth_getBlockByNumber' || params[0] !== 'latest') return undefined;
+        const block = await chain.client.getBlock();
+        return { result: { number: `0x${block.number.toString(16)}`, hash: block.hash, timestamp: old } };
+      };
+      return withChanged(t, node, { falsehood });
+    },
+  },
+  'a chain clock that is ahead': {
+    check: 'node',
+    state: 'fault',
+    message: /s ahead of the clock of this machine/,
+    make: async ({ chain: { client } }, t) => {
+      const id = await client.snapshot();
+      t.teardown(() => client.revert({ id }));
+      await client.setNextBlockTimestamp({ timestamp: BigInt(Math.floor(Date.now() / 1000) + 300) });
+      await client.mine({ blocks: 1 });
+      return {};
+    },
+  },
+  'a node without finalized blocks': {
+    check: 'node',
+    state: 'warning',
+    message: /no finalized block/,
+    make: ({ node }, t) => withChanged(t, node, { falsehood: unfinalized }),
+  },
+  'a node without logs': {
+    check: 'node-logs',
+    state: 'fault',
+    message: /does not return the logs of a day ago/,
+    make: ({ node }, t) =>
+      withChanged(t, node, {
+        falsehood: ({ method }) =>
+          method === 'eth_getLogs' ? { error: { code: -32000, message: 'history has been pruned' } } : undefined,
+      }),
+  },
+  'a missing asset': {
+    check: 'asset',
+    state: 'fault',
+    message: /no contract at/,
+    make: async ({ unused }, t) => ({
+      all: { X402_ASSET: '0x00000000000000000000000000000000000000f1', DATABASE_URL: (await unused(t)).url },
+    }),
+  },
+  'an asset that is not a token': {
+    check: 'asset',
+    state: 'fault',
+    message: /reports no decimals/,
+    make: async ({ unused }, t) => ({ all: { X402_ASSET: MULTICALL, DATABASE_URL: (await unused(t)).url } }),
+  },
+  'another EIP-712 domain': {
+    check: 'asset',
+    state: 'fault',
+    message: /domain is not USDC, version 2/,
+    make: () => ({ all: { X402_ASSET_NAME: 'USDC' } }),
+  },
+  'a contract as payee': {
+    check: 'payee',
+    state: 'fault',
+    message: /is a contract/,
+    make: () => ({ all: { X402_PAY_TO: MULTICALL } }),
+  },
+  'the token as payee': {
+    check: 'payee',
+    state: 'fault',
+    message: /is the token itself/,
+    make: ({ chain }) => ({ all: { X402_PAY_TO: chain.asset } }),
+  },
+  'the zero address as payee': {
+    check: 'payee',
+    state: 'fault',
+    message: /is the zero address/,
+    make: () => ({ all: { X402_PAY_TO: zeroAddress } }),
+  },
+};

@@ -1,0 +1,197 @@
+import { grantApplicationRole } from '../../../src/db/application-role.ts';
+import { openDatabase } from '../../../src/db/database.ts';
+import { claimInstance } from '../../../src/ledger/database-identity.ts';
+import { type Cases, untilTheEnd } from './case.ts';
+import type { Scene } from './scene.ts';
+
+const OF_DATABASE = [
+  ...[
+    'replicas',
+    'database-version',
+    'durability',
+    'standby',
+    'clock',
+    'connections',
+    'schema',
+    'constraints',
+    'rights',
+    'money',
+  ],
+  ...['card-mode', 'disk'],
+];
+
+/** What is wrong with the database. */
+export const FAULTS_OF_DATABASE: Cases = {
+  'a missing database': {
+    check: 'database',
+    state: 'fault',
+    message: /can't be reached: .*ECONNREFUSED/,
+    skipped: OF_DATABASE,
+    make: () => ({ own: { DATABASE_URL: 'postgres://speechgate_app:8aeb1c2f@127.0.0.1:1/speechgate' } }),
+  },
+  'a wrong database password': {
+    check: 'database',
+    state: 'fault',
+    message: /refuses the connection: password authentication failed/,
+    skipped: OF_DATABASE,
+    make: ({ env }) => {
+      const url = new URL(env.DATABASE_URL ?? '');
+      url.password = 'e0b1f7a2c3d4';
+      return { own: { DATABASE_URL: url.href } };
+    },
+  },
+  'a read-only database': {
+    check: 'database',
+    state: 'fault',
+    message: /read-only/,
+    make: async ({ unused, sql }, t) => {
+      const { url } = await unused(t);
+      await sql(`alter database ${new URL(url).pathname.slice(1)} set default_transaction_read_only = on`);
+      return { own: { DATABASE_URL: url } };
+    },
+  },
+  'PostgreSQL without fsync': {
+    check: 'durability',
+    state: 'fault',
+    message: /^fsync off/,
+    make: async (scene, t) => {
+      t.teardown(() => setServer(scene, 'fsync', 'on'));
+      await setServer(scene, 'fsync', 'off');
+      return {};
+    },
+  },
+  'commits that do not wait for the disk': {
+    check: 'durability',
+    state: 'fault',
+    message: /^synchronous_commit off/,
+    make: (scene, t) =>
+      untilTheEnd(
+        t,
+        scene,
+        'alter role speechgate_app set synchronous_commit = off',
+        'alter role speechgate_app reset synchronous_commit',
+      ),
+  },
+  'a standby that no commit waits for': {
+    check: 'standby',
+    state: 'warning',
+    message: /synchronous_standby_names is empty/,
+    make: (scene, t) =>
+      untilTheEnd(
+        t,
+        scene,
+        "select pg_create_physical_replication_slot('standby')",
+        "select pg_drop_replication_slot('standby')",
+      ),
+  },
+  'a clock behind the database’s': {
+    check: 'clock',
+    state: 'fault',
+    message: /10\.\d s ahead of the clock of this machine/,
+    make: () => ({ options: { now: () => Date.now() - 10_000 } }),
+  },
+  'a clock slightly ahead': {
+    check: 'clock',
+    state: 'warning',
+    message: /[23]\.\d s behind the clock of this machine/,
+    make: () => ({ options: { now: () => Date.now() + 3_000 } }),
+  },
+  'too few connections': {
+    check: 'connections',
+    state: 'fault',
+    message: /the database allows 24/,
+    make: (scene, t) =>
+      untilTheEnd(
+        t,
+        scene,
+        'alter role speechgate_app connection limit 24',
+        'alter role speechgate_app connection limit -1',
+      ),
+  },
+  'a pending migration': {
+    check: 'schema',
+    state: 'fault',
+    message: /lacks 1 migration/,
+    skipped: ['constraints', 'rights', 'money', 'card-mode'],
+    make: (scene, t) =>
+      untilTheEnd(
+        t,
+        scene,
+        'create table kept as select * from schema_migration where name = (select max(name) from schema_migration); ' +
+          'delete from schema_migration where name in (select name from kept)',
+        'insert into schema_migration select * from kept; drop table kept',
+      ),
+  },
+  'a schema of a newer release': {
+    check: 'schema',
+    state: 'warning',
+    message: /9999_of_the_future/,
+    make: (scene, t) =>
+      untilTheEnd(
+        t,
+        scene,
+        "insert into schema_migration values ('9999_of_the_future', now()::text)",
+        "delete from schema_migration where name = '9999_of_the_future'",
+      ),
+  },
+  'an unvalidated constraint': {
+    check: 'constraints',
+    state: 'warning',
+    message: /of_old_rows/,
+    make: (scene, t) =>
+      untilTheEnd(
+        t,
+        scene,
+        'alter table feedback add constraint of_old_rows check (id is not null) not valid',
+        'alter table feedback drop constraint of_old_rows',
+      ),
+  },
+  'a role that can’t insert transfers': {
+    check: 'rights',
+    state: 'fault',
+    message: /can't insert into transfer/,
+    make: async ({ ownerUrl, sql }, t) => {
+      // It may insert some columns only.
+      t.teardown(async () => {
+        const db = openDatabase(ownerUrl, { maxConnections: 1 });
+        await grantApplicationRole(db, 'speechgate_app').finally(() => db.destroy());
+      });
+      await sql('revoke insert on transfer from speechgate_app');
+      return {};
+    },
+  },
+  'a role that can delete transfers': {
+    check: 'rights',
+    state: 'warning',
+    message: /delete from transfer/,
+    make: (scene, t) =>
+      untilTheEnd(
+        t,
+        scene,
+        'grant delete on transfer to speechgate_app',
+        'revoke delete on transfer from speechgate_app',
+      ),
+  },
+  'the owner’s role': {
+    check: 'rights',
+    state: 'warning',
+    message: /disable the triggers that protect the books/,
+    make: ({ ownerUrl }) => ({ own: { DATABASE_URL: ownerUrl } }),
+  },
+  'a database of another network': {
+    check: 'money',
+    state: 'fault',
+    message: /belongs to eip155:84532/,
+    make: async ({ unused }, t) => {
+      const { ownerUrl, url } = await unused(t);
+      const db = openDatabase(ownerUrl, { maxConnections: 1 });
+      const denomination = { network: 'eip155:84532', asset: `0x${'a'.repeat(40)}` };
+      await claimInstance(db, { denomination, livemode: false }).finally(() => db.destroy());
+      return { own: { DATABASE_URL: url } };
+    },
+  },
+};
+
+async function setServer({ sql }: Scene, name: string, value: string): Promise<void> {
+  await sql(`alter system set ${name} = ${value}`, 'select pg_reload_conf()', 'select pg_sleep(0.3)');
+}

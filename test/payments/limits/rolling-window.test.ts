@@ -1,0 +1,387 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import fc from 'fast-check';
+import { sql } from 'kysely';
+import { type Test, test } from 'tap';
+import { openDatabase } from '../../../src/db/database.ts';
+import type { Bucket } from '../../../src/db/rate-window.ts';
+import { Metrics } from '../../../src/observability/metrics.ts';
+import { addressKey } from '../../../src/payments/limits/address-key.ts';
+import { RollingWindow, type Slot } from '../../../src/payments/limits/rolling-window.ts';
+import { testDatabase } from '../../support/database.ts';
+import { controlDatabaseClock } from '../../support/database-clock.ts';
+import { recordStatements } from '../../support/recorded-statements.ts';
+
+const ip = (key: string): Bucket => ({ scope: 'ip', key });
+
+async function setUp(t: Test, options = { max: 30, windowSeconds: 60 }) {
+  const { url } = await testDatabase(t);
+  const clock = await controlDatabaseClock(url);
+  const db = openDatabase(url);
+  t.teardown(async () => {
+    await db.destroy();
+    await clock.close();
+  });
+  const window = (changed = {}) => new RollingWindow(db, { ...options, ...changed }, new Metrics());
+  return { url, db, clock, window, limits: window() };
+}
+
+const takeTimes = async (limits: RollingWindow, bucket: Bucket, times: number): Promise<Slot[]> => {
+  const slots: Slot[] = [];
+  for (let count = 0; count < times; count += 1) slots.push(await limits.take(bucket));
+  return slots;
+};
+
+test('R39: a full window frees a slot exactly when its oldest request leaves', async (t) => {
+  const { clock, limits } = await setUp(t);
+  const [first] = await takeTimes(limits, ip('a'), 1);
+  assert.deepEqual(first, {
+    scope: 'ip',
+    allowed: true,
+    limit: 30,
+    windowSeconds: 60,
+    remaining: 29,
+    resetSeconds: 60,
+  });
+  await clock.advance('10.25 seconds');
+  const rest = await takeTimes(limits, ip('a'), 29);
+  assert.deepEqual(
+    rest.map((slot) => slot.remaining),
+    Array.from({ length: 29 }, (_, index) => 28 - index),
+  );
+  assert.equal(rest.at(-1)?.resetSeconds, 50, '49.75 seconds, rounded up');
+
+  const refused = await limits.take(ip('a'));
+  assert.deepEqual(refused, {
+    scope: 'ip',
+    allowed: false,
+    limit: 30,
+    windowSeconds: 60,
+    remaining: 0,
+    resetSeconds: 50,
+  });
+  await clock.advance('49.749999 seconds');
+  const early = await limits.take(ip('a'));
+  assert.equal(early.allowed, false, 'a microsecond too early');
+  assert.equal(early.resetSeconds, 1);
+  await clock.advance('0.000001 seconds');
+  const slot = await limits.take(ip('a'));
+  assert.equal(slot.allowed, true);
+  assert.equal(slot.remaining, 0);
+  assert.equal(slot.resetSeconds, 11, 'the next oldest is 10.25 seconds younger');
+  assert.equal((await limits.take(ip('a'))).allowed, false);
+});
+
+test('R39: a client that waits for Retry-After is never refused again', async (t) => {
+  const { clock, limits } = await setUp(t, { max: 2, windowSeconds: 7 });
+  for (const pause of ['0.3 seconds', '1.999999 seconds', '0.000001 seconds', '3 seconds']) {
+    for (let slot = await limits.take(ip('a')); slot.allowed; slot = await limits.take(ip('a'))) {
+      await clock.advance(pause);
+    }
+    const { resetSeconds } = await limits.take(ip('a'));
+    await clock.advance(`${resetSeconds} seconds`);
+    assert.equal((await limits.take(ip('a'))).allowed, true, `after pauses of ${pause}`);
+  }
+});
+
+test('R39: the window is exact for any sequence of requests and pauses', async (t) => {
+  const max = 3;
+  const windowSeconds = 10;
+  const { clock, limits } = await setUp(t, { max, windowSeconds });
+  const step = fc.record({
+    key: fc.constantFrom('a', 'b'),
+    // Whole seconds meet the window's edges exactly; the odd microseconds fall just beside them.
+    pauseMicros: fc.oneof(
+      fc.integer({ min: 0, max: 11 }).map((seconds) => seconds * 1_000_000),
+      fc.constantFrom(1, 999_999, 9_999_999, 10_000_001),
+    ),
+  });
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40 }), fc.uuid(), async (steps, run) => {
+      const model = new Map<string, number[]>();
+      let now = 0;
+      for (const { key, pauseMicros } of steps) {
+        now += pauseMicros;
+        await clock.advance(`${pauseMicros} microseconds`);
+        const live = (model.get(key) ?? []).filter((taken) => now - taken < windowSeconds * 1e6);
+        const allowed = live.length < max;
+        if (allowed) live.push(now);
+        model.set(key, live);
+        assert.deepEqual(await limits.take(ip(run + key)), {
+          scope: 'ip',
+          allowed,
+          limit: max,
+          windowSeconds,
+          remaining: max - live.length,
+          resetSeconds: Math.ceil(((live[0] ?? 0) + windowSeconds * 1e6 - now) / 1e6),
+        });
+      }
+    }),
+    { numRuns: 40 },
+  );
+});
+
+test('R39: of 40 concurrent requests on a limit of 30, exactly 30 get a slot', async (t) => {
+  const { url } = await testDatabase(t);
+  const dbs = [openDatabase(url), openDatabase(url)];
+  t.teardown(() => Promise.all(dbs.map((db) => db.destroy())));
+  const processes = dbs.map((db) => new RollingWindow(db, { max: 30, windowSeconds: 60 }, new Metrics()));
+  for (const key of ['a', 'b', 'c']) {
+    const slots = await Promise.all(
+      Array.from({ length: 40 }, (_, index) => (processes[index % 2] as RollingWindow).take(ip(key))),
+    );
+    const remaining = slots.filter((slot) => slot.allowed).map((slot) => slot.remaining);
+    assert.deepEqual(
+      remaining.sort((a, b) => a - b),
+      Array.from({ length: 30 }, (_, index) => index),
+    );
+  }
+});
+
+test('R48: a refused request takes no slot', async (t) => {
+  const { clock, limits } = await setUp(t, { max: 2, windowSeconds: 10 });
+  await takeTimes(limits, ip('a'), 2);
+  for (let second = 1; second < 10; second += 1) {
+    await clock.advance('1 second');
+    const slot = await limits.take(ip('a'));
+    assert.deepEqual([slot.allowed, slot.resetSeconds], [false, 10 - second]);
+  }
+  await clock.advance('1 second');
+  assert.deepEqual(
+    (await takeTimes(limits, ip('a'), 3)).map((slot) => slot.allowed),
+    [true, true, false],
+  );
+});
+
+test('R48: equal keys of different scopes have separate buckets', async (t) => {
+  const { limits } = await setUp(t, { max: 1, windowSeconds: 60 });
+  for (const scope of ['ip', 'feedback', 'audio', 'account'] as const) {
+    const slot = await limits.take({ scope, key: 'same' });
+    assert.deepEqual([slot.scope, slot.allowed], [scope, true]);
+  }
+  assert.equal((await limits.take({ scope: 'feedback', key: 'same' })).allowed, false);
+});
+
+test('R13: an existing account has its own bucket, all else counts for the address', async (t) => {
+  const { db, limits } = await setUp(t, { max: 2, windowSeconds: 60 });
+  const account = '3b241101-e2bb-4255-8caf-4136c566a962';
+  await db.insertInto('account').values({ id: account, kind: 'card', balance_micro_usd: 0n }).execute();
+  const take = async (accountId: string | undefined) => {
+    const { scope, allowed } = await limits.takeForAccount(accountId, ip('192.0.2.7'));
+    return `${scope} ${allowed}`;
+  };
+  assert.equal(await take(account), 'account true');
+  assert.equal(await take(account.toUpperCase()), 'account true');
+  assert.equal(await take(account), 'account false');
+  assert.equal(await take(randomUUID()), 'ip true');
+  assert.equal(await take('no uuid'), 'ip true');
+  assert.equal(await take(randomUUID()), 'ip false');
+  assert.equal(await take(undefined), 'ip false');
+  const contra = '00000000-0000-4000-8000-000000000001';
+  assert.equal(await take(contra), 'ip false', "the ledger's own accounts are nobody's");
+});
+
+test('R13: neither an address nor an account id is stored', async (t) => {
+  const { db, limits } = await setUp(t);
+  const account = randomUUID();
+  await db.insertInto('account').values({ id: account, kind: 'card', balance_micro_usd: 0n }).execute();
+  await limits.takeForAccount(account, ip('192.0.2.7'));
+  await limits.take(ip('192.0.2.7'));
+  const { rows } = await sql<{ row: string }>`
+    select rate_window::text || ' ' || encode(key, 'escape') as row from rate_window`.execute(db);
+  assert.equal(rows.length, 2);
+  for (const { row } of rows) {
+    assert.ok(!row.includes(account) && !row.includes('192.0.2.7'), row);
+  }
+});
+
+test('a lowered limit counts earlier requests', async (t) => {
+  const { clock, window } = await setUp(t, { max: 5, windowSeconds: 60 });
+  const before = window();
+  for (let count = 0; count < 5; count += 1) {
+    await before.take(ip('a'));
+    await clock.advance('1 second');
+  }
+  const after = window({ max: 2 });
+  const refused = await after.take(ip('a'));
+  assert.deepEqual([refused.allowed, refused.remaining, refused.resetSeconds], [false, 0, 58]);
+  await clock.advance('58 seconds');
+  assert.equal((await after.take(ip('a'))).allowed, true);
+});
+
+test('R39: a database clock that steps back frees no slot', async (t) => {
+  const { clock, limits } = await setUp(t, { max: 2, windowSeconds: 10 });
+  await limits.take(ip('a'));
+  await clock.advance('-3 seconds');
+  const second = await limits.take(ip('a'));
+  assert.deepEqual([second.allowed, second.resetSeconds], [true, 10]);
+  assert.equal((await limits.take(ip('a'))).allowed, false);
+});
+
+test("taking a slot keeps the connection's commits durable", async (t) => {
+  const { url } = await testDatabase(t);
+  const db = openDatabase(url, { maxConnections: 1 });
+  t.teardown(() => db.destroy());
+  await new RollingWindow(db, { max: 30, windowSeconds: 60 }, new Metrics()).take(ip('a'));
+  const { rows } = await sql<{ synchronous_commit: string }>`show synchronous_commit`.execute(db);
+  assert.equal(rows[0]?.synchronous_commit, 'on');
+});
+
+test('pruning deletes exactly the buckets unused for a minute beyond their window', async (t) => {
+  const { db, clock, limits } = await setUp(t, { max: 30, windowSeconds: 120 });
+  await limits.take(ip('old'));
+  await clock.advance('90 seconds');
+  await limits.take(ip('young'));
+  await clock.advance('90 seconds');
+  assert.equal(await limits.prune(), 0);
+  await clock.advance('0.000001 seconds');
+  assert.equal(await limits.prune(), 1);
+  assert.equal(await limits.prune(), 0);
+  assert.equal((await db.selectFrom('rate_window').select('key').execute()).length, 1);
+  assert.equal((await limits.take(ip('young'))).remaining, 28);
+  assert.equal((await limits.take(ip('old'))).remaining, 29);
+});
+
+test('pruning does not wait for a bucket in use', async (t) => {
+  const { db, clock, limits } = await setUp(t);
+  await limits.take(ip('a'));
+  await limits.take(ip('b'));
+  await clock.advance('3 minutes');
+  await db.transaction().execute(async (holder) => {
+    await sql`select from rate_window limit 1 for update`.execute(holder);
+    assert.equal(await limits.prune(), 1);
+  });
+  assert.equal(await limits.prune(), 1);
+});
+
+const MICROS = 1_000_000;
+
+/** Attempts at the same moment, each on the bucket that its letter names. */
+const readIfComplete = (limits: RollingWindow, keys: string, run = ''): Promise<Slot[]> =>
+  Promise.all([...keys].map((key) => limits.take(ip(run + key))));
+
+/** Allowed with so many left, or refused until so many seconds later. */
+const told = (slots: readonly Slot[]): string[] =>
+  slots.map(({ allowed, remaining, resetSeconds }) => `${allowed ? remaining : 'refused'} ${resetSeconds}`);
+
+const CASES: readonly { title: string; steps: readonly (readonly [pause: string, keys: string, told: string[]])[] }[] =
+  [
+    {
+      title: 'a new bucket gives its slots to the first attempts',
+      steps: [['0', 'aaaa', ['2 10', '1 10', '0 10', 'refused 10']]],
+    },
+    { title: 'as many attempts as slots', steps: [['0', 'aaa', ['2 10', '1 10', '0 10']]] },
+    {
+      title: 'more attempts than free slots',
+      steps: [
+        ['0', 'a', ['2 10']],
+        ['4 seconds', 'aaaa', ['1 6', '0 6', 'refused 6', 'refused 6']],
+      ],
+    },
+    {
+      title: 'no slot is left',
+      steps: [
+        ['0', 'aaa', ['2 10', '1 10', '0 10']],
+        ['9.999999 seconds', 'aa', ['refused 1', 'refused 1']],
+      ],
+    },
+    {
+      title: 'some slots are free again',
+      steps: [
+        ['0', 'aa', ['2 10', '1 10']],
+        ['5 seconds', 'a', ['0 5']],
+        ['5 seconds', 'aaa', ['1 5', '0 5', 'refused 5']],
+      ],
+    },
+    {
+      title: 'all slots are free again',
+      steps: [
+        ['0', 'aaa', ['2 10', '1 10', '0 10']],
+        ['10 seconds', 'aaaa', ['2 10', '1 10', '0 10', 'refused 10']],
+      ],
+    },
+    {
+      title: 'several buckets, counted separately',
+      steps: [
+        ['0', 'ab', ['2 10', '2 10']],
+        ['3 seconds', 'abacaab', ['1 7', '1 7', '0 7', '2 10', 'refused 7', 'refused 7', '0 7']],
+      ],
+    },
+  ];
+
+for (const { title, steps } of CASES) {
+  test(`concurrent attempts: ${title}`, async (t) => {
+    const { clock, limits } = await setUp(t, { max: 3, windowSeconds: 10 });
+    const statements = recordStatements(t);
+    for (const [pause, keys, expected] of steps) {
+      await clock.advance(pause);
+      statements.take();
+      assert.deepEqual(told(await readIfComplete(limits, keys)), expected, `${keys} after ${pause}`);
+      const asked = statements.recorded.filter(({ text }) => text.includes('rate_window'));
+      assert.equal(asked.length, 1, 'in one statement');
+    }
+  });
+}
+
+test('random concurrent attempts get what a sequential rolling window gives', async (t) => {
+  const max = 4;
+  const windowSeconds = 10;
+  const { clock, limits } = await setUp(t, { max, windowSeconds });
+  const step = fc.record({
+    keys: fc.array(fc.constantFrom('a', 'b', 'c'), { minLength: 1, maxLength: 12 }),
+    // Whole seconds meet the window's edges exactly; the odd microseconds fall just beside them.
+    pauseMicros: fc.oneof(
+      fc.integer({ min: 0, max: 11 }).map((seconds) => seconds * MICROS),
+      fc.constantFrom(1, 999_999, 9_999_999, 10_000_001),
+    ),
+  });
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 20 }), fc.uuid(), async (steps, run) => {
+      const model = new Map<string, number[]>();
+      let now = 0;
+      for (const { keys, pauseMicros } of steps) {
+        now += pauseMicros;
+        await clock.advance(`${pauseMicros} microseconds`);
+        const expected = keys.map((key) => {
+          const live = (model.get(key) ?? []).filter((taken) => now - taken < windowSeconds * MICROS);
+          const allowed = live.length < max;
+          if (allowed) live.push(now);
+          model.set(key, live);
+          const resetSeconds = Math.ceil(((live[0] ?? 0) + windowSeconds * MICROS - now) / MICROS);
+          return { scope: 'ip', allowed, limit: max, windowSeconds, remaining: max - live.length, resetSeconds };
+        });
+        assert.deepEqual(await readIfComplete(limits, keys.join(''), run), expected);
+      }
+    }),
+    { numRuns: 60 },
+  );
+});
+
+const ADDRESS_KEYS: [address: string, key: string][] = [
+  ['192.0.2.7', '192.0.2.7'],
+  ['::ffff:192.0.2.7', '192.0.2.7'],
+  ['::FFFF:c000:207', '192.0.2.7'],
+  ['0:0:0:0:0:ffff:192.0.2.7', '192.0.2.7'],
+  ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+  ['2001:DB8:0001:0002::', '2001:db8:1:2::/64'],
+  ['2001:db8:1:2:ffff:ffff:ffff:ffff', '2001:db8:1:2::/64'],
+  ['2001:db8:1:3::1', '2001:db8:1:3::/64'],
+  ['2001:db8::1', '2001:db8:0:0::/64'],
+  ['2001:db8::7:1:2:3:4', '2001:db8:0:7::/64'],
+  ['::1', '0:0:0:0::/64'],
+  ['::', '0:0:0:0::/64'],
+  ['1::', '1:0:0:0::/64'],
+  ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+  ['::fffe:192.0.2.7', '0:0:0:0::/64'],
+  ['', 'unknown'],
+  ['unknown', 'unknown'],
+  ['192.0.2.7:4711', 'unknown'],
+  ['1.2.3', 'unknown'],
+  ['2001:db8::1::2', 'unknown'],
+];
+
+for (const [address, key] of ADDRESS_KEYS) {
+  test(`R13: ${JSON.stringify(address)} counts as ${key}`, async () => {
+    assert.equal(addressKey(address), key);
+  });
+}

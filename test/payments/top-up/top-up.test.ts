@@ -1,0 +1,358 @@
+import assert from 'node:assert/strict';
+import { test } from 'tap';
+import { audit } from '../../../src/ledger/audit.ts';
+import { startGateway } from '../../support/gateway.ts';
+import { buy, form, links, offered, shop, shownAccount } from './shop.ts';
+
+test('a purchase opens an account and credits it once, also after a reload', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const back = await buy(gateway, checkout, { amount: '700', challengeId: 'challenge-1' });
+  const first = await gateway.call(back);
+  assert.equal(first.status, 200);
+  assert.match(first.text, /Credit added/);
+  assert.match(first.text, /\$7\.00 was added/);
+  assert.match(first.text, /<dd class="amount">\$7\.00<\/dd>/);
+  assert.equal(first.headers.get('cache-control'), 'private, no-store');
+  const account = shownAccount(first.text);
+  const again = await gateway.call(back);
+  assert.match(again.text, /Already credited/);
+  assert.equal(shownAccount(again.text), account);
+  assert.equal(await gateway.balance(account), 7_000_000n);
+  const [session] = (await checkout.stripe.checkout.sessions.list()).data;
+  assert.equal(session?.metadata?.challenge_id, 'challenge-1', 'R11: the challenge is carried through the checkout');
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R16: twenty concurrent returns credit once', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const back = await buy(gateway, checkout);
+  const pages = await Promise.all(Array.from({ length: 20 }, () => gateway.call(back)));
+  assert.equal(pages.filter((page) => /Credit added/.test(page.text)).length, 1);
+  assert.equal(pages.filter((page) => /Already credited/.test(page.text)).length, 19);
+  assert.equal(await gateway.balance(shownAccount(pages[0]?.text ?? '')), 5_000_000n);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('an existing account is topped up', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const account = await gateway.fund(500);
+  await gateway.call(await buy(gateway, checkout, { amount: '500', accountId: ` ${account} ` }));
+  assert.equal(await gateway.balance(account), 10_000_000n);
+});
+
+test('R14: the amount is clamped and shown before payment', async (t) => {
+  const { gateway, checkout } = await shop(t, { TOP_UP_MAX_CENTS: '2000' });
+  const cases: [string | undefined, number][] = [
+    [undefined, 500],
+    ['', 500],
+    ['499', 500],
+    ['500', 500],
+    ['501', 501],
+    ['7.5', 500],
+    ['-900', 500],
+    ['1e3', 500],
+    ['abc', 500],
+    ['2000', 2000],
+    ['2001', 2000],
+    ['9'.repeat(400), 2000],
+  ];
+  for (const [amount, cents] of cases) {
+    const query = amount === undefined ? '' : `?amount=${encodeURIComponent(amount)}`;
+    const page = await gateway.call(`/top-up${query}`);
+    assert.match(offered(page.text), new RegExp(`\\b${cents}\\*`), `amount ${amount}`);
+    assert.ok(page.text.includes(`>$${(cents / 100).toFixed(2)}<`), `amount ${amount}`);
+    await gateway.call('/top-up', form(amount === undefined ? {} : { amount }));
+    const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
+    assert.equal(session?.amount_total, cents, `amount ${amount}`);
+  }
+});
+
+test('R15: Accept decides between an HTML page and JSON by quality values', async (t) => {
+  const { gateway } = await shop(t);
+  const cases: [accept: string | undefined, isPage: boolean][] = [
+    [undefined, false],
+    ['*/*', false],
+    ['text/*', false],
+    ['application/json', false],
+    ['text/html', true],
+    ['Text/HTML; charset=utf-8', true],
+    ['text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8', true],
+    ['text/html,*/*', true],
+    ['text/html, application/json', true],
+    ['application/json, text/html', false],
+    ['application/json;q=0.5, text/html', true],
+    ['text/html;q=0.5, application/json', false],
+    ['text/html;q=0.5, application/json;q=0.6', false],
+    ['text/html;q=0.7, application/json;Q=0.6', true],
+    ['text/html;q=0.5, */*', false],
+    ['text/html;q=0.5, application/*;q=0.9', false],
+    ['text/html;q=0', false],
+    ['text/html;q=0, */*', false],
+    ['text/html;q=0.1, application/json;q=0', true],
+    ['text/html;q=nonsense', false],
+    ['text/html;q=nonsense, application/json;q=0.9', false],
+    ['text/html;q=', false],
+    ['text/html;q', false],
+    ['text/html;q=0.1, application/json;q=nonsense', true],
+  ];
+  for (const [accept, isPage] of cases) {
+    const request = form({ accountId: 'nobody' });
+    const headers = { ...request.headers, ...(accept !== undefined && { accept }) };
+    const reply = await gateway.call('/top-up', { ...request, headers });
+    assert.equal(reply.status, 400);
+    const type = isPage ? 'text/html' : 'application/json';
+    assert.equal(reply.headers.get('content-type')?.split(';')[0], type, accept);
+  }
+});
+
+test("R20: the top-up status returns an account's balance", async (t) => {
+  const { gateway } = await shop(t);
+  const account = await gateway.fund(500);
+  const active = await gateway.call(`/top-up/status?account=${account}`);
+  assert.deepEqual(active.json, {
+    accountId: account,
+    balanceMicroUsd: 5000000,
+    balanceUsd: '5.000000',
+    currency: 'USD',
+    status: 'active',
+    links: { credits: `http://speechgate.test/credits/${account}` },
+  });
+  const unknown = await gateway.call('/top-up/status?account=nobody');
+  assert.equal(unknown.status, 404);
+  assert.equal(unknown.json.status, 'not_found');
+  assert.equal(unknown.json.balanceMicroUsd, 0);
+  for (const query of ['', '?account=', '?account=%20%20', `?account=${'a'.repeat(101)}`, '?account=a&account=b']) {
+    assert.equal((await gateway.call(`/top-up/status${query}`)).status, 400, query);
+  }
+});
+
+test('an address may begin 10 purchases a minute, further ones are 429', async (t) => {
+  const { gateway, checkout } = await shop(t, { TOP_UP_RATE_LIMIT_MAX: '', RATE_LIMIT_MAX: '1' });
+  const statuses = [];
+  for (let count = 0; count < 12; count++) statuses.push((await gateway.call('/top-up', form({}))).status);
+  assert.deepEqual(statuses, [...Array.from({ length: 10 }, () => 303), 429, 429]);
+  const refused = await gateway.call('/top-up', form({}));
+  assert.equal(refused.json.error.code, 'RATE_LIMITED');
+  assert.equal(refused.headers.get('x-ratelimit-policy'), '10;w=60');
+  assert.equal(refused.headers.get('x-ratelimit-scope'), 'top-up');
+  assert.ok(Number(refused.headers.get('retry-after')) > 0);
+  const request = form({});
+  const page = await gateway.call('/top-up', { ...request, headers: { ...request.headers, accept: 'text/html,*/*' } });
+  assert.equal(page.status, 429);
+  assert.match(page.headers.get('content-type') ?? '', /text\/html/);
+  assert.equal(page.headers.get('x-ratelimit-scope'), 'top-up');
+  assert.match(
+    page.text,
+    new RegExp(`You were not charged. Try again in ${page.headers.get('retry-after')} seconds?\\.`),
+  );
+  assert.equal((await gateway.db.selectFrom('top_up').select('id').execute()).length, 10);
+  assert.equal((await checkout.stripe.checkout.sessions.list({ limit: 100 })).data.length, 10);
+  assert.equal((await gateway.call('/top-up')).status, 200, 'the page itself is not counted');
+});
+
+const asBrowser = (fields: Record<string, string>) => {
+  const request = form(fields);
+  return { ...request, headers: { ...request.headers, accept: 'text/html,*/*' } };
+};
+
+test('the form offers four amounts, the requested one and a custom one', async (t) => {
+  const { gateway } = await shop(t, { TOP_UP_MAX_CENTS: '150000' });
+  const cases: [query: string, choices: string][] = [
+    ['', '500* 1000 2000 5000 own'],
+    ['?amount=2000', '500 1000 2000* 5000 own'],
+    ['?amount=1234', '500 1000 1234* 2000 5000 own'],
+    ['?amount=100000', '500 1000 2000 5000 100000* own'],
+  ];
+  for (const [query, choices] of cases) {
+    assert.equal(offered((await gateway.call(`/top-up${query}`)).text), choices, query);
+  }
+  assert.match((await gateway.call('/top-up?amount=100000')).text, />\$1,000\.00</);
+  const small = await startGateway(t, { TOP_UP_MAX_CENTS: '1500' });
+  assert.equal(offered((await small.call('/top-up?amount=5000')).text), '500 1000 1500* own');
+  const smallest = await startGateway(t, { TOP_UP_MAX_CENTS: '500' });
+  assert.equal(offered((await smallest.call('/top-up')).text), '500*', 'there is no other amount');
+  const refused = await smallest.call('/top-up', asBrowser({ amount: 'own', ownAmount: '7' }));
+  assert.match(refused.text, /at most \$5\.00/);
+});
+
+test('a custom amount is bought as typed', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const cases: [typed: string, cents: number][] = [
+    ['5', 500],
+    ['12.5', 1250],
+    ['12.50', 1250],
+    [' $12.34 ', 1234],
+    ['$ 007', 700],
+    ['19.99', 1999],
+    ['1000.00', 100_000],
+  ];
+  for (const [ownAmount, cents] of cases) {
+    assert.equal((await gateway.call('/top-up', asBrowser({ amount: 'own', ownAmount }))).status, 303, ownAmount);
+    const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
+    assert.equal(session?.amount_total, cents, ownAmount);
+  }
+  await gateway.call('/top-up', form({ amount: '2000', ownAmount: '7' }));
+  const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
+  assert.equal(session?.amount_total, 2000, 'an own amount that is not chosen is not read');
+  await gateway.call('/top-up', form({ amount: 'own' }));
+  const [without] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
+  assert.equal(without?.amount_total, 500, 'R14: without ownAmount it is an amount like any that is no number');
+});
+
+test('an invalid custom amount is asked for again and kept as typed', async (t) => {
+  const { gateway, checkout } = await shop(t, { TOP_UP_MAX_CENTS: '150000', TOP_UP_RATE_LIMIT_MAX: '1' });
+  const accountId = await gateway.fund(500);
+  const cases: [typed: string, rule: string, message: RegExp][] = [
+    ['', 'format', /Type an amount in US dollars, such as 12\.50\./],
+    ['twelve', 'format', /in US dollars, such as 12\.50\./],
+    ['12,50', 'format', /such as 12\.50/],
+    ['1,000', 'format', /such as 12\.50/],
+    ['12.345', 'format', /such as 12\.50/],
+    ['-20', 'format', /such as 12\.50/],
+    ['1e3', 'format', /such as 12\.50/],
+    ['"><b>', 'format', /such as 12\.50/],
+    ['4.99', 'minimum', /at least \$5\.00/],
+    ['0', 'minimum', /at least \$5\.00/],
+    ['1500.01', 'maximum', /at most \$1,500\.00/],
+    ['9'.repeat(99), 'maximum', /at most \$1,500\.00/],
+  ];
+  for (const [ownAmount, rule, message] of cases) {
+    const fields = { amount: 'own', ownAmount, accountId, challengeId: 'from-a-402' };
+    const page = await gateway.call('/top-up', asBrowser(fields));
+    assert.equal(page.status, 400, ownAmount);
+    assert.equal(offered(page.text), '500 1000 2000 5000 own*', ownAmount);
+    assert.match(page.text, message, ownAmount);
+    const kept = ownAmount.replace('"><b>', '&quot;&gt;&lt;b&gt;');
+    assert.ok(page.text.includes(`name="ownAmount" value="${kept}"`), ownAmount);
+    assert.ok(page.text.includes(`name="accountId" value="${accountId}"`));
+    assert.ok(page.text.includes('name="challengeId" value="from-a-402"'));
+    assert.equal(page.headers.get('cache-control'), 'private, no-store');
+    const policy = page.headers.get('content-security-policy') ?? '';
+    assert.ok(policy.includes(`form-action 'self' ${checkout.origin}`), 'R19: it can be corrected right there');
+
+    const structured = await gateway.call('/top-up', form(fields));
+    assert.equal(structured.status, 400, ownAmount);
+    assert.equal(structured.json.error.code, 'INVALID_REQUEST');
+    assert.match(structured.json.error.message, message);
+    assert.equal(structured.json.error.details.field, 'ownAmount');
+    assert.equal(structured.json.error.details.rule, rule, ownAmount);
+  }
+  assert.equal(
+    (await gateway.call('/top-up', form({ amount: 'own', ownAmount: '5' }))).status,
+    303,
+    'none has counted',
+  );
+  assert.equal((await checkout.stripe.checkout.sessions.list()).data.length, 1);
+});
+
+test('an unknown account is reported before payment, with links to continue', async (t) => {
+  const { gateway } = await shop(t);
+  const unknown = '6b1f0f9e-0000-4000-8000-000000000000';
+  const known = await gateway.fund(500);
+  const asked = (account: string) => `/top-up?amount=1234&account=${encodeURIComponent(account)}&challenge=a-1`;
+  const get = await gateway.call(asked(unknown));
+  assert.equal(get.status, 200);
+  const post = await gateway.call('/top-up', asBrowser({ amount: '1234', accountId: unknown, challengeId: 'a-1' }));
+  assert.equal(post.status, 400);
+  for (const page of [get, post]) {
+    assert.match(page.text, /There is no account with this id/);
+    assert.doesNotMatch(page.text, /method="post"/, 'nothing is bought by mistake');
+    assert.match(page.text, new RegExp(`name="account" value="${unknown}"`), 'it can be corrected');
+    assert.match(page.text, /name="amount" value="1234"/);
+    assert.match(page.text, /name="challenge" value="a-1"/);
+    assert.deepEqual(links(page.text), ['/top-up?amount=1234&challenge=a-1'], 'or a new one be bought for');
+    assert.equal(page.headers.get('cache-control'), 'private, no-store');
+  }
+  assert.match((await gateway.call(asked('"><b>not a uuid'))).text, /value="&quot;&gt;&lt;b&gt;not a uuid"/);
+  const launcher = await gateway.call(asked(` ${known} `));
+  assert.doesNotMatch(launcher.text, /There is no account/);
+  assert.match(launcher.text, new RegExp(`name="accountId" value="${known}"`));
+});
+
+test('a buyer who cancels the checkout returns to the same purchase, uncharged', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const accountId = await gateway.fund(500);
+  await gateway.call('/top-up', asBrowser({ amount: 'own', ownAmount: '12.34', accountId, challengeId: 'a-1' }));
+  const [session] = (await checkout.stripe.checkout.sessions.list()).data;
+  const back = new URL(session?.cancel_url ?? '');
+  const page = await gateway.call(`${back.pathname}${back.search}`);
+  assert.equal(page.status, 200);
+  assert.match(page.text, /Nothing was charged/);
+  assert.equal(offered(page.text), '500 1000 1234* 2000 5000 own');
+  assert.match(page.text, new RegExp(`name="accountId" value="${accountId}"`));
+  assert.match(page.text, /name="challengeId" value="a-1"/);
+  assert.doesNotMatch((await gateway.call('/top-up?canceled=%20')).text, /Nothing was charged/);
+});
+
+test('a completed purchase shows cents and fractions of a cent exactly', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const account = await gateway.fund(500);
+  const balances: [bigint, string][] = [
+    [14_999_028n, '$19.999028'],
+    [15_000_000n, '$20.00'],
+    [14_500_000n, '$19.50'],
+    [14_999_500n, '$19.9995'],
+    [1_000_000_000_000_001n, '$1,000,000,005.000001'],
+  ];
+  for (const [before, shown] of balances) {
+    await gateway.db.updateTable('account').set({ balance_micro_usd: before }).where('id', '=', account).execute();
+    const { text } = await gateway.call(await buy(gateway, checkout, { amount: '500', accountId: account }));
+    assert.ok(text.includes(`<dd class="amount">${shown}</dd>`), shown);
+  }
+  const { text } = await gateway.call(await buy(gateway, checkout, { amount: '2000' }));
+  assert.match(text, /\$20\.00 was added/);
+  const id = shownAccount(text);
+  assert.match(text, /<label for="account">Your account id<\/label>\n<input [^>]*id="account"/);
+  assert.ok(links(text).includes(`/top-up?account=${id}`));
+  assert.doesNotMatch(text, /recover/);
+  assert.match(text, /this page's address shows it again/);
+  assert.match(text, /operator [^.]*receipt that the card processor sent you/);
+  const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
+  assert.equal(session?.metadata?.account_id, id, 'which is where the operator finds it');
+});
+
+test('each page except the form has a link to continue', async (t) => {
+  const { gateway, checkout } = await shop(t, { TOP_UP_RATE_LIMIT_MAX: '1' });
+  const off = await startGateway(t, { STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' });
+  const down = await startGateway(t);
+  const html = { headers: { accept: 'text/html,*/*' } };
+  await gateway.call('/top-up', form({}));
+  const [unpaid] = (await checkout.stripe.checkout.sessions.list()).data;
+  const back = '/top-up';
+  const pages: [name: string, status: number, page: Promise<{ status: number; text: string }>, ways: string[]][] = [
+    ['unpaid', 402, gateway.call(`/top-up/complete?session_id=${unpaid?.id}`), ['', `${back}?amount=500`]],
+    ['unknown session', 502, gateway.call('/top-up/complete?session_id=cs_test_unknown'), [back]],
+    ['no session', 400, gateway.call('/top-up/complete'), [back]],
+    ['two sessions', 400, gateway.call('/top-up/complete?session_id=a&session_id=b'), [back]],
+    ['processor down', 502, down.call('/top-up/complete?session_id=cs_test_1'), ['', back]],
+    ['bad query', 400, gateway.call('/top-up?amount=1&amount=2', html), [back]],
+    ['bad form', 400, gateway.call('/top-up', asBrowser({ challengeId: 'a'.repeat(101) })), [back]],
+    ['too many', 429, gateway.call('/top-up', asBrowser({})), [back]],
+    ['card off', 200, off.call('/top-up'), ['/docs']],
+    ['card off, returning', 503, off.call('/top-up/complete?session_id=cs_test_1'), [back]],
+  ];
+  for (const [name, status, answer, ways] of pages) {
+    const page = await answer;
+    assert.equal(page.status, status, name);
+    assert.deepEqual(links(page.text), ways, name);
+  }
+});
+
+test('pages escape their values and allow only their own style and form', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const evil = '"><script>alert(1)</script>';
+  const page = await gateway.call(`/top-up?account=${encodeURIComponent(evil)}&challenge=${encodeURIComponent(evil)}`);
+  assert.equal(page.status, 200);
+  assert.doesNotMatch(page.text, /<script/);
+  const policy = page.headers.get('content-security-policy') ?? '';
+  assert.match(policy, /default-src 'none'; style-src 'sha256-[^']+'; form-action 'self' http:\/\/127\.0\.0\.1:\d+;/);
+  assert.ok(policy.includes(checkout.origin), 'R19: the checkout may be reached from the form');
+  for (const query of [
+    `account=${'a'.repeat(101)}`,
+    `challenge=${'a'.repeat(101)}`,
+    'amount=%zz',
+    'amount=1&amount=2',
+  ]) {
+    assert.equal((await gateway.call(`/top-up?${query}`)).status, 400, query);
+  }
+});

@@ -1,0 +1,335 @@
+import assert from 'node:assert/strict';
+import { PaymentRequiredV2Schema } from '@x402/core/schemas';
+import {
+  sanitizeResourceServiceMetadata,
+  validateDiscoveryExtension,
+  validateDiscoveryExtensionSpec,
+} from '@x402/extensions/bazaar';
+import { declarePaymentIdentifierExtension } from '@x402/extensions/payment-identifier';
+import fc from 'fast-check';
+import { CompactSign } from 'jose';
+import { test } from 'tap';
+import { currentPayee, PayeeError, parsePayees, payablePayees } from '../../../src/config/payees.ts';
+import {
+  ChallengeTemplate,
+  depositResource,
+  encodeHeader,
+  makeChallenge,
+  makeOffer,
+  speechResource,
+} from '../../../src/payments/x402/challenge.ts';
+import { decodeEnvelope, InvalidEnvelope } from '../../../src/payments/x402/envelope.ts';
+import { isExpired, Quotes, textSha256 } from '../../../src/payments/x402/quotes.ts';
+
+const asset = {
+  network: 'eip155:8453',
+  chainId: 8453,
+  address: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913',
+  name: 'USD Coin',
+  version: '2',
+} as const;
+const PAYEE = '0xcA11bde05977b3631167028862bE2a173976CA11';
+
+const SERVICE = ['https://speech.example', 'speechgate'] as const;
+
+for (const [name, resource, path] of [
+  ['GET /x402/tts', speechResource(...SERVICE, 'GET'), '/x402/tts'],
+  ['POST /x402/tts', speechResource(...SERVICE, 'POST'), '/x402/tts'],
+  ['POST /x402/deposit', depositResource(...SERVICE), '/x402/deposit'],
+] as const) {
+  const challenge = makeChallenge(resource, makeOffer(asset, 198n, PAYEE), 'payment_required');
+
+  test(`R27: the challenge of ${name} is x402 version 2 with the exact amount`, async () => {
+    assert.deepEqual(PaymentRequiredV2Schema.parse(challenge), challenge);
+    assert.equal(challenge.resource.url, `https://speech.example${path}`);
+    assert.deepEqual(challenge.accepts, [
+      {
+        scheme: 'exact',
+        network: 'eip155:8453',
+        amount: '198',
+        asset: asset.address,
+        payTo: PAYEE,
+        maxTimeoutSeconds: 120,
+        extra: { name: 'USD Coin', version: '2' },
+      },
+    ]);
+    assert.deepEqual(JSON.parse(Buffer.from(encodeHeader(challenge), 'base64').toString()), challenge);
+  });
+
+  test(`R27: the extensions of ${name} pass the official validators`, async () => {
+    const { bazaar, 'payment-identifier': identifier } = challenge.extensions;
+    assert.deepEqual(validateDiscoveryExtension(bazaar as never), { valid: true });
+    assert.deepEqual(validateDiscoveryExtensionSpec(bazaar as never), { valid: true });
+    assert.deepEqual(identifier, declarePaymentIdentifierExtension(true));
+    const { serviceName, tags } = challenge.resource;
+    assert.deepEqual(sanitizeResourceServiceMetadata({ url: challenge.resource.url, serviceName, tags: [...tags] }), {
+      serviceName,
+      tags,
+    });
+  });
+}
+
+test('R27: a challenge from the template equals the challenge made for its amount', async () => {
+  const anything = fc.record({
+    serviceName: fc.string({ unit: 'grapheme' }),
+    amount: fc.bigInt({ min: 1n, max: 10n ** 12n }),
+  });
+  fc.assert(
+    fc.property(anything, ({ serviceName, amount }) => {
+      const resource = speechResource('https://speech.example', serviceName, 'POST');
+      const make = (digits: string) =>
+        makeChallenge(resource, { ...makeOffer(asset, 1n, PAYEE), amount: digits }, 'unpaid');
+      const enclose = (challenge: object) => ({ error: { details: challenge }, ...challenge });
+      const { header, body } = new ChallengeTemplate(make, enclose).write(String(amount));
+      assert.equal(header, encodeHeader(make(String(amount))));
+      assert.equal(body, JSON.stringify(enclose(make(String(amount)))));
+    }),
+    { numRuns: 300 },
+  );
+});
+
+const A = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
+const B = '0xcA11bde05977b3631167028862bE2a173976CA11';
+const C = '0x4200000000000000000000000000000000000006';
+
+test('a single address is the current payee and gets its checksum', async () => {
+  assert.deepEqual(parsePayees(A.toLowerCase()), [
+    { address: A, status: 'current', validFrom: undefined, validUntil: undefined },
+  ]);
+});
+
+test('payees have statuses and dates, and retiring ones are payable until their end', async () => {
+  const payees = parsePayees(`${A}:current:2026-01-01, ${B}:retiring::2026-03-01,${C}:next:2026-06-01`);
+  assert.equal(currentPayee(payees).address, A);
+  assert.equal(payees[0]?.validFrom?.toISOString(), '2026-01-01T00:00:00.000Z');
+  const payable = (date: string) => payablePayees(payees, new Date(date)).map(({ address }) => address);
+  assert.deepEqual(payable('2026-02-28T23:59:59Z'), [A, B]);
+  assert.deepEqual(payable('2026-03-01T00:00:00Z'), [A]);
+});
+
+const FAULTS: [string, string][] = [
+  ['an invalid address', 'alice.eth'],
+  ['an empty entry', `${A},`],
+  ['a wrong checksum', A.replace('fCD6', 'fcD6')],
+  ['an unknown status', `${A}:former`],
+  ['an invalid date', `${A}:current:2026-02-30`],
+  ['a date in another format', `${A}:current:01/02/2026`],
+  ['an end before its start', `${A}:current:2026-02-01:2026-01-01`],
+  ['an address twice', `${A},${A.toLowerCase()}:next`],
+  ['two current payees', `${A},${B}`],
+  ['no current payee', `${A}:next`],
+  ['more than four parts', `${A}:current:::`],
+];
+
+for (const [name, setting] of FAULTS) {
+  test(`payees with ${name} throw a PayeeError`, async () => {
+    assert.throws(() => parsePayees(setting), PayeeError);
+  });
+}
+
+const OLD = 'old-secret-old-secret-old-secret-old';
+const NEW = 'new-secret-new-secret-new-secret-new';
+const TERMS = {
+  textLength: 11,
+  textSha256: textSha256('Hello world'),
+  model: 'provider-a/tts-1',
+  voice: 'provider-a_alloy',
+  speed: 1.25,
+  amountMicroUsd: 198n,
+  network: 'eip155:8453',
+  payTo: '0xcA11bde05977b3631167028862bE2a173976CA11',
+} as const;
+
+test('a quote token holds its terms until it expires', async () => {
+  const quotes = new Quotes([NEW], 300);
+  const { quote, token } = await quotes.issue(TERMS);
+  assert.ok(token.length <= 4096);
+  assert.deepEqual(await quotes.read(token), quote);
+  assert.equal(quote.expiresAt, quote.issuedAt + 300);
+  assert.equal(isExpired(quote, quote.expiresAt * 1000 - 1), false);
+  assert.equal(isExpired(quote, quote.expiresAt * 1000), true);
+});
+
+test('rotation: the first secret signs quotes, and every secret verifies them', async () => {
+  const { quote, token } = await new Quotes([OLD], 300).issue(TERMS);
+  assert.deepEqual(await new Quotes([NEW, OLD], 300).read(token), quote);
+  assert.equal(await new Quotes([NEW], 300).read(token), undefined);
+  const { token: newer } = await new Quotes([NEW, OLD], 300).issue(TERMS);
+  assert.ok(await new Quotes([NEW], 300).read(newer));
+});
+
+test('a token signed elsewhere is not a quote', async () => {
+  const quotes = new Quotes([NEW], 300);
+  const { token } = await quotes.issue(TERMS);
+  const [header, payload, signature] = token.split('.') as [string, string, string];
+  const cheaper = Buffer.from(Buffer.from(payload, 'base64url').toString().replace('"198"', '"1"')).toString(
+    'base64url',
+  );
+  const none = Buffer.from('{"alg":"none","typ":"speechgate-quote"}').toString('base64url');
+  const otherType = await new CompactSign(Buffer.from('{}'))
+    .setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
+    .sign(Buffer.from(NEW));
+  const forgeries = [
+    'x',
+    '..',
+    'a.b.c',
+    `${header}.${cheaper}.${signature}`,
+    `${none}.${payload}.`,
+    `${token}x`,
+    otherType,
+  ];
+  for (const forgery of forgeries) assert.equal(await quotes.read(forgery), undefined, forgery);
+});
+
+const PAYER = `0x${'Aa'.repeat(20)}`;
+const RECEIVER = `0x${'bB'.repeat(20)}`;
+
+const accepted = {
+  scheme: 'exact',
+  network: 'eip155:8453',
+  amount: '198',
+  asset: `0x${'11'.repeat(20)}`,
+  payTo: RECEIVER,
+  maxTimeoutSeconds: 120,
+  extra: { name: 'USD Coin', version: '2' },
+};
+const authorization = {
+  from: PAYER,
+  to: RECEIVER,
+  value: '198',
+  validAfter: '0',
+  validBefore: '1790000000',
+  nonce: `0x${'Cc'.repeat(32)}`,
+};
+const signature = `0x${'12'.repeat(65)}`;
+const extensions = { 'payment-identifier': { info: { required: true, id: 'pay_0123456789abcdef' } } };
+const payment = { x402Version: 2, accepted, payload: { authorization, signature }, extensions };
+
+const encode = (value: unknown) =>
+  Buffer.from(typeof value === 'string' ? value : JSON.stringify(value)).toString('base64');
+const withId = (id: unknown) => ({
+  ...payment,
+  extensions: { 'payment-identifier': { info: { required: true, id } } },
+});
+const withAuthorization = (change: object) => ({
+  ...payment,
+  payload: { signature, authorization: { ...authorization, ...change } },
+});
+
+test('R27: the header accepts standard, URL-safe and unpadded Base64', async () => {
+  // The padding and both special characters have to occur.
+  const value = { ...payment, extra: '>>>???ÿÿÿ', pad: 'x' };
+  const standard = encode(value);
+  const urlSafe = standard.replaceAll('+', '-').replaceAll('/', '_');
+  assert.notEqual(urlSafe, standard);
+  for (const header of [
+    standard,
+    urlSafe,
+    standard.replaceAll('=', ''),
+    urlSafe.replaceAll('=', ''),
+    ` ${standard} `,
+  ]) {
+    const envelope = decodeEnvelope(header);
+    assert.equal(envelope.identifier, 'pay_0123456789abcdef');
+    assert.deepEqual(envelope.accepted, accepted);
+    assert.deepEqual(envelope.authorization, {
+      from: PAYER.toLowerCase(),
+      to: RECEIVER.toLowerCase(),
+      value: 198n,
+      validAfter: 0n,
+      validBefore: 1790000000n,
+      nonce: authorization.nonce.toLowerCase(),
+    });
+  }
+});
+
+test('R22: the identity of a payload does not depend on its formatting', async () => {
+  const reordered = { extensions, payload: { signature, authorization }, accepted, x402Version: 2 };
+  assert.equal(decodeEnvelope(encode(reordered)).canonical, decodeEnvelope(encode(payment)).canonical);
+  assert.equal(
+    decodeEnvelope(encode(JSON.stringify(payment, null, 2))).canonical,
+    decodeEnvelope(encode(payment)).canonical,
+  );
+  assert.notEqual(decodeEnvelope(encode({ ...payment, more: 1 })).canonical, decodeEnvelope(encode(payment)).canonical);
+});
+
+const INVALID: [string, string][] = [
+  ['an empty header', ''],
+  ['invalid Base64', '<script>'],
+  ['Base64 of junk', encode('junk')],
+  ['invalid UTF-8', Buffer.from([0xff, 0xfe, 0x00]).toString('base64')],
+  ['two payloads in one header', `${encode(payment)}, ${encode(payment)}`],
+  ['null', encode('null')],
+  ['a number', encode('402')],
+  ['a string', encode('"payment"')],
+  ['an array', encode([payment])],
+  ['an empty object', encode({})],
+  ['the v1 envelope', encode({ x402Version: 1, scheme: 'exact', network: 'base', payload: payment.payload })],
+  ['version 2 with the members of v1', encode({ ...payment, accepted: undefined, scheme: 'exact', network: 'base' })],
+  ['a version as text', encode({ ...payment, x402Version: '2' })],
+  ['accepted as an array', encode({ ...payment, accepted: [accepted] })],
+  ['accepted without a member', encode({ ...payment, accepted: { ...accepted, payTo: undefined } })],
+  ['a missing payload', encode({ ...payment, payload: null })],
+  ['a Permit2 payload', encode({ ...payment, payload: { signature, permit2Authorization: {} } })],
+  [
+    'a Permit2 payload beside an authorization',
+    encode({ ...payment, payload: { signature, authorization, permit2Authorization: {} } }),
+  ],
+  ['a missing signature', encode({ ...payment, payload: { authorization } })],
+  ['a short signature', encode({ ...payment, payload: { authorization, signature: '0x12' } })],
+  ['a missing authorization', encode({ ...payment, payload: { signature } })],
+  ['an authorization as an array', encode({ ...payment, payload: { signature, authorization: [] } })],
+  ['a value as a number', encode(withAuthorization({ value: 198 }))],
+  ['a negative value', encode(withAuthorization({ value: '-1' }))],
+  ['a hexadecimal value', encode(withAuthorization({ value: '0xc6' }))],
+  ['a value with a leading zero', encode(withAuthorization({ value: '0198' }))],
+  ['a value beyond uint256', encode(withAuthorization({ value: String(2n ** 256n) }))],
+  ['a short nonce', encode(withAuthorization({ nonce: '0xabcd' }))],
+  ['a payer that is not an address', encode(withAuthorization({ from: 'alice.eth' }))],
+  ['a payment without extensions', encode({ ...payment, extensions: undefined })],
+  ['a missing identifier', encode({ ...payment, extensions: { 'payment-identifier': { info: { required: true } } } })],
+  ['an identifier of 15 characters', encode(withId('x'.repeat(15)))],
+  ['an identifier of 129 characters', encode(withId('x'.repeat(129)))],
+  ['an identifier with a space', encode(withId('pay 0123456789abcdef'))],
+  ['an identifier that is a list', encode(withId(['pay_0123456789abcdef']))],
+  ['a header of 60 KB', encode({ ...payment, padding: 'x'.repeat(45_000) })],
+  ['deep nesting', encode(`{"x402Version":2,"accepted":${'['.repeat(5000)}${']'.repeat(5000)}}`)],
+  ['an infinite number', encode(JSON.stringify(payment).replace('"120"', '1e999').replace('120', '1e999'))],
+];
+
+for (const [name, header] of INVALID) {
+  test(`${name} is INVALID_PAYMENT_PAYLOAD`, async () => {
+    assert.throws(() => decodeEnvelope(header), InvalidEnvelope);
+  });
+}
+
+test('a schema sent by the client is never compiled', async () => {
+  const schema = { pattern: '^(a+)+$', $ref: 'http://127.0.0.1:1/schema', properties: { id: { pattern: '(' } } };
+  const hostile = { 'payment-identifier': { ...extensions['payment-identifier'], schema } };
+  assert.equal(decodeEnvelope(encode({ ...payment, extensions: hostile })).identifier, 'pay_0123456789abcdef');
+});
+
+test('any header is either read or refused, and nothing else is thrown', async () => {
+  const header = fc.oneof(
+    fc.string(),
+    fc.base64String(),
+    fc.json().map(encode),
+    fc.record({ x402Version: fc.constant(2), accepted: fc.anything(), payload: fc.anything() }).map((value) => {
+      try {
+        return encode(value);
+      } catch {
+        return '';
+      }
+    }),
+  );
+  fc.assert(
+    fc.property(header, (text) => {
+      try {
+        decodeEnvelope(text);
+      } catch (error) {
+        assert.ok(error instanceof InvalidEnvelope, String(error));
+      }
+    }),
+    { numRuns: 500 },
+  );
+});

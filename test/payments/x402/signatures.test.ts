@@ -1,0 +1,332 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { test } from 'tap';
+import {
+  bytesToHex,
+  getAddress,
+  hashDomain,
+  hashStruct,
+  hashTypedData,
+  hexToBytes,
+  keccak256,
+  recoverTypedDataAddress,
+  toHex,
+} from 'viem';
+import { privateKeyToAccount } from 'viem/accounts';
+import type { Asset } from '../../../src/config/network.ts';
+import { parseSigningKeys, rotateKeys, SigningKeysError, type StoredKeys } from '../../../src/config/signing-keys.ts';
+import { domainSeparator, signingDigest } from '../../../src/lib/eip712.ts';
+import { recoverAddress } from '../../../src/lib/wallet-signature.ts';
+import {
+  hashPrepaidRequest,
+  PrepaidVerifier,
+  readCredential,
+  signedBalanceRead,
+  signedRequestOf,
+} from '../../../src/payments/prepaid/prepaid-credential.ts';
+import { CANONICAL_QUERY_VECTORS, SIGNING_VECTORS } from '../../../src/payments/prepaid/prepaid-vectors.ts';
+import { canonicalQuery, PREPAID_TYPES } from '../../../src/payments/prepaid/signed-request.ts';
+import type { Hex } from '../../../src/payments/x402/envelope.ts';
+import { PREPAID } from '../../../src/payments/x402/prepaid-terms.ts';
+import { isSignedByPayer } from '../../../src/payments/x402/transfer-proof.ts';
+import { signAuthorization } from '../../support/chain.ts';
+import { startChild } from '../../support/child.ts';
+import { hashWithViem } from '../../support/prepaid.ts';
+
+const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
+const bytes = (length: number) => fc.uint8Array({ minLength: length, maxLength: length });
+const uint256 = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n });
+const address = bytes(20).map((value) => getAddress(bytesToHex(value)));
+
+test("the digest equals viem's for any domain and request", async () => {
+  const domain = fc.record({
+    name: fc.string({ unit: 'grapheme' }),
+    // viem leaves an empty version out of the domain's type.
+    version: fc.string({ minLength: 1 }),
+    chainId: fc.nat(),
+    verifyingContract: address,
+  });
+  const request = fc.record({
+    account: address,
+    method: fc.string(),
+    path: fc.string({ unit: 'grapheme' }),
+    bodyHash: bytes(32),
+    maxAmountMicroUsd: uint256,
+    nonce: fc.string(),
+    expiry: uint256,
+  });
+  fc.assert(
+    fc.property(domain, request, (domain, request) => {
+      const own = signingDigest(domainSeparator(domain), hashPrepaidRequest(request));
+      const message = { ...request, bodyHash: bytesToHex(request.bodyHash) };
+      assert.equal(bytesToHex(own), hashWithViem(domain as never, message));
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test("R30: viem's signatures are recovered, high-s, another v or length are not", async () => {
+  await fc.assert(
+    fc.asyncProperty(bytes(32), fc.bigInt({ min: 1n, max: ORDER - 1n }), async (digest, secret) => {
+      const account = privateKeyToAccount(`0x${secret.toString(16).padStart(64, '0')}`);
+      const signature = await account.sign({ hash: bytesToHex(digest) });
+      assert.equal(recoverAddress(digest, signature), account.address.toLowerCase());
+      const raw = hexToBytes(signature);
+      const s = BigInt(bytesToHex(raw.slice(32, 64)));
+      const twin = `${bytesToHex(raw.slice(0, 32))}${(ORDER - s).toString(16).padStart(64, '0')}` as const;
+      assert.equal(recoverAddress(digest, `${twin}${raw[64] === 27 ? '1c' : '1b'}` as `0x${string}`), undefined);
+      assert.equal(recoverAddress(digest, `${signature.slice(0, -2)}1d` as `0x${string}`), undefined);
+      assert.equal(recoverAddress(digest, `${signature}00`), undefined);
+    }),
+    { numRuns: 30 },
+  );
+});
+
+const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n;
+const DOMAIN_FIELDS = [
+  { name: 'name', type: 'string' },
+  { name: 'version', type: 'string' },
+  { name: 'chainId', type: 'uint256' },
+  { name: 'verifyingContract', type: 'address' },
+] as const;
+
+const { privateKey, address: vectorAddress, domain, requests } = SIGNING_VECTORS;
+
+/** The canonical query of a well-formed query, written apart from the service's. */
+function canonical(query: string): string {
+  const decode = (text: string) => decodeURIComponent(text.replaceAll('+', '%20'));
+  const units = (text: string) => Array.from({ length: text.length }, (_, at) => text.charCodeAt(at));
+  const order = (a: number[], b: number[]): number => {
+    const at = a.findIndex((unit, index) => unit !== b[index]);
+    return at === -1 ? a.length - b.length : (a[at] as number) - (b[at] ?? -1);
+  };
+  return query
+    .split('&')
+    .filter(Boolean)
+    .map((pair) => {
+      const [, name = '', value = ''] = /^([^=]*)=?(.*)$/s.exec(pair) ?? [];
+      return { name: decode(name), value: decode(value) };
+    })
+    .sort((a, b) => order(units(a.name), units(b.name)) || order(units(a.value), units(b.value)))
+    .map(({ name, value }) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`)
+    .join('&');
+}
+
+const messageOf = ({ message }: (typeof requests)[number]) => ({
+  ...message,
+  maxAmountMicroUsd: BigInt(message.maxAmountMicroUsd),
+  expiry: BigInt(message.expiry),
+});
+
+test('R49: the published canonical queries match the service and a second version', async () => {
+  for (const { shows, query, canonical: expected } of CANONICAL_QUERY_VECTORS) {
+    assert.equal(canonical(query), expected, shows);
+    assert.equal(canonicalQuery(`/x402/tts?${query}`), expected, shows);
+  }
+});
+
+test('each published request hashes its body, its canonical query, or nothing', async () => {
+  for (const { shows, request, hashedText, hashedBytes, message } of requests) {
+    const [path, query = ''] = request.target.split('?') as [string, string?];
+    assert.deepEqual([request.method, path], [message.method, message.path], shows);
+    assert.equal(hashedText, 'body' in request ? request.body : canonical(query), shows);
+    assert.equal(hashedBytes, toHex(hashedText), shows);
+    assert.equal(message.bodyHash, keccak256(hashedBytes), shows);
+  }
+});
+
+test('every published hash and signature matches viem and is low-s', async () => {
+  const account = privateKeyToAccount(privateKey);
+  const types = { ...PREPAID_TYPES, EIP712Domain: DOMAIN_FIELDS };
+  const typeHash = (name: string, fields: readonly { name: string; type: string }[]) =>
+    keccak256(toHex(`${name}(${fields.map((field) => `${field.type} ${field.name}`).join(',')})`));
+  assert.equal(vectorAddress, account.address);
+  assert.equal(SIGNING_VECTORS.domainTypeHash, typeHash('EIP712Domain', DOMAIN_FIELDS));
+  assert.equal(SIGNING_VECTORS.requestTypeHash, typeHash('PrepaidRequest', PREPAID_TYPES.PrepaidRequest));
+  assert.equal(
+    SIGNING_VECTORS.domainSeparator,
+    hashDomain({ domain: { ...domain, chainId: BigInt(domain.chainId) }, types }),
+  );
+  for (const vector of requests) {
+    const { shows, headers } = vector;
+    const signature = headers['x-x402-signature'];
+    const message = messageOf(vector);
+    const typed = { domain, types: PREPAID_TYPES, primaryType: 'PrepaidRequest', message } as const;
+    assert.equal(vector.structHash, hashStruct({ data: message, primaryType: 'PrepaidRequest', types }), shows);
+    assert.equal(vector.digest, hashTypedData(typed), shows);
+    assert.equal(signature, await account.signTypedData(typed), shows);
+    assert.equal(await recoverTypedDataAddress({ ...typed, signature }), vectorAddress, shows);
+    assert.equal(hexToBytes(signature).length, 65, shows);
+    assert.ok(BigInt(`0x${signature.slice(66, 130)}`) <= HALF_ORDER, shows);
+    const { account: signer, nonce, expiry, maxAmountMicroUsd } = vector.message;
+    assert.deepEqual(
+      headers,
+      Object.fromEntries(
+        [signer, nonce, expiry, maxAmountMicroUsd, signature].map((value, at) => [PREPAID.headers[at], value]),
+      ),
+      shows,
+    );
+  }
+  assert.deepEqual(
+    new Set(requests.map(({ headers }) => headers['x-x402-signature'].slice(-2))),
+    new Set(['1b', '1c']),
+    'v is 27 in one and 28 in another',
+  );
+});
+
+test('the service computes the published hashes and accepts the published headers', async () => {
+  const separator = domainSeparator(domain);
+  assert.equal(bytesToHex(separator), SIGNING_VECTORS.domainSeparator);
+  const serviceName = domain.name.replace('-Prepaid', '');
+  const { chainId, verifyingContract } = domain;
+  const asset = {
+    network: `eip155:${chainId}`,
+    chainId,
+    address: verifyingContract,
+    name: 'USDC',
+    version: '2',
+  } as const;
+  const payee = { address: verifyingContract, status: 'current', validFrom: undefined, validUntil: undefined } as const;
+  const verifier = new PrepaidVerifier(serviceName, asset, [payee]);
+  for (const vector of requests) {
+    const { shows, request, digest } = vector;
+    const hash = hashPrepaidRequest({ ...messageOf(vector), bodyHash: hexToBytes(vector.message.bodyHash) });
+    assert.equal(bytesToHex(hash), vector.structHash, shows);
+    assert.equal(bytesToHex(signingDigest(separator, hash)), digest, shows);
+    const credential = readCredential(vector.headers);
+    assert.ok(credential, shows);
+    const { method, target: url } = request;
+    const received = url.startsWith('/x402/accounts/')
+      ? signedBalanceRead({ url })
+      : signedRequestOf({ method, url, bytes: Buffer.from('body' in request ? request.body : '') });
+    assert.equal(verifier.isSignedByAccount(credential, received), true, shows);
+    assert.equal(verifier.isSignedByAccount(credential, { ...received, path: '/x402/other' }), false, shows);
+  }
+});
+
+const hexBytes = (length: number) =>
+  fc.uint8Array({ minLength: length, maxLength: length }).map((value) => bytesToHex(value));
+const belowMaximum = fc.bigInt({ min: 0n, max: 2n ** 256n - 2n });
+const hexAddress = hexBytes(20);
+
+test('EIP-3009: only the exact transfer that its payer signed for this token verifies', async () => {
+  const payment = fc.record({
+    secret: fc.bigInt({ min: 1n, max: 2n ** 255n }),
+    token: fc.record({
+      name: fc.string({ unit: 'grapheme', minLength: 1 }),
+      version: fc.string({ minLength: 1 }),
+      chainId: fc.nat(),
+      address: hexAddress.map((value) => getAddress(value)),
+    }),
+    terms: fc.record({
+      to: hexAddress,
+      value: belowMaximum,
+      validAfter: belowMaximum,
+      validBefore: belowMaximum,
+      nonce: hexBytes(32),
+    }),
+  });
+  await fc.assert(
+    fc.asyncProperty(payment, async ({ secret, token, terms }) => {
+      const account = privateKeyToAccount(`0x${secret.toString(16).padStart(64, '0')}`);
+      const from = account.address.toLowerCase() as Hex;
+      const { name, version, chainId, address: verifyingContract } = token;
+      const domain = { name, version, chainId, verifyingContract };
+      const signed = await signAuthorization(account, { from, ...terms }, 'TransferWithAuthorization', domain);
+      const asset: Asset = { network: `eip155:${token.chainId}`, ...token };
+      const isSigned = (changedTerms: object, changedToken: object = {}) =>
+        isSignedByPayer(
+          { ...signed, authorization: { ...signed.authorization, ...changedTerms } },
+          { ...asset, ...changedToken },
+        );
+      assert.ok(isSigned({}));
+      const other = `0x${'5a'.repeat(20)}`;
+      for (const change of [
+        { from: other },
+        { to: other },
+        { value: terms.value + 1n },
+        { validAfter: terms.validAfter + 1n },
+        { validBefore: terms.validBefore + 1n },
+        { nonce: `0x${'5a'.repeat(32)}` },
+      ]) {
+        assert.ok(!isSigned(change), JSON.stringify(Object.keys(change)));
+      }
+      for (const change of [
+        { name: `${token.name}.` },
+        { version: `${token.version}.` },
+        { chainId: token.chainId + 1 },
+        { address: other },
+      ]) {
+        assert.ok(!isSigned({}, change), JSON.stringify(change));
+      }
+    }),
+    { numRuns: 50 },
+  );
+});
+
+const NOW = new Date('2026-01-01T00:00:00Z');
+const days = (count: number) => new Date(NOW.getTime() + count * 86_400_000);
+const statuses = (stored: StoredKeys) => stored.keys.map(({ status }) => status);
+const parse = (stored: unknown, now = NOW) => parseSigningKeys(JSON.stringify(stored), now);
+
+test('rotation: next becomes current, current retires, and expired keys are dropped', async () => {
+  const first = rotateKeys(undefined, NOW);
+  assert.deepEqual(statuses(first), ['current', 'next']);
+  const second = rotateKeys(first, days(10));
+  assert.deepEqual(statuses(second), ['retiring', 'current', 'next']);
+  assert.equal(second.keys[1]?.kid, first.keys[1]?.kid);
+  assert.equal(second.keys[0]?.validUntil, days(40).toISOString());
+  const third = rotateKeys(second, days(41));
+  assert.deepEqual(statuses(third), ['retiring', 'current', 'next']);
+  assert.equal(third.keys[0]?.kid, first.keys[1]?.kid);
+  assert.equal(parse(third, days(41)).length, 3);
+});
+
+test('a key set without a next key is not rotated', async () => {
+  const { keys } = rotateKeys(undefined, NOW);
+  assert.throws(() => rotateKeys({ keys: keys.slice(0, 1) }, NOW), SigningKeysError);
+});
+
+const { keys } = rotateKeys(undefined, NOW);
+const [current, next] = keys as [(typeof keys)[0], (typeof keys)[0]];
+const FAULTS: [string, unknown][] = [
+  ['no JWK Set', [current]],
+  ['no keys', { keys: [] }],
+  ['a key that is null', { keys: [null] }],
+  ['no current key', { keys: [next] }],
+  ['two current keys', { keys: [current, { ...next, status: 'current' }] }],
+  ['a current key not valid yet', { keys: [{ ...current, validFrom: '2026-01-02' }] }],
+  ['a current key that has ended', { keys: [{ ...current, validUntil: '2025-12-31' }] }],
+  ['a kid given twice', { keys: [current, { ...next, kid: current.kid }] }],
+  ['a public key', { keys: [{ ...current, d: undefined }] }],
+  ['a key of another curve', { keys: [{ ...current, crv: 'P-384' }] }],
+  ['a point off the curve', { keys: [{ ...current, x: current.y }] }],
+  ['an invalid date', { keys: [{ ...current, validFrom: 'soon' }] }],
+  ['an unknown status', { keys: [{ ...current, status: 'former' }] }],
+];
+
+for (const [name, stored] of FAULTS) {
+  test(`a key file with ${name} is refused without showing a key`, async () => {
+    assert.throws(
+      () => parse(stored),
+      (error) => error instanceof SigningKeysError && !error.message.includes(String(current.d)),
+    );
+  });
+}
+
+test('speechgate keys creates the file with mode 0600 and rotates it', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const file = join(directory, 'keys.json');
+  const run = () => startChild(t, 'src/operators/cli/keys-command.ts', { SIGNING_KEYS_FILE: file });
+  await run().printed(/Made .*\n +current .*\n.*\n.*\n +next /);
+  assert.equal((await stat(file)).mode & 0o777, 0o600);
+  const before = parseSigningKeys(await readFile(file, 'utf8'), new Date());
+  await run().printed(/Rotated .*\n +retiring .*\n.*\n.*\n +current .*\n.*\n.*\n +next /);
+  assert.equal((await stat(file)).mode & 0o777, 0o600);
+  const after = parseSigningKeys(await readFile(file, 'utf8'), new Date());
+  assert.equal(after.find(({ status }) => status === 'current')?.keyId, before[1]?.keyId);
+});

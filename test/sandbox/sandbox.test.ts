@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'tap';
+import { parseSigningKeys, rotateKeys } from '../../src/config/signing-keys.ts';
+import { httpArguments, packagedBinary } from '../../src/sandbox/chain/anvil.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { nobody } from '../../src/sandbox/postgres/account.ts';
+import { packageName } from '../../src/sandbox/postgres/binaries.ts';
+import { writeTrustFile } from '../../src/sandbox/usdc.ts';
+
+const PLATFORMS = [
+  ['darwin', 'arm64'],
+  ['darwin', 'x64'],
+  ['linux', 'arm64'],
+  ['linux', 'x64'],
+  ['win32', 'x64'],
+] as const;
+
+interface LockedPackage {
+  readonly os?: string[];
+  readonly cpu?: string[];
+  readonly bin?: Record<string, string>;
+}
+
+const { packages } = JSON.parse(await readFile(new URL('../../package-lock.json', import.meta.url), 'utf8')) as {
+  packages: Record<string, LockedPackage>;
+};
+
+for (const [platform, arch] of PLATFORMS) {
+  test(`chain and database are found where npm installs them on ${platform} ${arch}`, async () => {
+    const [, name = '', program = ''] = /^(@[^/]+\/[^/]+)\/(.*)$/.exec(packagedBinary(platform, arch)) ?? [];
+    const chain = packages[`node_modules/${name}`];
+    assert.deepEqual([chain?.os, chain?.cpu, chain?.bin], [[platform], [arch], { anvil: program }]);
+    const database = packages[`node_modules/${packageName(platform, arch)}`];
+    assert.deepEqual([database?.os, database?.cpu], [[platform], [arch]]);
+  });
+}
+
+test('no port is given twice by one process', async () => {
+  const ports = [];
+  for (let count = 0; count < 1000; count++) ports.push(await freePort());
+  assert.equal(new Set(ports).size, ports.length);
+});
+
+test('the account nobody is found in /etc/passwd of Linux and macOS', async () => {
+  const linux = 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n';
+  assert.deepEqual(nobody(linux), { uid: 65534, gid: 65534, identity: { uid: 65534, gid: 65534 } });
+  const macOs = '# User Database\nnobody:*:-2:-2:Unprivileged User:/var/empty:/usr/bin/false\n';
+  assert.deepEqual(nobody(macOs), { uid: 4294967294, gid: 4294967294, identity: { uid: -2, gid: -2 } });
+  assert.equal(nobody('root:x:0:0:root:/root:/bin/sh\n'), undefined);
+});
+
+test('without a multicast address anvil gets a port that browsers block', async () => {
+  for (const platform of ['darwin', 'win32'] as const) {
+    const [, host, , port] = await httpArguments(platform);
+    assert.equal(host, '127.0.0.1');
+    // Node blocks the ports of the same list.
+    await assert.rejects(fetch(`http://127.0.0.1:${port}/`), ({ cause }) => /bad port/.test(String(cause)));
+  }
+});
+
+test("trust.json contains the gateway's public keys and no private key", async (t) => {
+  const folder = t.testdir();
+  const stored = JSON.stringify(rotateKeys(undefined, new Date()));
+  await writeTrustFile(folder, stored);
+  const keys = parseSigningKeys(stored, new Date());
+  assert.equal(keys.length, 2);
+  assert.deepEqual(
+    JSON.parse(await readFile(join(folder, 'trust.json'), 'utf8')),
+    keys.map(({ keyId, publicJwk: { x, y } }) => ({ keyId, publicKeyJwk: { kty: 'EC', crv: 'P-256', x, y } })),
+  );
+});

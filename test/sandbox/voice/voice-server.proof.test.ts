@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { request } from 'node:http';
+import OpenAI from 'openai';
+import { type Test, test } from 'tap';
+import { startVoiceServer } from '../../../src/sandbox/voice/voice-server.ts';
+import { startChild } from '../../support/child.ts';
+import { hear, withoutRecognizer } from '../../support/hearing.ts';
+import { FOREIGN_TEXTS } from './hostile-texts.ts';
+import { readMp3 } from './mp3-frames.ts';
+
+const HELLO = { model: 'tts-1', voice: 'onyx', input: 'Hello world.' };
+const LONG = { ...HELLO, input: 'The birch canoe slid on the smooth planks. '.repeat(95) };
+
+async function startServer(t: Test, options: { threads: number; maxWaitMs?: number } = { threads: 1 }) {
+  const { baseUrl, close } = await startVoiceServer({ port: 0, ...options });
+  t.teardown(close);
+  const post = (body: unknown) =>
+    fetch(`${baseUrl}/audio/speech`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: typeof body === 'string' ? body : JSON.stringify(body),
+    });
+  return { baseUrl, close, post };
+}
+
+test("OpenAI's client gets the speech that it requests", { skip: withoutRecognizer }, async (t) => {
+  const { baseUrl } = await startServer(t);
+  const openai = new OpenAI({ baseURL: baseUrl, apiKey: 'anything', maxRetries: 0 });
+  const input = 'the quick brown fox jumps over the lazy dog';
+  const response = await openai.audio.speech.create({ model: 'tts-1', voice: 'alloy', input, speed: 0.9 });
+  assert.equal(response.headers.get('content-type'), 'audio/mpeg');
+  const words = await hear(new Uint8Array(await response.arrayBuffer()));
+  assert.ok(input.split(' ').filter((word) => words.includes(word)).length >= 6, words.join(' '));
+  const models = await openai.models.list();
+  assert.deepEqual(
+    models.data.map(({ id }) => id),
+    ['tts-1', 'tts-1-hd'],
+  );
+});
+
+test("an invalid request is 400 in OpenAI's format and names the field", async (t) => {
+  const { post } = await startServer(t);
+  const cases: [unknown, string | null][] = [
+    ...Object.values(FOREIGN_TEXTS).map((input): [unknown, string] => [{ ...HELLO, input }, 'input']),
+    [{ ...HELLO, input: '' }, 'input'],
+    [{ ...HELLO, input: 'a'.repeat(4097) }, 'input'],
+    [{ model: 'tts-1', voice: 'onyx' }, 'input'],
+    [{ ...HELLO, input: 7 }, 'input'],
+    [{ ...HELLO, speed: 2.5 }, 'speed'],
+    [{ ...HELLO, response_format: 'wav' }, 'response_format'],
+    ['{', null],
+  ];
+  for (const [body, param] of cases) {
+    const response = await post(body);
+    assert.equal(response.status, 400);
+    const { error } = (await response.json()) as { error: Record<string, unknown> };
+    assert.deepEqual([error.type, error.param, error.code], ['invalid_request_error', param, null]);
+    assert.equal(typeof error.message, 'string');
+  }
+  assert.equal((await post({ ...HELLO, input: 'a'.repeat(70_000) })).status, 413);
+  for (const input of ['Ñandú café', '5 µm ± 2 °C', '😂 #1'])
+    assert.equal((await post({ ...HELLO, input })).status, 200);
+});
+
+test('a text that gets no thread in time is 503 with Retry-After', async (t) => {
+  const { post } = await startServer(t, { threads: 1, maxWaitMs: 100 });
+  const speaking = await post(LONG);
+  assert.equal(speaking.status, 200);
+  const refused = await post(HELLO);
+  assert.equal(refused.status, 503);
+  assert.ok(Number(refused.headers.get('retry-after')) > 0);
+  readMp3(new Uint8Array(await speaking.arrayBuffer()));
+});
+
+test('a client that disconnects frees its thread', async (t) => {
+  const { baseUrl, post } = await startServer(t);
+  const headers = { 'content-type': 'application/json' };
+  const call = request(`${baseUrl}/audio/speech`, { method: 'POST', headers }).end(JSON.stringify(LONG));
+  call.on('error', () => {});
+  await once(call, 'response');
+  call.destroy();
+  readMp3(new Uint8Array(await (await post(HELLO)).arrayBuffer()));
+});
+
+test('speechgate voice prints its URL, and SIGTERM finishes running speech', async (t) => {
+  const command = startChild(t, 'src/speechgate.ts', {}, ['voice']);
+  await command.printed(/The voice listens on \S+/);
+  const [, baseUrl] = / listens on (http:\/\/127\.0\.0\.1:\d+\/v1)/.exec(command.output()) ?? assert.fail();
+  const response = await fetch(`${baseUrl}/audio/speech`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(LONG),
+  });
+  const stopped = command.stop('SIGTERM');
+  readMp3(new Uint8Array(await response.arrayBuffer()));
+  assert.equal(await stopped, 0, command.output());
+});

@@ -1,0 +1,196 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { type Test, test } from 'tap';
+import { VOICES } from '../../../src/sandbox/voice/recipes.ts';
+import { segmentsOf } from '../../../src/sandbox/voice/segments.ts';
+import { BusyError, Voice } from '../../../src/sandbox/voice/voice.ts';
+import { missingProgram } from '../../support/missing-program.ts';
+import { readMp3 } from './mp3-frames.ts';
+import { DECODED_SAMPLE_RATE, decode, medianPitch, rootMeanSquare } from './sound.ts';
+import { speak, startVoice } from './speak.ts';
+
+const LONG_TEXT = 'The birch canoe slid on the smooth planks. '.repeat(25);
+const LONG = { text: LONG_TEXT, model: 'tts-1', voice: 'alloy', speed: 1 };
+
+test('the audio is one MP3 stream of constant bit rate, higher with tts-1-hd', async (t) => {
+  const voice = startVoice(t, 1);
+  const plain = readMp3(await speak(voice, { text: LONG_TEXT }));
+  const high = readMp3(await speak(voice, { text: LONG_TEXT, model: 'tts-1-hd' }));
+  assert.deepEqual([plain.kilobitsPerSecond, high.kilobitsPerSecond], [48, 96]);
+  assert.equal(high.seconds, plain.seconds);
+});
+
+test('the same utterance gives the same bytes on every thread', async (t) => {
+  const voice = startVoice(t, 2);
+  const [a, b, c] = await Promise.all(Array.from({ length: 3 }, () => speak(voice, { text: 'Hello world.' })));
+  assert.deepEqual(a, b);
+  assert.deepEqual(a, c);
+});
+
+test('R43: text with nothing to speak is a short silence', async (t) => {
+  const voice = startVoice(t, 1);
+  for (const text of ['...', '!?', '()', '\u200f', '\ud800']) {
+    const { seconds } = readMp3(await speak(voice, { text }));
+    assert.ok(seconds > 0 && seconds < 1, `${text}: ${seconds} s`);
+  }
+});
+
+test('an aborted utterance frees its thread for the next one', async (t) => {
+  const voice = startVoice(t, 1);
+  const reference = await speak(voice, { text: 'Hello world.' });
+
+  const whileSpeaking = new AbortController();
+  const audio = await voice.speak(LONG, whileSpeaking.signal);
+  whileSpeaking.abort();
+  await assert.rejects(audio.toArray());
+  assert.deepEqual(await speak(voice, { text: 'Hello world.' }), reference);
+
+  const beforeTheFirstPiece = new AbortController();
+  const starting = voice.speak(LONG, beforeTheFirstPiece.signal);
+  setImmediate(() => beforeTheFirstPiece.abort());
+  await assert.rejects(starting);
+  assert.deepEqual(await speak(voice, { text: 'Hello world.' }), reference);
+});
+
+test('a reader that stops early frees its thread', async (t) => {
+  const voice = startVoice(t, 1);
+  const signal = new AbortController().signal;
+  for (let turn = 0; turn < 3; turn++) (await voice.speak(LONG, signal)).destroy();
+  assert.ok((await speak(voice, { text: 'Hello world.' })).length > 1000);
+});
+
+test('an utterance is refused if it waits too long or the queue is full', async (t) => {
+  const voice = new Voice({ threads: 1, maxWaitMs: 50 });
+  t.teardown(() => voice.close());
+  const held = await voice.speak(LONG, new AbortController().signal);
+  const refused = Array.from({ length: 17 }, () => assert.rejects(speak(voice, { text: 'Hello' }), BusyError));
+  await Promise.all(refused);
+  held.destroy();
+  assert.ok((await speak(voice, { text: 'Hello' })).length > 1000);
+});
+
+const SENTENCE = 'The quick brown fox jumps over the lazy dog, and then it runs away.';
+
+const needsFfmpeg = { skip: missingProgram('ffmpeg') ?? false };
+
+test("the voices are the catalog's nine", async () => {
+  assert.deepEqual(VOICES, ['alloy', 'ash', 'coral', 'echo', 'fable', 'nova', 'onyx', 'sage', 'shimmer']);
+});
+
+for (const { text, tolerance } of [
+  { text: SENTENCE, tolerance: 0.03 },
+  // MP3 frames last 36 ms, of half a second.
+  { text: 'Hello world', tolerance: 0.05 },
+]) {
+  test(`every voice lasts 1/speed of its duration at speed 1: ${text.length} characters`, async (t) => {
+    const voice = startVoice(t, 2);
+    const seconds = async (name: string, speed: number) =>
+      readMp3(await speak(voice, { text, voice: name, speed })).seconds;
+    for (const name of VOICES) {
+      const [plain, ...others] = await Promise.all([1, 0.5, 2].map((speed) => seconds(name, speed)));
+      for (const [i, speed] of [0.5, 2].entries()) {
+        const ratio = ((others[i] as number) * speed) / (plain as number);
+        assert.ok(Math.abs(ratio - 1) < tolerance, `${name} at speed ${speed}: off by ${ratio}`);
+      }
+    }
+  });
+}
+
+test('every two voices differ in pitch by 4 percent or more', needsFfmpeg, async (t) => {
+  const pitches = [...(await decodedVoices(t))].map(([name, samples]) => ({
+    name,
+    pitch: medianPitch(samples, DECODED_SAMPLE_RATE),
+  }));
+  pitches.sort((a, b) => a.pitch - b.pitch);
+  for (const [i, { name, pitch }] of pitches.entries()) {
+    const next = pitches[i + 1];
+    if (next) assert.ok(next.pitch / pitch >= 1.04, `${name} ${pitch} Hz, ${next.name} ${next.pitch} Hz`);
+  }
+});
+
+test('all voices are audible, about equally loud and do not clip', needsFfmpeg, async (t) => {
+  const voices = await decodedVoices(t);
+  for (const [name, samples] of voices) {
+    const decibels = 20 * Math.log10(rootMeanSquare(samples));
+    assert.ok(decibels > -22.5 && decibels < -16.5, `${name}: ${decibels} dB`);
+    assert.ok(Math.max(...samples.map(Math.abs)) < 1, `${name} clips`);
+  }
+});
+
+async function decodedVoices(t: Test): Promise<Map<string, Float32Array>> {
+  const voice = startVoice(t, 2);
+  return new Map(
+    await Promise.all(
+      VOICES.map(async (name) => [name, decode(await speak(voice, { text: SENTENCE, voice: name }))] as const),
+    ),
+  );
+}
+
+const segments = (text: string) => [...segmentsOf(text)];
+
+test('segments of any text are short printable ASCII with short words and numbers', async () => {
+  const anyText = fc.oneof(
+    fc.string({ unit: 'binary', maxLength: 600 }),
+    fc.string({ unit: 'grapheme', maxLength: 600 }),
+  );
+  fc.assert(
+    fc.property(anyText, (text) => {
+      for (const segment of segments(text)) {
+        assert.match(segment, /^[!-~]+( [!-~]+)*$/);
+        assert.ok(segment.length <= 200, segment);
+        assert.doesNotMatch(segment, /[!-~]{25}/);
+        assert.doesNotMatch(segment, /\d{7}/);
+      }
+    }),
+  );
+});
+
+test('no word of plain text is lost, repeated or moved', async () => {
+  const word = fc.stringMatching(/^[a-z]{1,24}$/);
+  fc.assert(
+    fc.property(fc.array(word, { maxLength: 200 }), (words) => {
+      assert.deepEqual(segments(words.join(' ')).join(' '), words.join(' '));
+    }),
+  );
+});
+
+test('a text that fits is a single segment', async () => {
+  assert.deepEqual(segments('Hello there. How are you?'), ['Hello there. How are you?']);
+});
+
+test('a long text is split at sentences, else at clauses, else between words', async () => {
+  const sentence = `${'word '.repeat(20)}end.`;
+  assert.deepEqual(segments(`${sentence} ${sentence}`), [sentence, sentence]);
+  const clause = `${'word '.repeat(20)}end,`;
+  assert.deepEqual(segments(`${clause} ${clause}`), [clause, clause]);
+  assert.deepEqual(
+    segments('word '.repeat(60)).map((segment) => segment.split(' ').length),
+    [40, 20],
+  );
+});
+
+test('digits, symbols and words without vowels make shorter segments', async () => {
+  const longest = (text: string) => Math.max(...segments(text).map((segment) => segment.length));
+  for (const text of ['7 ', '777777 ', '# ', 'w']) assert.ok(longest(text.repeat(1000)) <= 60, text);
+});
+
+test('a long number is read digit by digit', async () => {
+  assert.deepEqual(segments('call 5551234567 in 2024'), ['call 5 5 5 1 2 3 4 5 6 7 in 2024']);
+});
+
+test('letters with diacritics are spoken without them', async () => {
+  assert.deepEqual(segments('Übergröße'), ['Ubergrosse']);
+  assert.deepEqual(segments('e\u0301'), ['e']);
+});
+
+test('an emoji is spoken by its name', async () => {
+  assert.deepEqual(segments('well done 😂'), ['well done joy']);
+});
+
+test('a line end ends a sentence unless the line has its own punctuation', async () => {
+  assert.deepEqual(segments('Title\n\nOne, \r\ntwo.\nthree'), ['Title. One, two. three']);
+});
+
+test('a text with nothing to speak has no segments', async () => {
+  for (const text of ['\n\n', '\u202e\u200f', '\u0301', '\ud800', '\u0000']) assert.deepEqual(segments(text), []);
+});

@@ -1,0 +1,20 @@
+import assert from 'node:assert/strict';
+import { test } from 'tap';
+import { AudioMemory } from '../../src/speech/audio-memory.ts';
+
+test('R55: collected audio refuses new work and disconnects no stream reader', async () => {
+  const memory = new AudioMemory(100);
+  let isCut = false;
+  const stream = memory.share(() => {
+    isCut = true;
+  });
+  const collected = memory.share();
+  collected.add(1_000);
+  stream.add(10);
+  assert.deepEqual([memory.isFull, isCut], [true, false]);
+  stream.add(200);
+  assert.equal(isCut, true, 'twice the bound waits for who does not read');
+  collected.release();
+  stream.release();
+  assert.equal(memory.bytes, 0);
+});

@@ -1,0 +1,261 @@
+import assert from 'node:assert/strict';
+import { createHmac, randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { SignJWT } from 'jose';
+import { test } from 'tap';
+import { parseAudioStoreSetting } from '../../../src/config/store-setting.ts';
+import { createLinkSigner, MAX_TOKEN_LENGTH } from '../../../src/speech/store/link-token.ts';
+import { openAudioStore } from '../../../src/speech/store/open-store.ts';
+import { parseRange } from '../../../src/speech/store/range.ts';
+
+const OLD = 'o'.repeat(32);
+const NEW = 'n'.repeat(32);
+const JOB = '7f0c5b7e-0c0f-4c51-9d8e-0b8f6f5d8a01';
+const START = Date.parse('2026-01-01T00:00:00Z');
+const AT = (seconds: number) => new Date(START + seconds * 1000);
+
+/** A signer whose clock stands at START. */
+const signerOf = (...secrets: string[]) => createLinkSigner('job-audio', secrets, () => AT(0));
+const signer = signerOf(NEW);
+
+const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+const decode = (part: string) => JSON.parse(Buffer.from(part, 'base64url').toString());
+const parts = (token: string) => token.split('.') as [string, string, string];
+
+/** Signs as the service would, whatever the header and the claims say. */
+function forge(header: object, claims: object, secret = NEW, hash = 'sha256'): string {
+  const content = `${encode(header)}.${encode(claims)}`;
+  return `${content}.${createHmac(hash, secret).update(content).digest('base64url')}`;
+}
+
+test('a signed link', async (t) => {
+  t.test('opens the audio of its job', async () => {
+    assert.equal(await signer.verify(await signer.sign(JOB, AT(60)), JOB), true);
+  });
+
+  t.test('does not open the audio of another job', async () => {
+    const token = await signer.sign(JOB, AT(60));
+    for (const other of ['', 'another', `${JOB} `, JOB.toUpperCase()]) {
+      assert.equal(await signer.verify(token, other), false, other);
+    }
+  });
+
+  t.test('is HS256, names its key and holds only audience, job and expiry', async () => {
+    const token = await signer.sign(JOB, new Date(START + 60_999));
+    const [header, claims] = parts(token);
+    const { kid, ...rest } = decode(header);
+    assert.deepEqual(rest, { alg: 'HS256' });
+    assert.match(kid, /^[A-Za-z0-9_-]{11}$/);
+    assert.deepEqual(decode(claims), { aud: 'job-audio', sub: JOB, exp: START / 1000 + 60 });
+  });
+
+  t.test('has at most 1500 characters, and a longer job id is refused', async () => {
+    assert.ok((await signer.sign('x'.repeat(900), AT(60))).length <= MAX_TOKEN_LENGTH);
+    await assert.rejects(signer.sign('x'.repeat(1500), AT(60)), RangeError);
+  });
+
+  t.test('expires at the second that it names', async () => {
+    let now = AT(0);
+    const clocked = createLinkSigner('job-audio', [NEW], () => now);
+    const token = await clocked.sign(JOB, AT(60));
+    now = new Date(AT(60).getTime() - 1);
+    assert.equal(await clocked.verify(token, JOB), true);
+    now = AT(60);
+    assert.equal(await clocked.verify(token, JOB), false);
+    now = AT(1_000_000);
+    assert.equal(await clocked.verify(token, JOB), false);
+  });
+
+  t.test("uses the machine's clock by default", async () => {
+    const plain = createLinkSigner('job-audio', [NEW]);
+    assert.equal(await plain.verify(await plain.sign(JOB, new Date(Date.now() + 60_000)), JOB), true);
+    assert.equal(await plain.verify(await plain.sign(JOB, new Date(Date.now() - 60_000)), JOB), false);
+  });
+});
+
+test('rotation of JOB_SIGNING_SECRET', async (t) => {
+  t.test('a link of the old secret opens while that secret is in the list', async () => {
+    const token = await signerOf(OLD).sign(JOB, AT(60));
+    assert.equal(await signerOf(NEW, OLD).verify(token, JOB), true);
+    assert.equal(await signerOf(OLD, NEW).verify(token, JOB), true);
+    assert.equal(await signerOf(NEW).verify(token, JOB), false);
+  });
+
+  t.test('the first secret signs', async () => {
+    const token = await signerOf(NEW, OLD).sign(JOB, AT(60));
+    assert.equal(await signerOf(NEW).verify(token, JOB), true);
+    assert.equal(await signerOf(OLD).verify(token, JOB), false);
+  });
+
+  t.test('a key id of another secret in the list is refused', async () => {
+    const [oldHeader] = parts(await signerOf(OLD).sign(JOB, AT(60)));
+    const [, claims, signature] = parts(await signerOf(NEW).sign(JOB, AT(60)));
+    assert.equal(await signerOf(NEW, OLD).verify(`${oldHeader}.${claims}.${signature}`, JOB), false);
+  });
+
+  t.test('a signer needs at least one secret', async () => {
+    assert.throws(() => createLinkSigner('job-audio', []), TypeError);
+  });
+});
+
+test('an invalid token is refused', async (t) => {
+  const genuine = await signer.sign(JOB, AT(60));
+  const [header, claims, signature] = parts(genuine);
+  const ours = decode(header);
+  const said = decode(claims);
+
+  t.test("the test's own forgery is valid when nothing is changed", async () => {
+    assert.equal(await signer.verify(forge(ours, said), JOB), true);
+  });
+
+  const otherBit = (text: string) => (text.startsWith('A') ? `B${text.slice(1)}` : `A${text.slice(1)}`);
+  const { exp, ...endless } = said;
+  const { kid, ...anonymous } = ours;
+  const tokens: Record<string, string> = {
+    empty: '',
+    dots: '..',
+    'four parts': `${genuine}.x`,
+    'two parts': `${header}.${claims}`,
+    'no signature': `${header}.${claims}.`,
+    'another signature': `${header}.${claims}.${otherBit(signature)}`,
+    'a signature cut short': genuine.slice(0, -4),
+    'the job changed': `${header}.${encode({ ...said, sub: 'another' })}.${signature}`,
+    'the expiry changed': `${header}.${encode({ ...said, exp: exp + 1 })}.${signature}`,
+    'alg none without a signature': `${encode({ ...ours, alg: 'none' })}.${claims}.`,
+    'alg none with the signature': `${encode({ ...ours, alg: 'none' })}.${claims}.${signature}`,
+    'alg HS512 with the same secret': forge({ ...ours, alg: 'HS512' }, said, NEW, 'sha512'),
+    'no alg': forge({ kid }, said),
+    'no key id': forge(anonymous, said),
+    'an unknown key id': forge({ ...ours, kid: 'unknown' }, said),
+    'a key id that is not a string': forge({ ...ours, kid: { toString: 1 } }, said),
+    'another secret': forge(ours, said, OLD),
+    'another audience': forge(ours, { ...said, aud: 'quote' }),
+    'no audience': forge(ours, { sub: said.sub, exp }),
+    'no job': forge(ours, { aud: said.aud, exp }),
+    'no expiry': forge(ours, endless),
+    'an expiry that is not a number': forge(ours, { ...said, exp: '9999999999' }),
+    'valid only later': forge(ours, { ...said, nbf: START / 1000 + 30 }),
+    'a critical extension': forge({ ...ours, crit: ['x'], x: 1 }, said),
+    'claims that are not an object': forge(ours, [said]),
+    'a header that is not JSON': `AAAA.${claims}.${signature}`,
+    'white space around': ` ${genuine} `,
+    'a genuine token, padded beyond 1500 characters': forge(ours, { ...said, padding: 'x'.repeat(1500) }),
+    'a megabyte': 'x.'.repeat(500_000),
+    'a null character': `${genuine}\0`,
+    noise: randomBytes(300).toString('latin1'),
+  };
+  for (const [name, token] of Object.entries(tokens)) {
+    t.test(name, async () => assert.equal(await signer.verify(token, JOB), false));
+  }
+
+  t.test('R48: another encoding of the same bytes is not a token', async () => {
+    const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+    const lastCharacters = [...alphabet].map((last) => genuine.slice(0, -1) + last).filter((text) => text !== genuine);
+    for (const spelling of [...lastCharacters, ...['=', ' ', '\n', '\t', '!'].map((end) => genuine + end)]) {
+      assert.equal(await signer.verify(spelling, JOB), false, JSON.stringify(spelling.slice(-3)));
+    }
+  });
+
+  t.test('a token of the same secret for another purpose', async () => {
+    const token = await new SignJWT()
+      .setProtectedHeader(ours)
+      .setAudience('quote')
+      .setSubject(JOB)
+      .setExpirationTime(exp)
+      .sign(Buffer.from(NEW));
+    assert.equal(await signer.verify(token, JOB), false);
+  });
+
+  t.test('a token with any single bit flipped', async () => {
+    for (let part = 0; part < 3; part += 1) {
+      const split = parts(genuine);
+      const bytes = Buffer.from(split[part] as string, 'base64url');
+      for (let bit = 0; bit < bytes.length * 8; bit += 1) {
+        const flipped = Buffer.from(bytes);
+        flipped.writeUInt8(flipped.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3);
+        split[part] = flipped.toString('base64url');
+        assert.equal(await signer.verify(split.join('.'), JOB), false, `part ${part}, bit ${bit}`);
+      }
+    }
+  });
+});
+
+const cases: { header: string | undefined; size?: number; expected: ReturnType<typeof parseRange>; why: string }[] = [
+  { header: undefined, expected: 'whole', why: 'no header' },
+  { header: 'bytes=0-499', expected: { start: 0, end: 499 }, why: 'first and last byte' },
+  { header: 'bytes=500-999', expected: { start: 500, end: 999 }, why: 'up to the last byte' },
+  { header: 'bytes=0-0', expected: { start: 0, end: 0 }, why: 'one byte' },
+  { header: 'bytes=999-999', expected: { start: 999, end: 999 }, why: 'the last byte alone' },
+  { header: 'bytes=0-', expected: { start: 0, end: 999 }, why: 'from the first byte on' },
+  { header: 'bytes=950-', expected: { start: 950, end: 999 }, why: 'from a byte on' },
+  { header: 'bytes=900-5000', expected: { start: 900, end: 999 }, why: 'the end is cut to the size' },
+  { header: 'bytes=-50', expected: { start: 950, end: 999 }, why: 'the last bytes' },
+  { header: 'bytes=-1000', expected: { start: 0, end: 999 }, why: 'a suffix of the whole size' },
+  { header: 'bytes=-5000', expected: { start: 0, end: 999 }, why: 'a suffix longer than the whole' },
+  { header: 'bytes=007-0010', expected: { start: 7, end: 10 }, why: 'leading zeros' },
+  { header: `bytes=0-${'9'.repeat(400)}`, expected: { start: 0, end: 999 }, why: 'a huge end' },
+  { header: `bytes=-${'9'.repeat(400)}`, expected: { start: 0, end: 999 }, why: 'a huge suffix' },
+  { header: 'Bytes=1-2', expected: { start: 1, end: 2 }, why: 'the unit ignores letter case' },
+  { header: 'bytes= 1-2 ', expected: { start: 1, end: 2 }, why: 'white space around an element' },
+  { header: 'bytes=,1-2,', expected: { start: 1, end: 2 }, why: 'empty list elements are ignored' },
+
+  { header: 'bytes=1000-', expected: 'unsatisfiable', why: 'begins at the end' },
+  { header: 'bytes=1000-1001', expected: 'unsatisfiable', why: 'begins past the end' },
+  { header: `bytes=${'9'.repeat(400)}-`, expected: 'unsatisfiable', why: 'a huge start' },
+  { header: 'bytes=-0', expected: 'unsatisfiable', why: 'a suffix of no bytes' },
+  { header: 'bytes=0-', size: 0, expected: 'unsatisfiable', why: 'an empty object has no first byte' },
+  { header: 'bytes=-5', size: 0, expected: 'whole', why: 'an empty object is returned whole' },
+
+  { header: 'bytes=0-1,5-6', expected: 'whole', why: 'more than one range' },
+  { header: 'bytes=0-1, -5', expected: 'whole', why: 'more than one range, one a suffix' },
+  { header: 'seconds=0-1', expected: 'whole', why: 'another unit' },
+  { header: 'bytes=5-4', expected: 'whole', why: 'an end before the start is ignored' },
+  { header: 'bytes=2000-1500', expected: 'whole', why: 'invalid, wherever it begins' },
+  { header: 'bytes=', expected: 'whole', why: 'no range at all' },
+  { header: 'bytes=-', expected: 'whole', why: 'a range without a number' },
+  { header: 'bytes=a-b', expected: 'whole', why: 'no numbers' },
+  { header: 'bytes=1-2-3', expected: 'whole', why: 'too many numbers' },
+  { header: 'bytes=1.5-3', expected: 'whole', why: 'not a whole number' },
+  { header: 'bytes=+1-3', expected: 'whole', why: 'a sign' },
+  { header: 'bytes=1 - 3', expected: 'whole', why: 'white space inside' },
+  { header: 'bytes 1-3', expected: 'whole', why: 'no equals sign' },
+  { header: 'bytes =1-3', expected: 'whole', why: 'white space before the equals sign' },
+  { header: '', expected: 'whole', why: 'an empty header' },
+];
+
+for (const { header, size = 1000, expected, why } of cases) {
+  const shown = header !== undefined && header.length > 60 ? `${header.slice(0, 20)}…` : header;
+  test(`RFC 9110 section 14: ${shown} of ${size} bytes: ${why}`, async () => {
+    assert.deepEqual(parseRange(header, size), expected);
+  });
+}
+
+const settingCases: { setting: string; expected: ReturnType<typeof parseAudioStoreSetting> }[] = [
+  { setting: 'file:/var/lib/audio', expected: { kind: 'file', path: '/var/lib/audio' } },
+  { setting: 'file:///var/lib/audio/', expected: { kind: 'file', path: '/var/lib/audio' } },
+  { setting: 'file:some/audio', expected: { kind: 'file', path: join(process.cwd(), 'some/audio') } },
+  { setting: 'file:./a b', expected: { kind: 'file', path: join(process.cwd(), 'a b') } },
+  { setting: 's3://voices', expected: { kind: 's3', bucket: 'voices', prefix: '' } },
+  { setting: 's3://voices/', expected: { kind: 's3', bucket: 'voices', prefix: '' } },
+  { setting: 's3://my.voices-1/a/b_c.d/', expected: { kind: 's3', bucket: 'my.voices-1', prefix: 'a/b_c.d' } },
+  { setting: 's3://voices//a//b', expected: { kind: 's3', bucket: 'voices', prefix: 'a/b' } },
+  { setting: '', expected: undefined },
+  { setting: 'file:', expected: undefined },
+  { setting: '/var/lib/audio', expected: undefined },
+  { setting: 's3:voices', expected: undefined },
+  { setting: 's3://', expected: undefined },
+  { setting: 's3://ab', expected: undefined },
+  { setting: 's3://Voices', expected: undefined },
+  { setting: 's3://voices-/a', expected: undefined },
+  { setting: 's3://voices/a/../b', expected: undefined },
+  { setting: 's3://voices/a?versioning', expected: undefined },
+  { setting: 's3://key:secret@voices/a', expected: undefined },
+  { setting: 'https://voices.example/a', expected: undefined },
+];
+
+for (const { setting, expected } of settingCases) {
+  test(`AUDIO_STORE=${setting} is ${expected ? 'accepted' : 'refused'}`, async () => {
+    assert.deepEqual(parseAudioStoreSetting(setting), expected);
+    if (!expected) assert.throws(() => openAudioStore(setting), TypeError);
+  });
+}

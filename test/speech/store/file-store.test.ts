@@ -1,0 +1,201 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { buffer } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { type Test, test } from 'tap';
+import { StoreError } from '../../../src/speech/store/audio-store.ts';
+import { FileAudioStore } from '../../../src/speech/store/file-store.ts';
+import { openAudioStore } from '../../../src/speech/store/open-store.ts';
+import { S3AudioStore } from '../../../src/speech/store/s3-store.ts';
+
+const WRITER = fileURLToPath(new URL('file-store-writer.ts', import.meta.url));
+
+async function newDirectory(t: Test): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'speechgate-audio-'));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+async function filesBelow(directory: string): Promise<string[]> {
+  const entries = await readdir(directory, { recursive: true, withFileTypes: true });
+  return entries.filter((entry) => !entry.isDirectory()).map((entry) => join(entry.parentPath, entry.name));
+}
+
+async function newStoreWithObject(t: Test): Promise<{ root: string; store: FileAudioStore; file: string }> {
+  const root = join(await newDirectory(t), 'audio');
+  const store = new FileAudioStore(root);
+  await store.put('key', Buffer.from('inside'));
+  const [file = assert.fail('no file'), ...others] = await filesBelow(root);
+  assert.deepEqual(others, []);
+  return { root, store, file };
+}
+
+const isStoreError = (reason: StoreError['reason']) => (error: unknown) => {
+  assert.ok(error instanceof StoreError, String(error));
+  assert.equal(error.reason, reason);
+  return true;
+};
+
+test('an object is one private file named by the SHA-256 of its key', async (t) => {
+  const { root, file } = await newStoreWithObject(t);
+  const hash = '2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683';
+  assert.equal(file, join(root, hash.slice(0, 2), hash.slice(2)));
+  assert.equal((await stat(file)).mode & 0o777, 0o600);
+  assert.equal((await stat(join(file, '..'))).mode & 0o777, 0o700);
+  assert.equal((await stat(root)).mode & 0o777, 0o700);
+});
+
+test('the AWS SDK is loaded only when a bucket is used', async (t) => {
+  const loaded = () => Object.keys(createRequire(import.meta.url).cache).some((path) => path.includes('client-s3'));
+  const files = openAudioStore(`file:${await newDirectory(t)}`);
+  await files.put('key', Buffer.from('x'), 'audio/mpeg');
+  const bucket = new S3AudioStore({ bucket: 'voices', prefix: '', endpoint: 'http://127.0.0.1:1' });
+  assert.equal(loaded(), false);
+  process.env.AWS_EC2_METADATA_DISABLED = 'true';
+  t.teardown(() => delete process.env.AWS_EC2_METADATA_DISABLED);
+  await assert.rejects(bucket.open('key'), isStoreError('unavailable'));
+  assert.equal(loaded(), true);
+  await bucket.close();
+});
+
+test('a writer killed mid-write leaves only complete objects', async (t) => {
+  const root = await newDirectory(t);
+  for (let round = 0; round < 3; round += 1) {
+    const writer = spawnWriter([root, 'forever']);
+    const firstDone = once(createInterface({ input: writer.stdout as NonNullable<ChildProcess['stdout']> }), 'line');
+    await firstDone;
+    writer.kill('SIGKILL');
+    await once(writer, 'exit');
+  }
+  const objects = (await filesBelow(root)).filter((path) => !path.endsWith('.partial'));
+  assert.ok(objects.length >= 3);
+  for (const path of objects) assert.equal((await stat(path)).size, 2_000_000, path);
+});
+
+test('leftovers of killed writers are removed after an hour', async (t) => {
+  const root = await newDirectory(t);
+  const old = join(root, 'old.partial');
+  const young = join(root, 'young.partial');
+  const foreign = join(root, 'README');
+  for (const path of [old, young, foreign]) await writeFile(path, 'x');
+  const twoHoursAgo = new Date(Date.now() - 7_200_000);
+  for (const path of [old, foreign]) await utimes(path, twoHoursAgo, twoHoursAgo);
+  const store = new FileAudioStore(root);
+  assert.equal(await store.open('key'), undefined);
+  assert.ok((await readdir(root)).includes('old.partial'), 'only puts clean up');
+  await store.put('key', Buffer.from('x'));
+  assert.deepEqual((await readdir(root)).sort(), ['2c', 'README', 'young.partial']);
+});
+
+test('a put succeeds despite a leftover that cannot be removed', async (t) => {
+  const root = await newDirectory(t);
+  const directory = join(root, 'directory.partial');
+  await mkdir(join(directory, 'below'), { recursive: true });
+  const twoHoursAgo = new Date(Date.now() - 7_200_000);
+  await utimes(directory, twoHoursAgo, twoHoursAgo);
+  await new FileAudioStore(root).put('key', Buffer.from('x'));
+});
+
+test('a symlink in place of a directory is not followed', async (t) => {
+  const { root, store, file } = await newStoreWithObject(t);
+  const outside = await newDirectory(t);
+  const name = file.slice(root.length + 4);
+  await writeFile(join(outside, name), 'outside');
+  await rm(join(root, '2c'), { recursive: true });
+  await symlink(outside, join(root, '2c'));
+  await assert.rejects(store.put('key', Buffer.from('new')), isStoreError('unavailable'));
+  await assert.rejects(store.open('key'), isStoreError('unavailable'));
+  await assert.rejects(store.delete('key'), isStoreError('unavailable'));
+  assert.equal(await readFile(join(outside, name), 'utf8'), 'outside');
+  assert.deepEqual(await readdir(outside), [name]);
+});
+
+test('a symlink in place of an object is not read, and writes replace it', async (t) => {
+  const { store, file } = await newStoreWithObject(t);
+  const target = join(await newDirectory(t), 'target');
+  await writeFile(target, 'outside');
+  for (const replace of [() => store.put('key', Buffer.from('new')), () => store.delete('key')]) {
+    await rm(file, { force: true });
+    await symlink(target, file);
+    await assert.rejects(store.open('key'), isStoreError('unavailable'));
+    await replace();
+    assert.equal(await readFile(target, 'utf8'), 'outside');
+  }
+  assert.equal(await store.open('key'), undefined);
+});
+
+test('a non-file in place of an object is not read or waited for', async (t) => {
+  const { store, file } = await newStoreWithObject(t);
+  await rm(file);
+  await mkdir(file);
+  await assert.rejects(store.open('key'), isStoreError('unavailable'));
+  await rm(file, { recursive: true });
+  if (spawnSync('mkfifo', [file]).status !== 0) return t.plan(0, 'mkfifo is missing');
+  await assert.rejects(store.open('key'), isStoreError('unavailable'));
+});
+
+test("the store's own directory may be a symlink", async (t) => {
+  const { root } = await newStoreWithObject(t);
+  const link = join(await newDirectory(t), 'link');
+  await symlink(root, link);
+  const stored = await new FileAudioStore(link).open('key');
+  assert.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'inside');
+});
+
+test('a store that could not be created is created later', async (t) => {
+  const directory = await newDirectory(t);
+  const store = new FileAudioStore(join(directory, 'mount', 'audio'));
+  await writeFile(join(directory, 'mount'), '');
+  await assert.rejects(store.put('key', Buffer.from('x')), isStoreError('unavailable'));
+  await rm(join(directory, 'mount'));
+  await store.put('key', Buffer.from('x'));
+});
+
+test('a store continues after its directory was removed', async (t) => {
+  const { root, store } = await newStoreWithObject(t);
+  await rm(root, { recursive: true });
+  assert.equal(await store.open('key'), undefined);
+  await store.delete('key');
+  await store.put('key', Buffer.from('again'));
+  const stored = await store.open('key');
+  assert.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'again');
+});
+
+test('a full disk is reported, and the partial object is removed', async (t) => {
+  await putOnDisk(t, 'size=1m', { reason: 'full', files: 0 });
+});
+
+test('a read-only directory refuses a put', async (t) => {
+  // The superuser may write whatever the permissions say.
+  if (process.getuid?.() === 0) return putOnDisk(t, 'ro', { reason: 'unavailable', files: 0 });
+  const { root, store } = await newStoreWithObject(t);
+  await chmod(root, 0o500);
+  await assert.rejects(store.put('other', Buffer.from('x')), isStoreError('unavailable'));
+  const stored = await store.open('key');
+  assert.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'inside');
+  await chmod(root, 0o700);
+});
+
+/** Puts 2 MB into a store on a file system of its own, in memory, and holds the writer's report against the expected. */
+async function putOnDisk(t: Test, mountOptions: string, expected: object): Promise<void> {
+  const root = await newDirectory(t);
+  const mount = `mount -t tmpfs -o ${mountOptions} tmpfs "$0"`;
+  if (spawnSync('unshare', ['-rm', 'sh', '-c', mount, root]).status !== 0) {
+    return t.plan(0, 'it takes a mount in a user namespace, which this machine does not allow');
+  }
+  const command = `${mount} && exec "$1" --import tsx "$2" "$0" once`;
+  const writer = spawn('unshare', ['-rm', 'sh', '-c', command, root, process.execPath, WRITER], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  assert.deepEqual(JSON.parse((await buffer(writer.stdout)).toString()), expected);
+}
+
+function spawnWriter(args: string[]): ChildProcess {
+  return spawn(process.execPath, ['--import', 'tsx', WRITER, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+}

@@ -1,0 +1,225 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer as createHttpServer, type RequestListener } from 'node:http';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { buffer } from 'node:stream/consumers';
+import { HeadObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
+import { before, type Test, t, test } from 'tap';
+import { StoreError } from '../../../src/speech/store/audio-store.ts';
+import { openAudioStore } from '../../../src/speech/store/open-store.ts';
+import { S3AudioStore, type S3Limits, type S3Options } from '../../../src/speech/store/s3-store.ts';
+import { S3_CREDENTIALS, type S3Server, startS3Server } from '../../support/s3-server.ts';
+
+const SHORT_LIMITS: S3Limits = {
+  connectMs: 1000,
+  put: { attemptMs: 300, totalMs: 600 },
+  other: { attemptMs: 300, totalMs: 600 },
+  stallMs: 300,
+};
+const ENVIRONMENT = [
+  'AWS_ENDPOINT_URL',
+  'AWS_ENDPOINT_URL_S3',
+  'AWS_REGION',
+  'AWS_CONFIG_FILE',
+  ...Object.keys(S3_CREDENTIALS),
+];
+
+let server: S3Server;
+const outside = Object.fromEntries(ENVIRONMENT.map((name) => [name, process.env[name]]));
+
+before(async () => {
+  for (const name of ENVIRONMENT) delete process.env[name];
+  Object.assign(process.env, S3_CREDENTIALS, { AWS_CONFIG_FILE: '/dev/null' });
+  server = await startS3Server('voices');
+});
+t.teardown(async () => {
+  for (const [name, value] of Object.entries(outside)) {
+    if (value === undefined) delete process.env[name];
+    else process.env[name] = value;
+  }
+  await server.stop();
+});
+
+function openStore(t: Test, options: Partial<S3Options> = {}): S3AudioStore {
+  const store = new S3AudioStore({ bucket: 'voices', prefix: '', endpoint: server.endpoint, ...options });
+  t.teardown(() => store.close());
+  return store;
+}
+
+/** Listens on the loopback interface until the test ends, whatever connections there are. */
+async function listen(t: Test, listener: Server): Promise<string> {
+  const sockets = new Set<Socket>();
+  listener.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.on('error', () => undefined);
+    socket.on('close', () => sockets.delete(socket));
+  });
+  listener.listen(0, '127.0.0.1');
+  await once(listener, 'listening');
+  t.teardown(() => {
+    listener.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  return `http://127.0.0.1:${(listener.address() as AddressInfo).port}`;
+}
+
+const isStoreError = (reason: StoreError['reason']) => (error: unknown) => {
+  assert.ok(error instanceof StoreError, String(error));
+  assert.equal(error.reason, reason);
+  return true;
+};
+
+for (const { prefix, name } of [
+  { prefix: '', name: 'jobs/1' },
+  { prefix: 'some/prefix', name: 'some/prefix/jobs/1' },
+]) {
+  test(`prefix "${prefix}" names the object ${name} and keeps its media type`, async (t) => {
+    await openStore(t, { prefix }).put('jobs/1', Buffer.from('x'), 'audio/ogg');
+    const head = await server.client.send(new HeadObjectCommand({ Bucket: 'voices', Key: name }));
+    assert.equal(head.ContentType, 'audio/ogg');
+  });
+}
+
+for (const name of ['AWS_ENDPOINT_URL', 'AWS_ENDPOINT_URL_S3']) {
+  test(`${name} selects a compatible server and needs no region`, async (t) => {
+    process.env[name] = server.endpoint;
+    t.teardown(() => delete process.env[name]);
+    const store = openAudioStore('s3://voices/by-environment/');
+    t.teardown(() => store.close());
+    await store.put(name, Buffer.from('x'), 'audio/mpeg');
+    const listed = await server.client.send(
+      new ListObjectsV2Command({ Bucket: 'voices', Prefix: `by-environment/${name}` }),
+    );
+    assert.ok(listed.Contents?.some(({ Key }) => Key === `by-environment/${name}`));
+  });
+}
+
+test('a missing bucket is a store error, not an absent object', async (t) => {
+  const store = openStore(t, { bucket: 'nowhere' });
+  await assert.rejects(store.put('key', Buffer.from('x'), 'audio/mpeg'), isStoreError('unavailable'));
+  await assert.rejects(store.open('key'), isStoreError('unavailable'));
+});
+
+test('without credentials the store is unavailable', async (t) => {
+  for (const name of Object.keys(S3_CREDENTIALS)) delete process.env[name];
+  process.env.AWS_EC2_METADATA_DISABLED = 'true';
+  t.teardown(() => {
+    Object.assign(process.env, S3_CREDENTIALS);
+    delete process.env.AWS_EC2_METADATA_DISABLED;
+  });
+  await assert.rejects(openStore(t).open('key'), isStoreError('unavailable'));
+});
+
+test('an interrupted upload is tried three times and leaves nothing behind', async (t) => {
+  let connections = 0;
+  const proxy = createServer((socket) => {
+    connections += 1;
+    const upstream = connect(server.port, '127.0.0.1');
+    upstream.on('error', () => undefined);
+    let received = 0;
+    socket.on('data', (chunk) => {
+      received += chunk.length;
+      if (received < 1_000_000) return void upstream.write(chunk);
+      socket.destroy();
+      upstream.destroy();
+    });
+    upstream.pipe(socket);
+  });
+  const endpoint = await listen(t, proxy);
+  const audio = randomBytes(4_000_000);
+  await assert.rejects(openStore(t, { endpoint }).put('broken', audio, 'audio/mpeg'), isStoreError('unavailable'));
+  assert.equal(connections, 3);
+  assert.equal(await openStore(t).open('broken'), undefined);
+});
+
+test('a temporary fault is retried', async (t) => {
+  let requests = 0;
+  const endpoint = await listen(
+    t,
+    createHttpServer((request, response) => {
+      requests += 1;
+      request.resume();
+      response.writeHead(requests < 3 ? 503 : 200).end();
+    }),
+  );
+  await openStore(t, { endpoint }).put('key', Buffer.from('x'), 'audio/mpeg');
+  assert.equal(requests, 3);
+});
+
+test('an attempt without a response is retried', async (t) => {
+  let requests = 0;
+  const endpoint = await listen(
+    t,
+    createHttpServer((request, response) => {
+      requests += 1;
+      request.resume();
+      if (requests > 1) response.end();
+    }),
+  );
+  const limits = { ...SHORT_LIMITS, put: { attemptMs: 1000, totalMs: 20_000 } };
+  await openStore(t, { endpoint, limits }).put('key', Buffer.from('x'), 'audio/mpeg');
+  assert.equal(requests, 2);
+});
+
+test('a server that never responds times out', async (t) => {
+  const endpoint = await listen(t, createServer());
+  const store = openStore(t, { endpoint, limits: SHORT_LIMITS });
+  await assert.rejects(store.put('key', Buffer.from('x'), 'audio/mpeg'), isStoreError('unavailable'));
+  await assert.rejects(store.open('key'), isStoreError('unavailable'));
+  await assert.rejects(store.delete('key'), isStoreError('unavailable'));
+});
+
+test('content that stalls fails its stream', async (t) => {
+  const endpoint = await listen(t, answering(200, { 'content-length': '100' }, 'half'));
+  const limits = { ...SHORT_LIMITS, other: { attemptMs: 30_000, totalMs: 30_000 } };
+  const stored = await openStore(t, { endpoint, limits }).open('key');
+  assert.equal(stored?.size, 100);
+  await assert.rejects(buffer(stored.stream), /stalled/);
+});
+
+test('content may take longer than the header timeout', async (t) => {
+  let finish = () => {};
+  const endpoint = await listen(
+    t,
+    createHttpServer((_request, response) => {
+      response.writeHead(200, { 'content-length': '8' }).write('half');
+      finish = () => response.end('half');
+    }),
+  );
+  const limits = { ...SHORT_LIMITS, other: { attemptMs: 1000, totalMs: 1200 }, stallMs: 60_000 };
+  const stored = (await openStore(t, { endpoint, limits }).open('key')) ?? assert.fail('absent');
+  // Both limits began before this wait did.
+  await new Promise((resolve) => setTimeout(resolve, 1500));
+  finish();
+  assert.equal((await buffer(stored.stream)).toString(), 'halfhalf');
+});
+
+test('a whole object in place of a requested range is refused', async (t) => {
+  const endpoint = await listen(t, answering(200, { 'content-length': '10' }, '0123456789'));
+  await assert.rejects(openStore(t, { endpoint }).open('key', { start: 2, end: 4 }), isStoreError('unavailable'));
+});
+
+for (const { status, code, reason } of [
+  { status: 507, code: 'XMinioStorageFull', reason: 'full' },
+  { status: 403, code: 'QuotaExceeded', reason: 'full' },
+  { status: 400, code: 'XMinioAdminBucketQuotaExceeded', reason: 'full' },
+  { status: 403, code: 'AccessDenied', reason: 'unavailable' },
+  { status: 301, code: 'PermanentRedirect', reason: 'unavailable' },
+] as const) {
+  test(`${status} ${code} means ${reason}`, async (t) => {
+    const body = `<?xml version="1.0"?><Error><Code>${code}</Code><Message>no</Message></Error>`;
+    const endpoint = await listen(t, answering(status, { 'content-type': 'application/xml' }, body, true));
+    const store = openStore(t, { endpoint });
+    await assert.rejects(store.put('key', Buffer.from('x'), 'audio/mpeg'), isStoreError(reason));
+  });
+}
+
+function answering(status: number, headers: Record<string, string>, content: string, end = false): Server {
+  const listener: RequestListener = (request, response) => {
+    request.resume();
+    response.writeHead(status, headers).write(content);
+    if (end) response.end();
+  };
+  return createHttpServer(listener);
+}

@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { PassThrough, Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import { mock } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { type Test, test } from 'tap';
+import { guardAgainstStall } from '../../../src/speech/store/stall-guard.ts';
+
+/** Lets streams do what they have to do; they need turns of the event loop, not time. */
+async function settle(): Promise<void> {
+  for (let turns = 0; turns < 20; turns += 1) await turn();
+}
+
+function withMockedTimers(t: Test): (ms: number) => Promise<void> {
+  t.teardown(() => mock.reset());
+  mock.timers.enable({ apis: ['setTimeout'] });
+  return async (ms) => {
+    mock.timers.tick(ms);
+    await settle();
+  };
+}
+
+test('data from the source arrives unchanged', async () => {
+  const bytes = Buffer.alloc(300_000, 'audio');
+  const source = Readable.from([bytes.subarray(0, 7), bytes.subarray(7, 200_000), bytes.subarray(200_000)]);
+  assert.deepEqual(await buffer(guardAgainstStall(source, 60_000)), bytes);
+});
+
+test('a source that stalls for the timeout fails the stream', async (t) => {
+  const pass = withMockedTimers(t);
+  const source = new PassThrough();
+  const guarded = guardAgainstStall(source, 1000);
+  const read = assert.rejects(buffer(guarded), /stalled/);
+  await pass(999);
+  assert.equal(guarded.destroyed, false);
+  await pass(1);
+  await read;
+  assert.equal(source.destroyed, true);
+});
+
+test("each chunk restarts the source's timeout", async (t) => {
+  const pass = withMockedTimers(t);
+  const source = new PassThrough();
+  const whole = buffer(guardAgainstStall(source, 1000));
+  for (let piece = 0; piece < 5; piece += 1) {
+    await pass(900);
+    source.write('x');
+    await settle();
+  }
+  source.end();
+  assert.equal((await whole).toString(), 'xxxxx');
+});
+
+test('a slow reader never counts as a stalled source', async (t) => {
+  const pass = withMockedTimers(t);
+  const source = Readable.from(Array.from({ length: 64 }, () => Buffer.alloc(16_384)));
+  const guarded = guardAgainstStall(source, 1000);
+  await settle();
+  for (let hour = 0; hour < 10; hour += 1) await pass(3_600_000);
+  assert.equal((await buffer(guarded)).length, 64 * 16_384);
+});
+
+test('after a slow reader resumes, the source gets its full timeout', async (t) => {
+  const pass = withMockedTimers(t);
+  const source = new PassThrough({ highWaterMark: 1 });
+  const guarded = guardAgainstStall(source, 1000);
+  source.write(Buffer.alloc(100_000));
+  await settle();
+  await pass(1000);
+  await pass(999);
+  guarded.resume();
+  await settle();
+  await pass(999);
+  assert.equal(guarded.destroyed, false);
+  source.end();
+  await settle();
+  assert.equal(guarded.readableEnded, true);
+});
+
+test('a reader that disconnects ends the source', async () => {
+  const source = new PassThrough();
+  const guarded = guardAgainstStall(source, 60_000);
+  guarded.on('error', () => undefined);
+  guarded.destroy();
+  await settle();
+  assert.equal(source.destroyed, true);
+});

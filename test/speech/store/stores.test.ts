@@ -1,0 +1,307 @@
+import assert from 'node:assert/strict';
+import { createHash, randomBytes } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { test } from 'tap';
+import { v7 as uuidv7 } from 'uuid';
+import { type AudioStore, type ByteRange, StoreError } from '../../../src/speech/store/audio-store.ts';
+import { openAudioStore } from '../../../src/speech/store/open-store.ts';
+import { S3_CREDENTIALS, type S3Server, startS3Server } from '../../support/s3-server.ts';
+
+interface Backend {
+  start(): Promise<void>;
+  stop(): Promise<void>;
+  /** A new handle to the one store. */
+  open(): AudioStore;
+  /** A store that can be neither reached nor written to. */
+  openUnreachable(): Promise<AudioStore>;
+}
+
+function fileBackend(): Backend {
+  let directory = '';
+  return {
+    start: async () => {
+      directory = await mkdtemp(join(tmpdir(), 'speechgate-audio-'));
+    },
+    stop: () => rm(directory, { recursive: true, force: true }),
+    open: () => openAudioStore(`file:${join(directory, 'not/yet/made')}`),
+    openUnreachable: async () => {
+      await writeFile(join(directory, 'file'), '');
+      return openAudioStore(`file:${join(directory, 'file/below')}`);
+    },
+  };
+}
+
+function s3Backend(): Backend {
+  let server: S3Server;
+  const open = (endpoint: string) => {
+    process.env.AWS_ENDPOINT_URL = endpoint;
+    return openAudioStore('s3://voices/some/prefix');
+  };
+  return {
+    start: async () => {
+      server = await startS3Server('voices');
+      Object.assign(process.env, S3_CREDENTIALS);
+    },
+    stop: async () => {
+      for (const name of ['AWS_ENDPOINT_URL', ...Object.keys(S3_CREDENTIALS)]) delete process.env[name];
+      await server.stop();
+    },
+    open: () => open(server.endpoint),
+    openUnreachable: async () => {
+      const stopped = await startS3Server('voices');
+      await stopped.stop();
+      return open(stopped.endpoint);
+    },
+  };
+}
+
+const MIME_TYPE = 'audio/mpeg';
+
+const backends: Record<string, Backend> = { file: fileBackend(), s3: s3Backend() };
+
+for (const [name, backend] of Object.entries(backends)) {
+  test(`${name} store`, async (t) => {
+    let store: AudioStore;
+    let count = 0;
+    const newKey = () => `jobs/key-${++count}`;
+
+    const read = async (key: string, range?: ByteRange): Promise<Buffer> => {
+      const stored = await store.open(key, range);
+      return buffer((stored ?? assert.fail(`${key} is absent`)).stream);
+    };
+
+    t.before(async () => {
+      await backend.start();
+      store = backend.open();
+    });
+    t.teardown(async () => {
+      await store?.close();
+      await backend.stop();
+    });
+
+    t.test('an object is absent before its first put, and deleting it is not an error', async () => {
+      assert.equal(await store.open('jobs/never'), undefined);
+      assert.equal(await store.open('jobs/never', { start: 0, end: 0 }), undefined);
+      await store.delete('jobs/never');
+    });
+
+    t.test('a stored object is returned with its size', async () => {
+      const key = newKey();
+      const audio = randomBytes(5000);
+      await store.put(key, audio, MIME_TYPE);
+      const stored = await store.open(key);
+      assert.equal(stored?.size, 5000);
+      assert.deepEqual(await buffer(stored.stream), audio);
+    });
+
+    t.test('another handle sees a stored object', async () => {
+      const key = newKey();
+      await store.put(key, Buffer.from('shared'), MIME_TYPE);
+      const other = backend.open();
+      const stored = await other.open(key);
+      assert.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'shared');
+      await other.close();
+    });
+
+    t.test('a repeated put replaces the object, even with a shorter one', async () => {
+      const key = newKey();
+      await store.put(key, randomBytes(5000), MIME_TYPE);
+      await store.put(key, Buffer.from('short'), MIME_TYPE);
+      assert.equal((await read(key)).toString(), 'short');
+    });
+
+    t.test('an empty object can be stored', async () => {
+      const key = newKey();
+      await store.put(key, Buffer.alloc(0), MIME_TYPE);
+      const stored = await store.open(key);
+      assert.equal(stored?.size, 0);
+      assert.equal((await buffer(stored.stream)).length, 0);
+      await assert.rejects(store.open(key, { start: 0, end: 0 }), RangeError);
+    });
+
+    const ranges: { range: ByteRange; expected: string }[] = [
+      { range: { start: 0, end: 0 }, expected: '0' },
+      { range: { start: 2, end: 4 }, expected: '234' },
+      { range: { start: 9, end: 9 }, expected: '9' },
+      { range: { start: 0, end: 9 }, expected: '0123456789' },
+      { range: { start: 7, end: 1_000_000 }, expected: '789' },
+    ];
+    for (const { range, expected } of ranges) {
+      t.test(`bytes ${range.start} to ${range.end} of ten are ${expected}, with the whole size`, async () => {
+        const key = newKey();
+        await store.put(key, Buffer.from('0123456789'), MIME_TYPE);
+        const stored = await store.open(key, range);
+        assert.equal(stored?.size, 10);
+        assert.equal((await buffer(stored.stream)).toString(), expected);
+      });
+    }
+
+    for (const range of [
+      { start: 10, end: 10 },
+      { start: 4, end: 3 },
+      { start: -1, end: 3 },
+      { start: 0.5, end: 3 },
+      { start: 0, end: Number.POSITIVE_INFINITY },
+      { start: Number.NaN, end: 3 },
+    ]) {
+      t.test(`bytes ${range.start} to ${range.end} of ten are refused`, async () => {
+        const key = newKey();
+        await store.put(key, Buffer.from('0123456789'), MIME_TYPE);
+        await assert.rejects(store.open(key, range), RangeError);
+      });
+    }
+
+    t.test('a deleted object is absent, and deleting it again is not an error', async () => {
+      const key = newKey();
+      await store.put(key, Buffer.from('gone'), MIME_TYPE);
+      await store.delete(key);
+      assert.equal(await store.open(key), undefined);
+      await store.delete(key);
+    });
+
+    t.test('an open stream continues when its object is deleted or replaced', async () => {
+      const key = newKey();
+      const audio = randomBytes(1_000_000);
+      await store.put(key, audio, MIME_TYPE);
+      const first = (await store.open(key)) ?? assert.fail();
+      await store.put(key, Buffer.from('new'), MIME_TYPE);
+      await store.delete(key);
+      assert.deepEqual(await buffer(first.stream), audio);
+    });
+
+    t.test('of ten concurrent puts with one key, one wins completely', async () => {
+      const key = newKey();
+      const audios = Array.from({ length: 10 }, (_, index) => Buffer.alloc(100_000 + index, index));
+      await Promise.all(audios.map((audio) => store.put(key, audio, MIME_TYPE)));
+      const winner = await read(key);
+      assert.ok(audios.some((audio) => audio.equals(winner)));
+    });
+
+    t.test('a large object is returned unchanged', async () => {
+      const key = newKey();
+      const audio = randomBytes(8 * 1024 * 1024);
+      await store.put(key, audio, MIME_TYPE);
+      assert.equal(sha256(await read(key)), sha256(audio));
+      assert.equal(sha256(await read(key, { start: 1, end: audio.length - 2 })), sha256(audio.subarray(1, -1)));
+    });
+
+    t.test('a read during a put returns the old or the new object, never a part', async () => {
+      const key = newKey();
+      const versions = Array.from({ length: 6 }, (_, index) => Buffer.alloc(1_000_000 + index * 300_000, index));
+      await store.put(key, versions[0] as Buffer, MIME_TYPE);
+      let putting = true;
+      const reader = async () => {
+        let reads = 0;
+        while (putting) {
+          const seen = await read(key);
+          assert.ok(
+            versions.some((version) => version.equals(seen)),
+            `${seen.length} bytes of no version`,
+          );
+          reads += 1;
+        }
+        return reads;
+      };
+      const readers = Promise.all([reader(), reader()]);
+      try {
+        for (const version of versions) await store.put(key, version, MIME_TYPE);
+      } finally {
+        putting = false;
+      }
+      assert.ok((await readers).every((reads) => reads > 0));
+    });
+
+    t.test('keys that differ in case or share a prefix name different objects', async () => {
+      const keys = ['Case', 'case', 'CASE', 'case/case', 'case_case', 'case-case'];
+      for (const key of keys) await store.put(key, Buffer.from(key), MIME_TYPE);
+      for (const key of keys) assert.equal((await read(key)).toString(), key);
+    });
+
+    t.test('a key may have at most 200 characters', async () => {
+      await store.put('k'.repeat(200), Buffer.from('long'), MIME_TYPE);
+      assert.equal((await read('k'.repeat(200))).toString(), 'long');
+      await assert.rejects(store.put('k'.repeat(201), Buffer.from('long'), MIME_TYPE), TypeError);
+    });
+
+    for (const key of [
+      '',
+      '..',
+      '../a',
+      'a/../b',
+      '/a',
+      'a/',
+      'a//b',
+      'a.b',
+      'a\\b',
+      'a\0',
+      'a\n',
+      'ä',
+      'a b',
+      '%2e',
+    ]) {
+      t.test(`the key ${JSON.stringify(key)} is refused`, async () => {
+        await assert.rejects(store.put(key, Buffer.from('x'), MIME_TYPE), TypeError);
+        await assert.rejects(store.open(key), TypeError);
+        await assert.rejects(store.delete(key), TypeError);
+      });
+    }
+
+    t.test('a temporary object is readable, also in parts, until its minute is deleted', async () => {
+      const minute = 29_000_000;
+      const put = async (minutes: number, text: string) => {
+        const id = uuidv7({ msecs: (minute + minutes) * 60_000 + 59_999 });
+        await store.putTemporary(id, Buffer.from(text), MIME_TYPE);
+        return id;
+      };
+      const readTemporary = async (id: string, range?: ByteRange) => {
+        const stored = await store.openTemporary(id, range);
+        return stored && { size: stored.size, text: (await buffer(stored.stream)).toString() };
+      };
+      assert.equal(await store.deleteTemporary(new Date()), 0, 'nothing was ever put');
+      const [first, second, third] = [await put(0, '0123456789'), await put(0, 'second'), await put(1, 'third')];
+      assert.deepEqual(await readTemporary(first), { size: 10, text: '0123456789' });
+      assert.deepEqual(await readTemporary(first, { start: 2, end: 4 }), { size: 10, text: '234' });
+      await assert.rejects(store.openTemporary(first, { start: 10, end: 10 }), RangeError);
+      assert.equal(await store.openTemporary(uuidv7()), undefined);
+      await store.put('jobs/beside', Buffer.from('kept'), MIME_TYPE);
+
+      assert.equal(await store.deleteTemporary(new Date(minute * 60_000 + 59_999)), 0, 'its minute is not over');
+      assert.equal(await store.deleteTemporary(new Date((minute + 1) * 60_000)), 2);
+      for (const id of [first, second]) assert.equal(await store.openTemporary(id), undefined);
+      assert.deepEqual(await readTemporary(third), { size: 5, text: 'third' });
+      assert.equal(await store.deleteTemporary(new Date((minute + 2) * 60_000)), 1);
+      assert.equal((await read('jobs/beside')).toString(), 'kept');
+    });
+
+    for (const id of ['', '..', 'key', `${uuidv7()}/x`]) {
+      t.test(`the id ${JSON.stringify(id)} of a temporary object is refused`, async () => {
+        await assert.rejects(async () => store.putTemporary(id, Buffer.from('x'), MIME_TYPE), TypeError);
+        await assert.rejects(async () => store.openTemporary(id), TypeError);
+      });
+    }
+
+    t.test('an unreachable store is reported without its address', async () => {
+      const unreachable = await backend.openUnreachable();
+      const isUnavailable = (error: unknown) => {
+        assert.ok(error instanceof StoreError);
+        assert.equal(error.reason, 'unavailable');
+        assert.equal(error.message, 'The audio store is not available.');
+        return true;
+      };
+      await assert.rejects(unreachable.put('a', Buffer.from('x'), MIME_TYPE), isUnavailable);
+      await assert.rejects(unreachable.open('a'), isUnavailable);
+      await assert.rejects(unreachable.delete('a'), isUnavailable);
+      await assert.rejects(unreachable.putTemporary(uuidv7(), Buffer.from('x'), MIME_TYPE), isUnavailable);
+      await assert.rejects(unreachable.openTemporary(uuidv7()), isUnavailable);
+      await assert.rejects(unreachable.deleteTemporary(new Date()), isUnavailable);
+      await unreachable.close();
+    });
+  });
+}
+
+function sha256(bytes: Buffer): string {
+  return createHash('sha256').update(bytes).digest('hex');
+}

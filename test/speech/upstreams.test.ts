@@ -1,0 +1,394 @@
+import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
+import { test } from 'tap';
+import { collectSpeech } from '../../src/speech/collect.ts';
+import { MAX_AUDIO_BYTES, SpeechError } from '../../src/speech/provider.ts';
+import { silentMp3, silentWav } from '../support/silent-audio.ts';
+import type { Mode } from '../support/stub-upstream.ts';
+import * as stub from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+import { FAULTS_BEFORE_AUDIO } from '../support/upstream-faults.ts';
+import { BROKEN_OFF, fails, NEVER, read, start, UNAVAILABLE, UPSTREAM_ERROR } from './compatible-upstream.ts';
+import { type Failover, startFailover } from './failover.ts';
+
+const UTTERANCE = { text: 'a canary sings', model: 'name', voice: 'voice', speed: 1, modelId: 'acme/model' };
+
+const setMode = ({ upstreams }: Failover, index: number, mode: stub.Mode) => {
+  (upstreams[index] as stub.StubUpstream).mode = mode;
+};
+
+test('the first upstream serves while it works, with its own model, voice and key', async (t) => {
+  const failover = await startFailover(t, {});
+  const speech = await failover.speak();
+  assert.deepEqual(speech.upstream, { name: 'first', costPicoUsd: 100n });
+  assert.deepEqual(await read(speech), silentMp3(1000));
+  const [request] = failover.upstreams[0]?.requests ?? [];
+  assert.deepEqual([request?.body?.model, request?.body?.voice], ['name', 'voice']);
+  assert.equal(request?.headers.authorization, 'Bearer key of first');
+  assert.deepEqual(failover.asked(), [1, 0]);
+});
+
+for (const [name, mode] of Object.entries(FAULTS_BEFORE_AUDIO)) {
+  test(`${name} instead of audio fails over to the next upstream`, async (t) => {
+    const failover = await startFailover(t, { timeoutMs: 3000 });
+    setMode(failover, 0, mode);
+    const speech = await failover.speak();
+    assert.deepEqual(speech.upstream, { name: 'second', costPicoUsd: 1n });
+    assert.deepEqual(await read(speech), silentMp3(1000));
+    const [request] = failover.upstreams[1]?.requests ?? [];
+    assert.deepEqual([request?.body?.model, request?.body?.voice], ['model of second', 'voice of second']);
+    assert.equal(request?.headers.authorization, 'Bearer key of second');
+    assert.deepEqual(failover.asked(), [1, 1]);
+  });
+}
+
+test('a refused connection fails over and marks the upstream unavailable', async (t) => {
+  const failover = await startFailover(t, {});
+  await failover.upstreams[0]?.close();
+  assert.equal((await failover.speak()).upstream?.name, 'second');
+  assert.equal(await failover.metric('speechgate_upstream_available{upstream="first"}'), 0);
+});
+
+for (const [name, mode] of Object.entries({
+  'a reset within the audio': stub.resetInBody(),
+  'audio shorter than announced': stub.contentLengthTooLarge(),
+  'audio cut before its last chunk': stub.cutChunked(),
+})) {
+  test(`${name}: collected speech fails over, streams do not`, async (t) => {
+    const failover = await startFailover(t, {});
+    setMode(failover, 0, mode);
+    const collected = await collectSpeech(failover.provider, UTTERANCE, NEVER);
+    assert.deepEqual(collected.audio, silentMp3(1000));
+    assert.equal(collected.upstream?.name, 'second');
+    await fails(failover.speak().then(read), BROKEN_OFF);
+    assert.deepEqual(failover.asked(), [2, 1]);
+  });
+}
+
+test('a caller that needs MP3 fails over from an upstream that returns WAV', async (t) => {
+  const failover = await startFailover(t, {});
+  setMode(failover, 0, stub.hangInBody(stub.silentWav(500), { contentType: 'audio/wav' }));
+  const { mimeType } = await collectSpeech(failover.provider, UTTERANCE, NEVER, 'audio/mpeg');
+  assert.equal(mimeType, 'audio/mpeg');
+  assert.equal(await failover.upstreams[0]?.requests[0]?.closed, 'aborted', 'what is of no use is not read on');
+  setMode(failover, 1, stub.wav());
+  await fails(collectSpeech(failover.provider, UTTERANCE, NEVER, 'audio/mpeg'), UPSTREAM_ERROR);
+});
+
+for (const status of [400, 413, 422]) {
+  test(`status ${status} refuses the text without failover`, async (t) => {
+    const failover = await startFailover(t, {});
+    setMode(failover, 0, stub.openAiError(status));
+    for (let turn = 0; turn < 5; turn++) await fails(failover.speak(), UPSTREAM_ERROR);
+    setMode(failover, 0, stub.mp3());
+    assert.equal((await failover.speak()).upstream?.name, 'first');
+    assert.deepEqual(failover.asked(), [6, 0]);
+  });
+}
+
+test('when all upstreams fail, the first transient error is returned, else the last', async (t) => {
+  const failover = await startFailover(t, {});
+  setMode(failover, 0, stub.html());
+  setMode(failover, 1, stub.tooManyRequests('7'));
+  await fails(failover.speak(), { ...UNAVAILABLE, retryAfterSeconds: 7 });
+  setMode(failover, 0, stub.openAiError(500));
+  await fails(failover.speak(), { code: 'TTS_UPSTREAM_ERROR', transient: true });
+  setMode(failover, 1, stub.openAiError(422));
+  await fails(failover.speak(), { code: 'TTS_UPSTREAM_ERROR', transient: true });
+});
+
+test('the deadline covers all upstreams together', async (t) => {
+  const failover = await startFailover(t, { count: 3, timeoutMs: 1500, silencePercent: 30 });
+  for (const index of [0, 1, 2]) setMode(failover, index, stub.hangBeforeHeaders());
+  const startedAt = performance.now();
+  await fails(failover.speak(AbortSignal.timeout(1500)), UNAVAILABLE);
+  const tookMs = performance.now() - startedAt;
+  assert.deepEqual(failover.asked(), [1, 1, 1]);
+  assert.ok(tookMs > 1400 && tookMs < 2200, `${tookMs} ms`);
+
+  const late = await startFailover(t, { timeoutMs: 10_000 });
+  setMode(late, 0, stub.hangBeforeHeaders());
+  await fails(late.speak(AbortSignal.timeout(200)), UNAVAILABLE);
+  assert.deepEqual(late.asked(), [1, 0], 'no upstream is asked after the deadline');
+  assert.equal(await late.metric('speechgate_upstream_available{upstream="first"}'), 1);
+});
+
+test('audio aborted after the deadline is not synthesized again', async (t) => {
+  const failover = await startFailover(t, {});
+  setMode(failover, 0, stub.hangInBody());
+  const deadline = AbortSignal.timeout(300);
+  await fails(collectSpeech(failover.provider, UTTERANCE, deadline), UNAVAILABLE);
+  assert.deepEqual(failover.asked(), [1, 0]);
+});
+
+test('a job of an earlier release finds its upstream by model name, or is unavailable', async (t) => {
+  const failover = await startFailover(t, {});
+  const { modelId: _, ...earlier } = UTTERANCE;
+  assert.equal((await failover.provider.synthesize(earlier, NEVER)).upstream?.name, 'first');
+  const gone = failover.provider.synthesize({ ...earlier, model: 'gone' }, NEVER);
+  await assert.rejects(gone, (error) => error instanceof SpeechError && error.code === 'TTS_UNAVAILABLE');
+});
+
+test('metrics count and time each upstream by name', async (t) => {
+  const failover = await startFailover(t, {});
+  setMode(failover, 0, stub.openAiError(500));
+  for (let turn = 0; turn < 2; turn++) await read(await failover.speak());
+  const { metric } = failover;
+  assert.equal(await metric('speechgate_upstream_requests_total{upstream="first",outcome="TTS_UPSTREAM_ERROR"}'), 2);
+  assert.equal(await metric('speechgate_upstream_requests_total{upstream="second",outcome="ok"}'), 2);
+  assert.equal(await metric('speechgate_upstream_seconds_count{upstream="second"}'), 2);
+  for (const upstream of ['first', 'second']) {
+    assert.equal(await metric(`speechgate_upstream_available{upstream="${upstream}"}`), 1);
+  }
+});
+
+const BROKEN = 3;
+const AVAILABLE = 'speechgate_upstream_available{upstream="first"}';
+
+const first = ({ upstreams }: Failover) => upstreams[0] as stub.StubUpstream;
+
+async function hear(failover: Failover): Promise<string | undefined> {
+  const speech = await failover.speak();
+  await read(speech);
+  return speech.upstream?.name;
+}
+
+/** Lets the first upstream fail until it is left alone. */
+async function breakFirst(failover: Failover, mode = stub.openAiError(500)): Promise<void> {
+  first(failover).mode = mode;
+  for (let turn = 0; turn < BROKEN; turn++) assert.equal(await hear(failover), 'second');
+  assert.equal(await failover.metric(AVAILABLE), 0);
+}
+
+test('an upstream that fails three times in a row is skipped until a probe succeeds', async (t) => {
+  const failover = await startFailover(t, {});
+  await breakFirst(failover);
+  for (let turn = 0; turn < 5; turn++) assert.equal(await hear(failover), 'second');
+  assert.deepEqual(failover.asked(), [BROKEN, BROKEN + 5]);
+  first(failover).mode = stub.mp3();
+  await until(async () => (await failover.metric(AVAILABLE)) === 1);
+  assert.deepEqual(failover.probes(0), ['GET /v1/models Bearer key of first']);
+  assert.equal(await hear(failover), 'first');
+});
+
+test('a success resets the count of failures', async (t) => {
+  const failover = await startFailover(t, {});
+  for (let turn = 0; turn < 3; turn++) {
+    first(failover).mode = stub.openAiError(500);
+    for (let failures = 1; failures < BROKEN; failures++) assert.equal(await hear(failover), 'second');
+    first(failover).mode = stub.mp3();
+    assert.equal(await hear(failover), 'first');
+  }
+});
+
+test('after a probe one synthesis at a time tries the upstream, and failure backs off', async (t) => {
+  const failover = await startFailover(t, {});
+  await breakFirst(failover);
+  await until(async () => (await failover.metric(AVAILABLE)) === 1);
+  const drip = new stub.ControlledStream();
+  first(failover).mode = drip.mode;
+  const trial = failover.speak();
+  await drip.opened;
+  const others = await Promise.all(Array.from({ length: 10 }, () => hear(failover)));
+  assert.deepEqual([...new Set(others)], ['second']);
+  assert.equal(failover.asked()[0], BROKEN + 1);
+  drip.reset();
+  assert.equal((await trial).upstream?.name, 'second');
+  assert.equal(await failover.metric(AVAILABLE), 0);
+  const leftAloneAt = performance.now();
+  await until(() => failover.probes(0).length === 2);
+  const waitedMs = performance.now() - leftAloneAt;
+  assert.ok(waitedMs > 1400, `the second probe came after ${waitedMs} ms`);
+});
+
+test('an upstream that answers probes with an error stays skipped', async (t) => {
+  const failover = await startFailover(t, {});
+  await breakFirst(failover);
+  const { url } = first(failover);
+  await first(failover).close();
+  const port = Number(new URL(url).port);
+  const { createServer } = await import('node:http');
+  let probes = 0;
+  const server = createServer((_request, response) => {
+    probes++;
+    response.writeHead(503).end();
+  }).listen(port, '127.0.0.1');
+  t.teardown(() => server.close());
+  await until(() => probes > 0);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(await failover.metric(AVAILABLE), 0);
+});
+
+test("an upstream's Retry-After delays its probe", async (t) => {
+  const failover = await startFailover(t, {});
+  const startedAt = performance.now();
+  await breakFirst(failover, stub.tooManyRequests('2'));
+  await until(() => failover.probes(0).length === 1);
+  assert.ok(performance.now() - startedAt > 1990);
+});
+
+test('when all upstreams are unavailable, they are tried in order and can recover', async (t) => {
+  const failover = await startFailover(t, {});
+  const [, second] = failover.upstreams;
+  assert.ok(second);
+  for (const upstream of failover.upstreams) upstream.mode = stub.resetBeforeHeaders();
+  for (let turn = 0; turn < 5; turn++) await fails(failover.speak(), UNAVAILABLE);
+  assert.deepEqual(failover.asked(), [5, 5]);
+  second.mode = stub.mp3();
+  assert.equal(await hear(failover), 'second');
+  assert.deepEqual(failover.asked(), [6, 6]);
+  assert.equal(await hear(failover), 'second');
+  assert.deepEqual(failover.asked(), [6, 7], 'it is asked first now');
+});
+
+test('the only upstream is tried even while unavailable after timeouts', async (t) => {
+  const failover = await startFailover(t, { count: 1, timeoutMs: 300 });
+  first(failover).mode = stub.hangBeforeHeaders();
+  for (let turn = 0; turn < BROKEN; turn++) await fails(failover.speak(AbortSignal.timeout(300)), UNAVAILABLE);
+  assert.equal(await failover.metric(AVAILABLE), 0);
+  first(failover).mode = stub.mp3();
+  assert.equal(await hear(failover), 'first');
+  assert.equal(await failover.metric(AVAILABLE), 1);
+});
+
+test('aborting the signal stops a synthesis at once', async (t) => {
+  t.test('before the call, without sending anything', async (t) => {
+    const { upstream, speak } = await start(t);
+    await fails(speak(AbortSignal.abort()), UNAVAILABLE);
+    assert.equal(upstream.openConnections, 0);
+  });
+
+  t.test('while connecting', async (t) => {
+    const { upstream, provider, speak } = await start(t);
+    const abort = new AbortController();
+    const speech = speak(abort.signal);
+    abort.abort();
+    await fails(speech, UNAVAILABLE);
+    await read(await speak());
+    await provider.close();
+    assert.equal(upstream.requests.length, 1);
+  });
+
+  for (const [name, mode] of [
+    ['before the header', stub.hangBeforeHeaders()],
+    ['before the magic bytes', stub.hangInBody(Uint8Array.of(0xff))],
+  ] as const) {
+    t.test(name, async (t) => {
+      const { upstream, speak } = await start(t, mode);
+      const abort = new AbortController();
+      const speech = speak(abort.signal);
+      await upstream.waitForRequests(1);
+      abort.abort();
+      await fails(speech, UNAVAILABLE);
+      assert.equal(await upstream.requests[0]?.closed, 'aborted');
+    });
+  }
+
+  t.test('in the body, before unread chunks', async (t) => {
+    const { upstream, speak } = await start(t, stub.hangInBody());
+    const abort = new AbortController();
+    const speech = await speak(abort.signal);
+    abort.abort();
+    await fails(read(speech), UNAVAILABLE);
+    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+  });
+
+  t.test('in the body, while the consumer waits for the next chunk', async (t) => {
+    const { upstream, speak } = await start(t, stub.hangInBody());
+    const abort = new AbortController();
+    const audio = read(await speak(abort.signal));
+    abort.abort();
+    await fails(audio, UNAVAILABLE);
+    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+  });
+});
+
+test('no listener stays on the signal after a synthesis', async (t) => {
+  const { upstream, speak } = await start(t);
+  const { signal } = new AbortController();
+  await read(await speak(signal));
+  upstream.mode = stub.cutChunked();
+  await assert.rejects(read(await speak(signal)));
+  upstream.mode = stub.resetBeforeHeaders();
+  await assert.rejects(speak(signal));
+  upstream.mode = stub.hangInBody();
+  for await (const _chunk of (await speak(signal)).audio) break;
+  assert.equal(getEventListeners(signal, 'abort').length, 0);
+});
+
+test('truncated audio throws TTS_UPSTREAM_ERROR', async (t) => {
+  const mp3 = silentMp3(960);
+  const wav = silentWav(500);
+  const unsized = Buffer.from(wav);
+  unsized.writeUInt32LE(0xffffffff, 4);
+  unsized.writeUInt32LE(0xffffffff, 40);
+  const close = { framing: 'close' } as const;
+  const asWav = { contentType: 'audio/wav' };
+  const cases: [string, Mode, typeof BROKEN_OFF?][] = [
+    ['Content-Length larger than the body', stub.contentLengthTooLarge()],
+    ['a chunked body without its end', stub.cutChunked()],
+    ['a reset in a body with Content-Length', stub.resetInBody()],
+    ['a reset in a chunked body', stub.resetInBody(mp3, { framing: 'chunked' })],
+    ['an MP3 cut inside a frame, ended by the connection', stub.body(mp3.subarray(0, -100), close)],
+    ['an MP3 cut inside a frame, ended properly', stub.body(mp3.subarray(0, -100)), UPSTREAM_ERROR],
+    ['a WAV cut, ended by the connection', stub.body(wav.subarray(0, -100), { ...close, ...asWav })],
+    ['a WAV of unknown size, chunked without its end', stub.cutChunked(unsized)],
+  ];
+  for (const [name, mode, error = BROKEN_OFF] of cases) {
+    t.test(name, async (t) => {
+      const { upstream, speak } = await start(t, mode);
+      await fails(read(await speak()), error);
+      assert.equal(upstream.requests.length, 1, 'no retry once bytes were received');
+    });
+  }
+
+  t.test('a WAV header without samples is not audio', async (t) => {
+    const { speak } = await start(t, stub.body(silentWav(0), asWav));
+    await fails(speak(), UPSTREAM_ERROR);
+  });
+
+  t.test('a WAV of unknown size is complete when its body ended properly', async (t) => {
+    const { speak } = await start(t, stub.body(unsized, { ...asWav, framing: 'chunked' }));
+    assert.deepEqual(await read(await speak()), unsized);
+  });
+});
+
+test('the size limit', async (t) => {
+  t.test('an announced body beyond the limit is refused at once', async (t) => {
+    const headers = { 'content-length': String(MAX_AUDIO_BYTES + 1) };
+    const { upstream, speak } = await start(t, (_request, response) => {
+      response.writeHead(200, { 'content-type': 'audio/mpeg', ...headers });
+      response.write(silentMp3(24));
+    });
+    await fails(speak(), UPSTREAM_ERROR);
+    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+  });
+
+  t.test('a body that grows beyond the limit is aborted', async (t) => {
+    const megabyte = silentMp3(65_536);
+    assert.equal(MAX_AUDIO_BYTES % megabyte.length, MAX_AUDIO_BYTES - 63 * megabyte.length);
+    const { upstream, speak } = await start(t, (_request, response) => {
+      response.writeHead(200, { 'content-type': 'audio/mpeg' });
+      const more = () => response.write(megabyte, (error) => error || more());
+      more();
+    });
+    await fails(read(await speak()), UPSTREAM_ERROR);
+    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+  });
+});
+
+test('a consumer that stops early aborts the connection', async (t) => {
+  t.test('after the first chunk', async (t) => {
+    const { upstream, speak } = await start(t, stub.hangInBody());
+    for await (const _chunk of (await speak()).audio) break;
+    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+  });
+
+  t.test('before the first chunk', async (t) => {
+    const { upstream, speak } = await start(t, stub.hangInBody());
+    const chunks = (await speak()).audio[Symbol.asyncIterator]();
+    await chunks.return?.();
+    assert.deepEqual(await chunks.next(), { value: undefined, done: true });
+    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+  });
+});
