@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import semver from 'semver';
 import { test } from 'tap';
+import { projectFile } from './support/project.ts';
 
 interface LockedPackage {
   readonly version: string;
@@ -13,7 +14,7 @@ interface LockedPackage {
   readonly cpu?: string[];
 }
 
-const read = async (file: string) => JSON.parse(await readFile(new URL(`../${file}`, import.meta.url), 'utf8'));
+const read = async (file: string) => JSON.parse(await readFile(projectFile(file), 'utf8'));
 const manifest = await read('package.json');
 const { packages } = (await read('package-lock.json')) as { packages: Record<string, LockedPackage> };
 const installed = Object.entries(packages).filter(([path]) => path !== '');

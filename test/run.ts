@@ -1,80 +1,79 @@
 /**
- * The test suite: `npm test [file or folder …]`. tap runs test/**\/*.test.ts, each file in a process of its own, against a
- * PostgreSQL that is started here and thrown away (or that of DATABASE_URL). Files named *.proof.test.ts, which take long,
- * run only with --proof, and then they alone. "tap" in package.json has the rest; the last line is `N passed, N failed`.
+ * `npm test [-- [--timeout SECONDS] FILE or FOLDER …]`: runs compiled test files with tap, which is configured in package.json. They share a
+ * PostgreSQL that is started here and thrown away, or that of DATABASE_URL. The last line is `N passed, N failed`; the exit code is
+ * 0 only if every planned file ran and passed. With CI set, a skipped test is a failure.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, statSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { dirname, join, relative, resolve } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { type RunningPostgres, startPostgres } from '../src/sandbox/postgres.ts';
+import { startPostgres } from '../src/sandbox/postgres.ts';
 import { databaseDirectory } from './support/database-directory.ts';
+import { projectFile } from './support/project.ts';
+import { type FileResult, readResults } from './support/results.ts';
 
-const PROJECT = fileURLToPath(new URL('..', import.meta.url));
+const BUILD = 'build';
 const TAP = join(createRequire(import.meta.url).resolve('tap/package.json'), '../dist/esm/run.mjs');
-const MANIFEST = join(PROJECT, 'package.json');
-/** The plugins that the installed tap was built with. */
-const BUILT_WITH = join(PROJECT, 'node_modules/.cache/speechgate/tap-plugins.json');
+/** The plugins that the installed tap was last built with. */
+const BUILT_PLUGINS = fileURLToPath(projectFile('node_modules/.cache/speechgate/tap-plugins.json'));
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: {
-    proof: { type: 'boolean', default: false },
-    /** Seconds after which a file has failed. */
-    timeout: { type: 'string' },
-  },
+  // Of a file, instead of the one in package.json.
+  options: { timeout: { type: 'string' } },
 });
-
+const isCi = Boolean(process.env.CI) && process.env.CI !== 'false';
 const interrupted = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => interrupted.abort());
 
-process.exitCode = await main();
+process.exitCode = await main(positionals);
 
-async function main(): Promise<number> {
-  const missing = positionals.find((path) => !existsSync(path));
+async function main(paths: string[]): Promise<number> {
+  const missing = paths.find((path) => !existsSync(path));
   if (missing !== undefined) {
-    console.error(`${missing} is no file or folder.`);
+    console.error(`${missing} is not a file or folder.`);
     return 2;
   }
-  const files = (positionals.length > 0 ? positionals : [join(PROJECT, 'test')]).map(filesAt);
   if (!(await buildTap())) return 1;
-  // The databases of the tests are listed with them, and gone with them.
+  // Clusters that the tests start are listed below it.
   const state = await mkdtemp(join(tmpdir(), 'speechgate-test-state-'));
-  process.env.XDG_STATE_HOME = state;
   const server = await testServer();
   try {
-    return await runTap(files, { TEST_DATABASE_URL: server.url });
+    return await runTap((paths.length > 0 ? paths : ['test']).flatMap(compiledFiles), {
+      TEST_DATABASE_URL: server.url,
+      XDG_STATE_HOME: state,
+    });
   } finally {
     await server.close();
     await rm(state, { recursive: true, force: true });
   }
 }
 
-/**
- * Builds tap with the plugins that package.json names, after each installation once. A run would do so by itself, but only the next
- * one would load its files by them. False when it failed.
- */
-async function buildTap(): Promise<boolean> {
-  const plugins = JSON.stringify(JSON.parse(await readFile(MANIFEST, 'utf8')).tap.plugin);
-  const builtWith = await readFile(BUILT_WITH, 'utf8').catch(() => undefined);
-  if (builtWith === plugins) return true;
-  const [code] = await once(spawn(process.execPath, [TAP, 'build'], { cwd: PROJECT, stdio: 'inherit' }), 'close');
-  if (code !== 0) return false;
-  await mkdir(dirname(BUILT_WITH), { recursive: true });
-  await writeFile(BUILT_WITH, plugins);
-  return true;
+/** The compiled forms of a test file, or of all below a folder. */
+function compiledFiles(path: string): string[] {
+  const files = statSync(path).isDirectory()
+    ? readdirSync(path, { recursive: true, encoding: 'utf8' }).map((name) => join(path, name))
+    : [path];
+  return files
+    .filter((file) => /\.test\.[tj]s$/.test(file))
+    .map((file) => (file.endsWith('.ts') ? join(BUILD, relative('', file).replace(/ts$/, 'js')) : file))
+    .sort();
 }
 
-/** A pattern for tap. */
-function filesAt(path: string): string {
-  const found = relative(PROJECT, resolve(path));
-  if (!statSync(path).isDirectory()) return found;
-  return join(found, '**', values.proof ? '*.proof.test.ts' : '!(*.proof).test.ts');
+/** Builds tap with the plugins of package.json, once after each installation: a run would use them only the next time. */
+async function buildTap(): Promise<boolean> {
+  const plugins = JSON.stringify(JSON.parse(readFileSync(projectFile('package.json'), 'utf8')).tap.plugin);
+  if (existsSync(BUILT_PLUGINS) && readFileSync(BUILT_PLUGINS, 'utf8') === plugins) return true;
+  const [code] = await once(spawn(process.execPath, [TAP, 'build'], { stdio: 'inherit' }), 'close');
+  if (code !== 0) return false;
+  await mkdir(dirname(BUILT_PLUGINS), { recursive: true });
+  await writeFile(BUILT_PLUGINS, plugins);
+  return true;
 }
 
 async function testServer(): Promise<{ url: string; close(): Promise<void> }> {
@@ -82,56 +81,62 @@ async function testServer(): Promise<{ url: string; close(): Promise<void> }> {
   if (given) return { url: given, close: async () => undefined };
   const dataDir = await mkdtemp(join(await databaseDirectory(), 'speechgate-test-'));
   const remove = () => rm(dataDir, { recursive: true, force: true });
-  let postgres: RunningPostgres;
   try {
-    postgres = await startPostgres({ dataDir, durable: false });
+    const { adminUrl: url, stop } = await startPostgres({ dataDir, durable: false });
+    return { url, close: () => stop().then(remove) };
   } catch (error) {
     await remove();
     throw error;
   }
-  return {
-    url: postgres.adminUrl,
-    close: async () => {
-      await postgres.stop();
-      await remove();
-    },
-  };
 }
 
-/** Runs the files in a process group of their own, of which nothing is left afterwards. Tells the exit code. */
+/** Runs the files in a process group of their own, and ends what is left of it. Returns the exit code. */
 async function runTap(files: string[], environment: Record<string, string>): Promise<number> {
-  // DATABASE_URL is not for the test files: each makes databases of its own on the server. The other ones are those of a
-  // test runner around this one.
-  const inherited = Object.entries(process.env).filter(
-    ([name]) => name !== 'DATABASE_URL' && name !== 'NODE_TEST_CONTEXT' && !/^_?TAP/.test(name),
-  );
-  const timeout = values.timeout ?? (values.proof ? '900' : '120');
-  const inCi = Boolean(process.env.CI) && process.env.CI !== 'false';
-  // Those that take long wait for leases and time limits half of it.
-  const jobs = values.proof ? ['--jobs=3'] : [];
-  const parameters = [
-    `--timeout=${timeout}`,
-    ...jobs,
-    ...(inCi ? ['--fail-skip'] : []),
-    ...files.map((f) => `--include=${f}`),
-  ];
-  const tap = spawn(process.execPath, ['--import', 'tsx', TAP, ...parameters], {
-    cwd: PROJECT,
-    env: { ...Object.fromEntries(inherited), ...environment },
-    stdio: ['ignore', 'inherit', 'inherit'],
+  // Tests use databases of their own on the server. TAP variables are those of a run around this one.
+  const { DATABASE_URL, ...inherited } = process.env;
+  const env = Object.fromEntries(Object.entries(inherited).filter(([name]) => !/^_?TAP/.test(name)));
+  const timeout = values.timeout === undefined ? [] : [`--timeout=${values.timeout}`];
+  const tap = spawn(process.execPath, [TAP, 'run', '--reporter=tap', ...timeout, ...files], {
+    env: { ...env, ...environment },
+    stdio: ['ignore', 'pipe', 'inherit'],
     detached: true,
   });
   const killGroup = () => {
     try {
       process.kill(-(tap.pid as number), 'SIGKILL');
     } catch {
-      // All of it has ended.
+      // The whole group has ended.
     }
   };
   interrupted.signal.addEventListener('abort', killGroup);
   if (interrupted.signal.aborted) killGroup();
-  const [code] = await once(tap, 'close');
+  const ended = once(tap, 'close');
+  const results = await readResults(files, tap.stdout, printFile);
+  const [code] = await ended;
   killGroup();
   if (interrupted.signal.aborted) console.log('\nThe run was interrupted.');
-  return code ?? 1;
+  return printTotals(results) && code === 0 ? 0 : 1;
+}
+
+function printFile({ file, ms, passed, failures, skipped }: FileResult): void {
+  const counts = [`${passed} passed`, `${failures.length} failed`, `${skipped.length} skipped`];
+  const shown = counts.filter((count, index) => index === 0 || !count.startsWith('0'));
+  console.log(`${failures.length > 0 ? 'FAIL' : 'ok  '} ${file}: ${shown.join(', ')} (${Math.round(ms)} ms)`);
+  for (const { title } of failures) console.log(`     failed: ${title}`);
+  for (const { title, reason } of skipped) console.log(`     skipped: ${title} (${reason})`);
+}
+
+/** Prints the failures in full and, last, the totals. Returns whether all is well. */
+function printTotals(results: readonly FileResult[]): boolean {
+  for (const { file, failures, output } of results) {
+    for (const { title, diagnostics } of failures) console.log(`\n--- ${file}: ${title}\n${diagnostics}`);
+    if (failures.length > 0 && output.length > 0)
+      console.log(`\n--- ${file} printed:\n${output.join('\n').slice(-100_000)}`);
+  }
+  const sum = (count: (result: FileResult) => number) => results.reduce((total, result) => total + count(result), 0);
+  const passed = sum((result) => result.passed);
+  const skipped = sum((result) => result.skipped.length);
+  const failed = sum((result) => result.failures.length) + (isCi ? skipped : 0);
+  console.log(`\n${passed} passed, ${failed} failed${skipped > 0 && !isCi ? `, ${skipped} skipped` : ''}`);
+  return failed === 0 && passed > 0;
 }

@@ -6,7 +6,7 @@ import type { Row } from './rows.ts';
 import type { StubPorts } from './servers/main.ts';
 import type { Manner } from './servers/upstream.ts';
 import { installPeers } from './targets/peers.ts';
-import { type Running, startProgram, typescript } from './targets/program.ts';
+import { compiled, type Running, startProgram } from './targets/program.ts';
 import { startTarget, type Target, type TargetName } from './targets/start.ts';
 
 /** /tmp may be in memory, but commits have to wait for a real disk. */
@@ -62,7 +62,7 @@ export async function setUp(
   const endBySignal = () => void close().finally(() => process.exit(1));
   for (const signal of SIGNALS) process.once(signal, endBySignal);
   const start = async (name: string) => {
-    const program = await startProgram({ name, args: typescript(`lab/bench/${name}/main.ts`), folder, node });
+    const program = await startProgram({ name, args: compiled(`lab/bench/${name}/main.ts`), folder, node });
     programs.push(program);
     return program;
   };

@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
-import type { Attack } from '../../../lab/attacks/attack.ts';
-import { ATTACKS } from '../../../lab/attacks/attacks/all.ts';
-import { COUNTS, type Count } from '../../../lab/attacks/judge.ts';
-import { runLanes } from '../../../lab/attacks/lanes.ts';
-import { type Outcome, runAttack } from '../../../lab/attacks/run.ts';
-import { nonceOf } from '../../../lab/attacks/servers/facilitator.ts';
-import { startSeller } from '../../../lab/attacks/targets/peers.ts';
-import { openWorld } from '../../../lab/attacks/world.ts';
-import { typescript } from '../../../lab/bench/targets/program.ts';
-import { findBinary } from '../../../src/sandbox/chain/anvil.ts';
-import { until } from '../../support/until.ts';
+import { findBinary } from '../../src/sandbox/chain/anvil.ts';
+import { until } from '../../test/support/until.ts';
+import type { Attack } from '../attacks/attack.ts';
+import { ATTACKS } from '../attacks/attacks/all.ts';
+import { COUNTS, type Count } from '../attacks/judge.ts';
+import { runLanes } from '../attacks/lanes.ts';
+import { type Outcome, runAttack } from '../attacks/run.ts';
+import { nonceOf } from '../attacks/servers/facilitator.ts';
+import { startSeller } from '../attacks/targets/peers.ts';
+import { openWorld } from '../attacks/world.ts';
+import { compiled } from '../bench/targets/program.ts';
 
 const skip = findBinary() === undefined && 'anvil is not installed here';
 
@@ -82,7 +82,7 @@ test('npm run attacks: each count detects a server with its fault', { skip }, as
   const world = await openWorld();
   t.teardown(world.close);
   const runs = BAD.map(async ([manner, attack]) => {
-    const command = [process.execPath, ...typescript('lab/attacks/servers/bad.ts')];
+    const command = [process.execPath, ...compiled('lab/attacks/servers/bad.ts')];
     const target = await startSeller(world, manner, command, { BAD: manner });
     return runAttack(world, target, attack, { tries: 2, hungMs: 3_000 });
   });

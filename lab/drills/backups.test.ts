@@ -11,9 +11,9 @@ import { test } from 'tap';
 import type { Address, LocalAccount } from 'viem';
 import { openDatabase } from '../../src/db/database.ts';
 import { usdCoinAbi } from '../../src/sandbox/chain/usdc-abi.ts';
-import { included, testChain, wallet } from '../support/chain.ts';
-import { testCheckout } from '../support/checkout.ts';
-import { startDebianPostgres, withoutPostgres } from '../support/debian-postgres.ts';
+import { included, testChain, wallet } from '../../test/support/chain.ts';
+import { testCheckout } from '../../test/support/checkout.ts';
+import { startDebianPostgres, withoutPostgres } from '../../test/support/debian-postgres.ts';
 import {
   DEPOSIT_PATH,
   depositOf,
@@ -22,13 +22,13 @@ import {
   payDeposit,
   prepaidBalance,
   signDeposit,
-} from '../support/deposit.ts';
-import { blocksOf } from '../support/documentation.ts';
-import type { Gateway, Reply } from '../support/gateway.ts';
-import { domainOf, HELLO, TTS, withCredential } from '../support/prepaid.ts';
-import { mp3 } from '../support/stub-upstream.ts';
-import { until } from '../support/until.ts';
-import { PRICE, payFor, startX402Gateway, withPayment } from '../support/x402.ts';
+} from '../../test/support/deposit.ts';
+import { blocksOf } from '../../test/support/documentation.ts';
+import type { Gateway, Reply } from '../../test/support/gateway.ts';
+import { domainOf, HELLO, TTS, withCredential } from '../../test/support/prepaid.ts';
+import { mp3 } from '../../test/support/stub-upstream.ts';
+import { until } from '../../test/support/until.ts';
+import { PRICE, payFor, startX402Gateway, withPayment } from '../../test/support/x402.ts';
 import { PROJECT, run, shell } from './commands.ts';
 
 const { skip, chain } = await testChain();

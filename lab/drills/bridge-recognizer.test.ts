@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import OpenAI from 'openai';
 import { test } from 'tap';
-import { FORMATS } from '../../../src/callers/bridge/audio/formats.ts';
-import { startBridge } from '../../../src/callers/bridge/bridge.ts';
-import { cardCredits, Speechgate } from '../../../src/callers/client/index.ts';
-import { startVoiceServer } from '../../../src/sandbox/voice/voice-server.ts';
-import { startGateway } from '../../support/gateway.ts';
-import { hear, withoutRecognizer } from '../../support/hearing.ts';
+import { FORMATS } from '../../src/callers/bridge/audio/formats.ts';
+import { startBridge } from '../../src/callers/bridge/bridge.ts';
+import { cardCredits, Speechgate } from '../../src/callers/client/index.ts';
+import { startVoiceServer } from '../../src/sandbox/voice/voice-server.ts';
+import { startGateway } from '../../test/support/gateway.ts';
+import { hear, withoutRecognizer } from '../../test/support/hearing.ts';
 
 test('a speech recognizer understands the audio in every format', { skip: withoutRecognizer }, async (t) => {
   const voice = await startVoiceServer({ port: 0 });

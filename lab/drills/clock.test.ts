@@ -7,14 +7,14 @@ import { join } from 'node:path';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { testChain, wallet } from '../support/chain.ts';
-import { testCheckout } from '../support/checkout.ts';
-import { openClock } from '../support/clock.ts';
-import { withTerms } from '../support/deposit.ts';
-import { type Gateway, send } from '../support/gateway.ts';
-import { startGatewayProcess } from '../support/gateway-process.ts';
-import { missingProgram } from '../support/missing-program.ts';
-import { balanceHeaders, domainOf, fundedWallet, HELLO, TTS } from '../support/prepaid.ts';
+import { testChain, wallet } from '../../test/support/chain.ts';
+import { testCheckout } from '../../test/support/checkout.ts';
+import { openClock } from '../../test/support/clock.ts';
+import { withTerms } from '../../test/support/deposit.ts';
+import { type Gateway, send } from '../../test/support/gateway.ts';
+import { startGatewayProcess } from '../../test/support/gateway-process.ts';
+import { missingProgram } from '../../test/support/missing-program.ts';
+import { balanceHeaders, domainOf, fundedWallet, HELLO, TTS } from '../../test/support/prepaid.ts';
 import {
   challengeOf,
   PRICE,
@@ -24,7 +24,7 @@ import {
   startX402Gateway,
   timesPaid,
   withPayment,
-} from '../support/x402.ts';
+} from '../../test/support/x402.ts';
 
 const { chain, skip: withoutChain } = await testChain();
 const skip = withoutChain || (missingProgram('faketime', '--version') ?? false);

@@ -12,16 +12,16 @@ import type { TtsModelsResponse } from '../../src/contract/types.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { detectAudioType } from '../../src/speech/audio-format.ts';
-import { breakStream } from '../support/broken-stream.ts';
-import { testDatabase } from '../support/database.ts';
-import { blocksOf, shownAs } from '../support/documentation.ts';
-import { startGateway } from '../support/gateway.ts';
-import { speaksToHaproxy } from '../support/haproxy.ts';
-import { copyProject } from '../support/project-copy.ts';
-import { rolledBack } from '../support/rolled-back.ts';
-import { S3_CREDENTIALS, startS3Server } from '../support/s3-server.ts';
-import { testUpstream } from '../support/stub-upstream.ts';
-import { encodePayment } from '../support/x402.ts';
+import { breakStream } from '../../test/support/broken-stream.ts';
+import { testDatabase } from '../../test/support/database.ts';
+import { blocksOf, shownAs } from '../../test/support/documentation.ts';
+import { startGateway } from '../../test/support/gateway.ts';
+import { speaksToHaproxy } from '../../test/support/haproxy.ts';
+import { copyProject } from '../../test/support/project-copy.ts';
+import { rolledBack } from '../../test/support/rolled-back.ts';
+import { S3_CREDENTIALS, startS3Server } from '../../test/support/s3-server.ts';
+import { testUpstream } from '../../test/support/stub-upstream.ts';
+import { encodePayment } from '../../test/support/x402.ts';
 import {
   areSettings,
   fingerprintsIn,

@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type Test, test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import { startChild } from '../support/child.ts';
-import { sandboxFolder } from '../support/sandbox-folder.ts';
+import { startChild } from '../../test/support/child.ts';
+import { sandboxFolder } from '../../test/support/sandbox-folder.ts';
 
 const packages = createRequire(import.meta.url);
 const MPPX = join(dirname(packages.resolve('mppx')), 'bin.js');

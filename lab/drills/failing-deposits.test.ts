@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'tap';
 import type { LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
-import { testChain, wallet } from '../../support/chain.ts';
+import { testChain, wallet } from '../../test/support/chain.ts';
 import {
   assertCredited,
   DEPOSIT,
@@ -13,11 +13,11 @@ import {
   signDeposit,
   signedOf,
   told,
-} from '../../support/deposit.ts';
-import { invalid } from '../../support/facilitator-faults.ts';
-import type { Reply } from '../../support/gateway.ts';
-import { until } from '../../support/until.ts';
-import { startX402Gateway, withPayment } from '../../support/x402.ts';
+} from '../../test/support/deposit.ts';
+import { invalid } from '../../test/support/facilitator-faults.ts';
+import type { Reply } from '../../test/support/gateway.ts';
+import { until } from '../../test/support/until.ts';
+import { startX402Gateway, withPayment } from '../../test/support/x402.ts';
 
 const { chain, skip } = await testChain();
 

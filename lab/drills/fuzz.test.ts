@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { fuzz } from '../../lab/fuzz/fuzz.ts';
 import { assertSound } from '../../lab/fuzz/report.ts';
-import { testChain } from '../support/chain.ts';
+import { testChain } from '../../test/support/chain.ts';
 
 const REQUESTS = 3000;
 const { chain, skip } = await testChain();

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { drill } from '../../lab/ha/drill.ts';
 import { withoutPrograms } from '../../lab/ha/place.ts';
-import { testChain } from '../support/chain.ts';
+import { testChain } from '../../test/support/chain.ts';
 
 const { chain, skip } = await testChain();
 

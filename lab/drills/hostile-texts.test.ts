@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { t, test } from 'tap';
-import { HOSTILE_TEXTS, LONG_WINDED_TEXTS } from './hostile-texts.ts';
-import { readMp3 } from './mp3-frames.ts';
-import { speak, startVoice } from './speak.ts';
+import { HOSTILE_TEXTS, LONG_WINDED_TEXTS } from '../../test/sandbox/voice/hostile-texts.ts';
+import { readMp3 } from '../../test/sandbox/voice/mp3-frames.ts';
+import { speak, startVoice } from '../../test/sandbox/voice/speak.ts';
 
 /** At 48 kbit/s as many bytes as a gateway accepts. */
 const MAX_SECONDS = 11_184;

@@ -11,11 +11,12 @@ import { homedir, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
-import { type Child, startCommand } from '../support/child.ts';
-import { missingProgram } from '../support/missing-program.ts';
-import { type Start, serves } from './installed-service.ts';
+import { type Start, serves } from '../../test/installing/installed-service.ts';
+import { type Child, startCommand } from '../../test/support/child.ts';
+import { missingProgram } from '../../test/support/missing-program.ts';
+import { projectFile } from '../../test/support/project.ts';
 
-const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+const PROJECT = fileURLToPath(projectFile(''));
 const MAX_MEGABYTES = 250;
 const LICENCE = /licen[cs]e|^copying|^copyright|notice/i;
 const BUILD_MS = 300_000;

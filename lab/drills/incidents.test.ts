@@ -8,15 +8,21 @@ import { join } from 'node:path';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { audit, keepAuditResult } from '../../src/ledger/audit.ts';
-import { buy, form, shownAccount } from '../payments/top-up/shop.ts';
-import type { Installation } from '../support/installation.ts';
-import { later } from '../support/jobs.ts';
-import { withoutPrometheus } from '../support/prometheus.ts';
-import { failing } from '../support/rpc-node.ts';
-import { cutChunked, hangBeforeHeaders, mp3, openAiError, startStubUpstream } from '../support/stub-upstream.ts';
-import { until } from '../support/until.ts';
-import { payFor } from '../support/x402.ts';
-import { chain, DISK_BYTES, prepareScene, type Scene, sections, withoutChain } from './incident-scene.ts';
+import { chain, DISK_BYTES, prepareScene, type Scene, sections, withoutChain } from '../../test/ops/incident-scene.ts';
+import { buy, form, shownAccount } from '../../test/payments/top-up/shop.ts';
+import type { Installation } from '../../test/support/installation.ts';
+import { later } from '../../test/support/jobs.ts';
+import { withoutPrometheus } from '../../test/support/prometheus.ts';
+import { failing } from '../../test/support/rpc-node.ts';
+import {
+  cutChunked,
+  hangBeforeHeaders,
+  mp3,
+  openAiError,
+  startStubUpstream,
+} from '../../test/support/stub-upstream.ts';
+import { until } from '../../test/support/until.ts';
+import { payFor } from '../../test/support/x402.ts';
 
 const speak = ({ call }: Pick<Installation, 'call'>, account: string, text = 'Hello world') =>
   call('/tts', { method: 'POST', json: { text }, headers: { 'x-credit-account': account } });

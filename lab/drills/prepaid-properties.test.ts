@@ -9,19 +9,26 @@ import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { fund } from '../../src/sandbox/chain/fund.ts';
-import { testDatabase } from '../support/database.ts';
-import { mineSteadily } from '../support/deposit.ts';
-import { testFacilitator } from '../support/facilitator.ts';
-import { BASE_URL } from '../support/gateway.ts';
-import { startGatewayProcess } from '../support/gateway-process.ts';
-import { domainOf } from '../support/prepaid.ts';
-import { prepaidSigner } from '../support/prepaid-signer.ts';
-import { startStubUpstream } from '../support/stub-upstream.ts';
-import { Clients, speakAsTold, type Tally } from './prepaid-clients.ts';
-import { chain, FUNDS, ledgerAgrees, skip, untilNoPaymentIsOpen, untilNothingIsHeld } from './prepaid-ledger.ts';
-import { WalletModel } from './prepaid-model.ts';
-import { type Kill, sampleKills, sampleOperations } from './prepaid-operations.ts';
-import type { ClientWallet } from './prepaid-requests.ts';
+import { Clients, speakAsTold, type Tally } from '../../test/properties/prepaid-clients.ts';
+import {
+  chain,
+  FUNDS,
+  ledgerAgrees,
+  skip,
+  untilNoPaymentIsOpen,
+  untilNothingIsHeld,
+} from '../../test/properties/prepaid-ledger.ts';
+import { WalletModel } from '../../test/properties/prepaid-model.ts';
+import { type Kill, sampleKills, sampleOperations } from '../../test/properties/prepaid-operations.ts';
+import type { ClientWallet } from '../../test/properties/prepaid-requests.ts';
+import { testDatabase } from '../../test/support/database.ts';
+import { mineSteadily } from '../../test/support/deposit.ts';
+import { testFacilitator } from '../../test/support/facilitator.ts';
+import { BASE_URL } from '../../test/support/gateway.ts';
+import { startGatewayProcess } from '../../test/support/gateway-process.ts';
+import { domainOf } from '../../test/support/prepaid.ts';
+import { prepaidSigner } from '../../test/support/prepaid-signer.ts';
+import { startStubUpstream } from '../../test/support/stub-upstream.ts';
 
 const SEED = Number(process.env.PREPAID_SEED ?? randomInt(2 ** 31));
 const OPERATIONS = 5_000;

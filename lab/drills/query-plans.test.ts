@@ -12,17 +12,17 @@ import { RollingWindow } from '../../src/payments/limits/rolling-window.ts';
 import { openPayments } from '../../src/payments/x402/resolver.ts';
 import { createReconcilers } from '../../src/reconcile/reconcilers.ts';
 import { openAudioStore } from '../../src/speech/store/open-store.ts';
-import { testChain, wallet } from '../support/chain.ts';
-import { testCheckout } from '../support/checkout.ts';
-import { testDatabase } from '../support/database.ts';
-import { mineSteadily } from '../support/deposit.ts';
-import { LEFTOVERS, leaveWindows } from '../support/leftovers.ts';
-import { startMailServer } from '../support/mail-server.ts';
-import { FLOWS } from '../support/paid-flows.ts';
-import { faultsOf } from '../support/plan-rules.ts';
-import { type ExecutedPlan, watchPlans, writesOf } from '../support/plans.ts';
-import { until } from '../support/until.ts';
-import { startX402Gateway } from '../support/x402.ts';
+import { testChain, wallet } from '../../test/support/chain.ts';
+import { testCheckout } from '../../test/support/checkout.ts';
+import { testDatabase } from '../../test/support/database.ts';
+import { mineSteadily } from '../../test/support/deposit.ts';
+import { LEFTOVERS, leaveWindows } from '../../test/support/leftovers.ts';
+import { startMailServer } from '../../test/support/mail-server.ts';
+import { FLOWS } from '../../test/support/paid-flows.ts';
+import { faultsOf } from '../../test/support/plan-rules.ts';
+import { type ExecutedPlan, watchPlans, writesOf } from '../../test/support/plans.ts';
+import { until } from '../../test/support/until.ts';
+import { startX402Gateway } from '../../test/support/x402.ts';
 
 /** Enough that an index is the faster way wherever there is one. */
 const SIZES = {

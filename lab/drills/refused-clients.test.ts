@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type Test, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
-import { audit } from '../../../src/ledger/audit.ts';
-import { booksClosed } from '../../support/books.ts';
-import { testDatabase } from '../../support/database.ts';
-import type { Call, Reply } from '../../support/gateway.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { booksClosed } from '../../test/support/books.ts';
+import { testDatabase } from '../../test/support/database.ts';
+import type { Call, Reply } from '../../test/support/gateway.ts';
 import {
   type Depositor,
   fundedWallet,
@@ -15,10 +15,10 @@ import {
   TTS,
   withCredential,
   withHeaders,
-} from '../../support/prepaid.ts';
-import { prepaidSigner } from '../../support/prepaid-signer.ts';
-import { connectRaw, requestBytes } from '../../support/raw-http.ts';
-import { startTcpProxy } from '../../support/tcp-proxy.ts';
+} from '../../test/support/prepaid.ts';
+import { prepaidSigner } from '../../test/support/prepaid-signer.ts';
+import { connectRaw, requestBytes } from '../../test/support/raw-http.ts';
+import { startTcpProxy } from '../../test/support/tcp-proxy.ts';
 
 const LIMIT = 3;
 

@@ -7,10 +7,10 @@ import { test } from 'tap';
 import { errorsBySort } from '../../lab/ha/figures.ts';
 import { judge } from '../../lab/ha/judge.ts';
 import { openOutside, servedByFlow, startLoad } from '../../lab/ha/load.ts';
-import { testChain } from '../support/chain.ts';
-import { testDatabase } from '../support/database.ts';
-import { REPLICATED_URL, Replicas, type Start } from '../support/replicas.ts';
-import { speechgate } from '../support/speechgate.ts';
+import { testChain } from '../../test/support/chain.ts';
+import { testDatabase } from '../../test/support/database.ts';
+import { REPLICATED_URL, Replicas, type Start } from '../../test/support/replicas.ts';
+import { speechgate } from '../../test/support/speechgate.ts';
 
 /** How often each of them is replaced; the proof has little time. */
 const ROUNDS = Number(process.env.REPLACEMENTS ?? 1);

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
-import type { Config } from '../../../src/config/config.ts';
-import { audit } from '../../../src/ledger/audit.ts';
-import { testChain, wallet } from '../../support/chain.ts';
-import { type Call, type Gateway, type Reply, startGateway } from '../../support/gateway.ts';
-import { fundedWallet, HELLO, startPrepaidGateway, TTS } from '../../support/prepaid.ts';
+import type { Config } from '../../src/config/config.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { testChain, wallet } from '../../test/support/chain.ts';
+import { type Call, type Gateway, type Reply, startGateway } from '../../test/support/gateway.ts';
+import { fundedWallet, HELLO, startPrepaidGateway, TTS } from '../../test/support/prepaid.ts';
 import {
   ControlledStream,
   hangBeforeHeaders,
@@ -13,9 +13,9 @@ import {
   type StubUpstream,
   silentMp3,
   testUpstream,
-} from '../../support/stub-upstream.ts';
-import { until } from '../../support/until.ts';
-import { payFor, startX402Gateway } from '../../support/x402.ts';
+} from '../../test/support/stub-upstream.ts';
+import { until } from '../../test/support/until.ts';
+import { payFor, startX402Gateway } from '../../test/support/x402.ts';
 
 const { chain, skip } = await testChain();
 

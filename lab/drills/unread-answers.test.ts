@@ -5,9 +5,9 @@ import { readdirSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Test, t, test } from 'tap';
-import { testDatabase } from '../../support/database.ts';
-import { send } from '../../support/gateway.ts';
-import { startGatewayProcess } from '../../support/gateway-process.ts';
+import { testDatabase } from '../../test/support/database.ts';
+import { send } from '../../test/support/gateway.ts';
+import { startGatewayProcess } from '../../test/support/gateway-process.ts';
 
 const MEBIBYTE = 1024 * 1024;
 /** Resident memory for a moment: Node parses all that one read brings, and makes two objects of each request. */

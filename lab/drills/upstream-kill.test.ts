@@ -5,14 +5,14 @@ import { type Test, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { audit } from '../../src/ledger/audit.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import { catalogWithSecond } from '../support/catalog-file.ts';
-import { type Child, startChild } from '../support/child.ts';
-import type { Gateway } from '../support/gateway.ts';
-import { later, untilJob } from '../support/jobs.ts';
-import { fundedWallet, startPrepaidGateway, TTS } from '../support/prepaid.ts';
-import { prepaidSigner } from '../support/prepaid-signer.ts';
-import { startStubUpstream } from '../support/stub-upstream.ts';
-import { until } from '../support/until.ts';
+import { catalogWithSecond } from '../../test/support/catalog-file.ts';
+import { type Child, startChild } from '../../test/support/child.ts';
+import type { Gateway } from '../../test/support/gateway.ts';
+import { later, untilJob } from '../../test/support/jobs.ts';
+import { fundedWallet, startPrepaidGateway, TTS } from '../../test/support/prepaid.ts';
+import { prepaidSigner } from '../../test/support/prepaid-signer.ts';
+import { startStubUpstream } from '../../test/support/stub-upstream.ts';
+import { until } from '../../test/support/until.ts';
 
 /** How often the first upstream dies, and how many requests are made meanwhile: `UPSTREAM_KILLS=100` makes 10,000. */
 const KILL_POINTS = Number(process.env.UPSTREAM_KILLS ?? 5);

@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { test } from 'tap';
-import { VOICES } from '../../../src/sandbox/voice/recipes.ts';
-import { missingProgram } from '../../support/missing-program.ts';
-import { speak, startVoice } from './speak.ts';
+import { VOICES } from '../../src/sandbox/voice/recipes.ts';
+import { speak, startVoice } from '../../test/sandbox/voice/speak.ts';
+import { missingProgram } from '../../test/support/missing-program.ts';
 
 const SENTENCE = 'the quick brown fox jumps over the lazy dog';
 const RECOGNIZER = 'pocketsphinx_continuous';

@@ -2,10 +2,11 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { readContract } from '../../codegen/contract.ts';
 import type { Media, Operation, Parameter } from '../../codegen/model.ts';
+import { projectFile } from '../../test/support/project.ts';
 import type { Conversation } from './conversation.ts';
 import { oddText, valuesFor } from './values.ts';
 
-const { operations } = readContract(readFileSync(new URL('../../openapi.yaml', import.meta.url), 'utf8'));
+const { operations } = readContract(readFileSync(projectFile('openapi.yaml'), 'utf8'));
 
 /** Existing values, by the name of the parameter or member that takes them. */
 export type Known = Readonly<Record<string, readonly string[]>>;

@@ -4,12 +4,13 @@ import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
 import type { DeclaredOperation } from '../../codegen/response-validators.ts';
 import type { Answer } from '../../test/support/contract.ts';
+import { projectFile } from '../../test/support/project.ts';
 import type { Target } from './conversation.ts';
 
 // The package declares no types.
 const Enforcer = createRequire(import.meta.url)('openapi-enforcer');
 
-const CONTRACT = fileURLToPath(new URL('../../openapi.yaml', import.meta.url));
+const CONTRACT = fileURLToPath(projectFile('openapi.yaml'));
 /** OpenAPI has no place for the edge's own responses, so the oracle finds them at this path. */
 export const EDGE = { method: 'GET', path: '/of-the-edge' } as const;
 

@@ -5,8 +5,9 @@ import { serverAccount } from '../../src/sandbox/postgres/account.ts';
 import type { Owner } from '../../test/support/child.ts';
 import { databaseDirectory } from '../../test/support/database-directory.ts';
 import { missingProgram } from '../../test/support/missing-program.ts';
+import { projectFile } from '../../test/support/project.ts';
 
-const EXAMPLES = new URL('../../ops/ha/', import.meta.url);
+const EXAMPLES = projectFile('ops/ha/');
 const PATRONI_BINARIES = '/usr/lib/postgresql/15/bin';
 
 /** The missing program, as a reason to skip. False if all are installed. */

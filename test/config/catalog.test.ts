@@ -7,6 +7,7 @@ import { type OrderRequest, placeOrder } from '../../src/speech/order.ts';
 import { priceMicroUsd } from '../../src/speech/price.ts';
 import { catalogFile } from '../support/catalog-file.ts';
 import { startGateway } from '../support/gateway.ts';
+import { projectFile } from '../support/project.ts';
 import { testUpstream } from '../support/stub-upstream.ts';
 
 const VOICES = ['alloy', 'ash', 'coral', 'echo', 'fable', 'onyx', 'nova', 'sage', 'shimmer'];
@@ -83,7 +84,7 @@ test('R42: another catalog is served, priced and capped without code changes', a
 
 test('examples/catalogs/openai.json sells voices under ids without a hyphen', async (t) => {
   const upstream = await testUpstream(t);
-  const file = fileURLToPath(new URL('../../examples/catalogs/openai.json', import.meta.url));
+  const file = fileURLToPath(projectFile('examples/catalogs/openai.json'));
   const gateway = await startGateway(t, { CATALOG_FILE: file, SPEECH_BASE_URL: upstream.url });
   const { json } = await gateway.call('/tts/models');
   assert.deepEqual([json.defaultModel, json.models.length], ['openai/tts-1', 2]);

@@ -21,14 +21,13 @@ import { DEPOSIT, mineSteadily } from '../support/deposit.ts';
 import { untilJob } from '../support/jobs.ts';
 import { loseAnswer } from '../support/lost-answer.ts';
 import { domainOf, HELLO, TTS, withCredential } from '../support/prepaid.ts';
+import { projectFile } from '../support/project.ts';
 import { until } from '../support/until.ts';
 import { viemWallet } from '../support/wallet.ts';
 import { decodeHeader, encodePayment, sign, startX402Gateway } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
-const { components, paths: declaredPaths } = parse(
-  await readFile(new URL('../../openapi.yaml', import.meta.url), 'utf8'),
-);
+const { components, paths: declaredPaths } = parse(await readFile(projectFile('openapi.yaml'), 'utf8'));
 
 interface EdgeHeader {
   readonly schema: { readonly enum?: string[]; readonly anyOf?: { readonly enum?: string[] }[] };

@@ -14,8 +14,9 @@ import { pruneNonces } from '../../src/ledger/wallets.ts';
 import { testDatabase } from '../support/database.ts';
 import { later, untilJob } from '../support/jobs.ts';
 import { fundedWallet, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';
+import { projectFile } from '../support/project.ts';
 
-const ROOT = new URL('../../', import.meta.url).pathname;
+const ROOT = projectFile('').pathname;
 
 /** The one folder whose code names the table. */
 const OWNERS: Readonly<Record<string, string>> = {

@@ -11,8 +11,9 @@ import { MAX_EXPIRY_SECONDS } from '../../src/ledger/wallets.ts';
 import { PREPAID_AUDIO_SECONDS } from '../../src/payments/prepaid/prepaid-balance.ts';
 import { RANGE_BLOCKS } from '../../src/payments/x402/chain-node.ts';
 import { PREPAID } from '../../src/payments/x402/prepaid-terms.ts';
+import { projectFile } from '../support/project.ts';
 
-const PROJECT = new URL('../../', import.meta.url);
+const PROJECT = projectFile('');
 const read = (path: string): Promise<string> => readFile(new URL(path, PROJECT), 'utf8');
 const settingsTable = async (): Promise<string> => {
   const [, section = ''] = /^## Settings\n(.*?)^## /ms.exec(await read('docs/operate.md')) ?? [];
@@ -85,7 +86,7 @@ const configOf = (env: NodeJS.ProcessEnv): Config | undefined => {
   return result.outcome === 'read' ? result.config : undefined;
 };
 const config = configOf({}) ?? assert.fail('the settings of this test are invalid');
-const readDocument = (path: string): Promise<string> => readFile(new URL(`../../${path}`, import.meta.url), 'utf8');
+const readDocument = (path: string): Promise<string> => readFile(projectFile(path), 'utf8');
 const depositUsd = (microUsd: number): string => (microUsd / 1_000_000).toFixed(2).replace(/\.00$/, '');
 
 /** A document, how a sentence of it goes, and what stands where the sentence has …, in turn. */

@@ -3,8 +3,9 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { test } from 'tap';
+import { projectFile } from '../support/project.ts';
 
-const PROJECT = new URL('../../', import.meta.url);
+const PROJECT = projectFile('');
 const LINK = /\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)/g;
 
 const namesIn = async (folder: string): Promise<string[]> =>

@@ -11,6 +11,7 @@ import { PREPAID_AUDIO_SECONDS } from '../../src/payments/prepaid/prepaid-balanc
 import { MAX_TIMEOUT_SECONDS } from '../../src/payments/x402/challenge.ts';
 import { PREPAID } from '../../src/payments/x402/prepaid-terms.ts';
 import { CONFIRMATIONS } from '../../src/payments/x402/transfer-proof.ts';
+import { projectFile } from '../support/project.ts';
 
 const read = readConfig({ DATABASE_URL: 'postgres://db.example/speechgate' });
 const { rateLimit, edgeRateLimitMax } = read.outcome === 'read' ? read.config : assert.fail('the defaults are invalid');
@@ -39,7 +40,7 @@ const SENTENCES: readonly [document: string, sentence: string, ...values: (numbe
 
 for (const [document, sentence, ...values] of SENTENCES) {
   test(`${document}: ${sentence}`, async () => {
-    const text = (await readFile(new URL(`../../${document}`, import.meta.url), 'utf8')).replaceAll(/\s+/g, ' ');
+    const text = (await readFile(projectFile(document), 'utf8')).replaceAll(/\s+/g, ' ');
     const parts = sentence.split('…').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
     const [, ...told] = new RegExp(parts.join('([\\d.,]*\\d)')).exec(text) ?? [];
     assert.deepEqual(told, values.map(String));

@@ -3,9 +3,10 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'tap';
 import { blocksOf } from '../support/documentation.ts';
+import { projectFile } from '../support/project.ts';
 import { speechgate } from '../support/speechgate.ts';
 
-const { scripts } = JSON.parse(await readFile(new URL('../../package.json', import.meta.url), 'utf8'));
+const { scripts } = JSON.parse(await readFile(projectFile('package.json'), 'utf8'));
 const LINE = /(node dist\/speechgate\.js|npm run (?:-\S+ )*)\s*([^|>\n]+)/g;
 
 async function commandsOf(page: string): Promise<string[][]> {

@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict';
 import { readdir, readFile } from 'node:fs/promises';
 import { test } from 'tap';
+import { projectFile } from '../support/project.ts';
 
-const PROJECT = new URL('../../', import.meta.url);
+const PROJECT = projectFile('');
 const RULES = 'docs/rules.md';
 const FOLDERS = ['src', 'test', 'lab', 'codegen', 'db', 'docs'];
 const FILES = ['openapi.yaml', 'README.md', 'CONTRIBUTING.md'];

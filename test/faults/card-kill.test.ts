@@ -18,7 +18,7 @@ interface Case {
   readonly isCharged?: true;
 }
 
-const CASES = killCases<'test/faults/card-kill.proof.test.ts', Case>('test/faults/card-kill.proof.test.ts', {
+const CASES = killCases<'test/faults/card-kill.test.ts', Case>('test/faults/card-kill.test.ts', {
   'speech held': { killed: 'before the synthesis', audio: 'whole' },
   'speech failed': { killed: 'before the void', audio: 'refused' },
   'whole speech spoken': { killed: 'before the first byte', audio: 'whole' },

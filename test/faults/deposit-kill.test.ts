@@ -80,8 +80,8 @@ const isCreditedAfter = (point: Kill) => async (t: Test) => {
   await isCreditedByItself(started);
 };
 
-const CASES = killCases<'test/faults/deposit-kill.proof.test.ts', (t: Test) => Promise<void>>(
-  'test/faults/deposit-kill.proof.test.ts',
+const CASES = killCases<'test/faults/deposit-kill.test.ts', (t: Test) => Promise<void>>(
+  'test/faults/deposit-kill.test.ts',
   {
     'deposit reserved': async (t) => {
       const { gateway, payer, paid, env, balance, payment } = await start(t);

@@ -22,7 +22,7 @@ interface Case {
 }
 
 const UNPAID = { before: 'pending', after: 'restored' } as const;
-const CASES = killCases<'test/faults/prepaid-kill.proof.test.ts', Case>('test/faults/prepaid-kill.proof.test.ts', {
+const CASES = killCases<'test/faults/prepaid-kill.test.ts', Case>('test/faults/prepaid-kill.test.ts', {
   'speech held': UNPAID,
   'speech failed': UNPAID,
   'speech spoken': UNPAID,

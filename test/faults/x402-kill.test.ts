@@ -38,7 +38,7 @@ interface Case {
   readonly landsLater?: true;
 }
 
-const CASES = killCases<'test/faults/x402-kill.proof.test.ts', Case>('test/faults/x402-kill.proof.test.ts', {
+const CASES = killCases<'test/faults/x402-kill.test.ts', Case>('test/faults/x402-kill.test.ts', {
   'x402 reserved': { paidBefore: 0, status: 200 },
   'x402 not admitted': {
     paidBefore: 0,

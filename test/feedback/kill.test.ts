@@ -48,23 +48,20 @@ const isMailedAfter = (point: Kill, mails: number) => async (t: Test) => {
   assert.deepEqual(await stored(gateway), [true]);
 };
 
-const CASES = killCases<'test/feedback/kill.proof.test.ts', (t: Test) => Promise<void>>(
-  'test/feedback/kill.proof.test.ts',
-  {
-    'feedback written': async (t) => {
-      const { server, gateway, signed } = await sendToVictim(t, 'feedback written');
-      assert.deepEqual([await stored(gateway), await entries(gateway)], [[], []]);
-      assert.equal((await submit(gateway, signed)).status, 201, 'its challenge is still good');
-      await mail(gateway);
-      assert.equal(server.mails.length, 1);
-    },
-    'feedback stored': isMailedAfter('feedback stored', 1),
-    'mail claimed': isMailedAfter('mail claimed', 1),
-    // Nobody can tell whether the server has taken it: the second one has the same Message-ID.
-    'mail sent': isMailedAfter('mail sent', 2),
-    'mail recorded': isMailedAfter('mail recorded', 1),
+const CASES = killCases<'test/feedback/kill.test.ts', (t: Test) => Promise<void>>('test/feedback/kill.test.ts', {
+  'feedback written': async (t) => {
+    const { server, gateway, signed } = await sendToVictim(t, 'feedback written');
+    assert.deepEqual([await stored(gateway), await entries(gateway)], [[], []]);
+    assert.equal((await submit(gateway, signed)).status, 201, 'its challenge is still good');
+    await mail(gateway);
+    assert.equal(server.mails.length, 1);
   },
-);
+  'feedback stored': isMailedAfter('feedback stored', 1),
+  'mail claimed': isMailedAfter('mail claimed', 1),
+  // Nobody can tell whether the server has taken it: the second one has the same Message-ID.
+  'mail sent': isMailedAfter('mail sent', 2),
+  'mail recorded': isMailedAfter('mail recorded', 1),
+});
 
 for (const [point, prove] of CASES) {
   test(`kill -9 of feedback at "${point}": it is stored once and mailed`, prove);

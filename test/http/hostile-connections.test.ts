@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type Test, test } from 'tap';
-import { audit } from '../../../src/ledger/audit.ts';
-import { booksClosed } from '../../support/books.ts';
-import { testChain, wallet } from '../../support/chain.ts';
-import { assertContract } from '../../support/contract.ts';
-import { type Call, startGateway } from '../../support/gateway.ts';
-import { fundedWallet, HELLO, type PrepaidGateway, startPrepaidGateway, TTS } from '../../support/prepaid.ts';
-import { connectRaw, exchange, type RawAnswer, requestBytes } from '../../support/raw-http.ts';
-import { mp3, silentMp3 } from '../../support/stub-upstream.ts';
-import * as x402 from '../../support/x402.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { booksClosed } from '../support/books.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { assertContract } from '../support/contract.ts';
+import { type Call, startGateway } from '../support/gateway.ts';
+import { fundedWallet, HELLO, type PrepaidGateway, startPrepaidGateway, TTS } from '../support/prepaid.ts';
+import { connectRaw, exchange, type RawAnswer, requestBytes } from '../support/raw-http.ts';
+import { mp3, silentMp3 } from '../support/stub-upstream.ts';
+import * as x402 from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 const PRICE = 198n;

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { test } from 'tap';
-import { assertContract } from '../../support/contract.ts';
-import { type Call, startGateway } from '../../support/gateway.ts';
-import { exchange, requestBytes } from '../../support/raw-http.ts';
+import { assertContract } from '../support/contract.ts';
+import { type Call, startGateway } from '../support/gateway.ts';
+import { exchange, requestBytes } from '../support/raw-http.ts';
 
 test('a request target without a path of this origin is 400 before routing', async (t) => {
   const gateway = await startGateway(t);

@@ -14,6 +14,7 @@ import { type Location, violation } from '../../src/http/validation.ts';
 import { fixture, load } from '../codegen/fixture.ts';
 import { type Bench, bench } from '../journeys/card.ts';
 import { startGateway } from '../support/gateway.ts';
+import { projectFile } from '../support/project.ts';
 
 let validators: Record<string, Validator>;
 
@@ -324,7 +325,7 @@ test('every response has the same common headers', async (t) => {
 });
 
 test('pages of other origins may send every declared request header', async () => {
-  const { paths, components } = parse(await readFile(new URL('../../openapi.yaml', import.meta.url), 'utf8'));
+  const { paths, components } = parse(await readFile(projectFile('openapi.yaml'), 'utf8'));
   const declared = [...JSON.stringify([paths, components.parameters]).matchAll(/"name":"([\w-]+)","in":"header"/g)];
   const names = new Set(declared.map(([, name]) => (name as string).toLowerCase()));
   assert.ok(names.size > 5);

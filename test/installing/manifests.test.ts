@@ -10,6 +10,7 @@ import { readRole } from '../../src/config/role.ts';
 import { stopTimeoutMs } from '../../src/primary.ts';
 import { startGateway } from '../support/gateway.ts';
 import { missingProgram } from '../support/missing-program.ts';
+import { projectFile } from '../support/project.ts';
 import { testUpstream } from '../support/stub-upstream.ts';
 import {
   assignments,
@@ -23,7 +24,7 @@ import {
   readYaml,
 } from './manifests.ts';
 
-const PROJECT = new URL('../../', import.meta.url);
+const PROJECT = projectFile('');
 const RECIPES = 'examples/catalogs/README.md';
 const files = (await readdir(new URL('examples/catalogs/', PROJECT)))
   .filter((name) => name.endsWith('.json'))

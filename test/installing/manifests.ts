@@ -1,8 +1,9 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { parse, parseAllDocuments } from 'yaml';
 import { readConfig } from '../../src/config/config.ts';
+import { projectFile } from '../support/project.ts';
 
-const PROJECT = new URL('../../', import.meta.url);
+const PROJECT = projectFile('');
 
 // biome-ignore lint/suspicious/noExplicitAny: these files have no types; what tests need of them they assert.
 export type Document = any;

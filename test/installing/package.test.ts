@@ -1,21 +1,22 @@
 /** What `npm pack` makes is installed into an empty folder, and used there as those who pay would. */
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { cp, readdir, readFile, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { detectAudioType } from '../../src/speech/audio-format.ts';
-import { brokenImports } from '../support/broken-imports.ts';
 import { type Child, startCommand } from '../support/child.ts';
 import { openBrowser, withoutChromium } from '../support/chromium.ts';
 import { blocksOf } from '../support/documentation.ts';
 import { installPackage } from '../support/installed-package.ts';
+import { projectFile } from '../support/project.ts';
 import { sandboxFolder } from '../support/sandbox-folder.ts';
 import { documentedPrograms } from './documented-programs.ts';
 
-const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
+const EXAMPLES = fileURLToPath(projectFile('examples'));
 const CALLER = 'strict-caller.mts';
 const TSC = createRequire(import.meta.url).resolve('typescript/bin/tsc');
 const SPEECHGATE = 'node_modules/.bin/speechgate';
@@ -55,7 +56,7 @@ test('the package works when installed into an empty folder', async (t) => {
   });
 
   await t.test('a strict TypeScript program compiles, and misuse does not', async () => {
-    await cp(new URL(CALLER, import.meta.url), join(folder, CALLER));
+    await cp(projectFile(`test/installing/${CALLER}`), join(folder, CALLER));
     for (const resolution of RESOLUTIONS) await succeeds(run([TSC, ...STRICT, ...resolution, CALLER]));
   });
 
@@ -150,4 +151,18 @@ async function buyInBrowser(t: Test, run: Run): Promise<void> {
   }
   assert.deepEqual(complaints, []);
   await server.stop();
+}
+
+/** Relative imports of compiled files and declarations whose file is missing. */
+async function brokenImports(dist: string): Promise<string[]> {
+  const broken: string[] = [];
+  for (const file of (await readdir(dist, { recursive: true })).filter((name) => /\.(js|d\.ts)$/.test(name))) {
+    const code = await readFile(join(dist, file), 'utf8');
+    for (const [, path = ''] of code.matchAll(/(?:\bfrom |\bimport\(|^import )'(\.{1,2}\/[^']+)'/gm)) {
+      // A declaration names the source file, whose declarations are meant.
+      const target = path.replace(/(?<!\.d)\.ts$/, '.d.ts');
+      if (!existsSync(join(dist, dirname(file), target))) broken.push(`${file}: ${path}`);
+    }
+  }
+  return broken;
 }

@@ -99,7 +99,7 @@ interface Case {
   readonly spoken: number;
 }
 
-const CASES = killCases<'test/jobs/kill.proof.test.ts', Case>('test/jobs/kill.proof.test.ts', {
+const CASES = killCases<'test/jobs/kill.test.ts', Case>('test/jobs/kill.test.ts', {
   'job accepting': { end: 'none', spoken: 0 },
   'job accepted': { end: 'completed', spoken: 1 },
   'job claimed': { end: 'completed', spoken: 1 },

@@ -10,10 +10,11 @@ import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { decode, rootMeanSquare } from '../sandbox/voice/sound.ts';
 import { startChild } from '../support/child.ts';
 import { hear, withoutRecognizer } from '../support/hearing.ts';
+import { projectFile } from '../support/project.ts';
 import { sandboxFolder } from '../support/sandbox-folder.ts';
 
 const PROGRAM = 'src/sandbox/main.ts';
-const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+const PROJECT = fileURLToPath(projectFile(''));
 
 /** An amount as it is printed, such as 0.099100. */
 const microUsd = (usd: string | undefined): number => Number(usd?.replace('.', ''));

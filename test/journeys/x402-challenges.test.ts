@@ -18,6 +18,7 @@ import { testChain, wallet } from '../support/chain.ts';
 import { DEPOSIT_PATH, depositOf, mineSteadily } from '../support/deposit.ts';
 import { type Call, type Gateway, startGateway } from '../support/gateway.ts';
 import { isSignedBy } from '../support/metadata.ts';
+import { projectFile } from '../support/project.ts';
 import {
   challengeOf,
   decodeHeader,
@@ -277,7 +278,7 @@ test('R29: a quote stays valid after a price change or while its payee retires',
 }, async (t) => {
   const before = await startX402Gateway(t, chain);
   const { quoteToken } = (await quote(before, plain)).json;
-  const built = JSON.parse(await readFile(new URL('../../src/config/catalog-default.json', import.meta.url), 'utf8'));
+  const built = JSON.parse(await readFile(projectFile('src/config/catalog-default.json'), 'utf8'));
   for (const model of built.models) model.baseRatePicoUsdPerCharacter *= 2;
   const file = join(tmpdir(), `speechgate-catalog-${process.pid}.json`);
   await writeFile(file, JSON.stringify(built));

@@ -5,9 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { KILL_POINTS } from '../support/kills.ts';
+import { projectFile } from '../support/project.ts';
 import { readSteps, stepsIn } from '../support/steps.ts';
 
-const PROJECT = new URL('../../', import.meta.url);
+const PROJECT = projectFile('');
 
 const steps = readSteps();
 const kills = Object.values(KILL_POINTS).flat() as string[];

@@ -7,7 +7,7 @@ import { createLogger } from '../../src/observability/logger.ts';
 import { catalogFile } from '../support/catalog-file.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { testCheckout } from '../support/checkout.ts';
-import { startChild, startCommand } from '../support/child.ts';
+import { programCommand, startChild, startCommand } from '../support/child.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { mp3, openAiError, startStubUpstream, testUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
@@ -85,7 +85,7 @@ test('writers that share a pipe do not break each other’s lines', async (t) =>
   const meeting = await mkdtemp(join(tmpdir(), 'speechgate-writers-'));
   t.teardown(() => rm(meeting, { recursive: true }));
   const start = (name: string) =>
-    `${process.execPath} --import tsx ${WRITER} ${name} ${5 * COUNT} end ${meeting} ${writers.length}`;
+    programCommand(WRITER, name, String(5 * COUNT), 'end', meeting, String(writers.length)).join(' ');
   // A pipe of the shell's, since those that Node makes are sockets.
   const child = startCommand(t, ['sh', '-c', `(${writers.map(start).join(' & ')} & wait) | cat`], { isGroup: true });
   assert.equal(await child.ended(), 0);

@@ -16,6 +16,7 @@ import { mineSteadily } from '../support/deposit.ts';
 import { startMailServer } from '../support/mail-server.ts';
 import { FLOWS } from '../support/paid-flows.ts';
 import { bookDeposit } from '../support/prepaid.ts';
+import { projectFile } from '../support/project.ts';
 import { ALERTS, withoutPrometheus } from '../support/prometheus.ts';
 import { failing, startRpcNode } from '../support/rpc-node.ts';
 import { runbook } from '../support/runbook.ts';
@@ -28,7 +29,7 @@ interface Alert {
   readonly annotations: { readonly summary: string; readonly runbook_url: string };
 }
 
-const pathOf = (file: string) => fileURLToPath(new URL(`../../${file}`, import.meta.url));
+const pathOf = (file: string) => fileURLToPath(projectFile(file));
 const promtool = (...args: string[]) => execFileSync('promtool', args, { encoding: 'utf8', stdio: 'pipe' });
 
 const alerts: Alert[] = parse(await readFile(ALERTS, 'utf8')).groups.flatMap(({ rules }: { rules: Alert[] }) => rules);

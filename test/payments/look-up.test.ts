@@ -12,6 +12,7 @@ import { DEPOSIT, DEPOSIT_PATH, mineSteadily, payDeposit, payUnknown } from '../
 import { refused } from '../support/facilitator-faults.ts';
 import { type Call, type Gateway, type Reply, startGateway } from '../support/gateway.ts';
 import { bookDeposit, domainOf, withCredential } from '../support/prepaid.ts';
+import { projectFile } from '../support/project.ts';
 import {
   challengeOf,
   HELLO,
@@ -37,8 +38,7 @@ interface Paid {
   assertAnswered(reply: Reply): void;
 }
 
-const builtIn = async () =>
-  JSON.parse(await readFile(new URL('../../src/config/catalog-default.json', import.meta.url), 'utf8'));
+const builtIn = async () => JSON.parse(await readFile(projectFile('src/config/catalog-default.json'), 'utf8'));
 
 /** The built-in catalog, changed. */
 // biome-ignore lint/suspicious/noExplicitAny: a catalog as its file has it.

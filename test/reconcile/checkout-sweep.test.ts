@@ -11,6 +11,7 @@ import { programCommand } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { type FaultyCheckout, startFaultyCheckout, storedSession } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
+import { projectFile } from '../support/project.ts';
 import { runTurn, runWithoutTurn } from '../support/reconcile.ts';
 import { until } from '../support/until.ts';
 
@@ -74,7 +75,7 @@ test('R16: a purchase killed while its session is created is credited once paid'
   const port = await freePort(0);
   const [node = '', ...program] = programCommand('src/main.ts');
   const child = spawn(node, program, {
-    cwd: fileURLToPath(new URL('../..', import.meta.url)),
+    cwd: fileURLToPath(projectFile('')),
     env: {
       PATH: process.env.PATH,
       DATABASE_URL: databaseUrl,

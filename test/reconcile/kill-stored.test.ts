@@ -153,8 +153,8 @@ async function expired(t: Test): Promise<Scene> {
   };
 }
 
-const CASES = killCases<'test/reconcile/kill-stored.proof.test.ts', (t: Test) => Promise<Scene>>(
-  'test/reconcile/kill-stored.proof.test.ts',
+const CASES = killCases<'test/reconcile/kill-stored.test.ts', (t: Test) => Promise<Scene>>(
+  'test/reconcile/kill-stored.test.ts',
   {
     'reservation taken over': withAudio('reserved'),
     'reservation without audio': withAudio('reserved'),

@@ -120,24 +120,21 @@ async function turn(gateway: Gateway): Promise<void> {
     assert.equal(outcome, 'done', `${name}: ${error}`);
 }
 
-const CASES = killCases<'test/reconcile/kill.proof.test.ts', (t: Test) => Promise<Scene>>(
-  'test/reconcile/kill.proof.test.ts',
-  {
-    'turn taken': expiredHold,
-    'expired holds voided': expiredHold,
-    'debtor found': debtor,
-    'purchase claimed': unseen,
-    'purchase unpaid': unpaid,
-    'page unread': refunded,
-    'page handled': refunded,
-    'clawback listed': refunded,
-    'clawback written': refunded,
-    'debt made': refunded,
-    'clawback booked': refunded,
-    'clawback claimed': won,
-    'clawback told': won,
-  },
-);
+const CASES = killCases<'test/reconcile/kill.test.ts', (t: Test) => Promise<Scene>>('test/reconcile/kill.test.ts', {
+  'turn taken': expiredHold,
+  'expired holds voided': expiredHold,
+  'debtor found': debtor,
+  'purchase claimed': unseen,
+  'purchase unpaid': unpaid,
+  'page unread': refunded,
+  'page handled': refunded,
+  'clawback listed': refunded,
+  'clawback written': refunded,
+  'debt made': refunded,
+  'clawback booked': refunded,
+  'clawback claimed': won,
+  'clawback told': won,
+});
 
 async function prove(t: Test, point: Kill, scene: (t: Test) => Promise<Scene>): Promise<void> {
   const { gateway, checkout, settled } = await scene(t);

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
 import { findAnvil } from '../../src/sandbox/chain/anvil.ts';
 import { CHAIN_ID } from '../../src/sandbox/chain/chain-client.ts';
+import { projectFile } from '../support/project.ts';
 import { until } from '../support/until.ts';
 import { balance, newDirectory, SOMEBODY, skip, start } from './chain-folder.ts';
 
@@ -124,11 +125,11 @@ test('the chain listens only on its address and on a socket in its private folde
 
 /** A process, in a group of its own, that starts the chain, funds somebody twice, with a save between, and prints the address. */
 function startElsewhere(t: Test, dataDir: string): ChildProcess {
-  const module = (path: string) => JSON.stringify(fileURLToPath(new URL(`../../src/sandbox/${path}`, import.meta.url)));
+  const module = (path: string) => JSON.stringify(fileURLToPath(projectFile(`dist/sandbox/${path}`)));
   const script = `
-    const { startChain } = await import(${module('local-chain.ts')});
-    const { fund } = await import(${module('chain/fund.ts')});
-    const { chainClient } = await import(${module('chain/chain-client.ts')});
+    const { startChain } = await import(${module('local-chain.js')});
+    const { fund } = await import(${module('chain/fund.js')});
+    const { chainClient } = await import(${module('chain/chain-client.js')});
     const { chain } = await startChain({ dataDir: ${JSON.stringify(dataDir)}, blockTime: 0 });
     const client = chainClient(chain.socketPath);
     await fund(client, '${SOMEBODY}', { usdc: 5n });
@@ -136,7 +137,7 @@ function startElsewhere(t: Test, dataDir: string): ChildProcess {
     await fund(client, '${SOMEBODY}', { usdc: 2n });
     console.log(chain.rpcUrl);
     setInterval(() => {}, 1000);`;
-  const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', script], {
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
     stdio: ['ignore', 'pipe', 'inherit'],
     detached: true,
   });

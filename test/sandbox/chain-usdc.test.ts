@@ -29,6 +29,7 @@ import {
   usesOfAuthorizations,
   wallet,
 } from '../support/chain.ts';
+import { projectFile } from '../support/project.ts';
 
 const { skip, chain } = await testChain();
 const usdc = { address: ASSET, abi: usdCoinAbi } as const;
@@ -42,7 +43,7 @@ async function eventsOf(hash: Hex) {
 }
 
 test('the committed bytecode matches the compiled sources', async () => {
-  const script = fileURLToPath(new URL('../../src/sandbox/chain/compile.ts', import.meta.url));
+  const script = fileURLToPath(projectFile('src/sandbox/chain/compile.ts'));
   await promisify(execFile)(process.execPath, ['--import', 'tsx', script, '--check']);
 });
 

@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
 import { startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
 import { operationsOn } from '../support/checkout-operations.ts';
+import { projectFile } from '../support/project.ts';
 import { balanceOf, choose, client, KEY, newDirectory, order, purchase, setUp, urlOf } from './checkout-client.ts';
 import { scene, skip } from './facilitator-scene.ts';
 
@@ -20,12 +21,12 @@ async function start(t: Test, dataDir: string) {
 
 test('confirmed sessions survive a kill, and the address stays the same', async (t) => {
   const dataDir = await newDirectory(t);
-  const module = fileURLToPath(new URL('../../src/sandbox/checkout/checkout-server.ts', import.meta.url));
+  const module = fileURLToPath(projectFile('dist/sandbox/checkout/checkout-server.js'));
   const script = `
     const { startCheckout } = await import(${JSON.stringify(module)});
     const options = { dataDir: ${JSON.stringify(dataDir)}, secretKey: ${JSON.stringify(KEY)} };
     console.log((await startCheckout(options)).origin);`;
-  const child: ChildProcess = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', script], {
+  const child: ChildProcess = spawn(process.execPath, ['--input-type=module', '--eval', script], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   t.teardown(() => child.kill('SIGKILL'));

@@ -7,6 +7,7 @@ import pg from 'pg';
 import { type Test, t } from 'tap';
 import { serverAccount } from '../../src/sandbox/postgres/account.ts';
 import { type PostgresOptions, startPostgres } from '../../src/sandbox/postgres.ts';
+import { projectFile } from '../support/project.ts';
 
 export const account = await serverAccount();
 
@@ -38,13 +39,13 @@ export async function query(url: string, text: string): Promise<Record<string, u
 
 /** A process, in a group of its own, that starts PostgreSQL and prints its URL. */
 export function startElsewhere(t: Test, directory: string): ChildProcess {
-  const module = fileURLToPath(new URL('../../src/sandbox/postgres.ts', import.meta.url));
+  const module = fileURLToPath(projectFile('dist/sandbox/postgres.js'));
   const script = `
     const { startPostgres } = await import(${JSON.stringify(module)});
     const { url } = await startPostgres({ dataDir: ${JSON.stringify(directory)}, durable: false });
     console.log(url);
     setInterval(() => {}, 1000);`;
-  const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', script], {
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
     stdio: ['ignore', 'pipe', 'inherit'],
     detached: true,
   });

@@ -8,6 +8,7 @@ import { freePort } from '../../src/sandbox/free-port.ts';
 import { nobody } from '../../src/sandbox/postgres/account.ts';
 import { packageName } from '../../src/sandbox/postgres/binaries.ts';
 import { writeTrustFile } from '../../src/sandbox/usdc.ts';
+import { projectFile } from '../support/project.ts';
 
 const PLATFORMS = [
   ['darwin', 'arm64'],
@@ -23,7 +24,7 @@ interface LockedPackage {
   readonly bin?: Record<string, string>;
 }
 
-const { packages } = JSON.parse(await readFile(new URL('../../package-lock.json', import.meta.url), 'utf8')) as {
+const { packages } = JSON.parse(await readFile(projectFile('package-lock.json'), 'utf8')) as {
   packages: Record<string, LockedPackage>;
 };
 

@@ -26,7 +26,7 @@ export const INDEBTED = 'an account is marked as indebted if and only if it owes
 export const DEBT_PAYER = 'a debt is paid by the account that owes it';
 export const ADJUSTMENT = 'each adjustment matches exactly one operator action';
 export const CREDITED = 'top-ups, deposits, settlements, clawbacks and adjustments are posted when created';
-/** Broken and shown by test/ledger/tampering.proof.test.ts. */
+/** Broken and shown by test/ledger/tampering.test.ts. */
 export const OF_BOOKS = new Set(
   [...purchaseInvariants, ...chargeInvariants, ...timeInvariants, ...guardInvariants].map(({ rule }) => rule),
 );

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { DEFAULT_UPSTREAM } from '../../src/config/catalog-upstreams.ts';
+import { projectFile } from './project.ts';
 
 /** A file with this content, or with this value as JSON, for CATALOG_FILE. */
 export async function catalogFile(t: Pick<Test, 'teardown'>, content: unknown): Promise<string> {
@@ -22,7 +23,7 @@ export async function catalogWithSecond(
   baseUrl: string,
   more: { readonly silencePercent?: number } = {},
 ): Promise<string> {
-  const builtIn = await readFile(new URL('../../src/config/catalog-default.json', import.meta.url), 'utf8');
+  const builtIn = await readFile(projectFile('src/config/catalog-default.json'), 'utf8');
   const catalog = JSON.parse(builtIn);
   const second = {
     name: 'second',

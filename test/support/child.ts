@@ -3,9 +3,10 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
+import { projectFile } from './project.ts';
 import { until } from './until.ts';
 
-const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+const PROJECT = fileURLToPath(projectFile(''));
 
 export interface Child {
   readonly process: ChildProcess;
@@ -19,10 +20,11 @@ export interface Child {
   stop(signal?: NodeJS.Signals): Promise<number | null>;
 }
 
-/** The command that runs a program: of `src/` as it was compiled to `dist/`, and others by tsx. */
+/** The command that runs a program as it was compiled: of `src/` to `dist/`, of `test/` and `lab/` to `build/`. */
 export function programCommand(program: string, ...args: string[]): string[] {
-  if (!program.startsWith('src/')) return [process.execPath, '--import', 'tsx', program, ...args];
-  return [process.execPath, join(PROJECT, program.replace(/^src/, 'dist').replace(/ts$/, 'js')), ...args];
+  const compiled = program.replace(/ts$/, 'js');
+  const path = compiled.startsWith('src/') ? compiled.replace(/^src/, 'dist') : join('build', compiled);
+  return [process.execPath, join(PROJECT, path), ...args];
 }
 
 /** Runs a program of the project with nothing in its environment but what is given. */
@@ -53,7 +55,7 @@ export function startCommand(
   const { PATH, HOME, XDG_STATE_HOME } = process.env;
   const child = spawn(program, args, {
     cwd,
-    env: { PATH, HOME, ...(XDG_STATE_HOME !== undefined && { XDG_STATE_HOME }), ...env },
+    env: { PATH, HOME, NODE_OPTIONS: '', ...(XDG_STATE_HOME !== undefined && { XDG_STATE_HOME }), ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: isGroup,
     ...identity,

@@ -7,9 +7,10 @@ import type { Test } from 'tap';
 import { migrate } from '../../src/db/migrate.ts';
 import { startPostgres } from '../../src/sandbox/postgres.ts';
 import { databaseDirectory } from './database-directory.ts';
+import { projectFile } from './project.ts';
 
-const MIGRATIONS = new URL('../../db/migrations/', import.meta.url);
-const MIGRATE = new URL('../../src/db/migrate.ts', import.meta.url);
+const MIGRATIONS = projectFile('db/migrations/');
+const MIGRATE = projectFile('src/db/migrate.ts');
 
 /** Any number that the code under test does not lock. */
 const TEMPLATE_LOCK = 7_300_119;

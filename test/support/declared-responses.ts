@@ -2,8 +2,9 @@ import { createHash, randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import type { DeclaredResponses } from '../../codegen/response-validators.ts';
+import { projectFile } from './project.ts';
 
-const PROJECT = new URL('../../', import.meta.url);
+const PROJECT = projectFile('');
 const CACHE = new URL('node_modules/.cache/speechgate/', PROJECT);
 
 /**

@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import { projectFile } from './project.ts';
 
 /** What stands between two lines of ``` in a document. */
 export interface Block {
@@ -11,7 +12,7 @@ const FENCED = /^```(\w*)\n(.*?)^```$/gms;
 
 /** The blocks of a document of the project, such as README.md, in their order; of one `##` section if it is named. */
 export async function blocksOf(document: string, section?: string): Promise<Block[]> {
-  const whole = await readFile(new URL(`../../${document}`, import.meta.url), 'utf8');
+  const whole = await readFile(projectFile(document), 'utf8');
   const text = section === undefined ? whole : whole.split(/^## /m).find((part) => part.startsWith(`${section}\n`));
   if (text === undefined) throw new Error(`${document} has no section "${section}"`);
   return [...text.matchAll(FENCED)].map(([, language = '', code = '']) => ({ language, code: code.trim() }));

@@ -5,9 +5,10 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 import { startCommand } from './child.ts';
+import { projectFile } from './project.ts';
 import { copyProject } from './project-copy.ts';
 
-const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+const PROJECT = fileURLToPath(projectFile(''));
 const PACK = ['npm', 'pack', '--loglevel=error'];
 const INSTALL = ['npm', 'install', '--prefer-offline', '--omit=optional', '--ignore-scripts', '--loglevel=error'];
 

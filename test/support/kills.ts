@@ -4,7 +4,7 @@
  * which the compiler holds: it takes them by `killCases`.
  */
 export const KILL_POINTS = {
-  'test/faults/card-kill.proof.test.ts': [
+  'test/faults/card-kill.test.ts': [
     'speech held',
     'speech failed',
     'whole speech spoken',
@@ -13,7 +13,7 @@ export const KILL_POINTS = {
     'answer delivered',
     'hold captured',
   ],
-  'test/faults/prepaid-kill.proof.test.ts': [
+  'test/faults/prepaid-kill.test.ts': [
     'speech held',
     'speech failed',
     'speech spoken',
@@ -21,7 +21,7 @@ export const KILL_POINTS = {
     'hold captured',
     'prepaid audio kept',
   ],
-  'test/faults/x402-kill.proof.test.ts': [
+  'test/faults/x402-kill.test.ts': [
     'x402 reserved',
     'x402 not admitted',
     'speech held',
@@ -36,14 +36,14 @@ export const KILL_POINTS = {
     'x402 refused',
     'x402 settling',
   ],
-  'test/faults/deposit-kill.proof.test.ts': [
+  'test/faults/deposit-kill.test.ts': [
     'deposit reserved',
     'x402 settling',
     'x402 settle answered',
     'deposit awaited',
     'x402 settled',
   ],
-  'test/jobs/kill.proof.test.ts': [
+  'test/jobs/kill.test.ts': [
     'job accepting',
     'job accepted',
     'job claimed',
@@ -57,7 +57,7 @@ export const KILL_POINTS = {
     'audio written',
     'audio renamed',
   ],
-  'test/payments/top-up/kill.proof.test.ts': [
+  'test/payments/top-up/kill.test.ts': [
     'purchase recorded',
     'checkout opened',
     'purchase open',
@@ -68,7 +68,7 @@ export const KILL_POINTS = {
     'refund made',
     'refund booked',
   ],
-  'test/reconcile/kill.proof.test.ts': [
+  'test/reconcile/kill.test.ts': [
     'turn taken',
     'expired holds voided',
     'debtor found',
@@ -83,7 +83,7 @@ export const KILL_POINTS = {
     'clawback claimed',
     'clawback told',
   ],
-  'test/reconcile/kill-stored.proof.test.ts': [
+  'test/reconcile/kill-stored.test.ts': [
     'reservation taken over',
     'reservation without audio',
     'stored object deleted',
@@ -98,13 +98,7 @@ export const KILL_POINTS = {
     'lost jobs entered',
     'job audio deleted',
   ],
-  'test/feedback/kill.proof.test.ts': [
-    'feedback written',
-    'feedback stored',
-    'mail claimed',
-    'mail sent',
-    'mail recorded',
-  ],
+  'test/feedback/kill.test.ts': ['feedback written', 'feedback stored', 'mail claimed', 'mail sent', 'mail recorded'],
 } as const;
 
 export type KillProof = keyof typeof KILL_POINTS;

@@ -1,11 +1,12 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { Migrator, sql } from 'kysely';
 import { type Database, openDatabase } from '../../src/db/database.ts';
+import { projectFile } from './project.ts';
 
 /** The newest migration of the first release, each of which makes an area's tables; before it there is nothing to upgrade. */
 export const BASELINE = '0008_operators';
 
-const FOLDER = new URL('../../db/migrations/', import.meta.url);
+const FOLDER = projectFile('db/migrations/');
 
 /** A file of db/migrations. */
 export interface MigrationFile {

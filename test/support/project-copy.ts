@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
+import { projectFile } from './project.ts';
 
-const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+const PROJECT = fileURLToPath(projectFile(''));
 
 /** What a fresh clone of the project as it stands would hold, in a folder that is removed after the test. */
 export async function copyProject(t: Test): Promise<string> {

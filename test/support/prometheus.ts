@@ -6,13 +6,14 @@ import type { Test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { startCommand } from './child.ts';
 import { missingProgram } from './missing-program.ts';
+import { projectFile } from './project.ts';
 import { until } from './until.ts';
 
 /** Why tests with Prometheus are skipped; false where it is installed. */
 export const withoutPrometheus: string | false =
   missingProgram('prometheus', '--version') ?? missingProgram('promtool', '--version') ?? false;
 
-export const ALERTS = fileURLToPath(new URL('../../ops/prometheus/alerts.yml', import.meta.url));
+export const ALERTS = fileURLToPath(projectFile('ops/prometheus/alerts.yml'));
 
 /**
  * The alerts, for a world in which time goes faster: what has to last for minutes lasts no time, what is counted over an

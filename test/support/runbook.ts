@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import type { Block } from './documentation.ts';
+import { projectFile } from './project.ts';
 
 /** A section of the runbook: what it is called, and its blocks in their order. */
 export interface Section {
@@ -10,7 +11,7 @@ export interface Section {
 
 /** The sections of docs/runbook.md. */
 export async function runbook(): Promise<Section[]> {
-  const text = await readFile(new URL('../../docs/runbook.md', import.meta.url), 'utf8');
+  const text = await readFile(projectFile('docs/runbook.md'), 'utf8');
   return text
     .split(/^## /m)
     .slice(1)

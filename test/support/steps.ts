@@ -2,8 +2,9 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
+import { projectFile } from './project.ts';
 
-const SOURCES = fileURLToPath(new URL('../../src/', import.meta.url));
+const SOURCES = fileURLToPath(projectFile('src/'));
 const FUNCTION = 'testPoint';
 
 /** A place of the code between two effects, by the name that its `testPoint` has. */

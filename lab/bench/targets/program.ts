@@ -5,8 +5,9 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { projectFile } from '../../../test/support/project.ts';
 
-export const PROJECT = fileURLToPath(new URL('../../..', import.meta.url));
+export const PROJECT = fileURLToPath(projectFile(''));
 
 const TIMEOUT_MS = 60_000;
 const POLL_MS = 20;
@@ -38,7 +39,8 @@ export interface Running {
   stop(): Promise<void>;
 }
 
-export const typescript = (path: string): string[] => ['--import', 'tsx', join(PROJECT, path)];
+/** The compiled form of a program of `lab/`. */
+export const compiled = (path: string): string[] => [join(PROJECT, 'build', path.replace(/ts$/, 'js'))];
 
 export async function startProgram({
   name,

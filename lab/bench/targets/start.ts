@@ -5,7 +5,7 @@ import { commandLineOf } from '../../../src/sandbox/processes.ts';
 import { processTree } from '../processes.ts';
 import type { StubPorts } from '../servers/main.ts';
 import { PAY_TO, PRICE_MICRO_USD } from '../world.ts';
-import { PROJECT, type Program, type Running, startProgram, typescript } from './program.ts';
+import { compiled, PROJECT, type Program, type Running, startProgram } from './program.ts';
 
 export type TargetName = 'upstream' | 'bare' | 'prebuilt' | 'portkey' | 'hono' | 'express' | 'ours';
 
@@ -87,7 +87,7 @@ const sale = (place: Place) => ({
 });
 
 const own = (path: string) => (place: Place) => ({
-  args: typescript(path),
+  args: compiled(path),
   env: { NODE_ENV: 'production', PORT: String(place.port), ...upstreamOf(place) },
 });
 

@@ -75,7 +75,7 @@ function payPlain(operation: Operation, wallet: KeyedWallet, text: string): Prom
 }
 
 /** Replaces a quote that has expired. A quote by a gateway whose clock is behind is expired from the start. */
-export async function payQuoted(operation: Operation, wallet: KeyedWallet, text: string): Promise<Payment | undefined> {
+async function payQuoted(operation: Operation, wallet: KeyedWallet, text: string): Promise<Payment | undefined> {
   let quoteToken: string | undefined;
   let expired = 0;
   const challenge = await askChallenge(operation, async () => {

@@ -27,7 +27,7 @@ export interface Turn {
 }
 
 /** Depends only on the seed and the number. */
-export function turnOf(seed: string, number: number): Turn {
+function turnOf(seed: string, number: number): Turn {
   const random = new Random(seed, 'fault', number);
   const pauseMs = random.between(...PAUSE_MS);
   const first = random.weighted(FAULTS.map((fault) => [fault.weight, fault] as const));
@@ -36,7 +36,7 @@ export function turnOf(seed: string, number: number): Turn {
   return { pauseMs, faults: [first, random.weighted(others.map((fault) => [fault.weight, fault] as const))] };
 }
 
-export const FAULTS: readonly Fault[] = [...SIGNALS, ...DATABASE, ...LINKS, ...CHAIN];
+const FAULTS: readonly Fault[] = [...SIGNALS, ...DATABASE, ...LINKS, ...CHAIN];
 
 export class FaultSchedule {
   /** In the order of their ends. */
@@ -99,7 +99,7 @@ export class FaultSchedule {
 }
 
 /** Removes all faults and waits until the service is ready. */
-export async function heal(world: World): Promise<void> {
+async function heal(world: World): Promise<void> {
   for (const link of Object.values(world.links)) link.breaker = undefined;
   for (const link of Object.values(world.databaseLinks)) link.restore();
   await Promise.all(Object.values(world.parts).map((part) => part.thaw()));

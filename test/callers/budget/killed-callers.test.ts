@@ -20,13 +20,14 @@ import { startCommand } from '../../support/child.ts';
 import { dated, pinsOf } from '../../support/client.ts';
 import { testDatabase } from '../../support/database.ts';
 import { shiftDatabaseClock } from '../../support/database-clock.ts';
+import { projectFile } from '../../support/project.ts';
 import { until } from '../../support/until.ts';
 import { openBudget } from './support.ts';
 
 const CALLS = Number(process.env.BUDGET_CALLS ?? 150);
 const KILL_POINTS = Number(process.env.BUDGET_KILLS ?? 9);
 const IN_FLIGHT = Number(process.env.BUDGET_IN_FLIGHT ?? 8);
-const PROJECT = fileURLToPath(new URL('../../..', import.meta.url));
+const PROJECT = fileURLToPath(projectFile(''));
 /** Of each text by the default model. */
 const PRICE = 198n;
 const LIMIT = BigInt(CALLS) * PRICE + PRICE / 2n;

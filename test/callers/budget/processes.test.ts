@@ -9,7 +9,7 @@ import { FileBusyError, FileLock } from '../../../src/lib/file-lock.ts';
 import { until } from '../../support/until.ts';
 import { budgetPath, chargeOf, MAX_MICRO_USD, openBudget, prepaid, serviceThatCharged } from './support.ts';
 
-const SPENDER = fileURLToPath(new URL('spender.ts', import.meta.url));
+const SPENDER = fileURLToPath(new URL('spender.js', import.meta.url));
 const KILL_POINTS = Number(process.env.BUDGET_KILLS ?? 25);
 const PROCESSES = 3;
 
@@ -111,7 +111,7 @@ test('a full disk refuses new reservations and keeps the earlier ones', async (t
   if (spawnSync('unshare', ['-rm', 'sh', '-c', mount, folder]).status !== 0) {
     return t.plan(0, 'it takes a mount in a user namespace, which this machine does not allow');
   }
-  const command = `${mount} && exec "$1" --import tsx "$2" fillDisk "$3"`;
+  const command = `${mount} && exec "$1" "$2" fillDisk "$3"`;
   const child = spawn('unshare', ['-rm', 'sh', '-c', command, folder, process.execPath, SPENDER, path], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
@@ -124,7 +124,7 @@ test('a full disk refuses new reservations and keeps the earlier ones', async (t
 });
 
 function startSpender(t: Test, ...args: string[]) {
-  const child = spawn(process.execPath, ['--import', 'tsx', SPENDER, ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [SPENDER, ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
   let output = '';
   child.stdout.on('data', (chunk) => {
     output += chunk;

@@ -39,6 +39,7 @@ import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
 import { FileBusyError } from '../../../src/lib/file-lock.ts';
 import { ForeignFileError } from '../../../src/lib/private-files.ts';
 import { UsageError } from '../../../src/lib/usage-error.ts';
+import { projectFile } from '../../support/project.ts';
 
 async function scratch(t: Test): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-audio-'));
@@ -135,12 +136,12 @@ test('own pipes, standard output by path and relative links are written to', {
   await file.close();
   assert.equal(await read, 'half whole');
   for (const path of ['/dev/stdout', '/dev/fd/1']) {
-    const script = `import { openAudioFile } from ${JSON.stringify(new URL('../../../src/callers/cli/audio-file.ts', import.meta.url))};
+    const script = `import { openAudioFile } from ${JSON.stringify(projectFile('dist/callers/cli/audio-file.js'))};
       const file = await openAudioFile(${JSON.stringify(path)});
       await file.write(new Blob(['heard']).stream());
       await file.close();`;
     // Node.js itself gives children sockets, which have no path.
-    const piped = '"$0" --import tsx --input-type=module -e "$1" | cat';
+    const piped = '"$0" --input-type=module -e "$1" | cat';
     const out = execFileSync('sh', ['-c', piped, process.execPath, script]);
     assert.equal(String(out), 'heard', path);
   }
@@ -323,9 +324,9 @@ test('a secret file that is missing or belongs to another user is refused', {
 });
 
 test('a secret can be read from a pipe', { skip: isWindows }, async () => {
-  const url = new URL('../../../src/callers/cli/read-values.ts', import.meta.url);
+  const url = projectFile('dist/callers/cli/read-values.js');
   const script = `const { readSecret } = await import(${JSON.stringify(url)});
     console.log(await readSecret('/dev/fd/3', '--wallet'));`;
-  const piped = 'echo secret | "$0" --import tsx --input-type=module -e "$1" 3<&0';
+  const piped = 'echo secret | "$0" --input-type=module -e "$1" 3<&0';
   assert.equal(String(execFileSync('sh', ['-c', piped, process.execPath, script])), 'secret\n');
 });

@@ -35,6 +35,7 @@ import { mineSteadily } from '../../support/deposit.ts';
 import { testFacilitator } from '../../support/facilitator.ts';
 import { type Gateway, startGateway } from '../../support/gateway.ts';
 import { bookDeposit } from '../../support/prepaid.ts';
+import { projectFile } from '../../support/project.ts';
 import { type StubUpstream, testUpstream } from '../../support/stub-upstream.ts';
 import { startTcpProxy } from '../../support/tcp-proxy.ts';
 import { unguarded } from '../../support/unguarded.ts';
@@ -300,7 +301,7 @@ const askAll = async (buyers: readonly Buyer[]) => {
 };
 
 async function changedCatalog(t: Test, change: (model: Record<string, unknown>) => object) {
-  const file = new URL('../../../src/config/catalog-default.json', import.meta.url);
+  const file = projectFile('src/config/catalog-default.json');
   const catalog = JSON.parse(await readFile(file, 'utf8'));
   return { CATALOG_FILE: await catalogFile(t, { ...catalog, models: catalog.models.map(change) }) };
 }

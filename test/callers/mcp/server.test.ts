@@ -10,12 +10,13 @@ import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { type Test, test } from 'tap';
 import { type PrepaidCaller, startPrepaidCaller } from '../../support/caller.ts';
 import { startCardGateway } from '../../support/client.ts';
+import { projectFile } from '../../support/project.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
 import { speechgate } from '../../support/speechgate.ts';
 import { hangBeforeHeaders, mp3 } from '../../support/stub-upstream.ts';
 import { until } from '../../support/until.ts';
 
-const PROJECT = fileURLToPath(new URL('../../..', import.meta.url));
+const PROJECT = fileURLToPath(projectFile(''));
 /** Of `Hello world` by the default model. */
 const PRICE = 198n;
 

@@ -10,9 +10,10 @@ import { fileURLToPath } from 'node:url';
 import { test } from 'tap';
 import { startPrepaidCaller } from '../../support/caller.ts';
 import { startChild } from '../../support/child.ts';
+import { projectFile } from '../../support/project.ts';
 import { speechgate } from '../../support/speechgate.ts';
 
-const SOURCE = fileURLToPath(new URL('../../../src', import.meta.url));
+const SOURCE = fileURLToPath(projectFile('src'));
 const OPTION = /'?([a-z-]+)'?: \{ type: '(string|boolean)'/g;
 const DEFECT = /INTERNAL|(Reference|Type|Range|Syntax)Error|before initialization|\.[jt]s:\d+:\d+/;
 const ID = '3b241101-e2bb-4255-8caf-4136c566a962';
@@ -142,7 +143,7 @@ test('no option makes a command crash', async (t) => {
   }
 });
 
-const PROJECT = fileURLToPath(new URL('../../..', import.meta.url));
+const PROJECT = fileURLToPath(projectFile(''));
 const OPERATORS = [
   ...['audit', 'doctor', 'feedback', 'keys', 'migrate', 'paused', 'payments', 'reconcile', 'report', 'trace'],
   ...['pause', 'resume all', 'accounts show', 'accounts find', 'accounts freeze', 'accounts adjust', 'accounts refund'],

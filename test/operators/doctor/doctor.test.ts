@@ -6,6 +6,7 @@ import { openDatabase } from '../../../src/db/database.ts';
 import { claimInstance } from '../../../src/ledger/database-identity.ts';
 import { catalogWithSecond } from '../../support/catalog-file.ts';
 import { npmRun } from '../../support/npm-run.ts';
+import { projectFile } from '../../support/project.ts';
 import type { Case, Cases } from './case.ts';
 import { FAULTS_OF_ADDRESS } from './faults-of-address.ts';
 import { FAULTS_OF_CHAIN } from './faults-of-chain.ts';
@@ -157,7 +158,7 @@ test('speechgate doctor exits 78 and prints every invalid setting', async () => 
 });
 
 test('docs/commands.md lists every check and no other', { skip }, async () => {
-  const page = await readFile(new URL('../../../docs/commands.md', import.meta.url), 'utf8');
+  const page = await readFile(projectFile('docs/commands.md'), 'utf8');
   const section = page.split(/^## /m).find((text) => text.startsWith('Doctor')) ?? '';
   const list = section.slice(section.indexOf('\n- '));
   const listed = [...list.matchAll(/`([a-z-]+)`/g)].map(([, name]) => name);

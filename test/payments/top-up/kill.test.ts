@@ -79,8 +79,8 @@ const whileRefunding = (point: Kill) => async (t: Test) => {
   await assertSound(gateway, checkout);
 };
 
-const CASES = killCases<'test/payments/top-up/kill.proof.test.ts', (t: Test) => Promise<void>>(
-  'test/payments/top-up/kill.proof.test.ts',
+const CASES = killCases<'test/payments/top-up/kill.test.ts', (t: Test) => Promise<void>>(
+  'test/payments/top-up/kill.test.ts',
   {
     'purchase recorded': async (t) => {
       const { gateway, checkout, ask } = await shopThatDies(t, 'purchase recorded');

@@ -14,7 +14,7 @@ import { FileAudioStore } from '../../../src/speech/store/file-store.ts';
 import { openAudioStore } from '../../../src/speech/store/open-store.ts';
 import { S3AudioStore } from '../../../src/speech/store/s3-store.ts';
 
-const WRITER = fileURLToPath(new URL('file-store-writer.ts', import.meta.url));
+const WRITER = fileURLToPath(new URL('file-store-writer.js', import.meta.url));
 
 async function newDirectory(t: Test): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'speechgate-audio-'));
@@ -189,7 +189,7 @@ async function putOnDisk(t: Test, mountOptions: string, expected: object): Promi
   if (spawnSync('unshare', ['-rm', 'sh', '-c', mount, root]).status !== 0) {
     return t.plan(0, 'it takes a mount in a user namespace, which this machine does not allow');
   }
-  const command = `${mount} && exec "$1" --import tsx "$2" "$0" once`;
+  const command = `${mount} && exec "$1" "$2" "$0" once`;
   const writer = spawn('unshare', ['-rm', 'sh', '-c', command, root, process.execPath, WRITER], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
@@ -197,5 +197,5 @@ async function putOnDisk(t: Test, mountOptions: string, expected: object): Promi
 }
 
 function spawnWriter(args: string[]): ChildProcess {
-  return spawn(process.execPath, ['--import', 'tsx', WRITER, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  return spawn(process.execPath, [WRITER, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
 }

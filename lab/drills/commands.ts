@@ -8,10 +8,11 @@ import { calculateJwkThumbprint, type JWK } from 'jose';
 import type { Test } from 'tap';
 import { privateKeyToAccount } from 'viem/accounts';
 import { readConfig } from '../../src/config/config.ts';
-import { type Child, startCommand } from '../support/child.ts';
-import { decodeHeader } from '../support/x402.ts';
+import { type Child, startCommand } from '../../test/support/child.ts';
+import { projectFile } from '../../test/support/project.ts';
+import { decodeHeader } from '../../test/support/x402.ts';
 
-export const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+export const PROJECT = fileURLToPath(projectFile(''));
 
 export const shell = (t: Test, cwd: string, command: string, env: Record<string, string> = {}): Child =>
   startCommand(t, ['sh', '-euc', command], { cwd, env, isGroup: true });
