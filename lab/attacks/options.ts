@@ -35,6 +35,6 @@ export function readOptions(args: readonly string[]): Options {
   return {
     ...{ tries: Number(values.tries), targets, isWritten: values.write },
     only: (name) => wanted?.some((beginning) => name.startsWith(beginning)) ?? true,
-    command: ['npm run attacks', ...(args.length > 0 ? ['--', ...args] : [])].join(' '),
+    command: ['npm run lab -- attacks', ...args].join(' '),
   };
 }

@@ -1,5 +1,5 @@
 /**
- * `npm run fuzz -- [--requests N] [--seed S]`: sends N requests to its own gateway and checks each response against the
+ * `npm run lab -- fuzz [--requests N] [--seed S]`: sends N requests to its own gateway and checks each response against the
  * contract. A failure prints a command that repeats its shrunk case. Exits with 1 on a failure, on growth of memory or
  * descriptors, or if the books disagree.
  */

@@ -18,7 +18,7 @@ export function print({ figures, failures, usage, audits }: FuzzResult): void {
   for (const { code, output } of audits) console.log(code === 0 ? 'the books agree' : output);
   for (const { kind, seed, path, shown, error } of failures) {
     console.log(
-      `npm run fuzz -- --kind ${kind} --seed ${seed} --path ${path}\n${shown.slice(0, 3000)}\n${error.slice(0, 3000)}`,
+      `npm run lab -- fuzz --kind ${kind} --seed ${seed} --path ${path}\n${shown.slice(0, 3000)}\n${error.slice(0, 3000)}`,
     );
   }
 }

@@ -1,5 +1,5 @@
 /**
- * `node --import tsx lab/ha/main.ts [--mode session|transaction] [--names] [--pgbouncer PROGRAM] [--rounds N]
+ * `npm run lab -- ha [--mode session|transaction] [--names] [--pgbouncer PROGRAM] [--rounds N]
  * [--asynchronous]`: the full drill, a few minutes for each round. Exits with 1 when callers and books disagree.
  */
 import assert from 'node:assert/strict';

@@ -1,5 +1,5 @@
 /**
- * `npm run soak`, see lab/soak/README.md. Exit code: 0 when all counts are zero, 1 when not, 2 when it could not run.
+ * `npm run lab -- soak`, see lab/soak/README.md. Exit code: 0 when all counts are zero, 1 when not, 2 when it could not run.
  */
 import { argumentsOf, readOptions, type SoakOptions, USAGE } from './options.ts';
 import { isClean, printFailure, printRun, progressLine } from './report.ts';
@@ -26,7 +26,7 @@ async function main(): Promise<number> {
     console.error(`${(error as Error).message}\n${USAGE}`);
     return EXIT_UNABLE;
   }
-  console.log(`npm run soak -- ${argumentsOf(options)}`);
+  console.log(`npm run lab -- soak ${argumentsOf(options)}`);
   try {
     const run = await soak(options, owner, progressLine());
     printRun(run);

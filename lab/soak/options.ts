@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { CALLER_KINDS } from './callers/crew.ts';
 
-export const USAGE = `npm run soak -- [options]
+export const USAGE = `npm run lab -- soak [options]
 Runs the whole service under callers of all flows while its parts break, and compares what everybody knows.
   --seed S          what is drawn follows from it; drawn itself, and printed, where it is not given
   --minutes M       how long callers work (10)

@@ -72,7 +72,7 @@ export function printFailure({ verdict, faults }: Run, options: SoakOptions): vo
   }
   const left = contradictions.length - MOST_SHOWN;
   if (left > 0) console.log(`and ${left} more`);
-  console.log(`\nnpm run soak -- ${argumentsOf(options)}`);
+  console.log(`\nnpm run lab -- soak ${argumentsOf(options)}`);
 }
 
 function wordsOf({ words, detail, operation }: Contradiction): string {

@@ -11,20 +11,11 @@ const PRICE = '$0.00108';
 export type PeerName = 'express' | 'hono' | 'mppx';
 
 /** Another project's server in front of the same speech server. Its setup is in lab/attacks/peers/. */
-export const startPeer = (world: World, name: PeerName): Promise<Target> =>
-  startSeller(world, name, [process.execPath, join(PROJECT, 'lab/attacks/peers', `${name}.mjs`)]);
-
-/** Runs any program that reads a peer's settings. @param more additional settings */
-export function startSeller(
-  world: World,
-  name: string,
-  command: readonly string[],
-  more: Readonly<Record<string, string>> = {},
-): Promise<Target> {
+export function startPeer(world: World, name: PeerName): Promise<Target> {
   const { address: payTo } = privateKeyToAccount(generatePrivateKey());
   const store = folderOf(world, randomUUID());
   return startTarget(world, {
-    ...{ name, payTo, command },
+    ...{ name, payTo, command: [process.execPath, join(PROJECT, 'lab/attacks/peers', `${name}.mjs`)] },
     env: (port) => ({
       NODE_ENV: 'production',
       PORT: String(port),
@@ -33,7 +24,6 @@ export function startSeller(
       STORE: store,
       FACILITATOR_URL: world.facilitator.url,
       UPSTREAM_ORIGIN: world.upstream.url,
-      ...more,
     }),
     other: (text) => ({
       method: 'POST',
