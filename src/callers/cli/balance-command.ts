@@ -1,6 +1,6 @@
 import { formatUsd } from '../../lib/money.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
-import { assertCanPay, openCaller } from './open-caller.ts';
+import { assertCanPay, withCaller } from './open-caller.ts';
 import { withProgress } from './output.ts';
 import { maskedAccount, readFlow } from './read-values.ts';
 
@@ -13,13 +13,15 @@ Shows the balance of the credit account, or with x402 or prepaid the wallet's pr
   options: { ...COMMON_OPTIONS, pay: { type: 'string' } },
   maxWords: 0,
   run: async ({ pay }, _words, output) => {
-    const caller = await openCaller({ pay: pay === undefined ? undefined : readFlow(pay, '--pay') });
-    assertCanPay(caller);
-    const balance = await withProgress('Reading the balance', output.isJson, caller.client.balance());
-    const account = balance.flow === 'card' ? maskedAccount(balance.account) : balance.account;
-    const description = balance.flow === 'card' ? 'credit account' : 'prepaid balance of';
-    output.done({ flow: balance.flow, account, balanceMicroUsd: balance.balanceMicroUsd }, [
-      `${formatUsd(balance.balanceMicroUsd)} USD (${description} ${account})`,
-    ]);
+    const options = { pay: pay === undefined ? undefined : readFlow(pay, '--pay') };
+    await withCaller(options, async (caller) => {
+      assertCanPay(caller);
+      const balance = await withProgress('Reading the balance', output.isJson, caller.client.balance());
+      const account = balance.flow === 'card' ? maskedAccount(balance.account) : balance.account;
+      const description = balance.flow === 'card' ? 'credit account' : 'prepaid balance of';
+      output.done({ flow: balance.flow, account, balanceMicroUsd: balance.balanceMicroUsd }, [
+        `${formatUsd(balance.balanceMicroUsd)} USD (${description} ${account})`,
+      ]);
+    });
   },
 });

@@ -7,7 +7,7 @@ import { type Bridge, type BridgeOptions, startBridge } from '../bridge/bridge.t
 import { findModel, resolve } from '../bridge/catalog.ts';
 import type { Call } from '../bridge/speech-call.ts';
 import { COMMON_OPTIONS, interruption, runCommand } from './command.ts';
-import { assertCanPay, type Caller, openCaller } from './open-caller.ts';
+import { assertCanPay, type Caller, withCaller } from './open-caller.ts';
 import type { Output } from './output.ts';
 import { flowWord, readFlow, readSecret } from './read-values.ts';
 import { SavedPurchases } from './saved-purchases.ts';
@@ -52,38 +52,43 @@ Programs must send a token as their API key. The bridge prints a new one at each
   run: async (values, _words, output) => {
     const port = readPort(values.port);
     const token = await readToken(values);
-    const caller = await openCaller({
+    const options = {
       pay: values.pay === undefined ? undefined : readFlow(values.pay, '--pay'),
       caps: readCaps({
         perCallMicroUsd: ['--max-per-call', values['max-per-call']],
         perDayMicroUsd: ['--max-per-day', values['max-per-day']],
         totalMicroUsd: ['--max-total', values['max-total']],
       }),
+    };
+    await withCaller(options, async (caller) => {
+      assertCanPay(caller);
+      await assertFallbacks(caller, values);
+      const stop = interruption();
+      let totalMicroUsd = 0n;
+      const bridge = await listen({
+        client: caller.client,
+        budget: caller.budget,
+        flow: caller.flow,
+        port,
+        token: token.value,
+        isDurable: values.durable,
+        saved: new SavedPurchases(caller.settings.folder),
+        fallbacks: { model: values.model, voice: values.voice },
+        onCall: (call) => {
+          totalMicroUsd += call.chargedMicroUsd;
+          output.note(lineOf(call, totalMicroUsd));
+          if (output.isJson) output.done(documentOf(call, totalMicroUsd), []);
+        },
+      });
+      try {
+        await announce(bridge, caller, token, output);
+        await new Promise<void>((resolve) => stop.addEventListener('abort', () => resolve(), { once: true }));
+        output.note('Shutting down after the running requests.');
+      } finally {
+        await bridge.close(SHUTDOWN_TIMEOUT_MS);
+      }
+      output.note(`Spent $${formatUsd(totalMicroUsd)}.`);
     });
-    assertCanPay(caller);
-    await assertFallbacks(caller, values);
-    const stop = interruption();
-    let totalMicroUsd = 0n;
-    const bridge = await listen({
-      client: caller.client,
-      budget: caller.budget,
-      flow: caller.flow,
-      port,
-      token: token.value,
-      isDurable: values.durable,
-      saved: new SavedPurchases(caller.settings.folder),
-      fallbacks: { model: values.model, voice: values.voice },
-      onCall: (call) => {
-        totalMicroUsd += call.chargedMicroUsd;
-        output.note(lineOf(call, totalMicroUsd));
-        if (output.isJson) output.done(documentOf(call, totalMicroUsd), []);
-      },
-    });
-    await announce(bridge, caller, token, output);
-    await new Promise<void>((resolve) => stop.addEventListener('abort', () => resolve(), { once: true }));
-    output.note('Shutting down after the running requests.');
-    await bridge.close(SHUTDOWN_TIMEOUT_MS);
-    output.note(`Spent $${formatUsd(totalMicroUsd)}.`);
   },
 });
 

@@ -1,6 +1,6 @@
 import { formatUsd } from '../../lib/money.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
-import { openCaller } from './open-caller.ts';
+import { withCaller } from './open-caller.ts';
 
 await runCommand({
   usage: `speechgate budget
@@ -11,20 +11,21 @@ Set the caps with speechgate connect --max-per-call, --max-per-day and --max-tot
   options: COMMON_OPTIONS,
   maxWords: 0,
   run: async (_values, _words, output) => {
-    const { budget, settings } = await openCaller();
-    const state = await budget.read();
-    const { spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, unconfirmedMicroUsd, leftMicroUsd } = state;
-    const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = settings.caps;
-    const usd = (amount: bigint) => `${formatUsd(amount)} USD`;
-    const of = (cap: bigint | undefined) => (cap === undefined ? '' : ` of ${usd(cap)}`);
-    const caps = { perCallMicroUsd, perDayMicroUsd, totalMicroUsd };
-    output.done({ ...state, caps }, [
-      `spent today     ${usd(spentTodayMicroUsd)}${of(perDayMicroUsd)}`,
-      `spent in total  ${usd(spentMicroUsd)}${of(totalMicroUsd)}`,
-      `reserved        ${usd(reservedMicroUsd)}${reservedMicroUsd > 0n ? ' (until it expires, or speechgate resume finds the outcome)' : ''}`,
-      `unconfirmed     ${usd(unconfirmedMicroUsd)} (signed; not charged according to the service)`,
-      `left            ${leftMicroUsd === null ? 'no limit' : usd(leftMicroUsd)}`,
-      `per call        ${perCallMicroUsd === undefined ? 'no limit' : `at most ${usd(perCallMicroUsd)}`}`,
-    ]);
+    await withCaller({}, async ({ budget, settings }) => {
+      const state = await budget.read();
+      const { spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, unconfirmedMicroUsd, leftMicroUsd } = state;
+      const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = settings.caps;
+      const usd = (amount: bigint) => `${formatUsd(amount)} USD`;
+      const of = (cap: bigint | undefined) => (cap === undefined ? '' : ` of ${usd(cap)}`);
+      const caps = { perCallMicroUsd, perDayMicroUsd, totalMicroUsd };
+      output.done({ ...state, caps }, [
+        `spent today     ${usd(spentTodayMicroUsd)}${of(perDayMicroUsd)}`,
+        `spent in total  ${usd(spentMicroUsd)}${of(totalMicroUsd)}`,
+        `reserved        ${usd(reservedMicroUsd)}${reservedMicroUsd > 0n ? ' (until it expires, or speechgate resume finds the outcome)' : ''}`,
+        `unconfirmed     ${usd(unconfirmedMicroUsd)} (signed; not charged according to the service)`,
+        `left            ${leftMicroUsd === null ? 'no limit' : usd(leftMicroUsd)}`,
+        `per call        ${perCallMicroUsd === undefined ? 'no limit' : `at most ${usd(perCallMicroUsd)}`}`,
+      ]);
+    });
   },
 });

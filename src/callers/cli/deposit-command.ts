@@ -3,7 +3,7 @@ import { UsageError } from '../../lib/usage-error.ts';
 import { OutcomeUnknownError, type PendingPurchase, ServiceError } from '../client/index.ts';
 import { COMMON_OPTIONS, interruption, runCommand } from './command.ts';
 import { CommandError } from './failure.ts';
-import { assertCanPay, type Caller, openCaller, paid } from './open-caller.ts';
+import { assertCanPay, type Caller, paid, withCaller } from './open-caller.ts';
 import { type Output, withProgress } from './output.ts';
 import { readUsd } from './read-values.ts';
 import { resumePurchase } from './resume-purchase.ts';
@@ -22,17 +22,18 @@ If the outcome of an earlier deposit is unknown, this resumes it and signs nothi
   run: async (_values, [word], output) => {
     if (word === undefined) throw new UsageError('AMOUNT is missing. Name US dollars, such as 1.00.');
     const amountMicroUsd = readUsd(word, 'AMOUNT');
-    const caller = await openCaller({ pay: 'prepaid' });
-    assertCanPay(caller);
-    const saved = new SavedPurchases(caller.settings.folder);
-    const previous = await resumePreviousDeposit(caller, saved, output);
-    if (previous) return output.done(previous.document, [previous.line, 'No new deposit was made.']);
-    output.note(`${capsLine(caller.caps)} They limit spending from the balance, not the deposit.`);
-    const deposit = await depositAndSave(caller, saved, amountMicroUsd, output);
-    const { creditedMicroUsd, balanceMicroUsd } = deposit;
-    output.done(deposit, [
-      `${formatUsd(creditedMicroUsd)} USD deposited, ${formatUsd(balanceMicroUsd)} USD on the balance`,
-    ]);
+    await withCaller({ pay: 'prepaid' }, async (caller) => {
+      assertCanPay(caller);
+      const saved = new SavedPurchases(caller.settings.folder);
+      const previous = await resumePreviousDeposit(caller, saved, output);
+      if (previous) return output.done(previous.document, [previous.line, 'No new deposit was made.']);
+      output.note(`${capsLine(caller.caps)} They limit spending from the balance, not the deposit.`);
+      const deposit = await depositAndSave(caller, saved, amountMicroUsd, output);
+      const { creditedMicroUsd, balanceMicroUsd } = deposit;
+      output.done(deposit, [
+        `${formatUsd(creditedMicroUsd)} USD deposited, ${formatUsd(balanceMicroUsd)} USD on the balance`,
+      ]);
+    });
   },
 });
 

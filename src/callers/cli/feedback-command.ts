@@ -2,7 +2,7 @@ import { privateKeyToAccount } from 'viem/accounts';
 import { serviceWords } from '../../lib/service-words.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
-import { assertWallet, openCaller } from './open-caller.ts';
+import { assertWallet, withCaller } from './open-caller.ts';
 import { withProgress } from './output.ts';
 import { readText } from './read-values.ts';
 
@@ -23,11 +23,12 @@ Sends a message to the operator of the service. The wallet signs it, which costs
     const category = CATEGORIES.find((each) => each === values.category);
     if (!category) throw new UsageError(`--category must be one of ${CATEGORIES.join(', ')}, not ${values.category}.`);
     const message = await readText(word, 'MESSAGE');
-    const { client, settings } = await openCaller();
-    const wallet = privateKeyToAccount(assertWallet(settings));
-    const details = { agent: 'speechgate', ...(values.trace !== undefined && { traceId: values.trace }) };
-    const sending = client.feedback(wallet, { message, category, details });
-    const sent = await withProgress('Sending', output.isJson, sending);
-    output.done(sent, [`Sent at ${serviceWords(sent.receivedAt)} with the id ${serviceWords(sent.feedbackId)}.`]);
+    await withCaller({}, async ({ client, settings }) => {
+      const wallet = privateKeyToAccount(assertWallet(settings));
+      const details = { agent: 'speechgate', ...(values.trace !== undefined && { traceId: values.trace }) };
+      const sending = client.feedback(wallet, { message, category, details });
+      const sent = await withProgress('Sending', output.isJson, sending);
+      output.done(sent, [`Sent at ${serviceWords(sent.receivedAt)} with the id ${serviceWords(sent.feedbackId)}.`]);
+    });
   },
 });

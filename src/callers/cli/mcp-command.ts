@@ -7,7 +7,7 @@ import { watchLost } from '../budget/purchases.ts';
 import { createMcpServer } from '../mcp/server.ts';
 import { SpeechFolder } from '../mcp/speech-folder.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
-import { assertCanPay, openCaller } from './open-caller.ts';
+import { assertCanPay, withCaller } from './open-caller.ts';
 import { readFlow, readUsd } from './read-values.ts';
 import { SavedPurchases } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';
@@ -31,25 +31,29 @@ tools are list_voices, quote, speak and balance.
   maxWords: 0,
   run: async ({ folder: path, pay, max }, _words, output) => {
     const folder = await openFolder(path);
-    const caller = await openCaller({
+    const options = {
       pay: pay === undefined ? undefined : readFlow(pay, '--pay'),
       maxMicroUsd: max === undefined ? undefined : readUsd(max, '--max'),
+    };
+    await withCaller(options, async (caller) => {
+      assertCanPay(caller);
+      output.note(capsLine(caller.caps));
+      const { client, budget, flow, settings } = caller;
+      const saved = new SavedPurchases(settings.folder);
+      const server = createMcpServer({ client, budget, saved, flow, folder });
+      const stopWatching = watchLost(budget, client, saved);
+      const closed = new Promise<void>((resolve) => {
+        server.server.onclose = resolve;
+      });
+      const ended = once(process.stdin, 'end');
+      try {
+        await server.connect(new StdioServerTransport());
+        await Promise.race([ended, closed]);
+        await server.close();
+      } finally {
+        stopWatching();
+      }
     });
-    assertCanPay(caller);
-    output.note(capsLine(caller.caps));
-    const { client, budget, flow, settings } = caller;
-    const saved = new SavedPurchases(settings.folder);
-    const server = createMcpServer({ client, budget, saved, flow, folder });
-    const stopWatching = watchLost(budget, client, saved);
-    const closed = new Promise<void>((resolve) => {
-      server.server.onclose = resolve;
-    });
-    const ended = once(process.stdin, 'end');
-    await server.connect(new StdioServerTransport());
-    await Promise.race([ended, closed]);
-    await server.close();
-    stopWatching();
-    await budget.close();
   },
 });
 

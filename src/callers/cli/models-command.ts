@@ -1,5 +1,5 @@
 import { COMMON_OPTIONS, runCommand } from './command.ts';
-import { openCaller } from './open-caller.ts';
+import { withCaller } from './open-caller.ts';
 import { ALL_OPTION, ALL_USAGE, rowsOf, withProgress } from './output.ts';
 
 await runCommand({
@@ -10,19 +10,20 @@ ${ALL_USAGE}`,
   options: { ...COMMON_OPTIONS, ...ALL_OPTION },
   maxWords: 0,
   run: async ({ all }, _words, output) => {
-    const { client } = await openCaller();
-    const { models, defaultModel } = await withProgress('Reading the models', output.isJson, client.models());
-    const head = ['model', 'per 1,000,000', 'characters', 'name'];
-    const lines = rowsOf(
-      models,
-      { all },
-      ({ id, pricing, maxInputCharacters, name, available }) => {
-        const remarks = [name, id === defaultModel ? 'the default' : '', available ? '' : 'unavailable'];
-        const rate = `${pricing.ratePerMillionCharsUsd} USD`;
-        return [id, rate, String(maxInputCharacters), remarks.filter(Boolean).join(', ')];
-      },
-      head,
-    );
-    output.done({ defaultModel, models }, lines);
+    await withCaller({}, async ({ client }) => {
+      const { models, defaultModel } = await withProgress('Reading the models', output.isJson, client.models());
+      const head = ['model', 'per 1,000,000', 'characters', 'name'];
+      const lines = rowsOf(
+        models,
+        { all },
+        ({ id, pricing, maxInputCharacters, name, available }) => {
+          const remarks = [name, id === defaultModel ? 'the default' : '', available ? '' : 'unavailable'];
+          const rate = `${pricing.ratePerMillionCharsUsd} USD`;
+          return [id, rate, String(maxInputCharacters), remarks.filter(Boolean).join(', ')];
+        },
+        head,
+      );
+      output.done({ defaultModel, models }, lines);
+    });
   },
 });

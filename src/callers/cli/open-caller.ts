@@ -28,17 +28,37 @@ export interface CallerOptions {
   readonly watcher?: Watcher;
 }
 
-/** All processes of this user share one budget. */
-export const openBudget = (folder: string, limits: BudgetLimits): Promise<FileBudget> =>
-  openFileBudget(join(folder, BUDGET_FILE), limits);
+/** Opens the budget, which all processes of this user share, and closes it after the work. */
+export async function withBudget<T>(
+  folder: string,
+  limits: BudgetLimits,
+  work: (budget: FileBudget) => Promise<T>,
+): Promise<T> {
+  const budget = await openFileBudget(join(folder, BUDGET_FILE), limits);
+  try {
+    return await work(budget);
+  } finally {
+    await budget.close();
+  }
+}
+
+/** Opens the budget and a client, and closes the budget after the work. */
+export async function withCaller<T>(options: CallerOptions, work: (caller: Caller) => Promise<T>): Promise<T> {
+  const settings = await readSettings(process.env, options.pay);
+  const limits = { ...settings.caps, ...options.caps };
+  return withBudget(settings.folder, limits, async (budget) =>
+    work(await createCaller(settings, budget, limits, options)),
+  );
+}
 
 /** Without account or wallet the client can only make free requests. */
-export async function openCaller(options: CallerOptions = {}): Promise<Caller> {
-  const { maxMicroUsd, watcher } = options;
-  const settings = await readSettings(process.env, options.pay);
+async function createCaller(
+  settings: Settings,
+  budget: FileBudget,
+  limits: BudgetLimits,
+  { maxMicroUsd, watcher }: CallerOptions,
+): Promise<Caller> {
   const { baseUrl, flow, trust, folder } = settings;
-  const limits = { ...settings.caps, ...options.caps };
-  const budget = await openBudget(folder, limits);
   const pay = paymentWayOf(settings);
   const client = new Speechgate({
     baseUrl,

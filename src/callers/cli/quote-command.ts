@@ -1,7 +1,7 @@
 import { formatUsd } from '../../lib/money.ts';
 import { serviceWords } from '../../lib/service-words.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
-import { openCaller } from './open-caller.ts';
+import { withCaller } from './open-caller.ts';
 import { withProgress } from './output.ts';
 import { readOrder, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
 
@@ -14,11 +14,12 @@ ${SPEECH_USAGE}`,
   maxWords: 1,
   run: async (values, [word], output) => {
     const order = await readOrder(values, word);
-    const { client } = await openCaller();
-    const quote = await withProgress('Reading the price', output.isJson, client.quote(order));
-    const { textLength, model, amountMicroUsd, expiresAt } = quote;
-    output.done(quote, [
-      `${textLength} characters with ${serviceWords(model)}: ${formatUsd(amountMicroUsd)} USD until ${serviceWords(expiresAt)}`,
-    ]);
+    await withCaller({}, async ({ client }) => {
+      const quote = await withProgress('Reading the price', output.isJson, client.quote(order));
+      const { textLength, model, amountMicroUsd, expiresAt } = quote;
+      output.done(quote, [
+        `${textLength} characters with ${serviceWords(model)}: ${formatUsd(amountMicroUsd)} USD until ${serviceWords(expiresAt)}`,
+      ]);
+    });
   },
 });

@@ -3,7 +3,7 @@ import type { FileBudget } from '../budget/file-budget.ts';
 import { isRepeatable, type PendingPurchase } from '../client/pending-purchase.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { EXIT } from './failure.ts';
-import { openBudget } from './open-caller.ts';
+import { withBudget } from './open-caller.ts';
 import { ALL_OPTION, ALL_USAGE, rowsOf, withProgress } from './output.ts';
 import { clientOf, notWrittenError, type Resumed, resumePurchase } from './resume-purchase.ts';
 import { type SavedPurchase, SavedPurchases } from './saved-purchases.ts';
@@ -37,41 +37,42 @@ For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
   maxWords: 1,
   run: async ({ out, list, all }, [identifier], output) => {
     const folder = settingsFolder(process.env);
-    const budget = await openBudget(folder, {});
-    const caps = await readSetCaps(process.env);
-    const saved = new SavedPurchases(folder);
-    const allAudioIds = (await saved.listAudio()).map((audio) => audio.identifier);
-    const audioIds = allAudioIds.filter((each) => identifier === undefined || each === identifier);
-    const isAudioOnly = identifier !== undefined && audioIds.length > 0;
-    const purchases = isAudioOnly ? [] : await findPurchases(saved, budget, identifier);
-    if (!list) output.note(`${capsLine(caps)} Resumed purchases are already reserved under them.`);
-    if (out !== undefined && purchases.length + audioIds.length > 1) {
-      throw new UsageError('--out names one file, but there are several purchases. Add the ID of one.');
-    }
-    if (list) {
-      const rows = purchases.map(({ pending }) => [pending.identifier, `${pending.kind}, ${pending.baseUrl}`]);
-      const audioRows = audioIds.map((each) => [each, 'saved audio that was not written to a file']);
-      const lines = rowsOf([...rows, ...audioRows], { all }, (row) => row);
-      return output.done({ purchases: purchases.map(summaryOf), audio: audioIds }, lines);
-    }
-    const resumed: Resumed[] = [];
-    for (const each of audioIds) resumed.push(await saved.moveAudio(each, out));
-    for (const each of purchases) {
-      const resuming = resumePurchase(each, folder, budget, out).catch((error) => {
-        if (identifier !== undefined) throw error;
-        return notWrittenError(each, error);
-      });
-      resumed.push(await withProgress(`Resuming ${each.pending.identifier}`, output.isJson, resuming));
-    }
-    if (identifier === undefined) {
-      const resolveOutcome = async (pending: PendingPurchase) =>
-        (await clientOf(folder, pending)).resolveOutcome(pending);
-      await budget.concludeLost({ resolveOutcome }, saved);
-    }
-    const documents = resumed.map(({ line, ...document }) => document);
-    const lines = resumed.length > 0 ? resumed.map(({ line }) => line) : ['There are no purchases to resume.'];
-    output.done({ purchases: documents }, lines);
-    process.exitCode = Math.max(EXIT.done, ...resumed.map(({ outcome }) => EXITS[outcome]));
+    await withBudget(folder, {}, async (budget) => {
+      const caps = await readSetCaps(process.env);
+      const saved = new SavedPurchases(folder);
+      const allAudioIds = (await saved.listAudio()).map((audio) => audio.identifier);
+      const audioIds = allAudioIds.filter((each) => identifier === undefined || each === identifier);
+      const isAudioOnly = identifier !== undefined && audioIds.length > 0;
+      const purchases = isAudioOnly ? [] : await findPurchases(saved, budget, identifier);
+      if (!list) output.note(`${capsLine(caps)} Resumed purchases are already reserved under them.`);
+      if (out !== undefined && purchases.length + audioIds.length > 1) {
+        throw new UsageError('--out names one file, but there are several purchases. Add the ID of one.');
+      }
+      if (list) {
+        const rows = purchases.map(({ pending }) => [pending.identifier, `${pending.kind}, ${pending.baseUrl}`]);
+        const audioRows = audioIds.map((each) => [each, 'saved audio that was not written to a file']);
+        const lines = rowsOf([...rows, ...audioRows], { all }, (row) => row);
+        return output.done({ purchases: purchases.map(summaryOf), audio: audioIds }, lines);
+      }
+      const resumed: Resumed[] = [];
+      for (const each of audioIds) resumed.push(await saved.moveAudio(each, out));
+      for (const each of purchases) {
+        const resuming = resumePurchase(each, folder, budget, out).catch((error) => {
+          if (identifier !== undefined) throw error;
+          return notWrittenError(each, error);
+        });
+        resumed.push(await withProgress(`Resuming ${each.pending.identifier}`, output.isJson, resuming));
+      }
+      if (identifier === undefined) {
+        const resolveOutcome = async (pending: PendingPurchase) =>
+          (await clientOf(folder, pending)).resolveOutcome(pending);
+        await budget.concludeLost({ resolveOutcome }, saved);
+      }
+      const documents = resumed.map(({ line, ...document }) => document);
+      const lines = resumed.length > 0 ? resumed.map(({ line }) => line) : ['There are no purchases to resume.'];
+      output.done({ purchases: documents }, lines);
+      process.exitCode = Math.max(EXIT.done, ...resumed.map(({ outcome }) => EXITS[outcome]));
+    });
   },
 });
 

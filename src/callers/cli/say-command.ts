@@ -14,13 +14,14 @@ import { isRepeatable } from '../client/pending-purchase.ts';
 import { openAudioFile } from './audio-file.ts';
 import { COMMON_OPTIONS, interruption, runCommand } from './command.ts';
 import { CommandError, EXIT } from './failure.ts';
-import { assertCanPay, type CallerOptions, openCaller, paid } from './open-caller.ts';
+import { assertCanPay, type CallerOptions, paid, withCaller } from './open-caller.ts';
 import { type Output, withProgress } from './output.ts';
 import { findPlayer, play } from './player.ts';
 import { readFlow, readOrder, readUsd, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
 import { type BoughtSpeech, receiptLine } from './resume-purchase.ts';
 import { SavedPurchases, type Watcher } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';
+import { settingsFolder } from './settings-folder.ts';
 
 const OPTIONS = {
   ...COMMON_OPTIONS,
@@ -85,6 +86,7 @@ async function buySpeech(
   order: SpeechOrder,
   { path, savedOut, durable, output }: Delivery,
 ): Promise<BoughtSpeech> {
+  const saved = new SavedPurchases(settingsFolder(process.env));
   let sent: PendingPurchase | undefined;
   const drop = async () => {
     if (sent) await saved.drop(sent.identifier);
@@ -98,39 +100,39 @@ async function buySpeech(
     },
     onNotCharged: drop,
   };
-  const caller = await openCaller({ ...options, watcher });
-  const saved = new SavedPurchases(caller.settings.folder);
-  assertCanPay(caller);
-  output.note(capsLine(caller.caps));
-  // Releases reservations of earlier commands. A failure is retried by the next command.
-  await caller.budget.concludeLost(caller.client, saved).catch(() => {});
-  const file = await openAudioFile(path);
-  const signal = interruption();
-  let receipt: Receipt | undefined;
-  const speak = async (): Promise<BoughtSpeech> => {
-    const speech = await paid(caller, caller.client.speak(order, { signal, durable }));
-    receipt = speech.receipt;
-    const bytes = await file.write(speech.audio);
-    return { bytes, contentType: speech.contentType, receipt };
-  };
-  try {
-    const bought = await withProgress('Synthesizing', output.isJson, speak());
-    await drop();
-    return bought;
-  } catch (error) {
-    if (error instanceof OutcomeUnknownError) throw error;
-    if (error instanceof SpeechgateError || error instanceof CommandError) {
+  return withCaller({ ...options, watcher }, async (caller) => {
+    assertCanPay(caller);
+    output.note(capsLine(caller.caps));
+    // Releases reservations of earlier commands. A failure is retried by the next command.
+    await caller.budget.concludeLost(caller.client, saved).catch(() => {});
+    const file = await openAudioFile(path);
+    const signal = interruption();
+    let receipt: Receipt | undefined;
+    const speak = async (): Promise<BoughtSpeech> => {
+      const speech = await paid(caller, caller.client.speak(order, { signal, durable }));
+      receipt = speech.receipt;
+      const bytes = await file.write(speech.audio);
+      return { bytes, contentType: speech.contentType, receipt };
+    };
+    try {
+      const bought = await withProgress('Synthesizing', output.isJson, speak());
       await drop();
-      throw error;
+      return bought;
+    } catch (error) {
+      if (error instanceof OutcomeUnknownError) throw error;
+      if (error instanceof SpeechgateError || error instanceof CommandError) {
+        await drop();
+        throw error;
+      }
+      if (sent) throw signal.aborted ? new OutcomeUnknownError(sent, { cause: error }) : notWrittenError(sent, error);
+      if (receipt) throw lost(receipt, error);
+      if (!signal.aborted) throw error;
+      const message = 'Interrupted. Nothing was bought.';
+      throw new CommandError({ code: 'INTERRUPTED', exit: EXIT.interrupted, message });
+    } finally {
+      await file.close();
     }
-    if (sent) throw signal.aborted ? new OutcomeUnknownError(sent, { cause: error }) : notWrittenError(sent, error);
-    if (receipt) throw lost(receipt, error);
-    if (!signal.aborted) throw error;
-    const message = 'Interrupted. Nothing was bought.';
-    throw new CommandError({ code: 'INTERRUPTED', exit: EXIT.interrupted, message });
-  } finally {
-    await file.close();
-  }
+  });
 }
 
 function notWrittenError({ identifier }: PendingPurchase, error: unknown): CommandError {

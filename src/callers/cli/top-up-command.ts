@@ -9,7 +9,7 @@ import { boundedResponse, MAX_JSON_BYTES } from '../client/api.ts';
 import { UnreachableError } from '../client/index.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { CommandError, EXIT, serviceSays } from './failure.ts';
-import { type Caller, openCaller } from './open-caller.ts';
+import { type Caller, withCaller } from './open-caller.ts';
 import { openInBrowser } from './open-in-browser.ts';
 import { type Output, withProgress } from './output.ts';
 import { maskedAccount, readUsd } from './read-values.ts';
@@ -44,36 +44,37 @@ command again to continue.
   maxWords: 0,
   run: async (values, _words, output) => {
     const amountCents = values.amount === undefined ? MIN_TOP_UP_CENTS : readCents(values.amount);
-    const caller = await openCaller({ pay: 'card' });
-    const { baseUrl, settings } = caller;
-    const { folder, account } = settings;
-    const open: StoredTopUp[] = [];
-    for (const former of (await readConfig(folder)).topUps?.[baseUrl] ?? []) {
-      const paidTo = await creditedAccount(baseUrl, former.sessionId);
-      if (typeof paidTo === 'string') return credited(caller, former, paidTo, output);
-      const age = Date.now() - former.openedAt;
-      if (age < OPEN_MS) open.push(former);
-      else if (paidTo === null && age > CLOSED_MS) await dropTopUp(folder, baseUrl, former);
-    }
-    const same = open.find((each) => each.amountCents === amountCents && each.account === (account ?? null));
-    const purchase = same ?? (await openCreditPurchase(baseUrl, amountCents, account));
-    const { sessionId, checkoutUrl } = purchase;
-    if (!same && sessionId !== null) await storeTopUp(folder, baseUrl, { ...purchase, sessionId });
-    if (values.open && !(await openInBrowser(checkoutUrl, baseUrl)))
-      output.note(
-        `The page was not opened: no browser was found, or the page is neither at ${baseUrl} nor at Stripe. Open it yourself.`,
-      );
-    const checkout = { checkoutUrl, amountCents };
-    if (values['no-wait'] || sessionId === null) {
-      return output.done({ ...checkout, credited: false }, [`Pay ${formatCents(amountCents)} at ${checkoutUrl}`]);
-    }
-    console.error(`Pay ${formatCents(amountCents)} at ${printable(checkoutUrl)}`);
-    const waiting = waitForCredit(baseUrl, sessionId);
-    const paidTo = await withProgress('Waiting for the payment (Ctrl-C is safe)', output.isJson, waiting);
-    if (paidTo !== undefined) return credited(caller, { ...purchase, sessionId }, paidTo, output);
-    output.done({ ...checkout, credited: false }, [
-      'No payment has arrived yet. Once you have paid, run speechgate top-up again.',
-    ]);
+    await withCaller({ pay: 'card' }, async (caller) => {
+      const { baseUrl, settings } = caller;
+      const { folder, account } = settings;
+      const open: StoredTopUp[] = [];
+      for (const former of (await readConfig(folder)).topUps?.[baseUrl] ?? []) {
+        const paidTo = await creditedAccount(baseUrl, former.sessionId);
+        if (typeof paidTo === 'string') return credited(caller, former, paidTo, output);
+        const age = Date.now() - former.openedAt;
+        if (age < OPEN_MS) open.push(former);
+        else if (paidTo === null && age > CLOSED_MS) await dropTopUp(folder, baseUrl, former);
+      }
+      const same = open.find((each) => each.amountCents === amountCents && each.account === (account ?? null));
+      const purchase = same ?? (await openCreditPurchase(baseUrl, amountCents, account));
+      const { sessionId, checkoutUrl } = purchase;
+      if (!same && sessionId !== null) await storeTopUp(folder, baseUrl, { ...purchase, sessionId });
+      if (values.open && !(await openInBrowser(checkoutUrl, baseUrl)))
+        output.note(
+          `The page was not opened: no browser was found, or the page is neither at ${baseUrl} nor at Stripe. Open it yourself.`,
+        );
+      const checkout = { checkoutUrl, amountCents };
+      if (values['no-wait'] || sessionId === null) {
+        return output.done({ ...checkout, credited: false }, [`Pay ${formatCents(amountCents)} at ${checkoutUrl}`]);
+      }
+      console.error(`Pay ${formatCents(amountCents)} at ${printable(checkoutUrl)}`);
+      const waiting = waitForCredit(baseUrl, sessionId);
+      const paidTo = await withProgress('Waiting for the payment (Ctrl-C is safe)', output.isJson, waiting);
+      if (paidTo !== undefined) return credited(caller, { ...purchase, sessionId }, paidTo, output);
+      output.done({ ...checkout, credited: false }, [
+        'No payment has arrived yet. Once you have paid, run speechgate top-up again.',
+      ]);
+    });
   },
 });
 

@@ -1,6 +1,6 @@
 import { serviceWords } from '../../lib/service-words.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
-import { assertTrust, openCaller } from './open-caller.ts';
+import { assertTrust, withCaller } from './open-caller.ts';
 import { ALL_OPTION, ALL_USAGE, rowsOf, withProgress } from './output.ts';
 
 await runCommand({
@@ -11,19 +11,20 @@ ${ALL_USAGE}`,
   options: { ...COMMON_OPTIONS, ...ALL_OPTION },
   maxWords: 0,
   run: async ({ all }, _words, output) => {
-    const caller = await openCaller();
-    assertTrust(caller.settings);
-    const metadata = await withProgress('Reading the metadata', output.isJson, caller.client.metadata());
-    const { service, payment, pricing, validity } = metadata;
-    const payee = payment.payees.find(({ status }) => status === 'current');
-    output.done(metadata, [
-      `${serviceWords(service.name)} at ${service.origin}: signed by a trusted key, valid until ${validity.validUntil}`,
-      `payee    ${payee?.address}`,
-      `network  ${payment.network}`,
-      `asset    ${serviceWords(payment.asset.symbol)} ${payment.asset.address}`,
-      ...rowsOf(pricing.models, { all }, ({ id, ratePerCharacterUsd }) => [
-        `model    ${id}: ${ratePerCharacterUsd} USD a character`,
-      ]),
-    ]);
+    await withCaller({}, async (caller) => {
+      assertTrust(caller.settings);
+      const metadata = await withProgress('Reading the metadata', output.isJson, caller.client.metadata());
+      const { service, payment, pricing, validity } = metadata;
+      const payee = payment.payees.find(({ status }) => status === 'current');
+      output.done(metadata, [
+        `${serviceWords(service.name)} at ${service.origin}: signed by a trusted key, valid until ${validity.validUntil}`,
+        `payee    ${payee?.address}`,
+        `network  ${payment.network}`,
+        `asset    ${serviceWords(payment.asset.symbol)} ${payment.asset.address}`,
+        ...rowsOf(pricing.models, { all }, ({ id, ratePerCharacterUsd }) => [
+          `model    ${id}: ${ratePerCharacterUsd} USD a character`,
+        ]),
+      ]);
+    });
   },
 });

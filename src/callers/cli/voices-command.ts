@@ -1,5 +1,5 @@
 import { COMMON_OPTIONS, runCommand } from './command.ts';
-import { openCaller } from './open-caller.ts';
+import { withCaller } from './open-caller.ts';
 import { ALL_OPTION, ALL_USAGE, rowsOf, withProgress } from './output.ts';
 
 await runCommand({
@@ -11,9 +11,10 @@ Lists the voices of a model, for say --voice.
   options: { ...COMMON_OPTIONS, ...ALL_OPTION, model: { type: 'string' } },
   maxWords: 0,
   run: async ({ model, all }, _words, output) => {
-    const { client } = await openCaller();
-    const listed = await withProgress('Reading the voices', output.isJson, client.voices(model));
-    const lines = rowsOf(listed.voices, { all }, ({ id, name }) => [id, name], ['voice', 'name']);
-    output.done({ model: listed.model, voices: listed.voices }, lines);
+    await withCaller({}, async ({ client }) => {
+      const listed = await withProgress('Reading the voices', output.isJson, client.voices(model));
+      const lines = rowsOf(listed.voices, { all }, ({ id, name }) => [id, name], ['voice', 'name']);
+      output.done({ model: listed.model, voices: listed.voices }, lines);
+    });
   },
 });
