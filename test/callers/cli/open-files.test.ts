@@ -1,0 +1,177 @@
+/** Commands close each file that they open, whatever their outcome. */
+import { once } from 'node:events';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { t, test } from 'tap';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
+import { testCheckout } from '../../support/checkout.ts';
+import { programCommand, startChild, startCommand } from '../../support/child.ts';
+import { pinsOf } from '../../support/client.ts';
+import { fundedWallet, startPrepaidGateway } from '../../support/prepaid.ts';
+import { speechgateReading } from '../../support/speechgate.ts';
+import { startTamperingProxy } from '../../support/tampering-proxy.ts';
+
+const WATCH = { NODE_OPTIONS: `--import=${new URL('../../support/open-files.mjs', import.meta.url).href}` };
+const OPEN_FILE = /^Open FileHandle: .*$/gm;
+const CREDITED = { address: '0x1', balanceMicroUsd: 1_000_000, creditedMicroUsd: 1_000_000, alreadyCredited: false };
+const OWNER_ONLY = 0o600;
+const FOR_ALL = 0o644;
+const [DONE, FAILED, USAGE, NO_MONEY] = [0, 1, 2, 3];
+
+const checkout = await testCheckout(t);
+const proxy = await startTamperingProxy(t);
+const gateway = await startPrepaidGateway(t, { ...checkout.env, BASE_URL: proxy.url }, { worker: true });
+proxy.target = gateway.url;
+// There is no chain, so the proxy answers paid deposits.
+proxy.tamper = (proxied, path, headers) => {
+  if (path !== '/x402/deposit' || headers['payment-signature'] === undefined) return;
+  Object.assign(proxied, { status: 200, json: CREDITED });
+  proxied.headers.set('content-type', 'application/json');
+};
+
+const folder = await mkdtemp(join(tmpdir(), 'speechgate-open-files-'));
+t.teardown(() => rm(folder, { recursive: true, force: true }));
+const at = (name: string) => join(folder, name);
+const settings = at('settings');
+const walletKey = generatePrivateKey();
+await fundedWallet(gateway, 1_000_000n, privateKeyToAccount(walletKey));
+const account = await gateway.fund(100);
+const env = {
+  ...WATCH,
+  SPEECHGATE_CONFIG_DIR: settings,
+  SPEECHGATE_URL: proxy.url,
+  SPEECHGATE_ACCOUNT: account,
+  SPEECHGATE_WALLET_KEY: walletKey,
+  SPEECHGATE_TRUST: JSON.stringify(pinsOf(gateway)),
+};
+const unreachable = { SPEECHGATE_URL: 'http://127.0.0.1:1' };
+const withoutAccount = { SPEECHGATE_ACCOUNT: '', SPEECHGATE_CONFIG_DIR: at('empty') };
+const untrusting = { SPEECHGATE_TRUST: '[]' };
+
+await writeFile(at('account'), account, { mode: OWNER_ONLY });
+await writeFile(at('account-for-all'), account, { mode: FOR_ALL });
+await writeFile(at('invalid.json'), 'no JSON', { mode: OWNER_ONLY });
+await mkdir(at('speech'));
+await mkdir(at('damaged'), { mode: 0o700 });
+await writeFile(at('damaged/budget.jsonl'), 'no budget', { mode: OWNER_ONLY });
+for (const identifier of ['first', 'second']) {
+  const audio = { contentType: 'audio/mpeg', bytes: Buffer.from('audio') } as const;
+  await new SavedPurchases(settings).saveAudio(identifier, audio);
+}
+
+type Run = readonly [exitCode: number, args: string, env?: Record<string, string>];
+
+/** Words of the arguments that start with @ are paths in the test's folder. */
+const COMMANDS: Readonly<Record<string, readonly Run[]>> = {
+  connect: [
+    [DONE, `connect ${proxy.url} --account @account`],
+    [USAGE, `connect ${proxy.url} --account @account-for-all`],
+  ],
+  models: [
+    [DONE, 'models'],
+    [FAILED, 'models', unreachable],
+  ],
+  voices: [
+    [DONE, 'voices'],
+    [USAGE, 'voices --model none'],
+  ],
+  quote: [
+    [DONE, 'quote Hello'],
+    [USAGE, 'quote Hello --model none'],
+  ],
+  balance: [
+    [DONE, 'balance'],
+    [NO_MONEY, 'balance', withoutAccount],
+  ],
+  budget: [
+    [DONE, 'budget'],
+    [FAILED, 'budget', { SPEECHGATE_CONFIG_DIR: at('damaged') }],
+  ],
+  'verify-metadata': [
+    [DONE, 'verify-metadata'],
+    [USAGE, 'verify-metadata', untrusting],
+  ],
+  'feedback send': [
+    [DONE, 'feedback send Hello'],
+    [FAILED, 'feedback send Hello', unreachable],
+  ],
+  'top-up': [
+    [DONE, 'top-up --no-wait', { SPEECHGATE_URL: gateway.url }],
+    [FAILED, 'top-up --no-wait', unreachable],
+  ],
+  deposit: [
+    [DONE, 'deposit 1.00'],
+    [FAILED, 'deposit 1.00', unreachable],
+  ],
+  say: [
+    [DONE, 'say Hello --out @prepaid.mp3 --pay prepaid'],
+    [USAGE, 'say Hello --out @none/card.mp3'],
+    [NO_MONEY, 'say Hello --out @poor.mp3', { SPEECHGATE_ACCOUNT: crypto.randomUUID() }],
+  ],
+  resume: [
+    [DONE, 'resume first --out @first.mp3'],
+    [USAGE, 'resume second --out @none/second.mp3'],
+  ],
+  bridge: [[USAGE, 'bridge --port 0 --model none']],
+  mcp: [[NO_MONEY, 'mcp --folder @speech', withoutAccount]],
+  keys: [
+    [DONE, 'keys', { SIGNING_KEYS_FILE: at('keys.json') }],
+    [FAILED, 'keys', { SIGNING_KEYS_FILE: at('invalid.json') }],
+  ],
+};
+
+for (const [name, runs] of Object.entries(COMMANDS)) {
+  test(`${name} leaves no file open`, async (t) => {
+    await Promise.all(
+      runs.map(async ([exitCode, args, more]) => {
+        const words = args.split(' ').map((word) => word.replace(/^@/, `${folder}/`));
+        const { code, err } = await speechgateReading('', { ...env, ...more }, ...words);
+        t.equal(code, exitCode, `${args}: ${err}`);
+        t.strictSame(err.match(OPEN_FILE), null, args);
+      }),
+    );
+  });
+}
+
+test('the bridge leaves no file open after requests and Ctrl-C', async (t) => {
+  const bridge = startChild(t, 'src/speechgate.ts', env, ['bridge', '--port', '0', '--no-token']);
+  const [, url] = await bridge.printed(/OPENAI_BASE_URL=(\S+)/);
+  await bridge.printed(/^Paid by /m);
+  const headers = { 'content-type': 'application/json' };
+  const statuses = ['alloy', 'alloy/none'].map(async (voice) => {
+    const body = JSON.stringify({ model: 'tts-1', voice, input: 'Hello' });
+    const response = await fetch(`${url}/audio/speech`, { method: 'POST', headers, body });
+    await response.arrayBuffer();
+    return response.status;
+  });
+  t.strictSame(await Promise.all(statuses), [200, 400]);
+  t.equal(await bridge.stop('SIGINT'), DONE, bridge.output());
+  t.strictSame(bridge.output().match(OPEN_FILE), null);
+});
+
+test('the MCP server leaves no file open after calls', async (t) => {
+  const [command = '', ...args] = programCommand('src/speechgate.ts', 'mcp', '--folder', at('speech'));
+  const transport = new StdioClientTransport({ command, args, env, stderr: 'pipe' });
+  const client = new Client({ name: 'test', version: '1' });
+  await client.connect(transport);
+  const errors = text(transport.stderr as Readable);
+  const call = async (voice: string) =>
+    (await client.callTool({ name: 'speak', arguments: { text: 'Hello', voice } })).isError ?? false;
+  t.strictSame([await call('provider-a_alloy'), await call('none')], [false, true]);
+  await client.close();
+  t.strictSame((await errors).match(OPEN_FILE), null);
+});
+
+test('a file that a program leaves open is reported', async (t) => {
+  const program =
+    "import { open } from 'node:fs/promises'; await open('/dev/null'); await (await open('/dev/zero')).close();";
+  const child = startCommand(t, [process.execPath, '--input-type=module', '--eval', program], { env: WATCH });
+  await once(child.process, 'close');
+  t.strictSame(child.output().match(OPEN_FILE), ['Open FileHandle: /dev/null']);
+});
