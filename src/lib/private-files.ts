@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { chmod, type FileHandle, lstat, mkdir, open, readFile, realpath, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { closeOnFailure } from './close-on-failure.ts';
 
 const DIRECTORY_MODE = 0o700;
 const FILE_MODE = 0o600;
@@ -82,7 +83,7 @@ export const openOwnLog = (path: string): Promise<FileHandle> =>
 /** Opens a file to read and write, created if missing, and sets its mode to 0600. @throws ForeignFileError */
 export async function openOwnFile(path: string): Promise<FileHandle> {
   const file = await openOwn(path, O_RDWR | O_CREAT | O_NONBLOCK);
-  await file.chmod(FILE_MODE);
+  await closeOnFailure(file, () => file.chmod(FILE_MODE));
   return file;
 }
 
@@ -91,15 +92,12 @@ async function openOwn(path: string, flags: number): Promise<FileHandle> {
     if (error.code !== 'ELOOP') throw error;
     throw new ForeignFileError(`${path} is a link. Remove it: links are not followed here.`);
   });
-  try {
+  await closeOnFailure(file, async () => {
     const status = await file.stat();
     assertOwn(path, status.uid);
     if (!status.isFile()) throw new ForeignFileError(`${path} is no file. Remove what is in its place.`);
-    return file;
-  } catch (error) {
-    await file.close();
-    throw error;
-  }
+  });
+  return file;
 }
 
 /** Without user ids, as on Windows, nothing is refused. */

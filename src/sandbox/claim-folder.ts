@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import pg from 'pg';
+import { closeOnFailure } from '../lib/close-on-failure.ts';
 import { FileBusyError, FileLock } from '../lib/file-lock.ts';
 import { readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
 
@@ -20,7 +21,7 @@ export async function claimFolder(dataDir: string): Promise<Claim> {
     if (!(error instanceof FileBusyError)) throw error;
     return { outcome: 'taken', pid: Number(await readUnsharedFile(pidFile)) || undefined };
   }
-  await replaceOwnFile(pidFile, `${process.pid}\n`);
+  await closeOnFailure(lock, () => replaceOwnFile(pidFile, `${process.pid}\n`));
   return { outcome: 'claimed', close: () => lock.close() };
 }
 

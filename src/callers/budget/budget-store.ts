@@ -3,6 +3,7 @@ import { constants } from 'node:fs';
 import { open, readdir, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { tryLock } from 'fs-native-extensions';
+import { closeOnFailure } from '../../lib/close-on-failure.ts';
 import { FileLock, pause } from '../../lib/file-lock.ts';
 import { ownFolder, ownSubfolder, readOwnFile, replaceOwnFile } from '../../lib/private-files.ts';
 import { Book } from './book.ts';
@@ -44,19 +45,15 @@ export class BudgetStore {
     const file = join(await ownFolder(dirname(path)), basename(path));
     const owners = await ownSubfolder(`${file}.owners`);
     const store = new BudgetStore(file, await FileLock.open(`${file}.lock`), owners);
-    try {
-      await store.change(async () => {
-        await store.#removeTemporaryFiles();
-        for (const id of await readdir(owners)) {
-          if (await store.hasExited(id)) await rm(join(owners, id), { force: true });
-        }
-        await store.#claim();
-      });
-      return store;
-    } catch (error) {
-      await store.close();
-      throw error;
-    }
+    const prepare = async () => {
+      await store.#removeTemporaryFiles();
+      for (const id of await readdir(owners)) {
+        if (await store.hasExited(id)) await rm(join(owners, id), { force: true });
+      }
+      await store.#claim();
+    };
+    await closeOnFailure(store, () => store.change(prepare));
+    return store;
   }
 
   get owner(): string {
@@ -68,8 +65,8 @@ export class BudgetStore {
   async #claim(): Promise<void> {
     const id = randomUUID();
     const lock = await FileLock.open(join(this.#owners, id));
-    if (!lock.tryAcquire()) throw new Error(`${join(this.#owners, id)} is locked by another process.`);
     this.#owner = { id, lock };
+    if (!lock.tryAcquire()) throw new Error(`${join(this.#owners, id)} is locked by another process.`);
   }
 
   /** True if the owner's process has exited or closed its budget. Call only within a change. */

@@ -3,6 +3,7 @@ import { constants, type Stats } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { closeOnFailure } from '../../lib/close-on-failure.ts';
 import { followOwnLinks, isDescriptor } from '../../lib/own-links.ts';
 import { ForeignFileError } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
@@ -57,10 +58,11 @@ async function openDevice(path: string, existing: Stats): Promise<FileHandle> {
     throw new ForeignFileError(`it belongs to user id ${existing.uid}`);
   }
   const file = await open(path, constants.O_WRONLY | constants.O_NOFOLLOW);
-  const { dev, ino } = await file.stat();
-  if (dev === existing.dev && ino === existing.ino) return file;
-  await file.close();
-  throw new ForeignFileError('it was replaced');
+  await closeOnFailure(file, async () => {
+    const { dev, ino } = await file.stat();
+    if (dev !== existing.dev || ino !== existing.ino) throw new ForeignFileError('it was replaced');
+  });
+  return file;
 }
 
 function standardOutput(): AudioFile {

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import Fastify from 'fastify';
+import { closeOnFailure } from '../../lib/close-on-failure.ts';
 import { isOwnHost } from '../../lib/own-host.ts';
 import { freePort } from '../free-port.ts';
 import { API_PREFIX, serveApi } from './api.ts';
@@ -25,8 +26,12 @@ export interface RunningCheckout {
 
 /** Starts the sandbox's card processor: a part of Stripe's API, the payment page and a dashboard. */
 export async function startCheckout(options: CheckoutOptions): Promise<RunningCheckout> {
-  const { secretKey, merchant = 'Speechgate' } = options;
   const store = await Store.open(join(options.dataDir, 'checkout.json'));
+  return closeOnFailure(store, () => serveCheckout(store, options));
+}
+
+async function serveCheckout(store: Store, options: CheckoutOptions): Promise<RunningCheckout> {
+  const { secretKey, merchant = 'Speechgate' } = options;
   const port = options.port || (await freePort(store.find('port', 'port')?.port));
   const origin = `http://127.0.0.1:${port}`;
 

@@ -3,6 +3,7 @@ import fs, { constants } from 'node:fs';
 import { chmod, type FileHandle, lstat, mkdir, open, readdir, realpath, rm, stat, statfs } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { promisify } from 'node:util';
+import { closeOnFailure } from '../../lib/close-on-failure.ts';
 import { syncFolder, unlessAbsent } from '../../lib/private-files.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import {
@@ -100,13 +101,10 @@ export class FileAudioStore implements AudioStore {
     const opened = await storing(async () => openFile(join(await this.#openRoot(), place)));
     if (!opened) return undefined;
     const { handle, size } = opened;
-    try {
+    return closeOnFailure(handle, async () => {
       if (range) checkRange(range, size);
       return { size, stream: handle.createReadStream(range ?? {}) };
-    } catch (error) {
-      await handle.close();
-      throw error;
-    }
+    });
   }
 
   async delete(key: string): Promise<void> {
@@ -205,7 +203,8 @@ async function makeDirectory(root: string, path: string): Promise<OpenDirectory>
   if (made) await chmod(path, 0o700);
   await syncFolder(root);
   const handle = await open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
-  return { handle, inode: (await handle.stat()).ino };
+  const { ino } = await closeOnFailure(handle, () => handle.stat());
+  return { handle, inode: ino };
 }
 
 /** Returns false if it is absent; throws if something else, such as a symlink out of the store, is in its place. */
@@ -219,14 +218,11 @@ async function openFile(path: string): Promise<{ handle: FileHandle; size: numbe
   if (!(await isOwnDirectory(dirname(path)))) return undefined;
   const handle = await unlessAbsent(open(path, OPEN_OBJECT));
   if (!handle) return undefined;
-  try {
+  return closeOnFailure(handle, async () => {
     const stats = await handle.stat();
     if (!stats.isFile()) throw new Error('Something that is no file is in its place.');
     return { handle, size: stats.size };
-  } catch (error) {
-    await handle.close();
-    throw error;
-  }
+  });
 }
 
 async function writeDurably(path: string, content: Buffer): Promise<void> {
