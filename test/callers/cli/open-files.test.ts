@@ -14,10 +14,11 @@ import { testCheckout } from '../../support/checkout.ts';
 import { programCommand, startChild, startCommand } from '../../support/child.ts';
 import { pinsOf } from '../../support/client.ts';
 import { fundedWallet, startPrepaidGateway } from '../../support/prepaid.ts';
+import { projectFile } from '../../support/project.ts';
 import { speechgateReading } from '../../support/speechgate.ts';
 import { startTamperingProxy } from '../../support/tampering-proxy.ts';
 
-const WATCH = { NODE_OPTIONS: `--import=${new URL('../../support/open-files.mjs', import.meta.url).href}` };
+const WATCH = { NODE_OPTIONS: `--import=${projectFile('test/support/open-files.mjs').href}` };
 const OPEN_FILE = /^Open FileHandle: .*$/gm;
 const CREDITED = { address: '0x1', balanceMicroUsd: 1_000_000, creditedMicroUsd: 1_000_000, alreadyCredited: false };
 const OWNER_ONLY = 0o600;
