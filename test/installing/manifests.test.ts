@@ -1,6 +1,5 @@
 /** ops/compose.yaml, ops/ and the ops/Containerfile say what the service knows, and agree with each other. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { test } from 'tap';
@@ -9,7 +8,6 @@ import { readConfig } from '../../src/config/config.ts';
 import { readRole } from '../../src/config/role.ts';
 import { stopTimeoutMs } from '../../src/primary.ts';
 import { startGateway } from '../support/gateway.ts';
-import { missingProgram } from '../support/missing-program.ts';
 import { projectFile } from '../support/project.ts';
 import { testUpstream } from '../support/stub-upstream.ts';
 import {
@@ -246,14 +244,6 @@ test('ops/systemd: the units start existing programs after the migration', async
     const { maxConnections } = 'config' in rest ? rest.config : assert.fail();
     assert.ok(Number(unit.get('Service.LimitNOFILE')?.[0]) > maxConnections, `${name}: LimitNOFILE`);
   }
-});
-
-test('ops/systemd: systemd-analyze finds no fault in the units', {
-  skip: missingProgram('systemd-analyze', '--version') ?? false,
-}, async () => {
-  const files = UNITS.map((name) => `ops/systemd/${name}`);
-  const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', ...files], { encoding: 'utf8' });
-  assert.deepEqual([status, stderr.split('\n').filter((line) => line.includes('speechgate'))], [0, []]);
 });
 
 // Each catalog has its settings in examples/catalogs/README.md, and can be sold from.

@@ -24,8 +24,8 @@ import { projectFile } from '../../support/project.ts';
 import { until } from '../../support/until.ts';
 import { openBudget } from './support.ts';
 
-const CALLS = Number(process.env.BUDGET_CALLS ?? 150);
-const KILL_POINTS = Number(process.env.BUDGET_KILLS ?? 9);
+const CALLS = Number(process.env.BUDGET_CALLS ?? 60);
+const KILL_POINTS = Number(process.env.BUDGET_KILLS ?? 4);
 const IN_FLIGHT = Number(process.env.BUDGET_IN_FLIGHT ?? 8);
 const PROJECT = fileURLToPath(projectFile(''));
 /** Of each text by the default model. */

@@ -10,7 +10,7 @@ import { until } from '../../support/until.ts';
 import { budgetPath, chargeOf, MAX_MICRO_USD, openBudget, prepaid, serviceThatCharged } from './support.ts';
 
 const SPENDER = fileURLToPath(new URL('spender.js', import.meta.url));
-const KILL_POINTS = Number(process.env.BUDGET_KILLS ?? 25);
+const KILL_POINTS = Number(process.env.BUDGET_KILLS ?? 8);
 const PROCESSES = 3;
 
 test('killed processes never overspend, and the file accounts for every purchase', async (t) => {

@@ -30,7 +30,8 @@ setFlagsFromString('--expose-gc');
 const collectGarbage: () => void = runInNewContext('gc');
 
 const SEED = Number(process.env.HOSTILE_SEED ?? 37);
-const ALL_LIES = 1_000;
+/** HOSTILE_LIES=1000 is a longer run. */
+const ALL_LIES = Number(process.env.HOSTILE_LIES ?? 200);
 const ORDER = { text: 'Hello world' };
 const PRICE = 198n;
 const CAP = 12n * PRICE;
@@ -142,7 +143,7 @@ const agent: Program = async (t, client, flow, path) => {
   };
 };
 
-test('client, bridge and MCP server survive 1,000 random lies of a service', async (t) => {
+test('client, bridge and MCP server survive the random lies of a service', async (t) => {
   const dice = new Dice(SEED + 1);
   let before: number | undefined;
   while (hostile.lies < ALL_LIES) {
