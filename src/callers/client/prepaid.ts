@@ -1,5 +1,4 @@
 import type { Address } from 'viem';
-import { keccak256, toHex } from 'viem/utils';
 import { canonicalQuery, PREPAID_TYPES } from '../../payments/prepaid/signed-request.ts';
 import { priceOf, rateOf } from './catalog.ts';
 import { currentPayee } from './check-challenge.ts';
@@ -102,6 +101,8 @@ export async function signPrepaid(wallet: Wallet, metadata: Metadata, call: Prep
       `prepaid.authentication.chainId is ${chainId}, but payment.network is ${metadata.payment.network}.`,
     );
   }
+  // Loaded here: it takes longer than the start of a program that pays by card.
+  const { keccak256, toHex } = await import('viem/utils');
   const nonce = crypto.randomUUID();
   const expiry = Math.floor(Date.now() / 1000) + LIFETIME_SECONDS;
   const message = {

@@ -1,8 +1,5 @@
-import { x402Client } from '@x402/core/client';
 import { decodePaymentRequiredHeader, encodePaymentSignatureHeader } from '@x402/core/http';
 import type { PaymentRequired, PaymentRequirements } from '@x402/core/types';
-import { ExactEvmScheme } from '@x402/evm/exact/client';
-import { declarePaymentIdentifierExtension, PAYMENT_IDENTIFIER } from '@x402/extensions/payment-identifier';
 import { canonicalize } from '../../lib/canonical-json.ts';
 import type { ApiResult } from './api.ts';
 import { SpeechgateError, UntrustedError } from './errors.ts';
@@ -41,6 +38,13 @@ export async function signPayment(
   offer: PaymentRequirements,
   request: Pick<PendingPurchase, 'kind' | 'baseUrl' | 'target' | 'body'>,
 ): Promise<PendingPurchase> {
+  // Loaded here: it takes longer than the start of a program that pays by card.
+  const [{ x402Client }, { ExactEvmScheme }, { declarePaymentIdentifierExtension, PAYMENT_IDENTIFIER }] =
+    await Promise.all([
+      import('@x402/core/client'),
+      import('@x402/evm/exact/client'),
+      import('@x402/extensions/payment-identifier'),
+    ]);
   const identifier = `pay_${crypto.randomUUID()}`;
   const client = new x402Client()
     .register(offer.network, new ExactEvmScheme(wallet))
