@@ -6,7 +6,7 @@ import { testChain, wallet } from '../support/chain.ts';
 import { testDatabase } from '../support/database.ts';
 import { type Call, send } from '../support/gateway.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
-import { startVictim } from '../support/kill.ts';
+import { letLeasesEnd, startVictim } from '../support/kill.ts';
 import { type Kill, killCases } from '../support/kills.ts';
 import { until } from '../support/until.ts';
 import { challengeOf, sign, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
@@ -77,6 +77,7 @@ const isCreditedAfter = (point: Kill) => async (t: Test) => {
   await assert.rejects(send(victim.url, PATH, started.paid));
   await until(() => victim.child.process.signalCode === 'SIGKILL');
   assert.equal(await timesPaid(chain, started.payer), 1);
+  await letLeasesEnd(started.gateway.db);
   await isCreditedByItself(started);
 };
 
@@ -88,6 +89,7 @@ const CASES = killCases<'test/faults/deposit-kill.test.ts', (t: Test) => Promise
       const victim = await startVictim(t, 'deposit reserved', env);
       await assert.rejects(send(victim.url, PATH, paid));
       assert.equal((await payment())?.state, 'reserved');
+      await letLeasesEnd(gateway.db);
       await until(async () => (await payment()) === undefined);
       assert.deepEqual([await timesPaid(chain, payer), await balance()], [0, undefined]);
       assert.deepEqual(await audit(gateway.db), []);
@@ -120,6 +122,7 @@ const CASES = killCases<'test/faults/deposit-kill.test.ts', (t: Test) => Promise
       const { gateway, payer, paid, env, balance, payment, untilReconciled, repeated } = await start(t);
       const victim = await startVictim(t, 'x402 settling', env);
       await assert.rejects(send(victim.url, PATH, paid));
+      await letLeasesEnd(gateway.db);
       await untilReconciled();
       assert.deepEqual(await repeated(), [409, 'PAYMENT_OUTCOME_UNKNOWN']);
       await chain.client.increaseTime({ seconds: 600 });
@@ -145,6 +148,7 @@ test('kill -9 while a deposit awaits confirmations credits it once, without a re
   await until(async () => ((await started.payment())?.awaited_transaction ?? null) !== null);
   await victim.kill();
   await request;
+  await letLeasesEnd(started.gateway.db);
   await isCreditedByItself(started);
 });
 
