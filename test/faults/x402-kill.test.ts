@@ -75,7 +75,7 @@ const CASES = killCases<'test/faults/x402-kill.test.ts', Case>('test/faults/x402
 });
 
 for (const [point, { paidBefore, status, fault, landsLater }] of CASES) {
-  test(`kill -9 at "${point}": one payment if there is audio, else none`, { skip }, async (t) => {
+  test(`R21: kill -9 at "${point}": one payment if there is audio, else none`, { skip }, async (t) => {
     const directory = await mkdtemp(join(tmpdir(), 'speechgate-kill-'));
     t.teardown(() => rm(directory, { recursive: true, force: true }));
     const { url: databaseUrl } = await testDatabase(t);
