@@ -57,7 +57,8 @@ async function main(): Promise<number> {
 function select(names: readonly string[]): readonly Fault[] {
   const isNamed = (name: string, { patch }: Fault) => patch === name || patch.split('/').includes(name);
   const unknown = names.find((name) => !FAULTS.some((fault) => isNamed(name, fault)));
-  if (unknown !== undefined) throw new UnableError(`${unknown} is neither a fault nor an area of lab/faults/faults.ts.`);
+  if (unknown !== undefined)
+    throw new UnableError(`${unknown} is neither a fault nor an area of lab/faults/faults.ts.`);
   return names.length === 0 ? FAULTS : FAULTS.filter((fault) => names.some((name) => isNamed(name, fault)));
 }
 
@@ -103,7 +104,7 @@ async function firstFailureWith(fault: Fault, copy: string, isWhole: boolean): P
  * tests and a test that runs out of time don't count: the compiler or a busy machine saw them, no assertion did.
  */
 function failureIn({ output }: { readonly output: string }): string | undefined {
-  for (const [, file, title, diagnostics] of output.matchAll(/^--- (test\/\S+\.ts): (.+)\n(.*)$/gm)) {
+  for (const [, file, title, diagnostics] of output.matchAll(/^--- (test\/\S+\.ts): (.+)\n((?:.+\n)*)/gm)) {
     if (title === '(crash)' || title === '(no tests)' || title === 'timeout!') continue;
     if (!diagnostics?.includes("message: 'timeout!'")) return `${file}: ${title}`;
   }
