@@ -25,7 +25,7 @@ export const FAULTS: readonly Fault[] = [
   {
     patch: 'price/client-counts-bytes',
     says: 'the client signs a maximum for bytes instead of UTF-16 code units',
-    tests: ['test/callers/client/purchases.test.ts', 'test/callers/client/unreliable-service.test.ts'],
+    tests: ['test/callers/client/purchases.test.ts'],
   },
   {
     patch: 'price/budget-limit-excluded',
@@ -38,9 +38,9 @@ export const FAULTS: readonly Fault[] = [
     tests: ['test/journeys/prepaid-spending.test.ts'],
   },
   {
-    patch: 'holds/holds-compared-one-by-one',
-    says: "the balance is compared with each hold, not with the statement's sum",
-    tests: ['test/payments/grouped-requests.test.ts'],
+    patch: 'holds/balance-not-compared',
+    says: 'a card hold is placed without comparing the balance',
+    tests: ['test/journeys/card.test.ts'],
   },
   {
     patch: 'holds/job-captured-without-audio',
@@ -85,7 +85,7 @@ export const FAULTS: readonly Fault[] = [
   {
     patch: 'settlement/one-block-confirms',
     says: 'a deposit is credited with its first block',
-    tests: ['test/journeys/prepaid-spending.test.ts'],
+    tests: ['test/journeys/x402-deposit.test.ts'],
   },
   {
     patch: 'settlement/named-transaction-treated-as-failed',
@@ -100,7 +100,7 @@ export const FAULTS: readonly Fault[] = [
   {
     patch: 'settlement/foreign-token-accepted',
     says: 'the events of any contract prove a payment',
-    tests: ['test/reconcile/received.test.ts'],
+    tests: ['test/payments/x402/remote-services.test.ts'],
   },
   {
     patch: 'settlement/settled-deposit-booked-again',
@@ -140,7 +140,7 @@ export const FAULTS: readonly Fault[] = [
   {
     patch: 'audio/wav-sold-as-mpeg',
     says: 'x402 sells a WAV as audio/mpeg',
-    tests: ['test/payments/strategies.test.ts'],
+    tests: ['test/journeys/prepaid-spending.test.ts'],
   },
   {
     patch: 'audio/cut-stream-ends-orderly',
@@ -150,7 +150,7 @@ export const FAULTS: readonly Fault[] = [
   {
     patch: 'audio/client-accepts-cut-audio',
     says: 'the client takes audio shorter than its content-length',
-    tests: ['test/callers/client/answers.test.ts', 'test/callers/client/unreliable-service.test.ts'],
+    tests: ['test/callers/client/unreliable-service.test.ts'],
   },
   {
     patch: 'audio/bridge-ends-cut-audio',
