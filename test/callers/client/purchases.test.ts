@@ -151,6 +151,15 @@ test('a budget reserves before signing, records before sending, then settles', a
   assert.deepEqual(told, [...bought, `reserve prepaid ${PRICE}`, 'record speech', 'settle 0']);
 });
 
+test('R1: a client reserves the price of UTF-16 code units, not of bytes', async (t) => {
+  const { budget, told } = recordingBudget();
+  const { client } = await prepaidCaller(gateway, { budget });
+  const text = 'Grüße 😀';
+  await client.speak({ text });
+  t.equal(told[0], `reserve prepaid ${text.length * 18}`);
+  t.equal(told.at(-1), `settle ${text.length * 18}`);
+});
+
 test('nothing is signed without a reservation or sent without a record', async () => {
   for (const [fails, signatures] of [
     ['reserve', 0],
