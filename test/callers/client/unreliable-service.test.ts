@@ -72,6 +72,19 @@ test('a direct payment resumed after a day was charged, and its audio is gone', 
   proxy.tamper = undefined;
 });
 
+test('audio shorter than its content-length is not taken for the whole', async (t) => {
+  // Not every fetch checks the length.
+  const shortened: typeof fetch = async (request, init) => {
+    const response = await fetch(request, init);
+    if (response.headers.get('content-type') !== 'audio/mpeg') return response;
+    return new Response((await response.arrayBuffer()).slice(0, -1), response);
+  };
+  const { client } = await prepaidCaller(gateway, { fetch: shortened, timeoutMs: 0 });
+  const error = await errorOf(client.speak(HELLO));
+  t.ok(error instanceof OutcomeUnknownError, String(error));
+  t.equal(error.cause.message, 'The audio was cut off.');
+});
+
 test('job audio is fetched under another host name of the service too', async () => {
   const account = await gateway.fund(500);
   const baseUrl = proxy.url.replace('127.0.0.1', 'localhost');
