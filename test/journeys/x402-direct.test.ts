@@ -194,6 +194,19 @@ test('R28: an authorization outside its time limits is refused before any call',
   assert.equal(gateway.facilitator.calls.length, 0);
 });
 
+test('R45: an authorization below or above the price is refused before any call', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payload = await sign(await wallet(chain.client, PRICE), await challengeOf(gateway, '/x402/tts', HELLO));
+  for (const value of [PRICE - 1n, PRICE + 1n]) {
+    const authorization = { ...(payload.payload.authorization as object), value: String(value) };
+    const call = withPayment(HELLO, { ...payload, payload: { ...payload.payload, authorization } });
+    const reply = await gateway.call('/x402/tts', call);
+    t.equal(reply.status, 402);
+    t.equal(reply.json.error.details.error, 'authorization_of_another_amount');
+  }
+  t.equal(gateway.facilitator.calls.length, 0);
+});
+
 test('R58: without X402_RPC_URL direct payment answers 503 CONFIG_ERROR', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: '' });
   for (const call of [HELLO, withPayment(HELLO, 'x')]) {
