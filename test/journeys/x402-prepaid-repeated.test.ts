@@ -123,6 +123,16 @@ test('R60: only the identical request learns the state of the first', async (t) 
   assert.equal((await gateway.call(TTS, foreign)).status, 200, "another wallet's nonce is another one");
 });
 
+test('R60: another body with the headers of the first request is not a repeat', async (t) => {
+  const { gateway, sign } = await startWithFunds(t);
+  const call = await sign(TTS, HELLO);
+  t.equal((await gateway.call(TTS, call)).status, 200);
+  await assertOffered(gateway, call, HELLO_AUDIO);
+  const other = await gateway.call(TTS, { ...call, json: { text: 'Other words' } });
+  t.equal(other.status, 401);
+  t.equal(detailsOf(other).audio, undefined);
+});
+
 test('R60: the state of a failed synthesis goes from pending to restored', async (t) => {
   const { gateway, sign } = await startWithFunds(t);
   const drip = new ControlledStream();
