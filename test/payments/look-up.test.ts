@@ -261,6 +261,17 @@ test('R64: a paid request whose stored audio is lost says that it is paid', { sk
   assert.match(json.error.message, /is paid.* Repeat the identical request later/);
 });
 
+test('R25: while the outcome of a payment is unknown, each 409 has Retry-After', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  gateway.facilitator.faults.settle({ broadcast: false, answer: 'error' });
+  const { reply, paid } = await payFor(gateway, await wallet(chain.client, 1_000_000n));
+  for (const answer of [reply, await gateway.call(TTS, paid)]) {
+    t.equal(answer.status, 409);
+    t.equal(answer.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
+    t.match(answer.headers.get('retry-after'), /^[1-9]\d*$/);
+  }
+});
+
 test('metrics count refused, unknown and later settled payments', {
   skip,
 }, async (t) => {
