@@ -4,9 +4,11 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { inspect } from 'node:util';
 import { type Test, test } from 'tap';
+import { numberToHex, pad, type RpcTransactionReceipt } from 'viem';
 import { ChainNode } from '../../../src/payments/x402/chain-node.ts';
 import { Facilitator, FacilitatorError } from '../../../src/payments/x402/facilitator.ts';
 import { RpcError } from '../../../src/payments/x402/rpc.ts';
+import { AUTHORIZATION_USED, proofIn, TRANSFER } from '../../../src/payments/x402/transfer-proof.ts';
 
 const ADDRESS = `0x${'cd'.repeat(20)}` as const;
 const HASH = `0x${'ab'.repeat(32)}` as const;
@@ -66,6 +68,27 @@ test('a node gets credentials in a header, one chain check and reused connection
     assert.equal(incoming.url, '/key-in-the-path?x=1');
   }
   assert.ok(new Set(requests.map(({ incoming }) => incoming.socket)).size < requests.length);
+});
+
+test('R25: only events of the token contract prove a payment', async (t) => {
+  const receiptOf = (address: string) => ({
+    status: '0x1',
+    transactionHash: HASH,
+    blockNumber: '0x1',
+    blockHash: HASH,
+    logs: [
+      { address, topics: [AUTHORIZATION_USED, pad(CLAIM.payer), CLAIM.nonce], data: '0x', logIndex: '0x0' },
+      {
+        address,
+        topics: [TRANSFER, pad(CLAIM.payer), pad(CLAIM.payTo)],
+        data: numberToHex(CLAIM.amount, { size: 32 }),
+        logIndex: '0x1',
+      },
+    ],
+  });
+  const proofFrom = (address: string) => proofIn(receiptOf(address) as RpcTransactionReceipt, ADDRESS, CLAIM);
+  t.equal(proofFrom(ADDRESS)?.transaction, HASH);
+  t.equal(proofFrom(`0x${'ef'.repeat(20)}`), undefined);
 });
 
 const BAD: readonly [name: string, answer: Answer][] = [
