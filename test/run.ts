@@ -118,10 +118,14 @@ async function runTap(files: string[], environment: Record<string, string>): Pro
   return printTotals(results) && code === 0 ? 0 : 1;
 }
 
+/** The source of a compiled test file. */
+const sourceOf = (file: string) =>
+  file.startsWith(`${BUILD}/test/`) ? file.slice(BUILD.length + 1).replace(/js$/, 'ts') : file;
+
 function printFile({ file, ms, passed, failures, skipped }: FileResult): void {
   const counts = [`${passed} passed`, `${failures.length} failed`, `${skipped.length} skipped`];
   const shown = counts.filter((count, index) => index === 0 || !count.startsWith('0'));
-  console.log(`${failures.length > 0 ? 'FAIL' : 'ok  '} ${file}: ${shown.join(', ')} (${Math.round(ms)} ms)`);
+  console.log(`${failures.length > 0 ? 'FAIL' : 'ok  '} ${sourceOf(file)}: ${shown.join(', ')} (${Math.round(ms)} ms)`);
   for (const { title } of failures) console.log(`     failed: ${title}`);
   for (const { title, reason } of skipped) console.log(`     skipped: ${title} (${reason})`);
 }
@@ -129,9 +133,9 @@ function printFile({ file, ms, passed, failures, skipped }: FileResult): void {
 /** Prints the failures in full and, last, the totals. Returns whether all is well. */
 function printTotals(results: readonly FileResult[]): boolean {
   for (const { file, failures, output } of results) {
-    for (const { title, diagnostics } of failures) console.log(`\n--- ${file}: ${title}\n${diagnostics}`);
+    for (const { title, diagnostics } of failures) console.log(`\n--- ${sourceOf(file)}: ${title}\n${diagnostics}`);
     if (failures.length > 0 && output.length > 0)
-      console.log(`\n--- ${file} printed:\n${output.join('\n').slice(-100_000)}`);
+      console.log(`\n--- ${sourceOf(file)} printed:\n${output.join('\n').slice(-100_000)}`);
   }
   const sum = (count: (result: FileResult) => number) => results.reduce((total, result) => total + count(result), 0);
   const passed = sum((result) => result.passed);

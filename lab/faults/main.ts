@@ -1,5 +1,5 @@
 /**
- * `npm run faults -- [name …] [--all-tests]`: applies each planted fault to a copy of the last commit and shows which test
+ * `npm run lab -- faults [name …] [--all-tests]`: applies each planted fault to a copy of the last commit and shows which test
  * sees it. A name is a fault or an area. `--all-tests` runs the whole suite for faults that their own tests miss. Exit
  * code: 0 when the tests see enough faults, 1 when not, 2 when it could not run.
  */
@@ -10,10 +10,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { projectFile } from '../../test/support/project.ts';
 import { FAULTS, type Fault } from './faults.ts';
 
-const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
-const PATCHES = fileURLToPath(new URL('.', import.meta.url));
+const PROJECT = fileURLToPath(projectFile(''));
+const PATCHES = fileURLToPath(projectFile('lab/faults/'));
 /** Of all faults. Of faults that are named, the tests have to see each. */
 const MAX_NOT_SEEN = 2;
 const EXIT_UNABLE = 2;
@@ -105,7 +106,7 @@ async function firstFailureWith(fault: Fault, copy: string, isWhole: boolean): P
  */
 function failureIn({ output }: { readonly output: string }): string | undefined {
   for (const [, file, title, diagnostics] of output.matchAll(/^--- (test\/\S+\.ts): (.+)\n((?:.+\n)*)/gm)) {
-    if (title === '(crash)' || title === '(no tests)' || title === 'timeout!') continue;
+    if (title?.startsWith('the file ') || title === 'timeout!') continue;
     if (!diagnostics?.includes("message: 'timeout!'")) return `${file}: ${title}`;
   }
   return undefined;

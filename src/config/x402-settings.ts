@@ -9,6 +9,7 @@ export type NodeUrls = readonly [string, ...string[]];
 
 /** Specification, "Limits". */
 export const DEPOSIT_TIMEOUT_SECONDS = 120;
+const SETTLE_TIMEOUT_MS = 30_000;
 
 export interface X402Config {
   readonly facilitatorUrl: string;
@@ -18,6 +19,7 @@ export interface X402Config {
   readonly probeAnswer: 400 | 402;
   readonly rpcUrls: NodeUrls | undefined;
   readonly confirmationTimeoutMs: number;
+  readonly settleTimeoutMs: number;
 }
 
 export interface QuoteConfig {
@@ -48,7 +50,9 @@ export function readX402(reader: SettingsReader): X402Config | undefined {
   const facilitatorUrl = facilitator.href;
   const probeAnswer = probe === '402' ? 402 : 400;
   const confirmationTimeoutMs = DEPOSIT_TIMEOUT_SECONDS * 1000;
-  return { facilitatorUrl, facilitatorToken, payees, asset, probeAnswer, rpcUrls, confirmationTimeoutMs };
+  const settleTimeoutMs = SETTLE_TIMEOUT_MS;
+  const timeouts = { confirmationTimeoutMs, settleTimeoutMs };
+  return { facilitatorUrl, facilitatorToken, payees, asset, probeAnswer, rpcUrls, ...timeouts };
 }
 
 function readNodes(reader: SettingsReader): NodeUrls | undefined {

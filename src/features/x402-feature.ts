@@ -117,7 +117,7 @@ function openChained(
   { asset, opened, known, directReplays, depositReplays, store, ...x402 }: ChainedParts,
 ) {
   const onRefused = credentialAlarm({ metrics, log }, 'X402_FACILITATOR_AUTH');
-  const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken, onRefused);
+  const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken, x402.settleTimeoutMs, onRefused);
   const settlement = new Settlement({ ...opened, facilitator, metrics, log });
   const intake = new PaymentIntake({ ...opened, known, asset, facilitator, log });
   const work = new DirectWork(config.unpaidWork);

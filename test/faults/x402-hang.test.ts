@@ -7,11 +7,13 @@ import { PRICE, payFor, startX402Gateway, timesPaid } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 
+const SETTLE_TIMEOUT_MS = 3_000;
+
 for (const broadcast of [true, false]) {
   test(`R25: settle hangs ${broadcast ? 'after' : 'before'} broadcast: it is sent once`, {
     skip,
   }, async (t) => {
-    const gateway = await startX402Gateway(t, chain);
+    const gateway = await startX402Gateway(t, chain, {}, { settleTimeoutMs: SETTLE_TIMEOUT_MS });
     const payer = await wallet(chain.client, 10n * PRICE);
     gateway.facilitator.faults.settle({ broadcast, answer: 'hang' });
     const { reply, paid } = await payFor(gateway, payer);
@@ -26,7 +28,12 @@ for (const broadcast of [true, false]) {
 test('R25: a deposit whose settle hangs after the broadcast is credited', {
   skip,
 }, async (t) => {
-  const gateway = await startX402Gateway(t, chain, {}, { confirmationTimeoutMs: 0 });
+  const gateway = await startX402Gateway(
+    t,
+    chain,
+    {},
+    { confirmationTimeoutMs: 0, settleTimeoutMs: SETTLE_TIMEOUT_MS },
+  );
   const payer = await wallet(chain.client, 1_000_000n);
   gateway.facilitator.faults.settle({ broadcast: true, answer: 'hang' });
   const { reply, paid } = await payDeposit(gateway, payer);

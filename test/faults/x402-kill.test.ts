@@ -12,6 +12,7 @@ import { testDatabase } from '../support/database.ts';
 import { land } from '../support/deposit.ts';
 import { invalid, refused } from '../support/facilitator-faults.ts';
 import { send } from '../support/gateway.ts';
+import { letLeasesEnd } from '../support/kill.ts';
 import { killCases } from '../support/kills.ts';
 import { mp3, openAiError } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
@@ -105,6 +106,7 @@ for (const [point, { paidBefore, status, fault, landsLater }] of CASES) {
     fault?.(gateway);
     await assert.rejects(send(`http://127.0.0.1:${port}`, '/x402/tts', paid));
     await until(() => victim.process.signalCode === 'SIGKILL');
+    await letLeasesEnd(gateway.db);
     assert.equal(await timesPaid(chain, payer), paidBefore);
     gateway.upstream.mode = mp3();
     if (landsLater) await land(chain, payload);

@@ -14,6 +14,7 @@ import { type Child, startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
+import { letLeasesEnd } from '../support/kill.ts';
 import { killCases } from '../support/kills.ts';
 import {
   ControlledStream,
@@ -133,6 +134,7 @@ test('kill -9 at each step of a job: after a restart job and balance are correct
         await slow.opened;
         first.child.process.kill('SIGSTOP');
       } else await killed(first.child);
+      await letLeasesEnd(db);
       upstream.mode = mp3(200);
 
       const second = await run();
@@ -192,6 +194,7 @@ test('a paused worker can neither complete nor capture a job taken over', async 
   const { jobId } = (await later(web, account)).json;
   await slow.opened;
   paused.child.process.kill('SIGSTOP');
+  await letLeasesEnd(db);
   upstream.mode = mp3(200);
   const other = await run({}, ['--role=worker']);
   const taken = (await untilJob(web, jobId, 'completed', 'failed')).json;

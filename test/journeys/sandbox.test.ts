@@ -9,7 +9,7 @@ import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { decode, rootMeanSquare } from '../sandbox/voice/sound.ts';
 import { startChild } from '../support/child.ts';
-import { hear, withoutRecognizer } from '../support/hearing.ts';
+import { withoutProbe } from '../support/probed-audio.ts';
 import { projectFile } from '../support/project.ts';
 import { sandboxFolder } from '../support/sandbox-folder.ts';
 
@@ -26,7 +26,7 @@ const moneyHeaders = (answer: string) => ({
 });
 
 test("the sandbox's printed commands work, and it survives Ctrl-C and kill -9", {
-  skip: withoutRecognizer,
+  skip: withoutProbe,
 }, async (t) => {
   const dataDir = await sandboxFolder(t);
   const port = await freePort();
@@ -68,10 +68,6 @@ test("the sandbox's printed commands work, and it survives Ctrl-C and kill -9", 
     assert.equal(probe.toString().trim(), 'mp3');
     assert.ok(rootMeanSquare(decode(mp3)) > 0.01, `${name} is not silent`);
   }
-  const words = await hear(await readFile(join(dataDir, 'hello.mp3')));
-  for (const word of ['hello', 'world', 'speech'])
-    assert.ok(words.includes(word), `${word} is heard in: ${words.join(' ')}`);
-
   const signed = first.output().match(/^ {2}DATA_DIR='.+' npm run -s prepaid -- .+$/gm) ?? [];
   const answers = signed.map((command) => {
     const elsewhere = command.replace('npm run', `npm --prefix '${PROJECT}' run`);
@@ -91,8 +87,6 @@ test("the sandbox's printed commands work, and it survives Ctrl-C and kill -9", 
   assert.equal(await demo.ended(), 0, demo.output());
   const shown = demo.output();
   assert.match(shown, /POST \/x402\/tts\n.*direct-post\.mp3\n {2}paid 0\.000720 USDC/);
-  assert.ok((await hear(await readFile(join(dataDir, 'demo', 'direct-post.mp3')))).includes('transfer'));
-
   assert.match(shown, /credited 0\.100000 USD for transaction 0x[0-9a-f]{64}/);
   const [, owned] = / has (\d+\.\d{6}) USD/.exec(shown) ?? [];
   assert.equal(microUsd(owned), JSON.parse(read).balanceMicroUsd + 100_000, 'the deposit adds to the balance');
@@ -114,11 +108,9 @@ test("the sandbox's printed commands work, and it survives Ctrl-C and kill -9", 
     assert.equal(left, (at === 0 ? microUsd(owned) : (steps[at - 1]?.left as number)) - charged);
   }
   const speech = (file: string) => readFile(join(dataDir, 'demo', file));
-  for (const file of ['prepaid-post.mp3', 'prepaid-hd.mp3']) {
+  for (const file of ['direct-post.mp3', 'prepaid-post.mp3', 'prepaid-get.mp3', 'prepaid-hd.mp3']) {
     assert.ok(rootMeanSquare(decode(await speech(file))) > 0.01, `${file} is not silent`);
   }
-  assert.ok((await hear(await speech('prepaid-get.mp3'))).includes('same'));
-
   const spent = await balance(sandbox);
   assert.equal(await first.stop('SIGKILL'), null);
   const second = startChild(t, PROGRAM, env);

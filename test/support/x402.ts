@@ -40,10 +40,16 @@ export async function startX402Gateway(
     facilitator?: Partial<FaultyFacilitatorOptions>;
     /** Of a deposit, instead of the specification's 120 seconds. */
     confirmationTimeoutMs?: number;
+    /** Of the facilitator's settle, instead of 30 seconds. */
+    settleTimeoutMs?: number;
     adjust?: (config: Config) => Config;
   } = {},
 ): Promise<X402Gateway> {
-  const { confirmationTimeoutMs: timeout, adjust = (config) => config } = options;
+  const { confirmationTimeoutMs, settleTimeoutMs, adjust = (config) => config } = options;
+  const timeouts = {
+    ...(confirmationTimeoutMs !== undefined && { confirmationTimeoutMs }),
+    ...(settleTimeoutMs !== undefined && { settleTimeoutMs }),
+  };
   const upstream = await testUpstream(t);
   const facilitator = await testFacilitator(t, chain, options.facilitator);
   const payTo = privateKeyToAccount(generatePrivateKey()).address;
@@ -63,7 +69,7 @@ export async function startX402Gateway(
       ...(options.worker !== undefined && { worker: options.worker }),
       adjust: (config) => ({
         ...adjust(config),
-        x402: config.x402 && { ...config.x402, ...(timeout !== undefined && { confirmationTimeoutMs: timeout }) },
+        x402: config.x402 && { ...config.x402, ...timeouts },
       }),
     },
   );

@@ -6,7 +6,6 @@ import type { Hex, PaymentEnvelope } from './envelope.ts';
 import { AnswerTimeout, postJson } from './json-exchange.ts';
 
 const VERIFY_TIMEOUT_MS = 5_000;
-const SETTLE_TIMEOUT_MS = 30_000;
 const MAX_ANSWER_BYTES = 65_536;
 /** Short, because a settle on a connection that the other side has just closed has an unknown outcome. */
 const KEEP_ALIVE_MS = 1_000;
@@ -48,9 +47,11 @@ export class Facilitator {
   readonly #path: string;
   readonly #headers: Record<string, string>;
 
+  readonly #settleTimeoutMs: number;
   readonly #onRefused: CredentialAlarm;
 
-  constructor(url: string, token: string | undefined, onRefused: CredentialAlarm = () => {}) {
+  constructor(url: string, token: string | undefined, settleTimeoutMs: number, onRefused: CredentialAlarm = () => {}) {
+    this.#settleTimeoutMs = settleTimeoutMs;
     this.#onRefused = onRefused;
     const base = new URL(url);
     this.#pool = new Pool(base.origin, {
@@ -79,7 +80,7 @@ export class Facilitator {
   async settle(payment: FacilitatorPayment): Promise<SettleAnswer> {
     let answer: { status: number; body: Record<string, unknown> };
     try {
-      answer = await this.#post('settle', payment, SETTLE_TIMEOUT_MS);
+      answer = await this.#post('settle', payment, this.#settleTimeoutMs);
     } catch (error) {
       const detail = error instanceof FacilitatorError ? error.message : String(error);
       return { outcome: 'open', transaction: undefined, detail };

@@ -177,7 +177,7 @@ async function startFacilitator(t: Test, status: number, body: string): Promise<
     request.resume().on('end', () => response.writeHead(status).end(body));
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const facilitator = new Facilitator(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, undefined);
+  const facilitator = new Facilitator(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, undefined, 30_000);
   t.teardown(async () => {
     await facilitator.close();
     server.close();
