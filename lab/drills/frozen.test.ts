@@ -4,15 +4,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { HOLD_LEASE_SECONDS } from '../../src/ledger/hold.ts';
-import { testDatabase } from '../support/database.ts';
-import { askForFlowingAudio } from '../support/flowing-audio.ts';
-import { send, startGateway } from '../support/gateway.ts';
-import { startGatewayProcess } from '../support/gateway-process.ts';
-import { sweepVictim } from '../support/kill.ts';
-import type { Kill } from '../support/kills.ts';
-import { runTurn } from '../support/reconcile.ts';
-import { ControlledStream, mp3, startStubUpstream } from '../support/stub-upstream.ts';
-import { until } from '../support/until.ts';
+import { testDatabase } from '../../test/support/database.ts';
+import { askForFlowingAudio } from '../../test/support/flowing-audio.ts';
+import { send, startGateway } from '../../test/support/gateway.ts';
+import { startGatewayProcess } from '../../test/support/gateway-process.ts';
+import { sweepVictim } from '../../test/support/kill.ts';
+import type { Kill } from '../../test/support/kills.ts';
+import { runTurn } from '../../test/support/reconcile.ts';
+import { ControlledStream, mp3, startStubUpstream } from '../../test/support/stub-upstream.ts';
+import { until } from '../../test/support/until.ts';
 
 const FUNDED = 5_000_000n;
 

@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { test } from 'tap';
+import { projectFile } from '../../support/project.ts';
+import { speechgate } from '../../support/speechgate.ts';
+
+const PROJECT = fileURLToPath(projectFile(''));
+const OPERATORS = [
+  ...['audit', 'doctor', 'feedback', 'keys', 'migrate', 'paused', 'payments', 'reconcile', 'report', 'trace'],
+  ...['pause', 'resume all', 'accounts show', 'accounts find', 'accounts freeze', 'accounts adjust', 'accounts refund'],
+];
+const CALLERS = ['say', 'top-up', 'resume'];
+
+for (const command of OPERATORS) {
+  test(`speechgate ${command} names an unknown option in one line and exits 78`, async () => {
+    // Were it to go on, it would need no database to fail otherwise.
+    const { code, out, err } = await speechgate(
+      { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' },
+      ...command.split(' '),
+      '--bogus',
+    );
+    assert.deepEqual([code, out, err], [78, '', "Unknown option '--bogus'. --help lists the options.\n"]);
+  });
+}
+
+for (const command of CALLERS) {
+  test(`speechgate ${command} names an unknown option in one line and exits 2`, async () => {
+    const { code, out, err } = await speechgate({}, command, '--bogus');
+    assert.deepEqual([code, out, err], [2, '', "Unknown option '--bogus'. --help lists the options.\n"]);
+  });
+}
+
+test('an unknown command prints one line, and no command prints the list', async () => {
+  const [unknown, none] = await Promise.all([speechgate({}, 'sya'), speechgate({})]);
+  assert.deepEqual([unknown.code, unknown.err], [2, 'speechgate has no command sya. speechgate --help lists them.\n']);
+  assert.equal(none.code, 0);
+  assert.match(none.out, /^For callers:\n(?: {2}.+\n)+\nFor operators.*:\n(?: {2}.+\n)+$/m);
+});
+
+for (const args of [['--help'], ['say', '--help'], ['report', '--help']]) {
+  test(`speechgate ${args.join(' ')} exits quietly when its output is not read`, async () => {
+    const child = spawn(process.execPath, ['dist/speechgate.js', ...args], {
+      cwd: PROJECT,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    child.stdout.destroy();
+    const [err, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
+    assert.deepEqual([code, err], [0, '']);
+  });
+}
