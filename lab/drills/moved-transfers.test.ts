@@ -3,9 +3,9 @@ import type { PaymentPayload } from '@x402/core/types';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { encodeFunctionData, parseAbi } from 'viem';
-import { MULTICALL } from '../../../src/sandbox/chain/chain-client.ts';
-import { usdCoinAbi } from '../../../src/sandbox/chain/usdc-abi.ts';
-import { included, termsOf, testChain, wallet } from '../../support/chain.ts';
+import { MULTICALL } from '../../src/sandbox/chain/chain-client.ts';
+import { usdCoinAbi } from '../../src/sandbox/chain/usdc-abi.ts';
+import { included, termsOf, testChain, wallet } from '../../test/support/chain.ts';
 import {
   assertCredited,
   DEPOSIT,
@@ -14,11 +14,11 @@ import {
   payDeposit,
   signedOf,
   told,
-} from '../../support/deposit.ts';
-import { failStatements } from '../../support/failing-statements.ts';
-import { speechgate } from '../../support/speechgate.ts';
-import { unguarded } from '../../support/unguarded.ts';
-import { nonceOf, startX402Gateway, type X402Gateway } from '../../support/x402.ts';
+} from '../../test/support/deposit.ts';
+import { failStatements } from '../../test/support/failing-statements.ts';
+import { speechgate } from '../../test/support/speechgate.ts';
+import { unguarded } from '../../test/support/unguarded.ts';
+import { nonceOf, startX402Gateway, type X402Gateway } from '../../test/support/x402.ts';
 
 const { chain, skip } = await testChain();
 const MULTICALL_ABI = parseAbi([

@@ -8,12 +8,12 @@ import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { detectAudioType } from '../../src/speech/audio-format.ts';
-import { type Child, startCommand } from '../support/child.ts';
-import { openBrowser, withoutChromium } from '../support/chromium.ts';
-import { blocksOf } from '../support/documentation.ts';
-import { installPackage } from '../support/installed-package.ts';
-import { projectFile } from '../support/project.ts';
-import { sandboxFolder } from '../support/sandbox-folder.ts';
+import { type Child, startCommand } from '../../test/support/child.ts';
+import { openBrowser, withoutChromium } from '../../test/support/chromium.ts';
+import { blocksOf } from '../../test/support/documentation.ts';
+import { installPackage } from '../../test/support/installed-package.ts';
+import { projectFile } from '../../test/support/project.ts';
+import { sandboxFolder } from '../../test/support/sandbox-folder.ts';
 import { documentedPrograms } from './documented-programs.ts';
 
 const EXAMPLES = fileURLToPath(projectFile('examples'));
@@ -56,7 +56,7 @@ test('the package works when installed into an empty folder', async (t) => {
   });
 
   await t.test('a strict TypeScript program compiles, and misuse does not', async () => {
-    await cp(projectFile(`test/installing/${CALLER}`), join(folder, CALLER));
+    await cp(projectFile(`lab/drills/${CALLER}`), join(folder, CALLER));
     for (const resolution of RESOLUTIONS) await succeeds(run([TSC, ...STRICT, ...resolution, CALLER]));
   });
 

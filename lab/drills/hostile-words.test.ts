@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
-import { pauseFlows } from '../../../src/ledger/pauses.ts';
-import { printable } from '../../../src/lib/printable.ts';
-import { say } from '../../journeys/card.ts';
-import { open, purchase, setUp } from '../../reconcile/open-purchases.ts';
-import { speechgate } from '../../support/speechgate.ts';
-import { unguarded } from '../../support/unguarded.ts';
+import { pauseFlows } from '../../src/ledger/pauses.ts';
+import { printable } from '../../src/lib/printable.ts';
+import { say } from '../../test/journeys/card.ts';
+import { open, purchase, setUp } from '../../test/reconcile/open-purchases.ts';
+import { speechgate } from '../../test/support/speechgate.ts';
+import { unguarded } from '../../test/support/unguarded.ts';
 
 /** Clears the screen, sets a colour by one code unit, turns the direction of text, and begins a line of its own. */
 const HOSTILE = 'x\u001b[2J\u009b31m\u202eysp\u2028\nholds  forged';

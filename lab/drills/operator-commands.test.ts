@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'tap';
-import { blocksOf } from '../support/documentation.ts';
-import { projectFile } from '../support/project.ts';
-import { speechgate } from '../support/speechgate.ts';
+import { blocksOf } from '../../test/support/documentation.ts';
+import { projectFile } from '../../test/support/project.ts';
+import { speechgate } from '../../test/support/speechgate.ts';
 
 const { scripts } = JSON.parse(await readFile(projectFile('package.json'), 'utf8'));
 const LINE = /(node dist\/speechgate\.js|npm run (?:-\S+ )*)\s*([^|>\n]+)/g;

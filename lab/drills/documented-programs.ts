@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { blocksOf } from '../support/documentation.ts';
+import { blocksOf } from '../../test/support/documentation.ts';
 
 const READ = `
 import assert from 'node:assert/strict';
