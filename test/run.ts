@@ -119,8 +119,9 @@ async function runTap(files: string[], environment: Record<string, string>): Pro
 }
 
 /** The source of a compiled test file. */
-const sourceOf = (file: string) =>
-  file.startsWith(`${BUILD}/test/`) ? file.slice(BUILD.length + 1).replace(/js$/, 'ts') : file;
+function sourceOf(file: string): string {
+  return file.startsWith(`${BUILD}/test/`) ? file.slice(BUILD.length + 1).replace(/js$/, 'ts') : file;
+}
 
 function printFile({ file, ms, passed, failures, skipped }: FileResult): void {
   const counts = [`${passed} passed`, `${failures.length} failed`, `${skipped.length} skipped`];
