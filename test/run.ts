@@ -1,31 +1,24 @@
 /**
- * `npm test [-- [--timeout SECONDS] FILE or FOLDER …]`: runs compiled test files with tap, which is configured in package.json. They share a
+ * `npm test [-- [--timeout SECONDS] FILE or FOLDER …]`: runs compiled test files with tap (test/suite.ts). They share a
  * PostgreSQL that is started here and thrown away, or that of DATABASE_URL. The last line is `N passed, N failed`; the exit code is
  * 0 only if every planned file ran and passed. With CI set, a skipped test is a failure.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createRequire } from 'node:module';
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join, relative } from 'node:path';
 import { parseArgs } from 'node:util';
 import { startPostgres } from '../src/sandbox/postgres.ts';
 import { databaseDirectory } from './support/database-directory.ts';
-import { projectFile } from './support/project.ts';
 import { type FileResult, readResults } from './support/results.ts';
 
 const BUILD = 'build';
-const TAP = join(createRequire(import.meta.url).resolve('tap/package.json'), '../dist/esm/run.mjs');
-/** The plugins that the installed tap was last built with. */
-const BUILT_PLUGINS = fileURLToPath(projectFile('node_modules/.cache/speechgate/tap-plugins.json'));
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  // Of a file, instead of the one in package.json.
-  options: { timeout: { type: 'string' } },
+  options: { timeout: { type: 'string', default: '600' } },
 });
 const isCi = Boolean(process.env.CI) && process.env.CI !== 'false';
 const interrupted = new AbortController();
@@ -39,7 +32,6 @@ async function main(paths: string[]): Promise<number> {
     console.error(`${missing} is not a file or folder.`);
     return 2;
   }
-  if (!(await buildTap())) return 1;
   // Clusters that the tests start are listed below it.
   const state = await mkdtemp(join(tmpdir(), 'speechgate-test-state-'));
   const server = await testServer();
@@ -65,17 +57,6 @@ function compiledFiles(path: string): string[] {
     .sort();
 }
 
-/** Builds tap with the plugins of package.json, once after each installation: a run would use them only the next time. */
-async function buildTap(): Promise<boolean> {
-  const plugins = JSON.stringify(JSON.parse(readFileSync(projectFile('package.json'), 'utf8')).tap.plugin);
-  if (existsSync(BUILT_PLUGINS) && readFileSync(BUILT_PLUGINS, 'utf8') === plugins) return true;
-  const [code] = await once(spawn(process.execPath, [TAP, 'build'], { stdio: 'inherit' }), 'close');
-  if (code !== 0) return false;
-  await mkdir(dirname(BUILT_PLUGINS), { recursive: true });
-  await writeFile(BUILT_PLUGINS, plugins);
-  return true;
-}
-
 async function testServer(): Promise<{ url: string; close(): Promise<void> }> {
   const given = process.env.DATABASE_URL;
   if (given) return { url: given, close: async () => undefined };
@@ -95,8 +76,7 @@ async function runTap(files: string[], environment: Record<string, string>): Pro
   // Tests use databases of their own on the server. TAP variables are those of a run around this one.
   const { DATABASE_URL, ...inherited } = process.env;
   const env = Object.fromEntries(Object.entries(inherited).filter(([name]) => !/^_?TAP/.test(name)));
-  const timeout = values.timeout === undefined ? [] : [`--timeout=${values.timeout}`];
-  const tap = spawn(process.execPath, [TAP, 'run', '--reporter=tap', ...timeout, ...files], {
+  const tap = spawn(process.execPath, [`${BUILD}/test/suite.js`, values.timeout, ...files], {
     env: { ...env, ...environment },
     stdio: ['ignore', 'pipe', 'inherit'],
     detached: true,

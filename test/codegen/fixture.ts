@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Test } from 'tap';
+import ts from 'typescript';
 import { generate } from '../../codegen/generate.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: tests change any part of the document
@@ -219,6 +220,19 @@ export async function workspace(t: Cleanup): Promise<string> {
 export async function load(t: Cleanup, document: Document, ...names: string[]): Promise<Document[]> {
   const directory = join(await workspace(t), 'contract');
   await mkdir(directory);
-  for (const [name, text] of await generate(JSON.stringify(document))) await writeFile(join(directory, name), text);
-  return Promise.all(names.map((name) => import(pathToFileURL(join(directory, name)).href)));
+  for (const [name, text] of await generate(JSON.stringify(document))) {
+    await writeFile(join(directory, compiledName(name)), name.endsWith('.ts') ? compile(text) : text);
+  }
+  return Promise.all(names.map((name) => import(pathToFileURL(join(directory, compiledName(name))).href)));
 }
+
+const compiledName = (name: string) => name.replace(/ts$/, 'js');
+
+const compile = (text: string) =>
+  ts.transpileModule(text, {
+    compilerOptions: {
+      module: ts.ModuleKind.ESNext,
+      target: ts.ScriptTarget.ES2023,
+      rewriteRelativeImportExtensions: true,
+    },
+  }).outputText;

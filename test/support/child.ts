@@ -55,7 +55,7 @@ export function startCommand(
   const { PATH, HOME, XDG_STATE_HOME } = process.env;
   const child = spawn(program, args, {
     cwd,
-    env: { PATH, HOME, NODE_OPTIONS: '', ...(XDG_STATE_HOME !== undefined && { XDG_STATE_HOME }), ...env },
+    env: { PATH, HOME, ...(XDG_STATE_HOME !== undefined && { XDG_STATE_HOME }), ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: isGroup,
     ...identity,

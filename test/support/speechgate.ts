@@ -28,7 +28,7 @@ export function speechgateReading(input: string, env: Record<string, string>, ..
     const child = execFile(
       node,
       program,
-      { cwd: PROJECT, env: { PATH, HOME, NODE_OPTIONS: '', ...env }, encoding: 'buffer', maxBuffer: 1 << 26 },
+      { cwd: PROJECT, env: { PATH, HOME, ...env }, encoding: 'buffer', maxBuffer: 1 << 26 },
       (error, bytes, stderr) => {
         const [out, err] = [bytes.toString(), stderr.toString()];
         resolve({ code: error ? Number(error.code) : 0, bytes, out, err, output: out + err });

@@ -8,7 +8,7 @@ import { generatePrivateKey } from 'viem/accounts';
 import { startCatalogServer } from '../../support/catalog-server.ts';
 import { speechgate } from '../../support/speechgate.ts';
 
-const COMMANDS = 12;
+const COMMANDS = 6;
 const OWN_MODE = 0o600;
 
 test('parallel changes to the settings lose no account and no private key', async (t) => {
