@@ -33,17 +33,17 @@ interface Described {
   components: { schemas: Record<'ModelId' | 'VoiceId', { example: string }> };
 }
 
-/** Read once per process, because it takes longer than the rest of a start. */
+/** Read once per process. */
 let contract: Promise<OpenApiDocument> | undefined;
 
 async function readContract(): Promise<OpenApiDocument> {
-  const path = fileURLToPath(new URL('../../../openapi.yaml', import.meta.url));
+  const path = fileURLToPath(new URL('../../contract/openapi.json', import.meta.url));
   const server = Fastify();
   await server.register(swagger, { mode: 'static', specification: { path, baseDir: '' } });
   return server.swagger() as OpenApiDocument;
 }
 
-/** openapi.yaml with this deployment's name, catalog and prices. Throws if a paid operation's price is unknown. */
+/** The contract with this deployment's name, catalog and prices. Throws if a paid operation's price is unknown. */
 export async function servedContract(deployment: Deployment): Promise<OpenApiDocument> {
   contract ??= readContract();
   const served = { ...structuredClone(await contract), servers: [{ url: deployment.baseUrl }] };

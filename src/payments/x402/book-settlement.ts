@@ -1,4 +1,4 @@
-import { getAddress } from 'viem';
+import { getAddress } from 'viem/utils';
 import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
 import { now, unnest } from '../../db/expressions.ts';

@@ -1,6 +1,5 @@
 import { Ajv, type ValidateFunction } from 'ajv';
 import { Pool } from 'undici';
-import { BaseError, BlockNotFoundError } from 'viem';
 import { postJson } from './json-exchange.ts';
 
 const TIMEOUT_MS = 5_000;
@@ -10,15 +9,7 @@ export class RpcError extends Error {}
 
 export class RpcRefusal extends RpcError {}
 
-/** Turns errors of viem calls into RpcError, because viem's own repeat the request and the node's response. */
-export function rpcErrorOf(error: unknown): RpcError {
-  const own = error instanceof BaseError ? error.walk((cause) => cause instanceof RpcError) : error;
-  if (own instanceof RpcError) return own;
-  if (error instanceof BlockNotFoundError) return new RpcRefusal("The chain's node does not know a block.");
-  return new RpcError("The chain's node gave an answer that can't be read.");
-}
-
-/** JSON-RPC over kept-alive connections: an EIP-1193 provider for viem, whose own transport needs six times the CPU. */
+/** JSON-RPC over kept-alive connections. viem's transport needs six times the CPU. Throws RpcError. */
 export class Rpc {
   readonly #pool: Pool;
   readonly #path: string;

@@ -1,4 +1,5 @@
-import { pad, type RpcTransactionReceipt, toEventSelector } from 'viem';
+import type { RpcTransactionReceipt } from 'viem';
+import { pad, toEventSelector } from 'viem/utils';
 import type { Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
 import { domainSeparator, signingDigest, structHasher } from '../../lib/eip712.ts';
