@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
-import { Logger, runTaskList, type WorkerEvents, type WorkerPool } from 'graphile-worker';
+import type { WorkerEvents, WorkerPool } from 'graphile-worker';
 import type { Pool } from 'pg';
 import { RunningWork } from '../lib/running-work.ts';
 import { within } from '../lib/within.ts';
@@ -72,7 +72,8 @@ export class QueueWorker {
       try {
         if (!this.#queue) {
           await this.#connections.query('select 1');
-          this.#queue = this.#openQueue();
+          // A gateway that only serves requests doesn't load it.
+          this.#queue = this.#openQueue(await import('graphile-worker'));
         }
         isDatabaseUnavailable = false;
       } catch (error) {
@@ -84,7 +85,7 @@ export class QueueWorker {
     }
   }
 
-  #openQueue(): WorkerPool {
+  #openQueue({ Logger, runTaskList }: typeof import('graphile-worker')): WorkerPool {
     const { concurrency, namedStatements, log } = this.#options;
     const { name, task } = this.#work;
     const events: WorkerEvents = new EventEmitter();

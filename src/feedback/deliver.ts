@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { createTransport } from 'nodemailer';
+import type { Transporter } from 'nodemailer';
 import type { SendMailOptions } from 'nodemailer/lib/mailer';
 import type { Mailbox } from '../config/mailbox.ts';
 import type { Database } from '../db/database.ts';
@@ -25,7 +25,7 @@ export interface MailOptions extends MailParties {
 export type MailSender = (mail: SendMailOptions, signal: AbortSignal) => Promise<void>;
 
 export function smtpSender({ smtpUrl }: MailOptions): MailSender {
-  const transport = createTransport({
+  const options = {
     url: smtpUrl,
     connectionTimeout: CONNECT_TIMEOUT_MS,
     dnsTimeout: CONNECT_TIMEOUT_MS,
@@ -34,8 +34,11 @@ export function smtpSender({ smtpUrl }: MailOptions): MailSender {
     // Keeps nodemailer from reading files and URLs that a mail names.
     disableFileAccess: true,
     disableUrlAccess: true,
-  });
+  };
+  let transport: Transporter | undefined;
   return async (mail, signal) => {
+    // Loaded with the first mail.
+    transport ??= (await import('nodemailer')).createTransport(options);
     await transport.sendMail({ ...mail, signal });
   };
 }

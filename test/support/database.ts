@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { Test } from 'tap';
-import { migrate } from '../../src/db/migrate.ts';
 import { startPostgres } from '../../src/sandbox/postgres.ts';
 import { databaseDirectory } from './database-directory.ts';
 import { projectFile } from './project.ts';
@@ -71,6 +70,7 @@ async function migratedTemplate(server: string): Promise<string> {
     if (rowCount) return;
     await client.query(`drop database if exists ${name}_new with (force)`);
     await client.query(`create database ${name}_new`);
+    const { migrate } = await import('../../src/db/migrate.ts');
     await migrate(withDatabase(server, `${name}_new`));
     // Without connections, autovacuum keeps out too, and nothing can get in the way of a copy.
     await client.query(`alter database ${name}_new with allow_connections false`);

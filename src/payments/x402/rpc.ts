@@ -1,4 +1,4 @@
-import { Ajv, type ValidateFunction } from 'ajv';
+import { Ajv } from 'ajv';
 import { Pool } from 'undici';
 import { postJson } from './json-exchange.ts';
 
@@ -92,17 +92,19 @@ const RECEIPT = object({
 });
 const BLOCK = object({ number: NUMBER, hash: HASH, timestamp: NUMBER });
 
-const ajv = new Ajv();
 const orNull = (schema: object) => ({ anyOf: [{ type: 'null' }, schema] });
 
-const answers: Readonly<Record<string, ValidateFunction>> = {
-  eth_chainId: ajv.compile(NUMBER),
-  eth_blockNumber: ajv.compile(NUMBER),
-  eth_getCode: ajv.compile(hex('*')),
-  eth_getLogs: ajv.compile(list(LOG)),
-  eth_getTransactionReceipt: ajv.compile(orNull(RECEIPT)),
-  eth_getBlockByNumber: ajv.compile(orNull(BLOCK)),
-  eth_call: ajv.compile(HASH),
-};
+/** Each is compiled on its first use. */
+const answers = new Ajv({
+  schemas: {
+    eth_chainId: NUMBER,
+    eth_blockNumber: NUMBER,
+    eth_getCode: hex('*'),
+    eth_getLogs: list(LOG),
+    eth_getTransactionReceipt: orNull(RECEIPT),
+    eth_getBlockByNumber: orNull(BLOCK),
+    eth_call: HASH,
+  },
+});
 
-const isAnswer = (method: string, answer: unknown): boolean => answers[method]?.(answer) ?? false;
+const isAnswer = (method: string, answer: unknown): boolean => answers.getSchema(method)?.(answer) === true;
