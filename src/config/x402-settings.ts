@@ -10,6 +10,7 @@ export type NodeUrls = readonly [string, ...string[]];
 /** Specification, "Limits". */
 export const DEPOSIT_TIMEOUT_SECONDS = 120;
 const SETTLE_TIMEOUT_MS = 30_000;
+const INCLUSION_TIMEOUT_MS = 5_000;
 
 export interface X402Config {
   readonly facilitatorUrl: string;
@@ -20,6 +21,8 @@ export interface X402Config {
   readonly rpcUrls: NodeUrls | undefined;
   readonly confirmationTimeoutMs: number;
   readonly settleTimeoutMs: number;
+  /** Our node may be behind the facilitator's: how long a settled transfer is awaited. */
+  readonly inclusionTimeoutMs: number;
 }
 
 export interface QuoteConfig {
@@ -50,8 +53,11 @@ export function readX402(reader: SettingsReader): X402Config | undefined {
   const facilitatorUrl = facilitator.href;
   const probeAnswer = probe === '402' ? 402 : 400;
   const confirmationTimeoutMs = DEPOSIT_TIMEOUT_SECONDS * 1000;
-  const settleTimeoutMs = SETTLE_TIMEOUT_MS;
-  const timeouts = { confirmationTimeoutMs, settleTimeoutMs };
+  const timeouts = {
+    confirmationTimeoutMs,
+    settleTimeoutMs: SETTLE_TIMEOUT_MS,
+    inclusionTimeoutMs: INCLUSION_TIMEOUT_MS,
+  };
   return { facilitatorUrl, facilitatorToken, payees, asset, probeAnswer, rpcUrls, ...timeouts };
 }
 

@@ -34,6 +34,8 @@ import {
 } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
+/** The chain is asked once, at once. */
+const IMPATIENT = { inclusionTimeoutMs: 0 };
 const NOWHERE = `0x${'ab'.repeat(32)}`;
 
 const stateOf = async (gateway: X402Gateway) =>
@@ -103,7 +105,7 @@ test('R25: a transfer that lands during the chain look-up is answered with its a
 });
 
 test('R25: 409 names a known transaction on each replay', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
+  const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
   const pending = { success: false, errorReason: 'settlement_pending', transaction: NOWHERE };
   gateway.facilitator.faults.settle({ broadcast: false, answer: () => pending });
   const { reply, paid } = await payFor(gateway, await wallet(chain.client, 10n * PRICE));
@@ -123,7 +125,7 @@ const NOT_SENT: [string, SettleFault][] = [
 
 for (const [name, fault] of NOT_SENT) {
   test(`R25: settle answers ${name}: 409 on each replay, sent once`, { skip }, async (t) => {
-    const gateway = await startX402Gateway(t, chain);
+    const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
     const payer = await wallet(chain.client, 10n * PRICE);
     gateway.facilitator.faults.settle(fault);
     const { reply, paid } = await payFor(gateway, payer);
@@ -185,7 +187,7 @@ test('R23: a refused settlement is 402 until it lands, then the replay has the a
 test('an authorization that is cancelled before settle is never paid and ends as 402', {
   skip,
 }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
+  const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
   const payer = await wallet(chain.client, 10n * PRICE);
   const payload = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
   gateway.upstream.mode = async (request, response) => {
@@ -227,7 +229,7 @@ test('a payer whose wallet is emptied before settle gets 402 and no audio', { sk
 
 test('R25: with the node down after settle, replays are 409 until it recovers', { skip }, async (t) => {
   const node = await startTcpProxy(t, chain.rpcUrl);
-  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url }, IMPATIENT);
   const payer = await wallet(chain.client, 10n * PRICE);
   gateway.upstream.mode = (request, response) => {
     node.cut();

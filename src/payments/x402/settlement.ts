@@ -17,9 +17,6 @@ type SettlementOutcome =
   | { readonly outcome: 'unknown'; readonly transaction: string | undefined }
   | { readonly outcome: 'lost' };
 
-/** Our node may be behind the facilitator's. */
-const INCLUSION_TIMEOUT_MS = 5_000;
-
 interface SettlementOptions {
   readonly upstream?: UpstreamUsage | undefined;
   readonly timeoutMs?: number;
@@ -33,6 +30,7 @@ interface SettlementParts {
   readonly chain: Chain;
   readonly resolver: Resolver;
   readonly metrics: Metrics;
+  readonly inclusionTimeoutMs: number;
   readonly log: FastifyBaseLogger;
 }
 
@@ -57,7 +55,7 @@ export class Settlement {
   async settle(
     payment: Payment,
     request: FacilitatorPayment,
-    { upstream, timeoutMs = INCLUSION_TIMEOUT_MS, signal }: SettlementOptions,
+    { upstream, timeoutMs = this.#parts.inclusionTimeoutMs, signal }: SettlementOptions,
   ): Promise<SettlementOutcome> {
     const { reservations, outcomes, facilitator, metrics, log } = this.#parts;
     testPoint('x402 audio stored');
