@@ -113,10 +113,13 @@ export class PaymentIntake {
     purpose: PaymentPurpose,
     request: PaymentRequest,
     abandoned?: Payment,
-  ): Promise<ReservationResult | Refused<'PAYMENT_ERROR'>> {
-    const headBlock = await this.#head();
-    if (headBlock === undefined) return refused('PAYMENT_ERROR', 'chain_unreachable');
+  ): Promise<ReservationResult | Refused<'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'>> {
     const { envelope, traceId, usage } = request;
+    const headBlock = await this.#head();
+    if (headBlock === undefined) {
+      const taken = abandoned ? undefined : await this.#parts.known.refuseTaken(claimOf(envelope));
+      return taken ?? refused('PAYMENT_ERROR', 'chain_unreachable');
+    }
     const { identifier } = envelope;
     if (abandoned) {
       const payment = await this.#parts.reservations.takeOver(abandoned, headBlock);
@@ -146,16 +149,18 @@ export class PaymentIntake {
     abandoned: Payment | undefined,
   ): Promise<Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'> | undefined> {
     const { envelope } = facilitatorRequest;
+    const refuseTaken = async () => (abandoned ? undefined : this.#parts.known.refuseTaken(claimOf(envelope)));
     try {
       if (!isOfUndeployed(envelope.signature) && !(await this.#parts.chain.hasCode(envelope.authorization.from))) {
         return refused('PAYMENT_REQUIRED', 'invalid_signature');
       }
-      const taken = abandoned ? undefined : await this.#parts.known.refuseTaken(claimOf(envelope));
+      const taken = await refuseTaken();
       if (taken) return taken;
       const verification = await this.#parts.facilitator.verify(facilitatorRequest);
       return verification.valid ? undefined : this.#invalid(verification, facilitatorRequest);
     } catch (error) {
-      return this.#unverifiable(error);
+      const failure = this.#unverifiable(error);
+      return (await refuseTaken()) ?? failure;
     }
   }
 

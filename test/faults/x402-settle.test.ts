@@ -229,15 +229,28 @@ test('a payer whose wallet is emptied before settle gets 402 and no audio', { sk
 
 test('R25: with the node down after settle, replays are 409 until it recovers', { skip }, async (t) => {
   const node = await startTcpProxy(t, chain.rpcUrl);
-  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url }, IMPATIENT);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url, LOG_LEVEL: 'warn' }, IMPATIENT);
   const payer = await wallet(chain.client, 10n * PRICE);
   gateway.upstream.mode = (request, response) => {
     node.cut();
     mp3()(request, response);
   };
-  const { reply, paid } = await payFor(gateway, payer);
+  const { reply, paid, payload } = await payFor(gateway, payer);
   assert.equal(reply.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
   assert.equal((await gateway.call('/x402/tts', paid)).json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
+  // The head is known for a second after it was read.
+  const other = await wallet(chain.client, PRICE);
+  await until(async () => {
+    assert.equal((await payFor(gateway, other)).reply.status, 502);
+    return gateway.log.some(({ msg }) => msg === 'failed to read the head block');
+  });
+  const renamed = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
+  const { authorization } = payload.payload;
+  for (const signature of [payload.payload.signature, `0x${'12'.repeat(70)}`]) {
+    const reused = { ...renamed, payload: { authorization, signature } };
+    const refusal = await gateway.call('/x402/tts', withPayment(HELLO, reused));
+    assert.equal(refusal.json.error.code, 'PAYMENT_IDENTIFIER_CONFLICT', 'R45: even then');
+  }
   node.restore();
   assert.equal((await replayUntil(gateway, paid, 200)).headers.get('x-idempotent-replay'), 'true');
   assert.equal(await timesPaid(chain, payer), 1);
