@@ -47,7 +47,8 @@ export class Rpc {
       const cause = typeof code === 'string' ? ` (${code})` : '';
       throw new RpcError(`The chain's node gave no answer to ${method}${cause}.`);
     }
-    if (answer?.error !== undefined || answer?.result === undefined) {
+    // Some nodes send `"error": null` beside a result.
+    if ((answer?.error ?? null) !== null || answer?.result === undefined) {
       throw new RpcRefusal(`The chain's node refused ${method}.`);
     }
     if (!isAnswer(method, answer.result)) {

@@ -70,6 +70,13 @@ test('a node gets credentials in a header, one chain check and reused connection
   assert.ok(new Set(requests.map(({ incoming }) => incoming.socket)).size < requests.length);
 });
 
+test('a node may send an error of null beside a result', async (t) => {
+  const { node } = await startNode(t, {
+    now: (method, response) => json({ result: GOOD[method], error: null })(method, response),
+  });
+  assert.equal(await node.head(), 16n);
+});
+
 test('R25: only events of the token contract prove a payment', async (t) => {
   const receiptOf = (address: string) => ({
     status: '0x1',
