@@ -10,8 +10,8 @@ import {
   keepAuditResult,
 } from '../../ledger/audit.ts';
 import { newestSealable, parseSeal, type Seal, sealUpTo } from '../../ledger/seal.ts';
-import { endWith, readArguments } from '../../lib/arguments.ts';
-import { printable, printTable } from '../../lib/printable.ts';
+import { printable, tableLines } from '../../lib/printable.ts';
+import { UsageError } from '../../lib/usage-error.ts';
 import { Processor } from '../../payments/top-up/processor.ts';
 import { openPayments } from '../../payments/x402/resolver.ts';
 import { shortenSecrets } from '../audit/account-names.ts';
@@ -19,7 +19,9 @@ import { auditPayments, hasPayments, PAYMENT_RULES } from '../audit/chain-paymen
 import type { OutsideAudit } from '../audit/outside.ts';
 import { auditClawbacks, CLAWBACK_RULES } from '../audit/processor-clawbacks.ts';
 import { auditPurchases, hasPurchases, PURCHASE_RULES } from '../audit/processor-purchases.ts';
-import { commandSettings, readWholeConfig, withDatabase } from './command-settings.ts';
+import { type CommandContext, defineCommand } from './command.ts';
+import { commandSettings, withDatabase } from './command-settings.ts';
+import { readWholeConfig } from './whole-config.ts';
 
 const EXIT_BROKEN = 1;
 const EXIT_UNANSWERED = 2;
@@ -32,7 +34,7 @@ Checks the books and prints a line for each rule. Exits with 1 if a rule is brok
 /** Ids in these columns are not secret. */
 const PLAIN_COLUMN = /^purchase$|trace_id$/;
 
-const { values } = readArguments({
+export const auditCommand = defineCommand({
   usage: USAGE,
   options: {
     external: { type: 'boolean', default: false },
@@ -40,50 +42,106 @@ const { values } = readArguments({
     'verify-seal': { type: 'string', multiple: true, default: [] },
     secrets: { type: 'boolean', default: false },
   },
+  run: async (values, _words, context) => {
+    const seals = values['verify-seal'].map(readSeal);
+    const settings = await commandSettings(context);
+    const config = values.external
+      ? readWholeConfig(settings, 'compare the books with processor and chain')
+      : undefined;
+    const look = { settings, subject: 'The books', maxConnections: config ? 4 : 1, exitCode: EXIT_UNANSWERED };
+    return withDatabase(context, look, async (db) => {
+      const report = new AuditReport(context.console, values.secrets);
+      const findings = await audit(db, checking(context));
+      report.add(
+        invariants.map(({ rule }) => rule),
+        { findings, unanswered: [] },
+      );
+      await keep(context, db, 'books', findings.length);
+      if (config) await addOutside(context, db, config, report);
+      for (const { upTo, hash } of seals) {
+        report.addSeal(upTo, (await sealUpTo(db, upTo, progress(context, 'transfers'))).hash === hash);
+      }
+      report.noteShortened();
+      if (values.seal) context.console.log(await newSeal(context, db));
+      return report.exitCode;
+    });
+  },
 });
 
-let isShortened = false;
-const seals = values['verify-seal'].map(readSeal);
-const settings = await commandSettings();
-const config = values.external ? readWholeConfig(settings, 'compare the books with processor and chain') : undefined;
-const maxConnections = config ? 4 : 1;
-await withDatabase({ settings, subject: 'The books', maxConnections, exitCode: EXIT_UNANSWERED }, run);
+/** Prints the result of each check, and determines the exit code. */
+class AuditReport {
+  readonly #console: CommandContext['console'];
+  readonly #showsSecrets: boolean;
+  #isBroken = false;
+  #isAnswered = true;
+  #isShortened = false;
 
-async function run(db: Database): Promise<void> {
-  const findings = await audit(db, checking());
-  let isBroken = print(
-    invariants.map(({ rule }) => rule),
-    findings,
-  );
-  await keep(db, 'books', findings.length);
-  let isAnswered = true;
-  if (config) {
-    let brokenOutside = 0;
-    for (const [rules, outside] of [
-      [PURCHASE_RULES, await auditedPurchases(db, config, auditPurchases)],
-      [CLAWBACK_RULES, await auditedPurchases(db, config, auditClawbacks)],
-      [PAYMENT_RULES, await auditedPayments(db, config)],
-    ] as const) {
-      if (print(rules, outside.findings, outside.unanswered.length > 0)) isBroken = true;
-      for (const reason of outside.unanswered) console.log(`        NOT CHECKED: ${printable(reason)}`);
-      if (outside.unanswered.length > 0) isAnswered = false;
-      brokenOutside += outside.findings.length;
+  constructor(console: CommandContext['console'], showsSecrets: boolean) {
+    this.#console = console;
+    this.#showsSecrets = showsSecrets;
+  }
+
+  get exitCode(): number {
+    if (this.#isBroken) return EXIT_BROKEN;
+    return this.#isAnswered ? 0 : EXIT_UNANSWERED;
+  }
+
+  add(rules: readonly string[], { findings, unanswered }: OutsideAudit): void {
+    for (const rule of rules) {
+      const finding = findings.find((candidate) => candidate.rule === rule);
+      this.#console.log(`${finding ? 'BROKEN' : unanswered.length > 0 ? '?     ' : 'holds '}  ${rule}`);
+      for (const line of tableLines(finding?.breaches.map((breach) => this.#shown(breach)) ?? [], '        ')) {
+        this.#console.log(line);
+      }
     }
-    // An incomplete comparison that found nothing is no result.
-    if (isAnswered || brokenOutside > 0) await keep(db, 'outside', brokenOutside);
+    for (const reason of unanswered) this.#console.log(`        NOT CHECKED: ${printable(reason)}`);
+    if (findings.length > 0) this.#isBroken = true;
+    if (unanswered.length > 0) this.#isAnswered = false;
   }
-  for (const { upTo, hash } of seals) {
-    const holds = (await sealUpTo(db, upTo, progress('transfers'))).hash === hash;
-    console.log(`${holds ? 'holds ' : 'BROKEN'}  the transfers up to ${upTo} are unchanged since they were sealed`);
-    if (!holds) isBroken = true;
+
+  addSeal(upTo: bigint, holds: boolean): void {
+    this.#console.log(
+      `${holds ? 'holds ' : 'BROKEN'}  the transfers up to ${upTo} are unchanged since they were sealed`,
+    );
+    if (!holds) this.#isBroken = true;
   }
-  if (isShortened) console.log('Ids of accounts and sessions are shortened. Use --secrets to print them whole.');
-  if (values.seal) await printSeal(db);
-  process.exitCode = isBroken ? EXIT_BROKEN : isAnswered ? 0 : EXIT_UNANSWERED;
+
+  noteShortened(): void {
+    if (!this.#isShortened) return;
+    this.#console.log('Ids of accounts and sessions are shortened. Use --secrets to print them whole.');
+  }
+
+  #shown(breach: AuditFinding['breaches'][number]): Record<string, unknown> {
+    if (this.#showsSecrets) return breach;
+    return Object.fromEntries(
+      Object.entries(breach).map(([column, value]) => [column, this.#shortened(column, value)]),
+    );
+  }
+
+  #shortened(column: string, value: unknown): unknown {
+    if (PLAIN_COLUMN.test(column) || (value ?? null) === null || value instanceof Date) return value;
+    const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
+    const short = shortenSecrets(text);
+    if (short !== text) this.#isShortened = true;
+    return short;
+  }
+}
+
+async function addOutside(context: CommandContext, db: Database, config: Config, report: AuditReport): Promise<void> {
+  const audits = [
+    [PURCHASE_RULES, await auditedPurchases(context, db, config, auditPurchases)],
+    [CLAWBACK_RULES, await auditedPurchases(context, db, config, auditClawbacks)],
+    [PAYMENT_RULES, await auditedPayments(context, db, config)],
+  ] as const;
+  for (const [rules, outside] of audits) report.add(rules, outside);
+  const isAnswered = audits.every(([, { unanswered }]) => unanswered.length === 0);
+  const broken = audits.reduce((sum, [, { findings }]) => sum + findings.length, 0);
+  // An incomplete comparison that found nothing is no result.
+  if (isAnswered || broken > 0) await keep(context, db, 'outside', broken);
 }
 
 /** Saves the result for the metrics. A read-only copy of the database can't save it, so a failure is only printed. */
-async function keep(db: Database, kind: AuditKind, brokenRules: number): Promise<void> {
+async function keep({ console }: CommandContext, db: Database, kind: AuditKind, brokenRules: number): Promise<void> {
   try {
     await keepAuditResult(db, kind, brokenRules);
   } catch (error) {
@@ -92,26 +150,27 @@ async function keep(db: Database, kind: AuditKind, brokenRules: number): Promise
   }
 }
 
-async function printSeal(db: Database): Promise<void> {
+async function newSeal(context: CommandContext, db: Database): Promise<string> {
   const upTo = await newestSealable(db);
-  if (upTo === undefined) return console.log('There is no transfer to seal yet.');
-  const { hash } = await sealUpTo(db, upTo, progress('transfers'));
-  console.log(`seal ${upTo} ${hash}`);
+  if (upTo === undefined) return 'There is no transfer to seal yet.';
+  const { hash } = await sealUpTo(db, upTo, progress(context, 'transfers'));
+  return `seal ${upTo} ${hash}`;
 }
 
 async function auditedPurchases(
+  context: CommandContext,
   db: Database,
   { card }: Config,
   compare: typeof auditPurchases | typeof auditClawbacks,
 ): Promise<OutsideAudit> {
-  if (card) return compare(db, new Processor(card.secretKey, card.apiBase), progress('at the processor'));
+  if (card) return compare(db, new Processor(card.secretKey, card.apiBase), progress(context, 'at the processor'));
   return notAsked((await hasPurchases(db)) && 'there are purchases, but STRIPE_SECRET_KEY is unset.');
 }
 
-async function auditedPayments(db: Database, { x402 }: Config): Promise<OutsideAudit> {
+async function auditedPayments(context: CommandContext, db: Database, { x402 }: Config): Promise<OutsideAudit> {
   if (x402?.rpcUrls) {
     const { chain } = openPayments(db, x402.asset, x402.rpcUrls);
-    return auditPayments(db, chain, x402.asset, progress('payments')).finally(() => chain.close());
+    return auditPayments(db, chain, x402.asset, progress(context, 'payments')).finally(() => chain.close());
   }
   return notAsked((await hasPayments(db)) && 'there are payments in USDC, but X402_PAY_TO or X402_RPC_URL is unset.');
 }
@@ -120,45 +179,23 @@ function notAsked(reason: string | false): OutsideAudit {
   return { findings: [], unanswered: reason ? [reason] : [] };
 }
 
-function print(rules: readonly string[], findings: readonly AuditFinding[], isPartial = false): boolean {
-  for (const rule of rules) {
-    const finding = findings.find((candidate) => candidate.rule === rule);
-    console.log(`${finding ? 'BROKEN' : isPartial ? '?     ' : 'holds '}  ${rule}`);
-    if (finding) printTable(finding.breaches.map(shown), '        ');
-  }
-  return findings.length > 0;
-}
-
-function shown(breach: AuditFinding['breaches'][number]): Record<string, unknown> {
-  if (values.secrets) return breach;
-  return Object.fromEntries(Object.entries(breach).map(([column, value]) => [column, shortened(column, value)]));
-}
-
-function shortened(column: string, value: unknown): unknown {
-  if (PLAIN_COLUMN.test(column) || (value ?? null) === null || value instanceof Date) return value;
-  const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
-  const short = shortenSecrets(text);
-  if (short !== text) isShortened = true;
-  return short;
-}
-
-function checking(): AuditProgress {
+function checking({ stderr }: CommandContext): AuditProgress {
   let checked = 0;
   return (rule) => {
     const begunAt = performance.now();
-    process.stderr.write(`${++checked} of ${invariants.length}: ${rule} … `);
-    return () => process.stderr.write(`${((performance.now() - begunAt) / 1000).toFixed(1)} s\n`);
+    stderr.write(`${++checked} of ${invariants.length}: ${rule} … `);
+    return () => stderr.write(`${((performance.now() - begunAt) / 1000).toFixed(1)} s\n`);
   };
 }
 
-function progress(of: string): (count: number | bigint) => void {
+function progress({ stderr }: CommandContext, of: string): (count: number | bigint) => void {
   return (count) => {
-    if (process.stderr.isTTY) process.stderr.write(`\r${of}: ${count} \r`);
+    if (stderr.isTTY) stderr.write(`\r${of}: ${count} \r`);
   };
 }
 
 function readSeal(text: string): Seal {
   const seal = parseSeal(text);
   if (seal) return seal;
-  endWith(`--verify-seal takes <id>:<hash> as printed by --seal, not ${text}.`);
+  throw new UsageError(`--verify-seal takes <id>:<hash> as printed by --seal, not ${text}.`);
 }
