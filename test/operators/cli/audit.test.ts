@@ -5,7 +5,7 @@ import { contra } from '../../../src/ledger/transfer.ts';
 import { testChain, wallet } from '../../support/chain.ts';
 import { testCheckout } from '../../support/checkout.ts';
 import { startGateway } from '../../support/gateway.ts';
-import { npmRun } from '../../support/npm-run.ts';
+import { operatorCommand } from '../../support/operator-command.ts';
 import { unguarded } from '../../support/unguarded.ts';
 import { PRICE, payFor, startX402Gateway } from '../../support/x402.ts';
 
@@ -33,7 +33,7 @@ test('audit --external finds uncredited payments, and reconcile credits them', {
     body: 'amount=700',
   });
   await checkout.pay(headers.get('location') ?? '');
-  const sound = await npmRun('audit', env, '--external');
+  const sound = await operatorCommand(env, 'audit', '--external');
   assert.deepEqual([sound.code, sound.output.match(/BROKEN|NOT CHECKED/g)], [0, null], sound.output);
 
   // Ended as if nothing had been paid; the sweep's mark has passed by.
@@ -45,8 +45,8 @@ test('audit --external finds uncredited payments, and reconcile credits them', {
       update x402_payment set state = 'failed', settled_at = null, transaction_hash = null, log_index = null,
                               receipt = null, failed_at = now()`.execute(trx);
   });
-  assert.equal((await npmRun('audit', env)).code, 0, 'inside nothing shows');
-  const broken = await npmRun('audit', env, '--external');
+  assert.equal((await operatorCommand(env, 'audit')).code, 0, 'inside nothing shows');
+  const broken = await operatorCommand(env, 'audit', '--external');
   assert.equal(broken.code, 1, broken.output);
   assert.match(broken.output, /^BROKEN {2}each paid session of this instance is credited/m);
   assert.match(broken.output, /^BROKEN {2}no refused or failed payment was paid on the chain/m);
@@ -56,55 +56,55 @@ test('audit --external finds uncredited payments, and reconcile credits them', {
   // The lists are read again from a day ago, and the chain is asked for the payment again.
   await sql`update processor_list set read_until = now() - interval '1 day'`.execute(db);
   await sql`update x402_payment set state = 'unknown', failed_at = null where state = 'failed'`.execute(db);
-  const mended = await npmRun('reconcile', env);
+  const mended = await operatorCommand(env, 'reconcile');
   assert.match(mended.output, /^checkout_sweep +1 done$/m);
   assert.match(mended.output, /^doubtful_payments +1 done$/m);
-  assert.equal((await npmRun('audit', env, '--external')).code, 0);
+  assert.equal((await operatorCommand(env, 'audit', '--external')).code, 0);
 });
 
 test('audit --external exits 2 when processor or chain is unavailable', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   assert.equal((await payFor(gateway, await wallet(chain.client, PRICE))).reply.status, 200);
   await gateway.fund(500);
-  const off = await npmRun('audit', { DATABASE_URL: gateway.databaseUrl }, '--external');
+  const off = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'audit', '--external');
   assert.equal(off.code, 2, off.output);
   assert.match(off.output, /NOT CHECKED: there are purchases, but STRIPE_SECRET_KEY is unset/);
   assert.match(off.output, /NOT CHECKED: there are payments in USDC/);
-  const away = await npmRun(
-    'audit',
+  const away = await operatorCommand(
     {
       DATABASE_URL: gateway.databaseUrl,
       ...{ STRIPE_SECRET_KEY: 'sk_test_x', STRIPE_API_BASE: 'http://127.0.0.1:1' },
       ...{ X402_PAY_TO: gateway.payTo, X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' },
     },
+    'audit',
     '--external',
   );
   assert.equal(away.code, 2, away.output);
   assert.match(away.output, /NOT CHECKED: the call to the card processor failed/);
   assert.match(away.output, /NOT CHECKED: The chain's node gave no answer/);
-  assert.equal((await npmRun('audit', {}, '--external')).code, 78);
+  assert.equal((await operatorCommand({}, 'audit', '--external')).code, 78);
 });
 
 test('audit --seal prints a seal, and --verify-seal checks the transfers against it', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const env = { DATABASE_URL: gateway.databaseUrl };
-  assert.match((await npmRun('audit', env, '--seal')).output, /^There is no transfer to seal yet\.$/m);
+  assert.match((await operatorCommand(env, 'audit', '--seal')).output, /^There is no transfer to seal yet\.$/m);
   await gateway.fund(500);
   const age = (db: typeof gateway.db) =>
     sql`update transfer set created_at = created_at - interval '1 hour', ended_at = ended_at - interval '1 hour'`.execute(
       db,
     );
   await unguarded(gateway.db, age);
-  const { code, output } = await npmRun('audit', env, '--seal');
+  const { code, output } = await operatorCommand(env, 'audit', '--seal');
   assert.equal(code, 0, output);
   const [, id, hash] = /^seal (\d+) ([0-9a-f]{64})$/m.exec(output) ?? [];
-  const verify = () => npmRun('audit', env, `--verify-seal=${id}:${hash}`);
+  const verify = () => operatorCommand(env, 'audit', `--verify-seal=${id}:${hash}`);
   assert.equal((await verify()).code, 0);
   await unguarded(gateway.db, age);
   const broken = await verify();
   assert.equal(broken.code, 1);
   assert.match(broken.output, /^BROKEN {2}the transfers up to 1 are unchanged since they were sealed$/m);
-  assert.equal((await npmRun('audit', env, '--verify-seal=nonsense')).code, 78);
+  assert.equal((await operatorCommand(env, 'audit', '--verify-seal=nonsense')).code, 78);
 });
 
 test('audit shortens ids of accounts and sessions unless --secrets is given', async (t) => {
@@ -129,7 +129,7 @@ test('audit shortens ids of accounts and sessions unless --secrets is given', as
     select id, session_id as session from top_up`.execute(db);
   const env = { DATABASE_URL: gateway.databaseUrl };
   const secrets = [account, nobody, session, rows[0]?.session ?? ''];
-  const short = await npmRun('audit', env);
+  const short = await operatorCommand(env, 'audit');
   assert.equal(short.code, 1, short.output);
   for (const secret of secrets) {
     assert.ok(!short.output.includes(secret), secret);
@@ -137,7 +137,7 @@ test('audit shortens ids of accounts and sessions unless --secrets is given', as
   }
   assert.ok(short.output.includes(contra.cardRevenue), 'it is nobody’s, and the same everywhere');
   assert.match(short.output, /Use --secrets to print them whole/);
-  const whole = await npmRun('audit', env, '--secrets');
+  const whole = await operatorCommand(env, 'audit', '--secrets');
   assert.equal(whole.code, 1, whole.output);
   for (const secret of secrets) assert.ok(whole.output.includes(secret), whole.output);
   for (const { output } of [short, whole]) assert.doesNotMatch(output, /\u202e/, 'nothing that a terminal obeys');

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
-import { startChild } from '../../support/child.ts';
 import { testDatabase } from '../../support/database.ts';
+import { operatorCommand } from '../../support/operator-command.ts';
+import { speechgate } from '../../support/speechgate.ts';
 
 const CHECK = /DATABASE_URL names its host, port, user, password and database\./;
 
@@ -9,36 +10,37 @@ test('migrate with a wrong database prints the fault and the fix without a stack
   const { url } = await testDatabase(t);
   const without = (part: Partial<Pick<URL, 'pathname' | 'username' | 'port'>>) =>
     Object.assign(new URL(url), part).href;
-  for (const [wrong, fault] of [
-    [without({ pathname: '/nowhere' }), /nowhere/],
-    [without({ port: '1' }), /ECONNREFUSED/],
+  for (const [run, wrong, fault] of [
+    [operatorCommand, without({ pathname: '/nowhere' }), /nowhere/],
+    // A process of its own, whose exit code a deployment waits for.
+    [speechgate, without({ port: '1' }), /ECONNREFUSED/],
   ] as const) {
-    const child = startChild(t, 'src/operators/cli/migrate-command.ts', { DATABASE_URL: wrong });
-    assert.equal(await child.ended(), 1);
-    assert.match(child.output(), fault);
-    assert.match(child.output(), CHECK);
-    assert.doesNotMatch(child.output(), /^\s+at /m);
+    const { code, output } = await run({ DATABASE_URL: wrong }, 'migrate');
+    assert.equal(code, 1);
+    assert.match(output, fault);
+    assert.match(output, CHECK);
+    assert.doesNotMatch(output, /^\s+at /m);
   }
 });
 
-test('migrate names an unset DATABASE_URL with its fix', async (t) => {
-  const child = startChild(t, 'src/operators/cli/migrate-command.ts', {});
-  assert.equal(await child.ended(), 78);
-  assert.match(child.output(), /DATABASE_URL is not set\. Set it to /);
+test('migrate names an unset DATABASE_URL with its fix', async () => {
+  const { code, output } = await operatorCommand({}, 'migrate');
+  assert.equal(code, 78);
+  assert.match(output, /DATABASE_URL is not set\. Set it to /);
 });
 
 const NOWHERE = 'postgres://nobody@127.0.0.1:1/nowhere';
 
-for (const [program, args, code] of [
+for (const [[name, ...args], code] of [
   // Nothing is known to be broken.
-  ['src/operators/cli/audit-command.ts', [], 2],
-  ['src/operators/cli/feedback-command.ts', [], 1],
-  ['src/operators/cli/trace-command.ts', ['4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30'], 1],
+  [['audit'], 2],
+  [['feedback'], 1],
+  [['trace', '4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30'], 1],
 ] as const) {
-  test(`${program} without its database prints the fix`, async (t) => {
-    const child = startChild(t, program, { DATABASE_URL: NOWHERE }, [...args]);
-    assert.equal(await child.ended(), code);
-    assert.match(child.output(), /can't be read: connect ECONNREFUSED 127\.0\.0\.1:1\. Check DATABASE_URL/);
-    assert.doesNotMatch(child.output(), /^\s+at /m);
+  test(`speechgate ${name} without its database prints the fix`, async () => {
+    const ended = await operatorCommand({ DATABASE_URL: NOWHERE }, name, ...args);
+    assert.equal(ended.code, code);
+    assert.match(ended.output, /can't be read: connect ECONNREFUSED 127\.0\.0\.1:1\. Check DATABASE_URL/);
+    assert.doesNotMatch(ended.output, /^\s+at /m);
   });
 }

@@ -4,8 +4,8 @@ import { test } from 'tap';
 import { testChain, wallet } from '../../support/chain.ts';
 import { payUnknown } from '../../support/deposit.ts';
 import { refused } from '../../support/facilitator-faults.ts';
+import { operatorCommand } from '../../support/operator-command.ts';
 import { rawTransaction, reorganize } from '../../support/reorganize.ts';
-import { speechgate } from '../../support/speechgate.ts';
 import { unguarded } from '../../support/unguarded.ts';
 import { PRICE, payFor, startX402Gateway, timesPaid } from '../../support/x402.ts';
 
@@ -20,7 +20,7 @@ test('payments lists payments in doubt with their state on chain and changes not
     X402_FACILITATOR_URL: gateway.facilitator.url,
     X402_RPC_URL: config.x402?.rpcUrls?.join() ?? '',
   };
-  const run = (...args: string[]) => speechgate(env, 'payments', ...args);
+  const run = (...args: string[]) => operatorCommand(env, 'payments', ...args);
   const none = await run();
   assert.deepEqual([none.code, none.out], [0, 'No payment is in doubt.\n'], none.output);
 
@@ -61,10 +61,10 @@ test('payments lists payments in doubt with their state on chain and changes not
   assert.doesNotMatch(all.out, /NOT CHECKED|paid by/);
   assert.equal((await run('--since', '2d', '--no-chain')).out.trimEnd().split('\n').length, 5);
 
-  const silent = await speechgate({ ...env, X402_RPC_URL: 'http://127.0.0.1:1' }, 'payments');
+  const silent = await operatorCommand({ ...env, X402_RPC_URL: 'http://127.0.0.1:1' }, 'payments');
   assert.equal(silent.code, 2, silent.output);
   assert.match(silent.out, /NOT CHECKED: /);
-  const unset = await speechgate({ DATABASE_URL: gateway.databaseUrl }, 'payments');
+  const unset = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'payments');
   assert.equal(unset.code, 2);
   assert.match(unset.out, /NOT CHECKED: X402_PAY_TO or X402_RPC_URL is unset/);
   const wrong = await run('--since', 'yesterday');
@@ -97,10 +97,10 @@ test('audit and report accept a transfer that a reorganization moved within its 
   const { logs } = await chain.client.getTransactionReceipt({ hash: second as never });
   assert.ok(!logs.some(({ logIndex }) => logIndex === before[1]?.log_index), 'it is at another place now');
 
-  const audited = await speechgate(env, 'audit', '--external');
+  const audited = await operatorCommand(env, 'audit', '--external');
   assert.deepEqual([audited.code, audited.output.match(/BROKEN|NOT CHECKED/g)], [0, null], audited.output);
   const today = new Date().toISOString().slice(0, 10);
-  const { out } = await speechgate(env, 'report', '--from', today, '--json');
+  const { out } = await operatorCommand(env, 'report', '--from', today, '--json');
   const { outside, ledger, differences } = JSON.parse(out).chain;
   assert.deepEqual([outside, ledger, differences], [2 * Number(PRICE), 2 * Number(PRICE), []]);
 });

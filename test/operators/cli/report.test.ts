@@ -6,7 +6,7 @@ import { followProcessor, sell } from '../../payments/top-up/refunded.ts';
 import { testChain, wallet } from '../../support/chain.ts';
 import { testCheckout } from '../../support/checkout.ts';
 import { mineSteadily, payDeposit } from '../../support/deposit.ts';
-import { npmRun } from '../../support/npm-run.ts';
+import { operatorCommand } from '../../support/operator-command.ts';
 import { domainOf, HELLO, TTS, withCredential } from '../../support/prepaid.ts';
 import { payFor, startX402Gateway } from '../../support/x402.ts';
 
@@ -22,7 +22,8 @@ test('speechgate report prints sales and debts and compares processor and chain'
     ...{ ...checkout.env, DATABASE_URL: gateway.databaseUrl, X402_PAY_TO: gateway.payTo },
     ...{ X402_FACILITATOR_URL: gateway.facilitator.url, X402_RPC_URL: gateway.config.x402?.rpcUrls?.join() ?? '' },
   };
-  const report = (...args: string[]) => npmRun('report', env, '--from', today(), ...args);
+  // Until the end of the day: the processor dates by the second, and what is of this second is not before now.
+  const report = (...args: string[]) => operatorCommand(env, 'report', '--from', today(), '--to', today(), ...args);
 
   const first = await sell(gateway, checkout, 700);
   const second = await sell(gateway, checkout, 500);
@@ -85,12 +86,13 @@ test('speechgate report prints sales and debts and compares processor and chain'
       .map((line) => line.split(',').slice(0, 5).join()),
     ['group,requests,failed,characters,revenue', `${today()},4,0,44,792`, 'total,4,0,44,792'],
   );
-  const before = await npmRun('report', env, '--from', '2026-01-01', '--to', '2026-01-31', '--json', '--by', 'model');
+  const january = ['--from', '2026-01-01', '--to', '2026-01-31'];
+  const before = await operatorCommand(env, 'report', ...january, '--json', '--by', 'model');
   assert.deepEqual(
     [before.code, JSON.parse(before.out).sales, JSON.parse(before.out).liability.cardBalances],
     [0, [], 0],
   );
-  const unasked = await npmRun('report', { DATABASE_URL: gateway.databaseUrl }, '--from', today());
+  const unasked = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'report', '--from', today());
   assert.deepEqual([unasked.code, unasked.out.match(/NOT CHECKED/g)?.length], [2, 2], unasked.output);
 });
 
@@ -101,7 +103,7 @@ test('speechgate report refuses an invalid period or group', async () => {
     [['--from', '2026-03-02', '--to', '2026-03-01'], /is not before/],
     [['--from', '2026-03-01', '--by', 'moon'], /--by takes one of day, flow, model, upstream/],
   ] as const) {
-    const { code, err } = await npmRun('report', {}, ...args);
+    const { code, err } = await operatorCommand({}, 'report', ...args);
     assert.equal(code, 78);
     assert.match(err, rule);
   }

@@ -4,32 +4,40 @@ import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { test } from 'tap';
+import { operatorCommand } from '../../support/operator-command.ts';
 import { projectFile } from '../../support/project.ts';
 import { speechgate } from '../../support/speechgate.ts';
 
 const PROJECT = fileURLToPath(projectFile(''));
-const OPERATORS = [
-  ...['audit', 'doctor', 'feedback', 'keys', 'migrate', 'paused', 'payments', 'reconcile', 'report', 'trace'],
-  ...['pause', 'resume all', 'accounts show', 'accounts find', 'accounts freeze', 'accounts adjust', 'accounts refund'],
-];
-const CALLERS = ['say', 'top-up', 'resume'];
+/** If a command went on, it would need no database to fail otherwise. */
+const NOWHERE = { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' };
+const REFUSED = "Unknown option '--bogus'. --help lists the options.\n";
 
-for (const command of OPERATORS) {
-  test(`speechgate ${command} names an unknown option in one line and exits 78`, async () => {
-    // Were it to go on, it would need no database to fail otherwise.
-    const { code, out, err } = await speechgate(
-      { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' },
-      ...command.split(' '),
-      '--bogus',
-    );
-    assert.deepEqual([code, out, err], [78, '', "Unknown option '--bogus'. --help lists the options.\n"]);
+for (const [name, ...words] of [
+  ...[['audit'], ['doctor'], ['feedback'], ['keys'], ['migrate'], ['paused'], ['payments'], ['reconcile'], ['report']],
+  ...[['trace'], ['pause'], ['resume', 'all'], ['accounts', 'show'], ['accounts', 'find'], ['accounts', 'freeze']],
+  ...[
+    ['accounts', 'unfreeze'],
+    ['accounts', 'adjust'],
+    ['accounts', 'refund'],
+  ],
+] as [string, ...string[]][]) {
+  test(`speechgate ${[name, ...words].join(' ')} names an unknown option in one line and exits 78`, async () => {
+    const { code, out, err } = await operatorCommand(NOWHERE, name, ...words, '--bogus');
+    assert.deepEqual([code, out, err], [78, '', REFUSED]);
   });
 }
 
-for (const command of CALLERS) {
-  test(`speechgate ${command} names an unknown option in one line and exits 2`, async () => {
-    const { code, out, err } = await speechgate({}, command, '--bogus');
-    assert.deepEqual([code, out, err], [2, '', "Unknown option '--bogus'. --help lists the options.\n"]);
+for (const [args, expected] of [
+  [['resume', 'all'], 78],
+  [['resume'], 2],
+  [['feedback'], 78],
+  [['feedback', 'send'], 2],
+] as const) {
+  const caller = expected === 2 ? 'callers' : 'operators';
+  test(`speechgate ${args.join(' ')} is the command of ${caller}, and exits ${expected}`, async () => {
+    const { code, out, err } = await speechgate(NOWHERE, ...args, '--bogus');
+    assert.deepEqual([code, out, err], [expected, '', REFUSED]);
   });
 }
 
@@ -40,7 +48,7 @@ test('an unknown command prints one line, and no command prints the list', async
   assert.match(none.out, /^For callers:\n(?: {2}.+\n)+\nFor operators.*:\n(?: {2}.+\n)+$/m);
 });
 
-for (const args of [['--help'], ['say', '--help'], ['report', '--help']]) {
+for (const args of [['--help'], ['say', '--help'], ['feedback', '--help']]) {
   test(`speechgate ${args.join(' ')} exits quietly when its output is not read`, async () => {
     const child = spawn(process.execPath, ['dist/speechgate.js', ...args], {
       cwd: PROJECT,
