@@ -2,8 +2,10 @@
 import { EXIT } from './callers/cli/failure.ts';
 import { EXIT_MISSING, missingPackages } from './lib/missing-packages.ts';
 import { printable, tableLine } from './lib/printable.ts';
+import { type ListedCommand, operatorCommands } from './operators/cli/commands.ts';
 
 interface Command {
+  readonly shownAs?: string;
   readonly about: string;
   readonly run: () => Promise<unknown>;
   readonly needs?: readonly string[];
@@ -62,46 +64,12 @@ const operators: Readonly<Record<string, Command>> = {
     about: "runs the included voice as a server of OpenAI's speech API",
     run: () => import('./sandbox/voice-command.ts'),
   },
-  migrate: {
-    about: 'updates the database schema',
-    run: () => import('./operators/cli/migrate-command.ts'),
-  },
-  doctor: {
-    about: 'checks the settings, and the services they name',
-    run: () => import('./operators/cli/doctor-command.ts'),
-  },
-  audit: {
-    about: 'checks the ledger; --external compares it with processor and chain',
-    run: () => import('./operators/cli/audit-command.ts'),
-  },
-  reconcile: {
-    about: 'runs every reconciler once',
-    run: () => import('./operators/cli/reconcile-command.ts'),
-  },
-  trace: { about: 'the ledger entries of one request', run: () => import('./operators/cli/trace-command.ts') },
-  report: {
-    about: 'sales, revenue and liabilities by day',
-    run: () => import('./operators/cli/report-command.ts'),
-  },
-  accounts: {
-    about: 'shows, finds, freezes, adjusts and refunds accounts',
-    run: () => import('./operators/cli/accounts-command.ts'),
-  },
-  payments: {
-    about: 'USDC payments without a clear outcome',
-    run: () => import('./operators/cli/payments-command.ts'),
-  },
-  pause: {
-    about: 'refuses new work of a flow until it is resumed',
-    run: async () => (await import('./operators/cli/pauses.ts')).pause(),
-  },
-  'resume FLOW': {
-    about: 'resumes a paused flow',
-    run: async () => (await import('./operators/cli/pauses.ts')).resume(),
-  },
-  paused: { about: 'the paused flows', run: async () => (await import('./operators/cli/pauses.ts')).paused() },
-  feedback: { about: 'the stored feedback', run: () => import('./operators/cli/feedback-command.ts') },
-  keys: { about: 'creates or rotates the signing keys', run: () => import('./operators/cli/keys-command.ts') },
+  ...Object.fromEntries(
+    Object.entries(operatorCommands).map(([name, listed]) => [
+      name,
+      { ...listed, run: () => runOperatorCommand(listed) },
+    ]),
+  ),
 };
 
 endQuietlyWithReader();
@@ -129,7 +97,7 @@ async function find(name = '', words: readonly string[]): Promise<Command | unde
     process.argv = [...program, ...words.slice(1)];
     return callers['feedback send'];
   }
-  if (name === 'resume' && (await namesFlow(words))) return operators['resume FLOW'];
+  if (name === 'resume' && (await namesFlow(words))) return operators.resume;
   return [callers, operators].map((group) => (Object.hasOwn(group, name) ? group[name] : undefined)).find(Boolean);
 }
 
@@ -141,7 +109,25 @@ async function namesFlow(words: readonly string[]): Promise<boolean> {
 
 function printCommands(title: string, commands: Readonly<Record<string, Command>>): void {
   console.log(`\n${title}:`);
-  for (const [known, { about }] of Object.entries(commands)) console.log(`  ${tableLine([15], [known, about])}`);
+  for (const [known, { shownAs = known, about }] of Object.entries(commands)) {
+    console.log(`  ${tableLine([15], [shownAs, about])}`);
+  }
+}
+
+async function runOperatorCommand({ load, endsWithReader, endsAtOnce }: ListedCommand): Promise<void> {
+  if (endsWithReader) process.stdout.on('error', () => process.exit());
+  const { env, stderr } = process;
+  const context = {
+    env,
+    console,
+    stderr,
+    get stdin() {
+      return process.stdin;
+    },
+  };
+  const command = await load();
+  process.exitCode = await command(process.argv.slice(2), context);
+  if (endsAtOnce) process.exit();
 }
 
 /** A reader such as `head` may close the pipe early. The command then finishes without further output. */

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Test } from 'tap';
 import { migrate } from '../../src/db/migrate.ts';
 import type { TestChain } from '../../test/support/chain.ts';
-import { npmRun } from '../../test/support/npm-run.ts';
+import { speechgate } from '../../test/support/speechgate.ts';
 import { DatabaseCluster, type Death, type Replication } from './database-cluster.ts';
 import { errorsBySort, type Fault, type Figures, figuresOf } from './figures.ts';
 import { Front, type Pooling } from './front.ts';
@@ -66,14 +66,14 @@ export async function drill(t: Test, chain: TestChain, options: DrillOptions): P
 
   if (losses.length > 0) {
     progress('booking what processor and chain know of the lost commits');
-    const caughtUp = await npmRun('reconcile', front.env, '--since', begunAt.toISOString(), '--book');
+    const caughtUp = await speechgate(front.env, 'reconcile', '--since', begunAt.toISOString(), '--book');
     const hasLost = /Booked by this run: [1-9]/.test(caughtUp.output);
     if (caughtUp.code !== 0 || !hasLost) throw new Error(`no payment was lost, or booked again\n${caughtUp.output}`);
     progress(caughtUp.output);
   }
   progress('waiting for what is unfinished, then comparing');
   const contradictions = await judge(front.databaseUrl, told, losses).catch((error) => [String(error), front.output()]);
-  const audit = await npmRun('audit', front.env, '--external');
+  const audit = await speechgate(front.env, 'audit', '--external');
   return {
     figures: figuresOf(diary.attempts, faults, end),
     errors: errorsBySort(diary.attempts),

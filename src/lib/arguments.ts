@@ -46,7 +46,7 @@ function parse(args: readonly string[], options: Options) {
   }
 }
 
-/** Reads the arguments of an operators' command. --help and invalid arguments end the process. */
+/** Reads the arguments of the process. --help and invalid arguments end it. */
 export function readArguments<const T extends Options>(
   { usage, ...syntax }: Syntax<T> & { readonly usage: string },
   args: readonly string[] = process.argv.slice(2),
@@ -57,7 +57,7 @@ export function readArguments<const T extends Options>(
   process.exit();
 }
 
-export function orEnd<T>(read: () => T): T {
+function orEnd<T>(read: () => T): T {
   try {
     return read();
   } catch (error) {

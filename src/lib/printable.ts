@@ -22,13 +22,13 @@ export const tableLine = (widths: readonly number[], cells: readonly string[]): 
 export const printableLine = (widths: readonly number[], cells: readonly string[]): string =>
   tableLine(widths, cells.map(printable)).trimEnd();
 
-export function printTable(rows: readonly object[], indent = ''): void {
-  if (rows.length === 0) return;
+export function tableLines(rows: readonly object[], indent = ''): string[] {
+  if (rows.length === 0) return [];
   const heads = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   const cells = rows.map((row) => heads.map((head) => printable(cellOf((row as Record<string, unknown>)[head]))));
   const lines = [heads, ...cells];
   const widths = heads.map((_, column) => lines.reduce((most, line) => Math.max(most, line[column]?.length ?? 0), 0));
-  for (const line of lines) console.log(`${indent}${tableLine(widths, line).trimEnd()}`);
+  return lines.map((line) => `${indent}${tableLine(widths, line).trimEnd()}`);
 }
 
 function cellOf(value: unknown): string {

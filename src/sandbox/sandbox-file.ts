@@ -4,7 +4,9 @@ import { z } from 'zod';
 import { isLocalUrl } from '../lib/loopback.ts';
 import { readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
 
-export const dataDir = resolve(process.env.DATA_DIR ?? './data');
+export const dataDirOf = (env: NodeJS.ProcessEnv): string => resolve(env.DATA_DIR ?? './data');
+
+export const dataDir = dataDirOf(process.env);
 
 export const SANDBOX_FILE = 'sandbox.json';
 

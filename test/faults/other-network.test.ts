@@ -62,7 +62,7 @@ async function testNetworkDatabase(t: Test) {
 for (const [what, program, args] of [
   ['npm start', 'src/main.ts', []],
   ['a worker', 'src/main.ts', ['--role=worker']],
-  ['speechgate reconcile', 'src/operators/cli/reconcile-command.ts', []],
+  ['speechgate reconcile', 'src/speechgate.ts', ['reconcile']],
 ] as const) {
   test(`${what} exits 78 on a database of another network and names the fix`, async (t) => {
     const { url } = await testNetworkDatabase(t);

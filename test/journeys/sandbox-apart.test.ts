@@ -36,21 +36,21 @@ test('R63: the sandbox leaves DATABASE_URL alone, and commands find its own data
   const file = await fileOf(dataDir);
   assert.notEqual(file.databaseUrl, url);
 
-  const audit = startChild(t, 'src/operators/cli/audit-command.ts', { DATA_DIR: dataDir });
+  const audit = startChild(t, 'src/speechgate.ts', { DATA_DIR: dataDir }, ['audit']);
   assert.equal(await audit.ended(), 0, audit.output());
   assert.match(audit.output(), new RegExp(`This uses the sandbox in ${dataDir}`));
   assert.match(audit.output(), /^holds /m);
-  for (const [program, args, shown] of [
-    ['src/operators/cli/audit-command.ts', ['--external'], /holds {3}each credited purchase is a paid session/],
-    ['src/operators/cli/reconcile-command.ts', [], /checkout_sweep +\d+ done/],
+  for (const [args, shown] of [
+    [['audit', '--external'], /holds {3}each credited purchase is a paid session/],
+    [['reconcile'], /checkout_sweep +\d+ done/],
   ] as const) {
-    const command = startChild(t, program, { DATA_DIR: dataDir }, [...args]);
+    const command = startChild(t, 'src/speechgate.ts', { DATA_DIR: dataDir }, [...args]);
     assert.equal(await command.ended(), 0, command.output());
     assert.match(command.output(), shown);
   }
   assert.equal(await sandbox.stop(), 0);
 
-  const late = startChild(t, 'src/operators/cli/audit-command.ts', { DATA_DIR: dataDir });
+  const late = startChild(t, 'src/speechgate.ts', { DATA_DIR: dataDir }, ['audit']);
   assert.equal(await late.ended(), 78, 'it has stopped');
   assert.match(late.output(), /^No sandbox runs in .*\.\nDATABASE_URL is not set\. /);
 });

@@ -79,7 +79,7 @@ async function unrecorded(t: Test): Promise<Scene> {
   return {
     ...{ gateway, env, args },
     done: async () => {
-      const again = startChild(t, 'src/operators/cli/reconcile-command.ts', env, args);
+      const again = startChild(t, 'src/speechgate.ts', env, ['reconcile', ...args]);
       assert.equal(await again.ended(), 0, again.output());
       const payments = await gateway.db.selectFrom('x402_payment').select(['state', 'purpose']).execute();
       assert.deepEqual(payments, [{ state: 'settled', purpose: 'speech' }]);
@@ -174,7 +174,7 @@ const CASES = killCases<'test/reconcile/kill-stored.test.ts', (t: Test) => Promi
 
 async function prove(t: Test, point: Kill, scene: (t: Test) => Promise<Scene>): Promise<void> {
   const { gateway, env, args = [], due, done } = await scene(t);
-  await killCommand(t, point, { program: 'src/operators/cli/reconcile-command.ts', env, args });
+  await killCommand(t, point, { program: 'src/speechgate.ts', env, args: ['reconcile', ...args] });
   await letLeasesEnd(gateway.db);
   await due?.();
   await gateway.app.reconcilers.turn();

@@ -139,7 +139,7 @@ const CASES = killCases<'test/reconcile/kill.test.ts', (t: Test) => Promise<Scen
 async function prove(t: Test, point: Kill, scene: (t: Test) => Promise<Scene>): Promise<void> {
   const { gateway, checkout, settled } = await scene(t);
   const env = { ...checkout.env, DATABASE_URL: gateway.databaseUrl };
-  await killCommand(t, point, { program: 'src/operators/cli/reconcile-command.ts', env });
+  await killCommand(t, point, { program: 'src/speechgate.ts', env, args: ['reconcile'] });
   for (let turns = 0; turns < 2; turns++) {
     await letLeasesEnd(gateway.db);
     await turn(gateway);

@@ -1,27 +1,38 @@
-import { endWith } from '../../lib/arguments.ts';
+import { EXIT_USAGE } from '../../lib/arguments.ts';
 import { tableLine } from '../../lib/printable.ts';
+import type { OperatorCommand } from './command.ts';
 
-/** Each reads the arguments after its name from process.argv, and sets the exit code. */
-const actions: Readonly<Record<string, { readonly about: string; readonly run: () => Promise<unknown> }>> = {
-  show: { about: 'shows the balance, debt and history of an account', run: () => import('./accounts/show.ts') },
-  find: { about: 'finds the accounts of a buyer, a purchase or a request', run: () => import('./accounts/find.ts') },
+const actions: Readonly<Record<string, { readonly about: string; readonly load: () => Promise<OperatorCommand> }>> = {
+  show: {
+    about: 'shows the balance, debt and history of an account',
+    load: async () => (await import('./accounts/show.ts')).showCommand,
+  },
+  find: {
+    about: 'finds the accounts of a buyer, a purchase or a request',
+    load: async () => (await import('./accounts/find.ts')).findCommand,
+  },
   freeze: {
     about: 'stops spending from an account',
-    run: async () => (await import('./accounts/change.ts')).freeze(true),
+    load: async () => (await import('./accounts/change.ts')).freezeCommand,
   },
-  unfreeze: { about: 'allows spending again', run: async () => (await import('./accounts/change.ts')).freeze(false) },
+  unfreeze: {
+    about: 'allows spending again',
+    load: async () => (await import('./accounts/change.ts')).unfreezeCommand,
+  },
   adjust: {
     about: 'adds credit to an account, or removes some',
-    run: async () => (await import('./accounts/change.ts')).adjust(),
+    load: async () => (await import('./accounts/change.ts')).adjustCommand,
   },
-  refund: { about: 'refunds a purchase to its card', run: () => import('./accounts/refund.ts') },
+  refund: {
+    about: 'refunds a purchase to its card',
+    load: async () => (await import('./accounts/refund.ts')).refundCommand,
+  },
 };
 
-const [name = '', ...rest] = process.argv.slice(2);
-const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
-if (!action) {
+export const accountsCommand: OperatorCommand = async ([name = '', ...args], context) => {
+  const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
+  if (action) return (await action.load())(args, context);
   const list = Object.entries(actions).map(([known, { about }]) => `  ${tableLine([12], [known, about])}`);
-  endWith(['speechgate accounts ACTION, one of these:', ...list].join('\n'));
-}
-process.argv = [...process.argv.slice(0, 2), ...rest];
-await action.run();
+  context.console.error(['speechgate accounts ACTION, one of these:', ...list].join('\n'));
+  return EXIT_USAGE;
+};

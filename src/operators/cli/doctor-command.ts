@@ -1,9 +1,12 @@
 import { readConfig } from '../../config/config.ts';
-import { EXIT_USAGE, JSON_OPTION, readArguments } from '../../lib/arguments.ts';
+import type { SettingFault } from '../../config/settings-reader.ts';
+import { EXIT_USAGE, JSON_OPTION } from '../../lib/arguments.ts';
 import { printableJson, printableLine } from '../../lib/printable.ts';
+import { UsageError } from '../../lib/usage-error.ts';
 import { within } from '../../lib/within.ts';
 import { type DoctorOptions, openContext } from '../doctor/check.ts';
 import { allChecks, type Checked, runChecks } from '../doctor/run-checks.ts';
+import { defineCommand, printLines } from './command.ts';
 import { commandSettings } from './command-settings.ts';
 
 const EXIT_FAULT = 1;
@@ -17,7 +20,7 @@ Checks the configuration against its live parts and prints a line for each check
   --mail           sends a mail
   --skip CHECK     skips a check; can be repeated`;
 
-const { values } = readArguments({
+export const doctorCommand = defineCommand({
   usage: USAGE,
   options: {
     ...JSON_OPTION,
@@ -25,44 +28,48 @@ const { values } = readArguments({
     mail: { type: 'boolean', default: false },
     skip: { type: 'string', multiple: true, default: [] },
   },
+  run: async ({ json, 'no-speak': isSilent, mail, skip }, _words, context) => {
+    const settings = await commandSettings(context);
+    const read = readConfig(settings);
+    if (read.outcome === 'faulty') {
+      const faults = read.faults.map(faultyCheck);
+      printLines(context, json ? [printableJson(faults)] : faults.map(lineOf));
+      return EXIT_USAGE;
+    }
+    const { config, misspelt } = read;
+    const options: DoctorOptions = {
+      config,
+      misspelt,
+      now: Date.now,
+      keysFile: settings.SIGNING_KEYS_FILE?.trim(),
+      isSandbox: settings !== context.env,
+      speaks: !isSilent,
+      mails: mail,
+    };
+    const checks = allChecks(options);
+    const unknown = skip.find((name) => !checks.some((check) => check.name === name));
+    if (unknown !== undefined) {
+      const names = new Set(checks.map(({ name }) => name));
+      throw new UsageError(`There is no check ${unknown}. There are: ${[...names].join(', ')}.`);
+    }
+    const results: Checked[] = [];
+    const doctor = openContext(options);
+    for await (const checked of runChecks(checks, doctor, new Set(skip))) {
+      results.push(checked);
+      if (!json) context.console.log(lineOf(checked));
+    }
+    if (json) context.console.log(printableJson(results));
+    await within(CLOSE_MS, doctor.db.destroy());
+    return results.some(({ state }) => state === 'fault') ? EXIT_FAULT : 0;
+  },
 });
-const settings = await commandSettings();
-const read = readConfig(settings);
-if (read.outcome === 'faulty') {
-  tell(read.faults.map(({ name, problem, fix }) => ({ name, state: 'fault', message: `It ${problem}.`, fix })));
-  process.exit(EXIT_USAGE);
-}
-const { config, misspelt } = read;
-const options: DoctorOptions = {
-  config,
-  misspelt,
-  now: Date.now,
-  keysFile: settings.SIGNING_KEYS_FILE?.trim(),
-  isSandbox: settings !== process.env,
-  speaks: !values['no-speak'],
-  mails: values.mail,
-};
-const checks = allChecks(options);
-const unknown = values.skip.find((name) => !checks.some((check) => check.name === name));
-if (unknown !== undefined) {
-  console.error(`There is no check ${unknown}. There are: ${[...new Set(checks.map(({ name }) => name))].join(', ')}.`);
-  process.exit(EXIT_USAGE);
-}
-const results: Checked[] = [];
-const context = openContext(options);
-for await (const checked of runChecks(checks, context, new Set(values.skip))) {
-  results.push(checked);
-  if (!values.json) console.log(lineOf(checked));
-}
-if (values.json) console.log(printableJson(results));
-await within(CLOSE_MS, context.db.destroy());
-// A check that hangs may keep a connection open.
-process.exit(results.some(({ state }) => state === 'fault') ? EXIT_FAULT : 0);
 
-function tell(all: readonly Checked[]): void {
-  if (values.json) console.log(printableJson(all));
-  else for (const checked of all) console.log(lineOf(checked));
-}
+const faultyCheck = ({ name, problem, fix }: SettingFault): Checked => ({
+  name,
+  state: 'fault',
+  message: `It ${problem}.`,
+  fix,
+});
 
 function lineOf({ name, about, state, message, fix }: Checked): string {
   const what = about === undefined ? name : `${name} (${about})`;

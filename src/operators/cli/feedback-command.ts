@@ -1,13 +1,12 @@
 import { type FeedbackRecord, listFeedback } from '../../feedback/list.ts';
-import { JSON_OPTION, readArguments } from '../../lib/arguments.ts';
+import { JSON_OPTION } from '../../lib/arguments.ts';
 import { printable, printableJson, tableLine } from '../../lib/printable.ts';
+import { defineCommand } from './command.ts';
 import { withDatabase } from './command-settings.ts';
 
 const USAGE = `speechgate feedback
 Prints the stored feedback, a line for each. Callers send feedback with speechgate feedback send.
   --json           prints whole records as one JSON array`;
-
-const { values } = readArguments({ usage: USAGE, options: { ...JSON_OPTION } });
 
 const MESSAGE_WIDTH = 60;
 const COLUMNS = [24, 36, 19, 42, 24];
@@ -20,20 +19,24 @@ function excerpt(message: string): string {
   return text.length > MESSAGE_WIDTH ? `${text.slice(0, MESSAGE_WIDTH - 1).replace(/[\ud800-\udbff]$/, '')}…` : text;
 }
 
-// The reader of the output may exit early, as `head` does.
-process.stdout.on('error', () => process.exit());
-
-await withDatabase({ subject: 'The feedback' }, async (db) => {
-  let count = 0;
-  if (!values.json) console.log(tableLine(COLUMNS, ['received', 'id', 'category', 'wallet', 'mailed', 'message']));
-  for await (const record of listFeedback(db)) {
-    const { receivedAt, feedbackId, category, wallet, message } = record;
-    if (values.json) console.log(`${count === 0 ? '[' : ','}${printableJson(record)}`);
-    else
-      console.log(
-        tableLine(COLUMNS, [receivedAt.toISOString(), feedbackId, category, wallet, mail(record), excerpt(message)]),
-      );
-    count += 1;
-  }
-  if (values.json) console.log(count === 0 ? '[]' : ']');
+export const feedbackCommand = defineCommand({
+  usage: USAGE,
+  options: JSON_OPTION,
+  run: ({ json }, _words, context) =>
+    withDatabase(context, { subject: 'The feedback' }, async (db) => {
+      const { console } = context;
+      let count = 0;
+      if (!json) console.log(tableLine(COLUMNS, ['received', 'id', 'category', 'wallet', 'mailed', 'message']));
+      for await (const record of listFeedback(db)) {
+        console.log(json ? `${count === 0 ? '[' : ','}${printableJson(record)}` : lineOf(record));
+        count += 1;
+      }
+      if (json) console.log(count === 0 ? '[]' : ']');
+      return 0;
+    }),
 });
+
+function lineOf(record: FeedbackRecord): string {
+  const { receivedAt, feedbackId, category, wallet, message } = record;
+  return tableLine(COLUMNS, [receivedAt.toISOString(), feedbackId, category, wallet, mail(record), excerpt(message)]);
+}

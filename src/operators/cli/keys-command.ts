@@ -7,10 +7,12 @@ import {
   rotateKeys,
   SigningKeysError,
 } from '../../config/signing-keys.ts';
-import { readArguments } from '../../lib/arguments.ts';
 import { withFileLock } from '../../lib/file-lock.ts';
 import { ForeignFileError, readOwnFile, replaceOwnFile } from '../../lib/private-files.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+import { defineCommand, ExitError, printLines } from './command.ts';
 
+const EXIT_FAILED = 1;
 const HOW_TO_COMPARE = `
 Give callers a fingerprint, or a public key, by another channel than this service. In GET /.well-known/x402-service-metadata a
 caller finds the entry of payload.trust.keys with that id, and computes the SHA-256 thumbprint of its publicKeyJwk (RFC 7638).
@@ -20,38 +22,42 @@ const USAGE = `speechgate keys [--show]
 Creates the keys in SIGNING_KEYS_FILE, or rotates them.
   --show           only prints them`;
 
-const { values } = readArguments({ usage: USAGE, options: { show: { type: 'boolean', default: false } } });
-const file = process.env.SIGNING_KEYS_FILE?.trim();
-if (!file) {
-  console.error('SIGNING_KEYS_FILE is not set. Set it to the path of the key file to make or rotate.');
-  process.exit(78);
+export const keysCommand = defineCommand({
+  usage: USAGE,
+  options: { show: { type: 'boolean', default: false } },
+  run: async ({ show }, _words, context) => {
+    const file = context.env.SIGNING_KEYS_FILE?.trim();
+    if (!file) {
+      throw new UsageError('SIGNING_KEYS_FILE is not set. Set it to the path of the key file to make or rotate.');
+    }
+    try {
+      const lines = show ? await shown(file) : await withFileLock(`${file}.lock`, () => rotate(file));
+      printLines(context, lines);
+      return 0;
+    } catch (error) {
+      throw new ExitError(messageOf(file, error), EXIT_FAILED);
+    }
+  },
+});
+
+async function shown(file: string): Promise<string[]> {
+  // A mounted secret is a link, which `readOwnFile` refuses.
+  const text = await readIfThere(file);
+  if (text === undefined) throw new SigningKeysError('does not exist');
+  return linesOf(`Keys of ${file}:`, text, new Date());
 }
 
-try {
-  if (values.show) {
-    // A mounted secret is a link, which `readOwnFile` refuses.
-    const text = await readIfThere(file);
-    if (text === undefined) throw new SigningKeysError('does not exist');
-    await print('Keys of', text, new Date());
-  } else {
-    await withFileLock(`${file}.lock`, () => rotate(file));
-  }
-} catch (error) {
-  console.error(messageOf(error));
-  process.exitCode = 1;
-}
-
-async function rotate(path: string): Promise<void> {
+async function rotate(file: string): Promise<string[]> {
   const now = new Date();
-  const text = await readOwnFile(path);
+  const text = await readOwnFile(file);
   const keys = rotateKeys(text === undefined ? undefined : readStoredKeys(text), now);
   const rotated = `${JSON.stringify(keys, null, 2)}\n`;
   parseSigningKeys(rotated, now);
-  await replaceOwnFile(path, rotated);
-  await print(text === undefined ? 'Made' : 'Rotated', rotated, now);
+  await replaceOwnFile(file, rotated);
+  return linesOf(`${text === undefined ? 'Made' : 'Rotated'} ${file}:`, rotated, now);
 }
 
-function messageOf(error: unknown): string {
+function messageOf(file: string, error: unknown): string {
   if (error instanceof ForeignFileError) return `${error.message} No key was changed.`;
   return error instanceof SigningKeysError ? `${file} ${error.message}.` : `${file}: ${error}`;
 }
@@ -63,13 +69,13 @@ function readIfThere(path: string): Promise<string | undefined> {
   });
 }
 
-async function print(what: string, text: string, now: Date): Promise<void> {
-  console.log(`${what} ${file}:`);
+async function linesOf(title: string, text: string, now: Date): Promise<string[]> {
+  const lines = [title];
   for (const key of parseSigningKeys(text, now)) {
     const { keyId, status, validUntil } = key;
-    console.log(`  ${status.padEnd(8)}  ${keyId}${validUntil ? `  until ${validUntil.toISOString()}` : ''}`);
-    console.log(`    fingerprint  ${await fingerprint(key)}`);
-    console.log(`    public key   ${JSON.stringify(publicKeyJwk(key))}`);
+    lines.push(`  ${status.padEnd(8)}  ${keyId}${validUntil ? `  until ${validUntil.toISOString()}` : ''}`);
+    lines.push(`    fingerprint  ${await fingerprint(key)}`);
+    lines.push(`    public key   ${JSON.stringify(publicKeyJwk(key))}`);
   }
-  console.log(HOW_TO_COMPARE);
+  return [...lines, HOW_TO_COMPARE];
 }

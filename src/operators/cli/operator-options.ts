@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { createInterface } from 'node:readline/promises';
 import { MAX_NAME, MAX_REASON, type OperatorAction } from '../../ledger/operator-action.ts';
-import { EXIT_USAGE, endWith } from '../../lib/arguments.ts';
+import { UsageError } from '../../lib/usage-error.ts';
 import { isUuid } from '../../lib/uuid.ts';
+import type { CommandContext } from './command.ts';
 
 export const ACTION_OPTIONS = {
   reason: { type: 'string' },
@@ -15,18 +16,19 @@ export const ACTION_USAGE = `
   --operator NAME  your name (default: SPEECHGATE_OPERATOR, else the login name)
   --yes            does not ask for confirmation`;
 
-/** Exits unless reason and operator are known. */
-export function readOperatorAction(given: {
-  readonly reason?: string | undefined;
-  readonly operator?: string | undefined;
-}): OperatorAction {
-  const { SPEECHGATE_OPERATOR, SUDO_USER, USER } = process.env;
+/** @throws UsageError unless reason and operator are known */
+export function readOperatorAction(
+  given: { readonly reason?: string | undefined; readonly operator?: string | undefined },
+  { SPEECHGATE_OPERATOR, SUDO_USER, USER }: NodeJS.ProcessEnv,
+): OperatorAction {
   const reason = given.reason?.trim();
   const operator = [given.operator, SPEECHGATE_OPERATOR, SUDO_USER, USER].map((name) => name?.trim()).find(Boolean);
-  if (!reason) endWith('--reason is missing. Give the reason, which is stored.');
-  if (reason.length > MAX_REASON) endWith(`--reason can have at most ${MAX_REASON} characters.`);
-  if (!operator) endWith('Give your name with --operator, or set SPEECHGATE_OPERATOR.');
-  if (operator.length > MAX_NAME) endWith(`The name of the operator can have at most ${MAX_NAME} characters.`);
+  if (!reason) throw new UsageError('--reason is missing. Give the reason, which is stored.');
+  if (reason.length > MAX_REASON) throw new UsageError(`--reason can have at most ${MAX_REASON} characters.`);
+  if (!operator) throw new UsageError('Give your name with --operator, or set SPEECHGATE_OPERATOR.');
+  if (operator.length > MAX_NAME) {
+    throw new UsageError(`The name of the operator can have at most ${MAX_NAME} characters.`);
+  }
   return { operator, reason };
 }
 
@@ -34,22 +36,21 @@ export const KEY_OPTION = { key: { type: 'string' } } as const;
 export const KEY_USAGE = `
   --key UUID       printed by an interrupted run; nothing is done twice`;
 
-/** Prints the key, so that the operator can repeat a command that failed halfway. */
-export function readKey(given: string | undefined): string {
-  if (given !== undefined && !isUuid(given)) endWith('--key takes the UUID that the interrupted run printed.');
+/** Prints the key, so that the operator can repeat a command that failed halfway. @throws UsageError */
+export function readKey({ console }: CommandContext, given: string | undefined): string {
+  if (given !== undefined && !isUuid(given)) {
+    throw new UsageError('--key takes the UUID that the interrupted run printed.');
+  }
   const key = given?.toLowerCase() ?? randomUUID();
   console.error(`If this is interrupted, repeat it with --key ${key}`);
   return key;
 }
 
-/** Exits if there is no terminal to ask at, and no --yes. */
-export async function confirmed(change: string, isYes: boolean): Promise<boolean> {
-  if (isYes) return true;
-  if (!process.stdin.isTTY) endWith(`${change}\nThere is no terminal to confirm this. Add --yes to continue.`);
-  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+/** @throws UsageError unless the operator says yes, at the terminal or by --yes */
+export async function confirm({ stdin, stderr }: CommandContext, change: string, isYes: boolean): Promise<void> {
+  if (isYes) return;
+  if (!stdin.isTTY) throw new UsageError(`${change}\nThere is no terminal to confirm this. Add --yes to continue.`);
+  const terminal = createInterface({ input: stdin, output: stderr });
   const answer = await terminal.question(`${change}\nContinue? [y/N] `).finally(() => terminal.close());
-  if (/^y(es)?$/i.test(answer.trim())) return true;
-  console.error('Nothing was changed.');
-  process.exitCode = EXIT_USAGE;
-  return false;
+  if (!/^y(es)?$/i.test(answer.trim())) throw new UsageError('Nothing was changed.');
 }

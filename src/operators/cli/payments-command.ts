@@ -1,13 +1,16 @@
 import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
-import { endWith, JSON_OPTION, readArguments } from '../../lib/arguments.ts';
+import { JSON_OPTION } from '../../lib/arguments.ts';
 import { eachOf } from '../../lib/each-of.ts';
 import { printableJson, printableLine } from '../../lib/printable.ts';
+import { UsageError } from '../../lib/usage-error.ts';
 import type { Chain } from '../../payments/x402/chain.ts';
 import { openPayments } from '../../payments/x402/resolver.ts';
 import { type ChainEvidence, findEvidence, type ListedPayment, listPayments, type Which } from '../audit/payments.ts';
-import { commandSettings, readWholeConfig, withDatabase } from './command-settings.ts';
+import { type CommandContext, defineCommand } from './command.ts';
+import { commandSettings, withDatabase } from './command-settings.ts';
 import { formatAge, readSince } from './since.ts';
+import { readWholeConfig } from './whole-config.ts';
 
 const USAGE = `speechgate payments
 Lists payments in USDC that are in doubt, and asks the chain about them.
@@ -17,9 +20,21 @@ Lists payments in USDC that are in doubt, and asks the chain about them.
   --json           prints a JSON array`;
 const EXIT_UNANSWERED = 2;
 const CONCURRENCY = 8;
+const HEADS = ['id', 'at', 'age', 'state', 'purpose', 'micro-USD', 'payer', 'transaction', 'chain'];
 const COLUMNS = [8, 24, 8, 9, 8, 12, 42, 66];
 
-const { values } = readArguments({
+interface Chosen {
+  readonly which: Which;
+  readonly json: boolean;
+  readonly asksChain: boolean;
+}
+
+interface AskedChain {
+  readonly chain: Chain;
+  readonly asset: Asset;
+}
+
+export const paymentsCommand = defineCommand({
   usage: USAGE,
   options: {
     all: { type: 'boolean', default: false },
@@ -27,30 +42,33 @@ const { values } = readArguments({
     'no-chain': { type: 'boolean', default: false },
     ...JSON_OPTION,
   },
-});
-const which = readWhich();
-const settings = await commandSettings();
-const { x402 } = readWholeConfig(settings, 'list payments');
-
-// The reader of the output may exit early, as `head` does.
-process.stdout.on('error', () => process.exit());
-
-await withDatabase({ settings, subject: 'The payments', maxConnections: 2 }, async (db) => {
-  const opened = x402?.rpcUrls && !values['no-chain'] ? openPayments(db, x402.asset, x402.rpcUrls) : undefined;
-  try {
-    await print(db, opened && x402 && { chain: opened.chain, asset: x402.asset });
-  } finally {
-    await opened?.chain.close();
-  }
+  run: async ({ all, since, 'no-chain': noChain, json }, _words, context) => {
+    const chosen = { which: readWhich(all, since), json, asksChain: !noChain };
+    const settings = await commandSettings(context);
+    const { x402 } = readWholeConfig(settings, 'list payments');
+    return withDatabase(context, { settings, subject: 'The payments', maxConnections: 2 }, async (db) => {
+      const opened = x402?.rpcUrls && chosen.asksChain ? openPayments(db, x402.asset, x402.rpcUrls) : undefined;
+      try {
+        return await list(context, db, chosen, opened && x402 && { chain: opened.chain, asset: x402.asset });
+      } finally {
+        await opened?.chain.close();
+      }
+    });
+  },
 });
 
-async function print(db: Database, asked: { chain: Chain; asset: Asset } | undefined): Promise<void> {
+async function list(
+  { console }: CommandContext,
+  db: Database,
+  { which, json, asksChain }: Chosen,
+  asked: AskedChain | undefined,
+): Promise<number> {
   let count = 0;
   let unanswered = 0;
   for await (const batch of listPayments(db, which)) {
     const evidence = new Map<string, ChainEvidence>();
     await eachOf(
-      batch.filter(({ isInDoubt }) => isInDoubt && !values['no-chain']),
+      batch.filter(({ isInDoubt }) => isInDoubt && asksChain),
       CONCURRENCY,
       async (payment) => {
         evidence.set(payment.id, await ask(payment, asked));
@@ -59,23 +77,22 @@ async function print(db: Database, asked: { chain: Chain; asset: Asset } | undef
     for (const payment of batch) {
       const shown = evidence.get(payment.id);
       if (shown?.outcome === 'unanswered') unanswered += 1;
-      if (values.json) console.log(`${count === 0 ? '[' : ','}${printableJson(jsonOf(payment, shown))}`);
+      if (json) console.log(`${count === 0 ? '[' : ','}${printableJson(jsonOf(payment, shown))}`);
       else {
-        if (count === 0)
-          console.log(line(['id', 'at', 'age', 'state', 'purpose', 'micro-USD', 'payer', 'transaction', 'chain']));
+        if (count === 0) console.log(line(HEADS));
         console.log(lineOf(payment, shown));
       }
       count += 1;
     }
   }
-  if (values.json) console.log(count === 0 ? '[]' : ']');
+  if (json) console.log(count === 0 ? '[]' : ']');
   else if (count === 0) console.log(which === 'in doubt' ? 'No payment is in doubt.' : 'There is no such payment.');
-  if (unanswered > 0) process.exitCode = EXIT_UNANSWERED;
+  return unanswered > 0 ? EXIT_UNANSWERED : 0;
 }
 
 async function ask(
   { network, asset, claim, headBlock }: ListedPayment,
-  asked: { chain: Chain; asset: Asset } | undefined,
+  asked: AskedChain | undefined,
 ): Promise<ChainEvidence> {
   if (!asked) return { outcome: 'unanswered', reason: 'X402_PAY_TO or X402_RPC_URL is unset' };
   if (network !== asked.asset.network || asset !== asked.asset.address.toLowerCase())
@@ -146,9 +163,9 @@ function timeOf(seconds: bigint): string {
   return Number.isNaN(at.getTime()) ? `second ${seconds}` : at.toISOString();
 }
 
-function readWhich(): Which {
-  if (values.since === undefined) return values.all ? 'all' : 'in doubt';
-  const since = readSince(values.since, new Date());
-  if (!since || values.all) endWith(USAGE);
+function readWhich(all: boolean, text: string | undefined): Which {
+  if (text === undefined) return all ? 'all' : 'in doubt';
+  const since = readSince(text, new Date());
+  if (!since || all) throw new UsageError(USAGE);
   return { since };
 }

@@ -3,9 +3,9 @@ import type { Database } from '../../db/database.ts';
 import { faultOf, isConnectionError, isDatabaseFault } from '../../db/database-errors.ts';
 import { type BookedMoney, bookedAfter, newestPosition } from '../../ledger/booked.ts';
 import { MAX_EXPIRY_SECONDS } from '../../ledger/wallets.ts';
-import { EXIT_USAGE } from '../../lib/arguments.ts';
-import { printable, printableJson, printTable } from '../../lib/printable.ts';
+import { printable, printableJson, tableLines } from '../../lib/printable.ts';
 import { testPoint } from '../../lib/test-point.ts';
+import { UsageError } from '../../lib/usage-error.ts';
 import type { DatedTransfer } from '../../payments/x402/chain.ts';
 import type { PaymentPurpose } from '../../payments/x402/payment.ts';
 import type { OpenPayments } from '../../payments/x402/resolver.ts';
@@ -21,16 +21,18 @@ import {
 } from '../../reconcile/received.ts';
 import type { TurnResult } from '../../reconcile/reconciler.ts';
 import type { ReconcilerRunner } from '../../reconcile/runner.ts';
+import { type CommandContext, ExitError, printLines } from './command.ts';
 import type { Decision, SinceOptions } from './reconcile-options.ts';
+import { hasFailed, turnLines } from './turn-lines.ts';
 
 const EXIT_FAILED = 1;
 const EXIT_UNDECIDED = 2;
+
 interface Parts {
   readonly config: Config;
   readonly db: Database;
   readonly x402: OpenPayments | undefined;
   readonly runner: ReconcilerRunner;
-  print(results: readonly TurnResult[]): 0 | 1;
 }
 
 const NOBODY_KNOWS = [
@@ -43,18 +45,27 @@ const NOBODY_KNOWS = [
   '- feedback, paid quotes, and changes by operators.',
 ];
 
-export async function reconcileSince(parts: Parts, options: SinceOptions): Promise<number> {
+const HOW_TO_DECIDE = [
+  'Decide what they are. --book books those whose amount allows only one purpose, by the limits of deposits and the',
+  'prices of the catalog. Use it if these payees are paid for nothing else. --deposit TX[:LOG] credits the payer, and',
+  '--speech TX[:LOG] books revenue. Your log has flow and chargedMicroUsd of each.',
+];
+
+export async function reconcileSince(context: CommandContext, parts: Parts, options: SinceOptions): Promise<number> {
   try {
-    return await run(parts, options);
+    return await run(context, parts, options);
   } catch (error) {
     if (!(error instanceof RpcError) && !isDatabaseFault(error)) throw error;
-    console.error(error instanceof RpcError ? error.message : `The database failed: ${printable(reasonOf(error))}.`);
-    console.error('What was booked stays booked. Run the command again.');
-    return EXIT_FAILED;
+    const reason = error instanceof RpcError ? error.message : `The database failed: ${printable(reasonOf(error))}.`;
+    throw new ExitError(`${reason}\nWhat was booked stays booked. Run the command again.`, EXIT_FAILED);
   }
 }
 
-async function run({ config, db, x402, runner, print }: Parts, options: SinceOptions): Promise<number> {
+async function run(
+  context: CommandContext,
+  { config, db, x402, runner }: Parts,
+  options: SinceOptions,
+): Promise<number> {
   const newest = await newestPosition(db);
   // Before the reconcilers: they release reservations of dead processes, some of which were settled after the backup.
   const received = config.x402 && x402 && (await settleReceived({ db, payments: x402, ...config.x402 }, options.since));
@@ -64,8 +75,7 @@ async function run({ config, db, x402, runner, print }: Parts, options: SinceOpt
   const stray = options.decisions.find((decision) => !nameable.some((transfer) => isMeant(decision, transfer)));
   if (stray) {
     const place = stray.logIndex === undefined ? stray.transaction : `${stray.transaction}:${stray.logIndex}`;
-    console.error(`${place} contains no authorized transfer to a payee since --since.`);
-    return EXIT_USAGE;
+    throw new UsageError(`${place} contains no authorized transfer to a payee since --since.`);
   }
   const undecided: AuthorizedTransfer[] = [];
   const failed: FailedTransfer[] = [...(received?.failed ?? [])];
@@ -84,12 +94,18 @@ async function run({ config, db, x402, runner, print }: Parts, options: SinceOpt
   }
   const results = config.card ? await catchUp(db, runner, options.since) : await runner.turn();
   const booked = await bookedAfter(db, newest);
-  if (options.json) printJson({ results, booked, received, undecided, failed }, config);
-  else {
-    if (print(results) === EXIT_FAILED) console.log('Fix what failed first, then run this again.');
-    printFound({ booked, received, undecided, failed }, config);
-  }
-  if (failed.length > 0 || results.some(({ outcome }) => outcome === 'failed')) return EXIT_FAILED;
+  const found = { booked, received, undecided, failed };
+  printLines(
+    context,
+    options.json
+      ? [jsonOf(results, found, config)]
+      : [
+          ...turnLines(results, config),
+          ...(hasFailed(results) ? ['Fix what failed first, then run this again.'] : []),
+          ...foundLines(found, config),
+        ],
+  );
+  if (failed.length > 0 || hasFailed(results)) return EXIT_FAILED;
   return undecided.length > 0 ? EXIT_UNDECIDED : 0;
 }
 
@@ -120,56 +136,52 @@ interface Found {
   readonly failed: readonly FailedTransfer[];
 }
 
-function printFound({ booked, received, undecided, failed }: Found, { catalog }: Config): void {
-  console.log(`\nBooked by this run: ${booked.length}`);
-  printTable(booked);
+function foundLines({ booked, received, undecided, failed }: Found, { catalog }: Config): string[] {
+  const lines = [`\nBooked by this run: ${booked.length}`, ...tableLines(booked)];
   if (received) {
     const { known, open, others } = received;
-    console.log(`\nTransfers to the payees on the chain: ${known.length} belong to settled payments.`);
-    printTransfers(`${open.length} belong to payments in progress, or to payments with other terms:`, open);
-    printTransfers(`${others.length} were sent without an authorization, so they do not pay this service:`, others);
-    printFailed(failed);
     const meanings = (transfer: DatedTransfer) => inferPurpose(transfer.amount, catalog);
-    printTransfers(`${undecided.length} belong to no payment here:`, undecided, meanings);
-    if (undecided.length > 0) {
-      console.log(
-        'Decide what they are. --book books those whose amount allows only one purpose, by the limits of deposits and the\n' +
-          'prices of the catalog. Use it if these payees are paid for nothing else. --deposit TX[:LOG] credits the payer, and\n' +
-          '--speech TX[:LOG] books revenue. Your log has flow and chargedMicroUsd of each.',
-      );
-    }
+    lines.push(
+      `\nTransfers to the payees on the chain: ${known.length} belong to settled payments.`,
+      ...transferLines(`${open.length} belong to payments in progress, or to payments with other terms:`, open),
+      ...transferLines(`${others.length} were sent without an authorization, so they do not pay this service:`, others),
+      ...failedLines(failed),
+      ...transferLines(`${undecided.length} belong to no payment here:`, undecided, meanings),
+      ...(undecided.length > 0 ? HOW_TO_DECIDE : []),
+    );
   }
-  console.log(`\n${NOBODY_KNOWS.join('\n')}`);
+  return [...lines, '', ...NOBODY_KNOWS];
 }
 
-function printFailed(failed: readonly FailedTransfer[]): void {
-  if (failed.length === 0) return;
-  console.log(`FAILED: ${failed.length} could not be booked. Fix the cause, then run this again:`);
-  for (const { transfer, error } of failed) console.log(printable(`${placeOf(transfer)} ${reasonOf(error)}`));
+function failedLines(failed: readonly FailedTransfer[]): string[] {
+  if (failed.length === 0) return [];
+  return [
+    `FAILED: ${failed.length} could not be booked. Fix the cause, then run this again:`,
+    ...failed.map(({ transfer, error }) => printable(`${placeOf(transfer)} ${reasonOf(error)}`)),
+  ];
 }
 
-function printTransfers(
+function transferLines(
   heading: string,
   transfers: readonly DatedTransfer[],
   meaning: (transfer: DatedTransfer) => InferredPurpose | '' = () => '',
-): void {
-  if (transfers.length === 0) return;
-  console.log(heading);
-  printTable(
-    transfers.map((each) => ({
-      at: each.at,
-      amountMicroUsd: each.amount,
-      payer: each.payer,
-      canBe: meaning(each),
-      transfer: placeOf(each),
-    })),
-  );
+): string[] {
+  if (transfers.length === 0) return [];
+  const rows = transfers.map((each) => ({
+    at: each.at,
+    amountMicroUsd: each.amount,
+    payer: each.payer,
+    canBe: meaning(each),
+    transfer: placeOf(each),
+  }));
+  return [heading, ...tableLines(rows)];
 }
 
-function printJson(
-  { results, booked, received, undecided, failed }: Found & { results: readonly TurnResult[] },
+function jsonOf(
+  results: readonly TurnResult[],
+  { booked, received, undecided, failed }: Found,
   { catalog }: Config,
-): void {
+): string {
   const shown = ({ at, amount, payer, payTo, transaction, logIndex }: DatedTransfer) => ({
     at,
     amountMicroUsd: amount,
@@ -179,18 +191,16 @@ function printJson(
     logIndex,
     canBe: inferPurpose(amount, catalog),
   });
-  console.log(
-    printableJson({
-      reconcilers: results.map(({ name, outcome, count }) => ({ name, outcome, count })),
-      booked,
-      transfers: received && {
-        known: received.known.map(shown),
-        open: received.open.map(shown),
-        others: received.others.map(shown),
-        undecided: undecided.map(shown),
-        failed: failed.map(({ transfer, error }) => ({ ...shown(transfer), reason: reasonOf(error) })),
-      },
-      nobodyKnows: NOBODY_KNOWS,
-    }),
-  );
+  return printableJson({
+    reconcilers: results.map(({ name, outcome, count }) => ({ name, outcome, count })),
+    booked,
+    transfers: received && {
+      known: received.known.map(shown),
+      open: received.open.map(shown),
+      others: received.others.map(shown),
+      undecided: undecided.map(shown),
+      failed: failed.map(({ transfer, error }) => ({ ...shown(transfer), reason: reasonOf(error) })),
+    },
+    nobodyKnows: NOBODY_KNOWS,
+  });
 }

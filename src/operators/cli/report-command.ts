@@ -1,26 +1,19 @@
 import type { Config } from '../../config/config.ts';
 import type { Database } from '../../db/database.ts';
-import { endWith, JSON_OPTION, readArguments } from '../../lib/arguments.ts';
+import { JSON_OPTION } from '../../lib/arguments.ts';
 import { readMoment } from '../../lib/moment.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { printable, printableJson } from '../../lib/printable.ts';
+import { UsageError } from '../../lib/usage-error.ts';
 import { Processor } from '../../payments/top-up/processor.ts';
 import { ProcessorError } from '../../payments/top-up/processor-call.ts';
 import { openPayments } from '../../payments/x402/resolver.ts';
 import { RpcError } from '../../payments/x402/rpc.ts';
-import {
-  GROUPS,
-  type Group,
-  liabilityAt,
-  moneyOf,
-  type Period,
-  readEnd,
-  type Sales,
-  salesOf,
-  totalOf,
-} from '../report/books.ts';
+import { GROUPS, liabilityAt, moneyOf, type Period, readEnd, type Sales, salesOf, totalOf } from '../report/books.ts';
 import { type Comparison, compareChain, compareProcessor } from '../report/outside.ts';
-import { commandSettings, readWholeConfig, withDatabase } from './command-settings.ts';
+import { defineCommand, printLines } from './command.ts';
+import { commandSettings, withDatabase } from './command-settings.ts';
+import { readWholeConfig } from './whole-config.ts';
 
 const EXIT_DIFFERS = 1;
 const EXIT_UNANSWERED = 2;
@@ -36,7 +29,9 @@ const COUNTS = ['requests', 'failed', 'characters'] as const;
 const AMOUNTS = ['revenue', 'held', 'upstreamCost', 'margin'] as const;
 const TITLES = ['requests', 'failed', 'characters', 'revenue', 'held', 'upstream cost', 'margin'];
 
-const { values } = readArguments({
+type Outside = Comparison | { readonly unanswered: string };
+
+export const reportCommand = defineCommand({
   usage: USAGE,
   options: {
     from: { type: 'string' },
@@ -46,48 +41,49 @@ const { values } = readArguments({
     ...JSON_OPTION,
     'no-outside': { type: 'boolean', default: false },
   },
+  run: async ({ from, to, by, csv, json, 'no-outside': noOutside }, _words, context) => {
+    const period = readPeriod(from, to);
+    const group = GROUPS.find((each) => each === by);
+    if (!group) throw new UsageError(`--by takes one of ${GROUPS.join(', ')}.`);
+    const settings = await commandSettings(context);
+    const config =
+      noOutside || csv ? undefined : readWholeConfig(settings, 'ask processor and chain (--no-outside skips them)');
+    const look = { settings, subject: 'The books', maxConnections: 2, exitCode: EXIT_UNANSWERED };
+    return withDatabase(context, look, async (db) => {
+      const sales = await salesOf(db, period, group);
+      const total = totalOf(sales);
+      if (csv) {
+        printLines(context, csvLines([...sales, total]));
+        return 0;
+      }
+      const money = await moneyOf(db, period);
+      const liability = await liabilityAt(db, period.to);
+      const processor = config && (await comparedProcessor(db, config, period));
+      const chain = config && (await comparedChain(db, config, period));
+      printLines(
+        context,
+        json
+          ? [printableJson({ ...period, by: group, sales, total, money, liability, processor, chain })]
+          : [
+              `From ${period.from.toISOString()} to ${period.to.toISOString()}, in USD.\n`,
+              ...numbersTable(group, [...sales, total]),
+              ...amountLines('Other money', money),
+              ...amountLines('Owed at the end', liability),
+              ...(processor ? outsideLines('The card processor', processor) : []),
+              ...(chain ? outsideLines('The chain', chain) : []),
+            ],
+      );
+      return exitCodeOf([processor, chain]);
+    });
+  },
 });
 
-type Outside = Comparison | { readonly unanswered: string };
-
-const period = readPeriod();
-const group = GROUPS.find((each) => each === values.by) ?? endWith(`--by takes one of ${GROUPS.join(', ')}.`);
-const settings = await commandSettings();
-const config =
-  values['no-outside'] || values.csv
-    ? undefined
-    : readWholeConfig(settings, 'ask processor and chain (--no-outside skips them)');
-await withDatabase({ settings, subject: 'The books', maxConnections: 2, exitCode: EXIT_UNANSWERED }, (db) =>
-  run(db, group),
-);
-
-async function run(db: Database, by: Group): Promise<void> {
-  const sales = await salesOf(db, period, by);
-  const total = totalOf(sales);
-  if (values.csv) return printCsv([...sales, total]);
-  const money = await moneyOf(db, period);
-  const liability = await liabilityAt(db, period.to);
-  const processor = config && (await comparedProcessor(db, config));
-  const chain = config && (await comparedChain(db, config));
-  if (values.json) {
-    console.log(printableJson({ ...period, by, sales, total, money, liability, processor, chain }));
-  } else {
-    console.log(`From ${period.from.toISOString()} to ${period.to.toISOString()}, in USD.\n`);
-    for (const line of numbersTable(by, [...sales, total])) console.log(line);
-    printAmounts('Other money', money);
-    printAmounts('Owed at the end', liability);
-    if (processor) printOutside('The card processor', processor);
-    if (chain) printOutside('The chain', chain);
-  }
-  process.exitCode = exitCodeOf([processor, chain]);
-}
-
-async function comparedProcessor(db: Database, { card }: Config): Promise<Outside> {
+async function comparedProcessor(db: Database, { card }: Config, period: Period): Promise<Outside> {
   if (!card) return { unanswered: 'STRIPE_SECRET_KEY is unset.' };
   return answered(compareProcessor(db, new Processor(card.secretKey, card.apiBase), period));
 }
 
-async function comparedChain(db: Database, { x402 }: Config): Promise<Outside> {
+async function comparedChain(db: Database, { x402 }: Config, period: Period): Promise<Outside> {
   if (!x402?.rpcUrls) return { unanswered: 'X402_PAY_TO or X402_RPC_URL is unset.' };
   const { chain } = openPayments(db, x402.asset, x402.rpcUrls);
   return answered(compareChain(db, chain, x402, period)).finally(() => chain.close());
@@ -100,32 +96,30 @@ function answered(comparison: Promise<Comparison>): Promise<Outside> {
   });
 }
 
-function printOutside(who: string, outside: Outside): void {
-  if ('unanswered' in outside) {
-    console.log(`\n${who}: NOT CHECKED: ${outside.unanswered}`);
-    return;
-  }
+function outsideLines(who: string, outside: Outside): string[] {
+  if ('unanswered' in outside) return [`\n${who}: NOT CHECKED: ${outside.unanswered}`];
   const { differences, apart } = outside;
-  console.log(`\n${who}: ${formatUsd(outside.outside)}; the ledger: ${formatUsd(outside.ledger)}`);
-  console.log(`  difference   ${formatUsd(outside.outside - outside.ledger)}`);
-  for (const { what, id, microUsd, because } of differences) {
-    console.log(`  ${formatUsd(microUsd)}  ${what} ${printable(id)}: ${because ?? 'NOT EXPLAINED'}`);
-  }
-  for (const [name, microUsd] of Object.entries(apart))
-    console.log(`  not compared: ${printable(name)} ${formatUsd(microUsd)}`);
+  return [
+    `\n${who}: ${formatUsd(outside.outside)}; the ledger: ${formatUsd(outside.ledger)}`,
+    `  difference   ${formatUsd(outside.outside - outside.ledger)}`,
+    ...differences.map(
+      ({ what, id, microUsd, because }) =>
+        `  ${formatUsd(microUsd)}  ${what} ${printable(id)}: ${because ?? 'NOT EXPLAINED'}`,
+    ),
+    ...Object.entries(apart).map(([name, microUsd]) => `  not compared: ${printable(name)} ${formatUsd(microUsd)}`),
+  ];
 }
 
-function printAmounts(title: string, amounts: Readonly<Record<string, bigint>>): void {
-  console.log(`\n${title}`);
-  for (const [name, microUsd] of Object.entries(amounts)) {
-    console.log(`  ${inWords(name).padEnd(18)} ${formatUsd(microUsd).padStart(18)}`);
-  }
+function amountLines(title: string, amounts: Readonly<Record<string, bigint>>): string[] {
+  const rows = Object.entries(amounts).map(
+    ([name, microUsd]) => `  ${inWords(name).padEnd(18)} ${formatUsd(microUsd).padStart(18)}`,
+  );
+  return [`\n${title}`, ...rows];
 }
 
-function printCsv(rows: readonly Sales[]): void {
+function csvLines(rows: readonly Sales[]): string[] {
   const columns = Object.keys(rows.at(-1) ?? {}) as (keyof Sales)[];
-  console.log(csvLine(columns));
-  for (const row of rows) console.log(csvLine(columns.map((column) => String(row[column]))));
+  return [csvLine(columns), ...rows.map((row) => csvLine(columns.map((column) => String(row[column]))))];
 }
 
 function inWords(name: string): string {
@@ -140,13 +134,15 @@ function exitCodeOf(outsides: readonly (Outside | undefined)[]): number {
   return outsides.some((each) => each && 'unanswered' in each) ? EXIT_UNANSWERED : 0;
 }
 
-function readPeriod(): Period {
-  if (values.from === undefined) return endWith('speechgate report needs --from, such as --from 2026-11-01.');
-  const from = readMoment(values.from);
-  const to = values.to === undefined ? new Date() : readEnd(values.to);
-  if (!from || !to)
-    return endWith('--from and --to take a day such as 2026-11-01, or a time such as 2026-11-01T12:00Z.');
-  return from < to ? { from, to } : endWith('--from is not before --to.');
+function readPeriod(fromText: string | undefined, toText: string | undefined): Period {
+  if (fromText === undefined) throw new UsageError('speechgate report needs --from, such as --from 2026-11-01.');
+  const from = readMoment(fromText);
+  const to = toText === undefined ? new Date() : readEnd(toText);
+  if (!from || !to) {
+    throw new UsageError('--from and --to take a day such as 2026-11-01, or a time such as 2026-11-01T12:00Z.');
+  }
+  if (from >= to) throw new UsageError('--from is not before --to.');
+  return { from, to };
 }
 
 /** Numbers are right-aligned. `*` marks an upstream cost that is unknown for some requests. */

@@ -8,7 +8,7 @@ import type { Processor } from './processor.ts';
 import { idOf, ProcessorError } from './processor-call.ts';
 import type { ProcessorClawback } from './processor-clawbacks.ts';
 
-interface CreditedPurchase {
+export interface CreditedPurchase {
   readonly id: string;
   readonly accountId: string;
   readonly sessionId: string;

@@ -7,7 +7,8 @@ import { form, shownAccount } from '../../payments/top-up/shop.ts';
 import { testCheckout } from '../../support/checkout.ts';
 import { startGateway } from '../../support/gateway.ts';
 import { later } from '../../support/jobs.ts';
-import { type CommandRun, speechgate } from '../../support/speechgate.ts';
+import { operatorCommand } from '../../support/operator-command.ts';
+import type { CommandRun } from '../../support/speechgate.ts';
 import { testUpstream } from '../../support/stub-upstream.ts';
 
 const EMAIL = 'Buyer@example.com';
@@ -20,7 +21,7 @@ async function start(t: Test) {
   const upstream = await testUpstream(t);
   const gateway = await startGateway(t, { ...checkout.env, SPEECH_BASE_URL: upstream.url });
   const env = { ...checkout.env, DATABASE_URL: gateway.databaseUrl, SPEECHGATE_OPERATOR: 'alice' };
-  const run = (...args: string[]) => speechgate(env, 'accounts', ...args);
+  const run = (...args: string[]) => operatorCommand(env, 'accounts', ...args);
   const opened = await gateway.call('/top-up', form({ amount: '700' }));
   const back = new URL(await checkout.pay(opened.headers.get('location') ?? '', EMAIL));
   const account = shownAccount((await gateway.call(`${back.pathname}${back.search}`)).text);
@@ -163,7 +164,6 @@ test('a refund repeated after the processor forgot its key is not made twice', a
   const before = await gateway.balance(account);
   const { now } = Date;
   t.teardown(() => Object.assign(Date, { now }));
-  // The processor is of this process, the command is not.
   Date.now = () => now() + DAY_MS;
   const repeated = await run(...refund);
   assert.equal(repeated.code, 0, repeated.output);

@@ -1,15 +1,10 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { promisify } from 'node:util';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../../src/db/database.ts';
-import { programCommand } from '../../support/child.ts';
 import { testDatabase } from '../../support/database.ts';
-
-const [node = '', ...program] = programCommand('src/operators/cli/feedback-command.ts');
-const run = promisify(execFile);
+import { operatorCommand } from '../../support/operator-command.ts';
 
 const WALLET = `0x${'ab'.repeat(20)}`;
 /** All that a terminal obeys or shows elsewhere. */
@@ -23,8 +18,9 @@ async function open(t: Test) {
   const db = openDatabase(url, { maxConnections: 1 });
   t.teardown(() => db.destroy());
   const list = async (...args: string[]) => {
-    const env = { PATH: process.env.PATH, DATABASE_URL: url };
-    return (await run(node, [...program, ...args], { env, maxBuffer: 1 << 26 })).stdout;
+    const { code, out, output } = await operatorCommand({ DATABASE_URL: url }, 'feedback', ...args);
+    assert.equal(code, 0, output);
+    return out;
   };
   return { db, list };
 }
@@ -117,11 +113,8 @@ test('--json exports every record, oldest first, as JSON safe for a terminal', a
 });
 
 test('an unreachable database is reported in one line with exit code 1', async () => {
-  const env = { PATH: process.env.PATH, DATABASE_URL: 'postgres://nobody@127.0.0.1:1/nothing' };
-  const ended = run(node, [...program, '--json'], { env });
-  await assert.rejects(ended, ({ code, stderr }: { code: number; stderr: string }) => {
-    assert.equal(code, 1);
-    assert.match(stderr, /^The feedback can't be read: .+\n$/);
-    return true;
-  });
+  const env = { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/nothing' };
+  const { code, out, err } = await operatorCommand(env, 'feedback', '--json');
+  assert.deepEqual([code, out], [1, '']);
+  assert.match(err, /^The feedback can't be read: .+\n$/);
 });

@@ -4,8 +4,9 @@ import { chown, lstat, mkdtemp, readFile, rename, rm, symlink } from 'node:fs/pr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
-import { startChild } from '../../support/child.ts';
 import { startGateway } from '../../support/gateway.ts';
+import { operatorCommand } from '../../support/operator-command.ts';
+import { speechgate } from '../../support/speechgate.ts';
 
 interface PublishedKey {
   readonly keyId: string;
@@ -21,11 +22,8 @@ async function keyFile(t: Test) {
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
   t.teardown(() => rm(folder, { recursive: true }));
   const file = join(folder, 'keys.json');
-  const run = async (...args: string[]) => {
-    const child = startChild(t, 'src/operators/cli/keys-command.ts', { SIGNING_KEYS_FILE: file }, args);
-    return { code: await child.ended(), output: child.output() };
-  };
-  return { file, run };
+  const env = { SIGNING_KEYS_FILE: file };
+  return { file, env, run: (...args: string[]) => operatorCommand(env, 'keys', ...args) };
 }
 
 test('speechgate keys prints the published keys and fingerprints, nothing private', async (t) => {
@@ -49,8 +47,9 @@ test('speechgate keys prints the published keys and fingerprints, nothing privat
 });
 
 test('concurrent key rotations run one after the other', async (t) => {
-  const { file, run } = await keyFile(t);
-  const made = await Promise.all(Array.from({ length: 12 }, () => run()));
+  const { file, env, run } = await keyFile(t);
+  const processes = Array.from({ length: 3 }, () => speechgate(env, 'keys'));
+  const made = await Promise.all([...processes, ...Array.from({ length: 9 }, () => run())]);
   for (const { code, output } of made) assert.equal(code, 0, output);
   assert.equal(made.filter(({ output }) => output.startsWith('Made')).length, 1);
   const kept = await readFile(file, 'utf8');

@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
+import { PassThrough, Readable } from 'node:stream';
 import { test } from 'tap';
 import { parseCommandLine } from '../../../src/lib/arguments.ts';
+import { UsageError } from '../../../src/lib/usage-error.ts';
+import { confirm } from '../../../src/operators/cli/operator-options.ts';
 import { RECONCILE_SYNTAX, readSinceOptions } from '../../../src/operators/cli/reconcile-options.ts';
 import { formatAge, readSince } from '../../../src/operators/cli/since.ts';
 
@@ -56,3 +59,19 @@ test('--since takes a day, a time or an age', async () => {
 test('an age is shown in its largest unit', async () => {
   assert.deepEqual([0, 59, 60, 7_199, 3 * 86_400].map(formatAge), ['0 s', '59 s', '1 min', '1 h', '3 d']);
 });
+
+for (const [answer, isConfirmed] of [
+  ['y\n', true],
+  ['YES \n', true],
+  ['\n', false],
+  ['no\n', false],
+] as const) {
+  test(`the answer ${JSON.stringify(answer)} at the terminal ${isConfirmed ? 'confirms' : 'refuses'} a change`, async () => {
+    const stdin = Object.assign(Readable.from([answer]), { isTTY: true });
+    const stderr = new PassThrough({ encoding: 'utf8' });
+    const asked = confirm({ env: {}, console, stdin, stderr }, 'This pauses card.', false);
+    if (isConfirmed) await asked;
+    else await assert.rejects(asked, new UsageError('Nothing was changed.'));
+    assert.equal(stderr.read(), 'This pauses card.\nContinue? [y/N] ');
+  });
+}

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
+import type { AddressInfo } from 'node:net';
 import { type Test, test } from 'tap';
+import { createApp } from '../../../src/app.ts';
+import { createLogger } from '../../../src/observability/logger.ts';
 import { say } from '../../journeys/card.ts';
-import { send, startGateway } from '../../support/gateway.ts';
-import { startGatewayProcess } from '../../support/gateway-process.ts';
-import { type CommandRun, speechgate } from '../../support/speechgate.ts';
+import { type Gateway, send, startGateway } from '../../support/gateway.ts';
+import { operatorCommand } from '../../support/operator-command.ts';
+import type { CommandRun } from '../../support/speechgate.ts';
 import { testUpstream } from '../../support/stub-upstream.ts';
 import { until } from '../../support/until.ts';
 
@@ -15,24 +18,26 @@ const WHY = ['--reason', 'the provider is being moved'];
 async function start(t: Test) {
   const upstream = await testUpstream(t);
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...UNLIMITED });
-  const run = (...args: string[]) =>
-    speechgate({ DATABASE_URL: gateway.databaseUrl, USER: 'root', SUDO_USER: 'alice' }, ...args);
-  return { gateway, upstream, run, account: await gateway.fund(500) };
+  const run = (name: string, ...args: string[]) =>
+    operatorCommand({ DATABASE_URL: gateway.databaseUrl, USER: 'root', SUDO_USER: 'alice' }, name, ...args);
+  return { gateway, run, account: await gateway.fund(500) };
+}
+
+/** Another gateway on the same database, started as `npm start` does it. */
+async function startReplica(t: Test, { config }: Gateway): Promise<{ url: string }> {
+  const app = await createApp({ ...config, port: 0 }, createLogger('silent'));
+  t.teardown(() => app.close());
+  assert.equal((await app.start('web')).outcome, 'started');
+  return { url: `http://127.0.0.1:${(app.server.server.address() as AddressInfo).port}` };
 }
 
 test('every replica refuses a paused flow until it is resumed', async (t) => {
-  const { gateway, upstream, run, account } = await start(t);
+  const { gateway, run, account } = await start(t);
   assert.match((await run('paused')).out, /^Nothing is paused\.$/m);
   const paused = await run('pause', 'card', 'top-up', ...WHY, '--yes');
   assert.deepEqual([paused.code, paused.out], [0, 'card is paused\ntop-up is paused\n'], paused.output);
   await until(async () => (await gateway.call('/tts', say(account))).status === 503, SECONDS);
-  const second = await startGatewayProcess(t, {
-    DATABASE_URL: gateway.databaseUrl,
-    SPEECH_BASE_URL: upstream.url,
-    ...UNLIMITED,
-    STRIPE_SECRET_KEY: 'sk_test_gateway',
-    STRIPE_API_BASE: 'http://127.0.0.1:1',
-  });
+  const second = await startReplica(t, gateway);
   assert.equal((await send(second.url, '/tts', say(account))).status, 503, 'its first answer');
   assert.equal((await send(second.url, '/tts/models')).status, 200);
 
@@ -64,20 +69,21 @@ test('a pause without confirmation, reason, operator or known flow changes nothi
     [['pause', 'card', ...WHY, '--yes', '--operator', 'x'.repeat(101)], /100 characters/],
     [['paused', 'card'], /^Unexpected argument card\./],
   ] as const;
-  const ends = await Promise.all(wrong.map(([args]) => run(...args)));
+  const ends = await Promise.all(wrong.map(([[name, ...args]]) => run(name, ...args)));
   for (const [index, [, told]] of wrong.entries()) {
     const refused = ends[index] as CommandRun;
     assert.equal(refused.code, 78, refused.output);
     assert.match(refused.err, told);
     assert.doesNotMatch(refused.err, /^\s+at /m);
   }
-  const nameless = await speechgate({ DATABASE_URL: gateway.databaseUrl }, 'pause', 'card', ...WHY, '--yes');
+  const nameless = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'pause', 'card', ...WHY, '--yes');
   assert.equal(nameless.code, 78);
   assert.match(nameless.err, /SPEECHGATE_OPERATOR/);
   assert.deepEqual(await gateway.db.selectFrom('paused_flow').selectAll().execute(), []);
-  const away = await speechgate(
+  const away = await operatorCommand(
     { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none', SPEECHGATE_OPERATOR: 'alice' },
-    ...['pause', 'card', ...WHY, '--yes'],
+    'pause',
+    ...['card', ...WHY, '--yes'],
   );
   assert.equal(away.code, 1);
   assert.match(away.err, /The pauses can't be changed: connect ECONNREFUSED/);

@@ -5,9 +5,9 @@ import { TurnLeases } from '../../../src/reconcile/runner.ts';
 import { faults, startFaultyCheckout } from '../../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../../support/gateway.ts';
 import { holdOnCard } from '../../support/holds.ts';
-import { npmRun } from '../../support/npm-run.ts';
+import { operatorCommand } from '../../support/operator-command.ts';
 
-const npmRunReconcile = (env: Record<string, string>, ...args: string[]) => npmRun('reconcile', env, ...args);
+const reconcile = (env: Record<string, string>, ...args: string[]) => operatorCommand(env, 'reconcile', ...args);
 
 async function openAndPay(gateway: Gateway, pay: (session: string) => Promise<void>): Promise<void> {
   const { headers } = await gateway.call('/top-up', {
@@ -29,14 +29,14 @@ test('speechgate reconcile runs every reconciler once and prints each result', a
   const env = { ...card, DATABASE_URL: gateway.databaseUrl };
 
   checkout.fault = faults['500 without a body'] ?? assert.fail();
-  const failed = await npmRunReconcile(env);
+  const failed = await reconcile(env);
   assert.equal(failed.code, 1, failed.output);
   assert.match(failed.output, /^expired_holds +2 done$/m);
   assert.match(failed.output, /^top_ups +FAILED after 0 done: the call to the card processor failed/m);
   assert.ok(!failed.output.includes('cs_test_') && !failed.output.includes(checkout.secretKey));
 
   checkout.fault = () => false;
-  const done = await new TurnLeases(gateway.db).run('checkout_sweep', 0, () => npmRunReconcile(env));
+  const done = await new TurnLeases(gateway.db).run('checkout_sweep', 0, () => reconcile(env));
   assert.equal(done?.code, 0, done?.output);
   assert.equal(
     done?.output.trim(),
@@ -55,16 +55,16 @@ test('speechgate reconcile runs every reconciler once and prints each result', a
     ].join('\n'),
   );
 
-  const off = await npmRunReconcile({ DATABASE_URL: gateway.databaseUrl });
+  const off = await reconcile({ DATABASE_URL: gateway.databaseUrl });
   assert.equal(off.code, 0);
   assert.match(off.output, /Card payment is off/);
 });
 
 test('speechgate reconcile exits 78 without its settings, and 1 without the database', async () => {
-  const unset = await npmRunReconcile({});
+  const unset = await reconcile({});
   assert.equal(unset.code, 78);
   assert.match(unset.output, /DATABASE_URL is not set/);
-  const away = await npmRunReconcile({ DATABASE_URL: 'postgres://user:secret-password@127.0.0.1:1/none' });
+  const away = await reconcile({ DATABASE_URL: 'postgres://user:secret-password@127.0.0.1:1/none' });
   assert.equal(away.code, 1);
   assert.match(away.output, /^expired_holds +FAILED after 0 done: .*ECONNREFUSED/m);
   assert.ok(!away.output.includes('secret-password'));
@@ -74,13 +74,13 @@ test('speechgate reconcile --since prints JSON results, and errors without a sta
   const { databaseUrl } = await startGateway(t);
   const env = { DATABASE_URL: databaseUrl };
   const since = ['--since', new Date(Date.now() - 60_000).toISOString()];
-  const told = await npmRunReconcile(env, ...since, '--json');
+  const told = await reconcile(env, ...since, '--json');
   assert.equal(told.code, 0, told.output);
   const { reconcilers, booked, transfers, nobodyKnows } = JSON.parse(told.out);
   assert.deepEqual([booked, transfers], [[], undefined]);
   assert.ok(reconcilers.length > 0 && nobodyKnows.length > 0);
 
-  const stray = await npmRunReconcile(env, ...since, '--deposit', `0x${'1'.repeat(64)}`);
+  const stray = await reconcile(env, ...since, '--deposit', `0x${'1'.repeat(64)}`);
   assert.deepEqual([stray.code, stray.out], [78, '']);
   assert.match(stray.err, /^0x1+ contains no authorized transfer to a payee .*\.$/m);
 
@@ -88,7 +88,7 @@ test('speechgate reconcile --since prints JSON results, and errors without a sta
     X402_PAY_TO: '0x00000000000000000000000000000000000000a1',
     ...{ X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' },
   };
-  const away = await npmRunReconcile({ ...env, ...x402 }, ...since);
+  const away = await reconcile({ ...env, ...x402 }, ...since);
   assert.equal(away.code, 1, away.output);
   assert.match(away.err, /The chain's node gave no answer.*\n.*Run the command again/);
   assert.ok(!away.output.includes('    at '));

@@ -4,12 +4,12 @@ import { type Test, test } from 'tap';
 import { breakStream } from '../../support/broken-stream.ts';
 import { type Reply, startGateway } from '../../support/gateway.ts';
 import { later, untilJob } from '../../support/jobs.ts';
-import { npmRun } from '../../support/npm-run.ts';
+import { operatorCommand } from '../../support/operator-command.ts';
 import { testUpstream } from '../../support/stub-upstream.ts';
 import { until } from '../../support/until.ts';
 
-/** Runs the documented command. */
-const trace = (databaseUrl: string, ...args: string[]) => npmRun('trace', { DATABASE_URL: databaseUrl }, ...args);
+const trace = (databaseUrl: string, ...args: string[]) =>
+  operatorCommand({ DATABASE_URL: databaseUrl }, 'trace', ...args);
 
 async function start(t: Test, options: { worker?: boolean } = {}) {
   const upstream = await testUpstream(t);

@@ -5,8 +5,9 @@ import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../../src/config/network.ts';
 import { openDatabase } from '../../../src/db/database.ts';
 import { claimInstance } from '../../../src/ledger/database-identity.ts';
 import { catalogWithSecond } from '../../support/catalog-file.ts';
-import { npmRun } from '../../support/npm-run.ts';
+import { operatorCommand } from '../../support/operator-command.ts';
 import { projectFile } from '../../support/project.ts';
+import { speechgate } from '../../support/speechgate.ts';
 import type { Case, Cases } from './case.ts';
 import { FAULTS_OF_ADDRESS } from './faults-of-address.ts';
 import { FAULTS_OF_CHAIN } from './faults-of-chain.ts';
@@ -102,7 +103,7 @@ test('speechgate doctor prints a line per check and exits 1 if any has a fault',
   await withRecentBlock();
   const { env } = shared;
   const spoken = scene.upstream.requests.length;
-  const fine = await npmRun('doctor', { ...env, RECONCILE_INTERVALL_MS: '1' }, '--no-speak', '--mail');
+  const fine = await operatorCommand({ ...env, RECONCILE_INTERVALL_MS: '1' }, 'doctor', '--no-speak', '--mail');
   assert.equal(fine.code, 0, fine.output);
   const lines = fine.out.trimEnd().split('\n');
   assert.match(lines[0] ?? '', /^warning {2}settings +.*RECONCILE_INTERVALL_MS .* Fix: /);
@@ -115,7 +116,7 @@ test('speechgate doctor prints a line per check and exits 1 if any has a fault',
   assert.match(mails[0] ?? '', /doctor --mail has sent this/);
 
   const wrong = { ...env, X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' };
-  const faulty = await npmRun('doctor', wrong, '--json', '--skip', 'node', '--skip', 'upstream');
+  const faulty = await speechgate(wrong, 'doctor', '--json', '--skip', 'node', '--skip', 'upstream');
   assert.equal(faulty.code, 1, faulty.output);
   const told: Finding[] = JSON.parse(faulty.out);
   const named = (state: string) => told.filter((finding) => finding.state === state).map(({ name }) => name);
@@ -135,7 +136,7 @@ test('speechgate doctor exits 78 and prints every invalid setting', async () => 
   });
   const env = { ...scene.env, SIGNING_KEYS_FILE, PORT: 'eighty', QUOTE_SECRET: 'short' };
   const names = ['PORT', 'QUOTE_SECRET', 'SIGNING_KEYS_FILE'];
-  const printed = await npmRun('doctor', env);
+  const printed = await operatorCommand(env, 'doctor');
   assert.equal(printed.code, 78);
   assert.deepEqual(
     printed.out
@@ -144,14 +145,14 @@ test('speechgate doctor exits 78 and prints every invalid setting', async () => 
       .map((line) => /^FAULT {4}(\w+) +It .* Fix: /.exec(line)?.[1]),
     names,
   );
-  const { code, out } = await npmRun('doctor', env, '--json');
+  const { code, out } = await operatorCommand(env, 'doctor', '--json');
   assert.equal(code, 78);
   assert.deepEqual(
     JSON.parse(out).map(({ name }: Finding) => name),
     names,
   );
   for (const wrong of [['--quick'], ['--skip', 'everything']]) {
-    const refused = await npmRun('doctor', scene.env, ...wrong);
+    const refused = await operatorCommand(scene.env, 'doctor', ...wrong);
     assert.equal(refused.code, 78, refused.output);
     assert.ok(!/^ +at /m.test(refused.err), refused.err);
   }

@@ -181,11 +181,12 @@ async function startDatabase(
     url.pathname = `/${database}`;
     return url.href;
   };
+  await sql('create database unused');
+  await migrate(ofOwner('unused'));
   const unused = async (t: Test) => {
     const name = `unused_${secret(4)}`;
-    await sql(`create database ${name}`);
+    await sql(`create database ${name} template unused strategy file_copy`);
     t.teardown(() => sql(`drop database ${name} with (force)`));
-    await migrate(ofOwner(name));
     const url = new URL(ofOwner(name));
     Object.assign(url, { username: ROLE, password });
     return { ownerUrl: ofOwner(name), url: url.href };

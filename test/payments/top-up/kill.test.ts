@@ -65,9 +65,20 @@ const whileCrediting = (point: Kill, credits: number) => async (t: Test) => {
 const whileRefunding = (point: Kill) => async (t: Test) => {
   const { gateway, checkout, account, session } = await sold(t);
   const env = { ...checkout.env, DATABASE_URL: gateway.databaseUrl, SPEECHGATE_OPERATOR: 'alice' };
-  const refund = ['refund', session, '--amount', '200', '--key', randomUUID(), '--reason', 'ticket 7', '--yes'];
-  await killCommand(t, point, { program: 'src/operators/cli/accounts-command.ts', env, args: refund });
-  const repeated = await speechgate(env, 'accounts', ...refund);
+  const refund = [
+    'accounts',
+    'refund',
+    session,
+    '--amount',
+    '200',
+    '--key',
+    randomUUID(),
+    '--reason',
+    'ticket 7',
+    '--yes',
+  ];
+  await killCommand(t, point, { program: 'src/speechgate.ts', env, args: refund });
+  const repeated = await speechgate(env, ...refund);
   assert.equal(repeated.code, 0, repeated.output);
   assert.equal((await checkout.stripe.refunds.list()).data.length, 1);
   assert.deepEqual(await stand(gateway, account), { balance: 300, debt: 0 });

@@ -321,7 +321,7 @@ test('speechgate keys creates the file with mode 0600 and rotates it', async (t)
   const directory = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
   t.teardown(() => rm(directory, { recursive: true, force: true }));
   const file = join(directory, 'keys.json');
-  const run = () => startChild(t, 'src/operators/cli/keys-command.ts', { SIGNING_KEYS_FILE: file });
+  const run = () => startChild(t, 'src/speechgate.ts', { SIGNING_KEYS_FILE: file }, ['keys']);
   await run().printed(/Made .*\n +current .*\n.*\n.*\n +next /);
   assert.equal((await stat(file)).mode & 0o777, 0o600);
   const before = parseSigningKeys(await readFile(file, 'utf8'), new Date());

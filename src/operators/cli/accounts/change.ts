@@ -1,13 +1,14 @@
 import type { Database } from '../../../db/database.ts';
 import { adjustBalance, freezeAccount, MAX_ADJUSTMENT } from '../../../ledger/account-changes.ts';
-import { EXIT_USAGE, endWith, readArguments } from '../../../lib/arguments.ts';
 import { formatUsd } from '../../../lib/money.ts';
+import { UsageError } from '../../../lib/usage-error.ts';
 import type { AccountState } from '../../audit/accounts.ts';
+import { type CommandContext, defineCommand, ExitError, type OperatorCommand } from '../command.ts';
 import { withDatabase } from '../command-settings.ts';
 import {
   ACTION_OPTIONS,
   ACTION_USAGE,
-  confirmed,
+  confirm,
   KEY_OPTION,
   KEY_USAGE,
   readKey,
@@ -18,73 +19,89 @@ import { ACCOUNT_USAGE, nameOf, readNamed } from './named.ts';
 const AMOUNT = /^[+-]\d{1,15}$/;
 const EXIT_REFUSED = 1;
 
-export async function freeze(isFrozen: boolean): Promise<void> {
-  const usage = `speechgate accounts ${isFrozen ? 'freeze' : 'unfreeze'} ACCOUNT --reason TEXT${ACCOUNT_USAGE}${ACTION_USAGE}`;
-  const { values, words } = readArguments({ usage, options: ACTION_OPTIONS, words: ['ACCOUNT'] });
-  const operatorAction = readOperatorAction(values);
-  await onCardAccount(words[0], 'Only card accounts can be frozen.', async (db, { id }, name) => {
-    const change = isFrozen
-      ? `This freezes ${name}. New requests that spend its credit get 402 until you unfreeze it; running requests finish.`
-      : `This unfreezes ${name}. Its credit can be spent again.`;
-    if (!(await confirmed(change, values.yes))) return;
-    const isChanged = await freezeAccount(db, id, isFrozen, operatorAction);
-    const state = isFrozen ? 'frozen' : 'not frozen';
-    console.log(isChanged ? `${name} is ${state}` : `${name} was already ${state}`);
+export const freezeCommand = freezing(true);
+export const unfreezeCommand = freezing(false);
+
+function freezing(isFrozen: boolean): OperatorCommand {
+  return defineCommand({
+    usage: `speechgate accounts ${isFrozen ? 'freeze' : 'unfreeze'} ACCOUNT --reason TEXT${ACCOUNT_USAGE}${ACTION_USAGE}`,
+    options: ACTION_OPTIONS,
+    words: ['ACCOUNT'],
+    run: async (values, [named = ''], context) => {
+      const operatorAction = readOperatorAction(values, context.env);
+      return onCardAccount(context, named, 'Only card accounts can be frozen.', async (db, { id }, name) => {
+        const change = isFrozen
+          ? `This freezes ${name}. New requests that spend its credit get 402 until you unfreeze it; running requests finish.`
+          : `This unfreezes ${name}. Its credit can be spent again.`;
+        await confirm(context, change, values.yes);
+        const isChanged = await freezeAccount(db, id, isFrozen, operatorAction);
+        const state = isFrozen ? 'frozen' : 'not frozen';
+        context.console.log(isChanged ? `${name} is ${state}` : `${name} was already ${state}`);
+      });
+    },
   });
 }
 
-export async function adjust(): Promise<void> {
-  const usage = `speechgate accounts adjust ACCOUNT ±MICRO-USD --reason TEXT${ACCOUNT_USAGE}
+const ADJUST_USAGE = `speechgate accounts adjust ACCOUNT ±MICRO-USD --reason TEXT${ACCOUNT_USAGE}
   ±MICRO-USD       the amount to add, such as +5000000 for 5 USD, or to remove, such as -5000000${ACTION_USAGE}${KEY_USAGE}`;
-  const given = process.argv.slice(2);
+
+export const adjustCommand: OperatorCommand = (args, context) =>
   // A negative amount would be parsed as an option.
-  const args = given.filter((word) => !AMOUNT.test(word));
-  const { values, words } = readArguments(
-    { usage, options: { ...ACTION_OPTIONS, ...KEY_OPTION }, words: ['ACCOUNT'] },
-    args,
+  adjusting(args.filter((word) => AMOUNT.test(word)))(
+    args.filter((word) => !AMOUNT.test(word)),
+    context,
   );
-  const [text = '0', ...others] = given.filter((word) => AMOUNT.test(word));
-  const amountMicroUsd = BigInt(text.replace('+', ''));
-  const size = amountMicroUsd < 0n ? -amountMicroUsd : amountMicroUsd;
-  if (others.length > 0 || size === 0n || size > MAX_ADJUSTMENT) endWith(usage);
-  const operatorAction = readOperatorAction(values);
-  const refusal = 'Only card accounts can be adjusted, not prepaid balances.';
-  await onCardAccount(words[0], refusal, async (db, account, name) => {
-    const amount = `${formatUsd(size)} USD`;
-    const change = amountMicroUsd > 0n ? `This adds ${amount} to ${name}.` : `This removes ${amount} from ${name}.`;
-    const key = readKey(values.key);
-    if (!(await confirmed(`${change} Its balance is ${formatUsd(account.balanceMicroUsd)} USD.`, values.yes))) return;
-    const result = await adjustBalance(db, { accountId: account.id, amountMicroUsd, key }, operatorAction);
-    switch (result.outcome) {
-      case 'adjusted': {
-        const { debtPaidMicroUsd: paid } = result;
-        const debt = paid > 0n ? `; ${formatUsd(paid)} USD paid its debt` : '';
-        return console.log(`${name} has ${formatUsd(result.balanceMicroUsd)} USD${debt}`);
-      }
-      case 'made_before':
-        return console.log('This change was already made with this --key. Nothing was changed.');
-      case 'too_little':
-        process.exitCode = EXIT_REFUSED;
-        return console.error(`${name} has only ${formatUsd(result.balanceMicroUsd)} USD. Nothing was changed.`);
-      case 'key_of_another':
-        process.exitCode = EXIT_USAGE;
-        return console.error('This --key belongs to another change. Nothing was changed.');
-      case 'unknown_account':
-        process.exitCode = EXIT_REFUSED;
-        return console.error('There is no such account.');
-    }
+
+const adjusting = ([text = '0', ...others]: readonly string[]): OperatorCommand =>
+  defineCommand({
+    usage: ADJUST_USAGE,
+    options: { ...ACTION_OPTIONS, ...KEY_OPTION },
+    words: ['ACCOUNT'],
+    run: async (values, [named = ''], context) => {
+      const amountMicroUsd = BigInt(text.replace('+', ''));
+      const size = amountMicroUsd < 0n ? -amountMicroUsd : amountMicroUsd;
+      if (others.length > 0 || size === 0n || size > MAX_ADJUSTMENT) throw new UsageError(ADJUST_USAGE);
+      const operatorAction = readOperatorAction(values, context.env);
+      const refusal = 'Only card accounts can be adjusted, not prepaid balances.';
+      return onCardAccount(context, named, refusal, async (db, account, name) => {
+        const amount = `${formatUsd(size)} USD`;
+        const change = amountMicroUsd > 0n ? `This adds ${amount} to ${name}.` : `This removes ${amount} from ${name}.`;
+        const key = readKey(context, values.key);
+        const balance = `Its balance is ${formatUsd(account.balanceMicroUsd)} USD.`;
+        await confirm(context, `${change} ${balance}`, values.yes);
+        const result = await adjustBalance(db, { accountId: account.id, amountMicroUsd, key }, operatorAction);
+        switch (result.outcome) {
+          case 'adjusted': {
+            const { debtPaidMicroUsd: paid } = result;
+            const debt = paid > 0n ? `; ${formatUsd(paid)} USD paid its debt` : '';
+            return context.console.log(`${name} has ${formatUsd(result.balanceMicroUsd)} USD${debt}`);
+          }
+          case 'made_before':
+            return context.console.log('This change was already made with this --key. Nothing was changed.');
+          case 'too_little':
+            throw new ExitError(
+              `${name} has only ${formatUsd(result.balanceMicroUsd)} USD. Nothing was changed.`,
+              EXIT_REFUSED,
+            );
+          case 'key_of_another':
+            throw new UsageError('This --key belongs to another change. Nothing was changed.');
+          case 'unknown_account':
+            throw new ExitError('There is no such account.', EXIT_REFUSED);
+        }
+      });
+    },
   });
-}
 
 async function onCardAccount(
-  named: string | undefined,
+  context: CommandContext,
+  named: string,
   refusal: string,
   work: (db: Database, account: AccountState, name: string) => Promise<void>,
-): Promise<void> {
-  await withDatabase({ subject: 'The account', use: 'changed' }, async (db) => {
-    const account = await readNamed(db, named ?? '');
-    if (!account) return;
-    if (account.kind !== 'card') endWith(refusal);
+): Promise<number> {
+  return withDatabase(context, { subject: 'The account', use: 'changed' }, async (db) => {
+    const account = await readNamed(db, named);
+    if (account.kind !== 'card') throw new UsageError(refusal);
     await work(db, account, nameOf(account));
+    return 0;
   });
 }

@@ -1,7 +1,8 @@
 import type { Database } from '../../../db/database.ts';
-import { EXIT_USAGE, endWith, JSON_OPTION, readArguments } from '../../../lib/arguments.ts';
+import { type Arguments, JSON_OPTION } from '../../../lib/arguments.ts';
 import { formatUsd } from '../../../lib/money.ts';
-import { printable, printableJson, printTable } from '../../../lib/printable.ts';
+import { printable, printableJson, tableLines } from '../../../lib/printable.ts';
+import { UsageError } from '../../../lib/usage-error.ts';
 import { isUuid } from '../../../lib/uuid.ts';
 import { Processor } from '../../../payments/top-up/processor.ts';
 import { ProcessorError } from '../../../payments/top-up/processor-call.ts';
@@ -13,7 +14,9 @@ import {
   findPurchases,
   readAccounts,
 } from '../../audit/accounts.ts';
-import { commandSettings, readWholeConfig, withDatabase } from '../command-settings.ts';
+import { defineCommand, ExitError, printLines } from '../command.ts';
+import { commandSettings, withDatabase } from '../command-settings.ts';
+import { readWholeConfig } from '../whole-config.ts';
 import { nameOf } from './named.ts';
 
 const USAGE = `speechgate accounts find, by one of these:
@@ -27,86 +30,94 @@ const USAGE = `speechgate accounts find, by one of these:
 const EXIT_NOTHING = 1;
 const EXIT_UNANSWERED = 2;
 
+const OPTIONS = {
+  email: { type: 'string' },
+  session: { type: 'string' },
+  'payment-intent': { type: 'string' },
+  trace: { type: 'string' },
+  address: { type: 'string' },
+  secrets: { type: 'boolean', default: false },
+  ...JSON_OPTION,
+} as const;
+
+type Wanted = Arguments<typeof OPTIONS>['values'];
+
 interface Found {
   readonly accountIds: readonly string[];
   readonly purchases: readonly FoundPurchase[];
 }
 
-const { values } = readArguments({
+export const findCommand = defineCommand({
   usage: USAGE,
-  options: {
-    email: { type: 'string' },
-    session: { type: 'string' },
-    'payment-intent': { type: 'string' },
-    trace: { type: 'string' },
-    address: { type: 'string' },
-    secrets: { type: 'boolean', default: false },
-    ...JSON_OPTION,
+  options: OPTIONS,
+  run: async (wanted, _words, context) => {
+    const { email, session, 'payment-intent': payment, trace, address, secrets, json } = wanted;
+    if ([email, session, payment, trace, address].filter((given) => given !== undefined).length !== 1)
+      throw new UsageError(USAGE);
+    if (trace !== undefined && !isUuid(trace))
+      throw new UsageError(`${printable(trace)} is not a trace id, which is a UUID.`);
+    if (address !== undefined && !/^0x[0-9a-f]{40}$/i.test(address))
+      throw new UsageError(`${printable(address)} is not a wallet address.`);
+    const settings = await commandSettings(context);
+    return withDatabase(context, { settings, subject: 'The accounts' }, async (db) => {
+      const { accountIds, purchases } = await find(db, wanted, settings).catch(throwUnanswered);
+      const ids = new Set([...accountIds, ...purchases.map((each) => each.accountId)]);
+      const accounts = await readAccounts(db, [...ids]);
+      const shownAccounts = accounts.map((account) => shownAccount(account, secrets));
+      const shownPurchases = purchases.map((purchase) => shownPurchase(purchase, secrets));
+      if (json) context.console.log(printableJson({ accounts: shownAccounts, purchases: shownPurchases }));
+      else {
+        if (accounts.length === 0) context.console.error('No account was found.');
+        printLines(context, tableLines(shownAccounts.map(inColumns)));
+        printLines(context, purchases.length > 0 ? ['', ...tableLines(shownPurchases)] : []);
+      }
+      return accounts.length === 0 && purchases.length === 0 ? EXIT_NOTHING : 0;
+    });
   },
 });
-const { email, session, 'payment-intent': payment, trace, address } = values;
-if ([email, session, payment, trace, address].filter((given) => given !== undefined).length !== 1) endWith(USAGE);
-if (trace !== undefined && !isUuid(trace)) endWith(`${printable(trace)} is not a trace id, which is a UUID.`);
-if (address !== undefined && !/^0x[0-9a-f]{40}$/i.test(address))
-  endWith(`${printable(address)} is not a wallet address.`);
-const settings = await commandSettings();
 
-await withDatabase({ settings, subject: 'The accounts' }, async (db) => {
-  try {
-    const { accountIds, purchases } = await find(db);
-    const accounts = await readAccounts(db, [...new Set([...accountIds, ...purchases.map((each) => each.accountId)])]);
-    if (values.json)
-      console.log(printableJson({ accounts: accounts.map(shownAccount), purchases: purchases.map(shownPurchase) }));
-    else print(accounts, purchases);
-    if (accounts.length === 0 && purchases.length === 0) process.exitCode = EXIT_NOTHING;
-  } catch (error) {
-    if (!(error instanceof ProcessorError)) throw error;
-    console.error(`The card processor gave no result: ${error.message}.`);
-    process.exitCode = EXIT_UNANSWERED;
-  }
-});
+function throwUnanswered(error: unknown): never {
+  if (!(error instanceof ProcessorError)) throw error;
+  throw new ExitError(`The card processor gave no result: ${error.message}.`, EXIT_UNANSWERED);
+}
 
-async function find(db: Database): Promise<Found> {
+async function find(db: Database, wanted: Wanted, settings: NodeJS.ProcessEnv): Promise<Found> {
+  const { email, session, 'payment-intent': payment, trace, address } = wanted;
   if (trace !== undefined) return { accountIds: await accountsOfTrace(db, trace), purchases: [] };
   if (address !== undefined) return { accountIds: (await accountsNamed(db, address)) ?? [], purchases: [] };
   if (session !== undefined) return { accountIds: [], purchases: await findPurchases(db, { sessionIds: [session] }) };
   if (payment !== undefined) {
     const known = await findPurchases(db, { paymentIntentIds: [payment] });
     if (known.length > 0) return { accountIds: [], purchases: known };
-    const found = await processor().findSessionOfPayment(payment);
+    const found = await processorOf(settings).findSessionOfPayment(payment);
     return { accountIds: [], purchases: await findPurchases(db, { sessionIds: found ? [found.id] : [] }) };
   }
-  const sessions = await processor().findSessionsOfEmail(email ?? '');
+  const sessions = await processorOf(settings).findSessionsOfEmail(email ?? '');
   return { accountIds: [], purchases: await findPurchases(db, { sessionIds: sessions.map(({ id }) => id) }) };
 }
 
-function processor(): Processor {
+function processorOf(settings: NodeJS.ProcessEnv): Processor {
   const { card } = readWholeConfig(settings, 'ask the card processor');
   if (card) return new Processor(card.secretKey, card.apiBase);
-  console.error('STRIPE_SECRET_KEY is not set. Set it: only the card processor can answer this.');
-  process.exit(EXIT_USAGE);
+  throw new UsageError('STRIPE_SECRET_KEY is not set. Set it: only the card processor can answer this.');
 }
 
-function shownAccount(account: AccountState) {
+function shownAccount(account: AccountState, secrets: boolean) {
   const { kind, balanceMicroUsd, debtMicroUsd, createdAt, frozenAt } = account;
-  return { account: nameOf(account, values.secrets), kind, balanceMicroUsd, debtMicroUsd, createdAt, frozenAt };
+  return { account: nameOf(account, secrets), kind, balanceMicroUsd, debtMicroUsd, createdAt, frozenAt };
 }
 
-function shownPurchase({ accountId, ...purchase }: FoundPurchase) {
-  const sessionId = values.secrets ? purchase.sessionId : purchase.sessionId && shortenSession(purchase.sessionId);
-  return { ...purchase, sessionId, account: nameOf({ id: accountId, address: null }, values.secrets) };
+function shownPurchase({ accountId, ...purchase }: FoundPurchase, secrets: boolean) {
+  const sessionId = secrets ? purchase.sessionId : purchase.sessionId && shortenSession(purchase.sessionId);
+  return { ...purchase, sessionId, account: nameOf({ id: accountId, address: null }, secrets) };
 }
 
-function print(accounts: readonly AccountState[], purchases: readonly FoundPurchase[]): void {
-  if (accounts.length === 0) console.error('No account was found.');
-  const rows = accounts.map(shownAccount).map(({ balanceMicroUsd, debtMicroUsd, createdAt, frozenAt, ...row }) => ({
+function inColumns({ balanceMicroUsd, debtMicroUsd, createdAt, frozenAt, ...row }: ReturnType<typeof shownAccount>) {
+  return {
     ...row,
     balance: formatUsd(balanceMicroUsd),
     debt: formatUsd(debtMicroUsd),
     since: createdAt,
     frozen: frozenAt ?? 'no',
-  }));
-  printTable(rows);
-  if (purchases.length > 0) console.log();
-  printTable(purchases.map(shownPurchase));
+  };
 }

@@ -1,8 +1,10 @@
-import { endWith, JSON_OPTION, readArguments } from '../../../lib/arguments.ts';
+import { JSON_OPTION } from '../../../lib/arguments.ts';
 import { formatUsd } from '../../../lib/money.ts';
-import { printableJson, printableLine, printTable } from '../../../lib/printable.ts';
+import { printableJson, printableLine, tableLines } from '../../../lib/printable.ts';
+import { UsageError } from '../../../lib/usage-error.ts';
 import { shortenSession } from '../../audit/account-names.ts';
 import { type AccountHistory, type AccountState, readHistory } from '../../audit/accounts.ts';
+import { defineCommand, printLines } from '../command.ts';
 import { withDatabase } from '../command-settings.ts';
 import { ACCOUNT_USAGE, nameOf, readNamed } from './named.ts';
 
@@ -11,7 +13,7 @@ const USAGE = `speechgate accounts show ACCOUNT${ACCOUNT_USAGE}
   --secrets        prints whole ids of accounts and sessions; anyone who has one can spend
   --json           prints JSON`;
 
-const { values, words } = readArguments({
+export const showCommand = defineCommand({
   usage: USAGE,
   options: {
     last: { type: 'string', default: '20' },
@@ -19,43 +21,47 @@ const { values, words } = readArguments({
     ...JSON_OPTION,
   },
   words: ['ACCOUNT'],
+  run: async (values, [named = ''], context) => {
+    if (!/^\d{1,6}$/.test(values.last)) throw new UsageError(USAGE);
+    return withDatabase(context, { subject: 'The accounts' }, async (db) => {
+      const { id, address, ...facts } = await readNamed(db, named);
+      const history = await readHistory(db, id, Number(values.last));
+      const shown = values.secrets ? history : withoutSecrets(history);
+      const account = { account: nameOf({ id, address }, values.secrets), ...facts };
+      printLines(context, values.json ? [printableJson({ ...account, ...shown })] : linesOf(account, shown));
+      return 0;
+    });
+  },
 });
-const [named = ''] = words;
-const last = /^\d{1,6}$/.test(values.last) ? Number(values.last) : endWith(USAGE);
 
-await withDatabase({ subject: 'The accounts' }, async (db) => {
-  const account = await readNamed(db, named);
-  if (!account) return;
-  const history = shown(await readHistory(db, account.id, last));
-  if (!values.json) return print(account, history);
-  const { id, address, ...facts } = account;
-  console.log(printableJson({ account: nameOf({ id, address }, values.secrets), ...facts, ...history }));
-});
+interface ShownAccount extends Omit<AccountState, 'id' | 'address'> {
+  readonly account: string;
+}
 
-function print(account: AccountState, history: AccountHistory): void {
-  const { kind, balanceMicroUsd, heldMicroUsd, debtMicroUsd, frozenAt, createdAt } = account;
+function linesOf(shown: ShownAccount, history: AccountHistory): string[] {
+  const { account, kind, balanceMicroUsd, heldMicroUsd, debtMicroUsd, frozenAt, createdAt } = shown;
   const facts: [string, string][] = [
-    ['account', nameOf(account, values.secrets)],
-    ['kind', `${kind}${modeOf(account)}`],
+    ['account', account],
+    ['kind', `${kind}${modeOf(shown)}`],
     ['since', createdAt.toISOString()],
     ['balance', `${formatUsd(balanceMicroUsd)} USD`],
     ['held', `${formatUsd(heldMicroUsd)} USD`],
     ['debt', `${formatUsd(debtMicroUsd)} USD`],
     ['frozen', frozenAt ? `since ${frozenAt.toISOString()}` : 'no'],
   ];
-  for (const [name, value] of facts) console.log(printableLine([10], [name, value]));
-  for (const [title, entries] of Object.entries(history)) {
-    if (entries.length > 0) console.log(`\n${title}`);
-    printTable(entries, '  ');
-  }
+  const tables = Object.entries(history).filter(([, entries]) => entries.length > 0);
+  return [
+    ...facts.map((fact) => printableLine([10], fact)),
+    ...tables.flatMap(([title, entries]) => [`\n${title}`, ...tableLines(entries, '  ')]),
+  ];
 }
 
-function modeOf({ kind, livemode }: AccountState): string {
+function modeOf({ kind, livemode }: ShownAccount): string {
   if (kind === 'wallet' || livemode === null) return '';
   return livemode ? ', live mode' : ', test mode';
 }
 
-function shown({ purchases, ...history }: AccountHistory): AccountHistory {
+function withoutSecrets({ purchases, ...history }: AccountHistory): AccountHistory {
   const short = purchases.map((each) => ({ ...each, sessionId: each.sessionId && shortenSession(each.sessionId) }));
-  return { purchases: values.secrets ? purchases : short, ...history };
+  return { purchases: short, ...history };
 }

@@ -1,0 +1,92 @@
+import type { Database } from '../../db/database.ts';
+import { faultOf, isDatabaseFault } from '../../db/database-errors.ts';
+import { type AuditFinding, type AuditKind, keepAuditResult } from '../../ledger/audit.ts';
+import { printable, tableLines } from '../../lib/printable.ts';
+import { shortenSecrets } from '../audit/account-names.ts';
+import type { OutsideAudit } from '../audit/outside.ts';
+import type { CommandContext } from './command.ts';
+
+export const EXIT_UNANSWERED = 2;
+const EXIT_BROKEN = 1;
+/** Ids in these columns are not secret. */
+const PLAIN_COLUMN = /^purchase$|trace_id$/;
+
+/** Prints the result of each check, and determines the exit code. */
+export class AuditReport {
+  readonly #console: CommandContext['console'];
+  readonly #showsSecrets: boolean;
+  #isBroken = false;
+  #isAnswered = true;
+  #isShortened = false;
+
+  constructor(console: CommandContext['console'], showsSecrets: boolean) {
+    this.#console = console;
+    this.#showsSecrets = showsSecrets;
+  }
+
+  get exitCode(): number {
+    if (this.#isBroken) return EXIT_BROKEN;
+    return this.#isAnswered ? 0 : EXIT_UNANSWERED;
+  }
+
+  add(rules: readonly string[], { findings, unanswered }: OutsideAudit): void {
+    for (const rule of rules) {
+      const finding = findings.find((candidate) => candidate.rule === rule);
+      this.#console.log(`${finding ? 'BROKEN' : unanswered.length > 0 ? '?     ' : 'holds '}  ${rule}`);
+      for (const line of tableLines(finding?.breaches.map((breach) => this.#shown(breach)) ?? [], '        ')) {
+        this.#console.log(line);
+      }
+    }
+    for (const reason of unanswered) this.#console.log(`        NOT CHECKED: ${printable(reason)}`);
+    if (findings.length > 0) this.#isBroken = true;
+    if (unanswered.length > 0) this.#isAnswered = false;
+  }
+
+  addSeal(upTo: bigint, holds: boolean): void {
+    this.#console.log(
+      `${holds ? 'holds ' : 'BROKEN'}  the transfers up to ${upTo} are unchanged since they were sealed`,
+    );
+    if (!holds) this.#isBroken = true;
+  }
+
+  noteShortened(): void {
+    if (!this.#isShortened) return;
+    this.#console.log('Ids of accounts and sessions are shortened. Use --secrets to print them whole.');
+  }
+
+  #shown(breach: AuditFinding['breaches'][number]): Record<string, unknown> {
+    if (this.#showsSecrets) return breach;
+    return Object.fromEntries(
+      Object.entries(breach).map(([column, value]) => [column, this.#shortened(column, value)]),
+    );
+  }
+
+  #shortened(column: string, value: unknown): unknown {
+    if (PLAIN_COLUMN.test(column) || (value ?? null) === null || value instanceof Date) return value;
+    const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
+    const short = shortenSecrets(text);
+    if (short !== text) this.#isShortened = true;
+    return short;
+  }
+}
+
+/** Saves the result for the metrics. A read-only copy of the database can't save it, so a failure is only printed. */
+export async function keepResult(
+  { console }: CommandContext,
+  db: Database,
+  kind: AuditKind,
+  brokenRules: number,
+): Promise<void> {
+  try {
+    await keepAuditResult(db, kind, brokenRules);
+  } catch (error) {
+    if (!isDatabaseFault(error)) throw error;
+    console.error(`This audit's result was not saved for the metrics: ${printable(String(faultOf(error as Error)))}.`);
+  }
+}
+
+export function progress({ stderr }: CommandContext, of: string): (count: number | bigint) => void {
+  return (count) => {
+    if (stderr.isTTY) stderr.write(`\r${of}: ${count} \r`);
+  };
+}

@@ -1,0 +1,69 @@
+import type { OperatorCommand } from './command.ts';
+
+export interface ListedCommand {
+  /** How --help lists it, if not by its name alone. */
+  readonly shownAs?: string;
+  readonly about: string;
+  readonly load: () => Promise<OperatorCommand>;
+  /** Only lists something: ends when its reader does, such as `head`. */
+  readonly endsWithReader?: true;
+  /** Ends the process although a connection may still be open. */
+  readonly endsAtOnce?: true;
+}
+
+/** Each is loaded when it is run. */
+export const operatorCommands: Readonly<Record<string, ListedCommand>> = {
+  migrate: {
+    about: 'updates the database schema',
+    load: async () => (await import('./migrate-command.ts')).migrateCommand,
+  },
+  doctor: {
+    about: 'checks the settings, and the services they name',
+    load: async () => (await import('./doctor-command.ts')).doctorCommand,
+    endsAtOnce: true,
+  },
+  audit: {
+    about: 'checks the ledger; --external compares it with processor and chain',
+    load: async () => (await import('./audit-command.ts')).auditCommand,
+  },
+  reconcile: {
+    about: 'runs every reconciler once',
+    load: async () => (await import('./reconcile-command.ts')).reconcileCommand,
+  },
+  trace: {
+    about: 'the ledger entries of one request',
+    load: async () => (await import('./trace-command.ts')).traceCommand,
+  },
+  report: {
+    about: 'sales, revenue and liabilities by day',
+    load: async () => (await import('./report-command.ts')).reportCommand,
+  },
+  accounts: {
+    about: 'shows, finds, freezes, adjusts and refunds accounts',
+    load: async () => (await import('./accounts-command.ts')).accountsCommand,
+  },
+  payments: {
+    about: 'USDC payments without a clear outcome',
+    load: async () => (await import('./payments-command.ts')).paymentsCommand,
+    endsWithReader: true,
+  },
+  pause: {
+    about: 'refuses new work of a flow until it is resumed',
+    load: async () => (await import('./pauses.ts')).pauseCommand,
+  },
+  resume: {
+    shownAs: 'resume FLOW',
+    about: 'resumes a paused flow',
+    load: async () => (await import('./pauses.ts')).resumeCommand,
+  },
+  paused: { about: 'the paused flows', load: async () => (await import('./pauses.ts')).pausedCommand },
+  feedback: {
+    about: 'the stored feedback',
+    load: async () => (await import('./feedback-command.ts')).feedbackCommand,
+    endsWithReader: true,
+  },
+  keys: {
+    about: 'creates or rotates the signing keys',
+    load: async () => (await import('./keys-command.ts')).keysCommand,
+  },
+};

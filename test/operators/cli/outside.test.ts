@@ -1,0 +1,344 @@
+/** The commands that compare the books with the card processor and the chain: audit, payments and report. */
+import assert from 'node:assert/strict';
+import { sql } from 'kysely';
+import { test } from 'tap';
+import { contra } from '../../../src/ledger/transfer.ts';
+import { fund } from '../../../src/sandbox/chain/fund.ts';
+import { followProcessor, sell } from '../../payments/top-up/refunded.ts';
+import { testChain, wallet } from '../../support/chain.ts';
+import { testCheckout } from '../../support/checkout.ts';
+import { mineSteadily, payDeposit, payUnknown } from '../../support/deposit.ts';
+import { refused } from '../../support/facilitator-faults.ts';
+import { startGateway } from '../../support/gateway.ts';
+import { operatorCommand } from '../../support/operator-command.ts';
+import { domainOf, HELLO, TTS, withCredential } from '../../support/prepaid.ts';
+import { rawTransaction, reorganize } from '../../support/reorganize.ts';
+import { speechgate } from '../../support/speechgate.ts';
+import { unguarded } from '../../support/unguarded.ts';
+import { PRICE, payFor, startX402Gateway, timesPaid } from '../../support/x402.ts';
+
+const { chain, skip } = await testChain();
+
+test('audit --external finds uncredited payments, and reconcile credits them', {
+  skip,
+}, async (t) => {
+  const checkout = await testCheckout(t);
+  const gateway = await startX402Gateway(t, chain, checkout.env);
+  const { db, config } = gateway;
+  assert.ok(config.x402?.rpcUrls);
+  const env = {
+    ...checkout.env,
+    DATABASE_URL: gateway.databaseUrl,
+    X402_PAY_TO: gateway.payTo,
+    X402_FACILITATOR_URL: gateway.facilitator.url,
+    X402_RPC_URL: config.x402.rpcUrls.join(),
+  };
+  const payer = await wallet(chain.client, 10n * PRICE);
+  assert.equal((await payFor(gateway, payer)).reply.status, 200);
+  const { headers } = await gateway.call('/top-up', {
+    method: 'POST',
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    body: 'amount=700',
+  });
+  await checkout.pay(headers.get('location') ?? '');
+  const sound = await operatorCommand(env, 'audit', '--external');
+  assert.deepEqual([sound.code, sound.output.match(/BROKEN|NOT CHECKED/g)], [0, null], sound.output);
+
+  // Ended as if nothing had been paid; the sweep's mark has passed by.
+  await sql`update top_up set state = 'expired'`.execute(db);
+  await sql`update processor_list set read_until = now()`.execute(db);
+  await unguarded(db, async (trx) => {
+    await sql`delete from transfer where kind = 'settlement'`.execute(trx);
+    await sql`
+      update x402_payment set state = 'failed', settled_at = null, transaction_hash = null, log_index = null,
+                              receipt = null, failed_at = now()`.execute(trx);
+  });
+  assert.equal((await operatorCommand(env, 'audit')).code, 0, 'inside nothing shows');
+  const broken = await operatorCommand(env, 'audit', '--external');
+  assert.equal(broken.code, 1, broken.output);
+  assert.match(broken.output, /^BROKEN {2}each paid session of this instance is credited/m);
+  assert.match(broken.output, /^BROKEN {2}no refused or failed payment was paid on the chain/m);
+  assert.match(broken.output, /paid by 0x[0-9a-f]{64}/);
+  assert.doesNotMatch(broken.output, /cs_test_/, 'a session shows an account to whoever holds it');
+
+  // The lists are read again from a day ago, and the chain is asked for the payment again.
+  await sql`update processor_list set read_until = now() - interval '1 day'`.execute(db);
+  await sql`update x402_payment set state = 'unknown', failed_at = null where state = 'failed'`.execute(db);
+  const mended = await operatorCommand(env, 'reconcile');
+  assert.match(mended.output, /^checkout_sweep +1 done$/m);
+  assert.match(mended.output, /^doubtful_payments +1 done$/m);
+  assert.equal((await operatorCommand(env, 'audit', '--external')).code, 0);
+});
+
+test('audit --external exits 2 when processor or chain is unavailable', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  assert.equal((await payFor(gateway, await wallet(chain.client, PRICE))).reply.status, 200);
+  await gateway.fund(500);
+  const off = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'audit', '--external');
+  assert.equal(off.code, 2, off.output);
+  assert.match(off.output, /NOT CHECKED: there are purchases, but STRIPE_SECRET_KEY is unset/);
+  assert.match(off.output, /NOT CHECKED: there are payments in USDC/);
+  const away = await operatorCommand(
+    {
+      DATABASE_URL: gateway.databaseUrl,
+      ...{ STRIPE_SECRET_KEY: 'sk_test_x', STRIPE_API_BASE: 'http://127.0.0.1:1' },
+      ...{ X402_PAY_TO: gateway.payTo, X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' },
+    },
+    'audit',
+    '--external',
+  );
+  assert.equal(away.code, 2, away.output);
+  assert.match(away.output, /NOT CHECKED: the call to the card processor failed/);
+  assert.match(away.output, /NOT CHECKED: The chain's node gave no answer/);
+  assert.equal((await operatorCommand({}, 'audit', '--external')).code, 78);
+});
+
+test('audit --seal prints a seal, and --verify-seal checks the transfers against it', async (t) => {
+  const gateway = await startGateway(t);
+  const env = { DATABASE_URL: gateway.databaseUrl };
+  assert.match((await operatorCommand(env, 'audit', '--seal')).output, /^There is no transfer to seal yet\.$/m);
+  await gateway.fund(500);
+  const age = (db: typeof gateway.db) =>
+    sql`update transfer set created_at = created_at - interval '1 hour', ended_at = ended_at - interval '1 hour'`.execute(
+      db,
+    );
+  await unguarded(gateway.db, age);
+  const { code, output } = await operatorCommand(env, 'audit', '--seal');
+  assert.equal(code, 0, output);
+  const [, id, hash] = /^seal (\d+) ([0-9a-f]{64})$/m.exec(output) ?? [];
+  const verify = () => operatorCommand(env, 'audit', `--verify-seal=${id}:${hash}`);
+  assert.equal((await verify()).code, 0);
+  await unguarded(gateway.db, age);
+  const broken = await verify();
+  assert.equal(broken.code, 1);
+  assert.match(broken.output, /^BROKEN {2}the transfers up to 1 are unchanged since they were sealed$/m);
+  assert.equal((await operatorCommand(env, 'audit', '--verify-seal=nonsense')).code, 78);
+});
+
+test('audit shortens ids of accounts and sessions unless --secrets is given', async (t) => {
+  const gateway = await startGateway(t);
+  const { db } = gateway;
+  const account = await gateway.fund(500);
+  const nobody = '7f9c24e8-3b12-4a35-9f0e-6f1f9d5a2c11';
+  const session = 'cs_live_a1B2c3D4e5F6g7H8i9J0';
+  await unguarded(db, async (trx) => {
+    await sql`update account set balance_micro_usd = 7 where id = ${account}`.execute(trx);
+    await sql`update transfer set reference = ${session} where kind = 'top_up'`.execute(trx);
+    await sql`
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, ended_at)
+      values ('charge', 'voided', ${nobody}, ${contra.cardRevenue}, 1, now())`.execute(trx);
+    await sql`
+      insert into operator_action (operator, action, subject, reason, detail)
+      values ('alice', 'adjust', ${account}, 'given', ${JSON.stringify({ amountMicroUsd: 5, note: `${account}\u202e` })})`.execute(
+      trx,
+    );
+  });
+  const { rows } = await sql<{ id: string; session: string }>`
+    select id, session_id as session from top_up`.execute(db);
+  const env = { DATABASE_URL: gateway.databaseUrl };
+  const secrets = [account, nobody, session, rows[0]?.session ?? ''];
+  const short = await operatorCommand(env, 'audit');
+  assert.equal(short.code, 1, short.output);
+  for (const secret of secrets) {
+    assert.ok(!short.output.includes(secret), secret);
+    assert.ok(short.output.includes(`${secret.slice(0, secret.startsWith('cs_') ? 16 : 8)}…`), short.output);
+  }
+  assert.ok(short.output.includes(contra.cardRevenue), 'it is nobody’s, and the same everywhere');
+  assert.match(short.output, /Use --secrets to print them whole/);
+  const whole = await operatorCommand(env, 'audit', '--secrets');
+  assert.equal(whole.code, 1, whole.output);
+  for (const secret of secrets) assert.ok(whole.output.includes(secret), whole.output);
+  for (const { output } of [short, whole]) assert.doesNotMatch(output, /\u202e/, 'nothing that a terminal obeys');
+});
+
+test('payments lists payments in doubt with their state on chain and changes nothing', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const { db, config } = gateway;
+  const env = {
+    DATABASE_URL: gateway.databaseUrl,
+    X402_PAY_TO: gateway.payTo,
+    X402_FACILITATOR_URL: gateway.facilitator.url,
+    X402_RPC_URL: config.x402?.rpcUrls?.join() ?? '',
+  };
+  const run = (...args: string[]) => operatorCommand(env, 'payments', ...args);
+  const none = await run();
+  assert.deepEqual([none.code, none.out], [0, 'No payment is in doubt.\n'], none.output);
+
+  const payers = await Promise.all([1, 2, 3, 4].map(() => wallet(chain.client, 10n * PRICE)));
+  const [settled, unknown, unused, expired] = payers;
+  assert.ok(settled && unknown && unused && expired);
+  assert.equal((await payFor(gateway, settled)).reply.status, 200);
+  await payUnknown(gateway, chain, () => payFor(gateway, unknown));
+  for (const payer of [unused, expired]) {
+    gateway.facilitator.faults.settle(refused('insufficient_funds'));
+    assert.equal((await payFor(gateway, payer)).reply.status, 402);
+  }
+  await unguarded(db, async (trx) => {
+    await sql`update x402_payment set valid_before = 1 where payer = ${expired.address.toLowerCase()}`.execute(trx);
+  });
+  const before = await db.selectFrom('x402_payment').selectAll().orderBy('id').execute();
+
+  // A process of its own, which has to end although it has asked a node.
+  const listed = await speechgate(env, 'payments');
+  assert.equal(listed.code, 0, listed.output);
+  const [head = '', ...lines] = listed.out.trimEnd().split('\n');
+  assert.match(head, /^id +at +age +state +purpose +micro-USD +payer +transaction +chain$/);
+  assert.equal(lines.length, 3);
+  const lineOf = ({ address }: { address: string }) => lines.find((line) => line.includes(address.toLowerCase())) ?? '';
+  assert.match(lineOf(unknown), / \d+ (s|min) +unknown +speech +198 .* paid by 0x[0-9a-f]{64} in block \d+/);
+  assert.match(
+    lineOf(unused),
+    / refused +speech +198 .*not used yet; it expires at 20\S+Z; refused: insufficient_funds$/,
+  );
+  assert.match(lineOf(expired), /not paid: the authorization expired unused/);
+
+  const json = JSON.parse((await run('--json')).out) as { payer: string; chain: { outcome: string } | null }[];
+  assert.deepEqual(
+    json.map((payment) => payment.chain?.outcome),
+    ['paid', 'usable', 'expired'],
+  );
+  const all = await run('--all', '--no-chain');
+  assert.deepEqual([all.code, all.out.trimEnd().split('\n').length], [0, 5]);
+  assert.doesNotMatch(all.out, /NOT CHECKED|paid by/);
+  assert.equal((await run('--since', '2d', '--no-chain')).out.trimEnd().split('\n').length, 5);
+
+  const silent = await operatorCommand({ ...env, X402_RPC_URL: 'http://127.0.0.1:1' }, 'payments');
+  assert.equal(silent.code, 2, silent.output);
+  assert.match(silent.out, /NOT CHECKED: /);
+  const unset = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'payments');
+  assert.equal(unset.code, 2);
+  assert.match(unset.out, /NOT CHECKED: X402_PAY_TO or X402_RPC_URL is unset/);
+  const wrong = await run('--since', 'yesterday');
+  assert.equal(wrong.code, 78, wrong.output);
+  assert.match(wrong.err, /speechgate payments/);
+  assert.deepEqual(await db.selectFrom('x402_payment').selectAll().orderBy('id').execute(), before);
+  assert.equal(await timesPaid(chain, unused), 0);
+});
+
+test('audit and report accept a transfer that a reorganization moved within its block', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const { config, payTo, facilitator } = gateway;
+  const env = {
+    DATABASE_URL: gateway.databaseUrl,
+    X402_PAY_TO: payTo,
+    X402_FACILITATOR_URL: facilitator.url,
+    X402_RPC_URL: config.x402?.rpcUrls?.join() ?? '',
+  };
+  for (const payer of [await wallet(chain.client, PRICE), await wallet(chain.client, PRICE)]) {
+    assert.equal((await payFor(gateway, payer)).reply.status, 200);
+  }
+  const before = await gateway.db.selectFrom('x402_payment').select('log_index').orderBy('id').execute();
+
+  const sent = await Promise.all(facilitator.broadcasts.map((hash) => rawTransaction(chain.client, hash as never)));
+  await reorganize(chain.client, 2, sent);
+  await chain.client.mine({ blocks: 3 });
+  const [, second] = facilitator.broadcasts;
+  const { logs } = await chain.client.getTransactionReceipt({ hash: second as never });
+  assert.ok(!logs.some(({ logIndex }) => logIndex === before[1]?.log_index), 'it is at another place now');
+
+  const audited = await operatorCommand(env, 'audit', '--external');
+  assert.deepEqual([audited.code, audited.output.match(/BROKEN|NOT CHECKED/g)], [0, null], audited.output);
+  const today = new Date().toISOString().slice(0, 10);
+  const { out } = await operatorCommand(env, 'report', '--from', today, '--json');
+  const { outside, ledger, differences } = JSON.parse(out).chain;
+  assert.deepEqual([outside, ledger, differences], [2 * Number(PRICE), 2 * Number(PRICE), []]);
+});
+
+const today = () => new Date().toISOString().slice(0, 10);
+
+test('speechgate report prints sales and debts and compares processor and chain', { skip }, async (t) => {
+  const checkout = await testCheckout(t);
+  const gateway = await startX402Gateway(t, chain, checkout.env);
+  mineSteadily(t, chain);
+  const env = {
+    ...{ ...checkout.env, DATABASE_URL: gateway.databaseUrl, X402_PAY_TO: gateway.payTo },
+    ...{ X402_FACILITATOR_URL: gateway.facilitator.url, X402_RPC_URL: gateway.config.x402?.rpcUrls?.join() ?? '' },
+  };
+  // Until the end of the day: the processor dates by the second, and what is of this second is not before now.
+  const report = (...args: string[]) => operatorCommand(env, 'report', '--from', today(), '--to', today(), ...args);
+
+  const first = await sell(gateway, checkout, 700);
+  const second = await sell(gateway, checkout, 500);
+  const headers = { 'x-credit-account': first.account };
+  for (const _ of [1, 2]) assert.equal((await gateway.call('/tts', { ...HELLO, headers })).status, 200);
+  const refund = await checkout.refund({ session: second.session, amountCents: 200 });
+  await followProcessor(gateway);
+  const payer = await wallet(chain.client, 1_000_000n);
+  assert.equal((await payFor(gateway, payer)).reply.status, 200);
+  assert.equal((await payDeposit(gateway, payer)).reply.status, 200);
+  const spoken = await gateway.call(TTS, await withCredential(payer, domainOf(gateway.payTo), TTS, HELLO));
+  assert.equal(spoken.status, 200);
+
+  const { code, out, err } = await report('--by', 'flow', '--json');
+  assert.equal(code, 0, err + out);
+  const told = JSON.parse(out);
+  const flows = told.sales.map((row: { group: string; requests: number; revenue: number }) => [
+    ...[row.group, row.requests, row.revenue],
+  ]);
+  assert.deepEqual(flows, [
+    ['card', 2, 396],
+    ['direct', 1, 198],
+    ['prepaid', 1, 198],
+  ]);
+  assert.deepEqual([told.total.requests, told.total.revenue, told.total.characters], [4, 792, 44]);
+  assert.equal(told.total.margin, told.total.revenue - told.total.upstreamCost);
+  assert.deepEqual(
+    [told.money.bought, told.money.refunded, told.money.deposited, told.money.paidDirectly],
+    [12_000_000, 2_000_000, 100_000, 198],
+  );
+  assert.deepEqual(told.liability, {
+    ...{ cardBalances: 10_000_000 - 396, prepaidBalances: 100_000 - 198, held: 0, debts: 0 },
+  });
+  assert.deepEqual(
+    [told.processor.outside, told.processor.ledger, told.processor.differences],
+    [10_000_000, 10_000_000, []],
+  );
+  assert.deepEqual([told.chain.outside, told.chain.ledger, told.chain.differences], [100_198, 100_198, []]);
+
+  // What others sent is no payment, and what is new at the processor is on its way.
+  await fund(chain.client, gateway.payTo, { usdc: 7n });
+  const dispute = await checkout.openDispute({ session: first.session });
+  const explained = await report();
+  assert.equal(explained.code, 0, explained.output);
+  assert.match(explained.out, /^ {2}0\.000007 {2}transfer 0x[0-9a-f]{64}: it was sent without an authorization/m);
+  assert.match(explained.out, new RegExp(`^ {2}-7\\.000000 {2}dispute ${dispute.id}: it is new at the processor`, 'm'));
+  assert.match(explained.out, /^total +4 +0 +44 +0\.000792 /m);
+
+  await sql`update processor_list set read_until = now()`.execute(gateway.db);
+  const broken = await report();
+  assert.equal(broken.code, 1, broken.output);
+  assert.match(broken.out, new RegExp(`dispute ${dispute.id}: NOT EXPLAINED`));
+  assert.doesNotMatch(broken.out, new RegExp(refund.id), 'what agrees is not listed');
+
+  const csv = await report('--by', 'day', '--csv');
+  assert.deepEqual(
+    csv.out
+      .trim()
+      .split('\n')
+      .map((line) => line.split(',').slice(0, 5).join()),
+    ['group,requests,failed,characters,revenue', `${today()},4,0,44,792`, 'total,4,0,44,792'],
+  );
+  const january = ['--from', '2026-01-01', '--to', '2026-01-31'];
+  const before = await operatorCommand(env, 'report', ...january, '--json', '--by', 'model');
+  assert.deepEqual(
+    [before.code, JSON.parse(before.out).sales, JSON.parse(before.out).liability.cardBalances],
+    [0, [], 0],
+  );
+  const unasked = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'report', '--from', today());
+  assert.deepEqual([unasked.code, unasked.out.match(/NOT CHECKED/g)?.length], [2, 2], unasked.output);
+});
+
+test('speechgate report refuses an invalid period or group', async () => {
+  for (const [args, rule] of [
+    [[], /needs --from/],
+    [['--from', '2026-02-30'], /take a day such as/],
+    [['--from', '2026-03-02', '--to', '2026-03-01'], /is not before/],
+    [['--from', '2026-03-01', '--by', 'moon'], /--by takes one of day, flow, model, upstream/],
+  ] as const) {
+    const { code, err } = await operatorCommand({}, 'report', ...args);
+    assert.equal(code, 78);
+    assert.match(err, rule);
+  }
+});
