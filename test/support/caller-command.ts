@@ -73,10 +73,3 @@ export function startCallerCommand(
 /** Runs a command with nothing in its environment but what is given, and nobody at a terminal. */
 export const callerCommand = (env: Readonly<Record<string, string>>, ...args: string[]): Promise<CommandRun> =>
   startCallerCommand(env, args).ended;
-
-/** Runs it with this on its standard input. */
-export const callerCommandReading = (
-  input: string,
-  env: Readonly<Record<string, string>>,
-  ...args: string[]
-): Promise<CommandRun> => startCallerCommand(env, args, input).ended;
