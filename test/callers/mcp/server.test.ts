@@ -13,7 +13,7 @@ import { startCardGateway } from '../../support/client.ts';
 import { projectFile } from '../../support/project.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
 import { speechgate } from '../../support/speechgate.ts';
-import { hangBeforeHeaders, mp3 } from '../../support/stub-upstream.ts';
+import { ControlledStream, mp3 } from '../../support/stub-upstream.ts';
 import { until } from '../../support/until.ts';
 
 const PROJECT = fileURLToPath(projectFile(''));
@@ -213,7 +213,10 @@ test('a folder that was replaced by a link is not written to', async (t) => {
 
 test('a long call reports progress, and a canceled call stays reserved', async (t) => {
   const { gateway, env } = await caller(t);
-  gateway.upstream.mode = hangBeforeHeaders();
+  const drip = new ControlledStream();
+  gateway.upstream.mode = drip.mode;
+  // Else the gateway would wait for it at its end.
+  t.teardown(() => drip.reset());
   const agent = await startAgent(t, { ...env, SPEECHGATE_MAX_TOTAL: '0.001' });
   const heard: number[] = [];
   const cancel = new AbortController();
