@@ -1,11 +1,13 @@
 import { EventEmitter } from 'node:events';
-import { Readable, Writable } from 'node:stream';
+import { PassThrough, Readable } from 'node:stream';
 import { callerCommands } from '../../src/callers/cli/commands.ts';
 import type { CommandRun } from './speechgate.ts';
 import { until } from './until.ts';
 
 /** A command that runs in the test's process, with an environment, streams and signals of its own. */
 export interface RunningCommand {
+  readonly stdout: Readable;
+  readonly stderr: Readable;
   readonly ended: Promise<CommandRun>;
   /** What it has printed so far, standard output and error together. */
   output(): string;
@@ -15,26 +17,23 @@ export interface RunningCommand {
   stop(signal: 'SIGINT' | 'SIGTERM'): Promise<CommandRun>;
 }
 
-/** Starts a command as `speechgate` does. @param input what it reads from standard input */
+/** Starts a command as `speechgate` does. @param input standard input, or all that it reads from there */
 export function startCallerCommand(
   env: Readonly<Record<string, string>>,
   args: readonly string[],
-  input = '',
+  input: string | Readable = '',
 ): RunningCommand {
   const signals = new EventEmitter();
   const [out, err, both]: [Buffer[], Buffer[], Buffer[]] = [[], [], []];
   const collecting = (chunks: Buffer[]) =>
-    new Writable({
-      write: (chunk, _encoding, done) => {
-        chunks.push(chunk);
-        both.push(chunk);
-        done();
-      },
+    new PassThrough().on('data', (chunk) => {
+      chunks.push(chunk);
+      both.push(chunk);
     });
   const { PATH = '', HOME = '' } = process.env;
   const host = Object.assign(signals, {
     env: { PATH, HOME, ...env },
-    stdin: Readable.from([input], { objectMode: false }),
+    stdin: typeof input === 'string' ? Readable.from([input], { objectMode: false }) : input,
     stdout: collecting(out),
     stderr: collecting(err),
   });
@@ -55,6 +54,8 @@ export function startCallerCommand(
   ended.catch(() => {});
   return {
     ended,
+    stdout: host.stdout,
+    stderr: host.stderr,
     output,
     printed: async (pattern) => {
       await until(() => {
