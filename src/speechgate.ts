@@ -1,4 +1,6 @@
 #!/usr/bin/env node
+import { runCommand } from './callers/cli/command.ts';
+import { callerCommands } from './callers/cli/commands.ts';
 import { EXIT } from './callers/cli/failure.ts';
 import { EXIT_MISSING, missingPackages } from './lib/missing-packages.ts';
 import { printable, tableLine } from './lib/printable.ts';
@@ -11,49 +13,12 @@ interface Command {
   readonly needs?: readonly string[];
 }
 
-const callers: Readonly<Record<string, Command>> = {
-  connect: {
-    about: 'stores the service, wallet, trusted keys and spending caps',
-    run: () => import('./callers/cli/connect-command.ts'),
-  },
-  setup: { about: 'the same as connect', run: () => import('./callers/cli/connect-command.ts') },
-  say: { about: 'buys speech and writes it to a file', run: () => import('./callers/cli/say-command.ts') },
-  voices: { about: 'the voices of a model', run: () => import('./callers/cli/voices-command.ts') },
-  models: { about: 'the models and their prices', run: () => import('./callers/cli/models-command.ts') },
-  quote: { about: 'what a text would cost', run: () => import('./callers/cli/quote-command.ts') },
-  'top-up': { about: 'buys credit by card', run: () => import('./callers/cli/top-up-command.ts') },
-  deposit: {
-    about: 'deposits USDC of the wallet to its prepaid balance',
-    run: () => import('./callers/cli/deposit-command.ts'),
-  },
-  balance: { about: 'the balance of the account or wallet', run: () => import('./callers/cli/balance-command.ts') },
-  budget: {
-    about: 'what was spent, and what is left under the caps',
-    run: () => import('./callers/cli/budget-command.ts'),
-  },
-  resume: {
-    about: 'checks the outcome of a purchase and fetches its audio',
-    run: () => import('./callers/cli/resume-command.ts'),
-  },
-  'verify-metadata': {
-    about: 'verifies the metadata of the service with its pinned key',
-    run: () => import('./callers/cli/verify-metadata-command.ts'),
-  },
-  bridge: {
-    about: "a local server for programs that speak OpenAI's speech API",
-    run: () => import('./callers/cli/bridge-command.ts'),
-    needs: ['mpg123-decoder'],
-  },
-  mcp: {
-    about: 'an MCP server that lets agents buy speech within a budget',
-    run: () => import('./callers/cli/mcp-command.ts'),
-    needs: ['@modelcontextprotocol/sdk'],
-  },
-  'feedback send': {
-    about: 'signs feedback with the wallet and sends it',
-    run: () => import('./callers/cli/feedback-command.ts'),
-  },
-};
+const callers: Readonly<Record<string, Command>> = Object.fromEntries(
+  Object.entries(callerCommands).map(([name, { load, ...command }]) => {
+    const run = async () => runCommand(await load());
+    return [name, { ...command, run }];
+  }),
+);
 
 const operators: Readonly<Record<string, Command>> = {
   sandbox: {

@@ -1,4 +1,5 @@
-// Given to a program by NODE_OPTIONS: prints each FileHandle that is still open when the program ends, with the stack that opened it.
+// Follows the files of a program from the import on. Given to one by NODE_OPTIONS, it prints each FileHandle that is still open
+// when the program ends, with the stack that opened it.
 import fs, { writeSync } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 
@@ -13,9 +14,12 @@ fs.promises.open = async function tracked(path, ...more) {
 };
 syncBuiltinESMExports();
 
+/** @returns {string[]} a closed handle has no descriptor */
+export const openFiles = () =>
+  opened
+    .filter(({ handle }) => handle.fd >= 0)
+    .map(({ path, stack }) => `Open FileHandle: ${path}\n${stack.split('\n').slice(2).join('\n')}`);
+
 process.on('exit', () => {
-  for (const { handle, path, stack } of opened) {
-    // A closed handle has no descriptor.
-    if (handle.fd >= 0) writeSync(2, `Open FileHandle: ${path}\n${stack.split('\n').slice(2).join('\n')}\n`);
-  }
+  for (const line of openFiles()) writeSync(2, `${line}\n`);
 });

@@ -7,6 +7,7 @@ import { closeOnFailure } from '../../lib/close-on-failure.ts';
 import { followOwnLinks, isDescriptor } from '../../lib/own-links.ts';
 import { ForeignFileError } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
+import type { OutputStream } from './command-process.ts';
 
 const PUBLIC_MODE = 0o666;
 const REASONS: Readonly<Record<string, string>> = {
@@ -21,8 +22,8 @@ export interface AudioFile {
 }
 
 /** Call before the payment, so that a wrong path costs nothing. @param path `-` for standard output */
-export async function openAudioFile(path: string): Promise<AudioFile> {
-  if (path === '-') return standardOutput();
+export async function openAudioFile(path: string, stdout: OutputStream): Promise<AudioFile> {
+  if (path === '-') return standardOutput(stdout);
   const target = await followOwnLinks(path).catch((error) => {
     throw unwritable(path, error);
   });
@@ -65,8 +66,8 @@ async function openDevice(path: string, existing: Stats): Promise<FileHandle> {
   return file;
 }
 
-function standardOutput(): AudioFile {
-  if (process.stdout.isTTY)
+function standardOutput(stdout: OutputStream): AudioFile {
+  if (stdout.isTTY)
     throw new UsageError('--out - would write audio to the terminal. Name a file, or redirect the output.');
   return {
     write: async (audio) => {
@@ -79,7 +80,7 @@ function standardOutput(): AudioFile {
             yield chunk;
           }
         },
-        process.stdout,
+        stdout,
         { end: false },
       );
       return size;

@@ -1,10 +1,9 @@
 import { formatUsd } from '../../lib/money.ts';
-import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { COMMON_OPTIONS, defineCommand } from './command.ts';
 import { assertCanPay, withCaller } from './open-caller.ts';
-import { withProgress } from './output.ts';
 import { maskedAccount, readFlow } from './read-values.ts';
 
-await runCommand({
+export const balanceCommand = defineCommand({
   usage: `speechgate balance [--pay FLOW]
 Shows the balance of the credit account, or with x402 or prepaid the wallet's prepaid balance.
 
@@ -12,11 +11,11 @@ Shows the balance of the credit account, or with x402 or prepaid the wallet's pr
   example: 'speechgate balance',
   options: { ...COMMON_OPTIONS, pay: { type: 'string' } },
   maxWords: 0,
-  run: async ({ pay }, _words, output) => {
+  run: async ({ pay }, _words, output, host) => {
     const options = { pay: pay === undefined ? undefined : readFlow(pay, '--pay') };
-    await withCaller(options, async (caller) => {
+    await withCaller(host, options, async (caller) => {
       assertCanPay(caller);
-      const balance = await withProgress('Reading the balance', output.isJson, caller.client.balance());
+      const balance = await output.withProgress('Reading the balance', caller.client.balance());
       const account = balance.flow === 'card' ? maskedAccount(balance.account) : balance.account;
       const description = balance.flow === 'card' ? 'credit account' : 'prepaid balance of';
       output.done({ flow: balance.flow, account, balanceMicroUsd: balance.balanceMicroUsd }, [

@@ -6,7 +6,8 @@ import { ApiError } from '../bridge/api-error.ts';
 import { type Bridge, type BridgeOptions, startBridge } from '../bridge/bridge.ts';
 import { findModel, resolve } from '../bridge/catalog.ts';
 import type { Call } from '../bridge/speech-call.ts';
-import { COMMON_OPTIONS, interruption, runCommand } from './command.ts';
+import { COMMON_OPTIONS, defineCommand, interruption } from './command.ts';
+import type { CommandProcess } from './command-process.ts';
 import { assertCanPay, type Caller, withCaller } from './open-caller.ts';
 import type { Output } from './output.ts';
 import { flowWord, readFlow, readSecret } from './read-values.ts';
@@ -31,7 +32,7 @@ const OPTIONS = {
   'no-token': { type: 'boolean', default: false },
 } as const;
 
-await runCommand({
+export const bridgeCommand = defineCommand({
   usage: `speechgate bridge
 Serves OpenAI's speech API to programs on this machine, and pays for their requests, until Ctrl-C.
 Each request prints a line with its price and the total to standard error; with --json, a JSON document to standard output.
@@ -49,9 +50,9 @@ Programs must send a token as their API key. The bridge prints a new one at each
   example: 'speechgate bridge --max-per-day 0.50',
   options: OPTIONS,
   maxWords: 0,
-  run: async (values, _words, output) => {
+  run: async (values, _words, output, host) => {
     const port = readPort(values.port);
-    const token = await readToken(values);
+    const token = await readToken(values, host);
     const options = {
       pay: values.pay === undefined ? undefined : readFlow(values.pay, '--pay'),
       caps: readCaps({
@@ -60,10 +61,10 @@ Programs must send a token as their API key. The bridge prints a new one at each
         totalMicroUsd: ['--max-total', values['max-total']],
       }),
     };
-    await withCaller(options, async (caller) => {
+    await withCaller(host, options, async (caller) => {
       assertCanPay(caller);
       await assertFallbacks(caller, values);
-      const stop = interruption();
+      const stop = interruption(host);
       let totalMicroUsd = 0n;
       const bridge = await listen({
         client: caller.client,
@@ -169,15 +170,18 @@ interface Token {
   readonly isNew: boolean;
 }
 
-async function readToken(values: { 'token-file'?: string; 'no-token': boolean }): Promise<Token> {
+async function readToken(
+  values: { 'token-file'?: string; 'no-token': boolean },
+  { env, stdin }: CommandProcess,
+): Promise<Token> {
   const path = values['token-file'];
-  const variable = process.env[TOKEN]?.trim() || undefined;
+  const variable = env[TOKEN]?.trim() || undefined;
   if (values['no-token']) {
     if (path === undefined && variable === undefined) return { value: null, isNew: false };
     throw new UsageError(`--no-token conflicts with --token-file and ${TOKEN}. Remove one of them.`);
   }
   if (path !== undefined) {
-    const value = await readSecret(path, '--token-file');
+    const value = await readSecret(path, '--token-file', stdin);
     if (value !== '') return { value, isNew: false };
     throw new UsageError(`--token-file ${path} is empty. Write a token to it.`);
   }

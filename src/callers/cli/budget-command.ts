@@ -1,8 +1,8 @@
 import { formatUsd } from '../../lib/money.ts';
-import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { COMMON_OPTIONS, defineCommand } from './command.ts';
 import { withCaller } from './open-caller.ts';
 
-await runCommand({
+export const budgetCommand = defineCommand({
   usage: `speechgate budget
 Shows what say, bridge and mcp spent on this machine, what is reserved for unknown outcomes, and what is left.
 Set the caps with speechgate connect --max-per-call, --max-per-day and --max-total.
@@ -10,8 +10,8 @@ Set the caps with speechgate connect --max-per-call, --max-per-day and --max-tot
   example: 'speechgate budget',
   options: COMMON_OPTIONS,
   maxWords: 0,
-  run: async (_values, _words, output) => {
-    await withCaller({}, async ({ budget, settings }) => {
+  run: async (_values, _words, output, host) => {
+    await withCaller(host, {}, async ({ budget, settings }) => {
       const state = await budget.read();
       const { spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, unconfirmedMicroUsd, leftMicroUsd } = state;
       const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = settings.caps;

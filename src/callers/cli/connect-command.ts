@@ -1,11 +1,12 @@
+import type { Readable } from 'node:stream';
 import type { Hex } from 'viem';
 import { generatePrivateKey } from 'viem/accounts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import { openApi } from '../client/api.ts';
 import { type PinnedKey, Speechgate } from '../client/index.ts';
-import { COMMON_OPTIONS, runCommand } from './command.ts';
-import { withProgress } from './output.ts';
+import { COMMON_OPTIONS, defineCommand } from './command.ts';
+import type { CommandProcess } from './command-process.ts';
 import {
   fingerprintOf,
   flowWord,
@@ -64,7 +65,7 @@ interface Connection {
   readonly trust: readonly PinnedKey[] | undefined;
 }
 
-await runCommand({
+export const connectCommand = defineCommand({
   usage: `speechgate connect [URL], or speechgate connect --sandbox [DATA_DIR]
 Sets the service and how to pay; without arguments it shows the settings. They are stored in ~/.config/speechgate
 (SPEECHGATE_CONFIG_DIR), readable only by you.
@@ -82,17 +83,18 @@ Sets the service and how to pay; without arguments it shows the settings. They a
   example: 'speechgate connect https://speech.example --wallet create --max-per-day 1',
   options: OPTIONS,
   maxWords: 1,
-  run: async (values, [word], output) => {
+  run: async (values, [word], output, host) => {
     const { sandbox, insecure } = values;
-    const folder = settingsFolder(process.env);
+    const { env } = host;
+    const folder = settingsFolder(env);
     const hasOption = Object.values(values).some((value) => typeof value === 'string');
     if (word !== undefined || hasOption || sandbox || insecure) {
       const connection = sandbox
         ? await readSandboxConnection(word, values)
-        : await readConnection(folder, await urlOf(folder, word), values, insecure);
+        : await readConnection(host, await urlOf(folder, word), values, insecure);
       const config = configOf(values);
       const { baseUrl } = connection;
-      await withProgress(`Connecting to ${baseUrl}`, output.isJson, testConnection(folder, connection, insecure));
+      await output.withProgress(`Connecting to ${baseUrl}`, testConnection(env, connection, insecure));
       await changeConfig(folder, (stored) => ({
         url: baseUrl,
         ...config,
@@ -100,7 +102,7 @@ Sets the service and how to pay; without arguments it shows the settings. They a
       }));
       await storeConnection(folder, connection);
     }
-    const { document, lines } = await describeSettings(await readSettings(process.env));
+    const { document, lines } = await describeSettings(await readSettings(env));
     output.done(document, lines);
   },
 });
@@ -123,7 +125,7 @@ async function urlOf(folder: string, word: string | undefined): Promise<string> 
 }
 
 async function readConnection(
-  folder: string,
+  { env, stdin }: CommandProcess,
   baseUrl: string,
   given: ConnectValues,
   insecure: boolean,
@@ -133,25 +135,27 @@ async function readConnection(
     throw new UsageError('--wallet - and --account - both read standard input. Name a file for one of them.');
   if (trust !== undefined && fingerprint !== undefined)
     throw new UsageError('--trust conflicts with --fingerprint. Use one of them.');
-  if (wallet === 'create' && (await readWallet(folder, baseUrl))) {
+  if (wallet === 'create' && (await readWallet(settingsFolder(env), baseUrl))) {
     throw new UsageError('--wallet create: this service already has a wallet. Run speechgate connect to see it.');
   }
-  await insecureHttp(folder, baseUrl, insecure);
+  await insecureHttp(env, baseUrl, insecure);
   return {
     baseUrl,
-    walletKey: wallet === undefined ? undefined : await readKey(wallet),
-    account: account === undefined ? undefined : await readAccount(account),
+    walletKey: wallet === undefined ? undefined : await readKey(wallet, stdin),
+    account: account === undefined ? undefined : await readAccount(account, stdin),
     trust:
       trust === undefined ? await keyWithFingerprint(baseUrl, fingerprint) : await readPinnedKeys(trust, '--trust'),
   };
 }
 
-async function readKey(path: string): Promise<Hex> {
-  return path === 'create' ? generatePrivateKey() : readWalletKey(await readSecret(path, '--wallet'), '--wallet');
+async function readKey(path: string, stdin: Readable): Promise<Hex> {
+  return path === 'create'
+    ? generatePrivateKey()
+    : readWalletKey(await readSecret(path, '--wallet', stdin), '--wallet');
 }
 
-async function readAccount(path: string): Promise<string> {
-  const account = await readSecret(path, '--account');
+async function readAccount(path: string, stdin: Readable): Promise<string> {
+  const account = await readSecret(path, '--account', stdin);
   if (isUuid(account)) return account;
   throw new UsageError('--account must be a file that contains the id of a credit account, which is a UUID.');
 }
@@ -183,11 +187,16 @@ function configOf(values: ConnectValues): ConfigChange {
   return change;
 }
 
-async function testConnection(folder: string, { baseUrl, trust }: Connection, insecure: boolean): Promise<void> {
+async function testConnection(
+  env: NodeJS.ProcessEnv,
+  { baseUrl, trust }: Connection,
+  insecure: boolean,
+): Promise<void> {
+  const folder = settingsFolder(env);
   const pinned = trust ?? (await readTrust(folder, baseUrl));
   const client = new Speechgate({
     baseUrl,
-    ...(await insecureHttp(folder, baseUrl, insecure)),
+    ...(await insecureHttp(env, baseUrl, insecure)),
     ...(await followedTrust(folder, baseUrl, pinned)),
   });
   await client.models();

@@ -1,16 +1,17 @@
 import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { OutcomeUnknownError, type PendingPurchase, ServiceError } from '../client/index.ts';
-import { COMMON_OPTIONS, interruption, runCommand } from './command.ts';
+import { COMMON_OPTIONS, defineCommand, interruption } from './command.ts';
+import type { CommandProcess } from './command-process.ts';
 import { CommandError } from './failure.ts';
 import { assertCanPay, type Caller, paid, withCaller } from './open-caller.ts';
-import { type Output, withProgress } from './output.ts';
+import type { Output } from './output.ts';
 import { readUsd } from './read-values.ts';
 import { resumePurchase } from './resume-purchase.ts';
 import { SavedPurchases } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';
 
-await runCommand({
+export const depositCommand = defineCommand({
   usage: `speechgate deposit AMOUNT
 Moves USDC of the wallet to its prepaid balance, which say --pay prepaid spends. A deposit is not refundable.
 If the outcome of an earlier deposit is unknown, this resumes it and signs nothing new.
@@ -19,16 +20,16 @@ If the outcome of an earlier deposit is unknown, this resumes it and signs nothi
   example: 'speechgate deposit 1.00',
   options: COMMON_OPTIONS,
   maxWords: 1,
-  run: async (_values, [word], output) => {
+  run: async (_values, [word], output, host) => {
     if (word === undefined) throw new UsageError('AMOUNT is missing. Name US dollars, such as 1.00.');
     const amountMicroUsd = readUsd(word, 'AMOUNT');
-    await withCaller({ pay: 'prepaid' }, async (caller) => {
+    await withCaller(host, { pay: 'prepaid' }, async (caller) => {
       assertCanPay(caller);
       const saved = new SavedPurchases(caller.settings.folder);
-      const previous = await resumePreviousDeposit(caller, saved, output);
+      const previous = await resumePreviousDeposit(caller, saved, output, host);
       if (previous) return output.done(previous.document, [previous.line, 'No new deposit was made.']);
       output.note(`${capsLine(caller.caps)} They limit spending from the balance, not the deposit.`);
-      const deposit = await depositAndSave(caller, saved, amountMicroUsd, output);
+      const deposit = await depositAndSave(caller, saved, amountMicroUsd, output, host);
       const { creditedMicroUsd, balanceMicroUsd } = deposit;
       output.done(deposit, [
         `${formatUsd(creditedMicroUsd)} USD deposited, ${formatUsd(balanceMicroUsd)} USD on the balance`,
@@ -37,18 +38,24 @@ If the outcome of an earlier deposit is unknown, this resumes it and signs nothi
   },
 });
 
-async function depositAndSave(caller: Caller, saved: SavedPurchases, amountMicroUsd: bigint, output: Output) {
+async function depositAndSave(
+  caller: Caller,
+  saved: SavedPurchases,
+  amountMicroUsd: bigint,
+  output: Output,
+  host: CommandProcess,
+) {
   let sent: PendingPurchase | undefined;
   const onPending = async (pending: PendingPurchase) => {
     sent = pending;
     await saved.save(pending);
   };
-  const depositing = caller.client.deposit(amountMicroUsd, { signal: interruption(), onPending });
+  const depositing = caller.client.deposit(amountMicroUsd, { signal: interruption(host), onPending });
   const drop = async () => {
     if (sent) await saved.drop(sent.identifier);
   };
   try {
-    const deposit = await withProgress('Waiting for the transfer on chain', output.isJson, paid(caller, depositing));
+    const deposit = await output.withProgress('Waiting for the transfer on chain', paid(caller, depositing));
     await drop();
     return deposit;
   } catch (error) {
@@ -58,12 +65,17 @@ async function depositAndSave(caller: Caller, saved: SavedPurchases, amountMicro
 }
 
 /** Undefined if there is no earlier deposit, or it was not charged. */
-async function resumePreviousDeposit({ budget, baseUrl, settings }: Caller, saved: SavedPurchases, output: Output) {
+async function resumePreviousDeposit(
+  { budget, baseUrl }: Caller,
+  saved: SavedPurchases,
+  output: Output,
+  host: CommandProcess,
+) {
   for (const purchase of await saved.list()) {
     if (purchase.pending.kind !== 'deposit' || purchase.pending.baseUrl !== baseUrl) continue;
-    const resuming = resumePurchase(purchase, settings.folder, budget);
+    const resuming = resumePurchase(purchase, budget, host);
     const progress = `Resuming the earlier deposit ${purchase.pending.identifier}`;
-    const { line, ...document } = await withProgress(progress, output.isJson, resuming);
+    const { line, ...document } = await output.withProgress(progress, resuming);
     if (document.outcome === 'unknown') throw new OutcomeUnknownError(purchase.pending);
     if (document.outcome === 'bought') return { document: { ...document, earlier: true }, line };
     output.note(line);

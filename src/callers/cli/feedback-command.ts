@@ -1,14 +1,13 @@
 import { privateKeyToAccount } from 'viem/accounts';
 import { serviceWords } from '../../lib/service-words.ts';
 import { UsageError } from '../../lib/usage-error.ts';
-import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { COMMON_OPTIONS, defineCommand } from './command.ts';
 import { assertWallet, withCaller } from './open-caller.ts';
-import { withProgress } from './output.ts';
 import { readText } from './read-values.ts';
 
 const CATEGORIES = ['integration_blocker', 'bug', 'pricing', 'feature_request', 'other'] as const;
 
-await runCommand({
+export const feedbackSendCommand = defineCommand({
   usage: `speechgate feedback send MESSAGE|-
 Sends a message to the operator of the service. The wallet signs it, which costs nothing and authorizes no payment.
 
@@ -19,15 +18,15 @@ Sends a message to the operator of the service. The wallet signs it, which costs
   example: 'speechgate feedback send "The 402 names no amount." --category bug',
   options: { ...COMMON_OPTIONS, category: { type: 'string', default: 'other' }, trace: { type: 'string' } },
   maxWords: 1,
-  run: async (values, [word], output) => {
+  run: async (values, [word], output, host) => {
     const category = CATEGORIES.find((each) => each === values.category);
     if (!category) throw new UsageError(`--category must be one of ${CATEGORIES.join(', ')}, not ${values.category}.`);
-    const message = await readText(word, 'MESSAGE');
-    await withCaller({}, async ({ client, settings }) => {
+    const message = await readText(word, 'MESSAGE', host.stdin);
+    await withCaller(host, {}, async ({ client, settings }) => {
       const wallet = privateKeyToAccount(assertWallet(settings));
       const details = { agent: 'speechgate', ...(values.trace !== undefined && { traceId: values.trace }) };
       const sending = client.feedback(wallet, { message, category, details });
-      const sent = await withProgress('Sending', output.isJson, sending);
+      const sent = await output.withProgress('Sending', sending);
       output.done(sent, [`Sent at ${serviceWords(sent.receivedAt)} with the id ${serviceWords(sent.feedbackId)}.`]);
     });
   },

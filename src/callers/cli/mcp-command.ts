@@ -6,14 +6,14 @@ import { UsageError } from '../../lib/usage-error.ts';
 import { watchLost } from '../budget/purchases.ts';
 import { createMcpServer } from '../mcp/server.ts';
 import { SpeechFolder } from '../mcp/speech-folder.ts';
-import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { COMMON_OPTIONS, defineCommand } from './command.ts';
 import { assertCanPay, withCaller } from './open-caller.ts';
 import { readFlow, readUsd } from './read-values.ts';
 import { SavedPurchases } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';
 
 /** Standard output is reserved for the protocol. */
-await runCommand({
+export const mcpCommand = defineCommand({
   usage: `speechgate mcp --folder FOLDER
 An MCP server on standard input and output that gives an agent a voice and a budget. The agent's program starts it. Its
 tools are list_voices, quote, speak and balance.
@@ -29,13 +29,13 @@ tools are list_voices, quote, speak and balance.
     max: { type: 'string' },
   },
   maxWords: 0,
-  run: async ({ folder: path, pay, max }, _words, output) => {
+  run: async ({ folder: path, pay, max }, _words, output, host) => {
     const folder = await openFolder(path);
     const options = {
       pay: pay === undefined ? undefined : readFlow(pay, '--pay'),
       maxMicroUsd: max === undefined ? undefined : readUsd(max, '--max'),
     };
-    await withCaller(options, async (caller) => {
+    await withCaller(host, options, async (caller) => {
       assertCanPay(caller);
       output.note(capsLine(caller.caps));
       const { client, budget, flow, settings } = caller;
@@ -45,9 +45,9 @@ tools are list_voices, quote, speak and balance.
       const closed = new Promise<void>((resolve) => {
         server.server.onclose = resolve;
       });
-      const ended = once(process.stdin, 'end');
+      const ended = once(host.stdin, 'end');
       try {
-        await server.connect(new StdioServerTransport());
+        await server.connect(new StdioServerTransport(host.stdin, host.stdout));
         await Promise.race([ended, closed]);
         await server.close();
       } finally {

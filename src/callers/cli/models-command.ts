@@ -1,17 +1,17 @@
-import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { COMMON_OPTIONS, defineCommand } from './command.ts';
 import { withCaller } from './open-caller.ts';
-import { ALL_OPTION, ALL_USAGE, rowsOf, withProgress } from './output.ts';
+import { ALL_OPTION, ALL_USAGE, rowsOf } from './output.ts';
 
-await runCommand({
+export const modelsCommand = defineCommand({
   usage: `speechgate models
 Lists the models of the service, their prices, and the maximum characters of a request.
 ${ALL_USAGE}`,
   example: 'speechgate models',
   options: { ...COMMON_OPTIONS, ...ALL_OPTION },
   maxWords: 0,
-  run: async ({ all }, _words, output) => {
-    await withCaller({}, async ({ client }) => {
-      const { models, defaultModel } = await withProgress('Reading the models', output.isJson, client.models());
+  run: async ({ all }, _words, output, host) => {
+    await withCaller(host, {}, async ({ client }) => {
+      const { models, defaultModel } = await output.withProgress('Reading the models', client.models());
       const head = ['model', 'per 1,000,000', 'characters', 'name'];
       const lines = rowsOf(
         models,

@@ -5,6 +5,7 @@ import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { type BudgetLimits, type FileBudget, openFileBudget } from '../budget/file-budget.ts';
 import { cardCredits, directX402, type Flow, PaymentRequiredError, prepaid, Speechgate } from '../client/index.ts';
+import type { CommandProcess } from './command-process.ts';
 import { CommandError, EXIT } from './failure.ts';
 import { type Watcher, watched } from './saved-purchases.ts';
 import { insecureHttp, readSettings, type Settings } from './settings.ts';
@@ -43,16 +44,21 @@ export async function withBudget<T>(
 }
 
 /** Opens the budget and a client, and closes the budget after the work. */
-export async function withCaller<T>(options: CallerOptions, work: (caller: Caller) => Promise<T>): Promise<T> {
-  const settings = await readSettings(process.env, options.pay);
+export async function withCaller<T>(
+  { env }: Pick<CommandProcess, 'env'>,
+  options: CallerOptions,
+  work: (caller: Caller) => Promise<T>,
+): Promise<T> {
+  const settings = await readSettings(env, options.pay);
   const limits = { ...settings.caps, ...options.caps };
   return withBudget(settings.folder, limits, async (budget) =>
-    work(await createCaller(settings, budget, limits, options)),
+    work(await createCaller(env, settings, budget, limits, options)),
   );
 }
 
 /** Without account or wallet the client can only make free requests. */
 async function createCaller(
+  env: NodeJS.ProcessEnv,
   settings: Settings,
   budget: FileBudget,
   limits: BudgetLimits,
@@ -63,7 +69,7 @@ async function createCaller(
   const client = new Speechgate({
     baseUrl,
     budget: watcher ? watched(budget, watcher) : budget,
-    ...(await insecureHttp(folder, baseUrl)),
+    ...(await insecureHttp(env, baseUrl)),
     ...(await followedTrust(folder, baseUrl, trust)),
     ...(pay && { pay }),
     ...(maxMicroUsd !== undefined && { maxPerRequestMicroUsd: maxMicroUsd }),

@@ -11,11 +11,11 @@ const OPENERS: Readonly<Partial<Record<NodeJS.Platform, readonly [program: strin
 const PROCESSOR = 'https://checkout.stripe.com';
 
 /** Opens only pages of the service or the card processor: the system could pass another URL to any program. */
-export async function openInBrowser(address: string, baseUrl: string): Promise<boolean> {
+export async function openInBrowser(address: string, baseUrl: string, env: NodeJS.ProcessEnv): Promise<boolean> {
   const url = URL.canParse(address) ? new URL(address) : undefined;
   if (!url || !isAllowed(url, new URL(baseUrl))) return false;
   const [program, ...args] = OPENERS[process.platform] ?? ['xdg-open'];
-  const opener = spawn(program, [...args, url.href], { stdio: 'ignore', detached: true, env: childEnv() });
+  const opener = spawn(program, [...args, url.href], { stdio: 'ignore', detached: true, env: childEnv(env) });
   try {
     await once(opener, 'spawn');
     opener.unref();

@@ -1,52 +1,72 @@
+import { Console } from 'node:console';
 import { printable, printableJson, tableLine } from '../../lib/printable.ts';
 import { serviceWords } from '../../lib/service-words.ts';
-import type { Failure } from './failure.ts';
+import type { CommandProcess } from './command-process.ts';
+import { EXIT, type ExitCode, type Failure } from './failure.ts';
+
+type OutputProcess = Pick<CommandProcess, 'env' | 'stdout' | 'stderr'>;
+
+const PROGRESS_AFTER_MS = 1_000;
+const CLEAR_LINE = '\r\u001b[K';
 
 export class Output {
   readonly isJson: boolean;
+  exitCode: ExitCode = EXIT.done;
+  readonly #console: Console;
+  readonly #host: OutputProcess;
 
-  constructor(isJson: boolean) {
+  constructor(isJson: boolean, host: OutputProcess) {
     this.isJson = isJson;
+    this.#host = host;
+    this.#console = new Console(host.stdout, host.stderr);
   }
 
   done(document: object, lines: readonly string[]): void {
-    if (this.isJson) console.log(printableJson(document));
+    if (this.isJson) this.#console.log(printableJson(document));
     // One write, so that a reader of the first line gets the others too.
-    else if (lines.length > 0) console.log(lines.map(printable).join('\n'));
+    else if (lines.length > 0) this.#console.log(lines.map(printable).join('\n'));
+  }
+
+  print(text: string): void {
+    this.#console.log(text);
   }
 
   note(line: string): void {
-    if (!this.isJson) console.error(printable(line));
+    if (!this.isJson) this.#console.error(printable(line));
+  }
+
+  /** Prints what the user must do now, also with `--json`. */
+  prompt(line: string): void {
+    this.#console.error(printable(line));
   }
 
   failed({ message, ...failure }: Failure): void {
-    console.error(this.isJson ? printableJson({ error: { ...failure, message } }) : printable(message));
+    this.#console.error(this.isJson ? printableJson({ error: { ...failure, message } }) : printable(message));
+    this.exitCode = failure.exit;
   }
-}
 
-const AFTER_MS = 1_000;
-const CLEAR_LINE = '\r\u001b[K';
-
-/** Prints progress to standard error if the work takes more than a second; not with `--json`. */
-export async function withProgress<T>(description: string, isJson: boolean, work: Promise<T>): Promise<T> {
-  if (isJson) return work;
-  const begunAt = performance.now();
-  const seconds = () => Math.round((performance.now() - begunAt) / 1000);
-  const isTerminal = process.stderr.isTTY && process.env.TERM !== 'dumb';
-  const write = (text: string) => void process.stderr.write(text);
-  let counting: NodeJS.Timeout | undefined;
-  const first = setTimeout(() => {
-    if (!isTerminal) return write(`${description} …\n`);
-    const show = () => write(`${CLEAR_LINE}${description} … ${seconds()} s`);
-    counting = setInterval(show, AFTER_MS);
-    show();
-  }, AFTER_MS);
-  try {
-    return await work;
-  } finally {
-    clearTimeout(first);
-    clearInterval(counting);
-    if (counting) write(CLEAR_LINE);
+  /** Prints progress to standard error if the work takes more than a second; not with `--json`. */
+  async withProgress<T>(description: string, work: Promise<T>): Promise<T> {
+    if (this.isJson) return work;
+    const { stderr, env } = this.#host;
+    const begunAt = performance.now();
+    const seconds = () => Math.round((performance.now() - begunAt) / 1000);
+    const isTerminal = stderr.isTTY && env.TERM !== 'dumb';
+    const write = (text: string) => void stderr.write(text);
+    let counting: NodeJS.Timeout | undefined;
+    const first = setTimeout(() => {
+      if (!isTerminal) return write(`${description} …\n`);
+      const show = () => write(`${CLEAR_LINE}${description} … ${seconds()} s`);
+      counting = setInterval(show, PROGRESS_AFTER_MS);
+      show();
+    }, PROGRESS_AFTER_MS);
+    try {
+      return await work;
+    } finally {
+      clearTimeout(first);
+      clearInterval(counting);
+      if (counting) write(CLEAR_LINE);
+    }
   }
 }
 

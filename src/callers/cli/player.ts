@@ -25,11 +25,11 @@ export async function findPlayer(env: NodeJS.ProcessEnv): Promise<Player> {
   throw new UsageError(`--play found no player. Install ffmpeg, mpv or mpg123 (${install}), or remove --play.`);
 }
 
-export async function play([program, ...args]: Player, path: string): Promise<boolean> {
+export async function play([program, ...args]: Player, path: string, env: NodeJS.ProcessEnv): Promise<boolean> {
   // An absolute path, because a leading dash would be an option.
   const player = spawn(program, [...args, resolve(path)], {
     stdio: ['ignore', 'ignore', 'inherit'],
-    env: childEnv(),
+    env: childEnv(env),
   });
   const [code] = await once(player, 'exit');
   return code === 0;

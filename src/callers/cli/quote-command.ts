@@ -1,21 +1,20 @@
 import { formatUsd } from '../../lib/money.ts';
 import { serviceWords } from '../../lib/service-words.ts';
-import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { COMMON_OPTIONS, defineCommand } from './command.ts';
 import { withCaller } from './open-caller.ts';
-import { withProgress } from './output.ts';
 import { readOrder, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
 
-await runCommand({
+export const quoteCommand = defineCommand({
   usage: `speechgate quote TEXT|-
 Shows the price of a text. Sends only its length and SHA-256.
 ${SPEECH_USAGE}`,
   example: 'speechgate quote "Hello world"',
   options: { ...COMMON_OPTIONS, ...SPEECH_OPTIONS },
   maxWords: 1,
-  run: async (values, [word], output) => {
-    const order = await readOrder(values, word);
-    await withCaller({}, async ({ client }) => {
-      const quote = await withProgress('Reading the price', output.isJson, client.quote(order));
+  run: async (values, [word], output, host) => {
+    const order = await readOrder(values, word, host.stdin);
+    await withCaller(host, {}, async ({ client }) => {
+      const quote = await output.withProgress('Reading the price', client.quote(order));
       const { textLength, model, amountMicroUsd, expiresAt } = quote;
       output.done(quote, [
         `${textLength} characters with ${serviceWords(model)}: ${formatUsd(amountMicroUsd)} USD until ${serviceWords(expiresAt)}`,

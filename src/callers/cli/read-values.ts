@@ -1,4 +1,5 @@
 import { open, readFile } from 'node:fs/promises';
+import type { Readable } from 'node:stream';
 import { text as readAll } from 'node:stream/consumers';
 import { calculateJwkThumbprint } from 'jose';
 import type { Hex } from 'viem';
@@ -40,8 +41,8 @@ export function readWalletKey(text: string, name: string): Hex {
 export const maskedAccount = (accountId: string): string => `${accountId.slice(0, 8)}…`;
 
 /** Reads standard input for `-`, a pipe, or a file that only this user can read. */
-export async function readSecret(path: string, name: string): Promise<string> {
-  if (path === '-') return (await readAll(process.stdin)).trim();
+export async function readSecret(path: string, name: string, stdin: Readable): Promise<string> {
+  if (path === '-') return (await readAll(stdin)).trim();
   const unreadable = () => {
     throw new UsageError(`${name} names a file that cannot be read. Name another file, or - for standard input.`);
   };
@@ -114,19 +115,20 @@ export const SPEECH_USAGE = `
 export async function readOrder(
   values: { voice?: string; model?: string; speed?: string },
   word: string | undefined,
+  stdin: Readable,
 ): Promise<SpeechOrder> {
   const { voice, model, speed } = values;
   return {
-    text: await readText(word, 'The text'),
+    text: await readText(word, 'The text', stdin),
     ...(model !== undefined && { model }),
     ...(voice !== undefined && { voice }),
     ...(speed !== undefined && { speed: readSpeed(speed) }),
   };
 }
 
-export async function readText(word: string | undefined, name: string): Promise<string> {
+export async function readText(word: string | undefined, name: string, stdin: Readable): Promise<string> {
   if (word === undefined) throw new UsageError(`${name} is missing. Put it in quotes, or pipe it in and pass -.`);
-  const text = word === '-' ? await readAll(process.stdin) : word;
+  const text = word === '-' ? await readAll(stdin) : word;
   if (text.trim() === '') throw new UsageError(`${name} is empty. Pass some text.`);
   return text;
 }

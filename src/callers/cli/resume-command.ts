@@ -1,10 +1,10 @@
 import { UsageError } from '../../lib/usage-error.ts';
 import type { FileBudget } from '../budget/file-budget.ts';
 import { isRepeatable, type PendingPurchase } from '../client/pending-purchase.ts';
-import { COMMON_OPTIONS, runCommand } from './command.ts';
-import { EXIT } from './failure.ts';
+import { COMMON_OPTIONS, defineCommand } from './command.ts';
+import { EXIT, type ExitCode } from './failure.ts';
 import { withBudget } from './open-caller.ts';
-import { ALL_OPTION, ALL_USAGE, rowsOf, withProgress } from './output.ts';
+import { ALL_OPTION, ALL_USAGE, rowsOf } from './output.ts';
 import { clientOf, notWrittenError, type Resumed, resumePurchase } from './resume-purchase.ts';
 import { type SavedPurchase, SavedPurchases } from './saved-purchases.ts';
 import { capsLine, readSetCaps } from './settings.ts';
@@ -18,7 +18,7 @@ const EXITS = {
   unknown: EXIT.unknownOutcome,
 };
 
-await runCommand({
+export const resumeCommand = defineCommand({
   usage: `speechgate resume [ID] [--out FILE]
 Finds the outcome of a purchase whose response was lost, by repeating the identical request. It never pays twice. Paid
 speech is written to its file. Without ID it resumes all saved purchases.
@@ -35,10 +35,10 @@ For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
     list: { type: 'boolean', default: false },
   },
   maxWords: 1,
-  run: async ({ out, list, all }, [identifier], output) => {
-    const folder = settingsFolder(process.env);
+  run: async ({ out, list, all }, [identifier], output, host) => {
+    const folder = settingsFolder(host.env);
     await withBudget(folder, {}, async (budget) => {
-      const caps = await readSetCaps(process.env);
+      const caps = await readSetCaps(host.env);
       const saved = new SavedPurchases(folder);
       const allAudioIds = (await saved.listAudio()).map((audio) => audio.identifier);
       const audioIds = allAudioIds.filter((each) => identifier === undefined || each === identifier);
@@ -55,23 +55,23 @@ For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
         return output.done({ purchases: purchases.map(summaryOf), audio: audioIds }, lines);
       }
       const resumed: Resumed[] = [];
-      for (const each of audioIds) resumed.push(await saved.moveAudio(each, out));
+      for (const each of audioIds) resumed.push(await saved.moveAudio(each, out, host.stdout));
       for (const each of purchases) {
-        const resuming = resumePurchase(each, folder, budget, out).catch((error) => {
+        const resuming = resumePurchase(each, budget, host, out).catch((error) => {
           if (identifier !== undefined) throw error;
           return notWrittenError(each, error);
         });
-        resumed.push(await withProgress(`Resuming ${each.pending.identifier}`, output.isJson, resuming));
+        resumed.push(await output.withProgress(`Resuming ${each.pending.identifier}`, resuming));
       }
       if (identifier === undefined) {
         const resolveOutcome = async (pending: PendingPurchase) =>
-          (await clientOf(folder, pending)).resolveOutcome(pending);
+          (await clientOf(host.env, pending)).resolveOutcome(pending);
         await budget.concludeLost({ resolveOutcome }, saved);
       }
       const documents = resumed.map(({ line, ...document }) => document);
       const lines = resumed.length > 0 ? resumed.map(({ line }) => line) : ['There are no purchases to resume.'];
       output.done({ purchases: documents }, lines);
-      process.exitCode = Math.max(EXIT.done, ...resumed.map(({ outcome }) => EXITS[outcome]));
+      output.exitCode = Math.max(EXIT.done, ...resumed.map(({ outcome }) => EXITS[outcome])) as ExitCode;
     });
   },
 });

@@ -11,10 +11,12 @@ import {
   Speechgate,
 } from '../client/index.ts';
 import { openAudioFile } from './audio-file.ts';
+import type { CommandProcess, OutputStream } from './command-process.ts';
 import { serviceSays } from './failure.ts';
 import { flowWord } from './read-values.ts';
 import { type SavedPurchase, SavedPurchases } from './saved-purchases.ts';
 import { insecureHttp } from './settings.ts';
+import { settingsFolder } from './settings-folder.ts';
 import { followedTrust, readTrust } from './stored-settings.ts';
 
 export interface Resumed {
@@ -37,30 +39,32 @@ export function receiptLine({ bytes, receipt }: BoughtSpeech): string {
   return `${bytes} bytes, ${formatUsd(chargedMicroUsd)} USD paid${earlier} (${flowWord(flow)})${left}`;
 }
 
-export const clientOf = async (folder: string, { baseUrl }: PendingPurchase): Promise<Speechgate> =>
-  new Speechgate({
+export async function clientOf(env: NodeJS.ProcessEnv, { baseUrl }: PendingPurchase): Promise<Speechgate> {
+  const folder = settingsFolder(env);
+  return new Speechgate({
     baseUrl,
-    ...(await insecureHttp(folder, baseUrl)),
+    ...(await insecureHttp(env, baseUrl)),
     ...(await followedTrust(folder, baseUrl, await readTrust(folder, baseUrl))),
   });
+}
 
 /** Settles the outcome in the budget, and deletes the purchase once its audio is in the file. */
 export async function resumePurchase(
   saved: SavedPurchase,
-  folder: string,
   budget: FileBudget,
+  { env, stdout }: CommandProcess,
   out?: string,
 ): Promise<Resumed> {
   const { pending } = saved;
   const { identifier } = pending;
-  const client = await clientOf(folder, pending);
+  const client = await clientOf(env, pending);
   const settleAndDelete = async (chargedMicroUsd: bigint) => {
     await (await budget.find(identifier))?.reservation.settle(chargedMicroUsd);
-    await new SavedPurchases(folder).drop(identifier);
+    await new SavedPurchases(settingsFolder(env)).drop(identifier);
   };
   try {
     const { chargedMicroUsd, ...bought } =
-      pending.kind === 'deposit' ? await finishDeposit(client, pending) : await writeSpeech(client, saved, out);
+      pending.kind === 'deposit' ? await finishDeposit(client, pending) : await writeSpeech(client, saved, out, stdout);
     await settleAndDelete(chargedMicroUsd);
     return { outcome: 'bought', identifier, ...bought };
   } catch (error) {
@@ -91,9 +95,14 @@ export function notWrittenError({ pending: { identifier } }: SavedPurchase, erro
   return { outcome: 'not_written', identifier, message, resume, line };
 }
 
-async function writeSpeech(client: Speechgate, { pending, out: planned }: SavedPurchase, out: string | undefined) {
+async function writeSpeech(
+  client: Speechgate,
+  { pending, out: planned }: SavedPurchase,
+  out: string | undefined,
+  stdout: OutputStream,
+) {
   const path = out ?? planned ?? resolve(`${pending.identifier}.mp3`);
-  const file = await openAudioFile(path);
+  const file = await openAudioFile(path, stdout);
   try {
     const { audio, contentType, receipt } = await client.resume(pending);
     const bytes = await file.write(audio);

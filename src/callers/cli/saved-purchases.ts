@@ -6,6 +6,7 @@ import { ownFolder, ownSubfolder, replaceOwnFile } from '../../lib/private-files
 import type { SavedSpeech, WholeAudio } from '../budget/purchases.ts';
 import type { Budget, PendingPurchase } from '../client/index.ts';
 import { openAudioFile } from './audio-file.ts';
+import type { OutputStream } from './command-process.ts';
 import type { Resumed } from './resume-purchase.ts';
 import { readSettingsFile, writeSettingsFile } from './settings-folder.ts';
 
@@ -70,13 +71,13 @@ export class SavedPurchases implements SavedSpeech {
   }
 
   /** @param out default: a file in the working directory, named after the identifier */
-  async moveAudio(identifier: string, out: string | undefined): Promise<Resumed> {
+  async moveAudio(identifier: string, out: string | undefined, stdout: OutputStream): Promise<Resumed> {
     const found = (await this.listAudio()).find((audio) => audio.identifier === identifier);
     if (!found) throw new Error(`The audio of ${identifier} was moved by another command.`);
     const { name, contentType } = found;
     const path = join(this.#audio, name);
     const file = out ?? resolve(name);
-    const target = await openAudioFile(file);
+    const target = await openAudioFile(file, stdout);
     try {
       const bytes = await target.write(Readable.toWeb(createReadStream(path)) as ReadableStream<Uint8Array>);
       await rm(path);

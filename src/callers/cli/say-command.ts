@@ -12,10 +12,11 @@ import {
 } from '../client/index.ts';
 import { isRepeatable } from '../client/pending-purchase.ts';
 import { openAudioFile } from './audio-file.ts';
-import { COMMON_OPTIONS, interruption, runCommand } from './command.ts';
+import { COMMON_OPTIONS, defineCommand, interruption } from './command.ts';
+import type { CommandProcess } from './command-process.ts';
 import { CommandError, EXIT } from './failure.ts';
 import { assertCanPay, type CallerOptions, paid, withCaller } from './open-caller.ts';
-import { type Output, withProgress } from './output.ts';
+import type { Output } from './output.ts';
 import { findPlayer, play } from './player.ts';
 import { readFlow, readOrder, readUsd, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
 import { type BoughtSpeech, receiptLine } from './resume-purchase.ts';
@@ -33,7 +34,7 @@ const OPTIONS = {
   durable: { type: 'boolean', default: false },
 } as const;
 
-await runCommand({
+export const sayCommand = defineCommand({
   usage: `speechgate say TEXT|- --out FILE
 Speaks a text, pays for it, and writes the audio, usually MP3.
 ${SPEECH_USAGE}
@@ -45,7 +46,7 @@ ${SPEECH_USAGE}
   example: 'speechgate say "Hello world" --out hello.mp3 --play',
   options: OPTIONS,
   maxWords: 1,
-  run: async (values, [word], output) => {
+  run: async (values, [word], output, host) => {
     const { out, max } = values;
     if (out === undefined && !values.play) {
       throw new UsageError('--out is missing. Name a file, or - for standard output; or use --play.');
@@ -55,18 +56,18 @@ ${SPEECH_USAGE}
     }
     const pay = values.pay === undefined ? undefined : readFlow(values.pay, '--pay');
     const maxMicroUsd = max === undefined ? undefined : readUsd(max, '--max');
-    const order = await readOrder(values, word);
-    const player = values.play ? await findPlayer(process.env) : undefined;
+    const order = await readOrder(values, word, host.stdin);
+    const player = values.play ? await findPlayer(host.env) : undefined;
     const folder = out === undefined ? await mkdtemp(join(tmpdir(), 'speechgate-')) : undefined;
     const path = out ?? join(folder as string, 'speech');
     try {
       const savedOut = out === undefined || out === '-' ? null : resolve(out);
-      const delivery = { path, savedOut, durable: values.durable, output };
+      const delivery = { path, savedOut, durable: values.durable, output, host };
       const bought = await buySpeech({ pay, maxMicroUsd }, order, delivery);
       const line = `${out ?? 'Speech'}: ${receiptLine(bought)}`;
       if (out === '-') output.note(line);
       else output.done({ file: out ?? null, ...bought }, [line]);
-      if (player && !(await play(player, path))) output.note(`${player[0]} could not play the audio.`);
+      if (player && !(await play(player, path, host.env))) output.note(`${player[0]} could not play the audio.`);
     } finally {
       if (folder) await rm(folder, { recursive: true, force: true });
     }
@@ -79,14 +80,15 @@ interface Delivery {
   readonly savedOut: string | null;
   readonly durable: boolean;
   readonly output: Output;
+  readonly host: CommandProcess;
 }
 
 async function buySpeech(
   options: CallerOptions,
   order: SpeechOrder,
-  { path, savedOut, durable, output }: Delivery,
+  { path, savedOut, durable, output, host }: Delivery,
 ): Promise<BoughtSpeech> {
-  const saved = new SavedPurchases(settingsFolder(process.env));
+  const saved = new SavedPurchases(settingsFolder(host.env));
   let sent: PendingPurchase | undefined;
   const drop = async () => {
     if (sent) await saved.drop(sent.identifier);
@@ -100,13 +102,13 @@ async function buySpeech(
     },
     onNotCharged: drop,
   };
-  return withCaller({ ...options, watcher }, async (caller) => {
+  return withCaller(host, { ...options, watcher }, async (caller) => {
     assertCanPay(caller);
     output.note(capsLine(caller.caps));
     // Releases reservations of earlier commands. A failure is retried by the next command.
     await caller.budget.concludeLost(caller.client, saved).catch(() => {});
-    const file = await openAudioFile(path);
-    const signal = interruption();
+    const file = await openAudioFile(path, host.stdout);
+    const signal = interruption(host);
     let receipt: Receipt | undefined;
     const speak = async (): Promise<BoughtSpeech> => {
       const speech = await paid(caller, caller.client.speak(order, { signal, durable }));
@@ -115,7 +117,7 @@ async function buySpeech(
       return { bytes, contentType: speech.contentType, receipt };
     };
     try {
-      const bought = await withProgress('Synthesizing', output.isJson, speak());
+      const bought = await output.withProgress('Synthesizing', speak());
       await drop();
       return bought;
     } catch (error) {

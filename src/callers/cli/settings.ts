@@ -117,16 +117,16 @@ export function capsLine({ perCallMicroUsd, perDayMicroUsd, totalMicroUsd }: Bud
 
 /** Allows http only for loopback, or if the user has allowed it. @throws UsageError before anything is sent */
 export async function insecureHttp(
-  folder: string,
+  env: NodeJS.ProcessEnv,
   baseUrl: string,
   isAllowed = false,
 ): Promise<Pick<SpeechgateOptions, 'allowInsecureHttp'>> {
   if (isConfidential(new URL(baseUrl))) return {};
-  const variable = process.env.SPEECHGATE_INSECURE?.trim() ?? '';
+  const variable = env.SPEECHGATE_INSECURE?.trim() ?? '';
   if (!isAllowed && !['', 'true', 'false'].includes(variable)) {
     throw new UsageError(`SPEECHGATE_INSECURE must be true or false, not ${variable}.`);
   }
-  if (isAllowed || variable === 'true' || (await readConfig(folder)).insecure?.[baseUrl] === true) {
+  if (isAllowed || variable === 'true' || (await readConfig(settingsFolder(env))).insecure?.[baseUrl] === true) {
     return { allowInsecureHttp: true };
   }
   throw new UsageError(

@@ -1,17 +1,16 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { MIN_TOP_UP_CENTS } from '../../config/card-settings.ts';
 import { formatCents, formatUsd, MICRO_USD_PER_CENT } from '../../lib/money.ts';
-import { printable } from '../../lib/printable.ts';
 import { serviceWords } from '../../lib/service-words.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { OWN_AMOUNT } from '../../payments/top-up/amount.ts';
 import { boundedResponse, MAX_JSON_BYTES } from '../client/api.ts';
 import { UnreachableError } from '../client/index.ts';
-import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { COMMON_OPTIONS, defineCommand } from './command.ts';
 import { CommandError, EXIT, serviceSays } from './failure.ts';
 import { type Caller, withCaller } from './open-caller.ts';
 import { openInBrowser } from './open-in-browser.ts';
-import { type Output, withProgress } from './output.ts';
+import type { Output } from './output.ts';
 import { maskedAccount, readUsd } from './read-values.ts';
 import { dropTopUp, readConfig, type StoredTopUp, storeAccount, storeTopUp } from './stored-settings.ts';
 
@@ -26,7 +25,7 @@ const ACCOUNT = /<code>([0-9a-f-]{36})<\/code>/;
 const OPEN_MS = 23 * 3_600_000;
 const CLOSED_MS = 25 * 3_600_000;
 
-await runCommand({
+export const topUpCommand = defineCommand({
   usage: `speechgate top-up [--amount USD] [--open]
 Buys credit by card: prints the payment page, waits for the payment, and stores the account. After Ctrl-C, run the same
 command again to continue.
@@ -42,9 +41,9 @@ command again to continue.
     'no-wait': { type: 'boolean', default: false },
   },
   maxWords: 0,
-  run: async (values, _words, output) => {
+  run: async (values, _words, output, host) => {
     const amountCents = values.amount === undefined ? MIN_TOP_UP_CENTS : readCents(values.amount);
-    await withCaller({ pay: 'card' }, async (caller) => {
+    await withCaller(host, { pay: 'card' }, async (caller) => {
       const { baseUrl, settings } = caller;
       const { folder, account } = settings;
       const open: StoredTopUp[] = [];
@@ -59,7 +58,7 @@ command again to continue.
       const purchase = same ?? (await openCreditPurchase(baseUrl, amountCents, account));
       const { sessionId, checkoutUrl } = purchase;
       if (!same && sessionId !== null) await storeTopUp(folder, baseUrl, { ...purchase, sessionId });
-      if (values.open && !(await openInBrowser(checkoutUrl, baseUrl)))
+      if (values.open && !(await openInBrowser(checkoutUrl, baseUrl, host.env)))
         output.note(
           `The page was not opened: no browser was found, or the page is neither at ${baseUrl} nor at Stripe. Open it yourself.`,
         );
@@ -67,9 +66,9 @@ command again to continue.
       if (values['no-wait'] || sessionId === null) {
         return output.done({ ...checkout, credited: false }, [`Pay ${formatCents(amountCents)} at ${checkoutUrl}`]);
       }
-      console.error(`Pay ${formatCents(amountCents)} at ${printable(checkoutUrl)}`);
+      output.prompt(`Pay ${formatCents(amountCents)} at ${checkoutUrl}`);
       const waiting = waitForCredit(baseUrl, sessionId);
-      const paidTo = await withProgress('Waiting for the payment (Ctrl-C is safe)', output.isJson, waiting);
+      const paidTo = await output.withProgress('Waiting for the payment (Ctrl-C is safe)', waiting);
       if (paidTo !== undefined) return credited(caller, { ...purchase, sessionId }, paidTo, output);
       output.done({ ...checkout, credited: false }, [
         'No payment has arrived yet. Once you have paid, run speechgate top-up again.',

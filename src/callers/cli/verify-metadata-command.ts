@@ -1,19 +1,19 @@
 import { serviceWords } from '../../lib/service-words.ts';
-import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { COMMON_OPTIONS, defineCommand } from './command.ts';
 import { assertTrust, withCaller } from './open-caller.ts';
-import { ALL_OPTION, ALL_USAGE, rowsOf, withProgress } from './output.ts';
+import { ALL_OPTION, ALL_USAGE, rowsOf } from './output.ts';
 
-await runCommand({
+export const verifyMetadataCommand = defineCommand({
   usage: `speechgate verify-metadata
 Reads the metadata of the service (payee, network, asset, prices) and verifies its signature with the pinned keys.
 ${ALL_USAGE}`,
   example: 'speechgate verify-metadata',
   options: { ...COMMON_OPTIONS, ...ALL_OPTION },
   maxWords: 0,
-  run: async ({ all }, _words, output) => {
-    await withCaller({}, async (caller) => {
+  run: async ({ all }, _words, output, host) => {
+    await withCaller(host, {}, async (caller) => {
       assertTrust(caller.settings);
-      const metadata = await withProgress('Reading the metadata', output.isJson, caller.client.metadata());
+      const metadata = await output.withProgress('Reading the metadata', caller.client.metadata());
       const { service, payment, pricing, validity } = metadata;
       const payee = payment.payees.find(({ status }) => status === 'current');
       output.done(metadata, [

@@ -1,8 +1,8 @@
-import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { COMMON_OPTIONS, defineCommand } from './command.ts';
 import { withCaller } from './open-caller.ts';
-import { ALL_OPTION, ALL_USAGE, rowsOf, withProgress } from './output.ts';
+import { ALL_OPTION, ALL_USAGE, rowsOf } from './output.ts';
 
-await runCommand({
+export const voicesCommand = defineCommand({
   usage: `speechgate voices [--model MODEL]
 Lists the voices of a model, for say --voice.
 
@@ -10,9 +10,9 @@ Lists the voices of a model, for say --voice.
   example: 'speechgate voices',
   options: { ...COMMON_OPTIONS, ...ALL_OPTION, model: { type: 'string' } },
   maxWords: 0,
-  run: async ({ model, all }, _words, output) => {
-    await withCaller({}, async ({ client }) => {
-      const listed = await withProgress('Reading the voices', output.isJson, client.voices(model));
+  run: async ({ model, all }, _words, output, host) => {
+    await withCaller(host, {}, async ({ client }) => {
+      const listed = await output.withProgress('Reading the voices', client.voices(model));
       const lines = rowsOf(listed.voices, { all }, ({ id, name }) => [id, name], ['voice', 'name']);
       output.done({ model: listed.model, voices: listed.voices }, lines);
     });

@@ -1,41 +1,49 @@
-/** `speechgate bridge` as a process, with the budget in its file. */
+/** `speechgate bridge` with the budget in its file: as a process, and in this one. */
 import assert from 'node:assert/strict';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import OpenAI, { AuthenticationError, RateLimitError } from 'openai';
-import { type Test, test } from 'tap';
-import { startCommand } from '../../support/child.ts';
+import { type Test, t, test } from 'tap';
+import { callerCommand, startCallerCommand } from '../../support/caller-command.ts';
+import { type Child, startChild } from '../../support/child.ts';
 import { startGateway } from '../../support/gateway.ts';
-import { speechgate } from '../../support/speechgate.ts';
 import { testUpstream } from '../../support/stub-upstream.ts';
 
 const ORDER = { model: 'tts-1', voice: 'alloy', input: 'Hello world' } as const;
 
+const upstream = await testUpstream(t);
+const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
+
 async function scene(t: Test) {
-  const upstream = await testUpstream(t);
-  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
   const account = await gateway.fund(100);
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-bridge-'));
   t.teardown(() => rm(folder, { recursive: true }));
   const env = { SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: gateway.url, SPEECHGATE_ACCOUNT: account };
-  const start = async (...args: string[]) => {
-    const child = startCommand(t, [process.execPath, 'dist/speechgate.js', 'bridge', '--port', '0', ...args], {
-      env,
-    });
-    const [, url] = await child.printed(
-      /(?:OPENAI_BASE_URL=|"url":\s*")([^\s"]+)[\s\S]*(?:Paid by|"leftMicroUsd")/,
-      60_000,
-    );
-    const [, apiKey] = /(?:OPENAI_API_KEY=|"apiKey":\s*")([^\s"]+)/.exec(child.output()) ?? [];
-    return { child, openai: new OpenAI({ baseURL: url as string, apiKey: apiKey ?? 'none' }), apiKey };
+  const client = async (bridge: Pick<Child, 'printed' | 'output'>) => {
+    const [, url] = await bridge.printed(/(?:OPENAI_BASE_URL=|"url":\s*")([^\s"]+)[\s\S]*(?:Paid by|"leftMicroUsd")/);
+    const [, apiKey] = /(?:OPENAI_API_KEY=|"apiKey":\s*")([^\s"]+)/.exec(bridge.output()) ?? [];
+    return { openai: new OpenAI({ baseURL: url as string, apiKey: apiKey ?? 'none' }), apiKey };
   };
-  return { gateway, account, folder, env, start };
+  return {
+    account,
+    folder,
+    env,
+    startProcess: async (...args: string[]) => {
+      const child = startChild(t, 'src/speechgate.ts', env, ['bridge', '--port', '0', ...args]);
+      return { child, ...(await client(child)) };
+    },
+    start: async (...args: string[]) => {
+      const command = startCallerCommand(env, ['bridge', '--port', '0', ...args]);
+      t.teardown(() => command.stop('SIGTERM'));
+      return { command, ...(await client(command)) };
+    },
+  };
 }
 
 test('the bridge reports each charge and keeps to a budget that survives restarts', async (t) => {
-  const { gateway, account, start } = await scene(t);
-  const { child, openai } = await start('--max-total', '0.0005');
+  const { account, startProcess } = await scene(t);
+  const { child, openai } = await startProcess('--max-total', '0.0005');
   const response = await openai.audio.speech.create(ORDER);
   assert.equal(response.headers.get('x-speechgate-budget-left-micro-usd'), '302');
   assert.ok((await response.arrayBuffer()).byteLength > 0);
@@ -50,7 +58,7 @@ test('the bridge reports each charge and keeps to a budget that survives restart
   assert.equal(await child.stop(), 0);
   assert.match(child.output(), /Spent \$0\.000396/);
 
-  const again = await start('--max-total', '0.0005');
+  const again = await startProcess('--max-total', '0.0005');
   await assert.rejects(again.openai.audio.speech.create(ORDER), RateLimitError);
   assert.equal(await again.child.stop('SIGINT'), 0);
   assert.equal(await gateway.balance(account), 1_000_000n - 396n);
@@ -59,7 +67,7 @@ test('the bridge reports each charge and keeps to a budget that survives restart
 test('the bridge creates and prints a new token at each start', async (t) => {
   const { start } = await scene(t);
   const first = await start();
-  assert.match(first.child.output(), /^export OPENAI_BASE_URL=http:\S+\nexport OPENAI_API_KEY=[\w-]{32}$/m);
+  assert.match(first.command.output(), /^export OPENAI_BASE_URL=http:\S+\nexport OPENAI_API_KEY=[\w-]{32}$/m);
   const other = new OpenAI({ baseURL: first.openai.baseURL, apiKey: 'anything' });
   await assert.rejects(other.audio.speech.create(ORDER), AuthenticationError);
   assert.ok((await (await first.openai.audio.speech.create(ORDER)).arrayBuffer()).byteLength > 0);
@@ -70,11 +78,11 @@ test('the bridge creates and prints a new token at each start', async (t) => {
 
 test('--no-token accepts any API key and prints a warning', async (t) => {
   const { start, env } = await scene(t);
-  const { child, openai } = await start('--no-token');
+  const { command, openai } = await start('--no-token');
   await openai.models.list();
-  await child.printed(/--no-token: every user of this machine can spend here/);
-  assert.doesNotMatch(child.output(), /export OPENAI_API_KEY/);
-  const { code, err } = await speechgate({ ...env, SPEECHGATE_BRIDGE_TOKEN: 'sesame' }, 'bridge', '--no-token');
+  await command.printed(/--no-token: every user of this machine can spend here/);
+  assert.doesNotMatch(command.output(), /export OPENAI_API_KEY/);
+  const { code, err } = await callerCommand({ ...env, SPEECHGATE_BRIDGE_TOKEN: 'sesame' }, 'bridge', '--no-token');
   assert.deepEqual([code, err.trim().split('\n').length], [2, 1], err);
 });
 
@@ -82,16 +90,16 @@ test('a token file sets the API key, which is never printed', async (t) => {
   const { folder, start, env } = await scene(t);
   const path = join(folder, 'token');
   await writeFile(path, 'open-sesame\n', { mode: 0o644 });
-  const open = await speechgate(env, 'bridge', '--token-file', path);
+  const open = await callerCommand(env, 'bridge', '--token-file', path);
   assert.equal(open.code, 2);
   assert.match(open.err, /^--token-file: .* open to other users/);
   await chmod(path, 0o600);
-  const { child, openai } = await start('--token-file', path, '--json');
+  const { command, openai } = await start('--token-file', path, '--json');
   await assert.rejects(openai.models.list(), AuthenticationError);
   const known = new OpenAI({ baseURL: openai.baseURL, apiKey: 'open-sesame' });
   assert.ok((await (await known.audio.speech.create(ORDER)).arrayBuffer()).byteLength > 0);
-  await child.printed(/"chargedMicroUsd":\s*198/);
-  assert.doesNotMatch(child.output(), /open-sesame|Hello/);
+  await command.printed(/"chargedMicroUsd":\s*198/);
+  assert.doesNotMatch(command.output(), /open-sesame|Hello/);
 });
 
 test('wrong options exit with 2 and one line; missing funds exit with 3', async (t) => {
@@ -105,13 +113,13 @@ test('wrong options exit with 2 and one line; missing funds exit with 3', async 
     [['--token-file', '/nowhere'], /^--token-file names a file that cannot be read/],
     [['--pay', 'gold'], /^--pay must be/],
   ] as const) {
-    const { code, err } = await speechgate(env, 'bridge', ...args);
+    const { code, err } = await callerCommand(env, 'bridge', ...args);
     assert.equal(code, 2, err);
     assert.match(err, message);
     assert.equal(err.trim().split('\n').length, 1, err);
   }
   const { SPEECHGATE_ACCOUNT: _, ...penniless } = env;
-  const { code, err } = await speechgate(penniless, 'bridge');
+  const { code, err } = await callerCommand(penniless, 'bridge');
   assert.equal(code, 3);
   assert.match(err, /speechgate top-up/);
 });

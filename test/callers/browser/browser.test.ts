@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import type { AxeResults } from 'axe-core';
 import type { BrowserContextOptions, Page } from 'playwright-core';
-import { type Test, test } from 'tap';
-import { freePort } from '../../../src/sandbox/free-port.ts';
+import { type Test, t, test } from 'tap';
 import { testCheckout } from '../../support/checkout.ts';
 import { openBrowser, shot, withoutChromium } from '../../support/chromium.ts';
+import { listening } from '../../support/client.ts';
 import { startGateway } from '../../support/gateway.ts';
 
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
@@ -13,10 +13,16 @@ const WIDTHS = [375, 1280];
 const SCHEMES = ['light', 'dark'] as const;
 const SMALLEST_TARGET = 44;
 
-/** What keeps some people from using the page as it is shown now: broken rules, cut text, and targets too small to hit. */
-async function findings(page: Page): Promise<string[]> {
+const browser = withoutChromium ? undefined : await openBrowser(t);
+
+/** The accessibility rules that the page breaks as it is shown now. */
+async function brokenRules(page: Page): Promise<string[]> {
   const { violations } = await page.evaluate<AxeResults>('axe.run()');
-  const broken = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`);
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`);
+}
+
+/** What is hard to read or to hit as the page is shown now: cut text, and small targets. */
+async function misfits(page: Page): Promise<string[]> {
   const cut = await page.evaluate<string[]>(`
     [document.documentElement, ...document.querySelectorAll('input[readonly], pre, dd, p')]
       .filter((element) => element.scrollWidth > element.clientWidth)
@@ -27,7 +33,7 @@ async function findings(page: Page): Promise<string[]> {
       .filter((element) => element.checkVisibility())
       .filter((element) => element.getBoundingClientRect().height < ${SMALLEST_TARGET})
       .map((element) => 'small: ' + element.outerHTML)`);
-  return [...broken, ...cut, ...small];
+  return [...cut, ...small];
 }
 
 test('every purchase page is accessible on small and large screens, light and dark', {
@@ -37,8 +43,7 @@ test('every purchase page is accessible on small and large screens, light and da
   const gateway = await startGateway(t, { ...checkout.env, TOP_UP_RATE_LIMIT_MAX: '4' });
   const off = await startGateway(t, { STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' });
   const down = await startGateway(t);
-  const browser = await openBrowser(t);
-  const page = await (await browser.newContext({ bypassCSP: true })).newPage();
+  const page = await openPage(t, { bypassCSP: true });
   const all: string[] = [];
   const look = async (name: string, heading: string) => {
     assert.equal(await page.getByRole('heading', { level: 1 }).innerText(), heading, name);
@@ -48,7 +53,10 @@ test('every purchase page is accessible on small and large screens, light and da
         await page.setViewportSize({ width, height: 800 });
         await page.emulateMedia({ colorScheme });
         await shot(page, `${name}-${width}-${colorScheme}`);
-        for (const finding of await findings(page)) all.push(`${name}, ${width} px, ${colorScheme}: ${finding}`);
+        // The rules are slow: each width and each scheme is checked once.
+        const broken = (width === WIDTHS[0]) === (colorScheme === SCHEMES[0]) ? await brokenRules(page) : [];
+        for (const finding of [...broken, ...(await misfits(page))])
+          all.push(`${name}, ${width} px, ${colorScheme}: ${finding}`);
       }
     }
   };
@@ -109,15 +117,19 @@ test('every purchase page is accessible on small and large screens, light and da
   assert.deepEqual(all, []);
 });
 
+/** In a context of its own: without cookies or caches of other tests. */
+async function openPage(t: Test, options: BrowserContextOptions): Promise<Page> {
+  const context = await (browser ?? assert.fail()).newContext(options);
+  t.teardown(() => context.close());
+  return context.newPage();
+}
+
 /** A shop that the checkout leads back to, a browser on it, and what the browser complained of. */
 async function visit(t: Test, options: BrowserContextOptions = {}) {
   const checkout = await testCheckout(t);
-  const port = await freePort();
-  const baseUrl = `http://127.0.0.1:${port}`;
-  const gateway = await startGateway(t, { ...checkout.env, BASE_URL: baseUrl, PORT: String(port) });
-  const browser = await openBrowser(t);
-  const context = await browser.newContext({ viewport: { width: 390, height: 844 }, ...options });
-  const page = await context.newPage();
+  const { PORT = '', BASE_URL: baseUrl = '' } = await listening();
+  const gateway = await startGateway(t, { ...checkout.env, BASE_URL: baseUrl, PORT });
+  const page = await openPage(t, { viewport: { width: 390, height: 844 }, ...options });
   const complaints: string[] = [];
   page.on('console', (message) => {
     if (message.type() === 'error') complaints.push(message.text());

@@ -1,4 +1,4 @@
-/** The commands of callers, as people and programs call them, on one sandbox. */
+/** The commands of callers, as people and programs call them, on one sandbox: most of them in this process. */
 import assert from 'node:assert/strict';
 import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,7 +7,7 @@ import { type Test, test } from 'tap';
 import { changeConfig } from '../../../src/callers/cli/stored-settings.ts';
 import { openDatabase } from '../../../src/db/database.ts';
 import { findBinary } from '../../../src/sandbox/chain/anvil.ts';
-import { freePort } from '../../../src/sandbox/free-port.ts';
+import { callerCommand, startCallerCommand } from '../../support/caller-command.ts';
 import { startChild } from '../../support/child.ts';
 import { testDatabase } from '../../support/database.ts';
 import { sandboxFolder } from '../../support/sandbox-folder.ts';
@@ -47,20 +47,22 @@ test('the caller commands work end to end on one sandbox', {
   const dataDir = await sandboxFolder(t);
   const folder = await scratch(t);
   const { url } = await testDatabase(t);
-  const places = { DATA_DIR: dataDir, SANDBOX_DATABASE_URL: url, PORT: String(await freePort()) };
+  const places = { DATA_DIR: dataDir, SANDBOX_DATABASE_URL: url, PORT: '0' };
   const sandbox = startChild(t, 'src/speechgate.ts', places, ['sandbox']);
   await sandbox.printed(/Ctrl-C stops the sandbox/);
+  const { baseUrl, creditAccount, wallet } = JSON.parse(await readFile(join(dataDir, 'sandbox.json'), 'utf8'));
   const env = { XDG_CONFIG_HOME: join(folder, 'config') };
   const config = join(folder, 'config', 'speechgate');
-  const say = (...args: string[]) => speechgate(env, 'say', 'Hello world', '--out', join(folder, 'hello.mp3'), ...args);
-  const balance = async (pay: string) => told(await speechgate(env, 'balance', '--json', '--pay', pay)).balanceMicroUsd;
+  const hello = ['say', 'Hello world', '--out', join(folder, 'hello.mp3')];
+  const say = (...args: string[]) => callerCommand(env, ...hello, ...args);
+  const balance = async (pay: string) =>
+    told(await callerCommand(env, 'balance', '--json', '--pay', pay)).balanceMicroUsd;
 
   await t.test('two commands suffice to speak, and only the owner can read their files', async () => {
     const connected = await speechgate(env, 'connect', '--sandbox', dataDir);
     assert.equal(connected.code, 0, connected.err);
-    const keys = await readFile(join(dataDir, 'sandbox.json'), 'utf8').then(JSON.parse);
-    for (const secret of [keys.creditAccount, keys.wallet.privateKey]) assert.ok(!connected.output.includes(secret));
-    const spoken = told(await say('--json'));
+    for (const secret of [creditAccount, wallet.privateKey]) assert.ok(!connected.output.includes(secret));
+    const spoken = told(await speechgate(env, ...hello, '--json'));
     assert.equal(spoken.receipt.chargedMicroUsd, HELLO_PRICE);
     const audio = await readFile(spoken.file);
     assert.deepEqual([audio.length, isMp3(audio)], [spoken.bytes, true]);
@@ -73,10 +75,10 @@ test('the caller commands work end to end on one sandbox', {
 
   await t.test('free commands print text for people and JSON for programs', async () => {
     const [models, voices, quote, metadata, piped] = await Promise.all([
-      speechgate(env, 'models'),
-      speechgate(env, 'voices', '--json'),
-      speechgateReading(' Hello world\n', env, 'quote', '-', '--json'),
-      speechgate(env, 'verify-metadata'),
+      callerCommand(env, 'models'),
+      callerCommand(env, 'voices', '--json'),
+      startCallerCommand(env, ['quote', '-', '--json'], ' Hello world\n').ended,
+      callerCommand(env, 'verify-metadata'),
       speechgateReading('Hello world', env, 'say', '-', '--out', '-'),
     ]);
     assert.match(
@@ -91,13 +93,13 @@ test('the caller commands work end to end on one sandbox', {
   });
 
   await t.test('exit 3: without funds each flow names how to add them', async () => {
-    const none = { SPEECHGATE_CONFIG_DIR: join(folder, 'none'), SPEECHGATE_URL: sandboxUrl() };
+    const none = { SPEECHGATE_CONFIG_DIR: join(folder, 'none'), SPEECHGATE_URL: baseUrl };
     // A budget of its own: what was signed stays set aside there until it has expired.
     const poor = join(folder, 'poor');
     await cp(env.XDG_CONFIG_HOME, poor, { recursive: true });
     const [noAccount, noDeposit, unknownAccount] = await Promise.all([
-      speechgate(none, 'say', 'x', '--out', join(folder, 'none.mp3'), '--json'),
-      speechgate(
+      callerCommand(none, 'say', 'x', '--out', join(folder, 'none.mp3'), '--json'),
+      callerCommand(
         { XDG_CONFIG_HOME: poor },
         'say',
         'Hello world',
@@ -106,9 +108,9 @@ test('the caller commands work end to end on one sandbox', {
         '--pay',
         'prepaid',
       ),
-      speechgate({ ...none, SPEECHGATE_ACCOUNT: crypto.randomUUID() }, 'say', 'x', '--out', '-', '--pay', 'card'),
+      callerCommand({ ...none, SPEECHGATE_ACCOUNT: crypto.randomUUID() }, 'say', 'x', '--out', '-', '--pay', 'card'),
     ]);
-    assert.deepEqual([failed(noAccount).exit, failed(noAccount).topUpUrl], [3, `${sandboxUrl()}/top-up`]);
+    assert.deepEqual([failed(noAccount).exit, failed(noAccount).topUpUrl], [3, `${baseUrl}/top-up`]);
     assert.deepEqual([noDeposit.code, noDeposit.out], [3, '']);
     assert.match(noDeposit.err, /0\.000198 USD is missing\. .*speechgate deposit 1\.00\n$/);
     assert.equal(unknownAccount.code, 3, unknownAccount.err);
@@ -119,13 +121,13 @@ test('the caller commands work end to end on one sandbox', {
   });
 
   await t.test('a deposit pays for prepaid requests, and the budget sums all flows', async () => {
-    assert.equal(told(await speechgate(env, 'deposit', '0.10', '--json')).balanceMicroUsd, 100_000);
+    assert.equal(told(await callerCommand(env, 'deposit', '0.10', '--json')).balanceMicroUsd, 100_000);
     const [prepaid, direct] = await Promise.all([
       say('--json', '--pay', 'prepaid'),
-      speechgate(env, 'say', 'Hello world', '--out', join(folder, 'direct.mp3'), '--pay', 'x402', '--json'),
+      callerCommand(env, 'say', 'Hello world', '--out', join(folder, 'direct.mp3'), '--pay', 'x402', '--json'),
     ]);
     assert.deepEqual([told(prepaid).receipt.flow, told(direct).receipt.flow], ['prepaid', 'direct']);
-    const [left, budget] = await Promise.all([balance('prepaid'), speechgate(env, 'budget', '--json')]);
+    const [left, budget] = await Promise.all([balance('prepaid'), callerCommand(env, 'budget', '--json')]);
     assert.equal(left, 100_000 - HELLO_PRICE);
     const { spentMicroUsd, reservedMicroUsd } = told(budget);
     assert.deepEqual([spentMicroUsd, reservedMicroUsd], [4 * HELLO_PRICE, 0]);
@@ -135,7 +137,7 @@ test('the caller commands work end to end on one sandbox', {
     const before = await balance('prepaid');
     const [call, day] = await Promise.all([
       say('--max', '0.000197', '--pay', 'prepaid'),
-      speechgate(
+      callerCommand(
         { ...env, SPEECHGATE_MAX_PER_DAY: '0.0009' },
         'say',
         'Hello world',
@@ -167,13 +169,13 @@ test('the caller commands work end to end on one sandbox', {
     assert.match(child.output(), new RegExp(`^The outcome of ${identifier} is unknown`, 'm'));
     assert.ok(!(await readdir(folder)).includes('interrupted.mp3'), 'no half of it');
 
-    const resumed = told(await speechgate(env, 'resume', identifier, '--json')).purchases;
+    const resumed = told(await callerCommand(env, 'resume', identifier, '--json')).purchases;
     assert.deepEqual([resumed.length, resumed[0].outcome, resumed[0].file], [1, 'bought', out]);
     assert.ok(isMp3(await readFile(out)));
     const [again, budget, none] = await Promise.all([
-      speechgate(env, 'resume', identifier),
-      speechgate(env, 'budget', '--json'),
-      speechgate(env, 'resume'),
+      callerCommand(env, 'resume', identifier),
+      callerCommand(env, 'budget', '--json'),
+      callerCommand(env, 'resume'),
     ]);
     assert.match(again.err, new RegExp(`^ID: no purchase ${identifier} is saved here\\.`));
     assert.equal(again.code, 2);
@@ -181,40 +183,41 @@ test('the caller commands work end to end on one sandbox', {
     assert.deepEqual([none.code, none.out], [0, 'There are no purchases to resume.\n']);
   });
 
-  await t.test('top-up prints where to pay, waits for the credit and stores the account', async (t) => {
+  await t.test('top-up prints where to pay, waits for the credit and stores the account', async () => {
     const other = { SPEECHGATE_CONFIG_DIR: join(folder, 'buyer') };
-    assert.equal((await speechgate(other, 'connect', sandboxUrl())).code, 0);
-    const child = startChild(t, 'src/speechgate.ts', other, ['top-up', '--amount', '7']);
-    const [, page = ''] = await child.printed(/^Pay \$7\.00 at (http\S+)$/m);
-    await child.printed(/^Waiting for the payment .* …$/m);
+    assert.equal((await callerCommand(other, 'connect', baseUrl)).code, 0);
+    const topUp = startCallerCommand(other, ['top-up', '--amount', '7']);
+    const [, page = ''] = await topUp.printed(/^Pay \$7\.00 at (http\S+)$/m);
+    await topUp.printed(/^Waiting for the payment .* …$/m);
     assert.equal(
       (await fetch(page, { method: 'POST', body: new URLSearchParams({ card: 'accepted' }), redirect: 'manual' }))
         .status,
       303,
     );
-    assert.equal(await child.ended(), 0, child.output());
-    assert.match(child.output(), /^\$7\.00 credited; the account [0-9a-f]{8}… has 7\.000000 USD\.$/m);
+    const { code, output } = await topUp.ended;
+    assert.equal(code, 0, output);
+    assert.match(output, /^\$7\.00 credited; the account [0-9a-f]{8}… has 7\.000000 USD\.$/m);
     const spoken = told(
-      await speechgate(other, 'say', 'Hello world', '--out', join(folder, 'buyer.mp3'), '--json', '--durable'),
+      await callerCommand(other, 'say', 'Hello world', '--out', join(folder, 'buyer.mp3'), '--json', '--durable'),
     );
     assert.equal(spoken.receipt.balanceMicroUsd, 7_000_000 - HELLO_PRICE);
   });
 
   await t.test('top-up resumes earlier purchases and keeps all their accounts', async () => {
     const settings = join(folder, 'twice');
-    const twice = { SPEECHGATE_CONFIG_DIR: settings, SPEECHGATE_URL: sandboxUrl() };
+    const twice = { SPEECHGATE_CONFIG_DIR: settings, SPEECHGATE_URL: baseUrl };
     const topUp = async (usd: string) =>
-      told(await speechgate(twice, 'top-up', '--amount', usd, '--no-wait', '--json'));
+      told(await callerCommand(twice, 'top-up', '--amount', usd, '--no-wait', '--json'));
     const pages = [(await topUp('5')).checkoutUrl, (await topUp('10')).checkoutUrl];
     for (const page of pages) {
       await fetch(page, { method: 'POST', body: new URLSearchParams({ card: 'accepted' }), redirect: 'manual' });
     }
     const stored = async () => JSON.parse(await readFile(join(settings, 'config.json'), 'utf8'));
-    const longAgo = (await stored()).topUps[sandboxUrl()].map((each: object) => ({ ...each, openedAt: 1 }));
-    await changeConfig(settings, () => ({ topUps: { [sandboxUrl()]: longAgo } }));
+    const longAgo = (await stored()).topUps[baseUrl].map((each: object) => ({ ...each, openedAt: 1 }));
+    await changeConfig(settings, () => ({ topUps: { [baseUrl]: longAgo } }));
     assert.deepEqual([(await topUp('10')).amountCents, (await topUp('10')).amountCents], [500, 1000]);
     const { accounts, formerAccounts, topUps } = await stored();
-    const of = ({ [sandboxUrl()]: mine }: Record<string, unknown>) => mine;
+    const of = ({ [baseUrl]: mine }: Record<string, unknown>) => mine;
     assert.match(String(of(accounts)), /^[0-9a-f-]{36}$/);
     assert.deepEqual([(of(formerAccounts) as string[]).length, of(topUps)], [1, []]);
   });
@@ -224,7 +227,7 @@ test('the caller commands work end to end on one sandbox', {
     { skip: process.platform !== 'linux' && "a disk that is always full is Linux's" },
     async () => {
       const buyer = { SPEECHGATE_CONFIG_DIR: join(folder, 'buyer') };
-      const error = failed(await speechgate(buyer, 'say', 'Hello world', '--out', '/dev/full', '--json'));
+      const error = failed(await callerCommand(buyer, 'say', 'Hello world', '--out', '/dev/full', '--json'));
       assert.deepEqual([error.code, error.exit, error.chargedMicroUsd], ['AUDIO_LOST', 1, HELLO_PRICE]);
       assert.match(error.message, /could not be written: ENOSPC.* You were charged/);
     },
@@ -236,8 +239,8 @@ test('the caller commands work end to end on one sandbox', {
     );
     const wrong = JSON.stringify([{ keyId: 'stranger', publicKeyJwk: stranger }]);
     const [away, untrusted, sent] = await Promise.all([
-      speechgate({ ...env, SPEECHGATE_URL: NOBODY }, 'models', '--json'),
-      speechgate(
+      callerCommand({ ...env, SPEECHGATE_URL: NOBODY }, 'models', '--json'),
+      callerCommand(
         { ...env, SPEECHGATE_TRUST: wrong },
         'say',
         'x',
@@ -247,7 +250,7 @@ test('the caller commands work end to end on one sandbox', {
         'x402',
         '--json',
       ),
-      speechgate(env, 'feedback', 'send', 'It works.', '--json'),
+      callerCommand(env, 'feedback', 'send', 'It works.', '--json'),
     ]);
     assert.deepEqual([failed(away).code, failed(away).exit], ['UNREACHABLE', 1]);
     assert.deepEqual(
@@ -272,7 +275,7 @@ test('the caller commands work end to end on one sandbox', {
       [['deposit', '0.01'], /^AMOUNT/],
       [['connect', 'ftp://speech.example'], /^URL must be the address of a service/],
     ];
-    const runs = await Promise.all(wrong.map(([args, , extra]) => speechgate({ ...env, ...extra }, ...args)));
+    const runs = await Promise.all(wrong.map(([args, , extra]) => callerCommand({ ...env, ...extra }, ...args)));
     for (const [at, [args, fault]] of wrong.entries()) {
       const { code, out, err } = runs[at] as CommandRun;
       assert.deepEqual([code, out], [2, ''], `${args.join(' ')}: ${err}`);
@@ -291,8 +294,4 @@ test('the caller commands work end to end on one sandbox', {
     assert.equal(code, 2);
     assert.match(err, new RegExp(`^${join(config, 'wallet.json')} is open to other users .* chmod 600 '`));
   });
-
-  function sandboxUrl(): string {
-    return `http://127.0.0.1:${places.PORT}`;
-  }
 });

@@ -1,6 +1,6 @@
 /** Commands close each file that they open, whatever their outcome. */
 import { once } from 'node:events';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, open, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -10,15 +10,17 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { t, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
+import { callerCommand } from '../../support/caller-command.ts';
 import { testCheckout } from '../../support/checkout.ts';
 import { programCommand, startChild, startCommand } from '../../support/child.ts';
 import { pinsOf } from '../../support/client.ts';
 import { fundedWallet, startPrepaidGateway } from '../../support/prepaid.ts';
 import { projectFile } from '../../support/project.ts';
-import { speechgateReading } from '../../support/speechgate.ts';
+import { speechgate } from '../../support/speechgate.ts';
 import { startTamperingProxy } from '../../support/tampering-proxy.ts';
 
-const WATCH = { NODE_OPTIONS: `--import=${projectFile('test/support/open-files.mjs').href}` };
+const FOLLOW_FILES = projectFile('test/support/open-files.mjs').href;
+const WATCH = { NODE_OPTIONS: `--import=${FOLLOW_FILES}` };
 const OPEN_FILE = /^Open FileHandle: .*$/gm;
 const CREDITED = { address: '0x1', balanceMicroUsd: 1_000_000, creditedMicroUsd: 1_000_000, alreadyCredited: false };
 const OWNER_ONLY = 0o600;
@@ -36,6 +38,11 @@ proxy.tamper = (proxied, path, headers) => {
   proxied.headers.set('content-type', 'application/json');
 };
 
+// Not before: the checkout keeps a file open.
+const files = (await import(FOLLOW_FILES)) as { openFiles(): string[] };
+/** Those of the gateway are its own affair. */
+const openFiles = () => files.openFiles().filter((file) => !file.includes(gateway.config.dataDir));
+
 const folder = await mkdtemp(join(tmpdir(), 'speechgate-open-files-'));
 t.teardown(() => rm(folder, { recursive: true, force: true }));
 const at = (name: string) => join(folder, name);
@@ -44,7 +51,6 @@ const walletKey = generatePrivateKey();
 await fundedWallet(gateway, 1_000_000n, privateKeyToAccount(walletKey));
 const account = await gateway.fund(100);
 const env = {
-  ...WATCH,
   SPEECHGATE_CONFIG_DIR: settings,
   SPEECHGATE_URL: proxy.url,
   SPEECHGATE_ACCOUNT: account,
@@ -109,27 +115,32 @@ const COMMANDS: Readonly<Record<string, readonly Run[]>> = {
   ],
   bridge: [[USAGE, 'bridge --port 0 --model none']],
   mcp: [[NO_MONEY, 'mcp --folder @speech', withoutAccount]],
-  keys: [
-    [DONE, 'keys', { SIGNING_KEYS_FILE: at('keys.json') }],
-    [FAILED, 'keys', { SIGNING_KEYS_FILE: at('invalid.json') }],
-  ],
 };
 
 for (const [name, runs] of Object.entries(COMMANDS)) {
   test(`${name} leaves no file open`, async (t) => {
-    await Promise.all(
-      runs.map(async ([exitCode, args, more]) => {
-        const words = args.split(' ').map((word) => word.replace(/^@/, `${folder}/`));
-        const { code, err } = await speechgateReading('', { ...env, ...more }, ...words);
-        t.equal(code, exitCode, `${args}: ${err}`);
-        t.strictSame(err.match(OPEN_FILE), null, args);
-      }),
-    );
+    for (const [exitCode, args, more] of runs) {
+      const words = args.split(' ').map((word) => word.replace(/^@/, `${folder}/`));
+      const { code, err } = await callerCommand({ ...env, ...more }, ...words);
+      t.equal(code, exitCode, `${args}: ${err}`);
+      t.strictSame(openFiles(), [], args);
+    }
+  });
+}
+
+for (const [exitCode, file] of [
+  [DONE, 'keys.json'],
+  [FAILED, 'invalid.json'],
+] as const) {
+  test(`keys leaves no file open and exits with ${exitCode}`, async (t) => {
+    const { code, err } = await speechgate({ ...WATCH, SIGNING_KEYS_FILE: at(file) }, 'keys');
+    t.equal(code, exitCode, err);
+    t.strictSame(err.match(OPEN_FILE), null);
   });
 }
 
 test('the bridge leaves no file open after requests and Ctrl-C', async (t) => {
-  const bridge = startChild(t, 'src/speechgate.ts', env, ['bridge', '--port', '0', '--no-token']);
+  const bridge = startChild(t, 'src/speechgate.ts', { ...env, ...WATCH }, ['bridge', '--port', '0', '--no-token']);
   const [, url] = await bridge.printed(/OPENAI_BASE_URL=(\S+)/);
   await bridge.printed(/^Paid by /m);
   const headers = { 'content-type': 'application/json' };
@@ -146,7 +157,7 @@ test('the bridge leaves no file open after requests and Ctrl-C', async (t) => {
 
 test('the MCP server leaves no file open after calls', async (t) => {
   const [command = '', ...args] = programCommand('src/speechgate.ts', 'mcp', '--folder', at('speech'));
-  const transport = new StdioClientTransport({ command, args, env, stderr: 'pipe' });
+  const transport = new StdioClientTransport({ command, args, env: { ...env, ...WATCH }, stderr: 'pipe' });
   const client = new Client({ name: 'test', version: '1' });
   await client.connect(transport);
   const errors = text(transport.stderr as Readable);
@@ -163,4 +174,8 @@ test('a file that a program leaves open is reported', async (t) => {
   const child = startCommand(t, [process.execPath, '--input-type=module', '--eval', program], { env: WATCH });
   await once(child.process, 'close');
   t.strictSame(child.output().match(OPEN_FILE), ['Open FileHandle: /dev/null']);
+  const left = await open('/dev/null');
+  t.strictSame(openFiles().join('\n').match(OPEN_FILE), ['Open FileHandle: /dev/null']);
+  await left.close();
+  t.strictSame(openFiles(), []);
 });

@@ -63,7 +63,7 @@ test('audio replaces a file only when complete, also through a link', async (t) 
   const path = join(folder, 'hello.mp3');
   await writeFile(path, 'former');
   await symlink(path, join(folder, 'link.mp3'));
-  const file = await openAudioFile(join(folder, 'link.mp3'));
+  const file = await openAudioFile(join(folder, 'link.mp3'), process.stdout);
   assert.equal(await file.write(audio()), 10);
   await file.close();
   assert.equal(await readFile(path, 'utf8'), 'half whole');
@@ -75,7 +75,7 @@ test('audio that breaks off keeps the old file and leaves no other', async (t) =
   const folder = await scratch(t);
   const path = join(folder, 'hello.mp3');
   await writeFile(path, 'former');
-  const file = await openAudioFile(path);
+  const file = await openAudioFile(path, process.stdout);
   await assert.rejects(file.write(audio(new Error('broken off'))), /broken off/);
   await file.close();
   assert.equal(await readFile(path, 'utf8'), 'former');
@@ -83,7 +83,7 @@ test('audio that breaks off keeps the old file and leaves no other', async (t) =
 });
 
 test('a device is written to and never replaced', { skip: process.platform === 'win32' }, async () => {
-  const file = await openAudioFile('/dev/null');
+  const file = await openAudioFile('/dev/null', process.stdout);
   assert.equal(await file.write(audio()), 10);
   await file.close();
   assert.ok((await lstat('/dev/null')).isCharacterDevice());
@@ -112,7 +112,7 @@ test('a link or pipe of another user is neither followed nor written to', {
   await lchown(join(folder, 'pipe'), OTHER_UID, OTHER_UID);
   for (const name of ['file.mp3', 'new.mp3', 'folder/in.mp3', 'own-to-foreign.mp3', 'pipe']) {
     await assert.rejects(
-      openAudioFile(join(folder, name)),
+      openAudioFile(join(folder, name), process.stdout),
       ({ message }: Error) => message.startsWith('--out ') && message.includes(`user id ${OTHER_UID}`),
       name,
     );
@@ -131,13 +131,13 @@ test('own pipes, standard output by path and relative links are written to', {
   await mkdir(join(folder, 'a'));
   await symlink('../pipe', join(folder, 'a', 'link'));
   const read = readFile(pipe, 'utf8');
-  const file = await openAudioFile(join(folder, 'a', '..', 'a', 'link'));
+  const file = await openAudioFile(join(folder, 'a', '..', 'a', 'link'), process.stdout);
   await file.write(audio());
   await file.close();
   assert.equal(await read, 'half whole');
   for (const path of ['/dev/stdout', '/dev/fd/1']) {
     const script = `import { openAudioFile } from ${JSON.stringify(projectFile('dist/callers/cli/audio-file.js'))};
-      const file = await openAudioFile(${JSON.stringify(path)});
+      const file = await openAudioFile(${JSON.stringify(path)}, process.stdout);
       await file.write(new Blob(['heard']).stream());
       await file.close();`;
     // Node.js itself gives children sockets, which have no path.
@@ -306,7 +306,7 @@ test('a secret is read only from a file that others cannot access', { skip: isWi
   ] as const) {
     await chmod(path, mode);
     for (const place of [path, `${path}.link`]) {
-      const reading = readSecret(place, '--wallet');
+      const reading = readSecret(place, '--wallet', process.stdin);
       if (isTaken) assert.equal(await reading, 'a secret', mode.toString(8));
       else await assert.rejects(reading, /^Error: --wallet: .* chmod 600 '/, mode.toString(8));
     }
@@ -319,8 +319,8 @@ test('a secret file that is missing or belongs to another user is refused', {
   const path = await secretFile(t);
   await chmod(path, 0o600);
   await chown(path, 54_321, 54_321);
-  await assert.rejects(readSecret(path, '--account'), UsageError);
-  await assert.rejects(readSecret(`${path}.none`, '--account'), /cannot be read/);
+  await assert.rejects(readSecret(path, '--account', process.stdin), UsageError);
+  await assert.rejects(readSecret(`${path}.none`, '--account', process.stdin), /cannot be read/);
 });
 
 test('a secret can be read from a pipe', { skip: isWindows }, async () => {

@@ -34,6 +34,7 @@ import {
 } from '../../../src/callers/cli/stored-settings.ts';
 import { rotateKeys } from '../../../src/config/signing-keys.ts';
 import { UsageError } from '../../../src/lib/usage-error.ts';
+import { callerCommand } from '../../support/caller-command.ts';
 import { startCatalogServer } from '../../support/catalog-server.ts';
 import { speechgate } from '../../support/speechgate.ts';
 
@@ -300,22 +301,22 @@ test('commands use plain http to another machine only where that was allowed', a
   const url = `http://0.0.0.0:${port}`;
 
   for (const [run, name] of [
-    [speechgate(env, 'connect', url), 'connect'],
-    [speechgate({ ...env, SPEECHGATE_URL: url }, 'models'), 'models'],
-    [speechgate({ ...env, SPEECHGATE_URL: url, SPEECHGATE_ACCOUNT: crypto.randomUUID() }, 'balance'), 'balance'],
-    [speechgate({ ...env, SPEECHGATE_URL: url }, 'top-up'), 'top-up'],
+    [callerCommand(env, 'connect', url), 'connect'],
+    [callerCommand({ ...env, SPEECHGATE_URL: url }, 'models'), 'models'],
+    [callerCommand({ ...env, SPEECHGATE_URL: url, SPEECHGATE_ACCOUNT: crypto.randomUUID() }, 'balance'), 'balance'],
+    [callerCommand({ ...env, SPEECHGATE_URL: url }, 'top-up'), 'top-up'],
   ] as const) {
     const { code, err } = await run;
     assert.equal(code, 2, name);
     assert.match(err, /is not encrypted.*--insecure.*Nothing was sent/, name);
   }
-  const allowed = await speechgate({ ...env, SPEECHGATE_URL: url, SPEECHGATE_INSECURE: 'true' }, 'models');
+  const allowed = await callerCommand({ ...env, SPEECHGATE_URL: url, SPEECHGATE_INSECURE: 'true' }, 'models');
   assert.equal(allowed.code, 0, allowed.err);
 
-  const connected = await speechgate(env, 'connect', url, '--insecure');
+  const connected = await callerCommand(env, 'connect', url, '--insecure');
   assert.equal(connected.code, 0, connected.err);
   assert.deepEqual(JSON.parse(await readFile(join(folder, 'config.json'), 'utf8')).insecure, { [url]: true });
-  assert.equal((await speechgate(env, 'models')).code, 0);
+  assert.equal((await callerCommand(env, 'models')).code, 0);
 });
 
 // A cap that is misspelt, blank or of another type is an error, never no cap.
@@ -427,7 +428,7 @@ test('a misspelt or blank cap ends every command with 2 before a request is sent
       ['deposit', '1'],
       ['budget'],
     ]) {
-      const { code, err, out } = await speechgate({ SPEECHGATE_CONFIG_DIR: folder, ...variable }, ...args);
+      const { code, err, out } = await callerCommand({ SPEECHGATE_CONFIG_DIR: folder, ...variable }, ...args);
       assert.deepEqual([code, out], [2, ''], `${args[0]}: ${err}`);
       assert.match(err, /SPEECHGATE_MAX_PER_DAY/, args[0]);
     }
@@ -439,9 +440,37 @@ test('commands that can spend print their caps on standard error', async (t) => 
   await chmod(folder, 0o700);
   const base = { SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_ACCOUNT: '3b241101-e2bb-4255-8caf-4136c566a962' };
   for (const args of [['say', 'Hi', '--out', join(folder, 'hi.mp3')], ['mcp', '--folder', folder], ['resume']]) {
-    assert.match((await speechgate(base, ...args)).err, /^Caps: 1\.000000 USD per day\./m, args[0]);
+    assert.match((await callerCommand(base, ...args)).err, /^Caps: 1\.000000 USD per day\./m, args[0]);
     await writeFile(join(folder, 'config.json'), '{"url":"http://127.0.0.1:1"}');
-    assert.match((await speechgate(base, ...args)).err, /^There is no cap:/m, args[0]);
+    assert.match((await callerCommand(base, ...args)).err, /^There is no cap:/m, args[0]);
     await writeFile(join(folder, 'config.json'), '{"url":"http://127.0.0.1:1","maxPerDay":"1"}');
   }
+});
+
+test('parallel changes to the settings lose no account and no private key', async (t) => {
+  const secrets = Array.from({ length: 4 }, () => ({ account: crypto.randomUUID(), key: generatePrivateKey() }));
+  // The commands store their settings once all have connected.
+  const url = await startCatalogServer(t, secrets.length);
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-at-once-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const settings = join(folder, 'settings');
+
+  const runs = secrets.map(async ({ account, key }, index) => {
+    const [accountFile, keyFile] = [join(folder, `account-${index}`), join(folder, `key-${index}`)];
+    await writeFile(accountFile, account, { mode: 0o600 });
+    await writeFile(keyFile, key, { mode: 0o600 });
+    const args = ['connect', url, '--account', accountFile, '--wallet', keyFile];
+    const env = { SPEECHGATE_CONFIG_DIR: settings };
+    // Half of them within one process.
+    const run = index % 2 === 0 ? speechgate : callerCommand;
+    const { code, err } = await run(env, ...args);
+    assert.equal(code, 0, err);
+  });
+  await Promise.all(runs);
+
+  const { accounts, formerAccounts } = JSON.parse(await readFile(join(settings, 'config.json'), 'utf8'));
+  assert.deepEqual([accounts[url], ...formerAccounts[url]].sort(), secrets.map(({ account }) => account).sort());
+  const files = (await readdir(settings)).filter((name) => name.startsWith('wallet'));
+  const wallets = await Promise.all(files.map(async (name) => readFile(join(settings, name), 'utf8')));
+  for (const { key } of secrets) assert.ok(wallets.some((text) => text.includes(key)));
 });

@@ -1,4 +1,4 @@
-/** Commands follow the keys of a service from one process to the next. */
+/** What commands keep for the next one: the keys of a service that they followed, and purchases without an end. */
 import assert from 'node:assert/strict';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -9,11 +9,11 @@ import { type Test, t, test } from 'tap';
 import { generatePrivateKey } from 'viem/accounts';
 import type { PinnedKey } from '../../../src/callers/client/index.ts';
 import type { SigningKey } from '../../../src/config/signing-keys.ts';
+import { callerCommand } from '../../support/caller-command.ts';
 import { startChild } from '../../support/child.ts';
 import { pinsOf } from '../../support/client.ts';
 import { startGateway } from '../../support/gateway.ts';
 import { listensFor } from '../../support/listening.ts';
-import { speechgate } from '../../support/speechgate.ts';
 import { ofMetadata, type Payload, startTamperingProxy, type Tamper } from '../../support/tampering-proxy.ts';
 import { until } from '../../support/until.ts';
 
@@ -50,11 +50,11 @@ async function pinned(t: Test, keys: readonly PinnedKey[]) {
   const env = { SPEECHGATE_CONFIG_DIR: join(folder, 'settings') };
   const pin = async (keys: readonly PinnedKey[]) => {
     await writeFile(join(folder, 'keys.json'), JSON.stringify(keys));
-    return speechgate(env, 'connect', proxy.url, '--trust', join(folder, 'keys.json'), '--json');
+    return callerCommand(env, 'connect', proxy.url, '--trust', join(folder, 'keys.json'), '--json');
   };
   /** What a command says of the metadata: `taken`, or why it was refused. */
   const verify = async (more: Record<string, string> = {}) => {
-    const { code, err } = await speechgate({ ...env, ...more }, 'verify-metadata', '--json');
+    const { code, err } = await callerCommand({ ...env, ...more }, 'verify-metadata', '--json');
     return code === 0 ? 'taken' : JSON.parse(err).error.reason;
   };
   const connected = await pin(keys);
@@ -150,19 +150,19 @@ test('the next deposit finishes a deposit whose process was killed', async (t) =
   const child = startChild(t, 'src/speechgate.ts', env, ['deposit', '1.00']);
   await until(async () => payments.length > 0);
   await child.stop('SIGKILL');
-  const listed = await speechgate(env, 'resume', '--list', '--json');
+  const listed = await callerCommand(env, 'resume', '--list', '--json');
   const { purchases } = JSON.parse(listed.out);
   assert.deepEqual([purchases.length, purchases[0]?.kind], [1, 'deposit']);
 
   state.answers = true;
-  const again = await speechgate(env, 'deposit', '1.00', '--json');
+  const again = await callerCommand(env, 'deposit', '1.00', '--json');
   assert.equal(again.code, 0, again.err);
   const told = JSON.parse(again.out);
   assert.deepEqual([told.outcome, told.earlier, told.identifier], ['bought', true, purchases[0].identifier]);
   assert.deepEqual([...new Set(payments)].length, 1, 'the identical payment');
   assert.deepEqual(await readdir(join(folder, 'pending')), []);
 
-  const fresh = await speechgate(env, 'deposit', '1.00');
+  const fresh = await callerCommand(env, 'deposit', '1.00');
   assert.match(fresh.out, /^1\.000000 USD deposited/);
   assert.equal(new Set(payments).size, 2);
   assert.deepEqual(await readdir(join(folder, 'pending')), []);

@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { type Test, test } from 'tap';
 import { openInBrowser } from '../../../src/callers/cli/open-in-browser.ts';
-import { withProgress } from '../../../src/callers/cli/output.ts';
+import { Output } from '../../../src/callers/cli/output.ts';
 import { play } from '../../../src/callers/cli/player.ts';
 import { until } from '../../support/until.ts';
 
@@ -25,20 +26,11 @@ async function program(t: Test, name: string) {
 
 const SECRETS = { SPEECHGATE_WALLET_KEY: 'secret', speechgate_account: 'secret' };
 
-/** This process's environment has more in it until the test has ended. */
-function withEnv(t: Test, more: Record<string, string>): void {
-  const former = { ...process.env };
-  t.teardown(() => {
-    process.env = former;
-  });
-  process.env = { ...former, ...more };
-}
-
 test('only pages of the service and its card processor open in a browser', {
   skip: process.platform !== 'linux' && 'the program that opens is put in place for Linux',
 }, async (t) => {
   const opener = await program(t, 'xdg-open');
-  withEnv(t, { PATH: `${opener.folder}:${process.env.PATH}`, ...SECRETS });
+  const env = { PATH: `${opener.folder}:${process.env.PATH}`, ...SECRETS };
   const [service, local] = ['https://speech.example', 'http://127.0.0.1:8080'];
   const refused: readonly (readonly [address: string, baseUrl: string])[] = [
     ['file:///etc/passwd', service],
@@ -54,14 +46,14 @@ test('only pages of the service and its card processor open in a browser', {
     ['http://127.0.0.1:631/admin', service],
     ['https://127.0.0.1:631/admin', local],
   ];
-  for (const [address, baseUrl] of refused) assert.equal(await openInBrowser(address, baseUrl), false, address);
+  for (const [address, baseUrl] of refused) assert.equal(await openInBrowser(address, baseUrl, env), false, address);
   const opened: readonly (readonly [address: string, baseUrl: string, href: string])[] = [
     ['HTTPS://Checkout.Stripe.com/c/pay a', service, 'https://checkout.stripe.com/c/pay%20a\n'],
     ['https://speech.example/top-up', service, 'https://speech.example/top-up\n'],
     ['http://127.0.0.1:8/pay', local, 'http://127.0.0.1:8/pay\n'],
   ];
   for (const [address, baseUrl, href] of opened) {
-    assert.equal(await openInBrowser(address, baseUrl), true, address);
+    assert.equal(await openInBrowser(address, baseUrl, env), true, address);
     await until(async () => (await opener.log()).endsWith(href));
   }
   assert.equal((await opener.log()).split('\n').length, 4);
@@ -70,25 +62,27 @@ test('only pages of the service and its card processor open in a browser', {
 
 test('a player gets an absolute path and no secrets', { skip: process.platform === 'win32' }, async (t) => {
   const player = await program(t, 'player');
-  withEnv(t, SECRETS);
-  assert.equal(await play([player.path, '-q'], '-vf'), true);
+  assert.equal(await play([player.path, '-q'], '-vf', { PATH: process.env.PATH, ...SECRETS }), true);
   assert.equal(await player.log(), `-q ${join(process.cwd(), '-vf')}\n`);
   assert.doesNotMatch(await player.env(), /speechgate_/i);
 });
 
-test('a terminal shows progress, but not with --json', async (t) => {
-  t.intercept(process.stderr, 'isTTY', { value: true });
-  const { TERM = '' } = process.env;
-  t.teardown(() => Object.assign(process.env, { TERM }));
-  process.env.TERM = 'xterm';
-  const written = t.capture(process.stderr, 'write');
-  for (const isJson of [true, false]) {
-    const work = new Promise<void>((resolve) => setTimeout(resolve, 1_200));
-    await withProgress('Asking', isJson, work);
-    const lines = written().map(({ args }) => args[0]);
-    assert.equal(
-      lines.some((line) => String(line).includes('Asking …')),
-      !isJson,
-    );
-  }
+test('a terminal shows progress, but not with --json', async () => {
+  let printed = '';
+  let isDone = () => {};
+  const work = new Promise<void>((resolve) => {
+    isDone = resolve;
+  });
+  const stderr = Object.assign(new PassThrough(), { isTTY: true });
+  stderr.on('data', (text) => {
+    printed += text;
+  });
+  const host = { env: { TERM: 'xterm' }, stdout: new PassThrough(), stderr };
+  const asked = [true, false].map((isJson) =>
+    new Output(isJson, host).withProgress(isJson ? 'As JSON' : 'Asking', work),
+  );
+  await until(() => printed.includes('Asking … 1 s'));
+  isDone();
+  await Promise.all(asked);
+  assert.doesNotMatch(printed, /As JSON/);
 });

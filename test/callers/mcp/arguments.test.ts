@@ -15,9 +15,10 @@ import { secondsOf } from '../../../src/callers/mcp/speak-tool.ts';
 import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
 import { ForeignFileError } from '../../../src/lib/private-files.ts';
 import { startPrepaidCaller } from '../../support/caller.ts';
+import { callerCommand } from '../../support/caller-command.ts';
 import { pinsOf } from '../../support/client.ts';
 import { silentMp3, silentWav } from '../../support/silent-audio.ts';
-import { speechgate } from '../../support/speechgate.ts';
+
 import { SAID, talkativeService } from '../../support/talkative-service.ts';
 import { openBudget } from '../budget/support.ts';
 
@@ -320,7 +321,7 @@ test('a folder or link of another user is not written to', { skip }, async (t) =
   await symlink(own, mine);
   for (const path of [foreign, planted]) {
     await assert.rejects(SpeechFolder.open(path), ForeignFileError, path);
-    const { code, err } = await speechgate({}, 'mcp', '--folder', path);
+    const { code, err } = await callerCommand({}, 'mcp', '--folder', path);
     assert.deepEqual([code, err.trim().split('\n').length], [2, 1], err);
     assert.match(err, /is another user's, or a link of theirs/);
   }

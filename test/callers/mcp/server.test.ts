@@ -1,22 +1,23 @@
-/** `speechgate mcp` as a process, driven by the official client. */
+/** `speechgate mcp`, driven by the official client: as a process, and in this one. */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { PassThrough, type Stream } from 'node:stream';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { type Test, test } from 'tap';
 import { type PrepaidCaller, startPrepaidCaller } from '../../support/caller.ts';
+import { callerCommand, startCallerCommand } from '../../support/caller-command.ts';
+import { programCommand } from '../../support/child.ts';
 import { startCardGateway } from '../../support/client.ts';
-import { projectFile } from '../../support/project.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
-import { speechgate } from '../../support/speechgate.ts';
-import { hangBeforeHeaders, mp3 } from '../../support/stub-upstream.ts';
+import { ControlledStream, mp3 } from '../../support/stub-upstream.ts';
 import { until } from '../../support/until.ts';
 
-const PROJECT = fileURLToPath(projectFile(''));
 /** Of `Hello world` by the default model. */
 const PRICE = 198n;
 
@@ -29,19 +30,44 @@ interface Agent {
   call(name: string, args?: object, options?: object): Promise<{ data: any; text: string; isError: boolean }>;
 }
 
-async function startAgent(t: Test, env: Readonly<Record<string, string>>, ...args: string[]): Promise<Agent> {
-  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+type Start = (env: Readonly<Record<string, string>>, args: string[]) => Connection;
+
+interface Connection {
+  readonly transport: Transport;
+  readonly stderr: Stream | null;
+}
+
+const inProcess: Start = (env, args) => {
+  const stdin = new PassThrough();
+  const { stdout, stderr } = startCallerCommand(env, args, stdin);
+  // Each side of the protocol reads one stream and writes the other.
+  const transport = new StdioServerTransport(stdout, stdin);
+  const close = transport.close.bind(transport);
+  transport.close = async () => {
+    stdin.end();
+    await close();
+  };
+  return { transport, stderr };
+};
+
+const asProcess: Start = (env, args) => {
   const { PATH = '', HOME = '' } = process.env;
+  const [command = '', ...programArgs] = programCommand('src/speechgate.ts', ...args);
   const transport = new StdioClientTransport({
-    command: process.execPath,
-    args: ['dist/speechgate.js', 'mcp', '--folder', folder, ...args],
-    cwd: PROJECT,
+    command,
+    args: programArgs,
     env: { PATH, HOME, ...env },
     stderr: 'pipe',
   });
+  return { transport, stderr: transport.stderr };
+};
+
+async function startAgent(t: Test, env: Readonly<Record<string, string>>, start: Start = inProcess): Promise<Agent> {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const { transport, stderr } = start(env, ['mcp', '--folder', folder]);
   let complaints = '';
-  transport.stderr?.on('data', (chunk) => {
+  stderr?.on('data', (chunk) => {
     complaints += chunk;
   });
   const client = new Client({ name: 'agent', version: '1' });
@@ -69,7 +95,7 @@ const caller = (t: Test): Promise<PrepaidCaller> => startPrepaidCaller(t, 1_000_
 test('an agent lists voices, gets a quote, buys speech and reads its balance', async (t) => {
   const { gateway, env, balance } = await caller(t);
   gateway.upstream.mode = mp3(2500);
-  const agent = await startAgent(t, { ...env, SPEECHGATE_MAX_TOTAL: '0.001' });
+  const agent = await startAgent(t, { ...env, SPEECHGATE_MAX_TOTAL: '0.001' }, asProcess);
   const { tools } = await agent.client.listTools();
   assert.deepEqual(tools.map(({ name }) => name).sort(), ['balance', 'list_voices', 'quote', 'speak']);
   for (const { description, inputSchema, outputSchema } of tools) assert.ok(description && inputSchema && outputSchema);
@@ -213,7 +239,10 @@ test('a folder that was replaced by a link is not written to', async (t) => {
 
 test('a long call reports progress, and a canceled call stays reserved', async (t) => {
   const { gateway, env } = await caller(t);
-  gateway.upstream.mode = hangBeforeHeaders();
+  const drip = new ControlledStream();
+  gateway.upstream.mode = drip.mode;
+  // Else the gateway would wait for it at its end.
+  t.teardown(() => drip.reset());
   const agent = await startAgent(t, { ...env, SPEECHGATE_MAX_TOTAL: '0.001' });
   const heard: number[] = [];
   const cancel = new AbortController();
@@ -232,10 +261,10 @@ test('a long call reports progress, and a canceled call stays reserved', async (
 
 test('the command rejects invalid options before the protocol starts', async (t) => {
   const { env } = await caller(t);
-  const missing = await speechgate(env, 'mcp');
+  const missing = await callerCommand(env, 'mcp');
   assert.deepEqual([missing.code, missing.out], [2, '']);
   assert.match(missing.err, /--folder FOLDER/);
-  const wrong = await speechgate(env, 'mcp', '--folder', '/nowhere/at/all');
+  const wrong = await callerCommand(env, 'mcp', '--folder', '/nowhere/at/all');
   assert.deepEqual([wrong.code, wrong.out], [2, '']);
   assert.match(wrong.err, /--folder \/nowhere\/at\/all is not a folder/);
 });
