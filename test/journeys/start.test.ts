@@ -84,6 +84,7 @@ test('npm start serves paid speech, and SIGTERM leaves no hold open', async (t) 
     left.destroy();
     const stopped = child.stop('SIGTERM');
     await kept;
+    abandoned.end();
     const answer = read(late);
     late.write(`${HALF_BODY.slice(-5)}${'7'.padEnd(92)}}`);
     assert.match(
