@@ -7,42 +7,44 @@ import { text } from 'node:stream/consumers';
 import { type Test, test } from 'tap';
 import { readResults } from './support/results.ts';
 
-/** Runs `npm test` on a file with this body. The file lies in the project, so that it finds tap. */
-async function runFile(t: Test, body: string, ...options: string[]): Promise<{ code: number | null; lines: string[] }> {
+/** Runs `npm test` on files with these bodies. They lie in the project, so that they find tap. */
+async function runFiles(t: Test, bodies: readonly string[], ...options: string[]) {
   const folder = await mkdtemp('build/run-');
   t.teardown(() => rm(folder, { recursive: true }));
-  const file = join(folder, 'sample.test.js');
-  await writeFile(file, `import { test } from 'tap';\ntest('before', async (t) => t.ok(true));\n${body}\n`);
-  const run = spawn(process.execPath, ['build/test/run.js', ...options, file], {
+  const files = bodies.map((_, index) => join(folder, `${index}.test.js`));
+  for (const [index, file] of files.entries()) {
+    await writeFile(file, `import { test } from 'tap';\ntest('before', async (t) => t.ok(true));\n${bodies[index]}\n`);
+  }
+  const run = spawn(process.execPath, ['build/test/run.js', ...options, ...files], {
     env: { ...process.env, CI: '', NODE_OPTIONS: '', DATABASE_URL: 'postgres://unused.invalid/' },
     stdio: ['ignore', 'pipe', 'ignore'],
   });
   const code = new Promise<number | null>((resolve) => run.once('close', resolve));
-  return { lines: (await text(run.stdout)).trimEnd().split('\n'), code: await code };
-}
-
-const CASES: readonly [what: string, body: string, code: number, lastLine: string][] = [
-  ['a file that passes', "test('after', async () => {});", 0, '2 passed, 0 failed'],
-  ['a failed assertion', "test('after', async (t) => t.equal(1, 2));", 1, '1 passed, 1 failed'],
-  ['a file that ends without its plan', "test('after', () => process.exit(0));", 1, '1 passed, 1 failed'],
-  ['a killed file', "test('after', () => process.kill(process.pid, 'SIGKILL'));", 1, '1 passed, 1 failed'],
-];
-
-for (const [what, body, code, lastLine] of CASES) {
-  test(`the exit code is ${code} for ${what}`, async (t) => {
-    const run = await runFile(t, body);
-    t.same([run.code, run.lines.at(-1)], [code, lastLine], run.lines.join('\n'));
-  });
-}
-
-test('the exit code is 1 for a file that hangs', async (t) => {
-  const { code, lines } = await runFile(
-    t,
-    "test('hangs', () => new Promise(() => setInterval(() => {}, 1000)));",
-    '--timeout=3',
+  const lines = (await text(run.stdout)).trimEnd().split('\n');
+  const counts = files.map((file) =>
+    lines.find((line) => line.includes(file))?.replace(/^(.*): (.*) \(\d+ ms\)$/, '$2'),
   );
+  return { lines, counts, code: await code };
+}
+
+const FAILING = {
+  'a failed assertion': "test('after', async (t) => t.equal(1, 2));",
+  'a file that ends without its plan': "test('after', () => process.exit(0));",
+  'a killed file': "test('after', () => process.kill(process.pid, 'SIGKILL'));",
+  'a file that hangs': "test('hangs', () => new Promise(() => setInterval(() => {}, 1000)));",
+};
+
+test('the exit code is 0 if every file passes', async (t) => {
+  const { code, lines } = await runFiles(t, ["test('after', async () => {});"]);
+  t.same([code, lines.at(-1)], [0, '2 passed, 0 failed'], lines.join('\n'));
+});
+
+test('the exit code is 1 if files fail, and each failure is counted', async (t) => {
+  const { code, lines, counts } = await runFiles(t, Object.values(FAILING), '--timeout=5');
   t.equal(code, 1);
-  t.match(lines.at(-1), /^1 passed, [1-9]\d* failed$/, lines.join('\n'));
+  for (const [index, name] of Object.keys(FAILING).entries())
+    t.match(counts[index], /^1 passed, [1-9]\d* failed$/, `${name}\n${lines.join('\n')}`);
+  t.match(lines.at(-1), /^4 passed, [1-9]\d* failed$/);
 });
 
 test('a planned file that is missing in the results is a failure', async (t) => {

@@ -9,7 +9,7 @@ import { findMisspelt, type Misspelling } from './misspelt.ts';
 import { type SettingFault, SettingsReader } from './settings-reader.ts';
 import type { SigningKey } from './signing-keys.ts';
 import { DEFAULT_SPEECH_TIMEOUT_MS, readCatalog, readJobs, readSpeech, type SpeechConfig } from './speech-settings.ts';
-import { type WorkLimits, workLimits } from './work-limits.ts';
+import { HOLD_LEASE_SECONDS, type WorkLimits, workLimits } from './work-limits.ts';
 import { type QuoteConfig, readQuotes, readSigningKeys, readX402, type X402Config } from './x402-settings.ts';
 
 export interface Config extends ReturnType<typeof readEdge>, ReturnType<typeof readAdmin> {
@@ -31,6 +31,7 @@ export interface Config extends ReturnType<typeof readEdge>, ReturnType<typeof r
   readonly feedback: FeedbackConfig | undefined;
   /** Bounds of unpaid upstream work (R21b). `maxUnsettledMs` is the sum over all direct payers. */
   readonly unpaidWork: WorkLimits & { readonly maxUnsettledMs: number };
+  readonly holdLeaseSeconds: number;
   readonly reconcileIntervalMs: number;
   readonly logLevel: string;
   readonly webConcurrency: number;
@@ -79,6 +80,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     feedback: readFeedback(reader),
     ...readEdge(reader),
     unpaidWork: { ...workLimits(speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS), maxUnsettledMs: MAX_UNSETTLED_MS },
+    holdLeaseSeconds: HOLD_LEASE_SECONDS,
     reconcileIntervalMs: reader.integer('RECONCILE_INTERVAL_MS', 100, 86_400_000) ?? 15_000,
     ...readAdmin(reader),
     logLevel: readLogLevel(reader),

@@ -5,6 +5,8 @@ export interface WorkLimits {
   readonly maxRunning: number;
 }
 
+/** How long a process may keep a hold without renewing it. */
+export const HOLD_LEASE_SECONDS = 60;
 const WINDOW_MS = 3_600_000;
 const MAX_UNPAID_SYNTHESES = 8;
 const MAX_RUNNING = 256;

@@ -1,6 +1,6 @@
 import { LeaseRenewer } from '../db/lease.ts';
 import { addHoldGauges } from '../http/admin/gauges.ts';
-import { HOLD_LEASE_SECONDS, type Hold, renewHolds } from '../ledger/hold.ts';
+import { type Hold, renewHolds } from '../ledger/hold.ts';
 import { Captures, type HoldKeeperParts } from '../payments/hold-keeper.ts';
 import { UnpaidWorkLimiter } from '../payments/limits/unpaid-work-limiter.ts';
 import { ledgerReconcilers } from '../reconcile/reconcilers.ts';
@@ -11,7 +11,7 @@ export type Holds = ReturnType<typeof openHolds>;
 export function openHolds({ config, db, log, metrics }: SharedParts) {
   const captures = new Captures(db, log);
   const leases = new LeaseRenewer<Hold>({
-    seconds: HOLD_LEASE_SECONDS,
+    seconds: config.holdLeaseSeconds,
     keyOf: ({ id }) => id,
     renew: (holds) => renewHolds(db, holds),
   });

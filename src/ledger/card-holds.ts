@@ -1,18 +1,11 @@
 import { sql } from 'kysely';
+import { HOLD_LEASE_SECONDS } from '../config/work-limits.ts';
 import type { Database } from '../db/database.ts';
 import { secondsFromNow } from '../db/expressions.ts';
 import { bucketKey, type TakenSlots, takeSlots, type WindowSize } from '../db/rate-window.ts';
 import { isAccountId } from './accounts.ts';
 import { isOfMode } from './database-identity.ts';
-import {
-  HOLD_COLUMNS,
-  HOLD_LEASE_SECONDS,
-  type Hold,
-  type HoldRequest,
-  type HoldTerms,
-  holdArrays,
-  unlessLocked,
-} from './hold.ts';
+import { HOLD_COLUMNS, type Hold, type HoldRequest, type HoldTerms, holdArrays, unlessLocked } from './hold.ts';
 import { contra } from './transfer.ts';
 
 export interface CardHoldRequest extends HoldRequest {

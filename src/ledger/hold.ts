@@ -1,5 +1,6 @@
 import { type Expression, type QueryCreator, type RawBuilder, type Selectable, sql } from 'kysely';
 import type { DB } from '../../db/tables.ts';
+import { HOLD_LEASE_SECONDS } from '../config/work-limits.ts';
 import type { Database } from '../db/database.ts';
 import { leaseHasEnded, now, secondsFromNow, unnest } from '../db/expressions.ts';
 import { testPoint } from '../lib/test-point.ts';
@@ -40,8 +41,6 @@ type HoldRef = Pick<Hold, 'id' | 'fence'>;
 export interface CaptureRequest extends HoldRef {
   readonly upstream?: UpstreamUsage | undefined;
 }
-
-export const HOLD_LEASE_SECONDS = 60;
 
 const HOLD_LEASE_HAS_ENDED = leaseHasEnded(HOLD_LEASE_SECONDS);
 

@@ -1,15 +1,8 @@
 import { sql } from 'kysely';
+import { HOLD_LEASE_SECONDS } from '../config/work-limits.ts';
 import type { Database } from '../db/database.ts';
 import { secondsFromNow } from '../db/expressions.ts';
-import {
-  HOLD_COLUMNS,
-  HOLD_LEASE_SECONDS,
-  type Hold,
-  type HoldRequest,
-  type HoldTerms,
-  holdArrays,
-  unlessLocked,
-} from './hold.ts';
+import { HOLD_COLUMNS, type Hold, type HoldRequest, type HoldTerms, holdArrays, unlessLocked } from './hold.ts';
 import { contra } from './transfer.ts';
 import { inTime } from './wallets.ts';
 

@@ -4,17 +4,64 @@ import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { test } from 'tap';
+import pg from 'pg';
+import { type Test, test } from 'tap';
+import type { SignedServiceMetadata, TtsJob } from '../../src/contract/types.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { decode, rootMeanSquare } from '../sandbox/voice/sound.ts';
 import { startChild } from '../support/child.ts';
+import { emptyDatabase, testDatabase } from '../support/database.ts';
 import { withoutProbe } from '../support/probed-audio.ts';
 import { projectFile } from '../support/project.ts';
 import { sandboxFolder } from '../support/sandbox-folder.ts';
+import { until } from '../support/until.ts';
 
 const PROGRAM = 'src/sandbox/main.ts';
 const PROJECT = fileURLToPath(projectFile(''));
+const READY = /Ctrl-C stops the sandbox/;
+
+/** What an operator's shell may hold. Nobody listens there. */
+const PRODUCTION = {
+  BASE_URL: 'https://speech.invalid',
+  AUDIO_STORE: 's3://production',
+  X402_PAY_TO: `0x${'ab'.repeat(20)}`,
+  X402_FACILITATOR_URL: 'https://facilitator.invalid',
+  X402_FACILITATOR_AUTH: 'secret',
+  X402_RPC_URL: 'https://node.invalid',
+  X402_NETWORK: 'eip155:84532',
+  X402_ASSET: `0x${'cd'.repeat(20)}`,
+  X402_ASSET_NAME: 'USDC',
+  X402_ASSET_VERSION: '1',
+  STRIPE_SECRET_KEY: 'sk_live_production',
+  STRIPE_API_BASE: 'https://processor.invalid',
+  CHECKOUT_ORIGIN: 'https://checkout.invalid',
+  SIGNING_KEYS_FILE: '/nowhere/keys.json',
+  SMTP_URL: 'smtp://mail.invalid:587',
+  FEEDBACK_FROM: 'a@b.invalid',
+  FEEDBACK_TO: 'c@d.invalid',
+};
+
+const fileOf = async (dataDir: string): Promise<SandboxFile> =>
+  JSON.parse(await readFile(join(dataDir, 'sandbox.json'), 'utf8'));
+
+const balanceOf = async ({ baseUrl, creditAccount }: SandboxFile): Promise<number> =>
+  ((await (await fetch(`${baseUrl}/credits/${creditAccount}`)).json()) as { balanceMicroUsd: number }).balanceMicroUsd;
+
+/** A database without tables, and how many it has. */
+async function foreignDatabase(t: Test): Promise<{ url: string; tables(): Promise<number> }> {
+  const { url } = await emptyDatabase(t);
+  return {
+    url,
+    tables: async () => {
+      const client = new pg.Client(url);
+      await client.connect();
+      const { rows } = await client.query("select from pg_tables where schemaname = 'public'");
+      await client.end();
+      return rows.length;
+    },
+  };
+}
 
 /** An amount as it is printed, such as 0.099100. */
 const microUsd = (usd: string | undefined): number => Number(usd?.replace('.', ''));
@@ -25,107 +72,168 @@ const moneyHeaders = (answer: string) => ({
   balance: Number(/^x-x402-balance: (\d+)/m.exec(answer)?.[1]),
 });
 
-test("the sandbox's printed commands work, and it survives Ctrl-C and kill -9", {
+test('R63: the sandbox ignores the settings of production, and its printed commands work', {
   skip: withoutProbe,
 }, async (t) => {
   const dataDir = await sandboxFolder(t);
   const port = await freePort();
   const env = { DATA_DIR: dataDir, PORT: String(port) };
-  const sandboxFile = async (): Promise<SandboxFile> =>
-    JSON.parse(await readFile(join(dataDir, 'sandbox.json'), 'utf8'));
-  const balance = async ({ baseUrl, creditAccount }: SandboxFile) =>
-    ((await (await fetch(`${baseUrl}/credits/${creditAccount}`)).json()) as { balanceMicroUsd: number })
-      .balanceMicroUsd;
-
-  const first = startChild(t, PROGRAM, env);
-  await first.printed(/Ctrl-C stops the sandbox/);
+  const foreign = await foreignDatabase(t);
+  const first = startChild(t, PROGRAM, { ...PRODUCTION, ...env, DATABASE_URL: foreign.url });
+  await first.printed(READY);
+  const sandbox = await fileOf(dataDir);
   assert.match(first.output(), /voice, which reads English only/);
-  const sandbox = await sandboxFile();
-  assert.equal(sandbox.baseUrl, `http://127.0.0.1:${port}`);
-  const funded = await balance(sandbox);
+  assert.ok(first.output().includes(`Everything is kept in ${dataDir}.`), 'the folder was empty, and all fits into it');
+  let walletMicroUsd = 0;
 
-  const commands =
-    first
-      .output()
-      .replaceAll('\\\n', ' ')
-      .match(/^ {2}curl .+$/gm) ?? [];
-  assert.ok(commands.length >= 4, 'commands are printed');
-  for (const command of commands) execFileSync('sh', ['-euc', command], { cwd: dataDir, stdio: 'pipe' });
-  const spoken = ['Hello world, this is speech paid by the character.', 'Hello world', 'Fetch me later.'];
-  assert.equal(await balance(sandbox), funded - 18 * spoken.join('').length, 'the price is ceil(characters x rate)');
-
-  for (const name of ['hello.mp3', 'slow.mp3']) {
-    const mp3 = await readFile(join(dataDir, name));
-    const probe = execFileSync('ffprobe', [
-      '-v',
-      'error',
-      '-show_entries',
-      'stream=codec_name',
-      '-of',
-      'csv=p=0',
-      join(dataDir, name),
-    ]);
-    assert.equal(probe.toString().trim(), 'mp3');
-    assert.ok(rootMeanSquare(decode(mp3)) > 0.01, `${name} is not silent`);
-  }
-  const signed = first.output().match(/^ {2}DATA_DIR='.+' npm run -s prepaid -- .+$/gm) ?? [];
-  const answers = signed.map((command) => {
-    const elsewhere = command.replace('npm run', `npm --prefix '${PROJECT}' run`);
-    return execFileSync('sh', ['-euc', elsewhere], { cwd: dataDir, stdio: 'pipe' }).toString();
+  await t.test('R63: nothing leads to production', async () => {
+    assert.equal(sandbox.baseUrl, `http://127.0.0.1:${port}`);
+    assert.doesNotMatch(first.output(), /invalid/);
+    assert.notEqual(sandbox.databaseUrl, foreign.url);
+    assert.equal(await foreign.tables(), 0);
+    const metadata = await fetch(`${sandbox.baseUrl}/.well-known/x402-service-metadata`);
+    const { payload } = (await metadata.json()) as SignedServiceMetadata;
+    assert.deepEqual([payload.payment.asset.address, payload.service.origin], [sandbox.chain?.asset, sandbox.baseUrl]);
+    assert.notEqual(payload.payment.payees[0]?.address.toLowerCase(), PRODUCTION.X402_PAY_TO);
   });
-  const [deposited, post, get, read] = answers as [string, string, string, string];
-  assert.equal(JSON.parse(deposited).balanceMicroUsd, 1_000_000);
-  const [postPrice, getPrice] = ['Hello world, paid by a signature.', 'Hello again'].map((text) => 18 * text.length);
-  assert.deepEqual(moneyHeaders(post), { charged: postPrice, balance: 1_000_000 - Number(postPrice) });
-  assert.deepEqual(moneyHeaders(get), { charged: getPrice, balance: 1_000_000 - Number(postPrice) - Number(getPrice) });
-  assert.equal(JSON.parse(read).balanceMicroUsd, moneyHeaders(get).balance);
-  const files = [post, get].map((answer) => /The speech is in (.+)\n$/.exec(answer)?.[1] ?? assert.fail(answer));
-  assert.notEqual(files[0], files[1], 'none overwrites another');
-  for (const file of files) assert.ok(rootMeanSquare(decode(await readFile(join(dataDir, file)))) > 0.01);
 
-  const demo = startChild(t, 'src/sandbox/demo.ts', env);
-  assert.equal(await demo.ended(), 0, demo.output());
-  const shown = demo.output();
-  assert.match(shown, /POST \/x402\/tts\n.*direct-post\.mp3\n {2}paid 0\.000720 USDC/);
-  assert.match(shown, /credited 0\.100000 USD for transaction 0x[0-9a-f]{64}/);
-  const [, owned] = / has (\d+\.\d{6}) USD/.exec(shown) ?? [];
-  assert.equal(microUsd(owned), JSON.parse(read).balanceMicroUsd + 100_000, 'the deposit adds to the balance');
-  const steps = [...shown.matchAll(/charged (\S+) USD, (\S+) USD left/g)].map(([, charged, left]) => ({
-    charged: microUsd(charged),
-    left: microUsd(left),
-  }));
-  const texts = [
-    'This was paid from a balance, against a signature.',
-    'A query is signed, however it was "encoded": it\'s the same!',
-    'This was spoken by the better model.',
-  ];
-  assert.deepEqual(
-    steps.map(({ charged }) => charged),
-    texts.map((text, at) => (at === 2 ? 36 : 18) * text.length),
-    'the price is that of the model',
-  );
-  for (const [at, { charged, left }] of steps.entries()) {
-    assert.equal(left, (at === 0 ? microUsd(owned) : (steps[at - 1]?.left as number)) - charged);
-  }
-  const speech = (file: string) => readFile(join(dataDir, 'demo', file));
-  for (const file of ['direct-post.mp3', 'prepaid-post.mp3', 'prepaid-get.mp3', 'prepaid-hd.mp3']) {
-    assert.ok(rootMeanSquare(decode(await speech(file))) > 0.01, `${file} is not silent`);
-  }
-  const spent = await balance(sandbox);
-  assert.equal(await first.stop('SIGKILL'), null);
-  const second = startChild(t, PROGRAM, env);
-  await second.printed(/Ctrl-C stops the sandbox/);
-  const afterKill = await sandboxFile();
-  assert.equal(afterKill.creditAccount, sandbox.creditAccount);
-  assert.equal(await balance(afterKill), spent, 'the ledger survives kill -9');
-  assert.equal(await second.stop('SIGINT'), 0);
+  await t.test('the commands of curl speak for the demo account', async () => {
+    const funded = await balanceOf(sandbox);
+    const commands =
+      first
+        .output()
+        .replaceAll('\\\n', ' ')
+        .match(/^ {2}curl .+$/gm) ?? [];
+    assert.ok(commands.length >= 4, 'commands are printed');
+    const answers = commands.map((command) =>
+      execFileSync('sh', ['-euc', command], { cwd: dataDir, stdio: 'pipe' }).toString(),
+    );
+    const spoken = ['Hello world, this is speech paid by the character.', 'Hello world', 'Fetch me later.'];
+    assert.equal(
+      await balanceOf(sandbox),
+      funded - 18 * spoken.join('').length,
+      'the price is ceil(characters x rate)',
+    );
+    for (const name of ['hello.mp3', 'slow.mp3']) {
+      const mp3 = await readFile(join(dataDir, name));
+      const options = ['-v', 'error', '-show_entries', 'stream=codec_name', '-of', 'csv=p=0', join(dataDir, name)];
+      assert.equal(execFileSync('ffprobe', options).toString().trim(), 'mp3');
+      assert.ok(rootMeanSquare(decode(mp3)) > 0.01, `${name} is not silent`);
+    }
+    const job = answers.find((answer) => answer.includes('"jobId"')) ?? assert.fail('no command makes a job');
+    let { status, links } = JSON.parse(job) as TtsJob;
+    await until(async () => {
+      ({ status, links } = (await (await fetch(links.status)).json()) as TtsJob);
+      return status === 'completed';
+    });
+    assert.equal((await fetch(links.audio ?? '')).status, 200);
+  });
 
-  const squatter = createServer().listen(port, '127.0.0.1');
-  t.teardown(() => squatter.close());
-  const third = startChild(t, PROGRAM, env);
-  await third.printed(/Ctrl-C stops the sandbox/);
-  const elsewhere = await sandboxFile();
-  assert.notEqual(elsewhere.baseUrl, sandbox.baseUrl, 'a taken port is replaced by a free one');
-  assert.equal(await balance(elsewhere), spent);
-  assert.equal(await third.stop('SIGTERM'), 0);
+  await t.test('the commands of npm pay by signatures of the demo wallet', async () => {
+    const signed = first.output().match(/^ {2}DATA_DIR='.+' npm run -s prepaid -- .+$/gm) ?? [];
+    const answers = signed.map((command) => {
+      const elsewhere = command.replace('npm run', `npm --prefix '${PROJECT}' run`);
+      return execFileSync('sh', ['-euc', elsewhere], { cwd: dataDir, stdio: 'pipe' }).toString();
+    });
+    const [deposited, post, get, read] = answers as [string, string, string, string];
+    assert.equal(JSON.parse(deposited).balanceMicroUsd, 1_000_000);
+    const [postPrice = 0, getPrice = 0] = ['Hello world, paid by a signature.', 'Hello again'].map(
+      (text) => 18 * text.length,
+    );
+    assert.deepEqual(moneyHeaders(post), { charged: postPrice, balance: 1_000_000 - postPrice });
+    assert.deepEqual(moneyHeaders(get), { charged: getPrice, balance: 1_000_000 - postPrice - getPrice });
+    walletMicroUsd = JSON.parse(read).balanceMicroUsd;
+    assert.equal(walletMicroUsd, moneyHeaders(get).balance);
+    const files = [post, get].map((answer) => /The speech is in (.+)\n$/.exec(answer)?.[1] ?? assert.fail(answer));
+    assert.notEqual(files[0], files[1], 'none overwrites another');
+    for (const file of files) assert.ok(rootMeanSquare(decode(await readFile(join(dataDir, file)))) > 0.01);
+  });
+
+  await t.test('the demo pays in each flow', async () => {
+    const demo = startChild(t, 'src/sandbox/demo.ts', env);
+    assert.equal(await demo.ended(), 0, demo.output());
+    const shown = demo.output();
+    assert.match(shown, /POST \/x402\/tts\n.*direct-post\.mp3\n {2}paid 0\.000720 USDC/);
+    assert.match(shown, /credited 0\.100000 USD for transaction 0x[0-9a-f]{64}/);
+    const [, owned] = / has (\d+\.\d{6}) USD/.exec(shown) ?? [];
+    assert.equal(microUsd(owned), walletMicroUsd + 100_000, 'the deposit adds to the balance');
+    const steps = [...shown.matchAll(/charged (\S+) USD, (\S+) USD left/g)].map(([, charged, left]) => ({
+      charged: microUsd(charged),
+      left: microUsd(left),
+    }));
+    const texts = [
+      'This was paid from a balance, against a signature.',
+      'A query is signed, however it was "encoded": it\'s the same!',
+      'This was spoken by the better model.',
+    ];
+    assert.deepEqual(
+      steps.map(({ charged }) => charged),
+      texts.map((text, at) => (at === 2 ? 36 : 18) * text.length),
+      'the price is that of the model',
+    );
+    for (const [at, { charged, left }] of steps.entries()) {
+      assert.equal(left, (at === 0 ? microUsd(owned) : (steps[at - 1]?.left as number)) - charged);
+    }
+    for (const file of ['direct-post.mp3', 'prepaid-post.mp3', 'prepaid-get.mp3', 'prepaid-hd.mp3']) {
+      const mp3 = await readFile(join(dataDir, 'demo', file));
+      assert.ok(rootMeanSquare(decode(mp3)) > 0.01, `${file} is not silent`);
+    }
+  });
+
+  await t.test("R63: operators' commands find its database", async () => {
+    for (const [program, args, shown] of [
+      ['src/operators/cli/audit-command.ts', ['--external'], /holds {3}each credited purchase is a paid session/],
+      ['src/operators/cli/reconcile-command.ts', [], /checkout_sweep +\d+ done/],
+    ] as const) {
+      const command = startChild(t, program, { DATA_DIR: dataDir }, [...args]);
+      assert.equal(await command.ended(), 0, command.output());
+      assert.match(command.output(), new RegExp(`This uses the sandbox in ${dataDir}`));
+      assert.match(command.output(), shown);
+    }
+  });
+
+  await t.test('a second one in the folder names the first, even with another database', async () => {
+    const second = startChild(t, PROGRAM, { ...env, SANDBOX_DATABASE_URL: foreign.url });
+    assert.equal(await second.ended(), 78, second.output());
+    const { pid } = first.process;
+    assert.ok(
+      second.output().includes(`Process ${pid} runs a sandbox in ${dataDir} already, on ${sandbox.baseUrl}`),
+      second.output(),
+    );
+    assert.doesNotMatch(second.output(), /^\s+at /m, 'no stack');
+    assert.deepEqual(await fileOf(dataDir), sandbox);
+    assert.equal((await fetch(sandbox.baseUrl)).status, 200);
+  });
+
+  await t.test('after kill -9 it starts with its ledger, on another port if its own is taken', async () => {
+    const spent = await balanceOf(sandbox);
+    assert.equal(await first.stop('SIGKILL'), null);
+    const squatter = createServer().listen(port, '127.0.0.1');
+    t.teardown(() => squatter.close());
+    const second = startChild(t, PROGRAM, env);
+    await second.printed(READY);
+    const afterKill = await fileOf(dataDir);
+    assert.notEqual(afterKill.baseUrl, sandbox.baseUrl);
+    assert.equal(afterKill.creditAccount, sandbox.creditAccount);
+    assert.equal(await balanceOf(afterKill), spent);
+    assert.equal(await second.stop('SIGINT'), 0);
+    const late = startChild(t, 'src/operators/cli/audit-command.ts', { DATA_DIR: dataDir });
+    assert.equal(await late.ended(), 78);
+    assert.match(late.output(), /^No sandbox runs in .*\.\nDATABASE_URL is not set\. /);
+  });
+});
+
+test('a sandbox uses SANDBOX_DATABASE_URL, and a second one on it names the first', async (t) => {
+  const { url } = await testDatabase(t);
+  const dataDir = await sandboxFolder(t);
+  const start = async (folder: string) =>
+    startChild(t, PROGRAM, { PORT: String(await freePort()), DATA_DIR: folder, SANDBOX_DATABASE_URL: url });
+  const first = await start(dataDir);
+  await first.printed(READY);
+  assert.match(first.output(), /The database is that of SANDBOX_DATABASE_URL/);
+  assert.equal((await fileOf(dataDir)).databaseUrl, url);
+  const second = await start(await sandboxFolder(t));
+  assert.equal(await second.ended(), 78, second.output());
+  assert.match(second.output(), new RegExp(`Process ${first.process.pid} runs a sandbox on the database`));
+  assert.equal(await first.stop('SIGTERM'), 0);
 });

@@ -1,87 +1,110 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { request } from 'node:http';
+import { connect, type Socket } from 'node:net';
 import { test } from 'tap';
-import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { freePort } from '../../src/sandbox/free-port.ts';
 import { testCheckout } from '../support/checkout.ts';
-import { startChild } from '../support/child.ts';
-import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';
-import { ControlledStream, silentMp3, testUpstream } from '../support/stub-upstream.ts';
+import { startSeveral } from '../support/several-processes.ts';
+import { ControlledStream, silentMp3 } from '../support/stub-upstream.ts';
 
-test('R47: npm start names every bad setting at once, with the fix, and exits 78', async (t) => {
-  const child = startChild(t, 'src/main.ts', {
-    PORT: '99999',
-    BASE_URL: 'nonsense',
-    SPEECH_API_KEY: 'key',
-    STRIPE_API_BASE: 'http://127.0.0.1:1',
-    TRUST_PROXY: '1',
-    CATALOG_FILE: '/nowhere/catalog.json',
-    RATE_LIMT_MAX: '5',
-  });
-  const [code] = await once(child.process, 'exit');
-  assert.equal(code, 78);
-  for (const name of [
-    'PORT',
-    'BASE_URL',
-    'DATABASE_URL',
-    'SPEECH_BASE_URL',
-    'STRIPE_SECRET_KEY',
-    'TRUST_PROXY',
-    'CATALOG_FILE',
-  ]) {
-    assert.match(child.output(), new RegExp(`^${name} .+\\. .+`, 'm'), `${name} is named with its fix`);
-  }
-  assert.match(child.output(), /^Unknown setting RATE_LIMT_MAX is ignored\. Did you mean RATE_LIMIT_MAX\?$/m);
-});
+const SPEECH = '/tts?text=Hello+world';
+const HALF_BODY =
+  'POST /tts HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"text":';
+const IDLE: Readonly<Record<string, string>> = {
+  'that has sent nothing': '',
+  'with half a header': 'GET / HTTP/1.1\r\nhos',
+  'with half a body': HALF_BODY,
+};
+
+/** Everything that arrives until the connection ends. */
+async function read(socket: Socket): Promise<string> {
+  let text = '';
+  socket.setEncoding('latin1').on('data', (piece) => (text += piece));
+  await once(socket, 'close');
+  return text;
+}
 
 test('npm start serves paid speech, and SIGTERM leaves no hold open', async (t) => {
-  const { url: databaseUrl } = await testDatabase(t);
-  const upstream = await testUpstream(t);
   const checkout = await testCheckout(t);
-  const port = await freePort();
-  const baseUrl = `http://127.0.0.1:${port}`;
-  const child = startChild(t, 'src/main.ts', {
-    PORT: String(port),
-    DATABASE_URL: databaseUrl,
-    SPEECH_BASE_URL: upstream.url,
-    SPEECH_API_KEY: 'upstream-key',
-    ...checkout.env,
+  const alone = await startSeveral(t, { WEB_CONCURRENCY: '1', SPEECH_API_KEY: 'upstream-key', ...checkout.env });
+  const { url, port, child, upstream, gateway } = alone;
+  const { db } = gateway;
+  const open = async (bytes: string): Promise<Socket> => {
+    const socket = connect(port, '127.0.0.1');
+    socket.on('error', () => {});
+    t.teardown(() => socket.destroy());
+    await once(socket, 'connect');
+    if (bytes) await new Promise((sent) => socket.write(bytes, sent));
+    return socket;
+  };
+  /** An answer to a whole request: by then the process has read what other sockets had sent before. */
+  const roundTrip = async (): Promise<Socket> => {
+    const socket = await open('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
+    await once(socket, 'data');
+    return socket;
+  };
+  let account = '';
+  const speak = () => open(`GET ${SPEECH} HTTP/1.1\r\nhost: a\r\nx-credit-account: ${account}\r\n\r\n`);
+
+  await t.test('credit is bought, and speech is paid from it', async () => {
+    const opened = await send(url, '/top-up', { method: 'POST' });
+    assert.equal(opened.status, 303);
+    const back = new URL(await checkout.pay(opened.headers.get('location') ?? ''));
+    const page = await send(url, `${back.pathname}${back.search}`);
+    account = /<code>([0-9a-f-]{36})<\/code>/.exec(page.text)?.[1] ?? '';
+    assert.equal((await send(url, SPEECH, { headers: { 'x-credit-account': account } })).status, 200);
+    assert.equal(upstream.requests[0]?.headers.authorization, 'Bearer upstream-key');
   });
-  await child.printed(new RegExp(`listens on ${baseUrl}`));
 
-  const opened = await send(baseUrl, '/top-up', { method: 'POST' });
-  assert.equal(opened.status, 303);
-  const back = new URL(await checkout.pay(opened.headers.get('location') ?? ''));
-  const page = await send(baseUrl, `${back.pathname}${back.search}`);
-  const account = /<code>([0-9a-f-]{36})<\/code>/.exec(page.text)?.[1] ?? '';
-  const headers = { 'x-credit-account': account };
-  assert.equal((await send(baseUrl, '/tts?text=Hello+world', { headers })).status, 200);
-  assert.equal(upstream.requests[0]?.headers.authorization, 'Bearer upstream-key');
+  await t.test('the single process has its own admin listener', async () => {
+    const ready = (await (await fetch(`${alone.adminUrl}/readyz`)).json()) as object;
+    assert.deepEqual(ready, { status: 'ok', checks: { database: 'ok', schema: 'ok' } });
+    assert.equal(await alone.metric('speechgate_holds_total{flow="card",event="captured"}'), 1);
+    assert.deepEqual(alone.pids(), [undefined], 'lines of the log name no process');
+  });
 
-  const drip = new ControlledStream();
-  upstream.mode = drip.mode;
-  const running = send(baseUrl, '/tts?text=Hello+world', { headers });
-  const left = request(`${baseUrl}/tts?text=Hello+world`, { headers });
-  left.on('error', () => {});
-  await drip.opened;
-  upstream.mode = (_request, response) => setTimeout(() => response.end(), 300);
-  left.end();
-  await upstream.waitForRequests(3);
-  left.destroy();
-  const stopped = child.stop('SIGTERM');
-  drip.write(silentMp3(500));
-  drip.end();
-  assert.equal((await running).status, 200, 'what is running is finished');
-  assert.equal(await stopped, 0);
-  await assert.rejects(send(baseUrl, '/'), /ECONNREFUSED/);
-
-  const db = openDatabase(databaseUrl, { maxConnections: 1 });
-  t.teardown(() => db.destroy());
-  assert.deepEqual(await db.selectFrom('transfer').select('id').where('state', '=', 'pending').execute(), []);
-  assert.deepEqual(await audit(db), []);
-  assert.doesNotMatch(child.output(), new RegExp(account), 'R40: no account id reaches the log');
-  assert.doesNotMatch(child.output(), /Hello/, 'R40: no text reaches the log');
+  await t.test('SIGTERM finishes running requests, whatever other connections do', async () => {
+    const idle = await Promise.all(
+      Object.entries(IDLE).map(async ([name, bytes]) => [name, read(await open(bytes))] as const),
+    );
+    const unread = await open('');
+    unread.pause();
+    // 16 answers of the contract: more than the kernel takes.
+    unread.write('GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n'.repeat(1000));
+    const [drip, abandoned] = [new ControlledStream(), new ControlledStream()];
+    upstream.mode = drip.mode;
+    const running = read(await speak());
+    await drip.opened;
+    upstream.mode = abandoned.mode;
+    const left = await speak();
+    await abandoned.opened;
+    const late = await open(HALF_BODY.slice(0, -5));
+    const kept = read(await roundTrip());
+    left.destroy();
+    const stopped = child.stop('SIGTERM');
+    await kept;
+    abandoned.end();
+    const answer = read(late);
+    late.write(`${HALF_BODY.slice(-5)}${'7'.padEnd(92)}}`);
+    assert.match(
+      await answer,
+      /^HTTP\/1\.1 400 [\s\S]*connection: close/i,
+      'a request that arrives in time is answered',
+    );
+    await drip.write(silentMp3(500));
+    drip.end();
+    const text = await running;
+    assert.match(text, /^HTTP\/1\.1 200 OK[\s\S]*connection: close/i);
+    assert.ok(text.length > silentMp3(500).length, 'the audio is whole');
+    assert.equal(await stopped, 0);
+    for (const [name, closed] of idle) assert.equal(await closed, '', name);
+    assert.doesNotMatch(child.output(), /killed/);
+    await assert.rejects(send(url, '/'), /ECONNREFUSED/);
+    assert.deepEqual(await db.selectFrom('transfer').select('id').where('state', '=', 'pending').execute(), []);
+    assert.equal(await gateway.balance(account), 5_000_000n - 2n * 198n, 'the request of the client that left is free');
+    assert.deepEqual(await audit(db), []);
+    assert.doesNotMatch(child.output(), new RegExp(account), 'R40: no account id reaches the log');
+    assert.doesNotMatch(child.output(), /Hello/, 'R40: no text reaches the log');
+  });
 });

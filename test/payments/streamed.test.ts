@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
+import { secondsFromNow } from '../../src/db/expressions.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { booksClosed } from '../support/books.ts';
 import { startGateway } from '../support/gateway.ts';
@@ -15,7 +16,9 @@ const BROKEN_OFF = /aborted|ECONNRESET|socket hang up/;
 
 const PIECE = silentMp3(120);
 /** Between two pieces of audio: far less than the silence that is allowed. */
-const PIECE_EVERY_MS = 100;
+const PIECE_EVERY_MS = 50;
+/** Renewed after a third of it, and given up after two thirds. */
+const LEASE_SECONDS = 6;
 
 /** Pours pieces out without a silence while the condition holds; tells everything that was poured. */
 async function pourWhile(drip: ControlledStream, condition: () => boolean | Promise<boolean>): Promise<Buffer> {
@@ -37,7 +40,7 @@ const forMs = (ms: number) => {
 test('audio that streams for longer than SPEECH_TIMEOUT_MS is delivered and charged', async (t) => {
   const { gateway, account, drip, speak } = await bench(t);
   const reply = speak();
-  const poured = await pourWhile(drip, forMs(6000));
+  const poured = await pourWhile(drip, forMs(2500));
   drip.end();
   assert.deepEqual((await reply).bytes, poured);
   assert.equal(await gateway.balance(account), PAID);
@@ -64,7 +67,7 @@ test('audio that does not start within SPEECH_TIMEOUT_MS is 503 and not charged'
 });
 
 test('a stream that never ends is aborted at the total timeout and not charged', async (t) => {
-  const { gateway, account, drip, speak } = await bench(t, {}, { totalMs: 4000 });
+  const { gateway, account, drip, speak } = await bench(t, {}, { totalMs: 2000 });
   let isOver = false;
   const reply = assert.rejects(speak(), BROKEN_OFF).then(() => {
     isOver = true;
@@ -76,7 +79,7 @@ test('a stream that never ends is aborted at the total timeout and not charged',
 });
 
 test("the hold's lease is renewed while audio streams", async (t) => {
-  const { gateway, account, drip, speak } = await bench(t);
+  const { gateway, account, drip, speak } = await bench(t, {}, { leaseSeconds: LEASE_SECONDS });
   const reply = speak();
   await drip.opened;
   const placed = await charge(gateway);
@@ -96,15 +99,21 @@ test("the hold's lease is renewed while audio streams", async (t) => {
 test('a stream is aborted before a lease that cannot be renewed ends', async (t) => {
   const outside = await startGateway(t);
   const proxy = await startTcpProxy(t, outside.databaseUrl);
-  const { drip, upstream, gateway } = await bench(t, {}, { databaseUrl: proxy.url });
+  const options = { databaseUrl: proxy.url, leaseSeconds: LEASE_SECONDS };
+  const { drip, upstream, gateway } = await bench(t, {}, options);
   const account = await outside.fund(CENTS);
   let isOver = false;
   const headers = { 'x-credit-account': account };
   const reply = assert.rejects(gateway.call('/tts?text=Hello+world', { headers }), BROKEN_OFF).then(() => {
     isOver = true;
   });
-  await pourWhile(drip, forMs(300));
+  await drip.opened;
   proxy.freeze();
+  await outside.db
+    .updateTable('transfer')
+    .set({ lease_until: secondsFromNow(LEASE_SECONDS) })
+    .where('state', '=', 'pending')
+    .execute();
   await pourWhile(drip, () => !isOver);
   await reply;
   assert.equal(await upstream.requests[0]?.closed, 'aborted');

@@ -18,16 +18,21 @@ export interface Bench {
 export async function bench(
   t: Test,
   env: Record<string, string> = {},
-  { databaseUrl, ...streaming }: Partial<SpeechConfig['streaming']> & { databaseUrl?: string } = {},
+  {
+    databaseUrl,
+    leaseSeconds,
+    ...streaming
+  }: Partial<SpeechConfig['streaming']> & { databaseUrl?: string; leaseSeconds?: number } = {},
 ): Promise<Bench> {
   const upstream = await testUpstream(t);
   const gateway = await startGateway(
     t,
-    { SPEECH_BASE_URL: upstream.url, SPEECH_TIMEOUT_MS: '2500', ...env },
+    { SPEECH_BASE_URL: upstream.url, SPEECH_TIMEOUT_MS: '1000', ...env },
     {
       ...(databaseUrl !== undefined && { databaseUrl }),
       adjust: (config) => ({
         ...config,
+        holdLeaseSeconds: leaseSeconds ?? config.holdLeaseSeconds,
         speech: config.speech && { ...config.speech, streaming: { ...config.speech.streaming, ...streaming } },
       }),
     },

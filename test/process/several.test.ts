@@ -1,78 +1,212 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import { test } from 'tap';
-import { send } from '../support/gateway.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { startChild } from '../support/child.ts';
+import { askForFlowingAudio } from '../support/flowing-audio.ts';
+import { type Gateway, send } from '../support/gateway.ts';
 import { holdOnCard } from '../support/holds.ts';
 import { later, untilJob } from '../support/jobs.ts';
-import { ask, startSeveral } from '../support/several-processes.ts';
+import { sweepVictim } from '../support/kill.ts';
+import {
+  ask,
+  isThere,
+  type SeveralProcesses,
+  severalSettings,
+  startSeveral,
+  untilGone,
+} from '../support/several-processes.ts';
+import { ControlledStream, silentMp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
+
+const PRICE = 198n;
+const FUNDED = 5_000_000n;
 
 const answered = (operation: string): string =>
   `speechgate_http_request_duration_seconds_count{operation="${operation}",status="200",end="answered"}`;
 
-test('both processes share one port and one admin listener with summed metrics', async (t) => {
-  const several = await startSeveral(t);
-  const { url, adminUrl, gateway, child } = several;
-  assert.match(child.output(), /listens on http:\/\/127\.0\.0\.1:\d+ \(127\.0\.0\.1:\d+\), with 2 processes/);
-  assert.equal(several.logged('listens on').length, 1, 'it is announced once');
-  assert.equal((await fetch(`${adminUrl}/livez`)).status, 200);
-  const ready = await fetch(`${adminUrl}/readyz`);
-  assert.deepEqual(
-    [ready.status, await ready.json()],
-    [200, { status: 'ok', checks: { database: 'ok', schema: 'ok', processes: '2 of 2 listen' } }],
+/** Requests for speech that run in both processes, each until `finish` is called. */
+async function runInBoth({ url, gateway, upstream }: SeveralProcesses) {
+  const account = await gateway.fund(500);
+  const headers = { 'x-credit-account': account, connection: 'close' };
+  const drips = [new ControlledStream(), new ControlledStream(), new ControlledStream(), new ControlledStream()];
+  const waiting = [...drips];
+  const working = upstream.mode;
+  upstream.mode = (request, response) => waiting.shift()?.mode(request, response);
+  const running = Promise.allSettled(drips.map(() => send(url, '/tts?text=Hello+world', { headers })));
+  await Promise.all(drips.map((drip) => drip.opened));
+  upstream.mode = working;
+  const finish = async () => {
+    for (const drip of drips) {
+      drip.write(silentMp3(500)).catch(() => {});
+      drip.end();
+    }
+    return (await running).map((reply) => (reply.status === 'fulfilled' ? reply.value.status : 'lost'));
+  };
+  return { account, finish };
+}
+
+const pendingOf = ({ db }: Gateway) => db.selectFrom('transfer').select('id').where('state', '=', 'pending').execute();
+
+/** The processes that have logged requests for speech since there were so many lines. */
+const spokenBy = (several: SeveralProcesses, since = 0) =>
+  new Set(
+    several
+      .logged('^request$')
+      .slice(since)
+      .flatMap(({ flow, pid }) => (flow === 'card' ? [pid] : [])),
   );
 
-  assert.deepEqual(new Set(await ask(url, 40)), new Set([200]));
-  await until(() => several.logged('^request$').length === 40);
-  const servers = new Set(several.logged('^request$').map(({ pid }) => pid));
-  assert.deepEqual(servers, new Set(several.pids()), 'each of them has answered some');
-  assert.equal(servers.size, 2);
-  assert.ok(!servers.has(child.process.pid as number), 'the primary serves nothing');
-  assert.equal(await several.metric(answered('getHealth')), 40);
+/** Waits until no connection is accepted. */
+const untilRefused = (port: number): Promise<void> =>
+  until(async () => {
+    const socket = connect(port, '127.0.0.1');
+    const refused = await once(socket, 'connect').then(
+      () => false,
+      ({ code }) => code === 'ECONNREFUSED',
+    );
+    socket.destroy();
+    return refused;
+  });
 
-  const account = await gateway.fund(500);
-  await holdOnCard(gateway.db, account, 100n);
-  assert.equal(await several.metric('speechgate_pending_holds'), 1, 'what the database tells is told once');
-  const headers = { 'x-credit-account': account };
-  for (let request = 0; request < 3; request++) {
-    assert.equal((await send(url, '/tts?text=Hello+world', { headers })).status, 200);
-  }
-  for (const metric of [
-    answered('getSpeech'),
-    'speechgate_holds_total{flow="card",event="captured"}',
-    'speechgate_upstream_duration_seconds_count{outcome="ok"}',
-  ]) {
-    await until(async () => (await several.metric(metric)) === 3);
-  }
-  assert.equal(await child.stop(), 0);
-});
+/** Stops the processes while both of them speak: all audio is finished and paid, and all processes end. */
+async function assertStops(several: SeveralProcesses, signal: NodeJS.Signals): Promise<void> {
+  const { child, gateway, port } = several;
+  const exits = several.logged('^a gateway process exited').length;
+  const since = several.logged('^request$').length;
+  const { account, finish } = await runInBoth(several);
+  const stopped = child.stop(signal);
+  // Ctrl-C in a terminal reaches each process.
+  if (signal === 'SIGINT') for (const pid of several.pids().filter(isThere)) process.kill(pid, signal);
+  await untilRefused(port);
+  assert.deepEqual(await finish(), [200, 200, 200, 200]);
+  assert.equal(await stopped, 0);
+  for (const pid of several.pids()) assert.ok(!isThere(pid), 'the primary ends last');
+  assert.equal(spokenBy(several, since).size, 2, 'both spoke');
+  assert.equal(several.logged('^a gateway process exited').length, exits, 'none was replaced');
+  assert.deepEqual(await pendingOf(gateway), []);
+  assert.equal(await gateway.balance(account), FUNDED - 4n * PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+}
 
-test('one process runs the jobs, and its replacement takes them over', async (t) => {
-  const several = await startSeveral(t, { SPEECH_TIMEOUT_MS: '5000', LOG_LEVEL: 'info' });
-  const { url, gateway, child } = several;
-  const call = (path: string, sent?: Parameters<typeof send>[2]) => send(url, path, sent);
-  const account = await gateway.fund(500);
-  const job = (await later({ call }, account, { key: 'first' })).json;
-  assert.equal((await untilJob({ call }, job.jobId, 'completed', 'failed')).json.status, 'completed');
-
-  const [worker = 0] = several.pids();
+test('several processes serve one port', async (t) => {
+  const several = await startSeveral(t, { LOG_LEVEL: 'info' });
+  const { url, adminUrl, gateway, child } = several;
   const attempts = () => several.logged('^an attempt at a job begins').map(({ pid }) => pid);
-  await until(() => attempts().length > 0);
-  assert.deepEqual(attempts(), [worker]);
-  process.kill(worker, 'SIGKILL');
-  await until(() => several.pids().length === 3);
-  const next = (await later({ call }, account, { key: 'second' })).json;
-  assert.equal((await untilJob({ call }, next.jobId, 'completed', 'failed')).json.status, 'completed');
-  await until(() => attempts().length > 1);
-  assert.deepEqual(attempts(), [worker, several.pids()[2]]);
-  assert.equal(await child.stop(), 0);
+  const runJob = async (account: string, key: string) => {
+    const call = (path: string, sent?: Parameters<typeof send>[2]) => send(url, path, sent);
+    const { jobId } = (await later({ call }, account, { key })).json;
+    return (await untilJob({ call }, jobId, 'completed', 'failed')).json.status;
+  };
+
+  await t.test('both share the port, and one admin listener has their summed metrics', async () => {
+    assert.match(child.output(), /listens on http:\/\/127\.0\.0\.1:\d+ \(127\.0\.0\.1:\d+\), with 2 processes/);
+    assert.equal(several.logged('listens on').length, 1, 'it is announced once');
+    assert.equal((await fetch(`${adminUrl}/livez`)).status, 200);
+    const ready = await fetch(`${adminUrl}/readyz`);
+    assert.deepEqual(
+      [ready.status, await ready.json()],
+      [200, { status: 'ok', checks: { database: 'ok', schema: 'ok', processes: '2 of 2 listen' } }],
+    );
+
+    assert.deepEqual(new Set(await ask(url, 40)), new Set([200]));
+    await until(() => several.logged('^request$').length === 40);
+    const servers = new Set(several.logged('^request$').map(({ pid }) => pid));
+    assert.deepEqual(servers, new Set(several.pids()), 'each of them has answered some');
+    assert.equal(servers.size, 2);
+    assert.ok(!servers.has(child.process.pid as number), 'the primary serves nothing');
+    assert.equal(await several.metric(answered('getHealth')), 40);
+
+    const account = await gateway.fund(500);
+    await holdOnCard(gateway.db, account, 100n);
+    assert.equal(await several.metric('speechgate_pending_holds'), 1, 'what the database tells is told once');
+    const headers = { 'x-credit-account': account };
+    for (let request = 0; request < 3; request++) {
+      assert.equal((await send(url, '/tts?text=Hello+world', { headers })).status, 200);
+    }
+    for (const metric of [
+      answered('getSpeech'),
+      'speechgate_holds_total{flow="card",event="captured"}',
+      'speechgate_upstream_duration_seconds_count{outcome="ok"}',
+    ]) {
+      await until(async () => (await several.metric(metric)) === 3);
+    }
+  });
+
+  const [first = 0, second = 0] = several.pids();
+
+  await t.test('after kill -9 of one the other continues, and the hold ends with its lease', async () => {
+    const customer = await gateway.fund(500);
+    assert.equal(await runJob(customer, 'first'), 'completed');
+    await until(() => attempts().length > 0);
+    assert.deepEqual(attempts(), [first], 'one of them runs the jobs');
+
+    const { account, finish } = await runInBoth(several);
+    process.kill(first, 'SIGKILL');
+    await untilGone(first);
+    assert.deepEqual(new Set(await ask(url, 20)), new Set([200]));
+    const replies = await finish();
+    assert.deepEqual(new Set(replies), new Set([200, 'lost']));
+    const lost = replies.filter((reply) => reply === 'lost').length;
+    const paid = FUNDED - BigInt(replies.length - lost) * PRICE;
+    // One is the hold of the test itself.
+    await until(async () => (await pendingOf(gateway)).length === lost + 1);
+    assert.ok((await gateway.balance(account)) < paid);
+    await sweepVictim(gateway);
+    assert.equal(await gateway.balance(account), paid);
+    assert.deepEqual(await audit(gateway.db), []);
+  });
+
+  await t.test('the ended process is replaced, and so is the one that runs the jobs', async () => {
+    await until(async () => (await several.processes()) === '2 of 2 listen');
+    await until(() => several.pids().length === 3);
+    const third = several.pids()[2];
+    assert.deepEqual(new Set(await ask(url, 20)), new Set([200]));
+    assert.deepEqual(
+      several.logged('^a gateway process exited').map(({ ended, signal, level }) => [ended, signal, level]),
+      [[first, 'SIGKILL', 50]],
+    );
+    assert.equal(await runJob(await gateway.fund(500), 'second'), 'completed');
+    await until(() => attempts().length > 1);
+    assert.deepEqual(attempts(), [first, third]);
+    assert.ok(isThere(second));
+  });
+
+  await t.test('SIGTERM lets both finish their audio and exits 0 without holds', () => assertStops(several, 'SIGTERM'));
 });
 
-test('with WEB_CONCURRENCY=1 a single process has its own admin listener', async (t) => {
-  const alone = await startSeveral(t, { WEB_CONCURRENCY: '1' });
-  const ready = (await (await fetch(`${alone.adminUrl}/readyz`)).json()) as object;
-  assert.deepEqual(ready, { status: 'ok', checks: { database: 'ok', schema: 'ok' } });
-  assert.deepEqual(await ask(alone.url, 3), [200, 200, 200]);
-  assert.equal(await alone.metric(answered('getHealth')), 3);
-  assert.deepEqual(alone.pids(), [undefined], 'lines of the log name no process');
-  assert.equal(await alone.child.stop(), 0);
+test('R47: a misspelt setting is named once, the start continues, and SIGINT finishes audio', async (t) => {
+  const several = await startSeveral(t, { RATE_LIMT_MAX: '5' });
+  assert.equal(several.child.output().split('Unknown setting RATE_LIMT_MAX').length, 2);
+  await assertStops(several, 'SIGINT');
+});
+
+test('after kill -9 of the primary, running requests finish and every process exits', async (t) => {
+  const several = await startSeveral(t);
+  const { url, gateway, child, upstream } = several;
+  const account = await gateway.fund(500);
+  const drip = new ControlledStream();
+  upstream.mode = drip.mode;
+  const answer = await askForFlowingAudio(url, account, drip);
+  await child.stop('SIGKILL');
+  await assert.rejects(send(url, '/'), /ECONNREFUSED/);
+  await until(() => several.pids().filter(isThere).length === 1);
+  drip.write(silentMp3(500));
+  drip.end();
+  const pieces: Buffer[] = [];
+  for await (const piece of answer) pieces.push(piece);
+  assert.deepEqual(Buffer.concat(pieces), Buffer.concat([silentMp3(500), silentMp3(500)]));
+  for (const pid of several.pids()) await untilGone(pid);
+  assert.deepEqual(await pendingOf(gateway), []);
+  assert.equal(await gateway.balance(account), FUNDED - PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('SIGTERM during the start of the processes exits 0', async (t) => {
+  const { env } = await severalSettings(t);
+  const child = startChild(t, 'src/main.ts', env);
+  await child.printed(/Server listening at/);
+  assert.equal(await child.stop(), 0);
+  assert.doesNotMatch(child.output(), /listens on/);
 });

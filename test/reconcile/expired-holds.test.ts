@@ -2,18 +2,12 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
+import { HOLD_LEASE_SECONDS } from '../../src/config/work-limits.ts';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { requeueLostMail } from '../../src/feedback/outbox.ts';
 import { requeueLostJobs, takeOverJobs } from '../../src/jobs/take-over.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import {
-  captureHold,
-  HOLD_LEASE_SECONDS,
-  type Hold,
-  pendingHolds,
-  renewHolds,
-  voidExpiredHolds,
-} from '../../src/ledger/hold.ts';
+import { captureHold, type Hold, pendingHolds, renewHolds, voidExpiredHolds } from '../../src/ledger/hold.ts';
 import { beginPass, endPass } from '../../src/payments/top-up/sweep-pass.ts';
 import { PaymentOutcomes, paymentsInDoubt } from '../../src/payments/x402/payment-outcomes.ts';
 import { Reservations } from '../../src/payments/x402/reservations.ts';

@@ -49,29 +49,40 @@ async function isStored(gateway: X402Gateway): Promise<boolean> {
   return stored !== undefined;
 }
 
-test('R25: a payment whose settle response was lost is settled without its client', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
+test('a payment whose settle response was lost ends without its client', { skip }, async (t) => {
+  const node = await startTcpProxy(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
   const payer = await wallet(chain.client, PRICE);
   const { paid } = await payUnknown(gateway, chain, () => payFor(gateway, payer));
-  assert.deepEqual(await turn(gateway), { doubtful_payments: 1 });
-  assert.equal(await stateOf(gateway), 'settled');
-  assert.deepEqual(await turn(gateway), {});
-  assert.deepEqual(await audit(gateway.db), []);
-  assert.equal((await gateway.call('/x402/tts', paid)).headers.get('x-idempotent-replay'), 'true');
-});
 
-test('R45: the chain decides a payment whose process died while settling', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
-  const payer = await wallet(chain.client, PRICE);
-  await payUnknown(gateway, chain, () => payFor(gateway, payer));
-  const asIf = (lease: string) =>
-    sql`update x402_payment set state = 'settling', lease_until = ${sql.raw(lease)}`.execute(gateway.db);
-  await asIf(`now() + interval '5 seconds'`);
-  assert.deepEqual(await turn(gateway), {});
-  assert.equal(await stateOf(gateway), 'settling');
-  await asIf(`now() - interval '1 second'`);
-  assert.deepEqual(await turn(gateway), { doubtful_payments: 1 });
-  assert.equal(await stateOf(gateway), 'settled');
+  await t.test('R25: a turn without its node fails and changes nothing, the next one settles', async () => {
+    node.cut();
+    assert.deepEqual(await turn(gateway), { doubtful_payments: 'failed' });
+    assert.equal(await stateOf(gateway), 'unknown');
+    node.restore();
+    assert.deepEqual(await turn(gateway), { doubtful_payments: 1 });
+    assert.equal(await stateOf(gateway), 'settled');
+    assert.deepEqual(await turn(gateway), {});
+    assert.deepEqual(await audit(gateway.db), []);
+    assert.equal((await gateway.call('/x402/tts', paid)).headers.get('x-idempotent-replay'), 'true');
+  });
+
+  await t.test('R45: the chain decides a payment whose process died while settling', async () => {
+    const asIf = (lease: string) =>
+      unguarded(gateway.db, async (db) => {
+        await sql`delete from transfer`.execute(db);
+        await sql`
+          update x402_payment set state = 'settling', settled_at = null, transaction_hash = null, log_index = null,
+            receipt = null, lease_until = ${sql.raw(lease)}`.execute(db);
+      });
+    await asIf(`now() + interval '5 seconds'`);
+    assert.deepEqual(await turn(gateway), {});
+    assert.equal(await stateOf(gateway), 'settling');
+    await asIf(`now() - interval '1 second'`);
+    assert.deepEqual(await turn(gateway), { doubtful_payments: 1 });
+    assert.equal(await stateOf(gateway), 'settled');
+    assert.deepEqual(await audit(gateway.db), []);
+  });
 });
 
 test('R26: the reservation of a dead process is freed together with its audio', { skip }, async (t) => {
@@ -144,18 +155,6 @@ test('after the replay window the audio is deleted and the payment buys nothing'
   }
   assert.deepEqual(await turn(gateway), {});
   assert.deepEqual(await audit(gateway.db), []);
-});
-
-test('R25: a turn without its node fails and changes nothing, the next one settles', { skip }, async (t) => {
-  const node = await startTcpProxy(t, chain.rpcUrl);
-  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
-  const payer = await wallet(chain.client, PRICE);
-  await payUnknown(gateway, chain, () => payFor(gateway, payer));
-  node.cut();
-  assert.deepEqual(await turn(gateway), { doubtful_payments: 'failed' });
-  assert.equal(await stateOf(gateway), 'unknown');
-  node.restore();
-  assert.deepEqual(await turn(gateway), { doubtful_payments: 1 });
 });
 
 /** More than two batches. */

@@ -8,9 +8,10 @@ import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
 import { findAnvil } from '../../src/sandbox/chain/anvil.ts';
 import { CHAIN_ID } from '../../src/sandbox/chain/chain-client.ts';
+import { testChain } from '../support/chain.ts';
 import { projectFile } from '../support/project.ts';
 import { until } from '../support/until.ts';
-import { balance, newDirectory, SOMEBODY, skip, start } from './chain-folder.ts';
+import { balance, newDirectory, SOMEBODY, start } from './chain-folder.ts';
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 const READ = { jsonrpc: '2.0', id: 1, method: 'eth_chainId', params: [] };
@@ -30,15 +31,10 @@ async function send(url: string, body: unknown, headers: Record<string, string> 
   return response.resume();
 }
 
-async function chainOf(t: Test) {
-  const dataDir = await newDirectory();
-  const chain = await start(t, { dataDir });
-  const wealth = () => chain.client.getBalance({ address: SOMEBODY });
-  return { ...chain, dataDir, wealth };
-}
+const { chain, skip } = await testChain();
 
-test("the chain's address accepts no WebSocket and no request from a web page", { skip }, async (t) => {
-  const { rpcUrl } = await chainOf(t);
+test("the chain's address accepts no WebSocket and no request from a web page", { skip }, async () => {
+  const { rpcUrl } = chain;
   for (const url of [rpcUrl, new URL(rpcUrl).origin]) {
     const handshake = request(url, {
       headers: {
@@ -60,8 +56,8 @@ test("the chain's address accepts no WebSocket and no request from a web page", 
   assert.equal((await send(rpcUrl, READ)).statusCode, 200);
 });
 
-test('the chain answers only for its own host and secret path', { skip }, async (t) => {
-  const { rpcUrl } = await chainOf(t);
+test('the chain answers only for its own host and secret path', { skip }, async () => {
+  const { rpcUrl } = chain;
   assert.equal((await send(rpcUrl, READ, { host: 'evil.example' })).statusCode, 421);
   const { origin, pathname } = new URL(rpcUrl);
   assert.match(pathname, /^\/[\w-]{43}$/);
@@ -70,8 +66,8 @@ test('the chain answers only for its own host and secret path', { skip }, async 
   }
 });
 
-test("the chain's address allows reads and payments but no control, also in a batch", { skip }, async (t) => {
-  const { rpcUrl, wealth } = await chainOf(t);
+test("the chain's address allows reads and payments but no control, also in a batch", { skip }, async () => {
+  const { rpcUrl } = chain;
   const refused = [
     GIFT,
     FORK,
@@ -88,7 +84,7 @@ test("the chain's address allows reads and payments but no control, also in a ba
     const { statusCode } = await send(rpcUrl, body);
     assert.ok(statusCode === 400 || statusCode === 403, `${statusCode} ${JSON.stringify(body)}`);
   }
-  assert.equal(await wealth(), 0n);
+  assert.equal(await chain.client.getBalance({ address: SOMEBODY }), 0n);
 
   const answer = await fetch(rpcUrl, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify(GIFT) });
   const { id, error } = (await answer.json()) as { id: number; error: { code: number; message: string } };
@@ -104,13 +100,13 @@ test("the chain's address allows reads and payments but no control, also in a ba
   );
 });
 
-test('a body beyond the limit is refused', { skip }, async (t) => {
-  const { rpcUrl } = await chainOf(t);
+test('a body beyond the limit is refused', { skip }, async () => {
+  const { rpcUrl } = chain;
   assert.equal((await send(rpcUrl, { ...READ, padding: 'x'.repeat(600_000) })).statusCode, 413);
 });
 
-test('the chain listens only on its address and on a socket in its private folder', { skip }, async (t) => {
-  const { dataDir, socketPath, pid } = await chainOf(t);
+test('the chain listens only on its address and on a socket in its private folder', { skip }, async () => {
+  const { dataDir, socketPath, pid } = chain;
   const listening = execFileSync('ss', ['-Hltnp']).toString().split('\n');
   const own = listening.filter((line) => line.includes(`pid=${pid},`));
   const addresses = own.map((line) => line.trim().split(/\s+/)[3] ?? '');

@@ -4,7 +4,6 @@ import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
-import { toHex } from 'viem';
 import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts';
 import { findAnvil, whyUnrunnable } from '../../src/sandbox/chain/anvil.ts';
 import { ASSET, type ChainClient } from '../../src/sandbox/chain/chain-client.ts';
@@ -14,11 +13,24 @@ import { included, wallet, withoutMining } from '../support/chain.ts';
 import { reorganize } from '../support/reorganize.ts';
 import { balance, kill, newDirectory, SOMEBODY, skip, start } from './chain-folder.ts';
 
-test('balances, contracts and the port survive a stop, and stop() ends the process', { skip }, async (t) => {
+test('R25: balances, logs, contracts and the port survive a stop, and time goes on', { skip }, async (t) => {
   const dataDir = await newDirectory();
   const first = await start(t, { dataDir });
   await fund(first.client, SOMEBODY, { usdc: 5n, ether: 7n });
   const head = await first.client.getBlockNumber();
+
+  await t.test('the chain listens on loopback only, and its files are private to the owner', async () => {
+    const sockets = (await readFile('/proc/net/tcp', 'utf8')).split('\n').map((line) => line.trim().split(/\s+/));
+    const port = Number(new URL(first.rpcUrl).port).toString(16).toUpperCase().padStart(4, '0');
+    const listening = sockets.filter(([, local, , state]) => state === '0A' && local?.endsWith(`:${port}`));
+    assert.deepEqual(
+      listening.map(([, local]) => local),
+      [`0100007F:${port}`],
+    );
+    assert.equal((await stat(join(dataDir, 'chain'))).mode & 0o777, 0o700);
+    assert.ok((await readdir(join(dataDir, 'chain'))).includes('state.json'));
+  });
+
   await first.stop();
   assert.equal(await findAnvil(join(dataDir, 'chain')), undefined);
 
@@ -27,24 +39,14 @@ test('balances, contracts and the port survive a stop, and stop() ends the proce
   assert.equal(await balance(second.client), 5n);
   assert.equal(await second.client.getBalance({ address: SOMEBODY }), 7n);
   assert.ok((await second.client.getBlockNumber()) >= head);
-  await fund(second.client, SOMEBODY, { usdc: 5n });
-  assert.equal(await balance(second.client), 10n);
-});
-
-test('R25: logs from before a restart are found, and time goes on', { skip }, async (t) => {
-  const dataDir = await newDirectory();
-  const first = await start(t, { dataDir });
-  await fund(first.client, SOMEBODY, { usdc: 5n });
-  await first.stop();
-  const second = await start(t, { dataDir });
   const logs = await second.client.getLogs({ address: ASSET, fromBlock: 0n });
   assert.equal(logs.length, 1);
-  assert.equal(
-    (await second.client.getTransactionReceipt({ hash: logs[0]?.transactionHash ?? '0x' })).status,
-    'success',
-  );
+  const hash = logs[0]?.transactionHash ?? '0x';
+  assert.equal((await second.client.getTransactionReceipt({ hash })).status, 'success');
   const { timestamp } = await second.client.getBlock();
   assert.ok(Math.abs(Number(timestamp) - Date.now() / 1000) < 60);
+  await fund(second.client, SOMEBODY, { usdc: 5n });
+  assert.equal(await balance(second.client), 10n);
 });
 
 test('persisted state survives kill -9 of the chain, and block numbers are not reused', {
@@ -67,7 +69,8 @@ test('a state of tens of megabytes is persisted and restored', { skip }, async (
   const dataDir = await newDirectory();
   const first = await start(t, { dataDir });
   const accounts = Array.from({ length: 24 }, () => privateKeyToAddress(generatePrivateKey()));
-  for (const address of accounts) await first.client.setCode({ address, bytecode: toHex(randomBytes(500_000)) });
+  for (const address of accounts)
+    await first.client.setCode({ address, bytecode: `0x${randomBytes(500_000).toString('hex')}` });
   await first.stop();
   assert.ok((await stat(join(dataDir, 'chain/state.json'))).size > 20_000_000);
 
@@ -128,20 +131,6 @@ test('tests can hold back and drop transactions and undo blocks', { skip }, asyn
   await assert.rejects(client.getTransactionReceipt({ hash: undone }), { name: 'TransactionReceiptNotFoundError' });
   await included(client, send(8n));
   assert.equal(await ether(), 10n);
-});
-
-test('the chain listens on loopback only, and its files are private to the owner', { skip }, async (t) => {
-  const dataDir = await newDirectory();
-  const { rpcUrl } = await start(t, { dataDir });
-  const sockets = (await readFile('/proc/net/tcp', 'utf8')).split('\n').map((line) => line.trim().split(/\s+/));
-  const port = Number(new URL(rpcUrl).port).toString(16).toUpperCase().padStart(4, '0');
-  const listening = sockets.filter(([, local, , state]) => state === '0A' && local?.endsWith(`:${port}`));
-  assert.deepEqual(
-    listening.map(([, local]) => local),
-    [`0100007F:${port}`],
-  );
-  assert.equal((await stat(join(dataDir, 'chain'))).mode & 0o777, 0o700);
-  assert.ok((await readdir(join(dataDir, 'chain'))).includes('state.json'));
 });
 
 test('a missing anvil is reported in the result', async (t) => {

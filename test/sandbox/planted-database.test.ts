@@ -3,8 +3,9 @@ import { existsSync } from 'node:fs';
 import { appendFile, chmod, cp, lchown, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
+import { databaseHome } from '../../src/sandbox/postgres/home.ts';
 import { startChild } from '../support/child.ts';
-import { newDirectory, start } from './postgres-server.ts';
+import { account, newDirectory, start } from './postgres-server.ts';
 
 async function folder(t: Test): Promise<string> {
   const path = await newDirectory();
@@ -14,17 +15,18 @@ async function folder(t: Test): Promise<string> {
   return path;
 }
 
-/** Databases that were made until the end of the test are listed in a folder of their own. */
-async function withOwnList(t: Test): Promise<string> {
-  const path = await folder(t);
-  const before = process.env.XDG_STATE_HOME;
-  process.env.XDG_STATE_HOME = path;
+/** Sets a variable of the environment until the end of the test. */
+function setVariable(t: Test, name: string, value: string): void {
+  const before = process.env[name];
+  process.env[name] = value;
   t.teardown(() => {
-    if (before === undefined) delete process.env.XDG_STATE_HOME;
-    else process.env.XDG_STATE_HOME = before;
+    if (before === undefined) delete process.env[name];
+    else process.env[name] = before;
   });
-  return path;
 }
+
+/** Databases that were made until the end of the test are listed in a folder of their own. */
+const withOwnList = async (t: Test) => setVariable(t, 'XDG_STATE_HOME', await folder(t));
 
 async function chownAll(path: string, uid: number, gid: number): Promise<void> {
   for (const name of ['', ...(await readdir(path, { recursive: true }))]) await lchown(join(path, name), uid, gid);
@@ -55,43 +57,48 @@ test('a planted database is not started, and the error names --adopt', async (t)
   assert.equal(await sandbox.ended(), 78, sandbox.output());
   assert.match(sandbox.output(), /--adopt/);
   assert.doesNotMatch(sandbox.output(), /^\s+at /m, 'no stack');
-});
 
-test('an adopted database starts now and later', async (t) => {
-  await withOwnList(t);
-  const dataDir = await folder(t);
-  await (await start(t, { dataDir })).stop();
-  await withOwnList(t);
-  await assert.rejects(start(t, { dataDir }), /--adopt/);
-  await (await start(t, { dataDir, adopt: true })).stop();
-  await (await start(t, { dataDir })).stop();
+  await t.test('an adopted one starts now and later', async (t) => {
+    await (await start(t, { dataDir, adopt: true })).stop();
+    await (await start(t, { dataDir })).stop();
+  });
 });
 
 test('a database is trusted only at its place, neither copied nor replaced', async (t) => {
   await withOwnList(t);
   const [mine, copy, other] = [await folder(t), await folder(t), await folder(t)];
-  for (const dataDir of [mine, other]) await (await start(t, { dataDir })).stop();
+  const home = (dataDir: string) => databaseHome(dataDir, account, () => undefined);
+  for (const dataDir of [mine, other]) {
+    await home(dataDir);
+    assert.equal(await home(dataDir), join(dataDir, 'postgres'));
+  }
   await cp(join(mine, 'postgres'), join(copy, 'postgres'), { recursive: true, preserveTimestamps: true });
   const { uid, gid } = await stat(join(mine, 'postgres'));
   await chownAll(join(copy, 'postgres'), uid, gid);
-  await assert.rejects(start(t, { dataDir: copy }), /is not in the list/);
+  await assert.rejects(home(copy), /is not in the list/);
 
   await rm(join(mine, 'postgres'), { recursive: true });
   await cp(join(other, 'postgres'), join(mine, 'postgres'), { recursive: true });
   await chownAll(join(mine, 'postgres'), uid, gid);
-  await assert.rejects(start(t, { dataDir: mine }), /is not in the list/);
+  await assert.rejects(home(mine), /is not in the list/);
 });
 
 test('without a folder for the list nothing starts, and the error names the setting', async (t) => {
   const dataDir = await folder(t);
-  for (const env of [{ HOME: '/dev/null' }, { HOME: '' }, { HOME: 'relative' }]) {
-    const sandbox = startChild(t, 'src/sandbox/main.ts', { DATA_DIR: dataDir, XDG_STATE_HOME: '', ...env });
-    assert.equal(await sandbox.ended(), 78, sandbox.output());
-    assert.match(sandbox.output(), /Set XDG_STATE_HOME to a folder of your own/);
-    assert.doesNotMatch(sandbox.output(), /^\s+at /m, 'no stack');
+  const noDatabase = async () =>
     assert.deepEqual(
       (await readdir(dataDir)).filter((name) => name.startsWith('postgres')),
       [],
     );
+  setVariable(t, 'XDG_STATE_HOME', '');
+  for (const home of ['/dev/null', '', 'relative']) {
+    setVariable(t, 'HOME', home);
+    await assert.rejects(start(t, { dataDir }), /Set XDG_STATE_HOME to a folder of your own/);
+    await noDatabase();
   }
+  const sandbox = startChild(t, 'src/sandbox/main.ts', { DATA_DIR: dataDir, XDG_STATE_HOME: '', HOME: '' });
+  assert.equal(await sandbox.ended(), 78, sandbox.output());
+  assert.match(sandbox.output(), /Set XDG_STATE_HOME to a folder of your own/);
+  assert.doesNotMatch(sandbox.output(), /^\s+at /m, 'no stack');
+  await noDatabase();
 });

@@ -87,7 +87,8 @@ test('a server that is killed while it stops counts as stopped', async (t) => {
   t.teardown(() => rm(folder, { recursive: true }));
   await chmod(folder, 0o755);
   const pgCtl = join(folder, 'pg_ctl');
-  await writeFile(pgCtl, `#!/bin/sh\nkill -9 ${pid}\nexit 1\n`, { mode: 0o755 });
+  const untilGone = `while kill -0 ${pid} 2> /dev/null; do sleep 0.01; done`;
+  await writeFile(pgCtl, `#!/bin/sh\nkill -9 ${pid}\n${untilGone}\nexit 1\n`, { mode: 0o755 });
   await shutDownPostmaster({ postgres: '', logFile: '', pgCtl, account, data: data() });
   const again = await start(t, { dataDir });
   await query(again.url, 'select 1');

@@ -5,6 +5,7 @@ import { test } from 'tap';
 import { parseSigningKeys, rotateKeys } from '../../src/config/signing-keys.ts';
 import { httpArguments, packagedBinary } from '../../src/sandbox/chain/anvil.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
+import { instructions } from '../../src/sandbox/instructions.ts';
 import { nobody } from '../../src/sandbox/postgres/account.ts';
 import { packageName } from '../../src/sandbox/postgres/binaries.ts';
 import { writeTrustFile } from '../../src/sandbox/usdc.ts';
@@ -71,4 +72,20 @@ test("trust.json contains the gateway's public keys and no private key", async (
     JSON.parse(await readFile(join(folder, 'trust.json'), 'utf8')),
     keys.map(({ keyId, publicJwk: { x, y } }) => ({ keyId, publicKeyJwk: { kty: 'EC', crv: 'P-256', x, y } })),
   );
+});
+
+test('the instructions name the place of a database outside the folder', async () => {
+  const sandbox = {
+    ...{ baseUrl: 'http://127.0.0.1:8080', creditAccount: 'a', checkoutUrl: 'http://127.0.0.1:8081' },
+    ...{ chain: null, facilitatorUrl: null, wallet: null, databaseUrl: 'postgres://localhost/a' },
+  };
+  const offered = { voice: 'a', otherVoice: 'b', otherModel: 'c' };
+  const shown = (databaseHome: string | undefined) =>
+    instructions(sandbox, { dataDir: '/data', databaseHome, hasScripts: false }, offered);
+  assert.match(
+    shown('/var/lib/speechgate/1'),
+    /The database is kept in \/var\/lib\/speechgate\/1, all else in \/data\./,
+  );
+  assert.match(shown('/data/postgres'), /Everything is kept in \/data\./);
+  assert.match(shown(undefined), /The database is that of SANDBOX_DATABASE_URL; all else is kept in \/data\./);
 });

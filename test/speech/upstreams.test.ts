@@ -98,13 +98,12 @@ test('when all upstreams fail, the first transient error is returned, else the l
 });
 
 test('the deadline covers all upstreams together', async (t) => {
-  const failover = await startFailover(t, { count: 3, timeoutMs: 1500, silencePercent: 30 });
+  const failover = await startFailover(t, { count: 3, timeoutMs: 30_000, silencePercent: 1 });
   for (const index of [0, 1, 2]) setMode(failover, index, stub.hangBeforeHeaders());
-  const startedAt = performance.now();
-  await fails(failover.speak(AbortSignal.timeout(1500)), UNAVAILABLE);
-  const tookMs = performance.now() - startedAt;
+  const deadline = AbortSignal.timeout(1500);
+  await fails(failover.speak(deadline), UNAVAILABLE);
+  assert.equal(deadline.aborted, true, 'the last one is asked until then');
   assert.deepEqual(failover.asked(), [1, 1, 1]);
-  assert.ok(tookMs > 1400 && tookMs < 2200, `${tookMs} ms`);
 
   const late = await startFailover(t, { timeoutMs: 10_000 });
   setMode(late, 0, stub.hangBeforeHeaders());

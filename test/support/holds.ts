@@ -1,8 +1,9 @@
 import { sql } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
+import { HOLD_LEASE_SECONDS } from '../../src/config/work-limits.ts';
 import type { Database } from '../../src/db/database.ts';
 import { type CardHoldResult, placeCardHold } from '../../src/ledger/card-holds.ts';
-import { HOLD_LEASE_SECONDS, type UsageRecord } from '../../src/ledger/hold.ts';
+import type { UsageRecord } from '../../src/ledger/hold.ts';
 import { type PrepaidDebit, type PrepaidDebitResult, placeWalletHold } from '../../src/ledger/wallet-holds.ts';
 
 /**

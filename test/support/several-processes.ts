@@ -44,6 +44,7 @@ export async function severalSettings(t: Test, env: Record<string, string> = {})
     SPEECH_TIMEOUT_MS: '30000',
     STRIPE_SECRET_KEY: 'sk_test_gateway',
     STRIPE_API_BASE: 'http://127.0.0.1:1',
+    RECONCILE_INTERVAL_MS: '86400000',
     ...env,
   };
   return { env: settings, databaseUrl, upstream, port, adminPort };

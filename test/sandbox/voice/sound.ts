@@ -32,7 +32,7 @@ export function medianPitch(samples: Float32Array, sampleRate: number): number {
   const window = Math.round(0.04 * sampleRate);
   const longest = Math.ceil(sampleRate / MIN_PITCH);
   const pitches: number[] = [];
-  for (let start = 0; start + window + longest < samples.length; start += window / 2) {
+  for (let start = 0; start + window + longest < samples.length; start += window) {
     const period = periodAt(samples, Math.floor(start), window, Math.floor(sampleRate / MAX_PITCH), longest);
     if (period !== undefined) pitches.push(sampleRate / period);
   }

@@ -2,16 +2,19 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request } from 'node:http';
 import OpenAI from 'openai';
-import { type Test, test } from 'tap';
+import { type Test, t, test } from 'tap';
 import { startVoiceServer } from '../../../src/sandbox/voice/voice-server.ts';
 import { startChild } from '../../support/child.ts';
 import { FOREIGN_TEXTS } from './hostile-texts.ts';
 import { readMp3 } from './mp3-frames.ts';
 
 const HELLO = { model: 'tts-1', voice: 'onyx', input: 'Hello world.' };
-const LONG = { ...HELLO, input: 'The birch canoe slid on the smooth planks. '.repeat(95) };
+const LONG = { ...HELLO, input: 'The birch canoe slid on the smooth planks. '.repeat(40) };
 
-async function startServer(t: Test, options: { threads: number; maxWaitMs?: number } = { threads: 1 }) {
+async function startServer(
+  t: Pick<Test, 'teardown'>,
+  options: { threads: number; maxWaitMs?: number } = { threads: 1 },
+) {
   const { baseUrl, close } = await startVoiceServer({ port: 0, ...options });
   t.teardown(close);
   const post = (body: unknown) =>
@@ -23,8 +26,9 @@ async function startServer(t: Test, options: { threads: number; maxWaitMs?: numb
   return { baseUrl, close, post };
 }
 
-test("OpenAI's client gets the speech that it requests", async (t) => {
-  const { baseUrl } = await startServer(t);
+const { baseUrl, post } = await startServer(t);
+
+test("OpenAI's client gets the speech that it requests", async () => {
   const openai = new OpenAI({ baseURL: baseUrl, apiKey: 'anything', maxRetries: 0 });
   const input = 'the quick brown fox jumps over the lazy dog';
   const response = await openai.audio.speech.create({ model: 'tts-1', voice: 'alloy', input, speed: 0.9 });
@@ -38,8 +42,7 @@ test("OpenAI's client gets the speech that it requests", async (t) => {
   );
 });
 
-test("an invalid request is 400 in OpenAI's format and names the field", async (t) => {
-  const { post } = await startServer(t);
+test("an invalid request is 400 in OpenAI's format and names the field", async () => {
   const cases: [unknown, string | null][] = [
     ...Object.values(FOREIGN_TEXTS).map((input): [unknown, string] => [{ ...HELLO, input }, 'input']),
     [{ ...HELLO, input: '' }, 'input'],
@@ -63,17 +66,16 @@ test("an invalid request is 400 in OpenAI's format and names the field", async (
 });
 
 test('a text that gets no thread in time is 503 with Retry-After', async (t) => {
-  const { post } = await startServer(t, { threads: 1, maxWaitMs: 100 });
-  const speaking = await post(LONG);
+  const busy = await startServer(t, { threads: 1, maxWaitMs: 100 });
+  const speaking = await busy.post(LONG);
   assert.equal(speaking.status, 200);
-  const refused = await post(HELLO);
+  const refused = await busy.post(HELLO);
   assert.equal(refused.status, 503);
   assert.ok(Number(refused.headers.get('retry-after')) > 0);
   readMp3(new Uint8Array(await speaking.arrayBuffer()));
 });
 
-test('a client that disconnects frees its thread', async (t) => {
-  const { baseUrl, post } = await startServer(t);
+test('a client that disconnects frees its thread', async () => {
   const headers = { 'content-type': 'application/json' };
   const call = request(`${baseUrl}/audio/speech`, { method: 'POST', headers }).end(JSON.stringify(LONG));
   call.on('error', () => {});
@@ -85,8 +87,8 @@ test('a client that disconnects frees its thread', async (t) => {
 test('speechgate voice prints its URL, and SIGTERM finishes running speech', async (t) => {
   const command = startChild(t, 'src/speechgate.ts', {}, ['voice']);
   await command.printed(/The voice listens on \S+/);
-  const [, baseUrl] = / listens on (http:\/\/127\.0\.0\.1:\d+\/v1)/.exec(command.output()) ?? assert.fail();
-  const response = await fetch(`${baseUrl}/audio/speech`, {
+  const [, url] = / listens on (http:\/\/127\.0\.0\.1:\d+\/v1)/.exec(command.output()) ?? assert.fail();
+  const response = await fetch(`${url}/audio/speech`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(LONG),
