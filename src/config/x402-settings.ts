@@ -10,6 +10,8 @@ export type NodeUrls = readonly [string, ...string[]];
 /** Specification, "Limits". */
 export const DEPOSIT_TIMEOUT_SECONDS = 120;
 const SETTLE_TIMEOUT_MS = 30_000;
+/** Our node may be behind the facilitator's. */
+const INCLUSION_TIMEOUT_MS = 5_000;
 
 export interface X402Config {
   readonly facilitatorUrl: string;
@@ -20,6 +22,8 @@ export interface X402Config {
   readonly rpcUrls: NodeUrls | undefined;
   readonly confirmationTimeoutMs: number;
   readonly settleTimeoutMs: number;
+  /** Of the transfer for speech, after settle was answered. */
+  readonly inclusionTimeoutMs: number;
 }
 
 export interface QuoteConfig {
@@ -51,7 +55,7 @@ export function readX402(reader: SettingsReader): X402Config | undefined {
   const probeAnswer = probe === '402' ? 402 : 400;
   const confirmationTimeoutMs = DEPOSIT_TIMEOUT_SECONDS * 1000;
   const settleTimeoutMs = SETTLE_TIMEOUT_MS;
-  const timeouts = { confirmationTimeoutMs, settleTimeoutMs };
+  const timeouts = { confirmationTimeoutMs, settleTimeoutMs, inclusionTimeoutMs: INCLUSION_TIMEOUT_MS };
   return { facilitatorUrl, facilitatorToken, payees, asset, probeAnswer, rpcUrls, ...timeouts };
 }
 

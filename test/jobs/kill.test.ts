@@ -165,11 +165,7 @@ const CASES = killCases<'test/jobs/kill.test.ts', (t: Test) => Promise<void>>('t
     const scene = await start(t);
     const { gateway, env, accept } = scene;
     const id = await accept();
-    const { frozen, wake } = await freeze(
-      scene,
-      () => startVictimProgram(t, 'job taken over', { ...WORKER, env }),
-      id,
-    );
+    const { frozen, wake } = await freeze(scene, () => startVictimProgram(t, 'job taken over', { ...WORKER, env }), id);
     await wake();
     await killed(frozen);
     await assertEnded(scene, 'completed', 2);

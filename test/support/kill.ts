@@ -34,6 +34,10 @@ export const startVictimProgram = (t: Test, point: Kill, { program, env, args = 
 export const killCommand = (t: Test, point: Kill, program: Program): Promise<void> =>
   killed(startVictimProgram(t, point, program));
 
+/** Runs one reconciler, which is to end as by `kill -9` when it comes to this point. */
+export const killReconciler = (t: Test, point: Kill, name: string, env: Record<string, string>): Promise<void> =>
+  killCommand(t, point, { program: 'test/support/reconciler-process.ts', env, args: [name] });
+
 /** Waits until a victim has died at its point. */
 export async function killed(child: Child): Promise<void> {
   await child.ended();

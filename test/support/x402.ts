@@ -42,13 +42,16 @@ export async function startX402Gateway(
     confirmationTimeoutMs?: number;
     /** Of the facilitator's settle, instead of 30 seconds. */
     settleTimeoutMs?: number;
+    /** Of a transfer for speech, instead of 5 seconds. */
+    inclusionTimeoutMs?: number;
     adjust?: (config: Config) => Config;
   } = {},
 ): Promise<X402Gateway> {
-  const { confirmationTimeoutMs, settleTimeoutMs, adjust = (config) => config } = options;
+  const { confirmationTimeoutMs, settleTimeoutMs, inclusionTimeoutMs, adjust = (config) => config } = options;
   const timeouts = {
     ...(confirmationTimeoutMs !== undefined && { confirmationTimeoutMs }),
     ...(settleTimeoutMs !== undefined && { settleTimeoutMs }),
+    ...(inclusionTimeoutMs !== undefined && { inclusionTimeoutMs }),
   };
   const upstream = await testUpstream(t);
   const facilitator = await testFacilitator(t, chain, options.facilitator);
