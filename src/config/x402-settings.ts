@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { getAddress } from 'viem/utils';
+import { checksumAddress } from '../lib/checksum-address.ts';
 import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './network.ts';
 import { type Payee, PayeeError, parsePayees } from './payees.ts';
 import type { SettingsReader } from './settings-reader.ts';
@@ -84,7 +84,7 @@ function readAsset(reader: SettingsReader): Asset | undefined {
   return {
     network: network as Asset['network'],
     chainId,
-    address: getAddress(address.toLowerCase()),
+    address: checksumAddress(address),
     name: reader.text('X402_ASSET_NAME') ?? 'USD Coin',
     version: reader.text('X402_ASSET_VERSION') ?? '2',
   };
