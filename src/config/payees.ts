@@ -33,7 +33,8 @@ function parsePayee(entry: string, position: number): Payee {
   const { address, status = 'current', from, until } = ENTRY.exec(entry)?.groups ?? {};
   if (address === undefined) throw new PayeeError(where);
   const isMixed = /[a-f]/.test(address.slice(2)) && /[A-F]/.test(address.slice(2));
-  if (isMixed && address !== checksumAddress(address)) throw new PayeeError(`${where}: the address has a wrong checksum`);
+  if (isMixed && address !== checksumAddress(address))
+    throw new PayeeError(`${where}: the address has a wrong checksum`);
   if (!isStatus(status)) throw new PayeeError(`${where}: its status is none of ${ROTATION_STATUSES.join(', ')}`);
   const validFrom = parseDate(from, where);
   const validUntil = parseDate(until, where);

@@ -109,7 +109,7 @@ test('a capture waits for the database even after its lease expires', async (t) 
   assert.deepEqual(await audit(db), []);
 });
 
-test('a stop does not wait for captures that wait for the database', async (t) => {
+test('a stop ends while captures wait for the database', async (t) => {
   const { proxy, gateway, db, account, drip } = await startOutage(t);
   const answer = buffer(await askForFlowingAudio(gateway.url, account, drip));
   proxy.cut();
