@@ -22,7 +22,8 @@ const LAYERS = [
   ['ledger'],
   ['db', 'contract', 'http/pages'],
   ['observability'],
-  ['config', 'lib'],
+  ['config'],
+  ['lib'],
 ];
 
 const PARTS = LAYERS.flat();

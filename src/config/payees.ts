@@ -1,4 +1,4 @@
-import { getAddress, isAddress } from 'viem/utils';
+import { checksumAddress } from '../lib/checksum-address.ts';
 
 export type Address = `0x${string}`;
 
@@ -33,12 +33,13 @@ function parsePayee(entry: string, position: number): Payee {
   const { address, status = 'current', from, until } = ENTRY.exec(entry)?.groups ?? {};
   if (address === undefined) throw new PayeeError(where);
   const isMixed = /[a-f]/.test(address.slice(2)) && /[A-F]/.test(address.slice(2));
-  if (isMixed && !isAddress(address)) throw new PayeeError(`${where}: the address has a wrong checksum`);
+  if (isMixed && address !== checksumAddress(address))
+    throw new PayeeError(`${where}: the address has a wrong checksum`);
   if (!isStatus(status)) throw new PayeeError(`${where}: its status is none of ${ROTATION_STATUSES.join(', ')}`);
   const validFrom = parseDate(from, where);
   const validUntil = parseDate(until, where);
   if (validFrom && validUntil && validFrom >= validUntil) throw new PayeeError(`${where}: it ends before it begins`);
-  return { address: getAddress(address.toLowerCase()), status, validFrom, validUntil };
+  return { address: checksumAddress(address), status, validFrom, validUntil };
 }
 
 const isStatus = (status: string): status is RotationStatus =>

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { getAddress } from 'viem/utils';
+import { checksumAddress } from '../lib/checksum-address.ts';
 import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './network.ts';
 import { type Payee, PayeeError, parsePayees } from './payees.ts';
 import type { SettingsReader } from './settings-reader.ts';
@@ -10,6 +10,7 @@ export type NodeUrls = readonly [string, ...string[]];
 /** Specification, "Limits". */
 export const DEPOSIT_TIMEOUT_SECONDS = 120;
 const SETTLE_TIMEOUT_MS = 30_000;
+/** Our node may be behind the facilitator's. */
 const INCLUSION_TIMEOUT_MS = 5_000;
 
 export interface X402Config {
@@ -21,7 +22,7 @@ export interface X402Config {
   readonly rpcUrls: NodeUrls | undefined;
   readonly confirmationTimeoutMs: number;
   readonly settleTimeoutMs: number;
-  /** Our node may be behind the facilitator's: how long a settled transfer is awaited. */
+  /** Of the transfer for speech, after settle was answered. */
   readonly inclusionTimeoutMs: number;
 }
 
@@ -86,7 +87,7 @@ function readAsset(reader: SettingsReader): Asset | undefined {
   return {
     network: network as Asset['network'],
     chainId,
-    address: getAddress(address.toLowerCase()),
+    address: checksumAddress(address),
     name: reader.text('X402_ASSET_NAME') ?? 'USD Coin',
     version: reader.text('X402_ASSET_VERSION') ?? '2',
   };

@@ -19,11 +19,13 @@ export interface QueueWorkerOptions {
   readonly concurrency: number;
   readonly maxConnections: number;
   readonly log: FastifyBaseLogger;
+  /** At a stop: how long running work may continue before its signal aborts. */
+  readonly stopTimeoutMs?: number;
 }
 
 const OPEN_AGAIN_MS = 2_000;
-/** At a stop: how long running work may continue before its signal aborts, then how long to wait for the database. */
 const STOP_TIMEOUT_MS = 10_000;
+/** At a stop: how long aborted work may wait for the database. */
 const GIVE_BACK_MS = 5_000;
 /** Only graphile_worker's message text is logged, because its details contain the payload. */
 const LEVELS = { error: 'error', warning: 'warn', info: 'debug', debug: 'trace' } as const;
@@ -56,11 +58,12 @@ export class QueueWorker {
   }
 
   async #end(): Promise<void> {
+    const { stopTimeoutMs = STOP_TIMEOUT_MS } = this.#options;
     this.#stopped.abort();
     await this.#loop;
     const closed = this.#queue?.gracefulShutdown();
-    const giveUp = setTimeout(() => this.#givingUp.abort(), STOP_TIMEOUT_MS);
-    await within(STOP_TIMEOUT_MS + GIVE_BACK_MS, Promise.all([this.#running.idle(), closed]));
+    const giveUp = setTimeout(() => this.#givingUp.abort(), stopTimeoutMs);
+    await within(stopTimeoutMs + GIVE_BACK_MS, Promise.all([this.#running.idle(), closed]));
     clearTimeout(giveUp);
     await within(GIVE_BACK_MS, this.#connections.end());
   }

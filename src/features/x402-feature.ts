@@ -121,13 +121,22 @@ function openChained(
   const settlement = new Settlement({ ...opened, facilitator, metrics, inclusionTimeoutMs: x402.inclusionTimeoutMs, log });
   const intake = new PaymentIntake({ ...opened, known, asset, facilitator, log });
   const work = new DirectWork(config.unpaidWork);
-  const { confirmationTimeoutMs } = x402;
+  const { confirmationTimeoutMs, inclusionTimeoutMs } = x402;
   addUnsettledWorkGauge(metrics, work);
   addPaymentGauges(metrics, db);
   return {
     ...opened,
     deposits: new Deposits({ db, ...opened, intake, replays: depositReplays, settlement, log, confirmationTimeoutMs }),
-    direct: new DirectPayment({ ...opened, replays: directReplays, intake, settlement, store, work, log }),
+    direct: new DirectPayment({
+      ...opened,
+      replays: directReplays,
+      intake,
+      settlement,
+      store,
+      work,
+      log,
+      inclusionTimeoutMs,
+    }),
     close: async () => {
       await facilitator.close();
       await opened.chain.close();

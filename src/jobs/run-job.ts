@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import type { LeaseRenewer } from '../db/lease.ts';
-import { QueueWorker } from '../db/queue-worker.ts';
+import { QueueWorker, type QueueWorkerOptions } from '../db/queue-worker.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { HoldEvent, Metrics } from '../observability/metrics.ts';
 import { continueTrace } from '../observability/tracing.ts';
@@ -174,11 +174,7 @@ async function writeUntilDone(write: () => Promise<boolean>, { log }: JobRunnerO
   }
 }
 
-interface JobWorkerOptions extends Omit<JobRunnerOptions, 'leases'> {
-  readonly databaseUrl: string;
-  readonly namedStatements: boolean;
-  readonly concurrency: number;
-}
+type JobWorkerOptions = Omit<JobRunnerOptions, 'leases'> & Omit<QueueWorkerOptions, 'maxConnections'>;
 
 /** In addition to one connection per job: one listens, and one ends queue entries. */
 const EXTRA_CONNECTIONS = 2;
@@ -186,10 +182,9 @@ const EXTRA_CONNECTIONS = 2;
 /** Runs queued jobs in this process. Jobs that take too long to end at a stop are requeued. */
 export class JobWorker extends QueueWorker {
   constructor(options: JobWorkerOptions) {
-    const { db, databaseUrl, namedStatements, concurrency, log } = options;
-    const runner = { ...options, leases: jobLeases(db) };
+    const runner = { ...options, leases: jobLeases(options.db) };
     const run = (payload: unknown, signal: AbortSignal) => runJob((payload as TaskPayload).jobId, runner, signal);
-    const maxConnections = concurrency + EXTRA_CONNECTIONS;
-    super({ name: 'job worker', task: TASK, run }, { databaseUrl, namedStatements, concurrency, maxConnections, log });
+    const maxConnections = options.concurrency + EXTRA_CONNECTIONS;
+    super({ name: 'job worker', task: TASK, run }, { ...options, maxConnections });
   }
 }

@@ -1,7 +1,4 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
@@ -10,11 +7,10 @@ import { openDatabase } from '../../src/db/database.ts';
 import { migrate } from '../../src/db/migrate.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { claimInstance } from '../../src/ledger/database-identity.ts';
-import { freePort } from '../../src/sandbox/free-port.ts';
 import { startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { DEPOSIT_PATH, depositOf } from '../support/deposit.ts';
-import { send } from '../support/gateway.ts';
+import { type Gateway, startGateway } from '../support/gateway.ts';
 import {
   domainOf,
   fundedWallet,
@@ -25,27 +21,18 @@ import {
 import { startRpcNode } from '../support/rpc-node.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { unguarded } from '../support/unguarded.ts';
-import { until } from '../support/until.ts';
 import { HELLO } from '../support/x402.ts';
 
 const TEST_NETWORK = 'eip155:84532';
 const TEST_ASSET = '0x036CbD53842c5426634e7929541eC2318f3dCF7e';
+const ON_TEST_NETWORK = { X402_NETWORK: TEST_NETWORK, X402_ASSET: TEST_ASSET };
 const PAYEE = '0x00000000000000000000000000000000000000A1';
 const REAL = { network: DEFAULT_NETWORK, asset: DEFAULT_ASSET.toLowerCase() };
-const X402 = {
-  X402_PAY_TO: PAYEE,
-  X402_FACILITATOR_URL: 'http://127.0.0.1:1',
-  X402_RPC_URL: 'http://127.0.0.1:1',
-  QUOTE_SECRET: 'a-quote-secret-of-the-tests-of-32-bytes-or-more',
-};
-
-async function settings(t: Test, databaseUrl: string): Promise<Record<string, string>> {
-  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-network-'));
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
-  const port = String(await freePort());
-  const speech = { SPEECH_BASE_URL: 'http://127.0.0.1:1/v1' };
-  return { ...X402, ...speech, PORT: port, DATABASE_URL: databaseUrl, DATA_DIR: dataDir };
-}
+/** Names the setting and the fix. */
+const REFUSAL = new RegExp(
+  `DATABASE_URL holds balances in ${TEST_ASSET.toLowerCase()} on ${TEST_NETWORK}, but X402_ASSET and X402_NETWORK ` +
+    `are ${REAL.asset} and ${REAL.network}\\. Use another DATABASE_URL, or set X402_NETWORK=${TEST_NETWORK} and X402_ASSET=`,
+);
 
 /** A database that has been used with the test network, by a wallet with this much. */
 async function testNetworkDatabase(t: Test) {
@@ -61,37 +48,41 @@ async function testNetworkDatabase(t: Test) {
 
 for (const [what, program, args] of [
   ['npm start', 'src/main.ts', []],
-  ['a worker', 'src/main.ts', ['--role=worker']],
   ['speechgate reconcile', 'src/speechgate.ts', ['reconcile']],
 ] as const) {
   test(`${what} exits 78 on a database of another network and names the fix`, async (t) => {
     const { url } = await testNetworkDatabase(t);
-    const child = startChild(t, program, await settings(t, url), [...args]);
+    const env = {
+      DATABASE_URL: url,
+      SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
+      X402_PAY_TO: PAYEE,
+      X402_FACILITATOR_URL: 'http://127.0.0.1:1',
+      X402_RPC_URL: 'http://127.0.0.1:1',
+    };
+    const child = startChild(t, program, env, [...args]);
     assert.equal(await child.ended(), 78, child.output());
-    const message = new RegExp(
-      `DATABASE_URL holds balances in ${TEST_ASSET.toLowerCase()} on ${TEST_NETWORK}, but X402_ASSET and X402_NETWORK ` +
-        `are ${REAL.asset} and ${REAL.network}\\. Use another DATABASE_URL, or set X402_NETWORK=${TEST_NETWORK} and X402_ASSET=`,
-    );
-    assert.match(child.output(), message);
+    assert.match(child.output(), REFUSAL);
   });
 }
 
+test('a worker is refused on a database of another network', async (t) => {
+  const { url } = await testNetworkDatabase(t);
+  const { app } = await startGateway(t, {}, { databaseUrl: url });
+  const started = await app.start('worker');
+  assert.ok(started.outcome === 'refused');
+  assert.match(started.reason, REFUSAL);
+});
+
 test("a start accepts the database's asset in any letter case", async (t) => {
   const { url } = await testNetworkDatabase(t);
-  const env = await settings(t, url);
-  const same = { X402_NETWORK: TEST_NETWORK, X402_ASSET: TEST_ASSET.toUpperCase().replace('0X', '0x') };
-  const child = startChild(t, 'src/main.ts', { ...env, ...same });
-  await child.printed(/listens on/);
-  assert.equal(await child.stop(), 0);
+  const asset = TEST_ASSET.toUpperCase().replace('0X', '0x');
+  const { app } = await startGateway(t, { ...ON_TEST_NETWORK, X402_ASSET: asset }, { databaseUrl: url });
+  assert.equal((await app.start('worker')).outcome, 'started');
 });
 
 test('balances of a test network buy nothing on the real network', async (t) => {
   const { url } = await testDatabase(t);
-  const before = await startPrepaidGateway(
-    t,
-    { X402_NETWORK: TEST_NETWORK, X402_ASSET: TEST_ASSET },
-    { databaseUrl: url },
-  );
+  const before = await startPrepaidGateway(t, ON_TEST_NETWORK, { databaseUrl: url });
   const owner = privateKeyToAccount(generatePrivateKey());
   await claimInstance(before.db, {
     denomination: { network: TEST_NETWORK, asset: TEST_ASSET.toLowerCase() },
@@ -104,13 +95,12 @@ test('balances of a test network buy nothing on the real network', async (t) => 
 
   const proxy = await startTcpProxy(t, url);
   proxy.cut();
-  const env = await settings(t, proxy.url);
-  const child = startChild(t, 'src/main.ts', env);
-  await child.printed(/listens on/);
-  const gateway = `http://127.0.0.1:${env.PORT}`;
+  // It can't tell at its start whose database this is.
+  const gateway = await startGateway(t, {}, { databaseUrl: proxy.url });
+  assert.equal((await gateway.app.start('worker')).outcome, 'started');
   proxy.restore();
   const domain = { ...domainOf(PAYEE, 'speechgate-Prepaid'), chainId: 8453 };
-  const spend = await send(gateway, '/x402/tts', await withCredential(owner, domain, '/x402/tts', HELLO));
+  const spend = await gateway.call('/x402/tts', await withCredential(owner, domain, '/x402/tts', HELLO));
   assert.deepEqual(
     [spend.status, spend.json.error.code, spend.json.error.details.reason],
     [503, 'CONFIG_ERROR', 'database_of_another_network'],
@@ -121,9 +111,8 @@ test('balances of a test network buy nothing on the real network', async (t) => 
     ['/x402/tts', HELLO],
     [DEPOSIT_PATH, depositOf(100_000)],
   ] as const) {
-    assert.equal((await send(gateway, to, call)).json.error.details.reason, 'database_of_another_network', to);
+    assert.equal((await gateway.call(to, call)).json.error.details.reason, 'database_of_another_network', to);
   }
-  assert.equal(await child.stop(), 0);
   assert.deepEqual(await audit(before.db), []);
   const { rows } = await sql<{
     balance: bigint;
@@ -146,19 +135,19 @@ test('a payment in doubt on another network is not looked up on this chain', asy
   assert.deepEqual(node.calls, []);
 });
 
-test('of replicas of two networks, one network claims the database, the others exit 78', async (t) => {
+test('of replicas of two networks, one network claims the database, the others are refused', async (t) => {
   const { url } = await testDatabase(t);
-  const starts = await Promise.all(
-    [{}, { X402_NETWORK: TEST_NETWORK, X402_ASSET: TEST_ASSET }, {}].map(async (network) =>
-      startChild(t, 'src/main.ts', { ...(await settings(t, url)), ...network }),
-    ),
+  const gateways = await Promise.all(
+    [{}, ON_TEST_NETWORK, {}].map((network) => startGateway(t, network, { databaseUrl: url })),
   );
-  await until(() => starts.every((child) => child.process.exitCode !== null || /listens on/.test(child.output())));
-  const db = openDatabase(url, { maxConnections: 1 });
-  t.teardown(() => db.destroy());
-  const { network } = await db.selectFrom('instance').select('network').executeTakeFirstOrThrow();
-  const codes = await Promise.all(starts.map((child) => child.stop()));
-  assert.deepEqual(codes, network === TEST_NETWORK ? [78, 0, 78] : [0, 78, 0]);
+  const starts = await Promise.all(gateways.map(({ app }) => app.start('worker')));
+  const { network } = await (gateways[0] as Gateway).db
+    .selectFrom('instance')
+    .select('network')
+    .executeTakeFirstOrThrow();
+  const outcomes = starts.map(({ outcome }) => outcome);
+  const isTest = network === TEST_NETWORK;
+  assert.deepEqual(outcomes, isTest ? ['refused', 'started', 'refused'] : ['started', 'refused', 'started']);
 });
 
 test('a database accepts payments of its own network only, and never changes network', async (t) => {

@@ -7,13 +7,14 @@ import { PRICE, payFor, startX402Gateway, timesPaid } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 
-const SETTLE_TIMEOUT_MS = 3_000;
+const SETTLE_TIMEOUT_MS = 1_000;
 
 for (const broadcast of [true, false]) {
   test(`R25: settle hangs ${broadcast ? 'after' : 'before'} broadcast: it is sent once`, {
     skip,
   }, async (t) => {
-    const gateway = await startX402Gateway(t, chain, {}, { settleTimeoutMs: SETTLE_TIMEOUT_MS });
+    const timeouts = { settleTimeoutMs: SETTLE_TIMEOUT_MS, ...(!broadcast && { inclusionTimeoutMs: 0 }) };
+    const gateway = await startX402Gateway(t, chain, {}, timeouts);
     const payer = await wallet(chain.client, 10n * PRICE);
     gateway.facilitator.faults.settle({ broadcast, answer: 'hang' });
     const { reply, paid } = await payFor(gateway, payer);

@@ -1,18 +1,11 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { freePort } from '../../src/sandbox/free-port.ts';
 import { testChain, wallet } from '../support/chain.ts';
-import { startChild } from '../support/child.ts';
-import { testDatabase } from '../support/database.ts';
 import { land } from '../support/deposit.ts';
 import { invalid, refused } from '../support/facilitator-faults.ts';
-import { send } from '../support/gateway.ts';
-import { letLeasesEnd } from '../support/kill.ts';
+import { type Reply, send } from '../support/gateway.ts';
+import { killed, letLeasesEnd, startVictim } from '../support/kill.ts';
 import { killCases } from '../support/kills.ts';
 import { mp3, openAiError } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
@@ -77,56 +70,45 @@ const CASES = killCases<'test/faults/x402-kill.test.ts', Case>('test/faults/x402
 
 for (const [point, { paidBefore, status, fault, landsLater }] of CASES) {
   test(`R21: kill -9 at "${point}": one payment if there is audio, else none`, { skip }, async (t) => {
-    const directory = await mkdtemp(join(tmpdir(), 'speechgate-kill-'));
-    t.teardown(() => rm(directory, { recursive: true, force: true }));
-    const { url: databaseUrl } = await testDatabase(t);
-    const store = { AUDIO_STORE: `file:${directory}` };
     // The second process of the deployment; the first one is the program itself, and dies.
-    const gateway = await startX402Gateway(t, chain, store, { databaseUrl });
-    const port = await freePort();
-    const victim = startChild(t, 'src/main.ts', {
-      NODE_ENV: 'test',
-      SPEECHGATE_TEST_KILL_AT: point,
-      PORT: String(port),
-      BASE_URL: gateway.config.baseUrl,
-      DATABASE_URL: databaseUrl,
-      DATA_DIR: directory,
+    const gateway = await startX402Gateway(t, chain);
+    const { baseUrl, dataDir, jobs } = gateway.config;
+    const victim = await startVictim(t, point, {
+      BASE_URL: baseUrl,
+      DATABASE_URL: gateway.databaseUrl,
+      DATA_DIR: dataDir,
       LOG_LEVEL: 'warn',
       SPEECH_BASE_URL: gateway.upstream.url,
       X402_PAY_TO: gateway.payTo,
       X402_FACILITATOR_URL: gateway.facilitator.url,
       X402_RPC_URL: chain.rpcUrl,
-      ...store,
-      ...(point === 'x402 audio not stored' && { AUDIO_STORE: 'file:/dev/null/audio' }),
+      AUDIO_STORE: point === 'x402 audio not stored' ? 'file:/dev/null/audio' : jobs.audioStore,
     });
-    await victim.printed(/listens on/);
     const payer = await wallet(chain.client, 10n * PRICE);
     const payload = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
     const paid = withPayment(HELLO, payload);
     fault?.(gateway);
-    await assert.rejects(send(`http://127.0.0.1:${port}`, '/x402/tts', paid));
-    await until(() => victim.process.signalCode === 'SIGKILL');
+    await assert.rejects(send(victim.url, '/x402/tts', paid));
+    await killed(victim.child);
     await letLeasesEnd(gateway.db);
     assert.equal(await timesPaid(chain, payer), paidBefore);
     gateway.upstream.mode = mp3();
     if (landsLater) await land(chain, payload);
 
-    let reply = await gateway.call('/x402/tts', paid);
     const codes = new Set<string>();
-    const repeatUntil = (end: () => boolean) =>
+    const repeatUntil = (isEnd: (reply: Reply) => boolean) =>
       until(async () => {
-        if (end()) return true;
+        const reply = await gateway.call('/x402/tts', paid);
+        if (isEnd(reply)) return true;
         codes.add(reply.json.error.code);
-        await sleep(250);
-        reply = await gateway.call('/x402/tts', paid);
-        return end();
+        return false;
       });
     if (point === 'x402 settling') {
-      await repeatUntil(() => reply.json.error.code === 'PAYMENT_OUTCOME_UNKNOWN');
+      await repeatUntil(({ json }) => json.error.code === 'PAYMENT_OUTCOME_UNKNOWN');
       await chain.client.increaseTime({ seconds: 600 });
       await chain.client.mine({ blocks: 3 });
     }
-    await repeatUntil(() => reply.status === status);
+    await repeatUntil((reply) => reply.status === status);
     assert.ok(
       [...codes].every((code) => ['PAYMENT_REPLAY_PENDING', 'PAYMENT_OUTCOME_UNKNOWN'].includes(code)),
       [...codes].join(),

@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { signedFeedback, submit } from '../support/feedback.ts';
 import { BASE_URL, type Gateway, send } from '../support/gateway.ts';
-import { startVictim } from '../support/kill.ts';
+import { killCommand, killed, startVictim } from '../support/kill.ts';
 import { type Kill, killCases } from '../support/kills.ts';
 import { runTurn } from '../support/reconcile.ts';
 import { until } from '../support/until.ts';
@@ -13,16 +13,25 @@ import { entries, mailEnv, start } from './mailing.ts';
 
 const FEEDBACK_SECRET = 'the secret of the gateway under test';
 
-/** Sends feedback to a process that dies at this step, which mails too; the gateway's own mailer stands still. */
+/** Sends feedback to a gateway that dies at this step, and mails too; the other one's mailer stands still. */
 async function sendToVictim(t: Test, point: Kill) {
   const { server, gateway } = await start(t, { worker: false });
   const { databaseUrl } = gateway;
   const env = { ...mailEnv(server.url), BASE_URL, DATABASE_URL: databaseUrl, FEEDBACK_SECRET };
   const victim = await startVictim(t, point, { ...env, STRIPE_SECRET_KEY: 'sk_test_feedback' });
   const signed = await signedFeedback(gateway, viemWallet());
-  // It may die before its answer, or when it mails after that.
-  await send(victim.url, '/feedback', { method: 'POST', json: signed }).catch(() => undefined);
-  await until(() => victim.child.process.signalCode === 'SIGKILL');
+  await assert.rejects(send(victim.url, '/feedback', { method: 'POST', json: signed }));
+  await killed(victim.child);
+  return { server, gateway, signed };
+}
+
+/** A mailer dies at this step of feedback that was stored before. */
+async function killMailer(t: Test, point: Kill) {
+  const { server, gateway } = await start(t, { worker: false });
+  const signed = await signedFeedback(gateway, viemWallet());
+  assert.equal((await submit(gateway, signed)).status, 201);
+  const env = { ...mailEnv(server.url), DATABASE_URL: gateway.databaseUrl };
+  await killCommand(t, point, { program: 'test/support/mailer-process.ts', env });
   return { server, gateway, signed };
 }
 
@@ -39,8 +48,8 @@ async function mail(gateway: Gateway): Promise<void> {
 }
 
 /** @param mails that arrive in all */
-const isMailedAfter = (point: Kill, mails: number) => async (t: Test) => {
-  const { server, gateway, signed } = await sendToVictim(t, point);
+const isMailedAfter = (point: Kill, mails: number, die: typeof killMailer) => async (t: Test) => {
+  const { server, gateway, signed } = await die(t, point);
   await mail(gateway);
   assert.equal(server.mails.length, mails);
   assert.equal(new Set(server.mails.map((each) => each.header('message-id'))).size, 1);
@@ -56,11 +65,11 @@ const CASES = killCases<'test/feedback/kill.test.ts', (t: Test) => Promise<void>
     await mail(gateway);
     assert.equal(server.mails.length, 1);
   },
-  'feedback stored': isMailedAfter('feedback stored', 1),
-  'mail claimed': isMailedAfter('mail claimed', 1),
+  'feedback stored': isMailedAfter('feedback stored', 1, sendToVictim),
+  'mail claimed': isMailedAfter('mail claimed', 1, killMailer),
   // Nobody can tell whether the server has taken it: the second one has the same Message-ID.
-  'mail sent': isMailedAfter('mail sent', 2),
-  'mail recorded': isMailedAfter('mail recorded', 1),
+  'mail sent': isMailedAfter('mail sent', 2, killMailer),
+  'mail recorded': isMailedAfter('mail recorded', 1, killMailer),
 });
 
 for (const [point, prove] of CASES) {

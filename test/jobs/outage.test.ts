@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import { type Test, test } from 'tap';
+import { type Test, t, test } from 'tap';
 import { migrate } from '../../src/db/migrate.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
@@ -15,6 +15,9 @@ import { endLease } from './claiming.ts';
 
 const FUNDS = 5_000_000n;
 const PRICE = 198n;
+
+// They wait for retries most of the time.
+t.jobs = 4;
 
 async function start(t: Test, options: { worker: boolean }) {
   const { url } = await testDatabase(t);

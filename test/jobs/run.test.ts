@@ -3,7 +3,7 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { sql } from 'kysely';
-import { type Test, test } from 'tap';
+import { type Test, t, test } from 'tap';
 import { MAX_ATTEMPTS, retryDelayMs } from '../../src/jobs/run-job.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { BASE_URL, type Gateway, startGateway } from '../support/gateway.ts';
@@ -26,6 +26,9 @@ import { until } from '../support/until.ts';
 
 const PRICE = 198n;
 const FUNDS = 5_000_000n;
+
+// They wait for retries most of the time.
+t.jobs = 3;
 
 async function start(t: Test, env: Record<string, string> = {}, options: { worker?: boolean } = {}) {
   const upstream = await testUpstream(t);

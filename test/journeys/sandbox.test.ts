@@ -181,11 +181,11 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
   });
 
   await t.test("R63: operators' commands find its database", async () => {
-    for (const [program, args, shown] of [
-      ['src/operators/cli/audit-command.ts', ['--external'], /holds {3}each credited purchase is a paid session/],
-      ['src/operators/cli/reconcile-command.ts', [], /checkout_sweep +\d+ done/],
+    for (const [args, shown] of [
+      [['audit', '--external'], /holds {3}each credited purchase is a paid session/],
+      [['reconcile'], /checkout_sweep +\d+ done/],
     ] as const) {
-      const command = startChild(t, program, { DATA_DIR: dataDir }, [...args]);
+      const command = startChild(t, 'src/speechgate.ts', { DATA_DIR: dataDir }, [...args]);
       assert.equal(await command.ended(), 0, command.output());
       assert.match(command.output(), new RegExp(`This uses the sandbox in ${dataDir}`));
       assert.match(command.output(), shown);
@@ -217,7 +217,7 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
     assert.equal(afterKill.creditAccount, sandbox.creditAccount);
     assert.equal(await balanceOf(afterKill), spent);
     assert.equal(await second.stop('SIGINT'), 0);
-    const late = startChild(t, 'src/operators/cli/audit-command.ts', { DATA_DIR: dataDir });
+    const late = startChild(t, 'src/speechgate.ts', { DATA_DIR: dataDir }, ['audit']);
     assert.equal(await late.ended(), 78);
     assert.match(late.output(), /^No sandbox runs in .*\.\nDATABASE_URL is not set\. /);
   });

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { CompactSign } from 'jose';
 import { test } from 'tap';
-import { hexToBytes, keccak256 as keccakOfViem } from 'viem';
+import { getAddress, hexToBytes, keccak256 as keccakOfViem } from 'viem';
 import { createChallengeSigner } from '../../src/feedback/challenge-token.ts';
+import { checksumAddress } from '../../src/lib/checksum-address.ts';
 import { keccak256 } from '../../src/lib/keccak.ts';
 import { createTokenSigner } from '../../src/lib/signed-token.ts';
 import { Quotes } from '../../src/payments/x402/quotes.ts';
@@ -20,6 +21,14 @@ test('keccak-256 matches viem for any length and returns separate digests', asyn
     digests.map((digest) => [...digest]),
     inputs.map((input) => [...hexToBytes(keccakOfViem(input))]),
   );
+});
+
+test('the checksum of an address matches viem, in whatever case it was given', async () => {
+  for (let times = 0; times < 100; times++) {
+    const address = `0x${randomBytes(20).toString('hex')}` as const;
+    assert.equal(checksumAddress(address), getAddress(address));
+    assert.equal(checksumAddress(`0x${address.slice(2).toUpperCase()}`), getAddress(address));
+  }
 });
 
 /** Tokens that release 2.0.0 has signed with this secret, and that are still with its callers. */

@@ -11,8 +11,8 @@ import { startChild } from '../support/child.ts';
 import { payUnknown } from '../support/deposit.ts';
 import type { Gateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
-import { killCommand, letLeasesEnd } from '../support/kill.ts';
-import { type Kill, killCases } from '../support/kills.ts';
+import { killCommand, killReconciler, letLeasesEnd } from '../support/kill.ts';
+import { killCases } from '../support/kills.ts';
 import { unguarded } from '../support/unguarded.ts';
 import { PRICE, payFor, startX402Gateway, timesPaid, type X402Gateway } from '../support/x402.ts';
 
@@ -22,10 +22,14 @@ const { chain, skip } = await testChain();
 interface Scene {
   readonly gateway: Gateway;
   readonly env: Record<string, string>;
+  /** Makes `speechgate reconcile` do it; without them, one reconciler does. */
   readonly args?: string[];
   readonly due?: () => Promise<unknown>;
   done(): Promise<void>;
 }
+
+const PROGRAM = 'src/speechgate.ts';
+const COMMAND = 'the whole command';
 
 const envOf = (gateway: X402Gateway) => ({
   DATABASE_URL: gateway.databaseUrl,
@@ -40,7 +44,7 @@ const payment = ({ db }: Gateway) => db.selectFrom('x402_payment').selectAll().e
 /** A payment that has landed, while its process never learned of it. @param state as it is recorded */
 const landed = (state: 'unknown' | 'failed' | 'reserved') => async (t: Test) => {
   const since = new Date(Date.now() - 3_600_000);
-  const gateway = await startX402Gateway(t, chain);
+  const gateway = await startX402Gateway(t, chain, {}, { inclusionTimeoutMs: 0 });
   const payer = await wallet(chain.client, 10n * PRICE);
   const { paid } = await payUnknown(gateway, chain, () => payFor(gateway, payer));
   await chain.client.mine({ blocks: 2 });
@@ -60,7 +64,7 @@ const landed = (state: 'unknown' | 'failed' | 'reserved') => async (t: Test) => 
   return {
     gateway,
     env: envOf(gateway),
-    args: state === 'reserved' ? ['--since', since.toISOString()] : [],
+    ...(state === 'reserved' && { args: ['--since', since.toISOString()] }),
     due,
     done: async () => {
       assert.equal((await payment(gateway))?.state, 'settled');
@@ -79,7 +83,7 @@ async function unrecorded(t: Test): Promise<Scene> {
   return {
     ...{ gateway, env, args },
     done: async () => {
-      const again = startChild(t, 'src/speechgate.ts', env, ['reconcile', ...args]);
+      const again = startChild(t, PROGRAM, env, ['reconcile', ...args]);
       assert.equal(await again.ended(), 0, again.output());
       const payments = await gateway.db.selectFrom('x402_payment').select(['state', 'purpose']).execute();
       assert.deepEqual(payments, [{ state: 'settled', purpose: 'speech' }]);
@@ -153,35 +157,34 @@ async function expired(t: Test): Promise<Scene> {
   };
 }
 
-const CASES = killCases<'test/reconcile/kill-stored.test.ts', (t: Test) => Promise<Scene>>(
-  'test/reconcile/kill-stored.test.ts',
-  {
-    'reservation taken over': withAudio('reserved'),
-    'reservation without audio': withAudio('reserved'),
-    'stored object deleted': withAudio('settled'),
-    'doubtful payment claimed': landed('unknown'),
-    'doubtful payment found': landed('unknown'),
-    'failed payment claimed': landed('failed'),
-    'failed payment found': landed('failed'),
-    'received payment settling': landed('reserved'),
-    'unrecorded transfer decided': unrecorded,
-    'jobs queued again': deadWorker,
-    'jobs taken over': deadWorker,
-    'lost jobs entered': deadWorker,
-    'job audio deleted': expired,
-  },
-);
+/** What is left to be done, and the reconciler that dies while it does it, or the whole command. */
+type Case = readonly [scene: (t: Test) => Promise<Scene>, reconciler: string];
 
-async function prove(t: Test, point: Kill, scene: (t: Test) => Promise<Scene>): Promise<void> {
-  const { gateway, env, args = [], due, done } = await scene(t);
-  await killCommand(t, point, { program: 'src/speechgate.ts', env, args: ['reconcile', ...args] });
-  await letLeasesEnd(gateway.db);
-  await due?.();
-  await gateway.app.reconcilers.turn();
-  await done();
-  assert.deepEqual(await audit(gateway.db), []);
-}
+const CASES = killCases<'test/reconcile/kill-stored.test.ts', Case>('test/reconcile/kill-stored.test.ts', {
+  'reservation taken over': [withAudio('reserved'), 'abandoned_payments'],
+  'reservation without audio': [withAudio('reserved'), 'abandoned_payments'],
+  'stored object deleted': [withAudio('settled'), 'payment_audio'],
+  'doubtful payment claimed': [landed('unknown'), 'doubtful_payments'],
+  'doubtful payment found': [landed('unknown'), 'doubtful_payments'],
+  'failed payment claimed': [landed('failed'), 'failed_payments'],
+  'failed payment found': [landed('failed'), 'failed_payments'],
+  'received payment settling': [landed('reserved'), COMMAND],
+  'unrecorded transfer decided': [unrecorded, COMMAND],
+  'jobs queued again': [deadWorker, 'lost_jobs'],
+  'jobs taken over': [deadWorker, 'lost_jobs'],
+  'lost jobs entered': [deadWorker, 'lost_jobs'],
+  'job audio deleted': [expired, 'expired_audio'],
+});
 
-for (const [point, scene] of CASES) {
-  test(`kill -9 at "${point}": the next reconciler finishes it once`, { skip }, (t) => prove(t, point, scene));
+for (const [point, [scene, reconciler]] of CASES) {
+  test(`kill -9 at "${point}": the next reconciler finishes it once`, { skip }, async (t) => {
+    const { gateway, env, args = [], due, done } = await scene(t);
+    if (reconciler === COMMAND) await killCommand(t, point, { program: PROGRAM, env, args: ['reconcile', ...args] });
+    else await killReconciler(t, point, reconciler, env);
+    await letLeasesEnd(gateway.db);
+    await due?.();
+    await gateway.app.reconcilers.turn();
+    await done();
+    assert.deepEqual(await audit(gateway.db), []);
+  });
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import type { Test } from 'tap';
 import type { Database } from '../../src/db/database.ts';
-import { startChild } from './child.ts';
+import { type Child, startChild } from './child.ts';
 import type { Gateway } from './gateway.ts';
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 import type { Kill } from './kills.ts';
@@ -13,16 +13,33 @@ import { until } from './until.ts';
 const APPLICATION_NAME = 'victim';
 
 /** A gateway that ends as by `kill -9` when it comes to this point (src/lib/test-point.ts). */
-export const startVictim = (t: Test, point: Kill, env: Record<string, string>): Promise<GatewayProcess> =>
-  startGatewayProcess(t, withKillAt(point, env));
-
-/** Runs a program of the project that is to end as by `kill -9` when it comes to this point. */
-export async function killCommand(
+export const startVictim = (
   t: Test,
   point: Kill,
-  { program, env, args = [] }: { program: string; env: Record<string, string>; args?: string[] },
-): Promise<void> {
-  const child = startChild(t, program, withKillAt(point, env), args);
+  env: Record<string, string>,
+  args: string[] = [],
+): Promise<GatewayProcess> => startGatewayProcess(t, withKillAt(point, env), args);
+
+interface Program {
+  readonly program: string;
+  readonly env: Record<string, string>;
+  readonly args?: string[];
+}
+
+/** Likewise, another program of the project. */
+export const startVictimProgram = (t: Test, point: Kill, { program, env, args = [] }: Program): Child =>
+  startChild(t, program, withKillAt(point, env), args);
+
+/** Runs a program of the project that is to end as by `kill -9` when it comes to this point. */
+export const killCommand = (t: Test, point: Kill, program: Program): Promise<void> =>
+  killed(startVictimProgram(t, point, program));
+
+/** Runs one reconciler, which is to end as by `kill -9` when it comes to this point. */
+export const killReconciler = (t: Test, point: Kill, name: string, env: Record<string, string>): Promise<void> =>
+  killCommand(t, point, { program: 'test/support/reconciler-process.ts', env, args: [name] });
+
+/** Waits until a victim has died at its point. */
+export async function killed(child: Child): Promise<void> {
   await child.ended();
   assert.equal(child.process.signalCode, 'SIGKILL', child.output());
 }

@@ -42,7 +42,7 @@ export async function startX402Gateway(
     confirmationTimeoutMs?: number;
     /** Of the facilitator's settle, instead of 30 seconds. */
     settleTimeoutMs?: number;
-    /** How long a settled transfer is awaited, instead of 5 seconds. */
+    /** Of a transfer for speech, instead of 5 seconds. */
     inclusionTimeoutMs?: number;
     adjust?: (config: Config) => Config;
   } = {},

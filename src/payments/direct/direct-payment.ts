@@ -75,7 +75,8 @@ export class DirectHold implements PaymentHold {
     if (!(await this.#store(payment, audio))) {
       return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_stored', { charged: false });
     }
-    const settled = await this.#parts.settlement.settle(payment, facilitatorRequest, { upstream });
+    const { settlement, inclusionTimeoutMs: timeoutMs } = this.#parts;
+    const settled = await settlement.settle(payment, facilitatorRequest, { upstream, timeoutMs });
     switch (settled.outcome) {
       case 'settled':
         this.receipt = directReceipt(settled.receipt, facilitatorRequest.envelope.identifier, false);
@@ -145,6 +146,7 @@ interface DirectPaymentParts {
   readonly store: AudioStore;
   readonly work: DirectWork;
   readonly log: FastifyBaseLogger;
+  readonly inclusionTimeoutMs: number;
 }
 
 /**
