@@ -1,19 +1,23 @@
 /** The runner fails a run in which a planned file did not run, ended without a plan, hung or was killed. */
 import { spawn } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { type Test, test } from 'tap';
 import { readResults } from './support/results.ts';
 
-/** Runs `npm test` on files with these bodies. They lie in the project, so that they find tap. */
-async function runFiles(t: Test, bodies: readonly string[], ...options: string[]) {
+/** Runs `npm test` on files with these bodies, each in a folder. They lie in the project, so that they find tap. */
+async function runFiles(t: Test, bodies: readonly (readonly [folder: string, body: string])[], ...options: string[]) {
   const folder = await mkdtemp('build/run-');
   t.teardown(() => rm(folder, { recursive: true }));
-  const files = bodies.map((_, index) => join(folder, `${index}.test.js`));
+  const files = bodies.map(([name], index) => join(folder, name, `${index}.test.js`));
   for (const [index, file] of files.entries()) {
-    await writeFile(file, `import { test } from 'tap';\ntest('before', async (t) => t.ok(true));\n${bodies[index]}\n`);
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(
+      file,
+      `import { test } from 'tap';\ntest('before', async (t) => t.ok(true));\n${bodies[index]?.[1]}\n`,
+    );
   }
   const run = spawn(process.execPath, ['build/test/run.js', ...options, ...files], {
     env: { ...process.env, CI: '', NODE_OPTIONS: '', DATABASE_URL: 'postgres://unused.invalid/' },
@@ -35,26 +39,47 @@ const FAILING = {
 };
 
 test('the exit code is 0 if every file passes', async (t) => {
-  const { code, lines } = await runFiles(t, ["test('after', async () => {});"]);
-  t.same([code, lines.at(-1)], [0, '2 passed, 0 failed'], lines.join('\n'));
+  const { code, lines } = await runFiles(t, [
+    ['one', "test('after', async () => {});"],
+    ['one', ''],
+  ]);
+  t.same([code, lines.at(-1)], [0, '3 passed, 0 failed'], lines.join('\n'));
 });
 
 test('the exit code is 1 if files fail, and each failure is counted', async (t) => {
-  const { code, lines, counts } = await runFiles(t, Object.values(FAILING), '--timeout=5');
+  const { code, lines, counts } = await runFiles(
+    t,
+    Object.values(FAILING).map((body, index) => [`${index}`, body]),
+    '--timeout=5',
+  );
   t.equal(code, 1);
   for (const [index, name] of Object.keys(FAILING).entries())
     t.match(counts[index], /^1 passed, [1-9]\d* failed$/, `${name}\n${lines.join('\n')}`);
   t.match(lines.at(-1), /^4 passed, [1-9]\d* failed$/);
 });
 
+test('a file does not run if one before it in its process ended the process', async (t) => {
+  const end = FAILING['a file that ends without its plan'];
+  const { code, counts } = await runFiles(t, [
+    ['one', ''],
+    ['one', end],
+    ['one', ''],
+  ]);
+  t.equal(code, 1);
+  t.match(counts, [/^1 passed$/, /^1 passed, [1-9] failed$/, /^0 passed, 1 failed$/]);
+});
+
 test('a planned file that is missing in the results is a failure', async (t) => {
   const tap = [
     'TAP version 14',
     '# Subtest: a',
+    '    # Subtest: a',
+    '        1..0',
+    '    ok 1 - a',
     '    # Subtest: one',
     '        1..0',
-    '    ok 1 - one',
-    '    1..1',
+    '    ok 2 - one',
+    '    1..2',
     'ok 1 - a',
     '1..1',
     '',

@@ -14,7 +14,8 @@ export interface FileResult {
 }
 
 /**
- * Reads the TAP of a run, of which each file is a subtest, and calls `onFile` as each file ends.
+ * Reads the TAP of a run, of which each process is a subtest, named after its files. There, a test with the name of a file
+ * precedes that file's tests. Calls `onFile` as each process ends.
  * A file without tests is a failure, and so is a planned file that is missing in the TAP.
  * @see https://testanything.org/tap-version-14-specification.html
  */
@@ -30,22 +31,44 @@ export async function readResults(
   };
   const run = new Parser();
   run.on('child', (parser: Parser) => {
-    const file = new FileReader(parser);
-    run.once('assert', (point: Result) => add(file.result(point)));
+    const process = new ProcessReader(parser, (name) => planned.includes(name));
+    run.once('assert', (point: Result) => process.results(point).forEach(add));
   });
   for await (const chunk of tap) run.write(chunk);
   run.end();
-  for (const file of planned.filter((name) => !results.has(name))) {
-    add({
-      file,
-      ms: 0,
-      passed: 0,
-      failures: [{ title: 'the file did not run', diagnostics: '' }],
-      skipped: [],
-      output: [],
-    });
+  for (const name of planned.filter((name) => !results.has(name))) {
+    const missing = new FileReader(name);
+    missing.fail('the file did not run', []);
+    add(missing.result());
   }
   return [...results.values()];
+}
+
+/** Reads the tests of one process, file by file. */
+class ProcessReader {
+  readonly #files: FileReader[] = [];
+
+  constructor(parser: Parser, isFile: (name: string) => boolean) {
+    let subtest: Level | undefined;
+    parser.on('child', (child: Parser) => {
+      if (isFile(child.name)) this.#files.push(new FileReader(child.name));
+      subtest = this.#files.at(-1)?.read(child, isFile(child.name) ? [] : [child.name]);
+    });
+    parser.on('assert', (point: Result) => {
+      if (!isFile(point.name) || !point.ok) this.#files.at(-1)?.add(point, subtest, []);
+      subtest = undefined;
+    });
+    for (const kind of ['comment', 'extra'] as const) {
+      parser.on(kind, (text: string) => this.#files.at(-1)?.print(text));
+    }
+  }
+
+  /** @param end of the process. If it failed and none of its files did, its last file has failed. */
+  results({ ok, diag }: Result): FileResult[] {
+    const hasFailed = this.#files.some((file) => file.hasFailed);
+    if (!ok && !hasFailed) this.#files.at(-1)?.fail('the file failed', [diag]);
+    return this.#files.map((file) => file.result());
+  }
 }
 
 interface Level {
@@ -55,22 +78,26 @@ interface Level {
 }
 
 class FileReader {
+  readonly #file: string;
+  #ms = 0;
   #passed = 0;
   readonly #failures: { title: string; diagnostics: string }[] = [];
   readonly #skipped: { title: string; reason: string }[] = [];
   readonly #output: string[] = [];
 
-  constructor(parser: Parser) {
-    this.#read(parser, []);
+  constructor(file: string) {
+    this.#file = file;
   }
 
-  result(point: Result): FileResult {
-    if (this.#failures.length === 0 && (!point.ok || this.#passed + this.#skipped.length === 0)) {
-      this.#fail(point.ok ? 'the file has no tests' : 'the file failed', [point.diag]);
-    }
+  get hasFailed(): boolean {
+    return this.#failures.length > 0;
+  }
+
+  result(): FileResult {
+    if (!this.hasFailed && this.#passed + this.#skipped.length === 0) this.fail('the file has no tests', []);
     return {
-      file: point.name,
-      ms: point.time ?? 0,
+      file: this.#file,
+      ms: this.#ms,
       passed: this.#passed,
       failures: this.#failures,
       skipped: this.#skipped,
@@ -78,39 +105,49 @@ class FileReader {
     };
   }
 
-  #fail(title: string, diagnostics: unknown[]): void {
+  print(text: string): void {
+    this.#output.push(text.trimEnd());
+  }
+
+  fail(title: string, diagnostics: unknown[]): void {
     const shown = diagnostics.map((each) => inspect(each, { depth: 8, maxStringLength: 5000, breakLength: 120 }));
     this.#failures.push({ title, diagnostics: shown.join('\n') });
   }
 
   /** Follows one level of tests. The level that it returns is complete once the parser has ended. */
-  #read(parser: Parser, path: readonly string[]): Level {
+  read(parser: Parser, path: readonly string[]): Level {
     const level: Level = { failed: [], hasSubtests: false };
     let subtest: Level | undefined;
     parser.on('child', (child: Parser) => {
       level.hasSubtests = true;
-      subtest = this.#read(child, [...path, child.name]);
+      subtest = this.read(child, [...path, child.name]);
     });
     parser.on('assert', (point: Result) => {
-      const title = [...path, point.name].join(' > ');
-      const reason = point.skip || point.todo;
-      if (reason) this.#skipped.push({ title, reason: String(reason) });
-      else if (subtest) {
-        const { failed, hasSubtests } = subtest;
-        if (point.ok && !hasSubtests) this.#passed += 1;
-        if (failed.length > 0)
-          this.#fail(
-            title,
-            failed.map(({ name, diag }) => ({ assertion: name, ...diag })),
-          );
-        else if (!point.ok && !hasSubtests) this.#fail(title, [point.diag]);
-      } else if (!point.ok && path.length === 0) this.#fail(title, [point.diag]);
-      else if (!point.ok) level.failed.push(point);
-      if (reason) level.hasSubtests = true;
+      this.add(point, subtest, path, level);
       subtest = undefined;
     });
-    for (const kind of ['comment', 'extra'] as const)
-      parser.on(kind, (text: string) => this.#output.push(text.trimEnd()));
+    for (const kind of ['comment', 'extra'] as const) parser.on(kind, (text: string) => this.print(text));
     return level;
+  }
+
+  /** @param subtest what it was, if it was one @param level where it is, if not at the top */
+  add(point: Result, subtest: Level | undefined, path: readonly string[], level?: Level): void {
+    const title = [...path, point.name].join(' > ');
+    const reason = point.skip || point.todo;
+    if (!level) this.#ms += point.time ?? 0;
+    if (reason) {
+      this.#skipped.push({ title, reason: String(reason) });
+      if (level) level.hasSubtests = true;
+    } else if (subtest) {
+      const { failed, hasSubtests } = subtest;
+      if (point.ok && !hasSubtests) this.#passed += 1;
+      if (failed.length > 0)
+        this.fail(
+          title,
+          failed.map(({ name, diag }) => ({ assertion: name, ...diag })),
+        );
+      else if (!point.ok && !hasSubtests) this.fail(title, [point.diag]);
+    } else if (!point.ok && !level) this.fail(title, [point.diag]);
+    else if (!point.ok) level?.failed.push(point);
   }
 }

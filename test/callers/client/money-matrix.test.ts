@@ -49,8 +49,7 @@ const DEPOSIT = 100_000n;
 const FLOWS: readonly Flow[] = ['card', 'direct', 'prepaid'];
 
 /** When the first answer is lost: before anything is written, once the payment is held or reserved, or at the end. */
-const LOSSES = ['before commit', 'after commit', 'after settle'] as const;
-type Loss = (typeof LOSSES)[number];
+type Loss = 'before commit' | 'after commit' | 'after settle';
 
 /** The service under callers, which is taken away, changed and started again. */
 interface World {
@@ -58,6 +57,8 @@ interface World {
   readonly upstream: StubUpstream;
   /** Cuts the database off, or gives it back. */
   database(isThere: boolean): void;
+  /** Sends what all buyers of a kind pay with at the same moment, while the database is cut off. */
+  readonly outage: Outage;
   /** Starts the service again with these settings instead. */
   restart(env: Record<string, string>): Promise<void>;
   /** Lets time pass for callers, service and database. */
@@ -73,6 +74,37 @@ interface Buyer {
   counted(): Promise<{ readonly spent: bigint; readonly reserved: bigint }>;
   /** What ledger and chain say was taken, in micro-USD. */
   taken(): Promise<bigint>;
+}
+
+/** Starts when this many have come to it, and ends when the last of them leaves. */
+class Outage {
+  readonly #database: (isThere: boolean) => void;
+  #missing = 0;
+  #running = 0;
+  #begun: (() => void)[] = [];
+
+  constructor(database: (isThere: boolean) => void) {
+    this.#database = database;
+  }
+
+  expect(count: number): void {
+    this.#missing = count;
+  }
+
+  async during<T>(work: () => Promise<T>): Promise<T> {
+    this.#running++;
+    const begins = new Promise<void>((resolve) => this.#begun.push(resolve));
+    if (--this.#missing === 0) {
+      this.#database(false);
+      for (const begin of this.#begun.splice(0)) begin();
+    }
+    await begins;
+    try {
+      return await work();
+    } finally {
+      if (--this.#running === 0) this.#database(true);
+    }
+  }
 }
 
 const realNow = Date.now;
@@ -104,12 +136,14 @@ async function startWorld(t: Test): Promise<World> {
   let gateway = await start({});
   const clock = await shiftDatabaseClock(databaseUrl);
   t.teardown(() => clock.close());
+  const database = (isThere: boolean) => (isThere ? line.restore() : line.cut());
   return {
     get gateway() {
       return gateway;
     },
     upstream,
-    database: (isThere) => (isThere ? line.restore() : line.cut()),
+    database,
+    outage: new Outage(database),
     restart: async (env) => {
       await gateway.app.close();
       gateway = await start(env);
@@ -129,10 +163,20 @@ function losing(world: World, loss: Loss): typeof fetch {
     const pays = ['payment-signature', 'x-x402-signature', 'idempotency-key'].some((name) => headers.has(name));
     if (isLost || !pays) return dated(await fetch(input, init));
     isLost = true;
-    if (loss === 'before commit') world.database(false);
+    const lost = () => Promise.reject(new TypeError('the answer is lost'));
+    const request = new Request(input, init);
+    if (loss === 'before commit') {
+      await world.outage.during(() =>
+        fetch(request).then(
+          (response) => response.arrayBuffer(),
+          () => {},
+        ),
+      );
+      return lost();
+    }
     const asked = world.upstream.requests.length;
     const left = new AbortController();
-    const answer = fetch(new Request(input, init), { signal: left.signal });
+    const answer = fetch(request, { signal: left.signal });
     if (loss === 'after commit' && !headers.has('idempotency-key')) {
       // A deposit asks no upstream: its answer is lost at the end.
       const isAtWork = until(() => world.upstream.requests.length > asked).catch(() => {});
@@ -140,8 +184,7 @@ function losing(world: World, loss: Loss): typeof fetch {
       left.abort();
     }
     await answer.then((response) => response.arrayBuffer()).catch(() => {});
-    world.database(true);
-    throw new TypeError('the answer is lost');
+    return lost();
   };
 }
 
@@ -267,13 +310,15 @@ async function fundedWallet(_t: Test, world: World, loss: Loss): Promise<Buyer> 
 }
 
 async function startBuyers(t: Test, world: World): Promise<Buyer[]> {
-  const buyers: Buyer[] = [];
-  for (const loss of LOSSES) {
-    for (const flow of FLOWS)
-      for (const start of [client, bridge, agent]) buyers.push(await start(t, world, flow, loss));
-    buyers.push(await fundedWallet(t, world, loss));
-  }
-  return buyers;
+  const starts = [client, bridge, agent].flatMap((start) =>
+    FLOWS.map((flow) => (loss: Loss) => start(t, world, flow, loss)),
+  );
+  starts.push((loss) => fundedWallet(t, world, loss));
+  world.outage.expect(starts.length);
+  const buyers = await Promise.all(starts.map((start) => start('before commit')));
+  // Whether somebody's request is at the upstream can only be seen of one at a time.
+  for (const start of starts) buyers.push(await start('after commit'));
+  return [...buyers, ...(await Promise.all(starts.map((start) => start('after settle'))))];
 }
 
 /** Nothing that was taken is counted as free, however the purchase stands. */
@@ -287,18 +332,17 @@ async function assertCounted(buyers: readonly Buyer[], when: string): Promise<vo
 
 /** Everybody's purchase has come to its end, and callers, ledger and chain agree about it. */
 async function assertAgreed(world: World, buyers: readonly Buyer[]): Promise<void> {
-  for (const { name, again, counted, taken } of buyers) {
+  const ends = buyers.map(async ({ name, again, counted, taken }) => {
     await until(async () => (await counted()).reserved === 0n || again().then(() => false)).catch(() =>
       assert.fail(`${name} has no end`),
     );
     assert.deepEqual(await counted(), { spent: await taken(), reserved: 0n }, name);
-  }
+  });
+  await Promise.all(ends);
   assert.deepEqual(await audit(world.gateway.db), []);
 }
 
-const askAll = async (buyers: readonly Buyer[]) => {
-  for (const { again } of buyers) await again();
-};
+const askAll = (buyers: readonly Buyer[]) => Promise.all(buyers.map(({ again }) => again()));
 
 async function changedCatalog(t: Test, change: (model: Record<string, unknown>) => object) {
   const file = projectFile('src/config/catalog-default.json');
