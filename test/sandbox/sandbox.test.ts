@@ -10,6 +10,7 @@ import { nobody } from '../../src/sandbox/postgres/account.ts';
 import { packageName } from '../../src/sandbox/postgres/binaries.ts';
 import { writeTrustFile } from '../../src/sandbox/usdc.ts';
 import { projectFile } from '../support/project.ts';
+import { sandboxFolder } from '../support/sandbox-folder.ts';
 
 const PLATFORMS = [
   ['darwin', 'arm64'],
@@ -63,7 +64,7 @@ test('without a multicast address anvil gets a port that browsers block', async 
 });
 
 test("trust.json contains the gateway's public keys and no private key", async (t) => {
-  const folder = t.testdir();
+  const folder = await sandboxFolder(t);
   const stored = JSON.stringify(rotateKeys(undefined, new Date()));
   await writeTrustFile(folder, stored);
   const keys = parseSigningKeys(stored, new Date());

@@ -120,7 +120,9 @@ async function startWorld(t: Test): Promise<World> {
   t.teardown(() => rm(folder, { recursive: true, force: true }));
   const keys = join(folder, 'keys.json');
   await writeFile(keys, JSON.stringify(rotateKeys(undefined, new Date(realNow()))));
-  offsetMs = 0;
+  t.teardown(() => {
+    offsetMs = 0;
+  });
   const settings = {
     ...(await listening()),
     SIGNING_KEYS_FILE: keys,

@@ -27,6 +27,7 @@ import {
   type Tamper,
 } from '../../support/tampering-proxy.ts';
 import { until } from '../../support/until.ts';
+import { budgetPath } from '../budget/support.ts';
 
 const proxy = await startTamperingProxy(t);
 const gateway = await startGateway(t, { BASE_URL: proxy.url });
@@ -381,7 +382,7 @@ test('a purchase refuses an invalid cap and unknown options', async () => {
 });
 
 test('a budget refuses invalid limits and unknown options', async (t) => {
-  const path = `${t.testdir()}/budget`;
+  const path = await budgetPath(t);
   for (const name of ['perCallMicroUsd', 'perDayMicroUsd', 'totalMicroUsd']) {
     for (const value of NO_AMOUNTS) {
       await assert.rejects(openFileBudget(path, { [name]: value }), { name: 'TypeError', message: new RegExp(name) });
