@@ -31,6 +31,7 @@ export interface Config extends ReturnType<typeof readEdge>, ReturnType<typeof r
   readonly feedback: FeedbackConfig | undefined;
   /** Bounds of unpaid upstream work (R21b). `maxUnsettledMs` is the sum over all direct payers. */
   readonly unpaidWork: WorkLimits & { readonly maxUnsettledMs: number };
+  /** How long this process relies on a hold's lease that it could not renew: the ledger's lease, or less in a test. */
   readonly holdLeaseSeconds: number;
   readonly reconcileIntervalMs: number;
   readonly logLevel: string;
