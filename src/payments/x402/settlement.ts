@@ -19,7 +19,8 @@ type SettlementOutcome =
 
 interface SettlementOptions {
   readonly upstream?: UpstreamUsage | undefined;
-  readonly timeoutMs?: number;
+  /** How long the transfer is awaited after settle was answered. */
+  readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -30,7 +31,6 @@ interface SettlementParts {
   readonly chain: Chain;
   readonly resolver: Resolver;
   readonly metrics: Metrics;
-  readonly inclusionTimeoutMs: number;
   readonly log: FastifyBaseLogger;
 }
 
@@ -55,7 +55,7 @@ export class Settlement {
   async settle(
     payment: Payment,
     request: FacilitatorPayment,
-    { upstream, timeoutMs = this.#parts.inclusionTimeoutMs, signal }: SettlementOptions,
+    { upstream, timeoutMs, signal }: SettlementOptions,
   ): Promise<SettlementOutcome> {
     const { reservations, outcomes, facilitator, metrics, log } = this.#parts;
     testPoint('x402 audio stored');
