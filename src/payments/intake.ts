@@ -117,8 +117,7 @@ export class PaymentIntake {
     const { envelope, traceId, usage } = request;
     const headBlock = await this.#head();
     if (headBlock === undefined) {
-      const taken = abandoned ? undefined : await this.#parts.known.refuseTaken(claimOf(envelope));
-      return taken ?? refused('PAYMENT_ERROR', 'chain_unreachable');
+      return (await this.#refuseTaken(envelope, abandoned)) ?? refused('PAYMENT_ERROR', 'chain_unreachable');
     }
     const { identifier } = envelope;
     if (abandoned) {
@@ -149,19 +148,23 @@ export class PaymentIntake {
     abandoned: Payment | undefined,
   ): Promise<Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'> | undefined> {
     const { envelope } = facilitatorRequest;
-    const refuseTaken = async () => (abandoned ? undefined : this.#parts.known.refuseTaken(claimOf(envelope)));
     try {
       if (!isOfUndeployed(envelope.signature) && !(await this.#parts.chain.hasCode(envelope.authorization.from))) {
         return refused('PAYMENT_REQUIRED', 'invalid_signature');
       }
-      const taken = await refuseTaken();
+      const taken = await this.#refuseTaken(envelope, abandoned);
       if (taken) return taken;
       const verification = await this.#parts.facilitator.verify(facilitatorRequest);
       return verification.valid ? undefined : this.#invalid(verification, facilitatorRequest);
     } catch (error) {
       const failure = this.#unverifiable(error);
-      return (await refuseTaken()) ?? failure;
+      return (await this.#refuseTaken(envelope, abandoned)) ?? failure;
     }
+  }
+
+  /** Refuses another payment's authorization (R22). That of an abandoned reservation is its own. */
+  async #refuseTaken(envelope: Pick<PaymentEnvelope, 'authorization'>, abandoned: Payment | undefined) {
+    return abandoned ? undefined : this.#parts.known.refuseTaken(claimOf(envelope));
   }
 
   /** A used authorization may have paid this service, in commits that a failover lost. */
