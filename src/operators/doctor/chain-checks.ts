@@ -60,7 +60,7 @@ async function withNode(url: string, ask: (node: Rpc) => Promise<Finding>): Prom
 /** Skipped if the node is of another chain, which the check `node` reports. */
 const onOurChain = (url: string, asset: Asset, ask: (node: Rpc, asset: Asset) => Promise<Finding>): Promise<Finding> =>
   withNode(url, async (node) => {
-    const chainId = await chainIdOf(node).catch(() => undefined);
+    const chainId = await node.chainId().catch(() => undefined);
     return chainId === asset.chainId
       ? ask(node, asset)
       : skipped('This node is unreachable or on another chain; see the check node.');
@@ -68,14 +68,14 @@ const onOurChain = (url: string, asset: Asset, ask: (node: Rpc, asset: Asset) =>
 
 async function isCurrent(node: Rpc, asset: Asset, isIdle: boolean, now: () => number): Promise<Finding> {
   try {
-    const found = await chainIdOf(node);
+    const found = await node.chainId();
     if (found !== asset.chainId) {
       const fix = 'Set X402_RPC_URL to a node of the network that X402_NETWORK names.';
       return fault(`It is a node of chain ${found}, but X402_NETWORK is ${asset.network}.`, fix);
     }
-    const { number, timestamp } = await blockOf(node, 'latest');
+    const { number, timestamp } = await node.block('latest');
     if (isIdle) return ok(`Its newest block is ${number}. It makes a block only when there is a transaction.`);
-    return await judgeAge(node, number, now() / 1000 - timestamp);
+    return await judgeAge(node, number, now() / 1000 - Number(timestamp));
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;
     return fault(error.message, 'Correct X402_RPC_URL with its key or password, or check the network in between.');
@@ -92,7 +92,7 @@ async function judgeAge(node: Rpc, head: bigint, age: number): Promise<Finding> 
   const fix = 'Use a node that follows the chain. A payment counts only once the node shows it.';
   if (age > LAG_FAULT_SECONDS) return fault(`${old}: it lags, or the clock of this machine is ahead.`, fix);
   if (age > LAG_WARNING_SECONDS) return warning(`${old}.`, fix);
-  if (!(await isRefused(() => blockOf(node, 'finalized')))) return ok(`${old}.`);
+  if (!(await isRefused(() => node.block('finalized')))) return ok(`${old}.`);
   return warning(
     `${old}, and it knows no finalized block, so failed payments are recognized an hour later.`,
     'Use a node that supports the block tag finalized in eth_getBlockByNumber.',
@@ -101,16 +101,16 @@ async function judgeAge(node: Rpc, head: bigint, age: number): Promise<Finding> 
 
 /** The reconcilers look up failed payments again after a day (src/reconcile/x402-payments.ts). */
 async function keepsLogs(node: Rpc, { address }: Asset): Promise<Finding> {
-  const head = await blockOf(node, 'latest');
-  const before = await blockOf(node, head.number > MEASURED_BLOCKS ? head.number - MEASURED_BLOCKS : 0n);
-  const blockSeconds = (head.timestamp - before.timestamp) / Math.max(1, Number(head.number - before.number));
+  const head = await node.block('latest');
+  const before = await node.block(head.number > MEASURED_BLOCKS ? head.number - MEASURED_BLOCKS : 0n);
+  const blockSeconds = Number(head.timestamp - before.timestamp) / Math.max(1, Number(head.number - before.number));
   const blocksOfDay = BigInt(Math.ceil(DAY_SECONDS / Math.max(blockSeconds, 0.01)));
   const from = blocksOfDay > head.number ? 0n : head.number - blocksOfDay;
   const topics = [[AUTHORIZATION_USED], zeroHash, zeroHash];
   const range = { fromBlock: numberToHex(from), toBlock: numberToHex(from + RANGE_BLOCKS - 1n) };
   const lacks = await isRefused(async () => {
-    await blockOf(node, from);
-    await call(node, 'eth_getLogs', { address, topics, ...range });
+    await node.block(from);
+    await node.request('eth_getLogs', [{ address, topics, ...range }]);
   });
   if (lacks) {
     return fault(
@@ -125,7 +125,7 @@ async function keepsLogs(node: Rpc, { address }: Asset): Promise<Finding> {
 async function isRightAsset(node: Rpc, asset: Asset): Promise<Finding> {
   const { address, name, version, chainId } = asset;
   const wrongAddress = 'Correct X402_ASSET and X402_NETWORK.';
-  if ((await codeOf(node, address)) === '0x') return fault(`There is no contract at ${address}.`, wrongAddress);
+  if ((await node.code(address)) === '0x') return fault(`There is no contract at ${address}.`, wrongAddress);
   const decimals = await wordOf(node, address, toFunctionSelector('decimals()'));
   if (decimals === undefined || BigInt(decimals) !== BigInt(ASSET_DECIMALS)) {
     const has = decimals === undefined ? 'reports no decimals' : `has ${BigInt(decimals)} decimals`;
@@ -153,7 +153,7 @@ async function isPlainAddress(node: Rpc, payee: Address, asset: Asset): Promise<
   const fix = 'Set X402_PAY_TO to an address whose key you have.';
   if (payee === zeroAddress) return fault('It is the zero address: payments to it are lost.', fix);
   if (payee === asset.address) return fault('It is the token itself: payments to it are lost.', fix);
-  const code = await codeOf(node, payee);
+  const code = await node.code(payee);
   if (code === '0x') return ok('It is a plain address.');
   if (DELEGATION.test(code)) {
     return warning('Its account delegates to a contract (EIP-7702).', 'Make sure that you trust that contract.');
@@ -164,28 +164,9 @@ async function isPlainAddress(node: Rpc, payee: Address, asset: Asset): Promise<
   );
 }
 
-async function call<T>(node: Rpc, method: string, ...params: readonly unknown[]): Promise<T> {
-  return (await node.request({ method, params })) as T;
-}
-
-async function chainIdOf(node: Rpc): Promise<number> {
-  return Number(await call<Hex>(node, 'eth_chainId'));
-}
-
-async function blockOf(node: Rpc, which: bigint | 'latest' | 'finalized') {
-  const tag = typeof which === 'bigint' ? numberToHex(which) : which;
-  const block = await call<{ number: Hex; timestamp: Hex } | null>(node, 'eth_getBlockByNumber', tag, false);
-  if (!block) throw new RpcRefusal("The chain's node does not know a block.");
-  return { number: BigInt(block.number), timestamp: Number(block.timestamp) };
-}
-
-function codeOf(node: Rpc, address: Address): Promise<Hex> {
-  return call(node, 'eth_getCode', address, 'latest');
-}
-
 /** Undefined if the contract has no such function. */
 function wordOf(node: Rpc, to: Address, data: Hex): Promise<Hex | undefined> {
-  return call<Hex>(node, 'eth_call', { to, data }, 'latest').catch((error) => {
+  return node.request<Hex>('eth_call', [{ to, data }, 'latest']).catch((error) => {
     if (error instanceof RpcError) return undefined;
     throw error;
   });

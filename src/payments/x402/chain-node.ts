@@ -1,10 +1,10 @@
-import type { Log, RpcBlock, RpcTransactionReceipt } from 'viem';
+import type { Log, RpcTransactionReceipt } from 'viem';
 import { concat, numberToHex, pad, toFunctionSelector } from 'viem/utils';
 import type { Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
 import { eachOf } from '../../lib/each-of.ts';
 import type { Hex } from './envelope.ts';
-import { Rpc, RpcError, RpcRefusal } from './rpc.ts';
+import { type Block, Rpc, RpcError, RpcRefusal } from './rpc.ts';
 import {
   AUTHORIZATION_CANCELED,
   AUTHORIZATION_USED,
@@ -38,8 +38,6 @@ const REORGANIZED_BLOCKS = 64n;
 const UNFINALIZED_SECONDS = 3_600n;
 
 type MinedLog = Log<Hex, Hex, false>;
-
-type Block = { readonly number: bigint; readonly hash: Hex; readonly timestamp: bigint };
 
 /** The newest block that can prove a failure: finalized, or only confirmed if the node knows no finalized one. */
 type FinalBlock = Block & { readonly isFinalized: boolean };
@@ -104,7 +102,7 @@ export class ChainNode {
   }
 
   async hasCode(address: Address): Promise<boolean> {
-    return (await this.#call<Hex>('eth_getCode', [address, 'latest'])) !== '0x';
+    return (await (await this.#checked()).code(address)) !== '0x';
   }
 
   async isSpent(claim: TransferClaim): Promise<boolean> {
@@ -158,11 +156,7 @@ export class ChainNode {
   }
 
   async block(which: bigint | 'finalized'): Promise<Block> {
-    const named = which === 'finalized' ? which : numberToHex(which);
-    const block = await this.#call<RpcBlock<'finalized'> | null>('eth_getBlockByNumber', [named, false]);
-    if (!block) throw new RpcRefusal("The chain's node does not know a block.");
-    const { number, hash, timestamp } = block;
-    return { number: BigInt(number), hash, timestamp: BigInt(timestamp) };
+    return (await this.#checked()).block(which);
   }
 
   #logs(topics: readonly (Hex | readonly Hex[] | null)[], from: bigint, to: bigint): Promise<readonly MinedLog[]> {
@@ -181,16 +175,18 @@ export class ChainNode {
   }
 
   async #call<T>(method: string, params: readonly unknown[]): Promise<T> {
-    if (!this.#isChecked) await this.#checkChain();
-    return (await this.#rpc.request({ method, params })) as T;
+    return (await this.#checked()).request<T>(method, params);
   }
 
-  async #checkChain(): Promise<void> {
-    const chainId = Number(await this.#rpc.request({ method: 'eth_chainId' }));
+  /** The node, once it is known to be one of the right chain. */
+  async #checked(): Promise<Rpc> {
+    if (this.#isChecked) return this.#rpc;
+    const chainId = await this.#rpc.chainId();
     if (chainId !== this.#asset.chainId) {
       throw new RpcError(`X402_RPC_URL is a node of chain ${chainId}, and X402_NETWORK is ${this.#asset.network}.`);
     }
     this.#isChecked = true;
+    return this.#rpc;
   }
 }
 

@@ -1,5 +1,8 @@
 import { Ajv } from 'ajv';
 import { Pool } from 'undici';
+import { numberToHex } from 'viem/utils';
+import type { Address } from '../../config/payees.ts';
+import type { Hex } from './envelope.ts';
 import { postJson } from './json-exchange.ts';
 
 const TIMEOUT_MS = 5_000;
@@ -8,6 +11,13 @@ const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
 export class RpcError extends Error {}
 
 export class RpcRefusal extends RpcError {}
+
+export interface Block {
+  readonly number: bigint;
+  readonly hash: Hex;
+  /** Unix seconds. */
+  readonly timestamp: bigint;
+}
 
 /** JSON-RPC over kept-alive connections. viem's transport needs six times the CPU. Throws RpcError. */
 export class Rpc {
@@ -32,7 +42,25 @@ export class Rpc {
     };
   }
 
-  async request({ method, params = [] }: { method: string; params?: unknown }): Promise<unknown> {
+  async chainId(): Promise<number> {
+    return Number(await this.request<Hex>('eth_chainId'));
+  }
+
+  /** @throws RpcRefusal for a block that the node does not know */
+  async block(which: bigint | 'latest' | 'finalized'): Promise<Block> {
+    const named = typeof which === 'bigint' ? numberToHex(which) : which;
+    const block = await this.request<Record<keyof Block, Hex> | null>('eth_getBlockByNumber', [named, false]);
+    if (!block) throw new RpcRefusal("The chain's node does not know a block.");
+    return { number: BigInt(block.number), hash: block.hash, timestamp: BigInt(block.timestamp) };
+  }
+
+  /** `0x` for an address without code. */
+  code(address: Address): Promise<Hex> {
+    return this.request('eth_getCode', [address, 'latest']);
+  }
+
+  /** @returns the result, in the form that `answers` has for the method */
+  async request<T>(method: string, params: readonly unknown[] = []): Promise<T> {
     let answer: { result?: unknown; error?: unknown };
     try {
       const body = JSON.stringify({ jsonrpc: '2.0', id: ++this.#id, method, params });
@@ -54,7 +82,7 @@ export class Rpc {
     if (!isAnswer(method, answer.result)) {
       throw new RpcError(`The chain's node answered ${method} with something that is no such answer.`);
     }
-    return answer.result;
+    return answer.result as T;
   }
 
   async close(): Promise<void> {
