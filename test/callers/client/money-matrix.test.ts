@@ -355,10 +355,15 @@ async function changedCatalog(t: Test, change: (model: Record<string, unknown>) 
 /** What the service is started with again, once answers were lost. */
 const RESTARTS: Readonly<Record<string, (t: Test) => Promise<Record<string, string>>>> = {
   'the same settings': async () => ({}),
-  'another quote secret': async () => ({ QUOTE_SECRET: `another quote secret ${randomUUID()}` }),
-  'another default voice': (t) => changedCatalog(t, (model) => ({ ...model, defaultVoice: 'nova' })),
-  'a higher price': (t) => changedCatalog(t, (model) => ({ ...model, baseRatePicoUsdPerCharacter: 30_000_000 })),
-  'another payee': async () => ({ X402_PAY_TO: '0x00000000000000000000000000000000000000a1' }),
+  'another quote secret, default voice, price and payee': async (t) => ({
+    QUOTE_SECRET: `another quote secret ${randomUUID()}`,
+    X402_PAY_TO: '0x00000000000000000000000000000000000000a1',
+    ...(await changedCatalog(t, (model) => ({
+      ...model,
+      defaultVoice: 'nova',
+      baseRatePicoUsdPerCharacter: 30_000_000,
+    }))),
+  }),
   'no node': async () => ({ X402_RPC_URL: '' }),
   'payment in USDC off': async () => ({ X402_PAY_TO: '', X402_FACILITATOR_URL: '', X402_RPC_URL: '' }),
   'payment by card off': async () => ({ STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' }),
