@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { appendFile, mkdir, mkdtemp, readFile, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { type Test, test } from 'tap';
+import { projectFile } from '../support/project.ts';
+
+const script = fileURLToPath(projectFile('codegen/ensure-build.js'));
+
+/** A project of one source file, and what can be done with it. */
+async function project(t: Test) {
+  const root = await mkdtemp(join(tmpdir(), 'speechgate-build-'));
+  t.teardown(() => rm(root, { recursive: true, force: true }));
+  await mkdir(join(root, 'src'));
+  await writeFile(join(root, 'src/speechgate.ts'), 'export const greeting: string = "hello";\n');
+  await writeFile(join(root, 'package.json'), '{ "type": "module" }');
+  await writeFile(join(root, 'tsconfig.json'), '{}');
+  await writeFile(
+    join(root, 'tsconfig.build.json'),
+    JSON.stringify({
+      compilerOptions: {
+        rootDir: 'src',
+        outDir: 'dist',
+        target: 'ES2023',
+        module: 'NodeNext',
+        incremental: true,
+        tsBuildInfoFile: 'dist/.tsbuildinfo',
+        noCheck: true,
+        lib: ['ES5'],
+        types: [],
+      },
+      include: ['src'],
+    }),
+  );
+  const compiler = join(root, 'node_modules');
+  await symlink(fileURLToPath(projectFile('node_modules')), compiler);
+  const output = join(root, 'dist/speechgate.js');
+  return {
+    root,
+    output,
+    ensureBuild: () => promisify(execFile)(process.execPath, [script], { cwd: root }),
+    removeCompiler: () => rm(compiler),
+    /** Marks the output: a build replaces it. */
+    mark: () => appendFile(output, '// kept\n'),
+    isRebuilt: async () => !(await readFile(output, 'utf8')).includes('// kept'),
+    touch: (name: string) => utimes(join(root, name), new Date(), new Date()),
+  };
+}
+
+test('sources are compiled when there is no output, and not again', async (t) => {
+  const { output, ensureBuild, mark, isRebuilt } = await project(t);
+  await ensureBuild();
+  assert.match(await readFile(output, 'utf8'), /export const greeting = "hello"/);
+  await mark();
+  await ensureBuild();
+  assert.equal(await isRebuilt(), false);
+});
+
+test('a source or setting that is newer than the output is compiled', async (t) => {
+  const { root, output, ensureBuild, mark, isRebuilt, touch } = await project(t);
+  await ensureBuild();
+  await mark();
+  await writeFile(join(root, 'src/speechgate.ts'), 'export const greeting: string = "good day";\n');
+  await ensureBuild();
+  assert.match(await readFile(output, 'utf8'), /good day/);
+  await writeFile(join(root, 'src/added.ts'), 'export const added: number = 1;\n');
+  await ensureBuild();
+  assert.match(await readFile(join(root, 'dist/added.js'), 'utf8'), /added = 1/);
+  // Its text is the same, so the compiler writes nothing; the next start must not compile again.
+  await touch('src/added.ts');
+  await ensureBuild();
+  await mark();
+  await ensureBuild();
+  assert.equal(await isRebuilt(), false);
+});
+
+test('without a compiler the output is kept, and a missing one is an error', async (t) => {
+  const { root, ensureBuild, mark, isRebuilt, removeCompiler, touch } = await project(t);
+  await ensureBuild();
+  await mark();
+  await removeCompiler();
+  await touch('src/speechgate.ts');
+  await ensureBuild();
+  assert.equal(await isRebuilt(), false);
+  await rm(join(root, 'dist'), { recursive: true });
+  await assert.rejects(ensureBuild(), {
+    code: 1,
+    stderr: /^dist\/ is missing and TypeScript is not installed\. Run npm ci/,
+  });
+});
