@@ -5,15 +5,14 @@
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, statSync, utimesSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
 
+const COMPILER = 'node_modules/typescript-7/bin/tsc';
 const OUTPUT = 'dist/speechgate.js';
 const STAMP = 'dist/.tsbuildinfo';
 const CONFIGURATION = ['tsconfig.json', 'tsconfig.build.json'];
 
-const compiler = findCompiler();
-if (compiler && existsSync('src')) {
+if (existsSync(COMPILER) && existsSync('src')) {
   if (isStale()) build();
 } else if (!existsSync(OUTPUT)) {
   console.error('dist/ is missing and TypeScript is not installed. Run npm ci without --omit=dev, or copy dist/ here.');
@@ -31,15 +30,7 @@ function isStale() {
 
 function build() {
   const started = new Date();
-  const { status } = spawnSync(process.execPath, [compiler, '--project', 'tsconfig.build.json'], { stdio: 'inherit' });
+  const { status } = spawnSync(process.execPath, [COMPILER, '--project', 'tsconfig.build.json'], { stdio: 'inherit' });
   if (status === 0) utimesSync(STAMP, started, started);
   process.exitCode = status ?? 1;
-}
-
-function findCompiler() {
-  try {
-    return createRequire(join(process.cwd(), 'package.json')).resolve('typescript/bin/tsc');
-  } catch {
-    return undefined;
-  }
 }
