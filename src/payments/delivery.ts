@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { testPoint } from '../lib/test-point.ts';
 import type { AudioMemory, Share } from '../speech/audio-memory.ts';
-import { collectSpeech, readIfComplete, synthesizeWithFailover } from '../speech/collect.ts';
+import { collectSpeech, completed, readIfComplete, synthesizeWithFailover } from '../speech/collect.ts';
 import {
   type AudioType,
   MAX_AUDIO_BYTES,
@@ -109,14 +109,16 @@ export const streamed =
     lost.addEventListener('abort', abort, { once: true });
     try {
       const beginning = provider.synthesize(utterance, deadline.signal);
-      const [{ mimeType, upstream }, begun] = await synthesizeWithFailover(
+      const [speech, begun] = await synthesizeWithFailover(
         beginning,
         async (given) => [given, await readIfComplete(given.audio)] as const,
       );
+      const { mimeType, upstream } = speech;
       if (begun.outcome === 'whole') {
         deadline.end();
         testPoint('whole speech spoken');
-        return { body: { mimeType, audio: begun.audio }, upstream, spoken: Promise.resolve() };
+        const audio = completed(speech, begun.audio);
+        return { body: { mimeType, audio }, upstream, spoken: Promise.resolve() };
       }
       const audio = new AudioOutlet(memory);
       // Fastify destroys the stream when the caller disconnects. It then has no listener for later errors.

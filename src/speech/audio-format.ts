@@ -1,7 +1,9 @@
 import { type AudioReader, matches, type ReaderOptions } from './audio-reader.ts';
-import { FRAME_HEADER_BYTES, frameLength, ID3_HEADER_BYTES, id3Length, MpegAudioReader } from './mpeg-audio.ts';
+import { MpegAudioReader } from './mpeg-audio.ts';
+import { FRAME_HEADER_BYTES, frameLength, ID3_HEADER_BYTES, id3Length } from './mpeg-frames.ts';
 import type { AudioType } from './provider.ts';
-import { RIFF_HEADER_BYTES, WaveAudioReader } from './wave-audio.ts';
+import { WaveAudioReader } from './wave-audio.ts';
+import { RIFF_HEADER_BYTES } from './wave-sizes.ts';
 
 export const MAGIC_BYTES = RIFF_HEADER_BYTES;
 

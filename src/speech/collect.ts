@@ -1,5 +1,6 @@
 import { setImmediate as endOfTurn } from 'node:timers/promises';
 import type { Share } from './audio-memory.ts';
+import { asBuffer } from './audio-reader.ts';
 import {
   type AudioType,
   MAX_AUDIO_BYTES,
@@ -8,6 +9,7 @@ import {
   type SpeechProvider,
   type Utterance,
 } from './provider.ts';
+import { wholeAudio } from './whole-audio.ts';
 
 const NAMES: Readonly<Record<AudioType, string>> = { 'audio/mpeg': 'MPEG', 'audio/wav': 'WAV' };
 
@@ -65,8 +67,12 @@ async function collect(
     share?.add(-size);
     throw error;
   }
-  return { mimeType, audio: Buffer.concat(chunks, size), ...(upstream && { upstream }) };
+  return { mimeType, audio: completed(speech, Buffer.concat(chunks, size)), ...(upstream && { upstream }) };
 }
+
+/** The audio of speech that has ended. */
+export const completed = ({ mimeType, description }: Speech, audio: Buffer): Buffer =>
+  asBuffer(wholeAudio(mimeType, audio, description?.()));
 
 /** About what a connection takes in one write; more is not waited for. */
 const MAX_BYTES = 64 * 1024;

@@ -1,59 +1,21 @@
 import { type AudioFault, type AudioReader, asBuffer, matches, type ReaderOptions } from './audio-reader.ts';
-
-export const FRAME_HEADER_BYTES = 4;
-/** Of an ID3v2 tag header, and of the footer that version 2.4 may append (id3v2.4.0-structure, 3.1 and 3.4). */
-export const ID3_HEADER_BYTES = 10;
-
-const BIT_RATES = [
-  [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320],
-  [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
-] as const;
-/** MPEG 1, in Hz by index; MPEG 2 has half of them, MPEG 2.5 a quarter. */
-const SAMPLE_RATES = [44100, 48000, 32000] as const;
-
-/** Length in bytes of the MPEG Layer III frame at `offset`; undefined without its header (ISO/IEC 11172-3). */
-export function frameLength(bytes: Uint8Array, offset = 0): number | undefined {
-  if (bytes.length < offset + FRAME_HEADER_BYTES || bytes[offset] !== 0xff) return undefined;
-  const b1 = bytes[offset + 1] as number;
-  const b2 = bytes[offset + 2] as number;
-  const b3 = bytes[offset + 3] as number;
-  const version = versionOf(bytes, offset);
-  const layer = (b1 >> 1) & 3;
-  if ((b1 & 0xe0) !== 0xe0 || version === 1 || layer !== 1 || (b3 & 3) === 2) return undefined;
-  const kilobits = BIT_RATES[version === 3 ? 0 : 1][b2 >> 4];
-  const rate = frameRate(bytes, offset);
-  if (!kilobits || !rate) return undefined;
-  const padding = (b2 >> 1) & 1;
-  return Math.floor(((version === 3 ? 144_000 : 72_000) * kilobits) / rate) + padding;
-}
-
-/** In Hz, of a valid frame header. */
-export function frameRate(bytes: Uint8Array, offset = 0): number {
-  const version = versionOf(bytes, offset);
-  const fullRate = SAMPLE_RATES[((bytes[offset + 2] as number) >> 2) & 3] ?? 0;
-  if (version === 3) return fullRate;
-  return version === 2 ? fullRate / 2 : fullRate / 4;
-}
-
-/** Duration of the frame whose valid header is at `offset`: 1152 samples of MPEG 1, otherwise 576. */
-export const frameSeconds = (bytes: Uint8Array, offset = 0): number =>
-  (versionOf(bytes, offset) === 3 ? 1152 : 576) / frameRate(bytes, offset);
-
-const versionOf = (bytes: Uint8Array, offset: number): number => ((bytes[offset + 1] as number) >> 3) & 3;
-
-/** Length in bytes of an ID3v2 tag at the start, header and footer included; undefined without one. */
-export function id3Length(bytes: Uint8Array): number | undefined {
-  const [i, d, three, major, revision, flags = 0, s3 = 0, s2 = 0, s1 = 0, s0 = 0] = bytes;
-  if (bytes.length < ID3_HEADER_BYTES || i !== 0x49 || d !== 0x44 || three !== 0x33) return undefined;
-  if (major === 0xff || revision === 0xff || (s3 | s2 | s1 | s0) & 0x80) return undefined;
-  const footer = flags & 0x10 ? ID3_HEADER_BYTES : 0;
-  return ID3_HEADER_BYTES + (s3 << 21) + (s2 << 14) + (s1 << 7) + s0 + footer;
-}
+import {
+  DESCRIPTION_BYTES,
+  FRAME_HEADER_BYTES,
+  frameLength,
+  frameRate,
+  ID3_HEADER_BYTES,
+  id3Length,
+  isMono,
+  readDescription,
+} from './mpeg-frames.ts';
 
 interface Unit {
-  readonly kind: 'frame' | 'description' | 'leading tag' | 'trailing tag' | 'padding';
+  readonly kind: 'frame' | 'description' | 'leading tag' | 'appended tag' | 'trailing tag' | 'padding';
   readonly length: number;
   readonly fileBytes?: number;
+  /** Rate and channels of a frame. */
+  readonly sound?: string;
 }
 
 const EMPTY = Buffer.alloc(0);
@@ -61,8 +23,6 @@ const ID3V1_BYTES = 128;
 const ID3V1_EXTENDED_BYTES = 227;
 const APE_HEADER_BYTES = 32;
 const APE_IS_HEADER = 0x2000_0000;
-const VBRI_OFFSET = 36;
-const DESCRIPTION_BYTES = 52;
 
 const TAGS: readonly { magic: string; needed: number; read(bytes: Buffer): Unit | undefined }[] = [
   {
@@ -71,7 +31,7 @@ const TAGS: readonly { magic: string; needed: number; read(bytes: Buffer): Unit 
     read(bytes) {
       const length = id3Length(bytes);
       const hasFooter = ((bytes[5] as number) & 0x10) !== 0;
-      return length === undefined ? undefined : { kind: hasFooter ? 'trailing tag' : 'leading tag', length };
+      return length === undefined ? undefined : { kind: hasFooter ? 'appended tag' : 'leading tag', length };
     },
   },
   {
@@ -103,28 +63,17 @@ function readUnit(bytes: Buffer): Unit | 'more' | undefined {
   if (length === undefined) return undefined;
   const needed = Math.min(length, DESCRIPTION_BYTES);
   if (bytes.length < needed) return 'more';
-  const fileBytes = describedBytes(bytes.subarray(0, needed));
-  return fileBytes === undefined ? { kind: 'frame', length } : { kind: 'description', length, fileBytes };
-}
-
-/** The file size that a Xing, Info or VBRI frame declares, 0 if it declares none; undefined for audio. */
-function describedBytes(frame: Buffer): number | undefined {
-  const isMpeg1 = (((frame[1] as number) >> 3) & 3) === 3;
-  const isMono = (frame[3] as number) >> 6 === 3;
-  const start = FRAME_HEADER_BYTES + (isMpeg1 ? (isMono ? 17 : 32) : isMono ? 9 : 17);
-  const readBytes = (at: number) => (at + 4 <= frame.length ? frame.readUInt32BE(at) : 0);
-  const name = frame.toString('latin1', start, start + 4);
-  if (name === 'Xing' || name === 'Info') {
-    const flags = readBytes(start + 4);
-    return flags & 2 ? readBytes(start + 8 + (flags & 1 ? 4 : 0)) : 0;
-  }
-  return frame.toString('latin1', VBRI_OFFSET, VBRI_OFFSET + 4) === 'VBRI' ? readBytes(VBRI_OFFSET + 10) : undefined;
+  const description = readDescription(bytes.subarray(0, needed));
+  const sound = `${frameRate(bytes)} Hz, ${isMono(bytes) ? 1 : 2}`;
+  return description ? { kind: 'description', length, sound, ...description } : { kind: 'frame', length, sound };
 }
 
 /**
- * Walks from frame to frame (R68). What precedes the first frame is passed on, but no later tags and padding, so that
- * concatenated files become one. A frame that describes its file is passed on only if that file is the whole body:
- * otherwise players would stop early or refuse the file.
+ * Walks from frame to frame (R68). Of what is no frame, only an ID3v2 tag at the start is passed on, so that
+ * concatenated files become one. Players play only the first part of an MP3 whose rate or channels change.
+ *
+ * A frame that describes its file is passed on only if that file is the whole body: otherwise players would stop early
+ * or refuse the file. The first one that is not passed on stays in `description`.
  */
 export class MpegAudioReader implements AudioReader {
   readonly #options: ReaderOptions;
@@ -137,6 +86,9 @@ export class MpegAudioReader implements AudioReader {
   #isBegun = false;
   #fileStart = 0;
   #fileBytes = 0;
+  #sound: string | undefined;
+  #description: Buffer[] | undefined;
+  #isDescription = false;
 
   constructor(options: ReaderOptions) {
     this.#options = options;
@@ -144,6 +96,10 @@ export class MpegAudioReader implements AudioReader {
 
   get hasAudio(): boolean {
     return this.#frames > 1 || (this.#frames === 1 && this.#missing === 0);
+  }
+
+  get description(): Buffer | undefined {
+    return this.#description && Buffer.concat(this.#description);
   }
 
   push(chunk: Uint8Array): AudioFault | undefined {
@@ -169,6 +125,7 @@ export class MpegAudioReader implements AudioReader {
       }
       const step = Math.min(this.#missing, bytes.length - at);
       if (!this.#isPassed) skipTo(at + step);
+      if (this.#isDescription) this.#description?.push(Buffer.from(bytes.subarray(at, at + step)));
       this.#missing -= step;
       this.#position += step;
       at += step;
@@ -177,9 +134,12 @@ export class MpegAudioReader implements AudioReader {
     return undefined;
   }
 
-  #enter({ kind, length, fileBytes = 0 }: Unit): AudioFault | undefined {
+  #enter({ kind, length, fileBytes = 0, sound }: Unit): AudioFault | undefined {
+    this.#sound ??= sound;
+    if (sound !== undefined && sound !== this.#sound) return 'several files';
     this.#missing = length;
-    this.#isPassed = kind === 'frame' || (kind.endsWith('tag') && this.#frames === 0);
+    this.#isDescription = false;
+    this.#isPassed = kind === 'frame' || (this.#position === 0 && (kind === 'leading tag' || kind === 'appended tag'));
     if (kind === 'frame') {
       this.#frames++;
       this.#isBegun = false;
@@ -196,6 +156,8 @@ export class MpegAudioReader implements AudioReader {
       const { bodyBytes } = this.#options;
       const isWholeBody = bodyBytes !== undefined && this.#position + fileBytes + ID3V1_BYTES >= bodyBytes;
       this.#isPassed = this.#frames === 0 && isWholeBody;
+      this.#isDescription = this.#frames === 0 && !isWholeBody && this.#description === undefined;
+      if (this.#isDescription) this.#description = [];
     }
     return undefined;
   }

@@ -76,13 +76,13 @@ export function openProvider(
       const voice = voices.get(utterance.voice) ?? utterance.voice;
       try {
         const firstByteMs = rest.length > 0 ? silenceMs : undefined;
-        const { mimeType, audio } = await upstream.synthesize({ ...utterance, model, voice }, signal, firstByteMs);
+        const spoken = await upstream.synthesize({ ...utterance, model, voice }, signal, firstByteMs);
         metrics.upstreamSpent(upstream.name, costMicroUsd(utterance.text.length, costPicoUsd ?? 0n));
         const failover = async (error: SpeechError) => {
           if (signal.aborted) throw error;
           return speak(utterance, rest, signal, error);
         };
-        const speech = { mimeType, audio, upstream: { name: upstream.name, costPicoUsd } };
+        const speech = { ...spoken, upstream: { name: upstream.name, costPicoUsd } };
         return rest.length > 0 ? { ...speech, failover } : speech;
       } catch (error) {
         if (!(error instanceof SpeechError)) throw error;

@@ -65,8 +65,8 @@ export function openAiCompatible({
       const body = JSON.stringify({ model, input: text, voice, ...pace, response_format: 'mp3' });
       const send = (signal: AbortSignal) => pool.request({ method: 'POST', path, headers, body, signal });
       const steps = receive(send, deadline, Math.min(firstByteMs, firstByteTimeoutMs));
-      const { value: mimeType } = await steps.next();
-      return { mimeType: mimeType as AudioType, audio: steps as AsyncGenerator<Uint8Array, void> };
+      const { value: head } = await steps.next();
+      return { ...(head as SpeechHead), audio: steps as AsyncGenerator<Uint8Array, void> };
     },
     async probe(signal) {
       const answer = await pool.request({ method: 'GET', path: pathOf('models'), headers: identity, signal });
@@ -80,11 +80,13 @@ export function openAiCompatible({
   };
 }
 
+type SpeechHead = Pick<Speech, 'mimeType' | 'description'>;
+
 async function* receive(
   send: (signal: AbortSignal) => Promise<Dispatcher.ResponseData>,
   deadline: AbortSignal,
   firstByteMs: number,
-): AsyncGenerator<AudioType | Uint8Array, void> {
+): AsyncGenerator<SpeechHead | Uint8Array, void> {
   if (deadline.aborted) throw deadlineExceeded();
   const abort = new AbortController();
   const onDeadline = () => abort.abort(deadlineExceeded());
@@ -120,22 +122,23 @@ function refusalOf({ statusCode, headers }: Dispatcher.ResponseData): SpeechErro
   return Number(headers['content-length']) > MAX_AUDIO_BYTES ? tooLarge() : undefined;
 }
 
-async function* audioOf({ headers, body }: Dispatcher.ResponseData): AsyncGenerator<AudioType | Uint8Array, void> {
+async function* audioOf({ headers, body }: Dispatcher.ResponseData): AsyncGenerator<SpeechHead | Uint8Array, void> {
   const length = headers['content-length'];
   const playable: Uint8Array[] = [];
   const source = limited(body);
   try {
-    const { type, head } = await detect(source);
+    const { type, start } = await detect(source);
     const reader = audioReader(type, {
       pass: (bytes) => void playable.push(bytes),
       bodyBytes: length === undefined ? undefined : Number(length),
     });
+    const head: SpeechHead = { mimeType: type, description: () => reader.description };
     let isAnnounced = false;
-    for (let step: IteratorResult<Uint8Array> = { value: head }; !step.done; step = await source.next()) {
+    for (let step: IteratorResult<Uint8Array> = { value: start }; !step.done; step = await source.next()) {
       const fault = reader.push(step.value);
       if (fault) throw audioError(fault);
       if (!reader.hasAudio) continue;
-      if (!isAnnounced) yield type;
+      if (!isAnnounced) yield head;
       isAnnounced = true;
       yield* playable.splice(0);
     }
@@ -143,7 +146,7 @@ async function* audioOf({ headers, body }: Dispatcher.ResponseData): AsyncGenera
     // The body ends when the connection closes, so a break looks like the end.
     const endsByClose = length === undefined && headers['transfer-encoding'] === undefined;
     if (fault) throw fault === 'truncated' && endsByClose ? brokenOff() : audioError(fault);
-    if (!isAnnounced) yield type;
+    if (!isAnnounced) yield head;
     yield* playable;
   } finally {
     await source.return();
@@ -159,14 +162,14 @@ async function* limited(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Ar
   }
 }
 
-async function detect(source: AsyncGenerator<Uint8Array, void>): Promise<{ type: AudioType; head: Uint8Array }> {
-  let head: Uint8Array = new Uint8Array();
+async function detect(source: AsyncGenerator<Uint8Array, void>): Promise<{ type: AudioType; start: Uint8Array }> {
+  let start: Uint8Array = new Uint8Array();
   for (;;) {
     const { value, done } = await source.next();
     if (done) throw notAudio();
-    head = head.length === 0 ? value : Buffer.concat([head, value]);
-    const type = detectAudioType(head.subarray(0, MAGIC_BYTES));
+    start = start.length === 0 ? value : Buffer.concat([start, value]);
+    const type = detectAudioType(start.subarray(0, MAGIC_BYTES));
     if (type === 'not-audio') throw notAudio();
-    if (type) return { type, head };
+    if (type) return { type, start };
   }
 }

@@ -18,6 +18,8 @@ export type AudioType = 'audio/mpeg' | 'audio/wav';
 export interface Speech {
   readonly mimeType: AudioType;
   readonly audio: AsyncIterable<Uint8Array>;
+  /** The frame by which an MP3 described itself, if `audio` lacks it; known when that has ended. */
+  readonly description?: () => Uint8Array | undefined;
   readonly upstream?: SpeakingUpstream;
   /** Synthesizes again with the next upstream, while nothing of the first has been sent. Undefined if none is left. */
   readonly failover?: (error: SpeechError) => Promise<Speech>;

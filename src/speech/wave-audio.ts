@@ -1,14 +1,10 @@
 import { type AudioFault, type AudioReader, asBuffer, matches, type ReaderOptions } from './audio-reader.ts';
+import { RIFF_HEADER_BYTES, RIFF_SIZE_EXCLUDES, WAVE_CHUNK_HEADER_BYTES, writtenSize } from './wave-sizes.ts';
 
-export const RIFF_HEADER_BYTES = 12;
-const WAVE_CHUNK_HEADER_BYTES = 8;
-/** The size field of a RIFF chunk does not count the identifier and itself. */
-const RIFF_SIZE_EXCLUDES = 8;
 /** The smallest format chunk, and more than any has. */
 const FORMAT_BYTES = 16;
 const MAX_FORMAT_BYTES = 1024;
-/** Writers that can't seek back put 0, or a number near 2^31 or 2^32: a size of at least this is unknown. */
-const STREAMING_SIZE = 0x7000_0000;
+/** What every player takes for unknown: some read nothing of a file whose size is 0. */
 const UNKNOWN_SIZE = 0xffff_ffff;
 
 const LEAST_RATE = 8_000;
@@ -18,9 +14,6 @@ const MOST_CHANNELS = 8;
 /** Headers may be hostile: other numbers could make loops and allocations endless. */
 export const isPlayable = (channels: number, rate: number): boolean =>
   channels >= 1 && channels <= MOST_CHANNELS && rate >= LEAST_RATE && rate <= MOST_RATE;
-
-/** The declared size; undefined if the writer could not know it. */
-const writtenSize = (size: number): number | undefined => (size === 0 || size >= STREAMING_SIZE ? undefined : size);
 
 const EMPTY = Buffer.alloc(0);
 
@@ -42,7 +35,7 @@ interface WaveFile {
  * unknown, that of the RIFF chunk does.
  *
  * Samples of further files in the same format are appended, unless the first header shows where the samples end. It
- * does not if the sizes are unknown, or if the announced body is longer than they say.
+ * does not if the sizes are unknown, or if the announced body is longer than they say: it is passed on without sizes.
  */
 export class WaveAudioReader implements AudioReader {
   readonly #options: ReaderOptions;
@@ -167,7 +160,8 @@ export class WaveAudioReader implements AudioReader {
     );
     const isLonger = ends.length > 0 && bodyBytes !== undefined && Math.max(...ends) + 1 < bodyBytes;
     this.#mayBeLonger = isLonger || size === undefined;
-    if (isLonger) for (const at of [4, head.length - 4]) head.writeUInt32LE(UNKNOWN_SIZE, at);
+    if (this.#mayBeLonger || riffSize === undefined) head.writeUInt32LE(UNKNOWN_SIZE, 4);
+    if (this.#mayBeLonger) head.writeUInt32LE(UNKNOWN_SIZE, head.length - 4);
     pass(head);
   }
 

@@ -8,8 +8,9 @@ import { MAX_ATTEMPTS, retryDelayMs } from '../../src/jobs/run-job.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { BASE_URL, type Gateway, startGateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
-import { silentMp3 } from '../support/silent-audio.ts';
+import { silentMp3, silentWav } from '../support/silent-audio.ts';
 import {
+  body,
   ControlledStream,
   garbage,
   hangBeforeHeaders,
@@ -158,14 +159,17 @@ test('storeAudio=false completes and charges a job without storing audio', async
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R56: a WAV from the provider is served as audio/wav', async (t) => {
+test('R56: a streamed WAV from the provider is served as audio/wav with its real sizes', async (t) => {
   const { upstream, gateway, account } = await start(t);
-  upstream.mode = wav(100);
+  const streamed = silentWav(100);
+  for (const at of [4, 40]) streamed.writeUInt32LE(0, at);
+  upstream.mode = body(streamed, { framing: 'chunked' });
   const { jobId } = (await later(gateway, account)).json;
   const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
   assert.equal(job.result.mimeType, 'audio/wav');
   const audio = await gateway.call(`/tts/jobs/${jobId}/audio`);
   assert.equal(audio.headers.get('content-type'), 'audio/wav');
+  assert.deepEqual(audio.bytes, silentWav(100));
   assert.equal(audio.headers.get('content-disposition'), `inline; filename="speech-${jobId}.wav"`);
 });
 

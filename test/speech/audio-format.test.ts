@@ -6,9 +6,16 @@ import { test } from 'tap';
 import { audioReader, detectAudioType } from '../../src/speech/audio-format.ts';
 import type { AudioFault } from '../../src/speech/audio-reader.ts';
 import { type Begun, readIfComplete } from '../../src/speech/collect.ts';
-import { frameLength } from '../../src/speech/mpeg-audio.ts';
+import { frameLength } from '../../src/speech/mpeg-frames.ts';
 import type { AudioType } from '../../src/speech/provider.ts';
-import { MP3_FRAME_BYTES, silentMp3, silentWav, WAV_HEADER_BYTES } from '../support/silent-audio.ts';
+import {
+  MONO_44100,
+  MP3_FRAME_BYTES,
+  mpegFrames,
+  silentMp3,
+  silentWav,
+  WAV_HEADER_BYTES,
+} from '../support/silent-audio.ts';
 
 const bytes = (...values: number[]) => Uint8Array.from(values);
 const concat = (...parts: (Uint8Array | string)[]) => Buffer.concat(parts.map((part) => Buffer.from(part)));
@@ -159,8 +166,6 @@ test('R68: one complete MP3 file is sold unchanged', async (t) => {
     ['frames alone', FRAMES],
     ['after an ID3v2 tag', concat(id3(300), FRAMES)],
     ['after an ID3v2 tag with a footer', concat(id3(50, 0x10), Buffer.alloc(10, 0x33), FRAMES)],
-    ['after an APE tag', concat(ape(40), FRAMES)],
-    ['after two tags', concat(id3(300), id3(0), FRAMES)],
     ['with a Xing frame', lame('Xing')],
     ['with an Info frame', lame('Info')],
     ['with a VBRI frame', lame('VBRI')],
@@ -198,6 +203,10 @@ test('R68: consecutive MP3 files are sold as one', async (t) => {
 test('R68: tags, padding and descriptions around an MP3 file are removed', async (t) => {
   const cases: [string, Uint8Array, Uint8Array][] = [
     ['before an ID3v1 tag', concat(FRAMES, ID3V1), FRAMES],
+    ['after an APE tag', concat(ape(40), FRAMES), FRAMES],
+    ['after two ID3v2 tags', concat(id3(300), id3(0), FRAMES), concat(id3(300), FRAMES)],
+    ['after an APE tag and an ID3v2 tag', concat(ape(40), id3(9), FRAMES), FRAMES],
+    ['after zeros and an ID3v2 tag', concat(id3(0), Buffer.alloc(9), id3(9), FRAMES), concat(id3(0), FRAMES)],
     ['before an extended ID3v1 tag', concat(FRAMES, 'TAG+', Buffer.alloc(223), ID3V1), FRAMES],
     ['before an APE tag', concat(FRAMES, ape(40), ID3V1), FRAMES],
     ['before an appended ID3v2 tag', concat(FRAMES, id3(20, 0x10), Buffer.alloc(10, 0x33)), FRAMES],
@@ -211,6 +220,37 @@ test('R68: tags, padding and descriptions around an MP3 file are removed', async
     const body = concat(lame, ID3V1);
     sells('audio/mpeg', body, lame, body.length);
   });
+});
+
+const OTHER_RATE = mpegFrames(MONO_44100);
+const STEREO = mpegFrames([0xff, 0xfb, 0x94, 0x04]);
+
+test('R68: an MP3 whose rate or channels change is not sold', async (t) => {
+  const lame = concat(description(FRAMES.length + 384), FRAMES);
+  const cases: [string, Uint8Array][] = [
+    ['the sampling rate', concat(FRAMES, OTHER_RATE)],
+    ['the MPEG version, and so the rate', concat(FRAMES, mpegFrames([0xff, 0xf3, 0x94, 0xc4]))],
+    ['mono to stereo', concat(FRAMES, STEREO)],
+    ['stereo to mono', concat(STEREO, FRAMES)],
+    ['only the last frame', concat(FRAMES, FRAMES, STEREO.subarray(0, MP3_FRAME_BYTES))],
+    ['back again', concat(FRAMES, STEREO, FRAMES)],
+    ['between files with tags', concat(id3(9), FRAMES, ID3V1, id3(9), OTHER_RATE, ID3V1)],
+    ['between files with descriptions', concat(lame, mpegFrames([0xff, 0xfb, 0x94, 0x04]))],
+    ['after the description', concat(description(OTHER_RATE.length + 384), OTHER_RATE)],
+  ];
+  for (const [name, body] of cases) {
+    t.test(name, async () => {
+      refuses('audio/mpeg', body, 'several files');
+      refuses('audio/mpeg', body, 'several files', body.length);
+    });
+  }
+});
+
+test('R68: an MP3 whose bit rate or stereo mode changes is sold', async () => {
+  const body = concat(FRAMES, mpegFrames([0xff, 0xfb, 0x54, 0xc4]));
+  sells('audio/mpeg', body, body);
+  const joint = concat(STEREO, mpegFrames([0xff, 0xfb, 0x94, 0x64]), mpegFrames([0xff, 0xfb, 0x94, 0x84]));
+  sells('audio/mpeg', joint, joint);
 });
 
 test('R68: a truncated MP3 is not sold', async (t) => {
@@ -272,16 +312,23 @@ test('R68: one complete WAV file is sold unchanged', async (t) => {
     ['with chunks before, between and after', riff([LIST, FMT, LIST, DATA, LIST])],
     ['with an odd data chunk and no padding byte', riff([FMT, riffChunk('data', Buffer.alloc(9))]).subarray(0, -1)],
     ['with a RIFF size that is too large', riff([FMT, DATA], 1_000_000)],
-    ...STREAMING_SIZES.map((size): [string, Uint8Array] => [
-      `streamed with the sizes ${size}`,
-      streamingWav(SAMPLES, size),
-    ]),
   ];
   for (const [name, body] of cases) {
     t.test(name, async () => {
       sells('audio/wav', body, body);
       sells('audio/wav', body, body, body.length);
     });
+  }
+});
+
+test('R68: a streamed WAV is sold with 0xFFFFFFFF for sizes that it lacks', async () => {
+  for (const size of STREAMING_SIZES) {
+    const body = streamingWav(SAMPLES, size);
+    sells('audio/wav', body, streamingWav(SAMPLES));
+    sells('audio/wav', body, streamingWav(SAMPLES), body.length);
+    const chunks = [LIST, FMT, riffChunk('data', SAMPLES, size)];
+    sells('audio/wav', riff(chunks), riff([LIST, FMT, riffChunk('data', SAMPLES, 0xffffffff)], 0xffffffff));
+    sells('audio/wav', riff([FMT, DATA, LIST], size), riff([FMT, DATA, LIST], 0xffffffff));
   }
 });
 
@@ -292,7 +339,7 @@ test('R68: consecutive WAV files of one format are sold as one', async (t) => {
   t.test('with an open length in the first', async () => {
     for (const size of STREAMING_SIZES) {
       const first = streamingWav(SAMPLES, size);
-      const expected = joined(first.subarray(0, WAV_HEADER_BYTES));
+      const expected = joined(streamingWav(SAMPLES).subarray(0, WAV_HEADER_BYTES));
       sells('audio/wav', concat(first, first, first), expected);
       sells('audio/wav', concat(first, whole, whole), expected);
     }

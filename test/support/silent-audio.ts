@@ -1,7 +1,31 @@
+import { frameLength } from '../../src/speech/mpeg-frames.ts';
+
 /** MPEG 1 Layer III, 128 kbit/s, 48 kHz, mono, no CRC: a frame is 384 bytes and 24 ms; zeros after its header are silence. */
 const FRAME_HEADER = [0xff, 0xfb, 0x94, 0xc4];
 export const MP3_FRAME_BYTES = 384;
 const FRAME_MS = 24;
+
+/** A header of MPEG 1 Layer III, 128 kbit/s, 44.1 kHz, mono. */
+export const MONO_44100 = [0xff, 0xfb, 0x90, 0xc4] as const;
+
+/** Silent frames with this header. */
+export function mpegFrames(header: readonly number[], count = 10): Buffer {
+  const length = frameLength(Uint8Array.from(header));
+  if (length === undefined) throw new Error(`${header} is no header of a frame.`);
+  const bytes = Buffer.alloc(count * length);
+  for (let frame = 0; frame < count; frame++) bytes.set(header, frame * length);
+  return bytes;
+}
+
+/** A frame that describes a file, as LAME writes it, with the numbers that are given. */
+export function description({ frames, fileBytes }: { frames?: number; fileBytes?: number }): Buffer {
+  const frame = mpegFrames(FRAME_HEADER, 1);
+  frame.write('Info', 21, 'latin1');
+  frame.writeUInt32BE((frames === undefined ? 0 : 1) + (fileBytes === undefined ? 0 : 2), 25);
+  let at = 29;
+  for (const number of [frames, fileBytes]) if (number !== undefined) at = frame.writeUInt32BE(number, at);
+  return frame;
+}
 
 const WAV_RATE = 24_000;
 export const WAV_HEADER_BYTES = 44;

@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { constants, type Stats } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { closeOnFailure } from '../../lib/close-on-failure.ts';
 import { followOwnLinks, isDescriptor } from '../../lib/own-links.ts';
 import { ForeignFileError } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
+import type { Speech } from '../client/index.ts';
 import type { OutputStream } from './command-process.ts';
 
 const PUBLIC_MODE = 0o666;
@@ -16,8 +17,10 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'no permission',
 };
 
+type WrittenSpeech = Pick<Speech, 'audio' | 'bytes' | 'contentType'>;
+
 export interface AudioFile {
-  write(audio: ReadableStream<Uint8Array>): Promise<number>;
+  write(speech: WrittenSpeech): Promise<number>;
   close(): Promise<void>;
 }
 
@@ -36,8 +39,8 @@ export async function openAudioFile(path: string, stdout: OutputStream): Promise
     throw unwritable(path, error);
   });
   return {
-    write: async (audio) => {
-      const size = await writeAll(file, audio);
+    write: async (speech) => {
+      const size = await writeAll(file, isDevice ? flowOf(speech) : [await speech.bytes()]);
       if (!isDevice) {
         await file.sync();
         await rename(temporary, target);
@@ -70,10 +73,10 @@ function standardOutput(stdout: OutputStream): AudioFile {
   if (stdout.isTTY)
     throw new UsageError('--out - would write audio to the terminal. Name a file, or redirect the output.');
   return {
-    write: async (audio) => {
+    write: async (speech) => {
       let size = 0;
       await pipeline(
-        audio,
+        flowOf(speech),
         async function* (chunks) {
           for await (const chunk of chunks) {
             size += chunk.length;
@@ -89,13 +92,30 @@ function standardOutput(stdout: OutputStream): AudioFile {
   };
 }
 
-async function writeAll(file: FileHandle, audio: ReadableStream<Uint8Array>): Promise<number> {
+/** A WAV is not written before its sizes are known, because its output may be a file. */
+async function* flowOf({ audio, bytes, contentType }: WrittenSpeech): AsyncIterable<Uint8Array> {
+  if (contentType === 'audio/wav') yield await bytes();
+  else yield* audio;
+}
+
+async function writeAll(file: FileHandle, chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<number> {
   let size = 0;
-  for await (const chunk of audio) {
+  for await (const chunk of chunks) {
     await file.writeFile(chunk);
     size += chunk.length;
   }
   return size;
+}
+
+const FORMATS = { 'audio/mpeg': 'MP3', 'audio/wav': 'WAV' } as const;
+const EXTENSIONS: Readonly<Record<string, string>> = { 'audio/mpeg': '.mp3', 'audio/wav': '.wav' };
+const AUDIO_EXTENSION = /^\.(mp3|wav|wave|ogg|oga|opus|flac|aac|m4a)$/i;
+
+/** A sentence if the file's extension is that of another format; otherwise empty. */
+export function otherFormat(path: string, contentType: Speech['contentType']): string {
+  const extension = extname(path);
+  const isRight = !AUDIO_EXTENSION.test(extension) || extension.toLowerCase() === EXTENSIONS[contentType];
+  return isRight ? '' : `. The audio is ${FORMATS[contentType]}: rename the file to *${EXTENSIONS[contentType]}`;
 }
 
 const unwritable = (path: string, error: Error): UsageError =>

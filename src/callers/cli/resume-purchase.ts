@@ -8,9 +8,10 @@ import {
   type PendingPurchase,
   type Receipt,
   ServiceError,
+  type Speech,
   Speechgate,
 } from '../client/index.ts';
-import { openAudioFile } from './audio-file.ts';
+import { openAudioFile, otherFormat } from './audio-file.ts';
 import type { CommandProcess, OutputStream } from './command-process.ts';
 import { serviceSays } from './failure.ts';
 import { flowWord } from './read-values.ts';
@@ -28,7 +29,7 @@ export interface Resumed {
 
 export interface BoughtSpeech {
   readonly bytes: number;
-  readonly contentType: string;
+  readonly contentType: Speech['contentType'];
   readonly receipt: Receipt;
 }
 
@@ -104,9 +105,10 @@ async function writeSpeech(
   const path = out ?? planned ?? resolve(`${pending.identifier}.mp3`);
   const file = await openAudioFile(path, stdout);
   try {
-    const { audio, contentType, receipt } = await client.resume(pending);
-    const bytes = await file.write(audio);
-    const line = `${path}: ${receiptLine({ bytes, contentType, receipt })}`;
+    const speech = await client.resume(pending);
+    const { contentType, receipt } = speech;
+    const bytes = await file.write(speech);
+    const line = `${path}: ${receiptLine({ bytes, contentType, receipt })}${otherFormat(path, contentType)}`;
     return { chargedMicroUsd: receipt.chargedMicroUsd, file: path, bytes, contentType, receipt, line };
   } finally {
     await file.close();

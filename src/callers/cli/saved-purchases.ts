@@ -1,11 +1,10 @@
-import { createReadStream } from 'node:fs';
-import { readdir, rm } from 'node:fs/promises';
+import { readdir, readFile, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { Readable } from 'node:stream';
 import { ownFolder, ownSubfolder, replaceOwnFile } from '../../lib/private-files.ts';
+import { wholeAudio } from '../../speech/whole-audio.ts';
 import type { SavedSpeech, WholeAudio } from '../budget/purchases.ts';
-import type { Budget, PendingPurchase } from '../client/index.ts';
-import { openAudioFile } from './audio-file.ts';
+import type { Budget, PendingPurchase, Speech } from '../client/index.ts';
+import { openAudioFile, otherFormat } from './audio-file.ts';
 import type { OutputStream } from './command-process.ts';
 import type { Resumed } from './resume-purchase.ts';
 import { readSettingsFile, writeSettingsFile } from './settings-folder.ts';
@@ -57,17 +56,20 @@ export class SavedPurchases implements SavedSpeech {
   async saveAudio(identifier: string, { contentType, bytes }: WholeAudio): Promise<void> {
     await ownFolder(this.#settings);
     const folder = await ownSubfolder(this.#audio);
-    await replaceOwnFile(join(folder, fileNameOf(identifier, EXTENSIONS[contentType])), bytes);
+    const path = join(folder, fileNameOf(identifier, EXTENSIONS[contentType]));
+    await replaceOwnFile(path, wholeAudio(contentType, bytes));
   }
 
   /** Paid audio that could not be delivered to its program. */
   async listAudio() {
     const names = await readdir(this.#audio).catch(() => []);
-    return Object.entries(EXTENSIONS).flatMap(([contentType, extension]) =>
-      names
+    const types = Object.keys(EXTENSIONS) as Speech['contentType'][];
+    return types.flatMap((contentType) => {
+      const extension = EXTENSIONS[contentType];
+      return names
         .filter((name) => name.endsWith(extension))
-        .map((name) => ({ name, contentType, identifier: decodeURIComponent(name.slice(0, -extension.length)) })),
-    );
+        .map((name) => ({ name, contentType, identifier: decodeURIComponent(name.slice(0, -extension.length)) }));
+    });
   }
 
   /** @param out default: a file in the working directory, named after the identifier */
@@ -79,9 +81,12 @@ export class SavedPurchases implements SavedSpeech {
     const file = out ?? resolve(name);
     const target = await openAudioFile(file, stdout);
     try {
-      const bytes = await target.write(Readable.toWeb(createReadStream(path)) as ReadableStream<Uint8Array>);
+      const content = await readFile(path);
+      const audio = new Blob([content]).stream();
+      const bytes = await target.write({ audio, bytes: async () => content, contentType });
       await rm(path);
-      return { outcome: 'bought', identifier, file, bytes, contentType, line: `${file}: ${bytes} bytes, paid before` };
+      const line = `${file}: ${bytes} bytes, paid before${otherFormat(file, contentType)}`;
+      return { outcome: 'bought', identifier, file, bytes, contentType, line };
     } finally {
       await target.close();
     }

@@ -11,7 +11,7 @@ import {
   type SpeechOrder,
 } from '../client/index.ts';
 import { isRepeatable } from '../client/pending-purchase.ts';
-import { openAudioFile } from './audio-file.ts';
+import { openAudioFile, otherFormat } from './audio-file.ts';
 import { COMMON_OPTIONS, defineCommand, interruption } from './command.ts';
 import type { CommandProcess } from './command-process.ts';
 import { CommandError, EXIT } from './failure.ts';
@@ -64,7 +64,7 @@ ${SPEECH_USAGE}
       const savedOut = out === undefined || out === '-' ? null : resolve(out);
       const delivery = { path, savedOut, durable: values.durable, output, host };
       const bought = await buySpeech({ pay, maxMicroUsd }, order, delivery);
-      const line = `${out ?? 'Speech'}: ${receiptLine(bought)}`;
+      const line = `${out ?? 'Speech'}: ${receiptLine(bought)}${otherFormat(out ?? '', bought.contentType)}`;
       if (out === '-') output.note(line);
       else output.done({ file: out ?? null, ...bought }, [line]);
       if (player && !(await play(player, path, host.env))) output.note(`${player[0]} could not play the audio.`);
@@ -113,7 +113,7 @@ async function buySpeech(
     const speak = async (): Promise<BoughtSpeech> => {
       const speech = await paid(caller, caller.client.speak(order, { signal, durable }));
       receipt = speech.receipt;
-      const bytes = await file.write(speech.audio);
+      const bytes = await file.write(speech);
       return { bytes, contentType: speech.contentType, receipt };
     };
     try {

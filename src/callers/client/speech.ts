@@ -1,3 +1,4 @@
+import { wholeAudio } from '../../speech/whole-audio.ts';
 import type { Flow } from './pending-purchase.ts';
 
 export interface SpeechOrder {
@@ -11,6 +12,7 @@ export interface SpeechOrder {
 export interface Speech {
   /** Can be read once: here, or by `bytes`. */
   readonly audio: ReadableStream<Uint8Array>;
+  /** As a file: with its length in the header, which a stream may lack. */
   bytes(): Promise<Uint8Array>;
   readonly contentType: 'audio/mpeg' | 'audio/wav';
   readonly receipt: Receipt;
@@ -34,7 +36,7 @@ export function streamedSpeech(
   contentType: Speech['contentType'],
   receipt: Receipt,
 ): Speech {
-  return { audio, bytes: () => collect(audio), contentType, receipt };
+  return { audio, bytes: async () => wholeAudio(contentType, await collect(audio)), contentType, receipt };
 }
 
 export function wholeSpeech(bytes: Uint8Array, contentType: Speech['contentType'], receipt: Receipt): Speech {

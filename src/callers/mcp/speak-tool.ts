@@ -4,7 +4,7 @@ import type { ServerNotification, ServerRequest } from '@modelcontextprotocol/sd
 import * as z from 'zod';
 import { formatUsd, parseUsd } from '../../lib/money.ts';
 import { serviceId } from '../../lib/service-words.ts';
-import { frameLength, frameSeconds, id3Length } from '../../speech/mpeg-audio.ts';
+import { frameLength, frameSeconds, id3Length, readDescription } from '../../speech/mpeg-frames.ts';
 import { isPlayable, waveChunks } from '../../speech/wave-audio.ts';
 import type { Purchases } from '../budget/purchases.ts';
 import { AudioLostError, ServiceError, type Speech } from '../client/index.ts';
@@ -186,6 +186,7 @@ export function secondsOf(audio: Uint8Array, contentType: 'audio/mpeg' | 'audio/
 
 function mpegSeconds(audio: Uint8Array): number | undefined {
   let offset = id3Length(audio) ?? 0;
+  if (readDescription(audio, offset)) offset += frameLength(audio, offset) ?? 0;
   let seconds = 0;
   for (;;) {
     const length = frameLength(audio, offset);

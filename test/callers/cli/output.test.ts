@@ -15,13 +15,15 @@ import {
 } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
 import { type Test, test } from 'tap';
 import { DamagedBudgetError } from '../../../src/callers/budget/budget-store.ts';
-import { openAudioFile } from '../../../src/callers/cli/audio-file.ts';
+import { openAudioFile, otherFormat } from '../../../src/callers/cli/audio-file.ts';
 import { failureOf } from '../../../src/callers/cli/failure.ts';
 import { rowsOf } from '../../../src/callers/cli/output.ts';
 import { readSecret } from '../../../src/callers/cli/read-values.ts';
-import { watched } from '../../../src/callers/cli/saved-purchases.ts';
+import { SavedPurchases, watched } from '../../../src/callers/cli/saved-purchases.ts';
 import {
   AudioLostError,
   InvalidRequestError,
@@ -30,16 +32,20 @@ import {
   PaymentRequiredError,
   type PendingPurchase,
   RateLimitedError,
+  type Receipt,
+  type Speech,
   UnreachableError,
   UntrustedError,
 } from '../../../src/callers/client/index.ts';
 import { isRepeatable } from '../../../src/callers/client/pending-purchase.ts';
 import { serviceError } from '../../../src/callers/client/service-error.ts';
+import { streamedSpeech } from '../../../src/callers/client/speech.ts';
 import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
 import { FileBusyError } from '../../../src/lib/file-lock.ts';
 import { ForeignFileError } from '../../../src/lib/private-files.ts';
 import { UsageError } from '../../../src/lib/usage-error.ts';
 import { projectFile } from '../../support/project.ts';
+import { mpegFrames, silentMp3, silentWav } from '../../support/silent-audio.ts';
 
 async function scratch(t: Test): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-audio-'));
@@ -47,9 +53,11 @@ async function scratch(t: Test): Promise<string> {
   return folder;
 }
 
+const NO_RECEIPT = {} as Receipt;
+
 /** Audio in two parts, the second of which may fail. */
-const audio = (fault?: Error): ReadableStream<Uint8Array> =>
-  new ReadableStream({
+const audio = (fault?: Error) => {
+  const stream = new ReadableStream<Uint8Array>({
     start: (controller) => controller.enqueue(Buffer.from('half ')),
     pull: (controller) => {
       if (fault) return controller.error(fault);
@@ -57,6 +65,8 @@ const audio = (fault?: Error): ReadableStream<Uint8Array> =>
       controller.close();
     },
   });
+  return streamedSpeech(stream, 'audio/mpeg', NO_RECEIPT);
+};
 
 test('audio replaces a file only when complete, also through a link', async (t) => {
   const folder = await scratch(t);
@@ -87,6 +97,56 @@ test('a device is written to and never replaced', { skip: process.platform === '
   assert.equal(await file.write(audio()), 10);
   await file.close();
   assert.ok((await lstat('/dev/null')).isCharacterDevice());
+});
+
+const VARIABLE = Buffer.concat([silentMp3(240), mpegFrames([0xff, 0xfb, 0x54, 0xc4])]);
+const streamedWav = () => {
+  const wav = silentWav(100);
+  for (const at of [4, 40]) wav.writeUInt32LE(0xffffffff, at);
+  return wav;
+};
+const streamed = (bytes: Uint8Array, contentType: Speech['contentType']) =>
+  streamedSpeech(new Blob([bytes as Uint8Array<ArrayBuffer>]).stream(), contentType, NO_RECEIPT);
+
+test('a file that is written has its length in its header', async (t) => {
+  const path = join(await scratch(t), 'hello');
+  const write = async (speech: Speech) => {
+    const file = await openAudioFile(path, process.stdout);
+    await file.write(speech);
+    await file.close();
+    return readFile(path);
+  };
+  assert.deepEqual(await write(streamed(streamedWav(), 'audio/wav')), silentWav(100));
+  assert.ok((await write(streamed(VARIABLE, 'audio/mpeg'))).includes('Xing'));
+  await rm(path);
+  const saved = new SavedPurchases(await scratch(t));
+  await saved.saveAudio('one', { contentType: 'audio/wav', bytes: streamedWav() });
+  await saved.moveAudio('one', path, process.stdout);
+  assert.deepEqual(await readFile(path), silentWav(100));
+});
+
+test('a WAV on standard output has its real sizes, and MP3 flows as it comes', async () => {
+  for (const [speech, expected] of [
+    [streamed(streamedWav(), 'audio/wav'), silentWav(100)],
+    [streamed(VARIABLE, 'audio/mpeg'), VARIABLE],
+  ] as const) {
+    const stdout = Object.assign(new PassThrough(), { isTTY: false });
+    const file = await openAudioFile('-', stdout);
+    await file.write(speech);
+    stdout.end();
+    assert.deepEqual(await buffer(stdout), expected);
+  }
+});
+
+test('a file whose extension is that of another format is named', async () => {
+  for (const path of ['a.mp3', 'a.MP3', 'a', 'a.part', '/dev/null', 'v1.2', '-']) {
+    assert.equal(otherFormat(path, 'audio/mpeg'), '');
+  }
+  assert.equal(otherFormat('a.WAV', 'audio/wav'), '');
+  assert.equal(otherFormat('hello.mp3', 'audio/wav'), '. The audio is WAV: rename the file to *.wav');
+  for (const path of ['a.wav', 'b/a.ogg', 'a.flac', 'a.Opus']) {
+    assert.equal(otherFormat(path, 'audio/mpeg'), '. The audio is MP3: rename the file to *.mp3', path);
+  }
 });
 
 const isRoot = process.geteuid?.() === 0;
@@ -138,7 +198,7 @@ test('own pipes, standard output by path and relative links are written to', {
   for (const path of ['/dev/stdout', '/dev/fd/1']) {
     const script = `import { openAudioFile } from ${JSON.stringify(projectFile('dist/callers/cli/audio-file.js'))};
       const file = await openAudioFile(${JSON.stringify(path)}, process.stdout);
-      await file.write(new Blob(['heard']).stream());
+      await file.write({ audio: new Blob(['heard']).stream(), contentType: 'audio/mpeg' });
       await file.close();`;
     // Node.js itself gives children sockets, which have no path.
     const piped = '"$0" --input-type=module -e "$1" | cat';

@@ -17,7 +17,7 @@ import { ForeignFileError } from '../../../src/lib/private-files.ts';
 import { startPrepaidCaller } from '../../support/caller.ts';
 import { callerCommand } from '../../support/caller-command.ts';
 import { pinsOf } from '../../support/client.ts';
-import { silentMp3, silentWav } from '../../support/silent-audio.ts';
+import { description, silentMp3, silentWav } from '../../support/silent-audio.ts';
 
 import { SAID, talkativeService } from '../../support/talkative-service.ts';
 import { openBudget } from '../budget/support.ts';
@@ -337,6 +337,8 @@ test('the length of an MP3 is that of its frames at each sampling rate', async (
   near(secondsOf(silentMp3(2500), 'audio/mpeg'), 2.5);
   const tag = Buffer.concat([Buffer.from('ID3\x04\0\0\0\0\0\x05', 'latin1'), Buffer.alloc(5)]);
   near(secondsOf(Buffer.concat([tag, silentMp3(1000)]), 'audio/mpeg'), 1);
+  const described = Buffer.concat([tag, description({ frames: 42 }), silentMp3(1000)]);
+  assert.equal(secondsOf(described, 'audio/mpeg'), secondsOf(silentMp3(1000), 'audio/mpeg'));
   // Bytes of the header's second and third: MPEG 1 at 44.1 kHz, MPEG 2 at 22.05 kHz, MPEG 2.5 at 11.025 kHz.
   for (const [version, samples, rate] of [
     [0xfb, 1152, 44_100],

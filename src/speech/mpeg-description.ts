@@ -1,0 +1,96 @@
+import {
+  type Description,
+  FRAME_HEADER_BYTES,
+  frameLength,
+  id3Length,
+  readDescription,
+  xingOffset,
+} from './mpeg-frames.ts';
+
+const TOC_ENTRIES = 100;
+/** The name, flags, frames, bytes and table of a Xing frame. */
+const XING_BYTES = 16 + TOC_ENTRIES;
+const HAS_FRAMES_BYTES_AND_TOC = 7;
+const NO_CRC = 1;
+
+interface Sound {
+  readonly bytes: Uint8Array;
+  /** Where each frame begins. */
+  readonly offsets: readonly number[];
+  readonly isVariable: boolean;
+}
+
+/**
+ * Puts a frame with the numbers of frames and bytes in front of a whole MP3 if it has none and needs it: players tell the
+ * length and find positions by it where the bit rate varies.
+ * @param given the frame that its encoder wrote, which is preferred if it is about the same frames
+ */
+export function withDescription(audio: Uint8Array, given?: Uint8Array): Uint8Array {
+  const start = id3Length(audio) ?? 0;
+  const ownLength = readDescription(audio, start) ? (frameLength(audio, start) ?? 0) : 0;
+  const own = ownLength > 0 ? audio.subarray(start, start + ownLength) : undefined;
+  const sound = soundOf(audio.subarray(start + ownLength));
+  if (own ? fits(own, sound) : !given && !sound.isVariable) return audio;
+  const isFitting = given !== undefined && fits(given, sound);
+  const description = isFitting ? given : describe(sound);
+  return concat([audio.subarray(0, start), description, sound.bytes]);
+}
+
+function soundOf(bytes: Uint8Array): Sound {
+  const offsets: number[] = [];
+  const rates = new Set<number>();
+  for (let at = 0, length = frameLength(bytes); length !== undefined; length = frameLength(bytes, at)) {
+    offsets.push(at);
+    rates.add((bytes[at + 2] as number) >> 4);
+    at += length;
+  }
+  return { bytes, offsets, isVariable: rates.size > 1 };
+}
+
+/** Encoders differ in whether they count the describing frame itself. */
+function fits(description: Uint8Array, { bytes, offsets }: Sound): boolean {
+  const { frames, fileBytes } = readDescription(description) as Description;
+  const isEqual = (declared: number, real: number, tolerance: number) =>
+    declared === 0 || Math.abs(declared - real) <= tolerance;
+  return (
+    (frames > 0 || fileBytes > 0) &&
+    isEqual(frames, offsets.length, 1) &&
+    isEqual(fileBytes, description.length + bytes.length, description.length)
+  );
+}
+
+/** A silent frame of the same sound, with the numbers in its unused bytes. */
+function describe({ bytes, offsets, isVariable }: Sound): Uint8Array {
+  const header = Uint8Array.from(bytes.subarray(0, FRAME_HEADER_BYTES));
+  header[1] = (header[1] as number) | NO_CRC;
+  const xing = xingOffset(header);
+  const sampleRate = (header[2] as number) & 0x0c;
+  let length = 0;
+  for (let bitRate = 1; length < xing + XING_BYTES; bitRate++) {
+    header[2] = (bitRate << 4) | sampleRate;
+    length = frameLength(header) ?? Number.POSITIVE_INFINITY;
+  }
+  const frame = new Uint8Array(length);
+  frame.set(header);
+  frame.set(new TextEncoder().encode(isVariable ? 'Xing' : 'Info'), xing);
+  const view = new DataView(frame.buffer, xing);
+  const fileBytes = length + bytes.length;
+  view.setUint32(4, HAS_FRAMES_BYTES_AND_TOC);
+  view.setUint32(8, offsets.length);
+  view.setUint32(12, fileBytes);
+  for (let entry = 0; entry < TOC_ENTRIES; entry++) {
+    const offset = length + (offsets[Math.floor((entry * offsets.length) / TOC_ENTRIES)] as number);
+    view.setUint8(16 + entry, Math.floor((offset * 256) / fileBytes));
+  }
+  return frame;
+}
+
+function concat(parts: readonly Uint8Array[]): Uint8Array {
+  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
