@@ -25,10 +25,9 @@ interface Route {
 /**
  * A provider that fails over between upstreams:
  *
- *     an upstream fails before its first audio, or is silent -> the next one, within the same deadline
- *     it refuses the utterance, as the others would          -> its error
- *     it breaks off                                          -> the next one, if the reader asks (`Speech.failover`)
- *     all have failed                                        -> the first transient error, otherwise the last error
+ *     an upstream refuses, fails before its first audio, or is silent -> the next one, within the same deadline
+ *     it breaks off                                                   -> the next one, if the reader asks (`Speech.failover`)
+ *     all have failed                                                 -> the first transient error, otherwise the last error
  *
  * Upstreams with an open circuit breaker come last, but are still tried if the others fail.
  */
@@ -87,7 +86,7 @@ export function openProvider(
       } catch (error) {
         if (!(error instanceof SpeechError)) throw error;
         failure = failure?.transient ? failure : error;
-        if (signal.aborted || error.fault === 'utterance') throw failure;
+        if (signal.aborted) throw failure;
         if (rest.length > 0) log.warn({ upstream: upstream.name, err: error }, 'trying the next upstream');
       }
     }

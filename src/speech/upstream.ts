@@ -11,6 +11,7 @@ const GROWTH = 2;
 /** A probe's delay is shortened at random by up to this part, so that processes don't probe together. */
 const JITTER = 0.25;
 const PROBE_TIMEOUT_MS = 5_000;
+const WORD = /[\p{L}\p{N}]/u;
 
 export interface UpstreamOptions {
   readonly name: string;
@@ -54,9 +55,9 @@ export class Upstream {
       const speech = await server.synthesize(utterance, signal, firstByteMs);
       metrics.upstreamAnswered(secondsSince(startedAt));
       this.#breaker.answered();
-      return { ...speech, audio: this.#measured(speech.audio, signal, startedAt) };
+      return { ...speech, audio: this.#measured(speech.audio, utterance, signal, startedAt) };
     } catch (error) {
-      this.#failed(error, signal, startedAt);
+      this.#failed(error, utterance, signal, startedAt);
       throw error;
     }
   }
@@ -66,7 +67,7 @@ export class Upstream {
     await this.#options.server.close();
   }
 
-  async *#measured(audio: AsyncIterable<Uint8Array>, signal: AbortSignal, startedAt: number) {
+  async *#measured(audio: AsyncIterable<Uint8Array>, utterance: Utterance, signal: AbortSignal, startedAt: number) {
     const { name, metrics } = this.#options;
     let isOver = false;
     try {
@@ -76,7 +77,7 @@ export class Upstream {
       this.#breaker.succeeded();
     } catch (error) {
       isOver = true;
-      this.#failed(error, signal, startedAt);
+      this.#failed(error, utterance, signal, startedAt);
       throw error;
     } finally {
       if (!isOver) {
@@ -86,7 +87,7 @@ export class Upstream {
     }
   }
 
-  #failed(error: unknown, signal: AbortSignal, startedAt: number): void {
+  #failed(error: unknown, { text }: Utterance, signal: AbortSignal, startedAt: number): void {
     const { name, metrics, onRefused, silenceMs } = this.#options;
     const seconds = secondsSince(startedAt);
     const known = error instanceof SpeechError ? error : undefined;
@@ -94,7 +95,9 @@ export class Upstream {
     if (known?.fault === 'credential') onRefused();
     // Deadlines also abort early, for example when this process stops.
     const isOurs = signal.aborted && seconds * 1000 < silenceMs;
-    if (isOurs || known?.fault === 'utterance') this.#breaker.ignore();
+    // Many servers answer a text such as "…" with an error or an empty body.
+    const isWordless = known?.code === 'TTS_UPSTREAM_ERROR' && !WORD.test(text);
+    if (isOurs || isWordless || known?.fault === 'utterance') this.#breaker.ignore();
     else this.#breaker.failed(known?.fault === 'unreachable', (known?.retryAfterSeconds ?? 0) * 1000);
   }
 }

@@ -3,7 +3,7 @@ import { getEventListeners } from 'node:events';
 import { test } from 'tap';
 import { collectSpeech } from '../../src/speech/collect.ts';
 import { MAX_AUDIO_BYTES, SpeechError } from '../../src/speech/provider.ts';
-import { silentMp3, silentWav } from '../support/silent-audio.ts';
+import { description, MONO_44100, mpegFrames, silentMp3, silentWav } from '../support/silent-audio.ts';
 import type { Mode } from '../support/stub-upstream.ts';
 import * as stub from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
@@ -49,18 +49,21 @@ test('a refused connection fails over and marks the upstream unavailable', async
   assert.equal(await failover.metric('speechgate_upstream_available{upstream="first"}'), 0);
 });
 
-for (const [name, mode] of Object.entries({
-  'a reset within the audio': stub.resetInBody(),
-  'audio shorter than announced': stub.contentLengthTooLarge(),
-  'audio cut before its last chunk': stub.cutChunked(),
-})) {
+const TWO_RATES = stub.body(Buffer.concat([silentMp3(20_000), mpegFrames(MONO_44100)]));
+
+for (const [name, mode, error] of [
+  ['a reset within the audio', stub.resetInBody(), BROKEN_OFF],
+  ['audio shorter than announced', stub.contentLengthTooLarge(), BROKEN_OFF],
+  ['audio cut before its last chunk', stub.cutChunked(), BROKEN_OFF],
+  ['another sampling rate within the audio', TWO_RATES, UPSTREAM_ERROR],
+] as const) {
   test(`${name}: collected speech fails over, streams do not`, async (t) => {
     const failover = await startFailover(t, {});
     setMode(failover, 0, mode);
     const collected = await collectSpeech(failover.provider, UTTERANCE, NEVER);
     assert.deepEqual(collected.audio, silentMp3(1000));
     assert.equal(collected.upstream?.name, 'second');
-    await fails(failover.speak().then(read), BROKEN_OFF);
+    await fails(failover.speak().then(read), error);
     assert.deepEqual(failover.asked(), [2, 1]);
   });
 }
@@ -75,16 +78,17 @@ test('a caller that needs MP3 fails over from an upstream that returns WAV', asy
   await fails(collectSpeech(failover.provider, UTTERANCE, NEVER, 'audio/mpeg'), UPSTREAM_ERROR);
 });
 
-for (const status of [400, 413, 422]) {
-  test(`status ${status} refuses the text without failover`, async (t) => {
-    const failover = await startFailover(t, {});
+test('what all upstreams refuse is the fault of the text, and no upstream is left alone for it', async (t) => {
+  const failover = await startFailover(t, {});
+  setMode(failover, 1, stub.openAiError(422));
+  for (const status of [400, 413, 422]) {
     setMode(failover, 0, stub.openAiError(status));
-    for (let turn = 0; turn < 5; turn++) await fails(failover.speak(), UPSTREAM_ERROR);
-    setMode(failover, 0, stub.mp3());
-    assert.equal((await failover.speak()).upstream?.name, 'first');
-    assert.deepEqual(failover.asked(), [6, 0]);
-  });
-}
+    for (let turn = 0; turn < BROKEN; turn++) await fails(failover.speak(), UPSTREAM_ERROR);
+  }
+  assert.deepEqual(failover.asked(), [9, 9]);
+  setMode(failover, 0, stub.mp3());
+  assert.equal(await hear(failover), 'first');
+});
 
 test('when all upstreams fail, the first transient error is returned, else the last', async (t) => {
   const failover = await startFailover(t, {});
@@ -95,6 +99,22 @@ test('when all upstreams fail, the first transient error is returned, else the l
   await fails(failover.speak(), { code: 'TTS_UPSTREAM_ERROR', transient: true });
   setMode(failover, 1, stub.openAiError(422));
   await fails(failover.speak(), { code: 'TTS_UPSTREAM_ERROR', transient: true });
+});
+
+test('a text without words that gets no audio says nothing about the upstream', async (t) => {
+  const failover = await startFailover(t, { count: 1 });
+  for (const text of ['…', '?!', '🎵 🎶', '* * *']) {
+    for (const mode of [stub.empty(), stub.json({ audio: null }), stub.openAiError(500), stub.openAiError(404)]) {
+      setMode(failover, 0, mode);
+      await assert.rejects(failover.provider.synthesize({ ...UTTERANCE, text }, NEVER), SpeechError);
+    }
+  }
+  assert.equal(await failover.metric(AVAILABLE), 1);
+  setMode(failover, 0, stub.empty());
+  for (const text of ['Å', '7', '日本']) {
+    await assert.rejects(failover.provider.synthesize({ ...UTTERANCE, text }, NEVER), SpeechError);
+  }
+  assert.equal(await failover.metric(AVAILABLE), 0);
 });
 
 test('the deadline covers all upstreams together', async (t) => {
@@ -349,6 +369,19 @@ test('truncated audio throws TTS_UPSTREAM_ERROR', async (t) => {
   t.test('a WAV of unknown size is complete when its body ended properly', async (t) => {
     const { speak } = await start(t, stub.body(unsized, { ...asWav, framing: 'chunked' }));
     assert.deepEqual(await read(await speak()), unsized);
+  });
+
+  t.test('a collected WAV of unknown size gets its real sizes', async (t) => {
+    const failover = await startFailover(t, { count: 1 });
+    setMode(failover, 0, stub.body(unsized, { ...asWav, framing: 'chunked' }));
+    assert.deepEqual((await collectSpeech(failover.provider, UTTERANCE, NEVER)).audio, wav);
+  });
+
+  t.test('a collected MP3 keeps the frame that describes it', async (t) => {
+    const failover = await startFailover(t, { count: 1 });
+    const described = Buffer.concat([description({ frames: 40, fileBytes: mp3.length + 384 }), mp3]);
+    setMode(failover, 0, stub.body(described, { framing: 'chunked' }));
+    assert.deepEqual((await collectSpeech(failover.provider, UTTERANCE, NEVER)).audio, described);
   });
 });
 
