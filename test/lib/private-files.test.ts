@@ -49,7 +49,9 @@ async function write(dataDir: string): Promise<void> {
   await createTransport(sink.url).sendMail({ from: 'a@a.test', to: 'b@b.test', text: 'hello' });
   await sink.close();
   assert.equal(arrived.length, 1);
-  await new FileAudioStore(join(dataDir, 'audio')).put('key', Buffer.from('audio'));
+  const store = new FileAudioStore(join(dataDir, 'audio'));
+  await store.put('key', Buffer.from('audio'));
+  await store.close();
 }
 
 for (const umask of [0, 0o277]) {
