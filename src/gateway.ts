@@ -1,25 +1,20 @@
 import cluster from 'node:cluster';
 import { setTimeout as sleep } from 'node:timers/promises';
-import closeWithGrace from 'close-with-grace';
 import type { Logger } from 'pino';
 import { createApp } from './app.ts';
 import { type Config, EXIT_CONFIG } from './config/config.ts';
 import type { Role } from './config/role.ts';
+import { stopOnce } from './lib/stop-once.ts';
 import { within } from './lib/within.ts';
 import { flushTraces } from './observability/tracing.ts';
 import { STOP, stopTimeoutMs } from './primary.ts';
 
 const TELEMETRY_TIMEOUT_MS = 2_000;
-/** Sent to the whole process group by terminals and service managers. close-with-grace would exit at a second one. */
-const GROUP_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'] as const;
 
 export async function runGateway(config: Config, role: Role, log: Logger): Promise<void> {
   const app = await createApp(config, log);
   const { worker } = cluster;
-  let isStopping = false;
-  const skip = worker ? [...GROUP_SIGNALS] : [];
-  const grace = closeWithGrace({ delay: stopTimeoutMs(config), logger: log, skip }, async ({ err }) => {
-    isStopping = true;
+  const stop = stopOnce({ timeoutMs: stopTimeoutMs(config), logger: log }, async (err) => {
     if (err) log.fatal({ err }, 'stopping after an unexpected error');
     else if (role !== 'worker') {
       app.leave();
@@ -29,9 +24,7 @@ export async function runGateway(config: Config, role: Role, log: Logger): Promi
     await within(TELEMETRY_TIMEOUT_MS, flushTraces());
   });
   if (worker) {
-    const stop = () => isStopping || grace.close();
     app.metrics.shareWithPrimary();
-    for (const signal of GROUP_SIGNALS) process.on(signal, stop);
     worker.on('message', (message) => message === STOP && stop());
     worker.on('disconnect', () => {
       // Otherwise Node exits the worker at once and drops its running requests.

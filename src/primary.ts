@@ -1,12 +1,12 @@
 import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
-import closeWithGrace from 'close-with-grace';
 import type { Logger } from 'pino';
 import { AggregatorRegistry } from 'prom-client';
 import type { Config } from './config/config.ts';
 import type { Role } from './config/role.ts';
 import { openDatabase } from './db/database.ts';
 import { createAdminServer } from './http/admin/admin-server.ts';
+import { stopOnce } from './lib/stop-once.ts';
 
 export const STOP = 'stop';
 const STOP_RESERVE_MS = 30_000;
@@ -27,7 +27,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     names: config.admin.names,
     processes: () => ({ listening: listening.size, wanted: count }),
   });
-  closeWithGrace({ delay: stopTimeoutMs(config), logger: log }, async ({ err }) => {
+  stopOnce({ timeoutMs: stopTimeoutMs(config), logger: log }, async (err) => {
     if (err) log.fatal({ err }, 'stopping after an unexpected error');
     leaving.abort();
     await Promise.all([...Object.values(cluster.workers ?? {}).map((worker) => worker && stop(worker)), admin.close()]);

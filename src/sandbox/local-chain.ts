@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import type { Address } from 'viem';
+import { closeOnFailure } from '../lib/close-on-failure.ts';
 import { ownFolder, ownSubfolder, readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
 import { chainSocket, findAnvil, findBinary, killAnvil, launchAnvil, whyUnrunnable } from './chain/anvil.ts';
 import { startBlockClock } from './chain/block-clock.ts';
@@ -61,17 +62,20 @@ export async function startChain(
   if (!stateFile) options.onProgress?.('Creating the local chain');
   const launch = { binary, directory, stateFile, detached: options.detached !== false };
   const pid = await launchAnvil(launch, () => answers(socketPath));
+  const kill = () => killAnvil(pid, directory);
   const client = chainClient(socketPath);
-  if (stateFile) await client.mine({ blocks: BLOCKS_AFTER_LOAD });
-  await deployContracts(client);
   let saved: Promise<void> = Promise.resolve();
   const persist = () => {
     const save = () => saveState(directory, client);
     saved = saved.then(save, save);
     return saved;
   };
-  await persist();
-  const proxy = await openProxy(directory, socketPath);
+  const proxy = await closeOnFailure({ close: kill }, async () => {
+    if (stateFile) await client.mine({ blocks: BLOCKS_AFTER_LOAD });
+    await deployContracts(client);
+    await persist();
+    return openProxy(directory, socketPath);
+  });
   const { blockTime = 1 } = options;
   const clock = blockTime > 0 ? startBlockClock(client, blockTime, persist) : undefined;
   let stopped: Promise<void> | undefined;
@@ -80,7 +84,7 @@ export async function startChain(
     await clock?.stop();
     // An anvil that has exited has nothing left to save.
     if (await answers(socketPath)) await persist();
-    await killAnvil(pid, directory);
+    await kill();
   };
   const stop = () => {
     stopped ??= close();

@@ -1,11 +1,11 @@
 import { existsSync } from 'node:fs';
-import closeWithGrace from 'close-with-grace';
 import { createApp } from '../app.ts';
 import { describeFaults, readConfig } from '../config/config.ts';
 import { openDatabase } from '../db/database.ts';
 import { migrate } from '../db/migrate.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
 import { ForeignFileError, ownFolder } from '../lib/private-files.ts';
+import { stopOnce } from '../lib/stop-once.ts';
 import { createLogger } from '../observability/logger.ts';
 import { startCheckout } from './checkout/checkout-server.ts';
 import { type Claim, claimDatabase, claimFolder } from './claim-folder.ts';
@@ -17,12 +17,11 @@ import { startMailSink } from './local-mail.ts';
 import { UnknownDatabaseError } from './postgres/own-databases.ts';
 import { startPostgres } from './postgres.ts';
 import {
-  DamagedSandboxFileError,
   dataDir,
-  readSandboxFile,
-  removeSandboxFile,
+  readUndamagedSandbox,
   removeSandboxSettings,
   type SandboxFile,
+  setSandboxAside,
   writeSandboxFile,
   writeSandboxSettings,
 } from './sandbox-file.ts';
@@ -33,64 +32,66 @@ import { startVoiceServer } from './voice/voice-server.ts';
 const MIN_DEMO_BALANCE_MICRO_USD = 1_000_000n;
 const DEMO_CREDIT_CENTS = 1000;
 const PARENT_CHECK_MS = 1_000;
+const STOP_TIMEOUT_MS = 60_000;
 const EXIT_CONFIG = 78;
 
 const startedAt = performance.now();
 const seconds = () => ((performance.now() - startedAt) / 1000).toFixed(1);
 const progress = (message: string) => console.log(`${seconds().padStart(5)} s  ${message}`);
 
-/** In the order of starting. They stop in reverse. */
-const started: { close(): Promise<void> }[] = [];
+/** Closes the parts. They are in the order of starting, and close in reverse. */
+const started: (() => Promise<void>)[] = [];
+let running: Promise<unknown> = Promise.resolve();
+let stopped: Promise<void> | undefined;
 
-closeWithGrace({ delay: 60_000, logger: false }, async ({ err }) => {
-  if (err) console.error('The sandbox stops after an error:', err instanceof ForeignFileError ? err.message : err);
+// A closed terminal takes no more output. The stop must not fail by it.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
+const stop = stopOnce({ timeoutMs: STOP_TIMEOUT_MS, logger: console }, async (error) => {
+  if (error)
+    console.error('The sandbox stops after an error:', error instanceof ForeignFileError ? error.message : error);
+  progress('Stopping');
   await stopParts();
+  progress('Stopped');
 });
 stopWithParent();
 
 await ownFolder(dataDir).catch(stopIfRefused);
-const before = await readSandboxFile(dataDir).catch((error) => {
-  if (error instanceof DamagedSandboxFileError) return undefined;
-  return stopIfRefused(error);
-});
-await keep(await claimFolder(dataDir), `in ${dataDir} already${before ? `, on ${before.baseUrl}` : ''}`, 'DATA_DIR');
-await removeSandboxFile(dataDir);
+const current = await readUndamagedSandbox(dataDir).catch(stopIfRefused);
+const where = `in ${dataDir} already${current ? `, on ${current.baseUrl}` : ''}`;
+await keep(await step(claimFolder(dataDir)), where, 'DATA_DIR');
+const before = await setSandboxAside(dataDir, current).catch(stopIfRefused);
 await removeSandboxSettings(dataDir);
-started.push({ close: () => removeSandboxSettings(dataDir) });
+started.push(() => removeSandboxSettings(dataDir));
 let databaseUrl = process.env.SANDBOX_DATABASE_URL?.trim();
 let nearDatabaseUrl = databaseUrl;
 let databaseHome: string | undefined;
 if (!databaseUrl) {
   progress('Starting PostgreSQL');
   const adopt = process.argv.includes('--adopt');
-  const postgres = await startPostgres({ dataDir, adopt, onProgress: progress }).catch(stopIfRefused);
-  started.push({ close: () => postgres.stop() });
+  const opening = startPostgres({ dataDir, adopt, onProgress: progress });
+  const postgres = await start(opening, (server) => server.stop()).catch(stopIfRefused);
   databaseUrl = postgres.url;
   nearDatabaseUrl = postgres.nearUrl;
   databaseHome = postgres.home;
 }
-await keep(await claimDatabase(databaseUrl), 'on the database of SANDBOX_DATABASE_URL already', 'database');
+await keep(await step(claimDatabase(databaseUrl)), 'on the database of SANDBOX_DATABASE_URL already', 'database');
 progress('Bringing the schema up to date');
-await migrate(databaseUrl);
+await step(migrate(databaseUrl));
 
 const keys = await sandboxKeys(dataDir);
 progress('Starting the local card checkout');
-const checkout = await startCheckout({ dataDir, secretKey: keys.stripeSecretKey });
-started.push(checkout);
+const checkout = await start(startCheckout({ dataDir, secretKey: keys.stripeSecretKey }), close);
 
 progress('Starting the local mail server');
-const mail = await startMailSink({ dataDir, onMail: (file) => console.log(`Mail arrived: ${file}`) });
-started.push(mail);
+const mail = await start(startMailSink({ dataDir, onMail: (file) => console.log(`Mail arrived: ${file}`) }), close);
 
 progress('Starting a local chain with USDC, and its facilitator');
-const usdc = await startUsdc(dataDir, keys, progress);
-started.push(usdc);
+const usdc = await start(startUsdc(dataDir, keys, progress), close);
 
 let voiceSettings: Record<string, string> = {};
 if (process.env.SPEECH_BASE_URL === undefined) {
   progress('Starting the voice, which reads English only; SPEECH_BASE_URL names a speech server for other languages');
-  const voice = await startVoiceServer({ port: 0 });
-  started.push(voice);
+  const voice = await start(startVoiceServer({ port: 0 }), close);
   voiceSettings = { SPEECH_BASE_URL: voice.baseUrl, SPEECH_API_KEY: '' };
 }
 
@@ -118,14 +119,13 @@ if ('faults' in result) {
   process.exit(EXIT_CONFIG);
 }
 const { config } = result;
-const app = await createApp(config, createLogger(config.logLevel));
-started.push(app);
-await app.server.listen({ host: config.host, port: config.port });
-if (config.adminPort !== undefined) await app.admin.listen({ host: config.admin.host, port: config.adminPort });
+const app = await start(createApp(config, createLogger(config.logLevel)), close);
+await step(app.server.listen({ host: config.host, port: config.port }));
+if (config.adminPort !== undefined) await step(app.admin.listen({ host: config.admin.host, port: config.adminPort }));
 app.worker?.start();
 app.mailer?.start();
 
-const creditAccount = await demoAccount(before?.creditAccount);
+const creditAccount = await step(demoAccount(before?.creditAccount));
 const sandbox: SandboxFile = {
   baseUrl: config.baseUrl,
   creditAccount,
@@ -135,11 +135,12 @@ const sandbox: SandboxFile = {
   wallet: usdc.wallet,
   databaseUrl,
 };
-await writeSandboxSettings(dataDir, settings);
-await writeSandboxFile(dataDir, sandbox);
+await step(writeSandboxSettings(dataDir, settings));
+await step(writeSandboxFile(dataDir, sandbox));
+const offered = await step(readOffered(config.baseUrl));
 progress('Ready');
 const hasScripts = existsSync(new URL('../../src', import.meta.url));
-console.log(instructions(sandbox, { dataDir, databaseHome, hasScripts }, await readOffered(config.baseUrl)));
+console.log(instructions(sandbox, { dataDir, databaseHome, hasScripts }, offered));
 
 async function demoAccount(former: string | undefined): Promise<string> {
   if (former !== undefined) {
@@ -151,8 +152,38 @@ async function demoAccount(former: string | undefined): Promise<string> {
   return buyDemoCredit(config.baseUrl, DEMO_CREDIT_CENTS);
 }
 
-async function stopParts(): Promise<void> {
-  for (const part of started.reverse()) await part.close();
+async function start<P>(opening: Promise<P>, close: (part: P) => Promise<void>): Promise<P> {
+  const entered = opening.then((part) => {
+    started.push(() => close(part));
+    return part;
+  });
+  return step(entered);
+}
+
+/** A stop waits for the running step, and no other begins. */
+async function step<T>(work: Promise<T>): Promise<T> {
+  running = work;
+  try {
+    return await work;
+  } finally {
+    if (stopped) await new Promise(() => {});
+  }
+}
+
+function close(part: { close(): Promise<void> }): Promise<void> {
+  return part.close();
+}
+
+function stopParts(): Promise<void> {
+  stopped ??= closeParts();
+  return stopped;
+}
+
+async function closeParts(): Promise<void> {
+  await running.catch(() => {});
+  const failures: unknown[] = [];
+  for (const closePart of started.toReversed()) await closePart().catch((error) => failures.push(error));
+  if (failures.length > 0) throw new AggregateError(failures, 'Some parts of the sandbox did not stop.');
 }
 
 async function stopBecause(reason: string): Promise<void> {
@@ -169,7 +200,7 @@ async function stopIfRefused(error: unknown): Promise<never> {
 
 async function keep(claim: Claim, where: string, choice: string): Promise<void> {
   if (claim.outcome === 'claimed') {
-    started.push(claim);
+    started.push(() => claim.close());
     return;
   }
   const { pid } = claim;
@@ -183,6 +214,6 @@ async function keep(claim: Claim, where: string, choice: string): Promise<void> 
 function stopWithParent(): void {
   const parent = process.ppid;
   setInterval(() => {
-    if (process.ppid !== parent) process.kill(process.pid, 'SIGTERM');
+    if (process.ppid !== parent) stop();
   }, PARENT_CHECK_MS).unref();
 }

@@ -4,6 +4,7 @@ import { chown, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
+import { closeOnFailure } from '../lib/close-on-failure.ts';
 import { readOwnFile, replaceOwnFile } from '../lib/private-files.ts';
 import { freePort } from './free-port.ts';
 import { type Account, cannotRun, serverAccount, spawnOptions } from './postgres/account.ts';
@@ -50,11 +51,13 @@ export async function startPostgres(options: PostgresOptions): Promise<RunningPo
   const portFile = join(home, 'port');
   const formerPort = Number(await readOwnFile(portFile).catch(() => '')) || undefined;
   const port = options.port ?? (await freePort(formerPort));
-  await launchPostmaster(server, port, isDurable);
-  await replaceOwnFile(portFile, String(port));
-
   const url = (database: string) => `postgres://${ROLE}:${password}@127.0.0.1:${port}/${database}`;
-  await ensureDatabase(url('postgres'), DATABASE);
+  const stop = () => shutDownPostmaster(server);
+  await launchPostmaster(server, port, isDurable);
+  await closeOnFailure({ close: stop }, async () => {
+    await replaceOwnFile(portFile, String(port));
+    await ensureDatabase(url('postgres'), DATABASE);
+  });
   const folder = socketFolder(data);
   const socket = new URLSearchParams({ host: folder, port: String(port), user: ROLE, password });
   return {
@@ -62,7 +65,7 @@ export async function startPostgres(options: PostgresOptions): Promise<RunningPo
     nearUrl: folder === '' ? url(DATABASE) : `postgres:///${DATABASE}?${socket}`,
     adminUrl: url('postgres'),
     home,
-    stop: () => shutDownPostmaster(server),
+    stop,
   };
 }
 

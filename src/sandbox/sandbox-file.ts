@@ -1,4 +1,4 @@
-import { rm } from 'node:fs/promises';
+import { rename, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { isLocalUrl } from '../lib/loopback.ts';
@@ -9,6 +9,7 @@ export const dataDirOf = (env: NodeJS.ProcessEnv): string => resolve(env.DATA_DI
 export const dataDir = dataDirOf(process.env);
 
 export const SANDBOX_FILE = 'sandbox.json';
+const FORMER_FILE = 'sandbox-former.json';
 
 const localUrl = z.string().refine(isLocalUrl);
 const hex = (bytes: number) => z.string().regex(new RegExp(`^0x[0-9a-f]{${2 * bytes}}$`, 'i'));
@@ -28,8 +29,8 @@ export type SandboxFile = Readonly<z.output<typeof Content>>;
 export class DamagedSandboxFileError extends Error {}
 
 /** Undefined if there is none. @throws DamagedSandboxFileError, or ForeignFileError if others may have written it */
-export async function readSandboxFile(dataDir: string): Promise<SandboxFile | undefined> {
-  const path = join(dataDir, SANDBOX_FILE);
+export async function readSandboxFile(dataDir: string, name = SANDBOX_FILE): Promise<SandboxFile | undefined> {
+  const path = join(dataDir, name);
   const text = await readUnsharedFile(path);
   if (text === undefined) return undefined;
   const result = Content.safeParse(parse(text));
@@ -69,8 +70,23 @@ export async function readSandboxSettings(dataDir: string): Promise<SandboxSetti
 
 export const removeSandboxSettings = (dataDir: string): Promise<void> => rm(settingsFile(dataDir), { force: true });
 
-/** Callers must not find a sandbox before it is ready. */
-export const removeSandboxFile = (dataDir: string): Promise<void> => rm(join(dataDir, SANDBOX_FILE), { force: true });
+/** @throws ForeignFileError */
+export async function readUndamagedSandbox(dataDir: string, name = SANDBOX_FILE): Promise<SandboxFile | undefined> {
+  return readSandboxFile(dataDir, name).catch((error) => {
+    if (!(error instanceof DamagedSandboxFileError)) throw error;
+    return undefined;
+  });
+}
+
+/**
+ * Callers must not find a sandbox before it is ready.
+ * @returns the last one that was ready, also after starts that failed @throws ForeignFileError
+ */
+export async function setSandboxAside(dataDir: string, current?: SandboxFile): Promise<SandboxFile | undefined> {
+  if (current) await rename(join(dataDir, SANDBOX_FILE), join(dataDir, FORMER_FILE));
+  else await rm(join(dataDir, SANDBOX_FILE), { force: true });
+  return current ?? readUndamagedSandbox(dataDir, FORMER_FILE);
+}
 
 const writeJson = (path: string, content: unknown): Promise<void> =>
   replaceOwnFile(path, `${JSON.stringify(content, null, 2)}\n`);

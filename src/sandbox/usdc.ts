@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { privateKeyToAccount } from 'viem/accounts';
 import { parseSigningKeys, rotateKeys } from '../config/signing-keys.ts';
+import { closeOnFailure } from '../lib/close-on-failure.ts';
 import { createOwnFile, readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
 import { chainClient } from './chain/chain-client.ts';
 import { fund, usdcBalance } from './chain/fund.ts';
@@ -30,6 +31,10 @@ export async function startUsdc(
     return { env: {}, chain: null, facilitatorUrl: null, wallet: null, close: async () => {} };
   }
   const { chain } = started;
+  return closeOnFailure({ close: () => chain.stop() }, () => openUsdc(dataDir, keys, chain));
+}
+
+async function openUsdc(dataDir: string, keys: SandboxKeys, chain: RunningChain): Promise<UsdcParts> {
   const wallet = await fundedWallet(chain, keys);
   const facilitator = await startFacilitator({
     rpcUrl: chain.rpcUrl,

@@ -1,8 +1,8 @@
-import closeWithGrace from 'close-with-grace';
 import { endWith, readArguments } from '../lib/arguments.ts';
+import { stopOnce } from '../lib/stop-once.ts';
 import { startVoiceServer } from './voice/voice-server.ts';
 
-const STOP_MS = 60_000;
+const STOP_TIMEOUT_MS = 60_000;
 const USAGE = `speechgate voice [--port N] [--host ADDRESS]
 Starts a speech server with OpenAI's API that needs nothing else, and prints its base for SPEECH_BASE_URL. It reads English
 only. Without --port it takes a free one; without --host it listens on 127.0.0.1.`;
@@ -16,5 +16,5 @@ if (!(port <= 65_535)) endWith(`--port takes a number from 0 to 65535, not ${val
 const server = await startVoiceServer({ host: values.host, port }).catch((error: Error) =>
   endWith(`The voice can't listen on ${values.host}: ${error.message}`),
 );
-closeWithGrace({ delay: STOP_MS, logger: false }, () => server.close());
+stopOnce({ timeoutMs: STOP_TIMEOUT_MS, logger: false }, () => server.close());
 console.log(`The voice listens on ${server.baseUrl}`);

@@ -10,8 +10,9 @@ import type { SignedServiceMetadata, TtsJob } from '../../src/contract/types.ts'
 import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { decode, rootMeanSquare } from '../sandbox/voice/sound.ts';
-import { startChild } from '../support/child.ts';
+import { startChild, startCommand } from '../support/child.ts';
 import { emptyDatabase, testDatabase } from '../support/database.ts';
+import { leftProcesses } from '../support/left-processes.ts';
 import { withoutProbe } from '../support/probed-audio.ts';
 import { projectFile } from '../support/project.ts';
 import { sandboxFolder } from '../support/sandbox-folder.ts';
@@ -210,16 +211,29 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
     assert.equal(await first.stop('SIGKILL'), null);
     const squatter = createServer().listen(port, '127.0.0.1');
     t.teardown(() => squatter.close());
-    const second = startChild(t, PROGRAM, env);
+    const refused = startChild(t, PROGRAM, { ...env, SANDBOX_DATABASE_URL: 'postgres://127.0.0.1:1/none' });
+    assert.equal(await refused.ended(), 1, refused.output());
+    const second = startCommand(t, ['npm', 'run', 'sandbox'], { env, isGroup: true });
     await second.printed(READY);
     const afterKill = await fileOf(dataDir);
     assert.notEqual(afterKill.baseUrl, sandbox.baseUrl);
     assert.equal(afterKill.creditAccount, sandbox.creditAccount);
     assert.equal(await balanceOf(afterKill), spent);
-    assert.equal(await second.stop('SIGINT'), 0);
+    assert.deepEqual(await leftProcesses(dataDir), ['database', 'chain']);
+    second.process.kill('SIGHUP');
+    await second.ended();
+    assert.deepEqual(await leftProcesses(dataDir), [], 'the sandbox stops with npm');
     const late = startChild(t, 'src/speechgate.ts', { DATA_DIR: dataDir }, ['audit']);
     assert.equal(await late.ended(), 78);
     assert.match(late.output(), /^No sandbox runs in .*\.\nDATABASE_URL is not set\. /);
+  });
+
+  await t.test('a signal during the start leaves no process', async () => {
+    const early = startChild(t, PROGRAM, env);
+    await early.printed(/Starting PostgreSQL/);
+    assert.equal(await early.stop('SIGTERM'), 0, early.output());
+    assert.doesNotMatch(early.output(), /after an error/);
+    assert.deepEqual(await leftProcesses(dataDir), []);
   });
 });
 
@@ -235,5 +249,10 @@ test('a sandbox uses SANDBOX_DATABASE_URL, and a second one on it names the firs
   const second = await start(await sandboxFolder(t));
   assert.equal(await second.ended(), 78, second.output());
   assert.match(second.output(), new RegExp(`Process ${first.process.pid} runs a sandbox on the database`));
-  assert.equal(await first.stop('SIGTERM'), 0);
+  first.process.kill('SIGTERM');
+  await first.printed(/Stopping/);
+  first.process.kill('SIGTERM');
+  assert.equal(await first.stop('SIGHUP'), 0, first.output());
+  assert.match(first.output(), /Stopped\n$/);
+  assert.deepEqual(await leftProcesses(dataDir), []);
 });
