@@ -4,8 +4,9 @@ import type { Config } from './config/config.ts';
 import type { Role } from './config/role.ts';
 import { DEFAULT_SPEECH_TIMEOUT_MS } from './config/speech-settings.ts';
 import { catalogRoutes, serviceRoutes } from './contract/routes.ts';
-import { databaseOn, openPool } from './db/database.ts';
+import { type Database, databaseOn, openPool } from './db/database.ts';
 import type { QueueWorker } from './db/queue-worker.ts';
+import { readReadiness } from './db/readiness.ts';
 import { openCard } from './features/card-feature.ts';
 import type { Feature } from './features/feature.ts';
 import { openFeedback } from './features/feedback-feature.ts';
@@ -16,6 +17,7 @@ import { openSpeech } from './features/speech-feature.ts';
 import { openX402 } from './features/x402-feature.ts';
 import { createAdminServer } from './http/admin/admin-server.ts';
 import { addBookGauges, addPauseGauge, addPoolGauges, addReconcilerGauges } from './http/admin/gauges.ts';
+import { listen } from './http/listen.ts';
 import { operations } from './http/operations.ts';
 import { catalogOperations } from './http/routes/catalog-operations.ts';
 import { servedContract } from './http/routes/served-contract.ts';
@@ -90,7 +92,13 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   });
   await server.register(operations, { routes: catalogRoutes(catalogOperations(config.catalog)) });
   for (const { plugin } of features) if (plugin) await server.register(plugin);
-  const admin = createAdminServer({ db, metrics, names: config.admin.names, leaving: leaving.signal });
+  const admin = createAdminServer({
+    db,
+    metrics,
+    names: config.admin.names,
+    leaving: leaving.signal,
+    chain: x402.nodeState,
+  });
   const reconcilers = new ReconcilerRunner({
     db,
     intervalMs,
@@ -107,6 +115,10 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const { worker } = jobs;
   const { mailer } = feedback;
   const start = async (role: Role): Promise<Started> => {
+    const reasons = [await whyRefused(db, log)];
+    for (const feature of features) reasons.push(await feature.start?.());
+    const reason = reasons.filter((each) => each !== undefined).join('\n');
+    if (reason) return { outcome: 'refused', reason };
     await within(DATABASE_TIMEOUT_MS, Promise.all([databaseIdentity.check(), pauses.read()]));
     if (databaseIdentity.mismatch) return { outcome: 'refused', reason: describeMismatch(databaseIdentity.mismatch) };
     if (role !== 'web') {
@@ -115,7 +127,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     }
     if (role === 'worker') return { outcome: 'started', work: `runs jobs, ${config.jobs.concurrency} at a time` };
     const { baseUrl, host, port } = config;
-    await server.listen({ host, port });
+    const unusable = await listen({ server, host, port, settings: { host: 'HOST', port: 'PORT' } });
+    if (unusable) return { outcome: 'refused', reason: unusable };
     return { outcome: 'started', work: `listens on ${baseUrl} (${host}:${port})` };
   };
   const leave = () => leaving.abort();
@@ -135,4 +148,16 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     await db.destroy();
   };
   return { server, admin, worker, mailer, reconcilers, metrics, databaseIdentity, pauses, start, leave, close };
+}
+
+/** Logs what an operator must do about the database. @returns what no retry can heal */
+async function whyRefused(db: Database, log: Logger): Promise<string | undefined> {
+  const found = await readReadiness(db, DATABASE_TIMEOUT_MS);
+  if (found.outcome === 'refused')
+    return `DATABASE_URL is refused by the database: ${found.cause}. Correct its user, password or database.`;
+  if (found.outcome === 'unavailable')
+    log.error(`DATABASE_URL: the database is unavailable (${found.cause}). Start it, or correct host and port`);
+  if (found.outcome === 'unmigrated')
+    log.error({ pending: found.pending }, 'DATABASE_URL: the database lacks migrations. Run npm run migrate');
+  return undefined;
 }

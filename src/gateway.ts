@@ -7,14 +7,16 @@ import type { Role } from './config/role.ts';
 import { stopOnce } from './lib/stop-once.ts';
 import { within } from './lib/within.ts';
 import { flushTraces } from './observability/tracing.ts';
-import { STOP, stopTimeoutMs } from './primary.ts';
+import { listenForOperators, STOP, STOPPED, STOPPING, stopTimeoutMs } from './primary.ts';
 
 const TELEMETRY_TIMEOUT_MS = 2_000;
 
 export async function runGateway(config: Config, role: Role, log: Logger): Promise<void> {
   const app = await createApp(config, log);
   const { worker } = cluster;
+  const say = log.child({}, { level: 'info' });
   const stop = stopOnce({ timeoutMs: stopTimeoutMs(config), logger: log }, async (err) => {
+    if (!worker) say.info(STOPPING);
     if (err) log.fatal({ err }, 'stopping after an unexpected error');
     else if (role !== 'worker') {
       app.leave();
@@ -22,6 +24,7 @@ export async function runGateway(config: Config, role: Role, log: Logger): Promi
     }
     await app.close();
     await within(TELEMETRY_TIMEOUT_MS, flushTraces());
+    if (!worker) say.info(STOPPED);
   });
   if (worker) {
     app.metrics.shareWithPrimary();
@@ -34,12 +37,15 @@ export async function runGateway(config: Config, role: Role, log: Logger): Promi
   }
 
   const started = await app.start(role);
-  if (started.outcome === 'refused') {
-    console.error(`speechgate can't start:\n${started.reason}`);
+  if (started.outcome === 'refused') return refuse(started.reason);
+  if (worker) return;
+  const unusable = await listenForOperators(app.admin, config);
+  if (unusable) return refuse(unusable);
+  say.info(`${config.serviceName} ${started.work}`);
+
+  async function refuse(reason: string): Promise<void> {
+    console.error(`speechgate can't start:\n${reason}`);
     await app.close();
     process.exit(EXIT_CONFIG);
   }
-  if (worker) return;
-  if (config.adminPort !== undefined) await app.admin.listen({ host: config.admin.host, port: config.adminPort });
-  log.child({}, { level: 'info' }).info(`${config.serviceName} ${started.work}`);
 }

@@ -1,14 +1,18 @@
 import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
+import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { AggregatorRegistry } from 'prom-client';
-import type { Config } from './config/config.ts';
+import { type Config, EXIT_CONFIG } from './config/config.ts';
 import type { Role } from './config/role.ts';
 import { openDatabase } from './db/database.ts';
 import { createAdminServer } from './http/admin/admin-server.ts';
+import { listen } from './http/listen.ts';
 import { stopOnce } from './lib/stop-once.ts';
 
 export const STOP = 'stop';
+export const STOPPING = 'stopping: running requests are finished first';
+export const STOPPED = 'stopped';
 const STOP_RESERVE_MS = 30_000;
 const RESTART_MS = 1_000;
 export const stopTimeoutMs = ({ speech, stopDrainMs }: Config): number =>
@@ -16,6 +20,7 @@ export const stopTimeoutMs = ({ speech, stopDrainMs }: Config): number =>
 
 export async function runPrimary(config: Config, role: Role, log: Logger): Promise<void> {
   const { databaseUrl, namedStatements, webConcurrency: count, serviceName, baseUrl, host, port } = config;
+  const say = log.child({}, { level: 'info' });
   const listening = new Set<Worker>();
   const leaving = new AbortController();
   const metrics = new AggregatorRegistry();
@@ -28,20 +33,26 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     processes: () => ({ listening: listening.size, wanted: count }),
   });
   stopOnce({ timeoutMs: stopTimeoutMs(config), logger: log }, async (err) => {
+    say.info(STOPPING);
     if (err) log.fatal({ err }, 'stopping after an unexpected error');
     leaving.abort();
     await Promise.all([...Object.values(cluster.workers ?? {}).map((worker) => worker && stop(worker)), admin.close()]);
     await db.destroy();
+    say.info(STOPPED);
   });
 
-  if (config.adminPort !== undefined) await admin.listen({ host: config.admin.host, port: config.adminPort });
+  const unusable = await listenForOperators(admin, config);
+  if (unusable) {
+    console.error(`speechgate can't start:\n${unusable}`);
+    process.exit(EXIT_CONFIG);
+  }
   // The first process starts alone, so that a reason not to start is logged once.
   const exit = (code: number | null) => process.exit(code ?? 1);
   await start(role, exit);
   await Promise.all(Array.from({ length: count - 1 }, () => start('web', exit)));
   if (leaving.signal.aborted) return;
   const started = `${serviceName} listens on ${baseUrl} (${host}:${port}), with ${count} processes`;
-  log.child({}, { level: 'info' }).info(started);
+  say.info(started);
 
   function start(ofRole: Role, onFailure: (code: number | null) => void = () => {}): Promise<void> {
     cluster.setupPrimary({ args: ofRole === 'all' ? [] : [`--role=${ofRole}`], serialization: 'advanced' });
@@ -64,4 +75,13 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     const [code, signal] = await ended;
     if (code !== 0) throw new Error(`a gateway process ended with ${signal ?? code}`);
   }
+}
+
+/** @returns what is wrong with ADMIN_PORT or ADMIN_HOST */
+export async function listenForOperators(
+  server: FastifyInstance,
+  { adminPort: port, admin: { host } }: Config,
+): Promise<string | undefined> {
+  if (port === undefined) return undefined;
+  return listen({ server, host, port, settings: { host: 'ADMIN_HOST', port: 'ADMIN_PORT' } });
 }

@@ -62,7 +62,12 @@ export async function openWorld(
       ...limits,
       ...{ DATABASE_URL: (await testDatabase(t)).url, DATA_DIR: dataDir, SIGNING_KEYS_FILE: signingKeys },
       ...{ SPEECH_BASE_URL: upstream.url, X402_PAY_TO: payTo, X402_FACILITATOR_URL: facilitator.url },
-      ...{ X402_RPC_URL: chain.rpcUrl, QUOTE_SECRET, FEEDBACK_SECRET: QUOTE_SECRET, JOB_SIGNING_SECRET: QUOTE_SECRET },
+      ...{
+        X402_RPC_URL: chain.rpcUrl,
+        QUOTE_SECRET,
+        FEEDBACK_SECRET: 'f'.repeat(32),
+        JOB_SIGNING_SECRET: 'j'.repeat(32),
+      },
       ...{
         RECONCILE_INTERVAL_MS: '1000',
         LOG_LEVEL: 'warn',

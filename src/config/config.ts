@@ -87,10 +87,18 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     logLevel: readLogLevel(reader),
     webConcurrency: reader.integer('WEB_CONCURRENCY', 1, 64) ?? 1,
   };
+  if (config.adminPort === port && overlap(host, config.admin.host)) {
+    reader.fault('ADMIN_PORT', 'is the port of PORT too', 'Set one of them to another port.');
+  }
   const misspelt = findMisspelt(Object.keys(env), reader.names);
   if (reader.faults.length > 0) return { outcome: 'faulty', faults: reader.faults, misspelt };
   return { outcome: 'read', config, misspelt };
 }
+
+const ANY_HOST = ['0.0.0.0', '::'];
+
+const overlap = (one: string, other: string): boolean =>
+  one === other || ANY_HOST.includes(one) || ANY_HOST.includes(other);
 
 function readDatabaseUrl(reader: SettingsReader): string {
   const url = reader.required('DATABASE_URL', 'Set it to postgres://user:password@host:5432/database.');

@@ -11,6 +11,7 @@ const HTTP = ['http:', 'https:'];
 export class SettingsReader {
   readonly faults: SettingFault[] = [];
   readonly names = new Set<string>();
+  readonly #secrets = new Map<string, string>();
   readonly #env: NodeJS.ProcessEnv;
 
   constructor(env: NodeJS.ProcessEnv) {
@@ -73,7 +74,14 @@ export class SettingsReader {
     if (secrets.some((secret) => Buffer.byteLength(secret) < MIN_SECRET_BYTES)) {
       const fix = 'Use longer secrets, for example from: openssl rand -hex 32.';
       this.fault(name, `holds a secret of less than ${MIN_SECRET_BYTES} bytes`, fix);
+      return secrets;
     }
+    const other = secrets.map((secret) => this.#secrets.get(secret)).find((found) => found !== undefined);
+    if (other !== undefined) {
+      const fix = 'Give each setting its own, for example from: openssl rand -hex 32.';
+      this.fault(name, `holds a secret that ${other} holds too`, fix);
+    }
+    for (const secret of secrets) this.#secrets.set(secret, name);
     return secrets;
   }
 }

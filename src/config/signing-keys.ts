@@ -22,7 +22,16 @@ export interface StoredKeys {
   keys: StoredKey[];
 }
 
-export class SigningKeysError extends Error {}
+const RESTORE = 'Restore it from a backup, or move it away and make new keys with: speechgate keys.';
+
+export class SigningKeysError extends Error {
+  constructor(
+    message: string,
+    readonly fix = RESTORE,
+  ) {
+    super(message);
+  }
+}
 
 /** Reads `SIGNING_KEYS_FILE`: a JWK Set of private P-256 keys with kid, status and dates. Throws SigningKeysError. */
 export function parseSigningKeys(text: string, now: Date): readonly SigningKey[] {
@@ -33,7 +42,7 @@ export function parseSigningKeys(text: string, now: Date): readonly SigningKey[]
     throw new SigningKeysError(`has ${current.length} keys with the status current instead of one`);
   const [{ validFrom, validUntil }] = current as [SigningKey];
   if (validFrom > now || (validUntil && validUntil <= now))
-    throw new SigningKeysError('has a current key that is not valid now');
+    throw new SigningKeysError('has a current key that is not valid now', 'Rotate the keys with: speechgate keys.');
   return keys;
 }
 

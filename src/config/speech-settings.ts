@@ -85,7 +85,8 @@ export function readCatalog(reader: SettingsReader): Catalog | undefined {
 }
 
 export function readJobs(reader: SettingsReader, dataDir: string) {
-  const audioStore = reader.text('AUDIO_STORE') ?? `file:${join(dataDir, 'audio')}`;
+  const named = reader.text('AUDIO_STORE');
+  const audioStore = named ?? `file:${join(dataDir, 'audio')}`;
   if (!parseAudioStoreSetting(audioStore)) {
     reader.fault('AUDIO_STORE', 'names no store', 'Set it to file:PATH or s3://bucket/prefix.');
   }
@@ -93,6 +94,8 @@ export function readJobs(reader: SettingsReader, dataDir: string) {
     concurrency: reader.integer('JOB_CONCURRENCY', 1, 100) ?? 2,
     audioRetentionSeconds: reader.integer('AUDIO_RETENTION_SECONDS', 1, 315_360_000) ?? 604_800,
     audioStore,
+    /** The setting that names it, for people. */
+    audioSetting: named === undefined ? 'DATA_DIR' : 'AUDIO_STORE',
     /** The first signs audio links, all verify them. Without any, links are unsigned. */
     signingSecrets: reader.secrets('JOB_SIGNING_SECRET'),
   };

@@ -112,17 +112,21 @@ export function readQuotes(reader: SettingsReader): QuoteConfig | undefined {
 export function readSigningKeys(reader: SettingsReader): readonly SigningKey[] | undefined {
   const file = reader.text('SIGNING_KEYS_FILE');
   if (file === undefined) return undefined;
-  const fix = 'Make or rotate the file with: speechgate keys.';
   let content: string;
   try {
     content = readFileSync(file, 'utf8');
-  } catch {
-    return reader.fault('SIGNING_KEYS_FILE', "names a file that can't be read", fix);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') {
+      return reader.fault('SIGNING_KEYS_FILE', 'names a file that does not exist', 'Make it with: speechgate keys.');
+    }
+    const fix = 'Let the user of the service read it.';
+    return reader.fault('SIGNING_KEYS_FILE', `names a file that can't be read (${code})`, fix);
   }
   try {
     return parseSigningKeys(content, new Date());
   } catch (error) {
     if (!(error instanceof SigningKeysError)) throw error;
-    return reader.fault('SIGNING_KEYS_FILE', `names a file that ${error.message}`, fix);
+    return reader.fault('SIGNING_KEYS_FILE', `names a file that ${error.message}`, error.fix);
   }
 }

@@ -22,6 +22,8 @@ export interface Feature {
   /** Its routes. */
   readonly plugin?: FastifyPluginAsync;
   readonly reconcilers: readonly Reconciler[];
+  /** At the start of the service. @returns what no retry can heal, for people */
+  start?(): Promise<string | undefined>;
   /** Shutdown begins: cancel what only waits. */
   stop?(): void;
   /** Finish own work while the server drains. */

@@ -5,16 +5,26 @@ import { operations } from '../http/operations.ts';
 import { jobsOperations } from '../http/routes/jobs-operations.ts';
 import { JobWorker } from '../jobs/run-job.ts';
 import { jobReconcilers } from '../reconcile/reconcilers.ts';
+import { StoreError } from '../speech/store/audio-store.ts';
 import { createLinkSigner } from '../speech/store/link-token.ts';
 import { openAudioStore } from '../speech/store/open-store.ts';
 import type { SharedParts } from './feature.ts';
 import type { Speech } from './speech-feature.ts';
 
+/** Faults of a folder that last until somebody corrects them. */
+const PERMANENT = ['EACCES', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', 'ENOTDIR', 'EPERM', 'EROFS'];
+
 export type Jobs = ReturnType<typeof openJobs>;
 
 export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Speech['speaking']) {
   const { databaseUrl, namedStatements, baseUrl } = config;
-  const { concurrency, audioRetentionSeconds: retentionSeconds, audioStore, signingSecrets } = config.jobs;
+  const {
+    concurrency,
+    audioRetentionSeconds: retentionSeconds,
+    audioStore,
+    audioSetting,
+    signingSecrets,
+  } = config.jobs;
   const store = openAudioStore(audioStore);
   const signer = signingSecrets.length > 0 ? createLinkSigner('job-audio', signingSecrets) : undefined;
   if (!signer) log.warn('audio links are not signed: JOB_SIGNING_SECRET is unset');
@@ -40,7 +50,22 @@ export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Sp
     signer,
     worker,
     reconcilers: jobReconcilers(db, store),
+    start: async () => whyUnwritable(),
     end: async () => worker?.stop(),
     close: () => store.close(),
   };
+
+  async function whyUnwritable(): Promise<string | undefined> {
+    try {
+      await store.tryWrite?.();
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof StoreError)) throw error;
+      const { code, message } = error.cause as NodeJS.ErrnoException;
+      const problem = `${audioSetting}: audio can't be written to ${audioStore.slice('file:'.length)} (${code ?? message})`;
+      if (code === undefined || PERMANENT.includes(code)) return `${problem}. Name a folder that this user can write.`;
+      log.error({ err: error }, `${problem}. Free space or repair the disk; until then audio is not stored`);
+      return undefined;
+    }
+  }
 }

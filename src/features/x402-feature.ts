@@ -21,6 +21,7 @@ import { PrepaidVerifier } from '../payments/prepaid/prepaid-credential.ts';
 import { SPEECH_EXAMPLE } from '../payments/x402/discovery.ts';
 import { Facilitator } from '../payments/x402/facilitator.ts';
 import { ServiceMetadata } from '../payments/x402/metadata.ts';
+import { NodeWatch } from '../payments/x402/node-watch.ts';
 import { PREPAID } from '../payments/x402/prepaid-terms.ts';
 import { Quotes } from '../payments/x402/quotes.ts';
 import { type OpenPayments, openPayments } from '../payments/x402/resolver.ts';
@@ -48,6 +49,7 @@ export function openX402(
   const { config, db, pauses, work, metrics, log } = shared;
   const { baseUrl, serviceName, catalog, x402, signingKeys, quotes } = config;
   const opened = x402?.rpcUrls && openPayments(db, x402.asset, x402.rpcUrls, metrics);
+  const nodeWatch = opened && new NodeWatch(opened.chain, log);
   const known = new PaymentLookup({ db, asset: x402?.asset, resolver: opened?.resolver, log });
   const directReplays = new DirectReplays({ known, store, log });
   const depositReplays = new DepositReplays(db, known);
@@ -94,9 +96,15 @@ export function openX402(
   return {
     plugin: async (server: FastifyInstance) => void server.register(operations, served),
     headers,
+    nodeState: () => nodeWatch?.state,
+    start: async () => {
+      nodeWatch?.start();
+      return undefined;
+    },
     reconcilers: chained ? x402Reconcilers(db, chained, store) : [],
     stop: () => {
       stopWatchingKey?.();
+      nodeWatch?.stop();
       chained?.deposits.stop();
     },
     close: async () => chained?.close(),

@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'tap';
 import { describeFaults, readConfig } from '../../src/config/config.ts';
 import { findMisspelt } from '../../src/config/misspelt.ts';
@@ -79,6 +82,35 @@ test('R47: all faults are reported at once', async () => {
     ),
   );
   assert.deepEqual(namesOf(faultsOf(env)).sort(), Object.keys(env).sort());
+});
+
+test('R47: one secret in two settings is a fault, and a list of secrets is not', async () => {
+  const [shared, other] = [SECRET, 't'.repeat(32)];
+  assert.equal(configOf({ DATABASE_URL, QUOTE_SECRET: `${shared},${other}` }).quotes?.secrets.length, 2);
+  const faults = faultsOf({ DATABASE_URL, QUOTE_SECRET: `${other},${shared}`, FEEDBACK_SECRET: shared });
+  assert.deepEqual(namesOf(faults), ['FEEDBACK_SECRET']);
+  assert.match(faults[0]?.problem ?? '', /QUOTE_SECRET/);
+  assert.doesNotMatch(describeFaults(faults), new RegExp(shared));
+});
+
+test('R47: PORT and ADMIN_PORT on one address are a fault', async () => {
+  const port = { DATABASE_URL, PORT: '8080', ADMIN_PORT: '8080' };
+  for (const hosts of [{}, { HOST: '0.0.0.0' }, { HOST: '10.0.0.1', ADMIN_HOST: '::' }]) {
+    assert.deepEqual(namesOf(faultsOf({ ...port, ...hosts })), ['ADMIN_PORT']);
+  }
+  assert.equal(configOf({ ...port, HOST: '10.0.0.1' }).adminPort, 8080, 'two addresses have two ports');
+});
+
+test('R47: a faulty keys file is told with a way out that works', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const SIGNING_KEYS_FILE = join(folder, 'keys.json');
+  const fault = () => describeFaults(faultsOf({ DATABASE_URL, SIGNING_KEYS_FILE }));
+  assert.match(fault(), /^SIGNING_KEYS_FILE names a file that does not exist\. Make it with: speechgate keys\.$/);
+  for (const text of ['no JSON', '{}', '{"keys":[{}]}']) {
+    await writeFile(SIGNING_KEYS_FILE, text);
+    assert.match(fault(), /^SIGNING_KEYS_FILE names a file that .+\. Restore it from a backup, or move it away and /);
+  }
 });
 
 test('R47: the faults are printed one a line: name, problem, fix', async () => {

@@ -40,6 +40,18 @@ test('missing tables are 503 CONFIG_ERROR with the fix, and fail readiness', asy
   assert.equal((await gateway.call('/tts/models')).status, 200, 'what needs no table is served');
 });
 
+test('a refused login is 503 that names DATABASE_URL, and /readyz tells the cause', async (t) => {
+  const wrong = new URL((await testDatabase(t)).url);
+  wrong.password = 'wrong';
+  const gateway = await startGateway(t, {}, { databaseUrl: wrong.href });
+  const reply = await gateway.call('/tts?text=hello', { headers });
+  assert.equal(reply.status, 503);
+  const { details } = reply.json.error;
+  assert.deepEqual([details.reason, details.setting, details.command], ['database_refused', 'DATABASE_URL', undefined]);
+  const ready = await gateway.app.admin.inject('/readyz');
+  assert.match(ready.json().checks.database, /^refuses DATABASE_URL: password authentication failed/);
+});
+
 test('requests are 503 while the database is down and succeed once it recovers', async (t) => {
   const { url } = await testDatabase(t);
   const proxy = await startTcpProxy(t, url);

@@ -63,14 +63,51 @@ test('a database of another network is reported once, and the start exits 78', a
   assert.doesNotMatch(child.output(), /listen/i);
 });
 
-for (const which of ['port', 'adminPort'] as const) {
-  test(`a ${which} in use is reported once, and the start exits 1`, async (t) => {
+for (const [which, name] of [
+  ['port', 'PORT'],
+  ['adminPort', 'ADMIN_PORT'],
+] as const) {
+  test(`a ${which} in use is reported once, and the start exits 78`, async (t) => {
     const settings = await severalSettings(t);
     await occupy(t, settings[which]);
     const child = startChild(t, 'src/main.ts', settings.env);
-    assert.equal(await child.ended(), 1);
-    assert.match(child.output(), new RegExp(`EADDRINUSE.*127\\.0\\.0\\.1:${settings[which]}`));
-    assert.equal(count(child.output(), '"code":"EADDRINUSE"'), 1);
-    assert.doesNotMatch(child.output(), /listens on/);
+    assert.equal(await child.ended(), 78);
+    assert.equal(count(child.output(), `${name} ${settings[which]} is in use on 127.0.0.1. `), 1);
+    assert.doesNotMatch(child.output(), /listens on|EADDRINUSE|^ +at /m);
   });
 }
+
+test('a wrong password and a DATA_DIR that is a file are both named, and the start exits 78', async (t) => {
+  const { env, databaseUrl } = await severalSettings(t, { WEB_CONCURRENCY: '1', DATA_DIR: '/dev/null' });
+  const wrong = new URL(databaseUrl);
+  wrong.password = 'wrong';
+  const child = startChild(t, 'src/main.ts', { ...env, DATABASE_URL: wrong.href });
+  assert.equal(await child.ended(), 78);
+  assert.match(child.output(), /^DATABASE_URL is refused by the database: password authentication failed .+ Correct/m);
+  assert.match(child.output(), /^DATA_DIR: audio can't be written to \/dev\/null\/audio \(ENOTDIR\)\. Name a folder/m);
+  assert.doesNotMatch(child.output(), /paused flows/);
+});
+
+test('a closed database port and a dead node are told first, and the stop is told', async (t) => {
+  const { env, adminPort } = await severalSettings(t, {
+    ...X402,
+    WEB_CONCURRENCY: '1',
+    DATABASE_URL: 'postgres://speech:secret@127.0.0.1:1/speech',
+  });
+  const child = startChild(t, 'src/main.ts', env);
+  await child.printed(/listens on/);
+  const lines = child
+    .output()
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  const [first] = lines.filter(({ level }) => level >= 50);
+  assert.match(first.msg, /^DATABASE_URL: the database is unavailable \(connect ECONNREFUSED 127\.0\.0\.1:1\)/);
+  await child.printed(/X402_RPC_URL: no node of the chain answers/);
+  const ready = await fetch(`http://127.0.0.1:${adminPort}/readyz`);
+  const { checks } = (await ready.json()) as { checks: Record<string, string> };
+  assert.deepEqual([ready.status, checks.chain], [503, 'unreachable']);
+  assert.match(checks.database ?? '', /^unreachable: connect ECONNREFUSED/);
+  assert.equal(await child.stop('SIGTERM'), 0);
+  assert.match(child.output(), /"msg":"stopping: .+\n(.+\n)*.+"msg":"stopped"/);
+});

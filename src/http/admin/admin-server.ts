@@ -1,8 +1,10 @@
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Database } from '../../db/database.ts';
-import { pendingMigrations } from '../../db/migrate.ts';
+import { readReadiness } from '../../db/readiness.ts';
 import { isOwnHost } from '../../lib/own-host.ts';
 import { errorBody } from '../structured-error.ts';
+
+const DATABASE_TIMEOUT_MS = 20_000;
 
 /** The operators' listener, separate from the public one. */
 export function createAdminServer({
@@ -11,6 +13,7 @@ export function createAdminServer({
   names,
   leaving,
   processes,
+  chain = () => undefined,
 }: {
   readonly db: Database;
   readonly metrics: { readonly contentType: string; scrape(): Promise<string> };
@@ -18,6 +21,8 @@ export function createAdminServer({
   readonly names: readonly string[];
   readonly leaving: AbortSignal;
   readonly processes?: () => { readonly listening: number; readonly wanted: number };
+  /** Shown beside the others. It does not decide, because other flows need no chain. */
+  readonly chain?: () => string | undefined;
 }): FastifyInstance {
   const admin = Fastify({ logger: false, forceCloseConnections: true });
 
@@ -33,7 +38,9 @@ export function createAdminServer({
     const { database, schema } = await readiness(db);
     const others = processes?.();
     const ready = database === 'ok' && schema === 'ok' && others?.listening !== 0 && !leaving.aborted;
+    const node = chain();
     const status = {
+      ...(node !== undefined && { chain: node }),
       ...(others && { processes: `${others.listening} of ${others.wanted} listen` }),
       ...(leaving.aborted && { stopping: 'finishing running requests' }),
     };
@@ -48,10 +55,15 @@ export function createAdminServer({
 }
 
 async function readiness(db: Database): Promise<Record<'database' | 'schema', string>> {
-  try {
-    const pending = await pendingMigrations(db);
-    return { database: 'ok', schema: pending.length === 0 ? 'ok' : `lacks ${pending.join(', ')}; run npm run migrate` };
-  } catch {
-    return { database: 'unreachable', schema: 'unknown' };
+  const found = await readReadiness(db, DATABASE_TIMEOUT_MS);
+  switch (found.outcome) {
+    case 'ready':
+      return { database: 'ok', schema: 'ok' };
+    case 'unmigrated':
+      return { database: 'ok', schema: `lacks ${found.pending.join(', ')}; run npm run migrate` };
+    case 'refused':
+      return { database: `refuses DATABASE_URL: ${found.cause}`, schema: 'unknown' };
+    case 'unavailable':
+      return { database: `unreachable: ${found.cause}`, schema: 'unknown' };
   }
 }

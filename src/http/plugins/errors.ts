@@ -1,7 +1,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Route } from '../../contract/routes.ts';
-import { isNotSetUp, isUnavailable } from '../../db/database-errors.ts';
+import { isNotSetUp, isRefused, isUnavailable } from '../../db/database-errors.ts';
 import { sendFailure, showPayment } from '../reply.ts';
 import { type ErrorCode, failure, RequestRefused } from '../structured-error.ts';
 
@@ -45,12 +45,13 @@ function describe(error: FastifyError, { routeOptions }: FastifyRequest, route: 
   }
   const unready = route?.responses[503];
   const mayBeUnready = unready?.errorCodes?.includes('CONFIG_ERROR') || unready?.produces.includes('text/html');
+  if (mayBeUnready && isRefused(error)) {
+    const message = 'The database refuses the service. The operator must correct DATABASE_URL.';
+    return failure('CONFIG_ERROR', message, { reason: 'database_refused', setting: 'DATABASE_URL' });
+  }
   if (mayBeUnready && isNotSetUp(error)) {
-    return failure(
-      'CONFIG_ERROR',
-      "The database lacks the service's tables or refuses its credentials. The operator must fix it.",
-      { reason: 'database_not_set_up', command: 'npm run migrate' },
-    );
+    const message = "The database lacks the service's tables or rights. The operator must run npm run migrate.";
+    return failure('CONFIG_ERROR', message, { reason: 'database_not_set_up', command: 'npm run migrate' });
   }
   if (mayBeUnready && isUnavailable(error)) {
     return failure('CONFIG_ERROR', 'The database is unavailable. Retry in a moment.', {

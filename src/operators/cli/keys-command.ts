@@ -43,7 +43,7 @@ export const keysCommand = defineCommand({
 async function shown(file: string): Promise<string[]> {
   // A mounted secret is a link, which `readOwnFile` refuses.
   const text = await readIfThere(file);
-  if (text === undefined) throw new SigningKeysError('does not exist');
+  if (text === undefined) throw new SigningKeysError('does not exist', 'Make it with: speechgate keys.');
   return linesOf(`Keys of ${file}:`, text, new Date());
 }
 
@@ -59,7 +59,7 @@ async function rotate(file: string): Promise<string[]> {
 
 function messageOf(file: string, error: unknown): string {
   if (error instanceof ForeignFileError) return `${error.message} No key was changed.`;
-  return error instanceof SigningKeysError ? `${file} ${error.message}.` : `${file}: ${error}`;
+  return error instanceof SigningKeysError ? `${file} ${error.message}. ${error.fix}` : `${file}: ${error}`;
 }
 
 function readIfThere(path: string): Promise<string | undefined> {

@@ -69,8 +69,9 @@ async function answers({ baseUrl, serviceName }: Config): Promise<Finding> {
 
 /** Only this service has metadata signed by our key, or quotes signed by our secret. */
 async function isThisOne(config: Config): Promise<Finding> {
-  if (config.x402 && config.signingKeys) return showsOurMetadata(config, currentKey(config.signingKeys).keyId);
-  if (config.x402 && config.quotes) return makesOurQuotes(config, new Quotes(config.quotes.secrets, 1));
+  if (!config.x402) return skipped('X402_PAY_TO is unset: nothing proves that BASE_URL leads to this service.');
+  if (config.signingKeys) return showsOurMetadata(config, currentKey(config.signingKeys).keyId);
+  if (config.quotes) return makesOurQuotes(config, new Quotes(config.quotes.secrets, 1));
   return skipped('Without SIGNING_KEYS_FILE or QUOTE_SECRET nothing proves that BASE_URL leads to this service.');
 }
 
@@ -164,6 +165,8 @@ async function readCounts({ admin }: Config, port: number) {
 async function forgedAreRefused(config: Config): Promise<Finding> {
   const fix =
     'List the addresses of your proxies in TRUST_PROXY, and make them append the client address to X-Forwarded-For.';
+  // The service would log the probe as a proxy that it must trust.
+  if (config.trustProxy.length === 0) return ok('TRUST_PROXY is unset: no address in X-Forwarded-For is trusted.');
   const vast = config.trustProxy.find(isVast);
   if (vast !== undefined) {
     return fault(

@@ -102,8 +102,6 @@ async function areStrong(context: DoctorContext): Promise<Finding> {
   if (known.length > 0) return fault(`${namesOf(known)}: a secret of the sandbox, which is not safe.`, fix);
   const weak = secrets.filter(({ value }) => PLACEHOLDER.test(value) || bitsOf(value) < MIN_BITS);
   if (weak.length > 0) return fault(`${namesOf(weak)}: a secret that can be guessed.`, fix);
-  const shared = secrets.filter(({ name, value }) => secrets.some((o) => o.value === value && o.name !== name));
-  if (shared.length > 0) return warning(`${namesOf(shared)}: one secret for several purposes.`, fix);
   return ok(secrets.length > 0 ? 'None of them can be guessed.' : 'None is set.');
 }
 

@@ -30,6 +30,8 @@ export interface AudioStore {
   /** Deletes temporary objects whose ids were made before then, to the minute. Returns the count. */
   deleteTemporary(before: Date): Promise<number>;
   room?(): Promise<AudioRoom>;
+  /** Writes and removes something, to learn at a start whether that works. A bucket is asked by doctor instead. */
+  tryWrite?(): Promise<void>;
   close(): Promise<void>;
 }
 

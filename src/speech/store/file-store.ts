@@ -117,6 +117,14 @@ export class FileAudioStore implements AudioStore {
     });
   }
 
+  async tryWrite(): Promise<void> {
+    await storing(async () => {
+      const path = join(await this.#openRoot(), randomUUID() + PARTIAL_SUFFIX);
+      fs.writeFileSync(path, '', { flag: 'wx', mode: 0o600 });
+      fs.rmSync(path);
+    });
+  }
+
   async room(): Promise<AudioRoom> {
     const { bsize, bavail, blocks } = await storing(async () => statfs(await this.#openRoot()));
     return { freeBytes: bavail * bsize, sizeBytes: blocks * bsize };

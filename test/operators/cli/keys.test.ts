@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { chown, lstat, mkdtemp, readFile, rename, rm, symlink } from 'node:fs/promises';
+import { chown, lstat, mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
@@ -71,6 +71,15 @@ test('speechgate keys --show prints the same and rotates nothing', async (t) => 
   const misspelt = await run('--shwo');
   assert.equal(misspelt.code, 78);
   assert.equal(await readFile(file, 'utf8'), before);
+});
+
+test('speechgate keys tells what to do with a file that is no JSON, and leaves it', async (t) => {
+  const { file, run } = await keyFile(t);
+  await writeFile(file, 'no JSON');
+  const refused = await run();
+  assert.equal(refused.code, 1);
+  assert.match(refused.output, /is not JSON\. Restore it from a backup, or move it away and make new keys/);
+  assert.equal(await readFile(file, 'utf8'), 'no JSON');
 });
 
 test('speechgate keys refuses a file that others have planted in its place', async (t) => {

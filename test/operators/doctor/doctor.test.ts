@@ -71,6 +71,12 @@ const wrongOf = (told: readonly Finding[]) => told.filter(({ state }) => state !
 test('a healthy configuration passes every check and sends no mail', { skip }, async (t) => {
   assert.deepEqual(wrongOf(await findings(t)), []);
   assert.deepEqual(mails, []);
+  const told = shared.log.map(({ msg }) => msg);
+  assert.deepEqual(
+    told.filter((msg) => msg?.includes('X-Forwarded-For')),
+    [],
+    'the probes alarm nobody',
+  );
 });
 
 for (const [name, make] of Object.entries(healthy)) {
@@ -96,6 +102,12 @@ for (const [name, { check, state, message, skipped = [], make, skip: reason }] o
 
 /** Nothing of these may be printed. */
 const SECRETS = ['STRIPE_SECRET_KEY', 'QUOTE_SECRET', 'JOB_SIGNING_SECRET', 'FEEDBACK_SECRET', 'X402_FACILITATOR_AUTH'];
+
+test('without X402_PAY_TO doctor names it where nothing proves that BASE_URL is right', { skip }, async () => {
+  const { X402_PAY_TO, X402_FACILITATOR_URL, X402_FACILITATOR_AUTH, ...env } = shared.env;
+  const identity = (await examine(env, { left: ['upstream'] })).find(({ name }) => name === 'identity');
+  assert.deepEqual([identity?.state, identity?.message.split(' ')[0]], ['skipped', 'X402_PAY_TO']);
+});
 
 test('speechgate doctor prints a line per check and exits 1 if any has a fault', {
   skip,

@@ -58,12 +58,6 @@ export const FAULTS_OF_SETTINGS: Cases = {
       return { own: { DATA_DIR: dataDir } };
     },
   },
-  'one secret for two purposes': {
-    check: 'secrets',
-    state: 'warning',
-    message: /^JOB_SIGNING_SECRET, FEEDBACK_SECRET|^FEEDBACK_SECRET, JOB_SIGNING_SECRET/,
-    make: ({ env }) => ({ own: { FEEDBACK_SECRET: env.JOB_SIGNING_SECRET ?? '' } }),
-  },
   'a well-known database password': {
     check: 'database-password',
     state: 'warning',

@@ -18,7 +18,7 @@ import { startPostgres } from '../../../src/sandbox/postgres.ts';
 import { type TestChain, testChain } from '../../support/chain.ts';
 import { testFacilitator } from '../../support/facilitator.ts';
 import { type FaultyCheckout, startFaultyCheckout } from '../../support/faulty-checkout.ts';
-import { startGateway } from '../../support/gateway.ts';
+import { type Gateway, startGateway } from '../../support/gateway.ts';
 import { type RpcNode, startRpcNode } from '../../support/rpc-node.ts';
 import { S3_CREDENTIALS, startS3Server } from '../../support/s3-server.ts';
 import { type StubUpstream, testUpstream } from '../../support/stub-upstream.ts';
@@ -114,11 +114,11 @@ export async function freePlaces(): Promise<{ PORT: string; ADMIN_PORT: string; 
 }
 
 /** The gateway of these settings with its operators' listener; and all settings that it has. */
-export async function startService(t: Test, settings: Env): Promise<{ env: Env }> {
-  const env: Env = { RATE_LIMIT_MAX: '1000', EDGE_RATE_LIMIT_MAX: '100000', ...settings };
-  const { app } = await startGateway(t, { CHECKOUT_ORIGIN: '', ...env }, { databaseUrl: env.DATABASE_URL ?? '' });
+export async function startService(t: Test, settings: Env): Promise<{ env: Env; log: Gateway['log'] }> {
+  const env: Env = { RATE_LIMIT_MAX: '1000', EDGE_RATE_LIMIT_MAX: '100000', LOG_LEVEL: 'warn', ...settings };
+  const { app, log } = await startGateway(t, { CHECKOUT_ORIGIN: '', ...env }, { databaseUrl: env.DATABASE_URL ?? '' });
   await app.admin.listen({ host: '127.0.0.1', port: Number(env.ADMIN_PORT) });
-  return { env };
+  return { env, log };
 }
 
 export interface Options {
