@@ -213,6 +213,7 @@ test('audio is deleted after AUDIO_RETENTION_SECONDS, and its download is 410', 
   );
   assert.deepEqual(rows, [{ seconds: 3600 }, { seconds: 3600 }]);
   const store = stored(gateway);
+  t.teardown(() => store.close());
   assert.equal((await runTurn(gateway, 'expired_audio')).count, 0);
 
   // What an earlier owner stored before it died goes too.

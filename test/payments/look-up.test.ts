@@ -13,6 +13,7 @@ import { refused } from '../support/facilitator-faults.ts';
 import { type Call, type Gateway, type Reply, startGateway } from '../support/gateway.ts';
 import { bookDeposit, domainOf, withCredential } from '../support/prepaid.ts';
 import { projectFile } from '../support/project.ts';
+import { until } from '../support/until.ts';
 import {
   challengeOf,
   HELLO,
@@ -167,6 +168,21 @@ test('R45: a paid request is replayed after any change of settings', { skip }, a
     await after.app.close();
   }
   assert.deepEqual(await audit(before.db), []);
+});
+
+test('R48: a replay beyond the rate limit leaves its stored audio closed', { skip }, async (t) => {
+  const { openFiles } = await import(projectFile('test/support/open-files.mjs').href);
+  const before = await startX402Gateway(t, chain);
+  const { reply, paid } = await payFor(before, await wallet(chain.client, PRICE));
+  assert.equal(reply.status, 200, reply.text);
+  const { dataDir } = before.config;
+  const settings = { X402_PAY_TO: before.payTo, X402_RPC_URL: chain.rpcUrl, AUDIO_STORE: `file:${dataDir}/audio` };
+  // Without a provider the request is refused, and then looked up.
+  const unset = { SPEECH_BASE_URL: '', X402_FACILITATOR_URL: before.facilitator.url };
+  const env = { ...settings, ...unset, RATE_LIMIT_MAX: '2' };
+  const after = await startGateway(t, env, { databaseUrl: before.databaseUrl });
+  for (const status of [200, 429]) assert.equal((await after.call(TTS, paid)).status, status);
+  await until(() => openFiles().filter((file: string) => /audio\/[0-9a-f]{2}\/./.test(file)).length === 0);
 });
 
 test('R45: a paid request is replayed while its flow is paused', { skip }, async (t) => {

@@ -52,10 +52,16 @@ export function startCommand(
   [program = '', ...args]: readonly string[],
   { env = {}, cwd = PROJECT, isGroup = false, identity = {}, keptOutput = Number.MAX_SAFE_INTEGER }: CommandOptions,
 ): Child {
-  const { PATH, HOME, XDG_STATE_HOME } = process.env;
+  const { PATH, HOME, XDG_STATE_HOME, NODE_OPTIONS } = process.env;
   const child = spawn(program, args, {
     cwd,
-    env: { PATH, HOME, ...(XDG_STATE_HOME !== undefined && { XDG_STATE_HOME }), ...env },
+    env: {
+      PATH,
+      HOME,
+      ...(XDG_STATE_HOME !== undefined && { XDG_STATE_HOME }),
+      ...(NODE_OPTIONS !== undefined && { NODE_OPTIONS }),
+      ...env,
+    },
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: isGroup,
     ...identity,

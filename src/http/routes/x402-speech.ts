@@ -239,7 +239,10 @@ export class X402Speech {
       return refusal;
     }
     const limited = isMetered ? await context.admission.take('payment') : undefined;
-    if (limited) return limited;
+    if (limited) {
+      if (earlier.outcome === 'replayed') earlier.audio.destroy();
+      return limited;
+    }
     context.addLogFields({ flow: previous.name });
     if (earlier.outcome === 'replayed') return replayed(earlier, context);
     context.payment = outcomeOf(earlier, 0n);

@@ -27,9 +27,15 @@ async function filesBelow(directory: string): Promise<string[]> {
   return entries.filter((entry) => !entry.isDirectory()).map((entry) => join(entry.parentPath, entry.name));
 }
 
+function openStore(t: Test, root: string): FileAudioStore {
+  const store = new FileAudioStore(root);
+  t.teardown(() => store.close());
+  return store;
+}
+
 async function newStoreWithObject(t: Test): Promise<{ root: string; store: FileAudioStore; file: string }> {
   const root = join(await newDirectory(t), 'audio');
-  const store = new FileAudioStore(root);
+  const store = openStore(t, root);
   await store.put('key', Buffer.from('inside'));
   const [file = assert.fail('no file'), ...others] = await filesBelow(root);
   assert.deepEqual(others, []);
@@ -86,7 +92,7 @@ test('leftovers of killed writers are removed after an hour', async (t) => {
   for (const path of [old, young, foreign]) await writeFile(path, 'x');
   const twoHoursAgo = new Date(Date.now() - 7_200_000);
   for (const path of [old, foreign]) await utimes(path, twoHoursAgo, twoHoursAgo);
-  const store = new FileAudioStore(root);
+  const store = openStore(t, root);
   assert.equal(await store.open('key'), undefined);
   assert.ok((await readdir(root)).includes('old.partial'), 'only puts clean up');
   await store.put('key', Buffer.from('x'));
@@ -99,7 +105,7 @@ test('a put succeeds despite a leftover that cannot be removed', async (t) => {
   await mkdir(join(directory, 'below'), { recursive: true });
   const twoHoursAgo = new Date(Date.now() - 7_200_000);
   await utimes(directory, twoHoursAgo, twoHoursAgo);
-  await new FileAudioStore(root).put('key', Buffer.from('x'));
+  await openStore(t, root).put('key', Buffer.from('x'));
 });
 
 test('a symlink in place of a directory is not followed', async (t) => {
@@ -144,13 +150,13 @@ test("the store's own directory may be a symlink", async (t) => {
   const { root } = await newStoreWithObject(t);
   const link = join(await newDirectory(t), 'link');
   await symlink(root, link);
-  const stored = await new FileAudioStore(link).open('key');
+  const stored = await openStore(t, link).open('key');
   assert.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'inside');
 });
 
 test('a store that could not be created is created later', async (t) => {
   const directory = await newDirectory(t);
-  const store = new FileAudioStore(join(directory, 'mount', 'audio'));
+  const store = openStore(t, join(directory, 'mount', 'audio'));
   await writeFile(join(directory, 'mount'), '');
   await assert.rejects(store.put('key', Buffer.from('x')), isStoreError('unavailable'));
   await rm(join(directory, 'mount'));

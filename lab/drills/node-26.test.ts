@@ -1,0 +1,42 @@
+/**
+ * On Node.js 26 a FileHandle that is left to the garbage collector ends its program. Here each command with each option, the
+ * bridge, the MCP server and the service run on it, with a collection each second.
+ */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'tap';
+import { startCommand } from '../../test/support/child.ts';
+
+const { platform, arch } = process;
+const PACKAGE = `node-${platform}-${arch}`;
+const COLLECT = '--expose-gc --import=data:text/javascript,setInterval(gc,1000).unref()';
+const LEAK = "await (await import('node:fs/promises')).open('/dev/null'); setTimeout(() => {}, 5000);";
+const FILES = [
+  'lab/drills/every-option.test.ts',
+  'test/callers/bridge/requests.test.ts',
+  'test/callers/mcp/server.test.ts',
+  'test/callers/cli/state.test.ts',
+  'test/jobs/audio.test.ts',
+  'test/lib/private-files.test.ts',
+  'test/payments/look-up.test.ts',
+  'test/speech/store/file-store.test.ts',
+];
+
+test('no program leaves a FileHandle to the garbage collector', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-node-26-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const installed = startCommand(t, ['npm', 'install', `--prefix=${folder}`, '--no-audit', `${PACKAGE}@26`], {});
+  assert.equal(await installed.ended(), 0, installed.output());
+  const node = join(folder, 'node_modules', PACKAGE, 'bin', 'node');
+  const env = { NODE_OPTIONS: COLLECT };
+
+  const leaking = startCommand(t, [node, '--input-type=module', '--eval', LEAK], { env });
+  assert.equal(await leaking.ended(), 1, 'what is looked for ends a program');
+  assert.match(leaking.output(), /ERR_INVALID_STATE/);
+
+  const run = startCommand(t, [node, 'build/test/run.js', '--timeout=3000', ...FILES], { env });
+  assert.equal(await run.ended(), 0, run.output());
+  assert.doesNotMatch(run.output(), /ERR_INVALID_STATE|garbage collection/);
+});
