@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { buffer } from 'node:stream/consumers';
 import { t, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import {
@@ -13,6 +14,7 @@ import {
   type PendingPurchase,
   prepaid,
   ServiceUnavailableError,
+  type Speech,
   Speechgate,
 } from '../../../src/callers/client/index.ts';
 import { testChain, wallet } from '../../support/chain.ts';
@@ -28,7 +30,7 @@ import {
 import { startCuttingProxy } from '../../support/cutting-proxy.ts';
 import { mineSteadily } from '../../support/deposit.ts';
 import { startPrepaidGateway, withCredential } from '../../support/prepaid.ts';
-import { silentMp3 } from '../../support/silent-audio.ts';
+import { silentMp3, silentWav } from '../../support/silent-audio.ts';
 import { ControlledStream, mp3, openAiError, tooManyRequests } from '../../support/stub-upstream.ts';
 import { until } from '../../support/until.ts';
 import { PRICE, timesPaid } from '../../support/x402.ts';
@@ -232,6 +234,31 @@ test('a streamed card request returns its first bytes before the rest is spoken'
   assert.ok(((await reader.read()).value?.length ?? 0) > 0);
   drip.end();
   while (!(await reader.read()).done);
+  upstream.mode = mp3();
+});
+
+test('a streamed WAV of size 0 is sent as one of unknown size, and gets its real sizes when it is whole', async () => {
+  const wav = silentWav(100);
+  const [zero, unknown] = [0, 0xffffffff].map((size) => {
+    const streamed = Buffer.from(wav);
+    for (const at of [4, 40]) streamed.writeUInt32LE(size, at);
+    return streamed;
+  });
+  const client = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(await gateway.fund(500)) });
+  for (const [read, expected] of [
+    [({ audio }: Speech) => buffer(audio), unknown],
+    [({ bytes }: Speech) => bytes(), wav],
+  ] as const) {
+    const drip = new ControlledStream({ contentType: 'audio/wav' });
+    upstream.mode = drip.mode;
+    const speaking = client.speak(HELLO);
+    await drip.opened;
+    await drip.write((zero as Buffer).subarray(0, 1000));
+    const audio = read(await speaking);
+    await drip.write((zero as Buffer).subarray(1000));
+    drip.end();
+    assert.deepEqual(Buffer.from(await audio), expected);
+  }
   upstream.mode = mp3();
 });
 
