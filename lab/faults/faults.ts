@@ -149,8 +149,8 @@ export const FAULTS: readonly Fault[] = [
   },
   {
     patch: 'audio/client-accepts-cut-audio',
-    says: 'the client takes audio shorter than its content-length',
-    tests: ['test/callers/client/unreliable-service.test.ts'],
+    says: 'the client takes audio that is cut off',
+    tests: ['test/callers/client/unreliable-service.test.ts', 'test/callers/cut-audio.test.ts'],
   },
   {
     patch: 'audio/bridge-ends-cut-audio',

@@ -332,6 +332,7 @@ export type GetSpeechResult =
         'x-credit-balance': bigint;
         'x-credit-charged': bigint;
         'cache-control': string;
+        'x-accel-buffering'?: 'no';
       };
       type: 'audio/mpeg' | 'audio/wav';
       body: AudioBody;
@@ -391,6 +392,7 @@ export type CreateSpeechResult =
         'x-credit-balance': bigint;
         'x-credit-charged': bigint;
         'cache-control': string;
+        'x-accel-buffering'?: 'no';
       };
       type: 'audio/mpeg' | 'audio/wav';
       body: AudioBody;
@@ -635,6 +637,7 @@ export type GetX402SpeechResult =
         'payment-response'?: string;
         'x-payment-identifier'?: string;
         'x-idempotent-replay'?: boolean;
+        'content-length': number;
       };
       body: AudioBody;
     }
@@ -679,6 +682,7 @@ export type CreateX402SpeechResult =
         'payment-response'?: string;
         'x-payment-identifier'?: string;
         'x-idempotent-replay'?: boolean;
+        'content-length': number;
       };
       body: AudioBody;
     }

@@ -999,7 +999,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description The audio. */
+        /** @description The audio. It may have no content-length, because it is sent while it is spoken. A response that breaks off ends with a TCP reset, inside an MP3 frame or a WAV sample; some proxies hide the reset, so check the end. GET /credits/{accountId} then shows what was charged. */
         Speech: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1007,6 +1007,7 @@ export interface components {
                 "x-credit-balance": components["headers"]["CreditBalance"];
                 "x-credit-charged": components["headers"]["CreditCharged"];
                 "cache-control": components["headers"]["CacheControl"];
+                "X-Accel-Buffering": components["headers"]["AccelBuffering"];
                 "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
                 "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
                 "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
@@ -1066,6 +1067,7 @@ export interface components {
                 "PAYMENT-RESPONSE": components["headers"]["PaymentResponse"];
                 "x-payment-identifier": components["headers"]["PaymentIdentifier"];
                 "x-idempotent-replay": components["headers"]["IdempotentReplay"];
+                "content-length": components["headers"]["ContentLength"];
                 "x-x402-balance": components["headers"]["PrepaidBalance"];
                 "x-x402-charged": components["headers"]["PrepaidCharged"];
                 "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
@@ -1605,6 +1607,8 @@ export interface components {
         ContentDisposition: string;
         /** @description Byte ranges are supported. */
         AcceptRanges: "bytes";
+        /** @description Tells nginx to pass the audio on at once. Absent if the audio was complete at once. */
+        AccelBuffering: "no";
         /** @description Size of the body in bytes. */
         ContentLength: number;
         /** @description First and last byte of the part, and the total size in bytes. With a 416, `bytes *\/` and the total size. */

@@ -4,7 +4,7 @@ import type { RequestContext, ResponseEvents } from '../payments/payment-flow.ts
 import type { Admission } from './plugins/admission.ts';
 import { pathAndQuery } from './plugins/request-head.ts';
 import type { RequestFacts } from './plugins/request-log.ts';
-import { prefersHtml } from './reply.ts';
+import { prefersHtml, resetResponse } from './reply.ts';
 
 const EMPTY = Buffer.alloc(0);
 
@@ -62,7 +62,7 @@ export class OperationContext implements RequestContext {
       abort() {
         if (raw.writableFinished) return;
         request.record.markAborted();
-        raw.destroy();
+        resetResponse(raw);
       },
     };
   }

@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { OperationResult } from '../contract/operations.ts';
@@ -55,10 +56,20 @@ export function sendResult(route: Route, result: OperationResult, reply: Fastify
     if (!headers['content-security-policy']) reply.header('content-security-policy', pageContentSecurityPolicy());
     return reply.type(HTML_TYPE).send(body);
   }
-  if (body instanceof Readable) reply.request.record.countBytes(body);
+  if (body instanceof Readable) {
+    reply.request.record.countBytes(body);
+    body.once('error', () => reply.raw.headersSent && resetResponse(reply.raw));
+  }
   if (type !== 'application/json') return reply.type(type).send(body as Uint8Array | Readable);
   const serialize = route.responses[status]?.serialize ?? JSON.stringify;
   return reply.type(JSON_TYPE).send(payloadOf(body as object, serialize));
+}
+
+/** Cuts a response by a TCP reset: after an orderly end, HTTP/1.0 callers and proxies take it for whole (R55). */
+export function resetResponse(raw: ServerResponse): void {
+  // A response that waits behind another one has no socket yet.
+  if (raw.socket && !raw.socket.destroyed) raw.socket.resetAndDestroy();
+  raw.destroy();
 }
 
 /** Adds what happened to the money to an error, once the payment was looked up (R64). */

@@ -50,15 +50,17 @@ export function createLogger(level: string, destination: DestinationStream = sta
 const escapeUnusual = (line: string): string =>
   line.replace(/[^\n\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
-/** Type, code, message and stack of an error and its causes. Drivers put values of a request into other members. */
+/** Type, code, message and stack of an error and its causes, and which upstream failed by what. Drivers put values of a request into other members. */
 function describeError(error: unknown): object {
   if (!(error instanceof Error)) return { type: typeof error };
-  const { code, statusCode } = error as { code?: unknown; statusCode?: unknown };
+  const { code, statusCode, failure, upstream } = error as { [member: string]: unknown } & Error;
   return {
     type: error.name,
     message: error.message,
     ...(code !== undefined && { code }),
     ...(statusCode !== undefined && { statusCode }),
+    ...(failure !== undefined && { failure }),
+    ...(upstream !== undefined && { upstream }),
     stack: error.stack,
     ...(error.cause !== undefined && { cause: describeError(error.cause) }),
   };

@@ -82,6 +82,11 @@ export class Metrics {
     'Synthesis requests, by upstream and outcome.',
     ['upstream', 'outcome'],
   );
+  readonly #upstreamFailures = this.#counter(
+    'speechgate_upstream_failures_total',
+    'Failed syntheses, by upstream and reason: its status, unreachable, late_start, timeout, broken_off, or what is wrong with its audio.',
+    ['upstream', 'reason'],
+  );
   readonly #upstreamSeconds = this.#histogram(
     'speechgate_upstream_seconds',
     'Time until the end of a synthesis, by upstream.',
@@ -153,6 +158,10 @@ export class Metrics {
     this.#syntheses(outcome).observe(seconds);
     this.#upstreamRequests(upstream, outcome).inc();
     this.#upstreamSeconds(upstream).observe(seconds);
+  }
+
+  upstreamFailed(upstream: string, reason: string): void {
+    this.#upstreamFailures(upstream, reason).inc();
   }
 
   upstreamAvailable(upstream: string, isAvailable: boolean): void {

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
 import { testPoint } from '../lib/test-point.ts';
+import { holdingBack } from '../speech/audio-end.ts';
 import type { AudioMemory, Share } from '../speech/audio-memory.ts';
 import { collectSpeech, completed, readIfComplete, synthesizeWithFailover } from '../speech/collect.ts';
 import {
@@ -19,8 +20,9 @@ export interface DeliveredSpeech<Body> {
   readonly body: Body;
   readonly upstream: SpeakingUpstream | undefined;
   readonly audio?: Buffer;
-  /** Resolves when the body has all audio. Rejects if the upstream broke off, and the hold is voided. */
+  /** Resolves when the body has all audio. Rejects if the upstream broke off: void the hold, then `abort` the body. */
   readonly spoken: Promise<void>;
+  readonly abort?: (error: Error) => void;
 }
 
 export type Delivery<Body> = (utterance: Utterance, bounds: DeliveryBounds) => Promise<DeliveredSpeech<Body>>;
@@ -96,7 +98,7 @@ export interface Streaming {
  *     upstream fails before audio  -> the next one, under the same deadline and hold
  *     the last one fails           -> SpeechError, nothing is sent
  *     audio is complete at once    -> sent as a whole
- *     upstream breaks off, silence -> the response is aborted
+ *     upstream breaks off, silence -> the response is aborted, at a byte at which no audio ends
  *     caller disconnects           -> read on to the end
  *
  * A slow caller never slows the upstream: unread audio waits in memory.
@@ -123,8 +125,8 @@ export const streamed =
       const audio = new AudioOutlet(memory);
       // Fastify destroys the stream when the caller disconnects. It then has no listener for later errors.
       audio.on('error', () => {});
-      const spoken = forward(begun.audio, audio, deadline).finally(() => deadline.end());
-      return { body: { mimeType, audio }, upstream, spoken };
+      const spoken = forward(holdingBack(begun.audio, mimeType), audio, deadline).finally(() => deadline.end());
+      return { body: { mimeType, audio }, upstream, spoken, abort: (error) => void audio.destroy(error) };
     } catch (error) {
       deadline.end();
       throw error;
@@ -140,11 +142,10 @@ async function forward(source: AsyncIterable<Uint8Array>, target: AudioOutlet, d
       if (size > MAX_AUDIO_BYTES) throw new SpeechError('TTS_UPSTREAM_ERROR', 'The audio is too large.', false);
       target.give(chunk);
     }
-    testPoint('stream spoken');
-    target.finish();
   } catch (error) {
     testPoint('stream broken off');
-    target.destroy(error as Error);
     throw error;
   }
+  testPoint('stream spoken');
+  target.finish();
 }

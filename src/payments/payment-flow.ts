@@ -38,6 +38,7 @@ export interface Held<Hold extends PaymentHold = PaymentHold> {
 export interface Replayed {
   readonly outcome: 'replayed';
   readonly audio: Readable;
+  readonly sizeBytes: number;
   readonly receipt: Receipt | undefined;
 }
 

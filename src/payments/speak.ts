@@ -2,7 +2,7 @@ import { testPoint } from '../lib/test-point.ts';
 import { SpeechError } from '../speech/provider.ts';
 import type { SynthesisSlots } from '../speech/synthesis-slots.ts';
 import type { DeliveredSpeech, Delivery } from './delivery.ts';
-import type { Authorization, Charge, Held, PaymentHold, ResponseEvents } from './payment-flow.ts';
+import type { Authorization, Charge, Held, PaymentHold } from './payment-flow.ts';
 import type { Refused } from './refusal.ts';
 
 export interface Sale<Outcome extends Authorization, Body> {
@@ -12,6 +12,8 @@ export interface Sale<Outcome extends Authorization, Body> {
   readonly delivery: Delivery<Body>;
   readonly slots: SynthesisSlots;
   onHeld?(hold: HoldOf<Outcome>): void;
+  /** The upstream broke off after the response had begun. */
+  onBrokenOff?(error: Error): void;
 }
 
 type HoldOf<Outcome extends Authorization> = Extract<Outcome, Held>['hold'];
@@ -68,7 +70,7 @@ export async function speak<Outcome extends Authorization, Body>(
     // A hold refuses with the codes of its flow.
     if (delivered.outcome === 'refused') return delivered as Exclude<Outcome, Held>;
     spoken = delivered.speech.spoken;
-    const charged = endHold(hold, delivered.speech, sale.charge.request.response, lost.signal).finally(endLease);
+    const charged = endHold(sale, hold, delivered.speech, lost.signal).finally(endLease);
     return { outcome: 'delivered', body: delivered.speech.body, hold, charged };
   } finally {
     if (spoken) {
@@ -103,20 +105,30 @@ async function deliver<Body>(
   }
 }
 
-/** Captures once the response is delivered and the synthesis is complete; otherwise voids. */
-async function endHold<Body>(
+/**
+ * Captures once the response is delivered and the synthesis is complete; otherwise voids. A response that breaks off
+ * ends after the void, so that the payer's balance then shows it.
+ */
+async function endHold<Outcome extends Authorization, Body>(
+  { charge, onBrokenOff }: Sale<Outcome, Body>,
   hold: PaymentHold,
-  { upstream, audio, spoken }: DeliveredSpeech<Body>,
-  response: ResponseEvents,
+  { upstream, audio, spoken, abort }: DeliveredSpeech<Body>,
   lost: AbortSignal,
 ): Promise<boolean> {
-  const isSent = new Promise<boolean>((resolve) => response.onEnd((isError) => resolve(!isError)));
-  const isSpoken = await spoken.then(
-    () => true,
-    () => false,
+  const isSent = new Promise<boolean>((resolve) => charge.request.response.onEnd((isError) => resolve(!isError)));
+  const brokenOff = await spoken.then(
+    () => undefined,
+    (error: Error) => error,
   );
-  // A process that was frozen beyond the lease may see the disconnect before it sees the lost lease.
-  if (isSpoken && (await isSent) && !lost.aborted && hold.ownsLease?.() !== false) return hold.capture(upstream, audio);
-  await hold.void();
-  return false;
+  try {
+    // A process that was frozen beyond the lease may see the disconnect before it sees the lost lease.
+    if (!brokenOff && (await isSent) && !lost.aborted && hold.ownsLease?.() !== false) {
+      return await hold.capture(upstream, audio);
+    }
+    if (brokenOff) onBrokenOff?.(brokenOff);
+    await hold.void();
+    return false;
+  } finally {
+    if (brokenOff) abort?.(brokenOff);
+  }
 }

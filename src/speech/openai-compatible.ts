@@ -109,7 +109,7 @@ async function* receive(
   } catch (error) {
     if (abort.signal.aborted) throw abort.signal.reason;
     if (error instanceof SpeechError) throw error;
-    throw isSent ? brokenOff() : connectionError(error as Error);
+    throw isSent ? brokenOff(error) : connectionError(error as Error);
   } finally {
     clearTimeout(timer);
     deadline.removeEventListener('abort', onDeadline);

@@ -56,4 +56,15 @@ export class SpeechError extends Error {
     super(message);
     this.name = 'SpeechError';
   }
+
+  /** For operators: a word of a closed set. */
+  failure = 'other';
+  /** The upstream that failed. */
+  upstream: string | undefined;
+
+  because(failure: string, cause?: unknown): this {
+    this.failure = failure;
+    if (cause !== undefined) this.cause = cause;
+    return this;
+  }
 }

@@ -35,19 +35,24 @@ const FAULTS: Readonly<Record<number, SpeechFault>> = {
 export function statusError(status: number, retryAfter: string | undefined): SpeechError {
   if (status === 429 || status === 503) {
     const message = `The speech provider is overloaded (status ${status}).`;
-    return new SpeechError('TTS_UNAVAILABLE', message, true, retryAfterSeconds(retryAfter, Date.now()));
+    const seconds = retryAfterSeconds(retryAfter, Date.now());
+    return new SpeechError('TTS_UNAVAILABLE', message, true, seconds).because(`status_${status}`);
   }
   const fault = FAULTS[status] ?? 'upstream';
   const message = `The speech provider answered with status ${status}.`;
-  return new SpeechError('TTS_UPSTREAM_ERROR', message, status >= 500, undefined, fault);
+  const failure = `status_${Math.floor(status / 100)}xx`;
+  return new SpeechError('TTS_UPSTREAM_ERROR', message, status >= 500, undefined, fault).because(failure);
 }
 
 export function connectionError(error: Error): SpeechError {
   const isAnswer = NOT_HTTP.some((type) => error instanceof type) || BAD_INTERIM_RESPONSE.test(error.message);
-  if (isAnswer)
-    return new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with valid HTTP.', false);
+  if (isAnswer) {
+    const message = 'The speech provider did not answer with valid HTTP.';
+    return new SpeechError('TTS_UPSTREAM_ERROR', message, false).because('not_http', error);
+  }
   const fault = isRefused(error) ? 'unreachable' : 'upstream';
-  return new SpeechError('TTS_UNAVAILABLE', 'The speech provider could not be reached.', true, undefined, fault);
+  const message = 'The speech provider could not be reached.';
+  return new SpeechError('TTS_UNAVAILABLE', message, true, undefined, fault).because('unreachable', error);
 }
 
 /** Nothing listens there. A name with several addresses gives one error for each. */
@@ -56,18 +61,19 @@ function isRefused(error: Error): boolean {
   return each.length > 0 && each.every(({ code }) => code === 'ECONNREFUSED');
 }
 
-export const brokenOff = () =>
+export const brokenOff = (cause?: unknown) =>
   new SpeechError(
     'TTS_UPSTREAM_ERROR',
     'The speech provider closed the connection before the audio was complete.',
     true,
-  );
+  ).because('broken_off', cause);
 
 export const notAudio = () =>
-  new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with audio.', false);
+  new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with audio.', false).because('no_audio');
 
 export function audioError(fault: AudioFault): SpeechError {
-  return fault === 'no audio' ? notAudio() : new SpeechError('TTS_UPSTREAM_ERROR', UNUSABLE[fault], false);
+  if (fault === 'no audio') return notAudio();
+  return new SpeechError('TTS_UPSTREAM_ERROR', UNUSABLE[fault], false).because(fault.replaceAll(' ', '_'));
 }
 
 const UNUSABLE = {
@@ -77,10 +83,16 @@ const UNUSABLE = {
 } as const;
 
 export const tooLarge = () =>
-  new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider answered with more audio than is accepted.', false);
+  new SpeechError(
+    'TTS_UPSTREAM_ERROR',
+    'The speech provider answered with more audio than is accepted.',
+    false,
+  ).because('too_large');
 
 export const firstByteTimeout = () =>
-  new SpeechError('TTS_UNAVAILABLE', 'The speech provider did not start to answer in time.', true);
+  new SpeechError('TTS_UNAVAILABLE', 'The speech provider did not start to answer in time.', true).because(
+    'late_start',
+  );
 
 export const deadlineExceeded = () =>
-  new SpeechError('TTS_UNAVAILABLE', 'The speech provider did not finish in time.', true);
+  new SpeechError('TTS_UNAVAILABLE', 'The speech provider did not finish in time.', true).because('timeout');

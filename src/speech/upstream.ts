@@ -92,6 +92,8 @@ export class Upstream {
     const seconds = secondsSince(startedAt);
     const known = error instanceof SpeechError ? error : undefined;
     metrics.upstreamEnded(name, known?.code ?? 'error', seconds);
+    metrics.upstreamFailed(name, known?.failure ?? 'other');
+    if (known) known.upstream = name;
     if (known?.fault === 'credential') onRefused();
     // Deadlines also abort early, for example when this process stops.
     const isOurs = signal.aborted && seconds * 1000 < silenceMs;

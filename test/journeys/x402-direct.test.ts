@@ -62,6 +62,7 @@ test('R22: an exact replay gets the same bytes and receipt without a facilitator
   assert.equal(replay.headers.get('payment-response'), reply.headers.get('payment-response'));
   assert.equal(replay.headers.get('x-payment-identifier'), reply.headers.get('x-payment-identifier'));
   assert.equal(replay.headers.get('x-idempotent-replay'), 'true');
+  assert.equal(Number(replay.headers.get('content-length')), replay.bytes.length);
   assert.equal(gateway.facilitator.calls.length, calls);
   assert.equal(await timesPaid(chain, payer), 1);
   assert.equal(gateway.upstream.requests.length, 1);

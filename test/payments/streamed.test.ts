@@ -1,13 +1,17 @@
 import assert from 'node:assert/strict';
+import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
 import { secondsFromNow } from '../../src/db/expressions.ts';
 import { audit } from '../../src/ledger/audit.ts';
+import { audioEnd } from '../../src/speech/audio-end.ts';
+import type { AudioType } from '../../src/speech/provider.ts';
 import { booksClosed } from '../support/books.ts';
-import { startGateway } from '../support/gateway.ts';
+import { type LogLine, startGateway } from '../support/gateway.ts';
 import { sweepVictim } from '../support/kill.ts';
 import { runTurn } from '../support/reconcile.ts';
-import { type ControlledStream, silentMp3 } from '../support/stub-upstream.ts';
+import { WAV_HEADER_BYTES } from '../support/silent-audio.ts';
+import { ControlledStream, silentMp3, silentWav } from '../support/stub-upstream.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
 import { bench, CENTS, charge, FUNDED, PAID } from './streaming.ts';
@@ -137,5 +141,96 @@ test('shutdown waits for a stream, for at most SPEECH_TIMEOUT_MS', async (t) => 
   await closing;
   await reply;
   assert.equal(await gateway.balance(account), FUNDED);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+/** The head and the body of an answer whose connection is reset, and the error that tells so. */
+async function cutAnswer(url: string, account: string, version: string, bytes: number, breakOff: () => void) {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  let received = Buffer.alloc(0);
+  const over = new Promise<string>((resolve) => {
+    socket.once('error', (error: NodeJS.ErrnoException) => resolve(String(error.code)));
+    socket.once('end', () => resolve('FIN'));
+  });
+  socket.on('data', (bytes) => {
+    received = Buffer.concat([received, bytes]);
+  });
+  socket.write(`GET /tts?text=Hello+world HTTP/${version}\r\nhost: a\r\nx-credit-account: ${account}\r\n\r\n`);
+  const bodyAt = () => received.indexOf('\r\n\r\n') + 4;
+  await until(() => bodyAt() > 4 && received.length - bodyAt() >= bytes);
+  breakOff();
+  const end = await over;
+  const at = bodyAt();
+  const [head, body] = [received.toString('latin1', 0, at), received.subarray(at)];
+  return { end, head, body: version === '1.0' ? body : unchunked(body) };
+}
+
+function unchunked(bytes: Buffer): Buffer {
+  const chunks: Buffer[] = [];
+  for (let at = 0; at < bytes.length; ) {
+    const line = bytes.indexOf('\r\n', at);
+    const size = Number.parseInt(bytes.toString('latin1', at, line), 16);
+    chunks.push(bytes.subarray(line + 2, line + 2 + size));
+    at = line + 4 + size;
+  }
+  return Buffer.concat(chunks);
+}
+
+const UNSIZED_WAV = silentWav(120);
+for (const at of [4, 40]) UNSIZED_WAV.writeUInt32LE(0xffff_ffff, at);
+
+const BREAKS: readonly (readonly [
+  what: string,
+  failure: string,
+  type: AudioType,
+  breakOff: (drip: ControlledStream) => void,
+])[] = [
+  ['a reset', 'broken_off', 'audio/mpeg', (drip) => drip.reset()],
+  ['damaged frames', 'damaged', 'audio/mpeg', (drip) => void drip.write(Buffer.alloc(100, 1)).catch(() => {})],
+  ['half a frame', 'truncated', 'audio/mpeg', (drip) => void drip.write(PIECE.subarray(0, 100)).then(() => drip.end())],
+  ['a reset in a WAV without sizes', 'broken_off', 'audio/wav', (drip) => drip.reset()],
+];
+
+test('R55: a stream that breaks off is voided, then reset inside a frame, and its cause is logged', async (t) => {
+  const { gateway, upstream, account } = await bench(t, { LOG_LEVEL: 'warn' });
+  for (const [what, failure, contentType, breakOff] of BREAKS) {
+    for (const version of ['1.0', '1.1']) {
+      const drip = new ControlledStream({ contentType });
+      upstream.mode = drip.mode;
+      const [one, two] =
+        contentType === 'audio/wav' ? [UNSIZED_WAV, UNSIZED_WAV.subarray(WAV_HEADER_BYTES)] : [PIECE, PIECE];
+      const sent = one.length + two.length;
+      const logged = gateway.log.length;
+      void drip.opened.then(async () => {
+        await drip.write(one);
+        await drip.write(two);
+      });
+      const cutOff = () => breakOff(drip);
+      const { end, head, body } = await cutAnswer(gateway.url, account, version, sent - 1, cutOff);
+      const message = `${what}, HTTP/${version}`;
+      assert.equal(end, 'ECONNRESET', message);
+      assert.equal(await gateway.balance(account), FUNDED, 'the balance shows the void as soon as the caller can ask');
+      const follower = audioEnd(contentType);
+      follower.push(body);
+      assert.equal(follower.end, 'cut', message);
+      assert.ok(body.length >= sent - 1, 'only a byte is held back');
+      assert.match(head, /^HTTP\/1\.1 200 /);
+      assert.match(head, /x-accel-buffering: no/i);
+      assert.doesNotMatch(head, /^trailer:/im);
+      const [line] = gateway.log.slice(logged).filter(({ msg }) => msg.startsWith('the audio broke off'));
+      const traceId = /x-trace-id: (\S+)/i.exec(head)?.[1];
+      const { err, ...more } = line as { err?: { failure?: string; upstream?: string } } & LogLine;
+      assert.deepEqual([err?.failure, err?.upstream, more.traceId], [failure, 'default', traceId], message);
+    }
+  }
+  const metrics = (await gateway.app.admin.inject({ url: '/metrics' })).body;
+  for (const [reason, count] of [
+    ['broken_off', 4],
+    ['damaged', 2],
+    ['truncated', 2],
+  ]) {
+    assert.ok(metrics.includes(`speechgate_upstream_failures_total{upstream="default",reason="${reason}"} ${count}\n`));
+  }
   assert.deepEqual(await audit(gateway.db), []);
 });

@@ -14,5 +14,7 @@ export async function askForFlowingAudio(
   await drip.opened;
   await drip.write(silentMp3(500));
   const [incoming] = await once(outgoing, 'response');
+  // A reset in the middle is an error of both.
+  outgoing.on('error', () => {});
   return incoming;
 }

@@ -168,6 +168,8 @@ export async function send(
   });
   outgoing.end(payload);
   const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
+  // A reset in the middle is an error of both.
+  outgoing.on('error', () => {});
   const chunks: Buffer[] = [];
   for await (const chunk of incoming) chunks.push(chunk);
   const bytes = Buffer.concat(chunks);

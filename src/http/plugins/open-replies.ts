@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance, FastifyReply } from 'fastify';
@@ -20,7 +21,7 @@ interface GracefulStopOptions {
 
 /** Unsent replies by connection, in the order of their requests. */
 export class OpenReplies {
-  readonly #bySocket = new Map<Duplex, Set<FastifyReply>>();
+  readonly #bySocket = new Map<Socket, Set<FastifyReply>>();
   #isStopping = false;
 
   constructor({ server }: FastifyInstance) {
@@ -33,6 +34,7 @@ export class OpenReplies {
         for (const { raw } of replies) if (raw.socket === null) raw.emit('close');
       });
     });
+    server.on('timeout', (socket) => this.#cut(socket));
   }
 
   add(reply: FastifyReply): void {
@@ -48,7 +50,7 @@ export class OpenReplies {
   }
 
   of(socket: Duplex): readonly FastifyReply[] {
-    return [...(this.#bySocket.get(socket) ?? [])];
+    return [...(this.#bySocket.get(socket as Socket) ?? [])];
   }
 
   closeAfter(reply: FastifyReply): void {
@@ -67,6 +69,16 @@ export class OpenReplies {
   stop(): void {
     this.#isStopping = true;
     this.leave();
+  }
+
+  cutAll(): void {
+    for (const socket of this.#bySocket.keys()) this.#cut(socket);
+  }
+
+  /** Resets the connection if a response is unfinished, which must not look whole. */
+  #cut(socket: Socket): void {
+    if (this.#bySocket.get(socket)?.size) socket.resetAndDestroy();
+    else socket.destroy();
   }
 
   /** Waits for written responses to be sent, within a limit: Node's `server.close()` would cut them. */
@@ -95,6 +107,6 @@ export const gracefulStop = fp<GracefulStopOptions>(async (app, { replies, leavi
       await work.idle();
       await sleep(STOP_DELIVERY_MS, undefined, { signal: closed.signal });
     } while (work.size > 0);
-    app.server.closeAllConnections();
+    replies.cutAll();
   }
 });

@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import type { Catalog } from '../../config/catalog.ts';
 import type {
   CreateSpeechResult,
@@ -136,6 +137,8 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       onHeld: () => {
         context.payment = unknownPayment(priceMicroUsd);
       },
+      onBrokenOff: (error) =>
+        context.log.warn({ err: error }, 'the audio broke off; the response is cut and not charged'),
     });
     context.payment = undefined;
     // The window's refusal precedes all other results (R39).
@@ -147,7 +150,8 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
         context.admission.credentialVerified();
         const { mimeType, audio } = spoken.body;
         followCharge(spoken.charged, priceMicroUsd, work, context);
-        const headers = { 'cache-control': PRIVATE, ...spoken.hold.receipt };
+        const buffering = audio instanceof Readable ? { 'x-accel-buffering': 'no' as const } : {};
+        const headers = { 'cache-control': PRIVATE, ...spoken.hold.receipt, ...buffering };
         return { status: 200 as const, type: mimeType, headers, body: audio };
       }
       case 'refused':

@@ -184,7 +184,7 @@ export class X402Speech {
       switch (spoken.outcome) {
         case 'delivered':
           followCharge(spoken.charged, priceMicroUsd, speech.work, context);
-          return paid(spoken.body, spoken.hold.receipt);
+          return paid(spoken.body, spoken.body.length, spoken.hold.receipt);
         case 'replayed':
           return replayed(spoken, context);
         case 'refused':
@@ -263,12 +263,12 @@ const refuse = <Refusal, Chosen = undefined>(refusal: Refusal, chosen?: Chosen) 
   chosen,
 });
 
-const paid = (body: Buffer | Readable, receipt: Receipt | undefined) =>
-  ({ status: 200, headers: { 'cache-control': PRIVATE, ...receipt }, body }) as const;
+const paid = (body: Buffer | Readable, sizeBytes: number, receipt: Receipt | undefined) =>
+  ({ status: 200, headers: { 'cache-control': PRIVATE, 'content-length': sizeBytes, ...receipt }, body }) as const;
 
-function replayed({ audio, receipt }: Replayed, context: OperationContext) {
+function replayed({ audio, sizeBytes, receipt }: Replayed, context: OperationContext) {
   context.addLogFields({ chargedMicroUsd: 0n });
-  return paid(audio, receipt);
+  return paid(audio, sizeBytes, receipt);
 }
 
 export const previousDirect = (replays: DirectReplays): PreviousRequests => ({

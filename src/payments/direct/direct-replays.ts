@@ -47,7 +47,7 @@ export class DirectReplays {
     const { store, log } = this.#parts;
     try {
       const stored = await store.open(paymentAudioKey(payment));
-      if (stored) return { outcome: 'replayed', audio: stored.stream, receipt };
+      if (stored) return { outcome: 'replayed', audio: stored.stream, sizeBytes: stored.size, receipt };
       log.error({ payment: payment.id }, 'the audio of a settled payment is missing');
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
