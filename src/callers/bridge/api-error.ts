@@ -89,7 +89,8 @@ export function toApiError(error: unknown, flow: Flow): ApiError {
     return serverError(502, error.reason, text, NO_RETRY);
   }
   if (error instanceof AudioLostError) {
-    const text = 'The audio was lost. Request the text again as a new purchase.';
+    const charge = error.chargedMicroUsd === 0n ? ' You were not charged.' : '';
+    const text = `The audio was lost. Request the text again as a new purchase.${charge}`;
     return serverError(502, 'audio_lost', text, NO_RETRY);
   }
   return serverError(500, 'bridge_failed', serviceWords(message), NO_RETRY);

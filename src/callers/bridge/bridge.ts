@@ -9,6 +9,7 @@ import { Purchases, type SavedSpeech, watchLost } from '../budget/purchases.ts';
 import type { Flow, Speechgate } from '../client/index.ts';
 import { ApiError, toApiError } from './api-error.ts';
 import { Catalog, type Fallbacks, findModel, modelFor } from './catalog.ts';
+import { cut } from './deliver.ts';
 import { type Call, handleSpeech, refuse, type SpeechCallContext } from './speech-call.ts';
 
 const REQUEST_MS = 30_000;
@@ -88,7 +89,10 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     );
   }
 
+  const open = new Set<ServerResponse>();
   const server = createServer({ requestTimeout: REQUEST_MS, headersTimeout: REQUEST_MS }, (request, response) => {
+    open.add(response);
+    response.once('close', () => open.delete(response));
     running.add(handle(request, response));
   });
   await new Promise<void>((resolve, reject) => {
@@ -109,6 +113,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
       const closed = new Promise((resolve) => server.close(resolve));
       server.closeIdleConnections();
       await within(timeoutMs, running.idle());
+      for (const response of open) cut(response);
       server.closeAllConnections();
       await closed;
     },

@@ -41,7 +41,17 @@ export async function deliver(
     const first = await pieces.next();
     if (response.destroyed) return 'left';
     const sentType = isEvents ? 'text/event-stream' : FORMATS[format].contentType;
-    response.writeHead(200, { 'content-type': sentType, 'cache-control': 'no-store', ...headers });
+    const length = isEvents
+      ? undefined
+      : isPassThrough(format, contentType)
+        ? speech.length
+        : wholeLength(format, first);
+    response.writeHead(200, {
+      'content-type': sentType,
+      'cache-control': 'no-store',
+      ...(length !== undefined && { 'content-length': length }),
+      ...headers,
+    });
     const wrap = isEvents ? toDelta : (bytes: Uint8Array) => bytes;
     if (!first.done && !(await sent(response, wrap(first.value), disconnected.signal))) return 'left';
     for await (const bytes of pieces) if (!(await sent(response, wrap(bytes), disconnected.signal))) return 'left';
@@ -53,7 +63,7 @@ export async function deliver(
     if (disconnected.signal.aborted) return 'left';
     // From here on a disconnect must not stop the reading, so that the whole audio can be saved.
     response.off('close', disconnect);
-    if (response.headersSent) response.destroy();
+    if (response.headersSent) cut(response);
     if (source.hasFailed) throw error;
     throw new ConversionError((error as Error).message, { contentType, bytes: await source.whole() });
   } finally {
@@ -61,6 +71,10 @@ export async function deliver(
     await source.cancel();
   }
 }
+
+/** The length of a format that is made as one piece. */
+const wholeLength = (format: SpeechRequest['format'], { value }: IteratorResult<Uint8Array>): number | undefined =>
+  'isWhole' in FORMATS[format] ? (value?.length ?? 0) : undefined;
 
 class Recording {
   hasFailed = false;
@@ -121,7 +135,7 @@ async function sent(response: ServerResponse, bytes: Uint8Array | string, discon
     await once(response, 'drain', { signal: AbortSignal.any([AbortSignal.timeout(STALL_TIMEOUT_MS), disconnected]) });
     return true;
   } catch {
-    response.destroy();
+    cut(response);
     return false;
   }
 }
@@ -130,3 +144,8 @@ const toDelta = (bytes: Uint8Array): string =>
   toEvent({ type: 'speech.audio.delta', audio: Buffer.from(bytes).toString('base64') });
 
 const toEvent = (event: object): string => `data: ${JSON.stringify(event)}\n\n`;
+
+/** By a TCP reset: after an orderly end, some programs take half a response for a whole one. */
+export function cut({ socket }: ServerResponse): void {
+  if (socket && !socket.destroyed) socket.resetAndDestroy();
+}

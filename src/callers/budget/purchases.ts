@@ -167,5 +167,10 @@ async function whole(speech: Speech, signal: AbortSignal): Promise<Speech> {
     if (!signal.aborted) throw error;
   });
   const bytes = Buffer.concat(parts);
-  return { ...speech, audio: new Response(bytes).body as Speech['audio'], bytes: async () => bytes };
+  return {
+    ...speech,
+    audio: new Response(bytes).body as Speech['audio'],
+    bytes: async () => bytes,
+    length: bytes.length,
+  };
 }

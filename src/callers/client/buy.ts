@@ -143,7 +143,7 @@ export async function resolveSpeech(
   }
   // The charge can't be looked up, so it counts in full.
   const { maxMicroUsd } = pending;
-  return { outcome: 'lost', error: responseLost(maxMicroUsd, cause), chargedMicroUsd: BigInt(maxMicroUsd) };
+  return { outcome: 'lost', error: responseLost(maxMicroUsd, cause, null), chargedMicroUsd: BigInt(maxMicroUsd) };
 }
 
 export async function knownOf(

@@ -6,7 +6,7 @@ import { JOB_TARGET, topUpLink } from './card-credits.ts';
 import { readMicroUsd } from './catalog.ts';
 import { AudioLostError, ServiceError, ServiceUnavailableError, SpeechgateError, UntrustedError } from './errors.ts';
 import { boundedCharge, type PendingPurchase } from './pending-purchase.ts';
-import { type Shape, validated } from './read-json.ts';
+import { readJson, type Shape, validated } from './read-json.ts';
 import { audioLostOutcome, readRefusal } from './read-refusal.ts';
 import type { Outcome, PaidResponse, Reader } from './retry-until-resolved.ts';
 import { codeOf, faultOf, serviceError, traceIdOf } from './service-error.ts';
@@ -34,7 +34,11 @@ export const readCard: Reader<Speech> = async (paid) => {
     const { jobId } = validated((await new Response(body).json()) as TtsJob, { jobId: 'string' });
     return followJob(jobId, receipt, paid);
   }
-  return bought(streamedSpeech(failAsLost(audioStream(response, body), pending), audioType(response), receipt));
+  const confirm = async () => {
+    if ((await reportedCharge(paid)) === 0n) throw new TypeError('The audio was cut off.');
+  };
+  const audio = failAsLost(audioStream(response, body, confirm), paid);
+  return bought(streamedSpeech(audio, audioType(response), receipt));
 };
 
 /** Reads the whole audio, because a cut response has to be retried with the same payment. */
@@ -126,7 +130,7 @@ async function followJob(jobId: string, receipt: Receipt, paid: PaidResponse): P
 }
 
 /** A cut stream may have been charged: the service refunds only what it could not synthesize (R55). */
-function failAsLost(audio: ReadableStream<Uint8Array>, { maxMicroUsd }: PendingPurchase): ReadableStream<Uint8Array> {
+function failAsLost(audio: ReadableStream<Uint8Array>, paid: PaidResponse): ReadableStream<Uint8Array> {
   const reader = audio.getReader();
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
@@ -135,19 +139,41 @@ function failAsLost(audio: ReadableStream<Uint8Array>, { maxMicroUsd }: PendingP
         if (done) controller.close();
         else controller.enqueue(value);
       } catch (cause) {
-        controller.error(responseLost(maxMicroUsd, cause));
+        const chargedMicroUsd = paid.signal.aborted ? null : await reportedCharge(paid);
+        controller.error(responseLost(paid.pending.maxMicroUsd, cause, chargedMicroUsd));
       }
     },
     cancel: (reason) => reader.cancel(reason),
   });
 }
 
-export const responseLost = (maxMicroUsd: string, cause: unknown): AudioLostError =>
-  new AudioLostError(
-    'The response was cut off and cannot be fetched again. Check your balance, and use `durable: true` next time. You may have been charged.',
-    { chargedMicroUsd: null, maxMicroUsd: BigInt(maxMicroUsd) },
-    { cause },
+/** What the account's balance shows of the charge: the price, 0, or null if it can't be told from other purchases. */
+async function reportedCharge({ pending, response, service }: PaidResponse): Promise<bigint | null> {
+  const [heldMicroUsd, priceMicroUsd] = ['x-credit-balance', 'x-credit-charged'].map((name) =>
+    readMicroUsd(response.headers.get(name)),
   );
+  const accountId = pending.headers['x-credit-account'];
+  if (accountId === undefined || heldMicroUsd == null || priceMicroUsd == null) return null;
+  const balance = await readJson(undefined, { balanceMicroUsd: 'amount' }, (signal) =>
+    service.api.GET('/credits/{accountId}', { params: { path: { accountId } }, signal }),
+  ).catch(() => undefined);
+  if (balance === undefined) return null;
+  const balanceMicroUsd = BigInt(balance.balanceMicroUsd);
+  if (balanceMicroUsd === heldMicroUsd) return boundedCharge(priceMicroUsd, pending);
+  return balanceMicroUsd === heldMicroUsd + priceMicroUsd ? 0n : null;
+}
+
+const LOST: Readonly<Record<'unknown' | 'free' | 'charged', string>> = {
+  unknown:
+    'The response was cut off and cannot be fetched again. Check your balance, and use `durable: true` next time. You may have been charged.',
+  free: 'The service broke the audio off. The balance shows that you were not charged. Buy the audio again.',
+  charged: 'The response was cut off and cannot be fetched again. The balance shows that you were charged.',
+};
+
+export function responseLost(maxMicroUsd: string, cause: unknown, chargedMicroUsd: bigint | null): AudioLostError {
+  const state = chargedMicroUsd === null ? 'unknown' : chargedMicroUsd === 0n ? 'free' : 'charged';
+  return new AudioLostError(LOST[state], { chargedMicroUsd, maxMicroUsd: BigInt(maxMicroUsd) }, { cause });
+}
 
 export function transactionOf(response: Response): string | null {
   const header = response.headers.get('payment-response');

@@ -1,3 +1,4 @@
+import { audioEnd, splitEnd } from '../../speech/audio-end.ts';
 import { wholeAudio } from '../../speech/whole-audio.ts';
 import type { Flow } from './pending-purchase.ts';
 
@@ -15,6 +16,8 @@ export interface Speech {
   /** As a file: with its length in the header, which a stream may lack. */
   bytes(): Promise<Uint8Array>;
   readonly contentType: 'audio/mpeg' | 'audio/wav';
+  /** Size in bytes, if it is known before the audio is read. */
+  readonly length?: number;
   readonly receipt: Receipt;
 }
 
@@ -46,7 +49,7 @@ export function wholeSpeech(bytes: Uint8Array, contentType: Speech['contentType'
       controller.close();
     },
   });
-  return streamedSpeech(audio, contentType, receipt);
+  return { ...streamedSpeech(audio, contentType, receipt), length: bytes.length };
 }
 
 export function audioType(response: Response): Speech['contentType'] {
@@ -56,20 +59,37 @@ export function audioType(response: Response): Speech['contentType'] {
   return type;
 }
 
-/** Fails if the length differs from `content-length`, because not every fetch checks it. */
-export function audioStream(response: Response, body: ReadableStream<Uint8Array> | null): ReadableStream<Uint8Array> {
+/**
+ * Fails if the audio is cut: its length differs from `content-length`, which not every fetch checks, or its last frame
+ * or sample is incomplete. Some proxies end a cut response as if it were whole.
+ * @param confirm decides about audio whose bytes alone do not tell; throws if it is cut
+ */
+export function audioStream(
+  response: Response,
+  body: ReadableStream<Uint8Array> | null,
+  confirm?: () => Promise<void>,
+): ReadableStream<Uint8Array> {
   if (body === null) throw new TypeError('The response has no audio.');
   const contentLength =
     response.headers.get('content-encoding') === null ? response.headers.get('content-length') : null;
   let remaining = contentLength === null ? null : Number(contentLength);
+  const follower = audioEnd(audioType(response));
+  let held: Uint8Array | undefined;
   return body.pipeThrough(
     new TransformStream<Uint8Array, Uint8Array>({
       transform(chunk, controller) {
         if (remaining !== null) remaining -= chunk.length;
-        controller.enqueue(chunk);
+        if (held) controller.enqueue(held);
+        const { passed, rest } = splitEnd(follower, chunk);
+        held = rest;
+        if (passed.length > 0) controller.enqueue(passed);
       },
-      flush(controller) {
-        if (remaining !== null && remaining !== 0) controller.error(new TypeError('The audio was cut off.'));
+      async flush(controller) {
+        if ((remaining !== null && remaining !== 0) || follower.end === 'cut') {
+          return controller.error(new TypeError('The audio was cut off.'));
+        }
+        if (follower.end === 'unknown') await confirm?.();
+        if (held) controller.enqueue(held);
       },
     }),
   );

@@ -260,8 +260,8 @@ test('audio that breaks off ends the response with an error', async (t) => {
   assert.deepEqual(
     calls.map(({ end, chargedMicroUsd, error }) => [end, chargedMicroUsd, error?.code]),
     [
-      ['broken', HELLO_MICRO_USD, 'audio_lost'],
-      ['broken', HELLO_MICRO_USD, 'audio_lost'],
+      ['broken', 0n, 'audio_lost'],
+      ['broken', 0n, 'audio_lost'],
     ],
   );
 });

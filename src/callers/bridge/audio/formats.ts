@@ -1,4 +1,5 @@
 import { findProgram } from '../../../lib/find-program.ts';
+import { holdingBack } from '../../../speech/audio-end.ts';
 import type { Speech } from '../../client/index.ts';
 import { samplesOf } from './decode.ts';
 import { encodeFile, encodeMp3, encodePcm, encodeStream, encodeWave } from './encode.ts';
@@ -6,14 +7,25 @@ import { encodeFile, encodeMp3, encodePcm, encodeStream, encodeWave } from './en
 interface Format {
   readonly contentType: string;
   readonly needsFfmpeg: boolean;
+  /** Encoded as one piece: its length is known before it is sent. */
+  readonly isWhole?: true;
   readonly encode: (samples: AsyncIterable<Float32Array>) => AsyncGenerator<Uint8Array>;
 }
 
 export const FORMATS = {
-  mp3: { contentType: 'audio/mpeg', needsFfmpeg: false, encode: encodeMp3 },
-  wav: { contentType: 'audio/wav', needsFfmpeg: false, encode: encodeWave },
+  mp3: {
+    contentType: 'audio/mpeg',
+    needsFfmpeg: false,
+    encode: (samples) => holdingBack(encodeMp3(samples), 'audio/mpeg'),
+  },
+  wav: { contentType: 'audio/wav', needsFfmpeg: false, isWhole: true, encode: encodeWave },
   pcm: { contentType: 'audio/pcm', needsFfmpeg: false, encode: encodePcm },
-  flac: { contentType: 'audio/flac', needsFfmpeg: true, encode: (samples) => encodeFile(samples, ['-f', 'flac']) },
+  flac: {
+    contentType: 'audio/flac',
+    needsFfmpeg: true,
+    isWhole: true,
+    encode: (samples) => encodeFile(samples, ['-f', 'flac']),
+  },
   opus: {
     contentType: 'audio/ogg; codecs=opus',
     needsFfmpeg: true,

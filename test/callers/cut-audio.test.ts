@@ -1,0 +1,127 @@
+/** Proxies that end a cut answer as if it were whole: each caller program notices, and tells what the service charged. */
+import assert from 'node:assert/strict';
+import { mkdtemp, readdir, realpath, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { t, test } from 'tap';
+import { startBridge } from '../../src/callers/bridge/bridge.ts';
+import { AudioLostError, cardCredits, prepaid, Speechgate } from '../../src/callers/client/index.ts';
+import { callerCommand } from '../support/caller-command.ts';
+import { errorOf, pinsOf } from '../support/client.ts';
+import { startHidingProxy } from '../support/hiding-proxy.ts';
+import { fundedWallet, startPrepaidGateway } from '../support/prepaid.ts';
+import { WAV_HEADER_BYTES } from '../support/silent-audio.ts';
+import { cutChunked, type Mode, resetInBody, silentMp3, silentWav } from '../support/stub-upstream.ts';
+import { body } from '../support/upstream-answer.ts';
+
+const HELLO = { text: 'Hello world' };
+const FUNDED = 5_000_000n;
+const PRICE = 198n;
+/** Longer than what is sent as a whole at once. */
+const MP3 = silentMp3(6_000);
+const WAV = silentWav(2_000);
+for (const at of [4, 40]) WAV.writeUInt32LE(0xffff_ffff, at);
+const wav = { contentType: 'audio/wav', framing: 'chunked' } as const;
+
+const proxy = await startHidingProxy(t);
+const gateway = await startPrepaidGateway(t, { BASE_URL: proxy.url }, { worker: true });
+proxy.target = gateway.url;
+const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-cut-')));
+t.teardown(() => rm(folder, { recursive: true, force: true }));
+
+type Heard = { readonly isWhole: boolean; readonly told: string };
+
+/** Each program buys Hello world from the account, and tells whether it took the audio for whole. */
+const PROGRAMS: Readonly<Record<string, (account: string) => Promise<Heard>>> = {
+  client: async (account) => {
+    const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account) });
+    const heard = await client
+      .speak(HELLO)
+      .then((speech) => speech.bytes())
+      .catch((error) => error);
+    if (!(heard instanceof Error)) return { isWhole: true, told: '' };
+    assert.ok(heard instanceof AudioLostError, String(heard));
+    return { isWhole: false, told: `${heard.chargedMicroUsd} ${heard.message}` };
+  },
+  say: async (account) => {
+    const out = join(folder, 'say.audio');
+    const env = { SPEECHGATE_URL: proxy.url, SPEECHGATE_ACCOUNT: account, SPEECHGATE_CONFIG_DIR: folder };
+    const { code, output } = await callerCommand(env, 'say', HELLO.text, '--out', out, '--json');
+    const isWritten = (await readdir(folder)).includes('say.audio');
+    await rm(out, { force: true });
+    assert.equal(isWritten, code === 0, output);
+    return { isWhole: code === 0, told: output };
+  },
+  bridge: async (account) => {
+    const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account) });
+    const parts = { client, budget: undefined, flow: 'card', port: 0, token: null } as const;
+    let told = '';
+    const bridge = await startBridge({
+      ...parts,
+      onCall: ({ chargedMicroUsd, error }) => {
+        told = `${chargedMicroUsd} ${error?.message}`;
+      },
+    });
+    const json = { model: 'tts-1', voice: 'alloy', input: HELLO.text, response_format: 'mp3' };
+    const heard = await fetch(`${bridge.url}/audio/speech`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(json),
+    })
+      .then(async (response) => (await response.arrayBuffer()) && response.ok)
+      .catch(() => false);
+    await bridge.close(1_000);
+    return { isWhole: heard, told };
+  },
+};
+
+const ANSWERS: readonly (readonly [what: string, mode: Mode, isWhole: boolean])[] = [
+  ['an MP3 cut between two frames', cutChunked(MP3), false],
+  ['an MP3 cut in its first frames', resetInBody(silentMp3(48), { framing: 'chunked' }), false],
+  ['a WAV without sizes, cut between two samples', resetInBody(WAV, wav), false],
+  ['a WAV without sizes, cut after its first samples', resetInBody(WAV.subarray(0, WAV_HEADER_BYTES + 96), wav), false],
+  ['a whole MP3', body(MP3, { framing: 'chunked' }), true],
+  ['a whole WAV without sizes', body(WAV, wav), true],
+  ['a whole MP3 that is complete at once', body(silentMp3(48)), true],
+];
+
+for (const [program, buy] of Object.entries(PROGRAMS)) {
+  test(`${program}: audio that the provider broke off is no success behind a proxy that hides it`, async () => {
+    for (const [what, mode, isWhole] of ANSWERS) {
+      gateway.upstream.mode = mode;
+      const account = await gateway.fund(500);
+      const heard = await buy(account);
+      assert.equal(heard.isWhole, isWhole, `${what}: ${heard.told}`);
+      if (!isWhole) assert.match(heard.told, /not charged/, what);
+      assert.equal(await gateway.balance(account), isWhole ? FUNDED - PRICE : FUNDED, what);
+    }
+  });
+}
+
+test('an answer that the proxy itself cuts was charged, and the client says so', async () => {
+  gateway.upstream.mode = body(MP3, { framing: 'chunked' });
+  for (const at of [1, 385, 50_000]) {
+    const account = await gateway.fund(500);
+    proxy.cutNextAt = at;
+    const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account) });
+    const error = await errorOf(client.speak(HELLO).then((speech) => speech.bytes()));
+    assert.ok(error instanceof AudioLostError, `${at}: ${error}`);
+    assert.equal(error.chargedMicroUsd, PRICE, `${at}`);
+  }
+});
+
+// MCP pays card credit for jobs, too.
+test('prepaid and durable audio that a proxy cuts is fetched again', async () => {
+  gateway.upstream.mode = body(MP3);
+  const account = await gateway.fund(500);
+  const card = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account) });
+  const payer = await fundedWallet(gateway, 1_000_000n);
+  const trust = pinsOf(gateway);
+  const wallet = new Speechgate({ baseUrl: proxy.url, trust, pay: prepaid(payer.wallet) });
+  for (const at of [1, 385, MP3.length - 1]) {
+    for (const buy of [() => card.speak(HELLO, { durable: true }), () => wallet.speak(HELLO)]) {
+      proxy.cutNextAt = at;
+      assert.deepEqual(Buffer.from(await (await buy()).bytes()), MP3);
+    }
+  }
+});
