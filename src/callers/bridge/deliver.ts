@@ -3,11 +3,13 @@ import type { ServerResponse } from 'node:http';
 import { formatUsd } from '../../lib/money.ts';
 import { serviceId } from '../../lib/service-words.ts';
 import type { WholeAudio } from '../budget/purchases.ts';
-import type { Receipt, Speech } from '../client/index.ts';
-import { convertTo, FORMATS, isPassThrough } from './audio/formats.ts';
+import type { Receipt } from '../client/index.ts';
+import { convertTo, FORMATS } from './audio/formats.ts';
+import type { Recording } from './recording.ts';
 import type { SpeechRequest } from './speech-request.ts';
 
 const STALL_TIMEOUT_MS = 60_000;
+const SLICE_BYTES = 65_536;
 const NO_TOKENS = { input_tokens: 0, output_tokens: 0, total_tokens: 0 };
 
 /** The audio was paid and received, but can't be converted to the requested format. */
@@ -20,28 +22,28 @@ export class ConversionError extends Error {
   }
 }
 
-/** Stops reading when the program disconnects. @throws ConversionError */
+/** The purchase is read to its end even if the program disconnects. @throws ConversionError */
 export async function deliver(
-  speech: Speech,
+  recording: Recording,
   { input, format, isEvents }: SpeechRequest,
   headers: Readonly<Record<string, string>>,
   response: ServerResponse,
 ): Promise<'spoken' | 'left'> {
   const disconnected = new AbortController();
-  const { contentType } = speech;
-  const source = new Recording(speech.audio, !isPassThrough(format, contentType));
-  const disconnect = () => {
-    disconnected.abort();
-    void source.cancel();
-  };
+  const disconnect = () => disconnected.abort();
   if (response.destroyed) disconnect();
   else response.once('close', disconnect);
-  const pieces = convertTo(format, { audio: source.play(), contentType }, input.length);
+  const { contentType } = recording;
+  const converted = convertTo(format, { audio: recording.play(disconnected.signal), contentType }, input.length);
   try {
+    // Audio that is whole is converted before the response begins, so that a failure is an error instead of a cut.
+    const whole = recording.isEnded ? await joined(converted) : undefined;
+    const pieces = slices(whole ? [whole] : converted);
     const first = await pieces.next();
     if (response.destroyed) return 'left';
     const sentType = isEvents ? 'text/event-stream' : FORMATS[format].contentType;
-    response.writeHead(200, { 'content-type': sentType, 'cache-control': 'no-store', ...headers });
+    const length = whole && !isEvents ? { 'content-length': whole.length } : {};
+    response.writeHead(200, { 'content-type': sentType, 'cache-control': 'no-store', ...length, ...headers });
     const wrap = isEvents ? toDelta : (bytes: Uint8Array) => bytes;
     if (!first.done && !(await sent(response, wrap(first.value), disconnected.signal))) return 'left';
     for await (const bytes of pieces) if (!(await sent(response, wrap(bytes), disconnected.signal))) return 'left';
@@ -51,49 +53,24 @@ export async function deliver(
     return 'spoken';
   } catch (error) {
     if (disconnected.signal.aborted) return 'left';
-    // From here on a disconnect must not stop the reading, so that the whole audio can be saved.
-    response.off('close', disconnect);
     if (response.headersSent) response.destroy();
-    if (source.hasFailed) throw error;
-    throw new ConversionError((error as Error).message, { contentType, bytes: await source.whole() });
+    if (recording.hasFailed) throw error;
+    throw new ConversionError((error as Error).message, { contentType, bytes: await recording.whole() });
   } finally {
-    await pieces.return(undefined);
-    await source.cancel();
+    await converted.return(undefined);
   }
 }
 
-class Recording {
-  hasFailed = false;
-  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
-  readonly #isRecorded: boolean;
-  readonly #parts: Uint8Array[] = [];
+async function joined(pieces: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
+  const parts: Uint8Array[] = [];
+  for await (const bytes of pieces) parts.push(bytes);
+  return Buffer.concat(parts);
+}
 
-  constructor(audio: ReadableStream<Uint8Array>, isRecorded: boolean) {
-    this.#reader = audio.getReader();
-    this.#isRecorded = isRecorded;
-  }
-
-  async *play(): AsyncGenerator<Uint8Array> {
-    try {
-      for (;;) {
-        const { done, value } = await this.#reader.read();
-        if (done) return;
-        if (this.#isRecorded) this.#parts.push(value);
-        yield value;
-      }
-    } catch (error) {
-      this.hasFailed = true;
-      throw error;
-    }
-  }
-
-  async cancel(): Promise<void> {
-    await this.#reader.cancel().catch(() => {});
-  }
-
-  async whole(): Promise<Uint8Array> {
-    for await (const _ of this.play());
-    return Buffer.concat(this.#parts);
+/** A slow program must take each slice within `STALL_TIMEOUT_MS`. */
+async function* slices(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  for await (const bytes of pieces) {
+    for (let at = 0; at < bytes.length; at += SLICE_BYTES) yield bytes.subarray(at, at + SLICE_BYTES);
   }
 }
 
@@ -116,7 +93,7 @@ export const priceHeaders = (
 /** Resolves when the socket accepts more; false if the program disconnected. */
 async function sent(response: ServerResponse, bytes: Uint8Array | string, disconnected: AbortSignal): Promise<boolean> {
   if (response.destroyed) return false;
-  if (bytes.length === 0 || response.write(bytes)) return true;
+  if (response.write(bytes)) return true;
   try {
     await once(response, 'drain', { signal: AbortSignal.any([AbortSignal.timeout(STALL_TIMEOUT_MS), disconnected]) });
     return true;

@@ -14,6 +14,10 @@ import { audioStream, audioType, collect, type Receipt, type Speech, streamedSpe
 import { pause } from './waiting.ts';
 
 const POLL_MS = 250;
+/** Longer than the service's own pauses between attempts; an upstream may ask for longer ones. */
+const ATTEMPT_WAIT_MS = 50_000;
+const REPEATED_WAIT_MS = 5_000;
+const LOOK_AGAIN_SECONDS = 10;
 const JOB: Shape = { status: 'string', traceId: 'string', links: {} };
 const NO_ACCOUNT: ReadonlySet<string> = new Set(['no_account', 'unknown_account']);
 
@@ -29,6 +33,7 @@ export const readCard: Reader<Speech> = async (paid) => {
     ...receiptOf(paid, chargedMicroUsd),
     balanceMicroUsd: readMicroUsd(response.headers.get('x-credit-balance')),
     identifier: isJob(pending) ? pending.identifier : null,
+    isReplay: isRetry && reportedMicroUsd === 0n,
   };
   if (response.status === 202) {
     const { jobId } = validated((await new Response(body).json()) as TtsJob, { jobId: 'string' });
@@ -94,7 +99,8 @@ function topUpLinkOf({ pending, response, errorBody, service }: PaidResponse): s
 }
 
 async function followJob(jobId: string, receipt: Receipt, paid: PaidResponse): Promise<Outcome<Speech>> {
-  const { pending, service, signal } = paid;
+  const { pending, service, signal, isRetry } = paid;
+  const deadline = performance.now() + (isRetry ? REPEATED_WAIT_MS : ATTEMPT_WAIT_MS);
   for (;;) {
     const params = { path: { jobId } };
     const { data, error, response } = await service.api.GET('/tts/jobs/{jobId}', { params, signal });
@@ -120,6 +126,11 @@ async function followJob(jobId: string, receipt: Receipt, paid: PaidResponse): P
         if (!(error instanceof ServiceError) || (error.status !== 404 && error.status !== 410)) throw error;
       }
       return audioLostOutcome(pending, receipt.chargedMicroUsd);
+    }
+    const waitsForAttempt = status === 'queued' && typeof data.startedAt === 'string';
+    if (waitsForAttempt && performance.now() > deadline) {
+      const cause = new SpeechgateError('An attempt at the job failed, and the service tries again later.');
+      return { outcome: 'unknown', cause, retryAfterSeconds: LOOK_AGAIN_SECONDS };
     }
     await pause(POLL_MS, signal);
   }

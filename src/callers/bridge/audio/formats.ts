@@ -37,7 +37,7 @@ export const isAvailable = async (format: AudioFormat): Promise<boolean> =>
 /** Limits the length of converted audio. One second per character is slow even at half speed. */
 export const maxSeconds = (characters: number): number => Math.min(60 + characters, 3_600);
 
-export const isPassThrough = (format: AudioFormat, contentType: Speech['contentType']): boolean =>
+const isPassThrough = (format: AudioFormat, contentType: Speech['contentType']): boolean =>
   format === 'mp3' && contentType === 'audio/mpeg';
 
 export async function* convertTo(
