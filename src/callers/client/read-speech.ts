@@ -33,11 +33,11 @@ export const readCard: Reader<Speech> = async (paid) => {
     ...receiptOf(paid, chargedMicroUsd),
     balanceMicroUsd: readMicroUsd(response.headers.get('x-credit-balance')),
     identifier: isJob(pending) ? pending.identifier : null,
-    isReplay: isRetry && reportedMicroUsd === 0n,
   };
   if (response.status === 202) {
-    const { jobId } = validated((await new Response(body).json()) as TtsJob, { jobId: 'string' });
-    return followJob(jobId, receipt, paid);
+    const job = validated((await new Response(body).json()) as TtsJob, { jobId: 'string', traceId: 'string' });
+    // A job keeps the trace id of the request that has bought it.
+    return followJob(job.jobId, { ...receipt, isReplay: isRetry && job.traceId !== receipt.traceId }, paid);
   }
   return bought(streamedSpeech(failAsLost(audioStream(response, body), pending), audioType(response), receipt));
 };
