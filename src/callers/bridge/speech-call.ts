@@ -12,7 +12,12 @@ import type { RecentPurchases } from './recent-purchases.ts';
 import { readSpeechRequest, type SpeechRequest } from './speech-request.ts';
 
 export interface Call {
-  readonly asked?: { readonly format: AudioFormat; readonly characters: number; readonly voice: string | undefined };
+  readonly asked?: {
+    readonly format: AudioFormat;
+    readonly characters: number;
+    readonly voice: string | undefined;
+    readonly ignored: readonly string[];
+  };
   readonly spokenWith?: { readonly model: string; readonly voice: string };
   /** `refused`: nothing was bought. `broken`: bought, but the program did not get the whole audio. */
   readonly end: 'spoken' | 'left' | 'refused' | 'broken';
@@ -49,8 +54,8 @@ export async function handleSpeech(
   let chargedMicroUsd = 0n;
   try {
     const speechRequest = await readSpeechRequest(request);
-    const { input, format, speed } = speechRequest;
-    call.asked = { format, characters: input.trim().length, voice: speechRequest.voice };
+    const { input, format, speed, ignored } = speechRequest;
+    call.asked = { format, characters: input.trim().length, voice: speechRequest.voice, ignored };
     if (!(await isAvailable(format))) {
       throw invalid(
         'response_format',
@@ -87,6 +92,7 @@ export async function handleSpeech(
       'x-speechgate-model': model.id,
       'x-speechgate-voice': voice,
       ...(call.isRepeated && { 'x-speechgate-replay': 'true' }),
+      ...(ignored.length > 0 && { 'x-speechgate-ignored': ignored.join(', ') }),
     };
     call.end = await deliver(recording, speechRequest, headers, response).catch(async (error) => {
       if (!(error instanceof ConversionError)) throw error;

@@ -105,6 +105,7 @@ function lineOf(
     `$${formatUsd(chargedMicroUsd)}`,
     asked && `${asked.characters} characters as ${asked.format}`,
     spokenWith && voiceOf(spokenWith, asked?.voice),
+    asked && asked.ignored.length > 0 && `without ${asked.ignored.join(', ')}`,
     isRepeated && 'repeated',
     END_TEXTS[end],
     error && `${error.code}: ${error.message}`,

@@ -123,6 +123,19 @@ test('models are listed, and unknown OpenAI names map to the catalog', async (t)
   assert.deepEqual(calls.at(-1)?.spokenWith?.model, 'provider-a/tts-1');
 });
 
+test('members that have no effect are named in a header', async (t) => {
+  const { openai } = await open(t);
+  const ignored = async (more: object) =>
+    (await openai.audio.speech.create({ ...ORDER, ...more })).headers.get('x-speechgate-ignored');
+  assert.equal(await ignored({}), null);
+  assert.equal(await ignored({ instructions: '', lang: null }), null);
+  assert.equal(await ignored({ instructions: 'Speak like a pirate.' }), 'instructions');
+  assert.equal(
+    await ignored({ instructions: 'Whisper.', backend: 'piper', 'no\r\nheader': 1 }),
+    'instructions, backend',
+  );
+});
+
 test('an invalid request is an uncharged BadRequestError that names the field', async (t) => {
   const { openai, balance } = await open(t);
   const cases = [
