@@ -5,11 +5,10 @@ import { serviceId } from '../../lib/service-words.ts';
 import type { WholeAudio } from '../budget/purchases.ts';
 import type { Receipt } from '../client/index.ts';
 import { convertTo, FORMATS } from './audio/formats.ts';
-import type { Recording } from './recording.ts';
+import { type Recording, slicesOf } from './recording.ts';
 import type { SpeechRequest } from './speech-request.ts';
 
 const STALL_TIMEOUT_MS = 60_000;
-const SLICE_BYTES = 65_536;
 const NO_TOKENS = { input_tokens: 0, output_tokens: 0, total_tokens: 0 };
 
 /** The audio was paid and received, but can't be converted to the requested format. */
@@ -30,14 +29,13 @@ export async function deliver(
   response: ServerResponse,
 ): Promise<'spoken' | 'left'> {
   const disconnected = new AbortController();
-  const disconnect = () => disconnected.abort();
-  if (response.destroyed) disconnect();
-  else response.once('close', disconnect);
+  if (response.destroyed) return 'left';
+  response.once('close', () => disconnected.abort());
   const { contentType } = recording;
   const converted = convertTo(format, { audio: recording.play(disconnected.signal), contentType }, input.length);
   try {
     // Audio that is whole is converted before the response begins, so that a failure is an error instead of a cut.
-    const whole = recording.isEnded ? await joined(converted) : undefined;
+    const whole = recording.isEnded ? await joined(converted, disconnected.signal) : undefined;
     const pieces = slices(whole ? [whole] : converted);
     const first = await pieces.next();
     if (response.destroyed) return 'left';
@@ -61,17 +59,17 @@ export async function deliver(
   }
 }
 
-async function joined(pieces: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
+async function joined(pieces: AsyncIterable<Uint8Array>, disconnected: AbortSignal): Promise<Uint8Array> {
   const parts: Uint8Array[] = [];
-  for await (const bytes of pieces) parts.push(bytes);
+  for await (const bytes of pieces) {
+    disconnected.throwIfAborted();
+    parts.push(bytes);
+  }
   return Buffer.concat(parts);
 }
 
-/** A slow program must take each slice within `STALL_TIMEOUT_MS`. */
 async function* slices(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  for await (const bytes of pieces) {
-    for (let at = 0; at < bytes.length; at += SLICE_BYTES) yield bytes.subarray(at, at + SLICE_BYTES);
-  }
+  for await (const bytes of pieces) yield* slicesOf(bytes);
 }
 
 export const chargedHeaders = (chargedMicroUsd: bigint): Record<string, string> => ({

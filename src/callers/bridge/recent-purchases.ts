@@ -12,6 +12,12 @@ export interface RecentPurchase {
   readonly isRepeated: boolean;
 }
 
+interface Entry {
+  readonly purchase: Promise<Recording>;
+  recording?: Recording;
+  timer?: NodeJS.Timeout;
+}
+
 /**
  * Programs repeat a request whose response was lost, cut or refused. For ten minutes a repetition gets the purchase of
  * the first request, with its audio or its failure, so that nobody pays twice. The oldest audio goes first.
@@ -20,8 +26,7 @@ export class RecentPurchases {
   readonly #purchases: Pick<Purchases, 'resumeOrBuy'>;
   readonly #maxAudioBytes: number;
   /** From the oldest to the newest. */
-  readonly #recent = new Map<string, Promise<Recording>>();
-  readonly #recordings = new Map<Promise<Recording>, Recording>();
+  readonly #recent = new Map<string, Entry>();
 
   constructor(purchases: Pick<Purchases, 'resumeOrBuy'>, maxAudioBytes = MAX_AUDIO_BYTES) {
     this.#purchases = purchases;
@@ -32,41 +37,45 @@ export class RecentPurchases {
   buy(order: SpeechOrder): RecentPurchase {
     const key = createHash('sha256').update(JSON.stringify(order)).digest('base64');
     const recent = this.#recent.get(key);
-    if (recent) return { recording: recent, isRepeated: true };
-    const recording = this.#purchases.resumeOrBuy(order).then((speech) => new Recording(speech));
-    this.#recent.set(key, recording);
-    void this.#retain(key, recording);
-    return { recording, isRepeated: false };
+    if (recent) return { recording: recent.purchase, isRepeated: true };
+    const entry: Entry = { purchase: this.#purchases.resumeOrBuy(order).then((speech) => new Recording(speech)) };
+    this.#recent.set(key, entry);
+    void this.#retain(key, entry);
+    return { recording: entry.purchase, isRepeated: false };
   }
 
   release(): void {
-    for (const recording of this.#recordings.values()) void recording.cancel();
+    for (const [key, entry] of this.#recent) {
+      void entry.recording?.cancel();
+      this.#forget(key, entry);
+    }
   }
 
-  async #retain(key: string, purchase: Promise<Recording>): Promise<void> {
+  async #retain(key: string, entry: Entry): Promise<void> {
     try {
-      const recording = await purchase;
-      this.#recordings.set(purchase, recording);
-      await recording.ended;
+      entry.recording = await entry.purchase;
+      const isReleased = this.#recent.get(key) !== entry;
+      if (isReleased) await entry.recording.cancel();
+      await entry.recording.ended;
       this.#dropOldest();
     } catch (error) {
       // The next request resumes an unknown outcome. After any other error nothing was charged.
-      if (!(error instanceof AudioLostError)) return this.#forget(key, purchase);
+      if (!(error instanceof AudioLostError)) this.#forget(key, entry);
     }
-    setTimeout(() => this.#forget(key, purchase), RETENTION_MS).unref();
+    if (this.#recent.get(key) !== entry) return;
+    entry.timer = setTimeout(() => this.#forget(key, entry), RETENTION_MS).unref();
   }
 
   #dropOldest(): void {
     let bytes = 0;
-    for (const [key, purchase] of [...this.#recent].reverse()) {
-      const recording = this.#recordings.get(purchase);
-      bytes += recording?.byteLength ?? 0;
-      if (recording?.isEnded && bytes > this.#maxAudioBytes) this.#forget(key, purchase);
+    for (const [key, entry] of [...this.#recent].reverse()) {
+      bytes += entry.recording?.byteLength ?? 0;
+      if (entry.recording?.isEnded && bytes > this.#maxAudioBytes) this.#forget(key, entry);
     }
   }
 
-  #forget(key: string, purchase: Promise<Recording>): void {
-    if (this.#recent.get(key) === purchase) this.#recent.delete(key);
-    this.#recordings.delete(purchase);
+  #forget(key: string, entry: Entry): void {
+    clearTimeout(entry.timer);
+    if (this.#recent.get(key) === entry) this.#recent.delete(key);
   }
 }

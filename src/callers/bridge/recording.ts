@@ -1,6 +1,13 @@
 import { EventEmitter, once } from 'node:events';
 import type { Receipt, Speech } from '../client/index.ts';
 
+const SLICE_BYTES = 65_536;
+
+/** Small enough to stop between two, and to be sent by a slow connection in a minute. */
+export function* slicesOf(bytes: Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += SLICE_BYTES) yield bytes.subarray(at, at + SLICE_BYTES);
+}
+
 /** Reads the audio of a purchase to its end, and plays it to any number of listeners from the start. */
 export class Recording {
   readonly contentType: Speech['contentType'];
@@ -40,7 +47,10 @@ export class Recording {
       const part = this.#parts[at];
       if (part) {
         at += 1;
-        yield part;
+        for (const bytes of slicesOf(part)) {
+          signal.throwIfAborted();
+          yield bytes;
+        }
       } else if (this.#isEnded) return;
       else await once(this.#progress, 'progress', { signal });
     }

@@ -18,6 +18,7 @@ import {
 import { streamedSpeech, wholeSpeech } from '../../../src/callers/client/speech.ts';
 import { HELLO, HELLO_MICRO_USD } from '../../support/bridge.ts';
 import { listening, pinsOf } from '../../support/client.ts';
+import { type FaultyLine, overLine } from '../../support/faulty-line.ts';
 import { fundedWallet, startPrepaidGateway } from '../../support/prepaid.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
 import { mp3, openAiError, type StubUpstream } from '../../support/stub-upstream.ts';
@@ -58,44 +59,10 @@ async function order(
   return answers;
 }
 
-/** A network between bridge and gateway. */
-interface Line {
-  /** The share of the next audio that gets through, from 0 to 1. */
-  cutAt: number | undefined;
-  isCutOnce: boolean;
-  /** Seconds that a 429 in place of each purchase asks for. */
-  retryAfter: number | undefined;
-}
-
-function lineOf(line: Line): typeof fetch {
-  return async (input, init) => {
-    const request = new Request(input, init);
-    if (line.retryAfter !== undefined && request.method === 'POST') {
-      const error = { code: 'RATE_LIMITED', message: 'Too many.', details: null };
-      const headers = { 'content-type': 'application/json', 'retry-after': String(line.retryAfter) };
-      return new Response(JSON.stringify({ error }), { status: 429, headers });
-    }
-    const response = await fetch(request);
-    const { cutAt } = line;
-    if (cutAt === undefined || !response.headers.get('content-type')?.startsWith('audio/')) return response;
-    if (line.isCutOnce) line.cutAt = undefined;
-    const audio = new Uint8Array(await response.arrayBuffer());
-    const parts = [audio.subarray(0, Math.floor(audio.length * cutAt))].filter(({ length }) => length > 0);
-    const body = new ReadableStream<Uint8Array>({
-      pull(controller) {
-        const part = parts.shift();
-        if (part) controller.enqueue(part);
-        else controller.error(new TypeError('The line is cut.'));
-      },
-    });
-    return new Response(body, response);
-  };
-}
-
 interface Scene {
   readonly bridge: Bridge;
   readonly calls: Call[];
-  readonly line: Line;
+  readonly line: FaultyLine;
   readonly upstream: StubUpstream;
   readonly isStreamed: boolean;
   /** Micro-USD since the last time. */
@@ -111,9 +78,9 @@ const gatewayOf = async (t: Test) => {
 async function startScenes(t: Test): Promise<Readonly<Record<string, Scene>>> {
   const gateway = await gatewayOf(t);
   const open = async (pay: PaymentWay, balance: () => Promise<bigint>, isDurable?: boolean): Promise<Scene> => {
-    const line: Line = { cutAt: undefined, isCutOnce: false, retryAfter: undefined };
+    const line: FaultyLine = { cutAt: undefined, isCutOnce: false, retryAfter: undefined };
     const { baseUrl } = gateway.config;
-    const client = new Speechgate({ baseUrl, pay, trust: pinsOf(gateway), timeoutMs: 5_000, fetch: lineOf(line) });
+    const client = new Speechgate({ baseUrl, pay, trust: pinsOf(gateway), timeoutMs: 5_000, fetch: overLine(line) });
     const calls: Call[] = [];
     const bridge = await startBridge({
       ...{ client, budget: undefined, flow: pay.flow, port: 0, token: null, onCall: (call) => calls.push(call) },
