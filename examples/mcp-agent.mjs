@@ -1,13 +1,15 @@
 import { mkdir, readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 
 const { mcpServers } = JSON.parse(await readFile(new URL('mcp.json', import.meta.url), 'utf8'));
 const { command, args, env } = mcpServers.speechgate;
-// What mcp.json leaves to be filled in: where the package is.
+// What mcp.json leaves to be filled in: where the package and the folder are.
 args[0] = fileURLToPath(new URL('dist/speechgate.js', import.meta.resolve('speechgate/package.json')));
-await mkdir('speech', { recursive: true });
+args[3] = resolve('speech');
+await mkdir(args[3], { recursive: true });
 const agent = new Client({ name: 'example-agent', version: '1.0.0' });
 await agent.connect(new StdioClientTransport({ command, args, env: { ...process.env, ...env } }));
 const { tools } = await agent.listTools();

@@ -54,13 +54,18 @@ export class ApiError extends Error {
 export const invalid = (param: string | null, message: string, code = 'invalid_value'): ApiError =>
   new ApiError({ status: 400, type: 'invalid_request_error', code, param }, message);
 
-/** Stops the automatic retries of OpenAI's clients after a 409, 429 or 5xx. */
+/** Stops the automatic retries of OpenAI's clients. Other clients repeat each 408, 409, 429 and 5xx. */
 export const NO_RETRY = { 'x-should-retry': 'false' };
+
+/** No client repeats a 422 by itself: a retry would fail again, or pay again. */
+export const lasting = (code: string, message: string, headers: Headers = {}, param: string | null = null): ApiError =>
+  new ApiError({ status: 422, type: 'server_error', code, param }, message, { ...headers, ...NO_RETRY });
 
 const PARAMS: Readonly<Record<string, string>> = { text: 'input', model: 'model', voice: 'voice', speed: 'speed' };
 const RETRY_AFTER_SECONDS = 5;
+/** Some clients sleep as long as they are told, even past their own timeout. */
+const MAX_RETRY_AFTER_SECONDS = 30;
 
-/** Adds `NO_RETRY` if a retry would pay again, or fails until somebody acts. */
 export function toApiError(error: unknown, flow: Flow): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof PaymentRequiredError) return noMoney(error, flow);
@@ -76,28 +81,41 @@ export function toApiError(error: unknown, flow: Flow): ApiError {
   if (error instanceof RateLimitedError) {
     return new ApiError(
       { status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' },
-      `Too many requests. Retry after the time in retry-after. ${notCharged(error)}`,
+      `Too many requests. Retry in ${secondsOf(error)} s. ${notCharged(error)}`,
       retryAfter(error),
     );
   }
-  if (error instanceof PriceChangedError) return serverError(503, 'price_changed', error.message, retryAfter(error));
+  if (error instanceof PriceChangedError) {
+    const text = 'The price has risen during the purchase. Retry to buy at the new price. You were not charged.';
+    return passing('price_changed', text, retryAfter(error));
+  }
   if (error instanceof ServiceError) return refused(error);
   const { message } = error as Error;
-  if (error instanceof UnreachableError) return serverError(503, 'unreachable', message, retryAfter());
+  if (error instanceof UnreachableError) {
+    const text =
+      'The service is unavailable. Retry later, or check its URL with speechgate connect. You were not charged.';
+    return passing('unreachable', text, retryAfter());
+  }
   if (error instanceof UntrustedError) {
     const text = `The response of the service cannot be trusted: ${serviceWords(message)} You were not charged.`;
-    return serverError(502, error.reason, text, NO_RETRY);
+    return lasting(error.reason, text);
   }
   if (error instanceof AudioLostError) {
-    const charge = error.chargedMicroUsd === 0n ? ' You were not charged.' : '';
-    const text = `The audio was lost. Request the text again as a new purchase.${charge}`;
-    return serverError(502, 'audio_lost', text, NO_RETRY);
+    if (error.chargedMicroUsd !== 0n) return lasting('audio_lost', audioLost(error, flow));
+    return passing('audio_lost', 'The audio was cut off. Retry. You were not charged.', retryAfter());
   }
-  return serverError(500, 'bridge_failed', serviceWords(message), NO_RETRY);
+  return lasting('bridge_failed', serviceWords(message));
 }
 
-const serverError = (status: number, code: string, message: string, headers: Headers): ApiError =>
-  new ApiError({ status, type: 'server_error', code }, message, headers);
+const passing = (code: string, message: string, headers: Headers): ApiError =>
+  new ApiError({ status: 503, type: 'server_error', code }, message, headers);
+
+function audioLost({ chargedMicroUsd }: AudioLostError, flow: Flow): string {
+  // Only an audio that was streamed has an unknown charge.
+  const way =
+    flow === 'card' && chargedMicroUsd === null ? ' Start the bridge without --no-durable to keep audio.' : '';
+  return `The audio was lost. The same request is refused for ten minutes, and is a new purchase after that.${way}`;
+}
 
 function noMoney(error: PaymentRequiredError, flow: Flow): ApiError {
   const missing = error.missingMicroUsd === null ? '.' : `: $${formatUsd(error.missingMicroUsd)} is missing.`;
@@ -111,17 +129,18 @@ function noMoney(error: PaymentRequiredError, flow: Flow): ApiError {
 }
 
 function overCap({ scope, wantedMicroUsd, leftMicroUsd, limitMicroUsd }: OverCapError): ApiError {
-  const scopeText = {
-    call: 'one call',
-    client: 'this bridge',
-    day: 'today',
-    total: 'all purchases',
-    unconfirmed: 'unconfirmed signatures',
+  const [scopeText, option] = {
+    call: ['one call', '--max-per-call'],
+    client: ['this bridge', '--max-total'],
+    day: ['today', '--max-per-day'],
+    total: ['all purchases', '--max-total'],
+    unconfirmed: ['unconfirmed signatures', '--max-per-day or --max-total'],
   }[scope];
   return quota(
     'over_cap',
     `This may cost $${formatUsd(wantedMicroUsd)}, but $${formatUsd(leftMicroUsd)} of the cap of ` +
-      `$${formatUsd(limitMicroUsd)} for ${scopeText} is left. Raise the cap or shorten the text. You were not charged.`,
+      `$${formatUsd(limitMicroUsd)} for ${scopeText} is left. Raise ${option} of speechgate bridge or connect, or ` +
+      'shorten the text. You were not charged.',
   );
 }
 
@@ -130,17 +149,21 @@ const quota = (code: string, message: string): ApiError =>
 
 function refused(error: ServiceError): ApiError {
   const code = serviceId(error.code);
-  if (isTransient(error)) return serverError(503, code, notCharged(error), retryAfter(error));
+  if (isTransient(error)) return passing(code, notCharged(error), retryAfter(error));
   const { field } = error.details ?? {};
   const param = typeof field === 'string' ? (PARAMS[field] ?? null) : null;
   if (error.status === 400) return invalid(param, notCharged(error), code);
-  return serverError(502, code, `The service refused the request. ${notCharged(error)}`, NO_RETRY);
+  return lasting(code, `The service refused the request. ${notCharged(error)}`);
 }
 
 /** The service's text is last, so that nothing of it looks like the bridge's own. */
 const notCharged = ({ message }: ServiceError): string =>
   `You were not charged. The service says: ${serviceWords(message)}`;
 
-const retryAfter = (error?: ServiceError): Headers => ({
-  'retry-after': String(error?.retryAfterSeconds ?? RETRY_AFTER_SECONDS),
-});
+const secondsOf = (error?: ServiceError): number => error?.retryAfterSeconds ?? RETRY_AFTER_SECONDS;
+
+function retryAfter(error?: ServiceError): Headers {
+  const seconds = secondsOf(error);
+  const headers = { 'retry-after': String(Math.min(seconds, MAX_RETRY_AFTER_SECONDS)) };
+  return seconds > MAX_RETRY_AFTER_SECONDS ? { ...headers, ...NO_RETRY } : headers;
+}

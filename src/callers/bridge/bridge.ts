@@ -10,6 +10,7 @@ import type { Flow, Speechgate } from '../client/index.ts';
 import { ApiError, toApiError } from './api-error.ts';
 import { Catalog, type Fallbacks, findModel, modelFor } from './catalog.ts';
 import { cut } from './deliver.ts';
+import { RecentPurchases } from './recent-purchases.ts';
 import { type Call, handleSpeech, refuse, type SpeechCallContext } from './speech-call.ts';
 
 const REQUEST_MS = 30_000;
@@ -30,6 +31,7 @@ export interface BridgeOptions {
   /** The required API key. With null every user of this machine can spend. */
   readonly token: string | null;
   readonly fallbacks?: Fallbacks;
+  /** Card credit only: buys jobs, whose audio can be fetched again. False streams the audio. Default: true. */
   readonly isDurable?: boolean;
   readonly onCall?: (call: Call) => void;
 }
@@ -42,10 +44,12 @@ export interface Bridge {
 
 export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const { client, budget, token, saved, flow, fallbacks = {} } = options;
-  const purchases = new Purchases(client, options.isDurable ?? false, saved);
+  const isDurable = options.isDurable ?? true;
+  const purchases = new Purchases(client, isDurable, saved);
+  const recent = new RecentPurchases(purchases);
   const catalog = new Catalog(client);
   const readLeftMicroUsd = async () => (budget ? (await budget.read()).leftMicroUsd : null);
-  const parts: SpeechCallContext = { catalog, purchases, fallbacks, flow, saved, readLeftMicroUsd };
+  const parts: SpeechCallContext = { catalog, recent, fallbacks, flow, isDurable, saved, readLeftMicroUsd };
   const running = new RunningWork();
 
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -109,10 +113,10 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     url: `http://127.0.0.1:${port}/v1`,
     async close(timeoutMs) {
       stopWatching();
-      purchases.release();
       const closed = new Promise((resolve) => server.close(resolve));
       server.closeIdleConnections();
       await within(timeoutMs, running.idle());
+      recent.release();
       for (const response of open) cut(response);
       server.closeAllConnections();
       await closed;

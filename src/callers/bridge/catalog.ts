@@ -2,7 +2,7 @@ import type { TtsModel, TtsModelsResponse } from '../../contract/types.ts';
 import { serviceNames } from '../../lib/service-words.ts';
 import { plainCatalog } from '../../speech/plain-catalog.ts';
 import type { Speechgate } from '../client/index.ts';
-import { ApiError, invalid, NO_RETRY } from './api-error.ts';
+import { invalid, lasting } from './api-error.ts';
 
 /** Used when a program's model or voice is not in the catalog: ids, or slugs without the provider. */
 export interface Fallbacks {
@@ -62,10 +62,11 @@ export function resolve(
 export function modelFor(catalog: TtsModelsResponse, name: string | undefined, { model }: Fallbacks): TtsModel {
   const found = findModel(catalog, name) ?? findModel(catalog, model) ?? findModel(catalog, catalog.defaultModel);
   if (found) return found;
-  throw new ApiError(
-    { status: 502, type: 'server_error', code: 'no_model', param: 'model' },
+  throw lasting(
+    'no_model',
     'model does not exist, and the service lists no default model. Ask the operator of the service. Nothing was bought.',
-    NO_RETRY,
+    {},
+    'model',
   );
 }
 

@@ -3,8 +3,9 @@ import type { ServerResponse } from 'node:http';
 import { formatUsd } from '../../lib/money.ts';
 import { serviceId } from '../../lib/service-words.ts';
 import type { WholeAudio } from '../budget/purchases.ts';
-import type { Receipt, Speech } from '../client/index.ts';
+import type { Receipt } from '../client/index.ts';
 import { convertTo, FORMATS, isPassThrough } from './audio/formats.ts';
+import { type Recording, slicesOf } from './recording.ts';
 import type { SpeechRequest } from './speech-request.ts';
 
 const STALL_TIMEOUT_MS = 60_000;
@@ -20,38 +21,29 @@ export class ConversionError extends Error {
   }
 }
 
-/** Stops reading when the program disconnects. @throws ConversionError */
+/** The purchase is read to its end even if the program disconnects. @throws ConversionError */
 export async function deliver(
-  speech: Speech,
+  recording: Recording,
   { input, format, isEvents }: SpeechRequest,
   headers: Readonly<Record<string, string>>,
   response: ServerResponse,
 ): Promise<'spoken' | 'left'> {
   const disconnected = new AbortController();
-  const { contentType } = speech;
-  const source = new Recording(speech.audio, !isPassThrough(format, contentType));
-  const disconnect = () => {
-    disconnected.abort();
-    void source.cancel();
-  };
-  if (response.destroyed) disconnect();
-  else response.once('close', disconnect);
-  const pieces = convertTo(format, { audio: source.play(), contentType }, input.length);
+  if (response.destroyed) return 'left';
+  response.once('close', () => disconnected.abort());
+  const { contentType } = recording;
+  const converted = convertTo(format, { audio: recording.play(disconnected.signal), contentType }, input.length);
   try {
+    // Audio that is whole is converted before the response begins, so that a failure is an error instead of a cut.
+    const isWhole = recording.isEnded || 'isWhole' in FORMATS[format];
+    const whole = isWhole ? await joined(converted, disconnected.signal) : undefined;
+    const pieces = slices(whole ? [whole] : converted);
     const first = await pieces.next();
     if (response.destroyed) return 'left';
     const sentType = isEvents ? 'text/event-stream' : FORMATS[format].contentType;
-    const length = isEvents
-      ? undefined
-      : isPassThrough(format, contentType)
-        ? speech.length
-        : wholeLength(format, first);
-    response.writeHead(200, {
-      'content-type': sentType,
-      'cache-control': 'no-store',
-      ...(length !== undefined && { 'content-length': length }),
-      ...headers,
-    });
+    const audioLength = whole?.length ?? (isPassThrough(format, contentType) ? recording.length : undefined);
+    const length = audioLength === undefined || isEvents ? {} : { 'content-length': audioLength };
+    response.writeHead(200, { 'content-type': sentType, 'cache-control': 'no-store', ...length, ...headers });
     const wrap = isEvents ? toDelta : (bytes: Uint8Array) => bytes;
     if (!first.done && !(await sent(response, wrap(first.value), disconnected.signal))) return 'left';
     for await (const bytes of pieces) if (!(await sent(response, wrap(bytes), disconnected.signal))) return 'left';
@@ -61,54 +53,25 @@ export async function deliver(
     return 'spoken';
   } catch (error) {
     if (disconnected.signal.aborted) return 'left';
-    // From here on a disconnect must not stop the reading, so that the whole audio can be saved.
-    response.off('close', disconnect);
     if (response.headersSent) cut(response);
-    if (source.hasFailed) throw error;
-    throw new ConversionError((error as Error).message, { contentType, bytes: await source.whole() });
+    if (recording.hasFailed) throw error;
+    throw new ConversionError((error as Error).message, { contentType, bytes: await recording.whole() });
   } finally {
-    await pieces.return(undefined);
-    await source.cancel();
+    await converted.return(undefined);
   }
 }
 
-/** The length of a format that is made as one piece. */
-const wholeLength = (format: SpeechRequest['format'], { value }: IteratorResult<Uint8Array>): number | undefined =>
-  'isWhole' in FORMATS[format] ? (value?.length ?? 0) : undefined;
-
-class Recording {
-  hasFailed = false;
-  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
-  readonly #isRecorded: boolean;
-  readonly #parts: Uint8Array[] = [];
-
-  constructor(audio: ReadableStream<Uint8Array>, isRecorded: boolean) {
-    this.#reader = audio.getReader();
-    this.#isRecorded = isRecorded;
+async function joined(pieces: AsyncIterable<Uint8Array>, disconnected: AbortSignal): Promise<Uint8Array> {
+  const parts: Uint8Array[] = [];
+  for await (const bytes of pieces) {
+    disconnected.throwIfAborted();
+    parts.push(bytes);
   }
+  return Buffer.concat(parts);
+}
 
-  async *play(): AsyncGenerator<Uint8Array> {
-    try {
-      for (;;) {
-        const { done, value } = await this.#reader.read();
-        if (done) return;
-        if (this.#isRecorded) this.#parts.push(value);
-        yield value;
-      }
-    } catch (error) {
-      this.hasFailed = true;
-      throw error;
-    }
-  }
-
-  async cancel(): Promise<void> {
-    await this.#reader.cancel().catch(() => {});
-  }
-
-  async whole(): Promise<Uint8Array> {
-    for await (const _ of this.play());
-    return Buffer.concat(this.#parts);
-  }
+async function* slices(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  for await (const bytes of pieces) yield* slicesOf(bytes);
 }
 
 export const chargedHeaders = (chargedMicroUsd: bigint): Record<string, string> => ({
@@ -130,7 +93,7 @@ export const priceHeaders = (
 /** Resolves when the socket accepts more; false if the program disconnected. */
 async function sent(response: ServerResponse, bytes: Uint8Array | string, disconnected: AbortSignal): Promise<boolean> {
   if (response.destroyed) return false;
-  if (bytes.length === 0 || response.write(bytes)) return true;
+  if (response.write(bytes)) return true;
   try {
     await once(response, 'drain', { signal: AbortSignal.any([AbortSignal.timeout(STALL_TIMEOUT_MS), disconnected]) });
     return true;

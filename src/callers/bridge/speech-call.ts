@@ -2,30 +2,38 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { TtsModel } from '../../contract/types.ts';
 import { formatUsd } from '../../lib/money.ts';
-import type { Purchases, SavedSpeech } from '../budget/purchases.ts';
+import type { SavedSpeech } from '../budget/purchases.ts';
 import { AudioLostError, type Flow, OutcomeUnknownError, type Receipt, ServiceError } from '../client/index.ts';
-import { ApiError, invalid, NO_RETRY, toApiError } from './api-error.ts';
+import { ApiError, invalid, lasting, NO_RETRY, toApiError } from './api-error.ts';
 import { type AudioFormat, isAvailable } from './audio/formats.ts';
 import { type Catalog, type Fallbacks, resolve } from './catalog.ts';
 import { ConversionError, chargedHeaders, deliver, priceHeaders } from './deliver.ts';
+import type { RecentPurchases } from './recent-purchases.ts';
 import { readSpeechRequest, type SpeechRequest } from './speech-request.ts';
 
 export interface Call {
-  readonly asked?: { readonly format: AudioFormat; readonly characters: number; readonly voice: string | undefined };
+  readonly asked?: {
+    readonly format: AudioFormat;
+    readonly characters: number;
+    readonly voice: string | undefined;
+    readonly ignored: readonly string[];
+  };
   readonly spokenWith?: { readonly model: string; readonly voice: string };
   /** `refused`: nothing was bought. `broken`: bought, but the program did not get the whole audio. */
   readonly end: 'spoken' | 'left' | 'refused' | 'broken';
-  /** The maximum price if the response was lost. */
+  /** The maximum price if the response was lost; 0 if an earlier request has bought the speech. */
   readonly chargedMicroUsd: bigint;
+  readonly isRepeated: boolean;
   readonly leftMicroUsd: bigint | null;
   readonly error?: ApiError;
 }
 
 export interface SpeechCallContext {
   readonly catalog: Catalog;
-  readonly purchases: Purchases;
+  readonly recent: RecentPurchases;
   readonly fallbacks: Fallbacks;
   readonly flow: Flow;
+  readonly isDurable: boolean;
   readonly saved: Pick<SavedSpeech, 'saveAudio'> | undefined;
   readonly readLeftMicroUsd: () => Promise<bigint | null>;
 }
@@ -39,14 +47,15 @@ export async function handleSpeech(
   const call: { -readonly [Key in keyof Call]: Call[Key] } = {
     end: 'refused',
     chargedMicroUsd: 0n,
+    isRepeated: false,
     leftMicroUsd: null,
   };
-  const disconnected = new AbortController();
-  response.once('close', () => disconnected.abort());
+  /** Of the purchase, which an earlier request may have made. */
+  let chargedMicroUsd = 0n;
   try {
     const speechRequest = await readSpeechRequest(request);
-    const { input, format, speed } = speechRequest;
-    call.asked = { format, characters: input.trim().length, voice: speechRequest.voice };
+    const { input, format, speed, ignored } = speechRequest;
+    call.asked = { format, characters: input.trim().length, voice: speechRequest.voice, ignored };
     if (!(await isAvailable(format))) {
       throw invalid(
         'response_format',
@@ -58,39 +67,51 @@ export async function handleSpeech(
       const { model, voice } = resolve(await context.catalog.read(), speechRequest, context.fallbacks);
       call.spokenWith = { model: model.id, voice };
       checkLimits(speechRequest, model);
-      const order = { text: input, model: model.id, voice, ...(speed !== undefined && speed !== 1 && { speed }) };
-      return { model, voice, speech: await context.purchases.buy(order, disconnected.signal) };
+      if (response.destroyed) return undefined;
+      const text = input.trim();
+      const order = { text, model: model.id, voice, ...(speed !== undefined && speed !== 1 && { speed }) };
+      const { recording, isRepeated } = context.recent.buy(order);
+      call.isRepeated = isRepeated;
+      return { model, voice, recording: await recording };
     };
-    const { model, voice, speech } = await buy().catch((error) => {
+    const bought = await buy().catch((error) => {
       if (!(error instanceof ServiceError) || error.code !== 'UNKNOWN_TTS_MODEL') throw error;
       context.catalog.forget();
       return buy();
     });
-    if (!speech) return { ...call, end: 'left' };
-    const { receipt } = speech;
-    call.chargedMicroUsd = receipt.chargedMicroUsd;
+    if (!bought) return { ...call, end: 'left' };
+    const { model, voice, recording } = bought;
+    const { receipt } = recording;
+    chargedMicroUsd = receipt.chargedMicroUsd;
     call.end = 'broken';
+    if (context.flow !== 'card' || context.isDurable) await recording.ended;
     // Delivers the paid audio even if the budget can't be read.
     call.leftMicroUsd = await context.readLeftMicroUsd().catch(() => null);
     const headers = {
       ...priceHeaders(receipt, call.leftMicroUsd),
       'x-speechgate-model': model.id,
       'x-speechgate-voice': voice,
+      ...(call.isRepeated && { 'x-speechgate-replay': 'true' }),
+      ...(ignored.length > 0 && { 'x-speechgate-ignored': ignored.join(', ') }),
     };
-    call.end = await deliver(speech, speechRequest, headers, response).catch(async (error) => {
+    call.end = await deliver(recording, speechRequest, headers, response).catch(async (error) => {
       if (!(error instanceof ConversionError)) throw error;
       const charge = `You were charged $${formatUsd(receipt.chargedMicroUsd)}.`;
-      throw new ApiError(
-        { status: 502, type: 'server_error', code: 'audio_not_converted' },
+      throw lasting(
+        'audio_not_converted',
         `The audio cannot be converted to ${format}: ${error.message} ${charge} ${await saveAudio(error, receipt, context)}`,
-        { ...headers, ...NO_RETRY },
+        headers,
       );
     });
   } catch (error) {
-    if (error instanceof AudioLostError) call.chargedMicroUsd = error.chargedMicroUsd ?? error.maxMicroUsd;
-    call.error = withCharge(toApiError(error, context.flow), call.chargedMicroUsd, error);
+    if (error instanceof AudioLostError) {
+      chargedMicroUsd = error.chargedMicroUsd ?? error.maxMicroUsd;
+      call.end = 'broken';
+    }
+    call.error = withCharge(toApiError(error, context.flow), chargedMicroUsd, error);
     refuse(response, call.error);
   }
+  if (!call.isRepeated) call.chargedMicroUsd = chargedMicroUsd;
   return call;
 }
 

@@ -9,10 +9,13 @@ const JSON_TYPE = 'application/json';
 const NOTHING_BOUGHT = 'Nothing was bought.';
 const MIN_SPEED = 0.25;
 const MAX_SPEED = 4;
+/** Names that fit into a header. */
+const PLAIN_NAME = /^[\w-]{1,40}$/;
+const MAX_IGNORED = 10;
 
 type Body = Readonly<Record<string, unknown>>;
 
-/** OpenAI's speech request. Other members, such as `instructions`, are ignored. */
+/** OpenAI's speech request. */
 export interface SpeechRequest {
   readonly input: string;
   readonly model: string | undefined;
@@ -20,10 +23,12 @@ export interface SpeechRequest {
   readonly speed: number | undefined;
   readonly format: AudioFormat;
   readonly isEvents: boolean;
+  /** Names of members that have no effect, such as `instructions`. */
+  readonly ignored: readonly string[];
 }
 
 export async function readSpeechRequest(request: IncomingMessage): Promise<SpeechRequest> {
-  const { input, model, voice, speed, response_format, stream_format } = await readJson(request);
+  const { input, model, voice, speed, response_format, stream_format, ...others } = await readJson(request);
   const format = response_format ?? 'mp3';
   const stream = stream_format ?? 'audio';
   if (typeof input !== 'string' || input.trim() === '')
@@ -43,8 +48,13 @@ export async function readSpeechRequest(request: IncomingMessage): Promise<Speec
     speed: readSpeed(speed),
     format,
     isEvents: stream === 'sse',
+    ignored: Object.keys(others)
+      .filter((name) => PLAIN_NAME.test(name) && !isBlank(others[name]))
+      .slice(0, MAX_IGNORED),
   };
 }
+
+const isBlank = (value: unknown): boolean => value === null || (typeof value === 'string' && value.trim() === '');
 
 function readName(param: string, value: unknown): string | undefined {
   if (value === undefined || value === null || value === '') return undefined;

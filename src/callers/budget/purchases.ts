@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import {
   OutcomeUnknownError,
   type PendingPurchase,
@@ -11,9 +10,6 @@ import {
 import type { FileBudget } from './file-budget.ts';
 
 const MAX_UNKNOWN = 1_000;
-/** Each holds its audio in memory. */
-const MAX_ABANDONED = 16;
-const RETENTION_MS = 120_000;
 const LOST_INTERVAL_MS = 60_000;
 
 export interface WholeAudio {
@@ -51,18 +47,12 @@ export function watchLost(
 
 type Client = Pick<Speechgate, 'speak' | 'resume' | 'resolveOutcome'>;
 
-interface Abandoned {
-  readonly speech: Promise<Speech>;
-  finish(isTaken: boolean): void;
-}
-
-/** Programs retry after a lost response. A retry gets the purchase with the unknown outcome, or the abandoned one. */
+/** Programs retry after a lost response. A retry gets the purchase with the unknown outcome. */
 export class Purchases {
   readonly #client: Client;
   readonly #isDurable: boolean;
   readonly #saved: SavedSpeech | undefined;
   readonly #unknown = new Map<string, PendingPurchase>();
-  readonly #abandoned = new Map<string, Abandoned>();
   /** Purchases of `#unknown` whose charge is known, and whose audio was not requested again. */
   readonly #settled = new WeakSet<PendingPurchase>();
 
@@ -70,22 +60,6 @@ export class Purchases {
     this.#client = client;
     this.#isDurable = isDurable;
     this.#saved = saved;
-  }
-
-  /** Null if the program disconnected and nothing was bought, or another program took the purchase. */
-  async buy(order: SpeechOrder, disconnected: AbortSignal): Promise<Speech | null> {
-    if (disconnected.aborted) return null;
-    const key = JSON.stringify(order);
-    const abandoned = this.#abandoned.get(key);
-    abandoned?.finish(true);
-    const speech = abandoned?.speech ?? this.resumeOrBuy(order);
-    const settled = new AbortController();
-    await Promise.race([
-      speech.catch(() => {}),
-      once(disconnected, 'abort', { signal: settled.signal }).catch(() => {}),
-    ]);
-    settled.abort();
-    return disconnected.aborted ? this.#abandon(key, speech) : speech;
   }
 
   async resolveOutcome(): Promise<void> {
@@ -96,10 +70,6 @@ export class Purchases {
 
   forget(identifier: string): void {
     for (const [key, pending] of this.#unknown) if (pending.identifier === identifier) this.#unknown.delete(key);
-  }
-
-  release(): void {
-    for (const abandoned of [...this.#abandoned.values()]) abandoned.finish(false);
   }
 
   /** Resumes the same order if its outcome is unknown. Buys it if there is none, or if nothing was charged. */
@@ -134,43 +104,4 @@ export class Purchases {
     if (conclusion && conclusion.chargedMicroUsd > 0n) this.#settled.add(pending);
     else if (conclusion) this.#unknown.delete(key);
   }
-
-  /** Retains the purchase for the next request of the same order. Null if such a request takes it. */
-  async #abandon(key: string, speech: Promise<Speech>): Promise<Speech | null> {
-    if (this.#abandoned.size >= MAX_ABANDONED || this.#abandoned.has(key)) return speech;
-    let isTaken = false;
-    // The service cuts audio that nobody reads. So read it all, unless a request takes it.
-    const stop = new AbortController();
-    const retained = speech.then((bought) => (isTaken ? bought : whole(bought, stop.signal)));
-    await new Promise<void>((resolve) => {
-      const finish = (taken: boolean) => {
-        clearTimeout(timer);
-        isTaken = taken;
-        if (!taken) stop.abort();
-        this.#abandoned.delete(key);
-        resolve();
-      };
-      const timer = setTimeout(finish, RETENTION_MS, false).unref();
-      this.#abandoned.set(key, { speech: retained, finish });
-      retained.catch(() => {
-        if (!isTaken) finish(false);
-      });
-    });
-    return isTaken ? null : retained;
-  }
-}
-
-async function whole(speech: Speech, signal: AbortSignal): Promise<Speech> {
-  const parts: Uint8Array[] = [];
-  const sink = new WritableStream<Uint8Array>({ write: (part) => void parts.push(part) });
-  await speech.audio.pipeTo(sink, { signal }).catch((error) => {
-    if (!signal.aborted) throw error;
-  });
-  const bytes = Buffer.concat(parts);
-  return {
-    ...speech,
-    audio: new Response(bytes).body as Speech['audio'],
-    bytes: async () => bytes,
-    length: bytes.length,
-  };
 }

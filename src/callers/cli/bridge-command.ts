@@ -15,6 +15,8 @@ import { SavedPurchases } from './saved-purchases.ts';
 import { capsLine, readCaps } from './settings.ts';
 
 const SHUTDOWN_TIMEOUT_MS = 20_000;
+/** Short, because programs repeat a request themselves, each time after the bridge has given up. */
+const RETRY_TIMEOUT_MS = 10_000;
 const TOKEN = 'SPEECHGATE_BRIDGE_TOKEN';
 const END_TEXTS = { spoken: '', left: 'program disconnected', broken: 'cut off', refused: 'refused' };
 
@@ -24,7 +26,7 @@ const OPTIONS = {
   pay: { type: 'string' },
   model: { type: 'string' },
   voice: { type: 'string' },
-  durable: { type: 'boolean', default: false },
+  'no-durable': { type: 'boolean', default: false },
   'max-per-call': { type: 'string' },
   'max-per-day': { type: 'string' },
   'max-total': { type: 'string' },
@@ -40,7 +42,7 @@ Each request prints a line with its price and the total to standard error; with 
   --pay FLOW           card, x402 or prepaid; default: as set by speechgate connect
   --model MODEL        replaces an unknown model of a program
   --voice VOICE        replaces an unknown voice; default: a fixed voice of the model for each of OpenAI's names
-  --durable            card credit only: uses jobs, whose audio can be fetched again after a lost response
+  --no-durable         card credit only: streams the audio as it is spoken, but a cut response can't be fetched again
   --max-per-call USD   maximum price of a request; these three override the caps of speechgate connect
   --max-per-day USD    maximum spending per UTC day, by all commands together
   --max-total USD      maximum spending in total
@@ -54,6 +56,7 @@ Programs must send a token as their API key. The bridge prints a new one at each
     const port = readPort(values.port);
     const token = await readToken(values, host);
     const options = {
+      timeoutMs: RETRY_TIMEOUT_MS,
       pay: values.pay === undefined ? undefined : readFlow(values.pay, '--pay'),
       caps: readCaps({
         perCallMicroUsd: ['--max-per-call', values['max-per-call']],
@@ -72,7 +75,7 @@ Programs must send a token as their API key. The bridge prints a new one at each
         flow: caller.flow,
         port,
         token: token.value,
-        isDurable: values.durable,
+        isDurable: !values['no-durable'],
         saved: new SavedPurchases(caller.settings.folder),
         fallbacks: { model: values.model, voice: values.voice },
         onCall: (call) => {
@@ -93,12 +96,17 @@ Programs must send a token as their API key. The bridge prints a new one at each
   },
 });
 
-function lineOf({ asked, spokenWith, end, chargedMicroUsd, leftMicroUsd, error }: Call, totalMicroUsd: bigint): string {
+function lineOf(
+  { asked, spokenWith, end, chargedMicroUsd, isRepeated, leftMicroUsd, error }: Call,
+  totalMicroUsd: bigint,
+): string {
   return [
     new Date().toTimeString().slice(0, 8),
     `$${formatUsd(chargedMicroUsd)}`,
     asked && `${asked.characters} characters as ${asked.format}`,
     spokenWith && voiceOf(spokenWith, asked?.voice),
+    asked && asked.ignored.length > 0 && `without ${asked.ignored.join(', ')}`,
+    isRepeated && 'repeated',
     END_TEXTS[end],
     error && `${error.code}: ${error.message}`,
     `total $${formatUsd(totalMicroUsd)}`,

@@ -1,16 +1,21 @@
 import { once } from 'node:events';
+import { resolve } from 'node:path';
+import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { ForeignFileError } from '../../lib/private-files.ts';
 import { RUN_SPEECHGATE_ANYWHERE } from '../../lib/run-speechgate.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { watchLost } from '../budget/purchases.ts';
+import { ToolError } from '../mcp/results.ts';
 import { createMcpServer } from '../mcp/server.ts';
 import { SpeechFolder } from '../mcp/speech-folder.ts';
 import { COMMON_OPTIONS, defineCommand } from './command.ts';
+import { failureOf } from './failure.ts';
 import { assertCanPay, withCaller } from './open-caller.ts';
 import { readFlow, readUsd } from './read-values.ts';
 import { SavedPurchases } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';
+import { homePath } from './settings-folder.ts';
 
 /** Standard output is reserved for the protocol. */
 export const mcpCommand = defineCommand({
@@ -18,7 +23,7 @@ export const mcpCommand = defineCommand({
 An MCP server on standard input and output that gives an agent a voice and a budget. The agent's program starts it. Its
 tools are list_voices, quote, speak and balance.
 
-  --folder FOLDER  the only folder that audio is written to; it must exist
+  --folder FOLDER  the only folder that audio is written to, absolute or with ~/; it must exist
   --pay FLOW       card, x402 or prepaid; default: as set by speechgate connect
   --max USD        maximum price of a call, in addition to the caps of speechgate connect`,
   example: `claude mcp add speechgate -- ${RUN_SPEECHGATE_ANYWHERE} mcp --folder ~/speech`,
@@ -30,41 +35,57 @@ tools are list_voices, quote, speak and balance.
   },
   maxWords: 0,
   run: async ({ folder: path, pay, max }, _words, output, host) => {
-    const folder = await openFolder(path);
-    const options = {
-      pay: pay === undefined ? undefined : readFlow(pay, '--pay'),
-      maxMicroUsd: max === undefined ? undefined : readUsd(max, '--max'),
-    };
-    await withCaller(host, options, async (caller) => {
-      assertCanPay(caller);
-      output.note(capsLine(caller.caps));
-      const { client, budget, flow, settings } = caller;
-      const saved = new SavedPurchases(settings.folder);
-      const server = createMcpServer({ client, budget, saved, flow, folder });
-      const stopWatching = watchLost(budget, client, saved);
+    let isServing = false;
+    const serve = async (server: McpServer) => {
+      isServing = true;
       const closed = new Promise<void>((resolve) => {
         server.server.onclose = resolve;
       });
       const ended = once(host.stdin, 'end');
-      try {
-        await server.connect(new StdioServerTransport(host.stdin, host.stdout));
-        await Promise.race([ended, closed]);
-        await server.close();
-      } finally {
-        stopWatching();
-      }
-    });
+      await server.connect(new StdioServerTransport(host.stdin, host.stdout));
+      await Promise.race([ended, closed]);
+      await server.close();
+    };
+    try {
+      const folder = await openFolder(path);
+      const options = {
+        pay: pay === undefined ? undefined : readFlow(pay, '--pay'),
+        maxMicroUsd: max === undefined ? undefined : readUsd(max, '--max'),
+      };
+      await withCaller(host, options, async (caller) => {
+        assertCanPay(caller);
+        output.note(capsLine(caller.caps));
+        const { client, budget, flow, settings } = caller;
+        const saved = new SavedPurchases(settings.folder);
+        const stopWatching = watchLost(budget, client, saved);
+        try {
+          await serve(createMcpServer({ client, budget, saved, flow, folder }));
+        } finally {
+          stopWatching();
+        }
+      });
+    } catch (error) {
+      if (isServing) throw error;
+      const failure = failureOf(error);
+      output.failed(failure);
+      const text = `${failure.message} Then ask your user to restart this server. Nothing was bought.`;
+      await serve(createMcpServer(new ToolError(text)));
+    }
   },
 });
 
 async function openFolder(path: string | undefined): Promise<SpeechFolder> {
   if (path === undefined) throw new UsageError('--folder is missing. Name the folder for the audio: --folder FOLDER.');
-  return SpeechFolder.open(path).catch((error) => {
+  // Programs that start this one have no shell, and often start it in the root folder.
+  const resolved = resolve(homePath(path));
+  return SpeechFolder.open(resolved).catch((error) => {
     if (error instanceof ForeignFileError) {
       throw new UsageError(
-        `--folder ${path} is another user's, or a link of theirs. Name a folder of your own. Nothing was written.`,
+        `--folder ${resolved} is another user's, or a link of theirs. Name a folder of your own. Nothing was written.`,
       );
     }
-    throw new UsageError(`--folder ${path} is not a folder. Create it, or name another one.`);
+    throw new UsageError(
+      `--folder ${resolved} is not a folder. Create it, or name another one by its absolute path or with ~/.`,
+    );
   });
 }

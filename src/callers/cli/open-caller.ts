@@ -26,6 +26,8 @@ export interface CallerOptions {
   readonly pay?: Flow | undefined;
   readonly maxMicroUsd?: bigint | undefined;
   readonly caps?: BudgetLimits;
+  /** How long a purchase is retried; default: as the client does. */
+  readonly timeoutMs?: number;
   readonly watcher?: Watcher;
 }
 
@@ -62,7 +64,7 @@ async function createCaller(
   settings: Settings,
   budget: FileBudget,
   limits: BudgetLimits,
-  { maxMicroUsd, watcher }: CallerOptions,
+  { maxMicroUsd, timeoutMs, watcher }: CallerOptions,
 ): Promise<Caller> {
   const { baseUrl, flow, trust, folder } = settings;
   const pay = paymentWayOf(settings);
@@ -73,6 +75,7 @@ async function createCaller(
     ...(await followedTrust(folder, baseUrl, trust)),
     ...(pay && { pay }),
     ...(maxMicroUsd !== undefined && { maxPerRequestMicroUsd: maxMicroUsd }),
+    ...(timeoutMs !== undefined && { timeoutMs }),
   });
   const caps =
     maxMicroUsd === undefined ? limits : { ...limits, perCallMicroUsd: least(maxMicroUsd, limits.perCallMicroUsd) };

@@ -6,6 +6,7 @@ import type { Hex } from 'viem';
 import { parseUsd } from '../../lib/money.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import type { Flow, PinnedKey, SpeechOrder } from '../client/index.ts';
+import { homePath } from './settings-folder.ts';
 
 /** Parses US dollars such as 0.01 or $5 to micro-USD. @param name the option or variable, for the error */
 export function readUsd(text: string, name: string): bigint {
@@ -65,7 +66,7 @@ export async function readSecret(path: string, name: string, stdin: Readable): P
 
 /** Reads a JWK Set, or a list as in the metadata, and drops private parts. @param source a path, or the JSON itself */
 export async function readPinnedKeys(source: string, name: string): Promise<readonly PinnedKey[]> {
-  const text = /^[[{]/.test(source) ? source : await readFile(source, 'utf8').catch(() => undefined);
+  const text = /^[[{]/.test(source) ? source : await readFile(homePath(source), 'utf8').catch(() => undefined);
   if (text === undefined) throw new UsageError(`${name} names ${source}, which cannot be read. Name another file.`);
   const keys = listOf(text).map(readKey);
   if (keys.length > 0 && keys.every((key) => key !== undefined)) return keys;

@@ -5,10 +5,13 @@ import { withFileLock } from '../../lib/file-lock.ts';
 import { ForeignFileError, ownFolder, readOwnFile, replaceOwnFile } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 
+/** Replaces a leading `~/`, which only shells do. */
+export const homePath = (path: string): string => path.replace(/^~(?=\/|$)/, () => homedir());
+
 /** SPEECHGATE_CONFIG_DIR, or `speechgate` in XDG_CONFIG_HOME or in ~/.config. */
 export function settingsFolder(env: NodeJS.ProcessEnv): string {
   const own = env.SPEECHGATE_CONFIG_DIR?.trim();
-  if (own) return resolve(own);
+  if (own) return resolve(homePath(own));
   // The XDG specification says to ignore relative paths.
   const base = env.XDG_CONFIG_HOME?.trim();
   return join(base && isAbsolute(base) ? base : join(homedir(), '.config'), 'speechgate');

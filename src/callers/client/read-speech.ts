@@ -14,6 +14,10 @@ import { audioStream, audioType, collect, type Receipt, type Speech, streamedSpe
 import { pause } from './waiting.ts';
 
 const POLL_MS = 250;
+/** Longer than the service's own pauses between attempts; an upstream may ask for longer ones. */
+const ATTEMPT_WAIT_MS = 50_000;
+const REPEATED_WAIT_MS = 5_000;
+const LOOK_AGAIN_SECONDS = 10;
 const JOB: Shape = { status: 'string', traceId: 'string', links: {} };
 const NO_ACCOUNT: ReadonlySet<string> = new Set(['no_account', 'unknown_account']);
 
@@ -31,8 +35,9 @@ export const readCard: Reader<Speech> = async (paid) => {
     identifier: isJob(pending) ? pending.identifier : null,
   };
   if (response.status === 202) {
-    const { jobId } = validated((await new Response(body).json()) as TtsJob, { jobId: 'string' });
-    return followJob(jobId, receipt, paid);
+    const job = validated((await new Response(body).json()) as TtsJob, { jobId: 'string', traceId: 'string' });
+    // A job keeps the trace id of the request that has bought it.
+    return followJob(job.jobId, { ...receipt, isReplay: isRetry && job.traceId !== receipt.traceId }, paid);
   }
   const confirm = async () => {
     if ((await reportedCharge(paid)) === 0n) throw new TypeError('The audio was cut off.');
@@ -98,7 +103,8 @@ function topUpLinkOf({ pending, response, errorBody, service }: PaidResponse): s
 }
 
 async function followJob(jobId: string, receipt: Receipt, paid: PaidResponse): Promise<Outcome<Speech>> {
-  const { pending, service, signal } = paid;
+  const { pending, service, signal, isRetry } = paid;
+  const deadline = performance.now() + (isRetry ? REPEATED_WAIT_MS : ATTEMPT_WAIT_MS);
   for (;;) {
     const params = { path: { jobId } };
     const { data, error, response } = await service.api.GET('/tts/jobs/{jobId}', { params, signal });
@@ -124,6 +130,11 @@ async function followJob(jobId: string, receipt: Receipt, paid: PaidResponse): P
         if (!(error instanceof ServiceError) || (error.status !== 404 && error.status !== 410)) throw error;
       }
       return audioLostOutcome(pending, receipt.chargedMicroUsd);
+    }
+    const waitsForAttempt = status === 'queued' && typeof data.startedAt === 'string';
+    if (waitsForAttempt && performance.now() > deadline) {
+      const cause = new SpeechgateError('An attempt at the job failed, and the service tries again later.');
+      return { outcome: 'unknown', cause, retryAfterSeconds: LOOK_AGAIN_SECONDS };
     }
     await pause(POLL_MS, signal);
   }

@@ -5,14 +5,14 @@ import { serviceId, serviceNames } from '../../lib/service-words.ts';
 import { plainCatalog } from '../../speech/plain-catalog.ts';
 import { number, ORDER_ARGUMENTS, orderOf, requiredText, text, toolInput } from './arguments.ts';
 import { formatted, leftUsd, ToolError, toResult, usd, usdOrNull } from './results.ts';
-import type { McpParts } from './server.ts';
+import type { OpenParts } from './server.ts';
 
 const MODELS_A_PAGE = 10;
 const VOICES_A_PAGE = 20;
 const MAX_OPEN = 20;
 const annotations = { readOnlyHint: true, openWorldHint: true };
 
-export function addListVoices(server: McpServer, { client }: McpParts): void {
+export function addListVoices(server: McpServer, openParts: OpenParts): void {
   server.registerTool(
     'list_voices',
     {
@@ -44,6 +44,7 @@ export function addListVoices(server: McpServer, { client }: McpParts): void {
     },
     ({ model, page = 1 }, { signal }) =>
       toResult(async () => {
+        const { client } = openParts();
         const catalog = plainCatalog(await client.models({ signal }));
         const matching = catalog.models.filter(({ id }) => model === undefined || id === model);
         if (matching.length === 0) {
@@ -74,7 +75,7 @@ const pagesOf = (items: readonly unknown[], size: number): number => Math.max(1,
 const checkoutPageOf = <Item>(items: readonly Item[], page: number, size: number): readonly Item[] =>
   items.slice((Math.floor(page) - 1) * size, Math.floor(page) * size);
 
-export function addQuote(server: McpServer, { client, budget }: McpParts): void {
+export function addQuote(server: McpServer, openParts: OpenParts): void {
   server.registerTool(
     'quote',
     {
@@ -92,6 +93,7 @@ export function addQuote(server: McpServer, { client, budget }: McpParts): void 
     },
     ({ text, ...voiceArguments }, { signal }) =>
       toResult(async () => {
+        const { client, budget } = openParts();
         const quote = await client.quote(orderOf(text, voiceArguments), { signal });
         const { amountMicroUsd, textLength: characters } = quote;
         const [model, expiresAt] = [serviceId(quote.model), serviceId(quote.expiresAt)];
@@ -104,7 +106,7 @@ export function addQuote(server: McpServer, { client, budget }: McpParts): void 
 }
 
 /** Never shows the account's id, which is a bearer secret. */
-export function addBalance(server: McpServer, { client, budget, saved, flow }: McpParts): void {
+export function addBalance(server: McpServer, openParts: OpenParts): void {
   server.registerTool(
     'balance',
     {
@@ -134,6 +136,7 @@ export function addBalance(server: McpServer, { client, budget, saved, flow }: M
     },
     (_none, { signal }) =>
       toResult(async () => {
+        const { client, budget, saved, flow } = openParts();
         const state = await budget.read();
         const unsettled = await budget.resumable();
         const unfetched = (await saved.list()).map(({ pending }) => pending).filter(({ kind }) => kind === 'speech');

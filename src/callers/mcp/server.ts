@@ -3,6 +3,7 @@ import type { FileBudget } from '../budget/file-budget.ts';
 import { Purchases, type SavedSpeech } from '../budget/purchases.ts';
 import type { Flow, Speechgate } from '../client/index.ts';
 import { addBalance, addListVoices, addQuote } from './free-tools.ts';
+import { ToolError } from './results.ts';
 import { SharedPurchases } from './shared-purchases.ts';
 import { addSpeak } from './speak-tool.ts';
 import type { SpeechFolder } from './speech-folder.ts';
@@ -21,12 +22,33 @@ const INSTRUCTIONS =
   'Text to speech, paid per request from a budget that your user has set. list_voices, quote and balance are free. speak ' +
   'pays and writes a file. If it reports an unknown outcome, resume that purchase instead of repeating the text.';
 
-export function createMcpServer(parts: McpParts): McpServer {
+export interface SpeakParts extends McpParts {
+  readonly purchases: Purchases;
+  readonly shared: SharedPurchases;
+}
+
+/** Returns what the tools need. @throws ToolError if the server could not be set up */
+export type OpenParts = () => SpeakParts;
+
+/** @param parts a fault if the server could not be set up: hosts show what a tool says, but not how a server ends */
+export function createMcpServer(parts: McpParts | ToolError): McpServer {
   const server = new McpServer({ name: 'speechgate', version: '1' }, { instructions: INSTRUCTIONS });
-  addListVoices(server, parts);
-  addQuote(server, parts);
-  const purchases = new Purchases(parts.client, true, parts.saved);
-  addSpeak(server, parts, purchases, new SharedPurchases(purchases, parts.lateMs));
-  addBalance(server, parts);
+  const open = parts instanceof ToolError ? failing(parts) : opened(parts);
+  addListVoices(server, open);
+  addQuote(server, open);
+  addSpeak(server, open);
+  addBalance(server, open);
   return server;
+}
+
+const failing =
+  (fault: ToolError): OpenParts =>
+  () => {
+    throw fault;
+  };
+
+function opened(parts: McpParts): OpenParts {
+  const purchases = new Purchases(parts.client, true, parts.saved);
+  const speakParts = { ...parts, purchases, shared: new SharedPurchases(purchases, parts.lateMs) };
+  return () => speakParts;
 }

@@ -6,12 +6,10 @@ import { formatUsd, parseUsd } from '../../lib/money.ts';
 import { serviceId } from '../../lib/service-words.ts';
 import { frameLength, frameSeconds, id3Length, readDescription } from '../../speech/mpeg-frames.ts';
 import { isPlayable, waveChunks } from '../../speech/wave-audio.ts';
-import type { Purchases } from '../budget/purchases.ts';
 import { AudioLostError, ServiceError, type Speech } from '../client/index.ts';
 import { dollars, flag, ORDER_ARGUMENTS, orderOf, text, toolInput } from './arguments.ts';
 import { formatted, leftUsd, ToolError, toResult, usd, usdOrNull } from './results.ts';
-import type { McpParts } from './server.ts';
-import type { SharedPurchases } from './shared-purchases.ts';
+import type { OpenParts, SpeakParts } from './server.ts';
 import type { PlannedFile } from './speech-folder.ts';
 
 const INPUT = toolInput('speak', {
@@ -48,7 +46,7 @@ const OUTPUT = {
 
 type Arguments = z.infer<typeof INPUT>;
 
-export function addSpeak(server: McpServer, parts: McpParts, purchases: Purchases, shared: SharedPurchases): void {
+export function addSpeak(server: McpServer, openParts: OpenParts): void {
   server.registerTool(
     'speak',
     {
@@ -60,13 +58,8 @@ export function addSpeak(server: McpServer, parts: McpParts, purchases: Purchase
       outputSchema: OUTPUT,
       annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: true },
     },
-    (args, extra) => toResult(() => speak({ ...parts, purchases, shared }, args, extra)),
+    (args, extra) => toResult(async () => speak(openParts(), args, extra)),
   );
-}
-
-interface SpeakParts extends McpParts {
-  readonly purchases: Purchases;
-  readonly shared: SharedPurchases;
 }
 
 async function speak(
@@ -90,7 +83,7 @@ async function speak(
     const audio = await speech.bytes();
     const path = await writeAudio(file, audio, speech);
     if (resume !== undefined) await saved.drop(resume).catch(() => {});
-    const { chargedMicroUsd, balanceMicroUsd, ...receipt } = speech.receipt;
+    const { flow, identifier, transaction, isReplay, traceId, chargedMicroUsd, balanceMicroUsd } = speech.receipt;
     const seconds = secondsOf(audio, speech.contentType);
     const priceUsd = formatUsd(chargedMicroUsd);
     // Returns the paid audio even if the budget can't be read.
@@ -102,11 +95,12 @@ async function speak(
       contentType: speech.contentType,
       priceUsd,
       receipt: {
-        ...receipt,
-        transaction: receipt.transaction && serviceId(receipt.transaction),
-        traceId: serviceId(receipt.traceId),
-        isReplay: receipt.isReplay || isShared,
+        flow,
+        identifier,
+        transaction: transaction && serviceId(transaction),
+        isReplay: isReplay || isShared,
         balanceUsd: formatted(balanceMicroUsd),
+        traceId: serviceId(traceId),
       },
       budgetLeftUsd,
     };

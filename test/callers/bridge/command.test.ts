@@ -13,7 +13,7 @@ import { testUpstream } from '../../support/stub-upstream.ts';
 const ORDER = { model: 'tts-1', voice: 'alloy', input: 'Hello world' } as const;
 
 const upstream = await testUpstream(t);
-const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
+const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { worker: true });
 
 async function scene(t: Test) {
   const account = await gateway.fund(100);
@@ -52,7 +52,12 @@ test('the bridge reports each charge and keeps to a budget that survives restart
     /\$0\.000198 {2}11 characters as mp3 {2}provider-a\/tts-1 provider-a_alloy {2}total \$0\.000198 {2}left \$0\.000302/,
   );
   await child.printed(/for marin {2}total \$0\.000396 {2}left \$0\.000104/);
-  await assert.rejects(openai.audio.speech.create(ORDER), RateLimitError);
+  const repeated = await openai.audio.speech.create(ORDER);
+  assert.equal(repeated.headers.get('x-speechgate-replay'), 'true');
+  await child.printed(/\$0\.000000 .* repeated {2}total \$0\.000396/);
+  await assert.rejects(openai.audio.speech.create({ ...ORDER, input: 'Hello again' }), {
+    message: /Raise --max-total of speechgate bridge/,
+  });
   await child.printed(/refused {2}over_cap: .*total \$0\.000396/);
   assert.doesNotMatch(child.output(), /Hello/);
   assert.equal(await child.stop(), 0);

@@ -24,6 +24,7 @@ import { startTcpProxy } from '../../support/tcp-proxy.ts';
 import { until } from '../../support/until.ts';
 
 const ORDER = { model: 'tts-1', voice: 'alloy', input: HELLO } as const;
+const STREAMED = { bridge: { isDurable: false } };
 
 const sdk = ({ bridge }: Pick<BridgeUnderTest, 'bridge'>, options: { apiKey?: string; maxRetries?: number } = {}) =>
   new OpenAI({ baseURL: bridge.url, apiKey: 'anything', ...options });
@@ -60,8 +61,8 @@ test('a speech request returns the audio and its price', async (t) => {
   );
 });
 
-test('audio streams to the client while it is synthesized', async (t) => {
-  const { openai, upstream } = await open(t);
+test('with --no-durable audio streams to the client while it is synthesized', async (t) => {
+  const { openai, upstream } = await open(t, STREAMED);
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-bridge-'));
   t.teardown(() => rm(folder, { recursive: true }));
   const drip = new ControlledStream();
@@ -120,6 +121,19 @@ test('models are listed, and unknown OpenAI names map to the catalog', async (t)
   assert.equal(stood[0], 'tts-1');
   assert.deepEqual(await spoken({ model: 'gpt-4o-mini-tts', voice: 'marin' }), stood);
   assert.deepEqual(calls.at(-1)?.spokenWith?.model, 'provider-a/tts-1');
+});
+
+test('members that have no effect are named in a header', async (t) => {
+  const { openai } = await open(t);
+  const ignored = async (more: object) =>
+    (await openai.audio.speech.create({ ...ORDER, ...more })).headers.get('x-speechgate-ignored');
+  assert.equal(await ignored({}), null);
+  assert.equal(await ignored({ instructions: '', lang: null }), null);
+  assert.equal(await ignored({ instructions: 'Speak like a pirate.' }), 'instructions');
+  assert.equal(
+    await ignored({ instructions: 'Whisper.', backend: 'piper', 'no\r\nheader': 1 }),
+    'instructions, backend',
+  );
 });
 
 test('an invalid request is an uncharged BadRequestError that names the field', async (t) => {
@@ -190,7 +204,7 @@ test('the token is required as the API key', async (t) => {
 });
 
 test('an upstream failure is an uncharged InternalServerError that may be retried', async (t) => {
-  const { bridge, upstream, balance } = await open(t);
+  const { bridge, upstream, balance } = await open(t, STREAMED);
   upstream.mode = openAiError(500);
   const error = await errorOf(sdk({ bridge }, { maxRetries: 0 }).audio.speech.create(ORDER));
   assert.ok(error instanceof InternalServerError);
@@ -227,7 +241,7 @@ test('an unknown outcome is a ConflictError, and a retry resumes that purchase',
 });
 
 test('a program that disconnects is charged, and the bridge reports the charge', async (t) => {
-  const { openai, upstream, balance, calls } = await open(t);
+  const { openai, upstream, balance, calls } = await open(t, STREAMED);
   const drip = new ControlledStream();
   upstream.mode = drip.mode;
   const leaving = new AbortController();
@@ -245,11 +259,14 @@ test('a program that disconnects is charged, and the bridge reports the charge',
 });
 
 test('audio that breaks off ends the response with an error', async (t) => {
-  const { bridge, upstream, calls } = await open(t);
-  for (const response_format of ['mp3', 'pcm'] as const) {
+  const { bridge, upstream, calls } = await open(t, STREAMED);
+  for (const [response_format, input] of [
+    ['mp3', 'Hello world'],
+    ['pcm', 'Hello there'],
+  ] as const) {
     const drip = new ControlledStream();
     upstream.mode = drip.mode;
-    const asked = sdk({ bridge }, { maxRetries: 0 }).audio.speech.create({ ...ORDER, response_format });
+    const asked = sdk({ bridge }, { maxRetries: 0 }).audio.speech.create({ ...ORDER, input, response_format });
     await drip.opened;
     await drip.write(silentMp3(4_800));
     const response = await asked;
@@ -267,7 +284,7 @@ test('audio that breaks off ends the response with an error', async (t) => {
 });
 
 test('stopping waits for running speech to finish', async (t) => {
-  const { openai, bridge, upstream } = await open(t);
+  const { openai, bridge, upstream } = await open(t, STREAMED);
   const drip = new ControlledStream();
   upstream.mode = drip.mode;
   const asked = openai.audio.speech.create(ORDER);
@@ -409,7 +426,8 @@ test('the bridge serves the recorded requests of known programs', { skip: withou
         const probed = await probe(audio, codec === 'mp3' ? 'mp3' : 'wav');
         assert.deepEqual([probed.codec, probed.channels], [codec, 1]);
         assert.ok(Math.abs(probed.seconds - 1) < 0.1, String(probed.seconds));
-        assert.equal(calls[before]?.chargedMicroUsd, HELLO_MICRO_USD);
+        const { isRepeated, chargedMicroUsd } = calls[before] ?? assert.fail();
+        assert.equal(chargedMicroUsd, isRepeated ? 0n : HELLO_MICRO_USD);
       }
     });
   }

@@ -46,7 +46,7 @@ for (const isDurable of [false, true]) {
       upstream.mode = mode;
       const before = { sent: sent.length, calls: calls.length };
       const error = await refusal();
-      assert.deepEqual([error.status, error.code], [502, 'TTS_UPSTREAM_ERROR'], name);
+      assert.deepEqual([error.status, error.code], [422, 'TTS_UPSTREAM_ERROR'], name);
       assert.equal(error.headers?.get('x-should-retry'), 'false', name);
       assert.equal(error.headers?.get('x-speechgate-charged-usd'), '0.000000', name);
       assert.doesNotMatch(error.message, /You were charged/, name);

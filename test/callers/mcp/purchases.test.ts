@@ -102,7 +102,8 @@ for (const flow of ['card', 'prepaid', 'direct'] as const) {
     assert.deepEqual([open.flow, open.maxUsd], [flow, '0.000198']);
     const second = call('speak', { text: ' Hello world\n', speed: 1 });
     release();
-    const { path } = await second;
+    const { path, receipt } = await second;
+    assert.equal(receipt.isReplay, true);
     assert.deepEqual(await readFile(path), Buffer.from(silentMp3(1000)));
     assert.equal(await spent(), BigInt(PRICE));
     const { spentMicroUsd, reservedMicroUsd } = await budget.read();

@@ -1,8 +1,8 @@
 /** `speechgate mcp`, driven by the official client: as a process, and in this one. */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { homedir, tmpdir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
 import { PassThrough, type Stream } from 'node:stream';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
@@ -62,10 +62,15 @@ const asProcess: Start = (env, args) => {
   return { transport, stderr: transport.stderr };
 };
 
-async function startAgent(t: Test, env: Readonly<Record<string, string>>, start: Start = inProcess): Promise<Agent> {
+async function startAgent(
+  t: Test,
+  env: Readonly<Record<string, string>>,
+  start: Start = inProcess,
+  args?: string[],
+): Promise<Agent> {
   const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
   t.teardown(() => rm(folder, { recursive: true, force: true }));
-  const { transport, stderr } = start(env, ['mcp', '--folder', folder]);
+  const { transport, stderr } = start(env, args ?? ['mcp', '--folder', folder]);
   let complaints = '';
   stderr?.on('data', (chunk) => {
     complaints += chunk;
@@ -259,12 +264,76 @@ test('a long call reports progress, and a canceled call stays reserved', async (
   assert.equal((await agent.call('balance')).data.reservedUsd, '0.000198');
 });
 
-test('the command rejects invalid options before the protocol starts', async (t) => {
-  const { env } = await caller(t);
-  const missing = await callerCommand(env, 'mcp');
-  assert.deepEqual([missing.code, missing.out], [2, '']);
-  assert.match(missing.err, /--folder FOLDER/);
-  const wrong = await callerCommand(env, 'mcp', '--folder', '/nowhere/at/all');
-  assert.deepEqual([wrong.code, wrong.out], [2, '']);
-  assert.match(wrong.err, /--folder \/nowhere\/at\/all is not a folder/);
+test('a server without settings or folder starts, and each tool says what is missing', async (t) => {
+  const settings = await mkdtemp(join(tmpdir(), 'speechgate-none-'));
+  t.teardown(() => rm(settings, { recursive: true }));
+  const speech = ['--folder', settings];
+  const url = { SPEECHGATE_URL: 'http://127.0.0.1:1' };
+  const none = { SPEECHGATE_CONFIG_DIR: settings };
+  const env = { ...none, ...url, SPEECHGATE_ACCOUNT: '3b241101-e2bb-4255-8caf-4136c566a962' };
+  const cases: readonly [env: Record<string, string>, args: string[], code: number, says: RegExp][] = [
+    [none, speech, 2, /^No service is set\. Run speechgate connect URL/],
+    [{ ...none, ...url }, speech, 3, /^No credit account is set .*speechgate top-up/],
+    [{ ...none, ...url, SPEECHGATE_PAY: 'x402' }, speech, 2, /^No wallet is set .*Run speechgate connect/],
+    [env, ['--folder', '/nowhere/at/all'], 2, /^--folder \/nowhere\/at\/all is not a folder/],
+    [env, ['--folder', 'nowhere'], 2, new RegExp(`^--folder ${join(process.cwd(), 'nowhere')} is not a folder`)],
+    [
+      env,
+      ['--folder', '~/none at home'],
+      2,
+      new RegExp(`^--folder ${join(homedir(), 'none at home')} is not a folder`),
+    ],
+    [env, [], 2, /^--folder is missing/],
+  ];
+  for (const [settings, args, code, says] of cases) {
+    const agent = await startAgent(t, settings, inProcess, ['mcp', ...args]);
+    const { tools } = await agent.client.listTools();
+    assert.equal(tools.length, 4);
+    for (const { name } of tools) {
+      const given = { list_voices: {}, quote: { text: 'Hi' }, speak: { text: 'Hi' }, balance: {} }[name];
+      const { isError, text } = await agent.call(name, given);
+      assert.ok(isError, name);
+      assert.match(text, says);
+      assert.match(text, /restart this server\. Nothing was bought\.$/);
+    }
+    await agent.client.close();
+    const ended = await callerCommand(settings, 'mcp', ...args);
+    assert.deepEqual([ended.code, ended.out], [code, ''], ended.err);
+    assert.match(ended.err, says);
+  }
 });
+
+test('~/ in --folder is the home of the user, and results hold nothing beyond their schema', async (t) => {
+  const { env } = await caller(t);
+  const { HOME } = process.env;
+  process.env.HOME = tmpdir();
+  t.teardown(() => {
+    process.env.HOME = HOME;
+  });
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-home-')));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const agent = await startAgent(t, env, inProcess, ['mcp', '--folder', `~/${basename(folder)}`]);
+  assert.equal(dirname((await agent.call('speak', { text: 'Hi' })).data.path), folder);
+
+  const { tools } = await agent.client.listTools();
+  for (const [name, args] of [
+    ['list_voices', {}],
+    ['quote', { text: 'Hi' }],
+    ['speak', { text: 'Hi' }],
+    ['balance', {}],
+  ] as const) {
+    const schema = tools.find((tool) => tool.name === name)?.outputSchema;
+    const { data } = await agent.call(name, args);
+    assert.deepEqual(unlisted(data, schema), [], name);
+  }
+});
+
+/** The paths of members that a schema does not list. */
+// biome-ignore lint/suspicious/noExplicitAny: schemas and documents of any shape.
+function unlisted(value: any, schema: any, path = ''): string[] {
+  if (Array.isArray(value)) return value.flatMap((item) => unlisted(item, schema?.items, `${path}[]`));
+  if (typeof value !== 'object' || value === null) return schema ? [] : [path];
+  return Object.entries(value).flatMap(([name, member]) =>
+    unlisted(member, schema?.properties?.[name], `${path}.${name}`),
+  );
+}

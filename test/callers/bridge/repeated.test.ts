@@ -1,0 +1,278 @@
+/** Programs that repeat a request, whatever they are told: each call is charged at most once. */
+import assert from 'node:assert/strict';
+import { mock } from 'node:test';
+import { type Test, test } from 'tap';
+import { type Bridge, startBridge } from '../../../src/callers/bridge/bridge.ts';
+import { RecentPurchases } from '../../../src/callers/bridge/recent-purchases.ts';
+import type { Call } from '../../../src/callers/bridge/speech-call.ts';
+import {
+  AudioLostError,
+  cardCredits,
+  OutcomeUnknownError,
+  type PaymentWay,
+  type PendingPurchase,
+  prepaid,
+  type Receipt,
+  Speechgate,
+} from '../../../src/callers/client/index.ts';
+import { streamedSpeech, wholeSpeech } from '../../../src/callers/client/speech.ts';
+import { HELLO, HELLO_MICRO_USD } from '../../support/bridge.ts';
+import { listening, pinsOf } from '../../support/client.ts';
+import { type FaultyLine, overLine } from '../../support/faulty-line.ts';
+import { fundedWallet, startPrepaidGateway } from '../../support/prepaid.ts';
+import { silentMp3 } from '../../support/silent-audio.ts';
+import { mp3, openAiError, type StubUpstream } from '../../support/stub-upstream.ts';
+import { until } from '../../support/until.ts';
+
+const ATTEMPTS = 3;
+const REPEATED = [408, 409, 429];
+const FUNDS = 1_000_000n;
+
+interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly code: string | undefined;
+  /** Undefined if the body broke off. */
+  readonly body: Buffer | undefined;
+}
+
+/** Sends an order like the AI SDK, but without its pauses: again after 408, 409, 429, 5xx and a body that breaks off. */
+async function order(
+  { url }: Bridge,
+  given: { readonly input?: string; readonly response_format?: string; readonly leaves?: boolean } = {},
+): Promise<Answer[]> {
+  const answers: Answer[] = [];
+  const { leaves, ...rest } = given;
+  while (answers.length < ATTEMPTS) {
+    const response = await fetch(`${url}/audio/speech`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'tts-1', voice: 'alloy', input: HELLO, ...rest }),
+    });
+    const { status, headers } = response;
+    if (leaves && answers.length === 0) await response.body?.cancel();
+    const body = await response.arrayBuffer().then(Buffer.from, () => undefined);
+    const code = response.ok || !body ? undefined : JSON.parse(body.toString()).error.code;
+    answers.push({ status, headers, code, body });
+    if (body && !REPEATED.includes(status) && status < 500) break;
+  }
+  return answers;
+}
+
+interface Scene {
+  readonly bridge: Bridge;
+  readonly calls: Call[];
+  readonly line: FaultyLine;
+  readonly upstream: StubUpstream;
+  readonly isStreamed: boolean;
+  /** Micro-USD since the last time. */
+  charged(): Promise<bigint>;
+}
+
+const gatewayOf = async (t: Test) => {
+  const env = { JOB_SIGNING_SECRET: 'a secret of links of 32 bytes or more', ...(await listening()) };
+  return startPrepaidGateway(t, env, { worker: true });
+};
+
+/** A bridge for each way to pay, at one gateway. */
+async function startScenes(t: Test): Promise<Readonly<Record<string, Scene>>> {
+  const gateway = await gatewayOf(t);
+  const open = async (pay: PaymentWay, balance: () => Promise<bigint>, isDurable?: boolean): Promise<Scene> => {
+    const line: FaultyLine = { cutAt: undefined, isCutOnce: false, retryAfter: undefined };
+    const { baseUrl } = gateway.config;
+    const client = new Speechgate({ baseUrl, pay, trust: pinsOf(gateway), timeoutMs: 5_000, fetch: overLine(line) });
+    const calls: Call[] = [];
+    const bridge = await startBridge({
+      ...{ client, budget: undefined, flow: pay.flow, port: 0, token: null, onCall: (call) => calls.push(call) },
+      ...(isDurable !== undefined && { isDurable }),
+    });
+    t.teardown(() => bridge.close(1_000));
+    let before = await balance();
+    const charged = async () => {
+      const now = await balance();
+      const difference = before - now;
+      before = now;
+      return difference;
+    };
+    return { bridge, calls, line, upstream: gateway.upstream, isStreamed: isDurable === false, charged };
+  };
+  const [account, streaming] = [await gateway.fund(100), await gateway.fund(100)];
+  const { wallet, balance } = await fundedWallet(gateway, FUNDS);
+  return {
+    card: await open(cardCredits(account), () => gateway.balance(account)),
+    'card, streamed': await open(cardCredits(streaming), () => gateway.balance(streaming), false),
+    prepaid: await open(prepaid(wallet), balance),
+  };
+}
+
+test('a program that repeats its requests is charged at most once per call', async (t) => {
+  const scenes = await startScenes(t);
+  let count = 0;
+  const next = () => `Hello number ${count++}`;
+  for (const [way, { bridge, calls, line, upstream, isStreamed, charged }] of Object.entries(scenes)) {
+    const statuses = async (given: Parameters<typeof order>[1] = {}) => {
+      const answers = await order(bridge, { input: next(), ...given });
+      return { answers, told: answers.map(({ status }) => status), last: answers.at(-1) as Answer };
+    };
+
+    await t.test(`${way}: a lasting refusal is 422, and nobody repeats it`, async () => {
+      upstream.mode = openAiError(400);
+      const { told, last } = await statuses();
+      upstream.mode = mp3();
+      assert.deepEqual([told, last.code], [[422], 'TTS_UPSTREAM_ERROR']);
+      assert.equal(last.headers.get('x-should-retry'), 'false');
+      await until(async () => (await charged()) === 0n);
+    });
+
+    await t.test(`${way}: a refusal is not remembered, since nothing was charged`, async () => {
+      const input = next();
+      upstream.mode = openAiError(400);
+      await order(bridge, { input });
+      upstream.mode = mp3();
+      assert.equal((await order(bridge, { input })).at(-1)?.status, 200);
+      await until(async () => (await charged()) > 0n);
+    });
+
+    for (const cutAt of [0, 0.5, 0.999]) {
+      await t.test(`${way}: audio cut at ${cutAt} is charged once`, async () => {
+        const before = calls.length;
+        const input = next();
+        Object.assign(line, { cutAt, isCutOnce: true });
+        const { told, last } = await statuses({ input });
+        const price = BigInt(input.length * 18);
+        if (isStreamed) {
+          assert.equal(last.code, 'audio_lost');
+          assert.equal(last.status, 422);
+          assert.match(String((await order(bridge, { input }))[0]?.body), /without --no-durable.*up to/);
+        } else {
+          assert.deepEqual(told, [200]);
+          assert.deepEqual(last.body, silentMp3(1_000));
+        }
+        assert.equal(await charged(), price);
+        await until(() => calls.length > before);
+        const counted = calls.slice(before).reduce((sum, { chargedMicroUsd }) => sum + chargedMicroUsd, 0n);
+        assert.equal(counted, price);
+      });
+    }
+
+    await t.test(`${way}: a program that leaves in the middle gets the same audio again`, async () => {
+      const { told, last } = await statuses({ leaves: true });
+      assert.deepEqual(told, [200, 200]);
+      assert.deepEqual(last.body, silentMp3(1_000));
+      assert.equal(last.headers.get('x-speechgate-replay'), 'true');
+      assert.ok((await charged()) <= 400n);
+    });
+
+    await t.test(`${way}: equal orders are one purchase in every format`, async () => {
+      const asked = upstream.requests.length;
+      const input = next();
+      const formats = ['mp3', 'wav', 'pcm', 'mp3'];
+      const told = await Promise.all(
+        formats.map((response_format) => order(bridge, { input: ` ${input}`, response_format })),
+      );
+      assert.deepEqual(
+        told.flat().map(({ status }) => status),
+        [200, 200, 200, 200],
+      );
+      assert.equal(told.flat().filter(({ headers }) => headers.has('x-speechgate-replay')).length, 3);
+      assert.equal(upstream.requests.length - asked, 1);
+      assert.equal(await charged(), BigInt(input.length * 18));
+    });
+
+    for (const seconds of [30, 60, 3_600]) {
+      await t.test(`${way}: Retry-After ${seconds} is passed on as at most 30`, async () => {
+        line.retryAfter = seconds;
+        const { told, last } = await statuses();
+        line.retryAfter = undefined;
+        assert.deepEqual(told, [429, 429, 429]);
+        assert.equal(last.headers.get('retry-after'), String(Math.min(seconds, 30)));
+        assert.equal(last.headers.get('x-should-retry'), seconds > 30 ? 'false' : null);
+        assert.match(String(last.body), new RegExp(`Retry in ${seconds} s\\.`));
+        assert.equal(await charged(), 0n);
+      });
+    }
+  }
+});
+
+const RECEIPT = { flow: 'card', chargedMicroUsd: HELLO_MICRO_USD } as Receipt;
+const ORDER = { text: HELLO };
+
+function counted(speak: (text: string) => Promise<ReturnType<typeof wholeSpeech>>) {
+  const bought: string[] = [];
+  const resumeOrBuy = ({ text }: { readonly text: string }) => {
+    bought.push(text);
+    return speak(text);
+  };
+  return { bought, purchases: { resumeOrBuy } };
+}
+
+const settled = async (recent: RecentPurchases, text: string) =>
+  await recent.buy({ text }).recording.then(
+    (recording) => recording.whole(),
+    () => undefined,
+  );
+
+test('a charged order is remembered for ten minutes', async (t) => {
+  for (const isLost of [false, true]) {
+    mock.timers.enable({ apis: ['setTimeout'] });
+    t.teardown(() => mock.timers.reset());
+    const lost = new AudioLostError('Lost.', { chargedMicroUsd: null, maxMicroUsd: HELLO_MICRO_USD });
+    const { bought, purchases } = counted(async () => {
+      if (isLost) throw lost;
+      return wholeSpeech(Buffer.from('audio'), 'audio/mpeg', RECEIPT);
+    });
+    const recent = new RecentPurchases(purchases);
+    for (const [passedMs, count] of [
+      [0, 1],
+      [599_999, 1],
+      [1, 2],
+    ] as const) {
+      mock.timers.tick(passedMs);
+      const audio = await settled(recent, HELLO);
+      assert.equal(audio === undefined, isLost);
+      assert.equal(bought.length, count, `${passedMs}`);
+    }
+    mock.timers.reset();
+  }
+});
+
+test('an unknown outcome is not remembered: the next request resumes it', async () => {
+  const unknown = new OutcomeUnknownError({ identifier: 'one' } as PendingPurchase);
+  const { bought, purchases } = counted(() => Promise.reject(unknown));
+  const recent = new RecentPurchases(purchases);
+  for (let count = 1; count <= 2; count++) {
+    await assert.rejects(recent.buy(ORDER).recording, OutcomeUnknownError);
+    assert.equal(bought.length, count);
+  }
+});
+
+test('above 64 MiB of audio the oldest orders are forgotten first', async () => {
+  const { bought, purchases } = counted(async (text) => wholeSpeech(Buffer.from(text), 'audio/mpeg', RECEIPT));
+  const recent = new RecentPurchases(purchases, 10);
+  const buyAll = async (...texts: string[]) => {
+    bought.length = 0;
+    for (const text of texts) await settled(recent, text);
+    return [...bought];
+  };
+  assert.deepEqual(await buyAll('aaaa', 'bbbb', 'aaaa'), ['aaaa', 'bbbb']);
+  assert.deepEqual(await buyAll('cccc', 'cccc', 'bbbb'), ['cccc']);
+  assert.deepEqual(await buyAll('aaaa'), ['aaaa'], 'the oldest has gone');
+  assert.deepEqual(await buyAll('longer than all', 'longer than all'), ['longer than all', 'longer than all']);
+});
+
+test('audio is read to its end without a listener, and a stop cuts it', async () => {
+  let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  const stream = new ReadableStream<Uint8Array>({
+    start: (own) => {
+      controller = own;
+    },
+  });
+  const { purchases } = counted(async () => streamedSpeech(stream, 'audio/mpeg', RECEIPT));
+  const recent = new RecentPurchases(purchases);
+  const recording = await recent.buy(ORDER).recording;
+  controller?.enqueue(Buffer.from('half'));
+  await until(() => recording.byteLength === 4);
+  recent.release();
+  await recording.ended;
+  await assert.rejects(recording.play(new AbortController().signal).next(), /The bridge was stopped/);
+});
