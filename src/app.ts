@@ -4,9 +4,9 @@ import type { Config } from './config/config.ts';
 import type { Role } from './config/role.ts';
 import { DEFAULT_SPEECH_TIMEOUT_MS } from './config/speech-settings.ts';
 import { catalogRoutes, serviceRoutes } from './contract/routes.ts';
-import { type Database, databaseOn, openPool } from './db/database.ts';
+import { databaseOn, openPool } from './db/database.ts';
 import type { QueueWorker } from './db/queue-worker.ts';
-import { readReadiness } from './db/readiness.ts';
+import { type Readiness, readReadiness } from './db/readiness.ts';
 import { openCard } from './features/card-feature.ts';
 import type { Feature } from './features/feature.ts';
 import { openFeedback } from './features/feedback-feature.ts';
@@ -115,11 +115,13 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const { worker } = jobs;
   const { mailer } = feedback;
   const start = async (role: Role): Promise<Started> => {
-    const reasons = [await whyRefused(db, log)];
+    const database = await readReadiness(db, DATABASE_TIMEOUT_MS);
+    const reasons = [judgeDatabase(database, log)];
     for (const feature of features) reasons.push(await feature.start?.());
     const reason = reasons.filter((each) => each !== undefined).join('\n');
     if (reason) return { outcome: 'refused', reason };
-    await within(DATABASE_TIMEOUT_MS, Promise.all([databaseIdentity.check(), pauses.read()]));
+    if (database.outcome === 'ready')
+      await within(DATABASE_TIMEOUT_MS, Promise.all([databaseIdentity.check(), pauses.read()]));
     if (databaseIdentity.mismatch) return { outcome: 'refused', reason: describeMismatch(databaseIdentity.mismatch) };
     if (role !== 'web') {
       worker?.start();
@@ -151,12 +153,11 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
 }
 
 /** Logs what an operator must do about the database. @returns what no retry can heal */
-async function whyRefused(db: Database, log: Logger): Promise<string | undefined> {
-  const found = await readReadiness(db, DATABASE_TIMEOUT_MS);
+function judgeDatabase(found: Readiness, log: Logger): string | undefined {
   if (found.outcome === 'refused')
     return `DATABASE_URL is refused by the database: ${found.cause}. Correct its user, password or database.`;
   if (found.outcome === 'unavailable')
-    log.error(`DATABASE_URL: the database is unavailable (${found.cause}). Start it, or correct host and port`);
+    log.error(`DATABASE_URL: the database is unavailable (${found.cause}). Start it, or correct the URL`);
   if (found.outcome === 'unmigrated')
     log.error({ pending: found.pending }, 'DATABASE_URL: the database lacks migrations. Run npm run migrate');
   return undefined;

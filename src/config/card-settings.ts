@@ -25,7 +25,7 @@ export function readCard(reader: SettingsReader): CardConfig | undefined {
     if (apiBase) reader.missing('STRIPE_SECRET_KEY', 'STRIPE_API_BASE', 'Set the secret key, or unset the base.');
     return undefined;
   }
-  if (!/^(sk|rk)_(test|live)_\S+$/.test(secretKey)) {
+  if (!/^(sk|rk)_(test|live)_[\x21-\x7e]+$/.test(secretKey)) {
     const fix = 'Use a key that starts with sk_test_, sk_live_, rk_test_ or rk_live_.';
     reader.fault('STRIPE_SECRET_KEY', 'is not a secret key', fix);
   }

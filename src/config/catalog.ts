@@ -116,11 +116,29 @@ export function loadCatalog(file?: string): Catalog {
   } catch (error) {
     throw new CatalogError(`${where} can't be read as JSON: ${error instanceof Error ? error.message : error}`);
   }
-  if (!validate(data)) throw new CatalogError(`${where}: ${(validate.errors ?? []).map(describe).join('; ')}`);
-  const faults = inconsistencies(data);
-  if (faults.length > 0) throw new CatalogError(`${where}: ${faults.join('; ')}`);
-  return build(data);
+  if (validate(data)) {
+    const faults = inconsistencies(data);
+    if (faults.length === 0) return build(data);
+    throw new CatalogError(`${where}: ${faults.join('; ')}`);
+  }
+  const faults = [...(validate.errors ?? []).map(describe), ...inconsistencies(comparablePart(data))];
+  throw new CatalogError(`${where}: ${faults.join('; ')}`);
 }
+
+/** What of an invalid file can still be compared, so that its other faults are reported too. */
+function comparablePart(data: unknown): CatalogFile {
+  const file = isObject(data) ? data : {};
+  const models = objects(file.models).filter(({ id, voices }) => typeof id === 'string' && isObjects(voices));
+  const upstreams = objects(file.upstreams).filter(({ name }) => typeof name === 'string');
+  const part = models.map(({ upstreams: own, ...model }) => ({ ...model, ...(isObjects(own) && { upstreams: own }) }));
+  return { ...file, models: part, upstreams } as unknown as CatalogFile;
+}
+
+type JsonObject = Record<string, unknown>;
+
+const isObject = (value: unknown): value is JsonObject => typeof value === 'object' && value !== null;
+const isObjects = (value: unknown): value is JsonObject[] => Array.isArray(value) && value.every(isObject);
+const objects = (value: unknown): JsonObject[] => (isObjects(value) ? value : []);
 
 const describe = (error: ErrorObject): string =>
   `${error.instancePath.slice(1).replaceAll('/', '.') || 'the file'} ${error.message}` +
@@ -128,7 +146,8 @@ const describe = (error: ErrorObject): string =>
 
 function inconsistencies({ markupPercent, defaultModel, models, upstreams = [] }: CatalogFile): string[] {
   const faults = upstreamFaults(upstreams, models);
-  if (!models.some((model) => model.id === defaultModel)) faults.push(`defaultModel ${defaultModel} is not in models`);
+  if (defaultModel !== undefined && !models.some((model) => model.id === defaultModel))
+    faults.push(`defaultModel ${defaultModel} is not in models`);
   const ids = models.map((model) => model.id);
   for (const id of new Set(ids.filter((id, at) => ids.indexOf(id) !== at))) faults.push(`model ${id} is listed twice`);
   for (const model of models) {
@@ -136,7 +155,9 @@ function inconsistencies({ markupPercent, defaultModel, models, upstreams = [] }
     if (provider !== model.provider || !/^[a-z0-9.-]+$/.test(rest.join('/'))) {
       faults.push(`model ${model.id} is not of the form ${model.provider}/<name>`);
     }
-    if ((BigInt(model.baseRatePicoUsdPerCharacter) * BigInt(markupPercent)) % 100n !== 0n) {
+    const { baseRatePicoUsdPerCharacter: rate } = model;
+    const hasRates = [rate, markupPercent].every(Number.isSafeInteger);
+    if (hasRates && (BigInt(rate) * BigInt(markupPercent)) % 100n !== 0n) {
       faults.push(`model ${model.id}: baseRatePicoUsdPerCharacter × markupPercent / 100 must be a whole number`);
     }
     const slugs = model.voices.map((voice) => voice.voice);

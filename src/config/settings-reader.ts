@@ -6,6 +6,7 @@ export interface SettingFault {
 
 const MIN_SECRET_BYTES = 32;
 const HTTP = ['http:', 'https:'];
+const HEADER_TEXT = /^[\x20-\x7e]+$/;
 
 /** Reads settings and collects their faults (R47). A blank value counts as absent. */
 export class SettingsReader {
@@ -54,8 +55,15 @@ export class SettingsReader {
   url(name: string, value: string | undefined, protocols: readonly string[], example: string): URL | undefined {
     if (value === undefined) return undefined;
     const parsed = URL.canParse(value) ? new URL(value) : undefined;
-    if (parsed && protocols.includes(parsed.protocol)) return parsed;
+    if (parsed && protocols.includes(parsed.protocol) && hasDecodableLogin(parsed)) return parsed;
     return this.fault(name, 'is not a valid URL', `Set it to a URL such as ${example}.`);
+  }
+
+  /** A credential that is sent as an HTTP header. */
+  headerText(name: string): string | undefined {
+    const value = this.text(name);
+    if (value === undefined || HEADER_TEXT.test(value)) return value;
+    return this.fault(name, 'holds a character that no HTTP header takes', 'Copy it again: it is ASCII on one line.');
   }
 
   httpUrl(name: string, value: string | undefined, example: string): URL | undefined {
@@ -83,5 +91,14 @@ export class SettingsReader {
     }
     for (const secret of secrets) this.#secrets.set(secret, name);
     return secrets;
+  }
+}
+
+function hasDecodableLogin({ username, password }: URL): boolean {
+  try {
+    decodeURIComponent(username + password);
+    return true;
+  } catch {
+    return false;
   }
 }

@@ -31,7 +31,7 @@ const MAX_WAITING_BYTES = 256 * 1024 * 1024;
 /** Returns undefined without a provider. @param catalog undefined if it is faulty */
 export function readSpeech(reader: SettingsReader, catalog: Catalog | undefined): SpeechConfig | undefined {
   const baseUrl = reader.text('SPEECH_BASE_URL');
-  const apiKey = reader.text('SPEECH_API_KEY');
+  const apiKey = reader.headerText('SPEECH_API_KEY');
   const timeoutMs = reader.integer('SPEECH_TIMEOUT_MS', 100, 600_000) ?? DEFAULT_SPEECH_TIMEOUT_MS;
   const servers = readServers(reader, catalog);
   const streaming = { totalMs: MAX_STREAM_MS, waitingBytes: MAX_WAITING_BYTES };
@@ -65,8 +65,8 @@ export function readSpeech(reader: SettingsReader, catalog: Catalog | undefined)
 
 function readServers(reader: SettingsReader, catalog: Catalog | undefined): ServerSettings[] {
   return (catalog?.upstreams ?? []).map(({ name, baseUrl, keyVariable }) => {
-    const apiKey = keyVariable === undefined ? undefined : reader.text(keyVariable);
-    if (keyVariable !== undefined && apiKey === undefined) {
+    const apiKey = keyVariable === undefined ? undefined : reader.headerText(keyVariable);
+    if (keyVariable !== undefined && reader.text(keyVariable) === undefined) {
       const fix = 'Set it to the key of that server, or leave keyVariable out where it takes none.';
       reader.fault(keyVariable, `is not set, but upstream ${name} in CATALOG_FILE takes its key from it`, fix);
     }

@@ -35,7 +35,7 @@ export function readX402(reader: SettingsReader): X402Config | undefined {
   const payTo = reader.text('X402_PAY_TO');
   const url = reader.text('X402_FACILITATOR_URL');
   const facilitator = reader.httpUrl('X402_FACILITATOR_URL', url, 'https://facilitator.example/x402');
-  const facilitatorToken = reader.text('X402_FACILITATOR_AUTH');
+  const facilitatorToken = reader.headerText('X402_FACILITATOR_AUTH');
   const rpcUrls = readNodes(reader);
   const asset = readAsset(reader);
   const probe = reader.text('X402_PROBE_ANSWER') ?? '400';

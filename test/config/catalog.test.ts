@@ -208,6 +208,20 @@ test('an invalid catalog is refused with every fault named', async (t) => {
       { ...acme, defaultModel: 'x/y', models: [{ ...model, defaultVoice: 'x' }] },
       /x\/y.*defaultVoice x/,
     ],
+    [
+      'a malformed member beside an inconsistency',
+      {
+        ...acme,
+        models: [
+          { ...model, baseRatePicoUsdPerCharacter: -1, voices: [model?.voices[0], model?.voices[0]] },
+          { ...model, id: 'acme-2/slow', upstreams: 'none', defaultVoice: 'x' },
+        ],
+      },
+      /models\.0\.baseRate\w+ must be >= 1.*models\.1\.upstreams must be array.*fast lists a voice twice.*defaultVoice x/,
+    ],
+    ...['{}', '[]', 'null', '{"models":[null,{"id":"a/b","voices":[{}]}],"upstreams":[1]}'].map(
+      (content): [string, unknown, RegExp] => [`the file ${content}`, content, /: the file must|: models/],
+    ),
   ];
   for (const [name, content, message] of cases) {
     await t.test(name, async (t) => {

@@ -8,7 +8,7 @@ export const CARD_SETTINGS: Settings = {
     read: (config) => config.card?.secretKey,
     absent: undefined,
     accepted: { sk_test_1: 'sk_test_1', sk_live_1: 'sk_live_1', rk_test_1: 'rk_test_1', rk_live_1: 'rk_live_1' },
-    refused: ['pk_test_1', 'sk_test_', 'sk_test_1 2'],
+    refused: ['pk_test_1', 'sk_test_', 'sk_test_1 2', 'sk_test_é'],
   },
   STRIPE_API_BASE: {
     read: (config) => config.card?.apiBase,

@@ -6,7 +6,7 @@ export const PROCESS_SETTINGS: Settings = {
   DATABASE_URL: {
     read: (config) => config.databaseUrl,
     accepted: { [DATABASE_URL]: DATABASE_URL, 'postgresql:///speech': 'postgresql:///speech' },
-    refused: ['', '127.0.0.1:5432', 'mysql://127.0.0.1/speech'],
+    refused: ['', '127.0.0.1:5432', 'mysql://127.0.0.1/speech', 'postgres://a:%zz@127.0.0.1/speech'],
   },
   DATABASE_NAMED_STATEMENTS: {
     read: (config) => config.namedStatements,

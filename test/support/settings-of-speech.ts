@@ -30,7 +30,7 @@ export const SPEECH_SETTINGS: Settings = {
     read: (config) => config.speech?.apiKey,
     absent: undefined,
     accepted: { key: 'key' },
-    refused: [],
+    refused: ['two\nlines', 'kéy'],
     beside: UPSTREAM,
   },
   SPEECH_CONCURRENCY: {

@@ -8,6 +8,7 @@ export class NodeWatch {
   readonly #chain: Chain;
   readonly #log: Logger;
   #timer: NodeJS.Timeout | undefined;
+  #isStopped = false;
   #state: 'unknown' | 'ok' | 'unreachable' = 'unknown';
 
   constructor(chain: Chain, log: Logger) {
@@ -25,6 +26,7 @@ export class NodeWatch {
   }
 
   stop(): void {
+    this.#isStopped = true;
     clearInterval(this.#timer);
   }
 
@@ -35,6 +37,7 @@ export class NodeWatch {
       this.#state = 'ok';
       if (former === 'unreachable') this.#log.info('a node of X402_RPC_URL answers again');
     } catch (err) {
+      if (this.#isStopped) return;
       this.#state = 'unreachable';
       if (former === this.#state) return;
       const effect = 'Until one does, direct payments and deposits are not confirmed';
