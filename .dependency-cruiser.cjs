@@ -78,7 +78,7 @@ module.exports = {
           '^src/contract/types\\.ts$',
           '^src/lib/(canonical-json|loopback|service-words|unprintable)\\.ts$',
           '^src/feedback/signing-message\\.ts$',
-          '^src/speech/(audio-end|mpeg-frame|price)\\.ts$',
+          '^src/speech/(audio-end|mpeg-frame|price|whole-audio)\\.ts$',
           '^src/payments/prepaid/signed-request\\.ts$',
           'node_modules/',
         ],

@@ -1,4 +1,4 @@
-import { FRAME_HEADER_BYTES, frameLength, ID3_HEADER_BYTES, id3Length } from './mpeg-frames.ts';
+import { FRAME_HEADER_BYTES, frameLength, ID3_HEADER_BYTES, id3Length } from './mpeg-frame.ts';
 import type { AudioType } from './provider.ts';
 
 /** `unknown`: the bytes alone do not tell, such as those of a WAV without a size. */

@@ -1,6 +1,6 @@
 import { type AudioReader, matches, type ReaderOptions } from './audio-reader.ts';
 import { MpegAudioReader } from './mpeg-audio.ts';
-import { FRAME_HEADER_BYTES, frameLength, ID3_HEADER_BYTES, id3Length } from './mpeg-frames.ts';
+import { FRAME_HEADER_BYTES, frameLength, ID3_HEADER_BYTES, id3Length } from './mpeg-frame.ts';
 import type { AudioType } from './provider.ts';
 import { WaveAudioReader } from './wave-audio.ts';
 import { RIFF_HEADER_BYTES } from './wave-sizes.ts';

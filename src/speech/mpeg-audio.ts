@@ -8,7 +8,7 @@ import {
   id3Length,
   isMono,
   readDescription,
-} from './mpeg-frames.ts';
+} from './mpeg-frame.ts';
 
 interface Unit {
   readonly kind: 'frame' | 'description' | 'leading tag' | 'appended tag' | 'trailing tag' | 'padding';

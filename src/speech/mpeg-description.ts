@@ -5,7 +5,7 @@ import {
   id3Length,
   readDescription,
   xingOffset,
-} from './mpeg-frames.ts';
+} from './mpeg-frame.ts';
 
 const TOC_ENTRIES = 100;
 /** The name, flags, frames, bytes and table of a Xing frame. */

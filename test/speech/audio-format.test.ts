@@ -6,7 +6,7 @@ import { test } from 'tap';
 import { audioReader, detectAudioType } from '../../src/speech/audio-format.ts';
 import type { AudioFault } from '../../src/speech/audio-reader.ts';
 import { type Begun, readIfComplete } from '../../src/speech/collect.ts';
-import { frameLength } from '../../src/speech/mpeg-frames.ts';
+import { frameLength } from '../../src/speech/mpeg-frame.ts';
 import type { AudioType } from '../../src/speech/provider.ts';
 import {
   MONO_44100,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
-import { readDescription } from '../../src/speech/mpeg-frames.ts';
+import { readDescription } from '../../src/speech/mpeg-frame.ts';
 import type { AudioType } from '../../src/speech/provider.ts';
 import { wholeAudio } from '../../src/speech/whole-audio.ts';
 import { probe, withoutProbe } from '../support/probed-audio.ts';

@@ -1,4 +1,4 @@
-import { frameLength } from '../../src/speech/mpeg-frames.ts';
+import { frameLength } from '../../src/speech/mpeg-frame.ts';
 
 /** MPEG 1 Layer III, 128 kbit/s, 48 kHz, mono, no CRC: a frame is 384 bytes and 24 ms; zeros after its header are silence. */
 const FRAME_HEADER = [0xff, 0xfb, 0x94, 0xc4];

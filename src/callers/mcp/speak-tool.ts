@@ -4,7 +4,7 @@ import type { ServerNotification, ServerRequest } from '@modelcontextprotocol/sd
 import * as z from 'zod';
 import { formatUsd, parseUsd } from '../../lib/money.ts';
 import { serviceId } from '../../lib/service-words.ts';
-import { frameLength, frameSeconds, id3Length, readDescription } from '../../speech/mpeg-frames.ts';
+import { frameLength, frameSeconds, id3Length, readDescription } from '../../speech/mpeg-frame.ts';
 import { isPlayable, waveChunks } from '../../speech/wave-audio.ts';
 import { AudioLostError, ServiceError, type Speech } from '../client/index.ts';
 import { dollars, flag, ORDER_ARGUMENTS, orderOf, text, toolInput } from './arguments.ts';

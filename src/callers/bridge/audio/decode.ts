@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { MPEGDecoder } from 'mpg123-decoder';
-import { FRAME_HEADER_BYTES, frameLength, frameRate } from '../../../speech/mpeg-frames.ts';
+import { FRAME_HEADER_BYTES, frameLength, frameRate } from '../../../speech/mpeg-frame.ts';
 import { isPlayable } from '../../../speech/wave-audio.ts';
 import type { Speech } from '../../client/index.ts';
 import { Resampler } from './resampler.ts';
