@@ -61,6 +61,7 @@ test('the AWS SDK is loaded only when a bucket is used', async (t) => {
   const loaded = () => Object.keys(createRequire(import.meta.url).cache).some((path) => path.includes('client-s3'));
   const files = openAudioStore(`file:${await newDirectory(t)}`);
   await files.put('key', Buffer.from('x'), 'audio/mpeg');
+  await files.close();
   const bucket = new S3AudioStore({ bucket: 'voices', prefix: '', endpoint: 'http://127.0.0.1:1' });
   assert.equal(loaded(), false);
   process.env.AWS_EC2_METADATA_DISABLED = 'true';
