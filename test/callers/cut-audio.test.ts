@@ -29,6 +29,12 @@ proxy.target = gateway.url;
 const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-cut-')));
 t.teardown(() => rm(folder, { recursive: true, force: true }));
 
+const orderOf = (response_format: string) => ({
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify({ model: 'tts-1', voice: 'alloy', input: HELLO.text, response_format }),
+});
+
 type Heard = { readonly isWhole: boolean; readonly told: string };
 
 /** Each program buys Hello world from the account, and tells whether it took the audio for whole. */
@@ -62,12 +68,7 @@ const PROGRAMS: Readonly<Record<string, (account: string) => Promise<Heard>>> = 
         told = `${chargedMicroUsd} ${error?.message}`;
       },
     });
-    const json = { model: 'tts-1', voice: 'alloy', input: HELLO.text, response_format: 'mp3' };
-    const heard = await fetch(`${bridge.url}/audio/speech`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(json),
-    })
+    const heard = await fetch(`${bridge.url}/audio/speech`, orderOf('mp3'))
       .then(async (response) => (await response.arrayBuffer()) && response.ok)
       .catch(() => false);
     await bridge.close(1_000);
@@ -123,5 +124,19 @@ test('prepaid and durable audio that a proxy cuts is fetched again', async () =>
       proxy.cutNextAt = at;
       assert.deepEqual(Buffer.from(await (await buy()).bytes()), MP3);
     }
+  }
+});
+
+test('bridge: a length that is known is told', async (t) => {
+  gateway.upstream.mode = body(MP3);
+  const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(await gateway.fund(500)) });
+  const parts = { client, budget: undefined, flow: 'card', port: 0, token: null, isDurable: true } as const;
+  const bridge = await startBridge(parts);
+  t.teardown(() => bridge.close(1_000));
+  for (const response_format of ['mp3', 'wav']) {
+    const response = await fetch(`${bridge.url}/audio/speech`, orderOf(response_format));
+    const { byteLength } = await response.arrayBuffer();
+    assert.equal(Number(response.headers.get('content-length')), byteLength, response_format);
+    assert.ok(byteLength > 0);
   }
 });

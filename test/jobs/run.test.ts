@@ -12,6 +12,7 @@ import { silentMp3, silentWav } from '../support/silent-audio.ts';
 import {
   body,
   ControlledStream,
+  cutChunked,
   garbage,
   hangBeforeHeaders,
   type Mode,
@@ -436,8 +437,8 @@ test('metrics show waiting and running jobs and the ends of their holds', async 
   assert.match(text, /speechgate_holds_total{flow="card",event="captured"} 1$/m);
 });
 
-test('log lines about a job carry its trace id', async (t) => {
-  const upstream = await startStubUpstream({ mode: openAiError(503) });
+test('log lines about a job carry its trace id, and the cause of a failure', async (t) => {
+  const upstream = await startStubUpstream({ mode: cutChunked() });
   t.teardown(() => upstream.close());
   const env = { SPEECH_BASE_URL: upstream.url, LOG_LEVEL: 'info' };
   const gateway = await startGateway(t, env, { worker: true });
@@ -451,6 +452,8 @@ test('log lines about a job carry its trace id', async (t) => {
   const lines = gateway.log.filter((line) => line.job === jobId);
   const traceId = accepted.headers.get('x-trace-id');
   assert.ok(lines.every((line) => line.traceId === traceId));
+  const [failed] = lines.flatMap(({ err }) => (err ? [err as { failure?: string; upstream?: string }] : []));
+  assert.deepEqual([failed?.failure, failed?.upstream], ['broken_off', 'default']);
   assert.deepEqual(
     lines
       .filter(({ err }) => !err)

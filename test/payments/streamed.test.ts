@@ -224,6 +224,18 @@ test('R55: a stream that breaks off is voided, then reset inside a frame, and it
       assert.deepEqual([err?.failure, err?.upstream, more.traceId], [failure, 'default', traceId], message);
     }
   }
+  const { server } = gateway.app.server;
+  const connected = new Promise((resolve) => server.once('connection', resolve));
+  const stalled = new ControlledStream();
+  upstream.mode = stalled.mode;
+  void stalled.opened.then(() => stalled.write(PIECE));
+  const timeOut = async () => server.emit('timeout', await connected);
+  const { end } = await cutAnswer(gateway.url, account, '1.0', PIECE.length - 1, () => void timeOut());
+  assert.equal(end, 'ECONNRESET', 'a caller who stalls');
+  stalled.end();
+  await booksClosed(gateway.db);
+  assert.equal(await gateway.balance(account), PAID, 'a caller who stalls has paid');
+
   const metrics = (await gateway.app.admin.inject({ url: '/metrics' })).body;
   for (const [reason, count] of [
     ['broken_off', 4],
