@@ -6,18 +6,20 @@ import { JOB_TARGET, topUpLink } from './card-credits.ts';
 import { readMicroUsd } from './catalog.ts';
 import { AudioLostError, ServiceError, ServiceUnavailableError, SpeechgateError, UntrustedError } from './errors.ts';
 import { boundedCharge, type PendingPurchase } from './pending-purchase.ts';
-import { readJson, type Shape, validated } from './read-json.ts';
+import { type Shape, validated } from './read-json.ts';
 import { audioLostOutcome, readRefusal } from './read-refusal.ts';
 import type { Outcome, PaidResponse, Reader } from './retry-until-resolved.ts';
 import { codeOf, faultOf, serviceError, traceIdOf } from './service-error.ts';
 import { audioStream, audioType, collect, type Receipt, type Speech, streamedSpeech, wholeSpeech } from './speech.ts';
-import { pause } from './waiting.ts';
+import { pause, withDeadline } from './waiting.ts';
 
 const POLL_MS = 250;
 /** Longer than the service's own pauses between attempts; an upstream may ask for longer ones. */
 const ATTEMPT_WAIT_MS = 50_000;
 const REPEATED_WAIT_MS = 5_000;
 const LOOK_AGAIN_SECONDS = 10;
+/** The caller waits for it after a cut. */
+const BALANCE_TIMEOUT_MS = 5_000;
 const JOB: Shape = { status: 'string', traceId: 'string', links: {} };
 const NO_ACCOUNT: ReadonlySet<string> = new Set(['no_account', 'unknown_account']);
 
@@ -159,15 +161,17 @@ function failAsLost(audio: ReadableStream<Uint8Array>, paid: PaidResponse): Read
 }
 
 /** What the account's balance shows of the charge: the price, 0, or null if it can't be told from other purchases. */
-async function reportedCharge({ pending, response, service }: PaidResponse): Promise<bigint | null> {
+async function reportedCharge({ pending, response, service, signal }: PaidResponse): Promise<bigint | null> {
   const [heldMicroUsd, priceMicroUsd] = ['x-credit-balance', 'x-credit-charged'].map((name) =>
     readMicroUsd(response.headers.get(name)),
   );
   const accountId = pending.headers['x-credit-account'];
   if (accountId === undefined || heldMicroUsd == null || priceMicroUsd == null) return null;
-  const balance = await readJson(undefined, { balanceMicroUsd: 'amount' }, (signal) =>
-    service.api.GET('/credits/{accountId}', { params: { path: { accountId } }, signal }),
-  ).catch(() => undefined);
+  const read = (signal: AbortSignal) =>
+    service.api.GET('/credits/{accountId}', { params: { path: { accountId } }, signal });
+  const balance = await withDeadline(BALANCE_TIMEOUT_MS, signal, read)
+    .then(({ data }) => data && validated(data, { balanceMicroUsd: 'amount' }))
+    .catch(() => undefined);
   if (balance === undefined) return null;
   const balanceMicroUsd = BigInt(balance.balanceMicroUsd);
   if (balanceMicroUsd === heldMicroUsd) return boundedCharge(priceMicroUsd, pending);
