@@ -16,7 +16,7 @@ import { pause, withDeadline } from './waiting.ts';
 const POLL_MS = 250;
 /** Longer than the service's own pauses between attempts; an upstream may ask for longer ones. */
 const ATTEMPT_WAIT_MS = 50_000;
-const REPEATED_WAIT_MS = 5_000;
+const REPEATED_WAIT_MS = 2_000;
 const LOOK_AGAIN_SECONDS = 10;
 /** The caller waits for it after a cut. */
 const BALANCE_TIMEOUT_MS = 5_000;

@@ -21,7 +21,8 @@ import { listening, pinsOf } from '../../support/client.ts';
 import { type FaultyLine, overLine } from '../../support/faulty-line.ts';
 import { fundedWallet, startPrepaidGateway } from '../../support/prepaid.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
-import { mp3, openAiError, type StubUpstream } from '../../support/stub-upstream.ts';
+import { body, mp3, openAiError, type StubUpstream } from '../../support/stub-upstream.ts';
+import { toneMp3 } from '../../support/tone.ts';
 import { until } from '../../support/until.ts';
 
 const ATTEMPTS = 3;
@@ -51,10 +52,10 @@ async function order(
     });
     const { status, headers } = response;
     if (leaves && answers.length === 0) await response.body?.cancel();
-    const body = await response.arrayBuffer().then(Buffer.from, () => undefined);
-    const code = response.ok || !body ? undefined : JSON.parse(body.toString()).error.code;
-    answers.push({ status, headers, code, body });
-    if (body && !REPEATED.includes(status) && status < 500) break;
+    const audio = await response.arrayBuffer().then(Buffer.from, () => undefined);
+    const code = response.ok || !audio ? undefined : JSON.parse(audio.toString()).error.code;
+    answers.push({ status, headers, code, body: audio });
+    if (audio && !REPEATED.includes(status) && status < 500) break;
   }
   return answers;
 }
@@ -177,6 +178,19 @@ test('a program that repeats its requests is charged at most once per call', asy
       assert.equal(told.flat().filter(({ headers }) => headers.has('x-speechgate-replay')).length, 3);
       assert.equal(upstream.requests.length - asked, 1);
       assert.equal(await charged(), BigInt(input.length * 18));
+    });
+
+    await t.test(`${way}: an MP3 that changes its rate is audio or an error in every format`, async () => {
+      const mp3s = await Promise.all([toneMp3(440, 44_100, 1), toneMp3(440, 24_000, 1)]);
+      upstream.mode = body(Buffer.concat(mp3s));
+      const input = next();
+      for (const response_format of ['mp3', 'wav', 'pcm', 'flac', 'opus', 'aac']) {
+        const { last } = await statuses({ input, response_format });
+        assert.ok(last.body && [200, 400, 422].includes(last.status), `${response_format}: ${last.status}`);
+        assert.equal(last.status === 200, last.code === undefined);
+      }
+      upstream.mode = mp3();
+      assert.ok((await charged()) <= BigInt(input.length * 18));
     });
 
     for (const seconds of [30, 60, 3_600]) {
