@@ -91,10 +91,13 @@ export class Purchases {
   async #resume(pending: PendingPurchase, { signal }: Pick<SpeakOptions, 'signal'>): Promise<Speech | undefined> {
     const speech = await this.#client.resume(pending, { ...(signal && { signal }) }).catch((error) => {
       if (!(error instanceof ServiceError)) throw error;
-      return undefined;
+      return error;
     });
     await this.#saved?.drop(pending.identifier).catch(() => {});
-    return speech;
+    if (!(speech instanceof ServiceError)) return speech;
+    // Another purchase would be refused as well.
+    if (speech.details?.transient === false) throw speech;
+    return undefined;
   }
 
   async #resolveOne(key: string, pending: PendingPurchase): Promise<void> {
