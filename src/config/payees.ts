@@ -35,7 +35,6 @@ function parsePayee(entry: string, position: number): Payee {
   const isMixed = /[a-f]/.test(address.slice(2)) && /[A-F]/.test(address.slice(2));
   if (isMixed && address !== checksumAddress(address))
     throw new PayeeError(`${where}: the address has a wrong checksum`);
-  if (/^0x0+$/.test(address)) throw new PayeeError(`${where}: nobody owns the zero address`);
   if (!isStatus(status)) throw new PayeeError(`${where}: its status is none of ${ROTATION_STATUSES.join(', ')}`);
   const validFrom = parseDate(from, where);
   const validUntil = parseDate(until, where);

@@ -80,7 +80,7 @@ const ENV = {
   X402_FACILITATOR_URL: 'https://facilitator.example',
   X402_RPC_URL: 'https://node.example',
   QUOTE_SECRET: SECRET,
-  FEEDBACK_SECRET: SECRET,
+  FEEDBACK_SECRET: `${SECRET} for feedback`,
 };
 const configOf = (env: NodeJS.ProcessEnv): Config | undefined => {
   const result = readConfig({ ...ENV, ...env });

@@ -10,7 +10,7 @@ export const X402_SETTINGS: Settings = {
     read: (config) => config.x402?.payees[0]?.address,
     absent: undefined,
     accepted: { [USDC]: USDC, [`${USDC.toLowerCase()}:current:2026-01-01`]: USDC },
-    refused: ['alice.eth', `0x${'0'.repeat(40)}`, `${USDC}:former`, `${USDC},${USDC}`, `${USDC}:next`],
+    refused: ['alice.eth', `${USDC}:former`, `${USDC},${USDC}`, `${USDC}:next`],
     beside: FACILITATOR,
     half: true,
   },
