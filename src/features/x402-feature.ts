@@ -48,7 +48,7 @@ export function openX402(
 ) {
   const { config, db, pauses, work, metrics, log } = shared;
   const { baseUrl, serviceName, catalog, x402, signingKeys, quotes } = config;
-  const opened = x402?.rpcUrls && openPayments(db, x402.asset, x402.rpcUrls, metrics);
+  const opened = x402?.rpcUrls && openPayments(db, x402.asset, x402.rpcUrls, { metrics, log });
   const nodeWatch = opened && new NodeWatch(opened.chain, log);
   const known = new PaymentLookup({ db, asset: x402?.asset, resolver: opened?.resolver, log });
   const directReplays = new DirectReplays({ known, store, log });

@@ -9,8 +9,8 @@ import { MAX_TEXT_LENGTH } from '../../src/config/speech-limits.ts';
 import { LOCK_TIMEOUT_MS } from '../../src/db/brief-locks.ts';
 import { MAX_EXPIRY_SECONDS } from '../../src/ledger/wallets.ts';
 import { PREPAID_AUDIO_SECONDS } from '../../src/payments/prepaid/prepaid-balance.ts';
-import { RANGE_BLOCKS } from '../../src/payments/x402/chain-node.ts';
 import { PREPAID } from '../../src/payments/x402/prepaid-terms.ts';
+import { RANGE_BLOCKS } from '../../src/payments/x402/rpc.ts';
 import { projectFile } from '../support/project.ts';
 
 const PROJECT = projectFile('');

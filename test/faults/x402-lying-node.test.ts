@@ -12,7 +12,7 @@ import {
   payUnknown,
   told,
 } from '../support/deposit.ts';
-import { denial, failing, startRpcNode } from '../support/rpc-node.ts';
+import { denial, failing, narrow, startRpcNode } from '../support/rpc-node.ts';
 import { unguarded } from '../support/unguarded.ts';
 import { PRICE, payFor, startX402Gateway, type X402Gateway } from '../support/x402.ts';
 
@@ -118,6 +118,32 @@ test('speech whose payment the only node denies is served after the check a day 
   assert.equal(reply.status, 200);
   assert.match(reply.headers.get('content-type') ?? '', /^audio\/mpeg/);
   assert.ok(reply.bytes.length > 0);
+});
+
+test('a node that gives few logs or none leaves no payment in doubt', { skip }, async (t) => {
+  const node = await startRpcNode(t, chain.rpcUrl);
+  const env = { X402_RPC_URL: node.url, LOG_LEVEL: 'warn' };
+  const gateway = await startX402Gateway(t, chain, env, { ...IMPATIENT, inclusionTimeoutMs: 0 });
+  const payer = await wallet(chain.client, 1_000_000n);
+  await chain.client.mine({ blocks: 64 });
+  await payUnknown(gateway, chain, () => payDeposit(gateway, payer));
+  await payUnknown(gateway, chain, () => payFor(gateway, payer));
+  await chain.client.mine({ blocks: 3 });
+  node.falsehood = narrow(10, { status: 400 });
+  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 2]);
+  assert.deepEqual(await paymentStates(gateway), ['settled', 'settled']);
+  const lines = gateway.log.filter(({ msg }) => msg === 'a chain node allows logs of few blocks at once');
+  assert.equal(lines.length, 1);
+  assert.ok(Number(lines[0]?.blocks) >= 5 && Number(lines[0]?.blocks) <= 10, JSON.stringify(lines));
+  assert.equal(lines[0]?.node, '1 of 1');
+
+  // The facilitator has named the transaction.
+  node.falsehood = narrow(0, { status: 400 });
+  const { reply } = await payDeposit(gateway, payer);
+  assert.equal(reply.status, 409);
+  await chain.client.mine({ blocks: 3 });
+  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });
 
 test('a failed payment is checked once more after a day, with 4 calls of the node', { skip }, async (t) => {

@@ -10,7 +10,7 @@ interface RpcCall {
   readonly params: readonly unknown[];
 }
 
-type Lie = { readonly result: unknown } | { readonly error: object } | undefined;
+type Lie = { readonly result: unknown } | { readonly error: object } | { readonly status: number } | undefined;
 
 /** What a node makes of a call, at once or late; undefined passes the call on to the chain. */
 export type Falsehood = (call: RpcCall) => Lie | Promise<Lie>;
@@ -43,6 +43,15 @@ export const unfinalized: Falsehood = ({ method, params }) =>
     ? { error: { code: -32602, message: 'invalid block tag' } }
     : undefined;
 
+/** Allows the logs of so many blocks at once, and answers more with what is given. */
+export const narrow =
+  (blocks: number, refusal: Lie): Falsehood =>
+  ({ method, params }) => {
+    if (method !== 'eth_getLogs') return undefined;
+    const [{ fromBlock, toBlock }] = params as [{ fromBlock: string; toBlock: string }];
+    return Number(toBlock) - Number(fromBlock) + 1 > blocks ? refusal : undefined;
+  };
+
 /** Refuses whatever it is asked. */
 export const failing: Falsehood = () => ({ error: { code: -32000, message: 'overloaded' } });
 
@@ -58,7 +67,8 @@ export async function startRpcNode(t: Test, target: string, falsehood: Falsehood
     const answer = lie
       ? JSON.stringify({ jsonrpc: '2.0', id: call.id, ...lie })
       : await (await fetch(target, { method: 'POST', headers: { 'content-type': 'application/json' }, body })).text();
-    response.writeHead(200, { 'content-type': 'application/json' }).end(answer);
+    const status = lie && 'status' in lie ? lie.status : 200;
+    response.writeHead(status, { 'content-type': 'application/json' }).end(answer);
   }).listen(0, '127.0.0.1');
   await listensFor(t, server);
   const { port } = server.address() as AddressInfo;

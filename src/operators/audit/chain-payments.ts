@@ -39,7 +39,7 @@ export function auditPayments(db: Database, chain: Chain, asset: Asset, progress
           ? compareSettled(chain, row, comparison)
           : compareUnsettled(chain, row, comparison));
         if (row.is_overdue) {
-          comparison.add(DOUBT_ENDS, shown(row, (await chain.find(claimOf(row), row.head_block)).outcome));
+          comparison.add(DOUBT_ENDS, shown(row, (await findOf(chain, row)).outcome));
         }
         comparison.count(1);
       });
@@ -60,12 +60,14 @@ async function compareSettled(chain: Chain, row: Row, { add }: Comparison): Prom
 async function compareUnsettled(chain: Chain, row: Row, { add }: Comparison): Promise<void> {
   const claim = claimOf(row);
   if (IN_PROGRESS.includes(row.state) || !(await chain.isSpent(claim))) return;
-  const found = await chain.find(claim, row.head_block);
+  const found = await findOf(chain, row);
   if (found.outcome === 'unused') return;
   const how =
     found.outcome === 'paid' ? `paid by ${found.proof.transaction}` : 'used by a transaction that was not found';
   add(UNSETTLED_IS_UNUSED, shown(row, how));
 }
+
+const findOf = (chain: Chain, row: Row) => chain.find(claimOf(row), row.head_block, row.awaited_transaction);
 
 const claimOf = (row: Row): TransferClaim => ({
   payer: row.payer,
@@ -100,7 +102,14 @@ const paymentsAfter = (db: Database, after: string) =>
   db
     .selectFrom('x402_payment')
     .select(['id', 'state', 'purpose', 'network', 'asset', 'payer', 'nonce', 'pay_to', 'amount_micro_usd'])
-    .select(['valid_before', 'head_block', 'transaction_hash', 'receipt', IS_OVERDUE.as('is_overdue')])
+    .select([
+      'valid_before',
+      'head_block',
+      'transaction_hash',
+      'awaited_transaction',
+      'receipt',
+      IS_OVERDUE.as('is_overdue'),
+    ])
     .where((eb) => eb.or([eb('state', 'in', ['settled', 'refused', 'failed']), IS_OVERDUE]))
     .where('id', '>', after)
     .orderBy('id')

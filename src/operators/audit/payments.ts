@@ -68,14 +68,13 @@ export type ChainEvidence =
 /** Looks up an authorization as the reconcilers do (x402/resolver.ts), and changes nothing. */
 export async function findEvidence(
   chain: Pick<Chain, 'find' | 'isSpent'>,
-  claim: TransferClaim,
-  headBlock: bigint,
+  { claim, headBlock, transaction }: Pick<ListedPayment, 'claim' | 'headBlock' | 'transaction'>,
 ): Promise<ChainEvidence> {
   try {
-    const found = await chain.find(claim, headBlock);
+    const found = await chain.find(claim, headBlock, transaction);
     if (found.outcome === 'paid') {
-      const { transaction, block } = found.proof;
-      return { outcome: 'paid', transaction, block, isConfirmed: found.isConfirmed };
+      const { transaction: proved, block } = found.proof;
+      return { outcome: 'paid', transaction: proved, block, isConfirmed: found.isConfirmed };
     }
     const isSpent = await chain.isSpent(claim);
     if (found.outcome === 'unused') return { outcome: isSpent ? 'used_otherwise' : 'expired' };

@@ -90,14 +90,12 @@ async function list(
   return unanswered > 0 ? EXIT_UNANSWERED : 0;
 }
 
-async function ask(
-  { network, asset, claim, headBlock }: ListedPayment,
-  asked: AskedChain | undefined,
-): Promise<ChainEvidence> {
+async function ask(payment: ListedPayment, asked: AskedChain | undefined): Promise<ChainEvidence> {
+  const { network, asset } = payment;
   if (!asked) return { outcome: 'unanswered', reason: 'X402_PAY_TO or X402_RPC_URL is unset' };
   if (network !== asked.asset.network || asset !== asked.asset.address.toLowerCase())
     return { outcome: 'unanswered', reason: `the settings name another asset or network than ${asset} on ${network}` };
-  return findEvidence(asked.chain, claim, headBlock);
+  return findEvidence(asked.chain, payment);
 }
 
 function line(cells: readonly string[]): string {

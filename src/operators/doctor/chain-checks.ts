@@ -1,22 +1,11 @@
-import {
-  concat,
-  domainSeparator,
-  numberToHex,
-  pad,
-  toEventSelector,
-  toFunctionSelector,
-  zeroAddress,
-  zeroHash,
-} from 'viem';
+import { concat, domainSeparator, pad, toEventSelector, toFunctionSelector, zeroAddress, zeroHash } from 'viem';
 import { ASSET_DECIMALS, type Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
 import type { Hex } from '../../payments/x402/envelope.ts';
-import { Rpc, RpcError, RpcRefusal } from '../../payments/x402/rpc.ts';
+import { RANGE_BLOCKS, Rpc, RpcError, RpcRefusal } from '../../payments/x402/rpc.ts';
 import { type Check, type DoctorOptions, type Finding, fault, off, ok, skipped, warning } from './check.ts';
 
 const AUTHORIZATION_USED = toEventSelector('AuthorizationUsed(address,bytes32)');
-/** The service requests this many blocks at once (src/payments/x402/chain-node.ts). */
-const RANGE_BLOCKS = 1_000n;
 /** Code of an account that delegates to a contract and that its key still controls (EIP-7702). */
 const DELEGATION = /^0xef0100/i;
 const NAMES = ['node', 'node-logs', 'asset', 'payee'];
@@ -107,15 +96,22 @@ async function keepsLogs(node: Rpc, { address }: Asset): Promise<Finding> {
   const blocksOfDay = BigInt(Math.ceil(DAY_SECONDS / Math.max(blockSeconds, 0.01)));
   const from = blocksOfDay > head.number ? 0n : head.number - blocksOfDay;
   const topics = [[AUTHORIZATION_USED], zeroHash, zeroHash];
-  const range = { fromBlock: numberToHex(from), toBlock: numberToHex(from + RANGE_BLOCKS - 1n) };
+  let blocks = 0n;
   const lacks = await isRefused(async () => {
     await node.block(from);
-    await node.request('eth_getLogs', [{ address, topics, ...range }]);
+    const { to } = await node.logs({ address, topics }, from, from + RANGE_BLOCKS - 1n);
+    blocks = to - from + 1n;
   });
   if (lacks) {
     return fault(
-      `It does not return the logs of a day ago (from block ${from}, 1000 blocks at once).`,
-      'Use a node that keeps blocks and logs for at least two days, and answers eth_getLogs for 1000 blocks.',
+      `It does not return the logs of a day ago (from block ${from}).`,
+      `Use a node that keeps blocks and logs for at least two days, and answers eth_getLogs for ${RANGE_BLOCKS} blocks.`,
+    );
+  }
+  if (blocks < RANGE_BLOCKS) {
+    return warning(
+      `It refuses the logs of ${RANGE_BLOCKS} blocks at once and returns those of ${blocks}, so searches take more calls.`,
+      `Use a node that answers eth_getLogs for ${RANGE_BLOCKS} blocks.`,
     );
   }
   if (blocksOfDay > head.number) return ok('It has the logs of the whole chain.');

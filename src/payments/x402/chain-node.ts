@@ -1,10 +1,10 @@
-import type { Log, RpcTransactionReceipt } from 'viem';
+import type { RpcTransactionReceipt } from 'viem';
 import { concat, numberToHex, pad, toFunctionSelector } from 'viem/utils';
 import type { Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
 import { eachOf } from '../../lib/each-of.ts';
 import type { Hex } from './envelope.ts';
-import { type Block, Rpc, RpcError, RpcRefusal } from './rpc.ts';
+import { type Block, type LogFilter, type MinedLog, Rpc, RpcError, RpcRefusal } from './rpc.ts';
 import {
   AUTHORIZATION_CANCELED,
   AUTHORIZATION_USED,
@@ -26,18 +26,21 @@ export interface PaidFinding {
   readonly isConfirmed: boolean;
 }
 
+interface Search {
+  readonly headBlock: bigint;
+  readonly transaction: Hex | undefined;
+  readonly isAlone: boolean;
+}
+
 const BALANCE_OF = toFunctionSelector('balanceOf(address)');
 const AUTHORIZATION_STATE = toFunctionSelector('authorizationState(address,bytes32)');
 
-export const RANGE_BLOCKS = 1_000n;
-const MAX_RANGES = 50;
+const MAX_SEARCHED_BLOCKS = 50_000n;
 const RECEIPTS_AT_ONCE = 8;
 /** How far below the head that was known before sending a reorganisation may move a transfer. */
 const REORGANIZED_BLOCKS = 64n;
 /** How far past validBefore a block must be to replace a finalized one, on a single node that knows none. */
 const UNFINALIZED_SECONDS = 3_600n;
-
-type MinedLog = Log<Hex, Hex, false>;
 
 /** The newest block that can prove a failure: finalized, or only confirmed if the node knows no finalized one. */
 type FinalBlock = Block & { readonly isFinalized: boolean };
@@ -48,8 +51,8 @@ export class ChainNode {
   readonly #asset: Asset;
   #isChecked = false;
 
-  constructor(url: string, asset: Asset) {
-    this.#rpc = new Rpc(url);
+  constructor(url: string, asset: Asset, onNarrowRange?: (blocks: bigint) => void) {
+    this.#rpc = new Rpc(url, onNarrowRange);
     this.#asset = asset;
   }
 
@@ -62,25 +65,28 @@ export class ChainNode {
   }
 
   /**
-   * Finds what the node shows of the authorization. `headBlock` was the head before it could be used.
+   * Finds what the node shows of the authorization. `headBlock` was the head before it could be used, `transaction` is
+   * the one that is said to use it: its receipt is read first, and needs no logs.
    *
    * Paid: a successful receipt has AuthorizationUsed and its exact Transfer (R25). Unused: the `finalized` block is
    * later than validBefore and the authorization is unused. Unused too: a finalized block cancelled it, or used it
    * otherwise. If the node knows no finalized block, a confirmed one counts (R44); a single node must be an hour past
    * validBefore.
    */
-  async find(claim: TransferClaim, headBlock: bigint, isAlone: boolean): Promise<ChainFinding> {
+  async find(claim: TransferClaim, search: Search): Promise<ChainFinding> {
+    const { headBlock, transaction, isAlone } = search;
+    const named = transaction && (await this.prove(claim, transaction));
+    if (named) return this.#paid(named);
     const head = await this.head();
     // A head that this node has not reached may be another node's invention.
     const known = headBlock < head ? headBlock : head;
-    let from = known > REORGANIZED_BLOCKS ? known - REORGANIZED_BLOCKS : 0n;
-    for (let ranges = 1; ; ranges++) {
-      const to = from + RANGE_BLOCKS - 1n < head ? from + RANGE_BLOCKS - 1n : head;
-      const events = [AUTHORIZATION_USED, AUTHORIZATION_CANCELED];
-      const [log] = await this.#logs([events, pad(claim.payer), claim.nonce], from, to);
-      if (log) return this.#judge(claim, log, head, isAlone);
+    const first = known > REORGANIZED_BLOCKS ? known - REORGANIZED_BLOCKS : 0n;
+    const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(claim.payer), claim.nonce];
+    for (let from = first; ; ) {
+      const { logs, to } = await this.#logs(topics, from, head);
+      if (logs[0]) return this.#judge(claim, logs[0], head, isAlone);
       if (to === head || (await this.block(to)).timestamp > claim.validBefore) break;
-      if (ranges === MAX_RANGES) return { outcome: 'open' };
+      if (to - first >= MAX_SEARCHED_BLOCKS) return { outcome: 'open' };
       from = to + 1n;
     }
     const final = await this.#finalBlock(head);
@@ -109,8 +115,9 @@ export class ChainNode {
     return this.#isUsed(claim, await this.head());
   }
 
-  async received(payees: readonly Address[], from: bigint, to: bigint): Promise<ReceivedTransfer[]> {
-    const logs = await this.#logs([TRANSFER, null, payees.map((payee) => pad(payee))], from, to);
+  /** Transfers to the payees from a block on, and the last block that was read. */
+  async received(payees: readonly Address[], from: bigint, last: bigint) {
+    const { logs, to } = await this.#logs([TRANSFER, null, payees.map((payee) => pad(payee))], from, last);
     const transactions = [...new Set(logs.map(({ transactionHash }) => transactionHash))];
     const received: ReceivedTransfer[] = [];
     await eachOf(transactions, RECEIPTS_AT_ONCE, async (transaction) => {
@@ -118,7 +125,7 @@ export class ChainNode {
       if (!receipt) throw new RpcRefusal("The chain's node has a log, and no receipt of its transaction.");
       received.push(...receivedIn(receipt, this.#asset.address, payees));
     });
-    return received;
+    return { received, to };
   }
 
   async close(): Promise<void> {
@@ -129,11 +136,15 @@ export class ChainNode {
     return this.#call('eth_getTransactionReceipt', [transaction]);
   }
 
+  async #paid(proof: TransferProof): Promise<PaidFinding> {
+    return { outcome: 'paid', proof, isConfirmed: await this.isConfirmed(proof) };
+  }
+
   async #judge(claim: TransferClaim, log: MinedLog, head: bigint, isAlone: boolean): Promise<ChainFinding> {
     const receipt = await this.#receipt(log.transactionHash);
     if (!receipt) return { outcome: 'open' };
     const proof = proofIn(receipt, this.#asset.address, claim);
-    if (proof) return { outcome: 'paid', proof, isConfirmed: await this.isConfirmed(proof) };
+    if (proof) return this.#paid(proof);
     const used = { number: BigInt(log.blockNumber), hash: log.blockHash };
     const isFinal = isOver(await this.#finalBlock(head), claim, isAlone, used.number);
     // A reorganisation between the calls may have moved the receipt or the log, or removed it.
@@ -159,9 +170,8 @@ export class ChainNode {
     return (await this.#checked()).block(which);
   }
 
-  #logs(topics: readonly (Hex | readonly Hex[] | null)[], from: bigint, to: bigint): Promise<readonly MinedLog[]> {
-    const range = { fromBlock: numberToHex(from), toBlock: numberToHex(to) };
-    return this.#call('eth_getLogs', [{ address: this.#asset.address, topics, ...range }]);
+  async #logs(topics: LogFilter['topics'], from: bigint, last: bigint) {
+    return (await this.#checked()).logs({ address: this.#asset.address, topics }, from, last);
   }
 
   async #isUsed({ payer, nonce }: TransferClaim, block: bigint): Promise<boolean> {

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { FastifyBaseLogger } from 'fastify';
 import type { Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
 import type { NodeUrls } from '../../config/x402-settings.ts';
-import { type ChainFinding, ChainNode, type PaidFinding, RANGE_BLOCKS } from './chain-node.ts';
+import { type ChainFinding, ChainNode, type PaidFinding } from './chain-node.ts';
 import type { Hex } from './envelope.ts';
 import { RpcError } from './rpc.ts';
 import { newestConfirmed, type ReceivedTransfer, type TransferClaim } from './transfer-proof.ts';
@@ -17,16 +18,10 @@ const FIRST_STEP = 1_024n;
 async function readReceived(node: ChainNode, payees: readonly Address[], since: Date): Promise<DatedTransfer[]> {
   const last = newestConfirmed(await node.head());
   const received: ReceivedTransfer[] = [];
-  let blocks = RANGE_BLOCKS;
   for (let from = await firstBlockSince(node, BigInt(Math.floor(since.getTime() / 1000)), last); from <= last; ) {
-    const to = from + blocks - 1n < last ? from + blocks - 1n : last;
-    try {
-      received.push(...(await node.received(payees, from, to)));
-      from = to + 1n;
-    } catch (error) {
-      if (!(error instanceof RpcError) || to === from) throw error;
-      blocks = (to - from + 1n) / 2n;
-    }
+    const read = await node.received(payees, from, last);
+    received.push(...read.received);
+    from = read.to + 1n;
   }
   const blocksByNumber = new Map<bigint, Awaited<ReturnType<ChainNode['block']>>>();
   const dated: DatedTransfer[] = [];
@@ -80,8 +75,16 @@ export class Chain {
   readonly #nodes: readonly ChainNode[];
   #head: { at: number; block: Promise<bigint> } | undefined;
 
-  constructor(urls: NodeUrls, asset: Asset) {
-    this.#nodes = urls.map((url) => new ChainNode(url, asset));
+  /** @param log gets a line when a node allows the logs of few blocks at once */
+  constructor(urls: NodeUrls, asset: Asset, log?: FastifyBaseLogger) {
+    this.#nodes = urls.map((url, index) => {
+      let isTold = false;
+      return new ChainNode(url, asset, (blocks) => {
+        const node = `${index + 1} of ${urls.length}`;
+        if (!isTold) log?.warn({ node, blocks: Number(blocks) }, 'a chain node allows logs of few blocks at once');
+        isTold = true;
+      });
+    });
   }
 
   head(): Promise<bigint> {
@@ -105,10 +108,14 @@ export class Chain {
     return this.#first((node) => node.hasCode(address), isTrue);
   }
 
-  /** Paid if one node proves it, unused if all say so, otherwise open. @param headBlock head before it could be used */
-  async find(claim: TransferClaim, headBlock: bigint): Promise<ChainFinding> {
-    const ask = (nodes: readonly ChainNode[]) =>
-      Promise.allSettled(nodes.map((node) => node.find(claim, headBlock, this.#nodes.length === 1)));
+  /**
+   * Paid if one node proves it, unused if all say so, otherwise open.
+   * @param headBlock head before it could be used
+   * @param transaction the one that is said to use it
+   */
+  async find(claim: TransferClaim, headBlock: bigint, transaction?: string | null): Promise<ChainFinding> {
+    const search = { headBlock, transaction: transaction as Hex | undefined, isAlone: this.#nodes.length === 1 };
+    const ask = (nodes: readonly ChainNode[]) => Promise.allSettled(nodes.map((node) => node.find(claim, search)));
     const answers = await ask(this.#nodes.slice(0, 1));
     if (!answers.some(isConfirmedPayment)) answers.push(...(await ask(this.#nodes.slice(1))));
     const findings = valuesOf(answers);

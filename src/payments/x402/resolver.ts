@@ -1,3 +1,4 @@
+import type { FastifyBaseLogger } from 'fastify';
 import type { Asset } from '../../config/network.ts';
 import type { NodeUrls } from '../../config/x402-settings.ts';
 import type { Database } from '../../db/database.ts';
@@ -46,7 +47,7 @@ export class Resolver {
   }
 
   async resolveClaimed(payment: Payment): Promise<Resolution> {
-    const finding = await this.#parts.chain.find(payment.claim, payment.headBlock);
+    const finding = await this.#find(payment);
     testPoint('doubtful payment found');
     if (finding.outcome === 'open') return finding;
     if (finding.outcome === 'unused') {
@@ -63,7 +64,7 @@ export class Resolver {
   }
 
   async lookAgain(payment: Payment): Promise<Resolution> {
-    const finding = await this.#parts.chain.find(payment.claim, payment.headBlock);
+    const finding = await this.#find(payment);
     testPoint('failed payment found');
     const isPaid = finding.outcome === 'paid' && (payment.purpose === 'speech' || finding.isConfirmed);
     const booking = isPaid && (await this.book(payment, finding.proof));
@@ -71,6 +72,10 @@ export class Resolver {
     if (finding.outcome !== 'unused') return { outcome: 'open' };
     await this.#parts.outcomes.endLooking(payment);
     return { outcome: 'failed' };
+  }
+
+  #find({ claim, headBlock, awaitedTransaction }: Payment) {
+    return this.#parts.chain.find(claim, headBlock, awaitedTransaction);
   }
 
   async book(payment: Payment, proof: TransferProof): Promise<Booking | undefined> {
@@ -90,9 +95,14 @@ export interface OpenPayments {
   readonly resolver: Resolver;
 }
 
-export function openPayments(db: Database, asset: Asset, rpcUrls: NodeUrls, metrics?: Metrics): OpenPayments {
+export function openPayments(
+  db: Database,
+  asset: Asset,
+  rpcUrls: NodeUrls,
+  { metrics, log }: { readonly metrics?: Metrics; readonly log?: FastifyBaseLogger } = {},
+): OpenPayments {
   const reservations = new Reservations(db, asset);
   const outcomes = new PaymentOutcomes(db, asset);
-  const chain = new Chain(rpcUrls, asset);
+  const chain = new Chain(rpcUrls, asset, log);
   return { reservations, outcomes, chain, resolver: new Resolver({ db, outcomes, chain, asset, metrics }) };
 }

@@ -1,14 +1,27 @@
 import { Ajv } from 'ajv';
 import { Pool } from 'undici';
+import type { Log } from 'viem';
 import { numberToHex } from 'viem/utils';
 import type { Address } from '../../config/payees.ts';
 import type { Hex } from './envelope.ts';
 import { postJson } from './json-exchange.ts';
 
 const TIMEOUT_MS = 5_000;
+const BAD_REQUEST = 400;
+const TOO_MANY_REQUESTS = 429;
 const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
+/** Blocks whose logs are requested at once, from a node that allows it. */
+export const RANGE_BLOCKS = 1_000n;
 
-export class RpcError extends Error {}
+export class RpcError extends Error {
+  /** The HTTP status, if it is why there is no answer. */
+  readonly status: number | undefined;
+
+  constructor(message: string, status?: number) {
+    super(message);
+    this.status = status;
+  }
+}
 
 export class RpcRefusal extends RpcError {}
 
@@ -19,14 +32,25 @@ export interface Block {
   readonly timestamp: bigint;
 }
 
+export type MinedLog = Log<Hex, Hex, false>;
+
+export interface LogFilter {
+  readonly address: Address;
+  readonly topics: readonly (Hex | readonly Hex[] | null)[];
+}
+
 /** JSON-RPC over kept-alive connections. viem's transport needs six times the CPU. Throws RpcError. */
 export class Rpc {
   readonly #pool: Pool;
   readonly #path: string;
   readonly #headers: Record<string, string>;
+  readonly #onNarrowRange: ((blocks: bigint) => void) | undefined;
   #id = 0;
+  #rangeBlocks = RANGE_BLOCKS;
 
-  constructor(url: string) {
+  /** @param onNarrowRange called when the node refuses the logs of RANGE_BLOCKS and returns those of fewer blocks */
+  constructor(url: string, onNarrowRange?: (blocks: bigint) => void) {
+    this.#onNarrowRange = onNarrowRange;
     const { origin, pathname, search, username, password } = new URL(url);
     this.#pool = new Pool(origin, {
       connections: 64,
@@ -59,6 +83,29 @@ export class Rpc {
     return this.request('eth_getCode', [address, 'latest']);
   }
 
+  /**
+   * Returns the logs from a block on, and the last block that they cover. A refused range is halved, since nodes name
+   * their limit in many ways. The next call tries slightly more than what was allowed.
+   */
+  async logs(filter: LogFilter, from: bigint, last: bigint): Promise<{ logs: readonly MinedLog[]; to: bigint }> {
+    let blocks = this.#rangeBlocks;
+    for (;;) {
+      const to = from + blocks - 1n < last ? from + blocks - 1n : last;
+      try {
+        const range = { fromBlock: numberToHex(from), toBlock: numberToHex(to) };
+        const logs = await this.request<readonly MinedLog[]>('eth_getLogs', [{ ...filter, ...range }]);
+        if (blocks < this.#rangeBlocks) this.#onNarrowRange?.(blocks);
+        const more = blocks + blocks / 8n + 1n;
+        this.#rangeBlocks = more < RANGE_BLOCKS ? more : RANGE_BLOCKS;
+        return { logs, to };
+      } catch (error) {
+        const isTooMuch = error instanceof RpcError && error.status !== TOO_MANY_REQUESTS;
+        if (!isTooMuch || to === from) throw error;
+        blocks = (to - from + 1n) / 2n;
+      }
+    }
+  }
+
   /** @returns the result, in the form that `answers` has for the method */
   async request<T>(method: string, params: readonly unknown[] = []): Promise<T> {
     let answer: { result?: unknown; error?: unknown };
@@ -66,7 +113,10 @@ export class Rpc {
       const body = JSON.stringify({ jsonrpc: '2.0', id: ++this.#id, method, params });
       const call = { path: this.#path, headers: this.#headers, body };
       const { status, text } = await postJson(this.#pool, call, TIMEOUT_MS);
-      if (status !== 200) throw new RpcError(`The chain's node answered ${method} with status ${status}.`);
+      if (status !== 200) {
+        const Refused = status === BAD_REQUEST ? RpcRefusal : RpcError;
+        throw new Refused(`The chain's node answered ${method} with status ${status}.`, status);
+      }
       answer = JSON.parse(text);
     } catch (error) {
       if (error instanceof RpcError) throw error;

@@ -1,6 +1,6 @@
 import { zeroAddress } from 'viem';
 import { MULTICALL } from '../../../src/sandbox/chain/chain-client.ts';
-import { type RpcNode, unfinalized } from '../../support/rpc-node.ts';
+import { narrow, type RpcNode, unfinalized } from '../../support/rpc-node.ts';
 import { type Cases, withChanged } from './case.ts';
 
 const OF_NODE = ['node-logs', 'asset', 'payee'];
@@ -65,6 +65,12 @@ export const FAULTS_OF_CHAIN: Cases = {
         falsehood: ({ method }) =>
           method === 'eth_getLogs' ? { error: { code: -32000, message: 'history has been pruned' } } : undefined,
       }),
+  },
+  'a node that gives logs of few blocks': {
+    check: 'node-logs',
+    state: 'warning',
+    message: /refuses the logs of 1000 blocks at once and returns those of 250/,
+    make: ({ node }, t) => withChanged(t, node, { falsehood: narrow(400, { status: 400 }) }),
   },
   'a missing asset': {
     check: 'asset',

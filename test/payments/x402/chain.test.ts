@@ -16,7 +16,7 @@ import {
   testChain,
   wallet,
 } from '../../support/chain.ts';
-import { startRpcNode, unfinalized } from '../../support/rpc-node.ts';
+import { narrow, startRpcNode, unfinalized } from '../../support/rpc-node.ts';
 
 const { chain, skip } = await testChain();
 const PAYEE = '0x00000000000000000000000000000000000000a1';
@@ -137,6 +137,39 @@ test('a node of another chain and an unreachable node are RpcErrors', { skip }, 
   });
   t.teardown(() => away.close());
   await assert.rejects(away.balanceOf(PAYEE), RpcError);
+});
+
+test('R25: a payment is found by a node that gives the logs of few blocks at once', { skip }, async (t) => {
+  const payer = await wallet(chain.client, 1000n);
+  const signed = await signAuthorization(payer, { to: PAYEE, value: 198n });
+  const from = await chain.client.getBlockNumber();
+  await chain.client.mine({ blocks: 430 });
+  const transaction = await included(chain.client, submitAuthorization(chain.client, payer, signed));
+  const refusals = [
+    { status: 400 },
+    { status: 400, error: { code: -32600, message: 'Under the Free tier plan, you can make requests with 10 blocks' } },
+    { status: 413 },
+    { status: 503, error: { code: -32000, message: 'query timeout exceeded' } },
+    { error: { code: -32005, message: 'query returned more than 10000 results' } },
+    { error: { code: -32600, message: 'eth_getLogs is limited to a 400 range' } },
+    { error: { code: -32602, message: 'block range too wide' } },
+    { error: { code: -32000, message: 'exceed maximum block range: 100' } },
+    { error: { code: -32701, message: 'Please specify an address' } },
+  ];
+  const node = await startRpcNode(t, chain.rpcUrl);
+  for (const [index, refusal] of refusals.entries()) {
+    const blocks = [10, 100][index] ?? 400;
+    node.falsehood = narrow(blocks, refusal);
+    node.calls.length = 0;
+    const found = await reader(t, 8453, [node.url]).find(claimOf(signed), from);
+    t.match(found, { outcome: 'paid', proof: { transaction } }, JSON.stringify(refusal));
+    const calls = node.calls.filter((method) => method === 'eth_getLogs').length;
+    t.ok(calls < 20 + 1000 / blocks, `${calls} calls`);
+  }
+  node.falsehood = narrow(0, { error: { code: -32601, message: 'no logs here' } });
+  const silent = reader(t, 8453, [node.url]);
+  await assert.rejects(silent.find(claimOf(signed), from), RpcError);
+  t.match(await silent.find(claimOf(signed), from, transaction), { outcome: 'paid', proof: { transaction } });
 });
 
 // The last one, since it leads the chain's clock into the future.
