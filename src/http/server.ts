@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import accepts from '@fastify/accepts';
+import { compile } from '@fastify/proxy-addr';
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyInstance,
@@ -11,6 +12,7 @@ import { routes } from '../contract/routes.ts';
 import type { PaymentOutcome } from '../contract/types.ts';
 import type { RunningWork } from '../lib/running-work.ts';
 import type { Metrics } from '../observability/metrics.ts';
+import { withoutPort } from '../payments/limits/address-key.ts';
 import { AttemptLimit } from '../payments/limits/attempt-limit.ts';
 import { Admission, type AdmissionParts, admission, type Windows } from './plugins/admission.ts';
 import { bodies } from './plugins/bodies.ts';
@@ -61,12 +63,13 @@ export interface ServerOptions {
 export async function createServer(options: ServerOptions): Promise<FastifyInstance> {
   const { logger, metrics, windows, trustProxy, leaving, work } = options;
   const headers = await readEdgeHeaders();
+  const isTrusted = compile([...trustProxy]);
   const app = Fastify({
     loggerInstance: logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'traceId' }),
     genReqId: () => randomUUID(),
     requestIdHeader: false,
-    trustProxy: trustProxy.length > 0 ? [...trustProxy] : false,
+    trustProxy: trustProxy.length > 0 ? (address, hop) => isTrusted(withoutPort(address), hop) : false,
     bodyLimit: DEFAULT_BODY_LIMIT,
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
     http: { maxHeaderSize: MAX_HEADER_BYTES, requireHostHeader: false, headersTimeout: HEADERS_TIMEOUT_MS },

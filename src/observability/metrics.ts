@@ -12,6 +12,9 @@ interface MovedPayment {
 
 /** The response was sent, the caller disconnected first, or this service aborted the response. */
 export type RequestEnd = 'answered' | 'caller_left' | 'broken_off';
+/** `nameless`: trusted, and what it wrote of the client is no address. */
+export type ForwardingProxy = 'trusted' | 'untrusted' | 'nameless';
+
 export type ShedReason = 'event_loop' | 'memory' | 'work';
 /** ok, error, the code of a SpeechError, or abandoned if the reader stopped before the end. */
 export type SynthesisOutcome = string;
@@ -111,7 +114,7 @@ export class Metrics {
   );
   readonly #forwarded = this.#counter(
     'speechgate_forwarded_requests_total',
-    'Requests with X-Forwarded-For, by whether TRUST_PROXY includes the sender.',
+    'Requests with X-Forwarded-For, by whether TRUST_PROXY includes the sender, and whether that named an address.',
     ['proxy'],
   );
   readonly #shed = this.#counter(
@@ -177,7 +180,7 @@ export class Metrics {
     this.#refusedCredentials(setting).inc();
   }
 
-  requestForwarded(proxy: 'trusted' | 'untrusted'): void {
+  requestForwarded(proxy: ForwardingProxy): void {
     this.#forwarded(proxy).inc();
   }
 

@@ -314,7 +314,8 @@ test('R39: without TRUST_PROXY, X-Forwarded-For is ignored', async (t) => {
 });
 
 test('R39: behind a trusted proxy, the proxy determines the address of a client', async (t) => {
-  const gateway = await startGateway(t, { EDGE_RATE_LIMIT_MAX: '2', TRUST_PROXY: '127.0.0.0/8, 10.1.0.0/16' });
+  const env = { EDGE_RATE_LIMIT_MAX: '2', TRUST_PROXY: '127.0.0.0/8, 10.1.0.0/16, fd00::/8', LOG_LEVEL: 'warn' };
+  const gateway = await startGateway(t, env);
   const from = async (forwarded: string) =>
     (await gateway.call('/', { headers: { 'x-forwarded-for': forwarded } })).status;
   assert.deepEqual(
@@ -326,7 +327,25 @@ test('R39: behind a trusted proxy, the proxy determines the address of a client'
     [await from('2001:db8::1'), await from('2001:db8::ffff'), await from('2001:db8:0:0:1::')],
     [200, 200, 429],
   );
-  assert.deepEqual([await from('nonsense'), await from('more nonsense'), await from('_hidden')], [200, 200, 429]);
+  assert.deepEqual(
+    [await from('192.0.2.3:50000'), await from('192.0.2.4:50000'), await from('192.0.2.3:50001')],
+    [200, 200, 200],
+  );
+  assert.deepEqual(
+    [await from('9.9.9.9, 192.0.2.3:7, 10.1.2.3:443'), await from('192.0.2.3, [fd00::1]:80')],
+    [429, 429],
+  );
+  assert.deepEqual(
+    [await from('[2001:db8:7::1]:443'), await from('[2001:db8:7::2]:444'), await from('[2001:db8:7::3]')],
+    [200, 200, 429],
+  );
+  const told = () => gateway.log.filter(({ msg }) => /no address/.test(String(msg))).length;
+  assert.equal(told(), 0);
+  assert.deepEqual(
+    [await from('_hidden'), await from('_hidden:1'), await from('forged, _hidden'), await from('unknown')],
+    [200, 200, 429, 200],
+  );
+  assert.equal(told(), 1);
 });
 
 test('R39: a proxy outside TRUST_PROXY counts as a client', async (t) => {

@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { STATUS_CODES } from 'node:http';
+import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { FastifyBaseLogger, FastifyReply } from 'fastify';
+import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { JsonObject } from '../../contract/types.ts';
-import type { Metrics } from '../../observability/metrics.ts';
+import type { ForwardingProxy, Metrics } from '../../observability/metrics.ts';
+import { withoutPort } from '../../payments/limits/address-key.ts';
 import { JSON_TYPE } from '../reply.ts';
 import { type ErrorCode, errorBody } from '../structured-error.ts';
 import { METHODS } from './headers.ts';
@@ -58,6 +60,13 @@ const bodyOf = ({ code, message, details }: Fault): string => JSON.stringify(err
 const refuse = (reply: FastifyReply, fault: Fault): FastifyReply =>
   reply.code(fault.status).header('connection', 'close').type(JSON_TYPE).send(bodyOf(fault));
 
+const WARNINGS: Readonly<Partial<Record<ForwardingProxy, string>>> = {
+  untrusted:
+    "X-Forwarded-For received, but TRUST_PROXY is unset: all clients share the proxy's rate limit. Add the proxy to TRUST_PROXY",
+  nameless:
+    'A trusted proxy writes something that is no address to X-Forwarded-For: clients with equal text share a rate limit. Make it write the address',
+};
+
 export interface ClientErrorParts {
   readonly openReplies: OpenReplies;
   readonly headers: Readonly<Record<string, string>>;
@@ -74,10 +83,10 @@ interface ConnectionOptions extends ClientErrorParts {
 
 /**
  * Answers requests for another protocol or expectation, and skips those whose client has left. Warns once when a proxy
- * forwards requests that is not trusted.
+ * forwards requests that is not trusted, or names a client by something that is no address.
  */
 export const connections = fp<ConnectionOptions>(async (app, parts) => {
-  let hasWarned = parts.trustsProxy;
+  const warned = new Set<ForwardingProxy>();
   // By default Node drops headers beyond a count, possibly X-Forwarded-For. Their total size is bounded anyway.
   app.server.maxHeadersCount = 0;
   app.server.on('checkExpectation', app.routing);
@@ -96,14 +105,19 @@ export const connections = fp<ConnectionOptions>(async (app, parts) => {
     // Node's parser drops what arrives in one packet with an upgrade request.
     if (parts.leaving.aborted || upgrade !== undefined) reply.header('connection', 'close');
     if (forwardedFor === undefined) return;
-    parts.metrics.requestForwarded((request.ips?.length ?? 0) > 1 ? 'trusted' : 'untrusted');
-    if (hasWarned) return;
-    hasWarned = true;
-    request.log.warn(
-      "X-Forwarded-For received, but TRUST_PROXY is unset: all clients share the proxy's rate limit. Add the proxy to TRUST_PROXY",
-    );
+    const proxy = proxyOf(request);
+    parts.metrics.requestForwarded(proxy);
+    const warning = proxy === 'nameless' || !parts.trustsProxy ? WARNINGS[proxy] : undefined;
+    if (!warning || warned.has(proxy)) return;
+    warned.add(proxy);
+    request.log.warn(warning);
   });
 });
+
+function proxyOf({ ip, ips }: FastifyRequest): ForwardingProxy {
+  if ((ips?.length ?? 0) < 2) return 'untrusted';
+  return isIP(withoutPort(ip)) === 0 ? 'nameless' : 'trusted';
+}
 
 /** Answers what Node's parser rejects (R10). Running requests of the connection still get their response first. */
 export function answerClientError(parts: ClientErrorParts, error: NodeJS.ErrnoException, socket: Duplex): void {

@@ -128,7 +128,13 @@ async function proxiesAreBelieved(config: Config): Promise<Finding> {
     const before = await readCounts(config, adminPort);
     if (!before) return skipped("The server at ADMIN_PORT is not this release's listener.");
     for (let asked = 0; asked < HEALTH_REQUESTS; asked++) await ask(config, 'getHealth');
-    const after = (await readCounts(config, adminPort)) ?? { trusted: 0, untrusted: 0 };
+    const after = (await readCounts(config, adminPort)) ?? { trusted: 0, untrusted: 0, nameless: 0 };
+    if (after.nameless > before.nameless) {
+      return warning(
+        'The proxy is trusted, but names clients by something that is no address: equal names share a rate limit.',
+        "Make the proxy write the client's address to X-Forwarded-For.",
+      );
+    }
     const trusted = after.trusted - before.trusted;
     if (after.untrusted - before.untrusted > trusted) {
       return fault(
@@ -155,7 +161,7 @@ async function readCounts({ admin }: Config, port: number) {
   if (status !== 200 || !text.includes('speechgate_')) return undefined;
   const count = (proxy: string) =>
     Number(new RegExp(`^speechgate_forwarded_requests_total\\{proxy="${proxy}"\\} (\\d+)`, 'm').exec(text)?.[1] ?? 0);
-  return { trusted: count('trusted'), untrusted: count('untrusted') };
+  return { trusted: count('trusted'), untrusted: count('untrusted'), nameless: count('nameless') };
 }
 
 /**

@@ -1,12 +1,27 @@
-import { isIPv4, isIPv6 } from 'node:net';
+import { isIP, isIPv4 } from 'node:net';
 
-/** Texts that are no address share one bucket, so that nonsense opens no new ones. */
-const NO_ADDRESS = 'unknown';
+const UNKNOWN = 'unknown';
+/** Bounds what a proxy's name for a client takes in memory and in the database. */
+const MAX_NAME_LENGTH = 64;
 
-/** What a limit counts by: an IPv4 address, or the /64 network of an IPv6 address, which is one subscriber (R13). */
-export function addressKey(address: string): string {
+/**
+ * The address in what a proxy writes of a client, which may have a port, brackets or quotes: `203.0.113.7:50000`,
+ * `[2001:db8::1]:443`. Other text is a name (RFC 7239 allows `_hidden` and `unknown`), and loses only its port.
+ */
+export function withoutPort(text: string): string {
+  if (isIP(text) !== 0) return text;
+  const [, bracketed, plain = ''] = /^"?(?:\[([^\]]*)\]|([^"]*?))(?::[^:\]]*)?"?$/.exec(text) ?? [];
+  return bracketed ?? plain;
+}
+
+/**
+ * What a limit counts by: an IPv4 address, the /64 network of an IPv6 address, which is one subscriber (R13), or the
+ * name that a trusted proxy has for a client. Clients choose none of them.
+ */
+export function addressKey(written: string): string {
+  const address = withoutPort(written);
   if (isIPv4(address)) return address;
-  if (!isIPv6(address)) return NO_ADDRESS;
+  if (isIP(address) === 0) return address.slice(0, MAX_NAME_LENGTH) || UNKNOWN;
   const groups = groupsOf(address);
   if (groups.slice(0, 6).join(':') === '0:0:0:0:0:ffff') {
     return groups

@@ -54,6 +54,14 @@ export const FAULTS_OF_ADDRESS: Cases = {
     message: /is not trusted/,
     make: async (_scene, t, { PORT }) => ({ all: { BASE_URL: await proxy(t, PORT, adding) } }),
   },
+  'a proxy that names clients by no address': {
+    check: 'proxies',
+    state: 'warning',
+    message: /by something that is no address/,
+    make: async (_scene, t, { PORT }) => ({
+      all: { TRUST_PROXY: '127.0.0.1', BASE_URL: await proxy(t, PORT, () => '_hidden') },
+    }),
+  },
   'a TRUST_PROXY without a proxy': {
     check: 'proxies',
     state: 'warning',
