@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { sql } from 'kysely';
 import { parseAudioStoreSetting } from '../../config/store-setting.ts';
-import { StoreError } from '../../speech/store/audio-store.ts';
+import { isClockError, StoreError } from '../../speech/store/audio-store.ts';
 import { openAudioStore } from '../../speech/store/open-store.ts';
 import {
   askingDatabase,
@@ -59,7 +59,8 @@ async function keepsAudio(setting: string): Promise<Finding> {
     const { name, code } = (error.cause ?? {}) as { name?: string; code?: string };
     const full = error.reason === 'full' ? ': the store is full' : '';
     const cause = code ?? name;
-    return fault(`Audio can't be ${doing}${full}${cause === undefined ? '' : ` (${cause})`}.`, storeFix(setting));
+    const fix = isClockError(error.cause) ? 'Synchronize the clocks of both machines by NTP.' : storeFix(setting);
+    return fault(`Audio can't be ${doing}${full}${cause === undefined ? '' : ` (${cause})`}.`, fix);
   } finally {
     if (doing !== 'written') await store.delete(key).catch(() => undefined);
     await store.close();

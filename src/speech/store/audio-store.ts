@@ -35,13 +35,25 @@ export interface AudioStore {
   close(): Promise<void>;
 }
 
+const CLOCK_ERRORS = ['RequestTimeTooSkewed', 'RequestInTheFuture', 'RequestExpired'];
+
+/** Whether a server says that the clock of this machine and its own differ. */
+export const isClockError = (error: unknown): boolean => error instanceof Error && CLOCK_ERRORS.includes(error.name);
+
+const messageOf = (reason: StoreError['reason'], cause: unknown): string => {
+  if (reason === 'full') return 'The audio store is full.';
+  return isClockError(cause)
+    ? 'The audio store is not available: its clock and that of this machine differ.'
+    : 'The audio store is not available.';
+};
+
 /** `full`: no space is left. `unavailable`: anything else. Names no path, key or address. */
 export class StoreError extends Error {
   constructor(
     readonly reason: 'unavailable' | 'full',
     cause?: unknown,
   ) {
-    super(reason === 'full' ? 'The audio store is full.' : 'The audio store is not available.', { cause });
+    super(messageOf(reason, cause), { cause });
     this.name = 'StoreError';
   }
 }

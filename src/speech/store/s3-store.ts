@@ -6,6 +6,7 @@ import {
   checkKey,
   checkRange,
   firstKeptMinute,
+  isClockError,
   type StoredAudio,
   StoreError,
   TEMPORARY,
@@ -69,10 +70,11 @@ export class S3AudioStore implements AudioStore {
         client.send(new sdk.GetObjectCommand(input), options),
       );
       const body = Body as Readable;
-      const size = range ? Number(/\/(\d+)$/.exec(ContentRange ?? '')?.[1]) : ContentLength;
-      if (!Number.isSafeInteger(size)) {
+      const size = range ? sizeIn(ContentRange, range) : ContentLength;
+      const isWanted = !range || ContentLength === undefined || ContentLength === range.end - range.start + 1;
+      if (!Number.isSafeInteger(size) || !isWanted) {
         body.destroy();
-        throw new StoreError('unavailable', new Error('The answer does not tell the size of the object.'));
+        throw new StoreError('unavailable', new Error('The answer has another part of the object, or tells no size.'));
       }
       return { size: size as number, stream: guardAgainstStall(body, this.#limits.stallMs) };
     } catch (error) {
@@ -134,7 +136,9 @@ export class S3AudioStore implements AudioStore {
     try {
       this.#connection ??= this.#connect();
       const { sdk, client } = await this.#connection;
-      return await send(sdk, client, { abortSignal: deadline.signal, requestTimeout: limits.attemptMs });
+      const attempt = () => send(sdk, client, { abortSignal: deadline.signal, requestTimeout: limits.attemptMs });
+      // The SDK has then learned the time of the server from its answer.
+      return await attempt().catch((error) => (isClockError(error) ? attempt() : Promise.reject(error)));
     } catch (error) {
       throw new StoreError(isFull(error) ? 'full' : 'unavailable', error);
     } finally {
@@ -167,6 +171,12 @@ export class S3AudioStore implements AudioStore {
     client.destroy();
     return { sdk, client: new sdk.S3Client({ ...config, region }) };
   }
+}
+
+/** The size of the object, if the header describes exactly this part of it. */
+function sizeIn(contentRange: string | undefined, { start, end }: ByteRange): number | undefined {
+  const [, part, size] = /^bytes (\d+-\d+)\/(\d+)$/.exec(contentRange ?? '') ?? [];
+  return part === `${start}-${end}` ? Number(size) : undefined;
 }
 
 /** How compatible servers report that no space is left; S3 itself is never full. */

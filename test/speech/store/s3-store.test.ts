@@ -200,6 +200,45 @@ test('a whole object in place of a requested range is refused', async (t) => {
   await assert.rejects(openStore(t, { endpoint }).open('key', { start: 2, end: 4 }), isStoreError('unavailable'));
 });
 
+for (const [name, contentRange, length] of [
+  ['every byte', 'bytes 0-9/10', 10],
+  ['another part', 'bytes 1-3/10', 3],
+  ['more than it says', 'bytes 2-4/10', 10],
+  ['an unknown size', 'bytes 2-4/*', 3],
+  ['no such header', undefined, 3],
+] as const) {
+  test(`a part with ${name} in place of what was requested is refused`, async (t) => {
+    const headers = { 'content-length': String(length), ...(contentRange && { 'content-range': contentRange }) };
+    const endpoint = await listen(t, answering(206, headers, '0123456789'.slice(0, length)));
+    await assert.rejects(openStore(t, { endpoint }).open('key', { start: 2, end: 4 }), isStoreError('unavailable'));
+  });
+}
+
+test('a request that the clock makes invalid is repeated once, with the time of the server', async (t) => {
+  const AHEAD_MS = 3_600_000;
+  let requests = 0;
+  let isStubborn = false;
+  const endpoint = await listen(
+    t,
+    createHttpServer((request, response) => {
+      request.resume();
+      requests += 1;
+      response.setHeader('date', new Date(Date.now() + AHEAD_MS).toUTCString());
+      const [, y, mo, d, h, mi, s] = /^(....)(..)(..)T(..)(..)(..)Z$/.exec(String(request.headers['x-amz-date'])) ?? [];
+      const isOff = Date.parse(`${y}-${mo}-${d}T${h}:${mi}:${s}Z`) < Date.now() + AHEAD_MS - 60_000;
+      if (!isOff && !isStubborn) return void response.end();
+      response.writeHead(403, { 'content-type': 'application/xml' });
+      response.end('<?xml version="1.0"?><Error><Code>RequestTimeTooSkewed</Code><Message>no</Message></Error>');
+    }),
+  );
+  const store = openStore(t, { endpoint });
+  await store.put('key', Buffer.from('x'), 'audio/mpeg');
+  await store.put('key', Buffer.from('x'), 'audio/mpeg');
+  assert.equal(requests, 3);
+  isStubborn = true;
+  await assert.rejects(store.put('key', Buffer.from('x'), 'audio/mpeg'), /its clock and that of this machine differ/);
+});
+
 for (const { status, code, reason } of [
   { status: 507, code: 'XMinioStorageFull', reason: 'full' },
   { status: 403, code: 'QuotaExceeded', reason: 'full' },
