@@ -1,26 +1,43 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-const UNAVAILABLE_STATES = /^(08...|57P0[1-5]|57014|53...|55000|25006|25P03)$/;
+/** XX000: a pooler that lost its server says so, also for a commit that was done. */
+const UNAVAILABLE_STATES = /^(08...|57P0[1-5]|57014|53...|55000|25006|25P0[34]|XX000)$/;
 const FAILED_INSIDE_STATES = /^(40001|40P01|55006|55P03|58...|XX...)$/;
 const REFUSED_STATES = /^(3D000|28...)$/;
 const NOT_SET_UP_STATES = /^(42P01|42703|42883|42501|3F000)$/;
-const NETWORK_ERRORS = /^(ECONN|EPIPE|ENOTFOUND|EAI_|ETIMEDOUT|EHOST|ENET|ENOENT)/;
+/** Codes of Node.js without SQLSTATE: of the network, of TLS, and of OpenSSL for certificates. */
+const NETWORK_ERRORS =
+  /^(ECONN|EPIPE|EPROTO|ENOTFOUND|EAI_|ETIMEDOUT|EHOST|ENET|ENOENT|EADDR|ENOBUFS|ERR_TLS_|ERR_SSL_|ERR_OSSL_)/;
+const CERTIFICATE_ERRORS =
+  /^(CERT_|CRL_|UNABLE_TO_|ERROR_IN_C|INVALID_(CA|PURPOSE)$|HOSTNAME_MISMATCH$|PATH_LENGTH_EXCEEDED$)|SELF_SIGNED/;
+/** Also those of files, which say nothing about the database. */
+const RESOURCE_ERRORS = /^(EMFILE|ENFILE|ENOMEM|EACCES|EPERM)$/;
+const SOCKET_CALLS = /^(connect|socket|bind|getaddrinfo)$/;
 const DRIVER_MESSAGES =
-  /timeout exceeded when trying to connect|Connection terminated|Query read timeout|not queryable/;
+  /^timeout expired|timeout exceeded when trying to connect|Connection terminated|Query read timeout|not queryable|does not support SSL|establishing an SSL connection|^Received unexpected|^received invalid response|^Unknown authenticationOk/;
+const REFUSED_BY_DRIVER = /^SASL: |^Password must be a string/;
 
-/** True if the database is unreachable, timed out, or accepts no statements at present. */
+/** True if the database is unreachable, timed out, or accepts no statements at present. What was sent is in doubt. */
 export function isConnectionError(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   if (error instanceof AggregateError) return error.errors.some(isConnectionError);
   const code = codeOf(error);
-  return UNAVAILABLE_STATES.test(code) || NETWORK_ERRORS.test(code) || DRIVER_MESSAGES.test(error.message);
+  const { syscall = 'connect' } = error as NodeJS.ErrnoException;
+  return (
+    [UNAVAILABLE_STATES, NETWORK_ERRORS, CERTIFICATE_ERRORS].some((codes) => codes.test(code)) ||
+    (RESOURCE_ERRORS.test(code) && SOCKET_CALLS.test(syscall)) ||
+    DRIVER_MESSAGES.test(error.message)
+  );
 }
 
 /** True if the same statement may succeed later. */
 export const isUnavailable = (error: unknown): boolean =>
   isConnectionError(error) || (error instanceof Error && FAILED_INSIDE_STATES.test(codeOf(error)));
 
-export const isRefused = (error: unknown): boolean => error instanceof Error && REFUSED_STATES.test(codeOf(error));
+/** True if the server refuses the login, or the driver the URL. */
+export const isRefused = (error: unknown): boolean =>
+  error instanceof Error &&
+  (REFUSED_STATES.test(codeOf(error)) || codeOf(error) === 'ERR_INVALID_URL' || REFUSED_BY_DRIVER.test(error.message));
 
 /** True if an operator must act: the database refuses the login, or lacks tables or rights. */
 export const isNotSetUp = (error: unknown): boolean =>
@@ -28,7 +45,8 @@ export const isNotSetUp = (error: unknown): boolean =>
 
 export const isDatabaseFault = (error: unknown): boolean => isUnavailable(error) || isNotSetUp(error);
 
-export const faultOf = ({ message, code }: { message?: string; code?: string }): string | undefined => message || code;
+export const faultOf = ({ message, code }: { message?: string; code?: string }): string | undefined =>
+  message?.trim() || code;
 
 const codeOf = (error: Error): string => String((error as { code?: unknown }).code ?? '');
 

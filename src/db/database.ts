@@ -23,8 +23,45 @@ interface PoolOptions {
   readonly namedStatements?: boolean;
 }
 
-const boundsOf = (url: string, statementTimeoutMs = STATEMENT_TIMEOUT_MS) => ({
-  connectionString: url,
+/** What statements and driver rely on, whatever the role, the database or the URL say. */
+export const SESSION_SETTINGS = {
+  search_path: 'public',
+  datestyle: 'ISO',
+  intervalstyle: 'postgres',
+  array_nulls: 'on',
+  standard_conforming_strings: 'on',
+  transform_null_equals: 'off',
+  default_transaction_isolation: 'read committed',
+};
+
+/** Commits may wait for more than the disk of the primary, and never for less. */
+const SET_SESSION = `
+  select set_config(name, value, false) from json_each_text('${JSON.stringify(SESSION_SETTINGS)}') as own (name, value)
+  union all
+  select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'`;
+
+/** pg would let these parameters of the URL win over the pool's own. */
+const POOL_PARAMETERS = ['statement_timeout', 'query_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout'];
+
+/** Names in a URL what the pool sets itself. */
+export const poolParametersOf = (url: string): string[] => {
+  const given = new URLSearchParams(url.split('?')[1]);
+  return [...POOL_PARAMETERS, 'options', 'binary'].filter((name) => given.has(name));
+};
+
+/** @param own options of the server, behind those of the URL, so that they win */
+function withoutPoolParameters(url: string, own: string) {
+  const [address = '', query] = url.split('?');
+  const given = new URLSearchParams(query);
+  const options = `${given.get('options') ?? ''} ${own}`.trim();
+  const names = poolParametersOf(url);
+  for (const name of names) given.delete(name);
+  return { connectionString: names.length > 0 ? `${address}?${given}` : url, options };
+}
+
+const boundsOf = (url: string, statementTimeoutMs = STATEMENT_TIMEOUT_MS, options = '') => ({
+  ...withoutPoolParameters(url, options),
+  onConnect: (client: pg.ClientBase) => client.query(SET_SESSION),
   connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
   statement_timeout: statementTimeoutMs,
   query_timeout: statementTimeoutMs && statementTimeoutMs + ANSWER_RESERVE_MS,
@@ -33,15 +70,14 @@ const boundsOf = (url: string, statementTimeoutMs = STATEMENT_TIMEOUT_MS) => ({
 
 /** Connects lazily: it succeeds while the database is down, and statements then fail within seconds (isUnavailable). */
 export function openPool(url: string, options: PoolOptions = {}): pg.Pool {
-  const bounds = boundsOf(url, options.statementTimeoutMs);
+  // Generic plans: planning a hold costs more than executing it.
+  const bounds = boundsOf(url, options.statementTimeoutMs, '-c plan_cache_mode=force_generic_plan');
   const pool = new pg.Pool({
     ...bounds,
     max: options.maxConnections ?? 20,
     Client: (options.namedStatements === false ? BoundedClient : PreparingClient) as never,
     types,
     idle_in_transaction_session_timeout: bounds.statement_timeout,
-    // Generic plans: planning a hold costs more than executing it.
-    options: '-c plan_cache_mode=force_generic_plan',
     application_name: 'speechgate',
   });
   // Without a listener, an idle connection that breaks ends the process. The pool replaces it on the next use.

@@ -56,7 +56,11 @@ const provider: MigrationProvider = {
   },
 };
 
-const tables = { migrationTableName: 'schema_migration', migrationLockTableName: 'schema_migration_lock' };
+const tables = {
+  migrationTableSchema: 'public',
+  migrationTableName: 'schema_migration',
+  migrationLockTableName: 'schema_migration_lock',
+};
 const migrator = <T>(db: Kysely<T>) => new Migrator({ db, provider, ...tables });
 
 interface Migrated {

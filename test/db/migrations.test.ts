@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { sql } from 'kysely';
 import pg from 'pg';
 import { type Test, test } from 'tap';
 import { LOCK_TIMEOUT_MS } from '../../src/db/brief-locks.ts';
@@ -161,4 +163,41 @@ test('parallel replicas apply each migration to an empty database once', async (
   assert.ok(applied.length > 0);
   assert.equal(new Set(applied).size, applied.length);
   assert.deepEqual((await migrate(url)).applied, []);
+});
+
+test('a schema of the name of the role, and settings of role and URL, change nothing', async (t) => {
+  const { url } = await emptyDatabase(t);
+  const owner = await connect(t, url);
+  const role = `odd_${randomUUID().slice(0, 8)}`;
+  const database = new URL(url).pathname.slice(1);
+  await owner.query(`
+    create role ${role} login password 'odd';
+    alter database ${database} owner to ${role};
+    create schema authorization ${role};
+    create table ${role}.schema_migration (name text);
+    alter role ${role} set search_path = ${role};
+    alter role ${role} set datestyle = 'German';
+    alter role ${role} set array_nulls = off;
+    alter role ${role} set synchronous_commit = off;`);
+  t.teardown(() => owner.query(`reassign owned by ${role} to current_user; drop owned by ${role}; drop role ${role}`));
+  const odd = Object.assign(new URL(url), { username: role, password: 'odd' });
+  odd.search = `?statement_timeout=1&options=${encodeURIComponent(`-c search_path=${role} -c intervalstyle=iso_8601`)}`;
+  await migrate(odd.href, role);
+  const { rows } = await owner.query('select relname from pg_class where relnamespace = $1::regnamespace', [role]);
+  assert.deepEqual(rows, [{ relname: 'schema_migration' }]);
+
+  const db = openDatabase(odd.href, { maxConnections: 1, statementTimeoutMs: 5_000 });
+  t.teardown(() => db.destroy());
+  const { rows: told } = await sql<Record<string, unknown>>`
+    select now() as at, ${[null, 'a']}::text[] as list, current_setting('synchronous_commit') as commit,
+           current_setting('statement_timeout') as timeout, current_setting('plan_cache_mode') as plans,
+           current_setting('IntervalStyle') as intervals, current_setting('search_path') as path`.execute(db);
+  assert.ok(told[0]?.at instanceof Date);
+  assert.deepEqual(
+    { ...told[0], at: undefined },
+    {
+      ...{ at: undefined, list: [null, 'a'], commit: 'on', timeout: '5s', plans: 'force_generic_plan' },
+      ...{ intervals: 'postgres', path: 'public' },
+    },
+  );
 });

@@ -13,6 +13,7 @@ import { testRunner } from '../support/reconcile.ts';
 import { CAPTURE, recordStatements } from '../support/recorded-statements.ts';
 import { ControlledStream, silentMp3, startStubUpstream, testUpstream } from '../support/stub-upstream.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
+import { EXPIRED, startTlsServer } from '../support/tls-server.ts';
 import { until } from '../support/until.ts';
 
 const ENDPOINTS = [
@@ -69,6 +70,27 @@ test('requests are 503 while the database is down and succeed once it recovers',
   const reply = await gateway.call('/tts?text=hello', { headers: { 'x-credit-account': account } });
   assert.equal(reply.status, 200);
   assert.equal((await gateway.app.admin.inject('/readyz')).statusCode, 200);
+});
+
+test('requests are 503 while the certificate of the database is not accepted', async (t) => {
+  const { url, ca } = await startTlsServer(t, EXPIRED);
+  const upstream = await testUpstream(t);
+  const databaseUrl = `${url}?sslmode=verify-full&sslrootcert=${ca}`;
+  const env = {
+    SPEECH_BASE_URL: upstream.url,
+    STRIPE_SECRET_KEY: 'rk_test_none',
+    STRIPE_API_BASE: 'http://127.0.0.1:1',
+  };
+  const gateway = await startGateway(t, env, { databaseUrl, worker: false });
+  const job = { path: '/tts?text=hello&async=true', call: { headers } };
+  const buy = { path: '/top-up', call: { method: 'POST' } };
+  for (const { path, call } of [...ENDPOINTS.map((path) => ({ path, call: { headers } })), job, buy]) {
+    const reply = await gateway.call(path, call);
+    assert.equal(reply.status, 503, `${path} ${reply.text.slice(0, 200)}`);
+    assert.equal(reply.json.error.details.reason, 'database_unavailable', path);
+  }
+  assert.equal((await gateway.app.admin.inject('/readyz')).statusCode, 503);
+  assert.equal(upstream.requests.length, 0);
 });
 
 test('the top-up form loads even when the account cannot be looked up', async (t) => {

@@ -2,7 +2,7 @@ import type { Database } from '../../db/database.ts';
 import { type AuditProgress, audit, invariants } from '../../ledger/audit.ts';
 import { newestSealable, parseSeal, type Seal, sealUpTo } from '../../ledger/seal.ts';
 import { UsageError } from '../../lib/usage-error.ts';
-import { AuditReport, EXIT_UNANSWERED, keepResult, progress } from './audit-report.ts';
+import { AuditReport, keepResult, progress } from './audit-report.ts';
 import { type CommandContext, defineCommand } from './command.ts';
 import { commandSettings, withDatabase } from './command-settings.ts';
 
@@ -25,7 +25,7 @@ export const auditCommand = defineCommand({
     const seals = values['verify-seal'].map(readSeal);
     const settings = await commandSettings(context);
     const external = values.external ? await loadExternal(settings) : undefined;
-    const look = { settings, subject: 'The books', maxConnections: external ? 4 : 1, exitCode: EXIT_UNANSWERED };
+    const look = { settings, subject: 'The books', maxConnections: external ? 4 : 1 };
     return withDatabase(context, look, async (db) => {
       const report = new AuditReport(context.console, values.secrets);
       const findings = await audit(db, checking(context));

@@ -5,8 +5,8 @@ import { printable, tableLines } from '../../lib/printable.ts';
 import { shortenSecrets } from '../audit/account-names.ts';
 import type { OutsideAudit } from '../audit/outside.ts';
 import type { CommandContext } from './command.ts';
+import { EXIT_UNANSWERED } from './command-settings.ts';
 
-export const EXIT_UNANSWERED = 2;
 const EXIT_BROKEN = 1;
 /** Ids in these columns are not secret. */
 const PLAIN_COLUMN = /^purchase$|trace_id$/;

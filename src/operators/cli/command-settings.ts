@@ -32,13 +32,15 @@ interface Look {
   readonly subject: string;
   readonly use?: 'read' | 'changed';
   readonly maxConnections?: number;
-  readonly exitCode?: number;
 }
+
+/** The database did not answer, so nothing is known to be broken. */
+export const EXIT_UNANSWERED = 2;
 
 /** Opens the database for one command. @throws ExitError with a fix and without a stack for a database error */
 export async function withDatabase(
   context: CommandContext,
-  { settings, subject, use = 'read', maxConnections = 1, exitCode = 1 }: Look,
+  { settings, subject, use = 'read', maxConnections = 1 }: Look,
   work: (db: Database) => Promise<number>,
 ): Promise<number> {
   const given = settings ?? (await commandSettings(context));
@@ -47,13 +49,17 @@ export async function withDatabase(
   try {
     return await work(db);
   } catch (error) {
-    if (!isDatabaseFault(error)) throw error;
-    const wayOut = context.env.DATABASE_URL?.trim()
-      ? 'Check DATABASE_URL, and run npm run migrate.'
-      : 'Check that the sandbox runs.';
-    const reason = printable(String(faultOf(error as Error)));
-    throw new ExitError(`${subject} can't be ${use}: ${reason}. ${wayOut}`, exitCode);
+    throw databaseFailure(context, `${subject} can't be ${use}`, error);
   } finally {
     await db.destroy();
   }
+}
+
+/** The error of a command that the database failed: one line with the fix. Returns any other error as it is. */
+export function databaseFailure({ env }: CommandContext, what: string, error: unknown): unknown {
+  if (!isDatabaseFault(error)) return error;
+  const wayOut = env.DATABASE_URL?.trim()
+    ? 'Check DATABASE_URL, and run npm run migrate.'
+    : 'Check that the sandbox runs.';
+  return new ExitError(`${what}: ${printable(String(faultOf(error as Error)))}. ${wayOut}`, EXIT_UNANSWERED);
 }

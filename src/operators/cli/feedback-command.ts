@@ -26,12 +26,14 @@ export const feedbackCommand = defineCommand({
     withDatabase(context, { subject: 'The feedback' }, async (db) => {
       const { console } = context;
       let count = 0;
-      if (!json) console.log(tableLine(COLUMNS, ['received', 'id', 'category', 'wallet', 'mailed', 'message']));
+      const head = tableLine(COLUMNS, ['received', 'id', 'category', 'wallet', 'mailed', 'message']);
       for await (const record of listFeedback(db)) {
+        if (!json && count === 0) console.log(head);
         console.log(json ? `${count === 0 ? '[' : ','}${printableJson(record)}` : lineOf(record));
         count += 1;
       }
       if (json) console.log(count === 0 ? '[]' : ']');
+      else if (count === 0) console.log(head);
       return 0;
     }),
 });

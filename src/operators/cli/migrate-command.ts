@@ -2,7 +2,7 @@ import { faultOf, isConnectionError, isRefused } from '../../db/database-errors.
 import { APPLICATION_ROLE, migrate } from '../../db/migrate.ts';
 import { printable } from '../../lib/printable.ts';
 import { defineCommand, ExitError, printLines } from './command.ts';
-import { databaseUrlOf } from './command-settings.ts';
+import { databaseUrlOf, EXIT_UNANSWERED } from './command-settings.ts';
 
 const EXIT_FAILED = 1;
 const CHECK_URL =
@@ -17,11 +17,10 @@ export const migrateCommand = defineCommand({
   run: async (_values, _words, context) => {
     const role = context.env.DATABASE_APP_ROLE?.trim() || APPLICATION_ROLE;
     const { applied, notValid, hasGranted, newer } = await migrate(databaseUrlOf(context.env), role).catch((error) => {
-      throw new ExitError(
-        `The schema can't be brought up to date: ${printable(String(faultOf(error)))}\n` +
-          (isConnectionError(error) || isRefused(error) ? CHECK_URL : ASK),
-        EXIT_FAILED,
-      );
+      const fault = `The schema can't be brought up to date: ${printable(String(faultOf(error)))}`;
+      throw isConnectionError(error) || isRefused(error)
+        ? new ExitError(`${fault}. ${CHECK_URL}`, EXIT_UNANSWERED)
+        : new ExitError(`${fault}\n${ASK}`, EXIT_FAILED);
     });
     const current =
       newer.length > 0

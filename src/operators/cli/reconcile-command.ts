@@ -7,7 +7,7 @@ import { createReconcilers } from '../../reconcile/reconcilers.ts';
 import { ReconcilerRunner } from '../../reconcile/runner.ts';
 import { openAudioStore } from '../../speech/store/open-store.ts';
 import { defineCommand, printLines } from './command.ts';
-import { commandSettings } from './command-settings.ts';
+import { commandSettings, databaseFailure } from './command-settings.ts';
 import { RECONCILE_SYNTAX, readSinceOptions } from './reconcile-options.ts';
 import { reconcileSince } from './reconcile-since.ts';
 import { hasFailed, turnLines } from './turn-lines.ts';
@@ -25,8 +25,9 @@ export const reconcileCommand = defineCommand({
     const store = openAudioStore(config.jobs.audioStore);
     const x402 = config.x402?.rpcUrls ? openPayments(db, config.x402.asset, config.x402.rpcUrls) : undefined;
     try {
-      // If the database is unavailable, each reconciler reports it.
-      const mismatch = await new DatabaseIdentity(db, config).check().catch(() => undefined);
+      const mismatch = await new DatabaseIdentity(db, config).check().catch((error) => {
+        throw databaseFailure(context, "The database can't be used", error);
+      });
       if (mismatch) throw new UsageError(`speechgate can't reconcile:\n${describeMismatch(mismatch)}`);
       const runner = new ReconcilerRunner({
         db,

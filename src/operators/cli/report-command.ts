@@ -12,11 +12,10 @@ import { RpcError } from '../../payments/x402/rpc.ts';
 import { GROUPS, liabilityAt, moneyOf, type Period, readEnd, type Sales, salesOf, totalOf } from '../report/books.ts';
 import { type Comparison, compareChain, compareProcessor } from '../report/outside.ts';
 import { defineCommand, printLines } from './command.ts';
-import { commandSettings, withDatabase } from './command-settings.ts';
+import { commandSettings, EXIT_UNANSWERED, withDatabase } from './command-settings.ts';
 import { readWholeConfig } from './whole-config.ts';
 
 const EXIT_DIFFERS = 1;
-const EXIT_UNANSWERED = 2;
 const USAGE = `speechgate report --from DAY [--to DAY]
 Prints sales, other money and what you owe, and compares them with the card processor and the chain.
   --from DAY       the first day, such as 2026-11-01 (UTC), or a time such as 2026-11-01T12:00Z
@@ -48,7 +47,7 @@ export const reportCommand = defineCommand({
     const settings = await commandSettings(context);
     const config =
       noOutside || csv ? undefined : readWholeConfig(settings, 'ask processor and chain (--no-outside skips them)');
-    const look = { settings, subject: 'The books', maxConnections: 2, exitCode: EXIT_UNANSWERED };
+    const look = { settings, subject: 'The books', maxConnections: 2 };
     return withDatabase(context, look, async (db) => {
       const sales = await salesOf(db, period, group);
       const total = totalOf(sales);

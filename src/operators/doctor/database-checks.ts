@@ -1,7 +1,10 @@
+import { randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Config } from '../../config/config.ts';
 import { readRoleRights } from '../../db/application-role.ts';
+import { poolParametersOf, SESSION_SETTINGS } from '../../db/database.ts';
 import { faultOf, isConnectionError, isRefused } from '../../db/database-errors.ts';
+import { now as databaseNow } from '../../db/expressions.ts';
 import { findNotValid, newerMigrations, pendingMigrations } from '../../db/migrate.ts';
 import { describeMismatch, readInstance } from '../../ledger/database-identity.ts';
 import {
@@ -31,6 +34,8 @@ export const DATABASE_CHECKS: readonly Check[] = [
   { name: 'database', run: takesWrites },
   { name: 'database-version', run: askingDatabase(isSupported) },
   { name: 'durability', run: askingDatabase(isDurable) },
+  { name: 'session', run: askingDatabase(hasOwnSettings) },
+  { name: 'commits', run: readingTables(keepsCommits) },
   { name: 'standby', run: askingDatabase(waitsForStandby) },
   { name: 'clock', run: askingDatabase(isOfOurTime) },
   { name: 'connections', run: askingDatabase(hasRoom) },
@@ -97,6 +102,46 @@ async function isDurable({ db }: DoctorContext): Promise<Finding> {
     `${lax.join(' and ')} off: booked money is lost when the machine loses power.`,
     lax.map((name) => `alter system set ${name} = on`).join('; ') +
       '; select pg_reload_conf(). Check whether the role or the database sets it too.',
+  );
+}
+
+/** Sessions set these themselves. Behind a pooler, another client of the same server connection may undo that. */
+async function hasOwnSettings({ db, config }: DoctorContext): Promise<Finding> {
+  const wanted: Readonly<Record<string, string>> = { ...SESSION_SETTINGS, synchronous_commit: 'off' };
+  const { rows } = await sql<{ name: string; setting: string }>`
+    select name, reset_val as setting from pg_settings
+    where lower(name) = any(${Object.keys(wanted)}) order by name`.execute(db);
+  const isOther = ({ name, setting }: (typeof rows)[number]) => {
+    if (name === 'synchronous_commit') return setting === 'off';
+    if (name === 'search_path') return !/^("?\$user"?, *)?public$/.test(setting);
+    return !setting.startsWith(wanted[name.toLowerCase()] ?? '');
+  };
+  const others = rows.filter(isOther).map(({ name, setting }) => `${name} is ${setting}`);
+  others.push(...poolParametersOf(config.databaseUrl).map((name) => `DATABASE_URL has ${name}`));
+  if (others.length === 0) return ok('Role, database and DATABASE_URL leave the settings of sessions alone.');
+  return warning(
+    `Sessions set their own values of what the role, the database or DATABASE_URL set otherwise: ${others.join('; ')}.`,
+    'Reset them (alter role NAME reset …, alter database NAME reset …), and remove them from DATABASE_URL.',
+  );
+}
+
+/** Some poolers acknowledge a commit that they don't make, such as pgpool in raw mode. */
+async function keepsCommits({ db }: DoctorContext): Promise<Finding> {
+  const key = randomBytes(32);
+  const row = { key, scope: 'doctor', checked_at: databaseNow, checked_minute: databaseNow, allowed: false, taken: [] };
+  const isKept = await db.connection().execute(async (writer) => {
+    await writer.transaction().execute((trx) => trx.insertInto('rate_window').values(row).execute());
+    const seen = await db
+      .connection()
+      .execute((reader) => reader.selectFrom('rate_window').select('scope').where('key', '=', key).executeTakeFirst());
+    await writer.deleteFrom('rate_window').where('key', '=', key).execute();
+    return seen !== undefined;
+  });
+  if (isKept) return ok('Another connection sees what was committed.');
+  return fault(
+    'It acknowledged a commit, and another connection does not see it: booked money is lost.',
+    'Connect to PostgreSQL itself, or make the pooler pass transactions on and read from the primary (pgpool: ' +
+      "backend_clustering_mode = 'streaming_replication').",
   );
 }
 

@@ -8,6 +8,7 @@ import { testDatabase } from '../../support/database.ts';
 import { operatorCommand } from '../../support/operator-command.ts';
 import { projectFile } from '../../support/project.ts';
 import { speechgate } from '../../support/speechgate.ts';
+import { EXPIRED, startTlsServer } from '../../support/tls-server.ts';
 
 const PROJECT = fileURLToPath(projectFile(''));
 /** If a command went on, it would need no database to fail otherwise. */
@@ -69,7 +70,7 @@ test('migrate with a wrong database prints the fault and the fix without a stack
     [speechgate, without({ port: '1' }), /ECONNREFUSED/],
   ] as const) {
     const { code, output } = await run({ DATABASE_URL: wrong }, 'migrate');
-    assert.equal(code, 1);
+    assert.equal(code, 2);
     assert.match(output, fault);
     assert.match(output, CHECK);
     assert.doesNotMatch(output, /^\s+at /m);
@@ -82,16 +83,40 @@ test('migrate names an unset DATABASE_URL with its fix', async () => {
   assert.match(output, /DATABASE_URL is not set\. Set it to /);
 });
 
-for (const [[name, ...args], code] of [
-  // Nothing is known to be broken.
-  [['audit'], 2],
-  [['feedback'], 1],
-  [['trace', '4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30'], 1],
-] as const) {
-  test(`speechgate ${name} without its database prints the fix`, async () => {
-    const ended = await operatorCommand(NOWHERE, name, ...args);
-    assert.equal(ended.code, code);
-    assert.match(ended.output, /can't be read: connect ECONNREFUSED 127\.0\.0\.1:1\. Check DATABASE_URL/);
-    assert.doesNotMatch(ended.output, /^\s+at /m);
-  });
-}
+/** Every command that needs the database, with what else it needs. */
+const COMMANDS: readonly (readonly [string, ...string[]])[] = [
+  ['audit'],
+  ['audit', '--external'],
+  ['feedback'],
+  ['trace', '4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30'],
+  ['payments'],
+  ['report', '--from', '2026-11-01', '--no-outside'],
+  ['paused'],
+  ['pause', 'card', '--reason', 'a test', '--yes'],
+  ['resume', 'all', '--reason', 'a test', '--yes'],
+  ['accounts', 'find', '--email', 'a@example.com'],
+  ['accounts', 'show', '4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30'],
+  ['accounts', 'freeze', '4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30', '--reason', 'a test', '--yes'],
+  ['reconcile'],
+  ['reconcile', '--since', '2026-11-23'],
+  ['migrate'],
+];
+
+test('every command whose database can not be reached exits 2 with one line', async (t) => {
+  const expired = await startTlsServer(t, EXPIRED);
+  for (const [url, fault] of [
+    [NOWHERE.DATABASE_URL, /ECONNREFUSED/],
+    [`${expired.url}?sslmode=verify-full&sslrootcert=${expired.ca}`, /certificate has expired/],
+    ['postgres://user:hidden@one.example:5432,two.example:5432/speech', /Invalid URL/],
+  ] as const) {
+    for (const [name, ...args] of COMMANDS) {
+      const env = { DATABASE_URL: url, SPEECHGATE_OPERATOR: 'alice' };
+      const { code, out, err } = await operatorCommand(env, name, ...args);
+      const what = `${name} ${args.join(' ')}: ${err}`;
+      assert.deepEqual([code, out], [2, ''], what);
+      assert.match(err, /^[^\n]+DATABASE_URL[^\n]+\n$/, what);
+      assert.match(err, fault);
+      assert.doesNotMatch(err, /hidden/);
+    }
+  }
+});

@@ -85,6 +85,6 @@ test('a pause without confirmation, reason, operator or known flow changes nothi
     'pause',
     ...['card', ...WHY, '--yes'],
   );
-  assert.equal(away.code, 1);
+  assert.equal(away.code, 2);
   assert.match(away.err, /The pauses can't be changed: connect ECONNREFUSED/);
 });

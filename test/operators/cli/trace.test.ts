@@ -88,6 +88,6 @@ test('an unknown or invalid trace id is reported with an exit code', async (t) =
     assert.doesNotMatch(refused.err, /at .*\.ts/);
   }
   const away = await trace('postgres://postgres@127.0.0.1:1/none', randomUUID());
-  assert.equal(away.code, 1);
+  assert.equal(away.code, 2);
   assert.match(away.err, /Check DATABASE_URL/);
 });

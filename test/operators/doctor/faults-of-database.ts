@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer } from 'node:net';
+import type { Test } from 'tap';
 import { grantApplicationRole } from '../../../src/db/application-role.ts';
 import { openDatabase } from '../../../src/db/database.ts';
 import { claimInstance } from '../../../src/ledger/database-identity.ts';
@@ -9,6 +12,8 @@ const OF_DATABASE = [
     'replicas',
     'database-version',
     'durability',
+    'session',
+    'commits',
     'standby',
     'clock',
     'connections',
@@ -61,9 +66,9 @@ export const FAULTS_OF_DATABASE: Cases = {
     },
   },
   'commits that do not wait for the disk': {
-    check: 'durability',
-    state: 'fault',
-    message: /^synchronous_commit off/,
+    check: 'session',
+    state: 'warning',
+    message: /: synchronous_commit is off\.$/,
     make: (scene, t) =>
       untilTheEnd(
         t,
@@ -71,6 +76,31 @@ export const FAULTS_OF_DATABASE: Cases = {
         'alter role speechgate_app set synchronous_commit = off',
         'alter role speechgate_app reset synchronous_commit',
       ),
+  },
+  'settings of the role and the URL that change meaning': {
+    check: 'session',
+    state: 'warning',
+    message:
+      /: array_nulls is off; DateStyle is German.*; search_path is elsewhere; DATABASE_URL has statement_timeout; DATABASE_URL has options\.$/,
+    make: async (scene, t) => {
+      const reset = ['array_nulls', 'datestyle', 'search_path'].map(
+        (name) => `alter role speechgate_app reset ${name}`,
+      );
+      t.teardown(() => scene.sql(...reset));
+      await scene.sql(
+        'alter role speechgate_app set array_nulls = off',
+        "alter role speechgate_app set datestyle = 'German'",
+        'alter role speechgate_app set search_path = elsewhere',
+      );
+      const url = `${scene.env.DATABASE_URL}?statement_timeout=1&options=-c%20array_nulls%3Doff`;
+      return { own: { DATABASE_URL: url } };
+    },
+  },
+  'a pooler that acknowledges and does not commit': {
+    check: 'commits',
+    state: 'fault',
+    message: /another connection does not see it/,
+    make: async (scene, t) => ({ own: { DATABASE_URL: await withoutCommits(t, scene.env.DATABASE_URL ?? '') } }),
   },
   'a standby that no commit waits for': {
     check: 'standby',
@@ -112,7 +142,7 @@ export const FAULTS_OF_DATABASE: Cases = {
     check: 'schema',
     state: 'fault',
     message: /lacks 1 migration/,
-    skipped: ['constraints', 'rights', 'money', 'card-mode'],
+    skipped: ['commits', 'constraints', 'rights', 'money', 'card-mode'],
     make: (scene, t) =>
       untilTheEnd(
         t,
@@ -194,4 +224,21 @@ export const FAULTS_OF_DATABASE: Cases = {
 
 async function setServer({ sql }: Scene, name: string, value: string): Promise<void> {
   await sql(`alter system set ${name} = ${value}`, 'select pg_reload_conf()', 'select pg_sleep(0.3)');
+}
+
+/** Leads to the database, and makes a rollback of each commit, to which the server answers as to a commit. */
+async function withoutCommits(t: Test, target: string): Promise<string> {
+  const { hostname, port } = new URL(target);
+  const server = createServer((client) => {
+    const upstream = connect(Number(port), hostname);
+    client.on('data', (chunk) => upstream.write(chunk.toString('latin1').replace('commit\0', 'abort \0'), 'latin1'));
+    upstream.pipe(client);
+    client.on('error', () => upstream.destroy()).on('close', () => upstream.destroy());
+    upstream.on('error', () => client.destroy());
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const url = new URL(target);
+  url.port = String((server.address() as AddressInfo).port);
+  return url.href;
 }

@@ -15,7 +15,7 @@ import {
 import { shortenAccount } from '../../audit/account-names.ts';
 import { readAccounts } from '../../audit/accounts.ts';
 import { defineCommand, ExitError } from '../command.ts';
-import { commandSettings, withDatabase } from '../command-settings.ts';
+import { commandSettings, EXIT_UNANSWERED, withDatabase } from '../command-settings.ts';
 import {
   ACTION_OPTIONS,
   ACTION_USAGE,
@@ -31,7 +31,6 @@ const USAGE = `speechgate accounts refund PURCHASE --reason TEXT
   PURCHASE         the id of the purchase or of its checkout session
   --amount CENTS   the amount to refund (default: all that is left)${ACTION_USAGE}${KEY_USAGE}`;
 const EXIT_REFUSED = 1;
-const EXIT_UNANSWERED = 2;
 
 export const refundCommand = defineCommand({
   usage: USAGE,
