@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { Ajv, type ErrorObject } from 'ajv';
+import { withoutNulls } from '../lib/without-nulls.ts';
 import {
   type FileModel,
   type ModelUpstream,
@@ -112,7 +113,7 @@ export function loadCatalog(file?: string): Catalog {
   const where = file ?? 'the built-in catalog';
   let data: unknown;
   try {
-    data = JSON.parse(readFileSync(file ?? BUILT_IN, 'utf8'));
+    data = JSON.parse(readFileSync(file ?? BUILT_IN, 'utf8'), withoutNulls);
   } catch (error) {
     throw new CatalogError(`${where} can't be read as JSON: ${error instanceof Error ? error.message : error}`);
   }

@@ -111,7 +111,8 @@ async function openCreditPurchase(baseUrl: string, amountCents: number, account 
     const sessionId = SESSION.exec(checkoutUrl)?.[1] ?? null;
     return { sessionId, checkoutUrl, amountCents, account: account || null, openedAt: Date.now() };
   }
-  const { error } = (await response.json().catch(() => ({}))) as { error?: { code?: unknown; message?: unknown } };
+  const body = (await response.json().catch(() => null)) as { error?: { code?: unknown; message?: unknown } } | null;
+  const error = body?.error;
   const { status, headers } = response;
   throw new CommandError({
     code: typeof error?.code === 'string' ? serviceWords(error.code) : 'UNKNOWN',

@@ -171,7 +171,7 @@ function judgeVerified(answer: ProbeResponse, { asset }: X402Config): Finding {
 }
 
 const isRefused = ({ status, json }: ProbeResponse): boolean =>
-  refusesCredential(status, { isValid: member(json, 'isValid') });
+  refusesCredential(status, { isValid: member(json, 'isValid') ?? undefined });
 
 const refused = ({ status }: ProbeResponse, endpoint: string): Finding =>
   fault(

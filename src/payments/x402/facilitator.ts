@@ -1,5 +1,6 @@
 import { PAYMENT_IDENTIFIER } from '@x402/extensions/payment-identifier';
 import { Pool } from 'undici';
+import { withoutNulls } from '../../lib/without-nulls.ts';
 import type { CredentialAlarm } from '../../observability/credential-alarm.ts';
 import { identifierExtension, type Offer, type Resource } from './challenge.ts';
 import type { Hex, PaymentEnvelope } from './envelope.ts';
@@ -147,8 +148,8 @@ function bodyOf(payment: FacilitatorPayment): string {
 
 function readObject(text: string): Record<string, unknown> {
   try {
-    const value = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
+    const value: unknown = JSON.parse(text, withoutNulls);
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {};
   } catch {
     return {};
   }
@@ -159,7 +160,7 @@ const isClientError = (status: number): boolean => status >= 400 && status < 500
 
 /** Facilitators may omit the payer. If they name another one, they have not verified this payment. */
 const isPayer = (payer: unknown, { envelope }: FacilitatorPayment): boolean =>
-  payer === undefined || payer === null || payer === '' || String(payer).toLowerCase() === envelope.authorization.from;
+  payer === undefined || payer === '' || String(payer).toLowerCase() === envelope.authorization.from;
 
 function readTransaction(named: unknown): Hex | undefined {
   const digits = typeof named === 'string' ? TRANSACTION.exec(named)?.[1] : undefined;

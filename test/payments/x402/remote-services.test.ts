@@ -151,7 +151,9 @@ test('an unknown block and a block with malformed fields are RpcErrors', async (
         json({ result: results[method as keyof typeof results] })(method, response);
       },
     });
-    const error = await node.find(CLAIM, 1n, true).catch((thrown) => thrown);
+    const error = await node
+      .find(CLAIM, { headBlock: 1n, transaction: undefined, isAlone: true })
+      .catch((thrown) => thrown);
     assert.ok(error instanceof RpcError, inspect(error));
     assert.ok(!inspect(error, { depth: Number.POSITIVE_INFINITY }).includes('words of the node'));
   }
@@ -179,12 +181,13 @@ const PAYMENT = {
 } as unknown as Parameters<Facilitator['verify']>[0];
 
 /** A facilitator that answers every call with this. */
-async function startFacilitator(t: Test, status: number, body: string): Promise<Facilitator> {
+async function startFacilitator(t: Test, status: number, body: string, onRefused?: () => void): Promise<Facilitator> {
   const server = createServer((request, response) => {
     request.resume().on('end', () => response.writeHead(status).end(body));
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const facilitator = new Facilitator(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, undefined, 30_000);
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const facilitator = new Facilitator(url, undefined, 30_000, onRefused);
   t.teardown(async () => {
     await facilitator.close();
     server.close();
@@ -207,6 +210,7 @@ const VALID: [number, object][] = [
   [200, { isValid: true, payer: '' }],
   [200, { isValid: true, payer: null }],
   [200, { isValid: true }],
+  [200, { isValid: true, payer: PAYER, invalidReason: null, invalidMessage: null, extra: null, error: null }],
   [201, { isValid: true, payer: PAYER }],
   [202, { isValid: true }],
   [299, { isValid: true }],
@@ -242,8 +246,28 @@ test('R23: a 2xx or 4xx with a reason that excludes a broadcast refuses a settle
   }
 });
 
+test('a refused credential is told although members of a result are null', async (t) => {
+  let told = 0;
+  for (const status of [401, 403]) {
+    const body = { isValid: null, success: null, payer: null, error: 'unauthorized' };
+    const facilitator = await startFacilitator(t, status, JSON.stringify(body), () => {
+      told += 1;
+    });
+    await assert.rejects(facilitator.verify(PAYMENT), FacilitatorError);
+    assert.equal((await facilitator.settle(PAYMENT)).outcome, 'open');
+  }
+  assert.equal(told, 4);
+});
+
 const OPEN: [string, number, unknown, string | undefined][] = [
   ['success', 200, { success: true, transaction: TRANSACTION }, TRANSACTION],
+  [
+    'success with members of null',
+    200,
+    { success: true, transaction: TRANSACTION, errorReason: null, errorMessage: null, payer: null, network: null },
+    TRANSACTION,
+  ],
+  ['a null beside the older form', 200, { success: true, transaction: null, txHash: TRANSACTION }, TRANSACTION],
   ['success with 201', 201, { success: true, transaction: TRANSACTION }, TRANSACTION],
   ['success with 202', 202, { success: true, transaction: TRANSACTION }, TRANSACTION],
   ['a hash in upper case', 200, { success: true, transaction: `0x${TRANSACTION.slice(2).toUpperCase()}` }, TRANSACTION],
