@@ -128,7 +128,7 @@ async function hasOwnSettings({ db, config }: DoctorContext): Promise<Finding> {
 /** Some poolers acknowledge a commit that they don't make, such as pgpool in raw mode. */
 async function keepsCommits({ db }: DoctorContext): Promise<Finding> {
   const key = randomBytes(32);
-  const row = { key, scope: 'doctor', checked_at: databaseNow, checked_minute: databaseNow, allowed: false, taken: [] };
+  const row = { key, scope: 'doctor', checked_at: databaseNow, allowed: false, taken: [] };
   const isKept = await db.connection().execute(async (writer) => {
     await writer.transaction().execute((trx) => trx.insertInto('rate_window').values(row).execute());
     const seen = await db

@@ -94,7 +94,7 @@ const COMMANDS: readonly (readonly [string, ...string[]])[] = [
   ['paused'],
   ['pause', 'card', '--reason', 'a test', '--yes'],
   ['resume', 'all', '--reason', 'a test', '--yes'],
-  ['accounts', 'find', '--email', 'a@example.com'],
+  ['accounts', 'find', '--trace', '4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30'],
   ['accounts', 'show', '4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30'],
   ['accounts', 'freeze', '4a0cbd9e-7f0f-4a52-9d5e-1c7a2f6b8e30', '--reason', 'a test', '--yes'],
   ['reconcile'],
