@@ -40,6 +40,12 @@ type RefundResult =
   | { readonly outcome: 'key_of_another' }
   | { readonly outcome: 'refused'; readonly error: ProcessorError };
 
+/** Statuses that exclude a refund under the key. An earlier call may have made one before the key's rights changed. */
+const REFUSALS: Readonly<Record<'unused' | 'made_before', ReadonlySet<number | undefined>>> = {
+  unused: new Set([400, 401, 402, 403, 404]),
+  made_before: new Set([400, 402]),
+};
+
 /** Refunds to the card and books it (R61). If interrupted, repeat it with the same key, or reconcilers book it. */
 export async function refundPurchase(
   { db, processor, clawbacks }: { db: Database; processor: Processor; clawbacks: Clawbacks },
@@ -57,7 +63,7 @@ export async function refundPurchase(
     const made = earlier === 'made_before' ? await processor.clawbacks.findRefund(paymentIntentId, key) : undefined;
     refund = made ?? (await processor.clawbacks.refund(paymentIntentId, amountCents, key));
   } catch (error) {
-    if (!(error instanceof ProcessorError) || error.status === undefined || error.status >= 500) throw error;
+    if (!(error instanceof ProcessorError) || !REFUSALS[earlier].has(error.status)) throw error;
     return { outcome: 'refused', error };
   }
   testPoint('refund made');

@@ -5,6 +5,7 @@ import { audit } from '../../../src/ledger/audit.ts';
 import { say } from '../../journeys/card.ts';
 import { form, shownAccount } from '../../payments/top-up/shop.ts';
 import { testCheckout } from '../../support/checkout.ts';
+import { startFaultyCheckout } from '../../support/faulty-checkout.ts';
 import { startGateway } from '../../support/gateway.ts';
 import { later } from '../../support/jobs.ts';
 import { operatorCommand } from '../../support/operator-command.ts';
@@ -173,4 +174,64 @@ test('a refund repeated after the processor forgot its key is not made twice', a
   const other = await run('refund', session, '--amount', '200', ...WHY);
   assert.equal(other.code, 0, other.output);
   assert.equal((await checkout.stripe.refunds.list()).data.length, 2, 'under another key it is another refund');
+});
+
+test('only an answer that excludes a refund is told as "Nothing was refunded"', async (t) => {
+  const checkout = await startFaultyCheckout(t);
+  const env = { STRIPE_SECRET_KEY: checkout.secretKey, STRIPE_API_BASE: checkout.apiBase };
+  const gateway = await startGateway(t, { ...env, CHECKOUT_ORIGIN: 'http://127.0.0.1' });
+  const opened = await gateway.call('/top-up', form({ amount: '5000' }));
+  const session = String(opened.headers.get('location')).split('/').at(-1) ?? '';
+  await checkout.pay(session);
+  assert.equal((await gateway.call(`/top-up/complete?session_id=${session}`)).status, 200);
+  const refund = (key: string) =>
+    operatorCommand(
+      { ...env, DATABASE_URL: gateway.databaseUrl, SPEECHGATE_OPERATOR: 'alice' },
+      ...(['accounts', 'refund', session, '--amount', '100', '--key', key, ...WHY] as const),
+    );
+  const answer = (status: number, error: object) => {
+    checkout.fault = (_method, path, response) => {
+      if (!path.endsWith('/refunds')) return false;
+      const headers = { 'content-type': 'application/json', 'stripe-should-retry': 'false' };
+      response.writeHead(status, headers).end(JSON.stringify({ error: { message: 'no', ...error } }));
+      return true;
+    };
+  };
+  const refusals = [
+    [400, { type: 'invalid_request_error', code: 'charge_already_refunded' }],
+    [401, { type: 'invalid_request_error' }],
+    [402, { type: 'card_error' }],
+    [403, { type: 'invalid_request_error' }],
+    [404, { type: 'invalid_request_error', code: 'resource_missing' }],
+  ] as const;
+  for (const [status, error] of refusals) {
+    answer(status, error);
+    const refused = await refund(randomUUID());
+    assert.deepEqual([refused.code, /Nothing was refunded/.test(refused.err)], [1, true], `${status} ${refused.err}`);
+  }
+  const doubts = [
+    [400, { type: 'idempotency_error' }, /unknown whether/],
+    [400, { type: 'invalid_request_error', code: 'rate_limit' }, /later/],
+    [408, { type: 'api_error' }, /unknown whether/],
+    [409, { type: 'idempotency_error', code: 'idempotency_key_in_use' }, /unknown whether/],
+    [409, { type: 'invalid_request_error', code: 'lock_timeout' }, /unknown whether/],
+    [425, { type: 'api_error' }, /unknown whether/],
+    [429, { type: 'invalid_request_error', code: 'lock_timeout' }, /later/],
+    [500, { type: 'api_error' }, /unknown whether/],
+  ] as const;
+  for (const [status, error, told] of doubts) {
+    const key = randomUUID();
+    answer(status, error);
+    const first = await refund(key);
+    assert.equal(first.code, 2, `${status} ${first.err}`);
+    assert.match(first.err, told);
+    assert.match(first.err, /the same --key/);
+    assert.doesNotMatch(first.err, /Nothing was refunded/);
+    answer(401, { type: 'invalid_request_error' });
+    assert.equal((await refund(key)).code, 2, 'the key may have made it before its right was lost');
+    checkout.fault = () => false;
+    assert.equal((await refund(key)).code, 0);
+    assert.equal((await refund(key)).code, 0);
+  }
+  assert.equal((await checkout.stripe.refunds.list()).data.length, doubts.length);
 });

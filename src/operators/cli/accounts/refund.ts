@@ -4,7 +4,7 @@ import { printable } from '../../../lib/printable.ts';
 import { UsageError } from '../../../lib/usage-error.ts';
 import { Clawbacks } from '../../../payments/top-up/clawbacks.ts';
 import { Processor } from '../../../payments/top-up/processor.ts';
-import { ProcessorError } from '../../../payments/top-up/processor-call.ts';
+import { ProcessorError, RATE_LIMITED } from '../../../payments/top-up/processor-call.ts';
 import type { ProcessorClawback } from '../../../payments/top-up/processor-clawbacks.ts';
 import { Purchases } from '../../../payments/top-up/purchases.ts';
 import {
@@ -87,8 +87,9 @@ const describe = ({ id, accountId, creditedAt, ...purchase }: CreditedPurchase, 
 
 function throwUnanswered(error: unknown): never {
   if (!(error instanceof ProcessorError)) throw error;
+  const when = error.status === RATE_LIMITED ? 'later' : 'again';
   throw new ExitError(
-    `It is unknown whether this was refunded: ${error.message}. Run the command again with the same --key.`,
+    `It is unknown whether this was refunded: ${error.message}. Run the command ${when} with the same --key.`,
     EXIT_UNANSWERED,
   );
 }
