@@ -103,7 +103,8 @@ begin
     select coalesce(sum(amount_micro_usd) filter (where awaited_transaction is null), 0)::bigint,
            count(*) filter (where state in ('reserved', 'settling')),
            count(*) filter (where state = 'settling' and awaited_transaction is null),
-           exists (select from x402_payment where payer = of_payer and failed_at > now() - interval '1 hour')
+           exists (select from x402_payment where payer = of_payer and failed_at > now() - interval '1 hour'
+                     and refusal is distinct from 'facilitator_lacks_gas')
     from x402_payment
     where payer = of_payer and position < before_position and state in ('reserved', 'settling', 'refused', 'unknown');
 end $$;

@@ -1211,7 +1211,7 @@ export interface components {
                 "application/json": components["schemas"]["X402ConflictError"];
             };
         };
-        /** @description TTS_UPSTREAM_ERROR: the speech provider returned an error, or something that is not audio. Its 429 and 503 become 503 here. PAYMENT_ERROR: the payment service or the chain is unavailable, or its response is invalid. Nothing was settled or charged. */
+        /** @description TTS_UPSTREAM_ERROR: the speech provider returned an error, or something that is not audio. Its 429 and 503 become 503 here. PAYMENT_ERROR: the payment service or the chain is unavailable, or its response is invalid. Nothing was settled or charged, unless `details.payment.state` is `unknown`: then the facilitator's own wallet lacked gas, and the payment may still settle until it expires. */
         X402Failed: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -2885,7 +2885,7 @@ export interface operations {
             429: components["responses"]["RateLimited"];
             431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["DepositInternalError"];
-            /** @description The payment service or the chain is unavailable, or its response is invalid. Nothing was settled. Repeat the identical request. */
+            /** @description The payment service or the chain is unavailable, or its response is invalid. Repeat the identical request. Nothing was settled, unless `details.payment.state` is `unknown`: then the facilitator's own wallet lacked gas, and the payment may still settle until it expires. */
             502: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];

@@ -127,7 +127,7 @@ function openChained(
   const onRefused = credentialAlarm({ metrics, log }, 'X402_FACILITATOR_AUTH');
   const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken, x402.settleTimeoutMs, onRefused);
   const settlement = new Settlement({ ...opened, facilitator, metrics, log });
-  const intake = new PaymentIntake({ ...opened, known, asset, facilitator, log });
+  const intake = new PaymentIntake({ ...opened, known, asset, facilitator, metrics, log });
   const work = new DirectWork(config.unpaidWork);
   const { confirmationTimeoutMs, inclusionTimeoutMs } = x402;
   addUnsettledWorkGauge(metrics, work);

@@ -107,6 +107,11 @@ export class Metrics {
     'Responses 401 and 403 from other services, by the setting with the credential.',
     ['setting'],
   );
+  readonly #lacksOfGas = new Counter({
+    name: 'speechgate_facilitator_lacked_gas_total',
+    help: "Payments refused for lack of balance although the payer's balance covers them: the facilitator lacks gas.",
+    registers: [this.#registry],
+  });
   readonly #refusals = this.#counter(
     'speechgate_rate_limit_refusals_total',
     'Requests refused by a rate limit, by kind of bucket.',
@@ -178,6 +183,10 @@ export class Metrics {
 
   credentialRefused(setting: string): void {
     this.#refusedCredentials(setting).inc();
+  }
+
+  facilitatorLackedGas(): void {
+    this.#lacksOfGas.inc();
   }
 
   requestForwarded(proxy: ForwardingProxy): void {

@@ -1,9 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Asset } from '../config/network.ts';
 import { isUnavailable } from '../db/database-errors.ts';
 import { testPoint } from '../lib/test-point.ts';
 import { withFullV } from '../lib/wallet-signature.ts';
+import type { Metrics } from '../observability/metrics.ts';
 import {
   claimOf,
   type KnownPayment,
@@ -18,8 +18,9 @@ import { findOffer, MAX_TIMEOUT_SECONDS, type Offer } from './x402/challenge.ts'
 import type { PaymentEnvelope } from './x402/envelope.ts';
 import { type Facilitator, FacilitatorError, type FacilitatorPayment, type Verification } from './x402/facilitator.ts';
 import type { Payment, PaymentPurpose } from './x402/payment.ts';
-import type { Exposure, Reservations } from './x402/reservations.ts';
+import type { Reservations } from './x402/reservations.ts';
 import { RpcError } from './x402/rpc.ts';
+import { FACILITATOR_LACKS_GAS, isSolvent, LACKS_BALANCE, reportLackOfGas } from './x402/solvency.ts';
 import { isOfUndeployed, isSignedByPayer } from './x402/transfer-proof.ts';
 
 interface IntakeParts {
@@ -28,6 +29,7 @@ interface IntakeParts {
   readonly facilitator: Facilitator;
   readonly chain: Chain;
   readonly asset: Asset;
+  readonly metrics: Metrics;
   readonly log: FastifyBaseLogger;
 }
 
@@ -155,7 +157,9 @@ export class PaymentIntake {
       const taken = await this.#refuseTaken(envelope, abandoned);
       if (taken) return taken;
       const verification = await this.#parts.facilitator.verify(facilitatorRequest);
-      return verification.valid ? undefined : this.#invalid(verification, facilitatorRequest);
+      if (verification.valid) return undefined;
+      const isCovered = () => isSolvent(this.#parts, { claim: claimOf(envelope) });
+      return await this.#invalid(verification, facilitatorRequest, isCovered);
     } catch (error) {
       const failure = this.#unverifiable(error);
       return (await this.#refuseTaken(envelope, abandoned)) ?? failure;
@@ -168,10 +172,15 @@ export class PaymentIntake {
   }
 
   /** A used authorization may have paid this service, in commits that a failover lost. */
-  #invalid(
+  async #invalid(
     { reason, detail }: Extract<Verification, { valid: false }>,
     { envelope }: FacilitatorPayment,
-  ): Refused<'PAYMENT_REQUIRED'> {
+    isCovered: () => boolean | Promise<boolean>,
+  ): Promise<Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR'>> {
+    if (reason === LACKS_BALANCE && (await isCovered())) {
+      reportLackOfGas(this.#parts, { detail });
+      return refused('PAYMENT_ERROR', FACILITATOR_LACKS_GAS);
+    }
     this.#parts.log.warn({ detail }, 'the facilitator rejected a payment');
     if (!/nonce_already_used$/.test(reason)) return refused('PAYMENT_REQUIRED', reason);
     return refused('PAYMENT_REQUIRED', reason, { fault: USED, payment: unknownPayment(envelope.authorization.value) });
@@ -190,7 +199,7 @@ export class PaymentIntake {
       isVerified ? VALID : this.#parts.facilitator.verify(facilitatorRequest),
       isSolvent(this.#parts, payment, exposure),
     ]);
-    if (!verification.valid) return this.#invalid(verification, facilitatorRequest);
+    if (!verification.valid) return this.#invalid(verification, facilitatorRequest, () => canPay);
     return canPay ? undefined : refused('PAYMENT_REQUIRED', 'insufficient_funds');
   }
 
@@ -251,24 +260,4 @@ function wrongTime(reason: string, name: string, breach: string, now: bigint): R
   return refused('PAYMENT_REQUIRED', reason, {
     fault: { field: `payload.authorization.${name}`, rule: 'lifetime', message },
   });
-}
-
-const TIMEOUT_MS = 3_000;
-const POLL_MS = 50;
-
-/**
- * Whether the payer's balance covers this payment and earlier unsettled ones (R21b). A payment that has left the wallet
- * but is still in the sum counts twice. So both are read again while the sum changes or a payment is settling.
- */
-async function isSolvent({ chain, reservations }: IntakeParts, payment: Payment, before: Exposure): Promise<boolean> {
-  const { payer, amount } = payment.claim;
-  let { unsettled } = before;
-  for (const giveUpAt = performance.now() + TIMEOUT_MS; ; await sleep(POLL_MS)) {
-    const balance = await chain.balanceOf(payer);
-    if (balance >= unsettled + amount) return true;
-    const now = await reservations.exposure(payment);
-    if (now.unsettled === unsettled && now.settling === 0n) return false;
-    if (performance.now() >= giveUpAt) return false;
-    unsettled = now.unsettled;
-  }
 }

@@ -15,6 +15,7 @@ import type { FacilitatorPayment } from './x402/facilitator.ts';
 import { findByAuthorization, findByIdentifier, type Payment } from './x402/payment.ts';
 import type { Exposure } from './x402/reservations.ts';
 import type { Resolution, Resolver } from './x402/resolver.ts';
+import { FACILITATOR_LACKS_GAS } from './x402/solvency.ts';
 
 /** What identifies a request (R22), and the trace id of this one. */
 export interface PaymentIdentity extends Pick<RequestContext, 'method' | 'url' | 'bytes' | 'traceId'> {
@@ -58,7 +59,7 @@ export const claimOf = ({ authorization }: Pick<PaymentEnvelope, 'authorization'
 export type PaymentStatus =
   | ({ readonly outcome: 'settled'; readonly isReplayable: boolean } & Booking)
   | { readonly outcome: 'open'; readonly transaction: string | null }
-  | Refused<'PAYMENT_IDENTIFIER_CONFLICT' | 'PAYMENT_REPLAY_PENDING' | 'PAYMENT_REQUIRED'>;
+  | Refused<'PAYMENT_IDENTIFIER_CONFLICT' | 'PAYMENT_REPLAY_PENDING' | 'PAYMENT_REQUIRED' | 'PAYMENT_ERROR'>;
 
 export interface KnownPayment {
   readonly outcome: 'known';
@@ -75,11 +76,12 @@ export interface Reserved {
 }
 
 /** Refusal of a payment whose settlement was refused, which may still land (R23), or has failed for good. */
-export const settlementRefused = (payment: Payment, reason: string, hasFailed = false) =>
-  refused('PAYMENT_REQUIRED', reason, {
-    receipt: { 'payment-response': failureReceipt(payment, reason) },
-    payment: hasFailed ? NOTHING_CHARGED : unknownPayment(payment.claim.amount),
-  });
+export function settlementRefused(payment: Payment, reason: string, hasFailed = false) {
+  const money = hasFailed ? NOTHING_CHARGED : unknownPayment(payment.claim.amount);
+  if (reason === FACILITATOR_LACKS_GAS) return refused('PAYMENT_ERROR', reason, { payment: money });
+  const receipt = { 'payment-response': failureReceipt(payment, reason) };
+  return refused('PAYMENT_REQUIRED', reason, { receipt, payment: money });
+}
 
 /** `asset` is undefined while x402 is off, `resolver` without a chain node: payments in doubt then stay in doubt. */
 interface PaymentLookupParts {

@@ -16,6 +16,7 @@ import {
 } from '../support/deposit.ts';
 import {
   anotherTransaction,
+  invalid,
   nonceAlreadyUsed,
   onlyClaimed,
   refused,
@@ -123,15 +124,12 @@ test('R23: a refused deposit is blocked with 402, and credited once if it lands'
 }, async (t) => {
   const gateway = await start(t);
   const payer = await wallet(chain.client, 1_000_000n);
-  gateway.facilitator.faults.settle(refused('invalid_exact_evm_insufficient_balance'));
+  gateway.facilitator.faults.settle(refused('insufficient_funds'));
   const { reply, paid, payload } = await payDeposit(gateway, payer);
   for (const answer of [reply, await gateway.call(DEPOSIT_PATH, paid)]) {
     assert.deepEqual(told(answer), [402, 'PAYMENT_REQUIRED']);
     const challenge = decodeHeader(answer.headers.get('payment-required'));
-    assert.deepEqual(
-      [challenge.error, challenge.accepts[0].amount],
-      ['invalid_exact_evm_insufficient_balance', String(DEPOSIT)],
-    );
+    assert.deepEqual([challenge.error, challenge.accepts[0].amount], ['insufficient_funds', String(DEPOSIT)]);
     assert.equal(decodeHeader(answer.headers.get('payment-response')).success, false);
   }
   assert.deepEqual(await paymentStates(gateway), ['refused']);
@@ -157,6 +155,27 @@ test('R23: a refused deposit is blocked with 402, and credited once if it lands'
   const repeat = await gateway.call(DEPOSIT_PATH, paid);
   assert.deepEqual([...told(repeat), transactionOf(repeat)], [200, 0, true, transaction]);
   assert.equal(gateway.facilitator.broadcasts.length, 0);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('R23: a deposit that a facilitator without gas refuses is 502, and is credited if it lands', {
+  skip,
+}, async (t) => {
+  const gateway = await start(t);
+  const payer = await wallet(chain.client, 1_000_000n);
+  gateway.facilitator.faults.verify(invalid('invalid_exact_evm_insufficient_balance'));
+  const unverified = await payDeposit(gateway, payer);
+  assert.deepEqual(told(unverified.reply), [502, 'PAYMENT_ERROR']);
+  assert.equal(unverified.reply.json.error.details.payment.state, 'not_charged');
+  gateway.facilitator.faults.settle(refused('invalid_exact_evm_insufficient_balance'));
+  const { reply, paid, payload } = await payDeposit(gateway, payer);
+  for (const answer of [reply, await gateway.call(DEPOSIT_PATH, paid)]) {
+    assert.deepEqual(told(answer), [502, 'PAYMENT_ERROR']);
+    assert.equal(answer.json.error.details.payment.state, 'unknown');
+  }
+  await land(chain, payload);
+  await chain.client.mine({ blocks: 1 });
+  await until(async () => (await gateway.call(DEPOSIT_PATH, paid)).status === 200);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 

@@ -9,6 +9,7 @@ import { cancelAuthorization, included, submitAuthorization, testChain, wallet }
 import { land } from '../support/deposit.ts';
 import {
   anotherTransaction,
+  invalid,
   nonceAlreadyUsed,
   onlyClaimed,
   refused,
@@ -145,13 +146,13 @@ test('R23: a refused settlement is 402 until it lands, then the replay has the a
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
-  gateway.facilitator.faults.settle(refused('invalid_exact_evm_insufficient_balance'));
+  gateway.facilitator.faults.settle(refused('insufficient_funds'));
   const { reply, paid, payload } = await payFor(gateway, payer);
   for (const answer of [reply, await gateway.call('/x402/tts', paid)]) {
     assert.equal(answer.status, 402);
-    assert.equal(answer.json.error.details.error, 'invalid_exact_evm_insufficient_balance');
+    assert.equal(answer.json.error.details.error, 'insufficient_funds');
     const { success, errorReason, transaction } = decodeHeader(answer.headers.get('payment-response'));
-    assert.deepEqual([success, errorReason, transaction], [false, 'invalid_exact_evm_insufficient_balance', '']);
+    assert.deepEqual([success, errorReason, transaction], [false, 'insufficient_funds', '']);
   }
   assert.equal(await stateOf(gateway), 'refused');
 
@@ -182,6 +183,49 @@ test('R23: a refused settlement is 402 until it lands, then the replay has the a
   assert.equal(await timesPaid(chain, payer), 1);
   assert.equal(gateway.facilitator.broadcasts.length, 0);
   assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R23: a facilitator without gas is not blamed on a payer who can pay', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain, { LOG_LEVEL: 'error' });
+  const LACKS_BALANCE = 'invalid_exact_evm_insufficient_balance';
+  const payer = await wallet(chain.client, 10n * PRICE);
+  for (let time = 0; time < 2; time++) {
+    gateway.facilitator.faults.settle(refused(LACKS_BALANCE));
+    const { reply, paid } = await payFor(gateway, payer);
+    for (const answer of [reply, await gateway.call('/x402/tts', paid)]) {
+      assert.deepEqual([answer.status, answer.json.error.code], [502, 'PAYMENT_ERROR'], answer.text);
+      assert.match(answer.json.error.message, /lacks gas/);
+      const { reason, payment } = answer.json.error.details;
+      assert.deepEqual([reason, payment.state], ['facilitator_lacks_gas', 'unknown']);
+    }
+  }
+  gateway.facilitator.faults.verify(invalid(LACKS_BALANCE));
+  const { reply, paid } = await payFor(gateway, payer);
+  assert.deepEqual([reply.status, reply.json.error.details.payment.state], [502, 'not_charged'], reply.text);
+
+  let spoken = 0;
+  gateway.upstream.mode = async (request, response) => {
+    spoken += 1;
+    await until(async () => spoken === 2);
+    mp3()(request, response);
+  };
+  const both = await Promise.all([gateway.call('/x402/tts', paid), payFor(gateway, payer)]);
+  assert.deepEqual([both[0].status, both[1].reply.status], [200, 200], 'two at once are sold to a payer without blame');
+  const errors = gateway.log.filter(({ level }) => level === 50);
+  assert.equal(errors.filter(({ msg }) => /lacks gas/.test(String(msg))).length, 3);
+  const scrape = (await gateway.app.admin.inject({ url: '/metrics', headers: { host: 'localhost' } })).body;
+  assert.match(scrape, /^speechgate_facilitator_lacked_gas_total 3$/m);
+  assert.deepEqual(await audit(gateway.db), []);
+
+  gateway.upstream.mode = mp3();
+  const poor = await wallet(chain.client, PRICE);
+  gateway.facilitator.faults.settle(refused(LACKS_BALANCE));
+  assert.equal((await payFor(gateway, poor)).reply.status, 502);
+  // The payer's only money is promised to the payment before.
+  gateway.facilitator.faults.verify(invalid(LACKS_BALANCE));
+  const second = await payFor(gateway, poor);
+  assert.deepEqual([second.reply.status, second.reply.json.error.details.error], [402, LACKS_BALANCE]);
+  assert.match(second.reply.json.error.message, /too little USDC/);
 });
 
 test('an authorization that is cancelled before settle is never paid and ends as 402', {

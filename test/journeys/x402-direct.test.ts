@@ -383,6 +383,11 @@ test('an ERC-6492 payment that the facilitator finds invalid reserves nothing', 
   gateway.facilitator.faults.verify({ isValid: false, invalidReason: 'invalid_exact_evm_signature' });
   const reply = await gateway.call(TTS, withPayment(HELLO, await payFromContract(gateway, payer, HELLO, signature)));
   assert.deepEqual([reply.status, reply.json.error.details.error], [402, 'invalid_exact_evm_signature']);
+
+  // R23: the payer's balance covers the price, so it is the facilitator's that does not.
+  gateway.facilitator.faults.verify({ isValid: false, invalidReason: 'invalid_exact_evm_insufficient_balance' });
+  const covered = await gateway.call(TTS, withPayment(HELLO, await payFromContract(gateway, payer, HELLO, signature)));
+  assert.deepEqual([covered.status, covered.json.error.details.reason], [502, 'facilitator_lacks_gas']);
   assert.deepEqual(await paymentStates(gateway), []);
 });
 

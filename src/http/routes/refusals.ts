@@ -4,6 +4,7 @@ import type { RefusalCode, Refused } from '../../payments/refusal.ts';
 import type { SpeechFailed } from '../../payments/speak.ts';
 import { REPLAY_WINDOW_SECONDS } from '../../payments/x402/payment.ts';
 import { PREPAID } from '../../payments/x402/prepaid-terms.ts';
+import { FACILITATOR_LACKS_GAS, LACKS_BALANCE } from '../../payments/x402/solvency.ts';
 import type { SpeechError } from '../../speech/provider.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { failure } from '../structured-error.ts';
@@ -50,9 +51,21 @@ const FLOW_REASONS: Readonly<Record<'card' | 'prepaid', Readonly<Record<string, 
 export const messageIn = (flow: 'card' | 'prepaid', reason: string, otherwise: string): string =>
   FLOW_REASONS[flow][reason] ?? otherwise;
 
-const MAY_STILL_SETTLE =
-  'The facilitator refused this payment, but it may still settle until it expires. Repeat the identical request later; ' +
-  'pay again only once details.payment.state is not_charged.';
+const UNTIL_EXPIRY =
+  'It may still settle until it expires. Repeat the identical request later; pay again only once details.payment.state ' +
+  'is not_charged.';
+const MAY_STILL_SETTLE = `The facilitator refused this payment. ${UNTIL_EXPIRY}`;
+
+const LACKS_USDC =
+  'The wallet has too little USDC for this and its unsettled payments. Add USDC, then sign a new payment. You were not ' +
+  'charged.';
+
+const GAS =
+  "The facilitator refused this payment although the wallet covers it: the facilitator's own wallet lacks gas. ";
+const LACK_OF_GAS = {
+  not_charged: `${GAS}Repeat the identical request later, or sign a new payment if this one has expired. You were not charged.`,
+  unknown: `${GAS}${UNTIL_EXPIRY}`,
+};
 
 /** Messages for single reasons; `details` replace the reason in the error. */
 const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Record<string, string | number>> }>> = {
@@ -100,10 +113,9 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
       'The authorization would expire before the audio is complete. Sign the challenge again. You were not charged.',
   },
   insufficient_funds: {
-    message:
-      'The wallet has too little USDC for this and its unsettled payments. Add USDC, then sign a new payment. You were not ' +
-      'charged.',
+    message: LACKS_USDC,
   },
+  [LACKS_BALANCE]: { message: LACKS_USDC },
   audio_not_readable: {
     message:
       "This request is paid, but its audio can't be read now. Repeat the identical request later; you are not charged again.",
@@ -160,6 +172,7 @@ export function refusalFailure<Code extends Exclude<RefusalCode, 'PAYMENT_REQUIR
 
 function messageOf({ code, reason, fault, payment }: Refused): string {
   if (fault) return fault.message;
+  if (reason === FACILITATOR_LACKS_GAS) return LACK_OF_GAS[payment?.state === 'unknown' ? 'unknown' : 'not_charged'];
   if (code === 'PAYMENT_REQUIRED' && payment?.state === 'unknown') return MAY_STILL_SETTLE;
   return REASONS[reason]?.message ?? MESSAGES[code];
 }

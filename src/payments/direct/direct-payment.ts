@@ -24,6 +24,7 @@ export interface DirectReceipt extends Record<string, string | boolean> {
 
 export type SettleCode =
   | 'PAYMENT_REQUIRED'
+  | 'PAYMENT_ERROR'
   | 'PAYMENT_REPLAY_PENDING'
   | 'PAYMENT_OUTCOME_UNKNOWN'
   | 'REPLAY_CACHE_UNAVAILABLE';
@@ -117,6 +118,7 @@ export const outcomeUnknown = (transaction: string | undefined) =>
 /** The settlement was not tried if the audio could not be stored, or if the reservation was lost. */
 function endOf(refusal: Refused<SettleCode> | undefined): DirectWorkEnd {
   if (!refusal) return 'settled';
+  if (refusal.code === 'PAYMENT_ERROR') return 'facilitator failed';
   const isUntried = refusal.code === 'REPLAY_CACHE_UNAVAILABLE' || refusal.code === 'PAYMENT_REPLAY_PENDING';
   return isUntried ? 'voided' : 'unsettled';
 }
@@ -128,7 +130,6 @@ type DirectCode =
   | 'INVALID_PAYMENT_PAYLOAD'
   | 'PAYMENT_IDENTIFIER_CONFLICT'
   | 'RATE_LIMITED'
-  | 'PAYMENT_ERROR'
   | 'TTS_UNAVAILABLE';
 
 export interface OfferedCharge extends Charge {

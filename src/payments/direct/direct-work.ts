@@ -2,7 +2,8 @@ import type { WorkLimits } from '../../config/work-limits.ts';
 import { type EndWork, UnpaidWorkLimiter, WorkTally } from '../limits/unpaid-work-limiter.ts';
 import { type Refused, refused } from '../refusal.ts';
 
-export type DirectWorkEnd = 'settled' | 'unsettled' | 'voided' | 'not begun';
+/** `facilitator failed`: unsettled through no fault of the payer. */
+export type DirectWorkEnd = 'settled' | 'unsettled' | 'facilitator failed' | 'voided' | 'not begun';
 
 interface DirectWorkLimits extends WorkLimits {
   /** No work begins once the failed settlements of all payers have lost this much (R21b). */
@@ -58,10 +59,16 @@ export class DirectWork {
       isOpen = false;
       const now = performance.now();
       this.#all.end(startedAt);
-      if (end === 'unsettled') this.#all.lose(now - startedAt, now);
+      if (end === 'unsettled' || end === 'facilitator failed') this.#all.lose(now - startedAt, now);
       for (const endKeyed of keyed) endKeyed(KEYED[end]);
     };
   }
 }
 
-const KEYED = { settled: 'paid', unsettled: 'unpaid', voided: 'unpaid', 'not begun': 'not begun' } as const;
+const KEYED = {
+  settled: 'paid',
+  unsettled: 'unpaid',
+  'facilitator failed': 'not begun',
+  voided: 'unpaid',
+  'not begun': 'not begun',
+} as const;

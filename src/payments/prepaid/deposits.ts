@@ -17,6 +17,7 @@ import type { Booking } from '../x402/book-settlement.ts';
 import type { Payment } from '../x402/payment.ts';
 import type { Reservations } from '../x402/reservations.ts';
 import type { Settlement } from '../x402/settlement.ts';
+import { FACILITATOR_LACKS_GAS } from '../x402/solvency.ts';
 
 export type DepositResult =
   | {
@@ -106,8 +107,8 @@ export class Deposits {
     const endLease = reservations.keepLease(payment);
     try {
       const refusal = await intake.admit(reserved);
+      if (!refusal || refusal.reason === FACILITATOR_LACKS_GAS) onAdmitted();
       if (refusal) return refusal;
-      onAdmitted();
       const wait = { timeoutMs: confirmationTimeoutMs, signal: this.#stopping.signal };
       const settled = await settlement.settle(payment, facilitatorRequest, wait);
       switch (settled.outcome) {

@@ -34,6 +34,7 @@ type Settling = { readonly payment: Payment; readonly upstream: UpstreamUsage | 
 type ReservedPayment = { readonly payment: Payment; readonly exposure: Exposure };
 
 const LEASE = secondsFromNow(LEASE_SECONDS);
+const MAX_POSITION = 2n ** 63n - 1n;
 
 /** Each transition is one statement that names its start state: the process that gets the row owns the step. */
 export class Reservations {
@@ -123,8 +124,10 @@ export class Reservations {
     };
   }
 
-  async exposure({ id, claim }: Payment): Promise<Exposure> {
-    const position = this.#db.selectFrom('x402_payment').select('position').where('id', '=', id);
+  /** @param id of a reserved payment; otherwise all payments of the payer count */
+  async exposure({ id, claim }: Pick<Payment, 'claim'> & { readonly id?: string }): Promise<Exposure> {
+    const before = id && this.#db.selectFrom('x402_payment').select('position').where('id', '=', id);
+    const position = before ?? MAX_POSITION;
     const exposure = sql<Exposure>`x402_exposure(${claim.payer}, ${position})`.as('exposure');
     return this.#db.selectFrom(exposure).selectAll().executeTakeFirstOrThrow();
   }

@@ -10,6 +10,8 @@ import type { Payment } from './payment.ts';
 import type { PaymentOutcomes } from './payment-outcomes.ts';
 import type { Reservations } from './reservations.ts';
 import { DATABASE_TIMEOUT_MS, type Resolver } from './resolver.ts';
+import { RpcError } from './rpc.ts';
+import { FACILITATOR_LACKS_GAS, isSolvent, LACKS_BALANCE, reportLackOfGas } from './solvency.ts';
 
 type SettlementOutcome =
   | ({ readonly outcome: 'settled' } & Booking)
@@ -89,11 +91,14 @@ export class Settlement {
     const { id, claim, headBlock } = payment;
     const { detail } = answer;
     if (answer.outcome === 'refused') {
-      log.warn({ payment: id, detail }, 'the facilitator refused a settlement');
-      await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => outcomes.markRefused(payment, answer.reason));
+      const isFacilitatorsFault = answer.reason === LACKS_BALANCE && (await this.#isCovered(payment));
+      if (isFacilitatorsFault) reportLackOfGas(this.#parts, { payment: id, detail });
+      else log.warn({ payment: id, detail }, 'the facilitator refused a settlement');
+      const reason = isFacilitatorsFault ? FACILITATOR_LACKS_GAS : answer.reason;
+      await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => outcomes.markRefused(payment, reason));
       testPoint('x402 refused');
       metrics.paymentMoved(payment, 'refused');
-      return { outcome: 'refused', reason: answer.reason };
+      return { outcome: 'refused', reason };
     }
     const needsConfirmation = payment.purpose === 'deposit';
     if (needsConfirmation && answer.transaction) {
@@ -113,5 +118,14 @@ export class Settlement {
     testPoint('x402 unknown');
     metrics.paymentMoved(payment, 'unknown');
     return { outcome: 'unknown', transaction };
+  }
+  /** False if the chain can't be read: then the facilitator is believed. */
+  async #isCovered(payment: Payment): Promise<boolean> {
+    try {
+      return await isSolvent(this.#parts, payment);
+    } catch (error) {
+      if (error instanceof RpcError) return false;
+      throw error;
+    }
   }
 }
