@@ -2372,7 +2372,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
             };
-            /** @description A field is invalid, `ownAmount` can't be bought, or the account does not exist. If `Accept` prefers HTML, the response is a page, where possible with a form to correct the input. Otherwise it is a structured error. */
+            /** @description A field is invalid, `ownAmount` can't be bought, or the account does not exist or is frozen. If `Accept` prefers HTML, the response is a page, where possible with a form to correct the input. Otherwise it is a structured error. */
             400: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];

@@ -5,6 +5,8 @@ import { isOfMode } from './database-identity.ts';
 export interface CardAccount {
   readonly id: string;
   readonly balanceMicroUsd: bigint;
+  /** Nothing can be spent until the operator unfreezes it. */
+  readonly isFrozen: boolean;
 }
 
 /** Any text that can't be an account id is an unknown account (R57). */
@@ -13,7 +15,7 @@ export const isAccountId = isUuid;
 export const selectCardAccount = (db: Database, id: string, livemode: boolean | null) =>
   db
     .selectFrom('account')
-    .select(['id', 'balance_micro_usd'])
+    .select(['id', 'balance_micro_usd', 'frozen_at'])
     .where('id', '=', id)
     .where('kind', '=', 'card')
     .where(isOfMode(livemode));
@@ -27,7 +29,7 @@ export async function findCardAccount(
   if (!isAccountId(id)) return undefined;
   const account = selectCardAccount(db, id, livemode ?? null).$if(lock, (qb) => qb.forUpdate());
   const row = await account.executeTakeFirst();
-  return row && { id: row.id, balanceMicroUsd: row.balance_micro_usd ?? 0n };
+  return row && { id: row.id, balanceMicroUsd: row.balance_micro_usd ?? 0n, isFrozen: row.frozen_at !== null };
 }
 
 export async function isOfOtherMode(db: Database, accountId: string, livemode: boolean): Promise<boolean> {

@@ -173,7 +173,7 @@ export class PaymentIntake {
 
   /** A used authorization may have paid this service, in commits that a failover lost. */
   async #invalid(
-    { reason, detail }: Extract<Verification, { valid: false }>,
+    { reason, detail, isOfRequest }: Extract<Verification, { valid: false }>,
     { envelope }: FacilitatorPayment,
     isCovered: () => boolean | Promise<boolean>,
   ): Promise<Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR'>> {
@@ -182,6 +182,7 @@ export class PaymentIntake {
       return refused('PAYMENT_ERROR', FACILITATOR_LACKS_GAS);
     }
     this.#parts.log.warn({ detail }, 'the facilitator rejected a payment');
+    if (isOfRequest) return refused('PAYMENT_ERROR', 'facilitator_refused', { facilitatorReason: reason });
     if (!/nonce_already_used$/.test(reason)) return refused('PAYMENT_REQUIRED', reason);
     return refused('PAYMENT_REQUIRED', reason, { fault: USED, payment: unknownPayment(envelope.authorization.value) });
   }

@@ -37,6 +37,8 @@ export interface Refused<Code extends RefusalCode = RefusalCode> {
   /** The outcome of the identical earlier request. Its audio is stored under the hold's id. */
   readonly repeated?: Repeated;
   readonly transaction?: string;
+  /** Why the facilitator refuses such payments, whoever signs them. */
+  readonly facilitatorReason?: string;
   /** Something was held, or may have been, and certainly nothing was charged. */
   readonly charged?: false;
   /** Looks for a reason of higher precedence, with a database query. */

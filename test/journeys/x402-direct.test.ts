@@ -349,6 +349,11 @@ test("the facilitator's reason is logged shortened and without control character
   const [line] = gateway.log.filter(({ detail }) => detail !== undefined);
   assert.match(String(line?.detail), /^status 200 bad \[31m v in 0x… x{100}/);
   assert.ok(String(line?.detail).length < 300);
+  assert.match(reply.json.error.message, /\(invalid_payment\), and signing again does not help/);
+  gateway.facilitator.faults.verify({ isValid: false, invalidReason: 'invalid_payload' });
+  const small = await gateway.call(TTS, withPayment(HELLO, payload));
+  assert.equal(small.status, 402);
+  assert.match(small.json.error.message, /\(invalid_payload\), and signing again does not help: its minimum/);
   assert.ok(!JSON.stringify(gateway.log).includes(signature.slice(10, 100)));
 });
 

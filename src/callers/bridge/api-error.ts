@@ -12,6 +12,7 @@ import {
   UnreachableError,
   UntrustedError,
 } from '../client/index.ts';
+import { lackOfMoney } from '../client/lack-of-money.ts';
 import { isTransient } from '../client/service-error.ts';
 
 interface Kind {
@@ -66,9 +67,11 @@ const RETRY_AFTER_SECONDS = 5;
 /** Some clients sleep as long as they are told, even past their own timeout. */
 const MAX_RETRY_AFTER_SECONDS = 30;
 
+/** Adds `NO_RETRY` if a retry would pay again, or fails until somebody acts. */
 export function toApiError(error: unknown, flow: Flow): ApiError {
   if (error instanceof ApiError) return error;
-  if (error instanceof PaymentRequiredError) return noMoney(error, flow);
+  const lack = error instanceof PaymentRequiredError && lackOfMoney(error);
+  if (lack) return quota('insufficient_quota', `${lack.problem} ${lack.remedy}. You were not charged.`);
   if (error instanceof OverCapError) return overCap(error);
   if (error instanceof OutcomeUnknownError) {
     return new ApiError(
@@ -115,17 +118,6 @@ function audioLost({ chargedMicroUsd }: AudioLostError, flow: Flow): string {
   const way =
     flow === 'card' && chargedMicroUsd === null ? ' Start the bridge without --no-durable to keep audio.' : '';
   return `The audio was lost. The same request is refused for ten minutes, and is a new purchase after that.${way}`;
-}
-
-function noMoney(error: PaymentRequiredError, flow: Flow): ApiError {
-  const missing = error.missingMicroUsd === null ? '.' : `: $${formatUsd(error.missingMicroUsd)} is missing.`;
-  const way = {
-    // Without `topUpUrl`, which contains the account's bearer id.
-    card: 'Run: speechgate top-up',
-    prepaid: 'Run: speechgate deposit 1',
-    direct: 'Send USDC to your wallet',
-  }[flow];
-  return quota('insufficient_quota', `Insufficient funds${missing} ${way}. You were not charged.`);
 }
 
 function overCap({ scope, wantedMicroUsd, leftMicroUsd, limitMicroUsd }: OverCapError): ApiError {

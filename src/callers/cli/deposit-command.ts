@@ -55,7 +55,7 @@ async function depositAndSave(
     if (sent) await saved.drop(sent.identifier);
   };
   try {
-    const deposit = await output.withProgress('Waiting for the transfer on chain', paid(caller, depositing));
+    const deposit = await output.withProgress('Waiting for the transfer on chain', paid(depositing));
     await drop();
     return deposit;
   } catch (error) {

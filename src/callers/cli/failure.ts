@@ -15,6 +15,7 @@ import {
   UnreachableError,
   UntrustedError,
 } from '../client/errors.ts';
+import { lackOfMoney } from '../client/lack-of-money.ts';
 
 export interface Failure {
   readonly code: string;
@@ -111,7 +112,8 @@ function refused(error: ServiceError): Failure {
   const report = { status, details, traceId, retryAfterSeconds };
   const says = serviceSays(error.message);
   if (error instanceof PaymentRequiredError) {
-    return { code, exit: EXIT.noMoney, message: says, ...report, topUpUrl: error.topUpUrl };
+    const exit = lackOfMoney(error) ? EXIT.noMoney : EXIT.failed;
+    return { code, exit, message: says, ...report, topUpUrl: error.topUpUrl };
   }
   if (error instanceof InvalidRequestError) {
     const option = OPTIONS[String(details?.field)];

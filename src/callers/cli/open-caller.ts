@@ -1,10 +1,10 @@
 import { join } from 'node:path';
 import type { Hex } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
-import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { type BudgetLimits, type FileBudget, openFileBudget } from '../budget/file-budget.ts';
 import { cardCredits, directX402, type Flow, PaymentRequiredError, prepaid, Speechgate } from '../client/index.ts';
+import { lackOfMoney } from '../client/lack-of-money.ts';
 import type { CommandProcess } from './command-process.ts';
 import { CommandError, EXIT } from './failure.ts';
 import { type Watcher, watched } from './saved-purchases.ts';
@@ -116,22 +116,16 @@ export function assertTrust({ trust }: Settings): void {
   );
 }
 
-export async function paid<T>({ flow, settings, client }: Caller, purchase: Promise<T>): Promise<T> {
+/** Says how to add money if that is why the service refused. */
+export async function paid<T>(purchase: Promise<T>): Promise<T> {
   try {
     return await purchase;
   } catch (error) {
-    if (!(error instanceof PaymentRequiredError)) throw error;
-    const { code, status, details, traceId, missingMicroUsd } = error;
-    const { account } = settings;
-    const missing = missingMicroUsd === null ? '' : `: ${formatUsd(missingMicroUsd)} USD is missing`;
-    const link = error.topUpUrl ?? client.topUpLink(account === undefined ? {} : { account });
-    const topUpUrl = flow === 'card' ? link : null;
-    const remedy = {
-      card: `Buy credit with: speechgate top-up (or ${topUpUrl})`,
-      prepaid: 'Deposit USDC of the wallet with: speechgate deposit 1.00',
-      direct: 'Send USDC to the wallet; speechgate connect shows its address.',
-    }[flow];
-    const message = `Insufficient funds${missing}. You were not charged. ${remedy}`;
+    const lack = error instanceof PaymentRequiredError && lackOfMoney(error);
+    if (!lack) throw error;
+    const { code, status, details, traceId, missingMicroUsd, topUpUrl } = error;
+    const page = topUpUrl === null ? '' : ` (or ${topUpUrl})`;
+    const message = `${lack.problem} You were not charged. ${lack.remedy}${page}`;
     throw new CommandError({ code, exit: EXIT.noMoney, message, status, details, traceId, missingMicroUsd, topUpUrl });
   }
 }

@@ -111,7 +111,7 @@ async function buySpeech(
     const signal = interruption(host);
     let receipt: Receipt | undefined;
     const speak = async (): Promise<BoughtSpeech> => {
-      const speech = await paid(caller, caller.client.speak(order, { signal, durable }));
+      const speech = await paid(caller.client.speak(order, { signal, durable }));
       receipt = speech.receipt;
       const bytes = await file.write(speech);
       return { bytes, contentType: speech.contentType, receipt };

@@ -47,17 +47,34 @@ export class InvalidRequestError extends ServiceError {
   override readonly name = 'InvalidRequestError';
 }
 
+/** The wallet whose USDC would have paid, as the signed payment names it. */
+export interface PayingWallet {
+  readonly address: string;
+  readonly network: string;
+  readonly amountMicroUsd: bigint;
+}
+
 export class PaymentRequiredError extends ServiceError {
   override readonly name: string = 'PaymentRequiredError';
   /** The page that sells card credit; null in the other flows. Not enumerable, because it may contain the account id. */
   declare readonly topUpUrl: string | null;
   /** Null unless the service reports price and balance. */
   readonly missingMicroUsd: bigint | null;
+  /** Null unless USDC of a wallet was to pay on the chain. */
+  readonly wallet: PayingWallet | null;
 
-  constructor(fault: Fault, way: { readonly topUpUrl: string | null; readonly missingMicroUsd: bigint | null }) {
+  constructor(
+    fault: Fault,
+    way: {
+      readonly topUpUrl: string | null;
+      readonly missingMicroUsd: bigint | null;
+      readonly wallet?: PayingWallet | null;
+    },
+  ) {
     super(fault);
     Object.defineProperty(this, 'topUpUrl', { value: way.topUpUrl });
     this.missingMicroUsd = way.missingMicroUsd;
+    this.wallet = way.wallet ?? null;
   }
 }
 

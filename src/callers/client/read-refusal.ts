@@ -1,4 +1,5 @@
-import { AudioLostError, PriceChangedError, type ServiceError } from './errors.ts';
+import { decodePaymentSignatureHeader } from '@x402/core/http';
+import { AudioLostError, type PayingWallet, PriceChangedError, type ServiceError } from './errors.ts';
 import type { PaymentReport } from './payment-report.ts';
 import { boundedCharge, isRepeatable, mayNonceBeDeleted, type PendingPurchase } from './pending-purchase.ts';
 import type { Outcome, PaidResponse } from './retry-until-resolved.ts';
@@ -7,7 +8,7 @@ import { faultOf, isDatabaseUnavailable, isTransient, serviceError } from './ser
 /** An error without a payment report says nothing about an earlier request with the same payment (R64). */
 export function readRefusal(paid: PaidResponse, topUpUrl: string | null = null): Outcome<never> {
   const { pending } = paid;
-  const error = serviceError(faultOf(paid.response, paid.errorBody), topUpUrl);
+  const error = serviceError(faultOf(paid.response, paid.errorBody), topUpUrl, walletOf(pending));
   const { retryAfterSeconds } = error;
   switch (paymentStateOf(error, paid)) {
     case 'not_charged': {
@@ -21,6 +22,14 @@ export function readRefusal(paid: PaidResponse, topUpUrl: string | null = null):
     case 'unknown':
       return { outcome: 'unknown', cause: error, retryAfterSeconds };
   }
+}
+
+function walletOf({ headers, maxMicroUsd }: PendingPurchase): PayingWallet | null {
+  const signed = headers['payment-signature'];
+  if (signed === undefined) return null;
+  const { accepted, payload } = decodePaymentSignatureHeader(signed);
+  const { from } = payload.authorization as { from: string };
+  return { address: from, network: accepted.network, amountMicroUsd: BigInt(maxMicroUsd) };
 }
 
 function paymentStateOf(error: ServiceError, { pending, isRetry }: PaidResponse): PaymentReport['state'] {

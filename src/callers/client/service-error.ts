@@ -2,6 +2,7 @@ import { serviceWords } from '../../lib/service-words.ts';
 import {
   type Fault,
   InvalidRequestError,
+  type PayingWallet,
   PaymentRequiredError,
   PriceChangedError,
   RateLimitedError,
@@ -14,14 +15,26 @@ export function faultOf(response: Response, body: unknown): Fault {
   const { error } = (body ?? {}) as { error?: { code?: unknown; message?: unknown; details?: unknown } };
   const { code, message, details } = error ?? {};
   const seconds = response.headers.get('retry-after');
+  const words = typeof message === 'string' ? serviceWords(message) : `The service returned status ${response.status}.`;
+  const isOfClock = (details as { field?: unknown } | null | undefined)?.field === EXPIRY;
   return {
     status: response.status,
     code: codeOf(code),
-    message: typeof message === 'string' ? serviceWords(message) : `The service returned status ${response.status}.`,
+    message: isOfClock ? `${words} ${clockWords(response)}` : words,
     details: typeof details === 'object' && details !== null ? (details as Record<string, unknown>) : null,
     traceId: traceIdOf(response),
     retryAfterSeconds: seconds !== null && /^\d{1,6}$/.test(seconds) ? Number(seconds) : null,
   };
+}
+
+/** The expiry that a client signs is wrong only if its clock is. */
+const EXPIRY = 'x-x402-expiry';
+
+function clockWords({ headers }: Response): string {
+  const aheadSeconds = Math.round((Date.now() - Date.parse(headers.get('date') ?? '')) / 1000);
+  if (Number.isNaN(aheadSeconds)) return 'Check the clock of this machine.';
+  const direction = aheadSeconds < 0 ? 'behind' : 'ahead of';
+  return `The clock of this machine is ${Math.abs(aheadSeconds)} s ${direction} the service's: correct it.`;
 }
 
 export const codeOf = (code: unknown): string =>
@@ -32,9 +45,14 @@ export function traceIdOf({ headers }: Response): string {
   return /^[\w-]{1,64}$/.test(traceId) ? traceId : '';
 }
 
-export function serviceError(fault: Fault, topUpUrl: string | null = null): ServiceError {
+export function serviceError(
+  fault: Fault,
+  topUpUrl: string | null = null,
+  wallet: PayingWallet | null = null,
+): ServiceError {
   if (fault.details?.reason === 'over_max_amount') return new PriceChangedError(fault);
-  if (fault.status === 402) return new PaymentRequiredError(fault, { topUpUrl, missingMicroUsd: missingOf(fault) });
+  if (fault.status === 402)
+    return new PaymentRequiredError(fault, { topUpUrl, missingMicroUsd: missingOf(fault), wallet });
   if (fault.status === 429) return new RateLimitedError(fault);
   return fault.status >= 500 ? new ServiceUnavailableError(fault) : new InvalidRequestError(fault);
 }

@@ -14,6 +14,7 @@ import {
   ServiceError,
   SpeechgateError,
 } from '../client/index.ts';
+import { lackOfMoney } from '../client/lack-of-money.ts';
 
 export class ToolError extends Error {}
 
@@ -60,16 +61,16 @@ function messageOf(error: unknown): string {
   }
   if (error instanceof AudioLostError)
     return `${error.message} The budget counts its price as spent. Another call is a new purchase.`;
-  if (error instanceof PaymentRequiredError) return noMoney(error);
+  if (error instanceof PaymentRequiredError) return paymentRefused(error);
   if (error instanceof PriceChangedError) return error.message;
   if (error instanceof RateLimitedError)
     return `Too many requests. ${retryText(error)} Nothing was charged. ${serviceSays(error)}`;
   if (error instanceof InvalidRequestError) {
     const { field, allowed } = error.details ?? {};
-    const about = FIELDS.has(field) ? ` (${field})` : '';
+    if (!FIELDS.has(field)) return `The service refused the request. Nothing was charged. ${serviceSays(error)}`;
     const known = Array.isArray(allowed) ? ` There are: ${serviceNames(allowed)}.` : '';
     return (
-      `The service refused the arguments${about}.${known} Change them; list_voices lists models and voices. ` +
+      `The service refused the arguments (${field}).${known} Change them; list_voices lists models and voices. ` +
       `Nothing was charged. ${serviceSays(error)}`
     );
   }
@@ -89,14 +90,12 @@ function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd }: OverCap
   );
 }
 
-function noMoney(error: PaymentRequiredError): string {
-  const { topUpUrl, missingMicroUsd } = error;
-  const missing = missingMicroUsd === null ? '' : `: ${formatUsd(missingMicroUsd)} USD is missing`;
-  // Without the link, which contains the account's bearer id.
-  const way = topUpUrl
-    ? 'Ask your user to run: speechgate top-up'
-    : 'Ask your user to run: speechgate deposit 1 (or to send USDC to the wallet if each call is paid on chain)';
-  return `Insufficient funds${missing}. ${way}. Nothing was charged. ${serviceSays(error)}`;
+function paymentRefused(error: PaymentRequiredError): string {
+  const lack = lackOfMoney(error);
+  const told = lack
+    ? `${lack.problem} Ask your user to ${lack.remedy.charAt(0).toLowerCase()}${lack.remedy.slice(1)}.`
+    : 'The service refused the payment. Tell your user.';
+  return `${told} Nothing was charged. ${serviceSays(error)}`;
 }
 
 const FIELDS: ReadonlySet<unknown> = new Set(['text', 'model', 'voice', 'speed']);

@@ -22,7 +22,7 @@ export const creditsOperations = (
   },
 });
 
-export const creditAccountBody = ({ id, balanceMicroUsd }: CardAccount) => ({
+export const creditAccountBody = ({ id, balanceMicroUsd }: Omit<CardAccount, 'isFrozen'>) => ({
   accountId: id,
   balanceMicroUsd,
   balanceUsd: formatUsd(balanceMicroUsd),

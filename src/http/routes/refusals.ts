@@ -19,7 +19,8 @@ const MESSAGES: Readonly<Record<RefusalCode, string>> = {
   PAYMENT_REQUIRED:
     'The payment was refused. Sign the challenge in PAYMENT-REQUIRED and send it with a new payment identifier.',
   PAYMENT_IDENTIFIER_CONFLICT:
-    'This payment identifier or authorization belongs to another request. Sign a new payment. This request was not charged.',
+    'This payment identifier or authorization belongs to an earlier request. If it was this request, repeat it unchanged, ' +
+    'with its first signature; otherwise sign a new payment. This request was not charged.',
   PAYMENT_REPLAY_PENDING: 'The first request with this payment is still running. Repeat the identical request later.',
   PAYMENT_OUTCOME_UNKNOWN:
     'It is not known yet whether this payment was settled. Repeat the identical request later. Make no new payment ' +
@@ -67,6 +68,21 @@ const LACK_OF_GAS = {
   unknown: `${GAS}${UNTIL_EXPIRY}`,
 };
 
+/** The facilitator's reasons that a new signature does not change. `invalid_payment` stands for one without a word. */
+const NOT_BY_SIGNING: ReadonlySet<string> = new Set([
+  'invalid_payment',
+  'invalid_payload',
+  'invalid_payment_requirements',
+  'invalid_request',
+  'invalid_scheme',
+  'invalid_network',
+  'invalid_x402_version',
+  'unsupported_scheme',
+]);
+const notBySigning = (reason: string): string =>
+  `The facilitator refuses this payment (${reason}), and signing again does not help: its minimum may be above this ` +
+  'amount. Send a longer text or ask the operator. You were not charged.';
+
 /** Messages for single reasons; `details` replace the reason in the error. */
 const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Record<string, string | number>> }>> = {
   no_account: { message: 'Send the id of a credit account in x-credit-account. Buy credit at topUpUrl.' },
@@ -96,8 +112,8 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
   },
   paid_by_another_request: {
     message:
-      'Another request used this payment identifier or authorization. Repeat that request to get its response, or make ' +
-      'a new payment for this one.',
+      'An earlier request paid with this payment identifier or authorization. If it was this request, repeat it ' +
+      'unchanged, with its first signature, to get its response; only another request needs a new payment.',
   },
   accepted_is_no_offer: {
     message: '`accepted` matches no offer. Copy one entry of accepts unmodified and sign again. You were not charged.',
@@ -162,18 +178,24 @@ export function refusalAnswer<Code extends RefusalCode, Challenge>(
 export function refusalFailure<Code extends Exclude<RefusalCode, 'PAYMENT_REQUIRED' | 'RATE_LIMITED'>>(
   refusal: Refused<Code>,
 ) {
-  const { code, reason, fault, transaction } = refusal;
+  const { code, reason, fault, transaction, facilitatorReason } = refusal;
   const known = fault ? { field: fault.field, rule: fault.rule } : REASONS[reason]?.details;
-  const details = known ?? { reason, ...(transaction !== undefined && { transaction }) };
+  const details = known ?? {
+    reason,
+    ...(transaction !== undefined && { transaction }),
+    ...(facilitatorReason !== undefined && { facilitatorReason, transient: false }),
+  };
   const answer = failure(code, messageOf(refusal), details);
   const isOpen = code === 'PAYMENT_REPLAY_PENDING' || code === 'PAYMENT_OUTCOME_UNKNOWN';
   return isOpen ? { ...answer, headers: { 'retry-after': OPEN_PAYMENT_RETRY_SECONDS } } : answer;
 }
 
-function messageOf({ code, reason, fault, payment }: Refused): string {
+function messageOf({ code, reason, fault, payment, facilitatorReason }: Refused): string {
   if (fault) return fault.message;
   if (reason === FACILITATOR_LACKS_GAS) return LACK_OF_GAS[payment?.state === 'unknown' ? 'unknown' : 'not_charged'];
   if (code === 'PAYMENT_REQUIRED' && payment?.state === 'unknown') return MAY_STILL_SETTLE;
+  if (facilitatorReason !== undefined) return notBySigning(facilitatorReason);
+  if (NOT_BY_SIGNING.has(reason)) return notBySigning(reason);
   return REASONS[reason]?.message ?? MESSAGES[code];
 }
 

@@ -11,7 +11,7 @@ import { failure } from '../structured-error.ts';
 import { creditAccountBody } from './credits-operations.ts';
 import { PAUSE_RETRY_SECONDS, type Pauses, pausedAnswer } from './flows.ts';
 import * as pages from './top-up-pages.ts';
-import { launcherPage, unknownAccountPage } from './top-up-pages.ts';
+import { launcherPage, refusedAccountPage } from './top-up-pages.ts';
 
 /** The window is kept in the database, because each purchase costs a row and a session. */
 export const TOP_UP_WINDOW_SECONDS = 60;
@@ -25,6 +25,17 @@ export interface TopUpOptions {
 }
 
 const OFF = 'Payment by card is not set up here.';
+const REFUSED_ACCOUNT = {
+  unknown_account: {
+    message: 'accountId does not exist. Leave it empty to create a new account. You were not charged.',
+    rule: 'exists',
+  },
+  frozen_account: {
+    message:
+      'The operator has frozen this account, so its credit could not be spent. Contact the operator. You were not charged.',
+    rule: 'not frozen',
+  },
+};
 const PRIVATE_ANSWER = { 'cache-control': PRIVATE };
 
 const page = <Status extends number, Headers extends object>(status: Status, headers: Headers, body: string) => ({
@@ -49,14 +60,16 @@ export function topUpOperations(
     challenge: challenge?.trim() || undefined,
   });
 
-  /** Returns true only if the account surely does not exist. While the database is down, the purchase itself checks. */
-  const isUnknown = async (account: string, log: OperationContext['log']): Promise<boolean> => {
+  /** Why nothing can be bought for the account. While the database is down, the purchase itself checks. */
+  const refusalOf = async (account: string, log: OperationContext['log']) => {
     try {
-      return (await findCardAccount(db, account, { livemode })) === undefined;
+      const found = await findCardAccount(db, account, { livemode });
+      if (found) return found.isFrozen ? 'frozen_account' : undefined;
+      return 'unknown_account';
     } catch (err) {
       if (!isDatabaseFault(err)) throw err;
       log.warn({ err }, 'failed to look up an account for the top-up page');
-      return false;
+      return undefined;
     }
   };
 
@@ -66,9 +79,8 @@ export function topUpOperations(
       if (pauses.has('top-up')) return pausedPage();
       const { maxCents } = card;
       const purchase = purchaseOf(maxCents, query.amount, query.account, query.challenge);
-      if (purchase.account !== undefined && (await isUnknown(purchase.account, log))) {
-        return page(200, privatePage, unknownAccountPage(purchase));
-      }
+      const refusal = purchase.account === undefined ? undefined : await refusalOf(purchase.account, log);
+      if (refusal) return page(200, privatePage, refusedAccountPage(purchase, refusal));
       const isCanceled = Boolean(query.canceled?.trim());
       return page(200, privatePage, launcherPage(purchase, { serviceName, maxCents, isCanceled }));
     },
@@ -99,10 +111,11 @@ export function topUpOperations(
       switch (result.outcome) {
         case 'open':
           return { status: 303, headers: { location: result.checkoutUrl } };
-        case 'unknown_account': {
-          if (wantsPage) return page(400, privatePage, unknownAccountPage(purchase));
-          const message = 'accountId does not exist. Leave it empty to create a new account. You were not charged.';
-          return failure('INVALID_REQUEST', message, { field: 'accountId', rule: 'exists' });
+        case 'unknown_account':
+        case 'frozen_account': {
+          if (wantsPage) return page(400, privatePage, refusedAccountPage(purchase, result.outcome));
+          const { message, rule } = REFUSED_ACCOUNT[result.outcome];
+          return failure('INVALID_REQUEST', message, { field: 'accountId', rule });
         }
         case 'processor_failed':
           context.log.error({ err: result.error }, 'failed to open a checkout session');

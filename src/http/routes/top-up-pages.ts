@@ -41,12 +41,24 @@ ${account === undefined ? html`<details><summary>I have an account already</summ
   );
 }
 
-export function unknownAccountPage(purchase: LauncherRequest): string {
+const REFUSED_ACCOUNT = {
+  unknown_account: {
+    title: 'Unknown account',
+    text: 'There is no account with this id, so nothing can be added to it. Nothing was charged.',
+  },
+  frozen_account: {
+    title: 'Frozen account',
+    text: 'The operator has frozen this account, so its credit could not be spent. Contact the operator. Nothing was charged.',
+  },
+};
+
+export function refusedAccountPage(purchase: LauncherRequest, reason: keyof typeof REFUSED_ACCOUNT): string {
   const { amountCents, challenge } = purchase;
   const anew = new URLSearchParams({ amount: String(amountCents), ...(challenge !== undefined && { challenge }) });
+  const { title, text } = REFUSED_ACCOUNT[reason];
   return renderPage(
-    'Unknown account',
-    html`<p class="notice">There is no account with this id, so nothing can be added to it. Nothing was charged.</p>
+    title,
+    html`<p class="notice">${text}</p>
 ${accountForm(purchase)}
 <a class="button plain" href="/top-up?${String(anew)}">Buy for a new account</a>`,
   );

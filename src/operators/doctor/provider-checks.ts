@@ -27,6 +27,7 @@ import {
   skipped,
 } from './check.ts';
 import { exchange, member, NoAnswer, type ProbeResponse } from './exchange.ts';
+import { refusesLowestPrice } from './lowest-price.ts';
 
 /** Tests each upstream of each model alone, because failover would hide a broken one. */
 export function speechChecks({ config: { speech, catalog }, speaks }: DoctorOptions): readonly Check[] {
@@ -129,7 +130,7 @@ const NOBODY = '0x0000000000000000000000000000000000000001';
 /** Many facilitators serve `/supported` to everybody and check the credential only at `/verify`, so this calls both. */
 export const FACILITATOR_CHECKS: readonly Check[] = [{ name: 'facilitator', run: takesOurPayments }];
 
-async function takesOurPayments({ config: { x402 } }: DoctorContext): Promise<Finding> {
+async function takesOurPayments({ config: { x402, catalog } }: DoctorContext): Promise<Finding> {
   if (!x402) return skipped('X402_PAY_TO is unset: x402 answers 503.');
   const base = x402.facilitatorUrl.replace(/\/+$/, '');
   const { facilitatorToken: token } = x402;
@@ -137,8 +138,9 @@ async function takesOurPayments({ config: { x402 } }: DoctorContext): Promise<Fi
   try {
     const unsupported = judgeSupported(await exchange(`${base}/supported`, { headers }), x402);
     if (unsupported) return unsupported;
-    const verified = await exchange(`${base}/verify`, { method: 'POST', headers, json: unpayable(x402) });
-    return judgeVerified(verified, x402);
+    const verify = (json: object) => exchange(`${base}/verify`, { method: 'POST', headers, json });
+    const finding = judgeVerified(await verify(unpayable(x402)), x402);
+    return finding.state === 'ok' ? ((await refusesLowestPrice(verify, x402, catalog)) ?? finding) : finding;
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
     const fix = 'Correct X402_FACILITATOR_URL, or check the network in between.';

@@ -17,7 +17,7 @@ export interface PurchaseRequest {
 
 type StartResult =
   | { readonly outcome: 'open'; readonly checkoutUrl: string }
-  | { readonly outcome: 'unknown_account' }
+  | { readonly outcome: 'unknown_account' | 'frozen_account' }
   | { readonly outcome: 'processor_failed'; readonly error: ProcessorError };
 
 type CreditResult =
@@ -51,11 +51,12 @@ export class Purchases {
     this.#options = options;
   }
 
-  /** Records the purchase and opens the checkout. A given account must exist (R15). */
+  /** Records the purchase and opens the checkout. A given account must exist (R15) and may spend. */
   async start(request: PurchaseRequest): Promise<StartResult> {
     const { amountCents, challengeId = null } = request;
-    const account = request.accountId && (await findCardAccount(this.#db, request.accountId, this.#processor));
+    const account = request.accountId ? await findCardAccount(this.#db, request.accountId, this.#processor) : undefined;
     if (request.accountId && !account) return { outcome: 'unknown_account' };
+    if (account?.isFrozen) return { outcome: 'frozen_account' };
     const accountId = account ? account.id : randomUUID();
     const instanceId = await this.#instance();
     const { id: topUpId } = await this.#db

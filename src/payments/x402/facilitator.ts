@@ -19,7 +19,13 @@ export interface FacilitatorPayment {
 
 export type Verification =
   | { readonly valid: true }
-  | { readonly valid: false; readonly reason: string; readonly detail: string };
+  | {
+      readonly valid: false;
+      readonly reason: string;
+      readonly detail: string;
+      /** The facilitator refuses the request itself, not its signature: for example for an amount below its minimum. */
+      readonly isOfRequest?: boolean;
+    };
 
 /** What the facilitator says about a settle. Only the chain proves a payment (R25). */
 export type SettleAnswer =
@@ -28,7 +34,15 @@ export type SettleAnswer =
   | { readonly outcome: 'open'; readonly transaction: Hex | undefined; readonly detail: string };
 
 /** The facilitator was unreachable, too slow, or answered nonsense. The message repeats nothing that it wrote. */
-export class FacilitatorError extends Error {}
+export class FacilitatorError extends Error {
+  /** What it wrote, for the log. */
+  readonly detail?: string;
+
+  constructor(message: string, { detail, ...options }: ErrorOptions & { readonly detail?: string } = {}) {
+    super(message, options);
+    if (detail !== undefined) this.detail = detail;
+  }
+}
 
 /** Without a transaction, these reasons exclude a broadcast: no funds, expired, invalid signature (R23). */
 const REFUSALS = new Set([
@@ -38,6 +52,8 @@ const REFUSALS = new Set([
   'invalid_exact_evm_payload_signature',
   'invalid_exact_evm_signature',
 ]);
+
+const REFUSED_REQUESTS: ReadonlySet<number> = new Set([400, 413, 422]);
 
 const TRANSACTION = /^(?:0x)?([0-9a-f]{64})$/i;
 const REASON = /^[a-z0-9_]{1,100}$/;
@@ -71,11 +87,15 @@ export class Facilitator {
   async verify(payment: FacilitatorPayment): Promise<Verification> {
     const { status, body } = await this.#post('verify', payment, VERIFY_TIMEOUT_MS);
     if (isSuccess(status) && body.isValid === true && isPayer(body.payer, payment)) return { valid: true };
+    const { invalidReason, invalidMessage, errorType, errorMessage } = body;
+    const detail = detailOf(status, invalidReason, invalidMessage, errorType, errorMessage, body.error);
     if ((isSuccess(status) || isClientError(status)) && body.isValid === false) {
-      const { invalidReason, invalidMessage } = body;
-      return { valid: false, reason: reasonOf(invalidReason), detail: detailOf(status, invalidReason, invalidMessage) };
+      return { valid: false, reason: reasonOf(invalidReason ?? errorType), detail };
     }
-    throw new FacilitatorError(`The facilitator's answer to verify makes no sense (status ${status}).`);
+    if (REFUSED_REQUESTS.has(status) && body.isValid === undefined) {
+      return { valid: false, reason: reasonOf(errorType ?? invalidReason ?? body.error), detail, isOfRequest: true };
+    }
+    throw new FacilitatorError(`The facilitator's answer to verify makes no sense (status ${status}).`, { detail });
   }
 
   async settle(payment: FacilitatorPayment): Promise<SettleAnswer> {
@@ -90,7 +110,7 @@ export class Facilitator {
     // Older facilitators call it txHash.
     const named = body.transaction || body.txHash;
     const reason = reasonOf(body.errorReason);
-    const detail = detailOf(status, body.errorReason, body.errorMessage);
+    const detail = detailOf(status, body.errorReason, body.errorType, body.errorMessage, body.error);
     const isRefusal = (isSuccess(status) || isClientError(status)) && body.success === false && REFUSALS.has(reason);
     if (isRefusal && !named) return { outcome: 'refused', reason, detail };
     return { outcome: 'open', transaction: readTransaction(named), detail };

@@ -116,7 +116,7 @@ test('the caller commands work end to end on one sandbox', {
     assert.equal(unknownAccount.code, 3, unknownAccount.err);
     assert.match(
       unknownAccount.err,
-      /^Insufficient funds: .*You were not charged\. .*speechgate top-up \(or http:\S+\)\n$/m,
+      /^The service does not know this credit account\. You were not charged\. .*speechgate top-up \(or http:\S+\)\n$/m,
     );
   });
 

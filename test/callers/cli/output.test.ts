@@ -246,7 +246,10 @@ for (const [error, code, exit, message] of [
     /^--voice .*: The service says: No\.$/,
   ],
   [
-    new PaymentRequiredError(fault('PAYMENT_REQUIRED', { status: 402 }), { topUpUrl: 'u', missingMicroUsd: 1n }),
+    new PaymentRequiredError(fault('PAYMENT_REQUIRED', { status: 402, details: { reason: 'insufficient_funds' } }), {
+      topUpUrl: 'u',
+      missingMicroUsd: 1n,
+    }),
     'PAYMENT_REQUIRED',
     3,
     /^The service says: No\.$/,

@@ -1,3 +1,4 @@
+import { json } from 'node:stream/consumers';
 import { catalogWithSecond } from '../../support/catalog-file.ts';
 import { testFacilitator } from '../../support/facilitator.ts';
 import { openAiError, wav } from '../../support/stub-upstream.ts';
@@ -116,6 +117,21 @@ export const FAULTS_OF_PROVIDERS: Cases = {
       const url = await serve(t, (incoming, response) => {
         if (incoming.url === '/supported') passOn(env.X402_FACILITATOR_URL as string, incoming, response);
         else response.writeHead(404).end();
+      });
+      return { own: { X402_FACILITATOR_URL: url } };
+    },
+  },
+  'a facilitator with a minimum above the lowest price': {
+    check: 'facilitator',
+    state: 'fault',
+    message: /refuses the lowest price of the catalog, 0\.000018 USDC, for another reason \(invalid_payload\)/,
+    make: async ({ env }, t) => {
+      const url = await serve(t, async (incoming, response) => {
+        if (incoming.url !== '/verify') return passOn(env.X402_FACILITATOR_URL as string, incoming, response);
+        const { paymentRequirements } = (await json(incoming)) as { paymentRequirements: { amount: string } };
+        const invalidReason = Number(paymentRequirements.amount) < 1000 ? 'invalid_payload' : 'insufficient_funds';
+        response.writeHead(200, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({ isValid: false, invalidReason }));
       });
       return { own: { X402_FACILITATOR_URL: url } };
     },

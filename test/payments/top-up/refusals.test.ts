@@ -14,7 +14,7 @@ import { type Gateway, startGateway } from '../../support/gateway.ts';
 import { runTurn } from '../../support/reconcile.ts';
 import { buy, form, links, shop } from './shop.ts';
 
-test('R15: an unknown account is refused before any session is opened', async (t) => {
+test('R15: an unknown or frozen account is refused before any session is opened', async (t) => {
   const { gateway, checkout } = await shop(t);
   const accountId = '6b1f0f9e-0000-4000-8000-000000000000';
   const structured = await gateway.call('/top-up', form({ accountId }));
@@ -25,6 +25,21 @@ test('R15: an unknown account is refused before any session is opened', async (t
   const page = await gateway.call('/top-up', { ...request, headers: { ...request.headers, accept: 'text/html,*/*' } });
   assert.equal(page.status, 400);
   assert.match(page.headers.get('content-type') ?? '', /text\/html/);
+
+  const frozen = await gateway.fund(500);
+  await gateway.db.updateTable('account').set({ frozen_at: new Date() }).where('id', '=', frozen).execute();
+  const refused = await gateway.call('/top-up', form({ accountId: frozen }));
+  assert.deepEqual([refused.status, refused.json.error.details.rule], [400, 'not frozen']);
+  for (const shown of [
+    await gateway.call(`/top-up?account=${frozen}`, { headers: { accept: 'text/html' } }),
+    await gateway.call('/top-up', {
+      ...form({ accountId: frozen }),
+      headers: { ...request.headers, accept: 'text/html' },
+    }),
+  ]) {
+    assert.match(shown.text, /The operator has frozen this account/);
+    assert.doesNotMatch(shown.text, /Pay by card/);
+  }
   assert.equal((await checkout.stripe.checkout.sessions.list()).data.length, 0);
 });
 

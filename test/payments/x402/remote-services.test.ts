@@ -236,6 +236,33 @@ test('R24: verify for another payer or with another status is a FacilitatorError
   }
 });
 
+test("a facilitator's refusal of the request itself names its reason", async (t) => {
+  const minimum = { errorType: 'invalid_request', errorMessage: 'amount is below the minimum' };
+  for (const status of [400, 413, 422]) {
+    const facilitator = await startFacilitator(t, status, JSON.stringify(minimum));
+    assert.deepEqual(await facilitator.verify(PAYMENT), {
+      valid: false,
+      reason: 'invalid_request',
+      detail: `status ${status} invalid_request: amount is below the minimum`,
+      isOfRequest: true,
+    });
+  }
+  const html = await startFacilitator(t, 400, '<html>');
+  const { reason } = (await html.verify(PAYMENT)) as { reason?: string };
+  assert.equal(reason, 'invalid_payment');
+});
+
+test("what the facilitator wrote in CDP's form reaches the log", async (t) => {
+  const body = { errorType: 'unauthorized', errorMessage: 'words of the facilitator', errorReason: null };
+  const facilitator = await startFacilitator(t, 401, JSON.stringify(body));
+  await assert.rejects(facilitator.verify(PAYMENT), (error: FacilitatorError) => {
+    assert.ok(!error.message.includes('words'));
+    return error.detail === 'status 401 unauthorized: words of the facilitator';
+  });
+  const { detail } = await facilitator.settle(PAYMENT);
+  assert.equal(detail, 'status 401 unauthorized: words of the facilitator');
+});
+
 const REFUSED = { success: false, errorReason: 'insufficient_funds', transaction: '' };
 
 test('R23: a 2xx or 4xx with a reason that excludes a broadcast refuses a settle', async (t) => {

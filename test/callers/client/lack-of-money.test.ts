@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { test } from 'tap';
+import { toApiError } from '../../../src/callers/bridge/api-error.ts';
+import { failureOf } from '../../../src/callers/cli/failure.ts';
+import { paid } from '../../../src/callers/cli/open-caller.ts';
+import { serviceError } from '../../../src/callers/client/service-error.ts';
+import { toResult } from '../../../src/callers/mcp/results.ts';
+
+const ADDRESS = `0x${'ab'.repeat(20)}`;
+const WALLET = { address: ADDRESS, network: 'eip155:8453', amountMicroUsd: 198n };
+const CARD = ['https://speech.example/top-up?account=secret', null] as const;
+const PREPAID = [null, null] as const;
+const CHAIN = [null, WALLET] as const;
+const AT_WALLET = new RegExp(`USDC on Base \\(eip155:8453\\) to the wallet ${ADDRESS}.* 0\\.000198 USDC`);
+
+type Way = typeof CARD | typeof PREPAID | typeof CHAIN;
+const refused = (details: object | null, [topUpUrl, wallet]: Way, message = 'Its own words.') =>
+  serviceError(
+    { status: 402, code: 'PAYMENT_REQUIRED', message, details: details as never, traceId: '', retryAfterSeconds: null },
+    topUpUrl,
+    wallet,
+  );
+
+const SHORT = { priceMicroUsd: 198, balanceMicroUsd: 100 };
+const OF_MONEY: readonly [details: object, way: Way, problem: RegExp, remedy: RegExp][] = [
+  [{ reason: 'no_account', ...SHORT }, CARD, /0\.000098 USD is missing/, /speechgate top-up/],
+  [{ reason: 'insufficient_funds', ...SHORT }, CARD, /0\.000098 USD is missing/, /speechgate top-up/],
+  [{ reason: 'unknown_account', ...SHORT }, CARD, /does not know this credit account/, /speechgate top-up/],
+  [{ reason: 'account_indebted', ...SHORT }, CARD, /in debt/, /speechgate top-up/],
+  [{ reason: 'insufficient_funds', ...SHORT }, PREPAID, /0\.000098 USD is missing/, /speechgate deposit 1\.00/],
+  [{ reason: 'never_deposited', ...SHORT }, PREPAID, /0\.000098 USD is missing/, /speechgate deposit 1\.00/],
+  [{ error: 'insufficient_funds' }, CHAIN, /Insufficient funds/, AT_WALLET],
+  [{ error: 'invalid_exact_evm_insufficient_balance' }, CHAIN, /Insufficient funds/, AT_WALLET],
+];
+const OF_OTHERS: readonly [details: object | null, way: Way][] = [
+  [{ reason: 'account_frozen', priceMicroUsd: 198, balanceMicroUsd: 5_000_000 }, CARD],
+  [{ reason: 'constructor' }, CARD],
+  [null, PREPAID],
+  [{ reason: 'account_frozen' }, PREPAID],
+  [{ error: 'invalid_signature' }, CHAIN],
+  [{ error: 'authorization_not_yet_valid' }, CHAIN],
+  [{ error: 'accepted_is_no_offer' }, CHAIN],
+  [{ error: 'invalid_payload' }, CHAIN],
+];
+
+async function told(error: Error) {
+  const { content } = await toResult(() => Promise.reject(error));
+  const failed = await paid(Promise.reject(error)).catch((thrown) => failureOf(thrown));
+  const { type, message } = toApiError(error, 'card');
+  return { command: failed, bridge: { type, message }, mcp: (content[0] as { text: string }).text };
+}
+
+for (const [details, way, problem, remedy] of OF_MONEY) {
+  test(`${JSON.stringify(details)} tells how to add money in every program`, async () => {
+    const { command, bridge, mcp } = await told(refused(details, way));
+    for (const message of [command.message, bridge.message, mcp]) {
+      assert.match(message, problem);
+      assert.match(message, remedy);
+      assert.match(message, /You were not charged|Nothing was charged/);
+    }
+    assert.equal(command.exit, 3);
+    assert.equal(bridge.type, 'insufficient_quota');
+    for (const message of [bridge.message, mcp]) assert.ok(!message.includes('secret'), 'the bearer id stays here');
+  });
+}
+
+for (const [details, way] of OF_OTHERS) {
+  test(`${JSON.stringify(details)} is told in the words of the service`, async () => {
+    const { command, bridge, mcp } = await told(refused(details, way));
+    for (const message of [command.message, bridge.message, mcp]) {
+      assert.match(message, /Its own words\./);
+      assert.doesNotMatch(message, /nsufficient|top-up|deposit|Send USDC|Retry/);
+    }
+    assert.equal(command.exit, 1);
+    assert.notEqual(bridge.type, 'insufficient_quota');
+  });
+}
