@@ -6,8 +6,10 @@ import { privateKeyToAccount } from 'viem/accounts';
 
 const { baseUrl, wallet } = JSON.parse(await readFile('data/sandbox.json', 'utf8'));
 // With real money, compare network, asset and payTo with the signed metadata before you sign: docs/api.md, "Trust".
+// By default this client pays at most 1 USD. This covers every text, and the largest deposit.
 const client = new x402Client()
   .register('eip155:8453', new ExactEvmScheme(privateKeyToAccount(wallet.privateKey)))
+  .setSpendControls({ maxAmountPerPayment: '$100' })
   .onBeforePaymentCreation(async ({ paymentRequired }) => {
     appendPaymentIdentifierToExtensions(paymentRequired.extensions);
   });

@@ -4,6 +4,7 @@ import { testPoint } from '../lib/test-point.ts';
 import { purchaseStates } from '../payments/top-up/credit-top-up.ts';
 import * as openPurchases from '../payments/top-up/open-purchases.ts';
 import type { Processor } from '../payments/top-up/processor.ts';
+import { idOf } from '../payments/top-up/processor-call.ts';
 import type { Purchases } from '../payments/top-up/purchases.ts';
 import { runPass } from './processor-pass.ts';
 import { eachClaimed, type Failures, type Reconciler, reconciler, type Turn } from './reconciler.ts';
@@ -33,10 +34,18 @@ export function topUps(db: Database, processor: Processor, purchases: Purchases)
       if (!result.credit.alreadyCredited) done(1);
       return;
     }
-    const lastSeconds = openPurchases.SESSION_SECONDS + openPurchases.MARGIN_SECONDS;
-    const isOver = session ? session.status === 'expired' : age_seconds > lastSeconds;
+    const isOver = await hasEnded(session, age_seconds);
     testPoint('purchase unpaid');
-    if (isOver || age_seconds > openPurchases.GIVE_UP_SECONDS) await openPurchases.expirePurchase(db, id, claimed_at);
+    if (isOver) await openPurchases.expirePurchase(db, id, claimed_at);
+  }
+
+  /** A completed checkout waits for its bank as long as the processor does not say that the payment failed. */
+  async function hasEnded(session: Stripe.Checkout.Session | undefined, ageSeconds: number): Promise<boolean> {
+    if (!session) return ageSeconds > openPurchases.SESSION_SECONDS + openPurchases.MARGIN_SECONDS;
+    if (session.status !== 'complete')
+      return session.status === 'expired' || ageSeconds > openPurchases.GIVE_UP_SECONDS;
+    const payment = idOf(session.payment_intent);
+    return payment !== null && (await processor.hasPaymentFailed(payment));
   }
 
   async function readList(createdFrom: number, failures: Failures, turn: Turn): Promise<void> {

@@ -7,6 +7,8 @@ import type { Hex, LocalAccount } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
 import { signPrepaid } from '../callers/client/prepaid.ts';
 import type { SignedServiceMetadata } from '../contract/types.ts';
+import { formatUsd } from '../lib/money.ts';
+import { PREPAID } from '../payments/x402/prepaid-terms.ts';
 import { dataDir, readSandboxFile, SANDBOX_FILE, type SandboxFile } from './sandbox-file.ts';
 
 const MAX_AMOUNT_MICRO_USD = 1_000_000n;
@@ -24,9 +26,11 @@ export function fail(message: string): never {
 export const walletOf = ({ wallet }: SandboxFile): LocalAccount | undefined =>
   wallet ? privateKeyToAccount(wallet.privateKey as Hex) : undefined;
 
-export function officialClient(wallet: LocalAccount, { chain }: SandboxFile): x402Client {
+/** The official client, which by itself pays at most 1 USD, for payments up to the largest deposit. */
+export function officialClient(wallet: LocalAccount, { chain }: Pick<SandboxFile, 'chain'>): x402Client {
   return new x402Client()
     .register(`eip155:${chain?.chainId ?? 0}`, new ExactEvmScheme(wallet))
+    .setSpendControls({ maxAmountPerPayment: formatUsd(BigInt(PREPAID.maxDepositMicroUsd)) })
     .onBeforePaymentCreation(async ({ paymentRequired }) => {
       appendPaymentIdentifierToExtensions(paymentRequired.extensions ?? {}, `sandbox_${randomUUID()}`);
     });

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { wrapFetchWithPayment } from '@x402/fetch';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { getAddress } from 'viem';
+import { PREPAID } from '../../src/payments/x402/prepaid-terms.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
+import { officialClient as sandboxClient } from '../../src/sandbox/running-sandbox.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import {
   assertCredited,
@@ -20,6 +23,7 @@ import {
 } from '../support/deposit.ts';
 import { BASE_URL, type Call, startGateway } from '../support/gateway.ts';
 import { domainOf, withCredential } from '../support/prepaid.ts';
+import { projectFile } from '../support/project.ts';
 import { unguarded } from '../support/unguarded.ts';
 import {
   challengeOf,
@@ -63,6 +67,30 @@ test('the official client deposits, and response, balance and chain agree', { sk
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   mineSteadily(t, chain);
+
+  // As the sandbox and the examples set it up: at the smallest and the largest amount.
+  const example = await readFile(projectFile('examples/x402-official.mjs'), 'utf8');
+  const [, controls = ''] = /\.setSpendControls\((.*)\)/.exec(example) ?? [];
+  assert.equal(controls, "{ maxAmountPerPayment: '$100' }");
+  const rich = await wallet(chain.client, 202_000_000n);
+  const clients = [
+    () => sandboxClient(rich, { chain: { chainId: 8453, rpcUrl: chain.rpcUrl, asset: chain.asset } }),
+    () => officialClient(rich).setSpendControls({ maxAmountPerPayment: '$100' }),
+  ];
+  for (const client of clients) {
+    for (const amountMicroUsd of [PREPAID.minDepositMicroUsd, PREPAID.maxDepositMicroUsd]) {
+      const paid = await wrapFetchWithPayment(fetch, client())(`${gateway.url}${DEPOSIT_PATH}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ amountMicroUsd }),
+      });
+      assert.deepEqual(
+        [paid.status, ((await paid.json()) as { creditedMicroUsd: number }).creditedMicroUsd],
+        [200, amountMicroUsd],
+      );
+    }
+  }
+  const before = await gateway.revenue();
   const pay = wrapFetchWithPayment(fetch, officialClient(payer));
   const response = await pay(`${gateway.url}${DEPOSIT_PATH}`, {
     method: 'POST',
@@ -81,9 +109,9 @@ test('the official client deposits, and response, balance and chain agree', { sk
   });
   assert.equal(response.headers.get('cache-control'), 'private, no-store');
   const receipt = decodeHeader(response.headers.get('payment-response'));
-  const [transaction] = gateway.facilitator.broadcasts;
+  const transaction = gateway.facilitator.broadcasts.at(-1);
   assert.deepEqual(receipt, { success: true, transaction, network: 'eip155:8453', payer: payer.address });
-  assert.equal(await gateway.revenue(), 250_000n);
+  assert.equal((await gateway.revenue()) - before, 250_000n);
   assert.equal(await usdcBalance(chain.client, payer.address), 750_000n);
   await assertCredited(gateway, payer, [250_000]);
 });

@@ -89,6 +89,27 @@ test('an unpaid session stays open, an expired one ends, a lost one ends with it
   assert.equal((await purchase(gateway, unpaid)).state, 'expired');
 });
 
+test('R16: a bank payment is credited however late it succeeds, and ends when it fails', async (t) => {
+  const { checkout, gateway } = await setUp(t);
+  const [late, refused] = [await open(gateway), await open(gateway)];
+  for (const session of [late, refused]) {
+    await checkout.pay(session, 'bank');
+    await age(gateway, session, 40 * 24 * HOUR);
+  }
+  assert.equal((await runTurn(gateway, 'top_ups')).count, 0);
+  assert.deepEqual([(await purchase(gateway, late)).state, (await purchase(gateway, refused)).state], ['open', 'open']);
+  const { next_check_at } = await purchase(gateway, late);
+  assert.ok((next_check_at?.getTime() ?? Infinity) < Date.now() + 25 * 3_600_000, 'within a day');
+  await checkout.endBankPayment(late, 'arrived');
+  await checkout.endBankPayment(refused, 'refused');
+  for (const session of [late, refused]) await age(gateway, session, 41 * 24 * HOUR);
+  assert.equal((await runTurn(gateway, 'top_ups')).count, 1);
+  assert.deepEqual(
+    [(await purchase(gateway, late)).state, (await purchase(gateway, refused)).state],
+    ['credited', 'expired'],
+  );
+});
+
 test('a purchase without a session ends once nobody can have paid it', async (t) => {
   const { gateway } = await setUp(t);
   const rows = await gateway.db

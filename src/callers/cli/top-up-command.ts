@@ -20,6 +20,8 @@ const POLL_MS = 2_000;
 const MAX_ADDRESS_CHARACTERS = 4_096;
 const SESSION = /\b(cs_[A-Za-z0-9_]{8,250})/;
 const UNPAID = 402;
+/** On the page of a payment that the buyer's bank has not confirmed yet. */
+const PROCESSING = /Your bank is still processing the payment/;
 const ACCOUNT = /<code>([0-9a-f-]{36})<\/code>/;
 /** The card processor closes a checkout page after a day. An older page may close before it is paid. */
 const OPEN_MS = 23 * 3_600_000;
@@ -49,6 +51,8 @@ command again to continue.
       const open: StoredTopUp[] = [];
       for (const former of (await readConfig(folder)).topUps?.[baseUrl] ?? []) {
         const paidTo = await creditedAccount(baseUrl, former.sessionId);
+        if (paidTo === AT_BANK)
+          return output.done({ amountCents: former.amountCents, credited: false }, [atBank(former)]);
         if (typeof paidTo === 'string') return credited(caller, former, paidTo, output);
         const age = Date.now() - former.openedAt;
         if (age < OPEN_MS) open.push(former);
@@ -69,6 +73,7 @@ command again to continue.
       output.prompt(`Pay ${formatCents(amountCents)} at ${checkoutUrl}`);
       const waiting = waitForCredit(baseUrl, sessionId);
       const paidTo = await output.withProgress('Waiting for the payment (Ctrl-C is safe)', waiting);
+      if (paidTo === AT_BANK) return output.done({ ...checkout, credited: false }, [atBank(checkout)]);
       if (paidTo !== undefined) return credited(caller, { ...purchase, sessionId }, paidTo, output);
       output.done({ ...checkout, credited: false }, [
         'No payment has arrived yet. Once you have paid, run speechgate top-up again.',
@@ -76,6 +81,11 @@ command again to continue.
     });
   },
 });
+
+const AT_BANK = Symbol('the bank is processing the payment');
+
+const atBank = ({ amountCents }: { readonly amountCents: number }): string =>
+  `Your bank is still processing the payment of ${formatCents(amountCents)}. Do not pay again; run speechgate top-up later.`;
 
 async function credited({ client, settings, baseUrl }: Caller, purchase: StoredTopUp, account: string, output: Output) {
   await storeAccount(settings.folder, baseUrl, account);
@@ -129,10 +139,13 @@ function checkoutPageOf(location: string | null): string | undefined {
 }
 
 /** Null if unpaid, undefined if the service is unavailable. The request itself credits a paid checkout. */
-async function creditedAccount(baseUrl: string, sessionId: string): Promise<string | null | undefined> {
+async function creditedAccount(
+  baseUrl: string,
+  sessionId: string,
+): Promise<string | typeof AT_BANK | null | undefined> {
   try {
     const response = await send(`${baseUrl}/top-up/complete?session_id=${sessionId}`, {});
-    if (response.status === UNPAID) return null;
+    if (response.status === UNPAID) return PROCESSING.test(await response.text()) ? AT_BANK : null;
     return response.status === 200 ? ACCOUNT.exec(await response.text())?.[1] : undefined;
   } catch (error) {
     if (error instanceof UnreachableError) return undefined;
@@ -140,7 +153,7 @@ async function creditedAccount(baseUrl: string, sessionId: string): Promise<stri
   }
 }
 
-async function waitForCredit(baseUrl: string, sessionId: string): Promise<string | undefined> {
+async function waitForCredit(baseUrl: string, sessionId: string): Promise<string | typeof AT_BANK | undefined> {
   const end = Date.now() + TIMEOUT_MS;
   for (;;) {
     const account = (await creditedAccount(baseUrl, sessionId)) ?? undefined;

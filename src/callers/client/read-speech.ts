@@ -14,6 +14,7 @@ import { audioStream, audioType, collect, type Receipt, type Speech, streamedSpe
 import { pause, withDeadline } from './waiting.ts';
 
 const POLL_MS = 250;
+const MAX_POLL_MS = 4_000;
 /** Longer than the service's own pauses between attempts; an upstream may ask for longer ones. */
 const ATTEMPT_WAIT_MS = 50_000;
 const REPEATED_WAIT_MS = 2_000;
@@ -107,10 +108,15 @@ function topUpLinkOf({ pending, response, errorBody, service }: PaidResponse): s
 async function followJob(jobId: string, receipt: Receipt, paid: PaidResponse): Promise<Outcome<Speech>> {
   const { pending, service, signal, isRetry } = paid;
   const deadline = performance.now() + (isRetry ? REPEATED_WAIT_MS : ATTEMPT_WAIT_MS);
-  for (;;) {
+  for (let delay = POLL_MS; ; delay = Math.min(delay * 1.5, MAX_POLL_MS)) {
     const params = { path: { jobId } };
     const { data, error, response } = await service.api.GET('/tts/jobs/{jobId}', { params, signal });
-    if (!data) throw serviceError(faultOf(response, error));
+    if (!data) {
+      const refusal = serviceError(faultOf(response, error));
+      if (refusal.status !== 429) throw refusal;
+      await pause((refusal.retryAfterSeconds ?? 0) * 1000 + delay, signal);
+      continue;
+    }
     const { status, links, traceId } = validated(data, JOB);
     if (status === 'failed') {
       const { code, message } = data.error ?? {};
@@ -138,7 +144,7 @@ async function followJob(jobId: string, receipt: Receipt, paid: PaidResponse): P
       const cause = new SpeechgateError('An attempt at the job failed, and the service tries again later.');
       return { outcome: 'unknown', cause, retryAfterSeconds: LOOK_AGAIN_SECONDS };
     }
-    await pause(POLL_MS, signal);
+    await pause(delay, signal);
   }
 }
 

@@ -173,7 +173,8 @@ const prepaidSteps = [
     'names, and depositEndpoint and balanceEndpoint.',
   'Check your signer against payment.prepaidX402.authentication.vectors before you deposit.',
   `POST /x402/deposit with {"amountMicroUsd": …}, ${PREPAID.minDepositMicroUsd} to ${PREPAID.maxDepositMicroUsd}; pay ` +
-    `the 402 as under directX402, with a payment identifier. The response waits for ${PREPAID.depositConfirmations} confirmations.`,
+    `the 402 as under directX402, with a payment identifier. Clients of @x402/core refuse more than 1 USD unless ` +
+    `setSpendControls allows it. The response waits for ${PREPAID.depositConfirmations} confirmations.`,
   'On 409 PAYMENT_REPLAY_PENDING or PAYMENT_OUTCOME_UNKNOWN, or when the response is lost, repeat the identical deposit ' +
     'with the same payment. It is credited once, even if you never retry; a repeated request returns alreadyCredited.',
   'For each request to /x402/tts: encode the body or query once, hash what you are going to send, choose a nonce, sign, ' +

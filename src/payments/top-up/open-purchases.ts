@@ -6,6 +6,7 @@ const YOUNG_SECONDS = 3600;
 export const SESSION_SECONDS = 86_400;
 export const MARGIN_SECONDS = 60;
 export const GIVE_UP_SECONDS = 14 * 86_400;
+const LONGEST_PAUSE_SECONDS = 86_400;
 /** How long "this session failed" from the processor may be acted on: the process may have been frozen meanwhile. */
 const VERDICT_SECONDS = 60;
 const BATCH = 1000;
@@ -29,7 +30,7 @@ export async function claimDuePurchase(db: Database, begin: string): Promise<Ope
     when age < ${YOUNG_SECONDS} then now()
     when age < ${SESSION_SECONDS} then
       least(now() + make_interval(secs => age / 4), created_at + make_interval(secs => ${SESSION_SECONDS + MARGIN_SECONDS}))
-    else now() + make_interval(secs => least(age, ${GIVE_UP_SECONDS}) / 4)
+    else now() + make_interval(secs => least(age / 4, ${LONGEST_PAUSE_SECONDS}))
   end`;
   return db
     .with(
@@ -105,7 +106,7 @@ export async function endNeverOpened(db: Database): Promise<void> {
   await purchases.where('id', '=', anyFrom(old.forUpdate().skipLocked())).execute();
 }
 
-/** Purchases are checked for at most 14 days; the extra week is for checks by other means. */
+/** Checkouts that nobody completes are checked for at most 14 days; the extra week is for checks by other means. */
 const KEEP_DAYS = 21;
 
 /** Safe to delete: crediting reads the processor's record, and a session that is paid after all writes a new row. */

@@ -49,6 +49,7 @@ const MAX_UINT256 = 2n ** 256n - 1n;
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
 const NONCE = /^0x[0-9a-fA-F]{64}$/;
+const COMPACT = /^0x[0-9a-f]{128}$/i;
 /** An ECDSA signature has 65 bytes; those of smart accounts are longer. */
 const SIGNATURE = /^0x(?:[0-9a-fA-F]{2}){65,8192}$/;
 const DECIMAL = /^(?:0|[1-9][0-9]{0,77})$/;
@@ -118,6 +119,10 @@ function readExactEvm(payload: Record<string, unknown>): Pick<PaymentEnvelope, '
   }
   const fields = member(payload, 'authorization');
   const signature = member(payload, 'signature');
+  if (typeof signature === 'string' && COMPACT.test(signature)) {
+    const message = 'payload.signature has 64 bytes, the compact form of EIP-2098, instead of the 65 bytes r, s and v.';
+    throw new InvalidEnvelope('payload.signature', '65 bytes', message);
+  }
   if (typeof signature !== 'string' || !SIGNATURE.test(signature)) {
     throw new InvalidEnvelope('payload.signature', 'format', 'payload.signature must be hexadecimal.');
   }
