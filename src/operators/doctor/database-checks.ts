@@ -16,6 +16,7 @@ import {
   ok,
   reachDatabase,
   readingTables,
+  skipped,
   warning,
 } from './check.ts';
 
@@ -129,6 +130,8 @@ async function hasOwnSettings({ db, config }: DoctorContext): Promise<Finding> {
 async function keepsCommits({ db }: DoctorContext): Promise<Finding> {
   const key = randomBytes(32);
   const row = { key, scope: 'doctor', checked_at: databaseNow, allowed: false, taken: [] };
+  const { rows } = await sql<{ value: string }>`select current_setting('transaction_read_only') as value`.execute(db);
+  if (rows[0]?.value === 'on') return skipped('It accepts no writes; see the check database.');
   const isKept = await db.connection().execute(async (writer) => {
     await writer.transaction().execute((trx) => trx.insertInto('rate_window').values(row).execute());
     const seen = await db
