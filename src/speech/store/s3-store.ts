@@ -71,8 +71,8 @@ export class S3AudioStore implements AudioStore {
       );
       const body = Body as Readable;
       const size = range ? sizeIn(ContentRange, range) : ContentLength;
-      const isWanted = !range || ContentLength === undefined || ContentLength === range.end - range.start + 1;
-      if (!Number.isSafeInteger(size) || !isWanted) {
+      const length = range && size !== undefined ? Math.min(range.end + 1, size) - range.start : size;
+      if (!Number.isSafeInteger(size) || (ContentLength !== undefined && ContentLength !== length)) {
         body.destroy();
         throw new StoreError('unavailable', new Error('The answer has another part of the object, or tells no size.'));
       }
@@ -176,7 +176,8 @@ export class S3AudioStore implements AudioStore {
 /** The size of the object, if the header describes exactly this part of it. */
 function sizeIn(contentRange: string | undefined, { start, end }: ByteRange): number | undefined {
   const [, part, size] = /^bytes (\d+-\d+)\/(\d+)$/.exec(contentRange ?? '') ?? [];
-  return part === `${start}-${end}` ? Number(size) : undefined;
+  const last = Math.min(end, Number(size) - 1);
+  return part === `${start}-${last}` ? Number(size) : undefined;
 }
 
 /** How compatible servers report that no space is left; S3 itself is never full. */
