@@ -34,9 +34,15 @@ export const SESSION_SETTINGS = {
   default_transaction_isolation: 'read committed',
 };
 
-/** Commits may wait for more than the disk of the primary, and never for less. */
+/**
+ * Commits may wait for more than the disk of the primary, and never for less. A search path in which every table of the
+ * service is found stays.
+ */
 const SET_SESSION = `
   select set_config(name, value, false) from json_each_text('${JSON.stringify(SESSION_SETTINGS)}') as own (name, value)
+  where name <> 'search_path' or to_regclass('public.schema_migration') is null or exists (
+    select from pg_class where relnamespace = to_regnamespace('public') and relkind in ('r', 'p', 'v')
+      and not pg_table_is_visible(oid))
   union all
   select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'`;
 
