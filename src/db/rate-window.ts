@@ -1,6 +1,7 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
 import type { Database } from './database.ts';
+import { now } from './expressions.ts';
 
 export interface Bucket {
   readonly scope: 'account' | 'ip' | 'feedback' | 'top-up' | 'audio';
@@ -81,4 +82,18 @@ export async function pruneWindows(db: Database, windowSeconds: number): Promise
     .deleteFrom('rate_window')
     .where('key', '=', sql<Buffer>`any(array${empty.forUpdate().skipLocked()})`);
   return Number((await windows.executeTakeFirst()).numDeletedRows);
+}
+
+/** Commits a row of no bucket on one connection, looks for it on another, and removes it. */
+export async function isCommitKept(db: Database): Promise<boolean> {
+  const key = randomBytes(32);
+  return await db.connection().execute(async (writer) => {
+    const row = { key, scope: 'doctor', checked_at: now, allowed: false, taken: [] };
+    await writer.transaction().execute((trx) => trx.insertInto('rate_window').values(row).execute());
+    const seen = await db
+      .connection()
+      .execute((reader) => reader.selectFrom('rate_window').select('scope').where('key', '=', key).executeTakeFirst());
+    await writer.deleteFrom('rate_window').where('key', '=', key).execute();
+    return seen !== undefined;
+  });
 }

@@ -1,11 +1,10 @@
-import { randomBytes } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Config } from '../../config/config.ts';
 import { readRoleRights } from '../../db/application-role.ts';
 import { poolParametersOf, SESSION_SETTINGS } from '../../db/database.ts';
 import { faultOf, isConnectionError, isRefused } from '../../db/database-errors.ts';
-import { now as databaseNow } from '../../db/expressions.ts';
 import { findNotValid, newerMigrations, pendingMigrations } from '../../db/migrate.ts';
+import { isCommitKept } from '../../db/rate-window.ts';
 import { describeMismatch, readInstance } from '../../ledger/database-identity.ts';
 import {
   askingDatabase,
@@ -128,19 +127,9 @@ async function hasOwnSettings({ db, config }: DoctorContext): Promise<Finding> {
 
 /** Some poolers acknowledge a commit that they don't make, such as pgpool in raw mode. */
 async function keepsCommits({ db }: DoctorContext): Promise<Finding> {
-  const key = randomBytes(32);
-  const row = { key, scope: 'doctor', checked_at: databaseNow, allowed: false, taken: [] };
   const { rows } = await sql<{ value: string }>`select current_setting('transaction_read_only') as value`.execute(db);
   if (rows[0]?.value === 'on') return skipped('It accepts no writes; see the check database.');
-  const isKept = await db.connection().execute(async (writer) => {
-    await writer.transaction().execute((trx) => trx.insertInto('rate_window').values(row).execute());
-    const seen = await db
-      .connection()
-      .execute((reader) => reader.selectFrom('rate_window').select('scope').where('key', '=', key).executeTakeFirst());
-    await writer.deleteFrom('rate_window').where('key', '=', key).execute();
-    return seen !== undefined;
-  });
-  if (isKept) return ok('Another connection sees what was committed.');
+  if (await isCommitKept(db)) return ok('Another connection sees what was committed.');
   return fault(
     'It acknowledged a commit, and another connection does not see it: booked money is lost.',
     'Connect to PostgreSQL itself, or make the pooler pass transactions on and read from the primary (pgpool: ' +
