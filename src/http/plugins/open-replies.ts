@@ -75,9 +75,9 @@ export class OpenReplies {
     for (const socket of this.#bySocket.keys()) this.#cut(socket);
   }
 
-  /** Resets the connection if a response is unfinished, which must not look whole. */
+  /** Resets the connection if it has sent a part of a response, which must not look whole. */
   #cut(socket: Socket): void {
-    if (this.#bySocket.get(socket)?.size) socket.resetAndDestroy();
+    if (this.of(socket).some(({ raw }) => raw.headersSent)) socket.resetAndDestroy();
     else socket.destroy();
   }
 
@@ -108,5 +108,6 @@ export const gracefulStop = fp<GracefulStopOptions>(async (app, { replies, leavi
       await sleep(STOP_DELIVERY_MS, undefined, { signal: closed.signal });
     } while (work.size > 0);
     replies.cutAll();
+    app.server.closeAllConnections();
   }
 });
