@@ -2,7 +2,6 @@ import { formatUsd } from '../../lib/money.ts';
 import { serviceId, serviceWords } from '../../lib/service-words.ts';
 import {
   AudioLostError,
-  type Flow,
   OutcomeUnknownError,
   OverCapError,
   PaymentRequiredError,
@@ -67,8 +66,11 @@ const RETRY_AFTER_SECONDS = 5;
 /** Some clients sleep as long as they are told, even past their own timeout. */
 const MAX_RETRY_AFTER_SECONDS = 30;
 
-/** Adds `NO_RETRY` if a retry would pay again, or fails until somebody acts. */
-export function toApiError(error: unknown, flow: Flow): ApiError {
+/**
+ * Adds `NO_RETRY` if a retry would pay again, or fails until somebody acts.
+ * @param isStreamed whether the bridge streams what it buys by card, of which no copy is kept
+ */
+export function toApiError(error: unknown, isStreamed: boolean): ApiError {
   if (error instanceof ApiError) return error;
   const lack = error instanceof PaymentRequiredError && lackOfMoney(error);
   if (lack) return quota('insufficient_quota', `${lack.problem} ${lack.remedy}. You were not charged.`);
@@ -104,7 +106,7 @@ export function toApiError(error: unknown, flow: Flow): ApiError {
     return lasting(error.reason, text);
   }
   if (error instanceof AudioLostError) {
-    if (error.chargedMicroUsd !== 0n) return lasting('audio_lost', audioLost(error, flow));
+    if (error.chargedMicroUsd !== 0n) return lasting('audio_lost', audioLost(isStreamed));
     return passing('audio_lost', 'The audio was cut off. Retry. You were not charged.', retryAfter());
   }
   return lasting('bridge_failed', serviceWords(message));
@@ -113,10 +115,8 @@ export function toApiError(error: unknown, flow: Flow): ApiError {
 const passing = (code: string, message: string, headers: Headers): ApiError =>
   new ApiError({ status: 503, type: 'server_error', code }, message, headers);
 
-function audioLost({ chargedMicroUsd }: AudioLostError, flow: Flow): string {
-  // Only an audio that was streamed has an unknown charge.
-  const way =
-    flow === 'card' && chargedMicroUsd === null ? ' Start the bridge without --no-durable to keep audio.' : '';
+function audioLost(isStreamed: boolean): string {
+  const way = isStreamed ? ' Start the bridge without --no-durable to keep audio.' : '';
   return `The audio was lost. The same request is refused for ten minutes, and is a new purchase after that.${way}`;
 }
 

@@ -71,7 +71,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
       response.writeHead(200, { 'content-type': 'application/json', 'cache-control': 'no-store' });
       response.end(JSON.stringify(list));
     } catch (error) {
-      refuse(response, toApiError(error, flow));
+      refuse(response, toApiError(error, flow === 'card' && !isDurable));
     }
   }
 

@@ -108,7 +108,7 @@ export async function handleSpeech(
       chargedMicroUsd = error.chargedMicroUsd ?? error.maxMicroUsd;
       call.end = 'broken';
     }
-    call.error = withCharge(toApiError(error, context.flow), chargedMicroUsd, error);
+    call.error = withCharge(toApiError(error, context.flow === 'card' && !context.isDurable), chargedMicroUsd, error);
     refuse(response, call.error);
   }
   if (!call.isRepeated) call.chargedMicroUsd = chargedMicroUsd;

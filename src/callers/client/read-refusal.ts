@@ -1,4 +1,5 @@
 import { decodePaymentSignatureHeader } from '@x402/core/http';
+import type { PaymentPayload } from '@x402/core/types';
 import { AudioLostError, type PayingWallet, PriceChangedError, type ServiceError } from './errors.ts';
 import type { PaymentReport } from './payment-report.ts';
 import { boundedCharge, isRepeatable, mayNonceBeDeleted, type PendingPurchase } from './pending-purchase.ts';
@@ -27,8 +28,9 @@ export function readRefusal(paid: PaidResponse, topUpUrl: string | null = null):
 function walletOf({ headers, maxMicroUsd }: PendingPurchase): PayingWallet | null {
   const signed = headers['payment-signature'];
   if (signed === undefined) return null;
-  const { accepted, payload } = decodePaymentSignatureHeader(signed);
-  const { from } = payload.authorization as { from: string };
+  const { accepted, payload }: Partial<PaymentPayload> = decodePaymentSignatureHeader(signed);
+  const { from } = (payload?.authorization ?? {}) as { from?: string };
+  if (!accepted || from === undefined) return null;
   return { address: from, network: accepted.network, amountMicroUsd: BigInt(maxMicroUsd) };
 }
 

@@ -75,7 +75,7 @@ test('each gateway error code is either transient or not retried', async () => {
     for (const transient of [undefined, true, false]) {
       const details = transient === undefined ? null : { transient };
       const fault = { status, code, message: 'No.', details, traceId: '', retryAfterSeconds: null };
-      const { status: told, headers } = toApiError(serviceError(fault), 'card');
+      const { status: told, headers } = toApiError(serviceError(fault), false);
       const isPassing = PASSING.includes(code) && transient !== false;
       assert.equal(headers['retry-after'] !== undefined, isPassing, `${code} ${transient}`);
       const isAskedAgain = ![400, 413, 415].includes(told) && headers['x-should-retry'] !== 'false';

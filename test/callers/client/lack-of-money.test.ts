@@ -46,7 +46,7 @@ const OF_OTHERS: readonly [details: object | null, way: Way][] = [
 async function told(error: Error) {
   const { content } = await toResult(() => Promise.reject(error));
   const failed = await paid(Promise.reject(error)).catch((thrown) => failureOf(thrown));
-  const { type, message } = toApiError(error, 'card');
+  const { type, message } = toApiError(error, false);
   return { command: failed, bridge: { type, message }, mcp: (content[0] as { text: string }).text };
 }
 
