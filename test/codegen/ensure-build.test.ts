@@ -41,7 +41,8 @@ async function project(t: Test) {
   return {
     root,
     output,
-    ensureBuild: () => promisify(execFile)(process.execPath, [script], { cwd: root }),
+    // Without the loader that tap gives to every child.
+    ensureBuild: () => promisify(execFile)('env', ['--unset=NODE_OPTIONS', process.execPath, script], { cwd: root }),
     removeCompiler: () => rm(compiler),
     /** Marks the output: a build replaces it. */
     mark: () => appendFile(output, '// kept\n'),

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
@@ -73,6 +75,8 @@ for (const [point, { paidBefore, status, fault, landsLater }] of CASES) {
     // The second process of the deployment; the first one is the program itself, and dies.
     const gateway = await startX402Gateway(t, chain);
     const { baseUrl, dataDir, jobs } = gateway.config;
+    const isNotStored = point === 'x402 audio not stored';
+    const folder = join(dataDir, 'replaced');
     const victim = await startVictim(t, point, {
       BASE_URL: baseUrl,
       DATABASE_URL: gateway.databaseUrl,
@@ -82,8 +86,12 @@ for (const [point, { paidBefore, status, fault, landsLater }] of CASES) {
       X402_PAY_TO: gateway.payTo,
       X402_FACILITATOR_URL: gateway.facilitator.url,
       X402_RPC_URL: chain.rpcUrl,
-      AUDIO_STORE: point === 'x402 audio not stored' ? 'file:/dev/null/audio' : jobs.audioStore,
+      AUDIO_STORE: isNotStored ? `file:${folder}` : jobs.audioStore,
     });
+    if (isNotStored) {
+      await rm(folder, { recursive: true });
+      await writeFile(folder, '');
+    }
     const payer = await wallet(chain.client, 10n * PRICE);
     const payload = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
     const paid = withPayment(HELLO, payload);

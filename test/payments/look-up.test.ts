@@ -222,7 +222,7 @@ test('R22: another request with a settled payment is referred to the paid one', 
   const again = await gateway.call(TTS, { ...paid, headers: { ...paid.headers, 'payment-signature': header } });
   for (const { status, json } of [other, again]) {
     assert.deepEqual([status, json.error.code], [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
-    assert.match(json.error.message, /Repeat that request to get its response/);
+    assert.match(json.error.message, /repeat it unchanged, with its first signature, to get its response/);
     const { state, amountMicroUsd, transaction } = json.error.details.payment;
     assert.deepEqual([state, amountMicroUsd], ['charged', 198]);
     assert.match(transaction, /^0x[0-9a-f]{64}$/);
