@@ -57,11 +57,11 @@ export class RecentPurchases {
       const isReleased = this.#recent.get(key) !== entry;
       if (isReleased) await entry.recording.cancel();
       await entry.recording.ended;
+      if (isUncharged(entry.recording.failure)) this.#forget(key, entry);
       this.#dropOldest();
     } catch (error) {
       // The next request resumes an unknown outcome. After any other error nothing was charged.
-      const wasCharged = error instanceof AudioLostError && error.chargedMicroUsd !== 0n;
-      if (!wasCharged) this.#forget(key, entry);
+      if (!(error instanceof AudioLostError) || isUncharged(error)) this.#forget(key, entry);
     }
     if (this.#recent.get(key) !== entry) return;
     entry.timer = setTimeout(() => this.#forget(key, entry), RETENTION_MS).unref();
@@ -80,3 +80,5 @@ export class RecentPurchases {
     if (this.#recent.get(key) === entry) this.#recent.delete(key);
   }
 }
+
+const isUncharged = (error: unknown): boolean => error instanceof AudioLostError && error.chargedMicroUsd === 0n;

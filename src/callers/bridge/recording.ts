@@ -43,6 +43,11 @@ export class Recording {
     return this.#failure !== undefined;
   }
 
+  /** What the audio failed with. */
+  get failure(): unknown {
+    return this.#failure?.cause;
+  }
+
   /** @throws what the purchase's audio failed with, or the reason of the signal */
   async *play(signal: AbortSignal): AsyncGenerator<Uint8Array> {
     for (let at = 0; ; ) {

@@ -290,3 +290,19 @@ test('audio is read to its end without a listener, and a stop cuts it', async ()
   await recording.ended;
   await assert.rejects(recording.play(new AbortController().signal).next(), /The bridge was stopped/);
 });
+
+test('audio that breaks off is remembered only if it was charged', async () => {
+  for (const [chargedMicroUsd, count] of [
+    [0n, 2],
+    [198n, 1],
+    [null, 1],
+  ] as const) {
+    const failure = new AudioLostError('cut', { chargedMicroUsd, maxMicroUsd: 198n });
+    const { bought, purchases } = counted(async () =>
+      streamedSpeech(new ReadableStream({ start: (stream) => stream.error(failure) }), 'audio/mpeg', RECEIPT),
+    );
+    const recent = new RecentPurchases(purchases);
+    for (let request = 1; request <= 2; request++) await settled(recent, HELLO);
+    assert.equal(bought.length, count, `${chargedMicroUsd}`);
+  }
+});
