@@ -1,3 +1,4 @@
+import { concatBytes } from '../lib/concat-bytes.ts';
 import { FRAME_HEADER_BYTES, frameLength, ID3_HEADER_BYTES, id3Length } from './mpeg-frame.ts';
 import type { AudioType } from './provider.ts';
 
@@ -86,7 +87,8 @@ class HeaderWalk {
 
   #enter(chunk: Uint8Array, at: number): number {
     const begun = this.#header;
-    const bytes = begun.length > 0 ? joined(begun, chunk.subarray(at, at + MAX_HEADER_BYTES)) : chunk.subarray(at);
+    const bytes =
+      begun.length > 0 ? concatBytes([begun, chunk.subarray(at, at + MAX_HEADER_BYTES)]) : chunk.subarray(at);
     const length = this.#lengthOf(bytes, this.position + at - begun.length);
     this.#header = length === undefined ? bytes.slice() : EMPTY;
     this.#missing = length === undefined ? 0 : length - begun.length;
@@ -169,10 +171,3 @@ function begins(bytes: Uint8Array, name: string): boolean {
 }
 
 const viewOf = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-
-function joined(one: Uint8Array, two: Uint8Array): Uint8Array {
-  const bytes = new Uint8Array(one.length + two.length);
-  bytes.set(one);
-  bytes.set(two, one.length);
-  return bytes;
-}

@@ -1,3 +1,4 @@
+import { concatBytes } from '../lib/concat-bytes.ts';
 import {
   type Description,
   FRAME_HEADER_BYTES,
@@ -33,7 +34,7 @@ export function withDescription(audio: Uint8Array, given?: Uint8Array): Uint8Arr
   if (own ? fits(own, sound) : !given && !sound.isVariable) return audio;
   const isFitting = given !== undefined && fits(given, sound);
   const description = isFitting ? given : describe(sound);
-  return concat([audio.subarray(0, start), description, sound.bytes]);
+  return concatBytes([audio.subarray(0, start), description, sound.bytes]);
 }
 
 function soundOf(bytes: Uint8Array): Sound {
@@ -83,14 +84,4 @@ function describe({ bytes, offsets, isVariable }: Sound): Uint8Array {
     view.setUint8(16 + entry, Math.floor((offset * 256) / fileBytes));
   }
   return frame;
-}
-
-function concat(parts: readonly Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }

@@ -1,4 +1,5 @@
 import { createMp3Encoder } from 'wasm-media-encoders';
+import { concatBytes } from '../../lib/concat-bytes.ts';
 
 const OUTPUT_SAMPLE_RATE = 16_000;
 const BLOCK_SAMPLES = 16_384;
@@ -52,7 +53,7 @@ export class Mp3Encoder {
       );
       frames.push(this.#lame.encode([block]).slice());
     }
-    return join(frames);
+    return concatBytes(frames);
   }
 
   finish(): Uint8Array<ArrayBuffer> {
@@ -65,14 +66,4 @@ function limit(sample: number): number {
   const size = Math.abs(sample);
   if (size <= KNEE) return sample;
   return Math.sign(sample) * (KNEE + (CEILING - KNEE) * Math.tanh((size - KNEE) / (CEILING - KNEE)));
-}
-
-function join(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let offset = 0;
-  for (const part of parts) {
-    whole.set(part, offset);
-    offset += part.length;
-  }
-  return whole;
 }
