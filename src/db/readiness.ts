@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { within } from '../lib/within.ts';
 import type { Database } from './database.ts';
 import { faultOf, isRefused } from './database-errors.ts';
 import { pendingMigrations } from './migrate.ts';
@@ -11,16 +11,14 @@ export type Readiness =
 
 /** Whether the service can use the database now. Never throws. */
 export async function readReadiness(db: Database, timeoutMs: number): Promise<Readiness> {
-  const enough = new AbortController();
-  const late = async (): Promise<Readiness> => {
-    await sleep(timeoutMs, undefined, { signal: enough.signal });
-    return { outcome: 'unavailable', cause: `no answer within ${timeoutMs / 1000} s` };
-  };
-  try {
-    return await Promise.race([ask(db), late()]);
-  } finally {
-    enough.abort();
-  }
+  let found: Readiness = { outcome: 'unavailable', cause: `no answer within ${timeoutMs / 1000} s` };
+  await within(
+    timeoutMs,
+    ask(db).then((answer) => {
+      found = answer;
+    }),
+  );
+  return found;
 }
 
 async function ask(db: Database): Promise<Readiness> {

@@ -108,7 +108,7 @@ async function writeAll(file: FileHandle, chunks: AsyncIterable<Uint8Array> | It
 }
 
 const FORMATS = { 'audio/mpeg': 'MP3', 'audio/wav': 'WAV' } as const;
-const EXTENSIONS: Readonly<Record<string, string>> = { 'audio/mpeg': '.mp3', 'audio/wav': '.wav' };
+export const EXTENSIONS = { 'audio/mpeg': '.mp3', 'audio/wav': '.wav' } as const;
 const AUDIO_EXTENSION = /^\.(mp3|wav|wave|ogg|oga|opus|flac|aac|m4a)$/i;
 
 /** A sentence if the file's extension is that of another format; otherwise empty. */

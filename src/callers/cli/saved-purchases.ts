@@ -4,13 +4,12 @@ import { ownFolder, ownSubfolder, replaceOwnFile } from '../../lib/private-files
 import { wholeAudio } from '../../speech/whole-audio.ts';
 import type { SavedSpeech, WholeAudio } from '../budget/purchases.ts';
 import type { Budget, PendingPurchase, Speech } from '../client/index.ts';
-import { openAudioFile, otherFormat } from './audio-file.ts';
+import { EXTENSIONS, openAudioFile, otherFormat } from './audio-file.ts';
 import type { OutputStream } from './command-process.ts';
 import type { Resumed } from './resume-purchase.ts';
 import { readSettingsFile, writeSettingsFile } from './settings-folder.ts';
 
 const SUFFIX = '.json';
-const EXTENSIONS = { 'audio/mpeg': '.mp3', 'audio/wav': '.wav' } as const;
 
 export interface SavedPurchase {
   readonly pending: PendingPurchase;
