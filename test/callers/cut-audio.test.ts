@@ -60,7 +60,7 @@ const PROGRAMS: Readonly<Record<string, (account: string) => Promise<Heard>>> = 
   },
   bridge: async (account) => {
     const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account) });
-    const parts = { client, budget: undefined, flow: 'card', port: 0, token: null } as const;
+    const parts = { client, budget: undefined, flow: 'card', port: 0, token: null, isDurable: false } as const;
     let told = '';
     const bridge = await startBridge({
       ...parts,
