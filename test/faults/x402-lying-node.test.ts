@@ -7,14 +7,27 @@ import {
   assertCredited,
   DEPOSIT,
   DEPOSIT_PATH,
+  depositOf,
   payDeposit,
   paymentStates,
   payUnknown,
+  signDeposit,
   told,
 } from '../support/deposit.ts';
-import { denial, failing, narrow, startRpcNode } from '../support/rpc-node.ts';
+import type { Reply } from '../support/gateway.ts';
+import { domainOf, withCredential } from '../support/prepaid.ts';
+import { denial, type Falsehood, failing, narrow, startRpcNode } from '../support/rpc-node.ts';
 import { unguarded } from '../support/unguarded.ts';
-import { PRICE, payFor, startX402Gateway, type X402Gateway } from '../support/x402.ts';
+import {
+  challengeOf,
+  HELLO,
+  PRICE,
+  payFor,
+  sign,
+  startX402Gateway,
+  withPayment,
+  type X402Gateway,
+} from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 
@@ -165,4 +178,67 @@ test('a failed payment is checked once more after a day, with 4 calls of the nod
   assert.deepEqual(await turn(gateway, 'failed_payments'), ['done', 0]);
   assert.equal(node.calls.length, verdict.length, 'it has failed for good');
   assert.deepEqual(await paymentStates(gateway), ['failed']);
+});
+
+const DOMAIN_SEPARATOR = '0x3644e515';
+
+/** What the token says of its EIP-712 domain. */
+const domainIs =
+  (lie: { result: unknown } | { error: object }): Falsehood =>
+  ({ method, params }) =>
+    method === 'eth_call' && (params[0] as { data: string }).data === DOMAIN_SEPARATOR ? lie : undefined;
+
+const refusalOf = ({ status, json }: Reply) => [status, json.error.code, json.error.details.reason];
+const OTHER_DOMAIN = [503, 'CONFIG_ERROR', 'token_domain'];
+
+/** What the token's domain is, the name that is configured, the status of a challenge, and the level of the log line. */
+const DOMAINS: [string, Falsehood, string, number, number | undefined][] = [
+  ['the configured domain', () => undefined, 'USD Coin', 402, undefined],
+  ['another domain', () => undefined, 'USDC', 503, 50],
+  ['an empty domain', domainIs({ result: '0x' }), 'USD Coin', 402, 40],
+  ['no domain', domainIs({ error: { code: 3, message: 'execution reverted' } }), 'USD Coin', 402, 40],
+];
+
+for (const [name, falsehood, assetName, status, level] of DOMAINS) {
+  test(`R58: a token with ${name} makes challenges ${status}`, { skip }, async (t) => {
+    const node = await startRpcNode(t, chain.rpcUrl, falsehood);
+    const env = { X402_RPC_URL: node.url, X402_ASSET_NAME: assetName, LOG_LEVEL: 'warn' };
+    const gateway = await startX402Gateway(t, chain, env);
+    await gateway.app.start('worker');
+    for (const [path, call] of [
+      ['/x402/tts', HELLO],
+      ['/x402/tts?text=Hello', {}],
+      [DEPOSIT_PATH, depositOf(DEPOSIT)],
+    ] as const) {
+      const reply = await gateway.call(path, call);
+      assert.equal(reply.status, status, path);
+      if (status === 503) assert.deepEqual(refusalOf(reply), OTHER_DOMAIN);
+    }
+    const lines = gateway.log.filter(({ msg }) => /EIP-712/.test(msg));
+    assert.deepEqual(
+      lines.map((line) => line.level),
+      level === undefined ? [] : [level],
+    );
+    const ready = await gateway.app.admin.inject({ url: '/readyz', headers: { host: 'localhost' } });
+    assert.equal(ready.statusCode, 200);
+  });
+}
+
+test('R58: with another domain than the token payments are 503, and former ones are served', { skip }, async (t) => {
+  const node = await startRpcNode(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  const payer = await wallet(chain.client, 1_000_000n);
+  const former = await payFor(gateway, payer);
+  const payload = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
+  const deposit = withPayment(depositOf(DEPOSIT), await signDeposit(gateway, payer));
+  node.falsehood = domainIs({ result: `0x${'1'.repeat(64)}` });
+  await gateway.app.start('worker');
+  const calls = gateway.facilitator.calls.length;
+  assert.deepEqual(refusalOf(await gateway.call('/x402/tts', withPayment(HELLO, payload))), OTHER_DOMAIN);
+  assert.deepEqual(refusalOf(await gateway.call(DEPOSIT_PATH, deposit)), OTHER_DOMAIN);
+  assert.equal(gateway.facilitator.calls.length, calls);
+  assert.equal((await gateway.call('/x402/tts', former.paid)).status, 200);
+  const prepaid = await withCredential(payer, domainOf(gateway.payTo), '/x402/tts', HELLO);
+  assert.equal((await gateway.call('/x402/tts', prepaid)).status, 402, 'prepaid balances need no token domain');
+  assert.deepEqual(await paymentStates(gateway), ['settled']);
 });

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { pad, toEventSelector } from 'viem';
+import { domainSeparator, pad, toEventSelector, toFunctionSelector } from 'viem';
 import { DEFAULT_ASSET } from '../../../src/config/network.ts';
 import type { Hex } from '../../../src/payments/x402/envelope.ts';
 import { CHAIN_ID } from '../world.ts';
@@ -20,6 +20,10 @@ const BLOCK_HASH = `0x${'b1'.repeat(32)}`;
 const RELAYER = `0x${'f0'.repeat(20)}`;
 const HEAD = 30_000_000;
 const BALANCE = pad('0xe8d4a51000');
+const DOMAIN_SELECTOR = toFunctionSelector('DOMAIN_SEPARATOR()');
+const DOMAIN = domainSeparator({
+  domain: { name: 'USD Coin', version: '2', chainId: CHAIN_ID, verifyingContract: DEFAULT_ASSET },
+});
 /** Settlements with a receipt. More than one round makes. */
 const KEPT = 20_000;
 
@@ -50,17 +54,18 @@ export class Chain {
     return JSON.stringify({ success: true, payer, transaction, network: `eip155:${CHAIN_ID}` });
   }
 
-  #result(method: string, [first]: [Hex]): unknown {
+  #result(method: string, [first]: [Hex | { readonly data: Hex }]): unknown {
     switch (method) {
       case 'eth_chainId':
         return `0x${CHAIN_ID.toString(16)}`;
       case 'eth_blockNumber':
         return `0x${HEAD.toString(16)}`;
       case 'eth_call':
-        return BALANCE;
+        return (first as { data: Hex }).data === DOMAIN_SELECTOR ? DOMAIN : BALANCE;
       case 'eth_getTransactionReceipt': {
-        const settlement = this.#settled.get(first);
-        return settlement ? receipt(first, settlement) : null;
+        const transaction = first as Hex;
+        const settlement = this.#settled.get(transaction);
+        return settlement ? receipt(transaction, settlement) : null;
       }
     }
   }

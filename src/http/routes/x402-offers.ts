@@ -91,6 +91,13 @@ export const CHAIN_OFF = failure('CONFIG_ERROR', 'On-chain payment is not config
   setting: 'X402_RPC_URL',
 });
 
+/** A signature of the configured domain would not be valid. */
+export const OTHER_DOMAIN = failure(
+  'CONFIG_ERROR',
+  "The token's EIP-712 domain differs from the configured one. The operator must fix it. You were not charged.",
+  { reason: 'token_domain', setting: 'X402_ASSET_NAME' },
+);
+
 export const QUOTE_EXPIRED = failure(
   'QUOTE_EXPIRED',
   'The quote has expired. Get a new one from POST /x402/tts/quote.',

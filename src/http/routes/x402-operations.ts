@@ -11,7 +11,7 @@ import { type Pauses, pausedAnswer, refuseForeignHeaders } from './flows.ts';
 import { issueQuote, selectQuoted } from './issue-quote.ts';
 import { makeDeposit, type OfferedDeposits, readPrepaidAccount } from './prepaid-account.ts';
 import { getPrepaidAudio, type PrepaidAudioParts } from './prepaid-audio.ts';
-import { CHAIN_OFF, PAYMENT_OFF, QUOTES_OFF, X402Offers, type X402OffersOptions } from './x402-offers.ts';
+import { CHAIN_OFF, OTHER_DOMAIN, PAYMENT_OFF, QUOTES_OFF, X402Offers, type X402OffersOptions } from './x402-offers.ts';
 import { X402Speech, type X402SpeechOptions } from './x402-speech.ts';
 
 export interface X402Options extends X402OffersOptions, Pick<X402SpeechOptions, 'flows' | 'foreignHeaders' | 'speech'> {
@@ -19,6 +19,8 @@ export interface X402Options extends X402OffersOptions, Pick<X402SpeechOptions, 
   /** Undefined while x402 payment is off, or without a chain node (R58). */
   readonly deposits: Deposits | undefined;
   readonly depositReplays: DepositReplays;
+  /** Whether the token's EIP-712 domain is another than the configured one. */
+  readonly hasOtherDomain: () => Promise<boolean>;
   readonly prepaid: PrepaidBalance | undefined;
   readonly prepaidAudio: PrepaidAudioParts;
   readonly pauses: Pauses;
@@ -34,11 +36,15 @@ export function x402Operations(options: X402Options): {
   const { flows, foreignHeaders, pauses } = options;
   const { baseUrl } = prepaidAudio;
   const offers = new X402Offers(options);
+  const refuseOnChain = async () => {
+    if (!deposits) return CHAIN_OFF;
+    return (await options.hasOtherDomain()) ? OTHER_DOMAIN : undefined;
+  };
   const speech = new X402Speech({
     ...options,
     offers,
     links: prepaidAudio,
-    isChainOpen: deposits !== undefined,
+    refuseOnChain,
     resources: {
       GET: speechResource(baseUrl, serviceName, 'GET'),
       POST: speechResource(baseUrl, serviceName, 'POST'),
@@ -52,7 +58,8 @@ export function x402Operations(options: X402Options): {
 
   async function offerDeposits(isPaid: boolean): Promise<OfferedDeposits> {
     if (!terms) return PAYMENT_OFF;
-    if (!deposits) return CHAIN_OFF;
+    const off = await refuseOnChain();
+    if (off || !deposits) return off ?? CHAIN_OFF;
     const foreign = await offers.refuseForeignDatabase(isPaid);
     if (foreign) return foreign;
     return pauses.has('deposit') ? pausedAnswer('deposit') : { terms, deposits };

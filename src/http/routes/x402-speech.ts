@@ -35,7 +35,14 @@ import {
   speechFailed,
   speechFailure,
 } from './refusals.ts';
-import { CHAIN_OFF, type OfferedOrder, type OfferRequest, QUOTE_EXPIRED, type X402Offers } from './x402-offers.ts';
+import {
+  type CHAIN_OFF,
+  type OfferedOrder,
+  type OfferRequest,
+  type OTHER_DOMAIN,
+  QUOTE_EXPIRED,
+  type X402Offers,
+} from './x402-offers.ts';
 
 export type X402Flow = PaymentFlow<unknown, OfferedCharge> & {
   readonly name: 'direct' | 'prepaid';
@@ -61,8 +68,8 @@ export interface X402SpeechOptions {
   readonly foreignHeaders: readonly string[];
   /** Undefined without a speech provider. */
   readonly speech: X402SpeechParts | undefined;
-  /** Whether a payment can be settled (R58): without that no challenge is made. */
-  readonly isChainOpen: boolean;
+  /** Why no payment can be settled (R58): then no challenge is made. */
+  readonly refuseOnChain: () => Promise<typeof CHAIN_OFF | typeof OTHER_DOMAIN | undefined>;
   readonly resources: Readonly<Record<'GET' | 'POST', Resource>>;
   readonly links: PrepaidAudioParts;
   readonly pauses: Pauses;
@@ -128,7 +135,7 @@ export class X402Speech {
 
   /** Checks a request before its payment, in the order of R7, without writes. `chosen` is set even after a refusal. */
   async #read({ asked }: SpeechRequest, context: OperationContext) {
-    const { offers, flows, foreignHeaders, speech, isChainOpen } = this.#options;
+    const { offers, flows, foreignHeaders, speech, refuseOnChain } = this.#options;
     const offered = await offers.offer(asked);
     const choice = chooseFlow(flows, context, foreignHeaders);
     if (isAnswer(choice)) return refuse(isAnswer(offered) ? offered : choice);
@@ -138,7 +145,8 @@ export class X402Speech {
     const foreign = await offers.refuseForeignDatabase(chosen !== undefined);
     if (foreign) return refuse(foreign, chosen);
     const flow = chosen?.flow;
-    if (chosen ? !flow : !isChainOpen) return refuse(CHAIN_OFF, chosen);
+    const off = flow?.name === 'prepaid' ? undefined : await refuseOnChain();
+    if (off) return refuse(off, chosen);
     return { outcome: 'read' as const, offered, speech, flow, chosen };
   }
 

@@ -1,8 +1,9 @@
-import { concat, domainSeparator, pad, toEventSelector, toFunctionSelector, zeroAddress, zeroHash } from 'viem';
+import { concat, pad, toEventSelector, toFunctionSelector, zeroAddress, zeroHash } from 'viem';
 import { ASSET_DECIMALS, type Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
 import type { Hex } from '../../payments/x402/envelope.ts';
 import { RANGE_BLOCKS, Rpc, RpcError, RpcRefusal } from '../../payments/x402/rpc.ts';
+import { isConfiguredDomain } from '../../payments/x402/transfer-proof.ts';
 import { type Check, type DoctorOptions, type Finding, fault, off, ok, skipped, warning } from './check.ts';
 
 const AUTHORIZATION_USED = toEventSelector('AuthorizationUsed(address,bytes32)');
@@ -135,7 +136,7 @@ async function isRightAsset(node: Rpc, asset: Asset): Promise<Finding> {
   if (separator === undefined) {
     return ok(`The token has ${ASSET_DECIMALS} decimals; it does not report its EIP-712 domain.`);
   }
-  if (separator.toLowerCase() === domainSeparator({ domain: { name, version, chainId, verifyingContract: address } })) {
+  if (isConfiguredDomain(BigInt(separator), asset)) {
     return ok(`The token has ${ASSET_DECIMALS} decimals and the EIP-712 domain ${name}, version ${version}.`);
   }
   return fault(

@@ -8,6 +8,7 @@ import { type Block, type LogFilter, type MinedLog, Rpc, RpcError, RpcRefusal } 
 import {
   AUTHORIZATION_CANCELED,
   AUTHORIZATION_USED,
+  isConfiguredDomain,
   newestConfirmed,
   proofIn,
   type ReceivedTransfer,
@@ -33,6 +34,7 @@ interface Search {
 }
 
 const BALANCE_OF = toFunctionSelector('balanceOf(address)');
+const DOMAIN_SEPARATOR = toFunctionSelector('DOMAIN_SEPARATOR()');
 const AUTHORIZATION_STATE = toFunctionSelector('authorizationState(address,bytes32)');
 
 const MAX_SEARCHED_BLOCKS = 50_000n;
@@ -62,6 +64,11 @@ export class ChainNode {
 
   balanceOf(address: Address): Promise<bigint> {
     return this.#view([BALANCE_OF, pad(address)], 'latest');
+  }
+
+  /** Throws RpcError also for a token that does not report its domain. */
+  async hasConfiguredDomain(): Promise<boolean> {
+    return isConfiguredDomain(await this.#view([DOMAIN_SEPARATOR], 'latest'), this.#asset);
   }
 
   /**

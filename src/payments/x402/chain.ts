@@ -103,6 +103,11 @@ export class Chain {
     return this.#first((node) => node.balanceOf(address));
   }
 
+  /** Whether the token's EIP-712 domain is the configured one, by any node. */
+  hasConfiguredDomain(): Promise<boolean> {
+    return this.#first((node) => node.hasConfiguredDomain(), isTrue);
+  }
+
   /** True for a contract, and for a key that delegates to one (EIP-7702). */
   hasCode(address: Address): Promise<boolean> {
     return this.#first((node) => node.hasCode(address), isTrue);

@@ -1,18 +1,28 @@
 import type { Logger } from 'pino';
+import type { Asset } from '../../config/network.ts';
+import { within } from '../../lib/within.ts';
 import type { Chain } from './chain.ts';
 
 const ASK_EVERY_MS = 60_000;
+const FIRST_ANSWER_TIMEOUT_MS = 1_000;
 
-/** Learns in the background whether a node of X402_RPC_URL answers, so that /readyz need not wait for it. */
+/**
+ * Learns in the background whether a node of X402_RPC_URL answers, so that /readyz need not wait for it, and compares
+ * the token's EIP-712 domain with the configured one until they agree.
+ */
 export class NodeWatch {
   readonly #chain: Chain;
+  readonly #asset: Asset;
   readonly #log: Logger;
   #timer: NodeJS.Timeout | undefined;
   #isStopped = false;
+  #firstAnswer: Promise<void> | undefined;
   #state: 'unknown' | 'ok' | 'unreachable' = 'unknown';
+  #domain: 'unknown' | 'unreported' | 'ok' | 'different' = 'unknown';
 
-  constructor(chain: Chain, log: Logger) {
+  constructor(chain: Chain, asset: Asset, log: Logger) {
     this.#chain = chain;
+    this.#asset = asset;
     this.#log = log;
   }
 
@@ -22,7 +32,13 @@ export class NodeWatch {
 
   start(): void {
     this.#timer ??= setInterval(() => void this.#ask(), ASK_EVERY_MS).unref();
-    void this.#ask();
+    this.#firstAnswer ??= within(FIRST_ANSWER_TIMEOUT_MS, this.#ask());
+  }
+
+  /** Whether no signature is valid, because the token has another EIP-712 domain. Waits shortly for the first answer. */
+  async hasOtherDomain(): Promise<boolean> {
+    await this.#firstAnswer;
+    return this.#domain === 'different';
   }
 
   stop(): void {
@@ -42,6 +58,30 @@ export class NodeWatch {
       if (former === this.#state) return;
       const effect = 'Until one does, direct payments and deposits are not confirmed';
       this.#log.error({ err }, `X402_RPC_URL: no node of the chain answers. Check it and the network. ${effect}`);
+      return;
     }
+    if (this.#domain !== 'ok') await this.#compareDomain();
+  }
+
+  async #compareDomain(): Promise<void> {
+    const former = this.#domain;
+    const { name, version } = this.#asset;
+    try {
+      this.#domain = (await this.#chain.hasConfiguredDomain()) ? 'ok' : 'different';
+    } catch (err) {
+      if (former !== 'unknown' || this.#isStopped) return;
+      this.#domain = 'unreported';
+      this.#log.warn(
+        { err },
+        "the token's EIP-712 domain is not known, so X402_ASSET_NAME and its version are not checked",
+      );
+    }
+    if (this.#domain === former) return;
+    if (former === 'different') this.#log.info("the token's EIP-712 domain is the configured one again");
+    if (this.#domain !== 'different') return;
+    const fix = "Set both to the results of the contract's name() and version()";
+    this.#log.error(
+      `X402_ASSET_NAME, X402_ASSET_VERSION: the token's EIP-712 domain is not ${name}, version ${version}. ${fix}. Until then direct payments and deposits answer 503`,
+    );
   }
 }

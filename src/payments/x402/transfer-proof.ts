@@ -91,15 +91,19 @@ const UNDEPLOYED = /(?:6492){16}$/;
 
 export const isOfUndeployed = (signature: string): boolean => UNDEPLOYED.test(signature);
 
+const separatorOf = ({ name, version, chainId, address }: Asset): Uint8Array =>
+  domainSeparator({ name, version, chainId, verifyingContract: address });
+
+/** Whether the token's DOMAIN_SEPARATOR is the one of its configured name and version. */
+export const isConfiguredDomain = (separator: bigint, asset: Asset): boolean =>
+  separator === BigInt(`0x${Buffer.from(separatorOf(asset)).toString('hex')}`);
+
 /** Whether the key of the payer's address signed the payment (EIP-3009, EIP-712). */
 export function isSignedByPayer(
   { authorization, signature }: Pick<PaymentEnvelope, 'authorization' | 'signature'>,
-  { name, version, chainId, address }: Asset,
+  asset: Asset,
 ): boolean {
   const nonce = Buffer.from(authorization.nonce.slice(2), 'hex');
-  const digest = signingDigest(
-    domainSeparator({ name, version, chainId, verifyingContract: address }),
-    hashTransfer({ ...authorization, nonce }),
-  );
+  const digest = signingDigest(separatorOf(asset), hashTransfer({ ...authorization, nonce }));
   return recoverAddress(digest, signature) === authorization.from;
 }
