@@ -10,6 +10,7 @@ import { type Test, test } from 'tap';
 import { audit, keepAuditResult } from '../../src/ledger/audit.ts';
 import { chain, DISK_BYTES, prepareScene, type Scene, sections, withoutChain } from '../../test/ops/incident-scene.ts';
 import { buy, form, shownAccount } from '../../test/payments/top-up/shop.ts';
+import { invalid } from '../../test/support/facilitator-faults.ts';
 import type { Installation } from '../../test/support/installation.ts';
 import { later } from '../../test/support/jobs.ts';
 import { withoutPrometheus } from '../../test/support/prometheus.ts';
@@ -118,6 +119,10 @@ test('each incident of the runbook raises its alert and ends by following its pa
   await incident('MarginNegative', (t) => scene.follow(t, 'MarginNegative'));
   await stopLoad();
   await incident('PaymentsInDoubt', (t) => scene.follow(t, 'PaymentsInDoubt', { X402_RPC_URL: chain.rpcUrl }));
+  scene.facilitator.faults.verify(invalid('invalid_exact_evm_insufficient_balance'));
+  assert.equal((await payFor(scene, scene.direct)).reply.status, 502);
+  await scene.isFiring('FacilitatorLacksGas');
+  await incident('FacilitatorLacksGas', (t) => scene.follow(t, 'FacilitatorLacksGas'));
   await incident('SigningKeyEnds', (t) => scene.follow(t, 'SigningKeyEnds'));
   if (disk !== undefined) await incident('AudioDiskFull', (t) => scene.follow(t, 'AudioDiskFull'));
   await incident('JobsWaiting', async (t) => {
