@@ -1982,11 +1982,11 @@ return errors === 0;
 }
 
 export const getX402SpeechHeaders = validate28;
-const schema29 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","pattern":"^[!-~]{1,128}$"},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x(?:[a-fA-F0-9]{2}){65,8192}$"}}};
+const schema29 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","pattern":"^[!-~]{1,128}$"},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x(?:[a-fA-F0-9]{2}){64,8192}$"}}};
 const pattern6 = new RegExp("^[!-~]{1,128}$", "u");
 const pattern7 = new RegExp("^[0-9]{1,15}$", "u");
 const pattern8 = new RegExp("^[0-9]{1,78}$", "u");
-const pattern9 = new RegExp("^0x(?:[a-fA-F0-9]{2}){65,8192}$", "u");
+const pattern9 = new RegExp("^0x(?:[a-fA-F0-9]{2}){64,8192}$", "u");
 
 function validate28(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -2096,7 +2096,7 @@ const _errs11 = errors;
 if(errors === _errs11){
 if(typeof data5 === "string"){
 if(!pattern9.test(data5)){
-validate28.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){65,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){65,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){65,8192}$",parentSchema:schema29.properties["x-x402-signature"],data:data5}];
+validate28.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){64,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){64,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){64,8192}$",parentSchema:schema29.properties["x-x402-signature"],data:data5}];
 return false;
 }
 }
@@ -2950,7 +2950,7 @@ return errors === 0;
 }
 
 export const getPrepaidAccountHeaders = validate34;
-const schema35 = {"type":"object","required":[],"properties":{"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","pattern":"^[!-~]{1,128}$"},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x(?:[a-fA-F0-9]{2}){65,8192}$"}}};
+const schema35 = {"type":"object","required":[],"properties":{"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","pattern":"^[!-~]{1,128}$"},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x(?:[a-fA-F0-9]{2}){64,8192}$"}}};
 
 function validate34(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -3047,7 +3047,7 @@ const _errs9 = errors;
 if(errors === _errs9){
 if(typeof data4 === "string"){
 if(!pattern9.test(data4)){
-validate34.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){65,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){65,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){65,8192}$",parentSchema:schema35.properties["x-x402-signature"],data:data4}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){64,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){64,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){64,8192}$",parentSchema:schema35.properties["x-x402-signature"],data:data4}];
 return false;
 }
 }

@@ -2,8 +2,15 @@ import secp256k1 from 'secp256k1';
 import { keccak256 } from './keccak.ts';
 
 const SIGNATURE = /^0x[0-9a-fA-F]{130}$/;
+const COMPACT = /^0x[0-9a-fA-F]{128}$/;
 /** Half of the order of secp256k1 (SEC 2, 2.4.1). With an s above it, a signature has a second spelling. */
 const HALF_ORDER = Buffer.from('7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0', 'hex');
+
+/** What is wrong with a signature in the compact form of EIP-2098; undefined for all others. */
+export const compactFault = (field: string, signature: unknown): string | undefined =>
+  typeof signature === 'string' && COMPACT.test(signature)
+    ? `${field} has 64 bytes, the compact form of EIP-2098, instead of the 65 bytes r, s and v.`
+    : undefined;
 
 export function withFullV<S extends string>(signature: S): S {
   if (!SIGNATURE.test(signature) || !/0[01]$/.test(signature)) return signature;

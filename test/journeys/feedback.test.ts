@@ -123,13 +123,15 @@ test('changed feedback gets the code of its fault, and the challenge stays usabl
       401,
       'FEEDBACK_SIGNATURE_INVALID',
     ],
-    ['a signature that is too short', { signature: signature.slice(0, -2) }, 401, 'FEEDBACK_SIGNATURE_INVALID'],
+    ['a signature that is too short', { signature: signature.slice(0, -4) }, 401, 'FEEDBACK_SIGNATURE_INVALID'],
+    ['a compact signature', { signature: signature.slice(0, -2) }, 401, 'FEEDBACK_SIGNATURE_INVALID'],
     ['a signature that is empty', { signature: '' }, 401, 'FEEDBACK_SIGNATURE_INVALID'],
   ];
   for (const [name, mutation, status, code] of cases) {
     const reply = await submit(gateway, { ...good, ...mutation });
     assert.equal(reply.status, status, `${name}: ${reply.text}`);
     assert.equal(reply.json.error.code, code, name);
+    if (name === 'a compact signature') assert.match(reply.json.error.message, /^signature has 64 bytes, .+ 65 bytes/);
   }
   assert.deepEqual(await stored(gateway), []);
 

@@ -98,6 +98,24 @@ test('R30: a changed request or a signature of no single key is 401', async (t) 
   assert.equal((await gateway.call(TTS, signed)).status, 200, 'the original is still good');
 });
 
+test('a compact signature of 64 bytes is 400 and told apart from a malformed one', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { wallet, sign } = await fundedWallet(gateway, 100_000n);
+  const account = `/x402/accounts/${wallet.address}`;
+  for (const [path, call] of [
+    [TTS, await sign(TTS, HELLO)],
+    [account, await sign(account)],
+  ] as const) {
+    const compact = String(call.headers?.['x-x402-signature']).slice(0, 130);
+    const reply = await gateway.call(path, withHeaders(call, { 'x-x402-signature': compact }));
+    const { code, message, details } = reply.json.error;
+    assert.deepEqual([reply.status, code, details.rule], [400, 'INVALID_REQUEST', '65 bytes']);
+    assert.match(message, /^x-x402-signature has 64 bytes, .+ instead of the 65 bytes r, s and v\./);
+    const other = await gateway.call(path, withHeaders(call, { 'x-x402-signature': compact.slice(0, -2) }));
+    assert.deepEqual([other.status, other.json.error.details.rule], [400, 'pattern']);
+  }
+});
+
 test('the account is accepted in any letter case', async (t) => {
   const gateway = await startPrepaidGateway(t);
   const { wallet, sign } = await fundedWallet(gateway, 100_000n);

@@ -4,6 +4,7 @@ import { issueChallenge } from '../../feedback/challenge-token.ts';
 import { feedbackContent } from '../../feedback/content.ts';
 import { type ServiceIdentity, signingMessage } from '../../feedback/signing-message.ts';
 import { MAX_PER_DAY, type SubmitOptions, submitFeedback } from '../../feedback/submit.ts';
+import { compactFault } from '../../lib/wallet-signature.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { failure } from '../structured-error.ts';
 
@@ -71,6 +72,12 @@ export function feedbackOperations(options: FeedbackOptions): FeedbackOperations
             ...failure('FEEDBACK_RATE_LIMITED', message, details),
             headers: { 'retry-after': retryAfterSeconds },
           };
+        }
+        case 'signature_invalid': {
+          const compact = compactFault('signature', signature);
+          return compact
+            ? failure('FEEDBACK_SIGNATURE_INVALID', compact, { field: 'signature', rule: '65 bytes' })
+            : REFUSALS.signature_invalid;
         }
         default:
           return REFUSALS[result.outcome];

@@ -18,6 +18,7 @@ import {
 } from '../../ledger/wallets.ts';
 import type { RunningWork } from '../../lib/running-work.ts';
 import { testPoint } from '../../lib/test-point.ts';
+import { compactFault } from '../../lib/wallet-signature.ts';
 import type { AudioStore, StoredAudio } from '../../speech/store/audio-store.ts';
 import { type BalanceHold, HoldKeeper, type HoldKeeperParts } from '../hold-keeper.ts';
 import type { Charge, Held, NewRequest, PaymentFlow, RequestContext } from '../payment-flow.ts';
@@ -162,6 +163,8 @@ export function readPrepaidHeaders(headers: Readonly<Record<string, string | und
     const message = `${missing} is missing. A prepaid request carries ${PREPAID.headers.join(', ')}.`;
     return malformed(missing, 'required', message);
   }
+  const compact = compactFault('x-x402-signature', headers['x-x402-signature']);
+  if (compact) return malformed('x-x402-signature', '65 bytes', compact);
   const credential = readCredential(headers);
   return credential
     ? { outcome: 'read' as const, credential }

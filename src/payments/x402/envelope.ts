@@ -7,7 +7,7 @@ import {
 } from '@x402/extensions/payment-identifier';
 import type { Address } from '../../config/payees.ts';
 import { canonicalize } from '../../lib/canonical-json.ts';
-import { withFullV } from '../../lib/wallet-signature.ts';
+import { compactFault, withFullV } from '../../lib/wallet-signature.ts';
 import { withoutNulls } from '../../lib/without-nulls.ts';
 
 export type Hex = `0x${string}`;
@@ -49,7 +49,6 @@ const MAX_UINT256 = 2n ** 256n - 1n;
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 const ADDRESS = /^0x[0-9a-fA-F]{40}$/;
 const NONCE = /^0x[0-9a-fA-F]{64}$/;
-const COMPACT = /^0x[0-9a-f]{128}$/i;
 /** An ECDSA signature has 65 bytes; those of smart accounts are longer. */
 const SIGNATURE = /^0x(?:[0-9a-fA-F]{2}){65,8192}$/;
 const DECIMAL = /^(?:0|[1-9][0-9]{0,77})$/;
@@ -119,10 +118,8 @@ function readExactEvm(payload: Record<string, unknown>): Pick<PaymentEnvelope, '
   }
   const fields = member(payload, 'authorization');
   const signature = member(payload, 'signature');
-  if (typeof signature === 'string' && COMPACT.test(signature)) {
-    const message = 'payload.signature has 64 bytes, the compact form of EIP-2098, instead of the 65 bytes r, s and v.';
-    throw new InvalidEnvelope('payload.signature', '65 bytes', message);
-  }
+  const compact = compactFault('payload.signature', signature);
+  if (compact) throw new InvalidEnvelope('payload.signature', '65 bytes', compact);
   if (typeof signature !== 'string' || !SIGNATURE.test(signature)) {
     throw new InvalidEnvelope('payload.signature', 'format', 'payload.signature must be hexadecimal.');
   }

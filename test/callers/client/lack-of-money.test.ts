@@ -75,3 +75,15 @@ for (const [details, way] of OF_OTHERS) {
     assert.notEqual(bridge.type, 'insufficient_quota');
   });
 }
+
+for (const field of ['accountId', 'address']) {
+  test(`an unknown ${field} is told in the words of the service, without a hint at voices`, async () => {
+    const message = 'This address has no account. Deposit at POST /x402/deposit to create one.';
+    const fault = { status: 404, code: 'NOT_FOUND', message, details: { field }, traceId: '', retryAfterSeconds: null };
+    const { command, bridge, mcp } = await told(serviceError(fault));
+    for (const said of [command.message, bridge.message, mcp]) {
+      assert.match(said, /has no account\./);
+      assert.doesNotMatch(said, /voice|model/);
+    }
+  });
+}

@@ -182,6 +182,14 @@ test('an agent without card credit learns how to top up, not the account id', as
   const poor = await startAgent(t, { ...env, SPEECHGATE_ACCOUNT: '00000000-0000-4000-8000-000000000000' });
   const { text } = await poor.call('speak', { text: 'Hello world' });
   assert.match(text, /Ask your user to run: speechgate top-up/);
+  const unknown = await callerCommand(
+    { ...env, SPEECHGATE_ACCOUNT: '00000000-0000-4000-8000-000000000000' },
+    'balance',
+  );
+  for (const said of [(await poor.call('balance')).text, unknown.err]) {
+    assert.match(said, /The service says: .*account/);
+    assert.doesNotMatch(said, /voice|model/, 'a balance has no arguments to change');
+  }
   const little = await gateway.fund(1);
   const short = await startAgent(t, { ...env, SPEECHGATE_ACCOUNT: little });
   const refused = await short.call('speak', { text: 'x'.repeat(1000) });
