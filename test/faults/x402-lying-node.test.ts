@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { mock } from 'node:test';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
@@ -18,6 +19,7 @@ import type { Reply } from '../support/gateway.ts';
 import { domainOf, withCredential } from '../support/prepaid.ts';
 import { denial, type Falsehood, failing, narrow, startRpcNode } from '../support/rpc-node.ts';
 import { unguarded } from '../support/unguarded.ts';
+import { until } from '../support/until.ts';
 import {
   challengeOf,
   HELLO,
@@ -224,15 +226,23 @@ for (const [name, falsehood, assetName, status, level] of DOMAINS) {
   });
 }
 
-test('R58: with another domain than the token payments are 503, and former ones are served', { skip }, async (t) => {
-  const node = await startRpcNode(t, chain.rpcUrl);
-  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+test('R58: a node that answers later reports another domain, and former payments are served', { skip }, async (t) => {
+  const node = await startRpcNode(t, chain.rpcUrl, failing);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url, LOG_LEVEL: 'warn' });
+  t.teardown(() => mock.timers.reset());
+  mock.timers.enable({ apis: ['setInterval'] });
+  await gateway.app.start('worker');
+  assert.equal((await gateway.call('/x402/tts', HELLO)).status, 402, 'an unreachable node proves nothing');
+  node.falsehood = () => undefined;
   const payer = await wallet(chain.client, 1_000_000n);
   const former = await payFor(gateway, payer);
   const payload = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
   const deposit = withPayment(depositOf(DEPOSIT), await signDeposit(gateway, payer));
   node.falsehood = domainIs({ result: `0x${'1'.repeat(64)}` });
-  await gateway.app.start('worker');
+  mock.timers.tick(60_000);
+  await until(async () => (await gateway.call('/x402/tts', HELLO)).status === 503);
+  const lines = gateway.log.filter(({ msg }) => /^X402_/.test(msg)).map(({ msg }) => msg.split(':')[0]);
+  assert.deepEqual(lines, ['X402_RPC_URL', 'X402_ASSET_NAME, X402_ASSET_VERSION']);
   const calls = gateway.facilitator.calls.length;
   assert.deepEqual(refusalOf(await gateway.call('/x402/tts', withPayment(HELLO, payload))), OTHER_DOMAIN);
   assert.deepEqual(refusalOf(await gateway.call(DEPOSIT_PATH, deposit)), OTHER_DOMAIN);
