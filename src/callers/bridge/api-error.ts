@@ -13,6 +13,7 @@ import {
 } from '../client/index.ts';
 import { lackOfMoney } from '../client/lack-of-money.ts';
 import { isTransient } from '../client/service-error.ts';
+import { usedText } from '../client/used-cap.ts';
 
 interface Kind {
   readonly status: number;
@@ -120,7 +121,7 @@ function audioLost(isStreamed: boolean): string {
   return `The audio was lost. The same request is refused for ten minutes, and is a new purchase after that.${way}`;
 }
 
-function overCap({ scope, wantedMicroUsd, leftMicroUsd, limitMicroUsd }: OverCapError): ApiError {
+function overCap({ scope, wantedMicroUsd, leftMicroUsd, limitMicroUsd, used }: OverCapError): ApiError {
   const [scopeText, option] = {
     call: ['one call', '--max-per-call'],
     client: ['this bridge', '--max-total'],
@@ -128,10 +129,11 @@ function overCap({ scope, wantedMicroUsd, leftMicroUsd, limitMicroUsd }: OverCap
     total: ['all purchases', '--max-total'],
     unconfirmed: ['unconfirmed signatures', '--max-per-day or --max-total'],
   }[scope];
+  const usd = (microUsd: bigint) => `$${formatUsd(microUsd)}`;
   return quota(
     'over_cap',
-    `This may cost $${formatUsd(wantedMicroUsd)}, but $${formatUsd(leftMicroUsd)} of the cap of ` +
-      `$${formatUsd(limitMicroUsd)} for ${scopeText} is left. Raise ${option} of speechgate bridge or connect, or ` +
+    `This may cost ${usd(wantedMicroUsd)}, but ${usd(leftMicroUsd)} of the cap of ${usd(limitMicroUsd)} ` +
+      `for ${scopeText} is left${usedText(used, usd)}. Raise ${option} of speechgate bridge or connect, or ` +
       'shorten the text. You were not charged.',
   );
 }

@@ -18,7 +18,7 @@ const SPEECH = '/v1/audio/speech';
 const MODEL = '/v1/models/';
 
 interface SharedBudget extends Pick<FileBudget, 'concludeLost'> {
-  read(): Promise<Pick<BudgetState, 'leftMicroUsd'>>;
+  read(flow: Flow): Promise<Pick<BudgetState, 'leftMicroUsd'>>;
 }
 
 export interface BridgeOptions {
@@ -48,7 +48,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const purchases = new Purchases(client, isDurable, saved);
   const recent = new RecentPurchases(purchases);
   const catalog = new Catalog(client);
-  const readLeftMicroUsd = async () => (budget ? (await budget.read()).leftMicroUsd : null);
+  const readLeftMicroUsd = async () => (budget ? (await budget.read(flow)).leftMicroUsd : null);
   const parts: SpeechCallContext = { catalog, recent, fallbacks, flow, isDurable, saved, readLeftMicroUsd };
   const running = new RunningWork();
 

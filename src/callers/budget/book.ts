@@ -1,11 +1,6 @@
-import {
-  type KnownOfPurchase,
-  type SignedRest,
-  signedRest,
-  uncountedDrop,
-  type WatchedAccount,
-} from '../client/budget.ts';
+import { type KnownOfPurchase, signedRest, uncountedDrop, type WatchedAccount } from '../client/budget.ts';
 import type { Flow, PendingPurchase } from '../client/pending-purchase.ts';
+import { reservedOf, type SignedRest } from '../client/used-cap.ts';
 
 const VERSION = 2;
 
@@ -97,11 +92,9 @@ export class Book {
     return sum(this.#of(day).map(({ unconfirmedMicroUsd }) => unconfirmedMicroUsd));
   }
 
-  reservedMicroUsd(nowMs: number, day?: string): bigint {
+  reserved(nowMs: number, day?: string): ReturnType<typeof reservedOf> {
     const isOf = (each: { readonly day: string }) => day === undefined || each.day === day;
-    const rests = this.#rests.filter((rest) => nowMs < rest.untilMs && isOf(rest));
-    const open = this.open.filter(isOf);
-    return sum(open.map(({ maxMicroUsd }) => maxMicroUsd)) + sum(rests.map(({ microUsd }) => microUsd));
+    return reservedOf(this.open.filter(isOf), this.#rests.filter(isOf), nowMs);
   }
 
   #of(day: string | undefined): readonly DaySums[] {

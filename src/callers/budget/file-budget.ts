@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Budget, KnownOfPurchase, Reservation } from '../client/budget.ts';
+import { type Budget, capOf, checkCall, type KnownOfPurchase, type Reservation } from '../client/budget.ts';
 import { AMOUNT, checkedOptions } from '../client/check-options.ts';
 import { OverCapError } from '../client/errors.ts';
 import { type Flow, isRepeatable, type PendingPurchase } from '../client/pending-purchase.ts';
@@ -23,6 +23,8 @@ export interface BudgetState {
   readonly spentMicroUsd: bigint;
   /** Purchases with an unknown outcome, and signatures that could still be charged. */
   readonly reservedMicroUsd: bigint;
+  /** When the last of these signatures expires; null if there is none. */
+  readonly reservedUntil: Date | null;
   readonly unconfirmedTodayMicroUsd: bigint;
   readonly unconfirmedMicroUsd: bigint;
   /** The remainder under the limits per day and in total; null without either. */
@@ -81,16 +83,20 @@ export class FileBudget implements Budget {
     return this.#reservation(id);
   }
 
-  /** Settlements that are not written yet count as reserved. @throws as `reserve`, except OverCapError */
-  async read(): Promise<BudgetState> {
+  /**
+   * Settlements that are not written yet count as reserved. Card purchases need no signature, so
+   * `unconfirmed` does not limit what is left for the flow `card`.
+   * @throws as `reserve`, except OverCapError
+   */
+  async read(flow?: Flow): Promise<BudgetState> {
     await this.#writeSettlements().catch(() => {});
     return this.#store.change((book) => {
       const day = this.#today();
-      const remainders = this.#caps(book, day).map(({ leftMicroUsd }) => leftMicroUsd);
+      const remainders = this.#caps(book, day, flow).map(({ leftMicroUsd }) => leftMicroUsd);
       return {
         spentTodayMicroUsd: book.spentMicroUsd(day),
         spentMicroUsd: book.spentMicroUsd(),
-        reservedMicroUsd: book.reservedMicroUsd(this.#now()),
+        ...book.reserved(this.#now()),
         unconfirmedTodayMicroUsd: book.unconfirmedMicroUsd(day),
         unconfirmedMicroUsd: book.unconfirmedMicroUsd(),
         leftMicroUsd:
@@ -189,22 +195,28 @@ export class FileBudget implements Budget {
   }
 
   #assertWithin(book: Book, day: string, flow: Flow, requestedMicroUsd: bigint): void {
-    const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = this.#limits;
-    const caps = [...capOf('call', perCallMicroUsd, 0n), ...this.#caps(book, day)];
-    if (flow !== 'card') {
-      caps.push(...capOf('unconfirmed', perDayMicroUsd, book.unconfirmedMicroUsd(day)));
-      caps.push(...capOf('unconfirmed', totalMicroUsd, book.unconfirmedMicroUsd()));
-    }
-    for (const { scope, limitMicroUsd, leftMicroUsd, usedMicroUsd } of caps) {
-      if (usedMicroUsd + requestedMicroUsd <= limitMicroUsd) continue;
-      throw new OverCapError({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd: requestedMicroUsd });
+    checkCall(requestedMicroUsd, [this.#limits.perCallMicroUsd]);
+    for (const { usedMicroUsd, ...cap } of this.#caps(book, day, flow)) {
+      if (usedMicroUsd + requestedMicroUsd <= cap.limitMicroUsd) continue;
+      throw new OverCapError({ ...cap, wantedMicroUsd: requestedMicroUsd });
     }
   }
 
-  #caps(book: Book, day: string) {
+  #caps(book: Book, day: string, flow: Flow | undefined) {
     const { perDayMicroUsd, totalMicroUsd } = this.#limits;
-    const used = (of?: string) => book.spentMicroUsd(of) + book.reservedMicroUsd(this.#now(), of);
-    return [...capOf('day', perDayMicroUsd, used(day)), ...capOf('total', totalMicroUsd, used())];
+    const spent = (of?: string) => ({ spentMicroUsd: book.spentMicroUsd(of), ...book.reserved(this.#now(), of) });
+    const unconfirmed = (of?: string) => ({ unconfirmedMicroUsd: book.unconfirmedMicroUsd(of) });
+    const caps = [
+      ['day', perDayMicroUsd, spent(day)],
+      ['total', totalMicroUsd, spent()],
+      ...(flow === 'card'
+        ? []
+        : ([
+            ['unconfirmed', perDayMicroUsd, unconfirmed(day)],
+            ['unconfirmed', totalMicroUsd, unconfirmed()],
+          ] as const)),
+    ] as const;
+    return caps.flatMap(([scope, limit, used]) => (limit === undefined ? [] : [capOf(scope, limit, used)]));
   }
 
   #isOverdue(pending: PendingPurchase | undefined): boolean {
@@ -215,12 +227,6 @@ export class FileBudget implements Budget {
   #today(): string {
     return new Date(this.#now()).toISOString().slice(0, 10);
   }
-}
-
-function capOf(scope: OverCapError['scope'], limitMicroUsd: bigint | undefined, usedMicroUsd: bigint) {
-  if (limitMicroUsd === undefined) return [];
-  const leftMicroUsd = limitMicroUsd > usedMicroUsd ? limitMicroUsd - usedMicroUsd : 0n;
-  return [{ scope, limitMicroUsd, usedMicroUsd, leftMicroUsd }];
 }
 
 function assertAmount(microUsd: bigint): void {

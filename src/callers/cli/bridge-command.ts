@@ -153,7 +153,7 @@ async function listen(options: BridgeOptions): Promise<Bridge> {
 
 async function announce({ url }: Bridge, caller: Caller, { value, isNew }: Token, output: Output): Promise<void> {
   const { flow, baseUrl, budget } = caller;
-  const { leftMicroUsd } = await budget.read();
+  const { leftMicroUsd } = await budget.read(flow);
   const apiKey = isNew ? value : undefined;
   output.done({ url, ...(isNew && { apiKey }), flow: flowWord(flow), service: baseUrl, leftMicroUsd }, [
     `export OPENAI_BASE_URL=${url}`,

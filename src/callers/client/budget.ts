@@ -1,5 +1,6 @@
 import { OverCapError } from './errors.ts';
-import { CLOCK_LEEWAY_SECONDS, type Flow, type PendingPurchase } from './pending-purchase.ts';
+import type { Flow, PendingPurchase } from './pending-purchase.ts';
+import { reservedOf, type SignedRest, type UsedCap, untilMsOf } from './used-cap.ts';
 
 /** Limits spending. The client reserves the maximum price before it signs anything. */
 export interface Budget {
@@ -41,8 +42,8 @@ export function checkCall(maxMicroUsd: bigint, limits: readonly (bigint | undefi
 export class TotalCap implements Budget {
   readonly #limit: bigint;
   readonly #accounts = new Map<string, WatchedAccount>();
+  readonly #open = new Set<{ readonly maxMicroUsd: bigint; pending?: PendingPurchase }>();
   #spent = 0n;
-  #reserved = 0n;
   #unconfirmed = 0n;
   #rests: readonly SignedRest[] = [];
 
@@ -52,22 +53,23 @@ export class TotalCap implements Budget {
 
   async reserve({ flow, maxMicroUsd }: Parameters<Budget['reserve']>[0]): Promise<Reservation> {
     this.#rests = this.#rests.filter(({ untilMs }) => Date.now() < untilMs);
-    const restsMicroUsd = this.#rests.reduce((sum, { microUsd }) => sum + microUsd, 0n);
-    this.#check('client', this.#spent + this.#reserved + restsMicroUsd, maxMicroUsd);
-    if (flow !== 'card') this.#check('unconfirmed', this.#unconfirmed, maxMicroUsd);
-    this.#reserved += maxMicroUsd;
-    let pending: PendingPurchase | undefined;
+    const reserved = reservedOf([...this.#open], this.#rests, Date.now());
+    this.#check('client', { spentMicroUsd: this.#spent, ...reserved }, maxMicroUsd);
+    if (flow !== 'card') this.#check('unconfirmed', { unconfirmedMicroUsd: this.#unconfirmed }, maxMicroUsd);
+    const purchase: { maxMicroUsd: bigint; pending?: PendingPurchase } = { maxMicroUsd };
+    this.#open.add(purchase);
     return {
-      record: async (recorded) => {
-        pending = recorded;
+      record: async (pending) => {
+        purchase.pending = pending;
       },
       settle: async (chargedMicroUsd, known = {}) => {
-        this.#reserved -= maxMicroUsd;
+        this.#open.delete(purchase);
         this.#spent += chargedMicroUsd;
         if (known.balance) {
-          this.#spent += uncountedDrop(this.#accounts, chargedMicroUsd, known.balance, this.#reserved);
+          const openMicroUsd = reservedOf([...this.#open], [], 0).reservedMicroUsd;
+          this.#spent += uncountedDrop(this.#accounts, chargedMicroUsd, known.balance, openMicroUsd);
         }
-        const rest = signedRest(pending, chargedMicroUsd, known);
+        const rest = signedRest(purchase.pending, chargedMicroUsd, known);
         if (!rest) return;
         this.#unconfirmed += rest.microUsd;
         this.#rests = [...this.#rests, rest];
@@ -75,11 +77,17 @@ export class TotalCap implements Budget {
     };
   }
 
-  #check(scope: 'client' | 'unconfirmed', used: bigint, wantedMicroUsd: bigint): void {
-    if (used + wantedMicroUsd <= this.#limit) return;
-    const leftMicroUsd = used < this.#limit ? this.#limit - used : 0n;
-    throw new OverCapError({ scope, limitMicroUsd: this.#limit, leftMicroUsd, wantedMicroUsd });
+  #check(scope: 'client' | 'unconfirmed', used: UsedCap, wantedMicroUsd: bigint): void {
+    const { usedMicroUsd, ...cap } = capOf(scope, this.#limit, used);
+    if (usedMicroUsd + wantedMicroUsd > this.#limit) throw new OverCapError({ ...cap, wantedMicroUsd });
   }
+}
+
+export function capOf(scope: OverCapError['scope'], limitMicroUsd: bigint, used: UsedCap) {
+  const { spentMicroUsd = 0n, reservedMicroUsd = 0n, unconfirmedMicroUsd = 0n } = used;
+  const usedMicroUsd = spentMicroUsd + reservedMicroUsd + unconfirmedMicroUsd;
+  const leftMicroUsd = limitMicroUsd > usedMicroUsd ? limitMicroUsd - usedMicroUsd : 0n;
+  return { scope, limitMicroUsd, usedMicroUsd, leftMicroUsd, used };
 }
 
 export async function reserveAll(
@@ -138,13 +146,6 @@ export function uncountedDrop(
   return uncounted;
 }
 
-/** The part of a signed amount that the service reports as not charged. */
-export interface SignedRest {
-  readonly microUsd: bigint;
-  /** Unix milliseconds of the local clock after which the signature is expired. */
-  readonly untilMs: number;
-}
-
 export function signedRest(
   pending: PendingPurchase | undefined,
   chargedMicroUsd: bigint,
@@ -152,6 +153,6 @@ export function signedRest(
 ): SignedRest | undefined {
   if (isUnsent || !pending || pending.expiresAt === null) return undefined;
   const microUsd = BigInt(pending.maxMicroUsd) - chargedMicroUsd;
-  const untilMs = (pending.expiresAt + CLOCK_LEEWAY_SECONDS) * 1000 + Math.max(0, clockAheadMs);
+  const untilMs = untilMsOf(pending.expiresAt) + Math.max(0, clockAheadMs);
   return microUsd > 0n ? { microUsd, untilMs } : undefined;
 }

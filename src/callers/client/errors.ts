@@ -1,6 +1,7 @@
 import { serviceWords } from '../../lib/service-words.ts';
 import { type PaymentReport, paymentReport } from './payment-report.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
+import { type UsedCap, usedText } from './used-cap.ts';
 
 /** The base class of all errors that the client throws on purpose. */
 export class SpeechgateError extends Error {
@@ -109,6 +110,14 @@ export class TooLargeError extends SpeechgateError {
   override readonly name = 'TooLargeError';
 }
 
+const CAP_OPTIONS = {
+  call: 'maxMicroUsd, maxPerRequestMicroUsd or perCallMicroUsd, whichever is least,',
+  client: 'maxTotalMicroUsd',
+  day: 'perDayMicroUsd',
+  total: 'totalMicroUsd',
+  unconfirmed: 'the cap',
+} as const;
+
 /** The maximum price exceeds a cap. Nothing was signed. */
 export class OverCapError extends SpeechgateError {
   override readonly name: string = 'OverCapError';
@@ -117,22 +126,26 @@ export class OverCapError extends SpeechgateError {
   readonly limitMicroUsd: bigint;
   readonly leftMicroUsd: bigint;
   readonly wantedMicroUsd: bigint;
+  /** What of the cap is used, by whom, and until when. */
+  readonly used: UsedCap;
 
   constructor(cap: {
     readonly scope: OverCapError['scope'];
     readonly limitMicroUsd: bigint;
     readonly leftMicroUsd: bigint;
     readonly wantedMicroUsd: bigint;
+    readonly used?: UsedCap;
   }) {
-    const { scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd } = cap;
+    const { scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, used = {} } = cap;
     super(
-      `This may cost ${wantedMicroUsd} micro-USD, but ${leftMicroUsd} of ${limitMicroUsd} is left (cap: ${scope}). ` +
-        'Raise the cap or shorten the text. You were not charged.',
+      `This may cost ${wantedMicroUsd} micro-USD, but ${leftMicroUsd} of ${limitMicroUsd} is left` +
+        `${usedText(used, String)}. Raise ${CAP_OPTIONS[scope]} or shorten the text. You were not charged.`,
     );
     this.scope = scope;
     this.limitMicroUsd = limitMicroUsd;
     this.leftMicroUsd = leftMicroUsd;
     this.wantedMicroUsd = wantedMicroUsd;
+    this.used = used;
   }
 }
 

@@ -4,7 +4,6 @@ export {
   type Budget,
   type KnownOfPurchase,
   type Reservation,
-  type SignedRest,
   signedRest,
 } from './budget.ts';
 export type { Conclusion } from './buy.ts';
@@ -26,3 +25,4 @@ export {
   type SpeechgateOptions,
 } from './speechgate.ts';
 export type { FollowedTrust, Metadata, PinnedKey } from './trusted-metadata.ts';
+export type { SignedRest, UsedCap } from './used-cap.ts';

@@ -93,12 +93,12 @@ export function addQuote(server: McpServer, openParts: OpenParts): void {
     },
     ({ text, ...voiceArguments }, { signal }) =>
       toResult(async () => {
-        const { client, budget } = openParts();
+        const { client, budget, flow } = openParts();
         const quote = await client.quote(orderOf(text, voiceArguments), { signal });
         const { amountMicroUsd, textLength: characters } = quote;
         const [model, expiresAt] = [serviceId(quote.model), serviceId(quote.expiresAt)];
         const priceUsd = formatUsd(amountMicroUsd);
-        const budgetLeftUsd = await leftUsd(budget);
+        const budgetLeftUsd = await leftUsd(budget, flow);
         const line = `${characters} characters with ${model}: ${priceUsd} USD.`;
         return [{ priceUsd, characters, model, expiresAt, budgetLeftUsd }, line];
       }),
@@ -137,7 +137,7 @@ export function addBalance(server: McpServer, openParts: OpenParts): void {
     (_none, { signal }) =>
       toResult(async () => {
         const { client, budget, saved, flow } = openParts();
-        const state = await budget.read();
+        const state = await budget.read(flow);
         const unsettled = await budget.resumable();
         const unfetched = (await saved.list()).map(({ pending }) => pending).filter(({ kind }) => kind === 'speech');
         const open = new Map([...unsettled, ...unfetched].map((pending) => [pending.identifier, pending]));

@@ -5,6 +5,7 @@ import { serviceId, serviceNames, serviceWords } from '../../lib/service-words.t
 import type { FileBudget } from '../budget/file-budget.ts';
 import {
   AudioLostError,
+  type Flow,
   InvalidRequestError,
   OutcomeUnknownError,
   OverCapError,
@@ -15,6 +16,7 @@ import {
   SpeechgateError,
 } from '../client/index.ts';
 import { lackOfMoney } from '../client/lack-of-money.ts';
+import { usedText } from '../client/used-cap.ts';
 
 export class ToolError extends Error {}
 
@@ -26,6 +28,14 @@ const SCOPES = {
   unconfirmed: 'for unconfirmed signatures',
 };
 
+const CAP_OPTIONS = {
+  call: 'speechgate connect --max-per-call (or --max of speechgate mcp)',
+  client: 'speechgate connect --max-total',
+  day: 'speechgate connect --max-per-day',
+  total: 'speechgate connect --max-total',
+  unconfirmed: 'speechgate connect --max-per-day or --max-total',
+};
+
 const USD = 'US dollars as a decimal, such as 0.000198';
 
 export const usd = (description: string) => z.string().describe(`${description}, in ${USD}.`);
@@ -34,8 +44,8 @@ export const usdOrNull = (description: string) => z.string().nullable().describe
 
 export const formatted = (microUsd: bigint | null): string | null => (microUsd === null ? null : formatUsd(microUsd));
 
-export const leftUsd = async (budget: FileBudget): Promise<string | null> =>
-  formatted((await budget.read()).leftMicroUsd);
+export const leftUsd = async (budget: FileBudget, flow: Flow): Promise<string | null> =>
+  formatted((await budget.read(flow)).leftMicroUsd);
 
 /** Turns known errors into texts that state the charge. Rethrows unexpected errors. */
 export async function toResult(
@@ -82,11 +92,12 @@ function messageOf(error: unknown): string {
   throw error;
 }
 
-function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd }: OverCapError): string {
+function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, used }: OverCapError): string {
   const [price, left, limit] = [wantedMicroUsd, leftMicroUsd, limitMicroUsd].map(formatUsd);
   return (
-    `Over the budget: this may cost ${price} USD, and ${left} USD is left of the ${limit} USD ${SCOPES[scope]}. ` +
-    'Shorten the text, or ask your user to raise the budget. Nothing was signed or charged.'
+    `Over the budget: this may cost ${price} USD, and ${left} USD is left of the ${limit} USD ` +
+    `${SCOPES[scope]}${usedText(used, formatUsd)}. Shorten the text, or ask your user to raise the budget with ` +
+    `${CAP_OPTIONS[scope]}, and to restart this server. Nothing was signed or charged.`
   );
 }
 

@@ -87,7 +87,7 @@ async function speak(
     const seconds = secondsOf(audio, speech.contentType);
     const priceUsd = formatUsd(chargedMicroUsd);
     // Returns the paid audio even if the budget can't be read.
-    const budgetLeftUsd = await leftUsd(budget).catch(() => null);
+    const budgetLeftUsd = await leftUsd(budget, flow).catch(() => null);
     const document = {
       path,
       seconds,

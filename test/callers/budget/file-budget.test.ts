@@ -30,6 +30,7 @@ test('a reservation counts in full until it settles at its cost', async (t) => {
     spentTodayMicroUsd: 0n,
     spentMicroUsd: 0n,
     reservedMicroUsd: 600n,
+    reservedUntil: null,
     unconfirmedTodayMicroUsd: 0n,
     unconfirmedMicroUsd: 0n,
     leftMicroUsd: 400n,
@@ -40,6 +41,7 @@ test('a reservation counts in full until it settles at its cost', async (t) => {
     spentTodayMicroUsd: 198n,
     spentMicroUsd: 198n,
     reservedMicroUsd: 0n,
+    reservedUntil: null,
     unconfirmedTodayMicroUsd: 0n,
     unconfirmedMicroUsd: 0n,
     leftMicroUsd: 802n,
@@ -68,6 +70,68 @@ test('each limit admits its exact amount and refuses one micro-USD more', async 
   assert.equal((await unlimited.read()).spentMicroUsd, huge + 150n);
 });
 
+const TODAY = Date.parse('2026-11-23T12:00:00Z');
+const NOON_SECONDS = TODAY / 1000;
+
+test('a refusal tells what is spent, what is reserved, and how long its signatures are valid', async (t) => {
+  let now = TODAY;
+  const budget = await openBudget(t, await budgetPath(t), { perDayMicroUsd: 1000n }, () => now);
+  await (await budget.reserve(prepaid(300n))).settle(300n);
+  const buy = async (identifier: string, expiresAt: number | null) => {
+    const reservation = await budget.reserve(prepaid(200n));
+    await reservation.record(pendingOf(identifier, { expiresAt, maxMicroUsd: '200' }));
+    return reservation;
+  };
+  const refusal = async () => {
+    const error = await budget.reserve(prepaid(800n)).catch((error) => error);
+    assert.ok(error instanceof OverCapError, String(error));
+    const { reservedMicroUsd, reservedUntil } = await budget.read();
+    const { unconfirmedMicroUsd: _, ...used } = error.used;
+    assert.deepEqual(used, { spentMicroUsd: 300n, reservedMicroUsd, reservedUntil });
+    return [reservedMicroUsd, reservedUntil?.toISOString().slice(11, 19) ?? null, error.message] as const;
+  };
+  const bySignature = 'by signature until 2026-11-23T12:01:30Z';
+  const [refused, open] = [await buy('refused', NOON_SECONDS + 60), await buy('open', NOON_SECONDS + 30)];
+  await refused.settle(0n);
+  const [reserved, until, message] = await refusal();
+  assert.deepEqual([reserved, until], [400n, '12:01:30']);
+  assert.equal(
+    message,
+    'This may cost 800 micro-USD, but 300 of 1000 is left: 300 is spent, 400 is reserved for purchases that may still be ' +
+      `charged, ${bySignature}. Raise perDayMicroUsd or shorten the text. You were not charged.`,
+  );
+  now += 90_000;
+  assert.deepEqual((await refusal()).slice(0, 2), [200n, null]);
+  await open.settle(0n);
+  await buy('a job', null);
+  const [, , ofJob] = await refusal();
+  assert.match(ofJob, /200 is reserved for purchases that may still be charged\. Raise/);
+});
+
+test('what is left for a wallet counts signatures that only the service reports as not charged', async (t) => {
+  let now = TODAY;
+  const budget = await openBudget(t, await budgetPath(t), { perDayMicroUsd: 1000n, totalMicroUsd: 1500n }, () => now);
+  for (const identifier of ['one', 'two']) {
+    const reservation = await budget.reserve(prepaid(400n));
+    await reservation.record(pendingOf(identifier, { expiresAt: NOON_SECONDS, maxMicroUsd: '400' }));
+    await reservation.settle(0n);
+  }
+  now += 60_000;
+  for (const [flow, left] of [
+    ['card', 1000n],
+    ['direct', 200n],
+    ['prepaid', 200n],
+  ] as const) {
+    assert.equal((await budget.read(flow)).leftMicroUsd, left, flow);
+    await assert.rejects(
+      budget.reserve({ flow, maxMicroUsd: left + 1n }),
+      flow === 'card' ? overCap('day', left) : overCap('unconfirmed', left),
+    );
+    await (await budget.reserve({ flow, maxMicroUsd: left })).settle(0n, { isUnsent: true });
+  }
+  await assert.rejects(budget.reserve(prepaid(201n)), /800 was signed for purchases that only the service reports as/);
+});
+
 test('negative amounts are refused', async (t) => {
   const budget = await openBudget(t, await budgetPath(t), { totalMicroUsd: 10n });
   await assert.rejects(budget.reserve(prepaid(-1n)), RangeError);
@@ -90,6 +154,7 @@ test('a purchase counts on the UTC day of its reservation', async (t) => {
     spentTodayMicroUsd: 0n,
     spentMicroUsd: 90n,
     reservedMicroUsd: 70n,
+    reservedUntil: null,
     unconfirmedTodayMicroUsd: 0n,
     unconfirmedMicroUsd: 0n,
     leftMicroUsd: 30n,
@@ -164,6 +229,7 @@ test('purchases of a closed budget are lost and settle as the service reports', 
     spentTodayMicroUsd: 8n,
     spentMicroUsd: 8n,
     reservedMicroUsd: 10n,
+    reservedUntil: null,
     unconfirmedTodayMicroUsd: 0n,
     unconfirmedMicroUsd: 0n,
     leftMicroUsd: 22n,
@@ -193,6 +259,7 @@ test('one failed lookup does not stop the lookup of other lost purchases', async
     spentTodayMicroUsd: 3n,
     spentMicroUsd: 3n,
     reservedMicroUsd: 10n,
+    reservedUntil: null,
     unconfirmedTodayMicroUsd: 0n,
     unconfirmedMicroUsd: 0n,
     leftMicroUsd: null,

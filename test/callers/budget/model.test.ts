@@ -171,6 +171,7 @@ async function assertAgree(model: Model, budgets: readonly FileBudget[]): Promis
       spentTodayMicroUsd: spentToday,
       spentMicroUsd: sum(settled),
       reservedMicroUsd: model.used() - sum(settled),
+      reservedUntil: null,
       unconfirmedTodayMicroUsd: 0n,
       unconfirmedMicroUsd: 0n,
       leftMicroUsd: least === undefined ? null : least < 0n ? 0n : least,

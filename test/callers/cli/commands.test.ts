@@ -153,6 +153,7 @@ test('the caller commands work end to end on one sandbox', {
       [code, exit, scope, limitMicroUsd, leftMicroUsd],
       ['OVER_CAP', 4, 'day', 900, 900 - 4 * HELLO_PRICE],
     );
+    assert.match(failed(day).message, /cap for today \(UTC\) is left: 0\.000792 is spent\. Raise .* --max-per-day\./);
     assert.equal(await balance('prepaid'), before);
   });
 
@@ -167,6 +168,9 @@ test('the caller commands work end to end on one sandbox', {
     assert.equal(await child.stop('SIGINT'), 5, child.output());
     const [, identifier = ''] = /speechgate resume (\S+)$/m.exec(child.output()) ?? [];
     assert.match(child.output(), new RegExp(`^The outcome of ${identifier} is unknown`, 'm'));
+    const shown = await callerCommand({ ...env, SPEECHGATE_MAX_TOTAL: '0.001' }, 'budget');
+    assert.match(shown.out, /^reserved .*may still be charged, by signature until \d{4}-.*Z; see speechgate resume/m);
+    assert.match(shown.out, /^left +0\.000010 USD to pay by card$/m);
     assert.ok(!(await readdir(folder)).includes('interrupted.mp3'), 'no half of it');
 
     const resumed = told(await callerCommand(env, 'resume', identifier, '--json')).purchases;

@@ -264,7 +264,7 @@ for (const [error, code, exit, message] of [
     new OverCapError({ scope: 'day', ...amounts }),
     'OVER_CAP',
     4,
-    /0\.000004 of the 0\.000010 USD cap for today is left\. .*Nothing was signed\.$/,
+    /0\.000004 of the 0\.000010 USD cap for today \(UTC\) is left\. .*Nothing was signed\.$/,
   ],
   [
     new OutcomeUnknownError(PENDING),

@@ -3,6 +3,7 @@ import { test } from 'tap';
 import { toApiError } from '../../../src/callers/bridge/api-error.ts';
 import { failureOf } from '../../../src/callers/cli/failure.ts';
 import { paid } from '../../../src/callers/cli/open-caller.ts';
+import { OverCapError } from '../../../src/callers/client/errors.ts';
 import { serviceError } from '../../../src/callers/client/service-error.ts';
 import { toResult } from '../../../src/callers/mcp/results.ts';
 
@@ -61,6 +62,34 @@ for (const [details, way, problem, remedy] of OF_MONEY) {
     assert.equal(command.exit, 3);
     assert.equal(bridge.type, 'insufficient_quota');
     for (const message of [bridge.message, mcp]) assert.ok(!message.includes('secret'), 'the bearer id stays here');
+  });
+}
+
+const UNTIL = new Date('2026-11-29T02:10:30.000Z');
+const USED = { spentMicroUsd: 396n, reservedMicroUsd: 594n, reservedUntil: UNTIL };
+const SPLIT =
+  /0\.000396 is spent, \$?0\.000594 is reserved for purchases that may still be charged, by signature until 2026-11-29T02:10:30Z\./;
+const UNCONFIRMED = /0\.000990 was signed for purchases that only the service reports as not charged\./;
+const OVER_CAPS = [
+  ['client', USED, SPLIT, /--max-total\b/],
+  ['day', USED, SPLIT, /--max-per-day\b/],
+  ['total', USED, SPLIT, /--max-total\b/],
+  ['unconfirmed', { unconfirmedMicroUsd: 990n }, UNCONFIRMED, /--max-per-day or --max-total\b/],
+  ['call', {}, /0\.001000/, /--max-per-call\b/],
+] as const;
+
+for (const [scope, used, split, option] of OVER_CAPS) {
+  test(`over the cap ${scope}: every program tells what is used and how to raise it`, async () => {
+    const amounts = { limitMicroUsd: 1000n, leftMicroUsd: 10n, wantedMicroUsd: 1198n };
+    const { command, bridge, mcp } = await told(new OverCapError({ scope, ...amounts, used }));
+    for (const message of [command.message, bridge.message, mcp]) {
+      assert.match(message, /0\.001198/);
+      assert.match(message, split);
+      assert.match(message, option);
+      assert.match(message, /speechgate (bridge or )?connect/);
+      assert.match(message, /You were not charged|Nothing was signed/);
+    }
+    assert.deepEqual([command.exit, bridge.type], [4, 'insufficient_quota']);
   });
 }
 
