@@ -143,10 +143,14 @@ async function verifyMetadata(document: unknown, keys: readonly PinnedKey[], ori
       'wrong_key',
       `The metadata is signed by ${signature.keyId}, which is not a trusted key. Ask the operator of the service.`,
     );
-  if (now >= endOf(key.validUntil))
-    throw new UntrustedError('expired_key', `The key ${key.keyId} has expired. Ask the operator for a new key.`);
+  if (now >= endOf(key.validUntil)) {
+    throw new UntrustedError(
+      'expired_key',
+      `The key ${key.keyId} has expired. Check the clock of this machine, or ask the operator for a new key.`,
+    );
+  }
   if (key.validFrom !== undefined && now + CLOCK_LEEWAY_MS < timeOf(key.validFrom)) {
-    throw new UntrustedError('early_key', `The key ${key.keyId} is not valid yet.`);
+    throw new UntrustedError('early_key', `The key ${key.keyId} is not valid yet. Check the clock of this machine.`);
   }
   if (!(await isSigned(payload, signature.value, key))) {
     throw new UntrustedError('wrong_signature', `The signature of the metadata does not verify with key ${key.keyId}.`);
