@@ -129,17 +129,21 @@ export function loadCatalog(file?: string): Catalog {
 /** What of an invalid file can still be compared, so that its other faults are reported too. */
 function comparablePart(data: unknown): CatalogFile {
   const file = isObject(data) ? data : {};
-  const models = objects(file.models).filter(({ id, voices }) => typeof id === 'string' && isObjects(voices));
-  const upstreams = objects(file.upstreams).filter(({ name }) => typeof name === 'string');
-  const part = models.map(({ upstreams: own, ...model }) => ({ ...model, ...(isObjects(own) && { upstreams: own }) }));
-  return { ...file, models: part, upstreams } as unknown as CatalogFile;
+  const models = objects(file.models).map((model, at) => ({
+    ...model,
+    id: typeof model.id === 'string' ? model.id : `${model.provider}/models.${at}`,
+    voices: named(model.voices, 'voice').map((voice) => ({ upstreamVoice: voice.voice, ...voice })),
+    upstreams: Array.isArray(model.upstreams) ? named(model.upstreams, 'name') : undefined,
+  }));
+  return { ...file, models, upstreams: named(file.upstreams, 'name') } as unknown as CatalogFile;
 }
 
 type JsonObject = Record<string, unknown>;
 
 const isObject = (value: unknown): value is JsonObject => typeof value === 'object' && value !== null;
-const isObjects = (value: unknown): value is JsonObject[] => Array.isArray(value) && value.every(isObject);
-const objects = (value: unknown): JsonObject[] => (isObjects(value) ? value : []);
+const objects = (value: unknown): JsonObject[] => (Array.isArray(value) ? value.filter(isObject) : []);
+const named = (value: unknown, member: string): JsonObject[] =>
+  objects(value).filter((each) => typeof each[member] === 'string');
 
 const describe = (error: ErrorObject): string =>
   `${error.instancePath.slice(1).replaceAll('/', '.') || 'the file'} ${error.message}` +
