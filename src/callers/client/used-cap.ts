@@ -1,5 +1,8 @@
 import { CLOCK_LEEWAY_SECONDS, type PendingPurchase } from './pending-purchase.ts';
 
+/** A service whose `Date` is absurd can't make a time that is none. */
+const MAX_DATE_MS = 8.64e15;
+
 /** Micro-USD that count toward a cap. */
 export interface UsedCap {
   readonly spentMicroUsd?: bigint;
@@ -30,7 +33,7 @@ export function reservedOf(open: readonly OpenReservation[], rests: readonly Sig
   const lastMs = Math.max(...ends);
   return {
     reservedMicroUsd: amounts.reduce((sum, amount) => sum + amount, 0n),
-    reservedUntil: nowMs < lastMs ? new Date(lastMs) : null,
+    reservedUntil: nowMs < lastMs ? new Date(Math.min(lastMs, MAX_DATE_MS)) : null,
   };
 }
 

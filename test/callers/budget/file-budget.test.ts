@@ -105,6 +105,8 @@ test('a refusal tells what is spent, what is reserved, and how long its signatur
   await open.settle(0n);
   await buy('a job', null);
   const [, , ofJob] = await refusal();
+  await (await buy('absurd', NOON_SECONDS)).settle(0n, { clockAheadMs: 9e15 });
+  assert.equal((await budget.read()).reservedUntil?.getTime(), 8.64e15);
   assert.match(ofJob, /200 is reserved for purchases that may still be charged\. Raise/);
 });
 
