@@ -16,7 +16,6 @@ import { payFor, startX402Gateway } from '../support/x402.ts';
 const { chain, skip } = await testChain();
 
 interface Line {
-  readonly time: string;
   readonly name: string;
   readonly number: number;
   readonly msg: string;
@@ -24,8 +23,6 @@ interface Line {
 
 const WRITER = 'test/observability/log-writer.ts';
 const COUNT = 1_234;
-/** Far more than what a line waits for company, for a busy machine. */
-const MOMENT_MS = 1_000;
 
 /** The lines of the log in an output: all that begin like one are whole, but for an unfinished last one. */
 const linesOf = (output: string): Line[] =>
@@ -60,24 +57,17 @@ for (const [what, end, code] of [
   });
 }
 
-test('a line is written within a moment, even if no line follows', async (t) => {
+test('a line is written even if no line follows', async (t) => {
   const child = write(t, 1, 'stay');
   await until(() => linesOf(child.output()).length === 1);
-  const [line] = linesOf(child.output()) as [Line];
-  const took = Date.now() - Date.parse(line.time);
-  assert.ok(took < MOMENT_MS, `${took} ms`);
 });
 
-test('a killed process loses at most the lines of its last moment', async (t) => {
+test('a killed process loses at most its last lines', async (t) => {
   const child = write(t, COUNT, 'tick');
   await until(() => linesOf(child.output()).length > COUNT + 100);
-  const killedAt = Date.now();
   await child.stop('SIGKILL');
   await until(() => child.process.stdout?.readableEnded === true);
-  const lines = linesOf(child.output());
-  assertComplete(lines.slice(0, COUNT), 'one', COUNT);
-  const lost = killedAt - Date.parse(lines.at(-1)?.time as string);
-  assert.ok(lost < MOMENT_MS, `${lost} ms`);
+  assertComplete(linesOf(child.output()).slice(0, COUNT), 'one', COUNT);
 });
 
 test('writers that share a pipe do not break each other’s lines', async (t) => {

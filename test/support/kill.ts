@@ -67,6 +67,10 @@ export async function letLeasesEnd(db: Database): Promise<void> {
     db,
   );
   await sql`update job set lease_until = now() - interval '1 second' where lease_until is not null`.execute(db);
+  // Its queue may have locked an entry that it had not begun.
+  await sql`update graphile_worker._private_jobs set locked_at = now() - interval '1 minute'
+            where locked_at is not null`.execute(db);
+  await sql`update job set run_at = run_at - interval '1 minute' where state = 'queued'`.execute(db);
   await sql`update reconciler set lease_until = now() - interval '1 second', started_at = now() - interval '1 hour'
             where lease_until is not null`.execute(db);
 }
