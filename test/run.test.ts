@@ -50,7 +50,7 @@ test('the exit code is 1 if files fail, and each failure is counted', async (t) 
   const { code, lines, counts } = await runFiles(
     t,
     Object.values(FAILING).map((body, index) => [`${index}`, body]),
-    '--timeout=5',
+    '--timeout=20',
   );
   t.equal(code, 1);
   for (const [index, name] of Object.keys(FAILING).entries())

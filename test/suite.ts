@@ -1,15 +1,15 @@
 /**
  * `node build/test/suite.js TIMEOUT_SECONDS FILE …`: prints the TAP of these test files. A process runs files of one folder
- * (test/files.ts), because loading the gateway takes longer than most files; and there is one process more than there are
- * processors, because many wait. tap's command line has each process load a module that follows its imports: two seconds
- * of CPU a file.
+ * of `test/` (test/files.ts), because loading the gateway takes longer than most files; and there is one process more than
+ * there are processors, because many wait. tap's command line has each process load a module that follows its imports:
+ * two seconds of CPU a file.
  * @see https://node-tap.org/docs/api/ (t.spawn)
  */
 import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
 import { t } from 'tap';
 
-const FILES_PER_PROCESS = 6;
+const FILES_PER_PROCESS = 12;
 
 const [seconds, ...files] = process.argv.slice(2);
 const timeout = Number(seconds) * 1000;
@@ -22,13 +22,16 @@ for (const group of groups()) {
   void t.spawn(process.execPath, args, { buffered: true, timeout: timeout * group.length, env }, group.join(' '));
 }
 
+/** The files of a folder are dealt out like cards, since neighbours by name take about as long. */
 function groups(): string[][] {
-  const found: string[][] = [];
+  const folders: Record<string, string[]> = {};
   for (const file of files) {
-    const last = found.at(-1);
-    const isOfLast = last && last.length < FILES_PER_PROCESS && dirname(last[0] ?? '') === dirname(file);
-    if (isOfLast) last.push(file);
-    else found.push([file]);
+    const folder = dirname(file).split('/', 3).join('/');
+    folders[folder] ??= [];
+    folders[folder].push(file);
   }
-  return found;
+  return Object.values(folders).flatMap((found) => {
+    const count = Math.ceil(found.length / FILES_PER_PROCESS);
+    return Array.from({ length: count }, (_, first) => found.filter((_, index) => index % count === first));
+  });
 }
