@@ -2,11 +2,12 @@ import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { CompactSign } from 'jose';
 import { test } from 'tap';
-import { getAddress, hexToBytes, keccak256 as keccakOfViem } from 'viem';
+import * as viem from 'viem';
 import { createChallengeSigner } from '../../src/feedback/challenge-token.ts';
 import { checksumAddress } from '../../src/lib/checksum-address.ts';
 import { keccak256 } from '../../src/lib/keccak.ts';
 import { createTokenSigner } from '../../src/lib/signed-token.ts';
+import * as abi from '../../src/payments/x402/abi.ts';
 import { Quotes } from '../../src/payments/x402/quotes.ts';
 import { createLinkSigner } from '../../src/speech/store/link-token.ts';
 
@@ -19,16 +20,27 @@ test('keccak-256 matches viem for any length and returns separate digests', asyn
   const digests = inputs.map(keccak256);
   assert.deepEqual(
     digests.map((digest) => [...digest]),
-    inputs.map((input) => [...hexToBytes(keccakOfViem(input))]),
+    inputs.map((input) => [...viem.hexToBytes(viem.keccak256(input))]),
   );
 });
 
 test('the checksum of an address matches viem, in whatever case it was given', async () => {
   for (let times = 0; times < 100; times++) {
     const address = `0x${randomBytes(20).toString('hex')}` as const;
-    assert.equal(checksumAddress(address), getAddress(address));
-    assert.equal(checksumAddress(`0x${address.slice(2).toUpperCase()}`), getAddress(address));
+    assert.equal(checksumAddress(address), viem.getAddress(address));
+    assert.equal(checksumAddress(`0x${address.slice(2).toUpperCase()}`), viem.getAddress(address));
   }
+});
+
+test('what is asked of a node is encoded as by viem', async () => {
+  const address = `0x${randomBytes(20).toString('hex')}` as const;
+  const value = BigInt(address);
+  const encodings = ({ concat, numberToHex, pad, toEventSelector, toFunctionSelector }: typeof abi) => [
+    ...[0n, 15n, 16n, value].map(numberToHex),
+    concat([toFunctionSelector('balanceOf(address)'), pad(address), pad('0x0')]),
+    toEventSelector('Transfer(address,address,uint256)'),
+  ];
+  assert.deepEqual(encodings(abi), encodings(viem));
 });
 
 /** Tokens that release 2.0.0 has signed with this secret, and that are still with its callers. */

@@ -1,8 +1,8 @@
-import { getAddress } from 'viem/utils';
 import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
 import { now, unnest } from '../../db/expressions.ts';
 import { BOOKED_COLUMNS, bookPayment } from '../../ledger/transfer.ts';
+import { checksumAddress } from '../../lib/checksum-address.ts';
 import { encodeHeader } from './challenge.ts';
 import type { Payment } from './payment.ts';
 
@@ -20,13 +20,13 @@ export interface SettledPayment {
 }
 
 export const paymentReceipt = ({ network }: Asset, payer: string, transaction: string): string =>
-  encodeHeader({ success: true, transaction, network, payer: getAddress(payer) });
+  encodeHeader({ success: true, transaction, network, payer: checksumAddress(payer) });
 
 export const transactionOf = (receipt: string): string =>
   JSON.parse(Buffer.from(receipt, 'base64').toString()).transaction;
 
 export const failureReceipt = ({ network, claim }: Payment, reason: string): string =>
-  encodeHeader({ success: false, errorReason: reason, transaction: '', network, payer: getAddress(claim.payer) });
+  encodeHeader({ success: false, errorReason: reason, transaction: '', network, payer: checksumAddress(claim.payer) });
 
 /** Settles and books payments; deposits must be of different payers. Undefined if the state forbids it. Repeatable. */
 export async function bookSettlements(

@@ -1,8 +1,8 @@
 import type { RpcTransactionReceipt } from 'viem';
-import { concat, numberToHex, pad, toFunctionSelector } from 'viem/utils';
 import type { Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
 import { eachOf } from '../../lib/each-of.ts';
+import { concat, numberToHex, pad, toFunctionSelector } from './abi.ts';
 import type { Hex } from './envelope.ts';
 import { type Block, type LogFilter, type MinedLog, Rpc, RpcError, RpcRefusal } from './rpc.ts';
 import {

@@ -1,8 +1,8 @@
 import { Ajv } from 'ajv';
 import { Pool } from 'undici';
 import type { Log } from 'viem';
-import { numberToHex } from 'viem/utils';
 import type { Address } from '../../config/payees.ts';
+import { numberToHex } from './abi.ts';
 import type { Hex } from './envelope.ts';
 import { postJson } from './json-exchange.ts';
 

@@ -1,9 +1,9 @@
 import type { RpcTransactionReceipt } from 'viem';
-import { pad, toEventSelector } from 'viem/utils';
 import type { Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
 import { domainSeparator, signingDigest, structHasher } from '../../lib/eip712.ts';
 import { recoverAddress } from '../../lib/wallet-signature.ts';
+import { pad, toEventSelector } from './abi.ts';
 import type { Hex, PaymentEnvelope } from './envelope.ts';
 
 /** What an authorization promises the payee; addresses and nonce are in lower case. */
