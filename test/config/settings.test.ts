@@ -9,14 +9,6 @@ import type { SettingFault } from '../../src/config/settings-reader.ts';
 import { catalogFile } from '../support/catalog-file.ts';
 import { configOf, DATABASE_URL, faultsOf, SECRET, testSettings } from '../support/setting.ts';
 import { SETTINGS } from '../support/settings.ts';
-import { ADMIN_SETTINGS } from '../support/settings-of-admin.ts';
-import { CARD_SETTINGS } from '../support/settings-of-card.ts';
-import { EDGE_SETTINGS } from '../support/settings-of-edge.ts';
-import { FEEDBACK_SETTINGS } from '../support/settings-of-feedback.ts';
-import { JOBS_SETTINGS } from '../support/settings-of-jobs.ts';
-import { PROCESS_SETTINGS } from '../support/settings-of-process.ts';
-import { SPEECH_SETTINGS } from '../support/settings-of-speech.ts';
-import { X402_SETTINGS } from '../support/settings-of-x402.ts';
 
 const USDC = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
 const FACILITATOR = { X402_FACILITATOR_URL: 'https://facilitator.example' };
@@ -35,7 +27,7 @@ test('these tests cover every variable that the service reads', async () => {
   assert.deepEqual([...asked].sort(), Object.keys(SETTINGS).sort());
 });
 
-testSettings(PROCESS_SETTINGS);
+testSettings(SETTINGS);
 
 test('BASE_URL defaults to the listening address', async () => {
   assert.equal(configOf({ DATABASE_URL, HOST: '192.0.2.7', PORT: '81' }).baseUrl, 'http://192.0.2.7:81');
@@ -159,21 +151,9 @@ test('known settings and unrelated names are not reported as misspelt', async ()
   assert.deepEqual(findMisspelt([...NAMES, 'HOME', 'PATH', 'RATE', 'TEST_DATABASE_URL', 'PWD'], NAMES), []);
 });
 
-testSettings(ADMIN_SETTINGS);
-
-testSettings(CARD_SETTINGS);
-
-testSettings(EDGE_SETTINGS);
-
-testSettings(FEEDBACK_SETTINGS);
-
-testSettings(JOBS_SETTINGS);
-
 test('AUDIO_STORE defaults to a directory in DATA_DIR', async () => {
   assert.equal(configOf({ DATABASE_URL, DATA_DIR: '/var/lib/speech' }).jobs.audioStore, 'file:/var/lib/speech/audio');
 });
-
-testSettings(SPEECH_SETTINGS);
 
 test('SPEECH_BASE_URL=embedded: is a fault that names the voice command', async () => {
   const faults = faultsOf({ DATABASE_URL, SPEECH_BASE_URL: 'embedded:', PORT: 'x' });
@@ -219,5 +199,3 @@ test('R47: a missing key variable is reported with all other faults', async (t) 
   assert.match(faults[1]?.problem ?? '', /^is not set, but upstream cloud in CATALOG_FILE takes its key from it$/);
   assert.match(faults[2]?.problem ?? '', /acme\/two$/);
 });
-
-testSettings(X402_SETTINGS);
