@@ -5,18 +5,19 @@ import { promisify } from 'node:util';
 import { PROJECT } from './program.ts';
 
 /**
- * Installs the peers in their own folder, unless the lock file is already installed.
+ * Installs the peers in their own folder, unless they are installed. Their package.json pins each peer's version. There
+ * is no lock file: what a peer depends on is the newest version that it accepts on that day.
  * @param folder relative to the project, such as `lab/bench/peers`
  */
 export async function installPeers(folder: string, onProgress: (message: string) => void): Promise<void> {
-  const [locked, installed] = await Promise.all([
-    changedAt(join(PROJECT, folder, 'package-lock.json')),
+  const [pinned, installed] = await Promise.all([
+    changedAt(join(PROJECT, folder, 'package.json')),
     changedAt(join(PROJECT, folder, 'node_modules/.package-lock.json')),
   ]);
-  if (installed >= locked) return;
+  if (installed >= pinned) return;
   onProgress(`installing the peers into ${folder}/node_modules`);
-  const options = { cwd: join(PROJECT, folder) };
-  await promisify(execFile)('npm', ['ci', '--no-audit', '--no-fund', '--ignore-scripts'], options);
+  const args = ['install', '--no-package-lock', '--no-audit', '--no-fund', '--ignore-scripts'];
+  await promisify(execFile)('npm', args, { cwd: join(PROJECT, folder) });
 }
 
 const changedAt = async (file: string): Promise<number> => (await stat(file).catch(() => undefined))?.mtimeMs ?? 0;
