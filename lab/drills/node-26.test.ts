@@ -12,7 +12,7 @@ import { startCommand } from '../../test/support/child.ts';
 const { platform, arch } = process;
 const PACKAGE = `node-${platform}-${arch}`;
 const COLLECT = '--expose-gc --import=data:text/javascript,setInterval(gc,1000).unref()';
-const LEAK = "await (await import('node:fs/promises')).open('/dev/null'); setTimeout(() => {}, 5000);";
+const LEAK = "import { open } from 'node:fs/promises'; open('/dev/null'); setTimeout(() => {}, 5000);";
 const FILES = [
   'lab/drills/every-option.test.ts',
   'test/callers/bridge/requests.test.ts',
