@@ -1,10 +1,10 @@
+import { writeFigures } from '../bench/report/docs.ts';
 import { commitOfCheckout } from '../bench/report/machine.ts';
 import { installPeers } from '../bench/targets/peers.ts';
 import type { Attack } from './attack.ts';
 import { ATTACKS } from './attacks/all.ts';
 import { runLanes } from './lanes.ts';
 import { type Options, readOptions } from './options.ts';
-import { writeDocs } from './report/docs.ts';
 import { report, summary } from './report/table.ts';
 import type { Outcome } from './run.ts';
 import { openWorld } from './world.ts';
@@ -27,7 +27,10 @@ try {
     throw new Error(`Ours is not 0 in ${wrong.length} attacks: ${wrong.map(({ attack }) => attack)}.`);
   const missing = attacks.length * options.targets.length - outcomes.length;
   if (missing > 0) throw new Error(`${missing} attacks were not judged: this machine was too busy for them.`);
-  if (options.isWritten) await writeDocs(text, await summary(run));
+  if (options.isWritten) {
+    await writeFigures('lab/attacks/README.md', text);
+    await writeFigures('docs/security.md', await summary(run));
+  }
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exitCode = 1;

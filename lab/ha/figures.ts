@@ -52,12 +52,10 @@ export function figuresOf(attempts: readonly Attempt[], faults: readonly Fault[]
 const seconds = (ms: number): number => Math.round(ms / 100) / 10;
 
 /** Errors by flow, status and code, such as `card: 503 CONFIG_ERROR`. */
-export const errorsBySort = (attempts: readonly Attempt[]): Record<string, number> => bySort(attempts.filter(isError));
-
-function bySort(attempts: readonly Attempt[]): Record<string, number> {
+export function errorsBySort(attempts: readonly Attempt[]): Record<string, number> {
   const sorts: Record<string, number> = {};
-  for (const attempt of attempts) {
-    const sort = `${attempt.flow}: ${attempt.status} ${attempt.code}`;
+  for (const { flow, status, code } of attempts.filter(isError)) {
+    const sort = `${flow}: ${status} ${code}`;
     sorts[sort] = (sorts[sort] ?? 0) + 1;
   }
   return sorts;

@@ -1,10 +1,10 @@
 import { randomInt } from 'node:crypto';
-import { connect } from 'node:net';
 import { join } from 'node:path';
 import type { Address } from 'viem';
 import { isFree } from '../../../src/sandbox/free-port.ts';
 import { type Child, startCommand } from '../../../test/support/child.ts';
 import { until } from '../../../test/support/until.ts';
+import { accepts } from '../../bench/targets/program.ts';
 import type { Ask } from '../http.ts';
 import type { World } from '../world.ts';
 
@@ -77,13 +77,3 @@ async function keptPort(): Promise<number> {
     if (await isFree(port)) return port;
   }
 }
-
-const accepts = (port: number): Promise<boolean> =>
-  new Promise((resolve) => {
-    const socket = connect({ port, host: '127.0.0.1' });
-    socket.once('connect', () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.once('error', () => resolve(false));
-  });

@@ -5,21 +5,22 @@ import { markdownTable } from './cells.ts';
 import type { Results } from './results.ts';
 import { tablesOf } from './tables.ts';
 
-const PAGE = join(PROJECT, 'docs/performance.md');
+const PAGE = 'docs/performance.md';
 const BEGIN = '<!-- measured: begin -->';
 const END = '<!-- measured: end -->';
 
 /** Writes the figures of a complete run to docs/performance.md. @throws for any other run */
 export async function writeDocs(results: Results): Promise<void> {
   if (!results.isComplete) throw new Error('Only a complete run goes into the docs.');
-  await writeFile(PAGE, withFigures(await readFile(PAGE, 'utf8'), figures(results)));
+  await writeFigures(PAGE, figures(results));
 }
 
-/** Replaces the text between the page's marks. @throws when it has none */
-export function withFigures(page: string, text: string): string {
+/** Replaces the text between the marks of a page, whose path is relative to the project. @throws when it has no marks */
+export async function writeFigures(path: string, text: string): Promise<void> {
+  const page = await readFile(join(PROJECT, path), 'utf8');
   const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
-  if (begin === -1 || end < begin) throw new Error(`${PAGE} lacks ${BEGIN} or ${END}`);
-  return `${page.slice(0, begin + BEGIN.length)}\n\n${text}\n${page.slice(end)}`;
+  if (begin === -1 || end < begin) throw new Error(`${path} lacks ${BEGIN} or ${END}`);
+  await writeFile(join(PROJECT, path), `${page.slice(0, begin + BEGIN.length)}\n\n${text}\n${page.slice(end)}`);
 }
 
 function figures(results: Results): string {

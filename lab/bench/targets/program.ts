@@ -99,7 +99,8 @@ export async function startProgram({
   };
 }
 
-function accepts(port: number): Promise<boolean> {
+/** Whether somebody listens at the port. */
+export function accepts(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect({ port, host: '127.0.0.1' });
     socket.once('connect', () => {
