@@ -35,7 +35,7 @@ const tablesIn = ({ root }: ExecutedPlan): string[] => [
   ),
 ];
 
-/** The tables have a few rows only, of which the planner would read all; test/db/query-plans.proof.test.ts has many. */
+/** The tables have a few rows only, of which the planner would read all; the drill query-plans has many. */
 async function planAsForManyRows(url: string): Promise<void> {
   const client = new pg.Client(url);
   await client.connect();

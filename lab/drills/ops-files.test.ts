@@ -1,9 +1,8 @@
 /** The programs that read `ops/` accept it: Prometheus its rules and configuration, systemd its units. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { test } from 'tap';
-import { parse } from 'yaml';
 import { missingProgram } from '../../test/support/missing-program.ts';
 import { projectFile } from '../../test/support/project.ts';
 import { ALERTS, withoutPrometheus } from '../../test/support/prometheus.ts';
@@ -11,21 +10,9 @@ import { ALERTS, withoutPrometheus } from '../../test/support/prometheus.ts';
 const pathOf = (file: string) => fileURLToPath(projectFile(file));
 const promtool = (...args: string[]) => execFileSync('promtool', args, { encoding: 'utf8', stdio: 'pipe' });
 
-test('promtool accepts the rules, and each alert fires and ends as expected', {
-  skip: withoutPrometheus,
-}, async (t) => {
+test('promtool accepts the rules and the configuration', { skip: withoutPrometheus }, async () => {
   promtool('check', 'rules', ALERTS);
   promtool('check', 'config', pathOf('ops/prometheus/prometheus.yml'));
-  const samples = pathOf('lab/drills/alerts.test.yml');
-  promtool('test', 'rules', samples);
-  const sampled = parse(await readFile(samples, 'utf8')).tests.flatMap(
-    ({ alert_rule_test: rules }: { alert_rule_test: { alertname: string }[] }) =>
-      rules.map(({ alertname }) => alertname),
-  );
-  const alerts = parse(await readFile(ALERTS, 'utf8')).groups.flatMap(({ rules }: { rules: { alert: string }[] }) =>
-    rules.map(({ alert }) => alert),
-  );
-  t.same([...new Set(sampled)].sort(), alerts.sort());
 });
 
 test('systemd-analyze finds no fault in the units', {

@@ -128,18 +128,3 @@ test('card credits: a synthesis that times out is unpaid work too', async (t) =>
   assert.equal((await second).status, 503);
   assert.deepEqual(await audit(gateway.db), []);
 });
-
-test('R21b: voided syntheses free their reserved seconds for other payers', {
-  skip,
-}, async (t) => {
-  const { gateway, upstream, pay, payAsAnother } = await direct(t, ofLittle);
-  upstream.mode = openAiError(500);
-  for (let batch = 0; batch < 13; batch += 1) {
-    const replies = await Promise.all(Array.from({ length: 10 }, pay));
-    assert.ok(replies.every(({ status }) => status === 502 || status === 429));
-  }
-  upstream.mode = mp3();
-  assert.equal((await payAsAnother()).status, 200);
-  const { payload } = await gateway.app.admin.inject('/metrics');
-  assert.match(payload, /^speechgate_unsettled_work_seconds 0$/m);
-});

@@ -5,7 +5,7 @@ import OpenAI from 'openai';
 import { type Test, t, test } from 'tap';
 import { startVoiceServer } from '../../../src/sandbox/voice/voice-server.ts';
 import { startChild } from '../../support/child.ts';
-import { FOREIGN_TEXTS } from './hostile-texts.ts';
+import { FOREIGN_TEXTS } from './foreign-texts.ts';
 import { readMp3 } from './mp3-frames.ts';
 
 const HELLO = { model: 'tts-1', voice: 'onyx', input: 'Hello world.' };
