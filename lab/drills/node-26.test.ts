@@ -37,6 +37,8 @@ test('no program leaves a FileHandle to the garbage collector', async (t) => {
   assert.match(leaking.output(), /ERR_INVALID_STATE/);
 
   const run = startCommand(t, [node, 'build/test/run.js', '--timeout=3000', ...FILES], { env });
-  assert.equal(await run.ended(), 0, run.output());
+  const code = await run.ended();
+  console.error(run.output());
+  assert.equal(code, 0);
   assert.doesNotMatch(run.output(), /ERR_INVALID_STATE|garbage collection/);
 });

@@ -10,7 +10,8 @@ import { sandboxFolder } from '../../test/support/sandbox-folder.ts';
 import { until } from '../../test/support/until.ts';
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-const NPM = ['npm', 'run', 'sandbox'];
+/** Without tap's hooks, under which Node.js 20 can't load the compiler of `presandbox`. */
+const NPM = ['env', '-u', 'NODE_OPTIONS', 'npm', 'run', 'sandbox'];
 /** Gives npm a terminal of its own, which closes when script ends. */
 const TERMINAL = ['script', '-qec', NPM.join(' '), '/dev/null'];
 

@@ -9,7 +9,8 @@ import { projectFile } from './project.ts';
 import { copyProject } from './project-copy.ts';
 
 const PROJECT = fileURLToPath(projectFile(''));
-const PACK = ['npm', 'pack', '--loglevel=error'];
+/** Without tap's hooks, under which Node.js 20 can't load the compiler of `prepack`. */
+const PACK = ['env', '-u', 'NODE_OPTIONS', 'npm', 'pack', '--loglevel=error'];
 const INSTALL = ['npm', 'install', '--prefer-offline', '--omit=optional', '--ignore-scripts', '--loglevel=error'];
 
 /** What is optional in the package, and what its examples want beside it: large, so it is linked instead of installed. */
