@@ -36,9 +36,14 @@ test('no program leaves a FileHandle to the garbage collector', async (t) => {
   assert.equal(await leaking.ended(), 1, 'what is looked for ends a program');
   assert.match(leaking.output(), /ERR_INVALID_STATE/);
 
-  const run = startCommand(t, [node, 'build/test/run.js', '--timeout=3000', ...FILES], { env });
-  const code = await run.ended();
-  console.error(run.output());
-  assert.equal(code, 0);
-  assert.doesNotMatch(run.output(), /ERR_INVALID_STATE|garbage collection/);
+  // One after the other: where a collection each second meets a busy machine, connections to the database time out.
+  for (const file of FILES) {
+    await t.test(file, async (t) => {
+      const run = startCommand(t, [node, 'build/test/run.js', '--timeout=3000', file], { env });
+      const code = await run.ended();
+      console.error(run.output());
+      assert.equal(code, 0);
+      assert.doesNotMatch(run.output(), /ERR_INVALID_STATE|garbage collection/);
+    });
+  }
 });
