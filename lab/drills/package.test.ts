@@ -26,7 +26,7 @@ const MAX_LINES = 10;
 /** What lies at the top of the package. */
 const CONTENT = [
   ...['CHANGELOG.md', 'LICENSE', 'NOTICE', 'README.md', 'SECURITY.md', 'package.json', 'openapi.yaml'],
-  ...['db', 'dist', 'docs', 'examples', 'ops'],
+  ...['codegen', 'db', 'dist', 'docs', 'examples', 'ops'],
 ];
 
 /** How TypeScript is told to find packages: as Node.js does, and as bundlers do. */

@@ -1,3 +1,5 @@
+import { closeSync } from 'node:fs';
+import { isatty } from 'node:tty';
 import closeWithGrace from 'close-with-grace';
 import type { Logger } from 'pino';
 
@@ -21,5 +23,10 @@ export function stopOnce(
     if (!isStopping) grace.close();
   };
   for (const signal of SIGNALS) process.on(signal, stop);
+  const terminals = [0, 1, 2].filter((fd) => isatty(fd));
+  process.once('exit', () => {
+    // Node.js restores the settings of its terminal last. If the terminal was closed, that fails and may never end.
+    for (const fd of terminals) if (!isatty(fd)) closeSync(fd);
+  });
   return stop;
 }
