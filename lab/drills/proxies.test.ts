@@ -202,7 +202,8 @@ const missing = [
 
 test('callers notice a cut answer behind every proxy', { skip: missing ?? false }, async (t) => {
   const upstream = await testUpstream(t);
-  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, TRUST_PROXY: '127.0.0.1' });
+  const env = { SPEECH_BASE_URL: upstream.url, TRUST_PROXY: '127.0.0.1' };
+  const gateway = await startGateway(t, env, { worker: true });
   const rows: string[] = [];
   for (const [name, config, isHttp2] of PROXIES) {
     await t.test(name, async (t) => {
