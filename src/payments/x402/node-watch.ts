@@ -8,7 +8,7 @@ const FIRST_ANSWER_TIMEOUT_MS = 1_000;
 
 /**
  * Learns in the background whether a node of X402_RPC_URL answers, so that /readyz need not wait for it, and compares
- * the token's EIP-712 domain with the configured one until they agree.
+ * the token's EIP-712 domain with the configured one until they agree (R58).
  */
 export class NodeWatch {
   readonly #chain: Chain;
