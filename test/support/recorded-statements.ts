@@ -34,8 +34,8 @@ interface Obstacle {
 /** The statement that captures holds. */
 export const CAPTURE = /^update "transfer" set "state"/;
 
-/** Statements that come by the clock and not by a request, and those that end the database of an earlier test. */
-const UPKEEP = /paused_flow|"graphile_worker"|^drop database/;
+/** Statements that come by the clock or with a new connection, and those that end the database of an earlier test. */
+const UPKEEP = /paused_flow|"graphile_worker"|^drop database|^\s*select set_config\(name, value, false\)/;
 
 /** Records what this process asks of databases from now on, by whichever connection, until the test ends. */
 export function recordStatements(t: Test): StatementRecorder {
