@@ -2,14 +2,13 @@
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { Client } from '@modelcontextprotocol/sdk/client/index.js';
-import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
 import { type Test, test } from 'tap';
 import { startBridge } from '../../src/callers/bridge/bridge.ts';
 import { SavedPurchases } from '../../src/callers/cli/saved-purchases.ts';
 import { prepaid, Speechgate } from '../../src/callers/client/index.ts';
 import { createMcpServer } from '../../src/callers/mcp/server.ts';
 import { SpeechFolder } from '../../src/callers/mcp/speech-folder.ts';
+import { connectAgent } from '../support/agent.ts';
 import { startPrepaidCaller } from '../support/caller.ts';
 import { callerCommand } from '../support/caller-command.ts';
 import { pinsOf } from '../support/client.ts';
@@ -30,10 +29,7 @@ async function openPrograms(t: Test) {
   const parts = { client, budget, flow: 'prepaid' as const, saved: new SavedPurchases(dirname(budgetPath)) };
   const bridge = await startBridge({ ...parts, port: 0, token: null });
   t.teardown(() => bridge.close(1_000));
-  const [ours, theirs] = InMemoryTransport.createLinkedPair();
-  await createMcpServer({ ...parts, folder: await SpeechFolder.open(path) }).connect(ours);
-  const agent = new Client({ name: 'agent', version: '1' });
-  await agent.connect(theirs);
+  const agent = await connectAgent(createMcpServer({ ...parts, folder: await SpeechFolder.open(path) }));
   t.teardown(() => agent.close());
   const called = async (name: string, args: Record<string, unknown>) =>
     JSON.stringify((await agent.callTool({ name, arguments: args })).content);

@@ -3,8 +3,6 @@ import assert from 'node:assert/strict';
 import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { Client } from '@modelcontextprotocol/sdk/client/index.js';
-import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
 import type { Test } from 'tap';
 import { startBridge } from '../../../src/callers/bridge/bridge.ts';
 import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
@@ -19,6 +17,7 @@ import {
 } from '../../../src/callers/client/index.ts';
 import { createMcpServer } from '../../../src/callers/mcp/server.ts';
 import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
+import { connectAgent } from '../../support/agent.ts';
 import { pinsOf } from '../../support/client.ts';
 import { Dice, type HostileService, startHostileService } from '../../support/hostile-service.ts';
 import { fundedWallet, type PrepaidGateway, startPrepaidGateway } from '../../support/prepaid.ts';
@@ -118,10 +117,7 @@ const agent: Program = async (t, client, flow, path) => {
   const budget = await openBudget(t, path);
   const kept = new SavedPurchases(dirname(path));
   const server = createMcpServer({ client, budget, saved: kept, flow, folder: await SpeechFolder.open(folder) });
-  const [ours, theirs] = InMemoryTransport.createLinkedPair();
-  await server.connect(ours);
-  const host = new Client({ name: 'agent', version: '1' });
-  await host.connect(theirs);
+  const host = await connectAgent(server);
   t.teardown(() => ends('the MCP server', host.close()));
   return async (dice) => {
     const signal = AbortSignal.timeout(TOLD_AFTER_MS);

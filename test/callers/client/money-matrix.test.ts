@@ -3,8 +3,6 @@ import { randomUUID } from 'node:crypto';
 import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { Client } from '@modelcontextprotocol/sdk/client/index.js';
-import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import type { LocalAccount } from 'viem';
@@ -26,6 +24,7 @@ import { rotateKeys } from '../../../src/config/signing-keys.ts';
 import { audit } from '../../../src/ledger/audit.ts';
 import { findWallet } from '../../../src/ledger/wallets.ts';
 import { usdcBalance } from '../../../src/sandbox/chain/fund.ts';
+import { connectAgent } from '../../support/agent.ts';
 import { catalogFile } from '../../support/catalog-file.ts';
 import { testChain, wallet } from '../../support/chain.ts';
 import { dated, listening, pinsOf } from '../../support/client.ts';
@@ -273,10 +272,7 @@ const agent: Start = async (t, world, flow, loss) => {
   t.teardown(() => rm(folder, { recursive: true, force: true }));
   const kept = new SavedPurchases(dirname(path));
   const server = createMcpServer({ client, budget, saved: kept, flow, folder: await SpeechFolder.open(folder) });
-  const [ours, theirs] = InMemoryTransport.createLinkedPair();
-  await server.connect(ours);
-  const host = new Client({ name: 'agent', version: '1' });
-  await host.connect(theirs);
+  const host = await connectAgent(server);
   t.teardown(() => host.close());
   const ask = async () => {
     const { content } = await host.callTool({ name: 'speak', arguments: ORDER });

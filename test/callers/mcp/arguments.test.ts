@@ -3,8 +3,6 @@ import assert from 'node:assert/strict';
 import { chown, lchown, mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { Client } from '@modelcontextprotocol/sdk/client/index.js';
-import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { Ajv } from 'ajv';
 import { type Test, test } from 'tap';
@@ -14,6 +12,7 @@ import { createMcpServer } from '../../../src/callers/mcp/server.ts';
 import { secondsOf } from '../../../src/callers/mcp/speak-tool.ts';
 import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
 import { ForeignFileError } from '../../../src/lib/private-files.ts';
+import { connectAgent } from '../../support/agent.ts';
 import { startPrepaidCaller } from '../../support/caller.ts';
 import { callerCommand } from '../../support/caller-command.ts';
 import { pinsOf } from '../../support/client.ts';
@@ -39,10 +38,7 @@ async function startAgent(t: Test) {
     flow: 'prepaid',
     folder: await SpeechFolder.open(folder),
   });
-  const [ours, theirs] = InMemoryTransport.createLinkedPair();
-  await server.connect(ours);
-  const agent = new Client({ name: 'agent', version: '1' });
-  await agent.connect(theirs);
+  const agent = await connectAgent(server);
   t.teardown(() => agent.close());
   const call = async (name: string, args?: Record<string, unknown>) => {
     const result = (await agent.callTool({ name, ...(args && { arguments: args }) })) as CallToolResult;
@@ -244,10 +240,7 @@ async function startTalkativeAgent(t: Test) {
     flow: 'card',
     folder: await SpeechFolder.open(path),
   });
-  const [here, there] = InMemoryTransport.createLinkedPair();
-  await server.connect(here);
-  const client = new Client({ name: 'agent', version: '1' });
-  await client.connect(there);
+  const client = await connectAgent(server);
   t.teardown(() => client.close());
   const call = async (name: string, args: object = {}) => {
     const result = (await client.callTool({ name, arguments: { ...args } })) as CallToolResult;

@@ -3,14 +3,13 @@ import assert from 'node:assert/strict';
 import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { Client } from '@modelcontextprotocol/sdk/client/index.js';
-import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { type Test, test } from 'tap';
 import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
 import { cardCredits, directX402, type PaymentWay, prepaid, Speechgate } from '../../../src/callers/client/index.ts';
 import { createMcpServer } from '../../../src/callers/mcp/server.ts';
 import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
+import { connectAgent } from '../../support/agent.ts';
 import { startPrepaidCaller } from '../../support/caller.ts';
 import { testChain, wallet } from '../../support/chain.ts';
 import { listening, pinsOf, startCardGateway, startPaidGateway } from '../../support/client.ts';
@@ -63,10 +62,7 @@ async function startAgent(t: Test, flow: keyof typeof FLOWS, lateMs?: number) {
     ...{ client, budget, saved: kept, flow, folder: await SpeechFolder.open(folder) },
     ...(lateMs !== undefined && { lateMs }),
   });
-  const [ours, theirs] = InMemoryTransport.createLinkedPair();
-  await server.connect(ours);
-  const agent = new Client({ name: 'agent', version: '1' });
-  await agent.connect(theirs);
+  const agent = await connectAgent(server);
   t.teardown(() => agent.close());
   const call = async (name: string, args: object = {}, options: object = {}) => {
     const result = await agent.callTool({ name, arguments: { ...args } }, undefined, options);
@@ -172,10 +168,7 @@ async function startCutAgent(t: Test) {
     flow: 'prepaid',
     folder: await SpeechFolder.open(path),
   });
-  const [ours, theirs] = InMemoryTransport.createLinkedPair();
-  await server.connect(ours);
-  const agent = new Client({ name: 'agent', version: '1' });
-  await agent.connect(theirs);
+  const agent = await connectAgent(server);
   t.teardown(() => agent.close());
   const speak = async (args: Record<string, unknown>) => {
     const { content, structuredContent } = (await agent.callTool({ name: 'speak', arguments: args })) as CallToolResult;
