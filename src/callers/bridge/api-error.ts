@@ -13,7 +13,7 @@ import {
 } from '../client/index.ts';
 import { lackOfMoney } from '../client/lack-of-money.ts';
 import { isTransient } from '../client/service-error.ts';
-import { usedText } from '../client/used-cap.ts';
+import { CAP_OPTIONS, usedText } from '../client/used-cap.ts';
 
 interface Kind {
   readonly status: number;
@@ -122,18 +122,18 @@ function audioLost(isStreamed: boolean): string {
 }
 
 function overCap({ scope, wantedMicroUsd, leftMicroUsd, limitMicroUsd, used }: OverCapError): ApiError {
-  const [scopeText, option] = {
-    call: ['one call', '--max-per-call'],
-    client: ['this bridge', '--max-total'],
-    day: ['today', '--max-per-day'],
-    total: ['all purchases', '--max-total'],
-    unconfirmed: ['unconfirmed signatures', '--max-per-day or --max-total'],
+  const scopeText = {
+    call: 'one call',
+    client: 'this bridge',
+    day: 'today',
+    total: 'all purchases',
+    unconfirmed: 'unconfirmed signatures',
   }[scope];
   const usd = (microUsd: bigint) => `$${formatUsd(microUsd)}`;
   return quota(
     'over_cap',
     `This may cost ${usd(wantedMicroUsd)}, but ${usd(leftMicroUsd)} of the cap of ${usd(limitMicroUsd)} ` +
-      `for ${scopeText} is left${usedText(used, usd)}. Raise ${option} of speechgate bridge or connect, or ` +
+      `for ${scopeText} is left${usedText(used, usd)}. Raise ${CAP_OPTIONS[scope]} of speechgate bridge or connect, or ` +
       'shorten the text. You were not charged.',
   );
 }

@@ -3,6 +3,7 @@ import { type Budget, capOf, checkCall, type KnownOfPurchase, type Reservation }
 import { AMOUNT, checkedOptions } from '../client/check-options.ts';
 import { OverCapError } from '../client/errors.ts';
 import { type Flow, isRepeatable, type PendingPurchase } from '../client/pending-purchase.ts';
+import type { UsedCap } from '../client/used-cap.ts';
 import type { Book } from './book.ts';
 import { BudgetStore } from './budget-store.ts';
 import type { SavedSpeech } from './purchases.ts';
@@ -206,17 +207,15 @@ export class FileBudget implements Budget {
     const { perDayMicroUsd, totalMicroUsd } = this.#limits;
     const spent = (of?: string) => ({ spentMicroUsd: book.spentMicroUsd(of), ...book.reserved(this.#now(), of) });
     const unconfirmed = (of?: string) => ({ unconfirmedMicroUsd: book.unconfirmedMicroUsd(of) });
-    const caps = [
-      ['day', perDayMicroUsd, spent(day)],
-      ['total', totalMicroUsd, spent()],
-      ...(flow === 'card'
-        ? []
-        : ([
-            ['unconfirmed', perDayMicroUsd, unconfirmed(day)],
-            ['unconfirmed', totalMicroUsd, unconfirmed()],
-          ] as const)),
-    ] as const;
-    return caps.flatMap(([scope, limit, used]) => (limit === undefined ? [] : [capOf(scope, limit, used)]));
+    const caps = (limit: bigint | undefined, scope: OverCapError['scope'], used: UsedCap) =>
+      limit === undefined ? [] : [capOf(scope, limit, used)];
+    const spentCaps = [...caps(perDayMicroUsd, 'day', spent(day)), ...caps(totalMicroUsd, 'total', spent())];
+    if (flow === 'card') return spentCaps;
+    return [
+      ...spentCaps,
+      ...caps(perDayMicroUsd, 'unconfirmed', unconfirmed(day)),
+      ...caps(totalMicroUsd, 'unconfirmed', unconfirmed()),
+    ];
   }
 
   #isOverdue(pending: PendingPurchase | undefined): boolean {

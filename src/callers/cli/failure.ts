@@ -16,7 +16,7 @@ import {
   UntrustedError,
 } from '../client/errors.ts';
 import { lackOfMoney } from '../client/lack-of-money.ts';
-import { usedText } from '../client/used-cap.ts';
+import { CAP_OPTIONS, usedText } from '../client/used-cap.ts';
 
 export interface Failure {
   readonly code: string;
@@ -44,10 +44,10 @@ const OPTIONS: Readonly<Record<string, string>> = {
   category: '--category',
 };
 const CAPS = {
-  client: ['this command', '--max-total'],
-  day: ['today (UTC)', '--max-per-day'],
-  total: ['all purchases', '--max-total'],
-  unconfirmed: ['unconfirmed signatures', '--max-per-day or --max-total'],
+  client: 'this command',
+  day: 'today (UTC)',
+  total: 'all purchases',
+  unconfirmed: 'unconfirmed signatures',
 };
 
 export function failureOf(error: unknown): Failure {
@@ -84,12 +84,12 @@ function unexpected({ name, message, stack, code }: NodeJS.ErrnoException): Fail
 
 function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, used }: OverCapError): Failure {
   const [price, left, limit] = [wantedMicroUsd, leftMicroUsd, limitMicroUsd].map(formatUsd);
-  const [scopeText, option] = scope === 'call' ? [] : CAPS[scope];
+  const option = `speechgate connect ${CAP_OPTIONS[scope]}`;
   const message =
     scope === 'call'
-      ? `This may cost ${price} USD, above the cap of ${limit} per call. Raise it with --max or speechgate connect --max-per-call.`
-      : `This may cost ${price} USD, but ${left} of the ${limit} USD cap for ${scopeText} is left${usedText(used, formatUsd)}. ` +
-        `Raise it with speechgate connect ${option}.`;
+      ? `This may cost ${price} USD, above the cap of ${limit} per call. Raise it with --max or ${option}.`
+      : `This may cost ${price} USD, but ${left} of the ${limit} USD cap for ${CAPS[scope]} is left${usedText(used, formatUsd)}. ` +
+        `Raise it with ${option}.`;
   const amounts = { limitMicroUsd, leftMicroUsd, wantedMicroUsd, ...used };
   return { code: 'OVER_CAP', exit: EXIT.overCap, message: `${message} Nothing was signed.`, scope, ...amounts };
 }

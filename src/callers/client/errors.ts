@@ -110,7 +110,7 @@ export class TooLargeError extends SpeechgateError {
   override readonly name = 'TooLargeError';
 }
 
-const CAP_OPTIONS = {
+const CAP_LIMITS = {
   call: 'maxMicroUsd, maxPerRequestMicroUsd or perCallMicroUsd, whichever is least,',
   client: 'maxTotalMicroUsd',
   day: 'perDayMicroUsd',
@@ -126,7 +126,7 @@ export class OverCapError extends SpeechgateError {
   readonly limitMicroUsd: bigint;
   readonly leftMicroUsd: bigint;
   readonly wantedMicroUsd: bigint;
-  /** What of the cap is used, by whom, and until when. */
+  /** The amounts that count toward the cap. */
   readonly used: UsedCap;
 
   constructor(cap: {
@@ -139,7 +139,7 @@ export class OverCapError extends SpeechgateError {
     const { scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, used = {} } = cap;
     super(
       `This may cost ${wantedMicroUsd} micro-USD, but ${leftMicroUsd} of ${limitMicroUsd} is left` +
-        `${usedText(used, String)}. Raise ${CAP_OPTIONS[scope]} or shorten the text. You were not charged.`,
+        `${usedText(used, String)}. Raise ${CAP_LIMITS[scope]} or shorten the text. You were not charged.`,
     );
     this.scope = scope;
     this.limitMicroUsd = limitMicroUsd;

@@ -41,6 +41,15 @@ export function reservedOf(open: readonly OpenReservation[], rests: readonly Sig
 export const untilMsOf = (expiresAt: number | null | undefined): number =>
   expiresAt == null ? 0 : (expiresAt + CLOCK_LEEWAY_SECONDS) * 1000;
 
+/** Options of `speechgate connect` that raise a cap, by its scope. */
+export const CAP_OPTIONS = {
+  call: '--max-per-call',
+  client: '--max-total',
+  day: '--max-per-day',
+  total: '--max-total',
+  unconfirmed: '--max-per-day or --max-total',
+} as const;
+
 /** Follows the words for what is left of a cap; empty if nothing is used. */
 export function usedText(used: UsedCap, format: (microUsd: bigint) => string): string {
   const { spentMicroUsd = 0n, reservedMicroUsd = 0n, reservedUntil, unconfirmedMicroUsd = 0n } = used;

@@ -16,7 +16,7 @@ import {
   SpeechgateError,
 } from '../client/index.ts';
 import { lackOfMoney } from '../client/lack-of-money.ts';
-import { usedText } from '../client/used-cap.ts';
+import { CAP_OPTIONS, usedText } from '../client/used-cap.ts';
 
 export class ToolError extends Error {}
 
@@ -26,14 +26,6 @@ const SCOPES = {
   day: 'for a day (UTC)',
   total: 'in total',
   unconfirmed: 'for unconfirmed signatures',
-};
-
-const CAP_OPTIONS = {
-  call: 'speechgate connect --max-per-call (or --max of speechgate mcp)',
-  client: 'speechgate connect --max-total',
-  day: 'speechgate connect --max-per-day',
-  total: 'speechgate connect --max-total',
-  unconfirmed: 'speechgate connect --max-per-day or --max-total',
 };
 
 const USD = 'US dollars as a decimal, such as 0.000198';
@@ -97,7 +89,8 @@ function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, used }: O
   return (
     `Over the budget: this may cost ${price} USD, and ${left} USD is left of the ${limit} USD ` +
     `${SCOPES[scope]}${usedText(used, formatUsd)}. Shorten the text, or ask your user to raise the budget with ` +
-    `${CAP_OPTIONS[scope]}, and to restart this server. Nothing was signed or charged.`
+    `speechgate connect ${CAP_OPTIONS[scope]}${scope === 'call' ? ' (or --max of speechgate mcp)' : ''}, and to restart ` +
+    'this server. Nothing was signed or charged.'
   );
 }
 
