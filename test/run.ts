@@ -39,6 +39,7 @@ async function main(paths: string[]): Promise<number> {
     return await runTap((paths.length > 0 ? paths : ['test']).flatMap(compiledFiles), {
       TEST_DATABASE_URL: server.url,
       XDG_STATE_HOME: state,
+      NODE_COMPILE_CACHE: join(state, 'compiled'),
     });
   } finally {
     await server.close();
