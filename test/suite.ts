@@ -1,8 +1,8 @@
 /**
  * `node build/test/suite.js TIMEOUT_SECONDS FILE …`: prints the TAP of these test files. A process runs files of one folder
  * of `test/` (test/files.ts), because loading the gateway takes longer than most files; and there is one process more than
- * there are processors, because many wait. tap's command line has each process load a module that follows its imports:
- * two seconds of CPU a file.
+ * there are processors, because many wait. By NODE_OPTIONS tap has each process, and whatever that starts, load a module
+ * that follows imports: a fifth of all CPU.
  * @see https://node-tap.org/docs/api/ (t.spawn)
  */
 import { availableParallelism } from 'node:os';
@@ -18,8 +18,13 @@ const env = { ...process.env, TAP_TIMEOUT: seconds };
 t.jobs = availableParallelism() + 1;
 t.setTimeout(0);
 for (const group of groups()) {
-  const args = ['--enable-source-maps', join(import.meta.dirname, 'files.js'), ...group];
-  void t.spawn(process.execPath, args, { buffered: true, timeout: timeout * group.length, env }, group.join(' '));
+  const args = ['--enable-source-maps', '--max-semi-space-size=32', join(import.meta.dirname, 'files.js'), ...group];
+  void t.spawn(
+    'env',
+    ['-u', 'NODE_OPTIONS', process.execPath, ...args],
+    { buffered: true, timeout: timeout * group.length, env },
+    group.join(' '),
+  );
 }
 
 /** The files of a folder are dealt out like cards, since neighbours by name take about as long. */
