@@ -362,8 +362,9 @@ const RESTARTS: Readonly<Record<string, (t: Test) => Promise<Record<string, stri
   }),
   'no node': async () => ({ X402_RPC_URL: '' }),
   'payment in USDC off': async () => ({ X402_PAY_TO: '', X402_FACILITATOR_URL: '', X402_RPC_URL: '' }),
-  'payment by card off': async () => ({ STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' }),
-  'no speech provider': async () => ({ SPEECH_BASE_URL: '' }),
+  'payment by card off and no speech provider': async () => ({
+    ...{ STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '', SPEECH_BASE_URL: '' },
+  }),
 };
 
 /** Longer than any authorization or signature holds. */
