@@ -5,6 +5,7 @@ import { test } from 'tap';
 import { contra } from '../../../src/ledger/transfer.ts';
 import { fund } from '../../../src/sandbox/chain/fund.ts';
 import { followProcessor, sell } from '../../payments/top-up/refunded.ts';
+import { booksClosed } from '../../support/books.ts';
 import { testChain, wallet } from '../../support/chain.ts';
 import { testCheckout } from '../../support/checkout.ts';
 import { mineSteadily, payDeposit, payUnknown } from '../../support/deposit.ts';
@@ -270,6 +271,7 @@ test('speechgate report prints sales and debts and compares processor and chain'
   assert.equal((await payDeposit(gateway, payer)).reply.status, 200);
   const spoken = await gateway.call(TTS, await withCredential(payer, domainOf(gateway.payTo), TTS, HELLO));
   assert.equal(spoken.status, 200);
+  await booksClosed(gateway.db);
 
   const { code, out, err } = await report('--by', 'flow', '--json');
   assert.equal(code, 0, err + out);
