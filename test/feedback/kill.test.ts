@@ -42,9 +42,12 @@ const stored = async ({ db }: Gateway) =>
 async function mail(gateway: Gateway): Promise<void> {
   await sql`update graphile_worker._private_jobs set locked_at = now() - interval '30 minutes'
             where locked_at is not null`.execute(gateway.db);
-  assert.equal((await runTurn(gateway, 'lost_mail')).outcome, 'done');
   gateway.app.mailer?.start();
-  await until(async () => (await stored(gateway))[0] === true);
+  // A turn skips what the server still holds for the dead process.
+  await until(async () => {
+    assert.equal((await runTurn(gateway, 'lost_mail')).outcome, 'done');
+    return (await stored(gateway))[0] === true;
+  });
 }
 
 /** @param mails that arrive in all */
