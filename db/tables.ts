@@ -172,6 +172,7 @@ export interface Reconciler {
   name: string;
   owner: string | null;
   started_at: Generated<Timestamp>;
+  steady_since: Generated<Timestamp>;
 }
 
 export interface TopUp {

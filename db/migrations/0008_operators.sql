@@ -4,6 +4,8 @@
 create table reconciler (
   name text primary key,
   started_at timestamptz not null default now(),
+  -- Since when turns are taken without a pause.
+  steady_since timestamptz not null default 'epoch',
   owner uuid,
   lease_until timestamptz,
   constraint reconciler_lease_check check ((owner is null) = (lease_until is null))

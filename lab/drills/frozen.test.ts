@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
-import { HOLD_LEASE_SECONDS } from '../../src/config/work-limits.ts';
+import { DEFAULT_SPEECH_TIMEOUT_MS } from '../../src/config/speech-settings.ts';
+import { holdLeaseSeconds } from '../../src/config/work-limits.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../../test/support/database.ts';
 import { askForFlowingAudio } from '../../test/support/flowing-audio.ts';
@@ -77,7 +78,7 @@ test('a process frozen past its lease never charges for undelivered audio', {
         }
         const isStopped = () => / T /.test(readFileSync(`/proc/${child.process.pid}/stat`, 'utf8').replace(/.*\)/, ''));
         await until(isStopped);
-        await sleep((HOLD_LEASE_SECONDS + 1) * 1000);
+        await sleep((holdLeaseSeconds(DEFAULT_SPEECH_TIMEOUT_MS) + 1) * 1000);
         if (isVoided) assert.deepEqual((await runTurn(gateway, 'expired_holds')).count, 1);
         child.process.kill('SIGCONT');
         const isDelivered = await isOver;

@@ -119,7 +119,12 @@ for (const mode of ['auto', 'force_generic_plan'] as const) {
       await leave(owner, cards);
       await sql`analyze`.execute(owner);
       const turn = () =>
-        run({ signal: new AbortController().signal, isAfterPause: false, done: () => {}, report: () => {} });
+        run({
+          signal: new AbortController().signal,
+          steadyMs: Number.POSITIVE_INFINITY,
+          done: () => {},
+          report: () => {},
+        });
       await watched(`the reconciler ${name}`, writes, turn);
       await watched(`the reconciler ${name} with nothing to do`, [], turn);
     }

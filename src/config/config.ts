@@ -9,7 +9,7 @@ import { findMisspelt, type Misspelling } from './misspelt.ts';
 import { type SettingFault, SettingsReader } from './settings-reader.ts';
 import type { SigningKey } from './signing-keys.ts';
 import { DEFAULT_SPEECH_TIMEOUT_MS, readCatalog, readJobs, readSpeech, type SpeechConfig } from './speech-settings.ts';
-import { HOLD_LEASE_SECONDS, type WorkLimits, workLimits } from './work-limits.ts';
+import { holdLeaseSeconds, MAX_WAITING_CAPTURES, type WorkLimits, workLimits } from './work-limits.ts';
 import { type QuoteConfig, readQuotes, readSigningKeys, readX402, type X402Config } from './x402-settings.ts';
 
 export interface Config extends ReturnType<typeof readEdge>, ReturnType<typeof readAdmin> {
@@ -33,6 +33,7 @@ export interface Config extends ReturnType<typeof readEdge>, ReturnType<typeof r
   readonly unpaidWork: WorkLimits & { readonly maxUnsettledMs: number };
   /** How long this process relies on a hold's lease that it could not renew: the ledger's lease, or less in a test. */
   readonly holdLeaseSeconds: number;
+  readonly maxWaitingCaptures: number;
   readonly reconcileIntervalMs: number;
   readonly logLevel: string;
   readonly webConcurrency: number;
@@ -62,6 +63,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     reader.fault('DATABASE_NAMED_STATEMENTS', 'is neither on nor off', 'Set it to on or off.');
   }
   const origin = `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+  const speechTimeoutMs = speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS;
   const config: Config = {
     host,
     port,
@@ -80,8 +82,9 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     jobs: readJobs(reader, dataDir),
     feedback: readFeedback(reader),
     ...readEdge(reader),
-    unpaidWork: { ...workLimits(speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS), maxUnsettledMs: MAX_UNSETTLED_MS },
-    holdLeaseSeconds: HOLD_LEASE_SECONDS,
+    unpaidWork: { ...workLimits(speechTimeoutMs), maxUnsettledMs: MAX_UNSETTLED_MS },
+    holdLeaseSeconds: holdLeaseSeconds(speechTimeoutMs),
+    maxWaitingCaptures: MAX_WAITING_CAPTURES,
     reconcileIntervalMs: reader.integer('RECONCILE_INTERVAL_MS', 100, 86_400_000) ?? 15_000,
     ...readAdmin(reader),
     logLevel: readLogLevel(reader),

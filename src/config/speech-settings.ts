@@ -24,6 +24,7 @@ export interface SpeechConfig extends ProviderSettings {
 }
 
 export const DEFAULT_SPEECH_TIMEOUT_MS = 45_000;
+export const MAX_SPEECH_TIMEOUT_MS = 600_000;
 const DEFAULT_CONCURRENCY = 256;
 const MAX_STREAM_MS = 15 * 60_000;
 const MAX_WAITING_BYTES = 256 * 1024 * 1024;
@@ -32,7 +33,7 @@ const MAX_WAITING_BYTES = 256 * 1024 * 1024;
 export function readSpeech(reader: SettingsReader, catalog: Catalog | undefined): SpeechConfig | undefined {
   const baseUrl = reader.text('SPEECH_BASE_URL');
   const apiKey = reader.headerText('SPEECH_API_KEY');
-  const timeoutMs = reader.integer('SPEECH_TIMEOUT_MS', 100, 600_000) ?? DEFAULT_SPEECH_TIMEOUT_MS;
+  const timeoutMs = reader.integer('SPEECH_TIMEOUT_MS', 100, MAX_SPEECH_TIMEOUT_MS) ?? DEFAULT_SPEECH_TIMEOUT_MS;
   const servers = readServers(reader, catalog);
   const streaming = { totalMs: MAX_STREAM_MS, waitingBytes: MAX_WAITING_BYTES };
   const concurrency = reader.integer('SPEECH_CONCURRENCY', 1, 10_000) ?? DEFAULT_CONCURRENCY;

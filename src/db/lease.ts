@@ -33,6 +33,10 @@ export class LeaseRenewer<T> {
     this.#options = options;
   }
 
+  get seconds(): number {
+    return this.#options.seconds;
+  }
+
   /** Keeps the lease until the returned function is called. @param takenAt `performance.now()` when it was requested */
   keep(item: T, takenAt: number, onLost: () => void = () => {}): () => void {
     this.#kept.set(item, { renewedAt: takenAt, onLost });

@@ -9,15 +9,15 @@ import type { SharedParts } from './feature.ts';
 export type Holds = ReturnType<typeof openHolds>;
 
 export function openHolds({ config, db, log, metrics }: SharedParts) {
-  const captures = new Captures(db, log);
+  const captures = new Captures(db, log, config.maxWaitingCaptures);
   const leases = new LeaseRenewer<Hold>({
     seconds: config.holdLeaseSeconds,
     keyOf: ({ id }) => id,
-    renew: (holds) => renewHolds(db, holds),
+    renew: (holds) => renewHolds(db, holds, config.holdLeaseSeconds),
   });
   addHoldGauges(metrics, db, captures);
   return {
-    reconcilers: ledgerReconcilers(db),
+    reconcilers: ledgerReconcilers(db, config.holdLeaseSeconds),
     /** One set per flow, because each flow counts its unpaid work separately. */
     parts: (): HoldKeeperParts => ({
       db,
@@ -28,5 +28,6 @@ export function openHolds({ config, db, log, metrics }: SharedParts) {
       work: new UnpaidWorkLimiter(config.unpaidWork),
     }),
     end: async () => captures.stop(),
+    close: async () => captures.close(),
   };
 }

@@ -1,5 +1,4 @@
 import { sql } from 'kysely';
-import { HOLD_LEASE_SECONDS } from '../config/work-limits.ts';
 import type { Database } from '../db/database.ts';
 import { secondsFromNow } from '../db/expressions.ts';
 import { bucketKey, type TakenSlots, takeSlots, type WindowSize } from '../db/rate-window.ts';
@@ -13,8 +12,8 @@ export interface CardHoldRequest extends HoldRequest {
 }
 
 interface CardHoldTerms extends HoldTerms {
-  /** Whether the hold is voided when its lease expires. False for a job's hold, which ends with the job. */
-  readonly isLeased: boolean;
+  /** When the hold is voided unless it is renewed. Null for a job's hold, which ends with the job. */
+  readonly leaseSeconds: number | null;
   readonly livemode: boolean | null;
   /** Each hold first takes a slot of its account's window, and is not placed if none is left (R39). */
   readonly limit?: WindowSize;
@@ -61,7 +60,7 @@ export async function placeCardHolds(
   asked: readonly CardHoldRequest[],
   terms: CardHoldTerms,
 ): Promise<(GroupedCardHold | undefined)[]> {
-  const { isLeased, livemode, limit } = terms;
+  const { leaseSeconds, livemode, limit } = terms;
   const slots = limit
     ? takeSlots(sql`(select bucket as key, 'account' as scope, attempts from payer) bucket`, limit)
     : sql`select bucket as key, 'account' as scope, attempts as granted, 0 as taken, 0 as reset_seconds from payer`;
@@ -95,7 +94,7 @@ export async function placeCardHolds(
       insert into transfer (id, kind, state, debit_account_id, credit_account_id, amount_micro_usd, trace_id, lease_until,
                             characters, rate_pico_usd, model)
       select hold_id, 'charge', 'pending', id, ${contra.cardRevenue}, amount, trace_id,
-             ${isLeased ? secondsFromNow(HOLD_LEASE_SECONDS) : null}, characters, rate_pico_usd, model
+             ${leaseSeconds === null ? null : secondsFromNow(leaseSeconds)}, characters, rate_pico_usd, model
       from payable join debit on debit.account_id = payable.id
       returning id as held_id, fence
     ), quick as (
@@ -123,10 +122,10 @@ function readPlaced({ id, balance, block, amount, turn, total, held_id, fence }:
 export async function placeCardHold(
   db: Database,
   { accountId, ...asked }: CardHoldRequest,
-  { isLeased, livemode }: Pick<CardHoldTerms, 'isLeased' | 'livemode'>,
+  terms: Pick<CardHoldTerms, 'leaseSeconds' | 'livemode'>,
 ): Promise<CardHoldResult> {
   if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
   const holds = [{ accountId: accountId.toLowerCase(), ...asked }];
-  const [grouped] = await placeCardHolds(db, holds, { isLeased, livemode, locked: 'wait' });
+  const [grouped] = await placeCardHolds(db, holds, { ...terms, locked: 'wait' });
   return grouped?.placed ?? { outcome: 'unknown_account' };
 }

@@ -1,6 +1,6 @@
 import { type Expression, type QueryCreator, type RawBuilder, type Selectable, sql } from 'kysely';
 import type { DB } from '../../db/tables.ts';
-import { HOLD_LEASE_SECONDS } from '../config/work-limits.ts';
+import { MAX_HOLD_LEASE_SECONDS } from '../config/work-limits.ts';
 import type { Database } from '../db/database.ts';
 import { leaseHasEnded, now, secondsFromNow, unnest } from '../db/expressions.ts';
 import { testPoint } from '../lib/test-point.ts';
@@ -42,7 +42,7 @@ export interface CaptureRequest extends HoldRef {
   readonly upstream?: UpstreamUsage | undefined;
 }
 
-const HOLD_LEASE_HAS_ENDED = leaseHasEnded(HOLD_LEASE_SECONDS);
+const HOLD_LEASE_HAS_ENDED = leaseHasEnded(MAX_HOLD_LEASE_SECONDS);
 
 /** Takes over the hold of each row of `claimed`, within the statement that takes over its job. */
 export const takeOverHolds = (qb: QueryCreator<DB & { claimed: Selectable<DB['job']> }>) =>
@@ -62,8 +62,12 @@ export async function holdAmount(db: Database, id: string): Promise<bigint> {
 // Batch statements use `ended_at is null`, which is the same as `state = 'pending'`. With the latter the planner reads
 // the index of all pending holds instead of the keys.
 
-/** Extends leases to their full length from now. Returns the ids of holds that are still pending. */
-export async function renewHolds(db: Database, holds: readonly HoldRef[]): Promise<ReadonlySet<string>> {
+/** Makes leases end that many seconds from now. Returns the ids of holds that are still pending. */
+export async function renewHolds(
+  db: Database,
+  holds: readonly HoldRef[],
+  leaseSeconds: number,
+): Promise<ReadonlySet<string>> {
   const held = unnest('held', {
     id: ['uuid', holds.map(({ id }) => id)],
     fence: ['integer', holds.map(({ fence }) => fence)],
@@ -71,7 +75,7 @@ export async function renewHolds(db: Database, holds: readonly HoldRef[]): Promi
   const rows = await db
     .updateTable('transfer')
     .from(held)
-    .set({ lease_until: secondsFromNow(HOLD_LEASE_SECONDS) })
+    .set({ lease_until: secondsFromNow(leaseSeconds) })
     .whereRef('transfer.id', '=', 'held.id')
     .whereRef('transfer.fence', '=', 'held.fence')
     .where('ended_at', 'is', null)
@@ -168,7 +172,7 @@ export async function voidExpiredHolds(db: Database): Promise<number> {
       .limit(sql.lit(1000))
       .forUpdate()
       .skipLocked();
-  const [past, tooFarAhead] = [expired('<', now), expired('>', secondsFromNow(HOLD_LEASE_SECONDS))];
+  const [past, tooFarAhead] = [expired('<', now), expired('>', secondsFromNow(MAX_HOLD_LEASE_SECONDS))];
   const { voided } = await db
     .with('voided', (qb) =>
       qb

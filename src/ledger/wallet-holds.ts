@@ -1,5 +1,4 @@
 import { sql } from 'kysely';
-import { HOLD_LEASE_SECONDS } from '../config/work-limits.ts';
 import type { Database } from '../db/database.ts';
 import { secondsFromNow } from '../db/expressions.ts';
 import { HOLD_COLUMNS, type Hold, type HoldRequest, type HoldTerms, holdArrays, unlessLocked } from './hold.ts';
@@ -20,6 +19,11 @@ export type PrepaidDebitResult =
   | { readonly outcome: 'expiry' }
   | { readonly outcome: 'unknown_account' }
   | { readonly outcome: 'replayed' | 'insufficient_funds'; readonly balanceMicroUsd: bigint };
+
+interface WalletHoldTerms extends HoldTerms {
+  /** When the hold is voided unless it is renewed. */
+  readonly leaseSeconds: number;
+}
 
 interface Row {
   readonly place: bigint;
@@ -43,7 +47,7 @@ interface Row {
 export async function placeWalletHolds(
   db: Database,
   spends: readonly PrepaidDebit[],
-  terms: HoldTerms,
+  terms: WalletHoldTerms,
 ): Promise<(PrepaidDebitResult | undefined)[]> {
   const { rows } = await sql<Row>`
     with asked as materialized (
@@ -80,7 +84,7 @@ export async function placeWalletHolds(
       insert into transfer (id, kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id,
                             lease_until, characters, rate_pico_usd, model)
       select hold_id, 'spend', 'pending', id, ${contra.prepaidRevenue}, amount, nonce, trace_id,
-             ${secondsFromNow(HOLD_LEASE_SECONDS)}, characters, rate_pico_usd, model
+             ${secondsFromNow(terms.leaseSeconds)}, characters, rate_pico_usd, model
       from paid join debit on debited_id = id
       returning id as held_id, fence
     )
@@ -93,8 +97,12 @@ export async function placeWalletHolds(
   return Promise.all(spends.map((spend, index) => readSpend(db, spend, found.get(index + 1) as Row)));
 }
 
-export async function placeWalletHold(db: Database, spend: PrepaidDebit): Promise<PrepaidDebitResult> {
-  const [placed] = await placeWalletHolds(db, [spend], { locked: 'wait' });
+export async function placeWalletHold(
+  db: Database,
+  spend: PrepaidDebit,
+  terms: Pick<WalletHoldTerms, 'leaseSeconds'>,
+): Promise<PrepaidDebitResult> {
+  const [placed] = await placeWalletHolds(db, [spend], { ...terms, locked: 'wait' });
   return placed as PrepaidDebitResult;
 }
 

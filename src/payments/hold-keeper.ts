@@ -49,15 +49,16 @@ export class HoldKeeper {
     this.#parts = parts;
   }
 
-  /** Places a hold with the statement, unless the payer has too much unpaid work. */
+  /** Places a hold with the statement, unless the payer has too much unpaid work, or too many captures wait. */
   async place<P extends { readonly outcome: string; readonly hold?: Hold }, R extends Receipt>(
     payer: string,
     statement: (id: string) => Promise<P>,
     options: HoldOptions<R>,
   ): Promise<
     | { readonly outcome: 'done'; readonly placed: P; readonly hold: BalanceHold<R> | undefined }
-    | Refused<'RATE_LIMITED'>
+    | Refused<'RATE_LIMITED' | 'TTS_UNAVAILABLE'>
   > {
+    if (this.#parts.captures.isFull) return refused('TTS_UNAVAILABLE', 'too_many_captures');
     const begun = this.#parts.work.begin(payer);
     if (begun.outcome === 'refused') return refused('RATE_LIMITED', begun.reason);
     const { end: endWork } = begun;
@@ -154,15 +155,23 @@ const LONGEST_RETRY_MS = 1_000;
 /** Holds not captured by then expire: their responses were delivered but are not charged. */
 const STOP_TIMEOUT_MS = 5_000;
 
+interface WaitingCapture {
+  readonly amountMicroUsd: bigint;
+  readonly since: number;
+}
+
 /** Captures holds of delivered responses, in shared statements, and retries while the database is unavailable. */
 export class Captures {
   readonly #log: FastifyBaseLogger;
+  readonly #maxWaiting: number;
   readonly #statement: GroupedStatement<CaptureRequest, boolean>;
+  readonly #waiting = new Set<WaitingCapture>();
+  readonly #givenUp: WaitingCapture[] = [];
   #giveUpAt = Number.POSITIVE_INFINITY;
-  #waiting = 0;
 
-  constructor(db: Database, log: FastifyBaseLogger) {
+  constructor(db: Database, log: FastifyBaseLogger, maxWaiting: number) {
     this.#log = log;
+    this.#maxWaiting = maxWaiting;
     this.#statement = new GroupedStatement({
       run: (holds) => captureHolds(db, holds),
       keyOf: ({ id }) => id,
@@ -170,12 +179,20 @@ export class Captures {
     });
   }
 
-  get waiting(): number {
-    return this.#waiting;
+  /** How many wait, and for how long the first has. */
+  get waiting(): { readonly count: number; readonly oldestSeconds: number } {
+    const [oldest] = this.#waiting;
+    return { count: this.#waiting.size, oldestSeconds: oldest ? (performance.now() - oldest.since) / 1000 : 0 };
   }
 
-  async capture(hold: CaptureRequest): Promise<boolean> {
-    this.#waiting += 1;
+  /** Whether so many wait that no more answers should be given away in advance (R55). */
+  get isFull(): boolean {
+    return this.#waiting.size >= this.#maxWaiting;
+  }
+
+  async capture(hold: CaptureRequest & Pick<Hold, 'amountMicroUsd'>): Promise<boolean> {
+    const waiting = { amountMicroUsd: hold.amountMicroUsd, since: performance.now() };
+    this.#waiting.add(waiting);
     try {
       for (let retryMs = FIRST_RETRY_MS; ; retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS)) {
         try {
@@ -185,16 +202,29 @@ export class Captures {
           if (!isUnavailable(error)) throw error;
           if (retryMs === FIRST_RETRY_MS)
             this.#log.warn({ err: error }, 'a capture waits for the database and is retried');
-          if (performance.now() >= this.#giveUpAt) return false;
+          if (performance.now() >= this.#giveUpAt) {
+            this.#givenUp.push(waiting);
+            return false;
+          }
         }
         await sleep(retryMs);
       }
     } finally {
-      this.#waiting -= 1;
+      this.#waiting.delete(waiting);
     }
   }
 
   stop(): void {
     this.#giveUpAt = performance.now() + STOP_TIMEOUT_MS;
+  }
+
+  /** Says what was given up, once nothing waits any more. */
+  close(): void {
+    if (this.#givenUp.length === 0) return;
+    const amountMicroUsd = this.#givenUp.reduce((sum, capture) => sum + capture.amountMicroUsd, 0n);
+    this.#log.error(
+      { captures: this.#givenUp.length, amountMicroUsd },
+      'the process stops while the database is unavailable: delivered responses are not charged',
+    );
   }
 }

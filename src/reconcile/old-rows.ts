@@ -1,4 +1,5 @@
 import type { Database } from '../db/database.ts';
+import { LEASE_SECONDS } from '../db/lease.ts';
 import { pruneFeedback, requeueLostMail } from '../feedback/outbox.ts';
 import { requeueLostJobs, takeOverJobs } from '../jobs/take-over.ts';
 import { advanceWaiting } from '../jobs/turn.ts';
@@ -10,11 +11,11 @@ import type { Reconciler, Turn } from './reconciler.ts';
 /** Every five minutes at the default interval. */
 const PRUNING_TURNS = 20;
 
-/** Voids holds of dead processes. After an outage live processes first capture what they delivered. Counts holds. */
-export const expiredHolds = (db: Database): Reconciler => ({
+/** Voids holds of dead processes. After an outage live processes have one lease to capture what they delivered. Counts holds. */
+export const expiredHolds = (db: Database, leaseSeconds: number): Reconciler => ({
   name: 'expired_holds',
   async run(turn) {
-    if (turn.isAfterPause) return;
+    if (turn.steadyMs < leaseSeconds * 1000) return;
     await inBatches(turn, async () => {
       const voided = await voidExpiredHolds(db);
       testPoint('expired holds voided');
@@ -26,8 +27,8 @@ export const expiredHolds = (db: Database): Reconciler => ({
 /** Requeues jobs of dead workers and jobs that the queue lost, and counts them. Also prevents starvation of jobs. */
 export const lostJobs = (db: Database): Reconciler => ({
   name: 'lost_jobs',
-  async run({ isAfterPause, done }) {
-    if (isAfterPause) return;
+  async run({ steadyMs, done }) {
+    if (steadyMs < LEASE_SECONDS * 1000) return;
     done(await takeOverJobs(db));
     testPoint('jobs taken over');
     done(await requeueLostJobs(db));

@@ -11,8 +11,8 @@ export interface Reconciler {
 export interface Turn {
   /** Aborted when the process stops or has lost the turn: finish what has begun, and begin nothing more. */
   readonly signal: AbortSignal;
-  /** There was no turn for long. Leases of live owners have expired too; these owners should act first. */
-  readonly isAfterPause: boolean;
+  /** Time since turns began again after a pause. In it leases of live owners expired too; these owners act first. */
+  readonly steadyMs: number;
   /** Counts finished work, which counts even if the turn fails later. */
   done(count: number): void;
   /** Reports a problem that only a person can solve. The turn continues. */

@@ -14,7 +14,10 @@ import type { Reconciler } from './reconciler.ts';
 import { checkoutSweep, topUps } from './top-ups.ts';
 import { abandonedPayments, doubtfulPayments, failedPayments } from './x402-payments.ts';
 
-export const ledgerReconcilers = (db: Database): Reconciler[] => [expiredHolds(db), debts(db)];
+export const ledgerReconcilers = (db: Database, leaseSeconds: number): Reconciler[] => [
+  expiredHolds(db, leaseSeconds),
+  debts(db),
+];
 
 export const jobReconcilers = (db: Database, store: AudioStore): Reconciler[] => [
   lostJobs(db),
@@ -63,7 +66,7 @@ export const createReconcilers = (
   store: AudioStore,
   x402?: OpenPayments,
 ): Reconciler[] => [
-  ...ledgerReconcilers(db),
+  ...ledgerReconcilers(db, config.holdLeaseSeconds),
   ...jobReconcilers(db, store),
   ...cardReconcilers(db, config),
   ...feedbackReconcilers(db, config.feedback),

@@ -10,12 +10,16 @@ import { RunningWork } from '../lib/running-work.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { Reconciler, TurnResult } from './reconciler.ts';
 
+/** After this many intervals without a turn there was an outage, or no process was running. */
+const PAUSE_INTERVALS = 3;
+
 type TakenTurn = { readonly name: string; readonly owner: string };
 
 interface LeasedTurn {
   /** Aborts when another process may have the turn. Work until then must be harmless beside that process. */
   readonly lost: AbortSignal;
-  readonly sinceLastMs: number | null;
+  /** How long turns have been taken without a pause. */
+  readonly steadyMs: number;
 }
 
 export class TurnLeases {
@@ -41,27 +45,32 @@ export class TurnLeases {
     const lost = new AbortController();
     const endLease = this.#leases.keep(turn, askedAt, () => lost.abort());
     try {
-      return await work({ lost: lost.signal, sinceLastMs: taken.sinceLastMs });
+      return await work({ lost: lost.signal, steadyMs: taken.steadyMs });
     } finally {
       endLease();
       await this.#giveUp(turn).catch(() => {});
     }
   }
 
-  async #take({ name, owner }: TakenTurn, gapMs: number): Promise<{ sinceLastMs: number | null } | undefined> {
+  async #take({ name, owner }: TakenTurn, gapMs: number): Promise<{ steadyMs: number } | undefined> {
     const gapSeconds = gapMs / 1000;
-    const { rows } = await sql<{ sinceLastMs: number | null }>`
-      with last as (
-        select extract(epoch from now() - started_at)::double precision * 1000 as ms from reconciler where name = ${name}
-      )
+    const pauseSeconds = gapSeconds * PAUSE_INTERVALS;
+    const { rows } = await sql<{ steadyMs: number }>`
       insert into reconciler (name, owner, lease_until)
       values (${name}, ${owner}, now() + make_interval(secs => ${LEASE_SECONDS}::double precision))
-      on conflict (name) do update set started_at = now(), owner = excluded.owner, lease_until = excluded.lease_until
+      on conflict (name) do update
+        set started_at = now(), owner = excluded.owner, lease_until = excluded.lease_until,
+            steady_since = case
+              when ${gapSeconds}::double precision > 0
+                and lease_has_ended(reconciler.started_at + make_interval(secs => ${pauseSeconds}::double precision),
+                                    ${pauseSeconds}::double precision) then now()
+              else least(reconciler.steady_since, now())
+            end
         where (reconciler.lease_until is null
                or lease_has_ended(reconciler.lease_until, ${LEASE_SECONDS}::double precision))
           and lease_has_ended(reconciler.started_at + make_interval(secs => ${gapSeconds}::double precision),
                               ${gapSeconds}::double precision)
-      returning (select ms from last) as "sinceLastMs"`.execute(this.#db);
+      returning extract(epoch from now() - steady_since)::double precision * 1000 as "steadyMs"`.execute(this.#db);
     return rows[0];
   }
 
@@ -99,8 +108,6 @@ interface RunnerOptions {
   readonly onResult?: (name: string, count: number) => void;
 }
 
-/** After this many intervals without a turn there was an outage, or no process was running. */
-const PAUSE_INTERVALS = 3;
 const SLACK = 0.1;
 
 /** Runs each reconciler in its own loop, so that a slow one delays no other. */
@@ -169,7 +176,7 @@ export class ReconcilerRunner {
     const { name } = reconciler;
     let result: TurnResult | undefined;
     try {
-      result = await this.#leases.run(name, gapMs, (leased) => this.#run(reconciler, leased, gapMs));
+      result = await this.#leases.run(name, gapMs, (leased) => this.#run(reconciler, leased));
       this.#databaseAnswered();
     } catch (error) {
       this.#databaseFailed(error);
@@ -179,9 +186,8 @@ export class ReconcilerRunner {
     return result ?? { name, outcome: 'skipped', count: 0 };
   }
 
-  async #run(reconciler: Reconciler, { lost, sinceLastMs }: LeasedTurn, gapMs: number): Promise<TurnResult> {
+  async #run(reconciler: Reconciler, { lost, steadyMs }: LeasedTurn): Promise<TurnResult> {
     const { name } = reconciler;
-    const isAfterPause = gapMs > 0 && sinceLastMs !== null && sinceLastMs > gapMs * PAUSE_INTERVALS;
     let count = 0;
     const done = (more: number) => {
       count += more;
@@ -194,7 +200,7 @@ export class ReconcilerRunner {
     const reported = () => (problems.length > 0 ? { problems } : {});
     try {
       const signal = AbortSignal.any([this.#stopping.signal, lost]);
-      await reconciler.run({ signal, isAfterPause, done, report });
+      await reconciler.run({ signal, steadyMs, done, report });
     } catch (error) {
       this.#failed(name, error);
       return { name, outcome: 'failed', count, ...reported(), error };

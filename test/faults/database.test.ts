@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
+import type { Config } from '../../src/config/config.ts';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { booksClosed } from '../support/books.ts';
@@ -9,6 +10,7 @@ import { testDatabase } from '../support/database.ts';
 import { askForFlowingAudio } from '../support/flowing-audio.ts';
 import { startGateway } from '../support/gateway.ts';
 import { sweepVictim } from '../support/kill.ts';
+import { fundedWallet, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { testRunner } from '../support/reconcile.ts';
 import { CAPTURE, recordStatements } from '../support/recorded-statements.ts';
 import { ControlledStream, silentMp3, startStubUpstream, testUpstream } from '../support/stub-upstream.ts';
@@ -152,10 +154,45 @@ test('a stop ends while captures wait for the database', async (t) => {
   await until(() => gateway.log.some(({ msg }) => msg.startsWith('a capture waits for the database')));
   await gateway.app.close();
   assert.ok(gateway.log.some(({ msg }) => msg.startsWith('a delivered response was not charged')));
+  const left = gateway.log.find(({ msg }) => msg.startsWith('the process stops while the database is unavailable'));
+  assert.deepEqual([left?.captures, left?.amountMicroUsd], [1, 198], 'how many and how much (R55)');
   proxy.restore();
   await sweepVictim(gateway);
   assert.equal(await gateway.balance(account), 5_000_000n);
   assert.deepEqual(await audit(db), []);
+});
+
+test('beyond the bound of waiting captures no new hold is placed (R55)', async (t) => {
+  const adjust = (config: Config): Config => ({ ...config, maxWaitingCaptures: 1 });
+  const gateway = await startPrepaidGateway(t, {}, { adjust });
+  const account = await gateway.fund(500);
+  const payer = await fundedWallet(gateway, 1_000_000n);
+  const byCard = () => gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
+  const byWallet = async () => gateway.call(TTS, await payer.sign(TTS, HELLO));
+  const capture = recordStatements(t).holdBack(CAPTURE);
+  assert.equal((await byCard()).status, 200);
+  await capture.held;
+  const metrics = async () => (await gateway.app.admin.inject('/metrics')).body;
+  assert.match(await metrics(), /^speechgate_waiting_captures 1$/m);
+  assert.match(await metrics(), /^speechgate_oldest_waiting_capture_seconds \d/m);
+  const spoken = gateway.upstream.requests.length;
+  for (const ask of [byCard, byWallet]) {
+    const { status, headers, json } = await ask();
+    assert.deepEqual(
+      [status, json.error.code, json.error.details.reason],
+      [503, 'TTS_UNAVAILABLE', 'too_many_captures'],
+    );
+    assert.ok(Number(headers.get('retry-after')) > 0);
+  }
+  assert.equal(gateway.upstream.requests.length, spoken);
+  capture.letGo();
+  for (const ask of [byCard, byWallet]) {
+    await until(async () => /^speechgate_waiting_captures 0$/m.test(await metrics()));
+    assert.equal((await ask()).status, 200);
+  }
+  await booksClosed(gateway.db);
+  assert.equal(await gateway.balance(account), 5_000_000n - 2n * 198n);
+  assert.deepEqual(await audit(gateway.db), []);
 });
 
 test('a hold whose void fails is voided when its lease expires', async (t) => {

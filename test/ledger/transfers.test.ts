@@ -84,7 +84,7 @@ test('after lost commits a stale process cannot end the hold of another caller',
   // In the places of the book that those had, with the same amounts and fences.
   const others = [held(await holdOnCard(db, card, 198n)), held(await spend(db, stranger, 'one'))];
   for (const hold of stale) {
-    assert.deepEqual([...(await renewHolds(db, [hold]))], []);
+    assert.deepEqual([...(await renewHolds(db, [hold], 60))], []);
     assert.equal(await captureHold(db, hold), false);
     const { isVoided, isCharged, balanceMicroUsd } = await voidHold(db, hold);
     assert.deepEqual([isVoided, isCharged], [false, false]);

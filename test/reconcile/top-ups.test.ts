@@ -265,7 +265,12 @@ test('catching up ends when the processor is unavailable', async (t) => {
   assert.ok(results.some(({ outcome }) => outcome === 'failed'));
 });
 
-const TURN = { signal: new AbortController().signal, isAfterPause: false, done: () => {}, report: () => {} };
+const TURN = {
+  signal: new AbortController().signal,
+  steadyMs: Number.POSITIVE_INFINITY,
+  done: () => {},
+  report: () => {},
+};
 const PAGES = ['a', 'b', 'c'];
 
 test('a page that could not be booked is read again, even after an aborted pass', async (t) => {

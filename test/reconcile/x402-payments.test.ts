@@ -176,7 +176,7 @@ async function setUp(t: Test, deleteAudio: (key: string) => Promise<void>) {
       count += more;
     };
     const error = await reconciler
-      .run({ signal: new AbortController().signal, isAfterPause: false, done, report: () => {} })
+      .run({ signal: new AbortController().signal, steadyMs: Number.POSITIVE_INFINITY, done, report: () => {} })
       .catch((error) => error);
     return { count, error };
   };

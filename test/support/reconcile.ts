@@ -33,6 +33,6 @@ export async function runWithoutTurn({ db, config }: Gateway, name: string): Pro
   };
   await reconcilers
     .find((reconciler) => reconciler.name === name)
-    ?.run({ signal: new AbortController().signal, isAfterPause: false, done, report: () => {} });
+    ?.run({ signal: new AbortController().signal, steadyMs: Number.POSITIVE_INFINITY, done, report: () => {} });
   return count;
 }

@@ -48,7 +48,7 @@ const x402Payments = () => import('../../src/reconcile/x402-payments.ts');
 const expiredAudio = () => import('../../src/reconcile/expired-audio.ts');
 
 const reconcilers: Readonly<Record<string, () => Promise<Reconciler>>> = {
-  expired_holds: async () => (await oldRows()).expiredHolds(db),
+  expired_holds: async () => (await oldRows()).expiredHolds(db, 0),
   lost_jobs: async () => (await oldRows()).lostJobs(db),
   debts: async () => (await clawbacks()).debts(db),
   top_ups: async () => {

@@ -10,9 +10,9 @@ const SERVICE: readonly PartName[] = ['gateway one', 'gateway two', 'worker'];
 /** Keeps its objects in memory, so it must not be killed. */
 const FORGETFUL: readonly PartName[] = ['store'];
 
-/** Shorter than a hold's lease (60 s), so no other process takes the hold over. */
+/** Shorter than a hold's lease (SPEECH_TIMEOUT_MS + 30 s), so no other process takes the hold over. */
 const SHORT_FREEZE_MS = 6_000;
-const LONG_FREEZE_MS = [62_000, 70_000] as const;
+const LONG_FREEZE_MS = [77_000, 85_000] as const;
 const LONGEST_AWAY_MS = 4_000;
 
 const weightOf = (name: PartName): number => (SERVICE.includes(name) || name === 'postgres' ? 4 : 2);

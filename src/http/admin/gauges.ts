@@ -29,7 +29,11 @@ export const addPauseGauge = (metrics: Metrics, pauses: KnownPauses): void =>
 
 export function addHoldGauges(metrics: Metrics, db: Database, captures: Captures): void {
   metrics.addGauges('process', async () => captures.waiting, {
-    speechgate_waiting_captures: ['Captures of delivered responses that wait for the database.', (count) => count],
+    speechgate_waiting_captures: ['Captures of delivered responses that wait for the database.', ({ count }) => count],
+    speechgate_oldest_waiting_capture_seconds: [
+      'Waiting time of the first of these captures.',
+      ({ oldestSeconds }) => oldestSeconds,
+    ],
   });
   metrics.addGauges('shared', () => pendingHolds(db), {
     speechgate_pending_holds: ['Pending holds: neither captured nor voided.', ({ count }) => count],

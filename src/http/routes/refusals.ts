@@ -11,6 +11,7 @@ import { failure } from '../structured-error.ts';
 
 const ONE_AT_A_TIME_RETRY_SECONDS = 5;
 const OPEN_PAYMENT_RETRY_SECONDS = 2;
+const UNAVAILABLE_RETRY_SECONDS = 5;
 
 const MESSAGES: Readonly<Record<RefusalCode, string>> = {
   INVALID_REQUEST: 'The request is not valid. details names the field and the rule.',
@@ -146,6 +147,9 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
   too_many_unsettled: {
     message: 'Too many recent settlements failed. Retry later. You were not charged.',
   },
+  too_many_captures: {
+    message: 'The database has been unavailable, and too many charges wait for it. Retry later. You were not charged.',
+  },
   not_confirmed_yet: {
     message:
       'The transfer is not confirmed yet. It is credited once it is confirmed; repeat the request to see the balance.',
@@ -158,6 +162,12 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
       'Many of your recent requests were not paid, so you may send one at a time for up to an hour. Retry when your ' +
       'running request has finished. You were not charged.',
   },
+};
+
+const RETRY_AFTER_SECONDS: Readonly<Partial<Record<RefusalCode, number>>> = {
+  PAYMENT_REPLAY_PENDING: OPEN_PAYMENT_RETRY_SECONDS,
+  PAYMENT_OUTCOME_UNKNOWN: OPEN_PAYMENT_RETRY_SECONDS,
+  TTS_UNAVAILABLE: UNAVAILABLE_RETRY_SECONDS,
 };
 
 /** Maps a refused payment to its HTTP response. @param challenge makes the endpoint's own 402 */
@@ -186,8 +196,8 @@ export function refusalFailure<Code extends Exclude<RefusalCode, 'PAYMENT_REQUIR
     ...(facilitatorReason !== undefined && { facilitatorReason, transient: false }),
   };
   const answer = failure(code, messageOf(refusal), details);
-  const isOpen = code === 'PAYMENT_REPLAY_PENDING' || code === 'PAYMENT_OUTCOME_UNKNOWN';
-  return isOpen ? { ...answer, headers: { 'retry-after': OPEN_PAYMENT_RETRY_SECONDS } } : answer;
+  const retryAfterSeconds = RETRY_AFTER_SECONDS[code];
+  return retryAfterSeconds === undefined ? answer : { ...answer, headers: { 'retry-after': retryAfterSeconds } };
 }
 
 function messageOf({ code, reason, fault, payment, facilitatorReason }: Refused): string {

@@ -17,7 +17,7 @@ import { type Refused, refused } from '../refusal.ts';
 
 export const CARD_HEADERS = ['x-credit-account', 'x-credit-max-amount'] as const;
 
-type CardCode = 'INVALID_REQUEST' | 'PAYMENT_REQUIRED' | 'RATE_LIMITED';
+type CardCode = 'INVALID_REQUEST' | 'PAYMENT_REQUIRED' | 'RATE_LIMITED' | 'TTS_UNAVAILABLE';
 
 export interface CardCredential {
   readonly accountId: string | undefined;
@@ -39,17 +39,19 @@ export class CardCredits implements PaymentFlow<CardCredential> {
   readonly name = 'card';
   readonly livemode: boolean;
   readonly #db: Database;
+  readonly #leaseSeconds: number;
   readonly #holds: HoldKeeper;
   readonly #limits: RollingWindow;
   readonly #grouped: GroupedStatement<CardHoldRequest, GroupedCardHold | undefined>;
 
   constructor(livemode: boolean, limits: RollingWindow, parts: HoldKeeperParts) {
-    const { db } = parts;
+    const { db, leases } = parts;
     this.livemode = livemode;
+    this.#leaseSeconds = leases.seconds;
     this.#db = db;
     this.#holds = new HoldKeeper('card', parts);
     this.#limits = limits;
-    const terms = { isLeased: true, livemode, locked: 'skip', limit: limits.size } as const;
+    const terms = { leaseSeconds: leases.seconds, livemode, locked: 'skip', limit: limits.size } as const;
     this.#grouped = new GroupedStatement({
       run: (asked) => placeCardHolds(db, asked, terms),
       keyOf: ({ id }) => id,
@@ -83,7 +85,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
       cardReceipt(accountId, balanceMicroUsd, chargedMicroUsd);
     const asked = { accountId, amountMicroUsd: priceMicroUsd, usage };
     if (trx) {
-      const terms = { isLeased: false, livemode: this.livemode };
+      const terms = { leaseSeconds: null, livemode: this.livemode };
       const placed = await placeCardHold(trx, { id: uuidv7(), ...asked }, terms);
       if (placed.outcome !== 'held') return refuse(trx, accountId, placed);
       return { outcome: 'held', hold: this.#holds.ofJob(placed.hold, receiptOf) };
@@ -108,7 +110,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
       if (grouped?.placed) return grouped.placed;
     }
     if (slot && !(await slot.take())) return RATE_LIMITED;
-    return placeCardHold(this.#db, asked, { isLeased: true, livemode: this.livemode });
+    return placeCardHold(this.#db, asked, { leaseSeconds: this.#leaseSeconds, livemode: this.livemode });
   }
 }
 

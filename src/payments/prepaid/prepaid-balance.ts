@@ -66,7 +66,13 @@ export class PrepaidAudio {
   }
 }
 
-type PrepaidCode = 'INVALID_REQUEST' | 'UNAUTHORIZED' | 'PAYMENT_REQUIRED' | 'PREPAID_NONCE_REPLAYED' | 'RATE_LIMITED';
+type PrepaidCode =
+  | 'INVALID_REQUEST'
+  | 'UNAUTHORIZED'
+  | 'PAYMENT_REQUIRED'
+  | 'PREPAID_NONCE_REPLAYED'
+  | 'RATE_LIMITED'
+  | 'TTS_UNAVAILABLE';
 
 interface PrepaidReceipt extends Record<string, bigint> {
   readonly 'x-x402-balance': bigint;
@@ -79,6 +85,7 @@ type PrepaidHold = BalanceHold<PrepaidReceipt>;
 export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   readonly name = 'prepaid';
   readonly #db: Database;
+  readonly #leaseSeconds: number;
   readonly #verifier: PrepaidVerifier;
   readonly #holds: HoldKeeper;
   readonly #grouped: GroupedStatement<PrepaidDebit, PrepaidDebitResult | undefined>;
@@ -86,14 +93,15 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   readonly #replays: PrepaidReplays;
 
   constructor(verifier: PrepaidVerifier, replays: PrepaidReplays, audio: PrepaidAudio, parts: HoldKeeperParts) {
-    const { db } = parts;
+    const { db, leases } = parts;
     this.#db = db;
+    this.#leaseSeconds = leases.seconds;
     this.#audio = audio;
     this.#replays = replays;
     this.#verifier = verifier;
     this.#holds = new HoldKeeper('prepaid', parts);
     this.#grouped = new GroupedStatement({
-      run: (spends) => placeWalletHolds(db, spends, { locked: 'skip' }),
+      run: (spends) => placeWalletHolds(db, spends, { leaseSeconds: leases.seconds, locked: 'skip' }),
       keyOf: (spend) => spend,
     });
   }
@@ -145,7 +153,9 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   /** In a group, `unknown_account` may also mean that the wallet is locked. Then a statement that waits decides. */
   async #place(spend: PrepaidDebit): Promise<PrepaidDebitResult> {
     const placed = await this.#grouped.execute(spend);
-    return placed && placed.outcome !== 'unknown_account' ? placed : placeWalletHold(this.#db, spend);
+    return placed && placed.outcome !== 'unknown_account'
+      ? placed
+      : placeWalletHold(this.#db, spend, { leaseSeconds: this.#leaseSeconds });
   }
 
   /** An expiry out of range is reported first, regardless of the signer (R30). */
