@@ -152,7 +152,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
 const GROUP_WITHIN_MS = 10;
 const FIRST_RETRY_MS = 100;
 const LONGEST_RETRY_MS = 1_000;
-/** Holds not captured by then expire: their responses were delivered but are not charged. */
+/** From the stop, or from the end of a response that outlasts it. Later the hold expires, and is not charged. */
 const STOP_TIMEOUT_MS = 5_000;
 
 interface WaitingCapture {
@@ -167,7 +167,7 @@ export class Captures {
   readonly #statement: GroupedStatement<CaptureRequest, boolean>;
   readonly #waiting = new Set<WaitingCapture>();
   readonly #givenUp: WaitingCapture[] = [];
-  #giveUpAt = Number.POSITIVE_INFINITY;
+  #stoppingSince = Number.POSITIVE_INFINITY;
 
   constructor(db: Database, log: FastifyBaseLogger, maxWaiting: number) {
     this.#log = log;
@@ -202,7 +202,7 @@ export class Captures {
           if (!isUnavailable(error)) throw error;
           if (retryMs === FIRST_RETRY_MS)
             this.#log.warn({ err: error }, 'a capture waits for the database and is retried');
-          if (performance.now() >= this.#giveUpAt) {
+          if (performance.now() >= Math.max(this.#stoppingSince, waiting.since) + STOP_TIMEOUT_MS) {
             this.#givenUp.push(waiting);
             return false;
           }
@@ -215,7 +215,7 @@ export class Captures {
   }
 
   stop(): void {
-    this.#giveUpAt = performance.now() + STOP_TIMEOUT_MS;
+    this.#stoppingSince = performance.now();
   }
 
   /** Says what was given up, once nothing waits any more. */

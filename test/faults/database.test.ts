@@ -1,14 +1,17 @@
 import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
+import type { FastifyBaseLogger } from 'fastify';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import type { Config } from '../../src/config/config.ts';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
+import { Captures } from '../../src/payments/hold-keeper.ts';
 import { booksClosed } from '../support/books.ts';
 import { testDatabase } from '../support/database.ts';
 import { askForFlowingAudio } from '../support/flowing-audio.ts';
 import { startGateway } from '../support/gateway.ts';
+import { holdOnCard } from '../support/holds.ts';
 import { sweepVictim } from '../support/kill.ts';
 import { fundedWallet, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { testRunner } from '../support/reconcile.ts';
@@ -160,6 +163,26 @@ test('a stop ends while captures wait for the database', async (t) => {
   await sweepVictim(gateway);
   assert.equal(await gateway.balance(account), 5_000_000n);
   assert.deepEqual(await audit(db), []);
+});
+
+test('what is delivered long after a stop began waits for the database too', async (t) => {
+  const { url: databaseUrl } = await testDatabase(t);
+  const proxy = await startTcpProxy(t, databaseUrl);
+  const gateway = await startGateway(t, {}, { databaseUrl });
+  const held = await holdOnCard(gateway.db, await gateway.fund(500), 198n);
+  assert.ok(held.outcome === 'held');
+  const db = openDatabase(proxy.url, { maxConnections: 1 });
+  t.teardown(() => db.destroy());
+  const log = { warn: () => proxy.restore() } as unknown as FastifyBaseLogger;
+  const captures = new Captures(db, log, 10);
+  captures.stop();
+  const { now } = performance;
+  t.teardown(() => {
+    performance.now = now;
+  });
+  performance.now = () => now.call(performance) + 60_000;
+  proxy.cut();
+  assert.equal(await captures.capture(held.hold), true);
 });
 
 test('beyond the bound of waiting captures no new hold is placed (R55)', async (t) => {
