@@ -121,12 +121,21 @@ async function migrateQueue(db: Kysely<DB>, databaseUrl: string): Promise<void> 
 }
 
 export async function pendingMigrations<T>(db: Kysely<T>): Promise<string[]> {
-  const known = await migrator(db).getMigrations();
-  return known.filter((migration) => migration.executedAt === undefined).map((migration) => migration.name);
+  const applied = await appliedMigrations(db);
+  const known = Object.keys(await provider.getMigrations()).sort();
+  return known.filter((name) => !applied.includes(name));
 }
 
 export async function newerMigrations<T>(db: Kysely<T>): Promise<string[]> {
   const known = Object.keys(await provider.getMigrations());
-  const { rows } = await sql<{ name: string }>`select name from schema_migration order by name`.execute(db);
-  return rows.map(({ name }) => name).filter((name) => !known.includes(name));
+  return (await appliedMigrations(db)).filter((name) => !known.includes(name));
+}
+
+/** Without the migrator, which reads all tables: it fails while another process replaces one, such as of the queue. */
+async function appliedMigrations<T>(db: Kysely<T>): Promise<string[]> {
+  const found = await sql<{ exists: boolean }>`
+    select to_regclass('public.schema_migration') is not null as exists`.execute(db);
+  if (!found.rows[0]?.exists) return [];
+  const { rows } = await sql<{ name: string }>`select name from public.schema_migration order by name`.execute(db);
+  return rows.map(({ name }) => name);
 }

@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 import pg from 'pg';
 import { type Test, test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
-import { migrate } from '../../src/db/migrate.ts';
+import { migrate, pendingMigrations } from '../../src/db/migrate.ts';
 import { emptyDatabase, testDatabase } from '../support/database.ts';
 import { blockingStatements, statementsOf } from '../support/migration-rules.ts';
 import { applyMigrations, BASELINE, migrateUpTo, migrationFiles } from '../support/migrations.ts';
@@ -151,6 +151,20 @@ test('an older release accepts a newer schema and changes nothing', async (t) =>
   await client.query("insert into schema_migration (name, timestamp) values ('9999_later', '2100-01-01')");
   const { applied, newer, hasGranted } = await migrate(url, 'postgres');
   assert.deepEqual({ applied, newer, hasGranted }, { applied: [], newer: ['9999_later'], hasGranted: false });
+});
+
+test('what is pending can be read while another process replaces a table', async (t) => {
+  const { url } = await testDatabase(t);
+  const other = await connect(t, url);
+  await other.query('create table replaced (id int)');
+  const db = openDatabase(url, { maxConnections: 1 });
+  t.teardown(() => db.destroy());
+  const reader = db.transaction().setIsolationLevel('repeatable read');
+  await reader.execute(async (trx) => {
+    await sql`select count(*) from pg_class`.execute(trx);
+    await other.query('drop table replaced');
+    assert.deepEqual(await pendingMigrations(trx), [], 'though its snapshot still has the table');
+  });
 });
 
 test('parallel replicas apply each migration to an empty database once', async (t) => {
