@@ -1,8 +1,8 @@
 /**
  * `node build/test/suite.js TIMEOUT_SECONDS FILE …`: prints the TAP of these test files. A process runs files of one folder
  * of `test/` (test/files.ts), because loading the gateway takes longer than most files; and there is one process more than
- * there are processors, because many wait. By NODE_OPTIONS tap has each process, and whatever that starts, load a module
- * that follows imports: a fifth of all CPU.
+ * there are processors, because many wait. They start without NODE_OPTIONS: with it tap lets them, and each process below
+ * them, load a module that follows imports, which takes a fifth of all CPU.
  * @see https://node-tap.org/docs/api/ (t.spawn)
  */
 import { availableParallelism } from 'node:os';

@@ -2,13 +2,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
-import { DEFAULT_SPEECH_TIMEOUT_MS } from '../../src/config/speech-settings.ts';
-import { holdLeaseSeconds } from '../../src/config/work-limits.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../../test/support/database.ts';
 import { askForFlowingAudio } from '../../test/support/flowing-audio.ts';
 import { send, startGateway } from '../../test/support/gateway.ts';
 import { startGatewayProcess } from '../../test/support/gateway-process.ts';
+import { HOLD_LEASE_SECONDS } from '../../test/support/holds.ts';
 import { sweepVictim } from '../../test/support/kill.ts';
 import type { Kill } from '../../test/support/kills.ts';
 import { runTurn } from '../../test/support/reconcile.ts';
@@ -78,7 +77,7 @@ test('a process frozen past its lease never charges for undelivered audio', {
         }
         const isStopped = () => / T /.test(readFileSync(`/proc/${child.process.pid}/stat`, 'utf8').replace(/.*\)/, ''));
         await until(isStopped);
-        await sleep((holdLeaseSeconds(DEFAULT_SPEECH_TIMEOUT_MS) + 1) * 1000);
+        await sleep((HOLD_LEASE_SECONDS + 1) * 1000);
         if (isVoided) assert.deepEqual((await runTurn(gateway, 'expired_holds')).count, 1);
         child.process.kill('SIGCONT');
         const isDelivered = await isOver;

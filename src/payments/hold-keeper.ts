@@ -49,6 +49,10 @@ export class HoldKeeper {
     this.#parts = parts;
   }
 
+  get leaseSeconds(): number {
+    return this.#parts.leases.seconds;
+  }
+
   /** Places a hold with the statement, unless the payer has too much unpaid work, or too many captures wait. */
   async place<P extends { readonly outcome: string; readonly hold?: Hold }, R extends Receipt>(
     payer: string,
@@ -185,7 +189,7 @@ export class Captures {
     return { count: this.#waiting.size, oldestSeconds: oldest ? (performance.now() - oldest.since) / 1000 : 0 };
   }
 
-  /** Whether so many wait that no more answers should be given away in advance (R55). */
+  /** Whether so many wait that no new hold may be placed (R55). */
   get isFull(): boolean {
     return this.#waiting.size >= this.#maxWaiting;
   }
@@ -218,7 +222,7 @@ export class Captures {
     this.#stoppingSince = performance.now();
   }
 
-  /** Says what was given up, once nothing waits any more. */
+  /** Logs how many captures a stop gave up, and their amount. */
   close(): void {
     if (this.#givenUp.length === 0) return;
     const amountMicroUsd = this.#givenUp.reduce((sum, capture) => sum + capture.amountMicroUsd, 0n);

@@ -11,7 +11,7 @@ export interface Reconciler {
 export interface Turn {
   /** Aborted when the process stops or has lost the turn: finish what has begun, and begin nothing more. */
   readonly signal: AbortSignal;
-  /** Time since turns began again after a pause. In it leases of live owners expired too; these owners act first. */
+  /** How long turns have run without a pause. During one, leases of live owners expire too: these owners act first. */
   readonly steadyMs: number;
   /** Counts finished work, which counts even if the turn fails later. */
   done(count: number): void;

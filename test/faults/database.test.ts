@@ -218,6 +218,20 @@ test('beyond the bound of waiting captures no new hold is placed (R55)', async (
   assert.deepEqual(await audit(gateway.db), []);
 });
 
+test('a hold is leased for SPEECH_TIMEOUT_MS and 30 seconds (R55)', async (t) => {
+  const gateway = await startPrepaidGateway(t, { SPEECH_TIMEOUT_MS: '2500' });
+  const payer = await fundedWallet(gateway, 1_000_000n);
+  const byCard = { headers: { 'x-credit-account': await gateway.fund(500) } };
+  assert.equal((await gateway.call('/tts?text=Hello+world', byCard)).status, 200);
+  assert.equal((await gateway.call(TTS, await payer.sign(TTS, HELLO))).status, 200);
+  const seconds = sql<number>`extract(epoch from lease_until - created_at)::float8`.as('seconds');
+  const leases = gateway.db.selectFrom('transfer').select(['kind', seconds]).where('lease_until', 'is not', null);
+  assert.deepEqual(await leases.orderBy('kind').execute(), [
+    { kind: 'charge', seconds: 33 },
+    { kind: 'spend', seconds: 33 },
+  ]);
+});
+
 test('a hold whose void fails is voided when its lease expires', async (t) => {
   const { proxy, gateway, db, account, drip } = await startOutage(t);
   const call = gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });

@@ -39,7 +39,6 @@ export class CardCredits implements PaymentFlow<CardCredential> {
   readonly name = 'card';
   readonly livemode: boolean;
   readonly #db: Database;
-  readonly #leaseSeconds: number;
   readonly #holds: HoldKeeper;
   readonly #limits: RollingWindow;
   readonly #grouped: GroupedStatement<CardHoldRequest, GroupedCardHold | undefined>;
@@ -47,7 +46,6 @@ export class CardCredits implements PaymentFlow<CardCredential> {
   constructor(livemode: boolean, limits: RollingWindow, parts: HoldKeeperParts) {
     const { db, leases } = parts;
     this.livemode = livemode;
-    this.#leaseSeconds = leases.seconds;
     this.#db = db;
     this.#holds = new HoldKeeper('card', parts);
     this.#limits = limits;
@@ -110,7 +108,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
       if (grouped?.placed) return grouped.placed;
     }
     if (slot && !(await slot.take())) return RATE_LIMITED;
-    return placeCardHold(this.#db, asked, { leaseSeconds: this.#leaseSeconds, livemode: this.livemode });
+    return placeCardHold(this.#db, asked, { leaseSeconds: this.#holds.leaseSeconds, livemode: this.livemode });
   }
 }
 

@@ -85,7 +85,6 @@ type PrepaidHold = BalanceHold<PrepaidReceipt>;
 export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   readonly name = 'prepaid';
   readonly #db: Database;
-  readonly #leaseSeconds: number;
   readonly #verifier: PrepaidVerifier;
   readonly #holds: HoldKeeper;
   readonly #grouped: GroupedStatement<PrepaidDebit, PrepaidDebitResult | undefined>;
@@ -95,7 +94,6 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   constructor(verifier: PrepaidVerifier, replays: PrepaidReplays, audio: PrepaidAudio, parts: HoldKeeperParts) {
     const { db, leases } = parts;
     this.#db = db;
-    this.#leaseSeconds = leases.seconds;
     this.#audio = audio;
     this.#replays = replays;
     this.#verifier = verifier;
@@ -155,7 +153,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     const placed = await this.#grouped.execute(spend);
     return placed && placed.outcome !== 'unknown_account'
       ? placed
-      : placeWalletHold(this.#db, spend, { leaseSeconds: this.#leaseSeconds });
+      : placeWalletHold(this.#db, spend, { leaseSeconds: this.#holds.leaseSeconds });
   }
 
   /** An expiry out of range is reported first, regardless of the signer (R30). */
