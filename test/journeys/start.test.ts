@@ -7,6 +7,7 @@ import { testCheckout } from '../support/checkout.ts';
 import { send } from '../support/gateway.ts';
 import { startSeveral } from '../support/several-processes.ts';
 import { ControlledStream, silentMp3 } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
 
 const SPEECH = '/tts?text=Hello+world';
 const HALF_BODY =
@@ -60,7 +61,7 @@ test('npm start serves paid speech, and SIGTERM leaves no hold open', async (t) 
   await t.test('the single process has its own admin listener', async () => {
     const ready = (await (await fetch(`${alone.adminUrl}/readyz`)).json()) as object;
     assert.deepEqual(ready, { status: 'ok', checks: { database: 'ok', schema: 'ok' } });
-    assert.equal(await alone.metric('speechgate_holds_total{flow="card",event="captured"}'), 1);
+    await until(async () => (await alone.metric('speechgate_holds_total{flow="card",event="captured"}')) === 1);
     assert.deepEqual(alone.pids(), [undefined], 'lines of the log name no process');
   });
 
