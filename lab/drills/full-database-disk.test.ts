@@ -111,7 +111,7 @@ test('a full database disk loses no payment and leaves no hold in any flow', {
       [],
       flow,
     );
-    t.comment(`${flow}: ${each.length} asked, ${refused.length} refused: ${[...new Set(refused)]}`);
+    console.error(`${flow}: ${each.length} asked, ${refused.length} refused: ${[...new Set(refused)]}`);
   }
 
   // What can be repeated is, until its end is known: it is paid once, and served.

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import pg from 'pg';
-import { type Test, test } from 'tap';
+import { test } from 'tap';
 import { testChain, wallet } from '../../test/support/chain.ts';
 import { testCheckout } from '../../test/support/checkout.ts';
 import { testDatabase } from '../../test/support/database.ts';
@@ -71,7 +71,7 @@ test('docs/scaling.md: no statement of a request crosses accounts', { skip }, as
   const card = await gateway.fund(500);
 
   for (const [name, { run }] of Object.entries(FLOWS)) {
-    await t.test(name, async (t: Test) => {
+    await t.test(name, async () => {
       plans.length = 0;
       await run(gateway, { card, prepaid, direct, checkout });
       const ours = plans.filter((plan) => tablesIn(plan).length > 0 && !UPKEEP.test(plan.text));
@@ -82,7 +82,7 @@ test('docs/scaling.md: no statement of a request crosses accounts', { skip }, as
       );
       for (const plan of new Map(ours.map((each) => [each.text, each])).values()) {
         const text = plan.text.replaceAll(/\s+/g, ' ').trim();
-        t.comment(
+        console.error(
           `${accountsIn(plan)} accounts; ${[...tablesIn(plan)].join(', ')}; writes ${writesOf(plan).join(', ') || 'nothing'}: ${text}`,
         );
       }

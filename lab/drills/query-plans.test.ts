@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { sql } from 'kysely';
-import { type Test, t, test } from 'tap';
+import { t, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { sizesFor } from '../../lab/bench/growth/fill/sizes.ts';
 import { filledCards, fillLedger } from '../../lab/bench/growth/fill-ledger.ts';
@@ -77,7 +77,7 @@ for (const mode of ['auto', 'force_generic_plan'] as const) {
     const direct = await wallet(chain.client, 100_000_000n);
     /** Does something, and holds each statement of it against the rules. */
     const watched = (name: string, writes: readonly string[], work: () => Promise<unknown>) =>
-      t.test(name, async (t: Test) => {
+      t.test(name, async () => {
         plans.length = 0;
         await work();
         const missing = () => {
@@ -88,7 +88,7 @@ for (const mode of ['auto', 'force_generic_plan'] as const) {
         await until(() => missing().length === 0).catch(() => {});
         assert.deepEqual(missing(), [], 'it has written');
         assert.ok(plans.length > 0);
-        t.comment(`${plans.length} statements`);
+        console.error(`${plans.length} statements`);
         // One for each statement and table, however often it was executed.
         const faults = new Map(
           plans.flatMap((plan) => faultsOf(plan).map((fault) => [`${plan.text} ${fault.table}`, fault])),
