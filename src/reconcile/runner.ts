@@ -12,6 +12,8 @@ import type { Reconciler, TurnResult } from './reconciler.ts';
 
 /** After this many intervals without a turn there was an outage, or no process was running. */
 const PAUSE_INTERVALS = 3;
+/** A shorter one ends no lease of a process that runs: it is renewed after a third of its time. */
+const SHORTEST_PAUSE_SECONDS = LEASE_SECONDS / 2;
 
 type TakenTurn = { readonly name: string; readonly owner: string };
 
@@ -54,7 +56,7 @@ export class TurnLeases {
 
   async #take({ name, owner }: TakenTurn, gapMs: number): Promise<{ steadyMs: number } | undefined> {
     const gapSeconds = gapMs / 1000;
-    const pauseSeconds = gapSeconds * PAUSE_INTERVALS;
+    const pauseSeconds = Math.max(gapSeconds * PAUSE_INTERVALS, SHORTEST_PAUSE_SECONDS);
     const { rows } = await sql<{ steadyMs: number }>`
       insert into reconciler (name, owner, lease_until)
       values (${name}, ${owner}, now() + make_interval(secs => ${LEASE_SECONDS}::double precision))

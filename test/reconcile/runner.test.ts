@@ -128,7 +128,7 @@ test('a long turn is not joined by another replica or by the same one', async (t
   assert.deepEqual(second.reported, [['slow', 1]]);
 });
 
-test('turns are steady since the last pause of over three intervals', async (t) => {
+test('turns are steady since the last pause of over three intervals and half a lease', async (t) => {
   const { url } = await testDatabase(t);
   const intervalMs = 500;
   const seen: number[] = [];
@@ -142,13 +142,18 @@ test('turns are steady since the last pause of over three intervals', async (t) 
   };
   const db = await life(() => seen.length > 0);
   assert.ok((seen[0] as number) > 365 * 86_400_000, 'the first of all has no pause before it');
-  await sql`update reconciler set started_at = now() - interval '2 seconds'`.execute(db);
+  const pause = (length: string) => sql`update reconciler set started_at = now() - ${length}::interval`.execute(db);
+  await pause('2 seconds');
+  seen.length = 0;
+  await life(() => seen.length > 0);
+  assert.ok((seen[0] as number) > 365 * 86_400_000, 'a pause of four intervals ends no lease');
+  await pause('8 seconds');
   seen.length = 0;
   await life(() => seen.length > 1);
   const [first, second] = seen as [number, number];
   assert.equal(first, 0);
   assert.ok(second > 0 && second < 600_000, String(second));
-  await sql`update reconciler set started_at = now() - interval '1 hour'`.execute(db);
+  await pause('1 hour');
   const { runner } = setUp(t, url, [reconciler], { intervalMs });
   seen.length = 0;
   await runner.turn();
