@@ -19,6 +19,12 @@ export const anyOf = <T>(values: readonly T[]): RawBuilder<T> => sql`any(${value
 /** Evaluates the subquery once and first; with `in` the planner may join it. */
 export const anyFrom = <T>(rows: Expression<{ id: T }>): RawBuilder<T> => sql`any(array${rows})`;
 
+/**
+ * The commit of a statement that evaluates this does not wait for the disk: a crash may lose what it wrote, as a whole.
+ * @see https://www.postgresql.org/docs/current/wal-async-commit.html
+ */
+export const asynchronousCommit = sql<string>`set_config('synchronous_commit', 'off', true)`;
+
 type ColumnType = 'uuid' | 'text' | 'integer' | 'bigint';
 
 /** Rows for `from`, one per index of the arrays. An undefined value is null. */

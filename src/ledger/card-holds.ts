@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { secondsFromNow } from '../db/expressions.ts';
+import { asynchronousCommit, secondsFromNow } from '../db/expressions.ts';
 import { bucketKey, type TakenSlots, takeSlots, type WindowSize } from '../db/rate-window.ts';
 import { isAccountId } from './accounts.ts';
 import { isOfMode } from './database-identity.ts';
@@ -52,7 +52,7 @@ interface Row extends TakenSlots {
 /**
  * Places holds on card accounts in one statement. It locks the accounts, takes slots of their windows, and debits those
  * that have one and can pay. Their order is that of the requests. It lowers the locked balance, because the snapshot's
- * may be older. A statement without holds does not wait for the disk.
+ * may be older. Only the hold of a job waits for the disk.
  * @returns undefined for an unknown account, or for a locked one if those are skipped
  */
 export async function placeCardHolds(
@@ -98,7 +98,7 @@ export async function placeCardHolds(
       from payable join debit on debit.account_id = payable.id
       returning id as held_id, fence
     ), quick as (
-      select set_config('synchronous_commit', 'off', true) where not exists (select from hold)
+      select ${asynchronousCommit} where ${leaseSeconds !== null} or not exists (select from hold)
     )
     select place, ranked.id, balance, block, amount, turn::integer, total::bigint, scope, granted, taken, reset_seconds,
            held_id, hold.fence, (select count(*) from quick)

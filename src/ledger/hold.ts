@@ -26,6 +26,9 @@ export interface UpstreamUsage {
  *     (none) -- place --> pending -- captureHolds --> posted
  *                         pending -- voidHold, or the lease ends --> voided
  *
+ * A hold with a lease commits without waiting for the disk. Its capture waits, and brings it along: one that is lost in a
+ * crash was not captured, and is not charged (R55).
+ *
  * The fence names the present owner. A take-over raises it, and the former owner's capture or void then ends nothing.
  */
 export interface Hold {
@@ -34,6 +37,8 @@ export interface Hold {
   readonly accountId: string;
   readonly amountMicroUsd: bigint;
   readonly balanceMicroUsd: bigint;
+  /** Of a prepaid request, which another hold may have after a crash. */
+  readonly nonce?: string;
 }
 
 type HoldRef = Pick<Hold, 'id' | 'fence'>;
@@ -127,8 +132,11 @@ interface VoidResult {
   readonly balanceMicroUsd: bigint;
 }
 
-/** Voids the hold, once. If it had ended, returns what the books know: nothing if a failover lost it. */
-export async function voidHold(db: Database, hold: HoldRef & Pick<Hold, 'accountId'>): Promise<VoidResult> {
+/**
+ * Voids the hold, once. If it had ended, returns what the books know: nothing if a crash or failover lost it. Then the
+ * request may have been repeated with its nonce, and that charge counts.
+ */
+export async function voidHold(db: Database, hold: HoldRef & Pick<Hold, 'accountId' | 'nonce'>): Promise<VoidResult> {
   const refunded = await db
     .with('voided', (qb) =>
       qb
@@ -153,10 +161,26 @@ export async function voidHold(db: Database, hold: HoldRef & Pick<Hold, 'account
       eb
         .exists(eb.selectFrom('transfer').select('id').where('id', '=', hold.id).where('state', '=', 'posted'))
         .as('isPosted'),
+      eb
+        .exists(
+          eb
+            .selectFrom('prepaid_nonce')
+            .innerJoin('transfer', 'transfer.id', 'hold_id')
+            .select('hold_id')
+            .where('account_id', '=', hold.accountId)
+            .where('nonce', '=', hold.nonce ?? null)
+            .where('hold_id', '<>', hold.id)
+            .where('state', '<>', 'voided'),
+        )
+        .as('isRepeated'),
     ])
     .where('id', '=', hold.accountId)
     .executeTakeFirst();
-  return { isVoided: false, isCharged: known?.isPosted === true, balanceMicroUsd: known?.balance ?? 0n };
+  return {
+    isVoided: false,
+    isCharged: Boolean(known?.isPosted || known?.isRepeated),
+    balanceMicroUsd: known?.balance ?? 0n,
+  };
 }
 
 /** Voids holds whose lease has expired, because their process died or lost the database. Returns the count. */

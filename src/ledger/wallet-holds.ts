@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { secondsFromNow } from '../db/expressions.ts';
+import { asynchronousCommit, secondsFromNow } from '../db/expressions.ts';
 import { HOLD_COLUMNS, type Hold, type HoldRequest, type HoldTerms, holdArrays, unlessLocked } from './hold.ts';
 import { contra } from './transfer.ts';
 import { inTime } from './wallets.ts';
@@ -89,7 +89,8 @@ export async function placeWalletHolds(
       returning id as held_id, fence
     )
     select asked.place, asked.amount, asked.in_time, ranked.id, coalesce(debit.left_over, ranked.balance) as balance,
-           ranked.turn::integer, affordable, paid.balance - paid.total as remaining, held_id, fence
+           ranked.turn::integer, affordable, paid.balance - paid.total as remaining, held_id, fence,
+           ${asynchronousCommit}
     from asked left join ranked on ranked.place = asked.place left join debit on debited_id = ranked.id
       left join paid on paid_place = asked.place
       left join hold on held_id = paid.hold_id`.execute(db);
@@ -111,7 +112,7 @@ async function readSpend(db: Database, { nonce }: PrepaidDebit, row: Row): Promi
   if (row.id === null) return { outcome: 'unknown_account' };
   if (row.held_id !== null) {
     const { held_id: id, fence, id: accountId, amount: amountMicroUsd, remaining: balanceMicroUsd } = row;
-    return { outcome: 'held', hold: { id, fence, accountId, amountMicroUsd, balanceMicroUsd } };
+    return { outcome: 'held', hold: { id, fence, accountId, amountMicroUsd, balanceMicroUsd, nonce } };
   }
   if (row.affordable) return { outcome: 'replayed', balanceMicroUsd: row.balance };
   if (row.turn > 1) return undefined;

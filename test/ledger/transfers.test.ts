@@ -95,6 +95,33 @@ test('after lost commits a stale process cannot end the hold of another caller',
   assert.deepEqual(await audit(db), []);
 });
 
+test('after lost commits, a void reports the charge of the same nonce', async (t) => {
+  const { db, payer } = await start(t);
+  const lost = await lostCommits(db, async (trx) => held(await spend(trx, payer, 'one')));
+  assert.equal((await voidHold(db, lost)).isCharged, false);
+  const repeated = held(await spend(db, payer, 'one'));
+  for (const end of [undefined, () => captureHold(db, repeated)]) {
+    await end?.();
+    const { isVoided, isCharged } = await voidHold(db, lost);
+    assert.deepEqual([isVoided, isCharged], [false, true]);
+  }
+  const voided = await lostCommits(db, async (trx) => held(await spend(trx, payer, 'two')));
+  await voidHold(db, held(await spend(db, payer, 'two')));
+  assert.equal((await voidHold(db, voided)).isCharged, false);
+});
+
+test('only the commit of a hold without a lease waits for the disk', async (t) => {
+  const { db, card, payer } = await start(t);
+  const commitOf = (work: (trx: Database) => Promise<unknown>) =>
+    lostCommits(db, async (trx) => {
+      await work(trx);
+      return (await sql<{ commit: string }>`select current_setting('synchronous_commit') as commit`.execute(trx)).rows;
+    });
+  assert.deepEqual(await commitOf((trx) => holdOnCard(trx, card, 198n)), [{ commit: 'off' }]);
+  assert.deepEqual(await commitOf((trx) => holdOnCard(trx, card, 198n, null)), [{ commit: 'on' }]);
+  assert.deepEqual(await commitOf((trx) => spend(trx, payer, 'one')), [{ commit: 'off' }]);
+});
+
 test('after lost commits a stale process cannot touch the payment of another', async (t) => {
   const { db, payer, stranger } = await start(t);
   const stale = await lostCommits(db, (trx) => reserve(trx, payer));
@@ -193,6 +220,7 @@ test('settlements in one statement are each booked once, to their own payer', as
       ...{ id, receipt: 'receipt' },
       proof: { transaction: `0x${randomBytes(32).toString('hex')}`, logIndex },
     })),
+    { waits: true },
   );
 
   assert.deepEqual(

@@ -56,17 +56,17 @@ async function counting(t: Test, { db }: Gateway, upstream?: { mode: (...paramet
 const PAID: readonly { flow: 'card' | 'prepaid' | 'direct'; paid: Counted; repeated: Counted | undefined }[] = [
   {
     flow: 'card',
-    paid: { statements: '1 + 1', commits: ['account rate_window transfer: waits', 'transfer: waits'] },
+    paid: { statements: '1 + 1', commits: ['account rate_window transfer: does not wait', 'transfer: waits'] },
     repeated: undefined,
   },
   {
     flow: 'prepaid',
-    paid: { statements: '1 + 1', commits: ['account prepaid_nonce transfer: waits', 'transfer: waits'] },
+    paid: { statements: '1 + 1', commits: ['account prepaid_nonce transfer: does not wait', 'transfer: waits'] },
     repeated: { statements: '3', commits: [] },
   },
   {
     flow: 'direct',
-    paid: { statements: '2 + 2', commits: [SLOT, RESERVATION, SETTLING, 'transfer x402_payment: waits'] },
+    paid: { statements: '2 + 2', commits: [SLOT, RESERVATION, SETTLING, 'transfer x402_payment: does not wait'] },
     repeated: { statements: '3', commits: [SLOT] },
   },
 ];

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../../db/database.ts';
+import { asynchronousCommit } from '../../db/expressions.ts';
 import { GroupedStatement } from '../../db/grouped-statement.ts';
 import {
   type Bucket,
@@ -134,5 +135,5 @@ export class RollingWindow {
   }
 }
 
-/** A crash of the database may lose only the last moment's counts: a commit need not wait for the disk. */
-const WITHOUT_WAITING = sql`set_config('synchronous_commit', 'off', true) = 'off'`;
+/** A crash of the database loses the last moment's counts. */
+const WITHOUT_WAITING = sql`${asynchronousCommit} = 'off'`;

@@ -1,6 +1,6 @@
 import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
-import { now, unnest } from '../../db/expressions.ts';
+import { asynchronousCommit, now, unnest } from '../../db/expressions.ts';
 import { BOOKED_COLUMNS, bookPayment } from '../../ledger/transfer.ts';
 import { checksumAddress } from '../../lib/checksum-address.ts';
 import { encodeHeader } from './challenge.ts';
@@ -28,10 +28,14 @@ export const transactionOf = (receipt: string): string =>
 export const failureReceipt = ({ network, claim }: Payment, reason: string): string =>
   encodeHeader({ success: false, errorReason: reason, transaction: '', network, payer: checksumAddress(claim.payer) });
 
-/** Settles and books payments; deposits must be of different payers. Undefined if the state forbids it. Repeatable. */
+/**
+ * Settles and books payments; deposits must be of different payers. Undefined if the state forbids it. Repeatable.
+ * @param waits whether the commit waits for the disk. One that is lost is found on the chain again (R25).
+ */
 export async function bookSettlements(
   db: Database,
   payments: readonly SettledPayment[],
+  { waits }: { readonly waits: boolean },
 ): Promise<(Booking | undefined)[]> {
   const settled = unnest('settled', {
     id: ['uuid', payments.map(({ id }) => id)],
@@ -58,7 +62,11 @@ export async function bookSettlements(
       .where('state', 'in', ['settling', 'refused', 'unknown', 'failed'])
       .returning(BOOKED_COLUMNS),
   );
-  const rows = await bookPayment(settle).selectFrom('payment').select(['id', 'receipt']).execute();
+  const rows = await bookPayment(settle)
+    .selectFrom('payment')
+    .select(['id', 'receipt'])
+    .$if(!waits, (qb) => qb.select(asynchronousCommit.as('commit')))
+    .execute();
   const receipts = new Map(rows.map(({ id, receipt }) => [id, receipt]));
   return Promise.all(
     payments.map(async ({ id }) => {
@@ -69,7 +77,7 @@ export async function bookSettlements(
 }
 
 export async function bookSettlement(db: Database, id: string, proof: SettlementProof, receipt: string) {
-  return (await bookSettlements(db, [{ id, proof, receipt }]))[0];
+  return (await bookSettlements(db, [{ id, proof, receipt }], { waits: true }))[0];
 }
 
 /** A booking that waited for an earlier one has an older snapshot than that; this query has a newer one. */

@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
 import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
-import { now, secondsFromNow, unnest } from '../../db/expressions.ts';
+import { asynchronousCommit, now, secondsFromNow, unnest } from '../../db/expressions.ts';
 import { GroupedStatement } from '../../db/grouped-statement.ts';
 import { LEASE_SECONDS, LeaseRenewer } from '../../db/lease.ts';
 import type { UpstreamUsage, UsageRecord } from '../../ledger/hold.ts';
@@ -85,7 +85,7 @@ export class Reservations {
       ), turn as materialized (
         select payer, pg_advisory_xact_lock(lock) from (
           select payer, hashtextextended(payer, 402) as lock from asked
-          where set_config('synchronous_commit', 'off', true) = 'off' order by lock
+          where ${asynchronousCommit} = 'off' order by lock
         ) payer
       ), reserved as (
         insert into x402_payment (id, purpose, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,

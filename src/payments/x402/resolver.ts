@@ -36,7 +36,8 @@ export class Resolver {
   constructor(parts: ResolverParts) {
     this.#parts = parts;
     this.#bookings = new GroupedStatement({
-      run: (settled) => bookSettlements(parts.db, settled),
+      run: (settled) =>
+        bookSettlements(parts.db, settled, { waits: settled.some(({ depositor }) => depositor !== undefined) }),
       keyOf: ({ id, depositor }) => depositor ?? id,
     });
   }
