@@ -30,7 +30,10 @@ const GIVE_BACK_MS = 5_000;
 /** Only graphile_worker's message text is logged, because its details contain the payload. */
 const LEVELS = { error: 'error', warning: 'warn', info: 'debug', debug: 'trace' } as const;
 
-/** Runs the queue entries of one task. Reopens the queue after graphile_worker shut down, as after a failed write. */
+/**
+ * Runs the queue entries of one task. Reopens the queue after graphile_worker shut down, as after a failed write, and after
+ * a failed read, because graphile_worker 0.17 keeps a failure of its first statement for ever.
+ */
 export class QueueWorker {
   readonly #work: QueueWork;
   readonly #options: QueueWorkerOptions;
@@ -39,6 +42,9 @@ export class QueueWorker {
   readonly #givingUp = new AbortController();
   readonly #stopped = new AbortController();
   #queue: WorkerPool | undefined;
+  /** The queue that could not be read the last time. */
+  #unread: WorkerPool | undefined;
+  #isFailing = false;
   #loop: Promise<void> | undefined;
   #stop: Promise<void> | undefined;
 
@@ -73,11 +79,12 @@ export class QueueWorker {
     let isDatabaseUnavailable = false;
     while (!signal.aborted) {
       try {
-        if (!this.#queue) {
+        if (this.#queue === this.#unread) {
           await this.#connections.query('select 1');
-          // A gateway that only serves requests doesn't load it.
-          this.#queue = this.#openQueue(await import('graphile-worker'));
+          this.#closeQueue();
         }
+        // A gateway that only serves requests doesn't load it.
+        this.#queue ??= this.#openQueue(await import('graphile-worker'));
         isDatabaseUnavailable = false;
       } catch (error) {
         if (!isDatabaseUnavailable)
@@ -88,23 +95,31 @@ export class QueueWorker {
     }
   }
 
+  /** Its running work ends by itself. */
+  #closeQueue(): void {
+    Promise.resolve(this.#queue?.gracefulShutdown()).catch(() => {});
+    this.#queue = undefined;
+    this.#unread = undefined;
+  }
+
   #openQueue({ Logger, runTaskList }: typeof import('graphile-worker')): WorkerPool {
     const { concurrency, namedStatements, log } = this.#options;
     const { name, task } = this.#work;
     const events: WorkerEvents = new EventEmitter();
-    events.once('pool:gracefulShutdown', () => {
+    events.once('pool:gracefulShutdown', ({ workerPool }) => {
       // graphile_worker sets an exit code when its schema has changed. A new queue opens on the new schema.
       process.exitCode = undefined;
-      this.#queue = undefined;
+      if (this.#queue === workerPool) this.#queue = undefined;
     });
-    let isFailing = false;
     events.on('worker:getJob:error', ({ error }) => {
-      if (!isFailing) log.warn({ err: error }, `the queue of the ${name} can't be read`);
-      isFailing = true;
+      if (!this.#isFailing) log.warn({ err: error }, `the queue of the ${name} can't be read`);
+      this.#isFailing = true;
+      this.#unread = queue;
     });
     for (const event of ['worker:getJob:empty', 'job:start'] as const) {
       events.on(event, () => {
-        isFailing = false;
+        this.#isFailing = false;
+        if (this.#unread === queue) this.#unread = undefined;
       });
     }
     const queue = runTaskList(

@@ -85,6 +85,17 @@ test('an unreadable queue is logged once and read again after the outage', async
   assert.equal(said(), 1);
 });
 
+test('a queue whose first statement fails is opened again', async (t) => {
+  const { proxy, gateway, account } = await start(t, { worker: false });
+  const { jobId } = (await later(gateway, account)).json;
+  // graphile_worker records its task, and keeps a failure of that for ever.
+  const lost = proxy.loseAnswer('INSERT 0');
+  gateway.app.worker?.start();
+  await lost;
+  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
 test('missing tables are 503 with the command, and nothing stays debited', async (t) => {
   const { gateway, account } = await start(t, { worker: false });
   await sql`drop schema graphile_worker cascade`.execute(gateway.db);
