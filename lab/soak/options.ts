@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { CALLER_KINDS } from './callers/crew.ts';
+import { TARGETS } from './faults/schedule.ts';
 
 export const USAGE = `npm run lab -- soak [options]
 Runs the whole service under callers of all flows while its parts break, and compares what everybody knows.
@@ -8,6 +9,7 @@ Runs the whole service under callers of all flows while its parts break, and com
   --minutes M       how long callers work (10)
   --operations N    ends earlier, after so many operations; without --minutes only then
   --callers N       how many there are (40); or of some kinds: 'card=60', '80,card=60,deposit=1'
+  --target PART     only this part breaks, such as postgres
   --without-faults  nothing breaks`;
 
 export interface SoakOptions {
@@ -16,6 +18,8 @@ export interface SoakOptions {
   readonly operations: number;
   /** Number by kind. '' is the total, and kinds without a number get their share of it. */
   readonly callers: ReadonlyMap<string, number>;
+  /** The only part that breaks. */
+  readonly target: string | undefined;
   readonly hasFaults: boolean;
 }
 
@@ -31,10 +35,13 @@ export function readOptions(args: readonly string[]): SoakOptions {
       minutes: { type: 'string' },
       operations: { type: 'string' },
       callers: { type: 'string' },
+      target: { type: 'string' },
       'without-faults': { type: 'boolean', default: false },
     },
   });
-  const { operations } = values;
+  const { operations, target } = values;
+  if (target !== undefined && !TARGETS.includes(target))
+    throw new Error(`No fault of ${target}: ${TARGETS.join(', ')}.`);
   const callers = amounts(values.callers ?? '');
   for (const kind of callers.keys()) {
     if (kind && !CALLER_KINDS.includes(kind)) throw new Error(`There are no ${kind}: ${CALLER_KINDS.join(', ')}.`);
@@ -45,18 +52,20 @@ export function readOptions(args: readonly string[]): SoakOptions {
     milliseconds: minutes * MINUTE_MS,
     operations: amount(operations, Number.POSITIVE_INFINITY),
     callers,
+    target,
     hasFaults: !values['without-faults'],
   };
 }
 
 /** Command-line arguments that reproduce these options. */
-export function argumentsOf({ seed, milliseconds, operations, callers, hasFaults }: SoakOptions): string {
+export function argumentsOf({ seed, milliseconds, operations, callers, target, hasFaults }: SoakOptions): string {
   const sizes = [...callers].map(([name, number]) => (name ? `${name}=${number}` : number)).join(',');
   return [
     `--seed ${seed}`,
     Number.isFinite(milliseconds) && `--minutes ${Math.ceil((milliseconds / MINUTE_MS) * 100) / 100}`,
     Number.isFinite(operations) && `--operations ${operations}`,
     callers.size > 0 && `--callers '${sizes}'`,
+    target !== undefined && `--target '${target}'`,
     !hasFaults && '--without-faults',
   ]
     .filter(Boolean)

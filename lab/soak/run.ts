@@ -62,7 +62,7 @@ export async function soak(options: SoakOptions, owner: Owner, progress: (progre
   const openedAt = now();
   const isOver = new AbortController();
   const working = crew.work(isOver.signal);
-  if (options.hasFaults) schedule = new FaultSchedule(world, seed, now);
+  if (options.hasFaults) schedule = new FaultSchedule(world, seed, now, options.target);
   // An error of a caller, or a part that does not recover, ends the run.
   const end = Promise.race([working, untilEnough(options, log), ...(schedule ? [schedule.begin()] : [])]);
   await end.finally(() => schedule?.stop());

@@ -51,14 +51,14 @@ const restarts: readonly Fault[] = [
     },
   },
   {
-    ...{ name: 'immediate restart of postgres', target: 'postgres', weight: 2 },
+    ...{ name: 'immediate restart of postgres', target: 'postgres', weight: 2, buries: ['postgres'] },
     strike: async ({ parts: { postgres } }) => {
       await postgres.stopAtOnce();
       await postgres.start();
     },
   },
   {
-    ...{ name: 'SIGKILL of the postmaster alone', target: 'postgres', weight: 2 },
+    ...{ name: 'SIGKILL of the postmaster alone', target: 'postgres', weight: 2, buries: ['postgres'] },
     strike: async ({ parts: { postgres } }) => {
       await postgres.killPostmaster();
       await postgres.start();

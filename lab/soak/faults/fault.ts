@@ -1,5 +1,5 @@
 import type { Random } from '../random.ts';
-import { GATEWAYS, type GatewayName, type PartName, type World } from '../world/world.ts';
+import { GATEWAYS, type PartName, type World } from '../world/world.ts';
 
 export interface Fault {
   /** Such as `SIGKILL gateway one` or `facilitator: half answers`. */
@@ -8,10 +8,11 @@ export interface Fault {
   readonly target: string;
   /** Relative probability. */
   readonly weight: number;
-  /** Gateways that it kills or freezes: responses they delivered around that moment may stay uncharged. */
-  readonly buries?: readonly GatewayName[];
+  /** Gateways that it kills or freezes, or the database that loses its last holds: answers of that moment may stay uncharged. */
+  readonly buries?: readonly PartName[];
   /** Causes the fault. Resolves when all parts run again. @throws when a part does not recover */
   strike(world: World, random: Random): Promise<void>;
 }
 
-export const gatewayOf = (name: PartName): readonly GatewayName[] => GATEWAYS.filter((gateway) => name === gateway);
+export const buriedBy = (name: PartName): readonly PartName[] =>
+  [...GATEWAYS, 'postgres'].includes(name) ? [name] : [];

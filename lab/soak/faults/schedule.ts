@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Random } from '../random.ts';
-import type { GatewayName, World } from '../world/world.ts';
+import type { PartName, World } from '../world/world.ts';
 import { CHAIN } from './chain.ts';
 import { DATABASE } from './database.ts';
 import type { Fault } from './fault.ts';
@@ -17,7 +17,7 @@ export interface Struck {
   /** Milliseconds since the start of the run. */
   readonly from: number;
   readonly until: number;
-  readonly buries: readonly GatewayName[];
+  readonly buries: readonly PartName[];
 }
 
 /** A pause, then one or two faults of different parts. */
@@ -26,22 +26,24 @@ export interface Turn {
   readonly faults: readonly Fault[];
 }
 
-/** Depends only on the seed and the number. */
-function turnOf(seed: string, number: number): Turn {
+/** Depends only on the seed, the number and the faults. */
+function turnOf(all: readonly Fault[], seed: string, number: number): Turn {
   const random = new Random(seed, 'fault', number);
   const pauseMs = random.between(...PAUSE_MS);
-  const first = random.weighted(FAULTS.map((fault) => [fault.weight, fault] as const));
-  if (!random.chance(TWO_AT_ONCE)) return { pauseMs, faults: [first] };
-  const others = FAULTS.filter(({ target }) => target !== first.target);
+  const first = random.weighted(all.map((fault) => [fault.weight, fault] as const));
+  const others = all.filter(({ target }) => target !== first.target);
+  if (!random.chance(TWO_AT_ONCE) || others.length === 0) return { pauseMs, faults: [first] };
   return { pauseMs, faults: [first, random.weighted(others.map((fault) => [fault.weight, fault] as const))] };
 }
 
 const FAULTS: readonly Fault[] = [...SIGNALS, ...DATABASE, ...LINKS, ...CHAIN];
+export const TARGETS: readonly string[] = [...new Set(FAULTS.map(({ target }) => target))];
 
 export class FaultSchedule {
   /** In the order of their ends. */
   readonly struck: Struck[] = [];
   readonly #world: World;
+  readonly #faults: readonly Fault[];
   readonly #seed: string;
   readonly #now: () => number;
   readonly #current = new Set<string>();
@@ -49,8 +51,10 @@ export class FaultSchedule {
   #number = 0;
   #running: Promise<void> = Promise.resolve();
 
-  constructor(world: World, seed: string, now: () => number) {
+  /** @param target the only part that breaks, if given */
+  constructor(world: World, seed: string, now: () => number, target?: string) {
     this.#world = world;
+    this.#faults = FAULTS.filter((fault) => target === undefined || fault.target === target);
     this.#seed = seed;
     this.#now = now;
   }
@@ -77,7 +81,7 @@ export class FaultSchedule {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       const number = this.#number++;
-      const { pauseMs, faults } = turnOf(this.#seed, number);
+      const { pauseMs, faults } = turnOf(this.#faults, this.#seed, number);
       await sleep(pauseMs, undefined, { signal }).catch(() => {});
       if (!signal.aborted) await Promise.all(faults.map((fault) => this.#strike(fault, number)));
     }

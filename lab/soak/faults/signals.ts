@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PartName } from '../world/world.ts';
-import { type Fault, gatewayOf } from './fault.ts';
+import { buriedBy, type Fault } from './fault.ts';
 
 const PARTS: readonly PartName[] = [
   ...(['gateway one', 'gateway two', 'worker', 'postgres'] as const),
@@ -18,7 +18,7 @@ const LONGEST_AWAY_MS = 4_000;
 const weightOf = (name: PartName): number => (SERVICE.includes(name) || name === 'postgres' ? 4 : 2);
 
 const kills: readonly Fault[] = PARTS.filter((name) => !FORGETFUL.includes(name)).map((name) => ({
-  ...{ name: `SIGKILL ${name}`, target: name, weight: weightOf(name), buries: gatewayOf(name) },
+  ...{ name: `SIGKILL ${name}`, target: name, weight: weightOf(name), buries: buriedBy(name) },
   strike: async ({ parts }, random) => {
     await parts[name].kill();
     await sleep(random.between(0, LONGEST_AWAY_MS));
@@ -46,7 +46,7 @@ const freezes: readonly Fault[] = PARTS.map((name) => ({
 
 /** Freezes a process of the service until others have taken over its work. */
 const longFreezes: readonly Fault[] = SERVICE.map((name) => ({
-  ...{ name: `SIGSTOP ${name} beyond its leases`, target: name, weight: 1, buries: gatewayOf(name) },
+  ...{ name: `SIGSTOP ${name} beyond its leases`, target: name, weight: 1, buries: buriedBy(name) },
   strike: async ({ parts }, random) => {
     await parts[name].freeze();
     await sleep(random.between(...LONG_FREEZE_MS));

@@ -3,7 +3,7 @@ import { openPool } from '../../../src/db/database.ts';
 import { ASSET } from '../../../src/sandbox/chain/chain-client.ts';
 import { usdCoinAbi } from '../../../src/sandbox/chain/usdc-abi.ts';
 import { readTold } from '../told-log.ts';
-import type { GatewayName, World } from '../world/world.ts';
+import type { PartName, World } from '../world/world.ts';
 
 const ROWS_AT_ONCE = 5_000;
 /** More blocks in one request would exceed the node's timeout. */
@@ -13,7 +13,7 @@ type Columns = readonly (readonly [name: string, type: string])[];
 
 /** When a gateway was killed or frozen, in Unix milliseconds. */
 export interface Death {
-  readonly gateway: GatewayName;
+  readonly gateway: PartName;
   readonly from: number;
   readonly until: number;
 }

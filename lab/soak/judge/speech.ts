@@ -7,20 +7,20 @@ export const SPEECH = `('card', 'card, streamed', 'job', 'prepaid')`;
 /**
  * A hold is captured after delivery. If the process dies or freezes in between, the lease expires and the hold is
  * voided, so a response delivered at that moment is free. While the database is unavailable the service retries the
- * capture.
+ * capture. If PostgreSQL dies, it may have lost a hold that was not captured.
  */
-const MOMENT_SECONDS = 10;
-/** Time between a response whose hold was voided and the death of its gateway. */
+export const MOMENT_SECONDS = 10;
+/** Time between a response whose hold was voided or lost and the death of its gateway or of the database. */
 const DEATH = `
   select min(greatest(death.begun_at - at, at - death.ended_at, 0)) as seconds
   from death
-  where gateway = served_by and not is_charged
+  where (gateway = served_by and not is_charged or gateway = 'postgres' and is_charged is null)
     and at between death.begun_at - ${MOMENT_SECONDS} and death.ended_at + ${MOMENT_SECONDS}`;
 
 /**
  * Creates `matched`, the operation of each charge: by trace id, nonce or job. For callers without a final response it
  * uses payer and amount, and takes the last operation that started before the hold. Creates `tally`: for each
- * operation, its charges, and its voids that a killed or frozen process explains.
+ * operation, its charges, and its voids and lost holds that a killed or frozen process explains.
  */
 export async function matchCharges(desk: Desk): Promise<void> {
   await desk.query(`

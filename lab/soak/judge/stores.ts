@@ -1,4 +1,5 @@
 import type { Rule } from './rule.ts';
+import { MOMENT_SECONDS } from './speech.ts';
 
 const missing = (told: string, key: string, of: string, size: string): string => `
   select ${told} as told, ${key} as detail from ${of}
@@ -29,7 +30,11 @@ export const OTHER_RULES: readonly Rule[] = [
   {
     kind: 'other',
     words: 'an answer breaks a promise by itself',
-    sql: 'select id as told, wrong as detail from told where wrong is not null',
+    // A database that died may have lost a nonce with its hold.
+    sql: `select id as told, wrong as detail from told
+          where wrong is not null and not (flow = 'prepaid' and exists (
+            select from death where gateway = 'postgres'
+              and at between death.begun_at - ${MOMENT_SECONDS} and death.ended_at + ${MOMENT_SECONDS}))`,
   },
   {
     kind: 'other',
