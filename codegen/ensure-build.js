@@ -4,7 +4,7 @@
  * and exits 1 if there is none.
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, statSync, utimesSync } from 'node:fs';
+import { chmodSync, existsSync, readdirSync, statSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 
 const COMPILER = 'node_modules/typescript-7/bin/tsc';
@@ -31,6 +31,10 @@ function isStale() {
 function build() {
   const started = new Date();
   const { status } = spawnSync(process.execPath, [COMPILER, '--project', 'tsconfig.build.json'], { stdio: 'inherit' });
-  if (status === 0) utimesSync(STAMP, started, started);
+  if (status === 0) {
+    utimesSync(STAMP, started, started);
+    // npx makes a program executable only once, when it first links this folder.
+    chmodSync(OUTPUT, 0o755);
+  }
   process.exitCode = status ?? 1;
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { appendFile, mkdir, mkdtemp, readFile, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, mkdtemp, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -55,6 +55,7 @@ test('sources are compiled when there is no output, and not again', async (t) =>
   const { output, ensureBuild, mark, isRebuilt } = await project(t);
   await ensureBuild();
   assert.match(await readFile(output, 'utf8'), /export const greeting = "hello"/);
+  assert.equal((await stat(output)).mode & 0o111, 0o111, 'npx links it as a program');
   await mark();
   await ensureBuild();
   assert.equal(await isRebuilt(), false);
