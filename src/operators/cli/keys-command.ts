@@ -18,20 +18,22 @@ Give callers a fingerprint, or a public key, by another channel than this servic
 caller finds the entry of payload.trust.keys with that id, and computes the SHA-256 thumbprint of its publicKeyJwk (RFC 7638).
 The caller can trust the key if the thumbprint equals the fingerprint.`;
 
-const USAGE = `speechgate keys [--show]
+const USAGE = `speechgate keys [--show [--json]]
 Creates the keys in SIGNING_KEYS_FILE, or rotates them.
-  --show           only prints them`;
+  --show           only prints them
+  --json           prints the public keys as callers' --trust takes them`;
 
 export const keysCommand = defineCommand({
   usage: USAGE,
-  options: { show: { type: 'boolean', default: false } },
-  run: async ({ show }, _words, context) => {
+  options: { show: { type: 'boolean', default: false }, json: { type: 'boolean', default: false } },
+  run: async ({ show, json }, _words, context) => {
+    if (json && !show) throw new UsageError('--json needs --show.');
     const file = context.env.SIGNING_KEYS_FILE?.trim();
     if (!file) {
       throw new UsageError('SIGNING_KEYS_FILE is not set. Set it to the path of the key file to make or rotate.');
     }
     try {
-      const lines = show ? await shown(file) : await withFileLock(`${file}.lock`, () => rotate(file));
+      const lines = show ? await shown(file, json) : await withFileLock(`${file}.lock`, () => rotate(file));
       printLines(context, lines);
       return 0;
     } catch (error) {
@@ -40,11 +42,11 @@ export const keysCommand = defineCommand({
   },
 });
 
-async function shown(file: string): Promise<string[]> {
+async function shown(file: string, isJson: boolean): Promise<string[]> {
   // A mounted secret is a link, which `readOwnFile` refuses.
   const text = await readIfThere(file);
   if (text === undefined) throw new SigningKeysError('does not exist', 'Make it with: speechgate keys.');
-  return linesOf(`Keys of ${file}:`, text, new Date());
+  return isJson ? [trustOf(text)] : linesOf(`Keys of ${file}:`, text, new Date());
 }
 
 async function rotate(file: string): Promise<string[]> {
@@ -67,6 +69,16 @@ function readIfThere(path: string): Promise<string | undefined> {
     if (error.code === 'ENOENT') return undefined;
     throw error;
   });
+}
+
+/** The public keys of a key file, as the client's option `trust` and `--trust` take them. */
+function trustOf(text: string): string {
+  const keys = parseSigningKeys(text, new Date()).map((key) => ({
+    keyId: key.keyId,
+    publicKeyJwk: publicKeyJwk(key),
+    ...(key.validUntil && { validUntil: key.validUntil }),
+  }));
+  return JSON.stringify(keys, null, 2);
 }
 
 async function linesOf(title: string, text: string, now: Date): Promise<string[]> {

@@ -4,6 +4,7 @@ import { chown, lstat, mkdtemp, readFile, rename, rm, symlink, writeFile } from 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
+import { readPinnedKeys } from '../../../src/callers/cli/read-values.ts';
 import { startGateway } from '../../support/gateway.ts';
 import { operatorCommand } from '../../support/operator-command.ts';
 import { speechgate } from '../../support/speechgate.ts';
@@ -67,6 +68,15 @@ test('speechgate keys --show prints the same and rotates nothing', async (t) => 
   assert.equal(shown.code, 0, shown.output);
   assert.deepEqual(shown.output.split('\n').slice(1), made.output.split('\n').slice(1));
   assert.equal(await readFile(file, 'utf8'), before);
+
+  const trust = await run('--show', '--json');
+  const pinned = await readPinnedKeys(trust.out, '--trust');
+  assert.deepEqual(
+    pinned.map(({ keyId, publicKeyJwk }) => [keyId, thumbprint(publicKeyJwk as PublishedKey['publicKeyJwk'])]),
+    [...made.output.matchAll(/(?:current|next) +(\S+)\n +fingerprint +(\S+)/g)].map(([, id, print]) => [id, print]),
+  );
+  for (const { d } of JSON.parse(before).keys) assert.ok(!trust.out.includes(d));
+  assert.equal((await run('--json')).code, 78);
 
   const misspelt = await run('--shwo');
   assert.equal(misspelt.code, 78);
