@@ -61,7 +61,7 @@ async function newSeal(context: CommandContext, db: Database): Promise<string> {
   const upTo = await newestSealable(db);
   if (upTo === undefined) return 'There is no transfer to seal yet.';
   const { hash } = await sealUpTo(db, upTo, progress(context, 'transfers'));
-  return `seal ${upTo} ${hash}`;
+  return `seal ${upTo}:${hash}`;
 }
 
 function checking({ stderr }: CommandContext): AuditProgress {

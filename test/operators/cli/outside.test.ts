@@ -106,8 +106,8 @@ test('audit --seal prints a seal, and --verify-seal checks the transfers against
   await unguarded(gateway.db, age);
   const { code, output } = await operatorCommand(env, 'audit', '--seal');
   assert.equal(code, 0, output);
-  const [, id, hash] = /^seal (\d+) ([0-9a-f]{64})$/m.exec(output) ?? [];
-  const verify = () => operatorCommand(env, 'audit', `--verify-seal=${id}:${hash}`);
+  const [, seal] = /^seal (\d+:[0-9a-f]{64})$/m.exec(output) ?? [];
+  const verify = () => operatorCommand(env, 'audit', `--verify-seal=${seal}`);
   assert.equal((await verify()).code, 0);
   await unguarded(gateway.db, age);
   const broken = await verify();

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import type { AddressInfo } from 'node:net';
+import { userInfo } from 'node:os';
 import { type Test, test } from 'tap';
 import { createApp } from '../../../src/app.ts';
 import { createLogger } from '../../../src/observability/logger.ts';
@@ -76,9 +77,6 @@ test('a pause without confirmation, reason, operator or known flow changes nothi
     assert.match(refused.err, told);
     assert.doesNotMatch(refused.err, /^\s+at /m);
   }
-  const nameless = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'pause', 'card', ...WHY, '--yes');
-  assert.equal(nameless.code, 78);
-  assert.match(nameless.err, /SPEECHGATE_OPERATOR/);
   assert.deepEqual(await gateway.db.selectFrom('paused_flow').selectAll().execute(), []);
   const away = await operatorCommand(
     { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none', SPEECHGATE_OPERATOR: 'alice' },
@@ -87,4 +85,13 @@ test('a pause without confirmation, reason, operator or known flow changes nothi
   );
   assert.equal(away.code, 2);
   assert.match(away.err, /The pauses can't be changed: connect ECONNREFUSED/);
+});
+
+test('without another name, the operator is the login', async (t) => {
+  const gateway = await startGateway(t);
+  const pause = ['pause', 'card', ...WHY, '--yes'] as const;
+  const { code, output } = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, ...pause);
+  assert.equal(code, 0, output);
+  const [action] = await gateway.db.selectFrom('operator_action').select('operator').execute();
+  assert.equal(action?.operator, userInfo().username);
 });
