@@ -15,7 +15,10 @@ const MAX_AMOUNT_MICRO_USD = 1_000_000n;
 
 export async function runningSandbox(): Promise<SandboxFile> {
   const sandbox = await readSandboxFile(dataDir).catch((error) => fail(error.message));
-  return sandbox ?? fail(`There is no ${join(dataDir, SANDBOX_FILE)}. Start the sandbox first: npm run sandbox`);
+  if (!sandbox) return fail(`There is no ${join(dataDir, SANDBOX_FILE)}. Start the sandbox first: npm run sandbox`);
+  const { baseUrl } = sandbox;
+  await fetch(baseUrl).catch(() => fail(`No sandbox answers at ${baseUrl}. Start it first: npm run sandbox`));
+  return sandbox;
 }
 
 export function fail(message: string): never {

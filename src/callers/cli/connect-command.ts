@@ -136,7 +136,9 @@ async function readConnection(
   if (trust !== undefined && fingerprint !== undefined)
     throw new UsageError('--trust conflicts with --fingerprint. Use one of them.');
   if (wallet === 'create' && (await readWallet(settingsFolder(env), baseUrl))) {
-    throw new UsageError('--wallet create: this service already has a wallet. Run speechgate connect to see it.');
+    throw new UsageError(
+      '--wallet create: this service already has a wallet: speechgate connect shows it. --wallet FILE replaces it.',
+    );
   }
   await insecureHttp(env, baseUrl, insecure);
   return {

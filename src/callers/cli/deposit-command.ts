@@ -28,7 +28,7 @@ If the outcome of an earlier deposit is unknown, this resumes it and signs nothi
       const saved = new SavedPurchases(caller.settings.folder);
       const previous = await resumePreviousDeposit(caller, saved, output, host);
       if (previous) return output.done(previous.document, [previous.line, 'No new deposit was made.']);
-      output.note(`${capsLine(caller.caps)} They limit spending from the balance, not the deposit.`);
+      output.note(`${capsLine(caller.caps)} Caps limit spending from the balance, not the deposit.`);
       const deposit = await depositAndSave(caller, saved, amountMicroUsd, output, host);
       const { creditedMicroUsd, balanceMicroUsd } = deposit;
       output.done(deposit, [

@@ -54,7 +54,7 @@ export async function readSecret(path: string, name: string, stdin: Readable): P
     const own = status.isFile() ? process.geteuid?.() : undefined;
     if (own !== undefined && (status.uid !== own || (status.mode & 0o077) !== 0)) {
       throw new UsageError(
-        `${name}: ${path} belongs to, or is open to other users of this machine, and was not used. ` +
+        `${name}: ${path} belongs to another user of this machine, or others can read it. It was not used. ` +
           `Use a new secret, or run chmod 600 '${path}' if nobody has read it.`,
       );
     }

@@ -44,7 +44,7 @@ For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
       const audioIds = allAudioIds.filter((each) => identifier === undefined || each === identifier);
       const isAudioOnly = identifier !== undefined && audioIds.length > 0;
       const purchases = isAudioOnly ? [] : await findPurchases(saved, budget, identifier);
-      if (!list) output.note(`${capsLine(caps)} Resumed purchases are already reserved under them.`);
+      if (!list) output.note(`${capsLine(caps)} A purchase that is resumed is already counted.`);
       if (out !== undefined && purchases.length + audioIds.length > 1) {
         throw new UsageError('--out names one file, but there are several purchases. Add the ID of one.');
       }
