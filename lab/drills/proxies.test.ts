@@ -3,6 +3,7 @@
  * whole, and each takes a whole one. Prints the table of docs/operate.md. Needs nginx, HAProxy, Caddy, lighttpd and h2o.
  */
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { connect as connectHttp2, type OutgoingHttpHeaders } from 'node:http2';
@@ -160,9 +161,8 @@ async function openCallers(t: Test, baseUrl: string, account: string) {
   t.teardown(() => rm(folder, { recursive: true, force: true }));
   const env = { SPEECHGATE_URL: baseUrl, SPEECHGATE_ACCOUNT: account, SPEECHGATE_CONFIG_DIR: folder };
   const client = new Speechgate({ baseUrl, pay: cardCredits(account) });
-  const bridge = await startBridge({ client, budget: undefined, flow: 'card', port: 0, token: null });
+  const bridge = await startBridge({ client, budget: undefined, flow: 'card', port: 0, token: null, isDurable: false });
   t.teardown(() => bridge.close(1_000));
-  const input = { model: 'tts-1', voice: 'alloy', input: HELLO };
   const order = JSON.stringify({ text: HELLO });
   const headers = { 'content-type': 'application/json', 'x-credit-account': account };
   const isHeard = (url: string, init: RequestInit) =>
@@ -187,7 +187,8 @@ async function openCallers(t: Test, baseUrl: string, account: string) {
     bridge: () =>
       isHeard(`${bridge.url}/audio/speech`, {
         headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(input),
+        // The bridge answers an order that it has bought already by itself.
+        body: JSON.stringify({ model: 'tts-1', voice: 'alloy', input: `${HELLO} ${randomUUID()}` }),
       }),
   };
 }
@@ -203,7 +204,7 @@ const missing = [
 test('callers notice a cut answer behind every proxy', { skip: missing ?? false }, async (t) => {
   const upstream = await testUpstream(t);
   const env = { SPEECH_BASE_URL: upstream.url, TRUST_PROXY: '127.0.0.1' };
-  const gateway = await startGateway(t, env, { worker: true });
+  const gateway = await startGateway(t, env);
   const rows: string[] = [];
   for (const [name, config, isHttp2] of PROXIES) {
     await t.test(name, async (t) => {
