@@ -97,7 +97,7 @@ test('a token file sets the API key, which is never printed', async (t) => {
   await writeFile(path, 'open-sesame\n', { mode: 0o644 });
   const open = await callerCommand(env, 'bridge', '--token-file', path);
   assert.equal(open.code, 2);
-  assert.match(open.err, /^--token-file: .* open to other users/);
+  assert.match(open.err, /^--token-file: .* others can read it/);
   await chmod(path, 0o600);
   const { command, openai } = await start('--token-file', path, '--json');
   await assert.rejects(openai.models.list(), AuthenticationError);
