@@ -20,7 +20,9 @@ const read = (path: string): Promise<string> => readFile(new URL(path, PROJECT),
 async function citingFiles(): Promise<Map<string, ReadonlySet<string>>> {
   const listings = FOLDERS.map(async (folder) => {
     const names = await readdir(new URL(folder, PROJECT), { recursive: true });
-    return names.filter((name) => /\.\w+$/.test(name)).map((name) => `${folder}/${name.replaceAll('\\', '/')}`);
+    // The bench installs its peers below lab/.
+    const own = names.filter((name) => /\.\w+$/.test(name) && !/\bnode_modules\b/.test(name));
+    return own.map((name) => `${folder}/${name.replaceAll('\\', '/')}`);
   });
   const paths = (await Promise.all(listings)).flat();
   const texts = [...paths, ...FILES].map(async (path) => {
