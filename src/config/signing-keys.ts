@@ -87,6 +87,14 @@ export const publicKeyJwk = ({ keyId, publicJwk }: SigningKey) => ({
   kid: keyId,
 });
 
+/** The public keys as the client's option `trust` and `--trust` take them. */
+export const pinnedKeys = (keys: readonly SigningKey[]) =>
+  keys.map(({ keyId, publicJwk, validUntil }) => ({
+    keyId,
+    publicKeyJwk: { kty: 'EC', crv: 'P-256', ...publicJwk },
+    ...(validUntil && { validUntil }),
+  }));
+
 export const currentKey = (keys: readonly SigningKey[]): SigningKey =>
   keys.find(({ status }) => status === 'current') as SigningKey;
 

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { privateKeyToAccount } from 'viem/accounts';
-import { parseSigningKeys, rotateKeys } from '../config/signing-keys.ts';
+import { parseSigningKeys, pinnedKeys, rotateKeys } from '../config/signing-keys.ts';
 import { closeOnFailure } from '../lib/close-on-failure.ts';
 import { createOwnFile, readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
 import { chainClient } from './chain/chain-client.ts';
@@ -86,9 +86,6 @@ async function signingKeysFile(dataDir: string): Promise<string> {
  * @param signingKeys the text of the gateway's SIGNING_KEYS_FILE
  */
 export async function writeTrustFile(dataDir: string, signingKeys: string): Promise<void> {
-  const trust = parseSigningKeys(signingKeys, new Date()).map(({ keyId, publicJwk }) => ({
-    keyId,
-    publicKeyJwk: { kty: 'EC', crv: 'P-256', ...publicJwk },
-  }));
+  const trust = pinnedKeys(parseSigningKeys(signingKeys, new Date()));
   await replaceOwnFile(join(dataDir, 'trust.json'), `${JSON.stringify(trust, null, 2)}\n`);
 }

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import {
   fingerprint,
   parseSigningKeys,
+  pinnedKeys,
   publicKeyJwk,
   readStoredKeys,
   rotateKeys,
@@ -46,7 +47,9 @@ async function shown(file: string, isJson: boolean): Promise<string[]> {
   // A mounted secret is a link, which `readOwnFile` refuses.
   const text = await readIfThere(file);
   if (text === undefined) throw new SigningKeysError('does not exist', 'Make it with: speechgate keys.');
-  return isJson ? [trustOf(text)] : linesOf(`Keys of ${file}:`, text, new Date());
+  const now = new Date();
+  if (isJson) return [JSON.stringify(pinnedKeys(parseSigningKeys(text, now)), null, 2)];
+  return linesOf(`Keys of ${file}:`, text, now);
 }
 
 async function rotate(file: string): Promise<string[]> {
@@ -69,16 +72,6 @@ function readIfThere(path: string): Promise<string | undefined> {
     if (error.code === 'ENOENT') return undefined;
     throw error;
   });
-}
-
-/** The public keys of a key file, as the client's option `trust` and `--trust` take them. */
-function trustOf(text: string): string {
-  const keys = parseSigningKeys(text, new Date()).map((key) => ({
-    keyId: key.keyId,
-    publicKeyJwk: publicKeyJwk(key),
-    ...(key.validUntil && { validUntil: key.validUntil }),
-  }));
-  return JSON.stringify(keys, null, 2);
 }
 
 async function linesOf(title: string, text: string, now: Date): Promise<string[]> {
