@@ -220,7 +220,6 @@ test('settlements in one statement are each booked once, to their own payer', as
       ...{ id, receipt: 'receipt' },
       proof: { transaction: `0x${randomBytes(32).toString('hex')}`, logIndex },
     })),
-    { waits: true },
   );
 
   assert.deepEqual(

@@ -1,3 +1,4 @@
+import { sql } from 'kysely';
 import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
 import { asynchronousCommit, now, unnest } from '../../db/expressions.ts';
@@ -28,14 +29,15 @@ export const transactionOf = (receipt: string): string =>
 export const failureReceipt = ({ network, claim }: Payment, reason: string): string =>
   encodeHeader({ success: false, errorReason: reason, transaction: '', network, payer: checksumAddress(claim.payer) });
 
+const unlessDeposits = sql`case when bool_and(purpose = 'speech') over () then ${asynchronousCommit} end`;
+
 /**
- * Settles and books payments; deposits must be of different payers. Undefined if the state forbids it. Repeatable.
- * @param waits whether the commit waits for the disk. One that is lost is found on the chain again (R25).
+ * Settles and books payments; deposits must be of different payers. Undefined if the state forbids it. Repeatable. Without
+ * deposits the commit does not wait for the disk: the chain shows a settlement that is lost (R25).
  */
 export async function bookSettlements(
   db: Database,
   payments: readonly SettledPayment[],
-  { waits }: { readonly waits: boolean },
 ): Promise<(Booking | undefined)[]> {
   const settled = unnest('settled', {
     id: ['uuid', payments.map(({ id }) => id)],
@@ -64,8 +66,7 @@ export async function bookSettlements(
   );
   const rows = await bookPayment(settle)
     .selectFrom('payment')
-    .select(['id', 'receipt'])
-    .$if(!waits, (qb) => qb.select(asynchronousCommit.as('commit')))
+    .select(['id', 'receipt', unlessDeposits.as('commit')])
     .execute();
   const receipts = new Map(rows.map(({ id, receipt }) => [id, receipt]));
   return Promise.all(
@@ -77,7 +78,7 @@ export async function bookSettlements(
 }
 
 export async function bookSettlement(db: Database, id: string, proof: SettlementProof, receipt: string) {
-  return (await bookSettlements(db, [{ id, proof, receipt }], { waits: true }))[0];
+  return (await bookSettlements(db, [{ id, proof, receipt }]))[0];
 }
 
 /** A booking that waited for an earlier one has an older snapshot than that; this query has a newer one. */

@@ -36,8 +36,7 @@ export class Resolver {
   constructor(parts: ResolverParts) {
     this.#parts = parts;
     this.#bookings = new GroupedStatement({
-      run: (settled) =>
-        bookSettlements(parts.db, settled, { waits: settled.some(({ depositor }) => depositor !== undefined) }),
+      run: (settled) => bookSettlements(parts.db, settled),
       keyOf: ({ id, depositor }) => depositor ?? id,
     });
   }
