@@ -20,7 +20,7 @@ export const anyOf = <T>(values: readonly T[]): RawBuilder<T> => sql`any(${value
 export const anyFrom = <T>(rows: Expression<{ id: T }>): RawBuilder<T> => sql`any(array${rows})`;
 
 /**
- * The commit of a statement that evaluates this does not wait for the disk: a crash may lose what it wrote, as a whole.
+ * The commit of a statement that evaluates this does not wait for the disk. A crash may lose all that the statement wrote.
  * @see https://www.postgresql.org/docs/current/wal-async-commit.html
  */
 export const asynchronousCommit = sql<string>`set_config('synchronous_commit', 'off', true)`;

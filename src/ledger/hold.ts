@@ -37,7 +37,7 @@ export interface Hold {
   readonly accountId: string;
   readonly amountMicroUsd: bigint;
   readonly balanceMicroUsd: bigint;
-  /** Of a prepaid request, which another hold may have after a crash. */
+  /** Of a prepaid request. After a crash another hold may have the same one. */
   readonly nonce?: string;
 }
 
@@ -133,8 +133,8 @@ interface VoidResult {
 }
 
 /**
- * Voids the hold, once. If it had ended, returns what the books know: nothing if a crash or failover lost it. Then the
- * request may have been repeated with its nonce, and that charge counts.
+ * Voids the hold, once. If it had ended, returns what the books know: nothing if a crash or failover lost it. Then a
+ * repetition may have used its nonce, and the charge of that counts.
  */
 export async function voidHold(db: Database, hold: HoldRef & Pick<Hold, 'accountId' | 'nonce'>): Promise<VoidResult> {
   const refunded = await db

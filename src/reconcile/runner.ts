@@ -12,7 +12,7 @@ import type { Reconciler, TurnResult } from './reconciler.ts';
 
 /** After this many intervals without a turn there was an outage, or no process was running. */
 const PAUSE_INTERVALS = 3;
-/** A shorter one ends no lease of a process that runs: it is renewed after a third of its time. */
+/** Leases of living processes outlast a shorter one, since they are renewed after a third of their time. */
 const SHORTEST_PAUSE_SECONDS = LEASE_SECONDS / 2;
 
 type TakenTurn = { readonly name: string; readonly owner: string };

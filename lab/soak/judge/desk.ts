@@ -110,7 +110,7 @@ export class Desk {
     await this.query('create index on pg_temp.audio (key)');
   }
 
-  /** Table `death`: when gateways were killed or frozen, in Unix seconds. */
+  /** Table `death`: when gateways were killed or frozen, or PostgreSQL was killed, in Unix seconds. */
   async layDeaths(deaths: readonly Death[]): Promise<void> {
     const columns = [
       ...[['gateway', 'text'] as const],
