@@ -78,6 +78,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
 
   const speechTimeoutMs = config.speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS;
   const contract = await servedContract(config);
+  const offChain = await servedContract({ ...config, x402: config.x402 && { ...config.x402, rpcUrls: undefined } });
   const server = await createServer({
     ...config,
     logger: log,
@@ -88,7 +89,9 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     metrics,
   });
   await server.register(operations, {
-    routes: serviceRoutes(serviceOperations({ ...config, speechTimeoutMs, contract })),
+    routes: serviceRoutes(
+      serviceOperations({ ...config, speechTimeoutMs, contract, offChain, hasOtherDomain: x402.hasOtherDomain }),
+    ),
   });
   await server.register(operations, { routes: catalogRoutes(catalogOperations(config.catalog)) });
   for (const { plugin } of features) if (plugin) await server.register(plugin);

@@ -50,6 +50,7 @@ export function openX402(
   const { baseUrl, serviceName, catalog, x402, signingKeys, quotes } = config;
   const opened = x402?.rpcUrls && openPayments(db, x402.asset, x402.rpcUrls, { metrics, log });
   const nodeWatch = opened && new NodeWatch(opened.chain, x402.asset, log);
+  const hasOtherDomain = async () => (await nodeWatch?.hasOtherDomain()) ?? false;
   const known = new PaymentLookup({ db, asset: x402?.asset, resolver: opened?.resolver, log });
   const directReplays = new DirectReplays({ known, store, log });
   const depositReplays = new DepositReplays(db, known);
@@ -81,7 +82,7 @@ export function openX402(
     terms: x402,
     foreignHeaders: CARD_HEADERS,
     deposits: chained?.deposits,
-    hasOtherDomain: async () => (await nodeWatch?.hasOtherDomain()) ?? false,
+    hasOtherDomain,
     depositReplays,
     quotes: quotes && new Quotes(quotes.secrets, quotes.ttlSeconds),
     metadata:
@@ -98,6 +99,7 @@ export function openX402(
     plugin: async (server: FastifyInstance) => void server.register(operations, served),
     headers,
     nodeState: () => nodeWatch?.state,
+    hasOtherDomain,
     start: async () => {
       nodeWatch?.start();
       return undefined;

@@ -216,6 +216,9 @@ for (const [name, falsehood, assetName, status, level] of DOMAINS) {
       assert.equal(reply.status, status, path);
       if (status === 503) assert.deepEqual(refusalOf(reply), OTHER_DOMAIN);
     }
+    const { json } = await gateway.call('/openapi.json');
+    const isListed = Object.hasOwn(json.paths['/x402/tts'].post, 'x-payment-info');
+    assert.equal(isListed, status === 402, 'the contract lists what can be paid');
     const lines = gateway.log.filter(({ msg }) => /EIP-712/.test(msg));
     assert.deepEqual(
       lines.map((line) => line.level),
