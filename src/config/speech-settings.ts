@@ -85,14 +85,21 @@ export function readCatalog(reader: SettingsReader): Catalog | undefined {
   }
 }
 
+/** In a folder. A bucket takes a fee for each object, so there nothing is kept unless the operator says so. */
+const PREPAID_MIB = 256;
+
 export function readJobs(reader: SettingsReader, dataDir: string) {
   const named = reader.text('AUDIO_STORE');
   const audioStore = named ?? `file:${join(dataDir, 'audio')}`;
   if (!parseAudioStoreSetting(audioStore)) {
     reader.fault('AUDIO_STORE', 'names no store', 'Set it to file:PATH or s3://bucket/prefix.');
   }
+  const isFolder = audioStore.startsWith('file:');
+  const prepaidMiB = reader.integer('PREPAID_AUDIO_MIB_PER_MINUTE', 0, 1_000_000) ?? (isFolder ? PREPAID_MIB : 0);
   return {
     concurrency: reader.integer('JOB_CONCURRENCY', 1, 100) ?? 2,
+    /** Of prepaid responses, how much is kept of those of each minute. */
+    prepaidAudioBytes: prepaidMiB * 1024 * 1024,
     audioRetentionSeconds: reader.integer('AUDIO_RETENTION_SECONDS', 1, 315_360_000) ?? 604_800,
     audioStore,
     /** The setting that names it, for people. */

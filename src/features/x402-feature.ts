@@ -59,7 +59,7 @@ export function openX402(
   const verifier = x402 && new PrepaidVerifier(serviceName, x402.asset, x402.payees);
   const { signingSecrets } = config.jobs;
   const signer = signingSecrets.length > 0 ? createLinkSigner('prepaid-audio', signingSecrets) : undefined;
-  const audio = new PrepaidAudio({ store, work, log });
+  const audio = new PrepaidAudio({ store, maxBytesPerMinute: config.jobs.prepaidAudioBytes, work, log });
   const prepaidReplays = new PrepaidReplays(db);
   const prepaid = verifier && new PrepaidBalance(verifier, prepaidReplays, audio, holds.parts());
   const flows = [

@@ -9,6 +9,12 @@ export const JOBS_SETTINGS: Settings = {
     accepted: { 'file:audio': 'file:audio', 's3://voices/some/prefix': 's3://voices/some/prefix' },
     refused: ['audio', 'file:', 's3://', 's3://UPPER', 's3://voices/../other', 'https://voices.example'],
   },
+  PREPAID_AUDIO_MIB_PER_MINUTE: {
+    read: (config) => config.jobs.prepaidAudioBytes / (1024 * 1024),
+    absent: 256,
+    accepted: { '0': 0, '1000000': 1_000_000 },
+    refused: ['-1', '1000001', ...NO_WHOLE_NUMBER],
+  },
   AUDIO_RETENTION_SECONDS: {
     read: (config) => config.jobs.audioRetentionSeconds,
     absent: 604_800,

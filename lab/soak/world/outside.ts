@@ -93,7 +93,12 @@ export async function openOutside(owner: Owner, folder: string): Promise<Outside
         ...{ SPEECH_BASE_URL: `${at('upstream')}/v1`, X402_PAY_TO: payTo },
         ...{ X402_FACILITATOR_URL: at('facilitator'), X402_RPC_URL: at('node') },
         ...{ STRIPE_SECRET_KEY: secretKey, STRIPE_API_BASE: at('checkout'), CHECKOUT_ORIGIN: originOf('checkout') },
-        ...{ AUDIO_STORE: `s3://${BUCKET}/audio`, AWS_ENDPOINT_URL: at('store'), AWS_REGION: 'us-east-1' },
+        ...{
+          AUDIO_STORE: `s3://${BUCKET}/audio`,
+          PREPAID_AUDIO_MIB_PER_MINUTE: '256',
+          AWS_ENDPOINT_URL: at('store'),
+          AWS_REGION: 'us-east-1',
+        },
         ...S3_CREDENTIALS,
       };
     },

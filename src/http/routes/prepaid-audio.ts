@@ -63,7 +63,7 @@ const MESSAGES: Readonly<Record<Repeated['state'], string>> = {
   pending:
     'The first of these identical requests is still running. Repeat it in a second; a new nonce is a new purchase.',
   charged:
-    'This request was charged before. Its audio is not stored yet, or its 10 minutes have passed. A new nonce is a new purchase.',
+    'This request was charged before. Its audio is not stored yet, was not kept, or its 10 minutes have passed. A new nonce is a new purchase.',
   restored: 'This request failed before and was not charged. Sign it again with a new nonce.',
 };
 const KEPT =

@@ -36,28 +36,35 @@ import {
 
 /** How long the audio of a prepaid response can be fetched again (R60). */
 export const PREPAID_AUDIO_SECONDS = 600;
-const MAX_BYTES = 64 * 1024 * 1024;
+
+interface PrepaidAudioParts {
+  readonly store: AudioStore;
+  readonly maxBytesPerMinute: number;
+  readonly work: RunningWork;
+  readonly log: FastifyBaseLogger;
+}
 
 /** Stores the audio of prepaid responses that may be lost (R60). Best effort: nothing waits for it. */
 export class PrepaidAudio {
-  readonly #parts: { readonly store: AudioStore; readonly work: RunningWork; readonly log: FastifyBaseLogger };
-  #bytes = 0;
+  readonly #parts: PrepaidAudioParts;
+  #minute = 0;
+  #bytesOfMinute = 0;
 
-  constructor(parts: { store: AudioStore; work: RunningWork; log: FastifyBaseLogger }) {
+  constructor(parts: PrepaidAudioParts) {
     this.#parts = parts;
   }
 
   keep(id: string, audio: Buffer): void {
-    const { store, work, log } = this.#parts;
-    if (this.#bytes + audio.length > MAX_BYTES) return;
-    this.#bytes += audio.length;
+    const { store, maxBytesPerMinute, work, log } = this.#parts;
+    const minute = Math.floor(Date.now() / 60_000);
+    if (minute !== this.#minute) this.#bytesOfMinute = 0;
+    this.#minute = minute;
+    if (this.#bytesOfMinute + audio.length > maxBytesPerMinute) return;
+    this.#bytesOfMinute += audio.length;
     const kept = store
       .putTemporary(id, audio, 'audio/mpeg')
       .then(() => testPoint('prepaid audio kept'))
-      .catch((err) => log.warn({ err }, 'failed to store the audio of a prepaid response'))
-      .finally(() => {
-        this.#bytes -= audio.length;
-      });
+      .catch((err) => log.warn({ err }, 'failed to store the audio of a prepaid response'));
     work.add(kept);
   }
 
