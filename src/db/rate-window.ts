@@ -84,16 +84,22 @@ export async function pruneWindows(db: Database, windowSeconds: number): Promise
   return Number((await windows.executeTakeFirst()).numDeletedRows);
 }
 
-/** Commits a row of no bucket on one connection, looks for it on another, and removes it. */
+/**
+ * Writes a row of no bucket on one connection, in a transaction and then without one, reads it on another, and removes it.
+ * Pgpool 4.3.5 in raw mode begins a transaction when it prepares a write outside of one, and never ends it.
+ */
 export async function isCommitKept(db: Database): Promise<boolean> {
   const key = randomBytes(32);
   return await db.connection().execute(async (writer) => {
     const row = { key, scope: 'doctor', checked_at: now, allowed: false, taken: [] };
     await writer.transaction().execute((trx) => trx.insertInto('rate_window').values(row).execute());
+    await writer.updateTable('rate_window').set({ allowed: true }).where('key', '=', key).execute();
     const seen = await db
       .connection()
-      .execute((reader) => reader.selectFrom('rate_window').select('scope').where('key', '=', key).executeTakeFirst());
+      .execute((reader) =>
+        reader.selectFrom('rate_window').select('allowed').where('key', '=', key).executeTakeFirst(),
+      );
     await writer.deleteFrom('rate_window').where('key', '=', key).execute();
-    return seen !== undefined;
+    return seen?.allowed === true;
   });
 }

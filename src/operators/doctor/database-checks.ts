@@ -125,7 +125,7 @@ async function hasOwnSettings({ db, config }: DoctorContext): Promise<Finding> {
   );
 }
 
-/** Some poolers acknowledge a commit that they don't make, such as pgpool in raw mode. */
+/** Some poolers acknowledge a write that they don't commit, such as pgpool in raw mode. */
 async function keepsCommits({ db }: DoctorContext): Promise<Finding> {
   const { rows } = await sql<{ value: string }>`select current_setting('transaction_read_only') as value`.execute(db);
   if (rows[0]?.value === 'on') return skipped('It accepts no writes; see the check database.');

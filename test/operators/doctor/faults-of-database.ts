@@ -101,7 +101,13 @@ export const FAULTS_OF_DATABASE: Cases = {
     check: 'commits',
     state: 'fault',
     message: /another connection does not see it/,
-    make: async (scene, t) => ({ own: { DATABASE_URL: await withoutCommits(t, scene.env.DATABASE_URL ?? '') } }),
+    make: async (scene, t) => ({ own: { DATABASE_URL: await through(t, scene, withoutCommits) } }),
+  },
+  'a pooler that begins a transaction and does not end it': {
+    check: 'commits',
+    state: 'fault',
+    message: /another connection does not see it/,
+    make: async (scene, t) => ({ own: { DATABASE_URL: await through(t, scene, withOwnBegin) } }),
   },
   'a standby that no commit waits for': {
     check: 'standby',
@@ -227,13 +233,40 @@ async function setServer({ sql }: Scene, name: string, value: string): Promise<v
   await sql(`alter system set ${name} = ${value}`, 'select pg_reload_conf()', 'select pg_sleep(0.3)');
 }
 
-/** Leads to the database, and makes a rollback of each commit, to which the server answers as to a commit. */
-async function withoutCommits(t: Test, target: string): Promise<string> {
+/** Changes what a connection's client sends; `inject` sends a query of its own, whose answer of so many bytes is dropped. */
+type Pooler = () => (sent: string, inject: (query: string, answerBytes: number) => void) => string;
+
+/** Makes a rollback of each commit, to which the server answers as to a commit. */
+const withoutCommits: Pooler = () => (sent) => sent.replace('commit\0', 'abort \0');
+
+/** Begins a transaction before a write outside of one. */
+const withOwnBegin: Pooler = () => {
+  let isInTransaction = false;
+  return (sent, inject) => {
+    if (/begin\0|commit\0/.test(sent)) isInTransaction = sent.includes('begin\0');
+    else if (!isInTransaction && sent.includes('update "rate_window"')) inject('BEGIN', 'CxxxxBEGIN.ZxxxxT'.length);
+    return sent;
+  };
+};
+
+/** Leads to the database by a pooler. */
+async function through(t: Test, scene: Scene, pooler: Pooler): Promise<string> {
+  const target = scene.env.DATABASE_URL ?? '';
   const { hostname, port } = new URL(target);
   const server = createServer((client) => {
     const upstream = connect(Number(port), hostname);
-    client.on('data', (chunk) => upstream.write(chunk.toString('latin1').replace('commit\0', 'abort \0'), 'latin1'));
-    upstream.pipe(client);
+    const change = pooler();
+    let dropped = 0;
+    const inject = (query: string, answerBytes: number) => {
+      dropped += answerBytes;
+      upstream.write(Buffer.from([0x51, 0, 0, 0, query.length + 5, ...Buffer.from(query), 0]));
+    };
+    client.on('data', (chunk) => upstream.write(change(chunk.toString('latin1'), inject), 'latin1'));
+    upstream.on('data', (chunk) => {
+      const own = Math.min(dropped, chunk.length);
+      dropped -= own;
+      client.write(chunk.subarray(own));
+    });
     client.on('error', () => upstream.destroy()).on('close', () => upstream.destroy());
     upstream.on('error', () => client.destroy());
   }).listen(0, '127.0.0.1');
