@@ -8,6 +8,10 @@ export const secondsFromNow = (seconds: number): RawBuilder<Date> =>
 export const secondsAgo = (seconds: number): RawBuilder<Date> =>
   sql`now() - make_interval(secs => ${seconds}::double precision)`;
 
+/** The time by which this time is past, in seconds. */
+export const secondsSince = (time: Expression<Date | null>): RawBuilder<number> =>
+  sql`extract(epoch from now() - ${time})::double precision`;
+
 export const daysAgo = (days: number): RawBuilder<Date> => sql`now() - make_interval(days => ${days})`;
 
 /** A time in PostgreSQL's text form, which keeps the microseconds that a Date loses. */

@@ -1,10 +1,10 @@
-import { readdir, readFile } from 'node:fs/promises';
 import { Logger, runMigrations } from 'graphile-worker';
 import { type Kysely, type Migration, type MigrationProvider, Migrator, sql } from 'kysely';
 import type { DB } from '../../db/tables.ts';
 import { grantApplicationRole } from './application-role.ts';
 import { LOCK_TIMEOUT_MS, lockBriefly, untilUnlocked } from './brief-locks.ts';
 import { openDatabase, openQueuePool } from './database.ts';
+import { readSqlFiles } from './sql-files.ts';
 
 const CHECK_VIOLATION = '23514';
 
@@ -34,8 +34,6 @@ export async function findNotValid<T>(db: Kysely<T>): Promise<readonly { table: 
   return rows;
 }
 
-const MIGRATIONS = new URL('../../db/migrations/', import.meta.url);
-
 const QUEUE_MIGRATION_LOCK = 7_300_003;
 export const APPLICATION_ROLE = 'speechgate_app';
 const silentLogger = new Logger(() => () => {});
@@ -43,9 +41,8 @@ const silentLogger = new Logger(() => () => {});
 const provider: MigrationProvider = {
   async getMigrations() {
     const migrations: Record<string, Migration> = {};
-    for (const file of (await readdir(MIGRATIONS)).filter((name) => name.endsWith('.sql'))) {
-      const text = await readFile(new URL(file, MIGRATIONS), 'utf8');
-      migrations[file.slice(0, -'.sql'.length)] = {
+    for (const { name, text } of await readSqlFiles('migrations')) {
+      migrations[name] = {
         up: async (db) => {
           await lockBriefly(db);
           await sql.raw(text).execute(db);

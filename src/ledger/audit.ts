@@ -1,23 +1,24 @@
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { now } from '../db/expressions.ts';
-import { adjustmentInvariants, balanceInvariants, chargeInvariants, underWayInvariants } from './audit/books.ts';
-import { guardInvariants } from './audit/guards.ts';
-import type { Invariant } from './audit/invariant.ts';
-import { debtInvariants, paymentInvariants, purchaseInvariants } from './audit/payments.ts';
-import { timeInvariants } from './audit/times.ts';
+import { now, secondsSince } from '../db/expressions.ts';
+import { readSqlFiles } from '../db/sql-files.ts';
 
-export const invariants: readonly Invariant[] = [
-  ...balanceInvariants,
-  ...underWayInvariants,
-  ...paymentInvariants,
-  ...purchaseInvariants,
-  ...debtInvariants,
-  ...chargeInvariants,
-  ...adjustmentInvariants,
-  ...timeInvariants,
-  ...guardInvariants,
-];
+interface Invariant {
+  /** Of its file in db/audit/. */
+  readonly name: string;
+  readonly rule: string;
+  readonly breaches: RawBuilder<Record<string, unknown>>;
+}
+
+/** Each file has the rule as its first comment, and a statement that selects what breaks it. */
+export async function readInvariants(): Promise<Invariant[]> {
+  const files = await readSqlFiles('audit');
+  return files.map(({ name, text }) => ({
+    name,
+    rule: text.slice('-- '.length, text.indexOf('\n')),
+    breaches: sql.raw(text),
+  }));
+}
 
 const MOST_BREACHES = 1000;
 
@@ -38,7 +39,7 @@ export async function audit(db: Database, progress: AuditProgress = () => () => 
       await sql`set local cursor_tuple_fraction = 1`.execute(snapshot);
       await sql`set local work_mem = '64MB'`.execute(snapshot);
       const findings: AuditFinding[] = [];
-      for (const { rule, breaches } of invariants) {
+      for (const { rule, breaches } of await readInvariants()) {
         const checked = progress(rule);
         const rows = await firstOf(snapshot, breaches);
         checked();
@@ -74,7 +75,7 @@ export async function keepAuditResult(db: Database, kind: AuditKind, brokenRules
 export async function auditResults(db: Database): Promise<AuditResult[]> {
   const rows = await db
     .selectFrom('audit_result')
-    .select(['kind', 'broken_rules', sql<number>`extract(epoch from now() - ended_at)::float8`.as('ageSeconds')])
+    .select((eb) => ['kind', 'broken_rules', secondsSince(eb.ref('ended_at')).as('ageSeconds')])
     .execute();
   return rows.map((row) => ({
     kind: row.kind as AuditKind,

@@ -8,6 +8,7 @@ import ts from 'typescript';
 import { readRoleRights } from '../../src/db/application-role.ts';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { migrate } from '../../src/db/migrate.ts';
+import { readSqlFiles } from '../../src/db/sql-files.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { pauseFlows, resumeFlows } from '../../src/ledger/pauses.ts';
 import { pruneNonces } from '../../src/ledger/wallets.ts';
@@ -38,7 +39,7 @@ const OWNERS: Readonly<Record<string, string>> = {
   paused_flow: 'src/ledger/',
 };
 /** What compares the tables with each other. It only reads. */
-const AUDITS = ['src/ledger/audit/', 'src/operators/audit/', 'src/operators/report/'];
+const AUDITS = ['db/audit/', 'src/operators/audit/', 'src/operators/report/'];
 
 const KYSELY_CALL =
   /^(selectFrom|insertInto|updateTable|deleteFrom|mergeInto|from|using|\w*[jJ]oin(Lateral)?|\w*[aA]pply|table|ref|raw|id|query)$/;
@@ -99,6 +100,9 @@ const files = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8'
   .map((name) => `src/${name.replaceAll('\\', '/')}`)
   .filter((name) => name.endsWith('.ts') && !name.startsWith('src/contract/'));
 const sources = new Map(files.map((file) => [file, readFileSync(join(ROOT, file), 'utf8')]));
+for (const { name, text } of await readSqlFiles('audit')) {
+  sources.set(`db/audit/${name}.sql`, `sql\`${text.replaceAll(/--.*/g, '')}\``);
+}
 
 const isAudit = (file: string) => AUDITS.some((folder) => file.startsWith(folder));
 

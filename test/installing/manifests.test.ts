@@ -182,6 +182,15 @@ test('docs/operate.md: its proxy table quotes ops/haproxy.cfg', async () => {
   for (const part of lines.flatMap((line) => line.split(' … '))) assert.ok(configuration.includes(part), part);
 });
 
+test('the image has the folders of db/ that the package has', async () => {
+  const { files } = JSON.parse(await read('package.json'));
+  const copied = image.get('COPY')?.flatMap((copy) => / (db\/\S+)$/.exec(copy)?.[1] ?? []);
+  assert.deepEqual(
+    copied,
+    files.filter((path: string) => path.startsWith('db/')),
+  );
+});
+
 test('ops/kubernetes: references exist, and pods match the image and stop timeout', async () => {
   const { version } = JSON.parse(await read('package.json'));
   const kustomization = await readYaml('ops/kubernetes/kustomization.yaml');

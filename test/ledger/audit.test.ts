@@ -3,18 +3,19 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
-import { audit, invariants } from '../../src/ledger/audit.ts';
+import { readSqlFiles } from '../../src/db/sql-files.ts';
+import { audit } from '../../src/ledger/audit.ts';
 import { findDebt } from '../../src/ledger/debts.ts';
 import { captureHold, voidHold } from '../../src/ledger/hold.ts';
 import { newestSealable, parseSeal, sealUpTo } from '../../src/ledger/seal.ts';
 import { contra } from '../../src/ledger/transfer.ts';
-import { pruneNonces } from '../../src/ledger/wallets.ts';
+import { NONCE_RETENTION_HOURS, pruneNonces } from '../../src/ledger/wallets.ts';
 import { Clawbacks } from '../../src/payments/top-up/clawbacks.ts';
 import { creditTopUp } from '../../src/payments/top-up/credit-top-up.ts';
 import { Processor } from '../../src/payments/top-up/processor.ts';
 import { Purchases } from '../../src/payments/top-up/purchases.ts';
 import { bookSettlement } from '../../src/payments/x402/book-settlement.ts';
-import { HASH, OF_BOOKS, OF_JOBS, OTHER_ADDRESS, PAYER_ADDRESS } from '../support/audit-rules.ts';
+import { HASH, invariants, OF_BOOKS, OF_JOBS, OTHER_ADDRESS, PAYER_ADDRESS } from '../support/audit-rules.ts';
 import { CORRUPTIONS_OF_BALANCES } from '../support/corruptions-of-balances.ts';
 import { CORRUPTIONS_OF_CLAWBACKS } from '../support/corruptions-of-clawbacks.ts';
 import { CORRUPTIONS_OF_PAYMENTS } from '../support/corruptions-of-payments.ts';
@@ -131,6 +132,17 @@ test('the audit passes on a sound ledger, and each rule can fail', async (t) => 
     const rules = invariants.map(({ rule }) => rule).filter((rule) => !OF_JOBS.test(rule) && !OF_BOOKS.has(rule));
     assert.deepEqual([...broken].filter((rule) => !OF_BOOKS.has(rule)).sort(), rules.sort());
   });
+});
+
+test('the audit names the contra accounts and the retention of nonces as the service does', async () => {
+  const files = new Map((await readSqlFiles('audit')).map(({ name, text }) => [name, text]));
+  const snakeCase = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  assert.deepEqual(
+    files.get('902_contra_accounts')?.match(/(?<=')0{8}-.+(?=')/g),
+    Object.entries(contra).map(([name, id]) => `${id} ${snakeCase(name)}`),
+  );
+  assert.ok(files.get('101_card_balances')?.includes(`when '${contra.cardAdjustments}' then`));
+  assert.ok(files.get('107_spent_nonces')?.includes(`interval '${NONCE_RETENTION_HOURS} hours'`));
 });
 
 test('a nonce pruned after its retention breaks no rule', async (t) => {

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
 import type { Database } from '../../src/db/database.ts';
-import { invariants } from '../../src/ledger/audit.ts';
 import { newestSealable, type Seal, sealUpTo } from '../../src/ledger/seal.ts';
 import { auditPayments } from '../../src/operators/audit/chain-payments.ts';
 import { auditPurchases } from '../../src/operators/audit/processor-purchases.ts';
 import { Processor } from '../../src/payments/top-up/processor.ts';
 import { openPayments } from '../../src/payments/x402/resolver.ts';
+import { invariants } from '../support/audit-rules.ts';
 import { testChain } from '../support/chain.ts';
 import { type Populated, populate } from '../support/populated.ts';
 import { brokenRules, rolledBack } from '../support/rolled-back.ts';

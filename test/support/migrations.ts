@@ -1,33 +1,14 @@
-import { readdir, readFile } from 'node:fs/promises';
 import { Migrator, sql } from 'kysely';
 import { type Database, openDatabase } from '../../src/db/database.ts';
-import { projectFile } from './project.ts';
+import { readSqlFiles, type SqlFile } from '../../src/db/sql-files.ts';
 
 /** The newest migration of the first release, each of which makes an area's tables; before it there is nothing to upgrade. */
 export const BASELINE = '0008_operators';
 
-const FOLDER = projectFile('db/migrations/');
-
-/** A file of db/migrations. */
-export interface MigrationFile {
-  /** Without `.sql`. */
-  readonly name: string;
-  readonly text: string;
-}
-
-/** All of them, in their order. */
-export async function migrationFiles(): Promise<MigrationFile[]> {
-  const names = (await readdir(FOLDER)).filter((name) => name.endsWith('.sql')).sort();
-  return Promise.all(
-    names.map(async (name) => ({
-      name: name.slice(0, -'.sql'.length),
-      text: await readFile(new URL(name, FOLDER), 'utf8'),
-    })),
-  );
-}
+export const migrationFiles = (): Promise<SqlFile[]> => readSqlFiles('migrations');
 
 /** Applies these migrations as `src/db/migrate.ts` notes them, as a release that knows no others would have. */
-export async function applyMigrations(db: Database, files: readonly MigrationFile[]): Promise<void> {
+export async function applyMigrations(db: Database, files: readonly SqlFile[]): Promise<void> {
   const migrator = new Migrator({
     db,
     provider: {

@@ -1,5 +1,5 @@
 import type { Database } from '../../src/db/database.ts';
-import { invariants } from '../../src/ledger/audit.ts';
+import { invariants } from './audit-rules.ts';
 
 class Rollback<T> extends Error {
   constructor(readonly value: T) {

@@ -1,0 +1,2 @@
+-- no balance is negative
+select id, balance_micro_usd as balance from account where balance_micro_usd < 0;
