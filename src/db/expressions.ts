@@ -2,15 +2,25 @@ import { type AliasedRawBuilder, type Expression, type RawBuilder, type SqlBool,
 
 export const now = sql<Date>`now()`;
 
-export const secondsFromNow = (seconds: number): RawBuilder<Date> =>
-  sql`now() + make_interval(secs => ${seconds}::double precision)`;
+export const currentUser = sql<string>`current_user`;
 
-export const secondsAgo = (seconds: number): RawBuilder<Date> =>
-  sql`now() - make_interval(secs => ${seconds}::double precision)`;
+type Seconds = number | Expression<number>;
 
-/** The time by which this time is past, in seconds. */
+export const secondsAfter = (time: Expression<Date | null>, seconds: Seconds): RawBuilder<Date> =>
+  sql`${time} + make_interval(secs => ${seconds}::double precision)`;
+
+export const secondsBefore = (time: Expression<Date | null>, seconds: Seconds): RawBuilder<Date> =>
+  sql`${time} - make_interval(secs => ${seconds}::double precision)`;
+
+export const secondsFromNow = (seconds: Seconds): RawBuilder<Date> => secondsAfter(now, seconds);
+
+export const secondsAgo = (seconds: Seconds): RawBuilder<Date> => secondsBefore(now, seconds);
+
 export const secondsSince = (time: Expression<Date | null>): RawBuilder<number> =>
   sql`extract(epoch from now() - ${time})::double precision`;
+
+export const unixSeconds = (time: Expression<Date | null>): RawBuilder<number> =>
+  sql`extract(epoch from ${time})::double precision`;
 
 export const daysAgo = (days: number): RawBuilder<Date> => sql`now() - make_interval(days => ${days})`;
 

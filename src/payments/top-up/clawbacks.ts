@@ -2,7 +2,7 @@ import { type Selection, sql } from 'kysely';
 import type Stripe from 'stripe';
 import type { DB } from '../../../db/tables.ts';
 import type { Database } from '../../db/database.ts';
-import { anyFrom, anyOf, secondsFromNow, timestamp } from '../../db/expressions.ts';
+import { anyFrom, anyOf, now, secondsAgo, secondsFromNow, secondsSince, timestamp } from '../../db/expressions.ts';
 import { applyClawback, lockAccount, reverseClawback } from '../../ledger/debts.ts';
 import { MICRO_USD_PER_CENT } from '../../lib/money.ts';
 import { testPoint } from '../../lib/test-point.ts';
@@ -76,9 +76,6 @@ interface ClaimedClawback {
   readonly fence: number;
 }
 
-const NEXT_CHECK = sql<Date>`now() + make_interval(secs => least(greatest(
-  extract(epoch from now() - created_at)::double precision / 8, ${SHORTEST_PAUSE_SECONDS}), ${LONGEST_PAUSE_SECONDS}))`;
-
 async function insertClawback(
   trx: Database,
   { id, kind, chargeId, amountCents, currency, status, created }: ProcessorClawback,
@@ -96,7 +93,7 @@ async function insertClawback(
       currency,
       status,
       is_status_known: isStatusKnown({ kind, status }),
-      created_at: sql<Date>`to_timestamp(${created})`,
+      created_at: ({ fn, val }) => fn('to_timestamp', [val(created)]),
       next_check_at: secondsFromNow(SHORTEST_PAUSE_SECONDS),
     })
     .onConflict((conflict) => conflict.doNothing())
@@ -119,9 +116,8 @@ export async function unknownOf(db: Database, listed: readonly ListedClawback[])
     .map(({ id }) => id);
   if (changed.length > 0) {
     const free = db.selectFrom('clawback').select('id').where('id', '=', anyOf(changed)).orderBy('id');
-    const next_check_at = sql<Date>`least(next_check_at, now())`;
-    const unlocked = anyFrom(free.forUpdate().skipLocked());
-    await db.updateTable('clawback').set({ next_check_at }).where('id', '=', unlocked).execute();
+    const unlocked = db.updateTable('clawback').where('id', '=', anyFrom(free.forUpdate().skipLocked()));
+    await unlocked.set('next_check_at', ({ fn }) => fn('least', ['next_check_at', now])).execute();
   }
   return listed.filter(({ id }) => !known.has(id));
 }
@@ -130,7 +126,12 @@ export async function claimDueClawback(db: Database, begin: string): Promise<Cla
   const due = db.selectFrom('clawback').select('id').where('next_check_at', '<', timestamp(begin));
   return db
     .updateTable('clawback')
-    .set((eb) => ({ fence: eb('fence', '+', 1), next_check_at: NEXT_CHECK }))
+    .set((eb) => {
+      const eighth = eb(secondsSince(eb.ref('created_at')), '/', 8);
+      const pause = eb.fn<number>('greatest', [eighth, eb.val(SHORTEST_PAUSE_SECONDS)]);
+      const next_check_at = secondsFromNow(eb.fn('least', [pause, eb.val(LONGEST_PAUSE_SECONDS)]));
+      return { fence: eb('fence', '+', 1), next_check_at };
+    })
     .where('id', '=', due.orderBy('next_check_at').limit(sql.lit(1)).forUpdate().skipLocked())
     .returning(['id', 'kind', 'account_id as accountId', 'fence'])
     .$narrowType<{ kind: ClawbackKind }>()
@@ -142,11 +143,12 @@ async function readAgain(
   { id, kind, fence }: Pick<ClaimedClawback, 'id' | 'kind' | 'fence'>,
   { status, isFinal }: { status: string; isFinal: boolean },
 ): Promise<ClawbackRow | undefined> {
-  const isOver = sql`${isFinal} and created_at < now() - make_interval(secs => ${FINAL_SECONDS})`;
-  const next_check_at = sql<Date | null>`case when ${isOver} then null else next_check_at end`;
-  const clawback = trx.updateTable('clawback').where('id', '=', id).where('fence', '=', fence);
-  const current = { status, is_status_known: isStatusKnown({ kind, status }), next_check_at };
-  return clawback.set(current).returning(COLUMNS).executeTakeFirst();
+  const current = { status, is_status_known: isStatusKnown({ kind, status }) };
+  const clawback = trx.updateTable('clawback').set(current).where('id', '=', id).where('fence', '=', fence);
+  const ended = clawback.set('next_check_at', (eb) =>
+    eb.case().when('created_at', '>=', secondsAgo(FINAL_SECONDS)).then(eb.ref('next_check_at')).end(),
+  );
+  return (isFinal ? ended : clawback).returning(COLUMNS).executeTakeFirst();
 }
 
 /** Payments of other services that are remembered, so that each is looked up once. */

@@ -1,6 +1,16 @@
 import { type NotNull, sql } from 'kysely';
 import type { Database } from '../../db/database.ts';
-import { anyFrom, daysAgo, now, secondsAgo, timestamp } from '../../db/expressions.ts';
+import {
+  anyFrom,
+  daysAgo,
+  now,
+  secondsAfter,
+  secondsAgo,
+  secondsFromNow,
+  secondsSince,
+  timestamp,
+  unixSeconds,
+} from '../../db/expressions.ts';
 
 const YOUNG_SECONDS = 3600;
 export const SESSION_SECONDS = 86_400;
@@ -20,25 +30,24 @@ export interface OpenPurchase {
 
 /** The start of a turn by the database's clock, and where the list of young purchases starts, in Unix seconds. */
 export async function readTurnBegin(db: Database): Promise<{ begin: string; young_since: number }> {
-  const young = sql<number>`floor(extract(epoch from now()) - ${YOUNG_SECONDS + MARGIN_SECONDS})::double precision`;
-  return db.selectNoFrom([sql<string>`now()::text`.as('begin'), young.as('young_since')]).executeTakeFirstOrThrow();
+  const young = unixSeconds(secondsAgo(YOUNG_SECONDS + MARGIN_SECONDS));
+  return db
+    .selectNoFrom(({ cast, fn }) => [
+      cast<string>(now, 'text').as('begin'),
+      fn<number>('floor', [young]).as('young_since'),
+    ])
+    .executeTakeFirstOrThrow();
 }
 
 /** Claims the purchase due longest, and reschedules it first, so that one that always fails blocks no others. */
 export async function claimDuePurchase(db: Database, begin: string): Promise<OpenPurchase | undefined> {
-  const nextCheck = sql<Date>`case
-    when age < ${YOUNG_SECONDS} then now()
-    when age < ${SESSION_SECONDS} then
-      least(now() + make_interval(secs => age / 4), created_at + make_interval(secs => ${SESSION_SECONDS + MARGIN_SECONDS}))
-    else now() + make_interval(secs => least(age / 4, ${LONGEST_PAUSE_SECONDS}))
-  end`;
   return db
     .with(
       (cte) => cte('due').materialized(),
       (qb) =>
         qb
           .selectFrom('top_up')
-          .select(['id', sql<number>`extract(epoch from now() - created_at)::double precision`.as('age')])
+          .select((eb) => ['id', secondsSince(eb.ref('created_at')).as('age')])
           .where('state', '=', sql.lit('open'))
           .where('next_check_at', '<', timestamp(begin))
           .orderBy('next_check_at')
@@ -48,17 +57,24 @@ export async function claimDuePurchase(db: Database, begin: string): Promise<Ope
     )
     .updateTable('top_up')
     .from('due')
-    .set({ next_check_at: nextCheck })
+    .set((eb) => {
+      const pause = eb('age', '/', 4);
+      const sessionEnd = secondsAfter(eb.ref('created_at'), SESSION_SECONDS + MARGIN_SECONDS);
+      const open = eb.fn<Date>('least', [secondsFromNow(pause), sessionEnd]);
+      const over = secondsFromNow(eb.fn('least', [pause, eb.val(LONGEST_PAUSE_SECONDS)]));
+      const young = eb.case().when('age', '<', YOUNG_SECONDS).then(now);
+      return { next_check_at: young.when('age', '<', SESSION_SECONDS).then(open).else(over).end() };
+    })
     .whereRef('top_up.id', '=', 'due.id')
-    .returning(['top_up.id', 'session_id', 'age as age_seconds', sql<string>`now()::text`.as('claimed_at')])
+    .returning(['top_up.id', 'session_id', 'age as age_seconds'])
+    .returning((eb) => eb.cast<string>(now, 'text').as('claimed_at'))
     .$narrowType<{ session_id: NotNull }>()
     .executeTakeFirst();
 }
 
 export async function expirePurchase(db: Database, id: string, claimedAt: string): Promise<void> {
-  const isFresh = sql<boolean>`now() < ${claimedAt}::timestamptz + make_interval(secs => ${VERDICT_SECONDS})`;
   const purchase = db.updateTable('top_up').set({ state: 'expired' }).where('id', '=', id).where('state', '=', 'open');
-  await purchase.where(isFresh).execute();
+  await purchase.where(now, '<', secondsAfter(timestamp(claimedAt), VERDICT_SECONDS)).execute();
 }
 
 export interface SessionPurchase {
@@ -92,7 +108,7 @@ export async function recordSession(
       account_id: accountId,
       amount_cents: amountCents,
       challenge_id: challengeId,
-      created_at: sql<Date>`to_timestamp(${created})`,
+      created_at: ({ fn, val }) => fn('to_timestamp', [val(created)]),
     })
     .onConflict((oc) => oc.doNothing())
     .execute();

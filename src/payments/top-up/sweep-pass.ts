@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../../db/database.ts';
-import { now, timestamp } from '../../db/expressions.ts';
+import { now, secondsAgo, secondsBefore, timestamp, unixSeconds } from '../../db/expressions.ts';
 
 const OVERLAP_SECONDS = {
   // A session may be paid up to 24 hours after it was created.
@@ -20,6 +20,8 @@ export interface Pass {
   readonly pass_cursor: string | null;
 }
 
+const ENDED = { pass_started_at: null, pass_cursor: null };
+
 const updateAt = (db: Database, { name, begun_at, pass_cursor }: Pass) =>
   db
     .updateTable('processor_list')
@@ -31,13 +33,16 @@ const updateAt = (db: Database, { name, begun_at, pass_cursor }: Pass) =>
 export async function beginPass(db: Database, list: ProcessorList): Promise<Pass> {
   const pass = await db
     .updateTable('processor_list')
-    .set({
-      pass_started_at: sql<Date>`least(coalesce(pass_started_at, now()), now())`,
-      read_until: sql<Date>`least(read_until, now() - make_interval(secs => ${OVERLAP_SECONDS[list]}))`,
-    })
+    .set(({ fn }) => ({
+      pass_started_at: fn<Date>('least', ['pass_started_at', now]),
+      read_until: fn<Date>('least', ['read_until', secondsAgo(OVERLAP_SECONDS[list])]),
+    }))
     .where('name', '=', list)
-    .returning(sql<number>`floor(extract(epoch from read_until))::double precision`.as('created_from'))
-    .returning([sql<string>`pass_started_at::text`.as('begun_at'), 'pass_cursor'])
+    .returning((eb) => [
+      eb.fn<number>('floor', [unixSeconds(eb.ref('read_until'))]).as('created_from'),
+      eb.cast<string>('pass_started_at', 'text').as('begun_at'),
+      'pass_cursor',
+    ])
     .executeTakeFirstOrThrow();
   return { name: list, ...pass };
 }
@@ -49,21 +54,23 @@ export async function advancePass(db: Database, pass: Pass, cursor: string | und
 }
 
 export async function abandonPass(db: Database, pass: Pass): Promise<void> {
-  await updateAt(db, pass).set({ pass_started_at: null, pass_cursor: null }).execute();
+  await updateAt(db, pass).set(ENDED).execute();
 }
 
 export async function endPass(db: Database, pass: Pass): Promise<void> {
-  const begun = sql<Date>`pass_started_at - make_interval(secs => ${OVERLAP_SECONDS[pass.name]})`;
-  const read_until = sql<Date>`greatest(read_until, ${begun})`;
-  await updateAt(db, pass).set({ read_until, pass_started_at: null, pass_cursor: null }).execute();
+  const overlap = OVERLAP_SECONDS[pass.name];
+  await updateAt(db, pass)
+    .set(ENDED)
+    .set('read_until', ({ fn, ref }) => fn('greatest', ['read_until', secondsBefore(ref('pass_started_at'), overlap)]))
+    .execute();
 }
 
 /** After a restore: reads all lists again since then, and makes every open purchase and every clawback due now. */
 export async function readAgainSince(db: Database, since: Date): Promise<void> {
   for (const [name, seconds] of Object.entries(OVERLAP_SECONDS)) {
-    const read_until = sql<Date>`least(read_until, ${since}::timestamptz - make_interval(secs => ${seconds}))`;
-    const list = db.updateTable('processor_list').set({ read_until, pass_started_at: null, pass_cursor: null });
-    await list.where('name', '=', name).execute();
+    const from = new Date(since.getTime() - seconds * 1000);
+    const list = db.updateTable('processor_list').set(ENDED).where('name', '=', name);
+    await list.set('read_until', ({ fn, val }) => fn('least', ['read_until', val(from)])).execute();
   }
   const purchases = db.updateTable('top_up').set({ next_check_at: now }).where('state', '=', sql.lit('open'));
   await purchases.where('next_check_at', '>', now).execute();
