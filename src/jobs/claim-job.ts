@@ -1,7 +1,7 @@
-import { type NotNull, sql, type UpdateObject } from 'kysely';
+import type { ExpressionBuilder, NotNull, UpdateObject } from 'kysely';
 import type { DB } from '../../db/tables.ts';
 import type { Database } from '../db/database.ts';
-import { now, secondsFromNow, unnest } from '../db/expressions.ts';
+import { now, secondsFromNow, secondsSince, unnest } from '../db/expressions.ts';
 import { LEASE_SECONDS, LeaseRenewer } from '../db/lease.ts';
 import { captureHold, takeOverHolds, type UpstreamUsage, voidHold } from '../ledger/hold.ts';
 import type { AudioType, Utterance } from '../speech/provider.ts';
@@ -44,7 +44,7 @@ export async function claimJob(db: Database, jobId: string): Promise<Claim | und
     .with('hold', (qb) => takeOverHolds(qb))
     .selectFrom(['claimed', 'hold'])
     .selectAll()
-    .select(sql<number>`extract(epoch from now() - started_at)::double precision * 1000`.as('elapsed_ms'))
+    .select((eb) => eb(secondsSince(eb.ref('started_at')), '*', 1000).as('elapsed_ms'))
     .$narrowType<{ text: NotNull }>()
     .executeTakeFirst();
   return (
@@ -108,7 +108,7 @@ export async function requeueJob(
       state: 'queued',
       lease_until: null,
       run_at: secondsFromNow(delayMs / 1000),
-      attempts: sql<number>`attempts - ${uncounted ? 1 : 0}::integer`,
+      attempts: (eb) => eb('attempts', '-', uncounted ? 1 : 0),
       updated_at: now,
     });
     await enqueue(trx, job.jobId);
@@ -142,7 +142,8 @@ const ended = (state: 'completed' | 'failed', retentionSeconds: number) => ({
   lease_until: null,
   completed_at: now,
   updated_at: now,
-  audio_expires_at: sql<Date | null>`case when store_audio then ${secondsFromNow(retentionSeconds)} end`,
+  audio_expires_at: (eb: ExpressionBuilder<DB, 'job'>) =>
+    eb.case().when('store_audio', '=', true).then(secondsFromNow(retentionSeconds)).end(),
 });
 
 /** A later claim of the same job is another lease, even in this process. */

@@ -1,7 +1,7 @@
-import { type Selection, sql } from 'kysely';
+import { expressionBuilder, type Selection, sql } from 'kysely';
 import type { DB } from '../../db/tables.ts';
 import type { Database } from '../db/database.ts';
-import { now } from '../db/expressions.ts';
+import { now, secondsSince } from '../db/expressions.ts';
 import { testPoint } from '../lib/test-point.ts';
 import { isUuid } from '../lib/uuid.ts';
 import type { AudioType } from '../speech/provider.ts';
@@ -44,10 +44,12 @@ export async function findJob(db: Database, id: string): Promise<Job | undefined
   return row && jobOf(row);
 }
 
+const job = expressionBuilder<DB, 'job'>();
+
 export const JOB_COLUMNS = [
   ...(['id', 'state', 'fence', 'trace_id', 'created_at', 'updated_at', 'started_at', 'completed_at'] as const),
   ...(['error_code', 'error_message', 'mime_type', 'size_bytes', 'audio_expires_at'] as const),
-  sql<boolean>`coalesce(audio_expires_at > now(), false)`.as('is_stored'),
+  job.fn.coalesce(job('audio_expires_at', '>', now), job.lit(false)).as('is_stored'),
 ] as const;
 
 export function jobOf(row: Selection<DB, 'job', (typeof JOB_COLUMNS)[number]>): Job {
@@ -68,15 +70,17 @@ export function jobOf(row: Selection<DB, 'job', (typeof JOB_COLUMNS)[number]>): 
 }
 
 export async function backlog(db: Database) {
-  const dueFor = sql<number>`greatest(extract(epoch from now() - min(run_at) filter (where state = 'queued')), 0)::float8`;
-  const runsFor = sql<number>`extract(epoch from now() - min(updated_at) filter (where state = 'processing'))::float8`;
+  const isQueued = job('state', '=', sql.lit('queued'));
+  const isProcessing = job('state', '=', sql.lit('processing'));
+  const firstDue = job.fn.min('run_at').filterWhere(isQueued);
+  const firstUpdated = job.fn.min('updated_at').filterWhere(isProcessing);
   return db
     .selectFrom('job')
-    .select([
-      sql<number>`count(*) filter (where state = 'queued')::int`.as('queued'),
-      sql<number>`count(*) filter (where state = 'processing')::int`.as('processing'),
-      sql<number>`coalesce(${dueFor}, 0)`.as('oldestDueSeconds'),
-      sql<number>`coalesce(${runsFor}, 0)`.as('oldestProcessingSeconds'),
+    .select(({ cast, fn, lit }) => [
+      cast<number>(fn.countAll().filterWhere(isQueued), 'integer').as('queued'),
+      cast<number>(fn.countAll().filterWhere(isProcessing), 'integer').as('processing'),
+      fn<number>('greatest', [secondsSince(firstDue), lit(0)]).as('oldestDueSeconds'),
+      fn.coalesce(secondsSince(firstUpdated), lit(0)).as('oldestProcessingSeconds'),
     ])
     .where('state', 'in', [sql.lit('queued'), sql.lit('processing')])
     .executeTakeFirstOrThrow();
