@@ -42,13 +42,14 @@ export async function readAccounts(db: Database, ids: readonly string[]): Promis
       'account.id',
       'account.kind',
       'account.address',
-      eb.fn.coalesce('account.balance_micro_usd', sql<bigint>`0`).as('balanceMicroUsd'),
-      sql<bigint>`coalesce(${eb
+      eb.fn.coalesce('account.balance_micro_usd', eb.val(0n)).as('balanceMicroUsd'),
+      eb
         .selectFrom('transfer')
-        .select(({ fn }) => fn.sum('amount_micro_usd').as('held'))
+        .select(({ cast, fn, lit }) => cast(fn.coalesce(fn.sum('amount_micro_usd'), lit(0)), 'bigint').as('held'))
         .where('state', '=', sql.lit('pending'))
-        .whereRef('debit_account_id', '=', 'account.id')}, 0)::bigint`.as('heldMicroUsd'),
-      eb.fn.coalesce('debt.balance_micro_usd', sql<bigint>`0`).as('debtMicroUsd'),
+        .whereRef('debit_account_id', '=', 'account.id')
+        .as('heldMicroUsd'),
+      eb.fn.coalesce('debt.balance_micro_usd', eb.val(0n)).as('debtMicroUsd'),
       'account.frozen_at as frozenAt',
       'account.livemode',
       'account.created_at as createdAt',
@@ -57,7 +58,7 @@ export async function readAccounts(db: Database, ids: readonly string[]): Promis
     .where('account.kind', 'in', ['card', 'wallet'])
     .orderBy('account.created_at')
     .orderBy('account.id')
-    .$narrowType<{ kind: AccountState['kind'] }>()
+    .$narrowType<{ kind: AccountState['kind']; heldMicroUsd: bigint }>()
     .execute();
 }
 
@@ -68,20 +69,25 @@ export async function readHistory(db: Database, id: string, last: number): Promi
     .selectFrom('clawback')
     .select(['created_at as at', 'id', 'kind', 'state', 'status', 'amount_cents as amountCents'])
     .select('top_up_id as purchaseId');
-  const amount = sql`case when debit_account_id = ${id}::uuid then -amount_micro_usd else amount_micro_usd end`;
   const transfers = db
     .selectFrom('transfer')
-    .select(['created_at as at', 'id', 'kind', 'state', amount.as('amountMicroUsd'), 'characters'])
-    .select('trace_id as traceId')
-    .where(sql<boolean>`${id}::uuid in (debit_account_id, credit_account_id)`);
+    .select(['created_at as at', 'id', 'kind', 'state'])
+    .select((eb) => {
+      const [amount, negative] = [eb.ref('amount_micro_usd'), eb.neg('amount_micro_usd')];
+      return eb.case('debit_account_id').when(id).then(negative).else(amount).end().as('amountMicroUsd');
+    })
+    .select(['characters', 'trace_id as traceId'])
+    .where((eb) => eb.or([eb('debit_account_id', '=', id), eb('credit_account_id', '=', id)]));
   const jobs = db
     .selectFrom('job')
     .select(['created_at as at', 'id', 'state', 'attempts', 'trace_id as traceId', 'error_code as errorCode']);
-  const own = db.selectFrom('top_up').select(sql<string>`id::text`.as('id')).where('account_id', '=', id);
+  const own = db.selectFrom('top_up').where('account_id', '=', id);
   const actions = db
     .selectFrom('operator_action')
     .select(['at', 'action', 'operator', 'detail', 'reason'])
-    .where((eb) => eb.or([eb('subject', '=', id), eb('subject', 'in', own)]));
+    .where((eb) =>
+      eb.or([eb('subject', '=', id), eb('subject', 'in', own.select(eb.cast<string>('id', 'text').as('id')))]),
+    );
   return {
     purchases: await purchases.where('account_id', '=', id).orderBy('created_at', 'desc').limit(last).execute(),
     clawbacks: await clawbacks.where('account_id', '=', id).orderBy('created_at', 'desc').limit(last).execute(),
@@ -108,13 +114,19 @@ export async function findPurchases(
 
 /** May scan whole tables, because no index serves this. */
 export async function accountsOfTrace(db: Database, traceId: string): Promise<string[]> {
-  const { rows } = await sql<{ id: string }>`
-    select distinct account.id from account join (
-      select unnest(array[debit_account_id, credit_account_id]) as id from transfer where trace_id = ${traceId}::uuid
-      union select account_id from job where trace_id = ${traceId}::uuid
-      union select wallet.id from x402_payment join account wallet on wallet.address = x402_payment.payer
-            where trace_id = ${traceId}::uuid
-    ) named on named.id = account.id
-    where account.kind in ('card', 'wallet')`.execute(db);
+  const accounts = sql<string>`unnest(array[debit_account_id, credit_account_id])`;
+  const transfers = db.selectFrom('transfer').select(accounts.as('id')).where('trace_id', '=', traceId);
+  const jobs = db.selectFrom('job').select('account_id as id').where('trace_id', '=', traceId);
+  const payers = db
+    .selectFrom('x402_payment')
+    .innerJoin('account as wallet', 'wallet.address', 'x402_payment.payer')
+    .select('wallet.id')
+    .where('trace_id', '=', traceId);
+  const rows = await db
+    .selectFrom('account')
+    .select('id')
+    .where('kind', 'in', ['card', 'wallet'])
+    .where('id', 'in', transfers.union(jobs).union(payers))
+    .execute();
   return rows.map(({ id }) => id);
 }

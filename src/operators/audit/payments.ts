@@ -1,6 +1,8 @@
-import { sql } from 'kysely';
+import type { ExpressionBuilder } from 'kysely';
 import { NIL } from 'uuid';
+import type { DB } from '../../../db/tables.ts';
 import type { Database } from '../../db/database.ts';
+import { secondsSince } from '../../db/expressions.ts';
 import type { Chain, TransferClaim } from '../../payments/x402/chain.ts';
 import type { PaymentPurpose, PaymentState } from '../../payments/x402/payment.ts';
 import { RpcError } from '../../payments/x402/rpc.ts';
@@ -25,10 +27,13 @@ export interface ListedPayment {
 export type Which = 'in doubt' | 'all' | { readonly since: Date };
 
 const BATCH = 200;
-const AGE = sql<number>`extract(epoch from now() - coalesce(settling_at, created_at))::double precision`;
-const TRANSACTION = sql<string | null>`coalesce(transaction_hash, awaited_transaction)`;
+
 /** A failed payment is looked up once more, so its state is not final before that. */
-const IN_DOUBT = sql<boolean>`(state in ('settling', 'unknown', 'refused') or state = 'failed' and next_look_at is not null)`;
+const isInDoubt = (eb: ExpressionBuilder<DB, 'x402_payment'>) =>
+  eb.or([
+    eb('state', 'in', ['settling', 'unknown', 'refused']),
+    eb.and([eb('state', '=', 'failed'), eb('next_look_at', 'is not', null)]),
+  ]);
 
 export async function* listPayments(db: Database, which: Which): AsyncGenerator<ListedPayment[]> {
   for (let after: string = NIL; ; ) {
@@ -37,12 +42,21 @@ export async function* listPayments(db: Database, which: Which): AsyncGenerator<
       .select(['id', 'created_at as createdAt', 'state', 'purpose', 'network', 'asset', 'payer', 'nonce'])
       .select(['pay_to as payTo', 'amount_micro_usd as amount', 'valid_before as validBefore', 'refusal'])
       .select(['head_block as headBlock', 'checked_at as checkedAt', 'trace_id as traceId'])
-      .select([IN_DOUBT.as('isInDoubt'), AGE.as('ageSeconds'), TRANSACTION.as('transaction')])
+      .select((eb) => [
+        isInDoubt(eb).$castTo<boolean>().as('isInDoubt'),
+        secondsSince(eb.fn.coalesce('settling_at', 'created_at')).as('ageSeconds'),
+        eb.fn.coalesce('transaction_hash', 'awaited_transaction').as('transaction'),
+      ])
       .where('id', '>', after)
       .orderBy('id')
       .limit(BATCH)
       .$narrowType<Pick<ListedPayment, 'state' | 'purpose'> & Pick<TransferClaim, 'payer' | 'nonce' | 'payTo'>>();
-    const rows = await (which === 'all' ? batch : batch.where(condition(which))).execute();
+    const rows = await batch
+      .where((eb) => {
+        if (which === 'all') return eb.lit(true);
+        return which === 'in doubt' ? isInDoubt(eb) : eb('created_at', '>=', which.since);
+      })
+      .execute();
     const last = rows.at(-1);
     if (!last) return;
     yield rows.map(({ payer, nonce, payTo, amount, validBefore, ...row }) => ({
@@ -52,9 +66,6 @@ export async function* listPayments(db: Database, which: Which): AsyncGenerator<
     after = last.id;
   }
 }
-
-const condition = (which: Exclude<Which, 'all'>) =>
-  which === 'in doubt' ? IN_DOUBT : sql<boolean>`created_at >= ${which.since}`;
 
 export type ChainEvidence =
   | { readonly outcome: 'paid'; readonly transaction: string; readonly block: bigint; readonly isConfirmed: boolean }

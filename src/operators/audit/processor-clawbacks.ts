@@ -1,7 +1,7 @@
-import { type Selection, sql } from 'kysely';
+import { expressionBuilder, type Selection } from 'kysely';
 import type { DB } from '../../../db/tables.ts';
 import type { Database } from '../../db/database.ts';
-import { anyOf } from '../../db/expressions.ts';
+import { anyOf, secondsAgo, unixSeconds } from '../../db/expressions.ts';
 import { findInstanceId } from '../../ledger/database-identity.ts';
 import { eachOf } from '../../lib/each-of.ts';
 import { effectOf, isStatusKnown } from '../../payments/top-up/clawbacks.ts';
@@ -21,8 +21,10 @@ export const CLAWBACK_RULES = [IS_BOOKED, FOLLOWS];
 const CONCURRENCY = 4;
 const READ_AGAIN_SECONDS = 86_400;
 
-const IS_OVERDUE = sql<boolean>`coalesce(next_check_at < now() - make_interval(secs => ${READ_AGAIN_SECONDS}), true)`;
-const COLUMNS = ['id', 'account_id', 'amount_cents', 'status', 'state', IS_OVERDUE.as('is_overdue')] as const;
+const clawback = expressionBuilder<DB, 'clawback'>();
+const isDue = clawback('next_check_at', '<', secondsAgo(READ_AGAIN_SECONDS));
+const isOverdue = clawback.fn.coalesce(isDue, clawback.lit(true));
+const COLUMNS = ['id', 'account_id', 'amount_cents', 'status', 'state', isOverdue.as('is_overdue')] as const;
 type Row = Selection<DB, 'clawback', (typeof COLUMNS)[number]>;
 
 /**
@@ -87,8 +89,7 @@ function shown(listed: ListedClawback) {
 }
 
 async function readUntilOf(db: Database, kind: ClawbackKind): Promise<number> {
-  const readUntil = sql<number>`extract(epoch from read_until)::double precision`;
-  const lists = db.selectFrom('processor_list').select(readUntil.as('at'));
+  const lists = db.selectFrom('processor_list').select((eb) => unixSeconds(eb.ref('read_until')).as('at'));
   return (await lists.where('name', '=', `${kind}s`).executeTakeFirst())?.at ?? 0;
 }
 

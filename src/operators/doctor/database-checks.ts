@@ -1,8 +1,9 @@
 import { sql } from 'kysely';
 import type { Config } from '../../config/config.ts';
 import { readRoleRights } from '../../db/application-role.ts';
-import { poolParametersOf, SESSION_SETTINGS } from '../../db/database.ts';
+import { type Database, poolParametersOf, SESSION_SETTINGS } from '../../db/database.ts';
 import { faultOf, isConnectionError, isRefused } from '../../db/database-errors.ts';
+import { unixSeconds } from '../../db/expressions.ts';
 import { findNotValid, newerMigrations, pendingMigrations } from '../../db/migrate.ts';
 import { isCommitKept } from '../../db/rate-window.ts';
 import { describeMismatch, readInstance } from '../../ledger/database-identity.ts';
@@ -52,14 +53,20 @@ async function takesWrites(context: DoctorContext): Promise<Finding> {
   } catch (error) {
     return unreachable(error as Error);
   }
-  const { rows } = await sql<{ standby: boolean; read_only: string }>`
-    select pg_is_in_recovery() as standby, current_setting('default_transaction_read_only') as read_only`.execute(db);
-  if (rows[0]?.standby) return fault('It is a standby, which accepts no writes.', 'Set DATABASE_URL to the primary.');
-  if (rows[0]?.read_only === 'on') {
+  const { isStandby } = await db
+    .selectNoFrom(({ fn }) => fn<boolean>('pg_is_in_recovery').as('isStandby'))
+    .executeTakeFirstOrThrow();
+  if (isStandby) return fault('It is a standby, which accepts no writes.', 'Set DATABASE_URL to the primary.');
+  if ((await readSetting(db, 'default_transaction_read_only')) === 'on') {
     const fix = 'Reset default_transaction_read_only of the role, the database or the server.';
     return fault('Its transactions are read-only.', fix);
   }
   return ok('It answers and accepts writes.');
+}
+
+async function readSetting(db: Database, name: string): Promise<string> {
+  const setting = db.selectNoFrom(({ fn, val }) => fn<string>('current_setting', [val(name)]).as('value'));
+  return (await setting.executeTakeFirstOrThrow()).value;
 }
 
 function unreachable(error: Error): Finding {
@@ -77,8 +84,7 @@ function unreachable(error: Error): Finding {
 }
 
 async function isSupported({ db }: DoctorContext): Promise<Finding> {
-  const { rows } = await sql<{ version: string }>`select current_setting('server_version_num') as version`.execute(db);
-  return judgeVersion(Number(rows[0]?.version));
+  return judgeVersion(Number(await readSetting(db, 'server_version_num')));
 }
 
 /** @param version as in server_version_num, such as 150004 */
@@ -92,10 +98,17 @@ export function judgeVersion(version: number): Finding {
   return ok(`It is ${name}.`);
 }
 
+const settingsOf = (db: Database) =>
+  db
+    .withTables<{ pg_settings: { name: string; setting: string; reset_val: string } }>()
+    .selectFrom('pg_settings')
+    .orderBy('name');
+
 async function isDurable({ db }: DoctorContext): Promise<Finding> {
-  const { rows } = await sql<{ name: string; setting: string }>`
-    select name, setting from pg_settings
-    where name in ('fsync', 'full_page_writes', 'synchronous_commit') order by name`.execute(db);
+  const rows = await settingsOf(db)
+    .select(['name', 'setting'])
+    .where('name', 'in', ['fsync', 'full_page_writes', 'synchronous_commit'])
+    .execute();
   const lax = rows.filter(({ setting }) => setting === 'off').map(({ name }) => name);
   if (lax.length === 0) return ok(rows.map(({ name, setting }) => `${name} is ${setting}`).join(', '));
   return fault(
@@ -108,9 +121,10 @@ async function isDurable({ db }: DoctorContext): Promise<Finding> {
 /** Sessions set these themselves. Behind a pooler, another client of the same server connection may undo that. */
 async function hasOwnSettings({ db, config }: DoctorContext): Promise<Finding> {
   const wanted: Readonly<Record<string, string>> = { ...SESSION_SETTINGS, synchronous_commit: 'off' };
-  const { rows } = await sql<{ name: string; setting: string }>`
-    select name, reset_val as setting from pg_settings
-    where lower(name) = any(${Object.keys(wanted)}) order by name`.execute(db);
+  const rows = await settingsOf(db)
+    .select(['name', 'reset_val as setting'])
+    .where(({ fn }) => fn<string>('lower', ['name']), 'in', Object.keys(wanted))
+    .execute();
   const isOther = ({ name, setting }: (typeof rows)[number]) => {
     if (name === 'synchronous_commit') return setting === 'off';
     if (name === 'search_path') return !/^("?\$user"?, *)?public$/.test(setting);
@@ -127,8 +141,8 @@ async function hasOwnSettings({ db, config }: DoctorContext): Promise<Finding> {
 
 /** Some poolers acknowledge a write that they don't commit, such as pgpool in raw mode. */
 async function keepsCommits({ db }: DoctorContext): Promise<Finding> {
-  const { rows } = await sql<{ value: string }>`select current_setting('transaction_read_only') as value`.execute(db);
-  if (rows[0]?.value === 'on') return skipped('It accepts no writes; see the check database.');
+  if ((await readSetting(db, 'transaction_read_only')) === 'on')
+    return skipped('It accepts no writes; see the check database.');
   if (await isCommitKept(db)) return ok('Another connection sees what was committed.');
   return fault(
     'It acknowledged a commit, and another connection does not see it: booked money is lost.',
@@ -164,10 +178,11 @@ async function isOfOurTime({ db, now }: DoctorContext): Promise<Finding> {
   let best = { skewMs: 0, doubtMs: Number.POSITIVE_INFINITY };
   for (let reading = 0; reading < CLOCK_READINGS; reading++) {
     const askedAt = now();
-    const { rows } = await sql<{ at: string }>`
-      select (extract(epoch from clock_timestamp()) * 1000)::text as at`.execute(db);
+    const { at } = await db
+      .selectNoFrom(({ fn }) => unixSeconds(fn<Date>('clock_timestamp')).as('at'))
+      .executeTakeFirstOrThrow();
     const doubtMs = (now() - askedAt) / 2;
-    if (doubtMs < best.doubtMs) best = { skewMs: Number(rows[0]?.at) - askedAt - doubtMs, doubtMs };
+    if (doubtMs < best.doubtMs) best = { skewMs: at * 1000 - askedAt - doubtMs, doubtMs };
   }
   const apartMs = Math.max(0, Math.abs(best.skewMs) - best.doubtMs);
   const message = `The database's clock is ${(apartMs / 1000).toFixed(1)} s ${best.skewMs < 0 ? 'behind' : 'ahead of'} the clock of this machine.`;

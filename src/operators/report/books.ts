@@ -1,4 +1,4 @@
-import { type NotNull, type RawBuilder, sql } from 'kysely';
+import { type NotNull, sql } from 'kysely';
 import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
 import { contra } from '../../ledger/transfer.ts';
@@ -32,13 +32,6 @@ export interface Sales {
   readonly uncosted: bigint;
 }
 
-const KEYS: Readonly<Record<Group, RawBuilder<unknown>>> = {
-  day: sql`to_char(at at time zone 'utc', 'YYYY-MM-DD')`,
-  flow: sql`flow`,
-  model: sql`coalesce(model, 'unknown')`,
-  upstream: sql`coalesce(upstream, 'unknown')`,
-};
-
 export async function salesOf(db: Database, { from, to }: Period, group: Group): Promise<Sales[]> {
   const { rows } = await sql<Sales>`
     with entry as (
@@ -60,7 +53,9 @@ export async function salesOf(db: Database, { from, to }: Period, group: Group):
       select created_at, flow, model, upstream, 0, 0, 0, 0, amount_micro_usd, 0
       from entry where created_at < ${to} and created_at >= ${from} and (state = 'pending' or ended_at >= ${to})
     )
-    select ${KEYS[group]} as "group", sum(requests)::bigint as requests, sum(failed)::bigint as failed,
+    select case ${group}::text when 'day' then to_char(at at time zone 'utc', 'YYYY-MM-DD') when 'flow' then flow
+                when 'model' then coalesce(model, 'unknown') else coalesce(upstream, 'unknown') end as "group",
+           sum(requests)::bigint as requests, sum(failed)::bigint as failed,
            coalesce(sum(characters), 0)::bigint as characters, sum(revenue)::bigint as revenue,
            sum(held)::bigint as held,
            coalesce(sum(cost), 0)::bigint as "upstreamCost",
@@ -85,21 +80,36 @@ export function totalOf(sales: readonly Sales[]): Sales {
   };
 }
 
+const MONEY_KINDS = {
+  bought: 'top_up',
+  refunded: 'refund',
+  refundsFailed: 'refund_failed',
+  disputed: 'dispute',
+  disputesWon: 'dispute_won',
+  debtsPaid: 'debt_payment',
+  adjusted: 'adjustment',
+  deposited: 'deposit',
+  paidDirectly: 'settlement',
+};
+
 /** In micro-USD by kind, without sales. */
 export async function moneyOf(db: Database, { from, to }: Period): Promise<Record<string, bigint>> {
-  const { rows } = await sql<Record<string, bigint>>`
-    select ${sumOf('top_up')} as bought, ${sumOf('refund')} as refunded, ${sumOf('refund_failed')} as "refundsFailed",
-           ${sumOf('dispute')} as disputed, ${sumOf('dispute_won')} as "disputesWon",
-           ${sumOf('debt_payment')} as "debtsPaid",
-           coalesce(sum(case when debit_account_id = ${contra.cardAdjustments} then amount_micro_usd
-                             else -amount_micro_usd end) filter (where kind = 'adjustment'), 0)::bigint as adjusted,
-           ${sumOf('deposit')} as deposited, ${sumOf('settlement')} as "paidDirectly"
-    from transfer where state = 'posted' and ended_at >= ${from} and ended_at < ${to}
-      and kind not in ('charge', 'spend')`.execute(db);
-  return rows[0] ?? {};
+  const rows = await db
+    .selectFrom('transfer')
+    .select((eb) => {
+      const isTaken = eb.and([eb('kind', '=', 'adjustment'), eb('debit_account_id', '<>', contra.cardAdjustments)]);
+      const amount = eb.case().when(isTaken).then(eb.neg('amount_micro_usd')).else(eb.ref('amount_micro_usd')).end();
+      return ['kind', eb.cast<bigint>(eb.fn.sum(amount), 'bigint').as('microUsd')];
+    })
+    .where('state', '=', 'posted')
+    .where('ended_at', '>=', from)
+    .where('ended_at', '<', to)
+    .where('kind', 'in', Object.values(MONEY_KINDS))
+    .groupBy('kind')
+    .execute();
+  const sums = new Map(rows.map(({ kind, microUsd }) => [kind, microUsd]));
+  return Object.fromEntries(Object.entries(MONEY_KINDS).map(([name, kind]) => [name, sums.get(kind) ?? 0n]));
 }
-
-const sumOf = (kind: string) => sql`coalesce(sum(amount_micro_usd) filter (where kind = ${kind}), 0)::bigint`;
 
 /** In micro-USD, summed over the entries before that time. */
 export async function liabilityAt(db: Database, at: Date): Promise<Record<string, bigint>> {
@@ -138,23 +148,39 @@ const selectBooked = (db: Database) =>
     .selectFrom('transfer')
     .leftJoin('top_up', (join) => join.on('kind', '=', 'top_up').onRef('top_up.session_id', '=', 'transfer.reference'))
     .where('kind', 'in', ['top_up', 'refund', 'refund_failed', 'dispute', 'dispute_won'])
-    .select([
+    .select((eb) => [
       'ended_at',
-      sql<BookedItem['what']>`
-        case when kind = 'top_up' then 'purchase' when kind like 'refund%' then 'refund' else 'dispute' end`.as('what'),
-      sql<string>`case when kind = 'top_up' then top_up.id::text else split_part(transfer.reference, ':', 1) end`.as(
-        'id',
-      ),
-      sql<bigint>`case when kind in ('refund', 'dispute') then -amount_micro_usd else amount_micro_usd end`.as(
-        'amount',
-      ),
+      eb
+        .case()
+        .when('kind', '=', 'top_up')
+        .then('purchase' as const)
+        .when('kind', 'in', ['refund', 'refund_failed'])
+        .then('refund' as const)
+        .else('dispute' as const)
+        .end()
+        .as('what'),
+      eb
+        .case()
+        .when('kind', '=', 'top_up')
+        .then(eb.cast<string>('top_up.id', 'text'))
+        .else(eb.fn<string>('split_part', ['transfer.reference', eb.val(':'), eb.lit(1)]))
+        .end()
+        .as('id'),
+      eb
+        .case()
+        .when('kind', 'in', ['refund', 'dispute'])
+        .then(eb.neg('amount_micro_usd'))
+        .else(eb.ref('amount_micro_usd'))
+        .end()
+        .as('amount'),
     ])
     .as('booked');
 
 export async function bookedIn(db: Database, { from, to }: Period): Promise<Map<string, BookedItem>> {
   const rows = await db
     .selectFrom(selectBooked(db))
-    .select(['what', 'id', sql<bigint>`sum(amount)::bigint`.as('microUsd'), sql<Date>`max(ended_at)`.as('at')])
+    .select(({ cast, fn }) => ['what', 'id', cast<bigint>(fn.sum('amount'), 'bigint').as('microUsd')])
+    .select(({ fn }) => fn.max('ended_at').$notNull().as('at'))
     .where('ended_at', '>=', from)
     .where('ended_at', '<', to)
     .groupBy(['what', 'id'])
@@ -213,17 +239,12 @@ export async function settledSince(
 ): Promise<Map<string, SettledPayment>> {
   const rows = await db
     .selectFrom('x402_payment')
-    .select([
-      sql<string>`concat_ws(':', transaction_hash, payer, nonce)`.as('key'),
-      'transaction_hash as transaction',
-      'settled_at as at',
-      'amount_micro_usd as microUsd',
-    ])
+    .select(['transaction_hash as transaction', 'payer', 'nonce', 'settled_at as at', 'amount_micro_usd as microUsd'])
     .where('state', '=', 'settled')
     .where('network', '=', network)
     .where('asset', '=', address.toLowerCase())
     .where('settled_at', '>=', since)
     .$narrowType<{ transaction: NotNull; at: NotNull }>()
     .execute();
-  return new Map(rows.map(({ key, ...row }) => [key, row]));
+  return new Map(rows.map(({ payer, nonce, ...row }) => [`${row.transaction}:${payer}:${nonce}`, row]));
 }
