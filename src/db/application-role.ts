@@ -1,5 +1,7 @@
-import { type Kysely, sql, type Transaction } from 'kysely';
-import { lockBriefly } from './brief-locks.ts';
+import { sql } from 'kysely';
+import { lockBriefly, lockByNumber } from './brief-locks.ts';
+import type { Database } from './database.ts';
+import { currentUser } from './expressions.ts';
 
 const GRANT_LOCK = 7_300_010;
 
@@ -31,13 +33,20 @@ const READ_ONLY = ['schema_migration', 'schema_migration_lock'];
 /** Pruning locks rows, which needs the right to update one column. A trigger rejects real updates. */
 const NEVER_UPDATED = { prepaid_nonce: 'account_id' };
 
+type Catalog = {
+  'information_schema.columns': { table_schema: string; table_name: string; column_name: string; is_identity: string };
+  pg_roles: { rolname: string; rolsuper: boolean };
+  pg_tables: { schemaname: string; tablename: string; rowsecurity: boolean };
+};
+
 /** Grants only what the service needs: the role can neither delete or rewrite bookings nor disable their triggers. */
-export async function grantApplicationRole<T>(db: Kysely<T>, role: string): Promise<boolean> {
+export async function grantApplicationRole(db: Database, role: string): Promise<boolean> {
   return db.transaction().execute(async (trx) => {
-    const { rows } = await sql<{ separate: boolean }>`
-      select rolname <> current_user and not rolsuper as separate from pg_roles where rolname = ${role}`.execute(trx);
-    if (!rows[0]?.separate) return false;
-    await sql`select pg_advisory_xact_lock(${GRANT_LOCK})`.execute(trx);
+    const catalog = trx.withTables<Catalog>();
+    const roles = catalog.selectFrom('pg_roles').select('rolname').where('rolname', '=', role);
+    const separate = roles.where('rolname', '<>', currentUser).where('rolsuper', '=', false);
+    if (!(await separate.executeTakeFirst())) return false;
+    await lockByNumber(trx, GRANT_LOCK);
     await lockBriefly(trx);
     const run = (statement: string) => sql.raw(statement.replaceAll('ROLE', quoted(role))).execute(trx);
     await run('revoke all on all tables in schema public from ROLE');
@@ -48,62 +57,54 @@ export async function grantApplicationRole<T>(db: Kysely<T>, role: string): Prom
       await run(`revoke update on ${table} from ROLE`);
       await run(`grant update (${quoted(locked)}) on ${table} to ROLE`);
     }
+    const columns = await catalog
+      .selectFrom('information_schema.columns')
+      .select(['table_name as table', 'column_name as name', 'is_identity as identity'])
+      .where('table_schema', '=', 'public')
+      .execute();
     for (const [table, fixed] of Object.entries(KEPT)) {
       await run(`revoke update, delete on ${table} from ROLE`);
-      const columns = (await columnsOf(trx, table)).filter((column) => !fixed.includes(column));
-      if (columns.length > 0) await run(`grant update (${columns.map(quoted).join(', ')}) on ${table} to ROLE`);
+      const changing = columns.filter((column) => column.table === table && !fixed.includes(column.name));
+      if (changing.length > 0) await run(`grant update (${listOf(changing)}) on ${table} to ROLE`);
     }
-    for (const table of await tablesWithOwnIds(trx)) {
+    for (const { table } of columns.filter(({ identity }) => identity === 'YES')) {
       await run(`revoke insert on ${table} from ROLE`);
-      const columns = await columnsOf(trx, table, 'without ids');
-      await run(`grant insert (${columns.map(quoted).join(', ')}) on ${table} to ROLE`);
+      const chosen = columns.filter((column) => column.table === table && column.identity === 'NO');
+      await run(`grant insert (${listOf(chosen)}) on ${table} to ROLE`);
     }
     // Queue entries are only hints; the tables of the service hold the state.
     await run('grant usage on schema graphile_worker to ROLE');
     await run('grant select, insert, update, delete on all tables in schema graphile_worker to ROLE');
     await run('grant usage on all sequences in schema graphile_worker to ROLE');
-    for (const table of await rowSecuredTables(trx)) {
-      await run(`drop policy if exists application on ${table}`);
-      await run(`create policy application on ${table} to ROLE using (true)`);
+    const queue = catalog.selectFrom('pg_tables').select('tablename').where('schemaname', '=', 'graphile_worker');
+    // Row security hides all rows from a role without a policy: the queue would look empty.
+    for (const { tablename } of await queue.where('rowsecurity', '=', true).execute()) {
+      await run(`drop policy if exists application on graphile_worker.${quoted(tablename)}`);
+      await run(`create policy application on graphile_worker.${quoted(tablename)} to ROLE using (true)`);
     }
     return true;
   });
 }
 
-/** Row security hides all rows from a role without a policy: the queue would look empty. */
-async function rowSecuredTables<T>(trx: Transaction<T>): Promise<string[]> {
-  const { rows } = await sql<{ name: string }>`
-    select oid::regclass::text as name from pg_class
-    where relrowsecurity and relnamespace = 'graphile_worker'::regnamespace order by 1`.execute(trx);
-  return rows.map(({ name }) => name);
-}
-
-async function tablesWithOwnIds<T>(trx: Transaction<T>): Promise<string[]> {
-  const { rows } = await sql<{ name: string }>`
-    select relname as name from pg_attribute join pg_class on pg_class.oid = attrelid
-    where attidentity <> '' and relnamespace = 'public'::regnamespace
-    order by 1`.execute(trx);
-  return rows.map(({ name }) => name);
-}
-
-async function columnsOf<T>(trx: Transaction<T>, table: string, ids?: 'without ids'): Promise<string[]> {
-  const { rows } = await sql<{ name: string }>`
-    select attname as name from pg_attribute
-    where attrelid = ${table}::regclass and attnum > 0 and not attisdropped
-      and (${ids === undefined} or attidentity = '') order by attnum`.execute(trx);
-  return rows.map(({ name }) => name);
-}
-
 const quoted = (name: string): string => `"${name.replaceAll('"', '""')}"`;
+
+const listOf = (columns: readonly { readonly name: string }[]): string =>
+  columns.map(({ name }) => quoted(name)).join(', ');
 
 type Right = 'owns' | 'select' | 'insert' | 'update' | 'delete' | 'truncate' | 'chooseId';
 type TableRights = { readonly table: string } & Readonly<Record<Right, boolean>>;
 
-export async function readRoleRights<T>(db: Kysely<T>) {
-  const { rows: roles } = await sql<{ role: string; superuser: boolean; queue: boolean }>`
-    select rolname as role, rolsuper as superuser,
-           coalesce(has_schema_privilege(to_regnamespace('graphile_worker'), 'usage'), false) as queue
-    from pg_roles where rolname = current_user`.execute(db);
+export async function readRoleRights(db: Database) {
+  const { role, superuser, queue } = await db
+    .withTables<Catalog>()
+    .selectFrom('pg_roles')
+    .select(['rolname as role', 'rolsuper as superuser'])
+    .select(({ fn, val }) => {
+      const schema = fn('to_regnamespace', [val('graphile_worker')]);
+      return fn<boolean | null>('has_schema_privilege', [schema, val('usage')]).as('queue');
+    })
+    .where('rolname', '=', currentUser)
+    .executeTakeFirstOrThrow();
   const { rows: tables } = await sql<TableRights>`
     select relname as table, pg_has_role(relowner, 'usage') as owns, has_table_privilege(oid, 'select') as select,
            has_any_column_privilege(oid, 'insert') as insert, has_any_column_privilege(oid, 'update') as update,
@@ -111,7 +112,6 @@ export async function readRoleRights<T>(db: Kysely<T>) {
            exists (select from pg_attribute where attrelid = pg_class.oid and attidentity <> ''
                    and has_column_privilege(attrelid, attnum, 'insert')) as "chooseId"
     from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') order by relname`.execute(db);
-  const { role = '', superuser = false, queue = false } = roles[0] ?? {};
   return {
     role,
     missing: [...tables.flatMap(missingOf), ...(queue ? [] : ['use the schema graphile_worker'])],

@@ -11,6 +11,10 @@ export async function lockBriefly<T>(transaction: Kysely<T>): Promise<void> {
   await sql`set local lock_timeout = ${sql.lit(LOCK_TIMEOUT_MS)}`.execute(transaction);
 }
 
+export async function lockByNumber<T>(transaction: Kysely<T>, number: number): Promise<void> {
+  await transaction.selectNoFrom(({ fn, val }) => fn('pg_advisory_xact_lock', [val(number)]).as('lock')).execute();
+}
+
 /** Retries a transaction for at most ten minutes until it gets its locks. */
 export async function untilUnlocked<T>(transaction: () => Promise<T>): Promise<T> {
   for (const giveUpAt = performance.now() + TIMEOUT_MS; ; await sleep(PAUSE_MS)) {

@@ -2,7 +2,7 @@ import { Logger, runMigrations } from 'graphile-worker';
 import { type Kysely, type Migration, type MigrationProvider, Migrator, sql } from 'kysely';
 import type { DB } from '../../db/tables.ts';
 import { grantApplicationRole } from './application-role.ts';
-import { LOCK_TIMEOUT_MS, lockBriefly, untilUnlocked } from './brief-locks.ts';
+import { LOCK_TIMEOUT_MS, lockBriefly, lockByNumber, untilUnlocked } from './brief-locks.ts';
 import { openDatabase, openQueuePool } from './database.ts';
 import { readSqlFiles } from './sql-files.ts';
 
@@ -109,7 +109,7 @@ async function migrateQueue(db: Kysely<DB>, databaseUrl: string): Promise<void> 
   const pgPool = openQueuePool(databaseUrl, options);
   try {
     await db.transaction().execute(async (turn) => {
-      await sql`select pg_advisory_xact_lock(${QUEUE_MIGRATION_LOCK})`.execute(turn);
+      await lockByNumber(turn, QUEUE_MIGRATION_LOCK);
       await untilUnlocked(() => runMigrations({ pgPool, logger: silentLogger }));
     });
   } finally {
