@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Kysely, sql } from 'kysely';
+import type { Kysely } from 'kysely';
+import { localSetting } from './expressions.ts';
 
 /** How long a schema change waits for locks. Below `deadlock_timeout`, so that no request is aborted for it. */
 export const LOCK_TIMEOUT_MS = 300;
@@ -8,7 +9,7 @@ const TIMEOUT_MS = 600_000;
 const IN_THE_WAY = ['55P03', '40P01'];
 
 export async function lockBriefly<T>(transaction: Kysely<T>): Promise<void> {
-  await sql`set local lock_timeout = ${sql.lit(LOCK_TIMEOUT_MS)}`.execute(transaction);
+  await transaction.selectNoFrom(localSetting('lock_timeout', String(LOCK_TIMEOUT_MS)).as('timeout')).execute();
 }
 
 export async function lockByNumber<T>(transaction: Kysely<T>, number: number): Promise<void> {

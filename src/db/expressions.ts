@@ -2,6 +2,9 @@ import { type AliasedRawBuilder, type Expression, type RawBuilder, type SqlBool,
 
 export const now = sql<Date>`now()`;
 
+/** Not that of the transaction's start, as `now` is. */
+export const clockTime = sql<Date>`clock_timestamp()`;
+
 export const currentUser = sql<string>`current_user`;
 
 type Seconds = number | Expression<number>;
@@ -33,11 +36,15 @@ export const anyOf = <T>(values: readonly T[]): RawBuilder<T> => sql`any(${value
 /** Evaluates the subquery once and first; with `in` the planner may join it. */
 export const anyFrom = <T>(rows: Expression<{ id: T }>): RawBuilder<T> => sql`any(array${rows})`;
 
+/** Sets a parameter of the server until the transaction ends. */
+export const localSetting = (name: string, value: string): RawBuilder<string> =>
+  sql`set_config(${sql.lit(name)}, ${sql.lit(value)}, true)`;
+
 /**
  * The commit of a statement that evaluates this does not wait for the disk. A crash may lose all that the statement wrote.
  * @see https://www.postgresql.org/docs/current/wal-async-commit.html
  */
-export const asynchronousCommit = sql<string>`set_config('synchronous_commit', 'off', true)`;
+export const asynchronousCommit = localSetting('synchronous_commit', 'off');
 
 type ColumnType = 'uuid' | 'text' | 'integer' | 'bigint';
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { clockTime } from '../db/expressions.ts';
 import { createTokenSigner } from '../lib/signed-token.ts';
 import { type FeedbackContent, payloadSha256 } from './content.ts';
 
@@ -16,7 +16,7 @@ export interface Challenge {
 
 /** Creates a challenge by the database's clock, which also judges its expiry. Nothing is stored. */
 export async function issueChallenge(db: Database, content: FeedbackContent, ttlSeconds: number): Promise<Challenge> {
-  const clock = db.selectNoFrom(sql<Date>`clock_timestamp()`.as('issuedAt'));
+  const clock = db.selectNoFrom(clockTime.as('issuedAt'));
   const { issuedAt } = await clock.executeTakeFirstOrThrow();
   return {
     wallet: content.wallet,

@@ -1,8 +1,8 @@
-import { sql } from 'kysely';
 import type { Transporter } from 'nodemailer';
 import type { SendMailOptions } from 'nodemailer/lib/mailer';
 import type { Mailbox } from '../config/mailbox.ts';
 import type { Database } from '../db/database.ts';
+import { clockTime, localSetting } from '../db/expressions.ts';
 import { testPoint } from '../lib/test-point.ts';
 import { DETAILS, type Details } from './content.ts';
 
@@ -52,7 +52,9 @@ export async function deliverFeedback(
   signal: AbortSignal,
 ): Promise<void> {
   await db.transaction().execute(async (trx) => {
-    await sql`select set_config('idle_in_transaction_session_timeout', ${`${LOCK_SECONDS}s`}, true)`.execute(trx);
+    await trx
+      .selectNoFrom(localSetting('idle_in_transaction_session_timeout', `${LOCK_SECONDS}s`).as('timeout'))
+      .execute();
     const row = await trx
       .selectFrom('feedback')
       .select(['id', 'wallet', 'category', 'message', 'details', 'trace_id as traceId', 'received_at as receivedAt'])
@@ -66,11 +68,7 @@ export async function deliverFeedback(
     testPoint('mail claimed');
     await send(feedbackMail(row, parties), signal);
     testPoint('mail sent');
-    await trx
-      .updateTable('feedback')
-      .set({ mailed_at: sql<Date>`clock_timestamp()` })
-      .where('id', '=', feedbackId)
-      .execute();
+    await trx.updateTable('feedback').set({ mailed_at: clockTime }).where('id', '=', feedbackId).execute();
   });
   testPoint('mail recorded');
 }

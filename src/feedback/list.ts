@@ -1,5 +1,5 @@
-import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { timestamp } from '../db/expressions.ts';
 import type { Details } from './content.ts';
 import type { Notification } from './submit.ts';
 
@@ -20,22 +20,22 @@ export interface FeedbackRecord {
 const BATCH = 200;
 
 export async function* listFeedback(db: Database): AsyncGenerator<FeedbackRecord> {
-  let after: RawBuilder<boolean> | undefined;
-  for (;;) {
-    const batch = db
-      .selectFrom('feedback')
-      .select(['id as feedbackId', 'received_at as receivedAt', 'wallet', 'category', 'message', 'details'])
-      .select(['trace_id as traceId', 'signing_message as signingMessage', 'signature', 'notification'])
-      .select(['mailed_at as mailedAt', sql<string>`received_at::text`.as('position')])
-      .orderBy('received_at')
-      .orderBy('id')
-      .limit(BATCH)
-      .$narrowType<{ details: Details | null; notification: Notification }>();
-    const rows = await (after ? batch.where(after) : batch).execute();
-    for (const { position, ...record } of rows) {
-      yield record;
-      after = sql`(received_at, id) > (${position}::timestamptz, ${record.feedbackId}::uuid)`;
-    }
-    if (rows.length < BATCH) return;
+  const first = db
+    .selectFrom('feedback')
+    .select(['id as feedbackId', 'received_at as receivedAt', 'wallet', 'category', 'message', 'details'])
+    .select(['trace_id as traceId', 'signing_message as signingMessage', 'signature', 'notification'])
+    .select((eb) => ['mailed_at as mailedAt', eb.cast<string>('received_at', 'text').as('position')])
+    .orderBy('received_at')
+    .orderBy('id')
+    .limit(BATCH)
+    .$narrowType<{ details: Details | null; notification: Notification }>();
+  for (let batch = first; ; ) {
+    const rows = await batch.execute();
+    for (const { position: _, ...record } of rows) yield record;
+    const last = rows.at(-1);
+    if (!last || rows.length < BATCH) return;
+    batch = first.where(({ eb, refTuple, tuple }) =>
+      eb(refTuple('received_at', 'id'), '>', tuple(timestamp(last.position), last.feedbackId)),
+    );
   }
 }

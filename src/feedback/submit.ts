@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { lockByNumber } from '../db/brief-locks.ts';
 import type { Database } from '../db/database.ts';
 import { keccak256 } from '../lib/keccak.ts';
 import { testPoint } from '../lib/test-point.ts';
@@ -57,7 +58,7 @@ async function record(
   message: string,
 ): Promise<SubmitResult> {
   return db.transaction().execute(async (trx): Promise<SubmitResult> => {
-    await sql`select pg_advisory_xact_lock(${SUBMISSION_LOCK})`.execute(trx);
+    await lockByNumber(trx, SUBMISSION_LOCK);
     const { at, replayed, expired, wait, wait_of_all } = await readLimits(trx, challenge, maxPerHour);
     if (replayed) return { outcome: 'replayed' };
     if (expired) return { outcome: 'expired', expiresAt: challenge.expiresAt };

@@ -1,6 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { now, secondsSince } from '../db/expressions.ts';
+import { localSetting, now, secondsSince } from '../db/expressions.ts';
 import { readSqlFiles } from '../db/sql-files.ts';
 
 interface Invariant {
@@ -36,8 +36,11 @@ export async function audit(db: Database, progress: AuditProgress = () => () => 
     .setIsolationLevel('repeatable read')
     .execute(async (snapshot) => {
       // All rows are needed, so the planner must not optimize for the first ones.
-      await sql`set local cursor_tuple_fraction = 1`.execute(snapshot);
-      await sql`set local work_mem = '64MB'`.execute(snapshot);
+      const settings = [
+        localSetting('cursor_tuple_fraction', '1').as('fraction'),
+        localSetting('work_mem', '64MB').as('memory'),
+      ];
+      await snapshot.selectNoFrom(settings).execute();
       const findings: AuditFinding[] = [];
       for (const { rule, breaches } of await readInvariants()) {
         const checked = progress(rule);

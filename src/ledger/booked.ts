@@ -1,4 +1,4 @@
-import { type SqlBool, sql } from 'kysely';
+import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 
 export interface BookedMoney {
@@ -22,13 +22,13 @@ export async function bookedAfter(db: Database, newest: bigint): Promise<BookedM
   return db
     .selectFrom('transfer')
     .leftJoin('account', (join) =>
-      join.on('account.kind', '<>', 'contra').on(sql<SqlBool>`account.id in (debit_account_id, credit_account_id)`),
+      join
+        .on('account.kind', '<>', 'contra')
+        .on(({ eb, ref }) => eb('account.id', 'in', [ref('debit_account_id'), ref('credit_account_id')])),
     )
-    .select([
-      'transfer.id',
-      'transfer.kind',
-      'amount_micro_usd as amountMicroUsd',
-      sql<string | null>`case when transfer.kind <> 'top_up' then reference end`.as('reference'),
+    .select(['transfer.id', 'transfer.kind', 'amount_micro_usd as amountMicroUsd'])
+    .select((eb) => [
+      eb.case().when('transfer.kind', '<>', 'top_up').then(eb.ref('reference')).end().as('reference'),
       sql<string | null>`coalesce(account.address, left(coalesce(account.owner_id, account.id)::text, 8) || '…')`.as(
         'account',
       ),

@@ -21,6 +21,8 @@ const LINES = sql`
                        quote_nullable((extract(epoch from ended_at) * 1000000)::bigint)),
              E'\n' order by position)`;
 
+const MAX_POSITION = 9_223_372_036_854_775_807n;
+
 /** The newest transfer that can be sealed: none up to it is pending, and no lower position can still appear. */
 export async function newestSealable(db: Database, settledAfterSeconds = SETTLED_AFTER_SECONDS) {
   const unsettled = db
@@ -30,7 +32,7 @@ export async function newestSealable(db: Database, settledAfterSeconds = SETTLED
   const { position } = await db
     .selectFrom('transfer')
     .select((eb) => eb.fn.max<bigint | null>('position').as('position'))
-    .where('position', '<', (eb) => eb.fn.coalesce(unsettled, sql<bigint>`9223372036854775807`))
+    .where('position', '<', (eb) => eb.fn.coalesce(unsettled, eb.val(MAX_POSITION)))
     .executeTakeFirstOrThrow();
   return position ?? undefined;
 }

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type NotNull, sql } from 'kysely';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
-import { anyOf, secondsFromNow } from '../db/expressions.ts';
+import { anyOf, secondsFromNow, secondsSince } from '../db/expressions.ts';
 import { LEASE_SECONDS, LeaseRenewer } from '../db/lease.ts';
 import { RunningWork } from '../lib/running-work.ts';
 import { testPoint } from '../lib/test-point.ts';
@@ -94,10 +94,9 @@ export class TurnLeases {
 }
 
 async function secondsSinceTurns(db: Database): Promise<Record<string, number>> {
-  const seconds = sql<number>`extract(epoch from now() - started_at)::float8`;
   const rows = await db
     .selectFrom('reconciler')
-    .select(['name', seconds.as('seconds')])
+    .select((eb) => ['name', secondsSince(eb.ref('started_at')).as('seconds')])
     .execute();
   return Object.fromEntries(rows.map(({ name, seconds }) => [name, seconds]));
 }

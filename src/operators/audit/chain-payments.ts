@@ -1,7 +1,9 @@
-import { sql } from 'kysely';
+import type { ExpressionBuilder } from 'kysely';
 import { NIL } from 'uuid';
+import type { DB } from '../../../db/tables.ts';
 import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
+import { secondsAgo, unixSeconds } from '../../db/expressions.ts';
 import { eachOf } from '../../lib/each-of.ts';
 import type { Chain, TransferClaim } from '../../payments/x402/chain.ts';
 import type { Hex } from '../../payments/x402/envelope.ts';
@@ -95,22 +97,19 @@ function transactionIn(receipt: string | null): string | undefined {
   }
 }
 
-const IS_OVERDUE = sql<boolean>`(state in ('settling', 'unknown', 'refused')
-  and valid_before < extract(epoch from now()) - ${MAX_DOUBT_SECONDS}::double precision)`;
+const isOverdue = (eb: ExpressionBuilder<DB, 'x402_payment'>) =>
+  eb.and([
+    eb('state', 'in', ['settling', 'unknown', 'refused']),
+    eb(unixSeconds(secondsAgo(MAX_DOUBT_SECONDS)), '>', eb.cast<number>('valid_before', 'double precision')),
+  ]);
 
 const paymentsAfter = (db: Database, after: string) =>
   db
     .selectFrom('x402_payment')
     .select(['id', 'state', 'purpose', 'network', 'asset', 'payer', 'nonce', 'pay_to', 'amount_micro_usd'])
-    .select([
-      'valid_before',
-      'head_block',
-      'transaction_hash',
-      'awaited_transaction',
-      'receipt',
-      IS_OVERDUE.as('is_overdue'),
-    ])
-    .where((eb) => eb.or([eb('state', 'in', ['settled', 'refused', 'failed']), IS_OVERDUE]))
+    .select(['valid_before', 'head_block', 'transaction_hash', 'awaited_transaction', 'receipt'])
+    .select((eb) => isOverdue(eb).as('is_overdue'))
+    .where((eb) => eb.or([eb('state', 'in', ['settled', 'refused', 'failed']), isOverdue(eb)]))
     .where('id', '>', after)
     .orderBy('id')
     .limit(BATCH)

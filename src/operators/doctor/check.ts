@@ -1,4 +1,3 @@
-import { sql } from 'kysely';
 import type { Config } from '../../config/config.ts';
 import type { Misspelling } from '../../config/misspelt.ts';
 import { type Database, openDatabase } from '../../db/database.ts';
@@ -60,7 +59,8 @@ export function openContext(options: DoctorOptions): DoctorContext {
 }
 
 /** @throws when the database is unavailable */
-export const reachDatabase = ({ db, once }: DoctorContext) => once('database', () => sql`select 1`.execute(db));
+export const reachDatabase = ({ db, once }: DoctorContext) =>
+  once('database', () => db.selectNoFrom(({ lit }) => lit(1).as('reached')).execute());
 
 /** Skips the check if the database is unavailable, which the check `database` reports. */
 export const askingDatabase =

@@ -1,4 +1,4 @@
-import { type NotNull, sql } from 'kysely';
+import type { NotNull } from 'kysely';
 import type { Database } from '../../db/database.ts';
 import { usedFor } from '../../ledger/account-changes.ts';
 import { isRecorded, type OperatorAction, recordAction } from '../../ledger/operator-action.ts';
@@ -23,7 +23,7 @@ export async function findCreditedPurchase(db: Database, name: string): Promise<
     .select(['id', 'account_id as accountId', 'session_id as sessionId', 'payment_intent_id as paymentIntentId'])
     .select(['amount_cents as amountCents', 'credited_at as creditedAt'])
     .where('state', '=', 'credited')
-    .where((eb) => eb.or([eb(sql`id::text`, '=', sql`lower(${name})`), eb('session_id', '=', name)]))
+    .where((eb) => eb.or([eb(eb.cast('id', 'text'), '=', name.toLowerCase()), eb('session_id', '=', name)]))
     .$narrowType<{ sessionId: NotNull; creditedAt: NotNull }>()
     .executeTakeFirst();
 }

@@ -2,7 +2,7 @@ import { type ExpressionBuilder, type RawBuilder, type SqlBool, sql } from 'kyse
 import type { DB } from '../../../db/tables.ts';
 import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
-import { anyOf, now, secondsAgo, secondsFromNow } from '../../db/expressions.ts';
+import { anyOf, now, secondsAgo, secondsFromNow, secondsSince } from '../../db/expressions.ts';
 import type { AudioStore } from '../../speech/store/audio-store.ts';
 import { LEASE_HAS_ENDED, PAYMENT_COLUMNS, type Payment, REPLAY_WINDOW_SECONDS, toPayment } from './payment.ts';
 
@@ -142,9 +142,9 @@ export interface PaymentsInDoubt {
 export async function paymentsInDoubt(db: Database): Promise<PaymentsInDoubt> {
   const { count, oldest } = await db
     .selectFrom('x402_payment')
-    .select([
-      sql<number>`count(*)::int`.as('count'),
-      sql<number>`coalesce(extract(epoch from now() - min(settling_at)), 0)::float8`.as('oldest'),
+    .select(({ cast, fn, lit }) => [
+      cast<number>(fn.countAll(), 'integer').as('count'),
+      fn.coalesce(secondsSince(fn.min('settling_at')), lit(0)).as('oldest'),
     ])
     .where('state', 'in', [sql.lit('unknown'), sql.lit('settling')])
     .where((eb) => eb.or([eb('state', '<>', 'settling'), LEASE_HAS_ENDED]))
