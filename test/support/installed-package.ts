@@ -10,7 +10,7 @@ import { copyProject } from './project-copy.ts';
 
 const PROJECT = fileURLToPath(projectFile(''));
 /** Without tap's hooks, under which Node.js 20 can't load the compiler of `prepack`. */
-const PACK = ['env', '-u', 'NODE_OPTIONS', 'npm', 'pack', '--loglevel=error'];
+export const PACK = ['env', '-u', 'NODE_OPTIONS', 'npm', 'pack', '--loglevel=error'];
 const INSTALL = ['npm', 'install', '--prefer-offline', '--omit=optional', '--ignore-scripts', '--loglevel=error'];
 
 /** What is optional in the package, and what its examples want beside it: large, so it is linked instead of installed. */
