@@ -28,16 +28,21 @@ type Placed =
 
 export type CardHoldResult = Placed | { readonly outcome: 'unknown_account' };
 
-export interface GroupedCardHold {
-  /** Of this hold and the others of its account in the statement; only with a limit. */
-  readonly slots: TakenSlots;
-  /** The hold's place among those of its account, from 1. */
-  readonly turn: number;
-  /** Undefined if the balance was too small after earlier holds of the statement: a separate statement must decide. */
-  readonly placed: Placed | undefined;
-}
+export type GroupedCardHold =
+  | {
+      readonly outcome: 'judged';
+      /** Of this hold and the others of its account in the statement; only with a limit. */
+      readonly slots: TakenSlots;
+      /** The hold's place among those of its account, from 1. */
+      readonly turn: number;
+      /** Undefined if the balance was too small after earlier holds of the statement: a separate statement must decide. */
+      readonly placed: Placed | undefined;
+    }
+  | { readonly outcome: 'unknown_account' | 'locked' };
 
-interface Row extends TakenSlots {
+type Row = JudgedRow | { readonly place: bigint; readonly id: null; readonly is_known: boolean };
+
+interface JudgedRow extends TakenSlots {
   readonly place: bigint;
   readonly id: string;
   readonly balance: bigint;
@@ -53,13 +58,13 @@ interface Row extends TakenSlots {
  * Places holds on card accounts in one statement. It locks the accounts, takes slots of their windows, and debits those
  * that have one and can pay. Their order is that of the requests. It lowers the locked balance, because the snapshot's
  * may be older. Only the hold of a job waits for the disk.
- * @returns undefined for an unknown account, or for a locked one if those are skipped
+ * A locked account is waited for, unless those are skipped.
  */
 export async function placeCardHolds(
   db: Database,
   asked: readonly CardHoldRequest[],
   terms: CardHoldTerms,
-): Promise<(GroupedCardHold | undefined)[]> {
+): Promise<GroupedCardHold[]> {
   const { leaseSeconds, livemode, limit } = terms;
   const slots = limit
     ? takeSlots(sql`(select bucket as key, 'account' as scope, attempts from payer) bucket`, limit)
@@ -100,17 +105,20 @@ export async function placeCardHolds(
     ), quick as (
       select ${asynchronousCommit} where ${leaseSeconds !== null} or not exists (select from hold)
     )
-    select place, ranked.id, balance, block, amount, turn::integer, total::bigint, scope, granted, taken, reset_seconds,
-           held_id, hold.fence, (select count(*) from quick)
-    from ranked left join hold on held_id = ranked.hold_id`.execute(db);
-  const found = new Map(rows.map((row) => [Number(row.place), row]));
-  return asked.map((_, index) => {
-    const row = found.get(index + 1);
-    return row && { slots: row, turn: row.turn, placed: readPlaced(row) };
+    select asked.place, ranked.id, balance, block, ranked.amount, turn::integer, total::bigint, scope, granted, taken,
+           reset_seconds, held_id, hold.fence, (select count(*) from quick),
+           case when ranked.id is null then exists (
+             select from account where id = asked.account_id and kind = 'card' and ${isOfMode(livemode)}
+           ) end as is_known
+    from asked left join ranked using (place) left join hold on held_id = ranked.hold_id
+    order by place`.execute(db);
+  return rows.map((row) => {
+    if (row.id === null) return { outcome: row.is_known ? 'locked' : 'unknown_account' };
+    return { outcome: 'judged', slots: row, turn: row.turn, placed: readPlaced(row) };
   });
 }
 
-function readPlaced({ id, balance, block, amount, turn, total, held_id, fence }: Row): Placed | undefined {
+function readPlaced({ id, balance, block, amount, turn, total, held_id, fence }: JudgedRow): Placed | undefined {
   if (held_id !== null) {
     const hold = { id: held_id, fence, accountId: id, amountMicroUsd: amount, balanceMicroUsd: balance - total };
     return { outcome: 'held', hold };
@@ -127,5 +135,5 @@ export async function placeCardHold(
   if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
   const holds = [{ accountId: accountId.toLowerCase(), ...asked }];
   const [grouped] = await placeCardHolds(db, holds, { ...terms, locked: 'wait' });
-  return grouped?.placed ?? { outcome: 'unknown_account' };
+  return (grouped?.outcome === 'judged' && grouped.placed) || { outcome: 'unknown_account' };
 }

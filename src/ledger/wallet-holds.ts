@@ -30,6 +30,7 @@ interface Row {
   readonly amount: bigint;
   readonly in_time: boolean;
   readonly id: string | null;
+  readonly is_known: boolean | null;
   readonly balance: bigint;
   readonly turn: number;
   readonly affordable: boolean;
@@ -42,7 +43,8 @@ interface Row {
  * Places holds on wallets and spends their nonces in one statement. It locks the accounts, inserts the nonces that the
  * balance covers, and debits what was inserted. So nonce and debit exist together or not at all. A balance that is too
  * small spends no nonce (R32). It lowers the locked balance, because the snapshot's may be older.
- * @returns undefined if a separate statement must decide: the nonce occurs twice, or earlier spends left too little
+ * @returns undefined if a separate statement must decide: the nonce occurs twice, earlier spends left too little, or the
+ *   account is locked and those are skipped
  */
 export async function placeWalletHolds(
   db: Database,
@@ -90,7 +92,9 @@ export async function placeWalletHolds(
     )
     select asked.place, asked.amount, asked.in_time, ranked.id, coalesce(debit.left_over, ranked.balance) as balance,
            ranked.turn::integer, affordable, paid.balance - paid.total as remaining, held_id, fence,
-           ${asynchronousCommit}
+           case when ranked.id is null then exists (
+             select from account where account.address = asked.address
+           ) end as is_known, ${asynchronousCommit}
     from asked left join ranked on ranked.place = asked.place left join debit on debited_id = ranked.id
       left join paid on paid_place = asked.place
       left join hold on held_id = paid.hold_id`.execute(db);
@@ -109,7 +113,7 @@ export async function placeWalletHold(
 
 async function readSpend(db: Database, { nonce }: PrepaidDebit, row: Row): Promise<PrepaidDebitResult | undefined> {
   if (!row.in_time) return { outcome: 'expiry' };
-  if (row.id === null) return { outcome: 'unknown_account' };
+  if (row.id === null) return row.is_known ? undefined : { outcome: 'unknown_account' };
   if (row.held_id !== null) {
     const { held_id: id, fence, id: accountId, amount: amountMicroUsd, remaining: balanceMicroUsd } = row;
     return { outcome: 'held', hold: { id, fence, accountId, amountMicroUsd, balanceMicroUsd, nonce } };

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { mock } from 'node:test';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
@@ -31,6 +32,8 @@ interface Flow {
   readonly name: string;
   readonly path: string;
   open(gateway: PrepaidGateway): Promise<Payer>;
+  /** A request of somebody without an account. */
+  stranger(gateway: PrepaidGateway): Promise<Call>;
 }
 
 /** Whose requests are paid for by statements that they share. */
@@ -47,6 +50,7 @@ const FLOWS: readonly Flow[] = [
         balance: () => gateway.balance(id),
       };
     },
+    stranger: async () => ({ ...HELLO, headers: { 'x-credit-account': randomUUID() } }),
   },
   {
     name: 'prepaid',
@@ -60,6 +64,7 @@ const FLOWS: readonly Flow[] = [
         .executeTakeFirstOrThrow();
       return { id, call: (json = HELLO.json as object) => sign(TTS, { ...HELLO, json }), balance };
     },
+    stranger: async (gateway) => (await fundedWallet(gateway, 0n)).sign(TTS, HELLO),
   },
 ];
 
@@ -154,6 +159,13 @@ for (const flow of FLOWS) {
     assert.equal((await locked).status, 200);
     assert.deepEqual(await balances(), Array(5).fill(FUNDS - PRICE));
     assert.deepEqual(await findings(), []);
+  });
+
+  test(`${flow.name}: requests of unknown accounts share statements`, async (t) => {
+    const { gateway, together, statements } = await setUp(t, flow, 0);
+    const calls = await Promise.all(Array.from({ length: 16 }, () => flow.stranger(gateway)));
+    assert.deepEqual(await statusesOf(await together(calls)), Array(16).fill(402));
+    assert.ok(statements.recorded.length < 8, `${statements.recorded.length} statements`);
   });
 
   test(`${flow.name}: an account with too little balance is refused alone`, async (t) => {

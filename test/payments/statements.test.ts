@@ -131,7 +131,7 @@ const REFUSED: readonly {
     path: '/tts',
     account: 'unknown',
     status: 402,
-    told: { statements: '3', commits: [SLOT] },
+    told: { statements: '2', commits: [SLOT] },
   },
   {
     title: 'of an account that holds too little',

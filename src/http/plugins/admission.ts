@@ -126,11 +126,16 @@ export class Admission {
       refusal = this.#show(slot);
       return slot.allowed;
     };
-    const settle = async () => {
-      if (!isTaken) taken(await this.#takeSlot(by, key));
+    const settle = async (account: string | undefined) => {
+      if (!isTaken) taken(await this.#takeSlot(by, account));
       return refusal;
     };
-    return { taken, refusal: settle, take: async () => (await settle()) === undefined };
+    return {
+      taken,
+      refusal: () => settle(key),
+      take: async () => (await settle(key)) === undefined,
+      takeOfAddress: async () => (await settle(undefined)) === undefined,
+    };
   }
 
   async credentialFailed(): Promise<RateLimited | undefined> {

@@ -41,7 +41,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
   readonly #db: Database;
   readonly #holds: HoldKeeper;
   readonly #limits: RollingWindow;
-  readonly #grouped: GroupedStatement<CardHoldRequest, GroupedCardHold | undefined>;
+  readonly #grouped: GroupedStatement<CardHoldRequest, GroupedCardHold>;
 
   constructor(livemode: boolean, limits: RollingWindow, parts: HoldKeeperParts) {
     const { db, leases } = parts;
@@ -100,12 +100,15 @@ export class CardCredits implements PaymentFlow<CardCredential> {
     return refused('PAYMENT_REQUIRED', 'over_max_amount', { balanceMicroUsd: account.balanceMicroUsd });
   }
 
-  /** Shares a statement with other holds, unless the account is unknown, locked, or can't pay for all of its holds. */
+  /** Shares a statement with other holds. A locked account, or one that can't pay for all of its holds, needs its own. */
   async #place(asked: CardHoldRequest, slot: PendingSlot | undefined): Promise<CardPlacement> {
     if (slot && isAccountId(asked.accountId)) {
       const grouped = await this.#grouped.execute({ ...asked, accountId: asked.accountId.toLowerCase() });
-      if (grouped && !slot.taken(this.#limits.slotOf(grouped.slots, grouped.turn))) return RATE_LIMITED;
-      if (grouped?.placed) return grouped.placed;
+      if (grouped.outcome === 'unknown_account') return (await slot.takeOfAddress()) ? UNKNOWN_ACCOUNT : RATE_LIMITED;
+      if (grouped.outcome === 'judged') {
+        if (!slot.taken(this.#limits.slotOf(grouped.slots, grouped.turn))) return RATE_LIMITED;
+        if (grouped.placed) return grouped.placed;
+      }
     }
     if (slot && !(await slot.take())) return RATE_LIMITED;
     return placeCardHold(this.#db, asked, { leaseSeconds: this.#holds.leaseSeconds, livemode: this.livemode });
@@ -120,6 +123,7 @@ export const cardReceipt = (accountId: string, balanceMicroUsd: bigint, chargedM
 
 type CardPlacement = CardHoldResult | typeof RATE_LIMITED;
 const RATE_LIMITED = { outcome: 'rate_limited' } as const;
+const UNKNOWN_ACCOUNT = { outcome: 'unknown_account' } as const;
 
 async function refuse(db: Database, accountId: string, placed: CardPlacement): Promise<Refused<CardCode>> {
   switch (placed.outcome) {

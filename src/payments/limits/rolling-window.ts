@@ -29,6 +29,8 @@ export interface Slot {
 
 export interface PendingSlot {
   take(): Promise<boolean>;
+  /** Takes the address's slot, as for an account that does not exist (R13). */
+  takeOfAddress(): Promise<boolean>;
   taken(slot: Slot): boolean;
 }
 

@@ -155,12 +155,9 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     return reading.outcome === 'expiry' ? EXPIRY_REFUSED : reading;
   }
 
-  /** In a group, `unknown_account` may also mean that the wallet is locked. Then a statement that waits decides. */
   async #place(spend: PrepaidDebit): Promise<PrepaidDebitResult> {
     const placed = await this.#grouped.execute(spend);
-    return placed && placed.outcome !== 'unknown_account'
-      ? placed
-      : placeWalletHold(this.#db, spend, { leaseSeconds: this.#holds.leaseSeconds });
+    return placed ?? placeWalletHold(this.#db, spend, { leaseSeconds: this.#holds.leaseSeconds });
   }
 
   /** An expiry out of range is reported first, regardless of the signer (R30). */
