@@ -59,6 +59,9 @@ export class OperationContext implements RequestContext {
         raw.once('close', end);
         if (raw.writableFinished || raw.destroyed) end();
       },
+      get isClosed() {
+        return raw.destroyed;
+      },
       abort() {
         if (raw.writableFinished) return;
         request.record.markAborted();

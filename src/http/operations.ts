@@ -31,7 +31,7 @@ export interface OperationsOptions {
 /** Serves operations at their routes of the contract. */
 export const operations: FastifyPluginAsync<OperationsOptions> = async (app, { routes, probeExamples, waitMs }) => {
   const { connectionTimeout = 0 } = app.initialConfig;
-  if (waitMs !== undefined) {
+  if (waitMs !== undefined && waitMs > connectionTimeout) {
     app.addHook('preHandler', async ({ raw }) => void raw.setTimeout(waitMs));
     app.addHook('onSend', async ({ raw }) => void raw.setTimeout(connectionTimeout));
   }

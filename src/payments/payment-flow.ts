@@ -68,6 +68,8 @@ export interface RequestContext {
 export interface ResponseEvents {
   /** Called once, when the last byte was handed over or the caller disconnected. `isError`: nothing may be charged. */
   onEnd(listener: (isError: boolean) => void): void;
+  /** The caller has disconnected. */
+  readonly isClosed: boolean;
   abort(): void;
 }
 

@@ -39,7 +39,7 @@ export interface SpeechFailed {
  *
  *     take a slot        else failed: nothing is asked of the payer
  *     authorize          the price is held under a lease; else refused, or the response that was paid before
- *     synthesize         if the upstream fails: void
+ *     synthesize         if the upstream fails, or the caller disconnected before: void
  *     settle             if the flow takes the money before the response (R21)
  *     respond            the lease is renewed meanwhile; if it may be lost, the response is aborted
  *     capture            after the last byte was handed over, or the caller disconnected and synthesis ended
@@ -55,6 +55,7 @@ export async function speak<Outcome extends Authorization, Body>(
   let endLease: (() => void) | undefined;
   let spoken: Promise<void> | undefined;
   try {
+    if (sale.charge.request.response.isClosed) return { outcome: 'failed', error: callerLeft(), hold: undefined };
     const authorization = await sale.authorize();
     if (authorization.outcome !== 'held') return authorization as Exclude<Outcome, Held>;
     const hold: HoldOf<Outcome> = authorization.hold;
@@ -82,12 +83,16 @@ export async function speak<Outcome extends Authorization, Body>(
   }
 }
 
+const callerLeft = () =>
+  new SpeechError('TTS_UNAVAILABLE', 'The caller disconnected before the synthesis began.', true);
+
 async function deliver<Body>(
   { charge, delivery }: { readonly charge: Charge; readonly delivery: Delivery<Body> },
   hold: PaymentHold,
   lost: AbortController,
 ): Promise<{ readonly outcome: 'delivered'; readonly speech: DeliveredSpeech<Body> } | Refused | SpeechFailed> {
   try {
+    if (charge.request.response.isClosed) throw callerLeft();
     const speech = await delivery(charge.utterance, { timeoutMs: hold.timeoutMs, lost: lost.signal });
     if (hold.ownsLease?.() === false) {
       lost.abort();

@@ -317,6 +317,21 @@ test('GET /openapi.json, /docs and / are stable, and HEAD states their length', 
   }
 });
 
+test('R55: a payment does not shorten the time that a long synthesis may take', async (t) => {
+  const { gateway, upstream, path, pay, ask } = await PAYERS.prepaid.start(t, { SPEECH_TIMEOUT_MS: '600000' });
+  const call = await pay();
+  const drip = new ControlledStream();
+  upstream.mode = drip.mode;
+  const connected = once(gateway.app.server.server, 'connection');
+  const reply = ask(call);
+  const [socket] = (await connected) as [Socket];
+  await drip.opened;
+  assert.ok(Number(socket.timeout) > 600_000, `${path} is cut after ${socket.timeout} ms`);
+  await drip.write(AUDIO);
+  await drip.end();
+  assert.equal((await reply).status, 200);
+});
+
 test('MAX_CONNECTIONS: an extra connection is closed until another one ends', async (t) => {
   const { url } = await startGateway(t, { MAX_CONNECTIONS: '2' });
   const open = () => {
