@@ -41,14 +41,17 @@ const ROWS: readonly Omit<Row, 'processes'>[] = [
       'x-portkey-custom-host': `${upstream}/v1`,
     }),
   },
+  { name: 'floor-card', label: 'floor, card', target: 'floor', work: 'account', path: '/tts', body: order },
   {
     name: 'card',
     ...{ label: 'card', target: 'ours', work: 'account', path: '/tts', body: order },
     asked: [{ against: 'portkey', rate: 2.2, cpu: 0.38 }],
   },
+  { name: 'floor-prepaid', label: 'floor, prepaid', work: 'prepaid', ...sale, target: 'floor' },
   { name: 'prepaid', label: 'prepaid', work: 'prepaid', ...sale, asked: [{ against: 'portkey', rate: 1.8, cpu: 0.5 }] },
   { name: 'hono-paid', label: '@x402/hono, paid', target: 'hono', work: 'paid', ...peerSale },
   { name: 'express-paid', label: '@x402/express, paid', target: 'express', work: 'paid', ...peerSale },
+  { name: 'floor-direct', label: 'floor, direct', work: 'paid', ...sale, target: 'floor' },
   {
     ...{ name: 'direct', label: 'direct', work: 'paid', ...sale },
     asked: [{ against: 'hono-paid', rate: 1, cpu: 0.95 }],

@@ -65,7 +65,7 @@ async function measure(setup: Setup, measured: Measured, { warmUpSeconds, second
     seconds,
     targetPid: target.pid,
     ...(isSigned(plan) && { most: Math.ceil(mostPerSecond(measured) * (warmUpSeconds + seconds)) }),
-    ...(row.target === 'ours' && { postgresPid: setup.books.postmaster }),
+    ...((row.target === 'ours' || row.target === 'floor') && { postgresPid: setup.books.postmaster }),
   });
   const eventLoopP99Ms = await readDelay?.();
   const part = result.parts[row.name] as PartResult;

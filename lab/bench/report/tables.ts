@@ -31,7 +31,7 @@ const throughputTable = (lines: readonly Line[]): Table => ({
       median(line.p50Ms, 1),
       median(line.p99Ms, 1),
       median(line.cpuMs, 3),
-      line.isOwn ? median(line.postgresCpuMs, 3) : '',
+      line.postgresCpuMs.max > 0 ? median(line.postgresCpuMs, 3) : '',
       whole(line.memory.median / 1024 ** 2),
       median(line.eventLoopP99Ms, 1),
     ]),

@@ -7,7 +7,7 @@ import type { StubPorts } from '../servers/main.ts';
 import { PAY_TO, PRICE_MICRO_USD } from '../world.ts';
 import { compiled, PROJECT, type Program, type Running, startProgram } from './program.ts';
 
-export type TargetName = 'upstream' | 'bare' | 'prebuilt' | 'portkey' | 'hono' | 'express' | 'ours';
+export type TargetName = 'upstream' | 'bare' | 'floor' | 'prebuilt' | 'portkey' | 'hono' | 'express' | 'ours';
 
 /** The upstream always runs. */
 type StartedTarget = Exclude<TargetName, 'upstream'>;
@@ -93,6 +93,14 @@ const own = (path: string) => (place: Place) => ({
 
 const PROGRAMS: Record<StartedTarget, (place: Place) => Pick<Program, 'args' | 'env'>> = {
   bare: own('lab/bench/servers/bare-proxy.ts'),
+  floor: (place) => ({
+    args: compiled('lab/bench/servers/floor.ts'),
+    env: {
+      ...{ NODE_ENV: 'production', PORT: String(place.port), DATABASE_URL: place.databaseUrl, FOLDER: place.folder },
+      ...upstreamOf(place),
+      FACILITATOR_URL: `http://127.0.0.1:${place.stubs.facilitator}`,
+    },
+  }),
   prebuilt: own('lab/bench/servers/prebuilt.ts'),
   hono: peer('hono.mjs', sale),
   express: peer('express.mjs', sale),
