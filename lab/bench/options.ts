@@ -26,8 +26,8 @@ export interface Options {
   /** Numbers of gateway processes. Its rows are measured with each. */
   readonly processes: readonly number[];
   readonly writeDocs: boolean;
-  /** The Node.js binary of every target, stub and load. */
-  readonly node: string;
+  /** The Node.js binary of every target, stub and load. Undefined for the current LTS, which is installed. */
+  readonly node: string | undefined;
   /** Accounts in the ledger before the run. 0 creates only the paying accounts. */
   readonly accounts: number;
   readonly from: string | undefined;
@@ -61,7 +61,7 @@ export function readOptions(args: readonly string[]): Options {
       rounds: { type: 'string' },
       processes: { type: 'string', default: '1' },
       'write-docs': { type: 'boolean', default: false },
-      node: { type: 'string', default: process.execPath },
+      node: { type: 'string' },
       accounts: { type: 'string', default: '0' },
       from: { type: 'string' },
     },

@@ -5,7 +5,6 @@ import type { Job, Outcome } from './load/main.ts';
 import type { Row } from './rows.ts';
 import type { StubPorts } from './servers/main.ts';
 import type { Manner } from './servers/upstream.ts';
-import { installPeers } from './targets/peers.ts';
 import { compiled, type Running, startProgram } from './targets/program.ts';
 import { startTarget, type Target, type TargetName } from './targets/start.ts';
 
@@ -30,7 +29,6 @@ export interface Setup {
 export type Wanted = Pick<Target, 'name' | 'processes'>;
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
-const PEERS: readonly TargetName[] = ['portkey', 'hono', 'express'];
 
 export interface SetupOptions {
   /** The Node.js binary of every target, stub and load. */
@@ -44,7 +42,6 @@ export async function setUp(
   { node, accounts }: SetupOptions,
   onProgress: (message: string) => void,
 ): Promise<Setup> {
-  if (wanted.some(({ name }) => PEERS.includes(name))) await installPeers('lab/bench/peers', onProgress);
   const folder = await mkdtemp(join(PLACE, 'speechgate-bench-'));
   const programs: Running[] = [];
   let books: Books | undefined;

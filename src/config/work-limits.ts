@@ -13,7 +13,7 @@ export const holdLeaseSeconds = (speechTimeoutMs: number): number => Math.ceil(s
 /** That of the longest SPEECH_TIMEOUT_MS: processes beside each other may have different ones. */
 export const MAX_HOLD_LEASE_SECONDS = holdLeaseSeconds(MAX_SPEECH_TIMEOUT_MS);
 
-/** No new hold is placed while more captures wait for the database (R55). */
+/** No new hold is placed while this many captures wait for the database (R55). */
 export const MAX_WAITING_CAPTURES = 10_000;
 const WINDOW_MS = 3_600_000;
 const MAX_UNPAID_SYNTHESES = 8;

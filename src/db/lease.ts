@@ -11,7 +11,7 @@ interface LeaseRenewerOptions<T> {
 }
 
 interface HeldLease {
-  /** Monotonic time just before the lease was last requested, so it errs on the early side. */
+  /** Monotonic time just before the lease was last requested, so this process gives it up too early rather than too late. */
   renewedAt: number;
   readonly onLost: () => void;
 }

@@ -26,8 +26,8 @@ export interface UpstreamUsage {
  *     (none) -- place --> pending -- captureHolds --> posted
  *                         pending -- voidHold, or the lease ends --> voided
  *
- * A hold with a lease commits without waiting for the disk. Its capture waits, and brings it along: one that is lost in a
- * crash was not captured, and is not charged (R55).
+ * A hold with a lease commits without waiting for the disk. The commit of its capture waits, and so makes the hold durable
+ * too. A hold that a crash loses was never captured, and is not charged (R55).
  *
  * The fence names the present owner. A take-over raises it, and the former owner's capture or void then ends nothing.
  */
@@ -120,7 +120,7 @@ export async function captureHold(db: Database, hold: CaptureRequest): Promise<b
   return (await captureHolds(db, [hold]))[0] === true;
 }
 
-/** A capture that waited for an earlier one has an older snapshot than that; this query has a newer one. */
+/** If a capture waited for another one of the same hold, its snapshot is too old to see that one. This query sees it. */
 async function isPosted(db: Database, { id, fence }: HoldRef): Promise<boolean> {
   const transfer = db.selectFrom('transfer').select('id').where('id', '=', id).where('fence', '=', fence);
   return (await transfer.where('state', '=', 'posted').executeTakeFirst()) !== undefined;
@@ -133,8 +133,8 @@ interface VoidResult {
 }
 
 /**
- * Voids the hold, once. If it had ended, returns what the books know: nothing if a crash or failover lost it. Then a
- * repetition may have used its nonce, and the charge of that counts.
+ * Voids the hold, once. If it has already ended, reads how. A crash or failover may have lost it; then a repetition may
+ * have used its nonce, and the charge of that counts.
  */
 export async function voidHold(db: Database, hold: HoldRef & Pick<Hold, 'accountId' | 'nonce'>): Promise<VoidResult> {
   const refunded = await db

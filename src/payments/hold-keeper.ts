@@ -40,6 +40,13 @@ interface BalanceHoldParts<R extends Receipt> extends HoldKeeperParts {
   readonly endWork: (end: WorkEnd) => void;
 }
 
+interface Placed {
+  readonly outcome: 'held';
+  readonly hold: Hold;
+}
+
+const isPlaced = (result: { readonly outcome: string }): result is Placed => result.outcome === 'held';
+
 export class HoldKeeper {
   readonly #flow: Flow;
   readonly #parts: HoldKeeperParts;
@@ -54,12 +61,13 @@ export class HoldKeeper {
   }
 
   /** Places a hold with the statement, unless the payer has too much unpaid work, or too many captures wait. */
-  async place<P extends { readonly outcome: string; readonly hold?: Hold }, R extends Receipt>(
+  async place<NotPlaced extends { readonly outcome: string }, R extends Receipt>(
     payer: string,
-    statement: (id: string) => Promise<P>,
+    statement: (id: string) => Promise<Placed | NotPlaced>,
     options: HoldOptions<R>,
   ): Promise<
-    | { readonly outcome: 'done'; readonly placed: P; readonly hold: BalanceHold<R> | undefined }
+    | { readonly outcome: 'held'; readonly hold: BalanceHold<R> }
+    | { readonly outcome: 'not_held'; readonly placed: NotPlaced }
     | Refused<'RATE_LIMITED' | 'TTS_UNAVAILABLE'>
   > {
     if (this.#parts.captures.isFull) return refused('TTS_UNAVAILABLE', 'too_many_captures');
@@ -70,11 +78,10 @@ export class HoldKeeper {
     let hold: BalanceHold<R> | undefined;
     try {
       const placed = await statement(uuidv7());
-      if (placed.hold) {
-        hold = new BalanceHold(placed.hold, { ...this.#parts, flow: this.#flow, options, placedAt, endWork });
-        this.#parts.metrics.holdMoved(this.#flow, 'placed', placed.hold.amountMicroUsd);
-      }
-      return { outcome: 'done', placed, hold };
+      if (!isPlaced(placed)) return { outcome: 'not_held', placed };
+      hold = new BalanceHold(placed.hold, { ...this.#parts, flow: this.#flow, options, placedAt, endWork });
+      this.#parts.metrics.holdMoved(this.#flow, 'placed', placed.hold.amountMicroUsd);
+      return { outcome: 'held', hold };
     } finally {
       if (!hold) endWork('not begun');
     }
@@ -106,7 +113,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
     return this.#parts.options.receiptOf(this.#balanceMicroUsd, this.#chargedMicroUsd);
   }
 
-  keep(onLost: () => void): () => void {
+  keepLease(onLost: () => void): () => void {
     const { leases, log, placedAt } = this.#parts;
     return leases.keep(this.record, placedAt, () => {
       log.warn({ hold: this.record.id }, 'failed to renew the lease of a hold in time');
@@ -156,7 +163,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
 const GROUP_WITHIN_MS = 10;
 const FIRST_RETRY_MS = 100;
 const LONGEST_RETRY_MS = 1_000;
-/** From the stop, or from the end of a response that outlasts it. Later the hold expires, and is not charged. */
+/** Counted from the stop, or from the end of a response that ends later. After it the hold expires, uncharged. */
 const STOP_TIMEOUT_MS = 5_000;
 
 interface WaitingCapture {

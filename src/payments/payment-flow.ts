@@ -85,7 +85,7 @@ export interface PaymentHold {
   capture(upstream: UpstreamUsage | undefined, audio?: Buffer): Promise<boolean>;
   void(): Promise<void>;
   /** Renews the lease until the returned function is called. Once the lease is lost, nothing may be delivered. */
-  keep?(onLost: () => void): () => void;
+  keepLease?(onLost: () => void): () => void;
   /** Whether no other process can own it yet, even if this process was frozen. */
   ownsLease?(): boolean;
 }

@@ -41,7 +41,7 @@ export interface Refused<Code extends RefusalCode = RefusalCode> {
   readonly facilitatorReason?: string;
   /** Something was held, or may have been, and certainly nothing was charged. */
   readonly charged?: false;
-  /** Looks for a reason of higher precedence, with a database query. */
+  /** Looks in the database for a reason that must be reported first. */
   explain?(): Promise<Refused<Code>>;
 }
 

@@ -52,7 +52,7 @@ export async function speak<Outcome extends Authorization, Body>(
 ): Promise<Spoken<Outcome, Body>> {
   const giveSlotBack = await sale.slots.take();
   if (giveSlotBack instanceof SpeechError) return { outcome: 'failed', error: giveSlotBack, hold: undefined };
-  let endLease: (() => void) | undefined;
+  let stopRenewing: (() => void) | undefined;
   let spoken: Promise<void> | undefined;
   try {
     if (sale.charge.request.response.isClosed) return { outcome: 'failed', error: callerLeft(), hold: undefined };
@@ -62,7 +62,7 @@ export async function speak<Outcome extends Authorization, Body>(
     sale.onHeld?.(hold);
     testPoint('speech held');
     const lost = new AbortController();
-    endLease = hold.keep?.(() => {
+    stopRenewing = hold.keepLease?.(() => {
       lost.abort();
       sale.charge.request.response.abort();
     });
@@ -71,13 +71,13 @@ export async function speak<Outcome extends Authorization, Body>(
     // A hold refuses with the codes of its flow.
     if (delivered.outcome === 'refused') return delivered as Exclude<Outcome, Held>;
     spoken = delivered.speech.spoken;
-    const charged = endHold(sale, hold, delivered.speech, lost.signal).finally(endLease);
+    const charged = endHold(sale, hold, delivered.speech, lost.signal).finally(stopRenewing);
     return { outcome: 'delivered', body: delivered.speech.body, hold, charged };
   } finally {
     if (spoken) {
       spoken.then(giveSlotBack, giveSlotBack);
     } else {
-      endLease?.();
+      stopRenewing?.();
       giveSlotBack();
     }
   }

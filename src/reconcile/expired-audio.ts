@@ -64,7 +64,7 @@ export const expiredPaymentAudio = (db: Database, store: AudioStore): Reconciler
   },
 });
 
-/** Retention begins when the response is sent, up to a longest synthesis and a minute after the id was made. */
+/** The ten minutes begin when the response is sent: at most a longest synthesis and a minute after the id was made. */
 const ANSWER_SECONDS = 660;
 
 export const expiredPrepaidAudio = (store: AudioStore): Reconciler => ({

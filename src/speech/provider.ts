@@ -38,8 +38,8 @@ export interface SpeechProvider {
 export type SpeechErrorCode = 'TTS_UPSTREAM_ERROR' | 'TTS_UNAVAILABLE' | 'TTS_PROVIDER_NOT_CONFIGURED';
 
 /**
- * What a failure says about its upstream. `utterance`: nothing, another utterance may succeed. `away`: nothing listens
- * there. `credential`: it refuses our key. `upstream`: anything else.
+ * What a failure says about its upstream. `utterance`: nothing, another utterance may succeed. `unreachable`: nothing
+ * listens there. `credential`: it refuses our key. `upstream`: anything else.
  */
 export type SpeechFault = 'utterance' | 'unreachable' | 'credential' | 'upstream';
 

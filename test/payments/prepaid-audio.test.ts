@@ -18,7 +18,7 @@ test('R60: so much of the audio of each minute is kept', async (t) => {
     maxBytesPerMinute: 10,
   };
   const audio = new PrepaidAudio(parts as unknown as Parts);
-  const keep = (id: string, bytes: number) => audio.keep(id, Buffer.alloc(bytes));
+  const keep = (id: string, bytes: number) => audio.store(id, Buffer.alloc(bytes));
   keep('first', 7);
   keep('too much', 4);
   keep('fits', 3);

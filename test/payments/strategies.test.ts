@@ -432,7 +432,7 @@ test('speech that starts after its lease may have ended is aborted and voided', 
     void: async () => {
       events.push('voided');
     },
-    keep: () => () => events.push('lease let go'),
+    keepLease: () => () => events.push('lease let go'),
     ownsLease: () => false,
   };
   const delivery: Delivery<string> = async (_utterance, { lost }) => ({

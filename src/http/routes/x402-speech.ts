@@ -25,7 +25,7 @@ import { PRIVATE } from '../plugins/headers.ts';
 import { failure, isAnswer } from '../structured-error.ts';
 import { chooseFlow, type OfferedFlow, type Pauses, pausedSpeech, refuseFormerHeader } from './flows.ts';
 import { askForPayment, depositRequired, paymentRequired, showExample } from './payment-required.ts';
-import { answerRepeated, type PrepaidAudioParts } from './prepaid-audio.ts';
+import { answerRepeated, type PrepaidAudioLinks } from './prepaid-audio.ts';
 import {
   followCharge,
   limitCredential,
@@ -71,7 +71,7 @@ export interface X402SpeechOptions {
   /** Why no payment can be settled (R58): then no challenge is made. */
   readonly refuseOnChain: () => Promise<typeof CHAIN_OFF | typeof OTHER_DOMAIN | undefined>;
   readonly resources: Readonly<Record<'GET' | 'POST', Resource>>;
-  readonly links: PrepaidAudioParts;
+  readonly links: PrepaidAudioLinks;
   readonly pauses: Pauses;
 }
 
@@ -164,6 +164,7 @@ export class X402Speech {
   async #sell(sale: X402Sale, context: OperationContext): Promise<GetX402SpeechResult> {
     const { flow, headers, speech, resource } = sale;
     const { order, offers } = sale.offered;
+    // Where credentials can be verified, only failed ones take a slot (R48).
     const limited = flow.verifies ? undefined : await context.admission.take('payment');
     if (limited) return limited;
     const shown = flow.credentialOf(headers);
@@ -233,7 +234,10 @@ export class X402Speech {
     return isLate ? this.#answerPrevious(sale, answer, context) : answer;
   }
 
-  /** The earlier payment's response, or the refusal. Settings must not hide it (R45). @param isMetered takes a slot */
+  /**
+   * The earlier payment's response, or the refusal. Settings must not hide it (R45).
+   * @param isMetered whether a response to an earlier payment takes a rate limit slot
+   */
   async #answerPrevious(
     { previous, headers }: Pick<X402Sale, 'previous' | 'headers'>,
     refusal: GetX402SpeechResult,

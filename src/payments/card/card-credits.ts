@@ -90,8 +90,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
     }
     const place = (id: string) => this.#place({ id, ...asked }, slot);
     const result = await this.#holds.place(accountId.toLowerCase(), place, { receiptOf });
-    if (result.outcome === 'refused') return result;
-    return result.hold ? { outcome: 'held', hold: result.hold } : refuse(this.#db, accountId, result.placed);
+    return result.outcome === 'not_held' ? refuse(this.#db, accountId, result.placed) : result;
   }
 
   async #refuseOverMax(accountId: string, trx: Database = this.#db): Promise<Refused<'PAYMENT_REQUIRED'>> {

@@ -78,8 +78,8 @@ const MAX_KEYS = 100_000;
 
 /**
  * Bounds the unpaid upstream work per key, in this process. Payment follows the audio, so a synthesis that fails late
- * is lost work. A key that has lost too much may run one synthesis at a time. A paid synthesis makes up for one of the
- * longest, and the rest expires with the window. While nothing is lost, running work is not limited by time.
+ * is lost work. A key that has lost too much may run one synthesis at a time. A paid synthesis reduces the lost work
+ * by the time of one longest synthesis, and the rest expires with the window. While nothing is lost, running work is not limited by time.
  */
 export class UnpaidWorkLimiter {
   readonly #limits: WorkLimits;

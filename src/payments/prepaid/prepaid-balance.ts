@@ -54,7 +54,7 @@ export class PrepaidAudio {
     this.#parts = parts;
   }
 
-  keep(id: string, audio: Buffer): void {
+  store(id: string, audio: Buffer): void {
     const { store, maxBytesPerMinute, work, log } = this.#parts;
     const minute = Math.floor(Date.now() / 60_000);
     if (minute !== this.#minute) this.#bytesOfMinute = 0;
@@ -133,11 +133,12 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     const spend = { address, nonce, digest, expiry, amountMicroUsd: priceMicroUsd, isPermitted, usage };
     const result = await this.#holds.place(address, (id) => this.#place({ id, ...spend }), {
       receiptOf,
-      onDelivered: ({ id }, audio) => audio && this.#audio.keep(id, audio),
+      onDelivered: ({ id }, audio) => audio && this.#audio.store(id, audio),
     });
+    if (result.outcome === 'held') return result;
+    // Over a limit, an identical repetition still learns its outcome.
     if (result.outcome === 'refused') return (await this.#replays.ofIdentical(credential, digest)) ?? result;
-    const { placed, hold } = result;
-    if (hold || placed.outcome === 'held') return { outcome: 'held', hold: hold as PrepaidHold };
+    const { placed } = result;
     if (placed.outcome === 'expiry') return EXPIRY_REFUSED;
     if (placed.outcome !== 'replayed') return refuse(placed, isPermitted);
     return (await this.#replays.ofIdentical(credential, digest)) ?? replayed(placed.balanceMicroUsd);

@@ -182,7 +182,10 @@ export class Reservations {
     return numDeletedRows === 1n;
   }
 
-  /** Records that a settle is about to be sent. If false, the reservation is lost and none may be sent. Repeatable. */
+  /**
+   * Records that a settle is about to be sent. If false, the reservation is lost and none may be sent. May be repeated if
+   * the database's answer was lost.
+   */
   beginSettling(payment: Payment, upstream?: UpstreamUsage): Promise<boolean> {
     return this.#settlings.execute({ payment, upstream });
   }
