@@ -1,12 +1,10 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import Stripe from 'stripe';
 import type { Test } from 'tap';
 import { type RunningCheckout, startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
 import { type Operations, operationsOn } from './checkout-operations.ts';
+import { sandboxFolder } from './sandbox-folder.ts';
 
-const STRIPE_KEY = 'sk_test_gateway';
+export const STRIPE_KEY = 'sk_test_gateway';
 
 export interface TestCheckout extends RunningCheckout, Operations {
   /** Settings of a gateway that sells through this checkout. */
@@ -17,20 +15,21 @@ export interface TestCheckout extends RunningCheckout, Operations {
   pay(checkoutUrl: string, email?: string, by?: 'accepted' | 'bank'): Promise<string>;
 }
 
-/** The sandbox's checkout with state of its own. */
-export async function testCheckout(t: Test): Promise<TestCheckout> {
-  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-checkout-'));
-  const checkout = await startCheckout({ dataDir, secretKey: STRIPE_KEY });
-  t.teardown(async () => {
-    await checkout.close();
-    await rm(dataDir, { recursive: true, force: true });
-  });
-  const { hostname, port } = new URL(checkout.apiBase);
+/** The processor's SDK on a checkout. */
+export function stripeAt(origin: string, key = STRIPE_KEY): Stripe {
+  const { hostname, port } = new URL(origin);
+  return new Stripe(key, { host: hostname, port, protocol: 'http', telemetry: false });
+}
+
+/** The sandbox's checkout, with state of its own unless a folder is given. */
+export async function testCheckout(t: Test, dataDir?: string): Promise<TestCheckout> {
+  const checkout = await startCheckout({ dataDir: dataDir ?? (await sandboxFolder(t)), secretKey: STRIPE_KEY });
+  t.teardown(() => checkout.close());
   return {
     ...checkout,
     ...operationsOn(checkout),
     env: { STRIPE_SECRET_KEY: STRIPE_KEY, STRIPE_API_BASE: checkout.apiBase, CHECKOUT_ORIGIN: checkout.origin },
-    stripe: new Stripe(STRIPE_KEY, { host: hostname, port, protocol: 'http', telemetry: false }),
+    stripe: stripeAt(checkout.origin),
     pay: async (checkoutUrl, email = '', by = 'accepted') => {
       const paid = await fetch(checkoutUrl, {
         method: 'POST',

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Test } from 'tap';
 import { projectFile } from './project.ts';
 import { until } from './until.ts';
@@ -30,6 +30,16 @@ export function programCommand(program: string, ...args: string[]): string[] {
 /** Runs a program of the project with nothing in its environment but what is given. */
 export const startChild = (t: Owner, program: string, env: Record<string, string>, args: string[] = []): Child =>
   startCommand(t, programCommand(program, ...args), { env });
+
+/** Runs a script, as the leader of a process group, with what it imports by name from modules of src/. */
+export function startScript(t: Owner, imports: Readonly<Record<string, string>>, script: string): Child {
+  const lines = Object.entries(imports).map(([name, path]) => {
+    const module = pathToFileURL(join(PROJECT, path.replace(/^src/, 'dist').replace(/ts$/, 'js')));
+    return `import { ${name} } from '${module}';`;
+  });
+  const command = [process.execPath, '--input-type=module', '--eval', [...lines, script].join('\n')];
+  return startCommand(t, command, { isGroup: true });
+}
 
 /** Whose end is the end of what was started for it. */
 export type Owner = Pick<Test, 'teardown'>;

@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import Stripe from 'stripe';
+import { text } from 'node:stream/consumers';
+import type Stripe from 'stripe';
 import type { Test } from 'tap';
 import { startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
 import type { Session } from '../../src/sandbox/checkout/objects.ts';
+import { stripeAt } from './checkout.ts';
 import { type Operations, operationsOn } from './checkout-operations.ts';
+import { sandboxFolder } from './sandbox-folder.ts';
 
 export interface RecordedCall {
   readonly method: string;
@@ -46,16 +46,14 @@ export async function startFaultyCheckout(
   options: { secretKey?: string; sessions?: readonly Session[] } = {},
 ): Promise<FaultyCheckout> {
   const { secretKey = 'sk_test_checkout', sessions = [] } = options;
-  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-test-checkout-'));
-  const running = await startCheckout({ dataDir, secretKey });
+  const running = await startCheckout({ dataDir: await sandboxFolder(t), secretKey });
   for (const session of sessions) running.store.save(session);
-  const { hostname, port } = new URL(running.apiBase);
 
   const recorder = createServer(async (incoming, response) => {
     const { method = '', url = '' } = incoming;
     const [path = '', query] = url.split('?', 2);
     const record = { method, path, query: new URLSearchParams(query) };
-    const body = await bodyOf(incoming);
+    const body = await text(incoming);
     if (checkout.fault(method, path, response)) {
       checkout.calls.push({ ...record, answer: undefined });
       return;
@@ -81,7 +79,6 @@ export async function startFaultyCheckout(
     recorder.close();
     recorder.closeAllConnections();
     await running.close();
-    await rm(dataDir, { recursive: true, force: true });
   });
 
   const checkout: FaultyCheckout = {
@@ -92,7 +89,7 @@ export async function startFaultyCheckout(
     fault: () => false,
     rewrite: (_path, answer) => answer,
     beforeAnswer: () => {},
-    stripe: new Stripe(secretKey, { host: hostname, port, protocol: 'http', telemetry: false, maxNetworkRetries: 0 }),
+    stripe: stripeAt(running.origin, secretKey),
     async pay(sessionId, by = 'accepted') {
       const answer = await fetch(`${running.origin}/c/pay/${sessionId}`, {
         method: 'POST',
@@ -103,12 +100,6 @@ export async function startFaultyCheckout(
     },
   };
   return checkout;
-}
-
-async function bodyOf(incoming: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of incoming) chunks.push(chunk);
-  return Buffer.concat(chunks).toString();
 }
 
 /** Faults of a processor, each with what it does to any call. */

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { ApiError, toApiError } from './api-error.ts';
 import { newRefund } from './clawbacks.ts';
 import { chargeIdOf, type ObjectKinds } from './objects.ts';
-import { integer, listOf, metadata, readParameters, text } from './parameters.ts';
+import { integer, metadata, readParameters, text } from './parameters.ts';
 import { createSession, current, expireSession, sessionParameters } from './sessions.ts';
 import type { Change, Store } from './store.ts';
 
@@ -12,40 +12,40 @@ export const API_PREFIX = '/v1';
 
 const LATEST = Number.MAX_SAFE_INTEGER;
 
-const expand = listOf(text(200), 20).default([]);
 const time = integer(0, LATEST).optional();
-const createdFilter = z.strictObject({ gt: time, gte: time, lt: time, lte: time }).default({});
+const createdFilter = z.strictObject({ gte: time, lt: time }).default({});
 const word = text(200).optional();
-const aboutPayment = { charge: word, payment_intent: word };
 
-const PAGE = { limit: integer(1, 100).default(10), starting_after: word, created: createdFilter, expand };
-const Page = z.strictObject(PAGE);
+const Page = z.strictObject({ limit: integer(1, 100).default(10), starting_after: word, created: createdFilter });
 
 interface Resource {
   readonly path: string;
   readonly kind: keyof ObjectKinds;
+  /** Undefined if there is no list. */
   readonly filters?: z.ZodRawShape;
+  /** The field with an id that `expand` replaces by its object. */
+  readonly reference?: 'latest_charge' | 'source';
 }
 
+/** What the service reads. */
 const RESOURCES: readonly Resource[] = [
   {
     path: '/checkout/sessions',
     kind: 'checkout.session',
     filters: { status: word, payment_intent: word, customer_details: z.strictObject({ email: text(800) }).optional() },
   },
-  { path: '/payment_intents', kind: 'payment_intent' },
-  { path: '/charges', kind: 'charge' },
-  { path: '/refunds', kind: 'refund', filters: aboutPayment },
-  { path: '/disputes', kind: 'dispute', filters: aboutPayment },
-  { path: '/balance_transactions', kind: 'balance_transaction', filters: { type: word, source: word, currency: word } },
+  { path: '/payment_intents', kind: 'payment_intent', reference: 'latest_charge' },
+  { path: '/refunds', kind: 'refund', filters: { payment_intent: word } },
+  { path: '/disputes', kind: 'dispute', filters: { payment_intent: word } },
+  {
+    path: '/balance_transactions',
+    kind: 'balance_transaction',
+    filters: { source: word, currency: word },
+    reference: 'source',
+  },
 ];
 
-const refundParameters = z.strictObject({
-  payment_intent: text(200),
-  amount: integer(1, LATEST).optional(),
-  metadata,
-  expand,
-});
+const refundParameters = z.strictObject({ payment_intent: text(200), amount: integer(1, LATEST).optional(), metadata });
 
 type Fields = Record<string, unknown>;
 
@@ -70,32 +70,28 @@ export function serveApi(app: FastifyInstance, store: Store, options: { secretKe
   });
 
   for (const resource of RESOURCES) {
-    const { path, kind, filters } = resource;
+    const { path, kind, filters, reference } = resource;
     app.get<ById>(`${path}/:id`, async (request) => {
-      const wanted = readParameters(z.strictObject({ expand }), queryOf(request));
-      return expanded(store, shown(store.get(kind, request.params.id)), wanted.expand);
+      const wanted = readParameters(z.strictObject(expandable(reference)), queryOf(request));
+      const object = shown(store.get(kind, request.params.id));
+      return wanted.expand ? expanded(store, object, reference) : object;
     });
     if (filters) app.get(path, async (request) => list(store, resource, queryOf(request)));
   }
 
   app.post('/checkout/sessions', async (request) => {
-    const given = readParameters(z.strictObject({ ...sessionParameters, expand }), formText(request));
-    const session = saveOnce(store, request, () => createSession(options.origin, given));
-    return expanded(store, session, given.expand);
+    const given = readParameters(z.strictObject(sessionParameters), formText(request));
+    return saveOnce(store, request, () => createSession(options.origin, given));
   });
   app.post<ById>('/checkout/sessions/:id/expire', async (request) => {
-    const given = readParameters(z.strictObject({ expand }), formText(request));
-    const session = saveOnce(store, request, () =>
-      expireSession(store.get('checkout.session', request.params.id, 'session')),
-    );
-    return expanded(store, session, given.expand);
+    readParameters(z.strictObject({}), formText(request));
+    return saveOnce(store, request, () => expireSession(store.get('checkout.session', request.params.id, 'session')));
   });
   app.post('/refunds', async (request) => {
     const given = readParameters(refundParameters, formText(request));
-    const refund = saveOnce(store, request, () =>
+    return saveOnce(store, request, () =>
       newRefund(store, store.get('charge', chargeIdOf(given.payment_intent), 'payment_intent'), given),
     );
-    return expanded(store, refund, given.expand);
   });
 }
 
@@ -108,21 +104,21 @@ function saveOnce(store: Store, request: FastifyRequest, work: () => Change): ob
   return store.saveOnce(key, fingerprint, work);
 }
 
-function list(store: Store, { path, kind, filters }: Resource, query: string): object {
-  const wanted = readParameters(z.strictObject({ ...filters, ...PAGE }), query) as z.output<typeof Page>;
+function list(store: Store, { path, kind, filters, reference }: Resource, query: string): object {
+  const parameters = Page.extend({ ...expandable(reference && `data.${reference}`), ...filters });
+  const wanted = readParameters(parameters, query) as z.output<typeof Page> & { readonly expand?: unknown };
   const { limit, starting_after: after, created, expand, ...about } = wanted;
   let newestFirst = store.all(kind).map(shown).reverse();
   if (after !== undefined) {
     const { id } = store.get(kind, after, 'starting_after');
     newestFirst = newestFirst.slice(newestFirst.findIndex((object) => object.id === id) + 1);
   }
-  const found = newestFirst.filter((object) => isWithin(created, object.created) && matches(object, about));
-  const data = found.slice(0, limit);
-  return expanded(store, { object: 'list', url: `${API_PREFIX}${path}`, has_more: found.length > limit, data }, expand);
+  const { gte = 0, lt = LATEST } = created;
+  const found = newestFirst.filter((object) => object.created >= gte && object.created < lt && matches(object, about));
+  const page = found.slice(0, limit);
+  const data = expand ? page.map((object) => expanded(store, object, reference)) : page;
+  return { object: 'list', url: `${API_PREFIX}${path}`, has_more: found.length > limit, data };
 }
-
-const isWithin = ({ gt, gte, lt, lte }: z.output<typeof createdFilter>, created: number): boolean =>
-  created > (gt ?? -1) && created >= (gte ?? 0) && created < (lt ?? Infinity) && created <= (lte ?? Infinity);
 
 function matches(fields: object | null, wanted: object): boolean {
   return Object.entries(wanted).every(([name, value]) => {
@@ -132,35 +128,14 @@ function matches(fields: object | null, wanted: object): boolean {
   });
 }
 
-function expanded(store: Store, object: object, paths: readonly string[]): object {
-  if (paths.length === 0) return object;
-  const copy = structuredClone(object);
-  for (const path of paths) expandPath(store, copy as Fields, path.split('.'), path);
-  return copy;
-}
+const expandable = (path: string | undefined): { readonly expand?: z.ZodType } =>
+  path === undefined ? {} : { expand: z.strictObject({ 0: z.literal(path) }).optional() };
 
-function expandPath(store: Store, fields: Fields, [step, ...further]: readonly string[], path: string): void {
-  if (step === undefined) return;
-  const value = fields[step];
-  if (step === 'data' && Array.isArray(value)) {
-    for (const each of value) expandPath(store, each, further, path);
-    return;
-  }
-  if (value === null) return;
-  const found = typeof value === 'string' ? structuredClone(findAny(store, value)) : value;
-  if (typeof found !== 'object' || !('object' in found)) {
-    throw new ApiError(400, `This property cannot be expanded (${path}).`, { param: 'expand' });
-  }
-  fields[step] = found;
-  expandPath(store, found as Fields, further, path);
-}
-
-function findAny(store: Store, id: string): object | undefined {
-  for (const { kind } of RESOURCES) {
-    const found = store.find(kind, id);
-    if (found) return found;
-  }
-  return undefined;
+function expanded(store: Store, object: object, reference: string = ''): object {
+  const id = String((object as Fields)[reference]);
+  const kinds = ['charge', 'refund', 'dispute'] as const;
+  const found = kinds.map((kind) => store.find(kind, id)).find(Boolean);
+  return found ? { ...object, [reference]: found } : object;
 }
 
 const shown = <Shown extends ObjectKinds[keyof ObjectKinds]>(object: Shown) =>

@@ -4,8 +4,9 @@ import { closeOnFailure } from '../../lib/close-on-failure.ts';
 import { isOwnHost } from '../../lib/own-host.ts';
 import { freePort } from '../free-port.ts';
 import { API_PREFIX, serveApi } from './api.ts';
-import { sendPage, serveDashboard, servePaymentPage } from './page-routes.ts';
-import { messagePage } from './pages.ts';
+import { serveDashboard } from './dashboard.ts';
+import { messagePage, withPageHeaders } from './page.ts';
+import { servePaymentPage } from './payment-page.ts';
 import { Store } from './store.ts';
 
 const BODY_LIMIT_BYTES = 65_536;
@@ -14,7 +15,6 @@ interface CheckoutOptions {
   readonly dataDir: string;
   readonly port?: number;
   readonly secretKey: string;
-  readonly merchant?: string;
 }
 
 export interface RunningCheckout {
@@ -31,7 +31,6 @@ export async function startCheckout(options: CheckoutOptions): Promise<RunningCh
 }
 
 async function serveCheckout(store: Store, options: CheckoutOptions): Promise<RunningCheckout> {
-  const { secretKey, merchant = 'Speechgate' } = options;
   const port = options.port || (await freePort(store.find('port', 'port')?.port));
   const origin = `http://127.0.0.1:${port}`;
 
@@ -41,7 +40,7 @@ async function serveCheckout(store: Store, options: CheckoutOptions): Promise<Ru
     exposeHeadRoutes: false,
     routerOptions: { maxParamLength: 1000 },
     frameworkErrors: (_error, _request, reply) =>
-      sendPage(reply, 400, messagePage('That did not work', 'This is no address here.')),
+      withPageHeaders(reply).code(400).send(messagePage('That did not work', 'This is no address here.')),
   });
   app.addHook('onRequest', async (request, reply) => {
     if (isOwnHost(request.headers.host)) return;
@@ -51,9 +50,11 @@ async function serveCheckout(store: Store, options: CheckoutOptions): Promise<Ru
   app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, (_request, body, done) =>
     done(null, body),
   );
-  app.register(async (scope) => servePaymentPage(scope, store, merchant));
+  app.register(async (scope) => servePaymentPage(scope, store));
   app.register(async (scope) => serveDashboard(scope, store));
-  app.register(async (scope) => serveApi(scope, store, { secretKey, origin }), { prefix: API_PREFIX });
+  app.register(async (scope) => serveApi(scope, store, { secretKey: options.secretKey, origin }), {
+    prefix: API_PREFIX,
+  });
   await app.listen({ host: '127.0.0.1', port });
   store.save({ id: 'port', object: 'port', port });
   return {

@@ -16,15 +16,17 @@ export type Session = Omit<Partial<Stripe.Checkout.Session>, 'line_items' | 'cus
     readonly amount_total: number;
     readonly customer_details: { readonly email: string } | null;
     readonly expires_at: number;
-    readonly line_items: { readonly object: 'list'; readonly data: readonly LineItem[] };
+    readonly line_items: {
+      readonly object: 'list';
+      readonly data: readonly {
+        readonly description: string;
+        readonly quantity: number;
+        readonly amount_total: number;
+      }[];
+    };
     readonly payment_intent: string | null;
     readonly success_url: string;
   };
-
-export interface LineItem extends Pick<Stripe.LineItem, 'object' | 'amount_total'> {
-  readonly description: string;
-  readonly quantity: number;
-}
 
 export type PaymentIntent = Partial<Stripe.PaymentIntent> &
   Common<'payment_intent'> & { readonly amount: number; readonly latest_charge: string | null };

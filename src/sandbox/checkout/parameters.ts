@@ -39,12 +39,6 @@ function parse(form: string): Branch {
   return root;
 }
 
-export const listOf = <Entry extends z.ZodType>(entry: Entry, max: number) =>
-  z
-    .record(z.string(), entry)
-    .transform((entries) => Object.values(entries))
-    .refine((entries) => entries.length <= max, `at most ${max} entries`);
-
 export const text = (maxLength: number) => z.string().max(maxLength);
 
 export const integer = (min: number, max: number) =>

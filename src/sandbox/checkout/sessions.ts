@@ -4,13 +4,12 @@ import {
   balanceTransaction,
   type Charge,
   chargeIdOf,
-  type LineItem,
   newId,
   now,
   type PaymentIntent,
   type Session,
 } from './objects.ts';
-import { integer, listOf, metadata, text, webUrl } from './parameters.ts';
+import { integer, metadata, text, webUrl } from './parameters.ts';
 import type { Change, Store } from './store.ts';
 
 const DAY_SECONDS = 24 * 60 * 60;
@@ -28,27 +27,20 @@ const lineItem = z.strictObject({ price_data: price, quantity: integer(1, 1_000_
 
 export const sessionParameters = {
   mode: z.literal('payment'),
-  line_items: listOf(lineItem, 100),
+  line_items: z.strictObject({ 0: lineItem }),
   success_url: webUrl,
   cancel_url: webUrl.optional(),
   metadata,
 };
 
+/** Sells one line item, as the service does. */
 export function createSession(origin: string, given: z.output<z.ZodObject<typeof sessionParameters>>): Change<Session> {
-  const items = given.line_items.map(
-    ({ price_data: { unit_amount, product_data }, quantity }): LineItem => ({
-      object: 'item',
-      amount_total: unit_amount * quantity,
-      description: product_data.name,
-      quantity,
-    }),
-  );
-  const [code, ...otherCodes] = new Set(given.line_items.map(({ price_data }) => price_data.currency));
-  if (code === undefined || otherCodes.length > 0)
-    throw refused('All line_items must have one currency.', 'line_items');
-  const total = items.reduce((sum, item) => sum + item.amount_total, 0);
+  const { price_data, quantity } = given.line_items[0];
+  const { currency, unit_amount, product_data } = price_data;
+  const total = unit_amount * quantity;
   if (total < SMALLEST_CHARGE || total > LARGEST_CHARGE) {
-    throw refused(`The total must be ${SMALLEST_CHARGE} to ${LARGEST_CHARGE} minor units.`, 'line_items');
+    const message = `The total must be ${SMALLEST_CHARGE} to ${LARGEST_CHARGE} minor units.`;
+    throw new ApiError(400, message, { code: 'parameter_invalid', param: 'line_items' });
   }
   const created = now();
   const id = newId('cs_test', 32);
@@ -59,10 +51,13 @@ export function createSession(origin: string, given: z.output<z.ZodObject<typeof
     amount_total: total,
     cancel_url: given.cancel_url ?? null,
     created,
-    currency: code,
+    currency,
     customer_details: null,
     expires_at: created + DAY_SECONDS,
-    line_items: { object: 'list', data: items },
+    line_items: {
+      object: 'list',
+      data: [{ amount_total: total, description: product_data.name, quantity }],
+    },
     livemode: false,
     metadata: given.metadata,
     mode: 'payment',
@@ -75,8 +70,6 @@ export function createSession(origin: string, given: z.output<z.ZodObject<typeof
   };
   return [session];
 }
-
-const refused = (message: string, param: string) => new ApiError(400, message, { code: 'parameter_invalid', param });
 
 export const payPath = (id: string): string => `/c/pay/${id}`;
 
@@ -145,8 +138,4 @@ function receive(session: Session, intent: PaymentIntent): Change<Session> {
   };
   const succeeded: PaymentIntent = { ...intent, amount_received: amount, latest_charge: id, status: 'succeeded' };
   return [{ ...session, payment_status: 'paid' }, succeeded, charge, received];
-}
-
-export function successUrlOf({ success_url, id }: Session): URL {
-  return new URL(success_url.replaceAll('{CHECKOUT_SESSION_ID}', id));
 }
