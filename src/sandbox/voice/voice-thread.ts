@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import type { Reply, Utterance } from './voice-worker.ts';
 
@@ -5,8 +6,8 @@ const MAX_HEAP_MEGABYTES = 128;
 
 export class VoiceThread {
   readonly #worker: Worker;
-  #question: { resolve(piece: Uint8Array | undefined): void; reject(error: Error): void } | undefined;
-  #isAlive = true;
+  readonly #ended = new AbortController();
+  #isAsked = false;
 
   constructor(engine: WebAssembly.Module) {
     this.#worker = new Worker(workerModule(), {
@@ -14,47 +15,30 @@ export class VoiceThread {
       execArgv: [],
       resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MEGABYTES },
     });
-    this.#worker.on('message', (reply: Reply) => this.#answer(reply));
-    this.#worker.on('error', (error) => this.#end(error));
-    this.#worker.on('exit', () => this.#end(new Error('the thread has ended')));
+    for (const event of ['error', 'exit']) this.#worker.on(event, () => this.#ended.abort());
   }
 
   get isAlive(): boolean {
-    return this.#isAlive;
+    return !this.#ended.signal.aborted;
   }
 
   get isFree(): boolean {
-    return this.#isAlive && this.#question === undefined;
+    return this.isAlive && !this.#isAsked;
   }
 
   /** The next MP3 piece, of a new utterance if one is given. Undefined at the end. Allows one call at a time. */
-  ask(utterance?: Utterance): Promise<Uint8Array | undefined> {
-    return new Promise((resolve, reject) => {
-      if (!this.isFree) {
-        reject(new Error('the thread has ended'));
-        return;
-      }
-      this.#question = { resolve, reject };
-      this.#worker.postMessage(utterance ?? null);
-    });
+  async ask(utterance?: Utterance): Promise<Uint8Array | undefined> {
+    this.#isAsked = true;
+    this.#worker.postMessage(utterance ?? null);
+    const [reply]: Reply[] = await once(this.#worker, 'message', this.#ended);
+    this.#isAsked = false;
+    if (reply === 'failed') throw new Error('the text could not be spoken');
+    return reply === 'end' ? undefined : reply;
   }
 
   async stop(): Promise<void> {
-    this.#end(new Error('the thread was stopped'));
+    this.#ended.abort();
     await this.#worker.terminate();
-  }
-
-  #answer(reply: Reply): void {
-    const question = this.#question;
-    this.#question = undefined;
-    if (reply === 'failed') question?.reject(new Error('the text could not be spoken'));
-    else question?.resolve(reply === 'end' ? undefined : reply);
-  }
-
-  #end(error: Error): void {
-    this.#isAlive = false;
-    this.#question?.reject(error);
-    this.#question = undefined;
   }
 }
 

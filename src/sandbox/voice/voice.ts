@@ -38,29 +38,13 @@ export class Voice {
       void this.#release(thread);
     };
     signal.addEventListener('abort', stop);
-    let next = thread.ask(utterance);
     try {
-      await next;
+      const first = await thread.ask(utterance);
+      return Readable.from(piecesOf(thread, first), { objectMode: false }).once('close', release);
     } catch (error) {
       release();
       throw error;
     }
-    return new Readable({
-      read() {
-        const onPiece = (piece: Uint8Array | undefined) => {
-          if (piece) {
-            next = thread.ask();
-            next.catch(() => {});
-          }
-          this.push(piece ?? null);
-        };
-        next.then(onPiece, (error) => this.destroy(error));
-      },
-      destroy(error, callback) {
-        release();
-        callback(error);
-      },
-    });
   }
 
   async close(): Promise<void> {
@@ -76,22 +60,16 @@ export class Voice {
     if (thread) return thread.isAlive ? thread : this.#replace(thread);
     if (this.#waiting.size >= this.#maxWaiting) throw new BusyError();
     return new Promise((resolve, reject) => {
-      const leave = () => {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', giveUp);
-        this.#waiting.delete(take);
-      };
       const take = (free: VoiceThread) => {
-        leave();
+        this.#waiting.delete(take);
         resolve(free);
       };
       const giveUp = () => {
-        leave();
+        this.#waiting.delete(take);
         reject(new BusyError());
       };
-      const timer = setTimeout(giveUp, this.#maxWaitMs);
-      signal.addEventListener('abort', giveUp);
       this.#waiting.add(take);
+      for (const end of [signal, AbortSignal.timeout(this.#maxWaitMs)]) end.addEventListener('abort', giveUp);
     });
   }
 
@@ -112,5 +90,14 @@ export class Voice {
     const thread = new VoiceThread(engine);
     this.#threads.add(thread);
     return thread;
+  }
+}
+
+async function* piecesOf(thread: VoiceThread, first: Uint8Array | undefined): AsyncGenerator<Uint8Array> {
+  for (let piece = first; piece; ) {
+    const next = thread.ask();
+    next.catch(() => {});
+    yield piece;
+    piece = await next;
   }
 }
