@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { type Test, test } from 'tap';
+import { test } from 'tap';
 import { findAnvil } from '../../src/sandbox/chain/anvil.ts';
 import { CHAIN_ID } from '../../src/sandbox/chain/chain-client.ts';
 import { testChain } from '../support/chain.ts';
-import { projectFile } from '../support/project.ts';
+import { startScript } from '../support/child.ts';
+import { sandboxFolder } from '../support/sandbox-folder.ts';
 import { until } from '../support/until.ts';
-import { balance, newDirectory, SOMEBODY, start } from './chain-folder.ts';
+import { balance, SOMEBODY, start } from './chain-folder.ts';
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 const READ = { jsonrpc: '2.0', id: 1, method: 'eth_chainId', params: [] };
@@ -80,6 +80,7 @@ test("the chain's address allows reads and payments but no control, also in a ba
     '{"jsonrpc":"2.0","id":1,"method":"eth_chainId","method":"anvil_setBalance","params":[]}',
     '"eth_chainId"',
   ];
+  assert.equal((await send(rpcUrl, { ...READ, padding: 'x'.repeat(600_000) })).statusCode, 413);
   for (const body of refused) {
     const { statusCode } = await send(rpcUrl, body);
     assert.ok(statusCode === 400 || statusCode === 403, `${statusCode} ${JSON.stringify(body)}`);
@@ -100,11 +101,6 @@ test("the chain's address allows reads and payments but no control, also in a ba
   );
 });
 
-test('a body beyond the limit is refused', { skip }, async () => {
-  const { rpcUrl } = chain;
-  assert.equal((await send(rpcUrl, { ...READ, padding: 'x'.repeat(600_000) })).statusCode, 413);
-});
-
 test('the chain listens only on its address and on a socket in its private folder', { skip }, async () => {
   const { dataDir, socketPath, pid } = chain;
   const listening = execFileSync('ss', ['-Hltnp']).toString().split('\n');
@@ -119,41 +115,29 @@ test('the chain listens only on its address and on a socket in its private folde
   assert.ok(socketPath.startsWith(join(dataDir, 'chain')));
 });
 
-/** A process, in a group of its own, that starts the chain, funds somebody twice, with a save between, and prints the address. */
-function startElsewhere(t: Test, dataDir: string): ChildProcess {
-  const module = (path: string) => JSON.stringify(fileURLToPath(projectFile(`dist/sandbox/${path}`)));
-  const script = `
-    const { startChain } = await import(${module('local-chain.js')});
-    const { fund } = await import(${module('chain/fund.js')});
-    const { chainClient } = await import(${module('chain/chain-client.js')});
-    const { chain } = await startChain({ dataDir: ${JSON.stringify(dataDir)}, blockTime: 0 });
-    const client = chainClient(chain.socketPath);
-    await fund(client, '${SOMEBODY}', { usdc: 5n });
-    await chain.persist();
-    await fund(client, '${SOMEBODY}', { usdc: 2n });
-    console.log(chain.rpcUrl);
-    setInterval(() => {}, 1000);`;
-  const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-    detached: true,
-  });
-  t.teardown(() => killGroup(child));
-  return child;
-}
-
-function killGroup(child: ChildProcess): void {
-  if (child.pid && child.exitCode === null && child.signalCode === null) process.kill(-child.pid, 'SIGKILL');
-}
-
 for (const condition of ['answers', 'hangs'] as const) {
   const kept = condition === 'answers' ? 7n : 5n;
   test(`an orphaned chain that ${condition} is ended, and its balances are kept`, { skip }, async (t) => {
-    const dataDir = await newDirectory();
-    const child = startElsewhere(t, dataDir);
-    const [line] = (await once(child.stdout as NodeJS.ReadableStream, 'data')) as [Buffer];
+    const dataDir = await sandboxFolder(t);
+    const imports = {
+      startChain: 'src/sandbox/local-chain.ts',
+      fund: 'src/sandbox/chain/fund.ts',
+      chainClient: 'src/sandbox/chain/chain-client.ts',
+    };
+    const child = startScript(
+      t,
+      imports,
+      `const { chain } = await startChain({ dataDir: '${dataDir}', blockTime: 0 });
+      const client = chainClient(chain.socketPath);
+      await fund(client, '${SOMEBODY}', { usdc: 5n });
+      await chain.persist();
+      await fund(client, '${SOMEBODY}', { usdc: 2n });
+      console.log(chain.rpcUrl);
+      setInterval(() => {}, 1000);`,
+    );
+    const [url] = await child.printed(/http:\S+/);
     const left = (await findAnvil(join(dataDir, 'chain'))) as number;
-    killGroup(child);
-    await once(child, 'exit');
+    await child.stop('SIGKILL');
     if (condition === 'hangs') {
       process.kill(left, 'SIGSTOP');
       // A process goes on for a moment after the signal was sent.
@@ -161,7 +145,7 @@ for (const condition of ['answers', 'hangs'] as const) {
     }
 
     const chain = await start(t, { dataDir });
-    assert.equal(chain.rpcUrl, line.toString().trim());
+    assert.equal(chain.rpcUrl, url);
     assert.notEqual(chain.pid, left);
     assert.equal(await readFile(`/proc/${left}/cmdline`, 'utf8').catch(() => ''), '', 'it has gone');
     assert.equal(await balance(chain.client), kept);

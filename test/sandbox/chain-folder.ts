@@ -1,8 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { type Test, t } from 'tap';
+import type { Test } from 'tap';
 import type { Address } from 'viem';
 import { findBinary } from '../../src/sandbox/chain/anvil.ts';
 import { type ChainClient, chainClient } from '../../src/sandbox/chain/chain-client.ts';
@@ -11,16 +8,6 @@ import { type ChainOptions, startChain } from '../../src/sandbox/local-chain.ts'
 
 export const skip = findBinary() === undefined ? 'anvil is not installed' : false;
 export const SOMEBODY: Address = '0x00000000000000000000000000000000000a11ce';
-
-const directories: string[] = [];
-t.teardown(() => Promise.all(directories.map((directory) => rm(directory, { recursive: true, force: true }))));
-
-/** Gone with the file's last test. */
-export async function newDirectory(): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'speechgate-chain-'));
-  directories.push(directory);
-  return directory;
-}
 
 /** Mines for transactions only, unless told otherwise, and stops with the test at the latest. */
 export async function start(t: Test, options: ChainOptions) {

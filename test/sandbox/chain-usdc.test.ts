@@ -8,6 +8,7 @@ import {
   domainSeparator,
   type Hex,
   hexToBigInt,
+  type LocalAccount,
   numberToHex,
   parseEventLogs,
   parseSignature,
@@ -35,7 +36,20 @@ const { skip, chain } = await testChain();
 const usdc = { address: ASSET, abi: usdCoinAbi } as const;
 const SECP256K1_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 
+type Write = Parameters<typeof chain.client.writeContract>[0];
+const write = (account: LocalAccount, functionName: string, args: readonly unknown[]) =>
+  chain.client.writeContract({ account, ...usdc, functionName, args } as Write);
+type Read = Parameters<typeof chain.client.readContract>[0];
+const read = (functionName: string, ...args: unknown[]) =>
+  chain.client.readContract({ ...usdc, functionName, args } as Read);
 const done = (sent: Promise<Hex>) => included(chain.client, sent);
+const balance = ({ address }: LocalAccount) => usdcBalance(chain.client, address);
+
+/** EIP-3009's functions take a signature as bytes or in parts. */
+const signatureArguments = {
+  bytes: (signature: Hex) => [signature],
+  'v, r, s': (signature: Hex) => partsOf(signature),
+};
 
 async function eventsOf(hash: Hex) {
   const { logs } = await chain.client.getTransactionReceipt({ hash });
@@ -50,11 +64,10 @@ test('the committed bytecode matches the compiled sources', async () => {
 test('the chain has the chain id, address and domain of USDC on Base', { skip }, async () => {
   assert.equal(await chain.client.getChainId(), CHAIN_ID);
   assert.equal(chain.asset, '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913');
-  const read = (functionName: 'name' | 'symbol' | 'version' | 'decimals' | 'DOMAIN_SEPARATOR') =>
-    ({ ...usdc, functionName }) as const;
   const names = ['name', 'symbol', 'version', 'decimals', 'DOMAIN_SEPARATOR'] as const;
+  const contracts = names.map((functionName) => ({ ...usdc, functionName }) as const);
   // viem asks the Multicall contract.
-  const answers = await chain.client.multicall({ contracts: names.map(read), allowFailure: false });
+  const answers = await chain.client.multicall({ contracts, allowFailure: false });
   assert.deepEqual(answers, ['USD Coin', 'USDC', '2', 6, domainSeparator({ domain: USDC_DOMAIN })]);
 });
 
@@ -72,40 +85,21 @@ test('multicall reports each failed call', { skip }, async () => {
 
 test('ERC-20: transfer, approve and transferFrom move balances', { skip }, async () => {
   const [owner, spender] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
-  const supply = await chain.client.readContract({ ...usdc, functionName: 'totalSupply' });
-  await chain.client.writeContract({
-    account: owner,
-    ...usdc,
-    functionName: 'transfer',
-    args: [spender.address, 300n],
-  });
-  await done(
-    chain.client.writeContract({ account: owner, ...usdc, functionName: 'approve', args: [spender.address, 500n] }),
-  );
-  const spend = (value: bigint) =>
-    chain.client.writeContract({
-      account: spender,
-      ...usdc,
-      functionName: 'transferFrom',
-      args: [owner.address, spender.address, value],
-    });
+  const supply = await read('totalSupply');
+  await write(owner, 'transfer', [spender.address, 300n]);
+  await done(write(owner, 'approve', [spender.address, 500n]));
+  const spend = (value: bigint) => write(spender, 'transferFrom', [owner.address, spender.address, value]);
   const hash = await done(spend(400n));
   assert.deepEqual(await eventsOf(hash), [
     { eventName: 'Transfer', args: { from: owner.address, to: spender.address, value: 400n } },
   ]);
-  assert.equal(await usdcBalance(chain.client, owner.address), 300n);
-  assert.equal(await usdcBalance(chain.client, spender.address), 700n);
-  const left = await chain.client.readContract({
-    ...usdc,
-    functionName: 'allowance',
-    args: [owner.address, spender.address],
-  });
-  assert.equal(left, 100n);
-  assert.equal(await chain.client.readContract({ ...usdc, functionName: 'totalSupply' }), supply);
+  assert.deepEqual([await balance(owner), await balance(spender)], [300n, 700n]);
+  assert.equal(await read('allowance', owner.address, spender.address), 100n);
+  assert.equal(await read('totalSupply'), supply);
   await assert.rejects(spend(101n), /ERC20: transfer amount exceeds allowance/);
 });
 
-for (const overload of ['v, r, s', 'bytes'] as const) {
+for (const [overload, argumentsOf] of Object.entries(signatureArguments)) {
   test(`EIP-3009 transferWithAuthorization (${overload}) moves the money once`, { skip }, async () => {
     const [payer, payee, sender] = [
       await wallet(chain.client, 1000n),
@@ -114,21 +108,15 @@ for (const overload of ['v, r, s', 'bytes'] as const) {
     ];
     const signed = await signAuthorization(payer, { to: payee.address, value: 600n });
     const { nonce } = signed.authorization;
-    const call = { account: sender, ...usdc, functionName: 'transferWithAuthorization' } as const;
     const submit = () =>
-      overload === 'bytes'
-        ? chain.client.writeContract({ ...call, args: [...termsOf(signed), signed.signature] })
-        : chain.client.writeContract({ ...call, args: [...termsOf(signed), ...partsOf(signed.signature)] });
+      write(sender, 'transferWithAuthorization', [...termsOf(signed), ...argumentsOf(signed.signature)]);
     const hash = await done(submit());
     assert.deepEqual(await eventsOf(hash), [
       { eventName: 'AuthorizationUsed', args: { authorizer: payer.address, nonce } },
       { eventName: 'Transfer', args: { from: payer.address, to: payee.address, value: 600n } },
     ]);
-    assert.equal(await usdcBalance(chain.client, payee.address), 600n);
-    assert.equal(
-      await chain.client.readContract({ ...usdc, functionName: 'authorizationState', args: [payer.address, nonce] }),
-      true,
-    );
+    assert.equal(await balance(payee), 600n);
+    assert.equal(await read('authorizationState', payer.address, nonce), true);
     await assert.rejects(submit(), /FiatTokenV2: authorization is used or canceled/);
     assert.deepEqual(await usesOfAuthorizations(chain.client, payer.address), [hash]);
   });
@@ -140,15 +128,11 @@ for (const overload of ['v, r, s', 'bytes'] as const) {
       await wallet(chain.client),
     ];
     const signed = await signAuthorization(payer, { to: payee.address, value: 600n }, 'ReceiveWithAuthorization');
-    const submit = (account: typeof payee) => {
-      const call = { account, ...usdc, functionName: 'receiveWithAuthorization' } as const;
-      return overload === 'bytes'
-        ? chain.client.writeContract({ ...call, args: [...termsOf(signed), signed.signature] })
-        : chain.client.writeContract({ ...call, args: [...termsOf(signed), ...partsOf(signed.signature)] });
-    };
+    const submit = (account: LocalAccount) =>
+      write(account, 'receiveWithAuthorization', [...termsOf(signed), ...argumentsOf(signed.signature)]);
     await assert.rejects(submit(stranger), /FiatTokenV2: caller must be the payee/);
     await done(submit(payee));
-    assert.equal(await usdcBalance(chain.client, payee.address), 600n);
+    assert.equal(await balance(payee), 600n);
     await assert.rejects(submitAuthorization(chain.client, payee, signed), /used or canceled/);
   });
 
@@ -157,19 +141,11 @@ for (const overload of ['v, r, s', 'bytes'] as const) {
     const signed = await signAuthorization(payer, { to: payee.address, value: 600n });
     const { nonce } = signed.authorization;
     const signature = await signCancellation(payer, nonce);
-    const call = { account: payee, ...usdc, functionName: 'cancelAuthorization' } as const;
-    const hash = await done(
-      overload === 'bytes'
-        ? chain.client.writeContract({ ...call, args: [payer.address, nonce, signature] })
-        : chain.client.writeContract({ ...call, args: [payer.address, nonce, ...partsOf(signature)] }),
-    );
+    const hash = await done(write(payee, 'cancelAuthorization', [payer.address, nonce, ...argumentsOf(signature)]));
     assert.deepEqual(await eventsOf(hash), [
       { eventName: 'AuthorizationCanceled', args: { authorizer: payer.address, nonce } },
     ]);
-    assert.equal(
-      await chain.client.readContract({ ...usdc, functionName: 'authorizationState', args: [payer.address, nonce] }),
-      true,
-    );
+    assert.equal(await read('authorizationState', payer.address, nonce), true);
     await assert.rejects(submitAuthorization(chain.client, payee, signed), /used or canceled/);
     await assert.rejects(cancelAuthorization(chain.client, payer, nonce), /used or canceled/);
     assert.deepEqual(await usesOfAuthorizations(chain.client, payer.address), []);
@@ -182,7 +158,7 @@ test("an invalid authorization is refused with the real token's reason", { skip 
   const now = (await chain.client.getBlock()).timestamp;
   const refuse = async (signed: Awaited<ReturnType<typeof signAuthorization>>, reason: RegExp) => {
     await assert.rejects(submitAuthorization(chain.client, other, signed), reason);
-    assert.equal(await usdcBalance(chain.client, payer.address), 1000n);
+    assert.equal(await balance(payer), 1000n);
   };
   await refuse(
     await signAuthorization(payer, { to, value: 1n, validBefore: now }),
@@ -212,15 +188,13 @@ test("an invalid authorization is refused with the real token's reason", { skip 
 test('a contract wallet verifies its own signatures (EIP-1271)', { skip }, async () => {
   const [funder, payee] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
   const contract = `0x${newNonce().slice(-40)}` as Address;
-  await done(
-    chain.client.writeContract({ account: funder, ...usdc, functionName: 'transfer', args: [contract, 1000n] }),
-  );
+  await done(write(funder, 'transfer', [contract, 1000n]));
   const signed = await signAuthorization(funder, { from: contract, to: payee.address, value: 10n });
   await assert.rejects(submitAuthorization(chain.client, payee, signed), /FiatTokenV2: invalid signature/);
   // Answers every call with 0x1626ba7e.
   await chain.client.setCode({ address: contract, bytecode: '0x631626ba7e60e01b60005260206000f3' });
   await done(submitAuthorization(chain.client, payee, { ...signed, signature: '0x1234' }));
-  assert.equal(await usdcBalance(chain.client, payee.address), 10n);
+  assert.equal(await balance(payee), 10n);
   // Answers every call with nothing.
   await chain.client.setCode({ address: contract, bytecode: '0x00' });
   const next = await signAuthorization(funder, { from: contract, to: payee.address, value: 10n });

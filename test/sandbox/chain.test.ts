@@ -2,19 +2,19 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
 import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts';
 import { findAnvil, whyUnrunnable } from '../../src/sandbox/chain/anvil.ts';
-import { ASSET, type ChainClient } from '../../src/sandbox/chain/chain-client.ts';
+import { ASSET } from '../../src/sandbox/chain/chain-client.ts';
 import { fund } from '../../src/sandbox/chain/fund.ts';
 import { startChain } from '../../src/sandbox/local-chain.ts';
-import { included, wallet, withoutMining } from '../support/chain.ts';
-import { reorganize } from '../support/reorganize.ts';
-import { balance, kill, newDirectory, SOMEBODY, skip, start } from './chain-folder.ts';
+import { included, wallet } from '../support/chain.ts';
+import { sandboxFolder } from '../support/sandbox-folder.ts';
+import { until } from '../support/until.ts';
+import { balance, kill, SOMEBODY, skip, start } from './chain-folder.ts';
 
 test('R25: balances, logs, contracts and the port survive a stop, and time goes on', { skip }, async (t) => {
-  const dataDir = await newDirectory();
+  const dataDir = await sandboxFolder(t);
   const first = await start(t, { dataDir });
   await fund(first.client, SOMEBODY, { usdc: 5n, ether: 7n });
   const head = await first.client.getBlockNumber();
@@ -49,10 +49,8 @@ test('R25: balances, logs, contracts and the port survive a stop, and time goes 
   assert.equal(await balance(second.client), 10n);
 });
 
-test('persisted state survives kill -9 of the chain, and block numbers are not reused', {
-  skip,
-}, async (t) => {
-  const dataDir = await newDirectory();
+test('persisted state survives kill -9 of the chain, and block numbers are not reused', { skip }, async (t) => {
+  const dataDir = await sandboxFolder(t);
   const first = await start(t, { dataDir });
   await fund(first.client, SOMEBODY, { usdc: 5n });
   await first.persist();
@@ -66,7 +64,7 @@ test('persisted state survives kill -9 of the chain, and block numbers are not r
 });
 
 test('a state of tens of megabytes is persisted and restored', { skip }, async (t) => {
-  const dataDir = await newDirectory();
+  const dataDir = await sandboxFolder(t);
   const first = await start(t, { dataDir });
   const accounts = Array.from({ length: 24 }, () => privateKeyToAddress(generatePrivateKey()));
   for (const address of accounts)
@@ -79,7 +77,7 @@ test('a state of tens of megabytes is persisted and restored', { skip }, async (
 });
 
 test('a damaged state file is named and not overwritten', { skip }, async (t) => {
-  const dataDir = await newDirectory();
+  const dataDir = await sandboxFolder(t);
   const file = join(dataDir, 'chain/state.json');
   const first = await start(t, { dataDir });
   await first.stop();
@@ -92,49 +90,14 @@ test('a damaged state file is named and not overwritten', { skip }, async (t) =>
 });
 
 test('R44: a transaction gets its two confirmations without another one', { skip }, async (t) => {
-  const chain = await start(t, { dataDir: await newDirectory(), blockTime: 1 });
+  const chain = await start(t, { dataDir: await sandboxFolder(t), blockTime: 1 });
   const payer = await wallet(chain.client, 5n);
   const hash = await included(chain.client, chain.client.sendTransaction({ account: payer, to: SOMEBODY, value: 1n }));
-  const { confirmations } = await confirmed(chain.client, hash);
-  assert.ok(confirmations >= 2n);
-});
-
-async function confirmed(client: ChainClient, hash: `0x${string}`): Promise<{ confirmations: bigint }> {
-  for (let attempt = 0; attempt < 300; attempt += 1) {
-    const confirmations = await client.getTransactionConfirmations({ hash });
-    if (confirmations >= 2n) return { confirmations };
-    await sleep(50);
-  }
-  throw new Error('No block came on top of the transaction.');
-}
-
-test('tests can hold back and drop transactions and undo blocks', { skip }, async (t) => {
-  const { client } = await start(t, { dataDir: await newDirectory() });
-  const payer = await wallet(client);
-  const send = (value: bigint) => client.sendTransaction({ account: payer, to: SOMEBODY, value });
-  const ether = () => client.getBalance({ address: SOMEBODY });
-
-  await withoutMining(client, async () => {
-    const dropped = await send(1n);
-    await client.dropTransaction({ hash: dropped });
-    await send(2n);
-    assert.equal(await ether(), 0n);
-  });
-  assert.equal(await ether(), 2n);
-
-  const before = await client.getBlockNumber();
-  const undone = await included(client, send(4n));
-  assert.equal(await ether(), 6n);
-  await reorganize(client, 1);
-  assert.equal(await ether(), 2n);
-  assert.equal(await client.getBlockNumber(), before + 1n);
-  await assert.rejects(client.getTransactionReceipt({ hash: undone }), { name: 'TransactionReceiptNotFoundError' });
-  await included(client, send(8n));
-  assert.equal(await ether(), 10n);
+  await until(async () => (await chain.client.getTransactionConfirmations({ hash })) >= 2n);
 });
 
 test('a missing anvil is reported in the result', async (t) => {
-  const dataDir = await newDirectory();
+  const dataDir = await sandboxFolder(t);
   const original = Object.getOwnPropertyDescriptor(process, 'platform');
   assert.ok(original);
   t.teardown(() => Object.defineProperty(process, 'platform', original));

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { databaseHome } from '../../src/sandbox/postgres/home.ts';
 import { startChild } from '../support/child.ts';
-import { account, newDirectory, start } from './postgres-server.ts';
+import { sandboxFolder } from '../support/sandbox-folder.ts';
+import { account, start } from './postgres-server.ts';
 
 async function folder(t: Test): Promise<string> {
-  const path = await newDirectory();
-  t.teardown(() => rm(path, { recursive: true, force: true }));
+  const path = await sandboxFolder(t);
   // So that a server of root, which runs as another user, gets in.
   await chmod(path, 0o755);
   return path;

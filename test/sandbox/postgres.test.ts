@@ -10,7 +10,8 @@ import { test } from 'tap';
 import { obstacle } from '../../src/sandbox/postgres/account.ts';
 import { findPackage, serverBinaries } from '../../src/sandbox/postgres/binaries.ts';
 import { findPostmaster, shutDownPostmaster } from '../../src/sandbox/postgres/postmaster.ts';
-import { account, data, dataDir, killGroup, newDirectory, query, start, startElsewhere } from './postgres-server.ts';
+import { sandboxFolder } from '../support/sandbox-folder.ts';
+import { account, data, dataDir, query, start, startElsewhere } from './postgres-server.ts';
 
 test('the data and the port survive a stop, and stop() ends the server', async (t) => {
   const first = await start(t, { dataDir });
@@ -56,14 +57,13 @@ test('fsync is on unless switched off', async (t) => {
 
 test('a server orphaned by a killed process group is replaced on its port', async (t) => {
   const child = startElsewhere(t, dataDir);
-  const [line] = (await once(child.stdout as NodeJS.ReadableStream, 'data')) as [Buffer];
-  await query(line.toString().trim(), 'create table left_behind as select 3 as n');
+  const [before] = await child.printed(/postgres:\S+/);
+  await query(before, 'create table left_behind as select 3 as n');
   const left = await findPostmaster(data());
-  killGroup(child);
-  await once(child, 'exit');
+  await child.stop('SIGKILL');
 
   const { url, stop } = await start(t, { dataDir });
-  assert.equal(url, line.toString().trim());
+  assert.equal(url, before);
   assert.notEqual((await findPostmaster(data()))?.pid, left?.pid);
   assert.deepEqual(await query(url, 'select n from left_behind'), [{ n: 3 }]);
   await stop();
@@ -83,8 +83,7 @@ test('after kill -9 of the server the next start recovers committed data', async
 test('a server that is killed while it stops counts as stopped', async (t) => {
   await start(t, { dataDir });
   const { pid = 0 } = (await findPostmaster(data())) ?? {};
-  const folder = await newDirectory();
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await sandboxFolder(t);
   await chmod(folder, 0o755);
   const pgCtl = join(folder, 'pg_ctl');
   const untilGone = `while kill -0 ${pid} 2> /dev/null; do sleep 0.01; done`;
@@ -125,16 +124,14 @@ test('a requested port is used, or named in the error when taken', async (t) => 
 const isRoot = process.getuid?.() === 0;
 
 test('an interrupted initialization of a cluster starts again', async (t) => {
-  const directory = await newDirectory();
-  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const directory = await sandboxFolder(t);
   const unfinished = join(directory, 'postgres/cluster.new');
   const child = startElsewhere(t, directory);
-  const started = once(child.stdout as NodeJS.ReadableStream, 'data').then(() => 'started');
   while (!existsSync(join(unfinished, 'data/base'))) {
-    assert.notEqual(await Promise.race([started, sleep(2)]), 'started', 'the cluster was complete before it was seen');
+    assert.equal(child.output(), '', 'the cluster was complete before it was seen');
+    await sleep(2);
   }
-  killGroup(child);
-  await once(child, 'exit');
+  await child.stop('SIGKILL');
   assert.equal(existsSync(unfinished), true);
 
   const { url } = await start(t, { dataDir: directory });
@@ -143,12 +140,9 @@ test('an interrupted initialization of a cluster starts again', async (t) => {
 });
 
 test('a DATA_DIR inaccessible to the server works and keeps its data', async (t) => {
-  const directory = await newDirectory();
+  const directory = await sandboxFolder(t);
   await writeFile(join(directory, 'keys.json'), '{}');
-  t.teardown(async () => {
-    await rm(await realpath(join(directory, 'postgres')), { recursive: true });
-    await rm(directory, { recursive: true });
-  });
+  t.teardown(async () => rm(await realpath(join(directory, 'postgres')), { recursive: true }));
   const first = await start(t, { dataDir: directory });
   await query(first.url, 'create table kept as select 1 as n');
   await first.stop();
@@ -160,12 +154,8 @@ test('a DATA_DIR inaccessible to the server works and keeps its data', async (t)
 });
 
 test('the programs are copied if npm made no links or the server cannot reach them', async (t) => {
-  const directory = await newDirectory();
-  const home = await newDirectory();
-  t.teardown(async () => {
-    await chmod(join(directory, 'native/lib'), 0o755);
-    for (const each of [directory, home]) await rm(each, { recursive: true });
-  });
+  const [directory, home] = [await sandboxFolder(t), await sandboxFolder(t)];
+  t.teardown(() => chmod(join(directory, 'native/lib'), 0o755));
   await cp(join(findPackage(), 'package.json'), join(directory, 'package.json'));
   await cp(join(findPackage(), 'native'), join(directory, 'native'), {
     recursive: true,

@@ -1,14 +1,14 @@
 import { mkdtemp, readdir, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Test } from 'tap';
 import { findAnvil } from '../../src/sandbox/chain/anvil.ts';
+import type { Owner } from './child.ts';
 
 /**
  * A DATA_DIR for sandboxes. It is removed after the test, and so is the chain that one leaves behind which is killed,
  * also by a test that fails.
  */
-export async function sandboxFolder(t: Test): Promise<string> {
+export async function sandboxFolder(t: Owner): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), 'speechgate-sandbox-'));
   t.teardown(async () => {
     for (const entry of await readdir(path, { recursive: true })) {
