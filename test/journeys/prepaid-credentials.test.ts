@@ -206,7 +206,7 @@ test('R30: a signature names the current or a retiring payee, and no other', asy
   }
 });
 
-test("R36: prepaid headers beside another flow's are refused before verification", async (t) => {
+test('R36: headers of two flows are refused before verification', async (t) => {
   const gateway = await startPrepaidGateway(t);
   const { wallet, sign, balance } = await fundedWallet(gateway, 1000n);
   const account = await gateway.fund(500);
@@ -218,6 +218,8 @@ test("R36: prepaid headers beside another flow's are refused before verification
     [own, withHeaders(await sign(own), { 'payment-signature': 'e30=' })],
     ['/tts', withHeaders(await sign('/tts', HELLO), { 'x-credit-account': account })],
     ['/tts', await sign('/tts', HELLO)],
+    [TTS, withHeaders(HELLO, { 'x-credit-account': account })],
+    [TTS, withHeaders(HELLO, { 'x-credit-account': account, 'payment-signature': 'e30=' })],
     ['/x402/tts/quote', { method: 'POST', json: QUOTED, headers: { 'x-credit-account': account } }],
   ] as const) {
     const reply = await gateway.call(path, call);

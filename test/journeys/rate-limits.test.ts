@@ -8,9 +8,6 @@ import { type Gateway, type Reply, startGateway } from '../support/gateway.ts';
 import { openAiError, testUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
-/** Refuses every request that gets through to it. */
-const UNREACHABLE = 'postgres://postgres@127.0.0.1:1/none';
-
 const speak = (gateway: Gateway, account?: string, headers: Record<string, string> = {}): Promise<Reply> =>
   gateway.call('/tts', {
     method: 'POST',
@@ -24,16 +21,11 @@ const headersOf = ({ headers }: Reply) => [
   headers.get('retry-after'),
 ];
 
-async function startUpstream(t: Test) {
-  const upstream = await testUpstream(t);
-  return upstream;
-}
-
 /** A gateway with the limits of production, on a database whose clock the test moves. */
 async function startLimited(t: Test, env: Record<string, string> = {}) {
   const { url: databaseUrl } = await testDatabase(t);
   const clock = await controlDatabaseClock(databaseUrl);
-  const upstream = await startUpstream(t);
+  const upstream = await testUpstream(t);
   const settings = { SPEECH_BASE_URL: upstream.url, RATE_LIMIT_MAX: '30', RATE_LIMIT_WINDOW_SECONDS: '60', ...env };
   const start = () => startGateway(t, settings, { databaseUrl });
   const gateway = await start();
@@ -168,23 +160,6 @@ test('R39: without TRUST_PROXY, X-Forwarded-For opens no bucket', async (t) => {
   const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '1' });
   assert.equal((await speak(gateway, undefined, { 'x-forwarded-for': '192.0.2.1' })).status, 402);
   assert.equal((await speak(gateway, undefined, { 'x-forwarded-for': '192.0.2.2' })).status, 429);
-});
-
-test('a rate limit without its database is 503', async (t) => {
-  const upstream = await startUpstream(t);
-  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { databaseUrl: UNREACHABLE });
-  const reply = await speak(gateway, randomUUID());
-  assert.equal(reply.status, 503);
-  assert.equal(reply.json.error.code, 'CONFIG_ERROR');
-  assert.equal(upstream.requests.length, 0);
-});
-
-test('a missing rate limit table is 503 and names the command to run', async (t) => {
-  const { gateway } = await startLimited(t);
-  await gateway.db.schema.dropTable('rate_window').execute();
-  const reply = await speak(gateway);
-  assert.equal(reply.status, 503);
-  assert.equal(reply.json.error.details.command, 'npm run migrate');
 });
 
 test('expired windows are deleted while the gateway runs', async (t) => {

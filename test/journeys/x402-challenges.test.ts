@@ -93,6 +93,7 @@ test("R27: the body repeats the challenge's members beside the error", { skip },
   for (const [name, path, call] of asked) {
     const reply = await gateway.call(path, call);
     assert.equal(reply.status, 402, name);
+    assert.equal(reply.headers.get('cache-control'), 'no-store', name);
     const challenge = decodeHeader(reply.headers.get('payment-required'));
     const { error, ...members } = reply.json;
     assert.deepEqual({ ...members, error: error.details.error }, challenge, name);

@@ -26,6 +26,7 @@ import { unguarded } from '../support/unguarded.ts';
 import {
   challengeOf,
   decodeHeader,
+  HELLO,
   officialClient,
   startX402Gateway,
   timesPaid,
@@ -296,13 +297,18 @@ test('R48: an unpaid deposit takes no slot, a failed paid one does', {
   }
 });
 
-test('R47, R58: without payee or X402_RPC_URL a deposit is 503 CONFIG_ERROR', async (t) => {
+test('R47, R58: without payee or X402_RPC_URL a payment is 503 CONFIG_ERROR', async (t) => {
   const settings = [{ X402_PAY_TO: '', X402_FACILITATOR_URL: '', X402_RPC_URL: '' }, { X402_RPC_URL: '' }];
   for (const env of settings) {
     const gateway = await startGateway(t, env);
-    for (const call of [depositOf(DEPOSIT), withPayment(depositOf(DEPOSIT), 'junk')]) {
-      const reply = await gateway.call(DEPOSIT_PATH, call);
-      assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+    for (const [path, call] of [
+      [DEPOSIT_PATH, depositOf(DEPOSIT)],
+      ['/x402/tts', HELLO],
+    ] as const) {
+      for (const sent of [call, withPayment(call, 'junk')]) {
+        const reply = await gateway.call(path, sent);
+        assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR'], path);
+      }
     }
   }
 });

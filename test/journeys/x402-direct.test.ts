@@ -10,13 +10,11 @@ import { included, submitAuthorization, testChain, wallet } from '../support/cha
 import { APPROVED, deploy, payFromContract, undeployedWallet } from '../support/contract-wallet.ts';
 import { DEPOSIT, DEPOSIT_PATH, depositOf, mineSteadily, paymentStates, signedOf, told } from '../support/deposit.ts';
 import { BUG, signedFeedback, submit } from '../support/feedback.ts';
-import { BASE_URL } from '../support/gateway.ts';
 import { fundedWallet, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { until } from '../support/until.ts';
 import { viemWallet } from '../support/wallet.ts';
 import {
   challengeOf,
-  decodeHeader,
   encodePayment,
   HELLO,
   officialClient,
@@ -66,22 +64,6 @@ test('R22: an exact replay gets the same bytes and receipt without a facilitator
   assert.equal(gateway.facilitator.calls.length, calls);
   assert.equal(await timesPaid(chain, payer), 1);
   assert.equal(gateway.upstream.requests.length, 1);
-});
-
-test('an unpaid request gets the challenge in header and body and is not cached', {
-  skip,
-}, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
-  const reply = await gateway.call('/x402/tts', HELLO);
-  assert.equal(reply.status, 402);
-  assert.equal(reply.headers.get('cache-control'), 'no-store');
-  const challenge = decodeHeader(reply.headers.get('payment-required'));
-  assert.deepEqual(reply.json.error.details, challenge);
-  assert.equal(challenge.error, 'payment_required');
-  assert.equal(challenge.resource.url, `${BASE_URL}/x402/tts`);
-  assert.equal(challenge.accepts[0].amount, String(PRICE));
-  assert.equal(gateway.facilitator.calls.length, 0);
-  assert.equal(gateway.upstream.requests.length, 0);
 });
 
 test('R27: the payment header may be standard, URL-safe or unpadded Base64', {
@@ -143,35 +125,7 @@ test('R5: a GET with 1500 CJK characters and a full PAYMENT-SIGNATURE is served'
   assert.equal(await gateway.revenue(), 27_000n);
 });
 
-test('R36: headers of two flows are refused before verification', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
-  const payload = await sign(await wallet(chain.client, PRICE), await challengeOf(gateway, '/x402/tts', HELLO));
-  const address = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
-  const mixtures = [
-    { 'x-credit-account': 'x' },
-    { 'x-x402-account': address, 'payment-signature': encodePayment(payload) },
-    { 'x-credit-account': 'x', 'payment-signature': encodePayment(payload) },
-  ];
-  for (const headers of mixtures) {
-    const reply = await gateway.call('/x402/tts', { ...HELLO, headers });
-    assert.deepEqual([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST']);
-  }
-  assert.equal(gateway.facilitator.calls.length, 0);
-});
-
-test('R51: HEAD is 405 with allow, and text/plain is 415', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
-  const head = await gateway.call('/x402/tts?text=x', { method: 'HEAD' });
-  assert.deepEqual([head.status, head.headers.get('allow')], [405, 'GET, POST, OPTIONS']);
-  const plain = await gateway.call('/x402/tts', {
-    method: 'POST',
-    body: 'x',
-    headers: { 'content-type': 'text/plain' },
-  });
-  assert.deepEqual([plain.status, plain.json.error.code], [415, 'UNSUPPORTED_CONTENT_TYPE']);
-});
-
-test('R28: an authorization outside its time limits is refused before any call', {
+test('R28, R45: a payment of a wrong time, payee or amount is refused before any call', {
   skip,
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
@@ -184,7 +138,8 @@ test('R28: an authorization outside its time limits is refused before any call',
     [{ validBefore: String(2n ** 256n - 1n) }, 'authorization_valid_for_too_long'],
     [{ validAfter: String(now + 60) }, 'authorization_not_yet_valid'],
     [{ to: payer.address }, 'authorization_to_another_payee'],
-    [{ value: '1' }, 'authorization_of_another_amount'],
+    [{ value: String(PRICE - 1n) }, 'authorization_of_another_amount'],
+    [{ value: String(PRICE + 1n) }, 'authorization_of_another_amount'],
   ];
   for (const [change, reason] of cases) {
     const authorization = { ...(payload.payload.authorization as object), ...change };
@@ -193,27 +148,6 @@ test('R28: an authorization outside its time limits is refused before any call',
     assert.deepEqual([reply.status, reply.json.error.details.error], [402, reason]);
   }
   assert.equal(gateway.facilitator.calls.length, 0);
-});
-
-test('R45: an authorization below or above the price is refused before any call', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
-  const payload = await sign(await wallet(chain.client, PRICE), await challengeOf(gateway, '/x402/tts', HELLO));
-  for (const value of [PRICE - 1n, PRICE + 1n]) {
-    const authorization = { ...(payload.payload.authorization as object), value: String(value) };
-    const call = withPayment(HELLO, { ...payload, payload: { ...payload.payload, authorization } });
-    const reply = await gateway.call('/x402/tts', call);
-    t.equal(reply.status, 402);
-    t.equal(reply.json.error.details.error, 'authorization_of_another_amount');
-  }
-  t.equal(gateway.facilitator.calls.length, 0);
-});
-
-test('R58: without X402_RPC_URL direct payment answers 503 CONFIG_ERROR', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: '' });
-  for (const call of [HELLO, withPayment(HELLO, 'x')]) {
-    const reply = await gateway.call('/x402/tts', call);
-    assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
-  }
 });
 
 test('R45: a retiring payee still accepts payments for its challenges', { skip }, async (t) => {
