@@ -1,16 +1,13 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { appendFile, readFile, stat, writeFile } from 'node:fs/promises';
-import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { test } from 'tap';
 import { startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
 import { STRIPE_KEY, stripeAt, testCheckout } from '../support/checkout.ts';
 import { startScript } from '../support/child.ts';
 import { sandboxFolder } from '../support/sandbox-folder.ts';
 import { balanceOf, chargeOf, choose, order, purchase, urlOf } from './checkout-client.ts';
-import { scene, skip } from './facilitator-scene.ts';
+import { answersItsOwnHostOnly } from './own-host.ts';
 
 test('confirmed sessions survive a kill, and the address stays the same', async (t) => {
   const dataDir = await sandboxFolder(t);
@@ -65,28 +62,7 @@ test('payments, refunds and disputes survive a restart after a partial write', a
   }
 });
 
-/** A foreign page that has its name resolve to 127.0.0.1 sends that name. */
-async function answersItsOwnHostOnly(url: string): Promise<void> {
-  const ask = async (host: string) => {
-    const [response] = (await once(request(url, { headers: { host } }).end(), 'response')) as [IncomingMessage];
-    return { status: response.statusCode, body: await text(response) };
-  };
-  for (const host of ['evil.example', 'localhost.evil.example:80', '127.0.0.1.evil.example']) {
-    const { status, body } = await ask(host);
-    assert.equal(status, 421, `${host} ${url}`);
-    assert.match(body, /does not go by that host name[^\n]*$/);
-  }
-  for (const host of [new URL(url).host, 'localhost:1234', '[::1]']) {
-    assert.notEqual((await ask(host)).status, 421, `${host} ${url}`);
-  }
-}
-
 test('checkout and dashboard answer 421 to a foreign host name', async (t) => {
   const { origin } = await testCheckout(t);
   for (const path of ['/dashboard', '/v1/checkout/sessions', '/nowhere']) await answersItsOwnHostOnly(origin + path);
-});
-
-test('the facilitator answers 421 to a foreign host name', { skip }, async (t) => {
-  const { facilitator } = await scene(t);
-  for (const path of ['/supported', '/nowhere']) await answersItsOwnHostOnly(facilitator.url + path);
 });

@@ -1,13 +1,31 @@
 import assert from 'node:assert/strict';
+import { buffer } from 'node:stream/consumers';
 import fc from 'fast-check';
-import { test } from 'tap';
+import { type Test, test } from 'tap';
 import { recipeOf, VOICES } from '../../../src/sandbox/voice/recipes.ts';
 import { segmentsOf } from '../../../src/sandbox/voice/segments.ts';
 import { BusyError, Voice } from '../../../src/sandbox/voice/voice.ts';
+import type { Utterance } from '../../../src/sandbox/voice/voice-worker.ts';
 import { missingProgram } from '../../support/missing-program.ts';
 import { readMp3 } from './mp3-frames.ts';
 import { DECODED_SAMPLE_RATE, decode, medianPitch, rootMeanSquare } from './sound.ts';
-import { speak, startVoice } from './speak.ts';
+
+const never = () => new AbortController().signal;
+
+function startVoice(t: Test, threads: number, maxWaitMs?: number): Voice {
+  const voice = new Voice({ threads, ...(maxWaitMs !== undefined && { maxWaitMs }) });
+  t.teardown(() => voice.close());
+  return voice;
+}
+
+/** The whole MP3 of a text, by the fastest voice unless told otherwise. */
+async function speak(
+  voice: Voice,
+  wanted: Partial<Utterance> & { readonly text: string },
+  signal = never(),
+): Promise<Buffer> {
+  return buffer(await voice.speak({ model: 'tts-1', voice: 'onyx', speed: 1, ...wanted }, signal));
+}
 
 const LINE = 'The birch canoe slid on the smooth planks. ';
 const TWO_SEGMENTS = LINE.repeat(6);
@@ -55,15 +73,13 @@ test('an aborted utterance frees its thread for the next one', async (t) => {
 
 test('a reader that stops early frees its thread', async (t) => {
   const voice = startVoice(t, 1);
-  const signal = new AbortController().signal;
-  for (let turn = 0; turn < 3; turn++) (await voice.speak(LONG, signal)).destroy();
+  for (let turn = 0; turn < 3; turn++) (await voice.speak(LONG, never())).destroy();
   assert.ok((await speak(voice, { text: 'Hello world.' })).length > 1000);
 });
 
 test('an utterance is refused if it waits too long or the queue is full', async (t) => {
-  const voice = new Voice({ threads: 1, maxWaitMs: 50 });
-  t.teardown(() => voice.close());
-  const held = await voice.speak(LONG, new AbortController().signal);
+  const voice = startVoice(t, 1, 50);
+  const held = await voice.speak(LONG, never());
   const refused = Array.from({ length: 17 }, () => assert.rejects(speak(voice, { text: 'Hello' }), BusyError));
   await Promise.all(refused);
   held.destroy();
@@ -152,10 +168,6 @@ test('no word of plain text is lost, repeated or moved', async () => {
   );
 });
 
-test('a text that fits is a single segment', async () => {
-  assert.deepEqual(segments('Hello there. How are you?'), ['Hello there. How are you?']);
-});
-
 test('a long text is split at sentences, else at clauses, else between words', async () => {
   const sentence = `${'word '.repeat(20)}end.`;
   assert.deepEqual(segments(`${sentence} ${sentence}`), [sentence, sentence]);
@@ -172,22 +184,20 @@ test('digits, symbols and words without vowels make shorter segments', async () 
   for (const text of ['7 ', '777777 ', '# ', 'w']) assert.ok(longest(text.repeat(1000)) <= 60, text);
 });
 
-test('a long number is read digit by digit', async () => {
-  assert.deepEqual(segments('call 5551234567 in 2024'), ['call 5 5 5 1 2 3 4 5 6 7 in 2024']);
-});
+const SPOKEN: readonly (readonly [title: string, text: string, spoken: string])[] = [
+  ['a text that fits is a single segment', 'Hello there. How are you?', 'Hello there. How are you?'],
+  ['a long number is read digit by digit', 'call 5551234567 in 2024', 'call 5 5 5 1 2 3 4 5 6 7 in 2024'],
+  ['letters lose their diacritics', 'Übergröße', 'Ubergrosse'],
+  ['letters lose combining diacritics', 'e\u0301', 'e'],
+  ['an emoji is spoken by its name', 'well done 😂', 'well done joy'],
+  [
+    'a line end ends a sentence unless the line has punctuation',
+    'Title\n\nOne, \r\ntwo.\nthree',
+    'Title. One, two. three',
+  ],
+];
 
-test('letters with diacritics are spoken without them', async () => {
-  assert.deepEqual(segments('Übergröße'), ['Ubergrosse']);
-  assert.deepEqual(segments('e\u0301'), ['e']);
-});
-
-test('an emoji is spoken by its name', async () => {
-  assert.deepEqual(segments('well done 😂'), ['well done joy']);
-});
-
-test('a line end ends a sentence unless the line has its own punctuation', async () => {
-  assert.deepEqual(segments('Title\n\nOne, \r\ntwo.\nthree'), ['Title. One, two. three']);
-});
+for (const [title, text, spoken] of SPOKEN) test(title, async () => assert.deepEqual(segments(text), [spoken]));
 
 test('a text with nothing to speak has no segments', async () => {
   for (const text of ['\n\n', '\u202e\u200f', '\u0301', '\ud800', '\u0000']) assert.deepEqual(segments(text), []);
