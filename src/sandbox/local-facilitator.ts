@@ -106,10 +106,6 @@ const Body = z.object({
   paymentRequirements: PaymentRequirementsV2Schema,
 });
 
-class MalformedPaymentError extends Error {
-  readonly statusCode = 400;
-}
-
 export interface PaymentBody {
   readonly paymentPayload: PaymentPayload;
   readonly paymentRequirements: PaymentRequirements;
@@ -117,5 +113,6 @@ export interface PaymentBody {
 
 export function readPayment({ body }: FastifyRequest): PaymentBody {
   if (Body.safeParse(body).success) return body as PaymentBody;
-  throw new MalformedPaymentError('The body is not {x402Version: 2, paymentPayload, paymentRequirements}.');
+  const message = 'The body is not {x402Version: 2, paymentPayload, paymentRequirements}.';
+  throw Object.assign(new Error(message), { statusCode: 400 });
 }

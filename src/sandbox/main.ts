@@ -14,7 +14,7 @@ import { sandboxSettings } from './environment.ts';
 import { freePort } from './free-port.ts';
 import { instructions, readOffered } from './instructions.ts';
 import { startMailSink } from './local-mail.ts';
-import { UnknownDatabaseError } from './postgres/own-databases.ts';
+import { UnknownDatabaseError } from './postgres/home.ts';
 import { startPostgres } from './postgres.ts';
 import {
   dataDir,
@@ -62,18 +62,9 @@ await keep(await step(claimFolder(dataDir)), where, 'DATA_DIR');
 const before = await setSandboxAside(dataDir, current).catch(stopIfRefused);
 await removeSandboxSettings(dataDir);
 started.push(() => removeSandboxSettings(dataDir));
-let databaseUrl = process.env.SANDBOX_DATABASE_URL?.trim();
-let nearDatabaseUrl = databaseUrl;
-let databaseHome: string | undefined;
-if (!databaseUrl) {
-  progress('Starting PostgreSQL');
-  const adopt = process.argv.includes('--adopt');
-  const opening = startPostgres({ dataDir, adopt, onProgress: progress });
-  const postgres = await start(opening, (server) => server.stop()).catch(stopIfRefused);
-  databaseUrl = postgres.url;
-  nearDatabaseUrl = postgres.nearUrl;
-  databaseHome = postgres.home;
-}
+const ownUrl = process.env.SANDBOX_DATABASE_URL?.trim();
+const database = ownUrl ? { url: ownUrl, nearUrl: ownUrl, home: undefined } : await embeddedDatabase();
+const databaseUrl = database.url;
 await keep(await step(claimDatabase(databaseUrl)), 'on the database of SANDBOX_DATABASE_URL already', 'database');
 progress('Bringing the schema up to date');
 await step(migrate(databaseUrl));
@@ -101,9 +92,9 @@ if (String(port) !== (process.env.PORT ?? '8080')) progress(`Port ${process.env.
 const settings = sandboxSettings(process.env, {
   PORT: String(port),
   DATA_DIR: dataDir,
-  DATABASE_URL: nearDatabaseUrl ?? databaseUrl,
+  DATABASE_URL: database.nearUrl,
   STRIPE_SECRET_KEY: keys.stripeSecretKey,
-  STRIPE_API_BASE: checkout.apiBase,
+  STRIPE_API_BASE: checkout.origin,
   CHECKOUT_ORIGIN: checkout.origin,
   JOB_SIGNING_SECRET: keys.jobSigningSecret,
   ...usdc.env,
@@ -140,7 +131,14 @@ await step(writeSandboxFile(dataDir, sandbox));
 const offered = await step(readOffered(config.baseUrl));
 progress('Ready');
 const hasScripts = existsSync(new URL('../../src', import.meta.url));
-console.log(instructions(sandbox, { dataDir, databaseHome, hasScripts }, offered));
+console.log(instructions(sandbox, { dataDir, databaseHome: database.home, hasScripts }, offered));
+
+async function embeddedDatabase() {
+  progress('Starting PostgreSQL');
+  const adopt = process.argv.includes('--adopt');
+  const opening = startPostgres({ dataDir, adopt, onProgress: progress });
+  return start(opening, (server) => server.stop()).catch(stopIfRefused);
+}
 
 async function demoAccount(former: string | undefined): Promise<string> {
   if (former !== undefined) {

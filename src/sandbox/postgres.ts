@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { closeOnFailure } from '../lib/close-on-failure.ts';
-import { readOwnFile, replaceOwnFile } from '../lib/private-files.ts';
+import { readOwnFile, replaceOwnFile, unlessAbsent } from '../lib/private-files.ts';
 import { freePort } from './free-port.ts';
 import { type Account, cannotRun, serverAccount, spawnOptions } from './postgres/account.ts';
 import { type Binaries, serverBinaries } from './postgres/binaries.ts';
@@ -105,14 +105,8 @@ export async function openCluster(
   return { data, password: await readFile(join(directory, 'password'), 'utf8') };
 }
 
-async function versionOf(data: string): Promise<string | undefined> {
-  try {
-    return (await readFile(join(data, 'PG_VERSION'), 'utf8')).trim();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
-}
+const versionOf = async (data: string): Promise<string | undefined> =>
+  (await unlessAbsent(readFile(join(data, 'PG_VERSION'), 'utf8')))?.trim();
 
 async function fillCluster(directory: string, binaries: Binaries, account: Account, isDurable: boolean): Promise<void> {
   const passwordFile = join(directory, 'password');

@@ -114,7 +114,7 @@ test('an Idempotency-Key repeats its response and belongs to one set of paramete
 });
 
 test('errors have the status, type, code and parameter that the SDK expects', async (t) => {
-  const { stripe, apiBase } = await testCheckout(t);
+  const { stripe, origin } = await testCheckout(t);
   const missing = { statusCode: 404, code: 'resource_missing', type: 'StripeInvalidRequestError' };
   for (const attempt of [
     stripe.checkout.sessions.retrieve('cs_test_unknown'),
@@ -124,11 +124,11 @@ test('errors have the status, type, code and parameter that the SDK expects', as
   ]) {
     await assert.rejects(attempt, missing);
   }
-  await assert.rejects(stripeAt(apiBase, 'sk_test_other').checkout.sessions.list(), {
+  await assert.rejects(stripeAt(origin, 'sk_test_other').checkout.sessions.list(), {
     type: 'StripeAuthenticationError',
     statusCode: 401,
   });
-  assert.equal((await get(`${apiBase}/v1/checkout/sessions`)).status, 401);
+  assert.equal((await get(`${origin}/v1/checkout/sessions`)).status, 401);
   await assert.rejects(stripe.customers.list(), { type: 'StripeInvalidRequestError', statusCode: 404 });
   await assert.rejects(stripe.paymentIntents.list(), { statusCode: 404 });
   const { intent } = await purchase(stripe);
@@ -163,7 +163,7 @@ test('errors have the status, type, code and parameter that the SDK expects', as
 });
 
 test('a malformed body is a 4xx in the same error format', async (t) => {
-  const { apiBase } = await testCheckout(t);
+  const { origin } = await testCheckout(t);
   const form = FORM['content-type'];
   const cases: [string, string, number][] = [
     ['mode=payment&mode[x]=1', form, 400],
@@ -176,7 +176,7 @@ test('a malformed body is a 4xx in the same error format', async (t) => {
   ];
   for (const [body, contentType, status] of cases) {
     const headers = { authorization: `Bearer ${STRIPE_KEY}`, 'content-type': contentType };
-    const answer = await fetch(`${apiBase}/v1/checkout/sessions`, { method: 'POST', headers, body });
+    const answer = await fetch(`${origin}/v1/checkout/sessions`, { method: 'POST', headers, body });
     assert.equal(answer.status, status, body.slice(0, 30));
     assert.equal(((await answer.json()) as { error: { type: string } }).error.type, 'invalid_request_error');
   }

@@ -28,7 +28,7 @@ export async function testCheckout(t: Test, dataDir?: string): Promise<TestCheck
   return {
     ...checkout,
     ...operationsOn(checkout),
-    env: { STRIPE_SECRET_KEY: STRIPE_KEY, STRIPE_API_BASE: checkout.apiBase, CHECKOUT_ORIGIN: checkout.origin },
+    env: { STRIPE_SECRET_KEY: STRIPE_KEY, STRIPE_API_BASE: checkout.origin, CHECKOUT_ORIGIN: checkout.origin },
     stripe: stripeAt(checkout.origin),
     pay: async (checkoutUrl, email = '', by = 'accepted') => {
       const paid = await fetch(checkoutUrl, {

@@ -59,7 +59,7 @@ export async function startFaultyCheckout(
       return;
     }
     const { authorization = '', 'idempotency-key': key, 'content-type': type } = incoming.headers;
-    const passed = await fetch(`${running.apiBase}${url}`, {
+    const passed = await fetch(`${running.origin}${url}`, {
       method,
       headers: {
         authorization,

@@ -19,7 +19,6 @@ interface CheckoutOptions {
 
 export interface RunningCheckout {
   readonly origin: string;
-  readonly apiBase: string;
   readonly store: Store;
   close(): Promise<void>;
 }
@@ -59,7 +58,6 @@ async function serveCheckout(store: Store, options: CheckoutOptions): Promise<Ru
   store.save({ id: 'port', object: 'port', port });
   return {
     origin,
-    apiBase: origin,
     store,
     close: async () => {
       await app.close();
