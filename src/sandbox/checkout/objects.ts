@@ -10,39 +10,31 @@ interface Common<Kind extends string> {
   readonly currency: string;
 }
 
+interface Amount<Kind extends string> extends Common<Kind> {
+  readonly amount: number;
+}
+
 export type Session = Omit<Partial<Stripe.Checkout.Session>, 'line_items' | 'customer_details'> &
   Common<'checkout.session'> & {
     readonly metadata: Readonly<Record<string, string>>;
     readonly amount_total: number;
     readonly customer_details: { readonly email: string } | null;
     readonly expires_at: number;
-    readonly line_items: {
-      readonly object: 'list';
-      readonly data: readonly {
-        readonly description: string;
-        readonly quantity: number;
-        readonly amount_total: number;
-      }[];
-    };
+    readonly line_items: { readonly object: 'list'; readonly data: readonly { readonly description: string }[] };
     readonly payment_intent: string | null;
     readonly success_url: string;
   };
 
 export type PaymentIntent = Partial<Stripe.PaymentIntent> &
-  Common<'payment_intent'> & { readonly amount: number; readonly latest_charge: string | null };
+  Amount<'payment_intent'> & { readonly latest_charge: string | null };
 
 export type Charge = Partial<Stripe.Charge> &
-  Common<'charge'> & {
-    readonly amount: number;
-    readonly amount_refunded: number;
-    readonly payment_intent: string;
-  };
+  Amount<'charge'> & { readonly amount_refunded: number; readonly payment_intent: string };
 
 export type RefundStatus = 'pending' | 'requires_action' | 'succeeded' | 'failed' | 'canceled';
 
 export type Refund = Partial<Stripe.Refund> &
-  Common<'refund'> & {
-    readonly amount: number;
+  Amount<'refund'> & {
     readonly charge: string;
     readonly failure_balance_transaction?: string;
     readonly payment_intent: string;
@@ -50,16 +42,14 @@ export type Refund = Partial<Stripe.Refund> &
   };
 
 export type Dispute = Partial<Omit<Stripe.Dispute, 'balance_transactions'>> &
-  Common<'dispute'> & {
-    readonly amount: number;
+  Amount<'dispute'> & {
     readonly balance_transactions: readonly BalanceTransaction[];
     readonly charge: string;
     readonly payment_intent: string;
     readonly status: Stripe.Dispute.Status;
   };
 
-export type BalanceTransaction = Partial<Stripe.BalanceTransaction> &
-  Common<'balance_transaction'> & { readonly amount: number };
+export type BalanceTransaction = Partial<Stripe.BalanceTransaction> & Amount<'balance_transaction'>;
 
 export interface ObjectKinds {
   'checkout.session': Session;

@@ -56,10 +56,9 @@ function sessionPage(session: Session, intent: PaymentIntent | undefined, isDecl
 
 function openPage(session: Session, isDeclined: boolean): string {
   const amount = money(session.amount_total, session.currency);
-  const items = session.line_items.data.map(({ description, quantity, amount_total }) => {
-    const count = quantity > 1 ? ` × ${quantity}` : '';
-    return html`<li><span>${description}${count}</span> <span>${money(amount_total, session.currency)}</span></li>`;
-  });
+  const items = session.line_items.data.map(
+    ({ description }) => html`<li><span>${description}</span> <span>${amount}</span></li>`,
+  );
   return page(
     `Pay ${MERCHANT}`,
     html`<dl><dt>Amount</dt><dd class="amount">${amount}</dd></dl>

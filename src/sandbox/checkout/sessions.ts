@@ -23,7 +23,7 @@ const currency = z
   .toLowerCase()
   .refine((code) => CURRENCIES.includes(code), 'not an ISO 4217 code');
 const price = z.strictObject({ currency, unit_amount: integer(0, LARGEST_CHARGE), product_data: product });
-const lineItem = z.strictObject({ price_data: price, quantity: integer(1, 1_000_000) });
+const lineItem = z.strictObject({ price_data: price, quantity: z.literal('1') });
 
 export const sessionParameters = {
   mode: z.literal('payment'),
@@ -33,11 +33,9 @@ export const sessionParameters = {
   metadata,
 };
 
-/** Sells one line item, as the service does. */
+/** Sells one line item, once, as the service does. */
 export function createSession(origin: string, given: z.output<z.ZodObject<typeof sessionParameters>>): Change<Session> {
-  const { price_data, quantity } = given.line_items[0];
-  const { currency, unit_amount, product_data } = price_data;
-  const total = unit_amount * quantity;
+  const { currency, unit_amount: total, product_data } = given.line_items[0].price_data;
   if (total < SMALLEST_CHARGE || total > LARGEST_CHARGE) {
     const message = `The total must be ${SMALLEST_CHARGE} to ${LARGEST_CHARGE} minor units.`;
     throw new ApiError(400, message, { code: 'parameter_invalid', param: 'line_items' });
@@ -54,10 +52,7 @@ export function createSession(origin: string, given: z.output<z.ZodObject<typeof
     currency,
     customer_details: null,
     expires_at: created + DAY_SECONDS,
-    line_items: {
-      object: 'list',
-      data: [{ amount_total: total, description: product_data.name, quantity }],
-    },
+    line_items: { object: 'list', data: [{ description: product_data.name }] },
     livemode: false,
     metadata: given.metadata,
     mode: 'payment',
