@@ -5,8 +5,7 @@ import { join } from 'node:path';
 import { test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { type Child, startChild, startCommand } from '../../test/support/child.ts';
-import { leftProcesses } from '../../test/support/left-processes.ts';
-import { sandboxFolder } from '../../test/support/sandbox-folder.ts';
+import { leftProcesses, sandboxFolder } from '../../test/support/sandbox-folder.ts';
 import { until } from '../../test/support/until.ts';
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;

@@ -86,13 +86,6 @@ test('R32: a balance or maximum below the price is 402 and spends no nonce', asy
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('two wallets may use the same nonce', async (t) => {
-  const gateway = await startPrepaidGateway(t);
-  for (const { sign } of [await fundedWallet(gateway, 500n), await fundedWallet(gateway, 500n)]) {
-    assert.equal((await gateway.call(TTS, await sign(TTS, HELLO, { nonce: 'n' }))).status, 200);
-  }
-});
-
 test('R12, R32: a wallet that never deposited is 402 and gets no account', async (t) => {
   const gateway = await startPrepaidGateway(t);
   const { sign } = await fundedWallet(gateway, 0n);

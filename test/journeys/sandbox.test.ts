@@ -12,10 +12,9 @@ import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { decode, rootMeanSquare } from '../sandbox/voice/sound.ts';
 import { startChild, startCommand } from '../support/child.ts';
 import { emptyDatabase, testDatabase } from '../support/database.ts';
-import { leftProcesses } from '../support/left-processes.ts';
 import { withoutProbe } from '../support/probed-audio.ts';
 import { projectFile } from '../support/project.ts';
-import { sandboxFolder } from '../support/sandbox-folder.ts';
+import { leftProcesses, sandboxFolder } from '../support/sandbox-folder.ts';
 import { until } from '../support/until.ts';
 
 const PROGRAM = 'src/sandbox/main.ts';

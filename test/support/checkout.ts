@@ -1,10 +1,30 @@
 import Stripe from 'stripe';
 import type { Test } from 'tap';
 import { type RunningCheckout, startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
-import { type Operations, operationsOn } from './checkout-operations.ts';
+import {
+  type DisputeRequest,
+  openDispute,
+  type RefundRequest,
+  refund,
+  settleRefund,
+  updateDispute,
+} from '../../src/sandbox/checkout/clawbacks.ts';
+import type { Dispute, RefundStatus } from '../../src/sandbox/checkout/objects.ts';
+import { endBankPayment } from '../../src/sandbox/checkout/sessions.ts';
 import { sandboxFolder } from './sandbox-folder.ts';
 
 export const STRIPE_KEY = 'sk_test_gateway';
+
+/** What the processor's staff and the buyers' banks do. Each rejects with ApiError where the processor would refuse it. */
+export const operationsOn = ({ store }: RunningCheckout) => ({
+  refund: async (request: RefundRequest) => refund(store, request),
+  settleRefund: async (id: string, status: RefundStatus) => settleRefund(store, id, status),
+  openDispute: async (request: DisputeRequest) => openDispute(store, request),
+  updateDispute: async (id: string, status: Dispute['status']) => updateDispute(store, id, status),
+  endBankPayment: async (session: string, end: 'arrived' | 'refused') => endBankPayment(store, session, end),
+});
+
+export type Operations = ReturnType<typeof operationsOn>;
 
 export interface TestCheckout extends RunningCheckout, Operations {
   /** Settings of a gateway that sells through this checkout. */

@@ -8,8 +8,7 @@ import type Stripe from 'stripe';
 import type { Test } from 'tap';
 import { startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
 import type { Session } from '../../src/sandbox/checkout/objects.ts';
-import { stripeAt } from './checkout.ts';
-import { type Operations, operationsOn } from './checkout-operations.ts';
+import { type Operations, operationsOn, stripeAt } from './checkout.ts';
 import { sandboxFolder } from './sandbox-folder.ts';
 
 export interface RecordedCall {

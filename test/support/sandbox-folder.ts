@@ -2,6 +2,7 @@ import { mkdtemp, readdir, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { findAnvil } from '../../src/sandbox/chain/anvil.ts';
+import { findPostmaster } from '../../src/sandbox/postgres/postmaster.ts';
 import type { Owner } from './child.ts';
 
 /**
@@ -19,4 +20,11 @@ export async function sandboxFolder(t: Owner): Promise<string> {
     await rm(path, { recursive: true, force: true });
   });
   return path;
+}
+
+/** Which processes of a sandbox's folder run: its database, its chain. */
+export async function leftProcesses(dataDir: string): Promise<string[]> {
+  const database = await findPostmaster(join(dataDir, 'postgres', 'cluster', 'data'));
+  const chain = await findAnvil(join(dataDir, 'chain'));
+  return [...(database ? ['database'] : []), ...(chain ? ['chain'] : [])];
 }

@@ -5,7 +5,7 @@
 import { createServer } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { startCheckout } from '../../../src/sandbox/checkout/checkout-server.ts';
-import { operationsOn } from '../../../test/support/checkout-operations.ts';
+import { operationsOn } from '../../../test/support/checkout.ts';
 
 const { DATA_DIR = '', PORT, OPERATIONS_PORT, SECRET_KEY = '' } = process.env;
 

@@ -1,6 +1,6 @@
 import type { Address } from 'viem';
 import type { ChainClient } from '../../../src/sandbox/chain/chain-client.ts';
-import type { Operations } from '../../../test/support/checkout-operations.ts';
+import type { Operations } from '../../../test/support/checkout.ts';
 import type { TcpProxy } from '../../../test/support/tcp-proxy.ts';
 import type { HttpLink } from '../links/http-link.ts';
 import type { ChainPart } from './chain-part.ts';
