@@ -4,8 +4,8 @@ import { gunzip } from 'node:zlib';
 import type { Address } from 'viem';
 import { closeOnFailure } from '../lib/close-on-failure.ts';
 import { ownFolder, ownSubfolder, readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
+import { CONFIRMATIONS } from '../payments/x402/transfer-proof.ts';
 import { chainSocket, findAnvil, findBinary, killAnvil, launchAnvil, whyUnrunnable } from './chain/anvil.ts';
-import { startBlockClock } from './chain/block-clock.ts';
 import { ASSET, CHAIN_ID, type ChainClient, chainClient, MULTICALL } from './chain/chain-client.ts';
 import { multicallCode, usdCoinCode } from './chain/contracts/generated.ts';
 import { startRpcProxy } from './chain/rpc-proxy.ts';
@@ -32,6 +32,8 @@ export interface RunningChain {
 }
 
 const ANSWER_TIMEOUT_MS = 4_000;
+const BLOCKS_ON_TOP = BigInt(CONFIRMATIONS) + 1n;
+const IDLE_SECONDS = 15;
 /** Skips the numbers of blocks that were seen but not saved. A search from such a number would miss new blocks. */
 const BLOCKS_AFTER_LOAD = 32;
 
@@ -145,4 +147,44 @@ function answers(socketPath: string): Promise<boolean> {
       (id) => id === CHAIN_ID,
       () => false,
     );
+}
+
+/**
+ * Mines an empty block every `blockTime` seconds until the newest other block is confirmed, then only every 15 s.
+ * @param onBlocks called after new blocks, also those of transactions
+ */
+function startBlockClock(
+  client: ChainClient,
+  blockTime: number,
+  onBlocks: () => Promise<void>,
+): { stop(): Promise<void> } {
+  let confirmedAt = 0n;
+  let seen: bigint | undefined;
+  const tick = async () => {
+    const head = await client.getBlock();
+    const active = head.number !== seen;
+    if (active) confirmedAt = head.number + BLOCKS_ON_TOP;
+    const age = Math.floor(Date.now() / 1000) - Number(head.timestamp);
+    const due = age >= (head.number < confirmedAt ? blockTime : IDLE_SECONDS);
+    if (due) await client.mine({ blocks: 1 });
+    seen = head.number + (due ? 1n : 0n);
+    if (active || due) await onBlocks();
+  };
+
+  let running: Promise<void> | undefined;
+  const timer = setInterval(() => {
+    // The chain is gone or overloaded. Its next user gets the error.
+    running ??= tick()
+      .catch(() => undefined)
+      .finally(() => {
+        running = undefined;
+      });
+  }, blockTime * 1000);
+  timer.unref();
+  return {
+    async stop() {
+      clearInterval(timer);
+      await running;
+    },
+  };
 }
