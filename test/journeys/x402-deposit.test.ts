@@ -20,7 +20,7 @@ import {
   told,
   withTerms,
 } from '../support/deposit.ts';
-import { BASE_URL, type Call, startGateway } from '../support/gateway.ts';
+import { type Call, startGateway } from '../support/gateway.ts';
 import { domainOf, withCredential } from '../support/prepaid.ts';
 import { unguarded } from '../support/unguarded.ts';
 import {
@@ -35,32 +35,6 @@ import {
 } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
-
-test('an unpaid deposit is 402 with the challenge for its amount and is not cached', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
-  const reply = await gateway.call(DEPOSIT_PATH, depositOf(2_500_000));
-  assert.deepEqual([reply.status, reply.json.error.code], [402, 'PAYMENT_REQUIRED']);
-  assert.equal(reply.headers.get('cache-control'), 'no-store');
-  const challenge = decodeHeader(reply.headers.get('payment-required'));
-  assert.deepEqual(reply.json.error.details, challenge);
-  assert.equal(challenge.x402Version, 2);
-  assert.equal(challenge.error, 'payment_required');
-  assert.equal(challenge.resource.url, `${BASE_URL}/x402/deposit`);
-  assert.equal(challenge.resource.mimeType, 'application/json');
-  assert.deepEqual(challenge.accepts, [
-    {
-      scheme: 'exact',
-      network: 'eip155:8453',
-      amount: '2500000',
-      asset: chain.asset,
-      payTo: gateway.payTo,
-      maxTimeoutSeconds: 120,
-      extra: { name: 'USD Coin', version: '2' },
-    },
-  ]);
-  assert.deepEqual(challenge.extensions['payment-identifier'].info, { required: true });
-  await assertUntouched(gateway);
-});
 
 test('the official client deposits, and response, balance and chain agree', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
