@@ -64,7 +64,7 @@ export const callerCommands: Readonly<Record<string, CallerCommand>> = {
   mcp: {
     about: 'an MCP server that lets agents buy speech within a budget',
     load: async () => (await import('./mcp-command.ts')).mcpCommand,
-    needs: ['@modelcontextprotocol/sdk'],
+    needs: ['@modelcontextprotocol/server'],
   },
   'feedback send': {
     about: 'signs feedback with the wallet and sends it',

@@ -1,13 +1,11 @@
-import { once } from 'node:events';
 import { resolve } from 'node:path';
-import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
+import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
 import { ForeignFileError } from '../../lib/private-files.ts';
 import { RUN_SPEECHGATE_ANYWHERE } from '../../lib/run-speechgate.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { watchLost } from '../budget/purchases.ts';
 import { ToolError } from '../mcp/results.ts';
-import { createMcpServer } from '../mcp/server.ts';
+import { createMcpServer, type McpParts } from '../mcp/server.ts';
 import { SpeechFolder } from '../mcp/speech-folder.ts';
 import { COMMON_OPTIONS, defineCommand } from './command.ts';
 import { failureOf } from './failure.ts';
@@ -36,15 +34,17 @@ tools are list_voices, quote, speak and balance.
   maxWords: 0,
   run: async ({ folder: path, pay, max }, _words, output, host) => {
     let isServing = false;
-    const serve = async (server: McpServer) => {
+    const serve = async (parts: McpParts | ToolError) => {
       isServing = true;
-      const closed = new Promise<void>((resolve) => {
-        server.server.onclose = resolve;
+      const transport = new StdioServerTransport(host.stdin, host.stdout);
+      serveStdio(() => createMcpServer(parts), { transport });
+      const { onclose } = transport;
+      await new Promise<void>((resolve) => {
+        transport.onclose = () => {
+          onclose?.();
+          resolve();
+        };
       });
-      const ended = once(host.stdin, 'end');
-      await server.connect(new StdioServerTransport(host.stdin, host.stdout));
-      await Promise.race([ended, closed]);
-      await server.close();
     };
     try {
       const folder = await openFolder(path);
@@ -59,7 +59,7 @@ tools are list_voices, quote, speak and balance.
         const saved = new SavedPurchases(settings.folder);
         const stopWatching = watchLost(budget, client, saved);
         try {
-          await serve(createMcpServer({ client, budget, saved, flow, folder }));
+          await serve({ client, budget, saved, flow, folder });
         } finally {
           stopWatching();
         }
@@ -69,7 +69,7 @@ tools are list_voices, quote, speak and balance.
       const failure = failureOf(error);
       output.failed(failure);
       const text = `${failure.message} Then ask your user to restart this server. Nothing was bought.`;
-      await serve(createMcpServer(new ToolError(text)));
+      await serve(new ToolError(text));
     }
   },
 });

@@ -1,3 +1,4 @@
+import type { StandardSchemaWithJSON } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import { DECIMAL_USD } from '../../lib/money.ts';
 import type { SpeechOrder } from '../client/index.ts';
@@ -8,12 +9,29 @@ const DECIMAL = /^\d+(\.\d+)?$/;
 /** Refuses unknown arguments, so that the agent does not pay for something else than it meant. */
 export function toolInput<Shape extends z.ZodRawShape>(tool: string, shape: Shape) {
   const known = Object.keys(shape).join(', ') || 'none';
-  return z.strictObject(shape, {
+  const schema = z.strictObject(shape, {
     error: (issue) =>
       issue.code === 'unrecognized_keys'
         ? `${tool} has no argument ${issue.keys.join(', ')}. Use only: ${known}. ${NOTHING_BOUGHT}`
         : undefined,
   });
+  return publishedAsDraft07(schema);
+}
+
+export const toolOutput = <Shape extends z.ZodRawShape>(shape: Shape) => publishedAsDraft07(z.object(shape));
+
+/** Many hosts can't compile JSON Schema 2020-12, which the server would publish. */
+function publishedAsDraft07<Schema extends z.ZodType>(
+  schema: Schema,
+): StandardSchemaWithJSON<z.input<Schema>, z.output<Schema>> {
+  const { jsonSchema, ...standard } = schema['~standard'];
+  const target = 'draft-07';
+  return {
+    '~standard': {
+      ...standard,
+      jsonSchema: { input: () => jsonSchema.input({ target }), output: () => jsonSchema.output({ target }) },
+    },
+  };
 }
 
 export const requiredText = (name: string, description: string) =>

@@ -1,9 +1,9 @@
-import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import type { McpServer } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import { formatUsd } from '../../lib/money.ts';
 import { serviceId, serviceNames } from '../../lib/service-words.ts';
 import { plainCatalog } from '../../speech/plain-catalog.ts';
-import { number, ORDER_ARGUMENTS, orderOf, requiredText, text, toolInput } from './arguments.ts';
+import { number, ORDER_ARGUMENTS, orderOf, requiredText, text, toolInput, toolOutput } from './arguments.ts';
 import { formatted, leftUsd, ToolError, toResult, usd, usdOrNull } from './results.ts';
 import type { OpenParts } from './server.ts';
 
@@ -22,7 +22,7 @@ export function addListVoices(server: McpServer, openParts: OpenParts): void {
         model: text('model', "Lists only this model's voices; default: all models."),
         page: number('page', { min: 1, max: 1_000 }, 'The page of models, or of the voices of one model; default: 1.'),
       }),
-      outputSchema: {
+      outputSchema: toolOutput({
         defaultModel: z.string(),
         pages: z.number().describe('The number of pages.'),
         models: z.array(
@@ -39,10 +39,10 @@ export function addListVoices(server: McpServer, openParts: OpenParts): void {
             ),
           }),
         ),
-      },
+      }),
       annotations,
     },
-    ({ model, page = 1 }, { signal }) =>
+    ({ model, page = 1 }, { mcpReq: { signal } }) =>
       toResult(async () => {
         const { client } = openParts();
         const catalog = plainCatalog(await client.models({ signal }));
@@ -82,16 +82,16 @@ export function addQuote(server: McpServer, openParts: OpenParts): void {
       title: 'Quote a price',
       description: 'Returns the price of a text. Free. Sends only the length and SHA-256 of the text.',
       inputSchema: toolInput('quote', { text: requiredText('text', 'The text to price.'), ...ORDER_ARGUMENTS }),
-      outputSchema: {
+      outputSchema: toolOutput({
         priceUsd: usd('The price'),
         characters: z.number().describe('The billed length: that of the trimmed text.'),
         model: z.string(),
         expiresAt: z.string().describe('When the price expires.'),
         budgetLeftUsd: usdOrNull('The remaining budget; null if it has no limit'),
-      },
+      }),
       annotations,
     },
-    ({ text, ...voiceArguments }, { signal }) =>
+    ({ text, ...voiceArguments }, { mcpReq: { signal } }) =>
       toResult(async () => {
         const { client, budget, flow } = openParts();
         const quote = await client.quote(orderOf(text, voiceArguments), { signal });
@@ -114,7 +114,7 @@ export function addBalance(server: McpServer, openParts: OpenParts): void {
       description:
         'Returns the account or prepaid balance, the remaining budget that your user has set, and the open purchases. Free.',
       inputSchema: toolInput('balance', {}),
-      outputSchema: {
+      outputSchema: toolOutput({
         balanceUsd: usdOrNull('The account or prepaid balance; null if each call is paid on chain'),
         budgetLeftUsd: usdOrNull('The remaining budget; null if it has no limit'),
         spentTodayUsd: usd('Spent since midnight UTC'),
@@ -131,10 +131,10 @@ export function addBalance(server: McpServer, openParts: OpenParts): void {
           .describe(
             `Running purchases, unknown outcomes, and speech that was not fetched; at most ${MAX_OPEN}. Resuming never pays twice.`,
           ),
-      },
+      }),
       annotations,
     },
-    (_none, { signal }) =>
+    (_none, { mcpReq: { signal } }) =>
       toResult(async () => {
         const { client, budget, saved, flow } = openParts();
         const state = await budget.read(flow);

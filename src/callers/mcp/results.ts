@@ -1,4 +1,4 @@
-import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
+import type { CallToolResult } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import { formatUsd } from '../../lib/money.ts';
 import { serviceId, serviceNames, serviceWords } from '../../lib/service-words.ts';

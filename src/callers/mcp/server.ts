@@ -1,4 +1,4 @@
-import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { McpServer } from '@modelcontextprotocol/server';
 import type { FileBudget } from '../budget/file-budget.ts';
 import { Purchases, type SavedSpeech } from '../budget/purchases.ts';
 import type { Flow, Speechgate } from '../client/index.ts';

@@ -1,13 +1,11 @@
-import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import type { RequestHandlerExtra } from '@modelcontextprotocol/sdk/shared/protocol.js';
-import type { ServerNotification, ServerRequest } from '@modelcontextprotocol/sdk/types.js';
+import type { McpServer, ServerContext, StandardSchemaWithJSON } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import { formatUsd, parseUsd } from '../../lib/money.ts';
 import { serviceId } from '../../lib/service-words.ts';
 import { frameLength, frameSeconds, id3Length, readDescription } from '../../speech/mpeg-frame.ts';
 import { isPlayable, waveChunks } from '../../speech/wave-audio.ts';
 import { AudioLostError, ServiceError, type Speech } from '../client/index.ts';
-import { dollars, flag, ORDER_ARGUMENTS, orderOf, text, toolInput } from './arguments.ts';
+import { dollars, flag, ORDER_ARGUMENTS, orderOf, text, toolInput, toolOutput } from './arguments.ts';
 import { formatted, leftUsd, ToolError, toResult, usd, usdOrNull } from './results.ts';
 import type { OpenParts, SpeakParts } from './server.ts';
 import type { PlannedFile } from './speech-folder.ts';
@@ -27,7 +25,7 @@ const INPUT = toolInput('speak', {
   ),
 });
 
-const OUTPUT = {
+const OUTPUT = toolOutput({
   path: z.string().describe('The path of the audio file.'),
   seconds: z.number().nullable().describe('The duration; null if unknown.'),
   bytes: z.number(),
@@ -42,9 +40,9 @@ const OUTPUT = {
     traceId: z.string().describe('The id by which the operator of the service finds the request.'),
   }),
   budgetLeftUsd: usdOrNull('The remaining budget; null if it has no limit or could not be read'),
-};
+});
 
-type Arguments = z.infer<typeof INPUT>;
+type Arguments = StandardSchemaWithJSON.InferOutput<typeof INPUT>;
 
 export function addSpeak(server: McpServer, openParts: OpenParts): void {
   server.registerTool(
@@ -58,14 +56,14 @@ export function addSpeak(server: McpServer, openParts: OpenParts): void {
       outputSchema: OUTPUT,
       annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: true },
     },
-    (args, extra) => toResult(async () => speak(openParts(), args, extra)),
+    (args, { mcpReq }) => toResult(async () => speak(openParts(), args, mcpReq)),
   );
 }
 
 async function speak(
   parts: SpeakParts,
   args: Arguments,
-  extra: Extra,
+  request: CallRequest,
 ): Promise<[document: Record<string, unknown>, line: string]> {
   const { budget, saved, folder, shared } = parts;
   const { text, resume } = args;
@@ -74,12 +72,12 @@ async function speak(
   }
   const maxMicroUsd = args.maxUsd === undefined ? undefined : parseUsd(args.maxUsd);
   const file = await folder.plan(args.file, args.overwrite ?? false);
-  const stopReporting = reportProgress(extra);
+  const stopReporting = reportProgress(request);
   try {
     const { speech, isShared } =
       resume === undefined
-        ? await shared.buy(orderOf(text as string, args), maxMicroUsd, extra.signal)
-        : { speech: await resumePurchase(parts, resume, extra.signal), isShared: false };
+        ? await shared.buy(orderOf(text as string, args), maxMicroUsd, request.signal)
+        : { speech: await resumePurchase(parts, resume, request.signal), isShared: false };
     const audio = await speech.bytes();
     const path = await writeAudio(file, audio, speech);
     if (resume !== undefined) await saved.drop(resume).catch(() => {});
@@ -153,9 +151,9 @@ async function writeAudio(file: PlannedFile, audio: Uint8Array, { contentType, r
   }
 }
 
-type Extra = RequestHandlerExtra<ServerRequest, ServerNotification>;
+type CallRequest = ServerContext['mcpReq'];
 
-function reportProgress({ _meta, sendNotification, signal }: Extra): () => void {
+function reportProgress({ _meta, notify, signal }: CallRequest): () => void {
   const progressToken = _meta?.progressToken;
   if (progressToken === undefined) return () => {};
   let seconds = 0;
@@ -164,7 +162,7 @@ function reportProgress({ _meta, sendNotification, signal }: Extra): () => void 
     if (signal.aborted) return;
     const params = { progressToken, progress: seconds, message: `synthesizing, ${seconds} s` };
     // Ignores a closed connection; the call itself ends by its signal.
-    sendNotification({ method: 'notifications/progress', params }).catch(() => {});
+    notify({ method: 'notifications/progress', params }).catch(() => {});
   }, 1000);
   return () => clearInterval(timer);
 }

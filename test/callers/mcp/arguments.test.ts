@@ -211,8 +211,9 @@ test('the tool schemas are plain and match what the tools accept', async (t) => 
   const ajv = new Ajv({ strict: true });
   const { tools } = await agent.listTools();
   const schemaOf = (name: string) => tools.find((tool) => tool.name === name)?.inputSchema ?? assert.fail(name);
-  for (const { name, inputSchema } of tools) {
+  for (const { name, inputSchema, outputSchema } of tools) {
     ajv.compile(inputSchema);
+    ajv.compile(outputSchema ?? assert.fail(name));
     assert.deepEqual([inputSchema.type, inputSchema.additionalProperties], ['object', false], name);
     for (const [argument, schema] of Object.entries(inputSchema.properties ?? {})) {
       const { type, description } = schema as { type?: unknown; description?: unknown };

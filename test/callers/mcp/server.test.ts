@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } f
 import { homedir, tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { PassThrough, type Stream } from 'node:stream';
+import { Client as Client2 } from '@modelcontextprotocol/client';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
@@ -248,6 +249,32 @@ test('a folder that was replaced by a link is not written to', async (t) => {
   await symlink(elsewhere, agent.folder);
   assert.match((await agent.call('speak', { text: 'Hi' })).text, /was replaced by another folder/);
   assert.deepEqual([gateway.upstream.requests.length, await readdir(elsewhere)], [0, []]);
+});
+
+test('a client of SDK 2 speaks revision 2026-07-28, with progress and cancellation', async (t) => {
+  const { gateway, env } = await caller(t);
+  const drip = new ControlledStream();
+  gateway.upstream.mode = drip.mode;
+  t.teardown(() => drip.reset());
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const client = new Client2({ name: 'agent', version: '2' }, { versionNegotiation: { mode: 'auto' } });
+  t.teardown(() => client.close());
+  await client.connect(inProcess(env, ['mcp', '--folder', folder]).transport);
+  assert.equal(client.getNegotiatedProtocolVersion(), '2026-07-28');
+  assert.match(client.getInstructions() ?? '', /resume that purchase/);
+  assert.equal((await client.listTools()).tools.length, 4);
+  const heard: number[] = [];
+  const cancel = new AbortController();
+  const speak = { name: 'speak', arguments: { text: 'Hello world' } };
+  const options = { onprogress: ({ progress }: { progress: number }) => heard.push(progress), signal: cancel.signal };
+  const call = client.callTool(speak, options);
+  await until(() => heard.length >= 1);
+  cancel.abort();
+  await assert.rejects(call);
+  await until(async () => (await readdir(folder)).length === 0);
+  const { structuredContent } = await client.callTool({ name: 'balance' });
+  assert.equal((structuredContent as { reservedUsd: string }).reservedUsd, '0.000198');
 });
 
 test('a long call reports progress, and a canceled call stays reserved', async (t) => {
