@@ -11,9 +11,8 @@ import {
   UnreachableError,
   UntrustedError,
 } from '../client/index.ts';
-import { lackOfMoney } from '../client/lack-of-money.ts';
+import { CAP_OPTIONS, lackOfMoney, usedText } from '../client/money-text.ts';
 import { isTransient } from '../client/service-error.ts';
-import { CAP_OPTIONS, usedText } from '../client/used-cap.ts';
 
 interface Kind {
   readonly status: number;

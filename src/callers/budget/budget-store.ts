@@ -6,7 +6,7 @@ import { tryLock } from 'fs-native-extensions';
 import { closeOnFailure } from '../../lib/close-on-failure.ts';
 import { FileLock, pause } from '../../lib/file-lock.ts';
 import { ownFolder, ownSubfolder, readOwnFile, replaceOwnFile } from '../../lib/private-files.ts';
-import { Book } from './book.ts';
+import { Book } from '../client/book.ts';
 
 const TEMPORARY = /\.[0-9a-f-]{36}\.new$/;
 

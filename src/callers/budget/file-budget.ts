@@ -1,10 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { type Budget, capOf, checkCall, type KnownOfPurchase, type Reservation } from '../client/budget.ts';
+import type { Limit } from '../client/book.ts';
+import { type Budget, checkCall, type KnownOfPurchase, type Reservation } from '../client/budget.ts';
 import { AMOUNT, checkedOptions } from '../client/check-options.ts';
-import { OverCapError } from '../client/errors.ts';
 import { type Flow, isRepeatable, type PendingPurchase } from '../client/pending-purchase.ts';
-import type { UsedCap } from '../client/used-cap.ts';
-import type { Book } from './book.ts';
 import { BudgetStore } from './budget-store.ts';
 import type { SavedSpeech } from './purchases.ts';
 
@@ -77,9 +75,9 @@ export class FileBudget implements Budget {
     await this.#writeSettlements();
     const id = randomUUID();
     await this.#store.change((book) => {
+      checkCall(maxMicroUsd, [this.#limits.perCallMicroUsd]);
       const day = this.#today();
-      this.#assertWithin(book, day, flow, maxMicroUsd);
-      book.put({ id, owner: this.#store.owner, day, flow, maxMicroUsd });
+      book.reserve({ id, owner: this.#store.owner, day, flow, maxMicroUsd }, this.#limitsOf(day), this.#now());
     });
     return this.#reservation(id);
   }
@@ -93,7 +91,8 @@ export class FileBudget implements Budget {
     await this.#writeSettlements().catch(() => {});
     return this.#store.change((book) => {
       const day = this.#today();
-      const remainders = this.#caps(book, day, flow).map(({ leftMicroUsd }) => leftMicroUsd);
+      const caps = book.caps(this.#limitsOf(day), flow, this.#now());
+      const remainders = caps.map(({ leftMicroUsd }) => leftMicroUsd);
       return {
         spentTodayMicroUsd: book.spentMicroUsd(day),
         spentMicroUsd: book.spentMicroUsd(),
@@ -159,24 +158,9 @@ export class FileBudget implements Budget {
 
   #reservation(id: string): Reservation {
     return {
-      record: (pending) => this.#record(id, pending),
+      record: (pending) => this.#store.change((book) => book.record(id, pending)),
       settle: (chargedMicroUsd, known) => this.#settle(id, chargedMicroUsd, known),
     };
-  }
-
-  #record(id: string, pending: PendingPurchase): Promise<void> {
-    return this.#store.change((book) => {
-      const purchase = book.find(id);
-      if (!purchase)
-        throw new Error('The reservation of this purchase is already settled. Reserve again before you sign.');
-      const { maxMicroUsd } = purchase;
-      if (BigInt(pending.maxMicroUsd) > maxMicroUsd) {
-        throw new RangeError(
-          `maxMicroUsd is ${pending.maxMicroUsd}, more than the reserved ${maxMicroUsd}. Reserve the full amount first.`,
-        );
-      }
-      book.put({ ...purchase, pending });
-    });
   }
 
   /** Never fails: a settlement that can't be written is retried later, and the purchase counts in full until then. */
@@ -195,26 +179,11 @@ export class FileBudget implements Budget {
     for (const [id] of settlements) this.#settlements.delete(id);
   }
 
-  #assertWithin(book: Book, day: string, flow: Flow, requestedMicroUsd: bigint): void {
-    checkCall(requestedMicroUsd, [this.#limits.perCallMicroUsd]);
-    for (const { usedMicroUsd, ...cap } of this.#caps(book, day, flow)) {
-      if (usedMicroUsd + requestedMicroUsd <= cap.limitMicroUsd) continue;
-      throw new OverCapError({ ...cap, wantedMicroUsd: requestedMicroUsd });
-    }
-  }
-
-  #caps(book: Book, day: string, flow: Flow | undefined) {
+  #limitsOf(day: string): readonly Limit[] {
     const { perDayMicroUsd, totalMicroUsd } = this.#limits;
-    const spent = (of?: string) => ({ spentMicroUsd: book.spentMicroUsd(of), ...book.reserved(this.#now(), of) });
-    const unconfirmed = (of?: string) => ({ unconfirmedMicroUsd: book.unconfirmedMicroUsd(of) });
-    const caps = (limit: bigint | undefined, scope: OverCapError['scope'], used: UsedCap) =>
-      limit === undefined ? [] : [capOf(scope, limit, used)];
-    const spentCaps = [...caps(perDayMicroUsd, 'day', spent(day)), ...caps(totalMicroUsd, 'total', spent())];
-    if (flow === 'card') return spentCaps;
     return [
-      ...spentCaps,
-      ...caps(perDayMicroUsd, 'unconfirmed', unconfirmed(day)),
-      ...caps(totalMicroUsd, 'unconfirmed', unconfirmed()),
+      ...(perDayMicroUsd === undefined ? [] : [{ scope: 'day', limitMicroUsd: perDayMicroUsd, day } as const]),
+      ...(totalMicroUsd === undefined ? [] : [{ scope: 'total', limitMicroUsd: totalMicroUsd } as const]),
     ];
   }
 

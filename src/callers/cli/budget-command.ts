@@ -1,5 +1,5 @@
 import { formatUsd } from '../../lib/money.ts';
-import { stillCharged } from '../client/used-cap.ts';
+import { stillCharged } from '../client/money-text.ts';
 import { COMMON_OPTIONS, defineCommand } from './command.ts';
 import { withCaller } from './open-caller.ts';
 import { flowWord } from './read-values.ts';

@@ -4,7 +4,7 @@ import { privateKeyToAccount } from 'viem/accounts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { type BudgetLimits, type FileBudget, openFileBudget } from '../budget/file-budget.ts';
 import { cardCredits, directX402, type Flow, PaymentRequiredError, prepaid, Speechgate } from '../client/index.ts';
-import { lackOfMoney } from '../client/lack-of-money.ts';
+import { lackOfMoney } from '../client/money-text.ts';
 import type { CommandProcess } from './command-process.ts';
 import { CommandError, EXIT } from './failure.ts';
 import { type Watcher, watched } from './saved-purchases.ts';

@@ -128,7 +128,7 @@ export async function resolveSpeech(
   const resolution = await retryUntilResolved({
     ...request,
     read: SPEECH_READERS[pending.flow],
-    responseTimeoutMs: await service.timeout.read(signal),
+    responseTimeoutMs: await service.catalog.speechTimeoutMs(signal),
     ...(isSentOnce && { timeoutMs: 0 }),
   });
   if (!isSentOnce || resolution.outcome !== 'unknown') return resolution;

@@ -1,8 +1,8 @@
+import { readJson } from './api.ts';
 import { priceOf, rateOf } from './catalog.ts';
 import { SpeechgateError } from './errors.ts';
 import type { Balance, Offer, PaymentWay, Service, Terms } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
-import { readJson } from './read-json.ts';
 import type { SpeechOrder } from './speech.ts';
 
 export const CARD_TARGET = '/tts';

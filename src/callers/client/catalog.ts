@@ -1,13 +1,18 @@
 import type { TtsModelsResponse } from '../../contract/types.ts';
 import { priceMicroUsd } from '../../speech/price.ts';
-import type { Api, Wire } from './api.ts';
+import { type Api, readJson, type Shape, type Wire } from './api.ts';
 import { UntrustedError } from './errors.ts';
 import type { Terms } from './payment-way.ts';
-import { readJson, type Shape } from './read-json.ts';
 import { unknownModel } from './service-error.ts';
 import type { Metadata } from './trusted-metadata.ts';
+import { withDeadline } from './waiting.ts';
 
 const CACHE_MS = 60_000;
+const MIN_SPEECH_TIMEOUT_MS = 120_000;
+/** Longer than the service's own timeout for its provider. */
+const SPEECH_TIMEOUT_MARGIN_MS = 30_000;
+const MAX_SPEECH_TIMEOUT_SECONDS = 3600;
+const LIMITS_DEADLINE_MS = 5_000;
 const VOICE: Shape = { id: 'string', voice: 'string', name: 'string' };
 export const VOICES: Shape = { model: 'string', voices: [VOICE] };
 const MODEL: Shape = {
@@ -22,9 +27,11 @@ const MODEL: Shape = {
 };
 const MODELS: Shape = { defaultModel: 'string', models: [MODEL] };
 
+/** What the service publishes about its speech, cached. */
 export class Catalog {
   readonly #api: Api;
   #cached: { readonly at: number; readonly models: Wire<TtsModelsResponse> } | undefined;
+  #serviceTimeoutMs: number | undefined;
 
   constructor(api: Api) {
     this.#api = api;
@@ -45,6 +52,20 @@ export class Catalog {
     const found = (await this.#recent(signal)).models.find(({ id }) => id === model);
     if (!found) throw unknownModel(model);
     return picoUsd(found.pricing.ratePerCharUsd.toFixed(12));
+  }
+
+  /** For a response with audio. */
+  async speechTimeoutMs(signal: AbortSignal | undefined): Promise<number> {
+    this.#serviceTimeoutMs ??= await this.#readServiceTimeoutMs(signal).catch(() => undefined);
+    return Math.max(MIN_SPEECH_TIMEOUT_MS, (this.#serviceTimeoutMs ?? 0) + SPEECH_TIMEOUT_MARGIN_MS);
+  }
+
+  async #readServiceTimeoutMs(signal: AbortSignal | undefined): Promise<number | undefined> {
+    const { data } = await withDeadline(LIMITS_DEADLINE_MS, signal, (signal) => this.#api.GET('/docs', { signal }));
+    const { limits } = (data ?? {}) as { limits?: { speechTimeoutSeconds?: unknown } };
+    const seconds = limits?.speechTimeoutSeconds;
+    const isUsable = typeof seconds === 'number' && seconds > 0 && seconds <= MAX_SPEECH_TIMEOUT_SECONDS;
+    return isUsable ? seconds * 1000 : undefined;
   }
 
   async #recent(signal?: AbortSignal): Promise<Wire<TtsModelsResponse>> {

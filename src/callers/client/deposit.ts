@@ -1,13 +1,12 @@
 import type { X402DepositResponse } from '../../contract/types.ts';
-import type { Wire } from './api.ts';
-import { checkChallenge } from './check-challenge.ts';
+import { type Shape, validated, type Wire } from './api.ts';
+import { checkChallenge, readChallenge, signPayment } from './challenge.ts';
 import type { Service, Wallet } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
-import { type Shape, validated } from './read-json.ts';
-import { readRefusal } from './read-refusal.ts';
 import { transactionOf } from './read-speech.ts';
 import { type Reader, type Resolution, retryUntilResolved } from './retry-until-resolved.ts';
-import { readChallenge, requireMetadata, signPayment } from './sign-payment.ts';
+import { readRefusal } from './service-error.ts';
+import { requireMetadata } from './trusted-metadata.ts';
 
 export const DEPOSIT_TARGET = '/x402/deposit';
 /** The service itself waits up to two minutes for the transfer's confirmations. */

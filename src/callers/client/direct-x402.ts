@@ -1,10 +1,9 @@
 import { priceOf, rateOf, signedRate } from './catalog.ts';
-import { checkChallenge } from './check-challenge.ts';
+import { checkChallenge, readChallenge, signPayment } from './challenge.ts';
 import type { Offer, PaymentWay, Terms, Wallet } from './payment-way.ts';
 import { readQuote } from './quote.ts';
-import { readChallenge, requireMetadata, signPayment } from './sign-payment.ts';
 import type { SpeechOrder } from './speech.ts';
-import type { Metadata } from './trusted-metadata.ts';
+import { type Metadata, requireMetadata } from './trusted-metadata.ts';
 
 export const X402_TARGET = '/x402/tts';
 

@@ -2,11 +2,10 @@ import type { LocalAccount } from 'viem';
 import type { FeedbackChallenge, FeedbackChallengeRequest, FeedbackReceipt } from '../../contract/types.ts';
 import { signingMessage } from '../../feedback/signing-message.ts';
 import { canonicalize } from '../../lib/canonical-json.ts';
-import type { Wire } from './api.ts';
+import { readJson, type Wire } from './api.ts';
 import { sha256 } from './digest.ts';
 import { UntrustedError } from './errors.ts';
 import type { Service } from './payment-way.ts';
-import { readJson } from './read-json.ts';
 import { timeOf } from './trusted-metadata.ts';
 
 export type Feedback = Omit<Wire<FeedbackChallengeRequest>, 'wallet'>;

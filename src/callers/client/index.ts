@@ -1,17 +1,13 @@
 /** The package export `speechgate/client`, for Node.js 20+ and browsers. */
-export {
-  type AccountBalance,
-  type Budget,
-  type KnownOfPurchase,
-  type Reservation,
-  signedRest,
-} from './budget.ts';
+export { type SignedRest, signedRest } from './book.ts';
+export type { AccountBalance, Budget, KnownOfPurchase, Reservation } from './budget.ts';
 export type { Conclusion } from './buy.ts';
 export { cardCredits } from './card-credits.ts';
 export type { Deposit } from './deposit.ts';
 export { type DirectOptions, directX402 } from './direct-x402.ts';
 export * from './errors.ts';
 export type { Feedback, MessageSigner } from './feedback.ts';
+export type { UsedCap } from './money-text.ts';
 export type { Balance, PaymentWay, Wallet } from './payment-way.ts';
 export type { Flow, PendingPurchase } from './pending-purchase.ts';
 export { prepaid } from './prepaid.ts';
@@ -25,4 +21,3 @@ export {
   type SpeechgateOptions,
 } from './speechgate.ts';
 export type { FollowedTrust, Metadata, PinnedKey } from './trusted-metadata.ts';
-export type { SignedRest, UsedCap } from './used-cap.ts';

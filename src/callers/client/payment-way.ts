@@ -3,7 +3,6 @@ import type { Api } from './api.ts';
 import type { Catalog } from './catalog.ts';
 import type { Flow, PendingPurchase } from './pending-purchase.ts';
 import type { SpeechOrder } from './speech.ts';
-import type { SpeechTimeout } from './speech-timeout.ts';
 import type { TrustedMetadata } from './trusted-metadata.ts';
 
 /** A viem account, or any other signer of typed data with an address. */
@@ -24,7 +23,6 @@ export interface Service {
   readonly baseUrl: string;
   readonly catalog: Catalog;
   readonly metadata: TrustedMetadata | undefined;
-  readonly timeout: SpeechTimeout;
 }
 
 export interface Terms extends Service {

@@ -1,14 +1,13 @@
 import type { Address } from 'viem';
 import { canonicalQuery, PREPAID_TYPES } from '../../payments/prepaid/signed-request.ts';
+import { readJson } from './api.ts';
 import { priceOf, rateOf } from './catalog.ts';
-import { currentPayee } from './check-challenge.ts';
+import { currentPayee } from './challenge.ts';
 import { X402_TARGET } from './direct-x402.ts';
 import { ServiceError, UntrustedError } from './errors.ts';
 import type { Balance, Offer, PaymentWay, Service, Terms, Wallet } from './payment-way.ts';
-import { readJson } from './read-json.ts';
-import { requireMetadata } from './sign-payment.ts';
 import type { SpeechOrder } from './speech.ts';
-import type { Metadata } from './trusted-metadata.ts';
+import { type Metadata, requireMetadata } from './trusted-metadata.ts';
 
 /** In the order of the values below. */
 const HEADERS = ['x-x402-account', 'x-x402-nonce', 'x-x402-expiry', 'x-x402-max-amount', 'x-x402-signature'];

@@ -1,11 +1,10 @@
 import type { Quote as WireQuote } from '../../contract/types.ts';
-import type { Wire } from './api.ts';
+import { readJson, type Shape, type Wire } from './api.ts';
 import { priceOf, signedRate } from './catalog.ts';
-import { checkPayee } from './check-challenge.ts';
+import { checkPayee } from './challenge.ts';
 import { sha256 } from './digest.ts';
 import { UntrustedError } from './errors.ts';
 import type { Service } from './payment-way.ts';
-import { readJson, type Shape } from './read-json.ts';
 import type { SpeechOrder } from './speech.ts';
 
 export type Quote = Omit<Wire<WireQuote>, 'amountMicroUsd'> & { readonly amountMicroUsd: bigint };

@@ -1,15 +1,13 @@
 import { decodePaymentResponseHeader } from '@x402/core/http';
 import type { TtsJob } from '../../contract/types.ts';
 import { serviceWords } from '../../lib/service-words.ts';
-import { maxAudioBytes } from './api.ts';
+import { maxAudioBytes, type Shape, validated } from './api.ts';
 import { JOB_TARGET, topUpLink } from './card-credits.ts';
 import { readMicroUsd } from './catalog.ts';
 import { AudioLostError, ServiceError, ServiceUnavailableError, SpeechgateError, UntrustedError } from './errors.ts';
 import { boundedCharge, type PendingPurchase } from './pending-purchase.ts';
-import { type Shape, validated } from './read-json.ts';
-import { audioLostOutcome, readRefusal } from './read-refusal.ts';
 import type { Outcome, PaidResponse, Reader } from './retry-until-resolved.ts';
-import { codeOf, faultOf, serviceError, traceIdOf } from './service-error.ts';
+import { audioLostOutcome, codeOf, faultOf, readRefusal, serviceError, traceIdOf } from './service-error.ts';
 import { audioStream, audioType, collect, type Receipt, type Speech, streamedSpeech, wholeSpeech } from './speech.ts';
 import { pause, withDeadline } from './waiting.ts';
 

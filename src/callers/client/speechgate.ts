@@ -1,7 +1,7 @@
 import type { FeedbackReceipt, TopUpStatus, TtsModelsResponse, VoicesResponse } from '../../contract/types.ts';
 import { isConfidential } from '../../lib/loopback.ts';
-import { openApi, type Wire } from './api.ts';
-import { type Budget, type KnownOfPurchase, type Reservation, TotalCap } from './budget.ts';
+import { openApi, readJson, type Shape, type Wire } from './api.ts';
+import { type Budget, type KnownOfPurchase, type Reservation, totalCap } from './budget.ts';
 import { buySpeech, type Conclusion, chargedOf, checkPending, knownOf, resolveOutcome, resolveSpeech } from './buy.ts';
 import { topUpLink } from './card-credits.ts';
 import { Catalog, VOICES } from './catalog.ts';
@@ -12,14 +12,12 @@ import { type Feedback, type MessageSigner, sendFeedback } from './feedback.ts';
 import type { Balance, PaymentWay, Service } from './payment-way.ts';
 import { hasExpired, type PendingPurchase } from './pending-purchase.ts';
 import { type Quote, readQuote } from './quote.ts';
-import { readJson, type Shape } from './read-json.ts';
-import { requireMetadata } from './sign-payment.ts';
 import type { Speech, SpeechOrder } from './speech.ts';
-import { SpeechTimeout } from './speech-timeout.ts';
 import {
   type FollowedTrust,
   type Metadata,
   type PinnedKey,
+  requireMetadata,
   TrustedMetadata,
   type TrustListener,
 } from './trusted-metadata.ts';
@@ -82,9 +80,9 @@ export class Speechgate {
     const api = openApi(origin, fetch);
     const isPinned = 'metadata' in trust || trust.length > 0;
     const metadata = isPinned ? new TrustedMetadata(api, origin, trust, onTrust) : undefined;
-    this.#service = { api, baseUrl: origin, catalog: new Catalog(api), metadata, timeout: new SpeechTimeout(api) };
+    this.#service = { api, baseUrl: origin, catalog: new Catalog(api), metadata };
     this.#budgets = [
-      ...(maxTotalMicroUsd === undefined ? [] : [new TotalCap(maxTotalMicroUsd)]),
+      ...(maxTotalMicroUsd === undefined ? [] : [totalCap(maxTotalMicroUsd)]),
       ...(budget ? [budget] : []),
     ];
   }

@@ -1,9 +1,8 @@
 import { base64url } from 'jose';
 import type { SignedServiceMetadata } from '../../contract/types.ts';
 import { canonicalize } from '../../lib/canonical-json.ts';
-import type { Api, Wire } from './api.ts';
-import { UntrustedError } from './errors.ts';
-import { readJson } from './read-json.ts';
+import { type Api, readJson, type Wire } from './api.ts';
+import { SpeechgateError, UntrustedError } from './errors.ts';
 import { unlessAborted } from './waiting.ts';
 
 /** A key that the operator gave you by another channel than the service. */
@@ -248,4 +247,11 @@ export function timeOf(text: string): number {
   const time = Date.parse(text);
   if (Number.isNaN(time)) throw new UntrustedError('malformed', `${text} is not an RFC 3339 time.`);
   return time;
+}
+
+export function requireMetadata(metadata: TrustedMetadata | undefined): TrustedMetadata {
+  if (metadata) return metadata;
+  throw new SpeechgateError(
+    '`trust` has no pinned keys. Pass the public keys that the operator gave you. Nothing was signed.',
+  );
 }

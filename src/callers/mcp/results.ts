@@ -15,8 +15,7 @@ import {
   ServiceError,
   SpeechgateError,
 } from '../client/index.ts';
-import { lackOfMoney } from '../client/lack-of-money.ts';
-import { CAP_OPTIONS, usedText } from '../client/used-cap.ts';
+import { CAP_OPTIONS, lackOfMoney, usedText } from '../client/money-text.ts';
 
 export class ToolError extends Error {}
 

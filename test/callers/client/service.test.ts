@@ -4,6 +4,7 @@ import { t, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { openFileBudget } from '../../../src/callers/budget/file-budget.ts';
 import { openApi } from '../../../src/callers/client/api.ts';
+import { Catalog } from '../../../src/callers/client/catalog.ts';
 import {
   cardCredits,
   directX402,
@@ -13,7 +14,6 @@ import {
   SpeechgateError,
   UntrustedError,
 } from '../../../src/callers/client/index.ts';
-import { SpeechTimeout } from '../../../src/callers/client/speech-timeout.ts';
 import { parseSigningKeys, rotateKeys, type SigningKey } from '../../../src/config/signing-keys.ts';
 import type { SignedServiceMetadata } from '../../../src/contract/types.ts';
 import { countingWallet, ONE_MODEL, pinsOf } from '../../support/client.ts';
@@ -289,7 +289,7 @@ const reading = (limits: unknown) => {
     asked += 1;
     return limits === undefined ? new Response('', { status: 503 }) : Response.json({ limits });
   });
-  return { timeout: new SpeechTimeout(api), asked: () => asked };
+  return { catalog: new Catalog(api), asked: () => asked };
 };
 
 test('a client waits 30 s longer than the service, and at least two minutes', async () => {
@@ -303,22 +303,22 @@ test('a client waits 30 s longer than the service, and at least two minutes', as
     [undefined, 120_000],
   ];
   for (const [limits, ms] of cases) {
-    assert.equal(await reading(limits).timeout.read(undefined), ms, JSON.stringify(limits));
+    assert.equal(await reading(limits).catalog.speechTimeoutMs(undefined), ms, JSON.stringify(limits));
   }
 });
 
 test('the timeout of the service is read once, and again only after a failure', async () => {
   const told = reading({ speechTimeoutSeconds: 600 });
-  for (let read = 0; read < 3; read += 1) await told.timeout.read(undefined);
+  for (let read = 0; read < 3; read += 1) await told.catalog.speechTimeoutMs(undefined);
   assert.equal(told.asked(), 1);
   const silent = reading(undefined);
-  for (let read = 0; read < 2; read += 1) await silent.timeout.read(undefined);
+  for (let read = 0; read < 2; read += 1) await silent.catalog.speechTimeoutMs(undefined);
   assert.equal(silent.asked(), 2);
 });
 
 test("a client waits longer than its gateway's SPEECH_TIMEOUT_MS", async (t) => {
   const gateway = await startGateway(t, { SPEECH_TIMEOUT_MS: '300500' });
-  assert.equal(await new SpeechTimeout(openApi(gateway.url)).read(undefined), 331_000);
+  assert.equal(await new Catalog(openApi(gateway.url)).speechTimeoutMs(undefined), 331_000);
 });
 
 // A cap that is no amount, or is misspelt, is refused: it would be none.

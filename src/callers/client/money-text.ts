@@ -32,3 +32,39 @@ export function lackOfMoney({ details, topUpUrl, wallet, missingMicroUsd }: Paym
   const remedy = `Send USDC on ${place} to the wallet ${address}: it must hold at least ${formatUsd(amountMicroUsd)} USDC`;
   return { problem, remedy };
 }
+
+/** Micro-USD that count toward a cap. */
+export interface UsedCap {
+  readonly spentMicroUsd?: bigint;
+  /** Purchases that are not settled, and the rest of signed amounts that can still be charged. */
+  readonly reservedMicroUsd?: bigint;
+  /** When the last signature of these expires; null if none of them has one. */
+  readonly reservedUntil?: Date | null;
+  /** Signed amounts that only the service reports as not charged. */
+  readonly unconfirmedMicroUsd?: bigint;
+}
+
+/** Options of `speechgate connect` that raise a cap, by its scope. */
+export const CAP_OPTIONS = {
+  call: '--max-per-call',
+  client: '--max-total',
+  day: '--max-per-day',
+  total: '--max-total',
+  unconfirmed: '--max-per-day or --max-total',
+} as const;
+
+/** Follows the words for what is left of a cap; empty if nothing is used. */
+export function usedText(used: UsedCap, format: (microUsd: bigint) => string): string {
+  const { spentMicroUsd = 0n, reservedMicroUsd = 0n, reservedUntil, unconfirmedMicroUsd = 0n } = used;
+  const parts = [
+    spentMicroUsd > 0n && `${format(spentMicroUsd)} is spent`,
+    reservedMicroUsd > 0n &&
+      `${format(reservedMicroUsd)} is reserved for purchases that ${stillCharged(reservedUntil)}`,
+    unconfirmedMicroUsd > 0n &&
+      `${format(unconfirmedMicroUsd)} was signed for purchases that only the service reports as not charged`,
+  ].filter(Boolean);
+  return parts.length === 0 ? '' : `: ${parts.join(', ')}`;
+}
+
+export const stillCharged = (until: Date | null | undefined): string =>
+  `may still be charged${until ? `, by signature until ${until.toISOString().replace(/\.\d+Z$/, 'Z')}` : ''}`;
