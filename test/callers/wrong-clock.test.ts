@@ -6,9 +6,7 @@ import { type Test, test } from 'tap';
 import { startBridge } from '../../src/callers/bridge/bridge.ts';
 import { SavedPurchases } from '../../src/callers/cli/saved-purchases.ts';
 import { prepaid, Speechgate } from '../../src/callers/client/index.ts';
-import { createMcpServer } from '../../src/callers/mcp/server.ts';
-import { SpeechFolder } from '../../src/callers/mcp/speech-folder.ts';
-import { connectAgent } from '../support/agent.ts';
+import { startMcpAgent } from '../support/agent.ts';
 import { startPrepaidCaller } from '../support/caller.ts';
 import { callerCommand } from '../support/caller-command.ts';
 import { pinsOf } from '../support/client.ts';
@@ -26,13 +24,11 @@ async function openPrograms(t: Test) {
   const client = new Speechgate({ ...options, budget });
   const path = join(dirname(budgetPath), 'speech');
   await mkdir(path);
-  const parts = { client, budget, flow: 'prepaid' as const, saved: new SavedPurchases(dirname(budgetPath)) };
-  const bridge = await startBridge({ ...parts, port: 0, token: null });
+  const parts = { client, budget, flow: 'prepaid' as const };
+  const saved = new SavedPurchases(dirname(budgetPath));
+  const bridge = await startBridge({ ...parts, saved, port: 0, token: null });
   t.teardown(() => bridge.close(1_000));
-  const agent = await connectAgent(createMcpServer({ ...parts, folder: await SpeechFolder.open(path) }));
-  t.teardown(() => agent.close());
-  const called = async (name: string, args: Record<string, unknown>) =>
-    JSON.stringify((await agent.callTool({ name, arguments: args })).content);
+  const { call } = await startMcpAgent(t, dirname(budgetPath), parts);
   let asked = 0;
   const failed = (work: Promise<unknown>) =>
     work.then(
@@ -53,8 +49,8 @@ async function openPrograms(t: Test) {
       const response = await fetch(`${bridge.url}/audio/speech`, { method: 'POST', headers, body });
       return Buffer.from(await response.arrayBuffer()).toString('latin1');
     },
-    'MCP speak': () => called('speak', { text }),
-    'MCP balance': () => called('balance', {}),
+    'MCP speak': async () => (await call('speak', { text })).text,
+    'MCP balance': async () => (await call('balance')).text,
   };
   return { ...caller, programs };
 }

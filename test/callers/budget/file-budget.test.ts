@@ -23,32 +23,12 @@ const overCap = (scope: string, leftMicroUsd: bigint) => (error: unknown) => {
   return true;
 };
 
-test('a reservation counts in full until it settles at its cost', async (t) => {
-  const budget = await openBudget(t, await budgetPath(t), { totalMicroUsd: 1000n });
-  const reservation = await budget.reserve(prepaid(600n));
-  assert.deepEqual(await budget.read(), {
-    spentTodayMicroUsd: 0n,
-    spentMicroUsd: 0n,
-    reservedMicroUsd: 600n,
-    reservedUntil: null,
-    unconfirmedTodayMicroUsd: 0n,
-    unconfirmedMicroUsd: 0n,
-    leftMicroUsd: 400n,
-  });
-  await assert.rejects(budget.reserve(prepaid(401n)), overCap('total', 400n));
-  await reservation.settle(198n);
-  assert.deepEqual(await budget.read(), {
-    spentTodayMicroUsd: 198n,
-    spentMicroUsd: 198n,
-    reservedMicroUsd: 0n,
-    reservedUntil: null,
-    unconfirmedTodayMicroUsd: 0n,
-    unconfirmedMicroUsd: 0n,
-    leftMicroUsd: 802n,
-  });
-  await (await budget.reserve(prepaid(802n))).settle(0n);
-  assert.equal((await budget.read()).leftMicroUsd, 802n);
-});
+/** Purchases of 10 micro-USD each, whose process has ended. */
+async function leaveOpen(path: string, ...identifiers: string[]): Promise<void> {
+  const ended = await openFileBudget(path, {});
+  for (const identifier of identifiers) await (await ended.reserve(prepaid(10n))).record(pendingOf(identifier));
+  await ended.close();
+}
 
 test('each limit admits its exact amount and refuses one micro-USD more', async (t) => {
   const path = await budgetPath(t);
@@ -134,13 +114,15 @@ test('what is left for a wallet counts signatures that only the service reports 
   await assert.rejects(budget.reserve(prepaid(201n)), /800 was signed for purchases that only the service reports as/);
 });
 
-test('negative amounts are refused', async (t) => {
+test('a negative amount, one above the reservation, and a record after the settlement are refused', async (t) => {
   const budget = await openBudget(t, await budgetPath(t), { totalMicroUsd: 10n });
   await assert.rejects(budget.reserve(prepaid(-1n)), RangeError);
   const reservation = await budget.reserve(prepaid(10n));
   await assert.rejects(reservation.settle(-1n), RangeError);
   await assert.rejects(reservation.record(pendingOf('a', { maxMicroUsd: '11' })), RangeError);
   assert.equal((await budget.read()).reservedMicroUsd, 10n);
+  await reservation.settle(4n);
+  await assert.rejects(reservation.record(pendingOf('late')), /already settled/);
 });
 
 test('a purchase counts on the UTC day of its reservation', async (t) => {
@@ -152,40 +134,13 @@ test('a purchase counts on the UTC day of its reservation', async (t) => {
   now += 1;
   const early = await budget.reserve(prepaid(70n));
   await late.settle(90n);
-  assert.deepEqual(await budget.read(), {
-    spentTodayMicroUsd: 0n,
-    spentMicroUsd: 90n,
-    reservedMicroUsd: 70n,
-    reservedUntil: null,
-    unconfirmedTodayMicroUsd: 0n,
-    unconfirmedMicroUsd: 0n,
-    leftMicroUsd: 30n,
-  });
+  const { spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, leftMicroUsd } = await budget.read();
+  assert.deepEqual([spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, leftMicroUsd], [0n, 90n, 70n, 30n]);
   await early.settle(70n);
   now -= 1;
   await assert.rejects(budget.reserve(prepaid(11n)), overCap('day', 10n));
   now += 400 * DAY_MS;
   assert.equal((await budget.read()).leftMicroUsd, 100n);
-});
-
-test('a second opener sees what others have spent and reserved', async (t) => {
-  const path = await budgetPath(t);
-  const first = await openBudget(t, path, { totalMicroUsd: 100n });
-  const reservation = await first.reserve(prepaid(30n));
-  const second = await openBudget(t, path, { totalMicroUsd: 100n });
-  await assert.rejects(second.reserve(prepaid(71n)), overCap('total', 70n));
-  await reservation.settle(20n);
-  await second.reserve(prepaid(80n));
-  assert.equal((await first.read()).leftMicroUsd, 0n);
-});
-
-test('settling twice counts once, and a settled purchase cannot be recorded', async (t) => {
-  const budget = await openBudget(t, await budgetPath(t));
-  const reservation = await budget.reserve(prepaid(5n));
-  await Promise.all([reservation.settle(4n), reservation.settle(4n)]);
-  await reservation.settle(4n);
-  assert.equal((await budget.read()).spentMicroUsd, 4n);
-  await assert.rejects(reservation.record(pendingOf('late')), /already settled/);
 });
 
 test('hundreds of parallel reservations by several openers stay within the limit', async (t) => {
@@ -227,15 +182,8 @@ test('purchases of a closed budget are lost and settle as the service reports', 
   );
   await assert.rejects(living.reserve(prepaid(1n)), overCap('total', 0n));
   await living.concludeLost(serviceThatCharged({ charged: 8n, restored: 0n }));
-  assert.deepEqual(await living.read(), {
-    spentTodayMicroUsd: 8n,
-    spentMicroUsd: 8n,
-    reservedMicroUsd: 10n,
-    reservedUntil: null,
-    unconfirmedTodayMicroUsd: 0n,
-    unconfirmedMicroUsd: 0n,
-    leftMicroUsd: 22n,
-  });
+  const { spentMicroUsd, reservedMicroUsd, leftMicroUsd } = await living.read();
+  assert.deepEqual([spentMicroUsd, reservedMicroUsd, leftMicroUsd], [8n, 10n, 22n]);
   await living.concludeLost(serviceThatCharged({ unknown: 10n }));
   assert.deepEqual((await living.read()).spentMicroUsd, 18n);
   assert.deepEqual(await living.lost(), []);
@@ -243,11 +191,7 @@ test('purchases of a closed budget are lost and settle as the service reports', 
 
 test('one failed lookup does not stop the lookup of other lost purchases', async (t) => {
   const path = await budgetPath(t);
-  const ended = await openFileBudget(path, {});
-  for (const identifier of ['first', 'second']) {
-    await (await ended.reserve(prepaid(10n))).record(pendingOf(identifier));
-  }
-  await ended.close();
+  await leaveOpen(path, 'first', 'second');
   const living = await openBudget(t, path);
   const failure = new Error('connection refused');
   const service = {
@@ -257,22 +201,13 @@ test('one failed lookup does not stop the lookup of other lost purchases', async
     },
   };
   await assert.rejects(living.concludeLost(service), failure);
-  assert.deepEqual(await living.read(), {
-    spentTodayMicroUsd: 3n,
-    spentMicroUsd: 3n,
-    reservedMicroUsd: 10n,
-    reservedUntil: null,
-    unconfirmedTodayMicroUsd: 0n,
-    unconfirmedMicroUsd: 0n,
-    leftMicroUsd: null,
-  });
+  const { spentMicroUsd, reservedMicroUsd } = await living.read();
+  assert.deepEqual([spentMicroUsd, reservedMicroUsd], [3n, 10n]);
 });
 
 test('concluding a lost purchase cancels its audio stream', async (t) => {
   const path = await budgetPath(t);
-  const ended = await openFileBudget(path, {});
-  await (await ended.reserve(prepaid(10n))).record(pendingOf('heard'));
-  await ended.close();
+  await leaveOpen(path, 'heard');
   const reasons: unknown[] = [];
   const audio = new ReadableStream<Uint8Array>({
     cancel(reason) {
@@ -286,9 +221,7 @@ test('concluding a lost purchase cancels its audio stream', async (t) => {
 
 test('a lost purchase with audio is saved before it settles', async (t) => {
   const path = await budgetPath(t);
-  const ended = await openFileBudget(path, {});
-  await (await ended.reserve(prepaid(10n))).record(pendingOf('heard'));
-  await ended.close();
+  await leaveOpen(path, 'heard');
   const living = await openBudget(t, path);
   const service = { resolveOutcome: async () => ({ chargedMicroUsd: 2n, speech: { audio: new ReadableStream() } }) };
   const full = { save: () => Promise.reject(new Error('The disk is full.')) };

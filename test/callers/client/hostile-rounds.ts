@@ -1,11 +1,8 @@
 /** Callers of a service that lies in every answer: caps hold, and every program ends when it is told to. */
 import assert from 'node:assert/strict';
-import { mkdtemp, realpath, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import type { Test } from 'tap';
 import { startBridge } from '../../../src/callers/bridge/bridge.ts';
-import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
 import {
   cardCredits,
   directX402,
@@ -15,9 +12,7 @@ import {
   Speechgate,
   SpeechgateError,
 } from '../../../src/callers/client/index.ts';
-import { createMcpServer } from '../../../src/callers/mcp/server.ts';
-import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
-import { connectAgent } from '../../support/agent.ts';
+import { startMcpAgent } from '../../support/agent.ts';
 import { pinsOf } from '../../support/client.ts';
 import { Dice, type HostileService, startHostileService } from '../../support/hostile-service.ts';
 import { fundedWallet, type PrepaidGateway, startPrepaidGateway } from '../../support/prepaid.ts';
@@ -112,12 +107,8 @@ const bridged: Program = async (t, client, flow) => {
 
 /** Calls of an agent, which its host cancels. */
 const agent: Program = async (t, client, flow, path) => {
-  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-hostile-')));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
   const budget = await openBudget(t, path);
-  const kept = new SavedPurchases(dirname(path));
-  const server = createMcpServer({ client, budget, saved: kept, flow, folder: await SpeechFolder.open(folder) });
-  const host = await connectAgent(server);
+  const { client: host, call } = await startMcpAgent(t, dirname(path), { client, budget, flow });
   t.teardown(() => ends('the MCP server', host.close()));
   return async (dice) => {
     const signal = AbortSignal.timeout(TOLD_AFTER_MS);
@@ -125,9 +116,9 @@ const agent: Program = async (t, client, flow, path) => {
     const args = name === 'speak' || name === 'quote' ? ORDER : {};
     const told = await ends(
       'a tool',
-      host.callTool({ name, arguments: args }, undefined, { signal }).catch(() => {}),
+      call(name, args, { signal }).catch(() => {}),
     );
-    const text = JSON.stringify((told as { content?: unknown } | undefined)?.content ?? '');
+    const text = JSON.stringify((told as { text?: unknown } | undefined)?.text ?? '');
     assert.ok(!/\\u001b|\\u202e|\u202e|\\u0000/.test(text), `seed ${SEED}: ${text.slice(0, 2000)}`);
   };
 };

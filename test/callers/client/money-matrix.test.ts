@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import type { LocalAccount } from 'viem';
 import { startBridge } from '../../../src/callers/bridge/bridge.ts';
-import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
 import {
   cardCredits,
   directX402,
@@ -18,13 +17,11 @@ import {
   prepaid,
   Speechgate,
 } from '../../../src/callers/client/index.ts';
-import { createMcpServer } from '../../../src/callers/mcp/server.ts';
-import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
 import { rotateKeys } from '../../../src/config/signing-keys.ts';
 import { audit } from '../../../src/ledger/audit.ts';
 import { findWallet } from '../../../src/ledger/wallets.ts';
 import { usdcBalance } from '../../../src/sandbox/chain/fund.ts';
-import { connectAgent } from '../../support/agent.ts';
+import { startMcpAgent } from '../../support/agent.ts';
 import { catalogFile } from '../../support/catalog-file.ts';
 import { testChain, wallet } from '../../support/chain.ts';
 import { dated, listening, pinsOf } from '../../support/client.ts';
@@ -268,16 +265,8 @@ const bridge: Start = async (t, world, flow, loss) => {
 
 const agent: Start = async (t, world, flow, loss) => {
   const { client, budget, path, ...caller } = await callerOf(t, world, flow, loss);
-  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  const kept = new SavedPurchases(dirname(path));
-  const server = createMcpServer({ client, budget, saved: kept, flow, folder: await SpeechFolder.open(folder) });
-  const host = await connectAgent(server);
-  t.teardown(() => host.close());
-  const ask = async () => {
-    const { content } = await host.callTool({ name: 'speak', arguments: ORDER });
-    return (content as { text: string }[])[0]?.text ?? '';
-  };
+  const { call } = await startMcpAgent(t, dirname(path), { client, budget, flow });
+  const ask = async () => (await call('speak', ORDER)).text;
   assert.match(await ask(), /resume/);
   return { name: `MCP, ${flow}, ${loss}`, again: async () => !/resume/.test(await ask()), ...caller };
 };

@@ -11,7 +11,6 @@ import {
   OutcomeUnknownError,
   OverCapError,
   type PaymentWay,
-  type PendingPurchase,
   PriceChangedError,
   prepaid,
   Speechgate,
@@ -41,35 +40,6 @@ test('a purchase leaves no listeners on a long-lived signal', async () => {
   const { client } = await prepaidCaller(gateway);
   await client.speak(HELLO, { signal });
   assert.equal(getEventListeners(signal, 'abort').length, 0);
-});
-
-test('a direct payment resumed after a day was charged, and its audio is gone', async () => {
-  const pending: PendingPurchase = {
-    flow: 'direct',
-    kind: 'speech',
-    identifier: 'pay_of_last_week',
-    baseUrl: proxy.url,
-    method: 'POST',
-    target: '/x402/tts',
-    headers: { 'content-type': 'application/json', 'payment-signature': 'e30=' },
-    body: JSON.stringify(HELLO),
-    maxMicroUsd: '198',
-    expiresAt: 1,
-  };
-  proxy.tamper = (proxied, path) => {
-    if (path !== '/x402/tts') return;
-    const details = { reason: 'replay_window_over', payment: { state: 'charged', amountMicroUsd: 198 } };
-    Object.assign(proxied, {
-      status: 409,
-      json: { error: { code: 'PAYMENT_IDENTIFIER_CONFLICT', message: 'no', details } },
-    });
-  };
-  const client = new Speechgate({ baseUrl: proxy.url, timeoutMs: 0 });
-  const lost = await errorOf(client.resume(pending));
-  assert.ok(lost instanceof AudioLostError, String(lost));
-  assert.equal(lost.chargedMicroUsd, 198n);
-  assert.deepEqual(await client.resolveOutcome(pending), { chargedMicroUsd: 198n, speech: null });
-  proxy.tamper = undefined;
 });
 
 test('audio shorter than its content-length is not taken for the whole', async (t) => {

@@ -3,16 +3,13 @@ import assert from 'node:assert/strict';
 import { chown, lchown, mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { Ajv } from 'ajv';
 import { type Test, test } from 'tap';
-import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
 import { prepaid, Speechgate } from '../../../src/callers/client/index.ts';
-import { createMcpServer } from '../../../src/callers/mcp/server.ts';
 import { secondsOf } from '../../../src/callers/mcp/speak-tool.ts';
 import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
 import { ForeignFileError } from '../../../src/lib/private-files.ts';
-import { connectAgent } from '../../support/agent.ts';
+import { startMcpAgent } from '../../support/agent.ts';
 import { startPrepaidCaller } from '../../support/caller.ts';
 import { callerCommand } from '../../support/caller-command.ts';
 import { pinsOf } from '../../support/client.ts';
@@ -21,33 +18,15 @@ import { description, silentMp3, silentWav } from '../../support/silent-audio.ts
 import { SAID, talkativeService } from '../../support/talkative-service.ts';
 import { openBudget } from '../budget/support.ts';
 
-const text = 'Hello world';
+const TEXT = 'Hello world';
 
 async function startAgent(t: Test) {
   const caller = await startPrepaidCaller(t, 1_000_000n);
   const { gateway, wallet, budgetPath } = caller;
   const budget = await openBudget(t, budgetPath, {});
   const client = new Speechgate({ baseUrl: gateway.url, pay: prepaid(wallet), trust: pinsOf(gateway), budget });
-  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  const kept = new SavedPurchases(dirname(budgetPath));
-  const server = createMcpServer({
-    client,
-    budget,
-    saved: kept,
-    flow: 'prepaid',
-    folder: await SpeechFolder.open(folder),
-  });
-  const agent = await connectAgent(server);
-  t.teardown(() => agent.close());
-  const call = async (name: string, args?: Record<string, unknown>) => {
-    const result = (await agent.callTool({ name, ...(args && { arguments: args }) })) as CallToolResult;
-    const { content, structuredContent, isError = false } = result;
-    const said = content[0]?.type === 'text' ? content[0].text : '';
-    // biome-ignore lint/suspicious/noExplicitAny: what came back is what is tested.
-    return { said, isError, data: structuredContent as any };
-  };
-  return { ...caller, agent, budget, folder, call, upstream: gateway.upstream };
+  const agent = await startMcpAgent(t, dirname(budgetPath), { client, budget, flow: 'prepaid' });
+  return { ...caller, ...agent, upstream: gateway.upstream };
 }
 
 test('null, empty and blank arguments count as absent', async (t) => {
@@ -58,9 +37,9 @@ test('null, empty and blank arguments count as absent', async (t) => {
   };
   for (const [tool, names] of Object.entries(optional)) {
     for (const absent of [null, '', ' ']) {
-      const args = { text, ...Object.fromEntries(names.map((name) => [name, absent])) };
-      const { isError, said } = await call(tool, args);
-      assert.equal(isError, false, `${tool} ${JSON.stringify(absent)}: ${said}`);
+      const args = { text: TEXT, ...Object.fromEntries(names.map((name) => [name, absent])) };
+      const { isError, text } = await call(tool, args);
+      assert.equal(isError, false, `${tool} ${JSON.stringify(absent)}: ${text}`);
     }
   }
   for (const absent of [undefined, {}, { model: null }, { model: '' }]) {
@@ -68,7 +47,7 @@ test('null, empty and blank arguments count as absent', async (t) => {
   }
   for (const absent of [undefined, {}]) assert.equal((await call('balance', absent)).isError, false);
   const { input, voice, speed } = upstream.requests.at(-1)?.body ?? {};
-  assert.deepEqual([input, voice, speed ?? 1], [text, 'alloy', 1]);
+  assert.deepEqual([input, voice, speed ?? 1], [TEXT, 'alloy', 1]);
 });
 
 test('numbers, booleans and amounts are read from text, amounts also from numbers', async (t) => {
@@ -79,64 +58,64 @@ test('numbers, booleans and amounts are read from text, amounts also from number
     [' 0.5 ', 0.5],
     [1.5, 1.5],
   ] as const) {
-    const { isError, said } = await call('speak', { text, speed });
-    assert.equal(isError, false, said);
+    const { isError, text } = await call('speak', { text: TEXT, speed });
+    assert.equal(isError, false, text);
     assert.equal(upstream.requests.at(-1)?.body?.speed, spoken);
-    assert.equal((await call('quote', { text, speed })).isError, false);
+    assert.equal((await call('quote', { text: TEXT, speed })).isError, false);
   }
   for (const maxUsd of ['0.01', '$0.01', ' $0.01 ', 0.01, 1, '1']) {
-    const { isError, said } = await call('speak', { text, maxUsd });
-    assert.equal(isError, false, `${maxUsd}: ${said}`);
+    const { isError, text } = await call('speak', { text: TEXT, maxUsd });
+    assert.equal(isError, false, `${maxUsd}: ${text}`);
   }
   for (const maxUsd of ['$0.0001', 0.0001, 0, '0']) {
-    assert.match((await call('speak', { text, maxUsd })).said, /Over the budget/, String(maxUsd));
+    assert.match((await call('speak', { text: TEXT, maxUsd })).text, /Over the budget/, String(maxUsd));
   }
   await writeFile(join(folder, 'mine.mp3'), 'mine');
   for (const overwrite of ['false', 'False', false]) {
-    assert.match((await call('speak', { text, file: 'mine.mp3', overwrite })).said, /already exists/);
+    assert.match((await call('speak', { text: TEXT, file: 'mine.mp3', overwrite })).text, /already exists/);
   }
   for (const overwrite of ['true', 'TRUE', true]) {
-    assert.equal((await call('speak', { text, file: 'mine.mp3', overwrite })).isError, false);
+    assert.equal((await call('speak', { text: TEXT, file: 'mine.mp3', overwrite })).isError, false);
   }
   assert.deepEqual(await readFile(join(folder, 'mine.mp3')), Buffer.from(silentMp3(1000)));
 });
 
 test('an invalid value names its argument and buys nothing', async (t) => {
   const { call, upstream, folder, balance } = await startAgent(t);
-  const wrong: [args: Record<string, unknown>, said: RegExp][] = [
+  const wrong: [args: Record<string, unknown>, says: RegExp][] = [
     [{ text: 5 }, /^.*text must/],
     [{ text: ['a'] }, /text must/],
-    [{ text, voice: 7 }, /voice must/],
-    [{ text, model: {} }, /model must/],
-    [{ text, speed: 'fast' }, /speed must/],
-    [{ text, speed: '1,5' }, /speed must/],
-    [{ text, speed: '0x1' }, /speed must/],
-    [{ text, speed: true }, /speed must/],
-    [{ text, speed: 9 }, /speed must .*0\.5 .* 2/],
-    [{ text, speed: '9' }, /speed must/],
-    [{ text, overwrite: 'yes, please' }, /overwrite must/],
-    [{ text, overwrite: 2 }, /overwrite must/],
-    [{ text, maxUsd: 'cheap' }, /maxUsd must/],
-    [{ text, maxUsd: '-1' }, /maxUsd must/],
-    [{ text, maxUsd: -1 }, /maxUsd must/],
-    [{ text, maxUsd: 0.0000001 }, /maxUsd must/],
-    [{ text, maxUsd: '1 EUR' }, /maxUsd must/],
-    [{ text, maxUsd: true }, /maxUsd must/],
-    [{ text, file: 5 }, /file must/],
+    [{ text: TEXT, voice: 7 }, /voice must/],
+    [{ text: TEXT, model: {} }, /model must/],
+    [{ text: TEXT, speed: 'fast' }, /speed must/],
+    [{ text: TEXT, speed: '1,5' }, /speed must/],
+    [{ text: TEXT, speed: '0x1' }, /speed must/],
+    [{ text: TEXT, speed: true }, /speed must/],
+    [{ text: TEXT, speed: 9 }, /speed must .*0\.5 .* 2/],
+    [{ text: TEXT, speed: '9' }, /speed must/],
+    [{ text: TEXT, overwrite: 'yes, please' }, /overwrite must/],
+    [{ text: TEXT, overwrite: 2 }, /overwrite must/],
+    [{ text: TEXT, maxUsd: 'cheap' }, /maxUsd must/],
+    [{ text: TEXT, maxUsd: '-1' }, /maxUsd must/],
+    [{ text: TEXT, maxUsd: -1 }, /maxUsd must/],
+    [{ text: TEXT, maxUsd: 0.0000001 }, /maxUsd must/],
+    [{ text: TEXT, maxUsd: '1 EUR' }, /maxUsd must/],
+    [{ text: TEXT, maxUsd: true }, /maxUsd must/],
+    [{ text: TEXT, file: 5 }, /file must/],
     [{ resume: 5 }, /resume must/],
     [{}, /text or resume is missing/],
     [{ text: null, resume: '' }, /text or resume is missing/],
   ];
   for (const [args, pattern] of wrong) {
-    const { said, isError } = await call('speak', args);
+    const { text, isError } = await call('speak', args);
     assert.ok(isError, JSON.stringify(args));
-    assert.match(said, pattern, JSON.stringify(args));
-    assert.match(said, /Nothing was bought/, JSON.stringify(args));
+    assert.match(text, pattern, JSON.stringify(args));
+    assert.match(text, /Nothing was bought/, JSON.stringify(args));
   }
   for (const args of [{}, { text: '' }, { text: null }, { text: 5 }]) {
-    assert.match((await call('quote', args)).said, /text must.*Nothing was bought/, JSON.stringify(args));
+    assert.match((await call('quote', args)).text, /text must.*Nothing was bought/, JSON.stringify(args));
   }
-  assert.match((await call('list_voices', { model: 5 })).said, /model must.*Nothing was bought/);
+  assert.match((await call('list_voices', { model: 5 })).text, /model must.*Nothing was bought/);
   assert.equal(upstream.requests.length, 0);
   assert.equal(await balance(), 1_000_000n);
   assert.deepEqual(await readdir(folder), []);
@@ -145,24 +124,27 @@ test('an invalid value names its argument and buys nothing', async (t) => {
 test('an unknown argument is refused with the list of known ones', async (t) => {
   const { call, upstream } = await startAgent(t);
   for (const unknown of ['voice_id', 'format', 'response_format', 'Text', 'input', 'output', 'max_usd']) {
-    const { said } = await call('speak', { text, [unknown]: 'x' });
+    const { text } = await call('speak', { text: TEXT, [unknown]: 'x' });
     assert.match(
-      said,
+      text,
       new RegExp(`speak has no argument ${unknown}\\. Use only: text, voice, model, speed, file, overwrite`),
     );
-    assert.match(said, /Nothing was bought/);
+    assert.match(text, /Nothing was bought/);
   }
-  assert.match((await call('speak', { text, voice_id: 'x', format: 'wav' })).said, /no argument voice_id, format\./);
-  assert.match((await call('speak', { text, voice_id: null })).said, /no argument voice_id\./);
   assert.match(
-    (await call('quote', { text, file: 'x' })).said,
+    (await call('speak', { text: TEXT, voice_id: 'x', format: 'wav' })).text,
+    /no argument voice_id, format\./,
+  );
+  assert.match((await call('speak', { text: TEXT, voice_id: null })).text, /no argument voice_id\./);
+  assert.match(
+    (await call('quote', { text: TEXT, file: 'x' })).text,
     /quote has no argument file\. Use only: text, voice, model, speed\./,
   );
   assert.match(
-    (await call('list_voices', { voice: 'x' })).said,
+    (await call('list_voices', { voice: 'x' })).text,
     /list_voices has no argument voice\. Use only: model, page\./,
   );
-  assert.match((await call('balance', { account: 'x' })).said, /balance has no argument account\. Use only: none\./);
+  assert.match((await call('balance', { account: 'x' })).text, /balance has no argument account\. Use only: none\./);
   assert.equal(upstream.requests.length, 0);
 });
 
@@ -171,8 +153,8 @@ test('a file name that does not end in .mp3 is refused', async (t) => {
   await writeFile(join(folder, 'hi.mp3'), 'mine');
   await writeFile(join(folder, 'hi.wav'), 'mine too');
   for (const file of ['hi.wav', 'hi.WAV', 'hi.ogg', 'hi.flac', 'hi.mp4', 'hi.mp3.wav', 'notes.txt', 'v1.5']) {
-    const { said } = await call('speak', { text, file, overwrite: true });
-    assert.match(said, /file must end in \.mp3.*Nothing was bought/, file);
+    const { text } = await call('speak', { text: TEXT, file, overwrite: true });
+    assert.match(text, /file must end in \.mp3.*Nothing was bought/, file);
   }
   assert.equal(await readFile(join(folder, 'hi.mp3'), 'utf8'), 'mine');
   assert.equal(await readFile(join(folder, 'hi.wav'), 'utf8'), 'mine too');
@@ -182,7 +164,7 @@ test('a file name that does not end in .mp3 is refused', async (t) => {
     ['two.MP3', 'two.mp3'],
     ['Version 1.5.mp3', 'Version 1.5.mp3'],
   ] as const) {
-    assert.equal((await call('speak', { text, file })).data?.path, join(folder, written));
+    assert.equal((await call('speak', { text: TEXT, file })).data?.path, join(folder, written));
   }
 });
 
@@ -199,17 +181,20 @@ test('overwrite replaces only the named file, not one of another type', async (t
 test('an error about a voice or model lists the valid ones', async (t) => {
   const { call, upstream } = await startAgent(t);
   for (const tool of ['speak', 'quote']) {
-    assert.match((await call(tool, { text, voice: 'provider-a_nobody' })).said, /provider-a_alloy, .*Nothing was/);
-    assert.match((await call(tool, { text, voice: 'nobody' })).said, /provider-a_alloy, .*Nothing was/);
+    assert.match(
+      (await call(tool, { text: TEXT, voice: 'provider-a_nobody' })).text,
+      /provider-a_alloy, .*Nothing was/,
+    );
+    assert.match((await call(tool, { text: TEXT, voice: 'nobody' })).text, /provider-a_alloy, .*Nothing was/);
   }
-  assert.match((await call('list_voices', { model: 'none' })).said, /provider-a\/tts-1, /);
+  assert.match((await call('list_voices', { model: 'none' })).text, /provider-a\/tts-1, /);
   assert.equal(upstream.requests.length, 0);
 });
 
 test('the tool schemas are plain and match what the tools accept', async (t) => {
-  const { agent } = await startAgent(t);
+  const { client } = await startAgent(t);
   const ajv = new Ajv({ strict: true });
-  const { tools } = await agent.listTools();
+  const { tools } = await client.listTools();
   const schemaOf = (name: string) => tools.find((tool) => tool.name === name)?.inputSchema ?? assert.fail(name);
   for (const { name, inputSchema, outputSchema } of tools) {
     ajv.compile(inputSchema);
@@ -224,8 +209,10 @@ test('the tool schemas are plain and match what the tools accept', async (t) => 
   assert.deepEqual(schemaOf('quote').required, ['text']);
   assert.deepEqual(schemaOf('speak').required ?? [], []);
   const speak = ajv.compile(schemaOf('speak'));
-  assert.ok(speak({ text, voice: 'provider-a_alloy', speed: 1.25, file: 'a.mp3', overwrite: true, maxUsd: '0.01' }));
-  assert.ok(!speak({ text, voice_id: 'x' }));
+  assert.ok(
+    speak({ text: TEXT, voice: 'provider-a_alloy', speed: 1.25, file: 'a.mp3', overwrite: true, maxUsd: '0.01' }),
+  );
+  assert.ok(!speak({ text: TEXT, voice_id: 'x' }));
 });
 
 // What a service says reaches a model as the service's: short, printable, and last.
@@ -234,21 +221,8 @@ async function startTalkativeAgent(t: Test) {
   const service = talkativeService();
   const path = await mkdtemp(join(tmpdir(), 'speechgate-mcp-'));
   t.teardown(() => rm(path, { recursive: true, force: true }));
-  const server = createMcpServer({
-    client: service.client,
-    budget: await openBudget(t, join(path, 'budget'), {}),
-    saved: new SavedPurchases(path),
-    flow: 'card',
-    folder: await SpeechFolder.open(path),
-  });
-  const client = await connectAgent(server);
-  t.teardown(() => client.close());
-  const call = async (name: string, args: object = {}) => {
-    const result = (await client.callTool({ name, arguments: { ...args } })) as CallToolResult;
-    const [first] = result.content;
-    // biome-ignore lint/suspicious/noExplicitAny: what came back is what is tested.
-    return { text: first?.type === 'text' ? first.text : '', data: result.structuredContent as any, result };
-  };
+  const budget = await openBudget(t, join(path, 'budget'));
+  const { call } = await startMcpAgent(t, path, { client: service.client, budget, flow: 'card' });
   return { call, ...service };
 }
 
@@ -258,8 +232,8 @@ test('an error ends with at most 300 printable characters from the service', asy
     refusal.status = status;
     // What 5xx mean for a purchase is not known.
     for (const name of status < 500 ? ['speak', 'quote'] : ['quote']) {
-      const { text, result } = await call(name, { text: 'Hello', model: 'm0' });
-      assert.ok(result.isError);
+      const { text, isError } = await call(name, { text: 'Hello', model: 'm0' });
+      assert.ok(isError);
       assert.match(text, SAID, `${status} ${name}: ${text}`);
       assert.ok(text.length < 1_000, `${status} ${name}: ${text.length} characters`);
     }

@@ -1,15 +1,10 @@
 /** Hosts that give up on a call, and agents that ask for the same again. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
+import { readFile, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { type Test, test } from 'tap';
-import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
 import { cardCredits, directX402, type PaymentWay, prepaid, Speechgate } from '../../../src/callers/client/index.ts';
-import { createMcpServer } from '../../../src/callers/mcp/server.ts';
-import { SpeechFolder } from '../../../src/callers/mcp/speech-folder.ts';
-import { connectAgent } from '../../support/agent.ts';
+import { type CallTool, startMcpAgent } from '../../support/agent.ts';
 import { startPrepaidCaller } from '../../support/caller.ts';
 import { testChain, wallet } from '../../support/chain.ts';
 import { listening, pinsOf, startCardGateway, startPaidGateway } from '../../support/client.ts';
@@ -18,7 +13,7 @@ import { silentMp3 } from '../../support/silent-audio.ts';
 import { mp3, type StubUpstream } from '../../support/stub-upstream.ts';
 import { until } from '../../support/until.ts';
 import { timesPaid } from '../../support/x402.ts';
-import { openBudget } from '../budget/support.ts';
+import { budgetPath, openBudget } from '../budget/support.ts';
 
 const PRICE = 198;
 const { chain, skip } = await testChain();
@@ -51,25 +46,12 @@ const FLOWS: Readonly<Record<'card' | 'prepaid' | 'direct', (t: Test) => Promise
 async function startAgent(t: Test, flow: keyof typeof FLOWS, lateMs?: number) {
   const payer = await FLOWS[flow](t);
   const { gateway, pay } = payer;
-  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  const budgetPath = join(await mkdtemp(join(tmpdir(), 'speechgate-budget-')), 'budget.jsonl');
-  t.teardown(() => rm(dirname(budgetPath), { recursive: true, force: true }));
-  const budget = await openBudget(t, budgetPath, { totalMicroUsd: 10_000n });
+  const path = await budgetPath(t);
+  const budget = await openBudget(t, path, { totalMicroUsd: 10_000n });
   const client = new Speechgate({ baseUrl: gateway.config.baseUrl, pay, trust: pinsOf(gateway), budget });
-  const kept = new SavedPurchases(dirname(budgetPath));
-  const server = createMcpServer({
-    ...{ client, budget, saved: kept, flow, folder: await SpeechFolder.open(folder) },
-    ...(lateMs !== undefined && { lateMs }),
-  });
-  const agent = await connectAgent(server);
-  t.teardown(() => agent.close());
-  const call = async (name: string, args: object = {}, options: object = {}) => {
-    const result = await agent.callTool({ name, arguments: { ...args } }, undefined, options);
-    // biome-ignore lint/suspicious/noExplicitAny: what came back is what is tested.
-    return result.structuredContent as any;
-  };
-  return { ...payer, budget, call };
+  const parts = { client, budget, flow, ...(lateMs !== undefined && { lateMs }) };
+  const { call } = await startMcpAgent(t, dirname(path), parts);
+  return { ...payer, budget, call: async (...of: Parameters<CallTool>) => (await call(...of)).data };
 }
 
 /** Speech that the upstream answers once it is told to. */
@@ -158,25 +140,8 @@ async function startCutAgent(t: Test) {
   const client = new Speechgate({
     ...{ baseUrl: gateway.url, pay: prepaid(wallet), trust, budget, fetch: send, timeoutMs: 300 },
   });
-  const path = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
-  t.teardown(() => rm(path, { recursive: true, force: true }));
-  const kept = new SavedPurchases(dirname(budgetPath));
-  const server = createMcpServer({
-    client,
-    budget,
-    saved: kept,
-    flow: 'prepaid',
-    folder: await SpeechFolder.open(path),
-  });
-  const agent = await connectAgent(server);
-  t.teardown(() => agent.close());
-  const speak = async (args: Record<string, unknown>) => {
-    const { content, structuredContent } = (await agent.callTool({ name: 'speak', arguments: args })) as CallToolResult;
-    const text = content[0]?.type === 'text' ? content[0].text : '';
-    // biome-ignore lint/suspicious/noExplicitAny: what came back is what is tested.
-    return { text, data: structuredContent as any };
-  };
-  return { ...caller, budget, line, speak };
+  const { call } = await startMcpAgent(t, dirname(budgetPath), { client, budget, flow: 'prepaid' });
+  return { ...caller, budget, line, speak: (args: object) => call('speak', args) };
 }
 
 /** The identifier that the agent is told to resume. */

@@ -9,8 +9,8 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
-import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { type Test, test } from 'tap';
+import { type CallTool, toolsOf } from '../../support/agent.ts';
 import { type PrepaidCaller, startPrepaidCaller } from '../../support/caller.ts';
 import { callerCommand, startCallerCommand } from '../../support/caller-command.ts';
 import { programCommand } from '../../support/child.ts';
@@ -27,8 +27,7 @@ interface Agent {
   readonly folder: string;
   /** What the server said on standard error. */
   complaints(): string;
-  // biome-ignore lint/suspicious/noExplicitAny: what came back is what is tested.
-  call(name: string, args?: object, options?: object): Promise<{ data: any; text: string; isError: boolean }>;
+  readonly call: CallTool;
 }
 
 type Start = (env: Readonly<Record<string, string>>, args: string[]) => Connection;
@@ -87,12 +86,7 @@ async function startAgent(
     client,
     folder,
     complaints: () => complaints,
-    call: async (name, args = {}, options = {}) => {
-      const result = (await client.callTool({ name, arguments: { ...args } }, undefined, options)) as CallToolResult;
-      const [first] = result.content;
-      const text = first?.type === 'text' ? first.text : '';
-      return { data: result.structuredContent, text, isError: result.isError ?? false };
-    },
+    call: toolsOf(client),
   };
 }
 
