@@ -12,14 +12,7 @@ export class SpeechgateError extends Error {
   }
 }
 
-export interface Fault {
-  readonly status: number;
-  readonly code: string;
-  readonly message: string;
-  readonly details: Readonly<Record<string, unknown>> | null;
-  readonly traceId: string;
-  readonly retryAfterSeconds: number | null;
-}
+export type Fault = Pick<ServiceError, 'status' | 'code' | 'message' | 'details' | 'traceId' | 'retryAfterSeconds'>;
 
 /** The state of a payment as the service reports it (R64). */
 export interface PaymentReport {
@@ -86,11 +79,7 @@ export class PaymentRequiredError extends ServiceError {
 
   constructor(
     fault: Fault,
-    way: {
-      readonly topUpUrl: string | null;
-      readonly missingMicroUsd: bigint | null;
-      readonly wallet?: PayingWallet | null;
-    },
+    way: Pick<PaymentRequiredError, 'topUpUrl' | 'missingMicroUsd'> & { readonly wallet?: PayingWallet | null },
   ) {
     super(fault);
     Object.defineProperty(this, 'topUpUrl', { value: way.topUpUrl });
@@ -149,13 +138,7 @@ export class OverCapError extends SpeechgateError {
   /** The amounts that count toward the cap. */
   readonly used: UsedCap;
 
-  constructor(cap: {
-    readonly scope: OverCapError['scope'];
-    readonly limitMicroUsd: bigint;
-    readonly leftMicroUsd: bigint;
-    readonly wantedMicroUsd: bigint;
-    readonly used?: UsedCap;
-  }) {
+  constructor(cap: Omit<OverCapError, keyof Error | 'used'> & { readonly used?: UsedCap }) {
     const { scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, used = {} } = cap;
     super(
       `This may cost ${wantedMicroUsd} micro-USD, but ${leftMicroUsd} of ${limitMicroUsd} is left` +
@@ -203,11 +186,7 @@ export class AudioLostError extends SpeechgateError {
   readonly chargedMicroUsd: bigint | null;
   readonly maxMicroUsd: bigint;
 
-  constructor(
-    message: string,
-    money: { readonly chargedMicroUsd: bigint | null; readonly maxMicroUsd: bigint },
-    options?: ErrorOptions,
-  ) {
+  constructor(message: string, money: Omit<AudioLostError, keyof Error>, options?: ErrorOptions) {
     super(message, options);
     this.chargedMicroUsd = money.chargedMicroUsd;
     this.maxMicroUsd = money.maxMicroUsd;

@@ -5,9 +5,11 @@ import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import {
   cardCredits,
   directX402,
+  type PaymentWay,
   prepaid,
   Speechgate,
   SpeechgateError,
+  type SpeechgateOptions,
   UntrustedError,
 } from '../../../src/callers/client/index.ts';
 import type { SigningKey } from '../../../src/config/signing-keys.ts';
@@ -138,14 +140,21 @@ tamperedChallenger.target = challengingGateway.url;
 const [current] = challengingGateway.config.signingKeys as [SigningKey];
 const OTHER = '0x00000000000000000000000000000000000000b2';
 const newWallet = () => countingWallet(privateKeyToAccount(generatePrivateKey()));
+/** A client of the gateway whose challenges are tampered with. */
+const challenged = (pay?: PaymentWay, options: Partial<SpeechgateOptions> = {}) =>
+  new Speechgate({
+    baseUrl: tamperedChallenger.url,
+    trust: pinsOf(challengingGateway),
+    ...(pay && { pay }),
+    ...options,
+  });
 
 /** Refused for this reason, with nothing signed and no payment sent. */
 async function assertRefused(tamper: Tamper, reason: string, quoteFirst = false): Promise<void> {
   tamperedChallenger.tamper = tamper;
   tamperedChallenger.requestedPaths.length = 0;
   const wallet = newWallet();
-  const pay = directX402(wallet, { quoteFirst });
-  const client = new Speechgate({ baseUrl: tamperedChallenger.url, trust: pinsOf(challengingGateway), pay });
+  const client = challenged(directX402(wallet, { quoteFirst }));
   const isUntrusted = (error: unknown) => error instanceof UntrustedError && error.reason === reason;
   await assert.rejects(client.speak(HELLO), isUntrusted);
   if (!quoteFirst) await assert.rejects(client.deposit(100_000n), isUntrusted);
@@ -223,12 +232,7 @@ test('a payment signs only the payment-identifier extension of a challenge', asy
     added(proxied, path, headers);
   };
   const wallet = newWallet();
-  const client = new Speechgate({
-    baseUrl: tamperedChallenger.url,
-    trust: pinsOf(challengingGateway),
-    pay: directX402(wallet),
-    timeoutMs: 0,
-  });
+  const client = challenged(directX402(wallet), { timeoutMs: 0 });
   await client.speak(HELLO).catch(() => {});
   assert.equal(wallet.signed, 1);
   const { extensions, accepted, ...rest } = signed as { extensions: object; accepted: object };
@@ -251,8 +255,7 @@ test('a quote must match the signed terms, and a challenge must match its quote'
     await t.test(what, async () => {
       await assertRefused(tamper, reason, true);
       assert.ok(!tamperedChallenger.requestedPaths.includes('/x402/tts'));
-      const client = new Speechgate({ baseUrl: tamperedChallenger.url, trust: pinsOf(challengingGateway) });
-      await assert.rejects(client.quote(HELLO), UntrustedError);
+      await assert.rejects(challenged().quote(HELLO), UntrustedError);
     });
   }
   await t.test('a challenge above its quote', () =>
@@ -267,12 +270,6 @@ test('a quote must match the signed terms, and a challenge must match its quote'
 test('a retiring payee is paid only where the quote names it', async () => {
   tamperedChallenger.tamper = undefined;
   const wallet = newWallet();
-  const pay = (quoteFirst: boolean) =>
-    new Speechgate({
-      baseUrl: tamperedChallenger.url,
-      trust: pinsOf(challengingGateway),
-      pay: directX402(wallet, { quoteFirst }),
-    });
   // By the time of the challenge the metadata shows another current payee.
   let isQuoted = false;
   const rotates = ofMetadata(({ payload, ...rest }) => {
@@ -293,7 +290,7 @@ test('a retiring payee is paid only where the quote names it', async () => {
   };
   const hasSigned = async (quoteFirst: boolean) => {
     const before = wallet.signed;
-    const error = await pay(quoteFirst)
+    const error = await challenged(directX402(wallet, { quoteFirst }))
       .speak(HELLO, { signal: AbortSignal.timeout(2000) })
       .catch((error) => error);
     return wallet.signed > before ? 'signed' : error.reason;
@@ -314,13 +311,8 @@ test('prepaid requests are signed with the chain and scheme of the metadata', as
     await t.test(path, async () => {
       tamperedChallenger.tamper = ofMetadata((document) => changed(document, path, value), current);
       const wallet = newWallet();
-      const client = new Speechgate({
-        baseUrl: tamperedChallenger.url,
-        trust: pinsOf(challengingGateway),
-        pay: prepaid(wallet),
-      });
       const isUntrusted = (error: unknown) => error instanceof UntrustedError && error.reason === reason;
-      await assert.rejects(client.speak(HELLO), isUntrusted);
+      await assert.rejects(challenged(prepaid(wallet)).speak(HELLO), isUntrusted);
       assert.equal(wallet.signed, 0);
     });
   }
@@ -330,7 +322,7 @@ test('a wallet signs nothing for a service without a pinned key', async () => {
   tamperedChallenger.tamper = undefined;
   const wallet = newWallet();
   for (const pay of [directX402(wallet), prepaid(wallet)]) {
-    const client = new Speechgate({ baseUrl: tamperedChallenger.url, pay });
+    const client = challenged(pay, { trust: [] });
     await assert.rejects(client.speak(HELLO), /pinned/);
     await assert.rejects(client.deposit(100_000n), /pinned/);
   }
@@ -344,11 +336,6 @@ test('a redirect is not followed, and nothing is signed', async () => {
     Object.assign(proxied, { status: 307 });
   };
   const wallet = newWallet();
-  const client = new Speechgate({
-    baseUrl: tamperedChallenger.url,
-    trust: pinsOf(challengingGateway),
-    pay: directX402(wallet),
-  });
-  await assert.rejects(client.speak(HELLO), { name: 'UnreachableError' });
+  await assert.rejects(challenged(directX402(wallet)).speak(HELLO), { name: 'UnreachableError' });
   assert.equal(wallet.signed, 0);
 });

@@ -42,18 +42,18 @@ const speech = {
   buy: (client: Speechgate) => client.speak(HELLO, { durable: true }),
   resume: (client: Speechgate, pending: PendingPurchase) => client.resume(pending),
 };
-const FLOWS: readonly Flow[] = [
-  { name: 'card, durable', pay: cardCredits(await gateway.fund(500)), marker: 'idempotency-key', ...speech },
-  { name: 'direct', pay: directX402(wallet), marker: 'payment-signature', ...speech },
-  { name: 'prepaid', pay: prepaid(wallet), marker: 'x-x402-signature', ...speech },
-  {
-    name: 'deposit',
-    pay: prepaid(wallet),
-    marker: 'payment-signature',
-    buy: (client) => client.deposit(100_000n),
-    resume: (client, pending) => client.resumeDeposit(pending),
-  },
-];
+const account = await gateway.fund(500);
+const CARD: Flow = { name: 'card, durable', pay: cardCredits(account), marker: 'idempotency-key', ...speech };
+const DIRECT: Flow = { name: 'direct', pay: directX402(wallet), marker: 'payment-signature', ...speech };
+const PREPAID: Flow = { name: 'prepaid', pay: prepaid(wallet), marker: 'x-x402-signature', ...speech };
+const DEPOSIT: Flow = {
+  name: 'deposit',
+  pay: prepaid(wallet),
+  marker: 'payment-signature',
+  buy: (client) => client.deposit(100_000n),
+  resume: (client, pending) => client.resumeDeposit(pending),
+};
+const FLOWS = [CARD, DIRECT, PREPAID, DEPOSIT];
 
 const open = ({ pay }: Flow, options: Partial<SpeechgateOptions> = {}) =>
   new Speechgate({ baseUrl: proxy.url, trust: pinsOf(gateway), pay, timeoutMs: 0, ...options });
@@ -66,6 +66,7 @@ const answer =
     Object.assign(proxied, { status, json, headers: new Headers({ 'content-type': 'application/json' }) });
   };
 
+const NOT_CHARGED = { payment: { state: 'not_charged' } };
 const refusal = (code: string, details: object | null = null) => ({ error: { code, message: 'No.', details } });
 
 /** A purchase whose answer was lost, by the client's budget too. */
@@ -120,7 +121,7 @@ for (const flow of FLOWS) {
     const pending = ended(await lostPurchase(flow));
     const client = open(flow);
     for (const [status, code] of TELL_NOTHING) {
-      proxy.tamper = answer(flow, status, refusal(code, { payment: { state: 'not_charged' } }));
+      proxy.tamper = answer(flow, status, refusal(code, NOT_CHARGED));
       const error = await errorOf(flow.resume(client, pending));
       assert.ok(error instanceof ServiceError, `${status} ${code}: ${error}`);
       assert.equal(error.payment?.state, 'not_charged');
@@ -185,7 +186,7 @@ for (const flow of FLOWS) {
 }
 
 test('a charge settles at its amount, and audio that may still come is resumable', async () => {
-  for (const flow of FLOWS.filter(({ name }) => name !== 'deposit')) {
+  for (const flow of [CARD, DIRECT, PREPAID]) {
     const pending = ended(await lostPurchase(flow));
     const client = open(flow);
     const charged = { payment: { state: 'charged', amountMicroUsd: 150 } };
@@ -201,27 +202,25 @@ test('a charge settles at its amount, and audio that may still come is resumable
 });
 
 test('a charged deposit that is not credited yet stays resumable', async () => {
-  const flow = FLOWS[3] as Flow;
-  const pending = ended(await lostPurchase(flow));
+  const pending = ended(await lostPurchase(DEPOSIT));
   const payment = { state: 'charged', transaction: `0x${'1'.repeat(64)}` };
-  proxy.tamper = answer(flow, 409, refusal('PAYMENT_REPLAY_PENDING', { payment }));
-  assert.ok((await errorOf(open(flow).resumeDeposit(pending))) instanceof OutcomeUnknownError);
-  assert.equal(await open(flow).resolveOutcome(pending), null);
+  proxy.tamper = answer(DEPOSIT, 409, refusal('PAYMENT_REPLAY_PENDING', { payment }));
+  assert.ok((await errorOf(open(DEPOSIT).resumeDeposit(pending))) instanceof OutcomeUnknownError);
+  assert.equal(await open(DEPOSIT).resolveOutcome(pending), null);
 });
 
 test('an unexpired authorization may still settle, whatever a retry returns', async () => {
-  for (const flow of FLOWS.filter(({ marker }) => marker === 'payment-signature')) {
+  for (const flow of [DIRECT, DEPOSIT]) {
     const pending = await lostPurchase(flow);
-    proxy.tamper = answer(flow, 402, refusal('PAYMENT_REQUIRED', { payment: { state: 'not_charged' } }));
+    proxy.tamper = answer(flow, 402, refusal('PAYMENT_REQUIRED', NOT_CHARGED));
     assert.ok((await errorOf(flow.resume(open(flow), pending))) instanceof OutcomeUnknownError, flow.name);
   }
 });
 
 test('R34: not_charged proves nothing a day after a prepaid nonce expired', async () => {
-  const flow = FLOWS[2] as Flow;
-  const pending = await lostPurchase(flow);
-  const client = open(flow);
-  proxy.tamper = answer(flow, 400, refusal('INVALID_REQUEST', { payment: { state: 'not_charged' } }));
+  const pending = await lostPurchase(PREPAID);
+  const client = open(PREPAID);
+  proxy.tamper = answer(PREPAID, 400, refusal('INVALID_REQUEST', NOT_CHARGED));
   assert.deepEqual(await client.resolveOutcome(ended(pending, DAY_SECONDS - 3600)), {
     chargedMicroUsd: 0n,
     speech: null,
@@ -230,12 +229,12 @@ test('R34: not_charged proves nothing a day after a prepaid nonce expired', asyn
     assert.equal(await client.resolveOutcome(ended(pending, seconds)), null);
     assert.ok((await errorOf(client.resume(ended(pending, seconds)))) instanceof OutcomeUnknownError);
   }
-  proxy.tamper = answer(flow, 409, refusal('PREPAID_NONCE_REPLAYED', { payment: { state: 'charged' } }));
+  proxy.tamper = answer(PREPAID, 409, refusal('PREPAID_NONCE_REPLAYED', { payment: { state: 'charged' } }));
   assert.equal((await errorOf(client.resume(ended(pending, DAY_SECONDS)))).chargedMicroUsd, PRICE);
 });
 
 test('a streamed card request that may have been charged counts as charged', async () => {
-  const card = { ...(FLOWS[0] as Flow), marker: 'x-credit-account' };
+  const card = { ...CARD, marker: 'x-credit-account' };
   for (const [status, details, settled] of [
     [503, { reason: 'database_unavailable' }, 198],
     [502, { payment: { state: 'unknown' } }, 198],
@@ -277,17 +276,6 @@ function endingDirect() {
   };
 }
 
-const NOT_CHARGED = { payment: { state: 'not_charged' } };
-
-/** Answers what is paid otherwise. */
-const paid =
-  (status: number, code: string): Tamper =>
-  (proxied, path, { 'payment-signature': payment }) => {
-    if (path !== '/x402/tts' || payment === undefined) return;
-    Object.assign(proxied, { status, json: { error: { code, message: 'no', details: NOT_CHARGED } } });
-    proxied.headers.delete('payment-required');
-  };
-
 const REFUSALS = [
   [400, 'INVALID_VOICE'],
   [401, 'UNAUTHORIZED'],
@@ -301,31 +289,20 @@ const REFUSALS = [
 for (const [status, code] of REFUSALS) {
   test(`a direct payment refused with ${status} stays reserved until it expires`, async () => {
     const { pay, end } = endingDirect();
-    const client = new Speechgate({
-      baseUrl: proxy.url,
-      trust: pinsOf(gateway),
-      pay,
-      maxTotalMicroUsd: (3n * PRICE) / 2n,
-    });
-    proxy.tamper = paid(status, code);
+    const trust = pinsOf(gateway);
+    const client = new Speechgate({ baseUrl: proxy.url, trust, pay, maxTotalMicroUsd: (3n * PRICE) / 2n });
+    proxy.tamper = answer(DIRECT, status, refusal(code, NOT_CHARGED));
     assert.ok((await errorOf(client.speak(HELLO))) instanceof ServiceError);
     proxy.tamper = undefined;
     assert.equal((await errorOf(client.speak(HELLO))).scope, 'client');
     end();
-    proxy.tamper = paid(402, 'PAYMENT_REQUIRED');
+    proxy.tamper = answer(DIRECT, 402, refusal('PAYMENT_REQUIRED', NOT_CHARGED));
     assert.equal((await errorOf(client.speak(HELLO))).scope, 'unconfirmed');
   });
 }
 
 /** Charges truly, and says that it has not. */
-const deny: Tamper = (proxied, path, { 'x-x402-signature': signature }) => {
-  if (path !== '/x402/tts' || signature === undefined) return;
-  Object.assign(proxied, {
-    status: 503,
-    json: { error: { code: 'TTS_PROVIDER_ERROR', message: 'no', details: NOT_CHARGED } },
-  });
-  proxied.headers.set('content-type', 'application/json');
-};
+const deny = answer(PREPAID, 503, refusal('TTS_PROVIDER_ERROR', NOT_CHARGED));
 
 test('prepaid: a service that denies its charges cannot exceed the cap', async () => {
   const { client, balance } = await prepaidCaller(gateway, { maxTotalMicroUsd: 5n * PRICE, timeoutMs: 2000 });
@@ -435,15 +412,8 @@ test('an implausible charge counts as the full reserved amount', async () => {
     proxy.tamper = undefined;
     const { budget, told } = recordingBudget();
     const { client } = await prepaidCaller(gateway, { budget });
-    proxy.tamper = (proxied, path) => {
-      if (path !== '/x402/tts') return;
-      const details = { payment: { state: 'charged', amountMicroUsd: Number(charged) } };
-      Object.assign(proxied, {
-        status: 409,
-        json: { error: { code: 'PREPAID_NONCE_REPLAYED', message: 'no', details } },
-      });
-      proxied.headers.set('content-type', 'application/json');
-    };
+    const payment = { state: 'charged', amountMicroUsd: Number(charged) };
+    proxy.tamper = answer(PREPAID, 409, refusal('PREPAID_NONCE_REPLAYED', { payment }));
     await errorOf(client.speak(HELLO));
     assert.equal(told.at(-1), `settle ${PRICE}`);
   }

@@ -220,16 +220,17 @@ const brief = (change: (payload: Payload) => void, key: SigningKey): Tamper =>
     return document;
   }, key);
 
+function rotated({ trust }: Payload): void {
+  const [first, second] = trust.keys;
+  Object.assign(first ?? {}, { status: 'retiring', validUntil: later(10 * MINUTE) });
+  Object.assign(second ?? {}, { status: 'current' });
+}
+
 test('a key rotation is followed only along keys that a trusted key vouches for', async () => {
   proxy.tamper = brief(() => {}, current);
   const client = open();
   await client.metadata();
   assert.deepEqual(client.trustedKeys.map(({ keyId }) => keyId).sort(), [current.keyId, next.keyId].sort());
-  const rotated = ({ trust }: Payload) => {
-    const [first, second] = trust.keys;
-    Object.assign(first ?? {}, { status: 'retiring', validUntil: later(10 * MINUTE) });
-    Object.assign(second ?? {}, { status: 'current' });
-  };
 
   proxy.tamper = brief(rotated, next);
   await until(async () => (await client.metadata()).trust.keys[0]?.status === 'retiring');
@@ -244,11 +245,6 @@ test('a key rotation is followed only along keys that a trusted key vouches for'
 });
 
 test('a retiring key cannot extend itself, and cannot withdraw or name other keys', async () => {
-  const rotated = ({ trust }: Payload) => {
-    const [first, second] = trust.keys;
-    Object.assign(first ?? {}, { status: 'retiring', validUntil: later(10 * MINUTE) });
-    Object.assign(second ?? {}, { status: 'current' });
-  };
   proxy.tamper = brief(rotated, next);
   const client = open([pin, nextPin]);
   await client.metadata();
