@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { t, test } from 'tap';
+import { type Test, t, test } from 'tap';
 import {
   AudioLostError,
   cardCredits,
@@ -38,51 +38,46 @@ async function buyCut(marker: string, cut: Cut, buy: () => Promise<Speech>): Pro
   return speech;
 }
 
-test('direct: a request cut at any point is paid once and gets its audio', { skip }, async (t) => {
-  const payer = await wallet(chain.client, 1_000_000n);
-  const client = open(directX402(payer));
-  for (const [at, cut] of CUTS.entries()) {
-    await t.test(nameOf(cut), async () => {
-      const speech = await buyCut('payment-signature', cut, () => client.speak(HELLO));
-      assert.deepEqual(await speech.bytes(), AUDIO);
-      assert.equal(await timesPaid(chain, payer), at + 1);
-    });
-  }
-});
+/** Who buys, the header of their request, and what was taken from them, in micro-USD. */
+const BUYERS = {
+  direct: async () => {
+    const payer = await wallet(chain.client, 1_000_000n);
+    const client = open(directX402(payer));
+    const taken = async () => PRICE * BigInt(await timesPaid(chain, payer));
+    return { marker: 'payment-signature', buy: () => client.speak(HELLO), taken };
+  },
+  prepaid: async (t: Test) => {
+    const client = open(prepaid(await wallet(chain.client, 1_000_000n)));
+    const stop = mineSteadily(t, chain);
+    const { balanceMicroUsd } = await client.deposit(100_000n);
+    stop();
+    const taken = async () => balanceMicroUsd - (await client.balance()).balanceMicroUsd;
+    return { marker: 'x-x402-signature', buy: () => client.speak(HELLO), taken };
+  },
+  'card, durable': async () => {
+    const client = open(cardCredits((await gateway?.fund(500)) as string));
+    const taken = async () => 5_000_000n - (await client.balance()).balanceMicroUsd;
+    return { marker: 'idempotency-key', buy: () => client.speak(HELLO, { durable: true }), taken };
+  },
+};
 
-test('prepaid: a request cut at any point is charged once and gets its audio', { skip }, async (t) => {
-  const payer = await wallet(chain.client, 1_000_000n);
-  const client = open(prepaid(payer));
-  const stop = mineSteadily(t, chain);
-  const { balanceMicroUsd } = await client.deposit(100_000n);
-  stop();
-  for (const [at, cut] of CUTS.entries()) {
-    await t.test(nameOf(cut), async () => {
-      const speech = await buyCut('x-x402-signature', cut, () => client.speak(HELLO));
-      assert.deepEqual(await speech.bytes(), AUDIO);
-      assert.equal(speech.receipt.chargedMicroUsd, PRICE);
-      assert.equal((await client.balance()).balanceMicroUsd, balanceMicroUsd - PRICE * BigInt(at + 1));
-    });
-  }
-});
+for (const [flow, startBuyer] of Object.entries(BUYERS)) {
+  test(`${flow}: a request cut at any point is charged once and gets its audio`, { skip }, async (t) => {
+    const { marker, buy, taken } = await startBuyer(t);
+    for (const [at, cut] of CUTS.entries()) {
+      await t.test(nameOf(cut), async () => {
+        // A job's request is answered before the provider is asked.
+        const isEarly = marker === 'idempotency-key' && cut.at === 'working';
+        const speech = await buyCut(marker, isEarly ? { at: 'sent' } : cut, buy);
+        assert.deepEqual(await speech.bytes(), AUDIO);
+        assert.equal(speech.receipt.chargedMicroUsd, PRICE);
+        assert.equal(await taken(), PRICE * BigInt(at + 1));
+      });
+    }
+  });
+}
 
-test('card, durable: a request cut at any point is charged once and gets its audio', { skip }, async (t) => {
-  const account = (await gateway?.fund(500)) as string;
-  const client = open(cardCredits(account));
-  for (const [at, cut] of CUTS.entries()) {
-    await t.test(nameOf(cut), async () => {
-      // A job's request is answered before the provider is asked.
-      const asked = cut.at === 'working' ? ({ at: 'sent' } as const) : cut;
-      const speech = await buyCut('idempotency-key', asked, () => client.speak(HELLO, { durable: true }));
-      assert.deepEqual(await speech.bytes(), AUDIO);
-      assert.equal((await client.balance()).balanceMicroUsd, 5_000_000n - PRICE * BigInt(at + 1));
-    });
-  }
-});
-
-test('card, streamed: a request cut at any point is charged at most once', {
-  skip,
-}, async (t) => {
+test('card, streamed: a request cut at any point is charged at most once', { skip }, async (t) => {
   const { upstream } = gateway as NonNullable<typeof gateway>;
   const asked = upstream.requests.length;
   for (const cut of CUTS) {
