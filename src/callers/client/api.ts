@@ -23,6 +23,9 @@ export interface ApiResult<Data> {
 
 export const MAX_JSON_BYTES = 1_048_576;
 const MAX_BODY_MS = 3_600_000;
+const READ_ATTEMPTS = 3;
+const READ_DEADLINE_MS = 15_000;
+const MAX_READ_DELAY_MS = 10_000;
 /** A cached response could name a former payee. Node.js's types lack this option. */
 const UNCACHED = { cache: 'no-store' } as RequestInit;
 
@@ -79,10 +82,6 @@ export function boundedResponse(response: Response, maxBytes: number, signal: Ab
   return new Response(body.pipeThrough(limiter, { ...(signal && { signal }) }), { status, statusText, headers });
 }
 
-const ATTEMPTS = 3;
-const DEADLINE_MS = 15_000;
-const MAX_DELAY_MS = 10_000;
-
 /** Retries while the service is unavailable or overloaded. @throws UntrustedError, ServiceError, UnreachableError */
 export async function readJson<Data>(
   signal: AbortSignal | undefined,
@@ -94,7 +93,7 @@ export async function readJson<Data>(
     if (!(result instanceof Error)) return validated(result.data, shape);
     const canRetry = result instanceof UnreachableError || isTransient(result);
     const delay = delayMs(attempt, result instanceof UnreachableError ? null : result.retryAfterSeconds);
-    if (!canRetry || attempt === ATTEMPTS || delay > MAX_DELAY_MS) throw result;
+    if (!canRetry || attempt === READ_ATTEMPTS || delay > MAX_READ_DELAY_MS) throw result;
     await pause(delay, signal);
   }
 }
@@ -104,7 +103,7 @@ async function sendOnce<Data>(
   send: (signal: AbortSignal) => Promise<ApiResult<Data>>,
 ): Promise<{ readonly data: Data } | ServiceError | UnreachableError> {
   try {
-    const { data, error, response } = await withDeadline(DEADLINE_MS, signal, send);
+    const { data, error, response } = await withDeadline(READ_DEADLINE_MS, signal, send);
     return data === undefined ? serviceError(faultOf(response, error)) : { data };
   } catch (cause) {
     signal?.throwIfAborted();

@@ -79,14 +79,8 @@ interface PrepaidCall {
   readonly maxMicroUsd: bigint;
 }
 
-interface PrepaidSignature {
-  readonly headers: Readonly<Record<string, string>>;
-  readonly nonce: string;
-  readonly expiry: number;
-}
-
 /** Signs a request as documented in docs/api.md. @throws UntrustedError when the metadata requires another scheme */
-export async function signPrepaid(wallet: Wallet, metadata: Metadata, call: PrepaidCall): Promise<PrepaidSignature> {
+export async function signPrepaid(wallet: Wallet, metadata: Metadata, call: PrepaidCall) {
   const { scheme, primaryType, domainName, domainVersion, chainId, headers } = metadata.prepaid.authentication;
   if (scheme !== 'eip712' || primaryType !== 'PrepaidRequest' || headers.join() !== HEADERS.join()) {
     throw new UntrustedError(

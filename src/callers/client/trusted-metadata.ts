@@ -109,7 +109,7 @@ export class TrustedMetadata {
       .filter(({ algorithm, publicKeyJwk: { kty, crv } }) => algorithm === 'ES256' && kty === 'EC' && crv === 'P-256')
       .map(({ keyId, publicKeyJwk, status, validFrom, validUntil }) => {
         const known = this.#keys.find((known) => known.keyId === keyId);
-        const end = Math.min(endInMetadata(validUntil), endOf(known?.validUntil));
+        const end = Math.min(endOf(validUntil), endOf(known?.validUntil));
         const key: PinnedKey = {
           keyId,
           publicKeyJwk,
@@ -220,7 +220,7 @@ function checkSigner({ trust, validity }: Metadata, key: PinnedKey): void {
       `Key ${key.keyId} signed the metadata but is not listed in it as the current key.`,
     );
   }
-  if (endInMetadata(own.validUntil) < timeOf(validity.validUntil)) {
+  if (endOf(own.validUntil) < timeOf(validity.validUntil)) {
     throw new UntrustedError('expired_key', `Key ${key.keyId} expires before the metadata that it signed.`);
   }
 }
@@ -236,11 +236,8 @@ function readPinned(pinned: PinnedKey): PinnedKey {
   return structuredClone(pinned);
 }
 
-const endOf = (validUntil: string | undefined): number =>
-  validUntil === undefined ? Number.POSITIVE_INFINITY : timeOf(validUntil);
-
-const endInMetadata = (validUntil: string | null): number =>
-  validUntil === null ? Number.POSITIVE_INFINITY : timeOf(validUntil);
+const endOf = (validUntil: string | null | undefined): number =>
+  validUntil == null ? Number.POSITIVE_INFINITY : timeOf(validUntil);
 
 /** Unix milliseconds. @throws UntrustedError */
 export function timeOf(text: string): number {
