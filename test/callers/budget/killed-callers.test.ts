@@ -11,10 +11,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
-import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { type Test, test } from 'tap';
 import { prepaid, Speechgate } from '../../../src/callers/client/index.ts';
 import { audit } from '../../../src/ledger/audit.ts';
+import { toolsOf } from '../../support/agent.ts';
 import { startPrepaidCaller } from '../../support/caller.ts';
 import { startCommand } from '../../support/child.ts';
 import { dated, pinsOf } from '../../support/client.ts';
@@ -88,12 +88,9 @@ const startMcp: StartSpeaker = async (t, env) => {
   t.teardown(() => client.close());
   return {
     speak: async () => {
-      const call = client.callTool({ name: 'speak', arguments: { text: nextText() } }, undefined, {
-        timeout: TIMEOUT_MS,
-      });
-      const { isError, content } = (await call) as CallToolResult;
+      const { isError, text } = await toolsOf(client)('speak', { text: nextText() }, { timeout: TIMEOUT_MS });
       if (!isError) return 'spoken';
-      assert.match(JSON.stringify(content), /Over the budget/);
+      assert.match(text, /Over the budget/);
       return 'over the budget';
     },
     kill: async () => {

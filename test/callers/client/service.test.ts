@@ -86,9 +86,7 @@ test('feedback is signed by the wallet, and received', async () => {
   assert.equal(wallet.signed, 1);
 });
 
-test('invalid options are rejected with a typed error', async () => {
-  assert.throws(() => new Speechgate({ baseUrl: `${baseUrl}/v1` }), TypeError);
-  assert.throws(() => new Speechgate({ baseUrl: 'b.example' }), TypeError);
+test('a call that the way to pay does not allow is a typed error', async () => {
   const client = new Speechgate({ baseUrl });
   await assert.rejects(client.speak({ text: 'Hello world' }), SpeechgateError);
   await assert.rejects(client.deposit(100_000n), SpeechgateError);
