@@ -51,8 +51,8 @@ export class ApiError extends Error {
   }
 }
 
-export const invalid = (param: string | null, message: string, code = 'invalid_value'): ApiError =>
-  new ApiError({ status: 400, type: 'invalid_request_error', code, param }, message);
+export const invalid = (param: string | null, message: string, code = 'invalid_value', status = 400): ApiError =>
+  new ApiError({ status, type: 'invalid_request_error', code, param }, message);
 
 /** Stops the automatic retries of OpenAI's clients. Other clients repeat each 408, 409, 429 and 5xx. */
 export const NO_RETRY = { 'x-should-retry': 'false' };

@@ -7,7 +7,7 @@ import { within } from '../../lib/within.ts';
 import type { BudgetState, FileBudget } from '../budget/file-budget.ts';
 import { Purchases, type SavedSpeech, watchLost } from '../budget/purchases.ts';
 import type { Flow, Speechgate } from '../client/index.ts';
-import { ApiError, toApiError } from './api-error.ts';
+import { ApiError, invalid, toApiError } from './api-error.ts';
 import { Catalog, type Fallbacks, findModel, modelFor } from './catalog.ts';
 import { cut } from './deliver.ts';
 import { RecentPurchases } from './recent-purchases.ts';
@@ -63,10 +63,8 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
       }
       const list = request.method === 'GET' ? await read(path, new URLSearchParams(query)) : undefined;
       if (!list) {
-        throw new ApiError(
-          { status: 404, type: 'invalid_request_error', code: 'unknown_url' },
-          `${request.method} ${path} does not exist. Use POST ${SPEECH}, GET /v1/audio/voices or GET /v1/models. Nothing was bought.`,
-        );
+        const message = `${request.method} ${path} does not exist. Use POST ${SPEECH}, GET /v1/audio/voices or GET /v1/models. Nothing was bought.`;
+        throw invalid(null, message, 'unknown_url', 404);
       }
       response.writeHead(200, { 'content-type': 'application/json', 'cache-control': 'no-store' });
       response.end(JSON.stringify(list));
@@ -87,10 +85,8 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     if (!path.startsWith(MODEL)) return undefined;
     const model = findModel(await catalog.read(), decoded(path.slice(MODEL.length)));
     if (model) return toModel(model);
-    throw new ApiError(
-      { status: 404, type: 'invalid_request_error', code: 'model_not_found', param: 'model' },
-      'model does not exist. GET /v1/models lists the models. Nothing was bought.',
-    );
+    const message = 'model does not exist. GET /v1/models lists the models. Nothing was bought.';
+    throw invalid('model', message, 'model_not_found', 404);
   }
 
   const open = new Set<ServerResponse>();

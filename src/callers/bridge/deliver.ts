@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
 import { formatUsd } from '../../lib/money.ts';
 import { serviceId } from '../../lib/service-words.ts';
 import type { WholeAudio } from '../budget/purchases.ts';
@@ -29,45 +30,38 @@ export async function deliver(
   response: ServerResponse,
 ): Promise<'spoken' | 'left'> {
   const disconnected = new AbortController();
+  const { signal } = disconnected;
   if (response.destroyed) return 'left';
   response.once('close', () => disconnected.abort());
-  const { contentType } = recording;
-  const converted = convertTo(format, { audio: recording.play(disconnected.signal), contentType }, input.length);
+  const { contentType } = recording.speech;
+  const converted = convertTo(format, { audio: recording.play(signal), contentType }, input.length);
   try {
     // Audio that is whole is converted before the response begins, so that a failure is an error instead of a cut.
     const isWhole = recording.isEnded || 'isWhole' in FORMATS[format];
-    const whole = isWhole ? await joined(converted, disconnected.signal) : undefined;
+    const whole = isWhole ? Buffer.concat(await Readable.from(converted).toArray({ signal })) : undefined;
     const pieces = slices(whole ? [whole] : converted);
     const first = await pieces.next();
     if (response.destroyed) return 'left';
     const sentType = isEvents ? 'text/event-stream' : FORMATS[format].contentType;
-    const audioLength = whole?.length ?? (isPassThrough(format, contentType) ? recording.length : undefined);
+    const audioLength = whole?.length ?? (isPassThrough(format, contentType) ? recording.speech.length : undefined);
     const length = audioLength === undefined || isEvents ? {} : { 'content-length': audioLength };
     response.writeHead(200, { 'content-type': sentType, 'cache-control': 'no-store', ...length, ...headers });
     const wrap = isEvents ? toDelta : (bytes: Uint8Array) => bytes;
-    if (!first.done && !(await sent(response, wrap(first.value), disconnected.signal))) return 'left';
-    for await (const bytes of pieces) if (!(await sent(response, wrap(bytes), disconnected.signal))) return 'left';
-    if (disconnected.signal.aborted) return 'left';
+    for (let piece = first; !piece.done; piece = await pieces.next()) {
+      if (!(await sent(response, wrap(piece.value), signal))) return 'left';
+    }
+    if (signal.aborted) return 'left';
     if (isEvents) response.write(toEvent({ type: 'speech.audio.done', usage: NO_TOKENS }));
     response.end();
     return 'spoken';
   } catch (error) {
-    if (disconnected.signal.aborted) return 'left';
+    if (signal.aborted) return 'left';
     if (response.headersSent) cut(response);
-    if (recording.hasFailed) throw error;
+    if (recording.failure) throw error;
     throw new ConversionError((error as Error).message, { contentType, bytes: await recording.whole() });
   } finally {
     await converted.return(undefined);
   }
-}
-
-async function joined(pieces: AsyncIterable<Uint8Array>, disconnected: AbortSignal): Promise<Uint8Array> {
-  const parts: Uint8Array[] = [];
-  for await (const bytes of pieces) {
-    disconnected.throwIfAborted();
-    parts.push(bytes);
-  }
-  return Buffer.concat(parts);
 }
 
 async function* slices(pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {

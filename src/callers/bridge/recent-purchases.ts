@@ -57,7 +57,7 @@ export class RecentPurchases {
       const isReleased = this.#recent.get(key) !== entry;
       if (isReleased) await entry.recording.cancel();
       await entry.recording.ended;
-      if (isUncharged(entry.recording.failure)) this.#forget(key, entry);
+      if (isUncharged(entry.recording.failure?.cause)) this.#forget(key, entry);
       this.#dropOldest();
     } catch (error) {
       // The next request resumes an unknown outcome. After any other error nothing was charged.

@@ -1,5 +1,5 @@
 import { EventEmitter, once } from 'node:events';
-import type { Receipt, Speech } from '../client/index.ts';
+import type { Speech } from '../client/index.ts';
 
 const SLICE_BYTES = 65_536;
 
@@ -10,48 +10,26 @@ export function* slicesOf(bytes: Uint8Array): Generator<Uint8Array> {
 
 /** Reads the audio of a purchase to its end, and plays it to any number of listeners from the start. */
 export class Recording {
-  readonly contentType: Speech['contentType'];
-  readonly receipt: Receipt;
-  /** Size in bytes, if it is known before the audio is read. */
-  readonly length: number | undefined;
+  readonly speech: Pick<Speech, 'contentType' | 'length' | 'receipt'>;
   /** Resolves when nothing more is read, also after a failure. */
   readonly ended: Promise<void>;
-  #byteLength = 0;
-  #isEnded = false;
-  #failure: { readonly cause: unknown } | undefined;
+  byteLength = 0;
+  isEnded = false;
+  failure: { readonly cause: unknown } | undefined;
   readonly #parts: Uint8Array[] = [];
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   readonly #progress = new EventEmitter().setMaxListeners(0);
 
-  constructor({ audio, contentType, length, receipt }: Speech) {
-    this.contentType = contentType;
-    this.length = length;
-    this.receipt = receipt;
-    this.#reader = audio.getReader();
+  constructor(speech: Speech) {
+    this.speech = speech;
+    this.#reader = speech.audio.getReader();
     this.ended = this.#read();
-  }
-
-  get byteLength(): number {
-    return this.#byteLength;
-  }
-
-  get isEnded(): boolean {
-    return this.#isEnded;
-  }
-
-  get hasFailed(): boolean {
-    return this.#failure !== undefined;
-  }
-
-  /** What the audio failed with. */
-  get failure(): unknown {
-    return this.#failure?.cause;
   }
 
   /** @throws what the purchase's audio failed with, or the reason of the signal */
   async *play(signal: AbortSignal): AsyncGenerator<Uint8Array> {
     for (let at = 0; ; ) {
-      if (this.#failure) throw this.#failure.cause;
+      if (this.failure) throw this.failure.cause;
       const part = this.#parts[at];
       if (part) {
         at += 1;
@@ -59,7 +37,7 @@ export class Recording {
           signal.throwIfAborted();
           yield bytes;
         }
-      } else if (this.#isEnded) return;
+      } else if (this.isEnded) return;
       else await once(this.#progress, 'progress', { signal });
     }
   }
@@ -71,7 +49,7 @@ export class Recording {
 
   /** A cut recording has failed: its start must not pass for the whole. */
   async cancel(): Promise<void> {
-    if (!this.#isEnded) this.#failure ??= { cause: new Error('The bridge was stopped.') };
+    if (!this.isEnded) this.failure ??= { cause: new Error('The bridge was stopped.') };
     await this.#reader.cancel().catch(() => {});
   }
 
@@ -81,13 +59,13 @@ export class Recording {
         const { done, value } = await this.#reader.read();
         if (done) return;
         this.#parts.push(value);
-        this.#byteLength += value.length;
+        this.byteLength += value.length;
         this.#progress.emit('progress');
       }
     } catch (cause) {
-      this.#failure ??= { cause };
+      this.failure ??= { cause };
     } finally {
-      this.#isEnded = true;
+      this.isEnded = true;
       this.#progress.emit('progress');
     }
   }

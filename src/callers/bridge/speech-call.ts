@@ -81,7 +81,7 @@ export async function handleSpeech(
     });
     if (!bought) return { ...call, end: 'left' };
     const { model, voice, recording } = bought;
-    const { receipt } = recording;
+    const { receipt } = recording.speech;
     chargedMicroUsd = receipt.chargedMicroUsd;
     call.end = 'broken';
     if (context.flow !== 'card' || context.isDurable) await recording.ended;

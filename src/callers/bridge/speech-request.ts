@@ -76,10 +76,7 @@ async function readJson(request: IncomingMessage): Promise<Body> {
   }
   const refusal = refuseContentType(headers, [JSON_TYPE]);
   if (refusal) {
-    throw new ApiError(
-      { status: refusal.status, type: 'invalid_request_error', code: 'invalid_content_type' },
-      `${refusal.body.error.message} ${NOTHING_BOUGHT}`,
-    );
+    throw invalid(null, `${refusal.body.error.message} ${NOTHING_BOUGHT}`, 'invalid_content_type', refusal.status);
   }
   const parts: Buffer[] = [];
   let length = 0;

@@ -8,7 +8,7 @@ import { followOwnLinks, isDescriptor } from '../../lib/own-links.ts';
 import { ForeignFileError } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import type { Speech } from '../client/index.ts';
-import type { OutputStream } from './command-process.ts';
+import type { OutputStream } from './output.ts';
 
 const PUBLIC_MODE = 0o666;
 const REASONS: Readonly<Record<string, string>> = {

@@ -1,5 +1,5 @@
 import { formatUsd } from '../../lib/money.ts';
-import { COMMON_OPTIONS, defineCommand } from './command.ts';
+import { defineCommand } from './command.ts';
 import { assertCanPay, withCaller } from './open-caller.ts';
 import { maskedAccount, readFlow } from './read-values.ts';
 
@@ -9,9 +9,8 @@ Shows the balance of the credit account, or with x402 or prepaid the wallet's pr
 
   --pay FLOW       card, x402 or prepaid; default: as set by speechgate connect`,
   example: 'speechgate balance',
-  options: { ...COMMON_OPTIONS, pay: { type: 'string' } },
-  maxWords: 0,
-  run: async ({ pay }, _words, output, host) => {
+  options: { pay: { type: 'string' } },
+  run: async ({ pay }, { output, host }) => {
     const options = { pay: pay === undefined ? undefined : readFlow(pay, '--pay') };
     await withCaller(host, options, async (caller) => {
       assertCanPay(caller);

@@ -6,12 +6,10 @@ import { ApiError } from '../bridge/api-error.ts';
 import { type Bridge, type BridgeOptions, startBridge } from '../bridge/bridge.ts';
 import { findModel, resolve } from '../bridge/catalog.ts';
 import type { Call } from '../bridge/speech-call.ts';
-import { COMMON_OPTIONS, defineCommand, interruption } from './command.ts';
-import type { CommandProcess } from './command-process.ts';
+import { defineCommand, interruption } from './command.ts';
 import { assertCanPay, type Caller, withCaller } from './open-caller.ts';
-import type { Output } from './output.ts';
+import type { CommandProcess, Output } from './output.ts';
 import { flowWord, readFlow, readSecret } from './read-values.ts';
-import { SavedPurchases } from './saved-purchases.ts';
 import { capsLine, readCaps } from './settings.ts';
 
 const SHUTDOWN_TIMEOUT_MS = 20_000;
@@ -21,7 +19,6 @@ const TOKEN = 'SPEECHGATE_BRIDGE_TOKEN';
 const END_TEXTS = { spoken: '', left: 'program disconnected', broken: 'cut off', refused: 'refused' };
 
 const OPTIONS = {
-  ...COMMON_OPTIONS,
   port: { type: 'string', default: '8787' },
   pay: { type: 'string' },
   model: { type: 'string' },
@@ -51,8 +48,7 @@ Programs must send a token as their API key. The bridge prints a new one at each
   --no-token           accepts any API key: every user of this machine can spend`,
   example: 'speechgate bridge --max-per-day 0.50',
   options: OPTIONS,
-  maxWords: 0,
-  run: async (values, _words, output, host) => {
+  run: async (values, { output, host }) => {
     const port = readPort(values.port);
     const token = await readToken(values, host);
     const options = {
@@ -72,11 +68,11 @@ Programs must send a token as their API key. The bridge prints a new one at each
       const bridge = await listen({
         client: caller.client,
         budget: caller.budget,
-        flow: caller.flow,
+        flow: caller.settings.flow,
         port,
         token: token.value,
         isDurable: !values['no-durable'],
-        saved: new SavedPurchases(caller.settings.folder),
+        saved: caller.saved,
         fallbacks: { model: values.model, voice: values.voice },
         onCall: (call) => {
           totalMicroUsd += call.chargedMicroUsd;
@@ -152,8 +148,8 @@ async function listen(options: BridgeOptions): Promise<Bridge> {
 }
 
 async function announce({ url }: Bridge, caller: Caller, { value, isNew }: Token, output: Output): Promise<void> {
-  const { flow, baseUrl, budget } = caller;
-  const { leftMicroUsd } = await budget.read(flow);
+  const { flow, baseUrl } = caller.settings;
+  const { leftMicroUsd } = await caller.budget.read(flow);
   const apiKey = isNew ? value : undefined;
   output.done({ url, ...(isNew && { apiKey }), flow: flowWord(flow), service: baseUrl, leftMicroUsd }, [
     `export OPENAI_BASE_URL=${url}`,

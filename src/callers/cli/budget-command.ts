@@ -1,6 +1,6 @@
 import { formatUsd } from '../../lib/money.ts';
 import { stillCharged } from '../client/money-text.ts';
-import { COMMON_OPTIONS, defineCommand } from './command.ts';
+import { defineCommand } from './command.ts';
 import { withCaller } from './open-caller.ts';
 import { flowWord } from './read-values.ts';
 
@@ -11,16 +11,13 @@ is left.
 Set the caps with speechgate connect --max-per-call, --max-per-day and --max-total.
 `,
   example: 'speechgate budget',
-  options: COMMON_OPTIONS,
-  maxWords: 0,
-  run: async (_values, _words, output, host) => {
-    await withCaller(host, {}, async ({ budget, flow, settings }) => {
+  run: async (_values, { output, host }) => {
+    await withCaller(host, {}, async ({ budget, settings: { flow, caps } }) => {
       const state = await budget.read(flow);
       const { spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, reservedUntil, leftMicroUsd } = state;
-      const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = settings.caps;
+      const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = caps;
       const usd = (amount: bigint) => `${formatUsd(amount)} USD`;
       const of = (cap: bigint | undefined) => (cap === undefined ? '' : ` of ${usd(cap)}`);
-      const caps = { perCallMicroUsd, perDayMicroUsd, totalMicroUsd };
       output.done({ ...state, caps }, [
         `spent today     ${usd(spentTodayMicroUsd)}${of(perDayMicroUsd)}`,
         `spent in total  ${usd(spentMicroUsd)}${of(totalMicroUsd)}`,

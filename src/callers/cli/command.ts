@@ -1,40 +1,40 @@
-import { type Options as AnyOptions, type Arguments, JSON_OPTION, parseCommandLine } from '../../lib/arguments.ts';
-import type { CommandProcess } from './command-process.ts';
+import { type Arguments, JSON_OPTION, type Options, parseCommandLine } from '../../lib/arguments.ts';
 import { EXIT_HELP, type ExitCode, failureOf } from './failure.ts';
 import { assertVariables } from './known-names.ts';
-import { Output } from './output.ts';
-
-export const COMMON_OPTIONS = JSON_OPTION;
-
-type Options = AnyOptions & typeof COMMON_OPTIONS;
+import { type CommandProcess, Output } from './output.ts';
 
 interface Definition<T extends Options> {
   readonly usage: string;
   readonly example: string;
-  readonly options: T;
-  readonly maxWords: number;
-  readonly run: (
-    values: Arguments<T>['values'],
-    words: readonly string[],
-    output: Output,
-    host: CommandProcess,
-  ) => Promise<void>;
+  /** Besides --json and --help, which every command has. */
+  readonly options?: T;
+  /** Default: 0. */
+  readonly maxWords?: number;
+  readonly run: (values: Arguments<T & typeof JSON_OPTION>['values'], call: Call) => Promise<void>;
+}
+
+interface Call {
+  readonly words: readonly string[];
+  readonly output: Output;
+  readonly host: CommandProcess;
 }
 
 /** Runs with these arguments and returns the exit code. */
 export type Command = (args: readonly string[], host: CommandProcess) => Promise<ExitCode>;
 
 export function defineCommand<const T extends Options>(definition: Definition<T>): Command {
+  const { usage, example, options, maxWords = 0, run } = definition;
   return async (args, host) => {
     const end = args.indexOf('--');
     // Works even if the other arguments are invalid.
     const output = new Output(args.slice(0, end < 0 ? args.length : end).includes('--json'), host);
     try {
-      const { values, words, isHelp } = parseCommandLine(definition, args);
-      if (isHelp) output.print(helpOf(definition));
+      const syntax = { options: { ...(options as T), ...JSON_OPTION }, maxWords };
+      const { values, words, isHelp } = parseCommandLine(syntax, args);
+      if (isHelp) output.print(helpOf(usage, example));
       else {
         assertVariables(host.env);
-        await definition.run(values, words, output, host);
+        await run(values, { words, output, host });
       }
     } catch (error) {
       output.failed(failureOf(error));
@@ -48,7 +48,7 @@ export async function runCommand(command: Command): Promise<void> {
   process.exitCode = await command(process.argv.slice(2), process);
 }
 
-const helpOf = ({ usage, example }: { readonly usage: string; readonly example: string }): string => `${usage}
+const helpOf = (usage: string, example: string): string => `${usage}
   --json           prints one JSON document to standard output; an error as JSON to standard error
   --help           prints this help
 

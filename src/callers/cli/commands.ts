@@ -12,30 +12,18 @@ export const callerCommands: Readonly<Record<string, CallerCommand>> = {
     about: 'stores the service, wallet, trusted keys and spending caps',
     load: async () => (await import('./connect-command.ts')).connectCommand,
   },
-  setup: {
-    about: 'the same as connect',
-    load: async () => (await import('./connect-command.ts')).connectCommand,
-  },
+  setup: { about: 'the same as connect', load: async () => (await import('./connect-command.ts')).connectCommand },
   say: {
     about: 'buys speech and writes it to a file',
     load: async () => (await import('./say-command.ts')).sayCommand,
   },
-  voices: {
-    about: 'the voices of a model',
-    load: async () => (await import('./voices-command.ts')).voicesCommand,
-  },
+  voices: { about: 'the voices of a model', load: async () => (await import('./voices-command.ts')).voicesCommand },
   models: {
     about: 'the models and their prices',
     load: async () => (await import('./models-command.ts')).modelsCommand,
   },
-  quote: {
-    about: 'what a text would cost',
-    load: async () => (await import('./quote-command.ts')).quoteCommand,
-  },
-  'top-up': {
-    about: 'buys credit by card',
-    load: async () => (await import('./top-up-command.ts')).topUpCommand,
-  },
+  quote: { about: 'what a text would cost', load: async () => (await import('./quote-command.ts')).quoteCommand },
+  'top-up': { about: 'buys credit by card', load: async () => (await import('./top-up-command.ts')).topUpCommand },
   deposit: {
     about: 'deposits USDC of the wallet to its prepaid balance',
     load: async () => (await import('./deposit-command.ts')).depositCommand,

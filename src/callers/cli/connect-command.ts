@@ -5,8 +5,8 @@ import { UsageError } from '../../lib/usage-error.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import { openApi } from '../client/api.ts';
 import { type PinnedKey, Speechgate } from '../client/index.ts';
-import { COMMON_OPTIONS, defineCommand } from './command.ts';
-import type { CommandProcess } from './command-process.ts';
+import { defineCommand } from './command.ts';
+import type { CommandProcess } from './output.ts';
 import {
   fingerprintOf,
   flowWord,
@@ -18,12 +18,11 @@ import {
   readWalletKey,
 } from './read-values.ts';
 import { readSandboxParts } from './sandbox-parts.ts';
-import { describeSettings, insecureHttp, readSettings } from './settings.ts';
+import { clientOptions, describeSettings, insecureHttp, readSettings } from './settings.ts';
 import { settingsFolder } from './settings-folder.ts';
 import {
   type ConfigChange,
   changeConfig,
-  followedTrust,
   readConfig,
   readTrust,
   readWallet,
@@ -41,7 +40,6 @@ const SANDBOX_CONFLICTS = ['wallet', 'account', 'trust', 'fingerprint'] as const
 const NO_CAP = 'none';
 
 const OPTIONS = {
-  ...COMMON_OPTIONS,
   sandbox: { type: 'boolean', default: false },
   insecure: { type: 'boolean', default: false },
   wallet: { type: 'string' },
@@ -83,7 +81,7 @@ Sets the service and how to pay; without arguments it shows the settings. They a
   example: 'speechgate connect https://speech.example --wallet create --max-per-day 1',
   options: OPTIONS,
   maxWords: 1,
-  run: async (values, [word], output, host) => {
+  run: async (values, { words: [word], output, host }) => {
     const { sandbox, insecure } = values;
     const { env } = host;
     const folder = settingsFolder(env);
@@ -194,13 +192,8 @@ async function testConnection(
   { baseUrl, trust }: Connection,
   insecure: boolean,
 ): Promise<void> {
-  const folder = settingsFolder(env);
-  const pinned = trust ?? (await readTrust(folder, baseUrl));
-  const client = new Speechgate({
-    baseUrl,
-    ...(await insecureHttp(env, baseUrl, insecure)),
-    ...(await followedTrust(folder, baseUrl, pinned)),
-  });
+  const pinned = trust ?? (await readTrust(settingsFolder(env), baseUrl));
+  const client = new Speechgate(await clientOptions(env, baseUrl, pinned, insecure));
   await client.models();
   if (pinned.length > 0) await client.metadata();
 }

@@ -1,14 +1,12 @@
 import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { OutcomeUnknownError, type PendingPurchase, ServiceError } from '../client/index.ts';
-import { COMMON_OPTIONS, defineCommand, interruption } from './command.ts';
-import type { CommandProcess } from './command-process.ts';
+import { defineCommand, interruption } from './command.ts';
 import { CommandError } from './failure.ts';
 import { assertCanPay, type Caller, paid, withCaller } from './open-caller.ts';
-import type { Output } from './output.ts';
+import type { CommandProcess, Output } from './output.ts';
 import { readUsd } from './read-values.ts';
 import { resumePurchase } from './resume-purchase.ts';
-import { SavedPurchases } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';
 
 export const depositCommand = defineCommand({
@@ -18,18 +16,16 @@ If the outcome of an earlier deposit is unknown, this resumes it and signs nothi
 
   AMOUNT           US dollars, such as 1.00`,
   example: 'speechgate deposit 1.00',
-  options: COMMON_OPTIONS,
   maxWords: 1,
-  run: async (_values, [word], output, host) => {
+  run: async (_values, { words: [word], output, host }) => {
     if (word === undefined) throw new UsageError('AMOUNT is missing. Name US dollars, such as 1.00.');
     const amountMicroUsd = readUsd(word, 'AMOUNT');
     await withCaller(host, { pay: 'prepaid' }, async (caller) => {
       assertCanPay(caller);
-      const saved = new SavedPurchases(caller.settings.folder);
-      const previous = await resumePreviousDeposit(caller, saved, output, host);
+      const previous = await resumePreviousDeposit(caller, output, host);
       if (previous) return output.done(previous.document, [previous.line, 'No new deposit was made.']);
       output.note(`${capsLine(caller.caps)} Caps limit spending from the balance, not the deposit.`);
-      const deposit = await depositAndSave(caller, saved, amountMicroUsd, output, host);
+      const deposit = await depositAndSave(caller, amountMicroUsd, output, host);
       const { creditedMicroUsd, balanceMicroUsd } = deposit;
       output.done(deposit, [
         `${formatUsd(creditedMicroUsd)} USD deposited, ${formatUsd(balanceMicroUsd)} USD on the balance`,
@@ -38,19 +34,13 @@ If the outcome of an earlier deposit is unknown, this resumes it and signs nothi
   },
 });
 
-async function depositAndSave(
-  caller: Caller,
-  saved: SavedPurchases,
-  amountMicroUsd: bigint,
-  output: Output,
-  host: CommandProcess,
-) {
+async function depositAndSave({ client, saved }: Caller, amountMicroUsd: bigint, output: Output, host: CommandProcess) {
   let sent: PendingPurchase | undefined;
   const onPending = async (pending: PendingPurchase) => {
     sent = pending;
     await saved.save(pending);
   };
-  const depositing = caller.client.deposit(amountMicroUsd, { signal: interruption(host), onPending });
+  const depositing = client.deposit(amountMicroUsd, { signal: interruption(host), onPending });
   const drop = async () => {
     if (sent) await saved.drop(sent.identifier);
   };
@@ -65,14 +55,9 @@ async function depositAndSave(
 }
 
 /** Undefined if there is no earlier deposit, or it was not charged. */
-async function resumePreviousDeposit(
-  { budget, baseUrl }: Caller,
-  saved: SavedPurchases,
-  output: Output,
-  host: CommandProcess,
-) {
+async function resumePreviousDeposit({ budget, saved, settings }: Caller, output: Output, host: CommandProcess) {
   for (const purchase of await saved.list()) {
-    if (purchase.pending.kind !== 'deposit' || purchase.pending.baseUrl !== baseUrl) continue;
+    if (purchase.pending.kind !== 'deposit' || purchase.pending.baseUrl !== settings.baseUrl) continue;
     const resuming = resumePurchase(purchase, budget, host);
     const progress = `Resuming the earlier deposit ${purchase.pending.identifier}`;
     const { line, ...document } = await output.withProgress(progress, resuming);

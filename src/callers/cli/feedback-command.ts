@@ -1,7 +1,7 @@
 import { privateKeyToAccount } from 'viem/accounts';
 import { serviceWords } from '../../lib/service-words.ts';
 import { UsageError } from '../../lib/usage-error.ts';
-import { COMMON_OPTIONS, defineCommand } from './command.ts';
+import { defineCommand } from './command.ts';
 import { assertWallet, withCaller } from './open-caller.ts';
 import { readText } from './read-values.ts';
 
@@ -16,9 +16,9 @@ Sends a message to the operator of the service. The wallet signs it, which costs
                    ${CATEGORIES.slice(3).join(' or ')}; default: other
   --trace ID       the trace id of the request in question`,
   example: 'speechgate feedback send "The 402 names no amount." --category bug',
-  options: { ...COMMON_OPTIONS, category: { type: 'string', default: 'other' }, trace: { type: 'string' } },
+  options: { category: { type: 'string', default: 'other' }, trace: { type: 'string' } },
   maxWords: 1,
-  run: async (values, [word], output, host) => {
+  run: async (values, { words: [word], output, host }) => {
     const category = CATEGORIES.find((each) => each === values.category);
     if (!category) throw new UsageError(`--category must be one of ${CATEGORIES.join(', ')}, not ${values.category}.`);
     const message = await readText(word, 'MESSAGE', host.stdin);

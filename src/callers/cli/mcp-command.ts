@@ -7,11 +7,10 @@ import { watchLost } from '../budget/purchases.ts';
 import { ToolError } from '../mcp/results.ts';
 import { createMcpServer, type McpParts } from '../mcp/server.ts';
 import { SpeechFolder } from '../mcp/speech-folder.ts';
-import { COMMON_OPTIONS, defineCommand } from './command.ts';
+import { defineCommand } from './command.ts';
 import { failureOf } from './failure.ts';
 import { assertCanPay, withCaller } from './open-caller.ts';
 import { readFlow, readUsd } from './read-values.ts';
-import { SavedPurchases } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';
 import { homePath } from './settings-folder.ts';
 
@@ -26,13 +25,11 @@ tools are list_voices, quote, speak and balance.
   --max USD        maximum price of a call, in addition to the caps of speechgate connect`,
   example: `claude mcp add speechgate -- ${RUN_SPEECHGATE_ANYWHERE} mcp --folder ~/speech`,
   options: {
-    ...COMMON_OPTIONS,
     folder: { type: 'string' },
     pay: { type: 'string' },
     max: { type: 'string' },
   },
-  maxWords: 0,
-  run: async ({ folder: path, pay, max }, _words, output, host) => {
+  run: async ({ folder: path, pay, max }, { output, host }) => {
     let isServing = false;
     const serve = async (parts: McpParts | ToolError) => {
       isServing = true;
@@ -55,8 +52,8 @@ tools are list_voices, quote, speak and balance.
       await withCaller(host, options, async (caller) => {
         assertCanPay(caller);
         output.note(capsLine(caller.caps));
-        const { client, budget, flow, settings } = caller;
-        const saved = new SavedPurchases(settings.folder);
+        const { client, budget, saved } = caller;
+        const { flow } = caller.settings;
         const stopWatching = watchLost(budget, client, saved);
         try {
           await serve({ client, budget, saved, flow, folder });

@@ -1,4 +1,4 @@
-import { COMMON_OPTIONS, defineCommand } from './command.ts';
+import { defineCommand } from './command.ts';
 import { withCaller } from './open-caller.ts';
 import { ALL_OPTION, ALL_USAGE, rowsOf } from './output.ts';
 
@@ -7,9 +7,8 @@ export const modelsCommand = defineCommand({
 Lists the models of the service, their prices, and the maximum characters of a request.
 ${ALL_USAGE}`,
   example: 'speechgate models',
-  options: { ...COMMON_OPTIONS, ...ALL_OPTION },
-  maxWords: 0,
-  run: async ({ all }, _words, output, host) => {
+  options: ALL_OPTION,
+  run: async ({ all }, { output, host }) => {
     await withCaller(host, {}, async ({ client }) => {
       const { models, defaultModel } = await output.withProgress('Reading the models', client.models());
       const head = ['model', 'per 1,000,000', 'characters', 'name'];

@@ -5,20 +5,18 @@ import { UsageError } from '../../lib/usage-error.ts';
 import { type BudgetLimits, type FileBudget, openFileBudget } from '../budget/file-budget.ts';
 import { cardCredits, directX402, type Flow, PaymentRequiredError, prepaid, Speechgate } from '../client/index.ts';
 import { lackOfMoney } from '../client/money-text.ts';
-import type { CommandProcess } from './command-process.ts';
 import { CommandError, EXIT } from './failure.ts';
-import { type Watcher, watched } from './saved-purchases.ts';
-import { insecureHttp, readSettings, type Settings } from './settings.ts';
-import { followedTrust } from './stored-settings.ts';
+import type { CommandProcess } from './output.ts';
+import { SavedPurchases, type Watcher, watched } from './saved-purchases.ts';
+import { clientOptions, readSettings, type Settings } from './settings.ts';
 
 const BUDGET_FILE = 'budget.jsonl';
 
 export interface Caller {
   readonly client: Speechgate;
   readonly budget: FileBudget;
-  readonly baseUrl: string;
-  readonly flow: Flow;
   readonly settings: Settings;
+  readonly saved: SavedPurchases;
   readonly caps: BudgetLimits;
 }
 
@@ -45,41 +43,28 @@ export async function withBudget<T>(
   }
 }
 
-/** Opens the budget and a client, and closes the budget after the work. */
+/** Opens the budget and a client, and closes the budget after the work. Without account or wallet only free requests work. */
 export async function withCaller<T>(
   { env }: Pick<CommandProcess, 'env'>,
-  options: CallerOptions,
+  { pay, maxMicroUsd, caps, timeoutMs, watcher }: CallerOptions,
   work: (caller: Caller) => Promise<T>,
 ): Promise<T> {
-  const settings = await readSettings(env, options.pay);
-  const limits = { ...settings.caps, ...options.caps };
-  return withBudget(settings.folder, limits, async (budget) =>
-    work(await createCaller(env, settings, budget, limits, options)),
-  );
-}
-
-/** Without account or wallet the client can only make free requests. */
-async function createCaller(
-  env: NodeJS.ProcessEnv,
-  settings: Settings,
-  budget: FileBudget,
-  limits: BudgetLimits,
-  { maxMicroUsd, timeoutMs, watcher }: CallerOptions,
-): Promise<Caller> {
-  const { baseUrl, flow, trust, folder } = settings;
-  const pay = paymentWayOf(settings);
-  const client = new Speechgate({
-    baseUrl,
-    budget: watcher ? watched(budget, watcher) : budget,
-    ...(await insecureHttp(env, baseUrl)),
-    ...(await followedTrust(folder, baseUrl, trust)),
-    ...(pay && { pay }),
-    ...(maxMicroUsd !== undefined && { maxPerRequestMicroUsd: maxMicroUsd }),
-    ...(timeoutMs !== undefined && { timeoutMs }),
+  const settings = await readSettings(env, pay);
+  const limits = { ...settings.caps, ...caps };
+  return withBudget(settings.folder, limits, async (budget) => {
+    const way = paymentWayOf(settings);
+    const client = new Speechgate({
+      ...(await clientOptions(env, settings.baseUrl, settings.trust)),
+      budget: watcher ? watched(budget, watcher) : budget,
+      ...(way && { pay: way }),
+      ...(maxMicroUsd !== undefined && { maxPerRequestMicroUsd: maxMicroUsd }),
+      ...(timeoutMs !== undefined && { timeoutMs }),
+    });
+    const perCallMicroUsd =
+      maxMicroUsd === undefined ? limits.perCallMicroUsd : least(maxMicroUsd, limits.perCallMicroUsd);
+    const saved = new SavedPurchases(settings.folder);
+    return work({ client, budget, settings, saved, caps: { ...limits, perCallMicroUsd } });
   });
-  const caps =
-    maxMicroUsd === undefined ? limits : { ...limits, perCallMicroUsd: least(maxMicroUsd, limits.perCallMicroUsd) };
-  return { client, budget, baseUrl, flow, settings, caps };
 }
 
 const least = (one: bigint, other = one): bigint => (other < one ? other : one);
@@ -91,8 +76,8 @@ function paymentWayOf({ flow, account, walletKey }: Settings) {
   return flow === 'direct' ? directX402(wallet) : prepaid(wallet);
 }
 
-export function assertCanPay({ flow, settings, client }: Caller): void {
-  if (flow === 'card') {
+export function assertCanPay({ settings, client }: Caller): void {
+  if (settings.flow === 'card') {
     if (settings.account !== undefined) return;
     const topUpUrl = client.topUpLink({});
     const message = `No credit account is set for this service. Buy credit with: speechgate top-up (or ${topUpUrl})`;

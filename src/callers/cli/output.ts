@@ -1,8 +1,19 @@
 import { Console } from 'node:console';
+import type { Readable, Writable } from 'node:stream';
 import { printable, printableJson, tableLine } from '../../lib/printable.ts';
 import { serviceWords } from '../../lib/service-words.ts';
-import type { CommandProcess } from './command-process.ts';
 import { EXIT, type ExitCode, type Failure } from './failure.ts';
+
+/** What a command uses of the process that it runs in. */
+export interface CommandProcess {
+  readonly env: NodeJS.ProcessEnv;
+  readonly stdin: Readable;
+  readonly stdout: OutputStream;
+  readonly stderr: OutputStream;
+  once(signal: 'SIGINT' | 'SIGTERM', listener: () => void): unknown;
+}
+
+export type OutputStream = Writable & { readonly isTTY?: boolean };
 
 type OutputProcess = Pick<CommandProcess, 'env' | 'stdout' | 'stderr'>;
 

@@ -1,6 +1,6 @@
 import { formatUsd } from '../../lib/money.ts';
 import { serviceWords } from '../../lib/service-words.ts';
-import { COMMON_OPTIONS, defineCommand } from './command.ts';
+import { defineCommand } from './command.ts';
 import { withCaller } from './open-caller.ts';
 import { readOrder, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
 
@@ -9,9 +9,9 @@ export const quoteCommand = defineCommand({
 Shows the price of a text. Sends only its length and SHA-256.
 ${SPEECH_USAGE}`,
   example: 'speechgate quote "Hello world"',
-  options: { ...COMMON_OPTIONS, ...SPEECH_OPTIONS },
+  options: SPEECH_OPTIONS,
   maxWords: 1,
-  run: async (values, [word], output, host) => {
+  run: async (values, { words: [word], output, host }) => {
     const order = await readOrder(values, word, host.stdin);
     await withCaller(host, {}, async ({ client }) => {
       const quote = await output.withProgress('Reading the price', client.quote(order));

@@ -1,7 +1,7 @@
 import { UsageError } from '../../lib/usage-error.ts';
 import type { FileBudget } from '../budget/file-budget.ts';
 import { isRepeatable, type PendingPurchase } from '../client/pending-purchase.ts';
-import { COMMON_OPTIONS, defineCommand } from './command.ts';
+import { defineCommand } from './command.ts';
 import { EXIT, type ExitCode } from './failure.ts';
 import { withBudget } from './open-caller.ts';
 import { ALL_OPTION, ALL_USAGE, rowsOf } from './output.ts';
@@ -29,13 +29,12 @@ For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
   --list           only lists the saved purchases${ALL_USAGE}`,
   example: 'speechgate resume',
   options: {
-    ...COMMON_OPTIONS,
     ...ALL_OPTION,
     out: { type: 'string', short: 'o' },
     list: { type: 'boolean', default: false },
   },
   maxWords: 1,
-  run: async ({ out, list, all }, [identifier], output, host) => {
+  run: async ({ out, list, all }, { words: [identifier], output, host }) => {
     const folder = settingsFolder(host.env);
     await withBudget(folder, {}, async (budget) => {
       const caps = await readSetCaps(host.env);

@@ -12,13 +12,13 @@ import {
   Speechgate,
 } from '../client/index.ts';
 import { openAudioFile, otherFormat } from './audio-file.ts';
-import type { CommandProcess, OutputStream } from './command-process.ts';
 import { serviceSays } from './failure.ts';
+import type { CommandProcess, OutputStream } from './output.ts';
 import { flowWord } from './read-values.ts';
 import { type SavedPurchase, SavedPurchases } from './saved-purchases.ts';
-import { insecureHttp } from './settings.ts';
+import { clientOptions } from './settings.ts';
 import { settingsFolder } from './settings-folder.ts';
-import { followedTrust, readTrust } from './stored-settings.ts';
+import { readTrust } from './stored-settings.ts';
 
 export interface Resumed {
   readonly outcome: 'bought' | 'not_charged' | 'lost' | 'not_written' | 'unknown';
@@ -41,12 +41,7 @@ export function receiptLine({ bytes, receipt }: BoughtSpeech): string {
 }
 
 export async function clientOf(env: NodeJS.ProcessEnv, { baseUrl }: PendingPurchase): Promise<Speechgate> {
-  const folder = settingsFolder(env);
-  return new Speechgate({
-    baseUrl,
-    ...(await insecureHttp(env, baseUrl)),
-    ...(await followedTrust(folder, baseUrl, await readTrust(folder, baseUrl))),
-  });
+  return new Speechgate(await clientOptions(env, baseUrl, await readTrust(settingsFolder(env), baseUrl)));
 }
 
 /** Settles the outcome in the budget, and deletes the purchase once its audio is in the file. */

@@ -5,7 +5,7 @@ import { wholeAudio } from '../../speech/whole-audio.ts';
 import type { SavedSpeech, WholeAudio } from '../budget/purchases.ts';
 import type { Budget, PendingPurchase, Speech } from '../client/index.ts';
 import { EXTENSIONS, openAudioFile, otherFormat } from './audio-file.ts';
-import type { OutputStream } from './command-process.ts';
+import type { OutputStream } from './output.ts';
 import type { Resumed } from './resume-purchase.ts';
 import { readSettingsFile, writeSettingsFile } from './settings-folder.ts';
 

@@ -12,11 +12,10 @@ import {
 } from '../client/index.ts';
 import { isRepeatable } from '../client/pending-purchase.ts';
 import { openAudioFile, otherFormat } from './audio-file.ts';
-import { COMMON_OPTIONS, defineCommand, interruption } from './command.ts';
-import type { CommandProcess } from './command-process.ts';
+import { defineCommand, interruption } from './command.ts';
 import { CommandError, EXIT } from './failure.ts';
 import { assertCanPay, type CallerOptions, paid, withCaller } from './open-caller.ts';
-import type { Output } from './output.ts';
+import type { CommandProcess, Output } from './output.ts';
 import { findPlayer, play } from './player.ts';
 import { readFlow, readOrder, readUsd, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
 import { type BoughtSpeech, receiptLine } from './resume-purchase.ts';
@@ -25,7 +24,6 @@ import { capsLine } from './settings.ts';
 import { settingsFolder } from './settings-folder.ts';
 
 const OPTIONS = {
-  ...COMMON_OPTIONS,
   ...SPEECH_OPTIONS,
   out: { type: 'string', short: 'o' },
   play: { type: 'boolean', default: false },
@@ -46,7 +44,7 @@ ${SPEECH_USAGE}
   example: 'speechgate say "Hello world" --out hello.mp3 --play',
   options: OPTIONS,
   maxWords: 1,
-  run: async (values, [word], output, host) => {
+  run: async (values, { words: [word], output, host }) => {
     const { out, max } = values;
     if (out === undefined && !values.play) {
       throw new UsageError('--out is missing. Name a file, or - for standard output; or use --play.');
@@ -103,15 +101,16 @@ async function buySpeech(
     onNotCharged: drop,
   };
   return withCaller(host, { ...options, watcher }, async (caller) => {
+    const { client, budget } = caller;
     assertCanPay(caller);
     output.note(capsLine(caller.caps));
     // Releases reservations of earlier commands. A failure is retried by the next command.
-    await caller.budget.concludeLost(caller.client, saved).catch(() => {});
+    await budget.concludeLost(client, saved).catch(() => {});
     const file = await openAudioFile(path, host.stdout);
     const signal = interruption(host);
     let receipt: Receipt | undefined;
     const speak = async (): Promise<BoughtSpeech> => {
-      const speech = await paid(caller.client.speak(order, { signal, durable }));
+      const speech = await paid(client.speak(order, { signal, durable }));
       receipt = speech.receipt;
       const bytes = await file.write(speech);
       return { bytes, contentType: speech.contentType, receipt };

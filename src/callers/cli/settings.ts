@@ -18,6 +18,7 @@ import {
 import { settingsFolder } from './settings-folder.ts';
 import {
   CONFIG_FILE,
+  followedTrust,
   otherServicesOfWallet,
   readConfig,
   readTrust,
@@ -134,6 +135,18 @@ export async function insecureHttp(
       `speechgate connect ${baseUrl} --insecure (or SPEECHGATE_INSECURE=true). Nothing was sent.`,
   );
 }
+
+/** @throws UsageError as `insecureHttp` */
+export const clientOptions = async (
+  env: NodeJS.ProcessEnv,
+  baseUrl: string,
+  trust: readonly PinnedKey[],
+  isInsecureAllowed = false,
+): Promise<SpeechgateOptions> => ({
+  baseUrl,
+  ...(await insecureHttp(env, baseUrl, isInsecureAllowed)),
+  ...(await followedTrust(settingsFolder(env), baseUrl, trust)),
+});
 
 export async function describeSettings(settings: Settings): Promise<{ document: object; lines: readonly string[] }> {
   const { baseUrl, flow, account, walletKey, trust, caps, folder } = settings;

@@ -6,7 +6,7 @@ import { UsageError } from '../../lib/usage-error.ts';
 import { OWN_AMOUNT } from '../../payments/top-up/amount.ts';
 import { boundedResponse, MAX_JSON_BYTES } from '../client/api.ts';
 import { UnreachableError } from '../client/index.ts';
-import { COMMON_OPTIONS, defineCommand } from './command.ts';
+import { defineCommand } from './command.ts';
 import { CommandError, EXIT, serviceSays } from './failure.ts';
 import { type Caller, withCaller } from './open-caller.ts';
 import { openInBrowser } from './open-in-browser.ts';
@@ -37,17 +37,14 @@ command again to continue.
   --no-wait        prints the page and exits; the next top-up checks the payment`,
   example: 'speechgate top-up --amount 5 --open',
   options: {
-    ...COMMON_OPTIONS,
     amount: { type: 'string' },
     open: { type: 'boolean', default: false },
     'no-wait': { type: 'boolean', default: false },
   },
-  maxWords: 0,
-  run: async (values, _words, output, host) => {
+  run: async (values, { output, host }) => {
     const amountCents = values.amount === undefined ? MIN_TOP_UP_CENTS : readCents(values.amount);
     await withCaller(host, { pay: 'card' }, async (caller) => {
-      const { baseUrl, settings } = caller;
-      const { folder, account } = settings;
+      const { baseUrl, folder, account } = caller.settings;
       const open: StoredTopUp[] = [];
       for (const former of (await readConfig(folder)).topUps?.[baseUrl] ?? []) {
         const paidTo = await creditedAccount(baseUrl, former.sessionId);
@@ -87,9 +84,10 @@ const AT_BANK = Symbol('the bank is processing the payment');
 const atBank = ({ amountCents }: { readonly amountCents: number }): string =>
   `Your bank is still processing the payment of ${formatCents(amountCents)}. Do not pay again; run speechgate top-up later.`;
 
-async function credited({ client, settings, baseUrl }: Caller, purchase: StoredTopUp, account: string, output: Output) {
-  await storeAccount(settings.folder, baseUrl, account);
-  await dropTopUp(settings.folder, baseUrl, purchase);
+async function credited({ client, settings }: Caller, purchase: StoredTopUp, account: string, output: Output) {
+  const { folder, baseUrl } = settings;
+  await storeAccount(folder, baseUrl, account);
+  await dropTopUp(folder, baseUrl, purchase);
   const { balanceMicroUsd } = await client.topUpStatus(account);
   const masked = maskedAccount(account);
   const line = `${formatCents(purchase.amountCents)} credited; the account ${masked} has ${formatUsd(BigInt(balanceMicroUsd))} USD.`;

@@ -1,5 +1,5 @@
 import { serviceWords } from '../../lib/service-words.ts';
-import { COMMON_OPTIONS, defineCommand } from './command.ts';
+import { defineCommand } from './command.ts';
 import { assertTrust, withCaller } from './open-caller.ts';
 import { ALL_OPTION, ALL_USAGE, rowsOf } from './output.ts';
 
@@ -8,9 +8,8 @@ export const verifyMetadataCommand = defineCommand({
 Reads the metadata of the service (payee, network, asset, prices) and verifies its signature with the pinned keys.
 ${ALL_USAGE}`,
   example: 'speechgate verify-metadata',
-  options: { ...COMMON_OPTIONS, ...ALL_OPTION },
-  maxWords: 0,
-  run: async ({ all }, _words, output, host) => {
+  options: ALL_OPTION,
+  run: async ({ all }, { output, host }) => {
     await withCaller(host, {}, async (caller) => {
       assertTrust(caller.settings);
       const metadata = await output.withProgress('Reading the metadata', caller.client.metadata());

@@ -1,4 +1,4 @@
-import { COMMON_OPTIONS, defineCommand } from './command.ts';
+import { defineCommand } from './command.ts';
 import { withCaller } from './open-caller.ts';
 import { ALL_OPTION, ALL_USAGE, rowsOf } from './output.ts';
 
@@ -8,9 +8,8 @@ Lists the voices of a model, for say --voice.
 
   --model MODEL    a model from speechgate models; default: the default model${ALL_USAGE}`,
   example: 'speechgate voices',
-  options: { ...COMMON_OPTIONS, ...ALL_OPTION, model: { type: 'string' } },
-  maxWords: 0,
-  run: async ({ model, all }, _words, output, host) => {
+  options: { ...ALL_OPTION, model: { type: 'string' } },
+  run: async ({ model, all }, { output, host }) => {
     await withCaller(host, {}, async ({ client }) => {
       const listed = await output.withProgress('Reading the voices', client.voices(model));
       const lines = rowsOf(listed.voices, { all }, ({ id, name }) => [id, name], ['voice', 'name']);
