@@ -57,13 +57,14 @@ for (const isDurable of [false, true]) {
   });
 }
 
-test('a transient upstream failure is 503 and may be retried', async (t) => {
-  const { upstream, refusal, calls } = await scene(t, { isDurable: false, maxRetries: 1 });
+test('a transient upstream failure is an uncharged 503 that may be retried', async (t) => {
+  const { upstream, refusal, calls, balance } = await scene(t, { isDurable: false, maxRetries: 1 });
   upstream.mode = openAiError(500);
   const error = await refusal();
   assert.deepEqual([error.status, error.headers?.get('x-should-retry')], [503, null]);
   assert.match(error.headers?.get('retry-after') ?? '', /^\d+$/);
   assert.equal(calls.length, 2);
+  await until(async () => (await balance()) === 1_000_000n);
 });
 
 /** Codes that may be answered otherwise in a while; 402 and 429 have statuses of their own. */

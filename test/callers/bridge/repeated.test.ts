@@ -116,15 +116,6 @@ test('a program that repeats its requests is charged at most once per call', asy
       return { answers, told: answers.map(({ status }) => status), last: answers.at(-1) as Answer };
     };
 
-    await t.test(`${way}: a lasting refusal is 422, and nobody repeats it`, async () => {
-      upstream.mode = openAiError(400);
-      const { told, last } = await statuses();
-      upstream.mode = mp3();
-      assert.deepEqual([told, last.code], [[422], 'TTS_UPSTREAM_ERROR']);
-      assert.equal(last.headers.get('x-should-retry'), 'false');
-      await until(async () => (await charged()) === 0n);
-    });
-
     await t.test(`${way}: a refusal is not remembered, since nothing was charged`, async () => {
       const input = next();
       upstream.mode = openAiError(400);
