@@ -18,7 +18,11 @@ export interface ProxiedResponse {
 }
 
 /** Changes an answer in its place; the headers are those of the request. */
-export type Tamper = (proxied: ProxiedResponse, path: string, headers: Readonly<Record<string, string>>) => void;
+export type Tamper = (
+  proxied: ProxiedResponse,
+  path: string,
+  headers: Readonly<Record<string, string>>,
+) => void | Promise<void>;
 
 export interface TamperingProxy {
   readonly url: string;
@@ -47,7 +51,7 @@ export async function startTamperingProxy(t: Test): Promise<TamperingProxy> {
       headers: new Headers(upstream.headers),
       json: isJson && JSON.parse(`${bytes}`),
     };
-    proxy.tamper?.(proxied, path, headers);
+    await proxy.tamper?.(proxied, path, headers);
     const answer = Buffer.from(proxied.raw ?? (proxied.json ? JSON.stringify(proxied.json) : bytes));
     for (const name of ['transfer-encoding', 'connection', 'keep-alive']) proxied.headers.delete(name);
     proxied.headers.set('content-length', String(answer.length));

@@ -1,7 +1,6 @@
 /** `speechgate bridge` with the budget in its file: as a process, and in this one. */
 import assert from 'node:assert/strict';
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import OpenAI, { AuthenticationError, RateLimitError } from 'openai';
 import { type Test, t, test } from 'tap';
@@ -9,6 +8,7 @@ import { callerCommand, startCallerCommand } from '../../support/caller-command.
 import { type Child, startChild } from '../../support/child.ts';
 import { startGateway } from '../../support/gateway.ts';
 import { testUpstream } from '../../support/stub-upstream.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const ORDER = { model: 'tts-1', voice: 'alloy', input: 'Hello world' } as const;
 
@@ -17,8 +17,7 @@ const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { worke
 
 async function scene(t: Test) {
   const account = await gateway.fund(100);
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-bridge-'));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await temporaryFolder(t);
   const env = { SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: gateway.url, SPEECHGATE_ACCOUNT: account };
   const client = async (bridge: Pick<Child, 'printed' | 'output'>) => {
     const [, url] = await bridge.printed(/(?:OPENAI_BASE_URL=|"url":\s*")([^\s"]+)[\s\S]*(?:Paid by|"leftMicroUsd")/);

@@ -1,7 +1,6 @@
 /** Commands close each file that they open, whatever their outcome. */
 import { once } from 'node:events';
-import { mkdir, mkdtemp, open, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, open, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
@@ -18,6 +17,7 @@ import { fundedWallet, startPrepaidGateway } from '../../support/prepaid.ts';
 import { projectFile } from '../../support/project.ts';
 import { speechgate } from '../../support/speechgate.ts';
 import { startTamperingProxy } from '../../support/tampering-proxy.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const FOLLOW_FILES = projectFile('test/support/open-files.mjs').href;
 const WATCH = { NODE_OPTIONS: `--import=${FOLLOW_FILES}` };
@@ -43,8 +43,7 @@ const files = (await import(FOLLOW_FILES)) as { openFiles(): string[] };
 /** Those of the gateway are its own affair. */
 const openFiles = () => files.openFiles().filter((file) => !file.includes(gateway.config.dataDir));
 
-const folder = await mkdtemp(join(tmpdir(), 'speechgate-open-files-'));
-t.teardown(() => rm(folder, { recursive: true, force: true }));
+const folder = await temporaryFolder(t);
 const at = (name: string) => join(folder, name);
 const settings = at('settings');
 const walletKey = generatePrivateKey();

@@ -1,19 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  chmod,
-  chown,
-  lchown,
-  lstat,
-  mkdir,
-  mkdtemp,
-  readdir,
-  readFile,
-  rm,
-  symlink,
-  writeFile,
-} from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, chown, lchown, lstat, mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
@@ -46,12 +33,7 @@ import { ForeignFileError } from '../../../src/lib/private-files.ts';
 import { UsageError } from '../../../src/lib/usage-error.ts';
 import { projectFile } from '../../support/project.ts';
 import { mpegFrames, silentMp3, silentWav } from '../../support/silent-audio.ts';
-
-async function scratch(t: Test): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-audio-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  return folder;
-}
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const NO_RECEIPT = {} as Receipt;
 
@@ -69,7 +51,7 @@ const audio = (fault?: Error) => {
 };
 
 test('audio replaces a file only when complete, also through a link', async (t) => {
-  const folder = await scratch(t);
+  const folder = await temporaryFolder(t);
   const path = join(folder, 'hello.mp3');
   await writeFile(path, 'former');
   await symlink(path, join(folder, 'link.mp3'));
@@ -82,7 +64,7 @@ test('audio replaces a file only when complete, also through a link', async (t) 
 });
 
 test('audio that breaks off keeps the old file and leaves no other', async (t) => {
-  const folder = await scratch(t);
+  const folder = await temporaryFolder(t);
   const path = join(folder, 'hello.mp3');
   await writeFile(path, 'former');
   const file = await openAudioFile(path, process.stdout);
@@ -109,7 +91,7 @@ const streamed = (bytes: Uint8Array, contentType: Speech['contentType']) =>
   streamedSpeech(new Blob([bytes as Uint8Array<ArrayBuffer>]).stream(), contentType, NO_RECEIPT);
 
 test('a file that is written has its length in its header', async (t) => {
-  const path = join(await scratch(t), 'hello');
+  const path = join(await temporaryFolder(t), 'hello');
   const write = async (speech: Speech) => {
     const file = await openAudioFile(path, process.stdout);
     await file.write(speech);
@@ -119,7 +101,7 @@ test('a file that is written has its length in its header', async (t) => {
   assert.deepEqual(await write(streamed(streamedWav(), 'audio/wav')), silentWav(100));
   assert.ok((await write(streamed(VARIABLE, 'audio/mpeg'))).includes('Xing'));
   await rm(path);
-  const saved = new SavedPurchases(await scratch(t));
+  const saved = new SavedPurchases(await temporaryFolder(t));
   await saved.saveAudio('one', { contentType: 'audio/wav', bytes: streamedWav() });
   await saved.moveAudio('one', path, process.stdout);
   assert.deepEqual(await readFile(path), silentWav(100));
@@ -155,7 +137,7 @@ const OTHER_UID = 54_321;
 test('a link or pipe of another user is neither followed nor written to', {
   skip: !isRoot && 'only root can plant what belongs to another user',
 }, async (t) => {
-  const folder = await scratch(t);
+  const folder = await temporaryFolder(t);
   const secret = join(folder, 'secret');
   await mkdir(join(folder, 'home'));
   for (const [name, target] of [
@@ -185,7 +167,7 @@ test('a link or pipe of another user is neither followed nor written to', {
 test('own pipes, standard output by path and relative links are written to', {
   skip: process.platform === 'win32',
 }, async (t) => {
-  const folder = await scratch(t);
+  const folder = await temporaryFolder(t);
   const pipe = join(folder, 'pipe');
   execFileSync('mkfifo', [pipe]);
   await mkdir(join(folder, 'a'));
@@ -347,9 +329,7 @@ test('a card request is repeatable only as a job', async () => {
 const isWindows = process.platform === 'win32';
 
 async function secretFile(t: Test): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-secret-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  const path = join(folder, 'secret');
+  const path = join(await temporaryFolder(t), 'secret');
   await writeFile(path, 'a secret\n');
   return path;
 }

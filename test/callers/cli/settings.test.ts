@@ -1,19 +1,6 @@
 import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
-import {
-  chmod,
-  chown,
-  lstat,
-  mkdtemp,
-  readdir,
-  readFile,
-  realpath,
-  rename,
-  rm,
-  symlink,
-  writeFile,
-} from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, chown, lstat, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
@@ -37,6 +24,7 @@ import { UsageError } from '../../../src/lib/usage-error.ts';
 import { callerCommand } from '../../support/caller-command.ts';
 import { startCatalogServer } from '../../support/catalog-server.ts';
 import { speechgate } from '../../support/speechgate.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const OURS = 'https://speech.example';
 const OTHER = 'https://other.example';
@@ -46,8 +34,7 @@ const { x, y } = generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.ex
 const PIN = { keyId: 'k1', publicKeyJwk: { kty: 'EC', crv: 'P-256', x: x as string, y: y as string } };
 
 async function stored(t: Test): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-settings-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   await changeConfig(folder, () => ({ url: OURS, pay: 'x402', maxPerDay: '1.5' }));
   await storeAccount(folder, OURS, ACCOUNT);
   await storeWallet(folder, OURS, WALLET);
@@ -219,8 +206,7 @@ const GOOD = {
 
 /** A folder with what a sandbox writes, changed. */
 async function folderWith(t: Test, change: object = {}): Promise<string> {
-  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-sandbox-parts-')));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   await writeFile(join(folder, 'sandbox.json'), JSON.stringify({ ...GOOD, ...change }), { mode: 0o600 });
   const keys = JSON.stringify(rotateKeys(undefined, new Date()));
   await writeFile(join(folder, 'signing-keys.json'), keys, { mode: 0o600 });
@@ -293,8 +279,7 @@ test('sandbox files and folders of another user are refused', {
 });
 
 test('commands use plain http to another machine only where that was allowed', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-insecure-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const env = { SPEECHGATE_CONFIG_DIR: folder };
   const { port } = new URL(await startCatalogServer(t));
   // It leads to this machine, and is not known to.
@@ -324,8 +309,7 @@ test('commands use plain http to another machine only where that was allowed', a
 const SERVICE_URL = 'https://speech.example';
 
 async function folderWithFile(t: Test, name: string, text: string): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-caps-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   await writeFile(join(folder, name), text);
   await chmod(join(folder, name), 0o600);
   return folder;
@@ -451,8 +435,7 @@ test('parallel changes to the settings lose no account and no private key', asyn
   const secrets = Array.from({ length: 4 }, () => ({ account: crypto.randomUUID(), key: generatePrivateKey() }));
   // The commands store their settings once all have connected.
   const url = await startCatalogServer(t, secrets.length);
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-at-once-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const settings = join(folder, 'settings');
 
   const runs = secrets.map(async ({ account, key }, index) => {

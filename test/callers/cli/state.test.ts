@@ -1,9 +1,6 @@
 /** What commands keep for the next one: the keys of a service that they followed, and purchases without an end. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
+import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, t, test } from 'tap';
 import { generatePrivateKey } from 'viem/accounts';
@@ -13,8 +10,8 @@ import { callerCommand } from '../../support/caller-command.ts';
 import { startChild } from '../../support/child.ts';
 import { pinsOf } from '../../support/client.ts';
 import { startGateway } from '../../support/gateway.ts';
-import { listensFor } from '../../support/listening.ts';
 import { ofMetadata, type Payload, startTamperingProxy, type Tamper } from '../../support/tampering-proxy.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { until } from '../../support/until.ts';
 
 const proxy = await startTamperingProxy(t);
@@ -45,8 +42,7 @@ const rotated = ({ trust }: Payload) => {
 
 /** The commands of somebody who has pinned these keys. */
 async function pinned(t: Test, keys: readonly PinnedKey[]) {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-followed-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const env = { SPEECHGATE_CONFIG_DIR: join(folder, 'settings') };
   const pin = async (keys: readonly PinnedKey[]) => {
     await writeFile(join(folder, 'keys.json'), JSON.stringify(keys));
@@ -106,43 +102,23 @@ test('an expired pinned key is refused, and nothing is stored', async (t) => {
 
 const CREDITED = { address: '0x1', balanceMicroUsd: 1_000_000, creditedMicroUsd: 1_000_000, alreadyCredited: false };
 
-/** A service in front of a gateway that answers signed deposits itself, or leaves them without an answer. */
-async function startDepositServer(t: Test) {
-  const payments: string[] = [];
-  const state = { answers: false, target: '' };
-  const server = createServer(async (request, response) => {
-    const chunks: Buffer[] = [];
-    for await (const chunk of request) chunks.push(chunk);
-    const payment = request.headers['payment-signature'];
-    if (payment !== undefined) {
-      payments.push(String(payment));
-      if (!state.answers) return;
-      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(CREDITED));
-      return;
-    }
-    const { host, connection, ...headers } = request.headers as Record<string, string>;
-    const body = chunks.length > 0 ? { body: Buffer.concat(chunks) } : {};
-    const method = request.method as string;
-    const answer = await fetch(state.target + request.url, { method, headers, ...body });
-    const bytes = Buffer.from(await answer.arrayBuffer());
-    const kept = [...answer.headers].filter(
-      ([name]) => !['connection', 'keep-alive', 'transfer-encoding'].includes(name),
-    );
-    response.writeHead(answer.status, Object.fromEntries(kept)).end(bytes);
-  }).listen(0, '127.0.0.1');
-  await listensFor(t, server);
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, payments, state };
-}
-
 test('the next deposit finishes a deposit whose process was killed', async (t) => {
-  const { url, payments, state } = await startDepositServer(t);
-  const gateway = await startGateway(t, { BASE_URL: url });
-  state.target = gateway.url;
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-killed-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const payments: unknown[] = [];
+  let isAnswered = false;
+  proxy.tamper = async (proxied, _path, headers) => {
+    if (headers['payment-signature'] === undefined) return;
+    payments.push(headers['payment-signature']);
+    if (!isAnswered) await new Promise(() => {});
+    Object.assign(proxied, {
+      status: 200,
+      json: CREDITED,
+      headers: new Headers({ 'content-type': 'application/json' }),
+    });
+  };
+  const folder = await temporaryFolder(t);
   const env = {
     SPEECHGATE_CONFIG_DIR: folder,
-    SPEECHGATE_URL: url,
+    SPEECHGATE_URL: proxy.url,
     SPEECHGATE_WALLET_KEY: generatePrivateKey(),
     SPEECHGATE_TRUST: JSON.stringify(pinsOf(gateway)),
   };
@@ -154,7 +130,7 @@ test('the next deposit finishes a deposit whose process was killed', async (t) =
   const { purchases } = JSON.parse(listed.out);
   assert.deepEqual([purchases.length, purchases[0]?.kind], [1, 'deposit']);
 
-  state.answers = true;
+  isAnswered = true;
   const again = await callerCommand(env, 'deposit', '1.00', '--json');
   assert.equal(again.code, 0, again.err);
   const told = JSON.parse(again.out);

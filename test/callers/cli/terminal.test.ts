@@ -1,18 +1,17 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { type Test, test } from 'tap';
 import { openInBrowser } from '../../../src/callers/cli/open-in-browser.ts';
 import { Output } from '../../../src/callers/cli/output.ts';
 import { play } from '../../../src/callers/cli/player.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { until } from '../../support/until.ts';
 
 /** A program that writes down its arguments and its environment. */
 async function program(t: Test, name: string) {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-program-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const path = join(folder, name);
   const log = join(folder, 'log');
   await writeFile(path, `#!/bin/sh\necho "$*" >> '${log}'\nenv >> '${log}.env'\n`, { mode: 0o700 });
