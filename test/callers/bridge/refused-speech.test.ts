@@ -85,6 +85,20 @@ test('each gateway error code is either transient or not retried', async () => {
   }
 });
 
+test('Retry-After is passed on as at most 30, and a longer one is not retried', async () => {
+  for (const [retryAfterSeconds, header, shouldRetry] of [
+    [null, '5', undefined],
+    [30, '30', undefined],
+    [31, '30', 'false'],
+    [3_600, '30', 'false'],
+  ] as const) {
+    const fault = { status: 429, code: 'RATE_LIMITED', message: 'No.', details: null, traceId: '', retryAfterSeconds };
+    const { status, message, headers } = toApiError(serviceError(fault), false);
+    assert.deepEqual([status, headers['retry-after'], headers['x-should-retry']], [429, header, shouldRetry]);
+    assert.match(message, new RegExp(`Retry in ${retryAfterSeconds ?? 5} s\\. You were not charged\\.`));
+  }
+});
+
 test('without ffmpeg only the formats that need it are refused, before a purchase', async (t) => {
   const { bridge, calls, upstream } = await openBridge(t);
   const openai = new OpenAI({ baseURL: bridge.url, apiKey: 'anything' });

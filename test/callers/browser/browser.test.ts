@@ -221,9 +221,3 @@ test('a mistyped account id can be corrected in Chromium', { skip: withoutChromi
   assert.equal(await gateway.balance(account), 15_000_000n);
   assert.deepEqual(complaints, []);
 });
-
-test('an unknown session shows a page with a link to a new purchase', { skip: withoutChromium }, async (t) => {
-  const { baseUrl, page } = await visit(t);
-  await page.goto(`${baseUrl}/top-up/complete?session_id=cs_test_unknown`);
-  assert.equal(await page.getByRole('link', { name: 'Start a purchase' }).getAttribute('href'), '/top-up');
-});
