@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { constants, type Stats } from 'node:fs';
-import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, open, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { closeOnFailure } from '../../lib/close-on-failure.ts';
@@ -40,7 +40,8 @@ export async function openAudioFile(path: string, stdout: OutputStream): Promise
   });
   return {
     write: async (speech) => {
-      const size = await writeAll(file, isDevice ? flowOf(speech) : [await speech.bytes()]);
+      const chunks = isDevice ? flowOf(speech) : [await speech.bytes()];
+      const size = await countBytes(chunks, (counted) => writeFile(file, counted));
       if (!isDevice) {
         await file.sync();
         await rename(temporary, target);
@@ -72,24 +73,8 @@ async function openDevice(path: string, existing: Stats): Promise<FileHandle> {
 function standardOutput(stdout: OutputStream): AudioFile {
   if (stdout.isTTY)
     throw new UsageError('--out - would write audio to the terminal. Name a file, or redirect the output.');
-  return {
-    write: async (speech) => {
-      let size = 0;
-      await pipeline(
-        flowOf(speech),
-        async function* (chunks) {
-          for await (const chunk of chunks) {
-            size += chunk.length;
-            yield chunk;
-          }
-        },
-        stdout,
-        { end: false },
-      );
-      return size;
-    },
-    close: async () => {},
-  };
+  const writeTo = (chunks: AsyncIterable<Uint8Array>) => pipeline(chunks, stdout, { end: false });
+  return { write: (speech) => countBytes(flowOf(speech), writeTo), close: async () => {} };
 }
 
 /** A WAV is not written before its sizes are known, because its output may be a file. */
@@ -98,12 +83,19 @@ async function* flowOf({ audio, bytes, contentType }: WrittenSpeech): AsyncItera
   else yield* audio;
 }
 
-async function writeAll(file: FileHandle, chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<number> {
+/** Returns how many bytes were written. */
+async function countBytes(
+  chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+  write: (counted: AsyncIterable<Uint8Array>) => Promise<void>,
+): Promise<number> {
   let size = 0;
-  for await (const chunk of chunks) {
-    await file.writeFile(chunk);
-    size += chunk.length;
-  }
+  const counted = async function* () {
+    for await (const chunk of chunks) {
+      size += chunk.length;
+      yield chunk;
+    }
+  };
+  await write(counted());
   return size;
 }
 

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { Hex } from 'viem';
 import { generatePrivateKey } from 'viem/accounts';
+import type { Arguments } from '../../lib/arguments.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import { openApi } from '../client/api.ts';
@@ -37,7 +38,6 @@ const CAPS = [
   ['max-total', 'maxTotal'],
 ] as const;
 const SANDBOX_CONFLICTS = ['wallet', 'account', 'trust', 'fingerprint'] as const;
-const NO_CAP = 'none';
 
 const OPTIONS = {
   sandbox: { type: 'boolean', default: false },
@@ -52,9 +52,7 @@ const OPTIONS = {
   'max-total': { type: 'string' },
 } as const;
 
-type ConnectValues = {
-  readonly [Option in Exclude<keyof typeof OPTIONS, 'json' | 'sandbox' | 'insecure'>]?: string | undefined;
-};
+type ConnectValues = Arguments<typeof OPTIONS>['values'];
 
 interface Connection {
   readonly baseUrl: string;
@@ -89,7 +87,7 @@ Sets the service and how to pay; without arguments it shows the settings. They a
     if (word !== undefined || hasOption || sandbox || insecure) {
       const connection = sandbox
         ? await readSandboxConnection(word, values)
-        : await readConnection(host, await urlOf(folder, word), values, insecure);
+        : await readConnection(host, await urlOf(folder, word), values);
       const config = configOf(values);
       const { baseUrl } = connection;
       await output.withProgress(`Connecting to ${baseUrl}`, testConnection(env, connection, insecure));
@@ -125,10 +123,8 @@ async function urlOf(folder: string, word: string | undefined): Promise<string> 
 async function readConnection(
   { env, stdin }: CommandProcess,
   baseUrl: string,
-  given: ConnectValues,
-  insecure: boolean,
+  { wallet, account, trust, fingerprint, insecure }: ConnectValues,
 ): Promise<Connection> {
-  const { wallet, account, trust, fingerprint } = given;
   if (wallet === '-' && account === '-')
     throw new UsageError('--wallet - and --account - both read standard input. Name a file for one of them.');
   if (trust !== undefined && fingerprint !== undefined)
@@ -148,11 +144,8 @@ async function readConnection(
   };
 }
 
-async function readKey(path: string, stdin: Readable): Promise<Hex> {
-  return path === 'create'
-    ? generatePrivateKey()
-    : readWalletKey(await readSecret(path, '--wallet', stdin), '--wallet');
-}
+const readKey = async (path: string, stdin: Readable): Promise<Hex> =>
+  path === 'create' ? generatePrivateKey() : readWalletKey(await readSecret(path, '--wallet', stdin), '--wallet');
 
 async function readAccount(path: string, stdin: Readable): Promise<string> {
   const account = await readSecret(path, '--account', stdin);
@@ -181,8 +174,8 @@ function configOf(values: ConnectValues): ConfigChange {
   for (const [option, member] of CAPS) {
     const text = values[option];
     if (text === undefined) continue;
-    if (text !== NO_CAP) readUsd(text, `--${option}`);
-    change = { ...change, [member]: text === NO_CAP ? undefined : text };
+    if (text !== 'none') readUsd(text, `--${option}`);
+    change = { ...change, [member]: text === 'none' ? undefined : text };
   }
   return change;
 }

@@ -80,15 +80,15 @@ async function storedKey(folder: string, baseUrl: string): Promise<Hex | undefin
 export const readSetCaps = async (env: NodeJS.ProcessEnv): Promise<BudgetLimits> =>
   capsOf(env, await readConfig(settingsFolder(env)));
 
-function capsOf(env: NodeJS.ProcessEnv, { maxPerCall, maxPerDay, maxTotal }: StoredConfig): BudgetLimits {
-  const capSource = (variable: string, stored: string | undefined, member: string) =>
+function capsOf(env: NodeJS.ProcessEnv, config: StoredConfig): BudgetLimits {
+  const source = (variable: string, member: 'maxPerCall' | 'maxPerDay' | 'maxTotal') =>
     env[variable] === undefined
-      ? ([`${member} in ${CONFIG_FILE}`, stored] as const)
+      ? ([`${member} in ${CONFIG_FILE}`, config[member]] as const)
       : ([variable, env[variable]] as const);
   return readCaps({
-    perCallMicroUsd: capSource('SPEECHGATE_MAX_PER_CALL', maxPerCall, 'maxPerCall'),
-    perDayMicroUsd: capSource('SPEECHGATE_MAX_PER_DAY', maxPerDay, 'maxPerDay'),
-    totalMicroUsd: capSource('SPEECHGATE_MAX_TOTAL', maxTotal, 'maxTotal'),
+    perCallMicroUsd: source('SPEECHGATE_MAX_PER_CALL', 'maxPerCall'),
+    perDayMicroUsd: source('SPEECHGATE_MAX_PER_DAY', 'maxPerDay'),
+    totalMicroUsd: source('SPEECHGATE_MAX_TOTAL', 'maxTotal'),
   });
 }
 

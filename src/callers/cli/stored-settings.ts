@@ -76,6 +76,9 @@ async function readObject<T>(folder: string, name: string): Promise<ByService<T>
   throw new UsageError(`${name} must contain a JSON object. Fix it, or remove it and run speechgate connect again.`);
 }
 
+const writeEntry = async (folder: string, name: string, baseUrl: string, entry: object): Promise<void> =>
+  writeSettingsFile(folder, name, { ...(await readObject(folder, name)), [baseUrl]: entry });
+
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 export type ConfigChange = { readonly [Name in keyof StoredConfig]?: StoredConfig[Name] | undefined };
@@ -121,12 +124,11 @@ export async function otherServicesOfWallet(folder: string, baseUrl: string, add
 export const storeWallet = (folder: string, baseUrl: string, privateKey: Hex): Promise<void> =>
   changeSettings(folder, async () => {
     const { address } = privateKeyToAccount(privateKey);
-    const wallets = await readObject<StoredWallet>(folder, WALLET_FILE);
-    const former = wallets[baseUrl];
+    const { [baseUrl]: former } = await readObject<StoredWallet>(folder, WALLET_FILE);
     if (former && former.address !== address) {
       await replaceOwnFile(join(folder, `wallet-${former.address}.json`), `${JSON.stringify(former, null, 2)}\n`);
     }
-    await writeSettingsFile(folder, WALLET_FILE, { ...wallets, [baseUrl]: { address, privateKey } });
+    await writeEntry(folder, WALLET_FILE, baseUrl, { address, privateKey });
   });
 
 export async function readTrust(folder: string, baseUrl: string): Promise<readonly PinnedKey[]> {
@@ -136,10 +138,7 @@ export async function readTrust(folder: string, baseUrl: string): Promise<readon
 }
 
 export const storeTrust = (folder: string, baseUrl: string, keys: readonly PinnedKey[]): Promise<void> =>
-  changeSettings(folder, async () => {
-    const trust = await readObject<readonly PinnedKey[]>(folder, TRUST_FILE);
-    await writeSettingsFile(folder, TRUST_FILE, { ...trust, [baseUrl]: keys });
-  });
+  changeSettings(folder, () => writeEntry(folder, TRUST_FILE, baseUrl, keys));
 
 interface Followed extends FollowedTrust {
   readonly pinned: readonly PinnedKey[];
@@ -166,8 +165,7 @@ const storeFollowed = (folder: string, baseUrl: string, followed: Followed): Pro
   changeSettings(folder, async () => {
     const known = await readFollowed(folder, baseUrl, followed.pinned);
     if (known && issuedAt(known) >= issuedAt(followed)) return;
-    const all = await readObject<Followed>(folder, FOLLOWED_FILE);
-    await writeSettingsFile(folder, FOLLOWED_FILE, { ...all, [baseUrl]: followed });
+    await writeEntry(folder, FOLLOWED_FILE, baseUrl, followed);
   });
 
 const issuedAt = ({ metadata }: FollowedTrust): number => Date.parse(metadata.validity.issuedAt);
