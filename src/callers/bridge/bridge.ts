@@ -43,13 +43,13 @@ export interface Bridge {
 }
 
 export async function startBridge(options: BridgeOptions): Promise<Bridge> {
-  const { client, budget, token, saved, flow, fallbacks = {} } = options;
-  const isDurable = options.isDurable ?? true;
+  const { client, budget, token, saved, flow, fallbacks = {}, isDurable = true } = options;
+  const isStreamed = flow === 'card' && !isDurable;
   const purchases = new Purchases(client, isDurable, saved);
   const recent = new RecentPurchases(purchases);
   const catalog = new Catalog(client);
   const readLeftMicroUsd = async () => (budget ? (await budget.read(flow)).leftMicroUsd : null);
-  const parts: SpeechCallContext = { catalog, recent, fallbacks, flow, isDurable, saved, readLeftMicroUsd };
+  const parts: SpeechCallContext = { catalog, recent, fallbacks, isStreamed, saved, readLeftMicroUsd };
   const running = new RunningWork();
 
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -69,7 +69,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
       response.writeHead(200, { 'content-type': 'application/json', 'cache-control': 'no-store' });
       response.end(JSON.stringify(list));
     } catch (error) {
-      refuse(response, toApiError(error, flow === 'card' && !isDurable));
+      refuse(response, toApiError(error, isStreamed));
     }
   }
 

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { TtsModel } from '../../contract/types.ts';
 import { formatUsd } from '../../lib/money.ts';
 import type { SavedSpeech } from '../budget/purchases.ts';
-import { AudioLostError, type Flow, OutcomeUnknownError, type Receipt, ServiceError } from '../client/index.ts';
+import { AudioLostError, OutcomeUnknownError, type Receipt, ServiceError } from '../client/index.ts';
 import { ApiError, invalid, lasting, NO_RETRY, toApiError } from './api-error.ts';
 import { type AudioFormat, isAvailable } from './audio/formats.ts';
 import { type Catalog, type Fallbacks, resolve } from './catalog.ts';
@@ -32,8 +32,8 @@ export interface SpeechCallContext {
   readonly catalog: Catalog;
   readonly recent: RecentPurchases;
   readonly fallbacks: Fallbacks;
-  readonly flow: Flow;
-  readonly isDurable: boolean;
+  /** Card credit only: plays the audio while it is spoken. It can't be fetched again. */
+  readonly isStreamed: boolean;
   readonly saved: Pick<SavedSpeech, 'saveAudio'> | undefined;
   readonly readLeftMicroUsd: () => Promise<bigint | null>;
 }
@@ -84,7 +84,7 @@ export async function handleSpeech(
     const { receipt } = recording.speech;
     chargedMicroUsd = receipt.chargedMicroUsd;
     call.end = 'broken';
-    if (context.flow !== 'card' || context.isDurable) await recording.ended;
+    if (!context.isStreamed) await recording.ended;
     // Delivers the paid audio even if the budget can't be read.
     call.leftMicroUsd = await context.readLeftMicroUsd().catch(() => null);
     const headers = {
@@ -108,7 +108,7 @@ export async function handleSpeech(
       chargedMicroUsd = error.chargedMicroUsd ?? error.maxMicroUsd;
       call.end = 'broken';
     }
-    call.error = withCharge(toApiError(error, context.flow === 'card' && !context.isDurable), chargedMicroUsd, error);
+    call.error = withCharge(toApiError(error, context.isStreamed), chargedMicroUsd, error);
     refuse(response, call.error);
   }
   if (!call.isRepeated) call.chargedMicroUsd = chargedMicroUsd;
