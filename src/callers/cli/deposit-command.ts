@@ -7,6 +7,7 @@ import { assertCanPay, type Caller, paid, withCaller } from './open-caller.ts';
 import type { CommandProcess, Output } from './output.ts';
 import { readUsd } from './read-values.ts';
 import { resumePurchase } from './resume-purchase.ts';
+import { SentPurchase } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';
 
 export const depositCommand = defineCommand({
@@ -35,21 +36,15 @@ If the outcome of an earlier deposit is unknown, this resumes it and signs nothi
 });
 
 async function depositAndSave({ client, saved }: Caller, amountMicroUsd: bigint, output: Output, host: CommandProcess) {
-  let sent: PendingPurchase | undefined;
-  const onPending = async (pending: PendingPurchase) => {
-    sent = pending;
-    await saved.save(pending);
-  };
+  const sent = new SentPurchase(saved);
+  const onPending = (pending: PendingPurchase) => sent.save(pending);
   const depositing = client.deposit(amountMicroUsd, { signal: interruption(host), onPending });
-  const drop = async () => {
-    if (sent) await saved.drop(sent.identifier);
-  };
   try {
     const deposit = await output.withProgress('Waiting for the transfer on chain', paid(depositing));
-    await drop();
+    await sent.drop();
     return deposit;
   } catch (error) {
-    if (error instanceof ServiceError || error instanceof CommandError) await drop();
+    if (error instanceof ServiceError || error instanceof CommandError) await sent.drop();
     throw error;
   }
 }

@@ -7,7 +7,7 @@ import { cardCredits, directX402, type Flow, PaymentRequiredError, prepaid, Spee
 import { lackOfMoney } from '../client/money-text.ts';
 import { CommandError, EXIT } from './failure.ts';
 import type { CommandProcess } from './output.ts';
-import { SavedPurchases, type Watcher, watched } from './saved-purchases.ts';
+import { SavedPurchases, type SentPurchase } from './saved-purchases.ts';
 import { clientOptions, readSettings, type Settings } from './settings.ts';
 
 const BUDGET_FILE = 'budget.jsonl';
@@ -26,7 +26,7 @@ export interface CallerOptions {
   readonly caps?: BudgetLimits;
   /** How long a purchase is retried; default: as the client does. */
   readonly timeoutMs?: number;
-  readonly watcher?: Watcher;
+  readonly sent?: SentPurchase;
 }
 
 /** Opens the budget, which all processes of this user share, and closes it after the work. */
@@ -46,7 +46,7 @@ export async function withBudget<T>(
 /** Opens the budget and a client, and closes the budget after the work. Without account or wallet only free requests work. */
 export async function withCaller<T>(
   { env }: Pick<CommandProcess, 'env'>,
-  { pay, maxMicroUsd, caps, timeoutMs, watcher }: CallerOptions,
+  { pay, maxMicroUsd, caps, timeoutMs, sent }: CallerOptions,
   work: (caller: Caller) => Promise<T>,
 ): Promise<T> {
   const settings = await readSettings(env, pay);
@@ -55,7 +55,7 @@ export async function withCaller<T>(
     const way = paymentWayOf(settings);
     const client = new Speechgate({
       ...(await clientOptions(env, settings.baseUrl, settings.trust)),
-      budget: watcher ? watched(budget, watcher) : budget,
+      budget: sent?.watch(budget) ?? budget,
       ...(way && { pay: way }),
       ...(maxMicroUsd !== undefined && { maxPerRequestMicroUsd: maxMicroUsd }),
       ...(timeoutMs !== undefined && { timeoutMs }),

@@ -4,6 +4,7 @@ import { ownFolder, ownSubfolder, replaceOwnFile } from '../../lib/private-files
 import { wholeAudio } from '../../speech/whole-audio.ts';
 import type { SavedSpeech, WholeAudio } from '../budget/purchases.ts';
 import type { Budget, PendingPurchase, Speech } from '../client/index.ts';
+import { isRepeatable } from '../client/pending-purchase.ts';
 import { EXTENSIONS, openAudioFile, otherFormat } from './audio-file.ts';
 import type { OutputStream } from './output.ts';
 import type { Resumed } from './resume-purchase.ts';
@@ -96,27 +97,46 @@ export class SavedPurchases implements SavedSpeech {
 const fileNameOf = (identifier: string, suffix: string): string =>
   `${encodeURIComponent(identifier).replaceAll('.', '%2E')}${suffix}`;
 
-export interface Watcher {
-  onPending(pending: PendingPurchase): Promise<void>;
-  onNotCharged(pending: PendingPurchase): Promise<void>;
-}
+/** The purchase that a command has sent: saved until it is known to cost nothing, or its audio is written. */
+export class SentPurchase {
+  pending: PendingPurchase | undefined;
+  readonly #saved: SavedPurchases;
+  readonly #out: string | null;
 
-export function watched(budget: Budget, watcher: Watcher): Budget {
-  return {
-    reserve: async (purchase) => {
-      const reservation = await budget.reserve(purchase);
-      let recorded: PendingPurchase | undefined;
-      return {
-        record: async (pending) => {
-          await reservation.record(pending);
-          recorded = pending;
-          await watcher.onPending(pending);
-        },
-        settle: async (chargedMicroUsd, known) => {
-          await reservation.settle(chargedMicroUsd, known);
-          if (recorded && chargedMicroUsd === 0n) await watcher.onNotCharged(recorded);
-        },
-      };
-    },
-  };
+  /** @param out the file for a later resume */
+  constructor(saved: SavedPurchases, out: string | null = null) {
+    this.#saved = saved;
+    this.#out = out;
+  }
+
+  async save(pending: PendingPurchase): Promise<void> {
+    this.pending = pending;
+    await this.#saved.save(pending, this.#out);
+  }
+
+  async drop(): Promise<void> {
+    if (this.pending) await this.#saved.drop(this.pending.identifier);
+    this.pending = undefined;
+  }
+
+  /** Saves each purchase that the budget records and that can be repeated. */
+  watch(budget: Budget): Budget {
+    return {
+      reserve: async (purchase) => {
+        const reservation = await budget.reserve(purchase);
+        let isRecorded = false;
+        return {
+          record: async (pending) => {
+            await reservation.record(pending);
+            isRecorded = true;
+            if (isRepeatable(pending)) await this.save(pending);
+          },
+          settle: async (chargedMicroUsd, known) => {
+            await reservation.settle(chargedMicroUsd, known);
+            if (isRecorded && chargedMicroUsd === 0n) await this.drop();
+          },
+        };
+      },
+    };
+  }
 }

@@ -10,16 +10,15 @@ import {
   SpeechgateError,
   type SpeechOrder,
 } from '../client/index.ts';
-import { isRepeatable } from '../client/pending-purchase.ts';
 import { openAudioFile, otherFormat } from './audio-file.ts';
 import { defineCommand, interruption } from './command.ts';
 import { CommandError, EXIT } from './failure.ts';
-import { assertCanPay, type CallerOptions, paid, withCaller } from './open-caller.ts';
+import { assertCanPay, type Caller, paid, withCaller } from './open-caller.ts';
 import type { CommandProcess, Output } from './output.ts';
 import { findPlayer, play } from './player.ts';
 import { readFlow, readOrder, readUsd, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
 import { type BoughtSpeech, receiptLine } from './resume-purchase.ts';
-import { SavedPurchases, type Watcher } from './saved-purchases.ts';
+import { SavedPurchases, SentPurchase } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';
 import { settingsFolder } from './settings-folder.ts';
 
@@ -59,9 +58,12 @@ ${SPEECH_USAGE}
     const folder = out === undefined ? await mkdtemp(join(tmpdir(), 'speechgate-')) : undefined;
     const path = out ?? join(folder as string, 'speech');
     try {
-      const savedOut = out === undefined || out === '-' ? null : resolve(out);
-      const delivery = { path, savedOut, durable: values.durable, output, host };
-      const bought = await buySpeech({ pay, maxMicroUsd }, order, delivery);
+      const sent = new SentPurchase(
+        new SavedPurchases(settingsFolder(host.env)),
+        out === undefined || out === '-' ? null : resolve(out),
+      );
+      const delivery = { path, sent, durable: values.durable, output, host };
+      const bought = await withCaller(host, { pay, maxMicroUsd, sent }, (caller) => buySpeech(caller, order, delivery));
       const line = `${out ?? 'Speech'}: ${receiptLine(bought)}${otherFormat(out ?? '', bought.contentType)}`;
       if (out === '-') output.note(line);
       else output.done({ file: out ?? null, ...bought }, [line]);
@@ -74,66 +76,51 @@ ${SPEECH_USAGE}
 
 interface Delivery {
   readonly path: string;
-  /** The file for a later resume; null for temporary or standard output. */
-  readonly savedOut: string | null;
+  readonly sent: SentPurchase;
   readonly durable: boolean;
   readonly output: Output;
   readonly host: CommandProcess;
 }
 
 async function buySpeech(
-  options: CallerOptions,
+  caller: Caller,
   order: SpeechOrder,
-  { path, savedOut, durable, output, host }: Delivery,
+  { path, sent, durable, output, host }: Delivery,
 ): Promise<BoughtSpeech> {
-  const saved = new SavedPurchases(settingsFolder(host.env));
-  let sent: PendingPurchase | undefined;
-  const drop = async () => {
-    if (sent) await saved.drop(sent.identifier);
-    sent = undefined;
+  const { client, budget, saved } = caller;
+  assertCanPay(caller);
+  output.note(capsLine(caller.caps));
+  // Releases reservations of earlier commands. A failure is retried by the next command.
+  await budget.concludeLost(client, saved).catch(() => {});
+  const file = await openAudioFile(path, host.stdout);
+  const signal = interruption(host);
+  let receipt: Receipt | undefined;
+  const speak = async (): Promise<BoughtSpeech> => {
+    const speech = await paid(client.speak(order, { signal, durable }));
+    receipt = speech.receipt;
+    const bytes = await file.write(speech);
+    return { bytes, contentType: speech.contentType, receipt };
   };
-  const watcher: Watcher = {
-    onPending: async (pending) => {
-      if (!isRepeatable(pending)) return;
-      sent = pending;
-      await saved.save(pending, savedOut);
-    },
-    onNotCharged: drop,
-  };
-  return withCaller(host, { ...options, watcher }, async (caller) => {
-    const { client, budget } = caller;
-    assertCanPay(caller);
-    output.note(capsLine(caller.caps));
-    // Releases reservations of earlier commands. A failure is retried by the next command.
-    await budget.concludeLost(client, saved).catch(() => {});
-    const file = await openAudioFile(path, host.stdout);
-    const signal = interruption(host);
-    let receipt: Receipt | undefined;
-    const speak = async (): Promise<BoughtSpeech> => {
-      const speech = await paid(client.speak(order, { signal, durable }));
-      receipt = speech.receipt;
-      const bytes = await file.write(speech);
-      return { bytes, contentType: speech.contentType, receipt };
-    };
-    try {
-      const bought = await output.withProgress('Synthesizing', speak());
-      await drop();
-      return bought;
-    } catch (error) {
-      if (error instanceof OutcomeUnknownError) throw error;
-      if (error instanceof SpeechgateError || error instanceof CommandError) {
-        await drop();
-        throw error;
-      }
-      if (sent) throw signal.aborted ? new OutcomeUnknownError(sent, { cause: error }) : notWrittenError(sent, error);
-      if (receipt) throw lost(receipt, error);
-      if (!signal.aborted) throw error;
-      const message = 'Interrupted. Nothing was bought.';
-      throw new CommandError({ code: 'INTERRUPTED', exit: EXIT.interrupted, message });
-    } finally {
-      await file.close();
+  try {
+    const bought = await output.withProgress('Synthesizing', speak());
+    await sent.drop();
+    return bought;
+  } catch (error) {
+    if (error instanceof OutcomeUnknownError) throw error;
+    if (error instanceof SpeechgateError || error instanceof CommandError) {
+      await sent.drop();
+      throw error;
     }
-  });
+    const { pending } = sent;
+    if (pending)
+      throw signal.aborted ? new OutcomeUnknownError(pending, { cause: error }) : notWrittenError(pending, error);
+    if (receipt) throw lost(receipt, error);
+    if (!signal.aborted) throw error;
+    const message = 'Interrupted. Nothing was bought.';
+    throw new CommandError({ code: 'INTERRUPTED', exit: EXIT.interrupted, message });
+  } finally {
+    await file.close();
+  }
 }
 
 function notWrittenError({ identifier }: PendingPurchase, error: unknown): CommandError {

@@ -10,12 +10,11 @@ import { openAudioFile, otherFormat } from '../../../src/callers/cli/audio-file.
 import { failureOf } from '../../../src/callers/cli/failure.ts';
 import { rowsOf } from '../../../src/callers/cli/output.ts';
 import { readSecret } from '../../../src/callers/cli/read-values.ts';
-import { SavedPurchases, watched } from '../../../src/callers/cli/saved-purchases.ts';
+import { SavedPurchases, SentPurchase } from '../../../src/callers/cli/saved-purchases.ts';
 import {
   AudioLostError,
   InvalidRequestError,
   OutcomeUnknownError,
-  OverCapError,
   PaymentRequiredError,
   type PendingPurchase,
   RateLimitedError,
@@ -217,7 +216,6 @@ const fault = (code: string, changes: object = {}) => ({
   ...{ status: 400, code, message: 'No.', details: null, traceId: 'trace', retryAfterSeconds: null },
   ...changes,
 });
-const amounts = { limitMicroUsd: 10n, leftMicroUsd: 4n, wantedMicroUsd: 20n };
 
 for (const [error, code, exit, message] of [
   [new UsageError('--out is missing.'), 'USAGE', 2, /^--out is missing\.$/],
@@ -235,18 +233,6 @@ for (const [error, code, exit, message] of [
     'PAYMENT_REQUIRED',
     3,
     /^The service says: No\.$/,
-  ],
-  [
-    new OverCapError({ scope: 'call', ...amounts }),
-    'OVER_CAP',
-    4,
-    /0\.000020 USD, above the cap of 0\.000010 .*Nothing was signed\.$/,
-  ],
-  [
-    new OverCapError({ scope: 'day', ...amounts }),
-    'OVER_CAP',
-    4,
-    /0\.000004 of the 0\.000010 USD cap for today \(UTC\) is left\. .*Nothing was signed\.$/,
   ],
   [
     new OutcomeUnknownError(PENDING),
@@ -299,25 +285,28 @@ test('an unexpected error is one line, and --json adds its stack', async () => {
   assert.deepEqual([failureOf('text').code, failureOf(undefined).exit], ['INTERNAL', 1]);
 });
 
-test('a watcher hears of a purchase once the budget records it or settles it at 0', async () => {
+test('a purchase is saved once the budget has recorded it, until it settles at 0', async (t) => {
+  const saved = new SavedPurchases(await temporaryFolder(t));
+  const names = async () => (await saved.list()).map(({ pending }) => pending.identifier);
   const told: string[] = [];
   const inner = {
     reserve: async () => ({
-      record: async () => void told.push('recorded'),
-      settle: async (charged: bigint) => void told.push(`settled ${charged}`),
+      record: async () => void told.push(`recorded beside ${await names()}`),
+      settle: async (charged: bigint) => void told.push(`settled ${charged} beside ${await names()}`),
     }),
   };
-  const watcher = {
-    onPending: async ({ identifier }: PendingPurchase) => void told.push(`leaves ${identifier}`),
-    onNotCharged: async ({ identifier }: PendingPurchase) => void told.push(`not charged ${identifier}`),
-  };
-  for (const charged of [0n, 198n]) {
-    const reservation = await watched(inner, watcher).reserve({ flow: 'direct', maxMicroUsd: 198n });
+  for (const [charged, left] of [
+    [0n, []],
+    [198n, [PENDING.identifier]],
+  ] as const) {
+    const sent = new SentPurchase(saved);
+    const reservation = await sent.watch(inner).reserve({ flow: 'direct', maxMicroUsd: 198n });
     await reservation.record(PENDING);
     await reservation.settle(charged);
+    assert.deepEqual(told.splice(0), ['recorded beside ', `settled ${charged} beside ${PENDING.identifier}`]);
+    assert.deepEqual(await names(), left);
+    assert.equal(sent.pending?.identifier, left[0]);
   }
-  const leaves = ['recorded', `leaves ${PENDING.identifier}`];
-  assert.deepEqual(told, [...leaves, 'settled 0', `not charged ${PENDING.identifier}`, ...leaves, 'settled 198']);
 });
 
 test('a card request is repeatable only as a job', async () => {
