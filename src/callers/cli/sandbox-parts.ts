@@ -1,12 +1,13 @@
 import { join, resolve } from 'node:path';
-import { ForeignFileError, readUnsharedFile } from '../../lib/private-files.ts';
+import { readUnsharedFile } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { DamagedSandboxFileError, dataDir, readSandboxFile, SANDBOX_FILE } from '../../sandbox/sandbox-file.ts';
 import { readPinnedKeys } from './read-values.ts';
+import { toUsageError } from './settings-folder.ts';
 
 /** @param folder default: DATA_DIR, or ./data */
 export async function readSandboxParts(folder: string = dataDir) {
-  const sandbox = await toUsageError(readSandboxFile(folder));
+  const sandbox = await toUsageError(readSandboxFile(folder), DamagedSandboxFileError);
   if (!sandbox) {
     const path = join(resolve(folder), SANDBOX_FILE);
     throw new UsageError(`${path} does not exist. Start a sandbox with speechgate sandbox, or name its DATA_DIR.`);
@@ -18,10 +19,3 @@ export async function readSandboxParts(folder: string = dataDir) {
   if (!/^[[{]/.test(keys ?? '')) throw new UsageError(`${path} has no keys. Restart the sandbox to write them.`);
   return { baseUrl, creditAccount, wallet, trust: await readPinnedKeys(keys as string, '--sandbox') };
 }
-
-/** Files of other users are refused: they could set the service and its keys. */
-const toUsageError = <T>(reading: Promise<T>): Promise<T> =>
-  reading.catch((error) => {
-    const isRefused = error instanceof ForeignFileError || error instanceof DamagedSandboxFileError;
-    throw isRefused ? new UsageError(error.message) : error;
-  });

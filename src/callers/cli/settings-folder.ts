@@ -55,7 +55,8 @@ async function assertPrivate(path: string, mode: string): Promise<void> {
   throw new UsageError(`${path} is open to other users of this machine. Run: chmod ${mode} '${path}'`);
 }
 
-const toUsageError = <T>(work: Promise<T>): Promise<T> =>
+/** Reports files of other users, who could change settings and keys, and errors of the other class. */
+export const toUsageError = <T>(work: Promise<T>, other: new () => Error = ForeignFileError): Promise<T> =>
   work.catch((error) => {
-    throw error instanceof ForeignFileError ? new UsageError(error.message) : error;
+    throw error instanceof ForeignFileError || error instanceof other ? new UsageError(error.message) : error;
   });
