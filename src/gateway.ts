@@ -5,11 +5,7 @@ import { createApp } from './app.ts';
 import { type Config, EXIT_CONFIG } from './config/config.ts';
 import type { Role } from './config/role.ts';
 import { stopOnce } from './lib/stop-once.ts';
-import { within } from './lib/within.ts';
-import { flushTraces } from './observability/tracing.ts';
 import { listenForOperators, STOP, STOPPED, STOPPING, stopTimeoutMs } from './primary.ts';
-
-const TELEMETRY_TIMEOUT_MS = 2_000;
 
 export async function runGateway(config: Config, role: Role, log: Logger): Promise<void> {
   const app = await createApp(config, log);
@@ -23,7 +19,6 @@ export async function runGateway(config: Config, role: Role, log: Logger): Promi
       await sleep(config.stopDrainMs);
     }
     await app.close();
-    await within(TELEMETRY_TIMEOUT_MS, flushTraces());
     if (!worker) say.info(STOPPED);
   });
   if (worker) {

@@ -1,4 +1,4 @@
-import { type Context, context } from '@opentelemetry/api';
+import { AsyncResource } from 'node:async_hooks';
 import { isConnectionError } from './database-errors.ts';
 
 const MAX_ITEMS = 64;
@@ -7,7 +7,8 @@ interface Waiting<Item, Result> {
   readonly item: Item;
   readonly resolve: (result: Result) => void;
   readonly reject: (error: unknown) => void;
-  readonly trace: Context;
+  /** Where the item came from, for a tracer. */
+  readonly origin: AsyncResource;
 }
 
 interface GroupedStatementOptions<Item, Result> {
@@ -30,7 +31,7 @@ export class GroupedStatement<Item, Result> {
 
   execute(item: Item): Promise<Result> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ item, resolve, reject, trace: context.active() });
+      this.#waiting.push({ item, resolve, reject, origin: new AsyncResource('GroupedStatement') });
       if (this.#isBusy) return;
       this.#isBusy = true;
       if (this.#options.groupWithinMs === undefined) setImmediate(() => this.#runAll());
@@ -56,14 +57,10 @@ export class GroupedStatement<Item, Result> {
     return group;
   }
 
-  #run(group: readonly Waiting<Item, Result>[]): Promise<readonly Result[]> {
-    const run = () => this.#options.run(group.map(({ item }) => item));
-    return context.with(group[0]?.trace ?? context.active(), run);
-  }
-
   async #runGroup(group: readonly Waiting<Item, Result>[]): Promise<void> {
+    const run = () => this.#options.run(group.map(({ item }) => item));
     try {
-      const results = await this.#run(group);
+      const results = await (group[0]?.origin.runInAsyncScope(run) ?? run());
       for (const [index, { resolve }] of group.entries()) resolve(results[index] as Result);
     } catch (error) {
       // The whole statement failed, so each item is retried alone: only the faulty one fails.

@@ -134,7 +134,7 @@ async function insertJob(trx: Database, { record }: CardHold, request: JobReques
           hold_id: record.id,
           fence: record.fence,
           trace_id: request.traceId,
-          traceparent: traceparent() ?? null,
+          traceparent: traceparent(),
           ...{ text, model, voice, speed },
           store_audio: request.storeAudio,
           idempotency_key: repeatable?.key ?? null,

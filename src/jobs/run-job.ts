@@ -62,14 +62,13 @@ async function runJob(jobId: string, options: JobRunnerOptions, signal: AbortSig
   const claim = await claimJob(options.db, jobId);
   if (!claim) return;
   const endLease = options.leases.keep(claim, askedAt);
-  const { traceId, traceparent } = claim;
-  const log = options.log.child({ job: jobId, traceId, attempt: claim.attempt });
+  const log = options.log.child({ job: jobId, traceId: claim.traceId, attempt: claim.attempt });
   const run = async () => {
     log.info('an attempt at a job begins');
     await runAttempt(claim, { ...options, log }, signal);
   };
   try {
-    await continueTrace(traceparent, { name: 'job', traceId }, run);
+    await continueTrace(claim, run);
   } finally {
     endLease();
   }

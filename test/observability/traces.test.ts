@@ -1,35 +1,80 @@
-/** What a collector gets of requests of each flow, from a gateway that is a program of its own. */
+/** What a collector gets of requests of each flow, from a gateway with ops/otel.mjs that is a program of its own. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { type Test, test } from 'tap';
 import { testChain } from '../support/chain.ts';
-import type { Child } from '../support/child.ts';
-import { attributesOf, type Collector, type Span, startCollector, TRACED } from '../support/collector.ts';
 import type { Call, Reply } from '../support/gateway.ts';
 import { type Installation, NODE_KEY, prepareInstallation } from '../support/installation.ts';
 import { later, untilJob } from '../support/jobs.ts';
+import { listensFor } from '../support/listening.ts';
 import { domainOf, TTS, withCredential } from '../support/prepaid.ts';
-import { until } from '../support/until.ts';
+import { projectFile } from '../support/project.ts';
 import { payFor } from '../support/x402.ts';
 
 const SERVER = 2;
 const CLIENT = 3;
-const TEXT = 'canary of the text';
+const TEXT = 'canary-of-the-text';
 const SPEECH: Call = { method: 'POST', json: { text: TEXT } };
-const JSON_TELEMETRY = { OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json', OTEL_BSP_SCHEDULE_DELAY: '100' };
 
 const { chain, skip } = await testChain();
 
-/** A caller's own trace, in which the request is a part. */
-function callersTrace() {
-  const traceId = randomBytes(16).toString('hex');
-  const spanId = randomBytes(8).toString('hex');
-  return { traceId, spanId, headers: { traceparent: `00-${traceId}-${spanId}-01` } };
+/** A span as OTLP writes it in JSON. */
+interface WrittenSpan {
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly parentSpanId?: string;
+  readonly name: string;
+  /** 1 internal, 2 server, 3 client. */
+  readonly kind: number;
+  readonly attributes: readonly KeyValue[];
+}
+
+interface KeyValue {
+  readonly key: string;
+  readonly value: { readonly stringValue?: string; readonly intValue?: number };
+}
+
+type Span = Omit<WrittenSpan, 'attributes'> & { readonly attributes: Record<string, unknown> };
+
+interface Export {
+  readonly resourceSpans: readonly {
+    readonly resource: { readonly attributes: readonly KeyValue[] };
+    readonly scopeSpans: readonly { readonly spans: readonly WrittenSpan[] }[];
+  }[];
+}
+
+const toObject = (attributes: readonly KeyValue[]): Record<string, unknown> =>
+  Object.fromEntries(attributes.map(({ key, value }) => [key, value.stringValue ?? value.intValue]));
+
+/** Takes traces over HTTP as a collector does. */
+async function startCollector(t: Test) {
+  const received: string[] = [];
+  const server = createServer(async (incoming, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of incoming) chunks.push(chunk);
+    received.push(Buffer.concat(chunks).toString());
+    response.setHeader('content-type', 'application/json').end('{}');
+  });
+  server.listen(0, '127.0.0.1');
+  await listensFor(t, server);
+  const exports = () => received.flatMap((body) => (JSON.parse(body) as Export).resourceSpans);
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    received,
+    spans: (): Span[] =>
+      exports()
+        .flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans))
+        .map((span) => ({ ...span, attributes: toObject(span.attributes) })),
+    resource: () => toObject(exports().at(-1)?.resource.attributes ?? []),
+  };
 }
 
 interface Asked {
   readonly reply: Reply;
-  /** The caller's header that must not be told. */
+  /** What the caller sent that must not be told. */
   readonly secrets: readonly string[];
 }
 
@@ -44,6 +89,14 @@ const FLOWS: Readonly<Record<string, { ask: Ask; route: string; calls: (gateway:
     ask: async (gateway, headers) => {
       const call = { ...SPEECH, headers: { 'x-credit-account': gateway.card, ...headers } };
       return { reply: await gateway.call('/tts', call), secrets: [gateway.card] };
+    },
+  },
+  'text in the URL': {
+    route: 'GET /tts',
+    calls: ({ upstream }) => [upstream.url],
+    ask: async (gateway, headers) => {
+      const call = { headers: { 'x-credit-account': gateway.card, ...headers } };
+      return { reply: await gateway.call(`/tts?text=${TEXT}`, call), secrets: [gateway.card] };
     },
   },
   prepaid: {
@@ -83,100 +136,91 @@ const isUnder = (spans: readonly Span[], span: Span, ancestor: Span): boolean =>
   return parent !== undefined && isUnder(spans, parent, ancestor);
 };
 
-const linesOf = (child: Child): Record<string, unknown>[] =>
-  child
+test('a request of each flow is one trace from the caller to the provider', { skip }, async (t) => {
+  const collector = await startCollector(t);
+  const gateway = await prepareInstallation(t, chain, {
+    NODE_OPTIONS: `--import=${projectFile('ops/otel.mjs').href}`,
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+    OTEL_SERVICE_NAME: 'voices',
+    OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment.name=test',
+    // So that spans are sent only because the gateway stops.
+    OTEL_BSP_SCHEDULE_DELAY: '600000',
+  });
+  const child = await gateway.start();
+  const requests: (Asked & { flow: string; caller: { traceId: string; spanId: string }; heard: string })[] = [];
+  for (const [flow, { ask }] of Object.entries(FLOWS)) {
+    const caller = { traceId: randomBytes(16).toString('hex'), spanId: randomBytes(8).toString('hex') };
+    const asked = await ask(gateway, { traceparent: `00-${caller.traceId}-${caller.spanId}-01` });
+    assert.ok(asked.reply.status < 300, asked.reply.text);
+    requests.push({ ...asked, flow, caller, heard: String(gateway.upstream.requests.at(-1)?.headers.traceparent) });
+  }
+  assert.equal(await child.stop(), 0, child.output());
+  const lines: Record<string, unknown>[] = child
     .output()
     .split('\n')
     .filter((line) => line.startsWith('{'))
     .map((line) => JSON.parse(line));
 
-async function startTraced(t: Test) {
-  const collector = await startCollector(t);
-  const gateway = await prepareInstallation(t, chain, {
-    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
-    ...TRACED,
-    OTEL_SERVICE_NAME: 'voices',
-    OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment.name=test',
-    ...JSON_TELEMETRY,
-  });
-  const child = await gateway.start();
-  return { gateway, child, collector };
-}
-
-/** The spans of a trace, once those are there that make it whole. */
-async function traceOf(collector: Collector, traceId: string, isWhole: (spans: Span[]) => boolean): Promise<Span[]> {
-  const spans = () => collector.spans().filter((span) => span.traceId === traceId);
-  await until(() => isWhole(spans()), 20_000).catch((error) => {
-    const seen = spans().map((span) => ({ name: span.name, ...attributesOf(span), 'db.query.text': undefined }));
-    throw new Error(`${error.message}: ${JSON.stringify(seen, null, 1)}`);
-  });
-  return spans();
-}
-
-async function isTraced(flow: string, { gateway, child, collector }: Awaited<ReturnType<typeof startTraced>>) {
-  const { ask, route, calls } = FLOWS[flow] as (typeof FLOWS)[string];
-  const own = callersTrace();
-  const { reply, secrets } = await ask(gateway, own.headers);
-  assert.ok(reply.status < 300, reply.text);
-  const traceId = reply.headers.get('x-trace-id');
-  const ports = calls(gateway).map((url) => Number(new URL(url).port));
-  const spans = await traceOf(
-    collector,
-    own.traceId,
-    (spans) =>
-      ports.every((port) => spans.some((span) => attributesOf(span)['server.port'] === port)) &&
-      spans.every(({ parentSpanId: id }) => id === own.spanId || spans.some(({ spanId }) => spanId === id)) &&
-      spans.some((span) => attributesOf(span)['speechgate.trace_id'] === traceId),
-  );
-  const root = spans.find((span) => span.kind === SERVER && attributesOf(span)['speechgate.trace_id'] === traceId);
-  assert.ok(root, 'the request has a span');
-  assert.equal(root.name, route);
-  assert.equal(root.parentSpanId, own.spanId);
-  assert.equal(attributesOf(root)['http.response.status_code'], reply.status);
-  const under = spans.filter((span) => isUnder(spans, span, root));
-  const texts = under.map((span) => String(attributesOf(span)['db.query.text'] ?? ''));
-  assert.ok(
-    texts.some((text) => /insert into "?(transfer|x402_payment)/.test(text)),
-    'its statements are under it',
-  );
-  for (const port of ports) {
-    const call = under.find((span) => span.kind === CLIENT && attributesOf(span)['server.port'] === port);
-    assert.ok(call, `the call to port ${port} is under it`);
+  for (const { flow, caller, heard, reply } of requests) {
+    await t.test(flow, async () => {
+      const { route, calls } = FLOWS[flow] as (typeof FLOWS)[string];
+      const traceId = reply.headers.get('x-trace-id');
+      const spans = collector.spans().filter((span) => span.traceId === caller.traceId);
+      const root = spans.find(
+        ({ kind, attributes }) => kind === SERVER && attributes['speechgate.trace_id'] === traceId,
+      );
+      assert.ok(root, 'the request has a span');
+      assert.equal(root.name, route);
+      assert.equal(root.parentSpanId, caller.spanId);
+      assert.equal(root.attributes['http.response.status_code'], reply.status);
+      const under = spans.filter((span) => isUnder(spans, span, root));
+      assert.ok(
+        under.some(({ attributes }) =>
+          /insert into "?(transfer|x402_payment)/.test(String(attributes['db.query.text'])),
+        ),
+        'its statements are under it',
+      );
+      for (const port of calls(gateway).map((url) => Number(new URL(url).port))) {
+        const call = under.find(({ kind, attributes }) => kind === CLIENT && attributes['server.port'] === port);
+        assert.ok(call, `the call to port ${port} is under it`);
+      }
+      const [, heardTrace, heardSpan] = heard.split('-');
+      assert.equal(heardTrace, caller.traceId);
+      assert.ok(
+        under.some(({ spanId }) => spanId === heardSpan),
+        'the provider is told of the call',
+      );
+      const logged = lines.filter((line) => line.traceId === traceId);
+      assert.ok(logged.some(({ msg }) => msg === 'request'));
+      for (const line of logged) assert.equal(line.trace_id, caller.traceId, JSON.stringify(line));
+    });
   }
-  const heard = String(gateway.upstream.requests.at(-1)?.headers.traceparent);
-  const [, heardTrace, heardSpan] = heard.split('-');
-  assert.equal(heardTrace, own.traceId);
-  assert.ok(
-    under.some(({ spanId }) => spanId === heardSpan),
-    'the provider is told of the call',
-  );
-  await until(() => linesOf(child).some(({ msg, traceId: id }) => msg === 'request' && id === traceId));
-  const lines = linesOf(child).filter((line) => line.traceId === traceId);
-  for (const line of lines) assert.equal(line.trace_id, own.traceId, JSON.stringify(line));
-
-  const sent = Buffer.concat(collector.received.map(({ body }) => body)).toString();
-  for (const secret of [
-    ...secrets,
-    TEXT,
-    NODE_KEY,
-    gateway.env.SPEECH_API_KEY as string,
-    gateway.env.QUOTE_SECRET as string,
-  ]) {
-    assert.ok(!sent.toLowerCase().includes(secret.toLowerCase()), `${secret} is not told`);
-  }
-}
-
-test('a request of each flow is one trace from the caller to the provider', {
-  skip,
-}, async (t) => {
-  const traced = await startTraced(t);
-  for (const flow of Object.keys(FLOWS)) await t.test(flow, () => isTraced(flow, traced));
+  await t.test('no text, account, signature or key is told (R40)', async () => {
+    const sent = collector.received.join().toLowerCase();
+    const { SPEECH_API_KEY, QUOTE_SECRET } = gateway.env;
+    const secrets = [...requests.flatMap(({ secrets }) => secrets), TEXT, NODE_KEY, SPEECH_API_KEY, QUOTE_SECRET];
+    for (const secret of secrets) assert.ok(!sent.includes(String(secret).toLowerCase()), `${secret} is not told`);
+  });
   await t.test('tracing leaves the ledger correct', async () => {
     const { audit } = await import('../../src/ledger/audit.ts');
-    assert.deepEqual(await audit(traced.gateway.db), []);
+    assert.deepEqual(await audit(gateway.db), []);
   });
   await t.test('spans name the service and its environment', async () => {
-    const { 'service.name': name, 'deployment.environment.name': environment } = traced.collector.resource();
+    const { 'service.name': name, 'deployment.environment.name': environment } = collector.resource();
     assert.deepEqual([name, environment], ['voices', 'test']);
   });
+});
+
+test('the commands that install the packages name the tested versions', async () => {
+  const { devDependencies } = JSON.parse(await readFile(projectFile('package.json'), 'utf8'));
+  const isTraced = ([name]: [string, unknown]) => /^@opentelemetry\/|\/otel$/.test(name);
+  const tested = Object.entries(devDependencies)
+    .filter(isTraced)
+    .map((entry) => entry.join('@'));
+  for (const path of ['ops/otel.mjs', 'docs/operate.md']) {
+    const text = await readFile(projectFile(path), 'utf8');
+    const [, packages = ''] = /npm i --no-save --prefix ops ((?:.*\\\n)+.*)/.exec(text) ?? [];
+    assert.deepEqual(packages.match(/@\S+/g), tested, path);
+  }
 });

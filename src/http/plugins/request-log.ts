@@ -1,5 +1,5 @@
+import { AsyncResource } from 'node:async_hooks';
 import type { Readable } from 'node:stream';
-import { context } from '@opentelemetry/api';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Flow, Metrics, RequestEnd } from '../../observability/metrics.ts';
 
@@ -34,7 +34,8 @@ export class RequestRecord {
     this.#reply = reply;
     this.#metrics = metrics;
     const over = () => this.#answerIsOver();
-    reply.raw.once('close', context.bind(context.active(), over));
+    // A tracer finds the request by the asynchronous context, which an event of the socket lacks.
+    reply.raw.once('close', AsyncResource.bind(over));
   }
 
   addLogFields(fields: RequestFacts): void {
