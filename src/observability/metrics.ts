@@ -21,7 +21,6 @@ export type SynthesisOutcome = string;
 
 /** Whether the values of several processes are summed, or all processes report the same value. */
 type GaugeScope = 'process' | 'shared';
-type GaugeValue = number | Readonly<Record<string, number>>;
 /** How long a scrape waits for values that must be read; then it answers without them. */
 const READ_TIMEOUT_MS = 1_000;
 
@@ -202,20 +201,20 @@ export class Metrics {
   }
 
   /** Adds gauges that share a read per scrape, in the order of these calls. They have no value while the read fails. */
-  addGauges<State>(
+  addGauges<Values extends object>(
     scope: GaugeScope,
-    read: () => Promise<State>,
-    gauges: Readonly<Record<string, readonly [help: string, toValue: (state: State) => GaugeValue]>>,
+    read: () => Promise<Values>,
+    gauges: Readonly<Record<string, readonly [help: string, member: keyof Values]>>,
     label?: string,
   ): void {
-    let reading: Promise<State> | undefined;
+    let reading: Promise<Values> | undefined;
     const readOnce = () => {
       reading ??= read().finally(() => {
         reading = undefined;
       });
       return withinTime(reading);
     };
-    for (const [name, [help, toValue]] of Object.entries(gauges)) {
+    for (const [name, [help, member]] of Object.entries(gauges)) {
       new Gauge({
         name,
         help,
@@ -223,8 +222,12 @@ export class Metrics {
         labelNames: label === undefined ? [] : [label],
         registers: [this.#registry],
         async collect() {
-          const state = await readOnce();
-          show(this, label, state === undefined ? undefined : toValue(state));
+          const value: unknown = (await readOnce())?.[member];
+          if (label !== undefined) {
+            this.reset();
+            for (const [labelled, number] of Object.entries(value ?? {})) this.set({ [label]: labelled }, number);
+          } else if (typeof value === 'number') this.set(value);
+          else this.remove();
         },
       });
     }
@@ -262,17 +265,6 @@ function byLabels<Series>(find: (...labels: string[]) => Series): (...labels: st
     }
     return series;
   };
-}
-
-function show(gauge: Gauge, label: string | undefined, value: GaugeValue | undefined): void {
-  if (typeof value === 'number') {
-    gauge.set(value);
-  } else if (label === undefined) {
-    gauge.remove();
-  } else {
-    gauge.reset();
-    for (const [labelled, number] of Object.entries(value ?? {})) gauge.set({ [label]: labelled }, number);
-  }
 }
 
 async function withinTime<T>(value: Promise<T>): Promise<T | undefined> {

@@ -14,129 +14,107 @@ import type { AudioMemory } from '../../speech/audio-memory.ts';
 import type { AudioStore } from '../../speech/store/audio-store.ts';
 
 export function addPoolGauges(metrics: Metrics, pool: Pool): void {
+  // Read at once, before the other gauges use the pool.
   const read = async () => ({ total: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount });
   metrics.addGauges('process', read, {
-    speechgate_database_connections: ['Database connections of the pool.', ({ total }) => total],
-    speechgate_database_idle_connections: ['Idle database connections of the pool.', ({ idle }) => idle],
-    speechgate_database_waiting: ['Statements that wait for a database connection.', ({ waiting }) => waiting],
+    speechgate_database_connections: ['Database connections of the pool.', 'total'],
+    speechgate_database_idle_connections: ['Idle database connections of the pool.', 'idle'],
+    speechgate_database_waiting: ['Statements that wait for a database connection.', 'waiting'],
   });
 }
 
-export const addPauseGauge = (metrics: Metrics, pauses: KnownPauses): void =>
-  metrics.addGauges('shared', async () => pauses.count, {
-    speechgate_paused_flows: ['Flows that operators have paused, as this process last read them.', (count) => count],
+export function addPauseGauge(metrics: Metrics, pauses: KnownPauses): void {
+  metrics.addGauges('shared', async () => pauses, {
+    speechgate_paused_flows: ['Flows that operators have paused, as this process last read them.', 'count'],
   });
+}
 
 export function addHoldGauges(metrics: Metrics, db: Database, captures: Captures): void {
   metrics.addGauges('process', async () => captures.waiting, {
-    speechgate_waiting_captures: ['Captures of delivered responses that wait for the database.', ({ count }) => count],
-    speechgate_oldest_waiting_capture_seconds: [
-      'Waiting time of the first of these captures.',
-      ({ oldestSeconds }) => oldestSeconds,
-    ],
+    speechgate_waiting_captures: ['Captures of delivered responses that wait for the database.', 'count'],
+    speechgate_oldest_waiting_capture_seconds: ['Waiting time of the first of these captures.', 'oldestSeconds'],
   });
   metrics.addGauges('shared', () => pendingHolds(db), {
-    speechgate_pending_holds: ['Pending holds: neither captured nor voided.', ({ count }) => count],
-    speechgate_oldest_pending_hold_seconds: ['Age of the oldest pending hold.', ({ oldestSeconds }) => oldestSeconds],
-    speechgate_holds_past_lease: ['Pending holds whose lease has expired.', ({ pastLease }) => pastLease],
+    speechgate_pending_holds: ['Pending holds: neither captured nor voided.', 'count'],
+    speechgate_oldest_pending_hold_seconds: ['Age of the oldest pending hold.', 'oldestSeconds'],
+    speechgate_holds_past_lease: ['Pending holds whose lease has expired.', 'pastLease'],
     speechgate_oldest_hold_past_lease_seconds: [
       'Time since the first lease of a pending hold expired.',
-      ({ oldestPastLeaseSeconds }) => oldestPastLeaseSeconds,
+      'oldestPastLeaseSeconds',
     ],
   });
 }
 
-export const addJobGauges = (metrics: Metrics, db: Database): void =>
+export function addJobGauges(metrics: Metrics, db: Database): void {
   metrics.addGauges('shared', () => backlog(db), {
-    speechgate_queued_jobs: ['Queued jobs, including those that wait for a retry.', ({ queued }) => queued],
-    speechgate_processing_jobs: ['Jobs that a worker has claimed.', ({ processing }) => processing],
-    speechgate_oldest_due_job_seconds: [
-      'Waiting time of the job that has been due longest.',
-      ({ oldestDueSeconds }) => oldestDueSeconds,
-    ],
+    speechgate_queued_jobs: ['Queued jobs, including those that wait for a retry.', 'queued'],
+    speechgate_processing_jobs: ['Jobs that a worker has claimed.', 'processing'],
+    speechgate_oldest_due_job_seconds: ['Waiting time of the job that has been due longest.', 'oldestDueSeconds'],
     speechgate_oldest_processing_job_seconds: [
       'Running time of the longest running attempt.',
-      ({ oldestProcessingSeconds }) => oldestProcessingSeconds,
-    ],
-  });
-
-export const addUnsettledWorkGauge = (metrics: Metrics, work: DirectWork): void =>
-  metrics.addGauges('process', async () => work.unsettledSeconds, {
-    speechgate_unsettled_work_seconds: [
-      'Synthesis seconds in the last hour for direct payments that did not settle.',
-      (seconds) => seconds,
-    ],
-  });
-
-export const addWaitingAudioGauge = (metrics: Metrics, memory: AudioMemory): void =>
-  metrics.addGauges('process', async () => memory.bytes, {
-    speechgate_waiting_audio_bytes: ['Audio in memory that callers have not received yet.', (bytes) => bytes],
-  });
-
-export function addBookGauges(metrics: Metrics, db: Database): void {
-  type Results = Awaited<ReturnType<typeof auditResults>>;
-  const byKind = (results: Results, toValue: (result: Results[number]) => number) =>
-    Object.fromEntries(results.map((result) => [result.kind, toValue(result)]));
-  metrics.addGauges(
-    'shared',
-    () => auditResults(db),
-    {
-      speechgate_audit_broken_rules: [
-        'Rules that the last audit found broken, by kind of audit.',
-        (results) => byKind(results, ({ brokenRules }) => brokenRules),
-      ],
-      speechgate_audit_age_seconds: [
-        'Time since the last audit ended, by kind of audit.',
-        (results) => byKind(results, ({ ageSeconds }) => ageSeconds),
-      ],
-    },
-    'audit',
-  );
-  metrics.addGauges('shared', () => totalDebt(db), {
-    speechgate_debt_micro_usd: [
-      'Total debt of card accounts: spent credit that was refunded or disputed.',
-      (debt) => debt,
+      'oldestProcessingSeconds',
     ],
   });
 }
 
-export const addPaymentGauges = (metrics: Metrics, db: Database): void =>
+export function addUnsettledWorkGauge(metrics: Metrics, work: DirectWork): void {
+  const help = 'Synthesis seconds in the last hour for direct payments that did not settle.';
+  metrics.addGauges('process', async () => work, { speechgate_unsettled_work_seconds: [help, 'unsettledSeconds'] });
+}
+
+export function addWaitingAudioGauge(metrics: Metrics, memory: AudioMemory): void {
+  metrics.addGauges('process', async () => memory, {
+    speechgate_waiting_audio_bytes: ['Audio in memory that callers have not received yet.', 'bytes'],
+  });
+}
+
+export function addBookGauges(metrics: Metrics, db: Database): void {
+  const readResults = async () => {
+    const results = await auditResults(db);
+    return {
+      brokenRules: Object.fromEntries(results.map(({ kind, brokenRules }) => [kind, brokenRules])),
+      ageSeconds: Object.fromEntries(results.map(({ kind, ageSeconds }) => [kind, ageSeconds])),
+    };
+  };
+  const audits = {
+    speechgate_audit_broken_rules: ['Rules that the last audit found broken, by kind of audit.', 'brokenRules'],
+    speechgate_audit_age_seconds: ['Time since the last audit ended, by kind of audit.', 'ageSeconds'],
+  } as const;
+  metrics.addGauges('shared', readResults, audits, 'audit');
+  metrics.addGauges('shared', async () => ({ debt: await totalDebt(db) }), {
+    speechgate_debt_micro_usd: ['Total debt of card accounts: spent credit that was refunded or disputed.', 'debt'],
+  });
+}
+
+export function addPaymentGauges(metrics: Metrics, db: Database): void {
   metrics.addGauges('shared', () => paymentsInDoubt(db), {
-    speechgate_payments_in_doubt: [
-      'USDC payments whose settlement was sent but has no clear outcome.',
-      ({ count }) => count,
-    ],
+    speechgate_payments_in_doubt: ['USDC payments whose settlement was sent but has no clear outcome.', 'count'],
     speechgate_oldest_payment_in_doubt_seconds: [
       'Time since the settlement of the oldest payment in doubt was sent.',
-      ({ oldestSeconds }) => oldestSeconds,
+      'oldestSeconds',
     ],
   });
+}
 
 /** @param intervals seconds between turns, by reconciler @param turnAges seconds since the last turn */
-export const addReconcilerGauges = (
+export function addReconcilerGauges(
   metrics: Metrics,
   intervals: Record<string, number>,
   turnAges: () => Promise<Record<string, number>>,
-): void =>
-  metrics.addGauges(
-    'shared',
-    turnAges,
-    {
-      speechgate_reconciler_last_turn_seconds: [
-        'Time since the last turn began in any process, by reconciler.',
-        (ages) => ages,
-      ],
-      speechgate_reconciler_interval_seconds: ['Intended time between turns, by reconciler.', () => intervals],
-    },
-    'reconciler',
-  );
+): void {
+  const gauges = {
+    speechgate_reconciler_last_turn_seconds: ['Time since the last turn began in any process, by reconciler.', 'ages'],
+    speechgate_reconciler_interval_seconds: ['Intended time between turns, by reconciler.', 'intervals'],
+  } as const;
+  metrics.addGauges('shared', async () => ({ ages: await turnAges(), intervals }), gauges, 'reconciler');
+}
 
 export function addSigningKeyGauge(metrics: Metrics, { validUntil }: Pick<SigningKey, 'validUntil'>): void {
   if (!validUntil) return;
-  metrics.addGauges('shared', async () => (validUntil.getTime() - Date.now()) / 1000, {
+  metrics.addGauges('shared', async () => ({ secondsLeft: (validUntil.getTime() - Date.now()) / 1000 }), {
     speechgate_signing_key_seconds_left: [
       'Time until the metadata signing key expires; below 0 it has expired.',
-      (seconds) => seconds,
+      'secondsLeft',
     ],
   });
 }
@@ -144,7 +122,7 @@ export function addSigningKeyGauge(metrics: Metrics, { validUntil }: Pick<Signin
 export function addAudioRoomGauges(metrics: Metrics, store: AudioStore): void {
   if (!store.room) return;
   metrics.addGauges('shared', store.room.bind(store), {
-    speechgate_audio_free_bytes: ['Free space of the file system with the stored audio.', ({ freeBytes }) => freeBytes],
-    speechgate_audio_size_bytes: ['Size of the file system with the stored audio.', ({ sizeBytes }) => sizeBytes],
+    speechgate_audio_free_bytes: ['Free space of the file system with the stored audio.', 'freeBytes'],
+    speechgate_audio_size_bytes: ['Size of the file system with the stored audio.', 'sizeBytes'],
   });
 }

@@ -182,11 +182,11 @@ test('a slow gauge delays no scrape, is read once and shows when available', asy
   let arrive: (depth: number) => void = () => {};
   const read = () => {
     reads += 1;
-    return new Promise<number>((resolve) => {
-      arrive = resolve;
+    return new Promise<{ depth: number }>((resolve) => {
+      arrive = (depth) => resolve({ depth });
     });
   };
-  metrics.addGauges('process', read, { depth: ['Jobs in the queue.', (depth) => depth] });
+  metrics.addGauges('process', read, { depth: ['Jobs in the queue.', 'depth'] });
   assert.equal(sample(await metrics.scrape(), 'depth'), undefined);
   const second = metrics.scrape();
   assert.equal(reads, 1);
