@@ -1,7 +1,6 @@
 import type { Config } from '../../config/config.ts';
 import type { Misspelling } from '../../config/misspelt.ts';
 import { type Database, openDatabase } from '../../db/database.ts';
-import { pendingMigrations } from '../../db/migrate.ts';
 
 export interface DoctorOptions {
   readonly config: Config;
@@ -32,6 +31,8 @@ export interface Check {
   readonly name: string;
   readonly about?: string;
   readonly limitMs?: number;
+  /** Skips the check without these. The checks `database` and `schema` report why. */
+  readonly needs?: 'database' | 'tables';
   readonly run: (context: DoctorContext) => Finding | Promise<Finding>;
 }
 
@@ -61,19 +62,3 @@ export function openContext(options: DoctorOptions): DoctorContext {
 /** @throws when the database is unavailable */
 export const reachDatabase = ({ db, once }: DoctorContext) =>
   once('database', () => db.selectNoFrom(({ lit }) => lit(1).as('reached')).execute());
-
-/** Skips the check if the database is unavailable, which the check `database` reports. */
-export const askingDatabase =
-  (run: Check['run']): Check['run'] =>
-  (context) =>
-    reachDatabase(context).then(
-      () => run(context),
-      () => skipped('The database is unavailable.'),
-    );
-
-/** Skips the check while migrations are missing, which the check `schema` reports. */
-export const readingTables = (run: Check['run']): Check['run'] =>
-  askingDatabase(async (context) => {
-    const pending = await pendingMigrations(context.db);
-    return pending.length > 0 ? skipped('The schema is not current.') : run(context);
-  });

@@ -7,18 +7,7 @@ import { unixSeconds } from '../../db/expressions.ts';
 import { findNotValid, newerMigrations, pendingMigrations } from '../../db/migrate.ts';
 import { isCommitKept } from '../../db/rate-window.ts';
 import { describeMismatch, readInstance } from '../../ledger/database-identity.ts';
-import {
-  askingDatabase,
-  type Check,
-  type DoctorContext,
-  type Finding,
-  fault,
-  ok,
-  reachDatabase,
-  readingTables,
-  skipped,
-  warning,
-} from './check.ts';
+import { type Check, type DoctorContext, type Finding, fault, ok, reachDatabase, skipped, warning } from './check.ts';
 
 const OLDEST = 15;
 const NEWEST = 18;
@@ -33,17 +22,17 @@ const MAIL_CONNECTIONS = 2;
 
 export const DATABASE_CHECKS: readonly Check[] = [
   { name: 'database', run: takesWrites },
-  { name: 'database-version', run: askingDatabase(isSupported) },
-  { name: 'durability', run: askingDatabase(isDurable) },
-  { name: 'session', run: askingDatabase(hasOwnSettings) },
-  { name: 'commits', run: readingTables(keepsCommits) },
-  { name: 'standby', run: askingDatabase(waitsForStandby) },
-  { name: 'clock', run: askingDatabase(isOfOurTime) },
-  { name: 'connections', run: askingDatabase(hasRoom) },
-  { name: 'schema', run: askingDatabase(isCurrent) },
-  { name: 'constraints', run: readingTables(areValid) },
-  { name: 'rights', run: readingTables(hasRights) },
-  { name: 'money', run: readingTables(isOurMoney) },
+  { name: 'database-version', needs: 'database', run: isSupported },
+  { name: 'durability', needs: 'database', run: isDurable },
+  { name: 'session', needs: 'database', run: hasOwnSettings },
+  { name: 'commits', needs: 'tables', run: keepsCommits },
+  { name: 'standby', needs: 'database', run: waitsForStandby },
+  { name: 'clock', needs: 'database', run: isOfOurTime },
+  { name: 'connections', needs: 'database', run: hasRoom },
+  { name: 'schema', needs: 'database', run: isCurrent },
+  { name: 'constraints', needs: 'tables', run: areValid },
+  { name: 'rights', needs: 'tables', run: hasRights },
+  { name: 'money', needs: 'tables', run: isOurMoney },
 ];
 
 async function takesWrites(context: DoctorContext): Promise<Finding> {

@@ -15,17 +15,7 @@ import { collectSpeech } from '../../speech/collect.ts';
 import { serversOf } from '../../speech/open-provider.ts';
 import { openAiCompatible } from '../../speech/openai-compatible.ts';
 import { SpeechError, type SpeechProvider } from '../../speech/provider.ts';
-import {
-  type Check,
-  type DoctorContext,
-  type DoctorOptions,
-  type Finding,
-  fault,
-  off,
-  ok,
-  readingTables,
-  skipped,
-} from './check.ts';
+import { type Check, type DoctorContext, type DoctorOptions, type Finding, fault, off, ok, skipped } from './check.ts';
 import { exchange, member, NoAnswer, type ProbeResponse } from './exchange.ts';
 import { refusesLowestPrice } from './lowest-price.ts';
 
@@ -84,7 +74,7 @@ export function cardChecks({ config: { card } }: DoctorOptions): readonly Check[
   const probe = new KeyProbe(card.secretKey, card.apiBase);
   return [
     { name: 'card-key', run: () => keyWorks(probe) },
-    { name: 'card-mode', run: readingTables(({ db }) => isOfItsMode(db, card)) },
+    { name: 'card-mode', needs: 'tables', run: ({ db }) => isOfItsMode(db, card) },
     { name: 'card-permissions', run: () => mayDoItsWork(probe) },
   ];
 }

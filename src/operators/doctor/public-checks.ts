@@ -1,5 +1,6 @@
 import { createPublicKey, randomBytes, randomUUID, verify } from 'node:crypto';
-import { BlockList, isIP } from 'node:net';
+import { isIP } from 'node:net';
+import { compile } from '@fastify/proxy-addr';
 import type { Config } from '../../config/config.ts';
 import { currentKey, publicKeyJwk, type SigningKey } from '../../config/signing-keys.ts';
 import { routeOf } from '../../contract/routes.ts';
@@ -185,7 +186,7 @@ async function forgedAreRefused(config: Config): Promise<Finding> {
     const left = remaining(own);
     if (left === undefined || own.status === 429)
       return skipped('The rate limit of this address is used up or unknown.');
-    if (own.localAddress !== undefined && isAmong(config.trustProxy, own.localAddress)) {
+    if (own.localAddress !== undefined && compile([...config.trustProxy])(own.localAddress, 0)) {
       return skipped('TRUST_PROXY trusts this machine. Run the check on another one to be sure.');
     }
     const network = randomBytes(2).toString('hex');
@@ -216,17 +217,6 @@ function ask({ baseUrl }: Config, operationId: string, headers: Readonly<Record<
   const path = routeOf(operationId).path.replace(':jobId', randomUUID());
   const isHere = new URL(baseUrl).hostname === LOOPBACK && process.platform === 'linux';
   return exchange(baseUrl + path, { headers, localAddress: isHere ? OTHER_LOOPBACK : undefined });
-}
-
-function isAmong(networks: readonly string[], address: string): boolean {
-  const list = new BlockList();
-  for (const entry of networks) {
-    const [network = '', bits] = entry.split('/');
-    const family = isIP(network) === 6 ? 'ipv6' : 'ipv4';
-    if (bits === undefined) list.addAddress(network, family);
-    else list.addSubnet(network, Number(bits), family);
-  }
-  return list.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
 }
 
 function isSignedBy(document: unknown, keys: readonly SigningKey[]): boolean {

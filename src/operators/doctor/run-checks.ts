@@ -1,7 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { faultOf } from '../../db/database-errors.ts';
+import { pendingMigrations } from '../../db/migrate.ts';
 import { chainChecks } from './chain-checks.ts';
-import { type Check, type DoctorContext, type DoctorOptions, type Finding, fault, skipped } from './check.ts';
+import {
+  type Check,
+  type DoctorContext,
+  type DoctorOptions,
+  type Finding,
+  fault,
+  reachDatabase,
+  skipped,
+} from './check.ts';
 import { DATABASE_CHECKS } from './database-checks.ts';
 import { cardChecks, FACILITATOR_CHECKS, mailChecks, speechChecks } from './provider-checks.ts';
 import { PUBLIC_CHECKS } from './public-checks.ts';
@@ -37,13 +46,24 @@ export async function* runChecks(
   context: DoctorContext,
   left: ReadonlySet<string>,
 ): AsyncGenerator<Checked> {
-  const running = checks.map(async ({ name, about, limitMs = DEFAULT_LIMIT_MS, run }): Promise<Checked> => {
+  const running = checks.map(async ({ name, about, limitMs = DEFAULT_LIMIT_MS, needs, run }): Promise<Checked> => {
     const finding = left.has(name)
       ? skipped('It was skipped by --skip.')
-      : await judged(async () => run(context), limitMs);
+      : await judged(async () => (await whatLacks(context, needs)) ?? run(context), limitMs);
     return { name, ...(about !== undefined && { about }), ...finding };
   });
   for (const checked of running) yield await checked;
+}
+
+async function whatLacks(context: DoctorContext, needs: Check['needs']): Promise<Finding | undefined> {
+  if (needs === undefined) return undefined;
+  const isReached = await reachDatabase(context).then(
+    () => true,
+    () => false,
+  );
+  if (!isReached) return skipped('The database is unavailable.');
+  const isCurrent = needs === 'database' || (await pendingMigrations(context.db)).length === 0;
+  return isCurrent ? undefined : skipped('The schema is not current.');
 }
 
 async function judged(run: () => Promise<Finding>, limitMs: number): Promise<Finding> {

@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 import type { Config } from '../../config/config.ts';
 import { currentKey } from '../../config/signing-keys.ts';
 import { parseAudioStoreSetting } from '../../config/store-setting.ts';
-import { askingDatabase, type Check, type DoctorContext, type Finding, fault, ok, skipped, warning } from './check.ts';
+import { type Check, type DoctorContext, type Finding, fault, ok, skipped, warning } from './check.ts';
 
 const OTHER_FILES = 500;
 const LATE_RECONCILE_MS = 300_000;
@@ -12,7 +12,7 @@ const LATE_RECONCILE_MS = 300_000;
 export const SETTINGS_CHECKS: readonly Check[] = [
   { name: 'settings', run: async (context) => areMeant(context) },
   { name: 'file-descriptors', run: ({ config }) => areEnough(config.maxConnections) },
-  { name: 'replicas', run: askingDatabase(shareTheirStore) },
+  { name: 'replicas', needs: 'database', run: shareTheirStore },
   { name: 'secrets', run: areStrong },
   { name: 'database-password', run: async ({ config }) => isGoodPassword(new URL(config.databaseUrl)) },
 ];

@@ -8,7 +8,6 @@ import { parseAudioStoreSetting } from '../../config/store-setting.ts';
 import { isClockError, StoreError } from '../../speech/store/audio-store.ts';
 import { openAudioStore } from '../../speech/store/open-store.ts';
 import {
-  askingDatabase,
   type Check,
   type DoctorContext,
   type DoctorOptions,
@@ -33,7 +32,7 @@ export function storageChecks({ config: { jobs } }: DoctorOptions): readonly Che
       about,
       run: async () => judgeRoom(await roomOf(folder), roomFix(about)),
     })),
-    { name: 'disk', about: 'database', run: askingDatabase(databaseHasRoom) },
+    { name: 'disk', about: 'database', needs: 'database', run: databaseHasRoom },
   ];
 }
 

@@ -11,10 +11,7 @@ export interface Wrong {
 }
 
 export interface Case {
-  /** The check that tells of it. */
-  readonly check: string;
-  readonly state: 'fault' | 'warning';
-  readonly message: RegExp;
+  readonly finds: readonly [state: 'fault' | 'warning', check: string, message: RegExp];
   /** Checks that can't be made then. */
   readonly skipped?: readonly string[];
   /** @param places where the service will listen that is started for it, if `all` is given */
@@ -27,11 +24,13 @@ export interface Case {
 export type Cases = Readonly<Record<string, Case>>;
 
 /** Changes the database as its owner until the test ends. */
-export async function untilTheEnd(t: Test, scene: Scene, change: string, undo: string): Promise<Wrong> {
-  t.teardown(() => scene.sql(undo));
-  await scene.sql(change);
-  return {};
-}
+export const untilTheEnd =
+  (change: string, undo: string): Case['make'] =>
+  async ({ sql }, t) => {
+    t.teardown(() => sql(undo));
+    await sql(change);
+    return {};
+  };
 
 /** Gives a part of the scene other values until the test ends. */
 export function withChanged<Part extends object>(t: Test, part: Part, values: Partial<Part>): Wrong {

@@ -85,7 +85,8 @@ for (const [name, make] of Object.entries(healthy)) {
   });
 }
 
-for (const [name, { check, state, message, skipped = [], make, skip: reason }] of Object.entries(cases)) {
+for (const [name, { finds, skipped = [], make, skip: reason }] of Object.entries(cases)) {
+  const [state, check, message] = finds;
   test(`only ${check} reports ${name}`, { skip: skip || reason || false }, async (t) => {
     const told = wrongOf(await findings(t, make));
     const wrong = told.filter((finding) => finding.state !== 'skipped');

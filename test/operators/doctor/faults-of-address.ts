@@ -8,23 +8,17 @@ const OF_PUBLIC = ['identity', 'proxies', 'forged-addresses'];
 /** What is wrong with BASE_URL, and the proxies behind it. */
 export const FAULTS_OF_ADDRESS: Cases = {
   'an unreachable BASE_URL': {
-    check: 'base-url',
-    state: 'fault',
-    message: /did not answer: ECONNREFUSED/,
+    finds: ['fault', 'base-url', /did not answer: ECONNREFUSED/],
     skipped: OF_PUBLIC,
     make: () => ({ own: { BASE_URL: 'http://127.0.0.1:1' } }),
   },
   'a BASE_URL of another service': {
-    check: 'base-url',
-    state: 'fault',
-    message: /is not Speechgate \(status 200\)/,
+    finds: ['fault', 'base-url', /is not Speechgate \(status 200\)/],
     skipped: OF_PUBLIC,
     make: async (_scene, t) => ({ own: { BASE_URL: await serve(t, (_, response) => response.end('Welcome')) } }),
   },
   'a BASE_URL of another Speechgate': {
-    check: 'identity',
-    state: 'fault',
-    message: /not signed by/,
+    finds: ['fault', 'identity', /not signed by/],
     make: async ({ env, folder }, t) => {
       const SIGNING_KEYS_FILE = await writeKeys(folder, 'others.json');
       const { env: other } = await startService(t, { ...env, ...(await freePlaces()), SIGNING_KEYS_FILE });
@@ -32,9 +26,7 @@ export const FAULTS_OF_ADDRESS: Cases = {
     },
   },
   'a BASE_URL of another Speechgate, detected by its quotes': {
-    check: 'identity',
-    state: 'fault',
-    message: /its quotes are not ours/,
+    finds: ['fault', 'identity', /its quotes are not ours/],
     skipped: ['signing-keys', 'signing-keys-file'],
     make: async ({ env }, t) => {
       const settings = { ...env, ...(await freePlaces()), SIGNING_KEYS_FILE: '' };
@@ -43,43 +35,31 @@ export const FAULTS_OF_ADDRESS: Cases = {
     },
   },
   'a running process with another payee': {
-    check: 'identity',
-    state: 'fault',
-    message: /other values of these settings: X402_PAY_TO/,
+    finds: ['fault', 'identity', /other values of these settings: X402_PAY_TO/],
     make: ({ env }) => ({ own: { X402_PAY_TO: `${env.X402_PAY_TO?.slice(0, -4).toLowerCase()}beef` } }),
   },
   'a proxy missing from TRUST_PROXY': {
-    check: 'proxies',
-    state: 'fault',
-    message: /is not trusted/,
+    finds: ['fault', 'proxies', /is not trusted/],
     make: async (_scene, t, { PORT }) => ({ all: { BASE_URL: await proxy(t, PORT, adding) } }),
   },
   'a proxy that names clients by no address': {
-    check: 'proxies',
-    state: 'warning',
-    message: /by something that is no address/,
+    finds: ['warning', 'proxies', /by something that is no address/],
     make: async (_scene, t, { PORT }) => ({
       all: { TRUST_PROXY: '127.0.0.1', BASE_URL: await proxy(t, PORT, () => '_hidden') },
     }),
   },
   'a TRUST_PROXY without a proxy': {
-    check: 'proxies',
-    state: 'warning',
-    message: /no request to BASE_URL came to this process by a proxy/,
+    finds: ['warning', 'proxies', /no request to BASE_URL came to this process by a proxy/],
     make: () => ({ all: { TRUST_PROXY: '10.0.0.0/8' } }),
   },
   'a TRUST_PROXY that is too wide': {
-    check: 'forged-addresses',
-    state: 'fault',
-    message: /trusts too many addresses \(0\.0\.0\.0\/1\)/,
+    finds: ['fault', 'forged-addresses', /trusts too many addresses \(0\.0\.0\.0\/1\)/],
     make: async (_scene, t, { PORT }) => ({
       all: { TRUST_PROXY: '0.0.0.0/1,128.0.0.0/1', BASE_URL: await proxy(t, PORT, adding) },
     }),
   },
   'a proxy that forwards forged addresses': {
-    check: 'forged-addresses',
-    state: 'fault',
-    message: /is trusted: rate limits have no effect/,
+    finds: ['fault', 'forged-addresses', /is trusted: rate limits have no effect/],
     make: async (_scene, t, { PORT }) => ({
       all: { TRUST_PROXY: '127.0.0.1', BASE_URL: await proxy(t, PORT, (received, peer) => received ?? peer) },
     }),

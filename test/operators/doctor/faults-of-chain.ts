@@ -8,9 +8,7 @@ const OF_NODE = ['node-logs', 'asset', 'payee'];
 /** What is wrong with the chain, its nodes, the token, and those who are paid. */
 export const FAULTS_OF_CHAIN: Cases = {
   'a node of another chain': {
-    check: 'node',
-    state: 'fault',
-    message: /node of chain 84532, but X402_NETWORK is eip155:8453/,
+    finds: ['fault', 'node', /node of chain 84532, but X402_NETWORK is eip155:8453/],
     skipped: OF_NODE,
     make: ({ node }, t) =>
       withChanged(t, node, {
@@ -18,16 +16,12 @@ export const FAULTS_OF_CHAIN: Cases = {
       }),
   },
   'an unreachable node': {
-    check: 'node',
-    state: 'fault',
-    message: /no answer to eth_chainId/,
+    finds: ['fault', 'node', /no answer to eth_chainId/],
     skipped: OF_NODE,
     make: () => ({ own: { X402_RPC_URL: 'http://127.0.0.1:1' } }),
   },
   'a node that lags': {
-    check: 'node',
-    state: 'fault',
-    message: /s old: it lags/,
+    finds: ['fault', 'node', /s old: it lags/],
     make: ({ node, chain }, t) => {
       const old = `0x${Math.floor(Date.now() / 1000 - 600).toString(16)}`;
       const falsehood: RpcNode['falsehood'] = async ({ method, params }) => {
@@ -39,9 +33,7 @@ export const FAULTS_OF_CHAIN: Cases = {
     },
   },
   'a chain clock that is ahead': {
-    check: 'node',
-    state: 'fault',
-    message: /s ahead of the clock of this machine/,
+    finds: ['fault', 'node', /s ahead of the clock of this machine/],
     make: async ({ chain: { client } }, t) => {
       const id = await client.snapshot();
       t.teardown(() => client.revert({ id }));
@@ -51,15 +43,11 @@ export const FAULTS_OF_CHAIN: Cases = {
     },
   },
   'a node without finalized blocks': {
-    check: 'node',
-    state: 'warning',
-    message: /no finalized block/,
+    finds: ['warning', 'node', /no finalized block/],
     make: ({ node }, t) => withChanged(t, node, { falsehood: unfinalized }),
   },
   'a node without logs': {
-    check: 'node-logs',
-    state: 'fault',
-    message: /does not return the logs of a day ago/,
+    finds: ['fault', 'node-logs', /does not return the logs of a day ago/],
     make: ({ node }, t) =>
       withChanged(t, node, {
         falsehood: ({ method }) =>
@@ -67,47 +55,33 @@ export const FAULTS_OF_CHAIN: Cases = {
       }),
   },
   'a node that gives logs of few blocks': {
-    check: 'node-logs',
-    state: 'warning',
-    message: /refuses the logs of 1000 blocks at once and returns those of 250/,
+    finds: ['warning', 'node-logs', /refuses the logs of 1000 blocks at once and returns those of 250/],
     make: ({ node }, t) => withChanged(t, node, { falsehood: narrow(400, { status: 400 }) }),
   },
   'a missing asset': {
-    check: 'asset',
-    state: 'fault',
-    message: /no contract at/,
+    finds: ['fault', 'asset', /no contract at/],
     make: async ({ unused }, t) => ({
       all: { X402_ASSET: '0x00000000000000000000000000000000000000f1', DATABASE_URL: (await unused(t)).url },
     }),
   },
   'an asset that is not a token': {
-    check: 'asset',
-    state: 'fault',
-    message: /reports no decimals/,
+    finds: ['fault', 'asset', /reports no decimals/],
     make: async ({ unused }, t) => ({ all: { X402_ASSET: MULTICALL, DATABASE_URL: (await unused(t)).url } }),
   },
   'another EIP-712 domain': {
-    check: 'asset',
-    state: 'fault',
-    message: /domain is not USDC, version 2/,
+    finds: ['fault', 'asset', /domain is not USDC, version 2/],
     make: () => ({ all: { X402_ASSET_NAME: 'USDC' } }),
   },
   'a contract as payee': {
-    check: 'payee',
-    state: 'fault',
-    message: /is a contract/,
+    finds: ['fault', 'payee', /is a contract/],
     make: () => ({ all: { X402_PAY_TO: MULTICALL } }),
   },
   'the token as payee': {
-    check: 'payee',
-    state: 'fault',
-    message: /is the token itself/,
+    finds: ['fault', 'payee', /is the token itself/],
     make: ({ chain }) => ({ all: { X402_PAY_TO: chain.asset } }),
   },
   'the zero address as payee': {
-    check: 'payee',
-    state: 'fault',
-    message: /is the zero address/,
+    finds: ['fault', 'payee', /is the zero address/],
     make: () => ({ all: { X402_PAY_TO: zeroAddress } }),
   },
 };

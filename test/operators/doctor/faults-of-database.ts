@@ -8,36 +8,19 @@ import { type Cases, untilTheEnd } from './case.ts';
 import type { Scene } from './scene.ts';
 
 const OF_DATABASE = [
-  ...[
-    'replicas',
-    'database-version',
-    'durability',
-    'session',
-    'commits',
-    'standby',
-    'clock',
-    'connections',
-    'schema',
-    'constraints',
-    'rights',
-    'money',
-  ],
-  ...['card-mode', 'disk'],
+  ...['replicas', 'database-version', 'durability', 'session', 'commits', 'standby', 'clock', 'connections'],
+  ...['schema', 'constraints', 'rights', 'money', 'card-mode', 'disk'],
 ];
 
 /** What is wrong with the database. */
 export const FAULTS_OF_DATABASE: Cases = {
   'a missing database': {
-    check: 'database',
-    state: 'fault',
-    message: /can't be reached: .*ECONNREFUSED/,
+    finds: ['fault', 'database', /can't be reached: .*ECONNREFUSED/],
     skipped: OF_DATABASE,
     make: () => ({ own: { DATABASE_URL: 'postgres://speechgate_app:8aeb1c2f@127.0.0.1:1/speechgate' } }),
   },
   'a wrong database password': {
-    check: 'database',
-    state: 'fault',
-    message: /refuses the connection: password authentication failed/,
+    finds: ['fault', 'database', /refuses the connection: password authentication failed/],
     skipped: OF_DATABASE,
     make: ({ env }) => {
       const url = new URL(env.DATABASE_URL ?? '');
@@ -46,9 +29,7 @@ export const FAULTS_OF_DATABASE: Cases = {
     },
   },
   'a read-only database': {
-    check: 'database',
-    state: 'fault',
-    message: /read-only/,
+    finds: ['fault', 'database', /read-only/],
     skipped: ['commits'],
     make: async ({ unused, sql }, t) => {
       const { url } = await unused(t);
@@ -57,9 +38,7 @@ export const FAULTS_OF_DATABASE: Cases = {
     },
   },
   'PostgreSQL without fsync': {
-    check: 'durability',
-    state: 'fault',
-    message: /^fsync off/,
+    finds: ['fault', 'durability', /^fsync off/],
     make: async (scene, t) => {
       t.teardown(() => setServer(scene, 'fsync', 'on'));
       await setServer(scene, 'fsync', 'off');
@@ -67,22 +46,18 @@ export const FAULTS_OF_DATABASE: Cases = {
     },
   },
   'commits that do not wait for the disk': {
-    check: 'session',
-    state: 'warning',
-    message: /: synchronous_commit is off\.$/,
-    make: (scene, t) =>
-      untilTheEnd(
-        t,
-        scene,
-        'alter role speechgate_app set synchronous_commit = off',
-        'alter role speechgate_app reset synchronous_commit',
-      ),
+    finds: ['warning', 'session', /: synchronous_commit is off\.$/],
+    make: untilTheEnd(
+      'alter role speechgate_app set synchronous_commit = off',
+      'alter role speechgate_app reset synchronous_commit',
+    ),
   },
   'settings of the role and the URL that change meaning': {
-    check: 'session',
-    state: 'warning',
-    message:
+    finds: [
+      'warning',
+      'session',
       /DateStyle is German.*; array_nulls is off; search_path is elsewhere; DATABASE_URL has statement_timeout; DATABASE_URL has options\.$/,
+    ],
     make: async (scene, t) => {
       const reset = ['array_nulls', 'datestyle', 'search_path'].map(
         (name) => `alter role speechgate_app reset ${name}`,
@@ -98,95 +73,57 @@ export const FAULTS_OF_DATABASE: Cases = {
     },
   },
   'a pooler that acknowledges and does not commit': {
-    check: 'commits',
-    state: 'fault',
-    message: /another connection does not see it/,
+    finds: ['fault', 'commits', /another connection does not see it/],
     make: async (scene, t) => ({ own: { DATABASE_URL: await through(t, scene, withoutCommits) } }),
   },
   'a pooler that begins a transaction and does not end it': {
-    check: 'commits',
-    state: 'fault',
-    message: /another connection does not see it/,
+    finds: ['fault', 'commits', /another connection does not see it/],
     make: async (scene, t) => ({ own: { DATABASE_URL: await through(t, scene, withOwnBegin) } }),
   },
   'a standby that no commit waits for': {
-    check: 'standby',
-    state: 'warning',
-    message: /synchronous_standby_names is empty/,
-    make: (scene, t) =>
-      untilTheEnd(
-        t,
-        scene,
-        "select pg_create_physical_replication_slot('standby')",
-        "select pg_drop_replication_slot('standby')",
-      ),
+    finds: ['warning', 'standby', /synchronous_standby_names is empty/],
+    make: untilTheEnd(
+      "select pg_create_physical_replication_slot('standby')",
+      "select pg_drop_replication_slot('standby')",
+    ),
   },
   'a clock behind the database’s': {
-    check: 'clock',
-    state: 'fault',
-    message: / (?:9|1[01])\.\d s ahead of the clock of this machine/,
+    finds: ['fault', 'clock', / (?:9|1[01])\.\d s ahead of the clock of this machine/],
     make: () => ({ options: { now: () => Date.now() - 10_000 } }),
   },
   'a clock slightly ahead': {
-    check: 'clock',
-    state: 'warning',
-    message: /[23]\.\d s behind the clock of this machine/,
+    finds: ['warning', 'clock', /[23]\.\d s behind the clock of this machine/],
     make: () => ({ options: { now: () => Date.now() + 3_000 } }),
   },
   'too few connections': {
-    check: 'connections',
-    state: 'fault',
-    message: /the database allows 24/,
-    make: (scene, t) =>
-      untilTheEnd(
-        t,
-        scene,
-        'alter role speechgate_app connection limit 24',
-        'alter role speechgate_app connection limit -1',
-      ),
+    finds: ['fault', 'connections', /the database allows 24/],
+    make: untilTheEnd('alter role speechgate_app connection limit 24', 'alter role speechgate_app connection limit -1'),
   },
   'a pending migration': {
-    check: 'schema',
-    state: 'fault',
-    message: /lacks 1 migration/,
+    finds: ['fault', 'schema', /lacks 1 migration/],
     skipped: ['commits', 'constraints', 'rights', 'money', 'card-mode'],
-    make: (scene, t) =>
-      untilTheEnd(
-        t,
-        scene,
-        'create table kept as select * from schema_migration where name = (select max(name) from schema_migration); ' +
-          'delete from schema_migration where name in (select name from kept)',
-        'insert into schema_migration select * from kept; drop table kept',
-      ),
+    make: untilTheEnd(
+      'create table kept as select * from schema_migration where name = (select max(name) from schema_migration); ' +
+        'delete from schema_migration where name in (select name from kept)',
+      'insert into schema_migration select * from kept; drop table kept',
+    ),
   },
   'a schema of a newer release': {
-    check: 'schema',
-    state: 'warning',
-    message: /9999_of_the_future/,
-    make: (scene, t) =>
-      untilTheEnd(
-        t,
-        scene,
-        "insert into schema_migration values ('9999_of_the_future', now()::text)",
-        "delete from schema_migration where name = '9999_of_the_future'",
-      ),
+    finds: ['warning', 'schema', /9999_of_the_future/],
+    make: untilTheEnd(
+      "insert into schema_migration values ('9999_of_the_future', now()::text)",
+      "delete from schema_migration where name = '9999_of_the_future'",
+    ),
   },
   'an unvalidated constraint': {
-    check: 'constraints',
-    state: 'warning',
-    message: /of_old_rows/,
-    make: (scene, t) =>
-      untilTheEnd(
-        t,
-        scene,
-        'alter table feedback add constraint of_old_rows check (id is not null) not valid',
-        'alter table feedback drop constraint of_old_rows',
-      ),
+    finds: ['warning', 'constraints', /of_old_rows/],
+    make: untilTheEnd(
+      'alter table feedback add constraint of_old_rows check (id is not null) not valid',
+      'alter table feedback drop constraint of_old_rows',
+    ),
   },
   'a role that can’t insert transfers': {
-    check: 'rights',
-    state: 'fault',
-    message: /can't insert into transfer/,
+    finds: ['fault', 'rights', /can't insert into transfer/],
     make: async ({ ownerUrl, sql }, t) => {
       // It may insert some columns only.
       t.teardown(async () => {
@@ -198,27 +135,15 @@ export const FAULTS_OF_DATABASE: Cases = {
     },
   },
   'a role that can delete transfers': {
-    check: 'rights',
-    state: 'warning',
-    message: /delete from transfer/,
-    make: (scene, t) =>
-      untilTheEnd(
-        t,
-        scene,
-        'grant delete on transfer to speechgate_app',
-        'revoke delete on transfer from speechgate_app',
-      ),
+    finds: ['warning', 'rights', /delete from transfer/],
+    make: untilTheEnd('grant delete on transfer to speechgate_app', 'revoke delete on transfer from speechgate_app'),
   },
   'the owner’s role': {
-    check: 'rights',
-    state: 'warning',
-    message: /disable the triggers that protect the books/,
+    finds: ['warning', 'rights', /disable the triggers that protect the books/],
     make: ({ ownerUrl }) => ({ own: { DATABASE_URL: ownerUrl } }),
   },
   'a database of another network': {
-    check: 'money',
-    state: 'fault',
-    message: /belongs to eip155:84532/,
+    finds: ['fault', 'money', /belongs to eip155:84532/],
     make: async ({ unused }, t) => {
       const { ownerUrl, url } = await unused(t);
       const db = openDatabase(ownerUrl, { maxConnections: 1 });

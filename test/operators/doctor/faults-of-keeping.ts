@@ -26,62 +26,44 @@ const mountSmall = (folder: string): boolean =>
 /** What is wrong with keys, mail, stored audio and disks. */
 export const FAULTS_OF_KEEPING: Cases = {
   'a signing key that expires within a week': {
-    check: 'signing-keys',
-    state: 'fault',
-    message: /expires in 4 days/,
+    finds: ['fault', 'signing-keys', /expires in 4 days/],
     make: async ({ folder }) => ({ all: { SIGNING_KEYS_FILE: await endingKeys(folder, 5) } }),
   },
   'a signing key that expires within a month': {
-    check: 'signing-keys',
-    state: 'warning',
-    message: /expires in 19 days/,
+    finds: ['warning', 'signing-keys', /expires in 19 days/],
     make: async ({ folder }) => ({ all: { SIGNING_KEYS_FILE: await endingKeys(folder, 20) } }),
   },
   'a key file that others can read': {
-    check: 'signing-keys-file',
-    state: 'fault',
-    message: /mode 0644/,
+    finds: ['fault', 'signing-keys-file', /mode 0644/],
     make: async ({ folder }) => ({
       all: { SIGNING_KEYS_FILE: await writeKeys(folder, 'open.json', undefined, 0o644) },
     }),
   },
   'an unreachable mail server': {
-    check: 'mail',
-    state: 'fault',
-    message: /can't be used: E/,
+    finds: ['fault', 'mail', /can't be used: E/],
     make: () => ({ own: { SMTP_URL: 'smtp://speech:word@127.0.0.1:1' } }),
   },
   'a wrong mail server password': {
-    check: 'mail',
-    state: 'fault',
-    message: /refuses our credentials \(535\)/,
+    finds: ['fault', 'mail', /refuses our credentials \(535\)/],
     make: ({ env }) => ({ own: { SMTP_URL: (env.SMTP_URL ?? '').replace(/:[^:@]*@/, ':wrong@') } }),
   },
   'a recipient unknown to the mail server': {
-    check: 'mail',
-    state: 'fault',
-    message: /no mail for nobody@speech\.example \(550\)/,
+    finds: ['fault', 'mail', /no mail for nobody@speech\.example \(550\)/],
     make: () => ({ own: { FEEDBACK_TO: 'operator@speech.example, nobody@speech.example' } }),
   },
   'an audio folder that can’t be created': {
-    check: 'audio-store',
-    state: 'fault',
-    message: /can't be written \(ENOTDIR\)/,
+    finds: ['fault', 'audio-store', /can't be written \(ENOTDIR\)/],
     make: async ({ folder }) => {
       await writeFile(join(folder, 'a-file'), '');
       return { own: { AUDIO_STORE: `file:${join(folder, 'a-file', 'audio')}` } };
     },
   },
   'a missing bucket': {
-    check: 'audio-store',
-    state: 'fault',
-    message: /can't be written \(NoSuchBucket\)/,
+    finds: ['fault', 'audio-store', /can't be written \(NoSuchBucket\)/],
     make: () => ({ own: { AUDIO_STORE: 's3://no-such-bucket/audio' } }),
   },
   'a bucket without permission to delete': {
-    check: 'audio-store',
-    state: 'fault',
-    message: /can't be deleted \(AccessDenied\)/,
+    finds: ['fault', 'audio-store', /can't be deleted \(AccessDenied\)/],
     make: async ({ s3 }, t) => {
       const denied = '<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>';
       const endpoint = await serve(t, (incoming, response) => {
@@ -96,15 +78,11 @@ export const FAULTS_OF_KEEPING: Cases = {
     },
   },
   'unsigned audio links': {
-    check: 'audio-links',
-    state: 'warning',
-    message: /not signed/,
+    finds: ['warning', 'audio-links', /not signed/],
     make: () => ({ own: { JOB_SIGNING_SECRET: '' } }),
   },
   'an almost full disk': {
-    check: 'disk',
-    state: 'fault',
-    message: /^0\.1 GiB of 0\.1 GiB are free/,
+    finds: ['fault', 'disk', /^0\.1 GiB of 0\.1 GiB are free/],
     skip: canMount() ? false : 'this process may not mount a file system',
     make: async ({ folder }, t) => {
       const audio = join(folder, 'small');
