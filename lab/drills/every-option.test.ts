@@ -35,7 +35,7 @@ const COMMANDS: Readonly<Record<string, readonly [words: readonly string[], ...f
   voice: [['--port', '0'], 'sandbox/voice-command.ts'],
   doctor: [[], 'operators/cli/doctor-command.ts'],
   audit: [[], 'operators/cli/audit-command.ts'],
-  reconcile: [[], 'operators/cli/reconcile-options.ts'],
+  reconcile: [[], 'operators/cli/reconcile-command.ts'],
   trace: [[ID], 'operators/cli/trace-command.ts'],
   report: [[], 'operators/cli/report-command.ts'],
   payments: [[], 'operators/cli/payments-command.ts'],

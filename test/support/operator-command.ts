@@ -19,6 +19,19 @@ export async function operatorCommand(
   return { code, out, err, output: out + err, bytes: stdout.bytes };
 }
 
+/** Each of these commands ends with its exit code and its message, and without a stack. */
+export async function assertEnds(
+  run: (...words: string[]) => Promise<CommandRun>,
+  ends: readonly (readonly [words: readonly string[], code: number, message: RegExp])[],
+): Promise<void> {
+  for (const [words, code, message] of ends) {
+    const ended = await run(...words);
+    assert.equal(ended.code, code, ended.output);
+    assert.match(ended.err, message);
+    assert.doesNotMatch(ended.err, /^\s+at /m);
+  }
+}
+
 class Printed extends Writable {
   readonly #chunks: Buffer[] = [];
 

@@ -1,5 +1,4 @@
 import type { ExpressionBuilder } from 'kysely';
-import { NIL } from 'uuid';
 import type { DB } from '../../../db/tables.ts';
 import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
@@ -7,7 +6,7 @@ import { secondsAgo, unixSeconds } from '../../db/expressions.ts';
 import { eachOf } from '../../lib/each-of.ts';
 import type { Chain, TransferClaim } from '../../payments/x402/chain.ts';
 import type { Hex } from '../../payments/x402/envelope.ts';
-import { auditOutside, type Comparison, type OutsideAudit, type Progress } from './outside.ts';
+import { auditOutside, type Comparison, type OutsideAudit, type Progress, pagesById } from './outside.ts';
 
 const SETTLED_IS_TRANSFERRED = 'each settled payment names a transaction that makes exactly its transfer';
 const UNSETTLED_IS_UNUSED = 'no refused or failed payment was paid on the chain';
@@ -31,7 +30,7 @@ const IN_PROGRESS = ['settling', 'unknown'];
 export function auditPayments(db: Database, chain: Chain, asset: Asset, progress: Progress): Promise<OutsideAudit> {
   return auditOutside(PAYMENT_RULES, progress, async (comparison) => {
     let elsewhere = 0;
-    for await (const batch of endedPayments(db)) {
+    for await (const batch of pagesById((after) => paymentsAfter(db, after))) {
       await eachOf(batch, CONCURRENCY, async (row) => {
         if (row.network !== asset.network || row.asset !== asset.address.toLowerCase()) {
           elsewhere++;
@@ -115,16 +114,6 @@ const paymentsAfter = (db: Database, after: string) =>
     .limit(BATCH)
     .$narrowType<{ payer: Hex; nonce: Hex; pay_to: Hex; transaction_hash: Hex | null }>()
     .execute();
-
-async function* endedPayments(db: Database): AsyncGenerator<Row[]> {
-  for (let after: string = NIL; ; ) {
-    const rows = await paymentsAfter(db, after);
-    const last = rows.at(-1);
-    if (!last) return;
-    yield rows;
-    after = last.id;
-  }
-}
 
 export async function hasPayments(db: Database): Promise<boolean> {
   const payments = db.selectFrom('x402_payment').where('state', '<>', 'reserved').limit(1);

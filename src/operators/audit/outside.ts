@@ -1,3 +1,4 @@
+import { NIL } from 'uuid';
 import type { AuditFinding } from '../../ledger/audit.ts';
 import { ProcessorError } from '../../payments/top-up/processor-call.ts';
 import { RpcError } from '../../payments/x402/rpc.ts';
@@ -35,4 +36,23 @@ export async function auditOutside(
   });
   const findings = [...breachesOf].map(([rule, breaches]) => ({ rule, breaches }));
   return { findings: findings.filter(({ breaches }) => breaches.length > 0), unanswered };
+}
+
+/** Reads a table in pages, ordered by its ids. */
+export async function* pagesById<Row extends { readonly id: string }>(
+  read: (after: string) => Promise<Row[]>,
+): AsyncGenerator<Row[]> {
+  for (let rows = await read(NIL); rows.length > 0; rows = await read(rows.at(-1)?.id ?? NIL)) yield rows;
+}
+
+/** Reads a list of the processor in pages. */
+export async function* pagesOfList<Entry extends { readonly id: string }>(
+  read: (after: string | undefined) => Promise<{ readonly entries: readonly Entry[]; readonly hasMore: boolean }>,
+): AsyncGenerator<readonly Entry[]> {
+  let page = await read(undefined);
+  yield page.entries;
+  while (page.hasMore) {
+    page = await read(page.entries.at(-1)?.id);
+    yield page.entries;
+  }
 }

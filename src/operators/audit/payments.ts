@@ -1,11 +1,11 @@
 import type { ExpressionBuilder } from 'kysely';
-import { NIL } from 'uuid';
 import type { DB } from '../../../db/tables.ts';
 import type { Database } from '../../db/database.ts';
 import { secondsSince } from '../../db/expressions.ts';
 import type { Chain, TransferClaim } from '../../payments/x402/chain.ts';
 import type { PaymentPurpose, PaymentState } from '../../payments/x402/payment.ts';
 import { RpcError } from '../../payments/x402/rpc.ts';
+import { pagesById } from './outside.ts';
 
 export interface ListedPayment {
   readonly id: string;
@@ -35,9 +35,10 @@ const isInDoubt = (eb: ExpressionBuilder<DB, 'x402_payment'>) =>
     eb.and([eb('state', '=', 'failed'), eb('next_look_at', 'is not', null)]),
   ]);
 
-export async function* listPayments(db: Database, which: Which): AsyncGenerator<ListedPayment[]> {
-  for (let after: string = NIL; ; ) {
-    const batch = db
+/** In pages. */
+export const listPayments = (db: Database, which: Which): AsyncGenerator<ListedPayment[]> =>
+  pagesById(async (after) => {
+    const rows = await db
       .selectFrom('x402_payment')
       .select(['id', 'created_at as createdAt', 'state', 'purpose', 'network', 'asset', 'payer', 'nonce'])
       .select(['pay_to as payTo', 'amount_micro_usd as amount', 'valid_before as validBefore', 'refusal'])
@@ -47,25 +48,20 @@ export async function* listPayments(db: Database, which: Which): AsyncGenerator<
         secondsSince(eb.fn.coalesce('settling_at', 'created_at')).as('ageSeconds'),
         eb.fn.coalesce('transaction_hash', 'awaited_transaction').as('transaction'),
       ])
-      .where('id', '>', after)
-      .orderBy('id')
-      .limit(BATCH)
-      .$narrowType<Pick<ListedPayment, 'state' | 'purpose'> & Pick<TransferClaim, 'payer' | 'nonce' | 'payTo'>>();
-    const rows = await batch
       .where((eb) => {
         if (which === 'all') return eb.lit(true);
         return which === 'in doubt' ? isInDoubt(eb) : eb('created_at', '>=', which.since);
       })
+      .where('id', '>', after)
+      .orderBy('id')
+      .limit(BATCH)
+      .$narrowType<Pick<ListedPayment, 'state' | 'purpose'> & Pick<TransferClaim, 'payer' | 'nonce' | 'payTo'>>()
       .execute();
-    const last = rows.at(-1);
-    if (!last) return;
-    yield rows.map(({ payer, nonce, payTo, amount, validBefore, ...row }) => ({
+    return rows.map(({ payer, nonce, payTo, amount, validBefore, ...row }) => ({
       ...row,
       claim: { payer, nonce, payTo, amount, validBefore },
     }));
-    after = last.id;
-  }
-}
+  });
 
 export type ChainEvidence =
   | { readonly outcome: 'paid'; readonly transaction: string; readonly block: bigint; readonly isConfirmed: boolean }

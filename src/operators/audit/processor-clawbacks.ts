@@ -12,7 +12,7 @@ import {
   type ListedClawback,
   type ProcessorClawback,
 } from '../../payments/top-up/processor-clawbacks.ts';
-import { auditOutside, type OutsideAudit, type Progress } from './outside.ts';
+import { auditOutside, type OutsideAudit, type Progress, pagesOfList } from './outside.ts';
 
 const IS_BOOKED = 'each refund or dispute of a purchase is booked, or newer than the last read of its list';
 const FOLLOWS = 'each booked refund or dispute has the amount and follows the status of one at the processor';
@@ -36,8 +36,7 @@ export function auditClawbacks(db: Database, processor: Processor, progress: Pro
     for (const kind of ['refund', 'dispute'] as const) {
       const readUntil = await readUntilOf(db, kind);
       const seen = new Set<string>();
-      for (let after: string | undefined; ; ) {
-        const { entries: clawbacks, hasMore } = await processor.clawbacks.list(kind, 0, after);
+      for await (const clawbacks of pagesOfList((after) => processor.clawbacks.list(kind, 0, after))) {
         const rows = await rowsOf(db, clawbacks);
         const ours = await paymentsOf(db, clawbacks);
         for (const each of clawbacks) {
@@ -49,8 +48,6 @@ export function auditClawbacks(db: Database, processor: Processor, progress: Pro
           seen.add(each.id);
         }
         count(clawbacks.length);
-        if (!hasMore) break;
-        after = clawbacks.at(-1)?.id;
       }
       const unseen = (await allRows(db, kind)).filter(({ id }) => !seen.has(id));
       await eachOf(unseen, CONCURRENCY, async (row) => {

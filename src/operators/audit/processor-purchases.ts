@@ -1,6 +1,5 @@
 import type { Selectable } from 'kysely';
 import type Stripe from 'stripe';
-import { NIL } from 'uuid';
 import type { TopUp } from '../../../db/tables.ts';
 import type { Database } from '../../db/database.ts';
 import { anyOf } from '../../db/expressions.ts';
@@ -8,7 +7,7 @@ import { findInstanceId } from '../../ledger/database-identity.ts';
 import { eachOf } from '../../lib/each-of.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import type { Processor } from '../../payments/top-up/processor.ts';
-import { auditOutside, type OutsideAudit, type Progress } from './outside.ts';
+import { auditOutside, type OutsideAudit, type Progress, pagesById, pagesOfList } from './outside.ts';
 
 const CREDITED_IS_PAID = 'each credited purchase is a paid session at the processor, with its amount and account';
 const PAID_IS_CREDITED = 'each paid session of this instance is credited, or the reconcilers still follow it';
@@ -25,8 +24,7 @@ export function auditPurchases(db: Database, processor: Processor, progress: Pro
   return auditOutside(PURCHASE_RULES, progress, async ({ add, count }) => {
     const seen = new Set<string>();
     const instanceId = await findInstanceId(db);
-    for (let after: string | undefined; ; ) {
-      const { entries: sessions, hasMore } = await processor.listSessions(0, after);
+    for await (const sessions of pagesOfList((after) => processor.listSessions(0, after))) {
       const ours = sessions.filter((session) => session.metadata?.instance_id === instanceId);
       const purchases = await purchasesOf(db, ours);
       for (const session of ours) {
@@ -35,10 +33,8 @@ export function auditPurchases(db: Database, processor: Processor, progress: Pro
         if (purchase?.session_id === session.id) seen.add(session.id);
       }
       count(sessions.length);
-      if (!hasMore) break;
-      after = sessions.at(-1)?.id;
     }
-    for await (const batch of creditedPurchases(db)) {
+    for await (const batch of pagesById((after) => creditedAfter(db, after))) {
       const unseen = batch.filter(({ session_id }) => session_id === null || !seen.has(session_id));
       await eachOf(unseen, CONCURRENCY, async (purchase) => {
         compareCredited(
@@ -104,16 +100,15 @@ async function purchasesOf(
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-async function* creditedPurchases(db: Database): AsyncGenerator<Purchase[]> {
-  for (let after: string = NIL; ; ) {
-    const credited = db.selectFrom('top_up').select(COLUMNS).where('state', '=', 'credited').where('id', '>', after);
-    const rows = await credited.orderBy('id').limit(BATCH).execute();
-    const last = rows.at(-1);
-    if (!last) return;
-    yield rows;
-    after = last.id;
-  }
-}
+const creditedAfter = (db: Database, after: string): Promise<Purchase[]> =>
+  db
+    .selectFrom('top_up')
+    .select(COLUMNS)
+    .where('state', '=', 'credited')
+    .where('id', '>', after)
+    .orderBy('id')
+    .limit(BATCH)
+    .execute();
 
 export async function hasPurchases(db: Database): Promise<boolean> {
   const purchases = db.selectFrom('top_up').where('state', '=', 'credited').limit(1);

@@ -3,8 +3,7 @@ import { type AuditProgress, audit, readInvariants } from '../../ledger/audit.ts
 import { newestSealable, parseSeal, type Seal, sealUpTo } from '../../ledger/seal.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { AuditReport, keepResult, progress } from './audit-report.ts';
-import { type CommandContext, defineCommand } from './command.ts';
-import { commandSettings, withDatabase } from './command-settings.ts';
+import { type CommandContext, commandSettings, defineCommand, readWholeConfig, withDatabase } from './command.ts';
 
 const USAGE = `speechgate audit
 Checks the books and prints a line for each rule. Exits with 1 if a rule is broken, with 2 if a check could not finish.
@@ -32,7 +31,7 @@ export const auditCommand = defineCommand({
       const findings = await audit(db, checking(context, rules.length));
       report.add(rules, { findings, unanswered: [] });
       await keepResult(context, db, 'books', findings.length);
-      await external?.audit(context, db, report);
+      await external?.auditExternally(context, db, external.config, report);
       for (const { upTo, hash } of seals) {
         report.addSeal(upTo, (await sealUpTo(db, upTo, progress(context, 'transfers'))).hash === hash);
       }
@@ -44,16 +43,10 @@ export const auditCommand = defineCommand({
 });
 
 /** Imported only if it is used: an audit of the books alone starts three times as fast. */
-async function loadExternal(settings: NodeJS.ProcessEnv) {
-  const [{ readWholeConfig }, { auditExternally }] = await Promise.all([
-    import('./whole-config.ts'),
-    import('./audit-external.ts'),
-  ]);
-  const config = readWholeConfig(settings, 'compare the books with processor and chain');
-  return {
-    audit: (context: CommandContext, db: Database, report: AuditReport) => auditExternally(context, db, config, report),
-  };
-}
+const loadExternal = async (settings: NodeJS.ProcessEnv) => ({
+  config: await readWholeConfig(settings, 'compare the books with processor and chain'),
+  ...(await import('./audit-external.ts')),
+});
 
 async function newSeal(context: CommandContext, db: Database): Promise<string> {
   const upTo = await newestSealable(db);

@@ -16,10 +16,16 @@ export async function auditExternally(
   config: Config,
   report: AuditReport,
 ): Promise<void> {
+  const { card, x402 } = config;
+  const processor = card && new Processor(card.secretKey, card.apiBase);
+  const comparePurchases = async (compare: typeof auditPurchases | typeof auditClawbacks) =>
+    processor
+      ? compare(db, processor, progress(context, 'at the processor'))
+      : notAsked((await hasPurchases(db)) && 'there are purchases, but STRIPE_SECRET_KEY is unset.');
   const audits = [
-    [PURCHASE_RULES, await auditedPurchases(context, db, config, auditPurchases)],
-    [CLAWBACK_RULES, await auditedPurchases(context, db, config, auditClawbacks)],
-    [PAYMENT_RULES, await auditedPayments(context, db, config)],
+    [PURCHASE_RULES, await comparePurchases(auditPurchases)],
+    [CLAWBACK_RULES, await comparePurchases(auditClawbacks)],
+    [PAYMENT_RULES, await comparePayments(context, db, x402)],
   ] as const;
   for (const [rules, outside] of audits) report.add(rules, outside);
   const isAnswered = audits.every(([, { unanswered }]) => unanswered.length === 0);
@@ -28,17 +34,7 @@ export async function auditExternally(
   if (isAnswered || broken > 0) await keepResult(context, db, 'outside', broken);
 }
 
-async function auditedPurchases(
-  context: CommandContext,
-  db: Database,
-  { card }: Config,
-  compare: typeof auditPurchases | typeof auditClawbacks,
-): Promise<OutsideAudit> {
-  if (card) return compare(db, new Processor(card.secretKey, card.apiBase), progress(context, 'at the processor'));
-  return notAsked((await hasPurchases(db)) && 'there are purchases, but STRIPE_SECRET_KEY is unset.');
-}
-
-async function auditedPayments(context: CommandContext, db: Database, { x402 }: Config): Promise<OutsideAudit> {
+async function comparePayments(context: CommandContext, db: Database, x402: Config['x402']): Promise<OutsideAudit> {
   if (x402?.rpcUrls) {
     const { chain } = openPayments(db, x402.asset, x402.rpcUrls);
     return auditPayments(db, chain, x402.asset, progress(context, 'payments')).finally(() => chain.close());

@@ -2,10 +2,9 @@ import type { Database } from '../../db/database.ts';
 import { faultOf, isDatabaseFault } from '../../db/database-errors.ts';
 import { type AuditFinding, type AuditKind, keepAuditResult } from '../../ledger/audit.ts';
 import { printable, tableLines } from '../../lib/printable.ts';
-import { shortenSecrets } from '../audit/account-names.ts';
+import { shortenSecrets } from '../audit/accounts.ts';
 import type { OutsideAudit } from '../audit/outside.ts';
-import type { CommandContext } from './command.ts';
-import { EXIT_UNANSWERED } from './command-settings.ts';
+import { type CommandContext, EXIT_UNANSWERED } from './command.ts';
 
 const EXIT_BROKEN = 1;
 /** Ids in these columns are not secret. */

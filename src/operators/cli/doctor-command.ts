@@ -6,8 +6,7 @@ import { UsageError } from '../../lib/usage-error.ts';
 import { within } from '../../lib/within.ts';
 import { type DoctorOptions, openContext } from '../doctor/check.ts';
 import { allChecks, type Checked, runChecks } from '../doctor/run-checks.ts';
-import { defineCommand, printLines } from './command.ts';
-import { commandSettings } from './command-settings.ts';
+import { commandSettings, defineCommand, printLines } from './command.ts';
 
 const EXIT_FAULT = 1;
 const CLOSE_MS = 3_000;

@@ -1,8 +1,7 @@
 import { type FeedbackRecord, listFeedback } from '../../feedback/list.ts';
 import { JSON_OPTION } from '../../lib/arguments.ts';
 import { printable, printableJson, tableLine } from '../../lib/printable.ts';
-import { defineCommand } from './command.ts';
-import { withDatabase } from './command-settings.ts';
+import { defineCommand, withDatabase } from './command.ts';
 
 const USAGE = `speechgate feedback
 Prints the stored feedback, a line for each. Callers send feedback with speechgate feedback send.

@@ -1,8 +1,7 @@
 import { faultOf, isConnectionError, isRefused } from '../../db/database-errors.ts';
 import { APPLICATION_ROLE, migrate } from '../../db/migrate.ts';
 import { printable } from '../../lib/printable.ts';
-import { defineCommand, ExitError, printLines } from './command.ts';
-import { databaseUrlOf, EXIT_UNANSWERED } from './command-settings.ts';
+import { databaseUrlOf, defineCommand, EXIT_UNANSWERED, ExitError, printLines } from './command.ts';
 
 const EXIT_FAILED = 1;
 const CHECK_URL =

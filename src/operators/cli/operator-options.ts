@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { userInfo } from 'node:os';
 import { createInterface } from 'node:readline/promises';
+import type { Database } from '../../db/database.ts';
 import { MAX_NAME, MAX_REASON, type OperatorAction } from '../../ledger/operator-action.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { isUuid } from '../../lib/uuid.ts';
-import type { CommandContext } from './command.ts';
+import { type AccountState, accountsNamed, readAccounts, SHORT_ID } from '../audit/accounts.ts';
+import { type CommandContext, ExitError } from './command.ts';
 
 export const ACTION_OPTIONS = {
   reason: { type: 'string' },
@@ -65,4 +67,23 @@ export async function confirm({ stdin, stderr }: CommandContext, change: string,
   const terminal = createInterface({ input: stdin, output: stderr });
   const answer = await terminal.question(`${change}\nContinue? [y/N] `).finally(() => terminal.close());
   if (!/^y(es)?$/i.test(answer.trim())) throw new UsageError('Nothing was changed.');
+}
+
+export const ACCOUNT_USAGE = `
+  ACCOUNT          a card account's id or at least its first ${SHORT_ID} digits, or a wallet's address`;
+const EXIT_UNKNOWN = 1;
+
+/** @throws ExitError unless exactly one account matches */
+export async function readNamed(db: Database, name: string): Promise<AccountState> {
+  const ids = await accountsNamed(db, name);
+  const accounts = await readAccounts(db, ids ?? []);
+  const [account] = accounts;
+  if (account && accounts.length === 1) return account;
+  if (accounts.length > 1) throw new ExitError('Several accounts match. Give more digits of the id.', EXIT_UNKNOWN);
+  throw new ExitError(
+    ids
+      ? 'There is no such account.'
+      : `That is not an account. Give at least ${SHORT_ID} digits of a card account's id, or a wallet's address.`,
+    EXIT_UNKNOWN,
+  );
 }

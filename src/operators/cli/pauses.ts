@@ -4,8 +4,7 @@ import { FLOWS, listPauses, type PausableFlow, pauseFlows, resumeFlows } from '.
 import { JSON_OPTION } from '../../lib/arguments.ts';
 import { printableJson, tableLines } from '../../lib/printable.ts';
 import { UsageError } from '../../lib/usage-error.ts';
-import { defineCommand, printLines } from './command.ts';
-import { commandSettings, withDatabase } from './command-settings.ts';
+import { commandSettings, defineCommand, printLines, withDatabase } from './command.ts';
 import { ACTION_OPTIONS, ACTION_USAGE, confirm, readOperatorAction } from './operator-options.ts';
 
 export const pauseCommand = changeCommand('pause', 'paused', pauseFlows, (flows) => {

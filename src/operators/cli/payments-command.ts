@@ -1,16 +1,13 @@
 import type { Asset } from '../../config/network.ts';
-import type { Database } from '../../db/database.ts';
 import { JSON_OPTION } from '../../lib/arguments.ts';
 import { eachOf } from '../../lib/each-of.ts';
+import { readMoment } from '../../lib/moment.ts';
 import { printableJson, printableLine } from '../../lib/printable.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import type { Chain } from '../../payments/x402/chain.ts';
 import { openPayments } from '../../payments/x402/resolver.ts';
 import { type ChainEvidence, findEvidence, type ListedPayment, listPayments, type Which } from '../audit/payments.ts';
-import { type CommandContext, defineCommand } from './command.ts';
-import { commandSettings, withDatabase } from './command-settings.ts';
-import { formatAge, readSince } from './since.ts';
-import { readWholeConfig } from './whole-config.ts';
+import { type CommandContext, commandSettings, defineCommand, readWholeConfig, withDatabase } from './command.ts';
 
 const USAGE = `speechgate payments
 Lists payments in USDC that are in doubt, and asks the chain about them.
@@ -23,17 +20,6 @@ const CONCURRENCY = 8;
 const HEADS = ['id', 'at', 'age', 'state', 'purpose', 'micro-USD', 'payer', 'transaction', 'chain'];
 const COLUMNS = [8, 24, 8, 9, 8, 12, 42, 66];
 
-interface Chosen {
-  readonly which: Which;
-  readonly json: boolean;
-  readonly asksChain: boolean;
-}
-
-interface AskedChain {
-  readonly chain: Chain;
-  readonly asset: Asset;
-}
-
 export const paymentsCommand = defineCommand({
   usage: USAGE,
   options: {
@@ -43,54 +29,57 @@ export const paymentsCommand = defineCommand({
     ...JSON_OPTION,
   },
   run: async ({ all, since, 'no-chain': noChain, json }, _words, context) => {
-    const chosen = { which: readWhich(all, since), json, asksChain: !noChain };
+    const which = readWhich(all, since);
     const settings = await commandSettings(context);
-    const { x402 } = readWholeConfig(settings, 'list payments');
+    const { x402 } = await readWholeConfig(settings, 'list payments');
     return withDatabase(context, { settings, subject: 'The payments', maxConnections: 2 }, async (db) => {
-      const opened = x402?.rpcUrls && chosen.asksChain ? openPayments(db, x402.asset, x402.rpcUrls) : undefined;
+      const chain = x402?.rpcUrls && !noChain ? openPayments(db, x402.asset, x402.rpcUrls).chain : undefined;
+      const find = (payment: ListedPayment) => ask(payment, chain && x402 && { chain, asset: x402.asset });
       try {
-        return await list(context, db, chosen, opened && x402 && { chain: opened.chain, asset: x402.asset });
+        return await list(context, listPayments(db, which), { which, json, find: noChain ? undefined : find });
       } finally {
-        await opened?.chain.close();
+        await chain?.close();
       }
     });
   },
 });
 
+interface ListOptions {
+  readonly which: Which;
+  readonly json: boolean;
+  readonly find: ((payment: ListedPayment) => Promise<ChainEvidence>) | undefined;
+}
+
 async function list(
   { console }: CommandContext,
-  db: Database,
-  { which, json, asksChain }: Chosen,
-  asked: AskedChain | undefined,
+  batches: AsyncIterable<ListedPayment[]>,
+  { which, json, find }: ListOptions,
 ): Promise<number> {
   let count = 0;
-  let unanswered = 0;
-  for await (const batch of listPayments(db, which)) {
+  let isAnswered = true;
+  for await (const batch of batches) {
     const evidence = new Map<string, ChainEvidence>();
-    await eachOf(
-      batch.filter(({ isInDoubt }) => isInDoubt && asksChain),
-      CONCURRENCY,
-      async (payment) => {
-        evidence.set(payment.id, await ask(payment, asked));
-      },
-    );
+    const inDoubt = find ? batch.filter(({ isInDoubt }) => isInDoubt) : [];
+    await eachOf(inDoubt, CONCURRENCY, async (payment) => {
+      if (find) evidence.set(payment.id, await find(payment));
+    });
     for (const payment of batch) {
       const shown = evidence.get(payment.id);
-      if (shown?.outcome === 'unanswered') unanswered += 1;
-      if (json) console.log(`${count === 0 ? '[' : ','}${printableJson(jsonOf(payment, shown))}`);
-      else {
-        if (count === 0) console.log(line(HEADS));
-        console.log(lineOf(payment, shown));
-      }
+      if (shown?.outcome === 'unanswered') isAnswered = false;
+      if (!json && count === 0) console.log(line(HEADS));
+      console.log(json ? `${count === 0 ? '[' : ','}${printableJson(jsonOf(payment, shown))}` : lineOf(payment, shown));
       count += 1;
     }
   }
   if (json) console.log(count === 0 ? '[]' : ']');
   else if (count === 0) console.log(which === 'in doubt' ? 'No payment is in doubt.' : 'There is no such payment.');
-  return unanswered > 0 ? EXIT_UNANSWERED : 0;
+  return isAnswered ? 0 : EXIT_UNANSWERED;
 }
 
-async function ask(payment: ListedPayment, asked: AskedChain | undefined): Promise<ChainEvidence> {
+async function ask(
+  payment: ListedPayment,
+  asked: { readonly chain: Chain; readonly asset: Asset } | undefined,
+): Promise<ChainEvidence> {
   const { network, asset } = payment;
   if (!asked) return { outcome: 'unanswered', reason: 'X402_PAY_TO or X402_RPC_URL is unset' };
   if (network !== asked.asset.network || asset !== asked.asset.address.toLowerCase())
@@ -166,4 +155,18 @@ function readWhich(all: boolean, text: string | undefined): Which {
   const since = readSince(text, new Date());
   if (!since || all) throw new UsageError(USAGE);
   return { since };
+}
+
+const UNITS = { s: 1, min: 60, h: 3_600, d: 86_400 } as const;
+
+/** A date and time, or an age such as 36h. Undefined if it is neither. */
+export function readSince(text: string, now: Date): Date | undefined {
+  const [, count, unit] = /^(\d{1,6})(s|min|h|d)$/.exec(text) ?? [];
+  if (count !== undefined) return new Date(now.getTime() - Number(count) * UNITS[unit as keyof typeof UNITS] * 1000);
+  return readMoment(text);
+}
+
+export function formatAge(seconds: number): string {
+  const [unit, size] = Object.entries(UNITS).findLast(([, size]) => seconds >= size) ?? ['s', 1];
+  return `${Math.floor(seconds / size)} ${unit}`;
 }

@@ -1,25 +1,43 @@
 import { pino } from 'pino';
 import { openDatabase } from '../../db/database.ts';
 import { DatabaseIdentity, describeMismatch } from '../../ledger/database-identity.ts';
+import type { Arguments } from '../../lib/arguments.ts';
+import { readMoment } from '../../lib/moment.ts';
 import { UsageError } from '../../lib/usage-error.ts';
+import type { PaymentPurpose } from '../../payments/x402/payment.ts';
 import { openPayments } from '../../payments/x402/resolver.ts';
 import { createReconcilers } from '../../reconcile/reconcilers.ts';
 import { ReconcilerRunner } from '../../reconcile/runner.ts';
 import { openAudioStore } from '../../speech/store/open-store.ts';
-import { defineCommand, printLines } from './command.ts';
-import { commandSettings, databaseFailure } from './command-settings.ts';
-import { RECONCILE_SYNTAX, readSinceOptions } from './reconcile-options.ts';
-import { reconcileSince } from './reconcile-since.ts';
-import { hasFailed, turnLines } from './turn-lines.ts';
-import { readWholeConfig } from './whole-config.ts';
+import { commandSettings, databaseFailure, defineCommand, printLines, readWholeConfig } from './command.ts';
+import { type Decision, hasFailed, reconcileSince, type SinceOptions, turnLines } from './reconcile-since.ts';
 
 const EXIT_FAILED = 1;
+const USAGE = `speechgate reconcile
+Runs each reconciler once. With --since it also finds money that a restored database does not know.
+  --since TIME            the time that the database was restored to, such as 2026-11-23T04:00:00Z
+  --book                  with --since: books the transfers whose amount allows only one purpose
+  --deposit TX[:LOG]      with --since: books this transfer as a deposit of its payer; can be repeated
+  --speech TX[:LOG]       with --since: books this transfer as payment for speech; can be repeated
+  --json                  with --since: prints one JSON object`;
+
+const TRANSFER = /^(0x[0-9a-fA-F]{64})(?::(\d{1,7}))?$/;
+
+const OPTIONS = {
+  since: { type: 'string' },
+  book: { type: 'boolean', default: false },
+  deposit: { type: 'string', multiple: true },
+  speech: { type: 'string', multiple: true },
+  json: { type: 'boolean', default: false },
+} as const;
+
+export const RECONCILE_SYNTAX = { usage: USAGE, options: OPTIONS };
 
 export const reconcileCommand = defineCommand({
   ...RECONCILE_SYNTAX,
   run: async (values, _words, context) => {
     const since = readSinceOptions(values);
-    const config = readWholeConfig(await commandSettings(context), 'reconcile');
+    const config = await readWholeConfig(await commandSettings(context), 'reconcile');
     const { databaseUrl, namedStatements } = config;
     const db = openDatabase(databaseUrl, { maxConnections: 4, namedStatements });
     const store = openAudioStore(config.jobs.audioStore);
@@ -44,3 +62,31 @@ export const reconcileCommand = defineCommand({
     }
   },
 });
+
+/** Undefined without any option. @throws UsageError */
+export function readSinceOptions(values: Arguments<typeof OPTIONS>['values']): SinceOptions | undefined {
+  const { since: text, book, deposit = [], speech = [], json } = values;
+  if (text === undefined) {
+    if (book || json || deposit.length + speech.length > 0) throw new UsageError('--since is missing.');
+    return undefined;
+  }
+  const since = readMoment(text);
+  if (!since) {
+    throw new UsageError(
+      `--since takes a date, or a date with time and zone such as 2026-11-23T04:00:00Z, not ${text}.`,
+    );
+  }
+  if (since.getTime() > Date.now()) throw new UsageError(`--since is in the future: ${text}.`);
+  const decisions = [
+    ...deposit.map((each) => readDecision('deposit', each)),
+    ...speech.map((each) => readDecision('speech', each)),
+  ];
+  return { since, bookPlain: book, decisions, json };
+}
+
+function readDecision(purpose: PaymentPurpose, text: string): Decision {
+  const [, transaction, logIndex] = TRANSFER.exec(text) ?? [];
+  if (!transaction) throw new UsageError(`--${purpose} takes TX or TX:LOG as printed, not ${text}.`);
+  const place = logIndex === undefined ? undefined : Number(logIndex);
+  return { transaction: transaction.toLowerCase(), logIndex: place, purpose };
+}

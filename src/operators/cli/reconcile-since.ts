@@ -22,11 +22,22 @@ import {
 import type { TurnResult } from '../../reconcile/reconciler.ts';
 import type { ReconcilerRunner } from '../../reconcile/runner.ts';
 import { type CommandContext, ExitError, printLines } from './command.ts';
-import type { Decision, SinceOptions } from './reconcile-options.ts';
-import { hasFailed, turnLines } from './turn-lines.ts';
 
 const EXIT_FAILED = 1;
 const EXIT_UNDECIDED = 2;
+
+export interface Decision {
+  readonly transaction: string;
+  readonly logIndex: number | undefined;
+  readonly purpose: PaymentPurpose;
+}
+
+export interface SinceOptions {
+  readonly since: Date;
+  readonly bookPlain: boolean;
+  readonly decisions: readonly Decision[];
+  readonly json: boolean;
+}
 
 interface Parts {
   readonly config: Config;
@@ -203,4 +214,23 @@ function jsonOf(
     },
     nobodyKnows: NOBODY_KNOWS,
   });
+}
+
+/** What is printed of a turn of the reconcilers. */
+export const turnLines = (results: readonly TurnResult[], { card, x402 }: Config): string[] => [
+  ...results.flatMap((result) => [
+    `${result.name.padEnd(18)} ${describe(result)}`,
+    ...(result.problems ?? []).map((problem) => `${' '.repeat(19)}${printable(problem)}`),
+  ]),
+  ...(card ? [] : ['Card payment is off: STRIPE_SECRET_KEY is unset.']),
+  ...(x402?.rpcUrls ? [] : ['Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.']),
+];
+
+export const hasFailed = (results: readonly TurnResult[]): boolean =>
+  results.some(({ outcome }) => outcome === 'failed');
+
+function describe({ outcome, count, error }: TurnResult): string {
+  if (outcome === 'skipped') return 'skipped: another process is running it';
+  if (outcome === 'done') return `${count} done`;
+  return printable(`FAILED after ${count} done: ${faultOf(error as Error)}`);
 }

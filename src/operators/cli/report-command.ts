@@ -11,9 +11,14 @@ import { openPayments } from '../../payments/x402/resolver.ts';
 import { RpcError } from '../../payments/x402/rpc.ts';
 import { GROUPS, liabilityAt, moneyOf, type Period, readEnd, type Sales, salesOf, totalOf } from '../report/books.ts';
 import { type Comparison, compareChain, compareProcessor } from '../report/outside.ts';
-import { defineCommand, printLines } from './command.ts';
-import { commandSettings, EXIT_UNANSWERED, withDatabase } from './command-settings.ts';
-import { readWholeConfig } from './whole-config.ts';
+import {
+  commandSettings,
+  defineCommand,
+  EXIT_UNANSWERED,
+  printLines,
+  readWholeConfig,
+  withDatabase,
+} from './command.ts';
 
 const EXIT_DIFFERS = 1;
 const USAGE = `speechgate report --from DAY [--to DAY]
@@ -46,7 +51,9 @@ export const reportCommand = defineCommand({
     if (!group) throw new UsageError(`--by takes one of ${GROUPS.join(', ')}.`);
     const settings = await commandSettings(context);
     const config =
-      noOutside || csv ? undefined : readWholeConfig(settings, 'ask processor and chain (--no-outside skips them)');
+      noOutside || csv
+        ? undefined
+        : await readWholeConfig(settings, 'ask processor and chain (--no-outside skips them)');
     const look = { settings, subject: 'The books', maxConnections: 2 };
     return withDatabase(context, look, async (db) => {
       const sales = await salesOf(db, period, group);

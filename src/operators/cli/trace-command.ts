@@ -3,8 +3,7 @@ import { printableJson, tableLines } from '../../lib/printable.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import { findTrace } from '../audit/trace.ts';
-import { defineCommand, ExitError, printLines } from './command.ts';
-import { withDatabase } from './command-settings.ts';
+import { defineCommand, ExitError, printLines, withDatabase } from './command.ts';
 
 const EXIT_NOTHING = 1;
 const USAGE = `speechgate trace ID

@@ -20,17 +20,9 @@ export function readEnd(text: string): Date | undefined {
 export const GROUPS = ['day', 'flow', 'model', 'upstream'] as const;
 export type Group = (typeof GROUPS)[number];
 
-export interface Sales {
-  readonly group: string;
-  readonly requests: bigint;
-  readonly failed: bigint;
-  readonly characters: bigint;
-  readonly revenue: bigint;
-  readonly held: bigint;
-  readonly upstreamCost: bigint;
-  readonly margin: bigint;
-  readonly uncosted: bigint;
-}
+const COUNTS = ['requests', 'failed', 'characters', 'revenue', 'held', 'upstreamCost', 'margin', 'uncosted'] as const;
+/** Amounts are in micro-USD. `uncosted` counts requests with an unknown upstream cost. */
+export type Sales = { readonly group: string } & Record<(typeof COUNTS)[number], bigint>;
 
 export async function salesOf(db: Database, { from, to }: Period, group: Group): Promise<Sales[]> {
   const { rows } = await sql<Sales>`
@@ -66,18 +58,9 @@ export async function salesOf(db: Database, { from, to }: Period, group: Group):
 }
 
 export function totalOf(sales: readonly Sales[]): Sales {
-  const sum = (column: Exclude<keyof Sales, 'group'>) => sales.reduce((total, row) => total + row[column], 0n);
-  return {
-    group: 'total',
-    requests: sum('requests'),
-    failed: sum('failed'),
-    characters: sum('characters'),
-    revenue: sum('revenue'),
-    held: sum('held'),
-    upstreamCost: sum('upstreamCost'),
-    margin: sum('margin'),
-    uncosted: sum('uncosted'),
-  };
+  const sumOf = (column: (typeof COUNTS)[number]) => sales.reduce((sum, row) => sum + row[column], 0n);
+  const sums = Object.fromEntries(COUNTS.map((column) => [column, sumOf(column)]));
+  return { group: 'total', ...sums } as Sales;
 }
 
 const MONEY_KINDS = {

@@ -8,8 +8,7 @@ import { testCheckout } from '../../support/checkout.ts';
 import { startFaultyCheckout } from '../../support/faulty-checkout.ts';
 import { startGateway } from '../../support/gateway.ts';
 import { later } from '../../support/jobs.ts';
-import { operatorCommand } from '../../support/operator-command.ts';
-import type { CommandRun } from '../../support/speechgate.ts';
+import { assertEnds, operatorCommand } from '../../support/operator-command.ts';
 import { testUpstream } from '../../support/stub-upstream.ts';
 
 const EMAIL = 'Buyer@example.com';
@@ -80,21 +79,14 @@ test('an account is found by email, session, payment, trace or address', async (
   assert.deepEqual([whole.account, whole.balanceMicroUsd, whole.transfers.length], [account, 6_999_604, 1]);
   assert.match((await run('show', wallet.address)).out, /^kind +wallet$/m);
 
-  const wrong = [
+  await assertEnds(run, [
     [['show', randomUUID()], 1, /no such account/],
     [['show', 'abc'], 1, /8 digits/],
     [['show'], 78, /^ACCOUNT is missing/],
     [['find'], 78, /by one of these/],
     [['find', '--trace', 'x'], 78, /is not a trace id/],
     [['drop', account], 78, /one of these/],
-  ] as const;
-  const ends = await Promise.all(wrong.map(([args]) => run(...args)));
-  for (const [index, [, code, told]] of wrong.entries()) {
-    const ended = ends[index] as CommandRun;
-    assert.equal(ended.code, code, ended.output);
-    assert.match(ended.err, told);
-    assert.doesNotMatch(ended.err, /^\s+at /m);
-  }
+  ]);
 });
 
 test('freezing and adjusting an account require a reason, and a key adjusts once', async (t) => {

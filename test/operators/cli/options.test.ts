@@ -4,8 +4,8 @@ import { test } from 'tap';
 import { parseCommandLine } from '../../../src/lib/arguments.ts';
 import { UsageError } from '../../../src/lib/usage-error.ts';
 import { confirm } from '../../../src/operators/cli/operator-options.ts';
-import { RECONCILE_SYNTAX, readSinceOptions } from '../../../src/operators/cli/reconcile-options.ts';
-import { formatAge, readSince } from '../../../src/operators/cli/since.ts';
+import { formatAge, readSince } from '../../../src/operators/cli/payments-command.ts';
+import { RECONCILE_SYNTAX, readSinceOptions } from '../../../src/operators/cli/reconcile-command.ts';
 
 const read = (args: readonly string[]) => readSinceOptions(parseCommandLine(RECONCILE_SYNTAX, args).values);
 const TX = `0x${'aB'.repeat(32)}`;

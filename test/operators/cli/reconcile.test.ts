@@ -60,14 +60,10 @@ test('speechgate reconcile runs every reconciler once and prints each result', a
   assert.match(off.output, /Card payment is off/);
 });
 
-test('speechgate reconcile exits 78 without its settings, and 2 without the database', async () => {
+test('speechgate reconcile exits 78 without its settings', async () => {
   const unset = await reconcile({});
   assert.equal(unset.code, 78);
   assert.match(unset.output, /DATABASE_URL is not set/);
-  const away = await reconcile({ DATABASE_URL: 'postgres://user:secret-password@127.0.0.1:1/none' });
-  assert.equal(away.code, 2);
-  assert.match(away.output, /^The database can't be used: .*ECONNREFUSED/m);
-  assert.ok(!away.output.includes('secret-password'));
 });
 
 test('speechgate reconcile --since prints JSON results, and errors without a stack', async (t) => {

@@ -2,19 +2,19 @@ import type { Database } from '../../../db/database.ts';
 import { adjustBalance, freezeAccount, MAX_ADJUSTMENT } from '../../../ledger/account-changes.ts';
 import { formatUsd } from '../../../lib/money.ts';
 import { UsageError } from '../../../lib/usage-error.ts';
-import type { AccountState } from '../../audit/accounts.ts';
-import { type CommandContext, defineCommand, ExitError, type OperatorCommand } from '../command.ts';
-import { withDatabase } from '../command-settings.ts';
+import { type AccountState, nameOf } from '../../audit/accounts.ts';
+import { type CommandContext, defineCommand, ExitError, type OperatorCommand, withDatabase } from '../command.ts';
 import {
+  ACCOUNT_USAGE,
   ACTION_OPTIONS,
   ACTION_USAGE,
   confirm,
   KEY_OPTION,
   KEY_USAGE,
   readKey,
+  readNamed,
   readOperatorAction,
 } from '../operator-options.ts';
-import { ACCOUNT_USAGE, nameOf, readNamed } from './named.ts';
 
 const AMOUNT = /^[+-]\d{1,15}$/;
 const EXIT_REFUSED = 1;

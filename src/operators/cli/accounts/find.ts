@@ -6,18 +6,17 @@ import { UsageError } from '../../../lib/usage-error.ts';
 import { isUuid } from '../../../lib/uuid.ts';
 import { Processor } from '../../../payments/top-up/processor.ts';
 import { ProcessorError } from '../../../payments/top-up/processor-call.ts';
-import { accountsNamed, shortenSession } from '../../audit/account-names.ts';
 import {
   type AccountState,
+  accountsNamed,
   accountsOfTrace,
   type FoundPurchase,
   findPurchases,
+  nameOf,
   readAccounts,
+  shortenSession,
 } from '../../audit/accounts.ts';
-import { defineCommand, ExitError, printLines } from '../command.ts';
-import { commandSettings, withDatabase } from '../command-settings.ts';
-import { readWholeConfig } from '../whole-config.ts';
-import { nameOf } from './named.ts';
+import { commandSettings, defineCommand, ExitError, printLines, readWholeConfig, withDatabase } from '../command.ts';
 
 const USAGE = `speechgate accounts find, by one of these:
   --email ADDRESS           the buyer's mail address; this asks the card processor
@@ -89,15 +88,15 @@ async function find(db: Database, wanted: Wanted, settings: NodeJS.ProcessEnv): 
   if (payment !== undefined) {
     const known = await findPurchases(db, { paymentIntentIds: [payment] });
     if (known.length > 0) return { accountIds: [], purchases: known };
-    const found = await processorOf(settings).findSessionOfPayment(payment);
+    const found = await (await processorOf(settings)).findSessionOfPayment(payment);
     return { accountIds: [], purchases: await findPurchases(db, { sessionIds: found ? [found.id] : [] }) };
   }
-  const sessions = await processorOf(settings).findSessionsOfEmail(email ?? '');
+  const sessions = await (await processorOf(settings)).findSessionsOfEmail(email ?? '');
   return { accountIds: [], purchases: await findPurchases(db, { sessionIds: sessions.map(({ id }) => id) }) };
 }
 
-function processorOf(settings: NodeJS.ProcessEnv): Processor {
-  const { card } = readWholeConfig(settings, 'ask the card processor');
+async function processorOf(settings: NodeJS.ProcessEnv): Promise<Processor> {
+  const { card } = await readWholeConfig(settings, 'ask the card processor');
   if (card) return new Processor(card.secretKey, card.apiBase);
   throw new UsageError('STRIPE_SECRET_KEY is not set. Set it: only the card processor can answer this.');
 }

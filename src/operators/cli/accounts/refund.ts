@@ -12,10 +12,15 @@ import {
   findCreditedPurchase,
   refundPurchase,
 } from '../../../payments/top-up/refund-purchase.ts';
-import { shortenAccount } from '../../audit/account-names.ts';
-import { readAccounts } from '../../audit/accounts.ts';
-import { defineCommand, ExitError } from '../command.ts';
-import { commandSettings, EXIT_UNANSWERED, withDatabase } from '../command-settings.ts';
+import { readAccounts, shortenAccount } from '../../audit/accounts.ts';
+import {
+  commandSettings,
+  defineCommand,
+  EXIT_UNANSWERED,
+  ExitError,
+  readWholeConfig,
+  withDatabase,
+} from '../command.ts';
 import {
   ACTION_OPTIONS,
   ACTION_USAGE,
@@ -25,7 +30,6 @@ import {
   readKey,
   readOperatorAction,
 } from '../operator-options.ts';
-import { readWholeConfig } from '../whole-config.ts';
 
 const USAGE = `speechgate accounts refund PURCHASE --reason TEXT
   PURCHASE         the id of the purchase or of its checkout session
@@ -40,7 +44,7 @@ export const refundCommand = defineCommand({
     const amountCents = values.amount === undefined ? undefined : readCents(values.amount);
     const operatorAction = readOperatorAction(values, context.env);
     const settings = await commandSettings(context);
-    const { card, baseUrl, serviceName } = readWholeConfig(settings, 'refund');
+    const { card, baseUrl, serviceName } = await readWholeConfig(settings, 'refund');
     if (!card) {
       throw new UsageError(
         'STRIPE_SECRET_KEY is not set, so the card processor can make no refund. Nothing was refunded.',

@@ -2,11 +2,9 @@ import { JSON_OPTION } from '../../../lib/arguments.ts';
 import { formatUsd } from '../../../lib/money.ts';
 import { printableJson, printableLine, tableLines } from '../../../lib/printable.ts';
 import { UsageError } from '../../../lib/usage-error.ts';
-import { shortenSession } from '../../audit/account-names.ts';
-import { type AccountHistory, type AccountState, readHistory } from '../../audit/accounts.ts';
-import { defineCommand, printLines } from '../command.ts';
-import { withDatabase } from '../command-settings.ts';
-import { ACCOUNT_USAGE, nameOf, readNamed } from './named.ts';
+import { type AccountHistory, type AccountState, nameOf, readHistory, shortenSession } from '../../audit/accounts.ts';
+import { defineCommand, printLines, withDatabase } from '../command.ts';
+import { ACCOUNT_USAGE, readNamed } from '../operator-options.ts';
 
 const USAGE = `speechgate accounts show ACCOUNT${ACCOUNT_USAGE}
   --last N         number of entries of each kind (default: 20)
