@@ -4,9 +4,8 @@ import { type AuditFinding, type AuditKind, keepAuditResult } from '../../ledger
 import { printable, tableLines } from '../../lib/printable.ts';
 import { shortenSecrets } from '../audit/accounts.ts';
 import type { OutsideAudit } from '../audit/outside.ts';
-import { type CommandContext, EXIT_UNANSWERED } from './command.ts';
+import { type CommandContext, EXIT_FAILED, EXIT_UNANSWERED } from './command.ts';
 
-const EXIT_BROKEN = 1;
 /** Ids in these columns are not secret. */
 const PLAIN_COLUMN = /^purchase$|trace_id$/;
 
@@ -24,7 +23,7 @@ export class AuditReport {
   }
 
   get exitCode(): number {
-    if (this.#isBroken) return EXIT_BROKEN;
+    if (this.#isBroken) return EXIT_FAILED;
     return this.#isAnswered ? 0 : EXIT_UNANSWERED;
   }
 

@@ -21,11 +21,16 @@ interface Definition<T extends Options> extends Syntax<T> {
   readonly run: (values: Arguments<T>['values'], words: readonly string[], context: CommandContext) => Promise<number>;
 }
 
+/** The command found a fault or nothing, or was refused. */
+export const EXIT_FAILED = 1;
+/** The database, processor or chain did not answer, so nothing is known to be broken. */
+export const EXIT_UNANSWERED = 2;
+
 /** Ends a command with a message and an exit code other than that of a UsageError. */
 export class ExitError extends Error {
   readonly exitCode: number;
 
-  constructor(message: string, exitCode: number) {
+  constructor(message: string, exitCode = EXIT_FAILED) {
     super(message);
     this.exitCode = exitCode;
   }
@@ -87,9 +92,6 @@ interface Look {
   readonly use?: 'read' | 'changed';
   readonly maxConnections?: number;
 }
-
-/** The database did not answer, so nothing is known to be broken. */
-export const EXIT_UNANSWERED = 2;
 
 /** Opens the database for one command. @throws ExitError with a fix and without a stack for a database error */
 export async function withDatabase(

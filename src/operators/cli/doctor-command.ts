@@ -6,9 +6,8 @@ import { UsageError } from '../../lib/usage-error.ts';
 import { within } from '../../lib/within.ts';
 import { type DoctorOptions, openContext } from '../doctor/check.ts';
 import { allChecks, type Checked, runChecks } from '../doctor/run-checks.ts';
-import { commandSettings, defineCommand, printLines } from './command.ts';
+import { commandSettings, defineCommand, EXIT_FAILED, printLines } from './command.ts';
 
-const EXIT_FAULT = 1;
 const CLOSE_MS = 3_000;
 const COLUMNS = [7, 34];
 const WORDS = { ok: 'ok', warning: 'warning', fault: 'FAULT', skipped: 'skipped' } as const;
@@ -59,7 +58,7 @@ export const doctorCommand = defineCommand({
     }
     if (json) context.console.log(printableJson(results));
     await within(CLOSE_MS, doctor.db.destroy());
-    return results.some(({ state }) => state === 'fault') ? EXIT_FAULT : 0;
+    return results.some(({ state }) => state === 'fault') ? EXIT_FAILED : 0;
   },
 });
 

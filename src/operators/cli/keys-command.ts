@@ -13,7 +13,6 @@ import { ForeignFileError, readOwnFile, replaceOwnFile } from '../../lib/private
 import { UsageError } from '../../lib/usage-error.ts';
 import { defineCommand, ExitError, printLines } from './command.ts';
 
-const EXIT_FAILED = 1;
 const HOW_TO_COMPARE = `
 Give callers a fingerprint, or a public key, by another channel than this service. In GET /.well-known/x402-service-metadata a
 caller finds the entry of payload.trust.keys with that id, and computes the SHA-256 thumbprint of its publicKeyJwk (RFC 7638).
@@ -38,7 +37,7 @@ export const keysCommand = defineCommand({
       printLines(context, lines);
       return 0;
     } catch (error) {
-      throw new ExitError(messageOf(file, error), EXIT_FAILED);
+      throw new ExitError(messageOf(file, error));
     }
   },
 });

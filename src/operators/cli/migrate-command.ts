@@ -3,7 +3,6 @@ import { APPLICATION_ROLE, migrate } from '../../db/migrate.ts';
 import { printable } from '../../lib/printable.ts';
 import { databaseUrlOf, defineCommand, EXIT_UNANSWERED, ExitError, printLines } from './command.ts';
 
-const EXIT_FAILED = 1;
 const CHECK_URL =
   'Check that the server runs, and that DATABASE_URL names its host, port, user, password and database.';
 const ASK = 'The failed migration changed nothing. Fix the cause, and run the command again.';
@@ -19,7 +18,7 @@ export const migrateCommand = defineCommand({
       const fault = `The schema can't be brought up to date: ${printable(String(faultOf(error)))}`;
       throw isConnectionError(error) || isRefused(error)
         ? new ExitError(`${fault}. ${CHECK_URL}`, EXIT_UNANSWERED)
-        : new ExitError(`${fault}\n${ASK}`, EXIT_FAILED);
+        : new ExitError(`${fault}\n${ASK}`);
     });
     const current =
       newer.length > 0

@@ -71,7 +71,6 @@ export async function confirm({ stdin, stderr }: CommandContext, change: string,
 
 export const ACCOUNT_USAGE = `
   ACCOUNT          a card account's id or at least its first ${SHORT_ID} digits, or a wallet's address`;
-const EXIT_UNKNOWN = 1;
 
 /** @throws ExitError unless exactly one account matches */
 export async function readNamed(db: Database, name: string): Promise<AccountState> {
@@ -79,11 +78,10 @@ export async function readNamed(db: Database, name: string): Promise<AccountStat
   const accounts = await readAccounts(db, ids ?? []);
   const [account] = accounts;
   if (account && accounts.length === 1) return account;
-  if (accounts.length > 1) throw new ExitError('Several accounts match. Give more digits of the id.', EXIT_UNKNOWN);
+  if (accounts.length > 1) throw new ExitError('Several accounts match. Give more digits of the id.');
   throw new ExitError(
     ids
       ? 'There is no such account.'
       : `That is not an account. Give at least ${SHORT_ID} digits of a card account's id, or a wallet's address.`,
-    EXIT_UNKNOWN,
   );
 }

@@ -7,7 +7,14 @@ import { UsageError } from '../../lib/usage-error.ts';
 import type { Chain } from '../../payments/x402/chain.ts';
 import { openPayments } from '../../payments/x402/resolver.ts';
 import { type ChainEvidence, findEvidence, type ListedPayment, listPayments, type Which } from '../audit/payments.ts';
-import { type CommandContext, commandSettings, defineCommand, readWholeConfig, withDatabase } from './command.ts';
+import {
+  type CommandContext,
+  commandSettings,
+  defineCommand,
+  EXIT_UNANSWERED,
+  readWholeConfig,
+  withDatabase,
+} from './command.ts';
 
 const USAGE = `speechgate payments
 Lists payments in USDC that are in doubt, and asks the chain about them.
@@ -15,7 +22,6 @@ Lists payments in USDC that are in doubt, and asks the chain about them.
   --since TIME     lists payments since a day, a time such as 2026-11-01T09:00:00Z, or an age: 90min, 36h, 7d
   --no-chain       does not ask the chain
   --json           prints a JSON array`;
-const EXIT_UNANSWERED = 2;
 const CONCURRENCY = 8;
 const HEADS = ['id', 'at', 'age', 'state', 'purpose', 'micro-USD', 'payer', 'transaction', 'chain'];
 const COLUMNS = [8, 24, 8, 9, 8, 12, 42, 66];

@@ -9,10 +9,16 @@ import { openPayments } from '../../payments/x402/resolver.ts';
 import { createReconcilers } from '../../reconcile/reconcilers.ts';
 import { ReconcilerRunner } from '../../reconcile/runner.ts';
 import { openAudioStore } from '../../speech/store/open-store.ts';
-import { commandSettings, databaseFailure, defineCommand, printLines, readWholeConfig } from './command.ts';
+import {
+  commandSettings,
+  databaseFailure,
+  defineCommand,
+  EXIT_FAILED,
+  printLines,
+  readWholeConfig,
+} from './command.ts';
 import { type Decision, hasFailed, reconcileSince, type SinceOptions, turnLines } from './reconcile-since.ts';
 
-const EXIT_FAILED = 1;
 const USAGE = `speechgate reconcile
 Runs each reconciler once. With --since it also finds money that a restored database does not know.
   --since TIME            the time that the database was restored to, such as 2026-11-23T04:00:00Z

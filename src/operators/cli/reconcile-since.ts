@@ -21,9 +21,8 @@ import {
 } from '../../reconcile/received.ts';
 import type { TurnResult } from '../../reconcile/reconciler.ts';
 import type { ReconcilerRunner } from '../../reconcile/runner.ts';
-import { type CommandContext, ExitError, printLines } from './command.ts';
+import { type CommandContext, EXIT_FAILED, ExitError, printLines } from './command.ts';
 
-const EXIT_FAILED = 1;
 const EXIT_UNDECIDED = 2;
 
 export interface Decision {
@@ -68,7 +67,7 @@ export async function reconcileSince(context: CommandContext, parts: Parts, opti
   } catch (error) {
     if (!(error instanceof RpcError) && !isDatabaseFault(error)) throw error;
     const reason = error instanceof RpcError ? error.message : `The database failed: ${printable(reasonOf(error))}.`;
-    throw new ExitError(`${reason}\nWhat was booked stays booked. Run the command again.`, EXIT_FAILED);
+    throw new ExitError(`${reason}\nWhat was booked stays booked. Run the command again.`);
   }
 }
 

@@ -14,13 +14,13 @@ import { type Comparison, compareChain, compareProcessor } from '../report/outsi
 import {
   commandSettings,
   defineCommand,
+  EXIT_FAILED,
   EXIT_UNANSWERED,
   printLines,
   readWholeConfig,
   withDatabase,
 } from './command.ts';
 
-const EXIT_DIFFERS = 1;
 const USAGE = `speechgate report --from DAY [--to DAY]
 Prints sales, other money and what you owe, and compares them with the card processor and the chain.
   --from DAY       the first day, such as 2026-11-01 (UTC), or a time such as 2026-11-01T12:00Z
@@ -136,7 +136,7 @@ function exitCodeOf(outsides: readonly (Outside | undefined)[]): number {
   const isUnexplained = outsides.some(
     (each) => each && 'differences' in each && each.differences.some(({ because }) => !because),
   );
-  if (isUnexplained) return EXIT_DIFFERS;
+  if (isUnexplained) return EXIT_FAILED;
   return outsides.some((each) => each && 'unanswered' in each) ? EXIT_UNANSWERED : 0;
 }
 

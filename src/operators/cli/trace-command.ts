@@ -5,7 +5,6 @@ import { isUuid } from '../../lib/uuid.ts';
 import { findTrace } from '../audit/trace.ts';
 import { defineCommand, ExitError, printLines, withDatabase } from './command.ts';
 
-const EXIT_NOTHING = 1;
 const USAGE = `speechgate trace ID
 Prints what the books have about the request with this x-trace-id, a line for each entry.
   --json           prints one JSON array`;
@@ -24,7 +23,6 @@ export const traceCommand = defineCommand({
         throw new ExitError(
           'No charge, job or payment has this trace id: the request was not paid, or it repeated an earlier one. ' +
             'In the second case its log line names the earlier trace id as first.',
-          EXIT_NOTHING,
         );
       }
       printLines(context, json ? [printableJson(entries)] : tableLines(entries));

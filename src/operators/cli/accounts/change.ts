@@ -17,7 +17,6 @@ import {
 } from '../operator-options.ts';
 
 const AMOUNT = /^[+-]\d{1,15}$/;
-const EXIT_REFUSED = 1;
 
 export const freezeCommand = freezing(true);
 export const unfreezeCommand = freezing(false);
@@ -79,14 +78,11 @@ const adjusting = ([text = '0', ...others]: readonly string[]): OperatorCommand 
           case 'made_before':
             return context.console.log('This change was already made with this --key. Nothing was changed.');
           case 'too_little':
-            throw new ExitError(
-              `${name} has only ${formatUsd(result.balanceMicroUsd)} USD. Nothing was changed.`,
-              EXIT_REFUSED,
-            );
+            throw new ExitError(`${name} has only ${formatUsd(result.balanceMicroUsd)} USD. Nothing was changed.`);
           case 'key_of_another':
             throw new UsageError('This --key belongs to another change. Nothing was changed.');
           case 'unknown_account':
-            throw new ExitError('There is no such account.', EXIT_REFUSED);
+            throw new ExitError('There is no such account.');
         }
       });
     },

@@ -16,7 +16,16 @@ import {
   readAccounts,
   shortenSession,
 } from '../../audit/accounts.ts';
-import { commandSettings, defineCommand, ExitError, printLines, readWholeConfig, withDatabase } from '../command.ts';
+import {
+  commandSettings,
+  defineCommand,
+  EXIT_FAILED,
+  EXIT_UNANSWERED,
+  ExitError,
+  printLines,
+  readWholeConfig,
+  withDatabase,
+} from '../command.ts';
 
 const USAGE = `speechgate accounts find, by one of these:
   --email ADDRESS           the buyer's mail address; this asks the card processor
@@ -26,8 +35,6 @@ const USAGE = `speechgate accounts find, by one of these:
   --address 0x…             a wallet
   --secrets                 prints whole ids of accounts and sessions; anyone who has one can spend
   --json                    prints a JSON array`;
-const EXIT_NOTHING = 1;
-const EXIT_UNANSWERED = 2;
 
 const OPTIONS = {
   email: { type: 'string' },
@@ -70,7 +77,7 @@ export const findCommand = defineCommand({
         printLines(context, tableLines(shownAccounts.map(inColumns)));
         printLines(context, purchases.length > 0 ? ['', ...tableLines(shownPurchases)] : []);
       }
-      return accounts.length === 0 && purchases.length === 0 ? EXIT_NOTHING : 0;
+      return accounts.length === 0 && purchases.length === 0 ? EXIT_FAILED : 0;
     });
   },
 });

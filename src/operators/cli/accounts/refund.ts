@@ -34,7 +34,6 @@ import {
 const USAGE = `speechgate accounts refund PURCHASE --reason TEXT
   PURCHASE         the id of the purchase or of its checkout session
   --amount CENTS   the amount to refund (default: all that is left)${ACTION_USAGE}${KEY_USAGE}`;
-const EXIT_REFUSED = 1;
 
 export const refundCommand = defineCommand({
   usage: USAGE,
@@ -55,10 +54,7 @@ export const refundCommand = defineCommand({
     return withDatabase(context, look, async (db) => {
       const purchase = await findCreditedPurchase(db, named);
       if (!purchase) {
-        throw new ExitError(
-          'There is no credited purchase with that id or session. Nothing was refunded.',
-          EXIT_REFUSED,
-        );
+        throw new ExitError('There is no credited purchase with that id or session. Nothing was refunded.');
       }
       const key = readKey(context, values.key);
       await confirm(context, describe(purchase, amountCents), values.yes);
@@ -77,7 +73,6 @@ export const refundCommand = defineCommand({
         case 'refused':
           throw new ExitError(
             `Nothing was refunded: ${result.error.message}. Check for earlier refunds, and whether the amount is too large.`,
-            EXIT_REFUSED,
           );
       }
     });
