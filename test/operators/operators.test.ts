@@ -16,12 +16,17 @@ import { until } from '../support/until.ts';
 import { challengeOf, HELLO, PRICE, payFor, sign, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
-const CHAIN_MOVES = { operator: 'alice', reason: 'the chain is being moved' };
+const ACTION = { operator: 'alice', reason: 'ticket 7' };
 
 /** Instead of within a second. The first read may join one that began before the change. */
 async function seePauses({ app: { pauses } }: Gateway): Promise<void> {
   await pauses.read();
   await pauses.read();
+}
+
+async function pause(gateway: Gateway, ...flows: PausableFlow[]): Promise<void> {
+  await pauseFlows(gateway.db, flows, ACTION);
+  await seePauses(gateway);
 }
 
 test('a paused direct flow still replays paid audio and takes no new payment', {
@@ -32,8 +37,7 @@ test('a paused direct flow still replays paid audio and takes no new payment', {
   const { reply, paid } = await payFor(gateway, payer);
   assert.equal(reply.status, 200);
   const next = withPayment(HELLO, await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO)));
-  await pauseFlows(gateway.db, ['direct'], CHAIN_MOVES);
-  await seePauses(gateway);
+  await pause(gateway, 'direct');
   const calls = gateway.facilitator.calls.length;
 
   const replayed = await gateway.call('/x402/tts', paid);
@@ -57,8 +61,7 @@ test('a paused deposit flow still replays deposits and takes no new one', {
   const { reply, paid } = await payDeposit(gateway, payer);
   assert.equal(reply.status, 200, reply.text);
   const next = withPayment({ method: 'POST', json: { amountMicroUsd: DEPOSIT } }, await signDeposit(gateway, payer));
-  await pauseFlows(gateway.db, ['deposit'], CHAIN_MOVES);
-  await seePauses(gateway);
+  await pause(gateway, 'deposit');
 
   const replayed = await gateway.call('/x402/deposit', paid);
   assert.deepEqual([replayed.status, replayed.json.alreadyCredited], [200, true]);
@@ -69,7 +72,6 @@ test('a paused deposit flow still replays deposits and takes no new one', {
   assert.equal(await prepaidBalance(gateway, payer), DEPOSIT, 'the balance can be read');
 });
 
-const DEED = { operator: 'alice', reason: 'the provider is being moved' };
 /** Of a pause until a process has seen it. */
 const SECONDS = 5_000;
 
@@ -78,11 +80,6 @@ const form = (body: string, accept: string): Call => ({
   body,
   headers: { 'content-type': 'application/x-www-form-urlencoded', accept },
 });
-
-async function pause(gateway: Gateway, ...flows: PausableFlow[]): Promise<void> {
-  await pauseFlows(gateway.db, flows, DEED);
-  await seePauses(gateway);
-}
 
 function assertPaused(reply: Reply, code = 'TTS_UNAVAILABLE'): void {
   assert.equal(reply.status, 503, reply.text);
@@ -108,7 +105,7 @@ test('paused card speech charges nothing and returns no challenge until resumed'
   assert.equal(await gateway.balance(account), 5_000_000n);
   assert.equal(upstream.requests.length, 0);
   assert.equal((await later(gateway, account)).status, 202, 'jobs are another flow');
-  assert.deepEqual(await resumeFlows(gateway.db, ['card', 'jobs'], DEED), ['card']);
+  assert.deepEqual(await resumeFlows(gateway.db, ['card', 'jobs'], ACTION), ['card']);
   await seePauses(gateway);
   assert.equal((await gateway.call('/tts', say(account))).status, 200);
 });
@@ -138,7 +135,7 @@ test('paused prepaid speech spends no nonce, so the same request succeeds later'
   assertPaused(await gateway.call(TTS, signed));
   assert.equal(await balance(), 1000n);
   assert.equal((await gateway.call(TTS, HELLO)).status, 402, 'a request without payment is asked for a direct one');
-  await resumeFlows(gateway.db, ['prepaid'], DEED);
+  await resumeFlows(gateway.db, ['prepaid'], ACTION);
   await seePauses(gateway);
   assert.equal((await gateway.call(TTS, signed)).status, 200);
 });
@@ -172,7 +169,7 @@ test('paused purchases open no checkout and show a page', async (t) => {
 test('replicas see a pause within seconds and keep it through a database outage', async (t) => {
   const first = await startGateway(t);
   const second = await startGateway(t, {}, { databaseUrl: first.databaseUrl });
-  await pauseFlows(first.db, FLOWS, DEED);
+  await pauseFlows(first.db, FLOWS, ACTION);
   await until(() => first.app.pauses.count === FLOWS.length && second.app.pauses.count === FLOWS.length, SECONDS);
   assert.match(await first.app.metrics.scrape(), new RegExp(`^speechgate_paused_flows ${FLOWS.length}$`, 'm'));
   const third = await startGateway(t, {}, { databaseUrl: first.databaseUrl });
@@ -181,15 +178,14 @@ test('replicas see a pause within seconds and keep it through a database outage'
   assert.equal((await first.call('/tts/models')).status, 200, 'what takes no money is not paused');
 
   await first.db.schema.alterTable('paused_flow').renameTo('paused_flow_away').execute();
-  await second.app.pauses.read();
-  await second.app.pauses.read();
+  await seePauses(second);
   assert.equal(second.app.pauses.count, FLOWS.length, 'what was known last stands');
 });
 
 test('operator actions are recorded once with name and reason and cannot change', async (t) => {
   const { db } = await startGateway(t);
-  assert.deepEqual(await pauseFlows(db, ['card', 'direct'], DEED), ['card', 'direct']);
-  assert.deepEqual(await pauseFlows(db, ['card', 'jobs'], { ...DEED, operator: 'bob' }), ['jobs']);
+  assert.deepEqual(await pauseFlows(db, ['card', 'direct'], ACTION), ['card', 'direct']);
+  assert.deepEqual(await pauseFlows(db, ['card', 'jobs'], { ...ACTION, operator: 'bob' }), ['jobs']);
   assert.deepEqual(await resumeFlows(db, ['card'], { operator: 'bob', reason: 'moved' }), ['card']);
   const actions = await db
     .selectFrom('operator_action')
@@ -210,36 +206,32 @@ test('operator actions are recorded once with name and reason and cannot change'
   await assert.rejects(db.updateTable('operator_action').set({ operator: 'eve' }).execute(), /never changes/);
 });
 
-const TICKET = { operator: 'alice', reason: 'ticket 7' };
-
 async function startWithAccount(t: Test) {
-  const upstream = await testUpstream(t);
-  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
-  const accountId = await gateway.fund(500);
+  const { gateway, account: accountId } = await start(t);
   const adjust = (amountMicroUsd: bigint, key: string = randomUUID()) =>
-    adjustBalance(gateway.db, { accountId, amountMicroUsd, key }, TICKET);
+    adjustBalance(gateway.db, { accountId, amountMicroUsd, key }, ACTION);
   return { gateway, db: gateway.db, accountId, adjust };
 }
 
 test('a frozen account spends nothing new, finishes its jobs and can be unfrozen', async (t) => {
   const { gateway, db, accountId } = await startWithAccount(t);
   const { jobId } = (await later(gateway, accountId)).json;
-  assert.equal(await freezeAccount(db, accountId, true, TICKET), true);
-  assert.equal(await freezeAccount(db, accountId, true, TICKET), false, 'it was frozen before');
+  assert.equal(await freezeAccount(db, accountId, true, ACTION), true);
+  assert.equal(await freezeAccount(db, accountId, true, ACTION), false, 'it was frozen before');
   for (const refused of [await gateway.call('/tts', say(accountId)), await later(gateway, accountId)]) {
     assert.equal(refused.status, 402);
     assert.equal(refused.json.error.details.reason, 'account_frozen');
   }
   gateway.app.worker?.start();
   assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
-  assert.equal(await freezeAccount(db, accountId, false, TICKET), true);
+  assert.equal(await freezeAccount(db, accountId, false, ACTION), true);
   assert.equal((await gateway.call('/tts', say(accountId))).status, 200);
   const actions = await db.selectFrom('operator_action').select(['action', 'subject']).orderBy('id').execute();
   assert.deepEqual(actions, [
     { action: 'freeze', subject: accountId },
     { action: 'unfreeze', subject: accountId },
   ]);
-  assert.equal(await freezeAccount(db, randomUUID(), true, TICKET), false);
+  assert.equal(await freezeAccount(db, randomUUID(), true, ACTION), false);
 });
 
 test('an adjustment applies once per key and never overdraws', async (t) => {
@@ -253,7 +245,7 @@ test('an adjustment applies once per key and never overdraws', async (t) => {
   assert.equal((await adjust(-6_000_000n)).outcome, 'adjusted');
   assert.equal(await gateway.balance(accountId), 0n);
   assert.equal(
-    (await adjustBalance(db, { accountId: randomUUID(), amountMicroUsd: 1n, key: randomUUID() }, TICKET)).outcome,
+    (await adjustBalance(db, { accountId: randomUUID(), amountMicroUsd: 1n, key: randomUUID() }, ACTION)).outcome,
     'unknown_account',
   );
   const actions = await db

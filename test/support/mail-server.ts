@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import { SMTPServer } from 'smtp-server';
+import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
 import type { Owner } from './child.ts';
 
 export interface ReceivedMail {
@@ -28,7 +28,7 @@ export interface MailServer {
 }
 
 /** A real SMTP server on 127.0.0.1 that keeps what it accepts. */
-export async function startMailServer(t: Owner, port = 0): Promise<MailServer> {
+export async function startMailServer(t: Owner, port = 0, options: SMTPServerOptions = {}): Promise<MailServer> {
   const mails: ReceivedMail[] = [];
   let connections = 0;
   let refusal: number | undefined;
@@ -36,6 +36,7 @@ export async function startMailServer(t: Owner, port = 0): Promise<MailServer> {
     authOptional: true,
     disabledCommands: ['AUTH', 'STARTTLS'],
     disableReverseLookup: true,
+    ...options,
     onConnect: (_session, done) => {
       connections += 1;
       mailServer.beforeGreeting().then(() => done());

@@ -8,15 +8,14 @@ import { catalogWithSecond } from '../../support/catalog-file.ts';
 import { operatorCommand } from '../../support/operator-command.ts';
 import { projectFile } from '../../support/project.ts';
 import { speechgate } from '../../support/speechgate.ts';
-import type { Case, Cases } from './case.ts';
+import { adding, type Case, type Cases, proxy } from './case.ts';
 import { FAULTS_OF_ADDRESS } from './faults-of-address.ts';
 import { FAULTS_OF_CHAIN } from './faults-of-chain.ts';
 import { FAULTS_OF_DATABASE } from './faults-of-database.ts';
 import { FAULTS_OF_KEEPING } from './faults-of-keeping.ts';
 import { FAULTS_OF_PROVIDERS } from './faults-of-providers.ts';
 import { FAULTS_OF_SETTINGS } from './faults-of-settings.ts';
-import { adding, proxy } from './fronts.ts';
-import { BUCKET, examine, freePlaces, mails, startScene, startService, writeKeys } from './scene.ts';
+import { BUCKET, examine, freePlaces, startScene, startService, writeKeys } from './scene.ts';
 
 const scene = await startScene(t);
 const { skip } = scene;
@@ -70,7 +69,7 @@ const wrongOf = (told: readonly Finding[]) => told.filter(({ state }) => state !
 
 test('a healthy configuration passes every check and sends no mail', { skip }, async (t) => {
   assert.deepEqual(wrongOf(await findings(t)), []);
-  assert.deepEqual(mails, []);
+  assert.deepEqual(scene.mail.mails, []);
   const told = shared.log.map(({ msg }) => msg);
   assert.deepEqual(
     told.filter((msg) => msg?.includes('X-Forwarded-For')),
@@ -125,8 +124,10 @@ test('speechgate doctor prints a line per check and exits 1 if any has a fault',
     ['skipped  upstream                            It was skipped by --no-speak.'],
   );
   assert.equal(scene.upstream.requests.length, spoken);
-  assert.equal(mails.length, 1);
-  assert.match(mails[0] ?? '', /doctor --mail has sent this/);
+  assert.deepEqual(
+    scene.mail.mails.map(({ text }) => text),
+    ['speechgate doctor --mail has sent this. The settings of feedback mail work.\n'],
+  );
 
   const wrong = { ...env, X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' };
   const faulty = await speechgate(wrong, 'doctor', '--json', '--skip', 'node', '--skip', 'upstream');

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { Cases } from './case.ts';
-import { adding, proxy, serve } from './fronts.ts';
+import { adding, type Cases, proxy, serve } from './case.ts';
 import { freePlaces, startService, writeKeys } from './scene.ts';
 
 const OF_PUBLIC = ['identity', 'proxies', 'forged-addresses'];

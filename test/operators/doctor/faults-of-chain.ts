@@ -1,7 +1,7 @@
 import { zeroAddress } from 'viem';
 import { MULTICALL } from '../../../src/sandbox/chain/chain-client.ts';
 import { narrow, type RpcNode, unfinalized } from '../../support/rpc-node.ts';
-import { type Cases, withChanged } from './case.ts';
+import { type Cases, changing } from './case.ts';
 
 const OF_NODE = ['node-logs', 'asset', 'payee'];
 
@@ -10,10 +10,9 @@ export const FAULTS_OF_CHAIN: Cases = {
   'a node of another chain': {
     finds: ['fault', 'node', /node of chain 84532, but X402_NETWORK is eip155:8453/],
     skipped: OF_NODE,
-    make: ({ node }, t) =>
-      withChanged(t, node, {
-        falsehood: ({ method }) => (method === 'eth_chainId' ? { result: '0x14a34' } : undefined),
-      }),
+    make: changing('node', {
+      falsehood: ({ method }) => (method === 'eth_chainId' ? { result: '0x14a34' } : undefined),
+    }),
   },
   'an unreachable node': {
     finds: ['fault', 'node', /no answer to eth_chainId/],
@@ -22,14 +21,14 @@ export const FAULTS_OF_CHAIN: Cases = {
   },
   'a node that lags': {
     finds: ['fault', 'node', /s old: it lags/],
-    make: ({ node, chain }, t) => {
+    make: (scene, t, places) => {
       const old = `0x${Math.floor(Date.now() / 1000 - 600).toString(16)}`;
       const falsehood: RpcNode['falsehood'] = async ({ method, params }) => {
         if (method !== 'eth_getBlockByNumber' || params[0] !== 'latest') return undefined;
-        const block = await chain.client.getBlock();
+        const block = await scene.chain.client.getBlock();
         return { result: { number: `0x${block.number.toString(16)}`, hash: block.hash, timestamp: old } };
       };
-      return withChanged(t, node, { falsehood });
+      return changing('node', { falsehood })(scene, t, places);
     },
   },
   'a chain clock that is ahead': {
@@ -44,19 +43,18 @@ export const FAULTS_OF_CHAIN: Cases = {
   },
   'a node without finalized blocks': {
     finds: ['warning', 'node', /no finalized block/],
-    make: ({ node }, t) => withChanged(t, node, { falsehood: unfinalized }),
+    make: changing('node', { falsehood: unfinalized }),
   },
   'a node without logs': {
     finds: ['fault', 'node-logs', /does not return the logs of a day ago/],
-    make: ({ node }, t) =>
-      withChanged(t, node, {
-        falsehood: ({ method }) =>
-          method === 'eth_getLogs' ? { error: { code: -32000, message: 'history has been pruned' } } : undefined,
-      }),
+    make: changing('node', {
+      falsehood: ({ method }) =>
+        method === 'eth_getLogs' ? { error: { code: -32000, message: 'history has been pruned' } } : undefined,
+    }),
   },
   'a node that gives logs of few blocks': {
     finds: ['warning', 'node-logs', /refuses the logs of 1000 blocks at once and returns those of 250/],
-    make: ({ node }, t) => withChanged(t, node, { falsehood: narrow(400, { status: 400 }) }),
+    make: changing('node', { falsehood: narrow(400, { status: 400 }) }),
   },
   'a missing asset': {
     finds: ['fault', 'asset', /no contract at/],

@@ -4,8 +4,7 @@ import { mkdtempSync, rmdirSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Cases } from './case.ts';
-import { passOn, serve } from './fronts.ts';
+import { type Cases, passOn, serve } from './case.ts';
 import { BUCKET, writeKeys } from './scene.ts';
 
 const DAY_MS = 86_400_000;

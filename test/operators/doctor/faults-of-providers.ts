@@ -3,8 +3,7 @@ import { json } from 'node:stream/consumers';
 import { catalogWithSecond } from '../../support/catalog-file.ts';
 import { testFacilitator } from '../../support/facilitator.ts';
 import { openAiError, wav } from '../../support/stub-upstream.ts';
-import { type Case, type Cases, withChanged } from './case.ts';
-import { passOn, serve } from './fronts.ts';
+import { type Case, type Cases, changing, passOn, serve } from './case.ts';
 import { lacking } from './scene.ts';
 
 /** A facilitator with another answer at /verify. */
@@ -23,7 +22,7 @@ const verifying =
 export const FAULTS_OF_PROVIDERS: Cases = {
   'an upstream that refuses the key': {
     finds: ['fault', 'upstream', /^tts-1(-hd)? with .* status 401/],
-    make: ({ upstream }, t) => withChanged(t, upstream, { mode: openAiError(401) }),
+    make: changing('upstream', { mode: openAiError(401) }),
   },
   'an unreachable second upstream': {
     finds: ['fault', 'upstream', /^second-model with second-voice failed: .* could not be reached/],
@@ -31,7 +30,7 @@ export const FAULTS_OF_PROVIDERS: Cases = {
   },
   'an upstream that returns WAV': {
     finds: ['fault', 'upstream', /returned WAV/],
-    make: ({ upstream }, t) => withChanged(t, upstream, { mode: wav() }),
+    make: changing('upstream', { mode: wav() }),
   },
   'a wrong card processor key': {
     finds: ['fault', 'card-key', /refuses the key/],
@@ -56,11 +55,11 @@ export const FAULTS_OF_PROVIDERS: Cases = {
   },
   'a restricted key that can’t read disputes': {
     finds: ['fault', 'card-permissions', /lacks: Disputes: read\.$/],
-    make: ({ checkout }, t) => withChanged(t, checkout, { fault: lacking('GET /v1/disputes') }),
+    make: changing('checkout', { fault: lacking('GET /v1/disputes') }),
   },
   'a restricted key that can only read': {
     finds: ['fault', 'card-permissions', /lacks: Checkout Sessions: write\.$/],
-    make: ({ checkout }, t) => withChanged(t, checkout, { fault: lacking('POST ') }),
+    make: changing('checkout', { fault: lacking('POST ') }),
   },
   'a facilitator for another network': {
     finds: ['fault', 'facilitator', /does not support exact on eip155:8453/],

@@ -1,11 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { appendFile, chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
-import { SMTPServer } from 'smtp-server';
 import type { Test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { describeFaults, readConfig } from '../../../src/config/config.ts';
@@ -19,6 +16,7 @@ import { type TestChain, testChain } from '../../support/chain.ts';
 import { testFacilitator } from '../../support/facilitator.ts';
 import { type FaultyCheckout, startFaultyCheckout } from '../../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../../support/gateway.ts';
+import { type MailServer, startMailServer } from '../../support/mail-server.ts';
 import { type RpcNode, startRpcNode } from '../../support/rpc-node.ts';
 import { S3_CREDENTIALS, startS3Server } from '../../support/s3-server.ts';
 import { type StubUpstream, testUpstream } from '../../support/stub-upstream.ts';
@@ -47,6 +45,7 @@ export interface Scene {
   readonly upstream: StubUpstream;
   readonly checkout: FaultyCheckout;
   readonly s3: { readonly endpoint: string };
+  readonly mail: MailServer;
   /** Of the database's owner. */
   readonly ownerUrl: string;
   /** Runs statements as the database's owner. */
@@ -67,6 +66,7 @@ export async function startScene(t: Test): Promise<Scene> {
   const s3 = await startS3Server(BUCKET);
   t.teardown(() => s3.stop());
   Object.assign(process.env, S3_CREDENTIALS, { AWS_ENDPOINT_URL: s3.endpoint });
+  const mail = await startMail(t);
   await mkdir(join(folder, 'data'));
   const env = {
     DATABASE_URL: databaseUrl,
@@ -83,13 +83,13 @@ export async function startScene(t: Test): Promise<Scene> {
     JOB_SIGNING_SECRET: secret(),
     FEEDBACK_SECRET: secret(),
     SIGNING_KEYS_FILE: await writeKeys(folder, 'keys.json'),
-    SMTP_URL: await startMail(t),
+    SMTP_URL: mail.url.replace('//', `//speech:${encodeURIComponent(MAIL_PASSWORD)}@`),
     FEEDBACK_FROM: 'speech@speech.example',
     FEEDBACK_TO: OPERATOR,
     RECONCILE_INTERVAL_MS: '60000',
     TOP_UP_RATE_LIMIT_MAX: '10',
   };
-  return { env, folder, skip, chain, node, upstream, checkout, s3, ...database };
+  return { env, folder, skip, chain, node, upstream, checkout, s3, mail, ...database };
 }
 
 /** A key file of mode 0600 or another, changed before it is written. */
@@ -197,31 +197,11 @@ async function startDatabase(
 }
 
 /** A mail server that wants a password, and takes mail for the operator only. */
-async function startMail(t: Test): Promise<string> {
-  const server = new SMTPServer({
-    allowInsecureAuth: true,
-    disabledCommands: ['STARTTLS'],
-    disableReverseLookup: true,
+const startMail = (t: Test): Promise<MailServer> =>
+  startMailServer(t, 0, {
+    ...{ authOptional: false, allowInsecureAuth: true, disabledCommands: ['STARTTLS'] },
     onAuth: ({ username, password }, _session, done) =>
       password === MAIL_PASSWORD ? done(null, { user: username ?? '' }) : done(new Error('wrong password')),
     onRcptTo: ({ address }, _session, done) =>
       done(address === OPERATOR ? null : Object.assign(new Error('no such user'), { responseCode: 550 })),
-    onData: (stream, _session, done) => {
-      const chunks: Buffer[] = [];
-      stream.on('data', (chunk: Buffer) => chunks.push(chunk));
-      stream.on('end', () => {
-        mails.push(Buffer.concat(chunks).toString());
-        done();
-      });
-    },
   });
-  server.on('error', () => {});
-  const listening = server.listen(0, '127.0.0.1');
-  await once(listening, 'listening');
-  t.teardown(() => new Promise<void>((resolve) => server.close(() => resolve())));
-  const { port } = listening.address() as AddressInfo;
-  return `smtp://speech:${encodeURIComponent(MAIL_PASSWORD)}@127.0.0.1:${port}`;
-}
-
-/** What the mail server has taken to the end. */
-export const mails: string[] = [];
