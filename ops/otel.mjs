@@ -38,7 +38,7 @@ const ALLOWED = new Set([
   'db.namespace',
   'db.query.text',
 ]);
-const FLUSH_TIMEOUT_MS = 2_000;
+const FLUSH_TIMEOUT_MS = 1_000;
 
 /** Reduces spans to their allowed attributes, without the messages of errors, which may repeat the request. */
 class RedactingProcessor extends BatchSpanProcessor {
@@ -119,7 +119,7 @@ function start() {
       });
   });
 
-  // The service closes its servers last, and must stop even if the collector doesn't answer.
+  // Its public server closes first and its operators' listener last. A stop doesn't wait for a slow collector.
   const flush = () =>
     Promise.race([provider.forceFlush(), sleep(FLUSH_TIMEOUT_MS, undefined, { ref: false })]).catch(() => {});
   subscribe('fastify.initialization', ({ fastify }) => fastify.addHook('onClose', flush));
