@@ -84,7 +84,7 @@ export class Metrics {
     'Synthesis requests, by upstream and outcome.',
     ['upstream', 'outcome'],
   );
-  readonly #upstreamFailures = this.#counter(
+  readonly upstreamFailed = this.#count<[upstream: string, reason: string]>(
     'speechgate_upstream_failures_total',
     'Failed syntheses, by upstream and reason: its status, unreachable, late_start, timeout, broken_off, or what is wrong with its audio.',
     ['upstream', 'reason'],
@@ -106,22 +106,22 @@ export class Metrics {
     'Responses 401 and 403 from other services, by the setting with the credential.',
     ['setting'],
   );
-  readonly #lacksOfGas = new Counter({
-    name: 'speechgate_facilitator_lacked_gas_total',
-    help: "Payments refused for lack of balance although the payer's balance covers them: the facilitator lacks gas.",
-    registers: [this.#registry],
-  });
-  readonly #refusals = this.#counter(
+  readonly facilitatorLackedGas = this.#count<[]>(
+    'speechgate_facilitator_lacked_gas_total',
+    "Payments refused for lack of balance although the payer's balance covers them: the facilitator lacks gas.",
+    [],
+  );
+  readonly rateLimitRefused = this.#count<[scope: string]>(
     'speechgate_rate_limit_refusals_total',
     'Requests refused by a rate limit, by kind of bucket.',
     ['scope'],
   );
-  readonly #forwarded = this.#counter(
+  readonly requestForwarded = this.#count<[proxy: ForwardingProxy]>(
     'speechgate_forwarded_requests_total',
     'Requests with X-Forwarded-For, by whether TRUST_PROXY includes the sender, and whether that named an address.',
     ['proxy'],
   );
-  readonly #shed = this.#counter(
+  readonly shed = this.#count<[reason: ShedReason]>(
     'speechgate_shed_requests_total',
     'Requests refused because of overload before any hold, by reason.',
     ['reason'],
@@ -167,10 +167,6 @@ export class Metrics {
     this.#upstreamSeconds(upstream).observe(seconds);
   }
 
-  upstreamFailed(upstream: string, reason: string): void {
-    this.#upstreamFailures(upstream, reason).inc();
-  }
-
   upstreamAvailable(upstream: string, isAvailable: boolean): void {
     this.#upstreamAvailable.set({ upstream }, isAvailable ? 1 : 0);
   }
@@ -182,22 +178,6 @@ export class Metrics {
 
   credentialRefused(setting: string): void {
     this.#refusedCredentials(setting).inc();
-  }
-
-  facilitatorLackedGas(): void {
-    this.#lacksOfGas.inc();
-  }
-
-  requestForwarded(proxy: ForwardingProxy): void {
-    this.#forwarded(proxy).inc();
-  }
-
-  rateLimitRefused(scope: string): void {
-    this.#refusals(scope).inc();
-  }
-
-  shed(reason: ShedReason): void {
-    this.#shed(reason).inc();
   }
 
   /** Adds gauges that share a read per scrape, in the order of these calls. They have no value while the read fails. */
@@ -240,6 +220,12 @@ export class Metrics {
   shareWithPrimary(): void {
     AggregatorRegistry.setRegistries(this.#registry);
     new AggregatorRegistry();
+  }
+
+  /** Returns a function that counts one. */
+  #count<Labels extends string[]>(name: string, help: string, labelNames: string[]): (...labels: Labels) => void {
+    const seriesOf = this.#counter(name, help, labelNames);
+    return (...labels) => seriesOf(...labels).inc();
   }
 
   #counter(name: string, help: string, labelNames: string[]) {
