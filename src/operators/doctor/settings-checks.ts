@@ -10,15 +10,15 @@ const OTHER_FILES = 500;
 const LATE_RECONCILE_MS = 300_000;
 
 export const SETTINGS_CHECKS: readonly Check[] = [
-  { name: 'settings', run: async (context) => areMeant(context) },
+  { name: 'settings', run: areMeant },
   { name: 'file-descriptors', run: ({ config }) => areEnough(config.maxConnections) },
   { name: 'replicas', needs: 'database', run: shareTheirStore },
   { name: 'secrets', run: areStrong },
-  { name: 'database-password', run: async ({ config }) => isGoodPassword(new URL(config.databaseUrl)) },
+  { name: 'database-password', run: ({ config }) => isGoodPassword(new URL(config.databaseUrl)) },
 ];
 
 export const SIGNING_KEY_CHECKS: readonly Check[] = [
-  { name: 'signing-keys', run: async (context) => judgeTime(context) },
+  { name: 'signing-keys', run: judgeTime },
   { name: 'signing-keys-file', run: isPrivate },
 ];
 const KEYS_ARE_OFF = skipped('SIGNING_KEYS_FILE is unset: metadata answers 503.');

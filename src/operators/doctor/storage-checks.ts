@@ -26,7 +26,7 @@ export function storageChecks({ config: { jobs } }: DoctorOptions): readonly Che
   const folders = { ...(store?.kind === 'file' && { audio: store.path }), 'temporary files': tmpdir() };
   return [
     { name: 'audio-store', limitMs: STORE_LIMIT_MS, run: () => keepsAudio(jobs.audioStore) },
-    { name: 'audio-links', run: async () => areSigned(jobs.signingSecrets) },
+    { name: 'audio-links', run: () => areSigned(jobs.signingSecrets) },
     ...Object.entries(folders).map(([about, folder]) => ({
       name: 'disk',
       about,
