@@ -7,9 +7,10 @@ export const SPEECH = `('card', 'card, streamed', 'job', 'prepaid')`;
 /**
  * A hold is captured after delivery. If the process dies or freezes in between, the lease expires and the hold is
  * voided, so a response delivered at that moment is free. While the database is unavailable the service retries the
- * capture. If PostgreSQL dies, it may have lost a hold that was not captured.
+ * capture; on a connection that died silently it waits for the statement's timeout of 12 s first. If PostgreSQL dies, it
+ * may have lost a hold that was not captured.
  */
-export const MOMENT_SECONDS = 10;
+export const MOMENT_SECONDS = 15;
 /** Time between a response whose hold was voided or lost and the death of its gateway or of the database. */
 const DEATH = `
   select min(greatest(death.begun_at - at, at - death.ended_at, 0)) as seconds
@@ -48,18 +49,23 @@ export async function matchCharges(desk: Desk): Promise<void> {
     union
     select told.id, held.id
     from told join job on job.id::text = told.job_id join held on held.id = job.hold_id`);
+  // One after the other, so that no two charges take the same operation.
   await desk.query(`
-    insert into pg_temp.matched
-    select doubtful.id, lost.id
-    from held as lost cross join lateral (
-      select told.id from told
-      where told.payer = lost.payer and told.amount = lost.amount
-        and flow in ${SPEECH} and ended in ('left', 'broken off', 'open')
-        and at - (told.ended_at - begun_at) / 1000 <= lost.created_at
-        and not exists (select from matched where matched.told = told.id)
-      order by begun_at desc limit 1
-    ) as doubtful
-    where is_charged and not exists (select from matched where charge = lost.id)`);
+    do $$
+    declare lost record;
+    begin
+      for lost in
+        select * from held where is_charged and not exists (select from matched where charge = held.id) order by created_at
+      loop
+        insert into pg_temp.matched
+        select told.id, lost.id from told
+        where told.payer = lost.payer and told.amount = lost.amount
+          and flow in ${SPEECH} and ended in ('left', 'broken off', 'open')
+          and at - (told.ended_at - begun_at) / 1000 <= lost.created_at
+          and not exists (select from matched where matched.told = told.id)
+        order by begun_at desc limit 1;
+      end loop;
+    end $$`);
   await desk.query(`
     create temp table tally as
     select told.id as told, count(*) filter (where is_charged) as charges,

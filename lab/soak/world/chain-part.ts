@@ -91,14 +91,20 @@ export class ChainPart implements Part {
   async reorganize(wanted: number): Promise<void> {
     await this.#stopMining();
     try {
-      const head = await this.client.getBlockNumber();
-      const depth = Math.min(wanted, Number(head - this.#oldest));
-      if (depth === 0) return;
-      const transactions: Hex[] = [];
-      for (let number = head - BigInt(depth) + 1n; number <= head; number++) {
-        transactions.push(...(await this.client.getBlock({ blockNumber: number })).transactions);
-      }
-      const raw = await Promise.all(transactions.map((hash) => rawTransaction(this.client, hash)));
+      let head: bigint;
+      let depth: number;
+      let raw: Hex[];
+      do {
+        head = await this.client.getBlockNumber();
+        depth = Math.min(wanted, Number(head - this.#oldest));
+        if (depth === 0) return;
+        const transactions: Hex[] = [];
+        for (let number = head - BigInt(depth) + 1n; number <= head; number++) {
+          transactions.push(...(await this.client.getBlock({ blockNumber: number })).transactions);
+        }
+        raw = await Promise.all(transactions.map((hash) => rawTransaction(this.client, hash)));
+        // A block from before the stop may still have been in progress.
+      } while ((await this.client.getBlockNumber()) !== head);
       await reorganize(this.client, depth, raw);
     } finally {
       await this.client.setAutomine(true);
