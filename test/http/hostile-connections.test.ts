@@ -206,15 +206,29 @@ test('a client reset after CONNECT leaves the paid request captured', async (t) 
   const { gateway, payers, balances, assertBooks } = await startPayers(t);
   const [{ path, pay } = assert.fail()] = payers;
   gateway.upstream.mode = (received, response) => {
-    socket.resetAndDestroy();
-    mp3()(received, response);
+    socket.write(CONNECT, () => {
+      socket.resetAndDestroy();
+      mp3()(received, response);
+    });
   };
   const { socket, answers } = await connectRaw(gateway.url);
   answers.catch(() => undefined);
-  socket.write(requestBytes(path, await pay(path, HELLO)) + CONNECT);
+  socket.write(requestBytes(path, await pay(path, HELLO)));
   await gateway.upstream.waitForRequests(1);
   await gateway.app.close();
   assert.equal((await balances())[0], (FUNDED[0] as bigint) - PRICE, 'R55: captured, though nobody listens');
+  await assertBooks();
+});
+
+test('R55: a paid request that CONNECT ends before its synthesis is not charged', async (t) => {
+  const { gateway, payers, balances, assertBooks } = await startPayers(t);
+  const [{ path, pay } = assert.fail()] = payers;
+  const { socket, answers } = await connectRaw(gateway.url);
+  socket.write(requestBytes(path, await pay(path, HELLO)) + CONNECT);
+  assert.deepEqual(await answers.catch(() => []), []);
+  await gateway.app.close();
+  assert.equal(gateway.upstream.requests.length, 0);
+  assert.deepEqual(await balances(), FUNDED);
   await assertBooks();
 });
 
