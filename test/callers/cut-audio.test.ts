@@ -1,7 +1,6 @@
 /** Proxies that end a cut answer as if it were whole: each caller program notices, and tells what the service charged. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, realpath, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { t, test } from 'tap';
 import { startBridge } from '../../src/callers/bridge/bridge.ts';
@@ -12,6 +11,7 @@ import { startHidingProxy } from '../support/hiding-proxy.ts';
 import { fundedWallet, startPrepaidGateway } from '../support/prepaid.ts';
 import { WAV_HEADER_BYTES } from '../support/silent-audio.ts';
 import { cutChunked, type Mode, resetInBody, silentMp3, silentWav } from '../support/stub-upstream.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import { body } from '../support/upstream-answer.ts';
 
 const HELLO = { text: 'Hello world' };
@@ -26,8 +26,7 @@ const wav = { contentType: 'audio/wav', framing: 'chunked' } as const;
 const proxy = await startHidingProxy(t);
 const gateway = await startPrepaidGateway(t, { BASE_URL: proxy.url }, { worker: true });
 proxy.target = gateway.url;
-const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-cut-')));
-t.teardown(() => rm(folder, { recursive: true, force: true }));
+const folder = await temporaryFolder(t);
 
 const orderOf = (response_format: string) => ({
   method: 'POST',

@@ -4,9 +4,6 @@
  * how many processes are killed, BUDGET_IN_FLIGHT how many calls each process has at once.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp, realpath, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
@@ -21,6 +18,7 @@ import { dated, pinsOf } from '../../support/client.ts';
 import { testDatabase } from '../../support/database.ts';
 import { shiftDatabaseClock } from '../../support/database-clock.ts';
 import { projectFile } from '../../support/project.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { until } from '../../support/until.ts';
 import { openBudget } from './support.ts';
 
@@ -71,8 +69,7 @@ const startBridge: StartSpeaker = async (t, env) => {
 };
 
 const startMcp: StartSpeaker = async (t, env) => {
-  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const { PATH = '', HOME = '' } = process.env;
   const transport = new StdioClientTransport({
     command: process.execPath,

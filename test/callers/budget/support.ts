@@ -1,14 +1,12 @@
-import { mkdtemp, realpath, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { type BudgetLimits, type FileBudget, openFileBudget } from '../../../src/callers/budget/file-budget.ts';
 import type { PendingPurchase } from '../../../src/callers/client/pending-purchase.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 /** Where a budget of this test alone may be. */
 export async function budgetPath(t: Test): Promise<string> {
-  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-budget-')));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   return join(folder, 'budget.jsonl');
 }
 

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
@@ -34,6 +33,7 @@ import { bookDeposit } from '../../support/prepaid.ts';
 import { projectFile } from '../../support/project.ts';
 import { type StubUpstream, testUpstream } from '../../support/stub-upstream.ts';
 import { startTcpProxy } from '../../support/tcp-proxy.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { unguarded } from '../../support/unguarded.ts';
 import { until } from '../../support/until.ts';
 import { budgetPath, openBudget } from '../budget/support.ts';
@@ -112,8 +112,7 @@ async function startWorld(t: Test): Promise<World> {
   const facilitator = await testFacilitator(t, chain);
   const { url: databaseUrl } = await testDatabase(t);
   const line = await startTcpProxy(t, databaseUrl);
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-matrix-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const keys = join(folder, 'keys.json');
   await writeFile(keys, JSON.stringify(rotateKeys(undefined, new Date(realNow()))));
   t.teardown(() => {

@@ -1,7 +1,6 @@
 /** The arguments of each tool, as hosts and their models send them. */
 import assert from 'node:assert/strict';
-import { chown, lchown, mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chown, lchown, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Ajv } from 'ajv';
 import { type Test, test } from 'tap';
@@ -16,6 +15,7 @@ import { pinsOf } from '../../support/client.ts';
 import { description, silentMp3, silentWav } from '../../support/silent-audio.ts';
 
 import { SAID, talkativeService } from '../../support/talkative-service.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { openBudget } from '../budget/support.ts';
 
 const TEXT = 'Hello world';
@@ -169,8 +169,7 @@ test('a file name that does not end in .mp3 is refused', async (t) => {
 });
 
 test('overwrite replaces only the named file, not one of another type', async (t) => {
-  const path = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
-  t.teardown(() => rm(path, { recursive: true, force: true }));
+  const path = await temporaryFolder(t);
   await writeFile(join(path, 'hi.wav'), 'mine');
   const file = await (await SpeechFolder.open(path)).plan('hi.mp3', true);
   assert.equal(await file.write(silentWav(10), 'audio/wav'), join(path, 'hi-1.wav'));
@@ -219,8 +218,7 @@ test('the tool schemas are plain and match what the tools accept', async (t) => 
 
 async function startTalkativeAgent(t: Test) {
   const service = talkativeService();
-  const path = await mkdtemp(join(tmpdir(), 'speechgate-mcp-'));
-  t.teardown(() => rm(path, { recursive: true, force: true }));
+  const path = await temporaryFolder(t);
   const budget = await openBudget(t, join(path, 'budget'));
   const { call } = await startMcpAgent(t, path, { client: service.client, budget, flow: 'card' });
   return { call, ...service };
@@ -273,8 +271,7 @@ const NOBODY = 65_534;
 const skip = process.geteuid?.() !== 0 && 'only root may give files away';
 
 test('a folder or link of another user is not written to', { skip }, async (t) => {
-  const root = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-folder-')));
-  t.teardown(() => rm(root, { recursive: true, force: true }));
+  const root = await temporaryFolder(t);
   const [own, foreign, planted, mine] = ['own', 'foreign', 'planted', 'mine'].map((name) => join(root, name)) as [
     string,
     string,

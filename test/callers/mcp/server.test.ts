@@ -1,6 +1,6 @@
 /** `speechgate mcp`, driven by the official client: as a process, and in this one. */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { PassThrough, type Stream } from 'node:stream';
@@ -17,6 +17,7 @@ import { programCommand } from '../../support/child.ts';
 import { startCardGateway } from '../../support/client.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
 import { ControlledStream, mp3 } from '../../support/stub-upstream.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { until } from '../../support/until.ts';
 
 /** Of `Hello world` by the default model. */
@@ -68,8 +69,7 @@ async function startAgent(
   start: Start = inProcess,
   args?: string[],
 ): Promise<Agent> {
-  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const { transport, stderr } = start(env, args ?? ['mcp', '--folder', folder]);
   let complaints = '';
   stderr?.on('data', (chunk) => {
@@ -165,8 +165,7 @@ test('a refused call tells the agent what to do and charges nothing', async (t) 
 
 test('an agent without card credit learns how to top up, not the account id', async (t) => {
   const gateway = await startCardGateway(t);
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-mcp-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const account = await gateway.fund(50);
   const env = { SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: gateway.url, SPEECHGATE_ACCOUNT: account };
   const agent = await startAgent(t, env);
@@ -250,8 +249,7 @@ test('a client of SDK 2 speaks revision 2026-07-28, with progress and cancellati
   const drip = new ControlledStream();
   gateway.upstream.mode = drip.mode;
   t.teardown(() => drip.reset());
-  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const client = new Client2({ name: 'agent', version: '2' }, { versionNegotiation: { mode: 'auto' } });
   t.teardown(() => client.close());
   await client.connect(inProcess(env, ['mcp', '--folder', folder]).transport);
@@ -294,8 +292,7 @@ test('a long call reports progress, and a canceled call stays reserved', async (
 });
 
 test('a server without settings or folder starts, and each tool says what is missing', async (t) => {
-  const settings = await mkdtemp(join(tmpdir(), 'speechgate-none-'));
-  t.teardown(() => rm(settings, { recursive: true }));
+  const settings = await temporaryFolder(t);
   const speech = ['--folder', settings];
   const url = { SPEECHGATE_URL: 'http://127.0.0.1:1' };
   const none = { SPEECHGATE_CONFIG_DIR: settings };
@@ -339,8 +336,7 @@ test('~/ in --folder is the home of the user, and results hold nothing beyond th
   t.teardown(() => {
     process.env.HOME = HOME;
   });
-  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-home-')));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const agent = await startAgent(t, env, inProcess, ['mcp', '--folder', `~/${basename(folder)}`]);
   assert.equal(dirname((await agent.call('speak', { text: 'Hi' })).data.path), folder);
 
