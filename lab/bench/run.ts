@@ -7,7 +7,7 @@ import { commitOfCheckout, lookAtMachine, versionOf } from './report/machine.ts'
 import type { Results } from './report/results.ts';
 import { type Row, selectRows, UPSTREAM } from './rows.ts';
 import { setUp, type Wanted } from './setup.ts';
-import { installPeers, LTS } from './targets/peers.ts';
+import { installPeers, LTS, PEERS } from './targets/peers.ts';
 import { measureThroughput } from './throughput.ts';
 
 type OnProgress = (message: string) => void;
@@ -15,9 +15,6 @@ type OnProgress = (message: string) => void;
 /** @throws when a response is wrong, or when the audit finds an error afterwards */
 export async function run(options: Options, onProgress: OnProgress): Promise<Results> {
   const { paces, parts, processes } = options;
-  await installPeers('lab/bench/peers', onProgress);
-  const node = options.node ?? LTS;
-  const seen = lookAtMachine(node);
   const startedAt = performance.now();
   const rows = options.isWithRows ? selectRows(options.rows, processes) : [];
   const rowsOf = (part: keyof typeof ROWS_OF): Row[] => (parts.has(part) ? namedRows(ROWS_OF[part]) : []);
@@ -28,6 +25,10 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
   // The prebuilt response is a copy of ours.
   if (wanted.some(({ name }) => name === 'prebuilt')) wanted.push({ name: 'ours', processes: 1 });
 
+  const needsPeers = options.node === undefined || wanted.some(({ name }) => PEERS.includes(name));
+  if (needsPeers) await installPeers('lab/bench/peers', onProgress);
+  const node = options.node ?? LTS;
+  const seen = lookAtMachine(node);
   const setup = await setUp(wanted, { node, accounts: options.accounts }, onProgress);
   try {
     const prepared = await prepareRows(setup, all, paces.warmUp, onProgress);

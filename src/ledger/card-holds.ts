@@ -38,12 +38,12 @@ export type GroupedCardHold =
       /** Undefined if the balance was too small after earlier holds of the statement: a separate statement must decide. */
       readonly placed: Placed | undefined;
     }
-  | { readonly outcome: 'unknown_account' | 'locked' };
+  | { readonly outcome: 'unknown_account' }
+  | { readonly outcome: 'locked' };
 
-type Row = JudgedRow | { readonly place: bigint; readonly id: null; readonly is_known: boolean };
+type Row = JudgedRow | { readonly id: null; readonly is_known: boolean };
 
 interface JudgedRow extends TakenSlots {
-  readonly place: bigint;
   readonly id: string;
   readonly balance: bigint;
   readonly block: SpendBlock | null;
@@ -57,8 +57,8 @@ interface JudgedRow extends TakenSlots {
 /**
  * Places holds on card accounts in one statement. It locks the accounts, takes slots of their windows, and debits those
  * that have one and can pay. Their order is that of the requests. The new balance is computed from the locked row,
- * because the snapshot may show an older one. Only the hold of a job waits for the disk.
- * A locked account is waited for, unless those are skipped.
+ * because the snapshot may show an older one. Only the hold of a job waits for the disk. A locked account is waited
+ * for, unless those are skipped.
  */
 export async function placeCardHolds(
   db: Database,

@@ -42,8 +42,8 @@ interface Row {
 /**
  * Places holds on wallets and spends their nonces in one statement. It locks the accounts, inserts the nonces that the
  * balance covers, and debits what was inserted. So nonce and debit exist together or not at all. A balance that is too
- * small spends no nonce (R32). The new balance is computed from the locked row, because the snapshot
- * may show an older one.
+ * small spends no nonce (R32). The new balance is computed from the locked row, because the snapshot may
+ * show an older one.
  * @returns undefined if a separate statement must decide: the nonce occurs twice, earlier spends of this statement used up
  *   the balance, or another transaction has locked the account
  */

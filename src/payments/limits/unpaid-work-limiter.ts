@@ -79,7 +79,8 @@ const MAX_KEYS = 100_000;
 /**
  * Bounds the unpaid upstream work per key, in this process. Payment follows the audio, so a synthesis that fails late
  * is lost work. A key that has lost too much may run one synthesis at a time. A paid synthesis reduces the lost work
- * by the time of one longest synthesis, and the rest expires with the window. While nothing is lost, running work is not limited by time.
+ * by the time of one longest synthesis, and the rest expires with the window. While nothing is lost, running work is
+ * not limited by time.
  */
 export class UnpaidWorkLimiter {
   readonly #limits: WorkLimits;
