@@ -217,7 +217,6 @@ export interface X402Payee {
 export interface X402Payment {
   amount_micro_usd: bigint;
   asset: string;
-  audio_deleted_at: Timestamp | null;
   awaited_transaction: string | null;
   characters: number | null;
   checked_at: Timestamp | null;

@@ -67,7 +67,6 @@ create table x402_payment (
   checked_at timestamptz,
   -- When a failed payment is looked for on the chain once more; null once that was done.
   next_look_at timestamptz,
-  audio_deleted_at timestamptz,
   constraint x402_payment_network_asset_payer_nonce_key unique (network, asset, payer, nonce),
   check ((state in ('reserved', 'settling')) = (lease_until is not null)),
   check ((state = 'reserved') = (settling_at is null)),
@@ -87,12 +86,6 @@ create index x402_payment_payer_open on x402_payment (payer, position)
   where state in ('reserved', 'settling', 'refused', 'unknown');
 create index x402_payment_payer_failed on x402_payment (payer, failed_at) where failed_at is not null;
 create index x402_payment_next_look on x402_payment (next_look_at) where state = 'failed' and next_look_at is not null;
--- A deposit has no audio, and a payment that has failed no replay window that its audio would wait for.
-create index x402_payment_replayable on x402_payment (settled_at)
-  where state = 'settled' and purpose = 'speech' and audio_deleted_at is null;
-create index x402_payment_failed_audio on x402_payment (failed_at)
-  where state = 'failed' and purpose = 'speech' and audio_deleted_at is null;
-
 -- What a payer has under way before one payment of theirs (R21b). It is asked for in the statement that reserves the
 -- payment, behind the lock that keeps the payer's reservations in order; that statement's own snapshot is older than the
 -- lock. A volatile function sees what was committed by the time of its call.

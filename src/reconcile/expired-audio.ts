@@ -1,17 +1,15 @@
 import type { Database } from '../db/database.ts';
 import { deleteAudio, expiredJobs } from '../jobs/job.ts';
-import { eachOf } from '../lib/each-of.ts';
 import { testPoint } from '../lib/test-point.ts';
 import { PREPAID_AUDIO_SECONDS } from '../payments/prepaid/prepaid-balance.ts';
-import { deletePaymentAudio, findAudioToDelete, markAudioDeleted } from '../payments/x402/payment-outcomes.ts';
-import type { AudioStore } from '../speech/store/audio-store.ts';
-import { Failures, type Reconciler } from './reconciler.ts';
+import { REPLAY_WINDOW_SECONDS } from '../payments/x402/payment.ts';
+import { isAudioNeeded } from '../payments/x402/payment-outcomes.ts';
+import type { AudioStore, DatedAudio } from '../speech/store/audio-store.ts';
+import { Failures, type Reconciler, reconciler } from './reconciler.ts';
 
 /** Once a minute at the default interval. */
 const JOB_AUDIO_TURNS = 4;
 const JOBS = 100;
-const PAYMENTS = 200;
-const CONCURRENCY = 8;
 
 /** Deletes the audio of jobs after its retention. Counts jobs. */
 export const expiredJobAudio = (db: Database, store: AudioStore): Reconciler => ({
@@ -35,40 +33,34 @@ export const expiredJobAudio = (db: Database, store: AudioStore): Reconciler => 
   },
 });
 
-/** Deletes audio of failed payments and expired replay windows, and records it even if others fail. Counts payments. */
-export const expiredPaymentAudio = (db: Database, store: AudioStore): Reconciler => ({
-  name: 'payment_audio',
-  async run({ signal, done }) {
-    const failures = new Failures();
-    for (let isMore = true; isMore && !signal.aborted; ) {
-      const payments = await findAudioToDelete(db, PAYMENTS);
-      const deleted: typeof payments = [];
-      try {
-        await eachOf(payments, CONCURRENCY, async (payment) => {
-          if (signal.aborted) return;
-          try {
-            await deletePaymentAudio(store, payment);
-            testPoint('stored object deleted');
-            deleted.push(payment);
-          } catch (error) {
-            failures.add(error);
-          }
-        });
-      } finally {
-        await markAudioDeleted(db, deleted);
-        done(deleted.length);
-      }
-      failures.check();
-      isMore = payments.length === PAYMENTS;
-    }
-  },
-});
+const secondsAgo = (seconds: number) => new Date(Date.now() - seconds * 1000);
+
+/** Deletes the minutes of which no payment can be replayed any more, nor turn out to be paid. Counts objects. */
+export const expiredPaymentAudio = (db: Database, store: AudioStore): Reconciler =>
+  expiredMinutes('payment_audio', store.dated.x402, REPLAY_WINDOW_SECONDS, (minute) => isAudioNeeded(db, minute));
 
 /** The ten minutes begin when the response is sent: at most a longest synthesis and a minute after the id was made. */
 const ANSWER_SECONDS = 660;
 
-export const expiredPrepaidAudio = (store: AudioStore): Reconciler => ({
-  name: 'prepaid_audio',
-  run: async ({ done }) =>
-    done(await store.deleteTemporary(new Date(Date.now() - (PREPAID_AUDIO_SECONDS + ANSWER_SECONDS) * 1000))),
-});
+/** Counts objects. */
+export const expiredPrepaidAudio = (store: AudioStore): Reconciler =>
+  expiredMinutes('prepaid_audio', store.dated.prepaid, PREPAID_AUDIO_SECONDS + ANSWER_SECONDS, async () => false);
+
+const expiredMinutes = (
+  name: string,
+  audio: DatedAudio,
+  keptSeconds: number,
+  isNeeded: (minute: number) => Promise<boolean>,
+): Reconciler =>
+  reconciler(name, 1, async ({ signal, done }, failures) => {
+    for (const minute of await audio.minutes(secondsAgo(keptSeconds))) {
+      if (signal.aborted) return;
+      try {
+        if (await isNeeded(minute)) continue;
+        done(await audio.deleteMinute(minute));
+        testPoint('stored minute deleted');
+      } catch (error) {
+        failures.add(error);
+      }
+    }
+  });

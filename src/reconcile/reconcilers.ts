@@ -54,7 +54,7 @@ export const x402Reconcilers = (
   { reservations, outcomes, resolver }: OpenPayments,
   store: AudioStore,
 ): Reconciler[] => [
-  abandonedPayments(reservations, store),
+  abandonedPayments(reservations),
   doubtfulPayments(outcomes, resolver),
   failedPayments(outcomes, resolver),
   expiredPaymentAudio(db, store),

@@ -1,8 +1,7 @@
 import { testPoint } from '../lib/test-point.ts';
-import { deletePaymentAudio, type PaymentOutcomes } from '../payments/x402/payment-outcomes.ts';
+import type { PaymentOutcomes } from '../payments/x402/payment-outcomes.ts';
 import type { Reservations } from '../payments/x402/reservations.ts';
 import type { Resolver } from '../payments/x402/resolver.ts';
-import type { AudioStore } from '../speech/store/audio-store.ts';
 import { eachClaimed, type Reconciler, reconciler } from './reconciler.ts';
 
 const MOST = 200;
@@ -11,17 +10,14 @@ const MOST_LAST_LOOKS = 100;
 const LAST_LOOK_TURNS = 20;
 
 /** Releases the reservations of dead processes (R26). Counts reservations. */
-export const abandonedPayments = (reservations: Reservations, store: AudioStore): Reconciler =>
+export const abandonedPayments = (reservations: Reservations): Reconciler =>
   reconciler('abandoned_payments', 1, async ({ signal, done }, failures) => {
     for (const abandoned of await reservations.findAbandoned(MOST)) {
       if (signal.aborted) break;
       try {
-        // The take-over comes first: if the process still lives, it can't settle while its audio is deleted.
         const payment = await reservations.takeOver(abandoned, abandoned.headBlock);
         if (!payment) continue;
         testPoint('reservation taken over');
-        await deletePaymentAudio(store, payment);
-        testPoint('reservation without audio');
         if (await reservations.release(payment)) done(1);
       } catch (error) {
         failures.add(error);

@@ -51,6 +51,7 @@ const CASES = killCases<'test/faults/x402-kill.test.ts', Case>('test/faults/x402
   },
   'speech spoken': { paidBefore: 0, status: 200 },
   'x402 audio not stored': { paidBefore: 0, status: 200 },
+  'audio appended': { paidBefore: 0, status: 200 },
   'x402 audio stored': { paidBefore: 0, status: 200 },
   'x402 settle answered': { paidBefore: 1, status: 200 },
   'x402 proved': { paidBefore: 1, status: 200 },

@@ -13,7 +13,7 @@ test('R60: so much of the audio of each minute is kept', async (t) => {
   mock.timers.enable({ apis: ['Date'], now: 1_800_000_000_000 });
   const kept: string[] = [];
   const parts = {
-    store: { putTemporary: async (id: string) => void kept.push(id) },
+    store: { dated: { prepaid: { put: async (id: string) => void kept.push(id) } } },
     work: { add: () => {} },
     maxBytesPerMinute: 10,
   };

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
+import { v7 as uuidv7 } from 'uuid';
 import { audit } from '../../src/ledger/audit.ts';
-import { paymentAudioKey } from '../../src/payments/x402/payment-outcomes.ts';
 import { openAudioStore } from '../../src/speech/store/open-store.ts';
 import { claimed, endLease, start as startJobs } from '../jobs/claiming.ts';
 import { testChain, wallet } from '../support/chain.ts';
@@ -92,34 +92,35 @@ async function unrecorded(t: Test): Promise<Scene> {
   };
 }
 
-/** A payment whose audio is to go: of a dead process before its settlement, or one whose replay window is over. */
-const withAudio = (state: 'reserved' | 'settled') => async (t: Test) => {
+/** A reservation of a dead process. */
+async function abandoned(t: Test): Promise<Scene> {
   const gateway = await startX402Gateway(t, chain);
   const { reply } = await payFor(gateway, await wallet(chain.client, PRICE));
   assert.equal(reply.status, 200);
-  const { id, fence } = (await payment(gateway)) ?? assert.fail();
   await unguarded(gateway.db, async (db) => {
-    if (state === 'settled')
-      return sql`update x402_payment set settled_at = now() - interval '2 days',
-                 settling_at = now() - interval '2 days'`.execute(db);
     await sql`delete from transfer`.execute(db);
     return sql`update x402_payment set state = 'reserved', settling_at = null, settled_at = null,
                transaction_hash = null, log_index = null, receipt = null,
                lease_until = now() - interval '1 hour'`.execute(db);
   });
+  return { gateway, env: envOf(gateway), done: async () => assert.equal(await payment(gateway), undefined) };
+}
+
+/** Audio of two minutes that no payment needs any more. */
+async function unneededAudio(t: Test): Promise<Scene> {
+  const gateway = await startX402Gateway(t, chain);
+  const store = openAudioStore(gateway.config.jobs.audioStore);
+  t.teardown(() => store.close());
+  const keys = [25, 26].map((hours) => `${uuidv7({ msecs: Date.now() - hours * 3_600_000 })}-1`);
+  for (const key of keys) await store.dated.x402.put(key, Buffer.from('audio'), 'audio/mpeg');
   return {
     gateway,
     env: envOf(gateway),
     done: async () => {
-      const row = await payment(gateway);
-      if (state === 'reserved') assert.equal(row, undefined);
-      else assert.ok(row?.audio_deleted_at);
-      const store = openAudioStore(gateway.config.jobs.audioStore);
-      assert.equal(await store.open(paymentAudioKey({ id, fence })), undefined);
-      await store.close();
+      for (const key of keys) assert.equal(await store.dated.x402.open(key), undefined);
     },
   };
-};
+}
 
 /** A job whose worker died. */
 async function deadWorker(t: Test): Promise<Scene> {
@@ -161,9 +162,8 @@ async function expired(t: Test): Promise<Scene> {
 type Case = readonly [scene: (t: Test) => Promise<Scene>, reconciler: string];
 
 const CASES = killCases<'test/reconcile/kill-stored.test.ts', Case>('test/reconcile/kill-stored.test.ts', {
-  'reservation taken over': [withAudio('reserved'), 'abandoned_payments'],
-  'reservation without audio': [withAudio('reserved'), 'abandoned_payments'],
-  'stored object deleted': [withAudio('settled'), 'payment_audio'],
+  'reservation taken over': [abandoned, 'abandoned_payments'],
+  'stored minute deleted': [unneededAudio, 'payment_audio'],
   'doubtful payment claimed': [landed('unknown'), 'doubtful_payments'],
   'doubtful payment found': [landed('unknown'), 'doubtful_payments'],
   'failed payment claimed': [landed('failed'), 'failed_payments'],

@@ -28,6 +28,7 @@ export const KILL_POINTS = {
     'speech failed',
     'speech spoken',
     'x402 audio not stored',
+    'audio appended',
     'x402 audio stored',
     'x402 settle answered',
     'x402 proved',
@@ -85,8 +86,7 @@ export const KILL_POINTS = {
   ],
   'test/reconcile/kill-stored.test.ts': [
     'reservation taken over',
-    'reservation without audio',
-    'stored object deleted',
+    'stored minute deleted',
     'doubtful payment claimed',
     'doubtful payment found',
     'failed payment claimed',

@@ -127,18 +127,7 @@ export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
       update x402_payment set next_look_at = now() - interval '1 hour', head_block = 0
       where id in (select id from x402_payment where state = 'failed' limit ${LEFT})`),
   },
-  payment_audio: {
-    writes: ['Update x402_payment'],
-    leave: run(
-      sql`
-      update x402_payment set audio_deleted_at = null
-      where id in (select id from x402_payment where state = 'settled' and purpose = 'speech'
-                     and settled_at < now() - interval '25 hours' limit ${LEFT})`,
-      sql`
-      update x402_payment set audio_deleted_at = null, next_look_at = null, failed_at = now() - interval '25 hours'
-      where id in (select id from x402_payment where state = 'failed' limit ${LEFT})`,
-    ),
-  },
+  payment_audio: { writes: [], leave: run() },
 };
 
 /** Payments whose process is gone, of payers who have others. */

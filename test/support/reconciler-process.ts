@@ -60,8 +60,7 @@ const reconcilers: Readonly<Record<string, () => Promise<Reconciler>>> = {
     return (await clawbacks()).clawbackSweep(db, opened.processor, opened.clawbacks);
   },
   clawbacks: async () => (await clawbacks()).openClawbacks(db, (await openClawbacks()).clawbacks),
-  abandoned_payments: async () =>
-    (await x402Payments()).abandonedPayments((await openX402()).reservations, await openStore()),
+  abandoned_payments: async () => (await x402Payments()).abandonedPayments((await openX402()).reservations),
   doubtful_payments: async () => {
     const { outcomes, resolver } = await openX402();
     return (await x402Payments()).doubtfulPayments(outcomes, resolver);

@@ -5,6 +5,9 @@ const missing = (told: string, key: string, of: string, size: string): string =>
   select ${told} as told, ${key} as detail from ${of}
     and not exists (select from audio where audio.key = ${key} and audio.size ${size})`;
 
+/** The minute of the payment's UUIDv7, whose first 48 bits are milliseconds. */
+const MINUTE = `('x' || left(replace(payment.id::text, '-', ''), 12))::bit(48)::bigint / 60000`;
+
 /** Stored audio, and responses that are wrong by themselves. */
 export const OTHER_RULES: readonly Rule[] = [
   {
@@ -12,8 +15,8 @@ export const OTHER_RULES: readonly Rule[] = [
     words: 'the audio of a settled payment is not in the store',
     sql: missing(
       '(select min(told.id) from told where told.payer = payment.payer and told.nonce = payment.nonce)',
-      `'x402/' || payment.id || '-' || payment.fence`,
-      `x402_payment payment where state = 'settled' and purpose = 'speech' and audio_deleted_at is null`,
+      `'x402/' || ${MINUTE} || '/' || payment.id || '-' || payment.fence`,
+      `x402_payment payment where state = 'settled' and purpose = 'speech'`,
       '> 0',
     ),
   },

@@ -94,7 +94,7 @@ export class DirectHold implements PaymentHold {
   async #store(payment: Payment, audio: Buffer): Promise<boolean> {
     const { store, intake, log } = this.#parts;
     try {
-      await store.put(paymentAudioKey(payment), audio, 'audio/mpeg');
+      await store.dated.x402.put(paymentAudioKey(payment), audio, 'audio/mpeg');
       return true;
     } catch (error) {
       testPoint('x402 audio not stored');

@@ -46,7 +46,7 @@ export class DirectReplays {
   async #replay(payment: Payment, receipt: DirectReceipt): Promise<DirectReplay> {
     const { store, log } = this.#parts;
     try {
-      const stored = await store.open(paymentAudioKey(payment));
+      const stored = await store.dated.x402.open(paymentAudioKey(payment));
       if (stored) return { outcome: 'replayed', audio: stored.stream, sizeBytes: stored.size, receipt };
       log.error({ payment: payment.id }, 'the audio of a settled payment is missing');
     } catch (error) {

@@ -61,15 +61,15 @@ export class PrepaidAudio {
     this.#minute = minute;
     if (this.#bytesOfMinute + audio.length > maxBytesPerMinute) return;
     this.#bytesOfMinute += audio.length;
-    const kept = store
-      .putTemporary(id, audio, 'audio/mpeg')
+    const kept = store.dated.prepaid
+      .put(id, audio, 'audio/mpeg')
       .then(() => testPoint('prepaid audio kept'))
       .catch((err) => log.warn({ err }, 'failed to store the audio of a prepaid response'));
     work.add(kept);
   }
 
   open(id: string, range?: { readonly start: number; readonly end: number }): Promise<StoredAudio | undefined> {
-    return this.#parts.store.openTemporary(id, range);
+    return this.#parts.store.dated.prepaid.open(id, range);
   }
 }
 

@@ -2,8 +2,7 @@ import { type ExpressionBuilder, type RawBuilder, type SqlBool, sql } from 'kyse
 import type { DB } from '../../../db/tables.ts';
 import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
-import { anyOf, now, secondsAgo, secondsFromNow, secondsSince } from '../../db/expressions.ts';
-import type { AudioStore } from '../../speech/store/audio-store.ts';
+import { now, secondsAgo, secondsFromNow, secondsSince } from '../../db/expressions.ts';
 import { LEASE_HAS_ENDED, PAYMENT_COLUMNS, type Payment, REPLAY_WINDOW_SECONDS, toPayment } from './payment.ts';
 
 const CHECK_EVERY_SECONDS = 1;
@@ -153,32 +152,33 @@ export async function paymentsInDoubt(db: Database): Promise<PaymentsInDoubt> {
 }
 
 /** Each owner of a reservation has its own fence, and so its own object. */
-export const paymentAudioKey = ({ id, fence }: Pick<Payment, 'id' | 'fence'>): string => `x402/${id}-${fence}`;
+export const paymentAudioKey = ({ id, fence }: Pick<Payment, 'id' | 'fence'>): string => `${id}-${fence}`;
 
-/** Deletes a payment's audio, including what former owners of its reservation stored. */
-export async function deletePaymentAudio(store: AudioStore, { id, fence }: Payment): Promise<void> {
-  for (let owner = 1; owner <= fence; owner++) await store.delete(paymentAudioKey({ id, fence: owner }));
-}
+const ID_BITS = '-7000-8000-000000000000';
 
-/** Payments whose audio can't be requested any more. A failed one keeps its audio until its last look. */
-export async function findAudioToDelete(db: Database, limit: number): Promise<Payment[]> {
-  const withAudio = (state: 'failed' | 'settled') =>
-    db
-      .selectFrom('x402_payment')
-      .select(PAYMENT_COLUMNS)
-      .where('state', '=', sql.lit(state))
-      .where('purpose', '=', sql.lit('speech'))
-      .where('audio_deleted_at', 'is', null)
-      .limit(limit);
-  const failed = withAudio('failed')
-    .where('next_look_at', 'is', null)
-    .where('failed_at', '<', secondsAgo(LAST_LOOK_SECONDS));
-  const settled = withAudio('settled').where('settled_at', '<', secondsAgo(REPLAY_WINDOW_SECONDS));
-  const rows = [...(await failed.orderBy('failed_at').execute()), ...(await settled.orderBy('settled_at').execute())];
-  return rows.slice(0, limit).map(toPayment);
-}
+/** The first UUIDv7 of a minute since 1970. */
+const firstIdOf = (minute: number): string =>
+  `${(minute * 60_000).toString(16).padStart(12, '0').replace(/^.{8}/, '$&-')}${ID_BITS}`;
 
-export async function markAudioDeleted(db: Database, payments: readonly Payment[]): Promise<void> {
-  const ids = payments.map(({ id }) => id);
-  await db.updateTable('x402_payment').set({ audio_deleted_at: now }).where('id', '=', anyOf(ids)).execute();
+/** Whether a payment that was made in that minute may still be replayed, or may still turn out to be paid. */
+export async function isAudioNeeded(db: Database, minute: number): Promise<boolean> {
+  const found = await db
+    .selectFrom('x402_payment')
+    .select(({ lit }) => lit(1).as('one'))
+    .where('id', '>=', firstIdOf(minute))
+    .where('id', '<', firstIdOf(minute + 1))
+    .where('purpose', '=', 'speech')
+    .where(({ or, and, eb }) =>
+      or([
+        eb('state', 'not in', ['settled', 'failed']),
+        eb('settled_at', '>=', secondsAgo(REPLAY_WINDOW_SECONDS)),
+        and([
+          eb('state', '=', 'failed'),
+          or([eb('next_look_at', 'is not', null), eb('failed_at', '>=', secondsAgo(LAST_LOOK_SECONDS))]),
+        ]),
+      ]),
+    )
+    .limit(1)
+    .executeTakeFirst();
+  return found !== undefined;
 }

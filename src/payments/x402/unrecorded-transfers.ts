@@ -77,7 +77,6 @@ export async function recordTransfer(
         receipt,
         settling_at: now,
         settled_at: now,
-        audio_deleted_at: now,
       })
       .onConflict((oc) => oc.doNothing())
       .returning(BOOKED_COLUMNS),

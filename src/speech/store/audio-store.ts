@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
-import { isUuid } from '../../lib/uuid.ts';
+
+const MINUTE_MS = 60_000;
 
 /** First and last byte of a range, both inclusive, from 0. */
 export interface ByteRange {
@@ -17,6 +18,21 @@ export interface AudioRoom {
   readonly sizeBytes: number;
 }
 
+/** Answers to direct payments, which must survive a machine failure, and prepaid ones, which may be lost by it. */
+export type DatedKind = 'x402' | 'prepaid';
+
+/** Objects that are deleted by the minute of their keys' UUIDv7. Methods throw StoreError as those of AudioStore do. */
+export interface DatedAudio {
+  /** Resolves when the object is as durable as its kind. @param key `UUIDv7` or `UUIDv7-N` */
+  put(key: string, audio: Buffer, mimeType: string): Promise<void>;
+  /** Undefined if there is none. The caller must read or destroy the stream. @throws RangeError for a range outside */
+  open(key: string, range?: ByteRange): Promise<StoredAudio | undefined>;
+  /** The minutes since 1970 that have objects and ended before then, the earliest first. */
+  minutes(before: Date): Promise<number[]>;
+  /** Deletes all objects of a minute. Returns the count. */
+  deleteMinute(minute: number): Promise<number>;
+}
+
 /** Objects by key. Every method throws StoreError if the store can't be reached, read or written. */
 export interface AudioStore {
   /** Resolves when the object is durable; until then readers see the previous one. May be repeated. */
@@ -24,11 +40,7 @@ export interface AudioStore {
   /** Undefined if there is none. The caller must read or destroy the stream. @throws RangeError for a range outside */
   open(key: string, range?: ByteRange): Promise<StoredAudio | undefined>;
   delete(key: string): Promise<void>;
-  /** Stores an object that a machine failure may lose. @param id UUIDv7, whose time is that of the object */
-  putTemporary(id: string, audio: Buffer, mimeType: string): Promise<void>;
-  openTemporary(id: string, range?: ByteRange): Promise<StoredAudio | undefined>;
-  /** Deletes temporary objects whose ids were made before then, to the minute. Returns the count. */
-  deleteTemporary(before: Date): Promise<number>;
+  readonly dated: Readonly<Record<DatedKind, DatedAudio>>;
   room?(): Promise<AudioRoom>;
   /** Writes and removes something, to learn at a start whether that works. A bucket is asked by doctor instead. */
   tryWrite?(): Promise<void>;
@@ -65,17 +77,20 @@ export function checkKey(key: string): void {
   if (!KEY.test(key) || key.split('/').includes('')) throw new TypeError('not a valid audio key');
 }
 
-export const TEMPORARY = 'temporary';
+const DATED_KEY = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-\d{1,10})?$/;
 
-/** The minute since 1970 in which an id was made. @param id UUIDv7, whose first 48 bits are milliseconds (RFC 9562) */
-const minuteOf = (id: string): number => Math.floor(Number.parseInt(id.replace('-', '').slice(0, 12), 16) / 60_000);
-
-export function temporaryKey(id: string): string {
-  if (!isUuid(id)) throw new TypeError('not a UUID');
-  return `${TEMPORARY}/${minuteOf(id)}/${id}`;
+/** The minute since 1970 of a dated key: the first 48 bits of a UUIDv7 are milliseconds (RFC 9562). @throws TypeError */
+export function minuteOf(key: string): number {
+  if (!DATED_KEY.test(key)) throw new TypeError('not a dated key');
+  return Math.floor(Number.parseInt(key.slice(0, 8) + key.slice(9, 13), 16) / MINUTE_MS);
 }
 
-export const firstKeptMinute = (before: Date): number => Math.floor(before.getTime() / 60_000);
+/** Of names that are minutes, those that ended before then, in order. */
+export const endedMinutes = (names: readonly string[], before: Date): number[] =>
+  names
+    .map(Number)
+    .filter((minute) => (minute + 1) * MINUTE_MS <= before.getTime())
+    .sort((a, b) => a - b);
 
 /** An end beyond the object's is allowed. @throws RangeError */
 export function checkRange({ start, end }: ByteRange, size: number): void {

@@ -4,7 +4,7 @@ import { chmod, type FileHandle, lstat, mkdir, open, readdir, realpath, rm, stat
 import { dirname, join, relative, sep } from 'node:path';
 import { promisify } from 'node:util';
 import { closeOnFailure } from '../../lib/close-on-failure.ts';
-import { syncFolder, unlessAbsent } from '../../lib/private-files.ts';
+import { syncFolder } from '../../lib/private-files.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import {
   type AudioRoom,
@@ -12,12 +12,10 @@ import {
   type ByteRange,
   checkKey,
   checkRange,
-  firstKeptMinute,
   type StoredAudio,
-  StoreError,
-  TEMPORARY,
-  temporaryKey,
 } from './audio-store.ts';
+import { SegmentedAudio } from './segmented-audio.ts';
+import { isOwnDirectory, openFile, storing } from './store-files.ts';
 
 // Of a put's steps only this one waits for the disk. The others work in the kernel's memory and are synchronous:
 // passing one to a thread would cost several times the step itself.
@@ -25,15 +23,16 @@ const syncFd = promisify(fs.fsync);
 
 const PARTIAL_SUFFIX = '.partial';
 const PARTIAL_MAX_AGE_MS = 3_600_000;
-/** Refuses a symlink in place of an object, and does not block on a pipe. */
-const OPEN_OBJECT = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-
 /**
  * Stores objects as files in a directory that several processes may share: `ROOT/ab/cdef…`, the hex SHA-256 of the key,
  * which keeps keys apart on case-insensitive file systems. A put writes `ROOT/<uuid>.partial`, syncs it, renames it and
  * syncs the directory. So an object is there whole or not at all.
  */
 export class FileAudioStore implements AudioStore {
+  readonly dated = {
+    x402: new SegmentedAudio(() => this.#openRoot(), 'x402', true),
+    prepaid: new SegmentedAudio(() => this.#openRoot(), 'prepaid', false),
+  };
   readonly #path: string;
   #root: Promise<string> | undefined;
   readonly #directories = new Map<string, Promise<OpenDirectory>>();
@@ -60,36 +59,6 @@ export class FileAudioStore implements AudioStore {
         throw error;
       }
       await syncFd(handle.fd);
-    });
-  }
-
-  async putTemporary(id: string, audio: Buffer): Promise<void> {
-    const key = temporaryKey(id);
-    await storing(async () => {
-      const path = join(await this.#openRoot(), key);
-      const partial = path + PARTIAL_SUFFIX;
-      fs.mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-      fs.writeFileSync(partial, audio, { flag: 'wx', mode: 0o600 });
-      fs.renameSync(partial, path);
-    });
-  }
-
-  async openTemporary(id: string, range?: ByteRange): Promise<StoredAudio | undefined> {
-    return this.#open(temporaryKey(id), range);
-  }
-
-  async deleteTemporary(before: Date): Promise<number> {
-    return storing(async () => {
-      const folder = join(await this.#openRoot(), TEMPORARY);
-      const minutes = (await unlessAbsent(readdir(folder))) ?? [];
-      let count = 0;
-      for (const minute of minutes.filter((name) => Number(name) < firstKeptMinute(before))) {
-        const path = join(folder, minute);
-        if (!(await isOwnDirectory(path))) continue;
-        count += (await readdir(path)).length;
-        await rm(path, { recursive: true, force: true });
-      }
-      return count;
     });
   }
 
@@ -133,6 +102,7 @@ export class FileAudioStore implements AudioStore {
   async close(): Promise<void> {
     const opened = await Promise.allSettled(this.#directories.values());
     this.#directories.clear();
+    await Promise.all([this.dated.x402.close(), this.dated.prepaid.close()]);
     for (const directory of opened) if (directory.status === 'fulfilled') await directory.value.handle.close();
   }
 
@@ -215,24 +185,6 @@ async function makeDirectory(root: string, path: string): Promise<OpenDirectory>
   return { handle, inode: ino };
 }
 
-/** Returns false if it is absent; throws if something else, such as a symlink out of the store, is in its place. */
-async function isOwnDirectory(path: string): Promise<boolean> {
-  const stats = await unlessAbsent(lstat(path));
-  if (stats && !stats.isDirectory()) throw new Error('Something that is no directory is in its place.');
-  return stats !== undefined;
-}
-
-async function openFile(path: string): Promise<{ handle: FileHandle; size: number } | undefined> {
-  if (!(await isOwnDirectory(dirname(path)))) return undefined;
-  const handle = await unlessAbsent(open(path, OPEN_OBJECT));
-  if (!handle) return undefined;
-  return closeOnFailure(handle, async () => {
-    const stats = await handle.stat();
-    if (!stats.isFile()) throw new Error('Something that is no file is in its place.');
-    return { handle, size: stats.size };
-  });
-}
-
 async function writeDurably(path: string, content: Buffer): Promise<void> {
   const file = fs.openSync(path, 'wx', 0o600);
   try {
@@ -241,16 +193,5 @@ async function writeDurably(path: string, content: Buffer): Promise<void> {
     await syncFd(file);
   } finally {
     fs.closeSync(file);
-  }
-}
-
-const FULL = ['ENOSPC', 'EDQUOT'];
-
-async function storing<T>(action: () => Promise<T>): Promise<T> {
-  try {
-    return await action();
-  } catch (error) {
-    const { code = '' } = error as NodeJS.ErrnoException;
-    throw new StoreError(FULL.includes(code) ? 'full' : 'unavailable', error);
   }
 }

@@ -5,12 +5,13 @@ import {
   type ByteRange,
   checkKey,
   checkRange,
-  firstKeptMinute,
+  type DatedAudio,
+  type DatedKind,
+  endedMinutes,
   isClockError,
+  minuteOf,
   type StoredAudio,
   StoreError,
-  TEMPORARY,
-  temporaryKey,
 } from './audio-store.ts';
 import { guardAgainstStall } from './stall-guard.ts';
 
@@ -51,6 +52,8 @@ export class S3AudioStore implements AudioStore {
   readonly #limits: S3Limits;
   #connection: Promise<{ sdk: Sdk; client: S3Client }> | undefined;
 
+  readonly dated = { x402: this.#datedAudio('x402'), prepaid: this.#datedAudio('prepaid') };
+
   constructor(options: S3Options) {
     this.#options = options;
     this.#limits = options.limits ?? DEFAULT_LIMITS;
@@ -90,34 +93,44 @@ export class S3AudioStore implements AudioStore {
     await this.#call((sdk, client, options) => client.send(new sdk.DeleteObjectCommand(input), options));
   }
 
-  putTemporary(id: string, audio: Buffer, mimeType: string): Promise<void> {
-    return this.put(temporaryKey(id), audio, mimeType);
-  }
-
-  openTemporary(id: string, range?: ByteRange): Promise<StoredAudio | undefined> {
-    return this.open(temporaryKey(id), range);
-  }
-
-  /** Keys are listed in the order of their minutes, which have the same number of digits for centuries. */
-  async deleteTemporary(before: Date): Promise<number> {
-    const { bucket, prefix } = this.#options;
-    const folder = `${prefix ? `${prefix}/` : ''}${TEMPORARY}/`;
-    const kept = `${folder}${firstKeptMinute(before)}`;
-    for (let count = 0; ; ) {
-      const { Contents = [] } = await this.#call((sdk, client, options) =>
-        client.send(new sdk.ListObjectsV2Command({ Bucket: bucket, Prefix: folder }), options),
-      );
-      const expired = Contents.flatMap(({ Key }) => (Key !== undefined && Key < kept ? [{ Key }] : []));
-      if (expired.length === 0) return count;
-      await this.#call((sdk, client, options) =>
-        client.send(new sdk.DeleteObjectsCommand({ Bucket: bucket, Delete: { Objects: expired } }), options),
-      );
-      count += expired.length;
-    }
-  }
-
   async close(): Promise<void> {
     (await this.#connection)?.client.destroy();
+  }
+
+  #datedAudio(kind: DatedKind): DatedAudio {
+    const place = (key: string) => `${kind}/${minuteOf(key)}/${key}`;
+    return {
+      put: async (key, audio, mimeType) => this.put(place(key), audio, mimeType),
+      open: async (key, range) => this.open(place(key), range),
+
+      // One page has the first 1,000 minutes, whose numbers are as long as each other for centuries.
+      minutes: async (before) => {
+        const { Bucket, Key } = this.#locate(kind);
+        const { CommonPrefixes = [] } = await this.#call((sdk, client, options) =>
+          client.send(new sdk.ListObjectsV2Command({ Bucket, Prefix: `${Key}/`, Delimiter: '/' }), options),
+        );
+        return endedMinutes(
+          CommonPrefixes.map(({ Prefix = '' }) => Prefix.slice(Key.length + 1, -1)),
+          before,
+        );
+      },
+
+      deleteMinute: async (minute) => {
+        const { Bucket, Key } = this.#locate(`${kind}/${minute}`);
+        for (let count = 0; ; ) {
+          const { Contents = [] } = await this.#call((sdk, client, options) =>
+            client.send(new sdk.ListObjectsV2Command({ Bucket, Prefix: `${Key}/` }), options),
+          );
+          if (Contents.length === 0) return count;
+          const Objects = Contents.map(({ Key }) => ({ Key }));
+          const { Errors: [failed] = [] } = await this.#call((sdk, client, options) =>
+            client.send(new sdk.DeleteObjectsCommand({ Bucket, Delete: { Objects } }), options),
+          );
+          if (failed) throw new StoreError('unavailable', new Error(`${failed.Code}: ${failed.Message}`));
+          count += Contents.length;
+        }
+      },
+    };
   }
 
   #locate(key: string): { Bucket: string; Key: string } {

@@ -3,15 +3,17 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { buffer } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
+import { v7 as uuidv7 } from 'uuid';
 import { StoreError } from '../../../src/speech/store/audio-store.ts';
 import { FileAudioStore } from '../../../src/speech/store/file-store.ts';
 import { startCommand } from '../../support/child.ts';
 
+const MINUTE = 29_000_000;
 const WRITER = fileURLToPath(new URL('file-store-writer.js', import.meta.url));
 
 async function newDirectory(t: Test): Promise<string> {
@@ -88,6 +90,77 @@ test('a writer killed mid-write leaves only complete objects', async (t) => {
   const objects = (await filesBelow(root)).filter((path) => !path.endsWith('.partial'));
   assert.ok(objects.length >= 3);
   for (const path of objects) assert.equal((await stat(path)).size, 2_000_000, path);
+});
+
+test('dated objects of a minute share private files of their process', async (t) => {
+  const root = join(await newDirectory(t), 'audio');
+  const store = openStore(t, root);
+  const keys = [10, 20, 30].map((second) => `${uuidv7({ msecs: MINUTE * 60_000 + second * 1000 })}-1`);
+  for (const key of keys) await store.dated.x402.put(key, Buffer.from(key));
+  const [audio = '', index = '', ...others] = (await filesBelow(root)).sort();
+  assert.deepEqual(others, []);
+  assert.equal(dirname(audio), join(root, 'x402', String(MINUTE)));
+  assert.equal(await readFile(audio, 'utf8'), keys.join(''));
+  assert.equal(await readFile(index, 'utf8'), keys.map((key, at) => `${key} ${at * 38} 38\n`).join(''));
+  for (const file of [audio, index]) assert.equal((await stat(file)).mode & 0o777, 0o600);
+  for (const folder of [dirname(audio), join(root, 'x402')]) assert.equal((await stat(folder)).mode & 0o777, 0o700);
+});
+
+test('an index line that a dying process began does not count', async (t) => {
+  const root = await newDirectory(t);
+  const key = uuidv7({ msecs: MINUTE * 60_000 });
+  await openStore(t, root).dated.prepaid.put(key, Buffer.from('0123456789'));
+  const [index = ''] = (await filesBelow(root)).filter((path) => path.endsWith('.index'));
+  const line = await readFile(index, 'utf8');
+  for (const [torn, isFound] of [
+    [line, true],
+    [line.slice(0, -1), false],
+    [line.slice(0, -3), false],
+    [`${line}${line.slice(0, 36)}`, true],
+  ] as const) {
+    await writeFile(index, torn);
+    const stored = await openStore(t, root).dated.prepaid.open(key);
+    assert.equal(stored && (await buffer(stored.stream)).toString(), isFound ? '0123456789' : undefined, torn);
+  }
+});
+
+test('a symlink in place of a minute, or of its audio, is not followed', async (t) => {
+  const [root, outside] = [await newDirectory(t), await newDirectory(t)];
+  const store = openStore(t, root);
+  const key = uuidv7({ msecs: MINUTE * 60_000 });
+  await store.dated.x402.put(key, Buffer.from('inside'));
+  const folder = join(root, 'x402', String(MINUTE));
+  const [audio = ''] = (await filesBelow(root)).filter((path) => path.endsWith('.audio'));
+  await rm(audio);
+  await writeFile(join(outside, 'target'), 'outside');
+  await symlink(join(outside, 'target'), audio);
+  await assert.rejects(store.dated.x402.open(key), isStoreError('unavailable'));
+  await rm(folder, { recursive: true });
+  await symlink(outside, folder);
+  await assert.rejects(store.dated.x402.open(key), isStoreError('unavailable'));
+  await assert.rejects(store.dated.x402.put(key, Buffer.from('new')), isStoreError('unavailable'));
+  await assert.rejects(store.dated.x402.deleteMinute(MINUTE), isStoreError('unavailable'));
+  assert.deepEqual(await readdir(outside), ['target']);
+});
+
+test('what a killed writer was told to be stored is there, whole', async (t) => {
+  const root = await newDirectory(t);
+  const told: string[] = [];
+  for (let round = 0; round < 3; round += 1) {
+    const writer = spawnWriter([root, 'dated']);
+    const lines = createInterface({ input: writer.stdout as NonNullable<ChildProcess['stdout']> });
+    lines.on('line', (line) => void told.push(...line.split(',')));
+    await once(lines, 'line');
+    writer.kill('SIGKILL');
+    await once(lines, 'close');
+  }
+  const store = openStore(t, root);
+  assert.ok(told.length >= 9);
+  for (const key of told) {
+    const audio = await buffer(((await store.dated.x402.open(key)) ?? assert.fail()).stream);
+    assert.equal(audio.length, 2_000_036);
+    assert.equal(audio.subarray(-36).toString(), key);
+  }
 });
 
 test('leftovers of killed writers are removed after an hour', async (t) => {
@@ -183,6 +256,10 @@ test('a full disk is reported, and the partial object is removed', async (t) => 
   await putOnDisk(t, 'size=1m', { reason: 'full', files: 0 });
 });
 
+test('a dated object that does not fit leaves its space to one that does', async (t) => {
+  await putOnDisk(t, 'size=1m', { reason: 'full,stored,full', bytes: 500_000 }, 'dated once');
+});
+
 test('a read-only directory refuses a put', async (t) => {
   // The superuser may write whatever the permissions say.
   if (process.getuid?.() === 0) return putOnDisk(t, 'ro', { reason: 'unavailable', files: 0 });
@@ -195,14 +272,14 @@ test('a read-only directory refuses a put', async (t) => {
 });
 
 /** Puts 2 MB into a store on a file system of its own, in memory, and holds the writer's report against the expected. */
-async function putOnDisk(t: Test, mountOptions: string, expected: object): Promise<void> {
+async function putOnDisk(t: Test, mountOptions: string, expected: object, mode = 'once'): Promise<void> {
   const root = await newDirectory(t);
   const mount = `mount -t tmpfs -o ${mountOptions} tmpfs "$0"`;
   if (spawnSync('unshare', ['-rm', 'sh', '-c', mount, root]).status !== 0) {
     return t.plan(0, 'it takes a mount in a user namespace, which this machine does not allow');
   }
-  const command = `${mount} && exec "$1" "$2" "$0" once`;
-  const writer = spawn('unshare', ['-rm', 'sh', '-c', command, root, process.execPath, WRITER], {
+  const command = `${mount} && exec "$1" "$2" "$0" "$3"`;
+  const writer = spawn('unshare', ['-rm', 'sh', '-c', command, root, process.execPath, WRITER, mode], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   assert.deepEqual(JSON.parse((await buffer(writer.stdout)).toString()), expected);

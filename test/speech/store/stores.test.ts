@@ -249,37 +249,65 @@ for (const [name, backend] of Object.entries(backends)) {
       });
     }
 
-    t.test('a temporary object is readable, also in parts, until its minute is deleted', async () => {
-      const minute = 29_000_000;
-      const put = async (minutes: number, text: string) => {
-        const id = uuidv7({ msecs: (minute + minutes) * 60_000 + 59_999 });
-        await store.putTemporary(id, Buffer.from(text), MIME_TYPE);
-        return id;
-      };
-      const readTemporary = async (id: string, range?: ByteRange) => {
-        const stored = await store.openTemporary(id, range);
-        return stored && { size: stored.size, text: (await buffer(stored.stream)).toString() };
-      };
-      assert.equal(await store.deleteTemporary(new Date()), 0, 'nothing was ever put');
-      const [first, second, third] = [await put(0, '0123456789'), await put(0, 'second'), await put(1, 'third')];
-      assert.deepEqual(await readTemporary(first), { size: 10, text: '0123456789' });
-      assert.deepEqual(await readTemporary(first, { start: 2, end: 4 }), { size: 10, text: '234' });
-      await assert.rejects(store.openTemporary(first, { start: 10, end: 10 }), RangeError);
-      assert.equal(await store.openTemporary(uuidv7()), undefined);
-      await store.put('jobs/beside', Buffer.from('kept'), MIME_TYPE);
+    for (const kind of ['x402', 'prepaid'] as const) {
+      t.test(`a ${kind} object is readable, also in parts, until its minute is deleted`, async () => {
+        const dated = store.dated[kind];
+        const minute = 29_000_000;
+        const endOf = (minutes: number) => new Date((minute + minutes + 1) * 60_000);
+        const put = async (minutes: number, text: string, suffix = '') => {
+          const key = uuidv7({ msecs: endOf(minutes).getTime() - 1 }) + suffix;
+          await dated.put(key, Buffer.from(text), MIME_TYPE);
+          return key;
+        };
+        const readDated = async (key: string, range?: ByteRange) => {
+          const other = backend.open();
+          const stored = await other.dated[kind].open(key, range);
+          const found = stored && { size: stored.size, text: (await buffer(stored.stream)).toString() };
+          await other.close();
+          return found;
+        };
+        assert.deepEqual(await dated.minutes(new Date()), [], 'nothing was ever put');
+        assert.equal(await dated.deleteMinute(minute), 0);
+        const [first, second, third] = [
+          await put(0, '0123456789'),
+          await put(0, 'second', '-12'),
+          await put(1, 'third'),
+        ];
+        assert.deepEqual(await readDated(first), { size: 10, text: '0123456789' });
+        assert.deepEqual(await readDated(second), { size: 6, text: 'second' });
+        for (const [range, text] of [
+          [{ start: 2, end: 4 }, '234'],
+          [{ start: 7, end: 1_000_000 }, '789'],
+        ] as const) {
+          assert.deepEqual(await readDated(first, range), { size: 10, text });
+        }
+        await assert.rejects(dated.open(first, { start: 10, end: 10 }), RangeError);
+        for (const absent of [uuidv7(), `${first}-1`, second.slice(0, -1), second.slice(0, 36)]) {
+          assert.equal(await readDated(absent), undefined, absent);
+        }
+        await dated.put(first, Buffer.from('again'), MIME_TYPE);
+        assert.deepEqual(await readDated(first), { size: 5, text: 'again' });
+        await store.put('jobs/beside', Buffer.from('kept'), MIME_TYPE);
 
-      assert.equal(await store.deleteTemporary(new Date(minute * 60_000 + 59_999)), 0, 'its minute is not over');
-      assert.equal(await store.deleteTemporary(new Date((minute + 1) * 60_000)), 2);
-      for (const id of [first, second]) assert.equal(await store.openTemporary(id), undefined);
-      assert.deepEqual(await readTemporary(third), { size: 5, text: 'third' });
-      assert.equal(await store.deleteTemporary(new Date((minute + 2) * 60_000)), 1);
-      assert.equal((await read('jobs/beside')).toString(), 'kept');
-    });
+        assert.deepEqual(await dated.minutes(new Date(endOf(0).getTime() - 1)), [], 'its minute is not over');
+        assert.deepEqual(await dated.minutes(endOf(0)), [minute]);
+        assert.deepEqual(await dated.minutes(new Date()), [minute, minute + 1]);
+        assert.ok((await dated.deleteMinute(minute)) >= 2);
+        for (const key of [first, second]) assert.equal(await readDated(key), undefined);
+        assert.deepEqual(await readDated(third), { size: 5, text: 'third' });
+        await dated.put(first, Buffer.from('late'), MIME_TYPE);
+        assert.deepEqual(await readDated(first), { size: 4, text: 'late' }, 'its folder was deleted before');
+        assert.equal(await dated.deleteMinute(minute), 1);
+        assert.equal(await dated.deleteMinute(minute + 1), 1);
+        assert.deepEqual(await dated.minutes(new Date()), []);
+        assert.equal((await read('jobs/beside')).toString(), 'kept');
+      });
+    }
 
-    for (const id of ['', '..', 'key', `${uuidv7()}/x`]) {
-      t.test(`the id ${JSON.stringify(id)} of a temporary object is refused`, async () => {
-        await assert.rejects(async () => store.putTemporary(id, Buffer.from('x'), MIME_TYPE), TypeError);
-        await assert.rejects(async () => store.openTemporary(id), TypeError);
+    for (const key of ['', '..', 'key', `${uuidv7()}/x`, `${uuidv7()}-`, `${uuidv7()}-x`, uuidv7().toUpperCase()]) {
+      t.test(`the key ${JSON.stringify(key)} of a dated object is refused`, async () => {
+        await assert.rejects(store.dated.x402.put(key, Buffer.from('x'), MIME_TYPE), TypeError);
+        await assert.rejects(store.dated.x402.open(key), TypeError);
       });
     }
 
@@ -294,9 +322,10 @@ for (const [name, backend] of Object.entries(backends)) {
       await assert.rejects(unreachable.put('a', Buffer.from('x'), MIME_TYPE), isUnavailable);
       await assert.rejects(unreachable.open('a'), isUnavailable);
       await assert.rejects(unreachable.delete('a'), isUnavailable);
-      await assert.rejects(unreachable.putTemporary(uuidv7(), Buffer.from('x'), MIME_TYPE), isUnavailable);
-      await assert.rejects(unreachable.openTemporary(uuidv7()), isUnavailable);
-      await assert.rejects(unreachable.deleteTemporary(new Date()), isUnavailable);
+      await assert.rejects(unreachable.dated.x402.put(uuidv7(), Buffer.from('x'), MIME_TYPE), isUnavailable);
+      await assert.rejects(unreachable.dated.x402.open(uuidv7()), isUnavailable);
+      await assert.rejects(unreachable.dated.x402.minutes(new Date()), isUnavailable);
+      await assert.rejects(unreachable.dated.x402.deleteMinute(1), isUnavailable);
       await unreachable.close();
     });
   });

@@ -60,7 +60,7 @@ const atSecond = (days: number, after: number, count: number) => sql`
 export const insertSettled = sql`
   insert into x402_payment (state, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
                             valid_before, head_block, transaction_hash, log_index, receipt, created_at, settling_at,
-                            settled_at, audio_deleted_at, purpose, trace_id)`;
+                            settled_at, purpose, trace_id)`;
 
 /** Expects a row with `n`, `at`, `payer`, `amount`, `purpose` and `trace_id`. `purpose` and `n` identify a payment. */
 export const SETTLED_COLUMNS = sql`
@@ -70,4 +70,4 @@ export const SETTLED_COLUMNS = sql`
   translate(encode(convert_to(json_build_object(
     'success', true, 'transaction', growth.word(hashtextextended(purpose || n, 2)), 'network', ${NETWORK}::text,
     'payer', payer)::text, 'UTF8'), 'base64'), E'\n', ''),
-  at, at, at, case when purpose = 'speech' and at < now() - interval '1 day' then at + interval '1 day' end, purpose, trace_id`;
+  at, at, at, purpose, trace_id`;

@@ -47,10 +47,10 @@ export async function fillBeside(db: Database, sizes: FillSizes, progress: Progr
     { what: 'failed payments', count: failedPayments },
     (from, to) => sql`
       insert into x402_payment (state, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
-                                valid_before, head_block, refusal, created_at, settling_at, failed_at, audio_deleted_at, trace_id)
+                                valid_before, head_block, refusal, created_at, settling_at, failed_at, trace_id)
       select 'failed', 'failed_' || n, sha256(convert_to('failed' || n, 'UTF8')), ${NETWORK}, ${ASSET},
              growth.address(${anyOf(accounts / 2, sql`n`)}), growth.word(-n), ${PAY_TO}, 198,
-             extract(epoch from at)::bigint, 1, 'insufficient_funds', at, at, at, at, gen_random_uuid()
+             extract(epoch from at)::bigint, 1, 'insufficient_funds', at, at, at, gen_random_uuid()
       from ${numbers(from, to)}, lateral (select ${over(failedPayments)} as at) moment`,
     progress,
   );
