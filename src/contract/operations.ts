@@ -491,12 +491,14 @@ export type GetJobAudioResult =
 
 export interface ShowTopUpRequest {
   query: {
-    /** Amount in whole cents. Anything else, or less than 500, counts as 500. More than the deployment's maximum counts as that maximum. The page shows the amount before payment. */
+    /** Amount in whole cents. Anything else, or less than 500, counts as 500. More than the deployment's maximum counts as that maximum. The page says so and shows the amount before payment. */
     amount?: string;
     /** Existing account to top up. If omitted or blank, a successful purchase creates a new account. For an unknown account, the page offers to correct the id or to buy for a new account. */
     account?: string;
     /** Id of the payment challenge that led here, at most 100 characters after trimming. The checkout keeps it. */
     challenge?: string;
+    /** Id of an earlier purchase. Its amount, account and challenge hold where no other is given, so that no URL needs the account's bearer id. Pages of this service link with it. */
+    purchase?: string;
     /** The checkout's cancel link sets it. If it is not blank, the page says that nothing was charged. */
     canceled?: string;
   };

@@ -498,7 +498,7 @@ const showTopUp: Route = {
   path: '/top-up',
   listed: 15,
   admission: { edge: 'always' },
-  query: ['amount', 'account', 'challenge', 'canceled'],
+  query: ['amount', 'account', 'challenge', 'purchase', 'canceled'],
   headers: [],
   consumes: [],
   bodyRequired: false,

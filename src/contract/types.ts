@@ -2274,12 +2274,14 @@ export interface operations {
     showTopUp: {
         parameters: {
             query?: {
-                /** @description Amount in whole cents. Anything else, or less than 500, counts as 500. More than the deployment's maximum counts as that maximum. The page shows the amount before payment. */
+                /** @description Amount in whole cents. Anything else, or less than 500, counts as 500. More than the deployment's maximum counts as that maximum. The page says so and shows the amount before payment. */
                 amount?: string;
                 /** @description Existing account to top up. If omitted or blank, a successful purchase creates a new account. For an unknown account, the page offers to correct the id or to buy for a new account. */
                 account?: string;
                 /** @description Id of the payment challenge that led here, at most 100 characters after trimming. The checkout keeps it. */
                 challenge?: string;
+                /** @description Id of an earlier purchase. Its amount, account and challenge hold where no other is given, so that no URL needs the account's bearer id. Pages of this service link with it. */
+                purchase?: string;
                 /** @description The checkout's cancel link sets it. If it is not blank, the page says that nothing was charged. */
                 canceled?: string;
             };
@@ -2352,6 +2354,8 @@ export interface operations {
                     ownAmount?: string;
                     /** @description Existing account to top up. If omitted or blank, a successful purchase creates a new account. */
                     accountId?: string;
+                    /** @description Id of an earlier purchase, whose account is topped up if `accountId` is omitted or blank. */
+                    purchaseId?: string;
                     /** @description Id of the payment challenge that led here, at most 100 characters after trimming. */
                     challengeId?: string;
                 };

@@ -1346,7 +1346,7 @@ return errors === 0;
 }
 
 export const showTopUpQuery = validate21;
-const schema22 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"canceled":{"type":"string"}}};
+const schema22 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"purchase":{"type":"string","maxLength":100},"canceled":{"type":"string"}}};
 
 function validate21(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1421,17 +1421,39 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.canceled !== undefined){
-let data3 = data.canceled;
+if(data.purchase !== undefined){
+let data3 = data.purchase;
 const _errs7 = errors;
-if(typeof data3 !== "string"){
-validate21.errors = [{instancePath:instancePath+"/canceled",schemaPath:"#/properties/canceled/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema22.properties.canceled.type,parentSchema:schema22.properties.canceled,data:data3}];
+if(errors === _errs7){
+if(typeof data3 === "string"){
+if(func2(data3) > 100){
+validate21.errors = [{instancePath:instancePath+"/purchase",schemaPath:"#/properties/purchase/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema22.properties.purchase,data:data3}];
 return false;
+}
+}
+else {
+validate21.errors = [{instancePath:instancePath+"/purchase",schemaPath:"#/properties/purchase/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema22.properties.purchase.type,parentSchema:schema22.properties.purchase,data:data3}];
+return false;
+}
 }
 var valid0 = _errs7 === errors;
 }
 else {
 var valid0 = true;
+}
+if(valid0){
+if(data.canceled !== undefined){
+let data4 = data.canceled;
+const _errs9 = errors;
+if(typeof data4 !== "string"){
+validate21.errors = [{instancePath:instancePath+"/canceled",schemaPath:"#/properties/canceled/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema22.properties.canceled.type,parentSchema:schema22.properties.canceled,data:data4}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
 }
 }
 }
@@ -1447,7 +1469,7 @@ return errors === 0;
 }
 
 export const startTopUpFormBody = validate22;
-const schema23 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"ownAmount":{"type":"string","maxLength":100},"accountId":{"type":"string","maxLength":100},"challengeId":{"type":"string","x-text":{"minLength":0,"maxLength":100}}}};
+const schema23 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"ownAmount":{"type":"string","maxLength":100},"accountId":{"type":"string","maxLength":100},"purchaseId":{"type":"string","maxLength":100},"challengeId":{"type":"string","x-text":{"minLength":0,"maxLength":100}}}};
 
 function validate22(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1509,31 +1531,18 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.challengeId !== undefined){
-let data3 = data.challengeId;
+if(data.purchaseId !== undefined){
+let data3 = data.purchaseId;
 const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data3 === "string"){
-const length0 = data3.trim().length;
-if(!data3.isWellFormed() || data3.includes("\0")){
-validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data3}];
-return false;
-}
-else {
-if(length0 < 0){
-validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data3}];
-return false;
-}
-else {
-if(length0 > 100){
-validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data3}];
+if(func2(data3) > 100){
+validate22.errors = [{instancePath:instancePath+"/purchaseId",schemaPath:"#/properties/purchaseId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema23.properties.purchaseId,data:data3}];
 return false;
 }
 }
-}
-}
 else {
-validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.challengeId.type,parentSchema:schema23.properties.challengeId,data:data3}];
+validate22.errors = [{instancePath:instancePath+"/purchaseId",schemaPath:"#/properties/purchaseId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.purchaseId.type,parentSchema:schema23.properties.purchaseId,data:data3}];
 return false;
 }
 }
@@ -1541,6 +1550,41 @@ var valid0 = _errs7 === errors;
 }
 else {
 var valid0 = true;
+}
+if(valid0){
+if(data.challengeId !== undefined){
+let data4 = data.challengeId;
+const _errs9 = errors;
+if(errors === _errs9){
+if(typeof data4 === "string"){
+const length0 = data4.trim().length;
+if(!data4.isWellFormed() || data4.includes("\0")){
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data4}];
+return false;
+}
+else {
+if(length0 < 0){
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data4}];
+return false;
+}
+else {
+if(length0 > 100){
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data4}];
+return false;
+}
+}
+}
+}
+else {
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.challengeId.type,parentSchema:schema23.properties.challengeId,data:data4}];
+return false;
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
 }
 }
 }

@@ -22,6 +22,7 @@ export function openCard(
   foreignHeaders: readonly string[],
 ) {
   const { baseUrl, serviceName, catalog } = config;
+  const { ratePicoUsd } = catalog.defaultModel;
   const onRefused = credentialAlarm({ metrics, log }, 'STRIPE_SECRET_KEY');
   const { apiBase, checkoutOrigin = '', livemode } = config.card ?? {};
   const card = config.card && {
@@ -49,7 +50,7 @@ export function openCard(
   });
   const routes = [
     ...speechRoutes(speechByCard),
-    ...topUpRoutes(topUpOperations(db, { baseUrl, serviceName, card, livemode, pauses })),
+    ...topUpRoutes(topUpOperations(db, { baseUrl, serviceName, ratePicoUsd, card, livemode, pauses })),
     ...creditsRoutes(creditsOperations(db, livemode)),
   ];
   return {

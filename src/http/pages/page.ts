@@ -21,9 +21,12 @@ input.id { padding-inline: .4rem; font: clamp(.6rem, 3.2vw, .875rem)/1.5 ui-mono
 input[aria-invalid] { border-color: var(--warn); }
 fieldset { display: grid; grid-template-columns: 1fr 1fr; gap: .5rem; margin: 1rem 0; padding: 0; border: 0; }
 legend { padding: 0 0 .5rem; color: var(--muted); font-size: .875rem; }
-.choice { display: flex; align-items: center; gap: .6rem; min-height: 2.75rem; margin: 0; padding: .5rem .8rem; border: 1px solid var(--muted); border-radius: .6rem; cursor: pointer; }
+.choice { display: flex; flex-wrap: wrap; align-items: center; gap: .6rem; min-height: 2.75rem; margin: 0; padding: .5rem .8rem; border: 1px solid var(--muted); border-radius: .6rem; cursor: pointer; }
 .choice:has(:checked) { border-color: var(--accent); box-shadow: inset 0 0 0 1px var(--accent); }
 .choice input { flex: none; width: 1.25rem; height: 1.25rem; min-height: 0; margin: 0; accent-color: var(--accent); }
+.choice small { flex-basis: 100%; color: var(--muted); font-weight: 400; }
+.chosen { display: none; }
+form:has(.choice:nth-of-type(1) :checked) .chosen:nth-of-type(1), form:has(.choice:nth-of-type(2) :checked) .chosen:nth-of-type(2), form:has(.choice:nth-of-type(3) :checked) .chosen:nth-of-type(3), form:has(.choice:nth-of-type(4) :checked) .chosen:nth-of-type(4), form:has(.choice:nth-of-type(5) :checked) .chosen:nth-of-type(5) { display: inline; }
 .own { grid-column: 1 / -1; }
 .choice:has([value=own]) { grid-column: 1 / -1; }
 .own label { margin-top: .5rem; }

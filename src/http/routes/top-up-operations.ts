@@ -2,7 +2,7 @@ import type { TopUpOperations } from '../../contract/operations.ts';
 import type { Database } from '../../db/database.ts';
 import { isDatabaseFault } from '../../db/database-errors.ts';
 import { findCardAccount } from '../../ledger/accounts.ts';
-import { OWN_AMOUNT, topUpAmount, typedAmount } from '../../payments/top-up/amount.ts';
+import { OWN_AMOUNT, topUpAmount, typedAmount, whyOtherAmount } from '../../payments/top-up/amount.ts';
 import type { Purchases } from '../../payments/top-up/purchases.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { pageContentSecurityPolicy, renderErrorPage } from '../pages/page.ts';
@@ -11,7 +11,7 @@ import { failure } from '../structured-error.ts';
 import { creditAccountBody } from './credits-operations.ts';
 import { PAUSE_RETRY_SECONDS, type Pauses, pausedAnswer } from './flows.ts';
 import * as pages from './top-up-pages.ts';
-import { launcherPage, refusedAccountPage } from './top-up-pages.ts';
+import { launcherPage, type RefusedAccount } from './top-up-pages.ts';
 
 /** The window is kept in the database, because each purchase costs a row and a session. */
 export const TOP_UP_WINDOW_SECONDS = 60;
@@ -19,6 +19,8 @@ export const TOP_UP_WINDOW_SECONDS = 60;
 export interface TopUpOptions {
   readonly baseUrl: string;
   readonly serviceName: string;
+  /** Of the default model, 10^-12 USD per character. */
+  readonly ratePicoUsd: bigint;
   readonly card: { purchases: Purchases; checkoutOrigin: string; maxCents: number } | undefined;
   readonly livemode: boolean | undefined;
   readonly pauses: Pauses;
@@ -36,6 +38,8 @@ const REFUSED_ACCOUNT = {
     rule: 'not frozen',
   },
 };
+const UNKNOWN_PURCHASE = 'purchaseId does not exist. Open /top-up without it. You were not charged.';
+const PURCHASE_EXISTS = { field: 'purchaseId', rule: 'exists' } as const;
 const PRIVATE_ANSWER = { 'cache-control': PRIVATE };
 
 const page = <Status extends number, Headers extends object>(status: Status, headers: Headers, body: string) => ({
@@ -49,54 +53,68 @@ const pausedPage = () => page(503, { 'retry-after': PAUSE_RETRY_SECONDS }, pages
 
 export function topUpOperations(
   db: Database,
-  { baseUrl, serviceName, card, livemode, pauses }: TopUpOptions,
+  { baseUrl, serviceName, ratePicoUsd, card, livemode, pauses }: TopUpOptions,
 ): TopUpOperations<OperationContext> {
   const headers = { 'content-security-policy': pageContentSecurityPolicy(card ? [card.checkoutOrigin] : []) };
   const privatePage = { ...headers, ...PRIVATE_ANSWER };
 
-  const purchaseOf = (maxCents: number, amount?: string, account?: string, challenge?: string) => ({
-    amountCents: topUpAmount(amount, maxCents),
-    account: account?.trim() || undefined,
-    challenge: challenge?.trim() || undefined,
-  });
+  const launcher = { serviceName, maxCents: card?.maxCents ?? 0, ratePicoUsd };
 
-  /** Why nothing can be bought for the account. While the database is down, the purchase itself checks. */
-  const refusalOf = async (account: string, log: OperationContext['log']) => {
-    try {
-      const found = await findCardAccount(db, account, { livemode });
-      if (found) return found.isFrozen ? 'frozen_account' : undefined;
-      return 'unknown_account';
-    } catch (err) {
+  /** While the database is unavailable a lookup finds nothing here; the purchase itself looks again. */
+  const ifAvailable = async <T>(lookup: Promise<T>, log: OperationContext['log']) =>
+    lookup.catch((err) => {
       if (!isDatabaseFault(err)) throw err;
-      log.warn({ err }, 'failed to look up an account for the top-up page');
-      return undefined;
-    }
+      log.warn({ err }, 'failed to look up an account or a purchase for the top-up page');
+      return 'unavailable' as const;
+    });
+
+  const refusalOf = async (account: string, log: OperationContext['log']): Promise<RefusedAccount | undefined> => {
+    const found = await ifAvailable(findCardAccount(db, account, { livemode }), log);
+    if (found === 'unavailable') return undefined;
+    if (!found) return 'unknown_account';
+    return found.isFrozen ? 'frozen_account' : undefined;
   };
 
   return {
     showTopUp: async ({ query }, { log }) => {
       if (!card) return page(200, headers, pages.cardPaymentOffPage());
       if (pauses.has('top-up')) return pausedPage();
-      const { maxCents } = card;
-      const purchase = purchaseOf(maxCents, query.amount, query.account, query.challenge);
-      const refusal = purchase.account === undefined ? undefined : await refusalOf(purchase.account, log);
-      if (refusal) return page(200, privatePage, refusedAccountPage(purchase, refusal));
-      const isCanceled = Boolean(query.canceled?.trim());
-      return page(200, privatePage, launcherPage(purchase, { serviceName, maxCents, isCanceled }));
+      const { maxCents, purchases } = card;
+      const purchase = query.purchase?.trim();
+      const found = purchase ? await ifAvailable(purchases.find(purchase), log) : undefined;
+      const earlier = found === 'unavailable' ? undefined : found;
+      const account = query.account?.trim() || undefined;
+      const amount = query.amount ?? (earlier && String(earlier.amountCents));
+      const request = {
+        amountCents: topUpAmount(amount, maxCents),
+        account,
+        challenge: query.challenge?.trim() || earlier?.challengeId,
+        purchase: earlier?.accountId && purchase,
+      };
+      const state = {
+        isCanceled: Boolean(query.canceled?.trim()),
+        amountNote: whyOtherAmount(amount, maxCents),
+        refusedAccount: account === undefined ? undefined : await refusalOf(account, log),
+      };
+      return page(200, privatePage, launcherPage(launcher, request, state));
     },
 
     startTopUp: async ({ body = {} }, context) => {
       if (!card) return failure('CONFIG_ERROR', OFF, { setting: 'STRIPE_SECRET_KEY' });
       const { maxCents } = card;
       const wantsPage = context.prefersHtml();
-      const asked = purchaseOf(maxCents, body.amount, body.accountId, body.challengeId);
+      const purchase = body.purchaseId?.trim() || undefined;
+      const account = body.accountId?.trim() || undefined;
+      const challenge = body.challengeId?.trim() || undefined;
       const typed = body.amount === OWN_AMOUNT ? body.ownAmount : undefined;
       const own = typed === undefined ? undefined : typedAmount(typed, maxCents);
+      const amountCents = own?.outcome === 'read' ? own.cents : topUpAmount(body.amount, maxCents);
+      const request = { amountCents, account, challenge, purchase };
       if (own?.outcome === 'refused') {
         const { rule, message } = own;
         if (!wantsPage) return failure('INVALID_REQUEST', message, { field: 'ownAmount', rule });
-        const refused = { typed: typed ?? '', message };
-        return page(400, privatePage, launcherPage(asked, { serviceName, maxCents, refused }));
+        const refusedAmount = { typed: typed ?? '', message };
+        return page(400, privatePage, launcherPage(launcher, request, { refusedAmount }));
       }
       if (pauses.has('top-up')) return wantsPage ? pausedPage() : pausedAnswer('top-up');
       const limited = await context.admission.take('request');
@@ -105,15 +123,19 @@ export function topUpOperations(
           ? page(limited.status, limited.headers, pages.tooManyPage(limited.headers['retry-after']))
           : limited;
       }
-      const purchase = { ...asked, amountCents: own?.cents ?? asked.amountCents };
-      const { amountCents, account: accountId, challenge: challengeId } = purchase;
-      const result = await card.purchases.start({ amountCents, accountId, challengeId });
+      const earlier = purchase && !account ? await card.purchases.find(purchase) : undefined;
+      if (purchase && !account && !earlier) return failure('INVALID_REQUEST', UNKNOWN_PURCHASE, PURCHASE_EXISTS);
+      const accountId = account ?? earlier?.accountId;
+      const result = await card.purchases.start({ amountCents, accountId, challengeId: challenge });
       switch (result.outcome) {
         case 'open':
           return { status: 303, headers: { location: result.checkoutUrl } };
         case 'unknown_account':
         case 'frozen_account': {
-          if (wantsPage) return page(400, privatePage, refusedAccountPage(purchase, result.outcome));
+          if (wantsPage) {
+            const refused = { ...request, account: accountId };
+            return page(400, privatePage, launcherPage(launcher, refused, { refusedAccount: result.outcome }));
+          }
           const { message, rule } = REFUSED_ACCOUNT[result.outcome];
           return failure('INVALID_REQUEST', message, { field: 'accountId', rule });
         }
@@ -141,9 +163,9 @@ export function topUpOperations(
       });
       switch (result.outcome) {
         case 'credited':
-          return page(200, PRIVATE_ANSWER, pages.creditedPage(baseUrl, result.credit, result.amountCents));
+          return page(200, PRIVATE_ANSWER, pages.creditedPage(baseUrl, result.credit, result.amountCents, result.id));
         case 'unpaid':
-          return page(402, PRIVATE_ANSWER, pages.unpaidPage(result.stage, result.request));
+          return page(402, PRIVATE_ANSWER, pages.unpaidPage(result.stage, result.id));
         case 'foreign_session':
           return page(502, {}, pages.foreignSessionPage());
         case 'processor_failed':

@@ -1,8 +1,8 @@
 import { MIN_TOP_UP_CENTS } from '../../config/card-settings.ts';
-import { formatCents, formatDollars } from '../../lib/money.ts';
+import { formatCents, formatDollars, MICRO_USD_PER_CENT } from '../../lib/money.ts';
 import { OWN_AMOUNT } from '../../payments/top-up/amount.ts';
 import type { TopUpCredit } from '../../payments/top-up/credit-top-up.ts';
-import type { PurchaseRequest, UnpaidStage } from '../../payments/top-up/purchases.ts';
+import type { UnpaidStage } from '../../payments/top-up/purchases.ts';
 import { type Html, html } from '../pages/html.ts';
 import { BACK, renderErrorPage, renderPage } from '../pages/page.ts';
 
@@ -12,36 +12,28 @@ interface LauncherRequest {
   readonly amountCents: number;
   readonly account: string | undefined;
   readonly challenge: string | undefined;
+  /** An earlier purchase, whose account it is. */
+  readonly purchase: string | undefined;
 }
 
-interface LauncherOptions {
+interface Launcher {
   readonly serviceName: string;
   readonly maxCents: number;
+  /** Of the default model, 10^-12 USD per character. */
+  readonly ratePicoUsd: bigint;
+}
+
+interface LauncherState {
   readonly isCanceled?: boolean;
-  readonly refused?: { readonly typed: string; readonly message: string };
+  /** Why another amount than the one of the URL is chosen. */
+  readonly amountNote?: string | undefined;
+  readonly refusedAmount?: { readonly typed: string; readonly message: string };
+  readonly refusedAccount?: RefusedAccount | undefined;
 }
 
-export function launcherPage(purchase: LauncherRequest, options: LauncherOptions): string {
-  const { account, challenge } = purchase;
-  return renderPage(
-    'Add speech credit',
-    html`${options.isCanceled ? html`<p class="notice" role="status">You left the checkout. Nothing was charged.</p>\n` : ''}<p>You
-are about to add prepaid credit to ${options.serviceName}. You pay on the card processor's own page; card details never
-reach this service.</p>
-<form method="post" action="/top-up">
-${amountChoice(purchase, options)}
-<dl>
-<dt>Account</dt>
-<dd>${account ?? 'A new account, made once you have paid'}</dd>
-</dl>
-${hidden('accountId', account)}${hidden('challengeId', challenge)}<button type="submit">Pay by card</button>
-</form>
-<p class="hint">Nothing is charged before you confirm on the next page. The credit pays for speech by the character.</p>
-${account === undefined ? html`<details><summary>I have an account already</summary>${accountForm(purchase)}</details>` : ''}`,
-  );
-}
+export type RefusedAccount = 'unknown_account' | 'frozen_account';
 
-const REFUSED_ACCOUNT = {
+const REFUSED_ACCOUNT: Readonly<Record<RefusedAccount, { readonly title: string; readonly text: string }>> = {
   unknown_account: {
     title: 'Unknown account',
     text: 'There is no account with this id, so nothing can be added to it. Nothing was charged.',
@@ -52,38 +44,91 @@ const REFUSED_ACCOUNT = {
   },
 };
 
-export function refusedAccountPage(purchase: LauncherRequest, reason: keyof typeof REFUSED_ACCOUNT): string {
-  const { amountCents, challenge } = purchase;
-  const anew = new URLSearchParams({ amount: String(amountCents), ...(challenge !== undefined && { challenge }) });
-  const { title, text } = REFUSED_ACCOUNT[reason];
+export function launcherPage(launcher: Launcher, request: LauncherRequest, state: LauncherState): string {
+  const { isCanceled, amountNote, refusedAccount } = state;
+  const note = isCanceled ? 'You left the checkout. Nothing was charged.' : amountNote;
   return renderPage(
-    title,
-    html`<p class="notice">${text}</p>
-${accountForm(purchase)}
-<a class="button plain" href="/top-up?${String(anew)}">Buy for a new account</a>`,
+    refusedAccount ? REFUSED_ACCOUNT[refusedAccount].title : 'Add speech credit',
+    html`${note === undefined ? '' : html`<p class="notice" role="status">${note}</p>\n`}<p>You
+are about to add prepaid credit to ${launcher.serviceName}. You pay on the card processor's own page; card details never
+reach this service.</p>
+<form method="post" action="/top-up">
+${amountChoice(launcher, request, state)}
+${accountChoice(request, refusedAccount)}
+${hidden('challengeId', request.challenge)}<button type="submit">Continue to payment${amountsOfButton(launcher, request, state)}</button>
+</form>
+<p class="hint">Nothing is charged before you confirm on the next page. The credit pays for speech by the character.</p>`,
   );
 }
 
-function amountChoice({ amountCents }: LauncherRequest, { maxCents, refused }: LauncherOptions): Html {
-  const chosen = refused ? undefined : amountCents;
-  const amounts = [...new Set(chosen === undefined ? CHOICES : [...CHOICES, chosen])]
-    .filter((cents) => cents <= maxCents)
-    .sort((one, other) => one - other);
-  const choices = amounts.map((cents) => choice(String(cents), formatCents(cents), cents === chosen));
+function accountChoice({ account, purchase }: LauncherRequest, refused: LauncherState['refusedAccount']): Html {
+  if (refused) {
+    return html`<label for="account">Account id</label>
+${accountInput(account, html` aria-invalid="true" aria-describedby="account-rule" autofocus`)}
+<p id="account-rule" class="problem">${REFUSED_ACCOUNT[refused].text}</p>
+<p class="hint">Correct it, or leave it empty to buy for a new account.</p>`;
+  }
+  if (account !== undefined) return accountShown(html`${account}${hidden('accountId', account)}`);
+  if (purchase !== undefined)
+    return accountShown(html`The account of your earlier purchase${hidden('purchaseId', purchase)}`);
+  return html`${accountShown(html`New account (created after payment)`)}
+<details><summary>I have an account already</summary>
+<label for="account">Account id</label>
+${accountInput('', html``)}
+</details>`;
+}
+
+const accountShown = (account: Html): Html => html`<dl>
+<dt>Account</dt>
+<dd>${account}</dd>
+</dl>`;
+
+const accountInput = (value: string | undefined, attributes: Html): Html =>
+  html`<input class="id" id="account" name="accountId" value="${value ?? ''}" maxlength="100" autocomplete="off" autocapitalize="none" spellcheck="false"${attributes}>`;
+
+function amountsOf({ maxCents }: Launcher, { amountCents }: LauncherRequest, { refusedAmount }: LauncherState) {
+  const amounts = refusedAmount ? CHOICES : [...CHOICES, amountCents];
+  return [...new Set(amounts)].filter((cents) => cents <= maxCents).sort((one, other) => one - other);
+}
+
+function amountChoice(launcher: Launcher, request: LauncherRequest, state: LauncherState): Html {
+  const { maxCents, ratePicoUsd } = launcher;
+  const { refusedAmount } = state;
+  const chosen = refusedAmount ? undefined : request.amountCents;
+  const choices = amountsOf(launcher, request, state).map((cents) =>
+    choice(String(cents), formatCents(cents), cents === chosen, html` <small>${speechFor(cents, ratePicoUsd)}</small>`),
+  );
   const own =
-    maxCents > MIN_TOP_UP_CENTS || refused
-      ? html`${choice(OWN_AMOUNT, 'Another amount', chosen === undefined)}${ownAmount(maxCents, refused)}`
+    maxCents > MIN_TOP_UP_CENTS || refusedAmount
+      ? html`${choice(OWN_AMOUNT, 'Another amount', chosen === undefined)}${ownAmount(maxCents, refusedAmount)}`
       : '';
   return html`<fieldset>
 <legend>You pay, and get as credit</legend>
-${choices.reduce((all, next) => html`${all}${next}`, html``)}${own}</fieldset>`;
+${all(choices)}${own}</fieldset>`;
 }
 
-const choice = (value: string, label: string, isChosen: boolean): Html =>
-  html`<label class="choice"><input type="radio" name="amount" value="${value}"${isChosen ? html` checked` : ''}> <span>${label}</span></label>
+/** The stylesheet shows the one of the chosen amount. */
+const amountsOfButton = (launcher: Launcher, request: LauncherRequest, state: LauncherState): Html =>
+  all(amountsOf(launcher, request, state).map((cents) => html`<span class="chosen">, ${formatCents(cents)}</span>`));
+
+const all = (parts: readonly Html[]): Html => parts.reduce((before, next) => html`${before}${next}`, html``);
+
+const choice = (value: string, label: string, isChosen: boolean, hint = html``): Html =>
+  html`<label class="choice"><input type="radio" name="amount" value="${value}"${isChosen ? html` checked` : ''}> <span>${label}</span>${hint}</label>
 `;
 
-function ownAmount(maxCents: number, refused: LauncherOptions['refused']): Html {
+const CHARACTERS_PER_SECOND = 15;
+const rounded = new Intl.NumberFormat('en-US', { maximumSignificantDigits: 3 });
+
+/** What an amount buys of the default model, at the speed at which English is mostly read aloud. */
+function speechFor(cents: number, ratePicoUsd: bigint): string {
+  const characters = Number((BigInt(cents) * MICRO_USD_PER_CENT * 1_000_000n) / ratePicoUsd);
+  const minutes = Math.round(characters / CHARACTERS_PER_SECOND / 60);
+  const time = minutes < 120 ? `${minutes} minutes` : `${rounded.format(Math.round(minutes / 60))} hours`;
+  return `about ${rounded.format(characters)} characters, ${time}`;
+}
+
+function ownAmount(maxCents: number, refused: LauncherState['refusedAmount']): Html {
   return html`<div class="own">
 <label for="own-amount">Amount in US dollars</label>
 <input id="own-amount" name="ownAmount" value="${refused?.typed ?? ''}" inputmode="decimal" autocomplete="off" maxlength="100" aria-describedby="own-amount-rule"${refused ? html` aria-invalid="true" autofocus` : ''}>
@@ -93,13 +138,6 @@ function ownAmount(maxCents: number, refused: LauncherOptions['refused']): Html 
 </div>
 `;
 }
-
-const accountForm = ({ amountCents, account, challenge }: LauncherRequest): Html =>
-  html`<form method="get" action="/top-up">
-<label for="account">Account id</label>
-<input class="id" id="account" name="account" value="${account ?? ''}" maxlength="100" autocomplete="off" autocapitalize="none" spellcheck="false">
-${hidden('amount', String(amountCents))}${hidden('challenge', challenge)}<button type="submit"${account === undefined ? html` class="plain"` : ''}>Use this account</button>
-</form>`;
 
 const hidden = (name: string, value: string | undefined): Html =>
   value === undefined ? html`` : html`<input type="hidden" name="${name}" value="${value}">\n`;
@@ -120,14 +158,10 @@ export const pausedPage = (): string =>
 <a class="button" href="/top-up">Try again</a>`,
   );
 
-export function creditedPage(baseUrl: string, credit: TopUpCredit, amountCents: number): string {
+export function creditedPage(baseUrl: string, credit: TopUpCredit, amountCents: number, purchaseId: string): string {
   return renderPage(
-    credit.alreadyCredited ? 'Already credited' : 'Credit added',
-    html`<p>${
-      credit.alreadyCredited
-        ? `This purchase of ${formatCents(amountCents)} was credited before. It is not counted twice.`
-        : `${formatCents(amountCents)} was added.`
-    }</p>
+    'Credit added',
+    html`<p>${formatCents(amountCents)} was added${credit.alreadyCredited ? ' when you paid. Opening this page again adds nothing' : ''}.</p>
 ${debtNote(credit)}
 <dl>
 <dt>Balance</dt>
@@ -135,12 +169,13 @@ ${debtNote(credit)}
 </dl>
 <label for="account">Your account id</label>
 <input class="id" id="account" value="${credit.accountId}" readonly>
+<a class="button plain" download="speech-credit-account.txt" href="data:text/plain,${credit.accountId}">Download this id</a>
 <p><strong>Keep this id secret and safe:</strong> whoever knows it can spend the balance.</p>
 <p>If you lose it, this page's address shows it again, so keep that secret too. The operator of this service can also
 find it by the receipt that the card processor sent you.</p>
 <p>Send it with a request:</p>
 <pre>curl -o hello.mp3 "${baseUrl}/tts?text=Hello+world" -H "x-credit-account: <code>${credit.accountId}</code>"</pre>
-<a class="button" href="/top-up?account=${credit.accountId}">Add more credit to this account</a>`,
+<a class="button" href="/top-up?purchase=${purchaseId}">Add more credit to this account</a>`,
   );
 }
 
@@ -182,19 +217,14 @@ URL; it will show your account id.`,
   },
 };
 
-export function unpaidPage(stage: UnpaidStage, { amountCents, accountId, challengeId }: PurchaseRequest): string {
+export function unpaidPage(stage: UnpaidStage, purchaseId: string): string {
   const { title, text } = UNPAID[stage];
-  const again = new URLSearchParams({
-    amount: String(amountCents),
-    ...(accountId !== undefined && { account: accountId }),
-    ...(challengeId !== undefined && { challenge: challengeId }),
-  });
   const mayStillBePaid = stage === 'open' || stage === 'on_its_way';
   return renderPage(
     title,
     html`<p>${text}</p>
 ${mayStillBePaid ? LOOK_AGAIN : ''}
-${stage === 'on_its_way' ? '' : html`<a class="button${mayStillBePaid ? ' plain' : ''}" href="/top-up?${String(again)}">Start again</a>`}`,
+${stage === 'on_its_way' ? '' : html`<a class="button${mayStillBePaid ? ' plain' : ''}" href="/top-up?purchase=${purchaseId}">Start again</a>`}`,
   );
 }
 

@@ -4,6 +4,7 @@ import type { Database } from '../../db/database.ts';
 import { findCardAccount, isAccountId } from '../../ledger/accounts.ts';
 import { findInstanceId } from '../../ledger/database-identity.ts';
 import { testPoint } from '../../lib/test-point.ts';
+import { isUuid } from '../../lib/uuid.ts';
 import { creditTopUp, OtherModeError, type TopUpCredit } from './credit-top-up.ts';
 import { recordSession, type SessionPurchase } from './open-purchases.ts';
 import { isSessionId, type Processor } from './processor.ts';
@@ -21,7 +22,7 @@ type StartResult =
   | { readonly outcome: 'processor_failed'; readonly error: ProcessorError };
 
 type CreditResult =
-  | { readonly outcome: 'credited'; readonly credit: TopUpCredit; readonly amountCents: number }
+  | { readonly outcome: 'credited'; readonly credit: TopUpCredit; readonly amountCents: number; readonly id: string }
   | { readonly outcome: 'unpaid'; readonly purchase: SessionPurchase }
   | { readonly outcome: 'foreign_session' };
 
@@ -29,7 +30,7 @@ export type UnpaidStage = 'open' | 'on_its_way' | 'refused' | 'expired';
 
 type CompleteResult =
   | Exclude<CreditResult, { outcome: 'unpaid' }>
-  | { readonly outcome: 'unpaid'; readonly stage: UnpaidStage; readonly request: PurchaseRequest }
+  | { readonly outcome: 'unpaid'; readonly stage: UnpaidStage; readonly id: string }
   | { readonly outcome: 'processor_failed'; readonly error: ProcessorError };
 
 type PurchaseOptions = { readonly baseUrl: string; readonly serviceName: string };
@@ -66,12 +67,6 @@ export class Purchases {
       .executeTakeFirstOrThrow();
     testPoint('purchase recorded');
     const { baseUrl, serviceName } = this.#options;
-    const canceled = new URLSearchParams({
-      amount: String(amountCents),
-      ...(account && { account: account.id }),
-      ...(challengeId !== null && { challenge: challengeId }),
-      canceled: '1',
-    });
     try {
       const { sessionId, url } = await this.#processor.openCheckout({
         topUpId,
@@ -81,7 +76,7 @@ export class Purchases {
         amountCents,
         productName: `${serviceName} credit`,
         successUrl: `${baseUrl}/top-up/complete?session_id={CHECKOUT_SESSION_ID}`,
-        cancelUrl: `${baseUrl}/top-up?${canceled}`,
+        cancelUrl: `${baseUrl}/top-up?purchase=${topUpId}&canceled=1`,
       });
       testPoint('checkout opened');
       await this.#db
@@ -112,13 +107,23 @@ export class Purchases {
     if (!session) return { outcome: 'foreign_session' };
     const result = await this.credit(session);
     if (result.outcome !== 'unpaid') return result;
-    const { accountId, amountCents, challengeId } = result.purchase;
-    // A first purchase creates its account only when it is credited.
-    const account = await findCardAccount(this.#db, accountId, this.#processor);
+    return { outcome: 'unpaid', stage: await this.#stageOf(session), id: result.purchase.topUpId };
+  }
+
+  /** What an earlier purchase was for. It has no account before the first credit creates it. */
+  async find(id: string): Promise<PurchaseRequest | undefined> {
+    if (!isUuid(id)) return undefined;
+    const purchase = await this.#db
+      .selectFrom('top_up')
+      .select(['account_id', 'amount_cents', 'challenge_id'])
+      .where('id', '=', id)
+      .executeTakeFirst();
+    if (!purchase) return undefined;
+    const account = await findCardAccount(this.#db, purchase.account_id, this.#processor);
     return {
-      outcome: 'unpaid',
-      stage: await this.#stageOf(session),
-      request: { amountCents, accountId: account?.id, challengeId: challengeId ?? undefined },
+      amountCents: purchase.amount_cents,
+      accountId: account?.id,
+      challengeId: purchase.challenge_id ?? undefined,
     };
   }
 
@@ -152,7 +157,7 @@ export class Purchases {
     }
     const paid = { ...purchase, livemode, paymentIntentId: idOf(session.payment_intent) };
     try {
-      return { outcome: 'credited', credit: await creditTopUp(this.#db, paid), amountCents };
+      return { outcome: 'credited', credit: await creditTopUp(this.#db, paid), amountCents, id: topUpId };
     } catch (error) {
       if (error instanceof OtherModeError) return { outcome: 'foreign_session' };
       throw error;

@@ -64,7 +64,7 @@ test('every purchase page is accessible on small and large screens, light and da
     await page.goto(address);
     await look(name, heading);
   };
-  const pay = () => page.getByRole('button', { name: 'Pay by card' }).click();
+  const pay = () => page.getByRole('button', { name: /^Continue to payment/ }).click();
   const newest = async () => (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data[0];
   const { url } = gateway;
   const account = await gateway.fund(500);
@@ -94,7 +94,7 @@ test('every purchase page is accessible on small and large screens, light and da
   await visit('checkout-paid', paymentAddress, 'Already paid');
   await visit('checkout-dashboard', `${checkout.origin}/dashboard`, 'Purchases');
   await visit('credited', `${url}/top-up/complete?session_id=${paid?.id}`, 'Credit added');
-  await visit('already-credited', `${url}/top-up/complete?session_id=${paid?.id}`, 'Already credited');
+  await visit('already-credited', `${url}/top-up/complete?session_id=${paid?.id}`, 'Credit added');
 
   await page.goto(`${url}/top-up`);
   await pay();
@@ -146,7 +146,7 @@ test('R19: a purchase in Chromium runs from the launcher to the completed page',
   await shot(page, '1-launcher');
   assert.equal(await page.getByLabel('$7.50').isChecked(), true);
 
-  await page.getByRole('button', { name: 'Pay by card' }).click();
+  await page.getByRole('button', { name: /^Continue to payment/ }).click();
   await page.waitForURL(`${checkout.origin}/**`);
   await shot(page, '2-checkout');
   await page.getByRole('button', { name: 'Decline the card' }).click();
@@ -162,12 +162,12 @@ test('R19: a purchase in Chromium runs from the launcher to the completed page',
 
   await page.reload();
   await shot(page, '5-already-credited');
-  assert.equal(await page.getByRole('heading').innerText(), 'Already credited');
+  assert.equal(await page.getByRole('heading').innerText(), 'Credit added');
   assert.equal(await gateway.balance(account), 7_500_000n);
 
   await page.getByRole('link', { name: 'Add more credit' }).click();
   await page.getByLabel('$20.00').check();
-  await page.getByRole('button', { name: 'Pay by card' }).click();
+  await page.getByRole('button', { name: /^Continue to payment/ }).click();
   await page.getByRole('button', { name: 'Pay $20.00' }).click();
   await page.waitForURL(`${baseUrl}/top-up/complete**`);
   assert.equal(await page.locator('dd.amount').innerText(), '$27.50');
@@ -187,14 +187,14 @@ test('a custom amount in Chromium can be corrected, canceled and paid', { skip: 
   assert.equal(await own.inputValue(), '4');
 
   await own.fill('12.50');
-  await page.getByRole('button', { name: 'Pay by card' }).click();
+  await page.getByRole('button', { name: /^Continue to payment/ }).click();
   await page.waitForURL(`${checkout.origin}/**`);
   assert.equal(await page.locator('.amount').innerText(), '$12.50');
   await page.getByRole('link', { name: /Go back/ }).click();
   await page.getByText('Nothing was charged').first().waitFor();
   assert.equal(await page.getByLabel('$12.50').isChecked(), true);
 
-  await page.getByRole('button', { name: 'Pay by card' }).click();
+  await page.getByRole('button', { name: /^Continue to payment/ }).click();
   await page.getByRole('button', { name: 'Pay $12.50' }).click();
   await page.waitForURL(`${baseUrl}/top-up/complete**`);
   assert.equal(await page.locator('dd.amount').innerText(), '$12.50');
@@ -210,14 +210,13 @@ test('a mistyped account id can be corrected in Chromium', { skip: withoutChromi
   await page.goto(`${baseUrl}/top-up?amount=1000`);
   await page.getByText('I have an account already').click();
   await page.getByLabel('Account id').fill(`${account}x`);
-  await page.getByRole('button', { name: 'Use this account' }).click();
+  await page.getByRole('button', { name: /^Continue to payment ?, \$10\.00$/ }).click();
   await page.getByText('There is no account with this id').waitFor();
   await page.getByLabel('Account id').fill(account);
-  await page.getByRole('button', { name: 'Use this account' }).click();
-  await page.getByText(account).waitFor();
-  await page.getByRole('button', { name: 'Pay by card' }).click();
+  await page.getByRole('button', { name: /^Continue to payment ?, \$10\.00$/ }).click();
   await page.getByRole('button', { name: 'Pay $10.00' }).click();
   await page.waitForURL(`${baseUrl}/top-up/complete**`);
   assert.equal(await gateway.balance(account), 15_000_000n);
-  assert.deepEqual(complaints, []);
+  const refusals = complaints.filter((complaint) => !/status of 400/.test(complaint));
+  assert.deepEqual(refusals, [], 'no policy was broken and nothing was missing');
 });

@@ -15,7 +15,8 @@ test('a purchase opens an account and credits it once, also after a reload', asy
   assert.equal(first.headers.get('cache-control'), 'private, no-store');
   const account = shownAccount(first.text);
   const again = await gateway.call(back);
-  assert.match(again.text, /Already credited/);
+  assert.match(again.text, /Credit added/);
+  assert.match(again.text, /\$7\.00 was added when you paid\. Opening this page again adds nothing/);
   assert.equal(shownAccount(again.text), account);
   assert.equal(await gateway.balance(account), 7_000_000n);
   const [session] = (await checkout.stripe.checkout.sessions.list()).data;
@@ -27,8 +28,8 @@ test('R16: twenty concurrent returns credit once', async (t) => {
   const { gateway, checkout } = await shop(t);
   const back = await buy(gateway, checkout);
   const pages = await Promise.all(Array.from({ length: 20 }, () => gateway.call(back)));
-  assert.equal(pages.filter((page) => /Credit added/.test(page.text)).length, 1);
-  assert.equal(pages.filter((page) => /Already credited/.test(page.text)).length, 19);
+  assert.equal(pages.filter((page) => /Credit added/.test(page.text)).length, 20);
+  assert.equal(pages.filter((page) => /was added when you paid/.test(page.text)).length, 19);
   assert.equal(await gateway.balance(shownAccount(pages[0]?.text ?? '')), 5_000_000n);
   assert.deepEqual(await audit(gateway.db), []);
 });
@@ -245,8 +246,8 @@ test('an invalid custom amount is asked for again and kept as typed', async (t) 
   assert.equal((await checkout.stripe.checkout.sessions.list()).data.length, 1);
 });
 
-test('an unknown account is reported before payment, with links to continue', async (t) => {
-  const { gateway } = await shop(t);
+test('an unknown account is reported before payment, and can be corrected or left out', async (t) => {
+  const { gateway, checkout } = await shop(t);
   const unknown = '6b1f0f9e-0000-4000-8000-000000000000';
   const known = await gateway.fund(500);
   const asked = (account: string) => `/top-up?amount=1234&account=${encodeURIComponent(account)}&challenge=a-1`;
@@ -256,32 +257,128 @@ test('an unknown account is reported before payment, with links to continue', as
   assert.equal(post.status, 400);
   for (const page of [get, post]) {
     assert.match(page.text, /There is no account with this id/);
-    assert.doesNotMatch(page.text, /method="post"/, 'nothing is bought by mistake');
-    assert.match(page.text, new RegExp(`name="account" value="${unknown}"`), 'it can be corrected');
-    assert.match(page.text, /name="amount" value="1234"/);
-    assert.match(page.text, /name="challenge" value="a-1"/);
-    assert.deepEqual(links(page.text), ['/top-up?amount=1234&challenge=a-1'], 'or a new one be bought for');
+    assert.match(
+      page.text,
+      new RegExp(`name="accountId" value="${unknown}"[^>]* aria-invalid="true"`),
+      'it can be corrected',
+    );
+    assert.equal(offered(page.text), '500 1000 1234* 2000 5000 own');
+    assert.match(page.text, /name="challengeId" value="a-1"/);
     assert.equal(page.headers.get('cache-control'), 'private, no-store');
   }
+  assert.equal((await checkout.stripe.checkout.sessions.list()).data.length, 0, 'nothing is bought by mistake');
   assert.match((await gateway.call(asked('"><b>not a uuid'))).text, /value="&quot;&gt;&lt;b&gt;not a uuid"/);
   const launcher = await gateway.call(asked(` ${known} `));
   assert.doesNotMatch(launcher.text, /There is no account/);
   assert.match(launcher.text, new RegExp(`name="accountId" value="${known}"`));
 });
 
-test('a buyer who cancels the checkout returns to the same purchase, uncharged', async (t) => {
+test('no URL of the pages or of the checkout has the account id', async (t) => {
   const { gateway, checkout } = await shop(t);
   const accountId = await gateway.fund(500);
-  await gateway.call('/top-up', asBrowser({ amount: 'own', ownAmount: '12.34', accountId, challengeId: 'a-1' }));
+  const newest = async () => (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data[0];
+  const fields = { amount: 'own', ownAmount: '12.34', accountId, challengeId: 'a-1' };
+  const opened = await gateway.call('/top-up', asBrowser(fields));
+  const session = await newest();
+  const back = new URL(session?.cancel_url ?? '');
+  const canceled = await gateway.call(`${back.pathname}${back.search}`);
+  const unpaid = await gateway.call(`/top-up/complete?session_id=${session?.id}`);
+  const paid = new URL(await checkout.pay(opened.headers.get('location') ?? ''));
+  const complete = await gateway.call(`${paid.pathname}${paid.search}`);
+  const urls = [
+    session?.cancel_url,
+    session?.success_url,
+    session?.url,
+    ...[canceled, unpaid, complete].flatMap(({ text }) => links(text)),
+  ];
+  const shown = urls.filter((url) => url?.includes(accountId));
+  assert.deepEqual(shown, [`data:text/plain,${accountId}`], 'the download has no address');
+
+  const [again = assert.fail(), more = assert.fail()] = [unpaid, complete].map(({ text }) =>
+    links(text).find((link) => link.startsWith('/top-up?purchase=')),
+  );
+  assert.equal(again, more);
+  for (const page of [canceled, await gateway.call(more)]) {
+    assert.match(page.text, /<dd>The account of your earlier purchase/);
+    assert.doesNotMatch(page.text, new RegExp(accountId));
+    assert.equal(offered(page.text), '500 1000 1234* 2000 5000 own');
+    assert.match(page.text, /name="challengeId" value="a-1"/);
+  }
+  const purchaseId = /name="purchaseId" value="([^"]+)"/.exec(canceled.text)?.[1] ?? '';
+  await gateway.call(await buy(gateway, checkout, { amount: '500', purchaseId }));
+  assert.equal(await gateway.balance(accountId), 5_000_000n + 12_340_000n + 5_000_000n);
+  await gateway.call(await buy(gateway, checkout, { amount: '500', purchaseId, accountId: await gateway.fund(500) }));
+  assert.equal(await gateway.balance(accountId), 22_340_000n, 'an account that is typed goes first');
+});
+
+test('an earlier purchase that was never credited has no account yet', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  await gateway.call('/top-up', form({ amount: '700' }));
+  const back = new URL((await checkout.stripe.checkout.sessions.list()).data[0]?.cancel_url ?? '');
+  const page = await gateway.call(`${back.pathname}${back.search}`);
+  assert.match(page.text, /New account \(created after payment\)/);
+  assert.equal(offered(page.text), '500 700* 1000 2000 5000 own');
+});
+
+test('a purchase that does not exist tops up no new account', async (t) => {
+  const { gateway } = await shop(t);
+  for (const purchaseId of ['nobody', '6b1f0f9e-0000-4000-8000-000000000000']) {
+    const reply = await gateway.call('/top-up', form({ purchaseId }));
+    assert.equal(reply.status, 400);
+    assert.equal(reply.json.error.details.field, 'purchaseId');
+    assert.match((await gateway.call(`/top-up?purchase=${purchaseId}`)).text, /New account/);
+  }
+});
+
+test('a buyer who cancels the checkout returns to the same purchase, uncharged', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  await gateway.call('/top-up', asBrowser({ amount: '2000' }));
   const [session] = (await checkout.stripe.checkout.sessions.list()).data;
   const back = new URL(session?.cancel_url ?? '');
   const page = await gateway.call(`${back.pathname}${back.search}`);
   assert.equal(page.status, 200);
   assert.match(page.text, /Nothing was charged/);
-  assert.equal(offered(page.text), '500 1000 1234* 2000 5000 own');
-  assert.match(page.text, new RegExp(`name="accountId" value="${accountId}"`));
-  assert.match(page.text, /name="challengeId" value="a-1"/);
   assert.doesNotMatch((await gateway.call('/top-up?canceled=%20')).text, /Nothing was charged/);
+});
+
+test("R14: the page says that it chose another amount than the URL's", async (t) => {
+  const { gateway } = await shop(t, { TOP_UP_MAX_CENTS: '2000' });
+  const cases: [amount: string, note: RegExp | undefined][] = [
+    ['', undefined],
+    ['500', undefined],
+    ['0700', undefined],
+    ['499', /The smallest purchase is \$5\.00, so it is chosen/],
+    ['2001', /The largest purchase is \$20\.00, so it is chosen/],
+    ['7.5', /no whole number of cents, so \$5\.00 is chosen/],
+    ['-900', /no whole number of cents/],
+  ];
+  for (const [amount, note] of cases) {
+    const { text } = await gateway.call(`/top-up?amount=${amount}`);
+    if (note) assert.match(text, note, amount);
+    else assert.doesNotMatch(text, /is chosen/, amount);
+  }
+});
+
+test('each amount says what it buys, and the button what will be paid', async (t) => {
+  const { gateway } = await shop(t);
+  const { text } = await gateway.call('/top-up?amount=700');
+  const offers = [...text.matchAll(/<span>(\$[\d.]+)<\/span> <small>([^<]+)</g)].map(([, amount, speech]) => [
+    amount,
+    speech,
+  ]);
+  assert.deepEqual(offers, [
+    ['$5.00', 'about 278,000 characters, 5 hours'],
+    ['$7.00', 'about 389,000 characters, 7 hours'],
+    ['$10.00', 'about 556,000 characters, 10 hours'],
+    ['$20.00', 'about 1,110,000 characters, 21 hours'],
+    ['$50.00', 'about 2,780,000 characters, 51 hours'],
+  ]);
+  const chosen = [...text.matchAll(/<span class="chosen">, ([^<]+)</g)].map(([, amount]) => amount);
+  assert.deepEqual(
+    chosen,
+    offers.map(([amount]) => amount),
+    'in the same order, by which the stylesheet chooses',
+  );
 });
 
 test('a completed purchase shows cents and fractions of a cent exactly', async (t) => {
@@ -303,7 +400,7 @@ test('a completed purchase shows cents and fractions of a cent exactly', async (
   assert.match(text, /\$20\.00 was added/);
   const id = shownAccount(text);
   assert.match(text, /<label for="account">Your account id<\/label>\n<input [^>]*id="account"/);
-  assert.ok(links(text).includes(`/top-up?account=${id}`));
+  assert.ok(links(text).includes(`data:text/plain,${id}`), 'it can be downloaded');
   assert.doesNotMatch(text, /recover/);
   assert.match(text, /this page's address shows it again/);
   assert.match(text, /operator [^.]*receipt that the card processor sent you/);
@@ -320,7 +417,12 @@ test('each page except the form has a link to continue', async (t) => {
   const [unpaid] = (await checkout.stripe.checkout.sessions.list()).data;
   const back = '/top-up';
   const pages: [name: string, status: number, page: Promise<{ status: number; text: string }>, ways: string[]][] = [
-    ['unpaid', 402, gateway.call(`/top-up/complete?session_id=${unpaid?.id}`), ['', `${back}?amount=500`]],
+    [
+      'unpaid',
+      402,
+      gateway.call(`/top-up/complete?session_id=${unpaid?.id}`),
+      ['', `${back}?purchase=${unpaid?.metadata?.top_up_id}`],
+    ],
     ['unknown session', 502, gateway.call('/top-up/complete?session_id=cs_test_unknown'), [back]],
     ['no session', 400, gateway.call('/top-up/complete'), [back]],
     ['two sessions', 400, gateway.call('/top-up/complete?session_id=a&session_id=b'), [back]],
