@@ -129,6 +129,8 @@ create table transfer (
   constraint transfer_reference_check check ((kind <> 'charge') = (reference is not null))
 );
 create index transfer_pending on transfer (lease_until) where state = 'pending';
+-- For the charges of an account, the last ones first.
+create index transfer_debited on transfer (debit_account_id, id);
 create index transfer_position on transfer using brin (position);
 create unique index transfer_top_up on transfer (reference) where kind = 'top_up';
 create unique index transfer_settlement on transfer (reference) where kind = 'settlement';

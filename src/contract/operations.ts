@@ -124,6 +124,12 @@ export interface TopUpOperations<Context> {
 export interface CreditsOperations<Context> {
   /** GET /credits/{accountId} — Balance of a credit account */
   getCredits(request: GetCreditsRequest, context: Context): Promise<GetCreditsResult>;
+
+  /** GET /account — Page that asks for the id of a credit account */
+  showAccountForm(request: ShowAccountFormRequest, context: Context): Promise<ShowAccountFormResult>;
+
+  /** POST /account — Page of a credit account */
+  showAccount(request: ShowAccountRequest, context: Context): Promise<ShowAccountResult>;
 }
 
 /** Text to speech paid in USDC under x402 version 2, with quotes, deposits and signed service metadata. */
@@ -585,6 +591,30 @@ export type GetCreditsResult =
   | { status: 200; headers: { 'cache-control': string }; body: CreditAccount }
   | { status: 400; body: InvalidRequestError }
   | { status: 404; body: NotFoundError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError }
+  | EveryResult;
+
+export type ShowAccountFormRequest = Record<never, never>;
+
+export type ShowAccountFormResult =
+  | { status: 200; headers: { 'cache-control': string }; body: string }
+  | { status: 400; body: InvalidRequestError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | EveryResult;
+
+export interface ShowAccountRequest {
+  body: operations['showAccount']['requestBody']['content']['application/x-www-form-urlencoded'];
+}
+
+export type ShowAccountResult =
+  | { status: 200; headers: { 'cache-control': string }; body: string }
+  | { status: 400; body: InvalidRequestError }
+  | { status: 404; headers: { 'cache-control': string }; body: string }
+  | { status: 413; body: RequestTooLargeError }
+  | { status: 415; body: UnsupportedContentTypeError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError }

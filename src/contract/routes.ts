@@ -29,6 +29,8 @@ import type {
   ListVoicesRequest,
   OperationResult,
   ServiceOperations,
+  ShowAccountFormRequest,
+  ShowAccountRequest,
   ShowTopUpRequest,
   SpeechOperations,
   StartTopUpRequest,
@@ -579,6 +581,40 @@ const getCredits: Route = {
     },
 };
 
+const showAccountForm: Route = {
+  operationId: 'showAccountForm',
+  method: 'GET',
+  path: '/account',
+  admission: { edge: 'always' },
+  query: [],
+  headers: [],
+  consumes: [],
+  bodyRequired: false,
+  validate: {},
+  responses: {
+      ...everywhere, 200: showTopUp200, 400: InvalidRequestError, 429: RateLimitedError,
+      500: InternalError,
+    },
+};
+
+const showAccount: Route = {
+  operationId: 'showAccount',
+  method: 'POST',
+  path: '/account',
+  admission: { edge: 'always' },
+  query: [],
+  headers: [],
+  consumes: ['application/x-www-form-urlencoded'],
+  bodyRequired: true,
+  bodyLimit: 65536,
+  validate: { body: { 'application/x-www-form-urlencoded': validate.showAccountFormBody } },
+  responses: {
+      ...everywhere, 200: showTopUp200, 400: InvalidRequestError, 404: showTopUp200,
+      413: RequestTooLargeError, 415: UnsupportedContentTypeError, 429: RateLimitedError,
+      500: InternalError, 503: ConfigError,
+    },
+};
+
 const createQuote: Route = {
   operationId: 'createQuote',
   method: 'POST',
@@ -746,6 +782,8 @@ export const routes: readonly Route[] = [
   completeTopUp,
   getTopUpStatus,
   getCredits,
+  showAccountForm,
+  showAccount,
   createQuote,
   getX402Speech,
   createX402Speech,
@@ -857,6 +895,14 @@ export const creditsRoutes = <Context>(
   {
     route: getCredits,
     operation: (request, context) => operations.getCredits(request as GetCreditsRequest, context),
+  },
+  {
+    route: showAccountForm,
+    operation: (request, context) => operations.showAccountForm(request as ShowAccountFormRequest, context),
+  },
+  {
+    route: showAccount,
+    operation: (request, context) => operations.showAccount(request as ShowAccountRequest, context),
   },
 ];
 

@@ -135,6 +135,19 @@ export interface paths {
          */
         get: operations["getCredits"];
     };
+    "/account": {
+        parameters: {};
+        /**
+         * Page that asks for the id of a credit account
+         * @description It sends the id in a form, so that no URL has it.
+         */
+        get: operations["showAccountForm"];
+        /**
+         * Page of a credit account
+         * @description Shows the balance, the last charges with their trace ids, and the last purchases.
+         */
+        post: operations["showAccount"];
+    };
     "/x402/tts/quote": {
         parameters: {};
         /**
@@ -2583,6 +2596,72 @@ export interface operations {
             400: components["responses"]["InvalidRequest"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
+            429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["NotConfigured"];
+        };
+    };
+    showAccountForm: {
+        parameters: {};
+        responses: {
+            /** @description The form. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["CacheControl"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
+            429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
+            500: components["responses"]["InternalError"];
+        };
+    };
+    showAccount: {
+        parameters: {};
+        requestBody: {
+            content: {
+                "application/x-www-form-urlencoded": {
+                    /** @description The bearer id of the account. */
+                    accountId: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The account. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["CacheControl"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            /** @description The account does not exist. The page has the form again. */
+            404: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["CacheControl"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["RequestTooLarge"];
+            415: components["responses"]["UnsupportedContentType"];
             417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
             431: components["responses"]["HeadersTooLarge"];

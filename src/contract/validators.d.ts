@@ -26,6 +26,7 @@ export declare const startTopUpFormBody: Validator;
 export declare const completeTopUpQuery: Validator;
 export declare const getTopUpStatusQuery: Validator;
 export declare const getCreditsParams: Validator;
+export declare const showAccountFormBody: Validator;
 export declare const createQuoteJsonBody: Validator;
 export declare const getX402SpeechQuery: Validator;
 export declare const getX402SpeechHeaders: Validator;

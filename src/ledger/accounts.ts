@@ -1,3 +1,4 @@
+import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { isUuid } from '../lib/uuid.ts';
 import { isOfMode } from './database-identity.ts';
@@ -41,3 +42,17 @@ export async function findBalance(db: Database, accountId: string): Promise<bigi
   const account = db.selectFrom('account').select('balance_micro_usd').where('id', '=', accountId);
   return (await account.executeTakeFirstOrThrow()).balance_micro_usd ?? 0n;
 }
+
+const LAST_CHARGES = 20;
+
+/** The last prices that were held from an account, the newest first. `voided` ones were not charged. */
+export const lastCharges = (db: Database, accountId: string) =>
+  db
+    .selectFrom('transfer')
+    .select(['created_at as at', 'state', 'amount_micro_usd as amountMicroUsd', 'characters', 'trace_id as traceId'])
+    .where('debit_account_id', '=', accountId)
+    .where('kind', '=', sql.lit('charge'))
+    .orderBy('id', 'desc')
+    .limit(LAST_CHARGES)
+    .$narrowType<{ state: 'pending' | 'posted' | 'voided' }>()
+    .execute();

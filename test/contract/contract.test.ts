@@ -215,6 +215,12 @@ test('a typed client reaches each operation with a success and an error', { skip
       [404, () => api.GET('/credits/{accountId}', { params: { path: { accountId: UNKNOWN } } })],
       [200, () => api.GET('/credits/{accountId}', { params: { path: { accountId: account } } })],
     ],
+    showAccountForm: [[200, () => api.GET('/account', ask)]],
+    showAccount: [
+      [400, () => api.POST('/account', { body: { accountId: 'x'.repeat(101) }, ...form })],
+      [404, () => api.POST('/account', { body: { accountId: UNKNOWN }, ...form })],
+      [200, () => api.POST('/account', { body: { accountId: account }, ...form })],
+    ],
     createQuote: [
       [400, () => api.POST('/x402/tts/quote', { body: { textLength: 0, textSha256: '' } })],
       [
@@ -430,7 +436,7 @@ test('R62: no generic error promises anything about money', async () => {
       const shared = $ref && components.responses[$ref.split('/').at(-1) as string];
       return operationId ? [`${operationId}: ${(shared || { description }).description}`] : [];
     });
-  assert.equal(described.length, 23);
+  assert.equal(described.length, 25);
   assert.deepEqual(
     described.filter((text) => /refund|charge|debit|pa(id|y)\b/i.test(text)),
     [],

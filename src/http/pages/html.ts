@@ -28,5 +28,7 @@ export function html(strings: TemplateStringsArray, ...values: (string | number 
   );
 }
 
+export const all = (parts: readonly Html[]): Html => new Html(parts.join(''));
+
 const escapeText = (value: string | number): string =>
   String(value).replaceAll(/[&<>"']/g, (character) => ESCAPES[character] ?? character);

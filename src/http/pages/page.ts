@@ -9,6 +9,10 @@ body { margin: 0; padding: 1.5rem 1rem; background: var(--paper); color: var(--i
 main { max-width: 28rem; margin: 0 auto; padding: 1.5rem; background: var(--card); border: 1px solid var(--line); border-radius: 1rem; }
 h1 { margin: 0 0 .75rem; font-size: 1.4rem; line-height: 1.25; }
 p { margin: .75rem 0; }
+h2 { margin: 1.5rem 0 .5rem; font-size: 1.1rem; }
+ul { margin: .5rem 0; padding-left: 1.1rem; }
+li { margin: .5rem 0; }
+li small { display: block; color: var(--muted); overflow-wrap: anywhere; }
 dl { margin: 1rem 0; }
 dt { color: var(--muted); font-size: .875rem; }
 dd { margin: 0 0 .75rem; font-weight: 600; overflow-wrap: anywhere; }

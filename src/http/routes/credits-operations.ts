@@ -1,10 +1,12 @@
 import type { CreditsOperations } from '../../contract/operations.ts';
 import type { Database } from '../../db/database.ts';
-import { type CardAccount, findCardAccount } from '../../ledger/accounts.ts';
+import { type CardAccount, findCardAccount, lastCharges } from '../../ledger/accounts.ts';
 import { formatUsd } from '../../lib/money.ts';
+import { lastPurchases } from '../../payments/top-up/purchases.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { PRIVATE } from '../plugins/headers.ts';
 import { failure } from '../structured-error.ts';
+import { accountFormPage, accountPage } from './account-pages.ts';
 
 /** @param livemode of the accounts to show; undefined for both modes */
 export const creditsOperations = (
@@ -18,8 +20,27 @@ export const creditsOperations = (
         field: 'accountId',
       });
     }
-    return { status: 200, headers: { 'cache-control': PRIVATE }, body: creditAccountBody(account) };
+    return { status: 200, headers: PRIVATE_ANSWER, body: creditAccountBody(account) };
   },
+
+  showAccountForm: async () => page(200, accountFormPage()),
+
+  showAccount: async ({ body }) => {
+    const typed = body.accountId.trim();
+    const account = await findCardAccount(db, typed, { livemode });
+    if (!account) return page(404, accountFormPage(typed));
+    const [charges, purchases] = await Promise.all([lastCharges(db, account.id), lastPurchases(db, account.id)]);
+    return page(200, accountPage(account, { charges, purchases }));
+  },
+});
+
+const PRIVATE_ANSWER = { 'cache-control': PRIVATE };
+
+const page = <Status extends number>(status: Status, body: string) => ({
+  status,
+  headers: PRIVATE_ANSWER,
+  type: 'text/html' as const,
+  body,
 });
 
 export const creditAccountBody = ({ id, balanceMicroUsd }: Omit<CardAccount, 'isFrozen'>) => ({

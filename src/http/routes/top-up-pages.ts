@@ -3,7 +3,7 @@ import { formatCents, formatDollars, MICRO_USD_PER_CENT } from '../../lib/money.
 import { OWN_AMOUNT } from '../../payments/top-up/amount.ts';
 import type { TopUpCredit } from '../../payments/top-up/credit-top-up.ts';
 import type { UnpaidStage } from '../../payments/top-up/purchases.ts';
-import { type Html, html } from '../pages/html.ts';
+import { all, type Html, html } from '../pages/html.ts';
 import { BACK, renderErrorPage, renderPage } from '../pages/page.ts';
 
 const CHOICES = [500, 1000, 2000, 5000];
@@ -57,7 +57,8 @@ ${amountChoice(launcher, request, state)}
 ${accountChoice(request, refusedAccount)}
 ${hidden('challengeId', request.challenge)}<button type="submit">Continue to payment${amountsOfButton(launcher, request, state)}</button>
 </form>
-<p class="hint">Nothing is charged before you confirm on the next page. The credit pays for speech by the character.</p>`,
+<p class="hint">Nothing is charged before you confirm on the next page. The credit pays for speech by the character.</p>
+<a class="button plain" href="/account">Balance and charges of an account</a>`,
   );
 }
 
@@ -110,8 +111,6 @@ ${all(choices)}${own}</fieldset>`;
 /** The stylesheet shows the one of the chosen amount. */
 const amountsOfButton = (launcher: Launcher, request: LauncherRequest, state: LauncherState): Html =>
   all(amountsOf(launcher, request, state).map((cents) => html`<span class="chosen">, ${formatCents(cents)}</span>`));
-
-const all = (parts: readonly Html[]): Html => parts.reduce((before, next) => html`${before}${next}`, html``);
 
 const choice = (value: string, label: string, isChosen: boolean, hint = html``): Html =>
   html`<label class="choice"><input type="radio" name="amount" value="${value}"${isChosen ? html` checked` : ''}> <span>${label}</span>${hint}</label>
@@ -175,7 +174,10 @@ ${debtNote(credit)}
 find it by the receipt that the card processor sent you.</p>
 <p>Send it with a request:</p>
 <pre>curl -o hello.mp3 "${baseUrl}/tts?text=Hello+world" -H "x-credit-account: <code>${credit.accountId}</code>"</pre>
-<a class="button" href="/top-up?purchase=${purchaseId}">Add more credit to this account</a>`,
+<a class="button" href="/top-up?purchase=${purchaseId}">Add more credit to this account</a>
+<form method="post" action="/account">
+${hidden('accountId', credit.accountId)}<button type="submit" class="plain">See its charges</button>
+</form>`,
   );
 }
 

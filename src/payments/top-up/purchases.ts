@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { sql } from 'kysely';
 import type Stripe from 'stripe';
 import type { Database } from '../../db/database.ts';
 import { findCardAccount, isAccountId } from '../../ledger/accounts.ts';
@@ -169,3 +170,17 @@ export class Purchases {
     return this.#instanceId;
   }
 }
+
+const LAST_PURCHASES = 20;
+
+/** The last purchases that were credited to an account, the newest first. */
+export const lastPurchases = (db: Database, accountId: string) =>
+  db
+    .selectFrom('top_up')
+    .select(['id', 'credited_at as at', 'amount_cents as amountCents'])
+    .where('account_id', '=', accountId)
+    .where('state', '=', sql.lit('credited'))
+    .orderBy('credited_at', 'desc')
+    .limit(LAST_PURCHASES)
+    .$narrowType<{ at: Date }>()
+    .execute();

@@ -9,7 +9,7 @@ import { listening } from '../../support/client.ts';
 import { startGateway } from '../../support/gateway.ts';
 
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
-const WIDTHS = [375, 1280];
+const WIDTHS = [320, 1280];
 const SCHEMES = ['light', 'dark'] as const;
 const SMALLEST_TARGET = 44;
 
@@ -94,6 +94,9 @@ test('every purchase page is accessible on small and large screens, light and da
   await visit('checkout-paid', paymentAddress, 'Already paid');
   await visit('checkout-dashboard', `${checkout.origin}/dashboard`, 'Purchases');
   await visit('credited', `${url}/top-up/complete?session_id=${paid?.id}`, 'Credit added');
+  await page.getByRole('button', { name: 'See its charges' }).click();
+  await look('account', 'Your credit account');
+  await visit('account-form', `${url}/account`, 'Your credit account');
   await visit('already-credited', `${url}/top-up/complete?session_id=${paid?.id}`, 'Credit added');
 
   await page.goto(`${url}/top-up`);

@@ -1,0 +1,60 @@
+import type { CardAccount, lastCharges } from '../../ledger/accounts.ts';
+import { formatCents, formatDollars } from '../../lib/money.ts';
+import type { lastPurchases } from '../../payments/top-up/purchases.ts';
+import { all, type Html, html } from '../pages/html.ts';
+import { renderPage } from '../pages/page.ts';
+
+/** @param typed an id that is unknown */
+export const accountFormPage = (typed?: string): string =>
+  renderPage(
+    typed === undefined ? 'Your credit account' : 'Unknown account',
+    html`<form method="post" action="/account">
+<label for="account">Account id</label>
+<input class="id" id="account" name="accountId" value="${typed ?? ''}" maxlength="100" required autocomplete="off" autocapitalize="none" spellcheck="false"${
+      typed === undefined ? '' : html` aria-invalid="true" aria-describedby="account-rule" autofocus`
+    }>
+${typed === undefined ? '' : html`<p id="account-rule" class="problem">There is no account with this id.</p>`}
+<button type="submit">Show the account</button>
+</form>
+<a class="button plain" href="/top-up">Buy credit for a new account</a>`,
+  );
+
+interface AccountHistory {
+  readonly charges: Awaited<ReturnType<typeof lastCharges>>;
+  readonly purchases: Awaited<ReturnType<typeof lastPurchases>>;
+}
+
+export function accountPage(
+  { balanceMicroUsd, isFrozen }: CardAccount,
+  { charges, purchases }: AccountHistory,
+): string {
+  const [purchase] = purchases;
+  return renderPage(
+    'Your credit account',
+    html`${isFrozen ? html`<p class="notice">The operator has frozen this account: its credit can't be spent now.</p>` : ''}
+<dl>
+<dt>Balance</dt>
+<dd class="amount">${formatDollars(balanceMicroUsd)}</dd>
+</dl>
+<a class="button" href="/top-up${purchase ? `?purchase=${purchase.id}` : ''}">Add credit</a>
+<h2>Last charges</h2>
+${list(
+  charges.map(
+    ({ at, state, amountMicroUsd, characters, traceId }) =>
+      html`${time(at)}: ${characters === null ? '' : `${characters} characters, `}${formatDollars(amountMicroUsd)}${STATES[state]}
+<small>Trace id <code>${traceId ?? 'unknown'}</code></small>`,
+  ),
+)}
+<h2>Last purchases</h2>
+${list(purchases.map(({ at, amountCents }) => html`${time(at)}: ${formatCents(amountCents)}`))}`,
+  );
+}
+
+const STATES = { pending: ' held', posted: '', voided: ', not charged' } as const;
+
+const list = (items: readonly Html[]): Html =>
+  items.length === 0 ? html`<p>None yet.</p>` : html`<ul>${all(items.map((item) => html`<li>${item}</li>\n`))}</ul>`;
+
+const TIME = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' });
+
+const time = (at: Date): Html => html`<time datetime="${at.toISOString()}">${TIME.format(at)} UTC</time>`;
