@@ -23,7 +23,7 @@ label { display: block; margin: 1rem 0 .25rem; font-weight: 600; }
 input { width: 100%; min-height: 2.75rem; padding: .7rem .8rem; font: inherit; color: inherit; background: var(--paper); border: 1px solid var(--muted); border-radius: .5rem; }
 input.id { padding-inline: .4rem; font: clamp(.6rem, 3.2vw, .875rem)/1.5 ui-monospace, monospace; }
 input[aria-invalid] { border-color: var(--warn); }
-fieldset { display: grid; grid-template-columns: 1fr 1fr; gap: .5rem; margin: 1rem 0; padding: 0; border: 0; }
+fieldset { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .5rem; margin: 1rem 0; padding: 0; border: 0; }
 legend { padding: 0 0 .5rem; color: var(--muted); font-size: .875rem; }
 .choice { display: flex; flex-wrap: wrap; align-items: center; gap: .6rem; min-height: 2.75rem; margin: 0; padding: .5rem .8rem; border: 1px solid var(--muted); border-radius: .6rem; cursor: pointer; }
 .choice:has(:checked) { border-color: var(--accent); box-shadow: inset 0 0 0 1px var(--accent); }
