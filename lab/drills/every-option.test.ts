@@ -40,14 +40,14 @@ const COMMANDS: Readonly<Record<string, readonly [words: readonly string[], ...f
   report: [[], 'operators/cli/report-command.ts'],
   payments: [[], 'operators/cli/payments-command.ts'],
   paused: [[], 'operators/cli/pauses.ts'],
-  feedback: [[], 'operators/cli/feedback-command.ts'],
+  'admin feedback': [[], 'operators/cli/feedback-command.ts'],
   keys: [[], 'operators/cli/keys-command.ts'],
   pause: [
     ['card', '--operator', 'Test', '--reason', 'test'],
     'operators/cli/pauses.ts',
     'operators/cli/operator-options.ts',
   ],
-  'resume card': [
+  'admin resume card': [
     ['--operator', 'Test', '--reason', 'test'],
     'operators/cli/pauses.ts',
     'operators/cli/operator-options.ts',

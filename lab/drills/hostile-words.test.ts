@@ -62,7 +62,7 @@ test("no operator command prints control characters from others' text", async (t
     [['paused', '--json'], true],
     [['trace', String(spoken.headers.get('x-trace-id'))], true],
     [['audit', '--external'], true],
-    [['resume', 'jobs', '--reason', HOSTILE, '--operator', HOSTILE, '--yes'], false],
+    [['admin', 'resume', 'jobs', '--reason', HOSTILE, '--operator', HOSTILE, '--yes'], false],
   ] as const) {
     const { output } = await speechgate(env, ...command);
     const seen = printable(`${command.join(' ')}: ${output}`);

@@ -1,11 +1,11 @@
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
+import { findMisspelt, type Misspelling } from '../lib/misspelt.ts';
 import { type CardConfig, readCard } from './card-settings.ts';
 import type { Catalog } from './catalog.ts';
 import { readAdmin, readEdge } from './edge-settings.ts';
 import { type FeedbackConfig, readFeedback } from './feedback-settings.ts';
 import { readMailboxes } from './mailbox.ts';
-import { findMisspelt, type Misspelling } from './misspelt.ts';
 import { type SettingFault, SettingsReader } from './settings-reader.ts';
 import type { SigningKey } from './signing-keys.ts';
 import { DEFAULT_SPEECH_TIMEOUT_MS, readCatalog, readJobs, readSpeech, type SpeechConfig } from './speech-settings.ts';

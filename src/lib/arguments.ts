@@ -1,4 +1,5 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
+import { nearest } from './misspelt.ts';
 import { UsageError } from './usage-error.ts';
 
 /** Exit code of operators' commands for wrong arguments or settings. */
@@ -42,7 +43,10 @@ function parse(args: readonly string[], options: Options) {
     return parseArgs({ args: [...args], options, allowPositionals: true });
   } catch (error) {
     const [fault = ''] = (error as Error).message.split(/\. |\n/);
-    throw new UsageError(`${fault.replace(/\.$/, '')}. --help lists the options.`);
+    const [, unknown = ''] = /^Unknown option '--([^']+)'/.exec(fault) ?? [];
+    const meant = nearest(unknown, Object.keys(options));
+    const hint = meant === undefined ? '--help lists the options.' : `Did you mean --${meant}?`;
+    throw new UsageError(`${fault.replace(/\.$/, '')}. ${hint}`);
   }
 }
 

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'tap';
 import { describeFaults, readConfig } from '../../src/config/config.ts';
-import { findMisspelt } from '../../src/config/misspelt.ts';
 import type { SettingFault } from '../../src/config/settings-reader.ts';
+import { findMisspelt, nearest } from '../../src/lib/misspelt.ts';
 import { catalogFile } from '../support/catalog-file.ts';
 import { configOf, DATABASE_URL, faultsOf, SECRET, testSettings } from '../support/setting.ts';
 import { SETTINGS } from '../support/settings.ts';
@@ -144,6 +144,20 @@ for (const [name, meant] of [
 ] as const) {
   test(`${name} is reported as a misspelt ${meant}`, async () => {
     assert.deepEqual(findMisspelt([name], NAMES), [{ name, meant }]);
+  });
+}
+
+for (const [name, meant] of [
+  ['sya', 'say'],
+  ['Say', 'say'],
+  ['voises', 'voices'],
+  ['modles', 'models'],
+  ['top_up', 'top-up'],
+  ['play', undefined],
+  ['s', undefined],
+] as const) {
+  test(`the name ${name} is nearest to ${meant}`, async () => {
+    assert.equal(nearest(name, ['say', 'models', 'voice', 'voices', 'top-up']), meant);
   });
 }
 

@@ -1,4 +1,4 @@
-import { findMisspelt } from '../../config/misspelt.ts';
+import { findMisspelt } from '../../lib/misspelt.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 
 const PREFIX = 'SPEECHGATE_';

@@ -33,6 +33,7 @@ export const accountsCommand: OperatorCommand = async ([name = '', ...args], con
   const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
   if (action) return (await action.load())(args, context);
   const list = Object.entries(actions).map(([known, { about }]) => `  ${tableLine([12], [known, about])}`);
-  context.console.error(['speechgate accounts ACTION, one of these:', ...list].join('\n'));
-  return EXIT_USAGE;
+  const print = ['--help', '-h'].includes(name) ? context.console.log : context.console.error;
+  print(['speechgate admin accounts ACTION, one of these:', ...list].join('\n'));
+  return print === context.console.log ? 0 : EXIT_USAGE;
 };

@@ -5,7 +5,7 @@ import { UsageError } from '../../lib/usage-error.ts';
 import { AuditReport, keepResult, progress } from './audit-report.ts';
 import { type CommandContext, commandSettings, defineCommand, readWholeConfig, withDatabase } from './command.ts';
 
-const USAGE = `speechgate audit
+const USAGE = `speechgate admin audit
 Checks the books and prints a line for each rule. Exits with 1 if a rule is broken, with 2 if a check could not finish.
   --external       also compares the books with the card processor and the chain
   --seal           prints a seal over all transfers, to keep elsewhere

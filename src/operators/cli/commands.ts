@@ -1,8 +1,6 @@
 import type { OperatorCommand } from './command.ts';
 
 export interface ListedCommand {
-  /** How --help lists it, if not by its name alone. */
-  readonly shownAs?: string;
   readonly about: string;
   readonly load: () => Promise<OperatorCommand>;
   /** Only lists something: ends when its reader does, such as `head`. */
@@ -52,7 +50,6 @@ export const operatorCommands: Readonly<Record<string, ListedCommand>> = {
     load: async () => (await import('./pauses.ts')).pauseCommand,
   },
   resume: {
-    shownAs: 'resume FLOW',
     about: 'resumes a paused flow',
     load: async () => (await import('./pauses.ts')).resumeCommand,
   },

@@ -11,7 +11,7 @@ import { commandSettings, defineCommand, EXIT_FAILED, printLines } from './comma
 const CLOSE_MS = 3_000;
 const COLUMNS = [7, 34];
 const WORDS = { ok: 'ok', warning: 'warning', fault: 'FAULT', skipped: 'skipped' } as const;
-const USAGE = `speechgate doctor
+const USAGE = `speechgate admin doctor
 Checks the configuration against its live parts and prints a line for each check. Exits with 1 if there is a fault.
   --json           prints one JSON array
   --no-speak       does not request speech from the models

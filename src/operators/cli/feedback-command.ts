@@ -3,7 +3,7 @@ import { JSON_OPTION } from '../../lib/arguments.ts';
 import { printable, printableJson, tableLine } from '../../lib/printable.ts';
 import { defineCommand, withDatabase } from './command.ts';
 
-const USAGE = `speechgate feedback
+const USAGE = `speechgate admin feedback
 Prints the stored feedback, a line for each. Callers send feedback with speechgate feedback send.
   --json           prints whole records as one JSON array`;
 

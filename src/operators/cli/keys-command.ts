@@ -18,7 +18,7 @@ Give callers a fingerprint, or a public key, by another channel than this servic
 caller finds the entry of payload.trust.keys with that id, and computes the SHA-256 thumbprint of its publicKeyJwk (RFC 7638).
 The caller can trust the key if the thumbprint equals the fingerprint.`;
 
-const USAGE = `speechgate keys [--show [--json]]
+const USAGE = `speechgate admin keys [--show [--json]]
 Creates the keys in SIGNING_KEYS_FILE, or rotates them.
   --show           only prints them
   --json           prints the public keys as callers' --trust takes them`;

@@ -7,7 +7,7 @@ const CHECK_URL =
   'Check that the server runs, and that DATABASE_URL names its host, port, user, password and database.';
 const ASK = 'The failed migration changed nothing. Fix the cause, and run the command again.';
 
-const USAGE = `speechgate migrate
+const USAGE = `speechgate admin migrate
 Migrates the database in DATABASE_URL to the current schema. It has no options.`;
 
 export const migrateCommand = defineCommand({

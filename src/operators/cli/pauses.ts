@@ -21,7 +21,7 @@ function changeCommand(
   describe: (flows: string) => string,
 ) {
   return defineCommand({
-    usage: `speechgate ${command} FLOW… --reason TEXT
+    usage: `speechgate admin ${command} FLOW… --reason TEXT
   FLOW             ${FLOWS.join(', ')}; or all${ACTION_USAGE}
   --json           prints the changes as JSON`,
     options: { ...ACTION_OPTIONS, ...JSON_OPTION },
@@ -54,7 +54,7 @@ function changeCommand(
 }
 
 export const pausedCommand = defineCommand({
-  usage: 'speechgate paused\n  --json           prints a JSON array',
+  usage: 'speechgate admin paused\n  --json           prints a JSON array',
   options: JSON_OPTION,
   run: async ({ json }, _words, context) =>
     withDatabase(context, { subject: 'The pauses' }, async (db) => {

@@ -16,7 +16,7 @@ import {
   withDatabase,
 } from './command.ts';
 
-const USAGE = `speechgate payments
+const USAGE = `speechgate admin payments
 Lists payments in USDC that are in doubt, and asks the chain about them.
   --all            lists every payment
   --since TIME     lists payments since a day, a time such as 2026-11-01T09:00:00Z, or an age: 90min, 36h, 7d

@@ -19,7 +19,7 @@ import {
 } from './command.ts';
 import { type Decision, hasFailed, reconcileSince, type SinceOptions, turnLines } from './reconcile-since.ts';
 
-const USAGE = `speechgate reconcile
+const USAGE = `speechgate admin reconcile
 Runs each reconciler once. With --since it also finds money that a restored database does not know.
   --since TIME            the time that the database was restored to, such as 2026-11-23T04:00:00Z
   --book                  with --since: books the transfers whose amount allows only one purpose

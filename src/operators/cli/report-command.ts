@@ -21,7 +21,7 @@ import {
   withDatabase,
 } from './command.ts';
 
-const USAGE = `speechgate report --from DAY [--to DAY]
+const USAGE = `speechgate admin report --from DAY [--to DAY]
 Prints sales, other money and what you owe, and compares them with the card processor and the chain.
   --from DAY       the first day, such as 2026-11-01 (UTC), or a time such as 2026-11-01T12:00Z
   --to DAY         the last day (default: until now)

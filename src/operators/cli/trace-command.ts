@@ -5,7 +5,7 @@ import { isUuid } from '../../lib/uuid.ts';
 import { findTrace } from '../audit/trace.ts';
 import { defineCommand, ExitError, printLines, withDatabase } from './command.ts';
 
-const USAGE = `speechgate trace ID
+const USAGE = `speechgate admin trace ID
 Prints what the books have about the request with this x-trace-id, a line for each entry.
   --json           prints one JSON array`;
 

@@ -1,6 +1,6 @@
 import type { Config } from '../../config/config.ts';
-import type { Misspelling } from '../../config/misspelt.ts';
 import { type Database, openDatabase } from '../../db/database.ts';
+import type { Misspelling } from '../../lib/misspelt.ts';
 
 export interface DoctorOptions {
   readonly config: Config;

@@ -27,26 +27,48 @@ for (const command of [
   });
 }
 
-for (const [args, expected] of [
-  [['resume', 'all'], 78],
-  [['resume'], 2],
-  [['feedback'], 78],
+for (const [args, code, err] of [
+  [['admin', 'resume', 'all', '--bogus'], 78, REFUSED],
+  [['resume', '--bogus'], 2, REFUSED],
+  [['admin', 'feedback', '--bogus'], 78, REFUSED],
+  [['audit', '--bogus'], 78, REFUSED],
+  [['resume', 'all', '--reason', 'x'], 2, /takes the ID of a purchase\. Run speechgate admin resume to open /],
+  [['feedback'], 2, /Did you mean speechgate feedback send, or speechgate admin feedback for operators\?$/m],
+  [['sya'], 2, 'speechgate has no command sya. Did you mean speechgate say?\n'],
+  [['admin', 'adit'], 2, 'speechgate has no command admin adit. Did you mean speechgate admin audit?\n'],
+  [['admin', 'say'], 2, 'speechgate has no command admin say. speechgate admin --help lists them.\n'],
+  [['play'], 2, 'speechgate has no command play. speechgate --help lists them.\n'],
+  [['say', '--ply'], 2, "Unknown option '--ply'. Did you mean --play?\n"],
+  [['admin', 'audit', '--externl'], 78, "Unknown option '--externl'. Did you mean --external?\n"],
 ] as const) {
-  const caller = expected === 2 ? 'callers' : 'operators';
-  test(`speechgate ${args.join(' ')} is the command of ${caller}, and exits ${expected}`, async () => {
-    const { code, out, err } = await speechgate(NOWHERE, ...args, '--bogus');
-    assert.deepEqual([code, out, err], [expected, '', REFUSED]);
+  test(`speechgate ${args.join(' ')} exits ${code} and leads on`, async () => {
+    const run = await speechgate(NOWHERE, ...args);
+    assert.deepEqual([run.code, run.out], [code, '']);
+    if (typeof err === 'string') assert.equal(run.err, err);
+    else assert.match(run.err, err);
   });
 }
 
-test('an unknown command prints one line, and no command prints the list', async () => {
-  const [unknown, none] = await Promise.all([speechgate({}, 'sya'), speechgate({})]);
-  assert.deepEqual([unknown.code, unknown.err], [2, 'speechgate has no command sya. speechgate --help lists them.\n']);
-  assert.equal(none.code, 0);
-  assert.match(none.out, /^For callers:\n(?: {2}.+\n)+\nFor operators.*:\n(?: {2}.+\n)+$/m);
-});
+for (const [args, out] of [
+  [['--version'], /^\d+\.\d+\.\d+\n$/],
+  [['help', 'say'], /^speechgate say TEXT/],
+  [['help', 'feedback', 'send'], /^speechgate feedback send/],
+  [['help', 'admin', 'feedback'], /^speechgate admin feedback\n/],
+  [['help', 'accounts'], /^speechgate admin accounts ACTION/],
+  [['help', 'admin'], /^For operators.*:\n(?: {2}.+\n)+$/m],
+  [
+    [],
+    /^For callers:\n(?: {2}.+\n)+\nTo try it.*:\n(?: {2}.+\n)+\nFor operators: speechgate admin .*:\n(?: {2}.+\n)+$/m,
+  ],
+] as const) {
+  test(`speechgate ${args.join(' ')} prints to standard output and exits 0`, async () => {
+    const run = await speechgate({}, ...args);
+    assert.deepEqual([run.code, run.err], [0, '']);
+    assert.match(run.out, out);
+  });
+}
 
-for (const args of [['--help'], ['feedback', '--help']]) {
+for (const args of [['--help'], ['admin', 'feedback', '--help']]) {
   test(`speechgate ${args.join(' ')} exits quietly when its output is not read`, async () => {
     const child = spawn(process.execPath, ['dist/speechgate.js', ...args], {
       cwd: PROJECT,

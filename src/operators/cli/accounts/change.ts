@@ -23,7 +23,7 @@ export const unfreezeCommand = freezing(false);
 
 function freezing(isFrozen: boolean): OperatorCommand {
   return defineCommand({
-    usage: `speechgate accounts ${isFrozen ? 'freeze' : 'unfreeze'} ACCOUNT --reason TEXT${ACCOUNT_USAGE}${ACTION_USAGE}`,
+    usage: `speechgate admin accounts ${isFrozen ? 'freeze' : 'unfreeze'} ACCOUNT --reason TEXT${ACCOUNT_USAGE}${ACTION_USAGE}`,
     options: ACTION_OPTIONS,
     words: ['ACCOUNT'],
     run: async (values, [named = ''], context) => {
@@ -41,7 +41,7 @@ function freezing(isFrozen: boolean): OperatorCommand {
   });
 }
 
-const ADJUST_USAGE = `speechgate accounts adjust ACCOUNT ±MICRO-USD --reason TEXT${ACCOUNT_USAGE}
+const ADJUST_USAGE = `speechgate admin accounts adjust ACCOUNT ±MICRO-USD --reason TEXT${ACCOUNT_USAGE}
   ±MICRO-USD       the amount to add, such as +5000000 for 5 USD, or to remove, such as -5000000${ACTION_USAGE}${KEY_USAGE}`;
 
 export const adjustCommand: OperatorCommand = (args, context) =>

@@ -27,7 +27,7 @@ import {
   withDatabase,
 } from '../command.ts';
 
-const USAGE = `speechgate accounts find, by one of these:
+const USAGE = `speechgate admin accounts find, by one of these:
   --email ADDRESS           the buyer's mail address; this asks the card processor
   --session ID              the processor's checkout session
   --payment-intent ID       the processor's payment, as on receipts

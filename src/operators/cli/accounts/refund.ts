@@ -31,7 +31,7 @@ import {
   readOperatorAction,
 } from '../operator-options.ts';
 
-const USAGE = `speechgate accounts refund PURCHASE --reason TEXT
+const USAGE = `speechgate admin accounts refund PURCHASE --reason TEXT
   PURCHASE         the id of the purchase or of its checkout session
   --amount CENTS   the amount to refund (default: all that is left)${ACTION_USAGE}${KEY_USAGE}`;
 

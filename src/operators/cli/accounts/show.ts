@@ -6,7 +6,7 @@ import { type AccountHistory, type AccountState, nameOf, readHistory, shortenSes
 import { defineCommand, printLines, withDatabase } from '../command.ts';
 import { ACCOUNT_USAGE, readNamed } from '../operator-options.ts';
 
-const USAGE = `speechgate accounts show ACCOUNT${ACCOUNT_USAGE}
+const USAGE = `speechgate admin accounts show ACCOUNT${ACCOUNT_USAGE}
   --last N         number of entries of each kind (default: 20)
   --secrets        prints whole ids of accounts and sessions; anyone who has one can spend
   --json           prints JSON`;
