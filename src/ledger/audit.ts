@@ -27,10 +27,14 @@ export interface AuditFinding {
   readonly breaches: readonly Record<string, unknown>[];
 }
 
-export type AuditProgress = (rule: string) => () => void;
-
-/** Checks every invariant on one snapshot of the database. A finding has the first rows that break its rule. */
-export async function audit(db: Database, progress: AuditProgress = () => () => {}): Promise<AuditFinding[]> {
+/**
+ * Checks every invariant on one snapshot of the database. A finding has the first rows that break its rule.
+ * @param onChecked called for each rule, in order
+ */
+export async function audit(
+  db: Database,
+  onChecked: (rule: string, finding: AuditFinding | undefined) => void = () => {},
+): Promise<AuditFinding[]> {
   return db
     .transaction()
     .setIsolationLevel('repeatable read')
@@ -43,10 +47,10 @@ export async function audit(db: Database, progress: AuditProgress = () => () => 
       await snapshot.selectNoFrom(settings).execute();
       const findings: AuditFinding[] = [];
       for (const { rule, breaches } of await readInvariants()) {
-        const checked = progress(rule);
         const rows = await firstOf(snapshot, breaches);
-        checked();
-        if (rows.length > 0) findings.push({ rule, breaches: rows });
+        const finding = rows.length > 0 ? { rule, breaches: rows } : undefined;
+        if (finding) findings.push(finding);
+        onChecked(rule, finding);
       }
       return findings;
     });

@@ -1,3 +1,4 @@
+import { formatUsd, MICRO_USD_PER_CENT } from './money.ts';
 import { UNPRINTABLE } from './unprintable.ts';
 
 const escapeUnits = (text: string): string =>
@@ -22,13 +23,22 @@ export const tableLine = (widths: readonly number[], cells: readonly string[]): 
 export const printableLine = (widths: readonly number[], cells: readonly string[]): string =>
   tableLine(widths, cells.map(printable)).trimEnd();
 
-export function tableLines(rows: readonly object[], indent = ''): string[] {
-  if (rows.length === 0) return [];
+/** Amounts are printed in US dollars: a column `amountMicroUsd` or `amountCents` becomes `amountUsd`. */
+export function tableLines(records: readonly object[], indent = ''): string[] {
+  if (records.length === 0) return [];
+  const rows = records.map((record) => Object.fromEntries(Object.entries(record).map(inUsd)));
   const heads = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-  const cells = rows.map((row) => heads.map((head) => printable(cellOf((row as Record<string, unknown>)[head]))));
+  const cells = rows.map((row) => heads.map((head) => printable(cellOf(row[head]))));
   const lines = [heads, ...cells];
   const widths = heads.map((_, column) => lines.reduce((most, line) => Math.max(most, line[column]?.length ?? 0), 0));
   return lines.map((line) => `${indent}${tableLine(widths, line).trimEnd()}`);
+}
+
+function inUsd([name, value]: [string, unknown]): [string, unknown] {
+  const [, amount, unit] = /^(.+)(MicroUsd|Cents)$/.exec(name) ?? [];
+  if (unit === undefined) return [name, value];
+  const microUsd = (given: bigint) => (unit === 'Cents' ? given * MICRO_USD_PER_CENT : given);
+  return [`${amount}Usd`, value === null ? null : formatUsd(microUsd(BigInt(value as bigint | number)))];
 }
 
 function cellOf(value: unknown): string {

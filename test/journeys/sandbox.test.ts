@@ -184,6 +184,10 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
     for (const [args, shown] of [
       [['audit', '--external'], /holds {3}each credited purchase is a paid session/],
       [['reconcile'], /checkout_sweep +\d+ done/],
+      [
+        ['doctor', '--no-speak'],
+        /mail server are local.*skipped +rights .*ok +node \(1 of 1\) +Its newest block \d+ is \d+ s old/s,
+      ],
     ] as const) {
       const command = startChild(t, 'src/speechgate.ts', { DATA_DIR: dataDir }, [...args]);
       assert.equal(await command.ended(), 0, command.output());

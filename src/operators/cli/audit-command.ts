@@ -1,5 +1,5 @@
 import type { Database } from '../../db/database.ts';
-import { type AuditProgress, audit, readInvariants } from '../../ledger/audit.ts';
+import { audit } from '../../ledger/audit.ts';
 import { newestSealable, parseSeal, type Seal, sealUpTo } from '../../ledger/seal.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { AuditReport, keepResult, progress } from './audit-report.ts';
@@ -27,9 +27,9 @@ export const auditCommand = defineCommand({
     const look = { settings, subject: 'The books', maxConnections: external ? 4 : 1 };
     return withDatabase(context, look, async (db) => {
       const report = new AuditReport(context.console, values.secrets);
-      const rules = (await readInvariants()).map(({ rule }) => rule);
-      const findings = await audit(db, checking(context, rules.length));
-      report.add(rules, { findings, unanswered: [] });
+      const findings = await audit(db, (rule, finding) =>
+        report.add([rule], { findings: finding ? [finding] : [], unanswered: [] }),
+      );
       await keepResult(context, db, 'books', findings.length);
       await external?.auditExternally(context, db, external.config, report);
       for (const { upTo, hash } of seals) {
@@ -53,15 +53,6 @@ async function newSeal(context: CommandContext, db: Database): Promise<string> {
   if (upTo === undefined) return 'There is no transfer to seal yet.';
   const { hash } = await sealUpTo(db, upTo, progress(context, 'transfers'));
   return `seal ${upTo}:${hash}`;
-}
-
-function checking({ stderr }: CommandContext, rules: number): AuditProgress {
-  let checked = 0;
-  return (rule) => {
-    const begunAt = performance.now();
-    stderr.write(`${++checked} of ${rules}: ${rule} … `);
-    return () => stderr.write(`${((performance.now() - begunAt) / 1000).toFixed(1)} s\n`);
-  };
 }
 
 function readSeal(text: string): Seal {

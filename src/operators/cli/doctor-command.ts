@@ -28,6 +28,9 @@ export const doctorCommand = defineCommand({
   },
   run: async ({ json, 'no-speak': isSilent, mail, skip }, _words, context) => {
     const settings = await commandSettings(context);
+    const isSandbox = settings !== context.env;
+    if (isSandbox)
+      context.console.error('Its processor, chain and mail server are local: nothing of production is checked.');
     const read = readConfig(settings);
     if (read.outcome === 'faulty') {
       const faults = read.faults.map(faultyCheck);
@@ -40,7 +43,7 @@ export const doctorCommand = defineCommand({
       misspelt,
       now: Date.now,
       keysFile: settings.SIGNING_KEYS_FILE?.trim(),
-      isSandbox: settings !== context.env,
+      isSandbox,
       speaks: !isSilent,
       mails: mail,
     };

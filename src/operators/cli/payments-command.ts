@@ -2,6 +2,7 @@ import type { Asset } from '../../config/network.ts';
 import { JSON_OPTION } from '../../lib/arguments.ts';
 import { eachOf } from '../../lib/each-of.ts';
 import { readMoment } from '../../lib/moment.ts';
+import { formatUsd } from '../../lib/money.ts';
 import { printableJson, printableLine } from '../../lib/printable.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import type { Chain } from '../../payments/x402/chain.ts';
@@ -23,7 +24,7 @@ Lists payments in USDC that are in doubt, and asks the chain about them.
   --no-chain       does not ask the chain
   --json           prints a JSON array`;
 const CONCURRENCY = 8;
-const HEADS = ['id', 'at', 'age', 'state', 'purpose', 'micro-USD', 'payer', 'transaction', 'chain'];
+const HEADS = ['id', 'at', 'age', 'state', 'purpose', 'USD', 'payer', 'transaction', 'chain'];
 const COLUMNS = [8, 24, 8, 9, 8, 12, 42, 66];
 
 export const paymentsCommand = defineCommand({
@@ -102,7 +103,15 @@ function lineOf(payment: ListedPayment, evidence: ChainEvidence | undefined): st
   const shown = evidence ? describe(evidence, payment) : '';
   const why = refusal === null ? '' : `refused: ${refusal}`;
   return line([
-    ...[String(id), createdAt.toISOString(), formatAge(ageSeconds), state, purpose, String(claim.amount), claim.payer],
+    ...[
+      String(id),
+      createdAt.toISOString(),
+      formatAge(ageSeconds),
+      state,
+      purpose,
+      formatUsd(claim.amount),
+      claim.payer,
+    ],
     ...[transaction ?? '', [shown, why].filter(Boolean).join('; ')],
   ]);
 }

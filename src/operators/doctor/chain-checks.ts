@@ -16,7 +16,7 @@ const AHEAD_SECONDS = 15;
 const DAY_SECONDS = 86_400;
 const MEASURED_BLOCKS = 1_000n;
 
-export function chainChecks({ config: { x402 }, isSandbox, now }: DoctorOptions): readonly Check[] {
+export function chainChecks({ config: { x402 }, now }: DoctorOptions): readonly Check[] {
   if (!x402) return off(NAMES, 'X402_PAY_TO is unset: x402 answers 503.');
   const { rpcUrls, asset, payees } = x402;
   if (!rpcUrls) return off(NAMES, 'X402_RPC_URL is unset: direct payment and deposits answer 503.');
@@ -25,7 +25,7 @@ export function chainChecks({ config: { x402 }, isSandbox, now }: DoctorOptions)
     ...rpcUrls.flatMap((url, index): Check[] => {
       const about = `${index + 1} of ${rpcUrls.length}`;
       return [
-        { name: 'node', about, run: () => withNode(url, (node) => isCurrent(node, asset, isSandbox, now)) },
+        { name: 'node', about, run: () => withNode(url, (node) => isCurrent(node, asset, now)) },
         { name: 'node-logs', about, run: () => onOurChain(url, asset, keepsLogs) },
       ];
     }),
@@ -56,7 +56,7 @@ const onOurChain = (url: string, asset: Asset, ask: (node: Rpc, asset: Asset) =>
       : skipped('This node is unreachable or on another chain; see the check node.');
   });
 
-async function isCurrent(node: Rpc, asset: Asset, isIdle: boolean, now: () => number): Promise<Finding> {
+async function isCurrent(node: Rpc, asset: Asset, now: () => number): Promise<Finding> {
   try {
     const found = await node.chainId();
     if (found !== asset.chainId) {
@@ -64,7 +64,6 @@ async function isCurrent(node: Rpc, asset: Asset, isIdle: boolean, now: () => nu
       return fault(`It is a node of chain ${found}, but X402_NETWORK is ${asset.network}.`, fix);
     }
     const { number, timestamp } = await node.block('latest');
-    if (isIdle) return ok(`Its newest block is ${number}. It makes a block only when there is a transaction.`);
     return await judgeAge(node, number, now() / 1000 - Number(timestamp));
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;

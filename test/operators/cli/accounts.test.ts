@@ -70,9 +70,9 @@ test('an account is found by email, session, payment, trace or address', async (
   assert.match(shown.out, /^kind +card, test mode$/m);
   assert.match(shown.out, /^balance +6\.999604 USD$/m);
   assert.match(shown.out, /^held +0\.000198 USD$/m, 'by the job that waits');
-  assert.match(shown.out, new RegExp(`credited +700 +cs_test_\\S+… +${paymentIntent}$`, 'm'));
-  assert.match(shown.out, new RegExp(`charge +posted +-198 +11 +${traceId}$`, 'm'));
-  assert.match(shown.out, /top_up +posted +7000000$/m);
+  assert.match(shown.out, new RegExp(`credited +7\\.000000 +cs_test_\\S+… +${paymentIntent}$`, 'm'));
+  assert.match(shown.out, new RegExp(`charge +posted +-0\\.000198 +11 +${traceId}$`, 'm'));
+  assert.match(shown.out, /top_up +posted +7\.000000$/m);
   assert.match(shown.out, /^ {2}20\S+Z +[0-9a-f-]{36} +queued +0 +[0-9a-f-]{36}$/m);
   assert.ok(!shown.out.includes(account) && !shown.out.includes(session));
   const whole = JSON.parse((await run('show', account, '--json', '--secrets', '--last', '1')).out);
@@ -118,7 +118,7 @@ test('freezing and adjusting an account require a reason, and a key adjusts once
   );
   const shown = await run('show', account);
   assert.match(shown.out, /adjust +alice +\{"amountMicroUsd":250000\} +ticket 7$/m);
-  assert.match(shown.out, /adjustment +posted +-250000/);
+  assert.match(shown.out, /adjustment +posted +-0\.250000/);
   assert.deepEqual(await audit(gateway.db), []);
 });
 
@@ -144,7 +144,7 @@ test('a refund returns a purchase to its card once per key and records the debt'
   await gateway.app.reconcilers.turn();
   const shown = await run('show', account);
   assert.match(shown.out, /^debt +0\.000198 USD$/m);
-  assert.match(shown.out, /re_\S+ +refund +taken +succeeded +200 /);
+  assert.match(shown.out, /re_\S+ +refund +taken +succeeded +2\.000000 /);
   assert.match(shown.out, /refund +alice +\{.*"amountCents":200.*\} +ticket 7$/m);
   assert.deepEqual(await audit(gateway.db), []);
   assert.equal((await run('refund', 'cs_test_nothing', ...WHY)).code, 1);

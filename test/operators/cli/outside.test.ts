@@ -5,9 +5,11 @@ import { test } from 'tap';
 import { contra } from '../../../src/ledger/transfer.ts';
 import { fund } from '../../../src/sandbox/chain/fund.ts';
 import { followProcessor, sell } from '../../payments/top-up/refunded.ts';
+import { invariants } from '../../support/audit-rules.ts';
 import { booksClosed } from '../../support/books.ts';
 import { testChain, wallet } from '../../support/chain.ts';
 import { testCheckout } from '../../support/checkout.ts';
+import { testDatabase } from '../../support/database.ts';
 import { mineSteadily, payDeposit, payUnknown } from '../../support/deposit.ts';
 import { refused } from '../../support/facilitator-faults.ts';
 import { startGateway } from '../../support/gateway.ts';
@@ -97,6 +99,12 @@ test('audit --external exits 2 when processor or chain is unavailable', { skip }
   assert.equal((await operatorCommand({}, 'audit', '--external')).code, 78);
 });
 
+test('audit prints each rule once', async (t) => {
+  const { url } = await testDatabase(t);
+  const { out, err } = await operatorCommand({ DATABASE_URL: url }, 'audit');
+  assert.deepEqual([out, err], [invariants.map(({ rule }) => `holds   ${rule}\n`).join(''), '']);
+});
+
 test('audit --seal prints a seal, and --verify-seal checks the transfers against it', async (t) => {
   const gateway = await startGateway(t);
   const env = { DATABASE_URL: gateway.databaseUrl };
@@ -181,13 +189,13 @@ test('payments lists payments in doubt with their state on chain and changes not
   const listed = await speechgate(env, 'payments');
   assert.equal(listed.code, 0, listed.output);
   const [head = '', ...lines] = listed.out.trimEnd().split('\n');
-  assert.match(head, /^id +at +age +state +purpose +micro-USD +payer +transaction +chain$/);
+  assert.match(head, /^id +at +age +state +purpose +USD +payer +transaction +chain$/);
   assert.equal(lines.length, 3);
   const lineOf = ({ address }: { address: string }) => lines.find((line) => line.includes(address.toLowerCase())) ?? '';
-  assert.match(lineOf(unknown), / \d+ (s|min) +unknown +speech +198 .* paid by 0x[0-9a-f]{64} in block \d+/);
+  assert.match(lineOf(unknown), / \d+ (s|min) +unknown +speech +0\.000198 .* paid by 0x[0-9a-f]{64} in block \d+/);
   assert.match(
     lineOf(unused),
-    / refused +speech +198 .*not used yet; it expires at 20\S+Z; refused: insufficient_funds$/,
+    / refused +speech +0\.000198 .*not used yet; it expires at 20\S+Z; refused: insufficient_funds$/,
   );
   assert.match(lineOf(expired), /not paid: the authorization expired unused/);
 
@@ -209,7 +217,7 @@ test('payments lists payments in doubt with their state on chain and changes not
   assert.match(unset.out, /NOT CHECKED: X402_PAY_TO or X402_RPC_URL is unset/);
   const wrong = await run('--since', 'yesterday');
   assert.equal(wrong.code, 78, wrong.output);
-  assert.match(wrong.err, /speechgate payments/);
+  assert.match(wrong.err, /speechgate admin payments/);
   assert.deepEqual(await db.selectFrom('x402_payment').selectAll().orderBy('id').execute(), before);
   assert.equal(await timesPaid(chain, unused), 0);
 });

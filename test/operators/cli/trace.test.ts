@@ -28,8 +28,8 @@ test('the x-trace-id of an aborted stream leads to its log line and its voided c
   const { code, out } = await trace(gateway.databaseUrl, traceId);
   assert.equal(code, 0);
   const [header = '', entry = '', ...more] = out.trimEnd().split('\n');
-  assert.match(header, /^at +what +id +state +amountMicroUsd +payer +detail$/);
-  assert.match(entry, /^20\S+Z +charge +[0-9a-f-]{36} +voided +198 +[0-9a-f]{8}… +11 characters, ended 20\S+Z$/);
+  assert.match(header, /^at +what +id +state +amountUsd +payer +detail$/);
+  assert.match(entry, /^20\S+Z +charge +[0-9a-f-]{36} +voided +0\.000198 +[0-9a-f]{8}… +11 characters, ended 20\S+Z$/);
   assert.deepEqual(more, []);
   assert.ok(!out.includes(account), 'the account id is a secret');
 });
@@ -43,7 +43,7 @@ test('trace prints a job and its charge, also as JSON', async (t) => {
   assert.equal(line?.first, traceIdOf(accepted), 'the line of a repeated request leads to the one that made the job');
   const { out } = await trace(gateway.databaseUrl, String(line?.first).toUpperCase());
   assert.match(out, new RegExp(`job +${accepted.json.jobId} +completed`));
-  assert.match(out, /charge +[0-9a-f-]{36} +posted +198 /);
+  assert.match(out, /charge +[0-9a-f-]{36} +posted +0\.000198 /);
 
   const json = await trace(gateway.databaseUrl, '--json', String(line?.first));
   assert.ok(!json.out.includes(account));
@@ -68,7 +68,7 @@ test('trace prints a USDC payment with its outcome and payer', async (t) => {
   const { out } = await trace(gateway.databaseUrl, traceId);
   assert.match(
     out,
-    new RegExp(`payment +[0-9a-f-]{36} +refused +100000 +${payer} +deposit, refused: a\\\\u001b\\[2Jb$`, 'm'),
+    new RegExp(`payment +[0-9a-f-]{36} +refused +0\\.100000 +${payer} +deposit, refused: a\\\\u001b\\[2Jb$`, 'm'),
   );
 });
 
