@@ -72,7 +72,13 @@ export function modelFor(catalog: TtsModelsResponse, name: string | undefined, {
 
 /** By id, or by the part after the provider. */
 export const findModel = ({ models }: TtsModelsResponse, name: string | undefined): TtsModel | undefined =>
-  findNamed(models, name, (model) => model.id.slice(model.id.indexOf('/') + 1));
+  findNamed(models, name, ({ id }) => modelSlug(id));
+
+export const modelSlug = (id: string): string => id.slice(id.indexOf('/') + 1);
+
+/** By id, or by the part after the provider. */
+export const findVoice = ({ voices }: TtsModel, name: string | undefined): TtsModel['voices'][number] | undefined =>
+  findNamed(voices, name, ({ voice }) => voice);
 
 function findNamed<Item extends { readonly id: string }>(
   items: readonly Item[],
@@ -91,16 +97,12 @@ function findNamed<Item extends { readonly id: string }>(
 
 const plain = (name: string): string => name.toLowerCase().replaceAll('_', '-');
 
-function voiceOf(
-  { id, voices, defaultVoice }: TtsModel,
-  name: string | undefined,
-  fallback: string | undefined,
-): string {
-  const find = (voiceName: string | undefined) => findNamed(voices, voiceName, ({ voice }) => voice);
+function voiceOf(model: TtsModel, name: string | undefined, fallback: string | undefined): string {
+  const { id, voices, defaultVoice } = model;
   const known = name === undefined ? -1 : KNOWN_VOICES.indexOf(name.toLowerCase());
   const ending = known < 0 ? undefined : voices.find(({ voice }) => plain(voice).endsWith(`-${KNOWN_VOICES[known]}`));
   const substitute = known < 0 ? undefined : voices[known % voices.length];
-  const found = find(name) ?? ending ?? find(fallback) ?? substitute;
+  const found = findVoice(model, name) ?? ending ?? findVoice(model, fallback) ?? substitute;
   if (found) return found.id;
   if (name === undefined) return defaultVoice;
   throw invalid(

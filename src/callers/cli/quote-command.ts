@@ -2,7 +2,7 @@ import { formatUsd } from '../../lib/money.ts';
 import { serviceWords } from '../../lib/service-words.ts';
 import { defineCommand } from './command.ts';
 import { withCaller } from './open-caller.ts';
-import { readOrder, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
+import { idsOf, readOrder, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
 
 export const quoteCommand = defineCommand({
   usage: `speechgate quote TEXT|-
@@ -14,7 +14,10 @@ ${SPEECH_USAGE}`,
   run: async (values, { words: [word], output, host }) => {
     const order = await readOrder(values, word, host.stdin);
     await withCaller(host, {}, async ({ client }) => {
-      const quote = await output.withProgress('Reading the price', client.quote(order));
+      const quote = await output.withProgress(
+        'Reading the price',
+        client.quote({ ...order, ...(await idsOf(order, client)) }),
+      );
       const { textLength, model, amountMicroUsd, expiresAt } = quote;
       output.done(quote, [
         `${textLength} characters with ${serviceWords(model)}: ${formatUsd(amountMicroUsd)} USD until ${serviceWords(expiresAt)}`,

@@ -3,9 +3,12 @@ import type { Readable } from 'node:stream';
 import { text as readAll } from 'node:stream/consumers';
 import { calculateJwkThumbprint } from 'jose';
 import type { Hex } from 'viem';
+import { nearest } from '../../lib/misspelt.ts';
 import { parseUsd } from '../../lib/money.ts';
 import { UsageError } from '../../lib/usage-error.ts';
-import type { Flow, PinnedKey, SpeechOrder } from '../client/index.ts';
+import { plainCatalog } from '../../speech/plain-catalog.ts';
+import { findModel, findVoice, modelSlug } from '../bridge/catalog.ts';
+import type { Flow, PinnedKey, Speechgate, SpeechOrder } from '../client/index.ts';
 import { homePath } from './settings-folder.ts';
 
 /** Parses US dollars such as 0.01 or $5 to micro-USD. @param name the option or variable, for the error */
@@ -125,6 +128,36 @@ export async function readOrder(
     ...(voice !== undefined && { voice }),
     ...(speed !== undefined && { speed: readSpeed(speed) }),
   };
+}
+
+type SpeechNames = Pick<SpeechOrder, 'model' | 'voice'>;
+
+/** The ids of model and voice, whose names may lack the provider. @throws UsageError for unknown ones */
+export async function idsOf({ model, voice }: SpeechNames, client: Speechgate): Promise<SpeechNames> {
+  if (model === undefined && voice === undefined) return {};
+  const catalog = plainCatalog(await client.models());
+  const found = findModel(catalog, model ?? catalog.defaultModel);
+  if (!found) {
+    const known = catalog.models.map(({ id }) => [id, modelSlug(id)] as const);
+    throw unknownName('--model', model, known, 'speechgate models');
+  }
+  const named = model === undefined ? {} : { model: found.id };
+  if (voice === undefined) return named;
+  const foundVoice = findVoice(found, voice);
+  if (foundVoice) return { ...named, voice: foundVoice.id };
+  const known = found.voices.map((each) => [each.id, each.voice] as const);
+  throw unknownName('--voice', voice, known, `speechgate voices --model ${found.id}`);
+}
+
+function unknownName(
+  option: string,
+  name = '',
+  known: readonly (readonly [id: string, slug: string])[],
+  command: string,
+): UsageError {
+  const meant = nearest(name, known.flat());
+  const hint = meant === undefined ? `${command} lists them.` : `Did you mean ${meant}?`;
+  return new UsageError(`${option} ${name} does not exist. ${hint} Nothing was bought.`);
 }
 
 export async function readText(word: string | undefined, name: string, stdin: Readable): Promise<string> {

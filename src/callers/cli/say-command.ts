@@ -16,7 +16,7 @@ import { CommandError, EXIT } from './failure.ts';
 import { assertCanPay, type Caller, paid, withCaller } from './open-caller.ts';
 import type { CommandProcess, Output } from './output.ts';
 import { findPlayer, play } from './player.ts';
-import { readFlow, readOrder, readUsd, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
+import { idsOf, readFlow, readOrder, readUsd, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
 import { type BoughtSpeech, receiptLine } from './resume-purchase.ts';
 import { SavedPurchases, SentPurchase } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';
@@ -89,6 +89,7 @@ async function buySpeech(
 ): Promise<BoughtSpeech> {
   const { client, budget, saved } = caller;
   assertCanPay(caller);
+  const named = { ...order, ...(await idsOf(order, client)) };
   output.note(capsLine(caller.caps));
   // Releases reservations of earlier commands. A failure is retried by the next command.
   await budget.concludeLost(client, saved).catch(() => {});
@@ -96,7 +97,7 @@ async function buySpeech(
   const signal = interruption(host);
   let receipt: Receipt | undefined;
   const speak = async (): Promise<BoughtSpeech> => {
-    const speech = await paid(client.speak(order, { signal, durable }));
+    const speech = await paid(client.speak(named, { signal, durable }));
     receipt = speech.receipt;
     const bytes = await file.write(speech);
     return { bytes, contentType: speech.contentType, receipt };

@@ -1,6 +1,7 @@
 import { defineCommand } from './command.ts';
 import { withCaller } from './open-caller.ts';
 import { ALL_OPTION, ALL_USAGE, rowsOf } from './output.ts';
+import { idsOf } from './read-values.ts';
 
 export const voicesCommand = defineCommand({
   usage: `speechgate voices [--model MODEL]
@@ -11,7 +12,8 @@ Lists the voices of a model, for say --voice.
   options: { ...ALL_OPTION, model: { type: 'string' } },
   run: async ({ model, all }, { output, host }) => {
     await withCaller(host, {}, async ({ client }) => {
-      const listed = await output.withProgress('Reading the voices', client.voices(model));
+      const read = async () => client.voices((await idsOf(model === undefined ? {} : { model }, client)).model);
+      const listed = await output.withProgress('Reading the voices', read());
       const lines = rowsOf(listed.voices, { all }, ({ id, name }) => [id, name], ['voice', 'name']);
       output.done({ model: listed.model, voices: listed.voices }, lines);
     });
