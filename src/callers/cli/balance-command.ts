@@ -1,25 +1,81 @@
+import type { Address } from 'viem';
+import { isLoopback } from '../../lib/loopback.ts';
 import { formatUsd } from '../../lib/money.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+import { SpeechgateError } from '../client/index.ts';
 import { defineCommand } from './command.ts';
-import { assertCanPay, withCaller } from './open-caller.ts';
+import { assertCanPay, type Caller, withCaller } from './open-caller.ts';
 import { maskedAccount, readFlow } from './read-values.ts';
+import { readSettings } from './settings.ts';
+
+/** Public nodes without a key. */
+const NODES: Readonly<Record<string, string>> = {
+  'eip155:8453': 'https://mainnet.base.org',
+  'eip155:84532': 'https://sepolia.base.org',
+};
 
 export const balanceCommand = defineCommand({
   usage: `speechgate balance [--pay FLOW]
-Shows the balance of the credit account, or with x402 or prepaid the wallet's prepaid balance.
+Shows the balance of the credit account, or the wallet's prepaid balance, and with x402 also the wallet's own USDC.
 
   --pay FLOW       card, x402 or prepaid; default: as set by speechgate connect`,
   example: 'speechgate balance',
   options: { pay: { type: 'string' } },
   run: async ({ pay }, { output, host }) => {
-    const options = { pay: pay === undefined ? undefined : readFlow(pay, '--pay') };
-    await withCaller(host, options, async (caller) => {
+    const { flow } = await readSettings(host.env, pay === undefined ? undefined : readFlow(pay, '--pay'));
+    // With direct payment the service has no balance but the prepaid one.
+    await withCaller(host, { pay: flow === 'direct' ? 'prepaid' : flow }, async (caller) => {
       assertCanPay(caller);
       const balance = await output.withProgress('Reading the balance', caller.client.balance());
-      const account = balance.flow === 'card' ? maskedAccount(balance.account) : balance.account;
-      const description = balance.flow === 'card' ? 'credit account' : 'prepaid balance of';
-      output.done({ flow: balance.flow, account, balanceMicroUsd: balance.balanceMicroUsd }, [
-        `${formatUsd(balance.balanceMicroUsd)} USD (${description} ${account})`,
+      const { balanceMicroUsd } = balance;
+      const account = flow === 'card' ? maskedAccount(balance.account) : balance.account;
+      const description = flow === 'card' ? 'credit account' : 'prepaid balance of';
+      const line = `${formatUsd(balanceMicroUsd)} USD (${description} ${account})`;
+      if (flow !== 'direct') return output.done({ flow, account, balanceMicroUsd }, [line]);
+      const own = await output.withProgress('Reading the chain', readUsdc(caller, account as Address));
+      output.done({ flow, account, balanceMicroUsd: own, prepaidMicroUsd: balanceMicroUsd }, [
+        `${formatUsd(own)} USDC in the wallet ${account}`,
+        line,
       ]);
+    });
+  },
+});
+
+/** In micro-USDC. */
+async function readUsdc({ client, settings }: Caller, wallet: Address): Promise<bigint> {
+  const { network, asset } = (await client.metadata()).payment;
+  // A service on this machine may have a chain of its own with the id of Base.
+  const node = settings.node ?? (isLoopback(new URL(settings.baseUrl).hostname) ? undefined : NODES[network]);
+  if (!node) throw new UsageError(`No node of ${network} is set. Set SPEECHGATE_RPC_URL to its address.`);
+  const { createPublicClient, erc20Abi, http } = await import('viem');
+  const chain = createPublicClient({ transport: http(node) });
+  try {
+    const address = asset.address as Address;
+    return await chain.readContract({ address, abi: erc20Abi, functionName: 'balanceOf', args: [wallet] });
+  } catch (cause) {
+    const { host } = new URL(node);
+    throw new SpeechgateError(
+      `The node ${host} returned no balance. Retry, or set SPEECHGATE_RPC_URL to another node.`,
+      {
+        cause,
+      },
+    );
+  }
+}
+
+export const accountCommand = defineCommand({
+  usage: `speechgate account [--show]
+Shows the credit account of this service. Whoever has its id can spend its credit.
+
+  --show           prints the whole id`,
+  example: 'speechgate account --show',
+  options: { show: { type: 'boolean', default: false } },
+  run: async ({ show }, { output, host }) => {
+    await withCaller(host, { pay: 'card' }, async (caller) => {
+      assertCanPay(caller);
+      const { account = '', baseUrl } = caller.settings;
+      const shown = show ? account : maskedAccount(account);
+      output.done({ url: baseUrl, account: shown }, [show ? shown : `${shown} (--show prints the whole id)`]);
     });
   },
 });

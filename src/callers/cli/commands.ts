@@ -32,6 +32,10 @@ export const callerCommands: Readonly<Record<string, CallerCommand>> = {
     about: 'the balance of the account or wallet',
     load: async () => (await import('./balance-command.ts')).balanceCommand,
   },
+  account: {
+    about: 'the credit account, and with --show its id',
+    load: async () => (await import('./balance-command.ts')).accountCommand,
+  },
   budget: {
     about: 'what was spent, and what is left under the caps',
     load: async () => (await import('./budget-command.ts')).budgetCommand,

@@ -7,6 +7,7 @@ import { isUuid } from '../../lib/uuid.ts';
 import { openApi } from '../client/api.ts';
 import { type PinnedKey, Speechgate } from '../client/index.ts';
 import { defineCommand } from './command.ts';
+import { orStartSandbox } from './open-caller.ts';
 import type { CommandProcess } from './output.ts';
 import {
   fingerprintOf,
@@ -59,6 +60,8 @@ interface Connection {
   readonly account: string | undefined;
   readonly walletKey: Hex | undefined;
   readonly trust: readonly PinnedKey[] | undefined;
+  /** Of a sandbox. */
+  readonly node?: string | undefined;
 }
 
 export const connectCommand = defineCommand({
@@ -89,11 +92,13 @@ Sets the service and how to pay; without arguments it shows the settings. They a
         ? await readSandboxConnection(word, values)
         : await readConnection(host, await urlOf(folder, word), values);
       const config = configOf(values);
-      const { baseUrl } = connection;
-      await output.withProgress(`Connecting to ${baseUrl}`, testConnection(env, connection, insecure));
+      const { baseUrl, node } = connection;
+      const testing = orStartSandbox(baseUrl, testConnection(env, connection, insecure));
+      await output.withProgress(`Connecting to ${baseUrl}`, testing);
       await changeConfig(folder, (stored) => ({
         url: baseUrl,
         ...config,
+        ...(node && { nodes: { ...stored.nodes, [baseUrl]: node } }),
         ...(insecure && { insecure: { ...stored.insecure, [baseUrl]: true } }),
       }));
       await storeConnection(folder, connection);
@@ -109,9 +114,9 @@ async function readSandboxConnection(dataDir: string | undefined, values: Connec
     throw new UsageError(
       `--${conflict} conflicts with --sandbox, which has its own account, wallet and keys. Remove --${conflict}.`,
     );
-  const { baseUrl, creditAccount: account, wallet, trust } = await readSandboxParts(dataDir);
+  const { baseUrl, creditAccount: account, wallet, trust, node } = await readSandboxParts(dataDir);
   const walletKey = wallet ? readWalletKey(wallet.privateKey, '--sandbox') : undefined;
-  return { baseUrl, account, walletKey, trust };
+  return { baseUrl, account, walletKey, trust, node };
 }
 
 async function urlOf(folder: string, word: string | undefined): Promise<string> {

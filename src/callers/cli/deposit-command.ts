@@ -25,6 +25,11 @@ If the outcome of an earlier deposit is unknown, this resumes it and signs nothi
       assertCanPay(caller);
       const previous = await resumePreviousDeposit(caller, output, host);
       if (previous) return output.done(previous.document, [previous.line, 'No new deposit was made.']);
+      const { minDepositMicroUsd, maxDepositMicroUsd } = (await caller.client.metadata()).prepaid;
+      if (amountMicroUsd < minDepositMicroUsd || amountMicroUsd > maxDepositMicroUsd) {
+        const [least, most] = [minDepositMicroUsd, maxDepositMicroUsd].map((limit) => formatUsd(BigInt(limit)));
+        throw new UsageError(`AMOUNT must be from ${least} to ${most} USD, not ${word}. Nothing was signed.`);
+      }
       output.note(`${capsLine(caller.caps)} Caps limit spending from the balance, not the deposit.`);
       const deposit = await depositAndSave(caller, amountMicroUsd, output, host);
       const { creditedMicroUsd, balanceMicroUsd } = deposit;

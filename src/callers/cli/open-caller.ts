@@ -1,9 +1,19 @@
 import { join } from 'node:path';
 import type { Hex } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
+import { isLoopback } from '../../lib/loopback.ts';
+import { RUN_SPEECHGATE } from '../../lib/run-speechgate.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { type BudgetLimits, type FileBudget, openFileBudget } from '../budget/file-budget.ts';
-import { cardCredits, directX402, type Flow, PaymentRequiredError, prepaid, Speechgate } from '../client/index.ts';
+import {
+  cardCredits,
+  directX402,
+  type Flow,
+  PaymentRequiredError,
+  prepaid,
+  Speechgate,
+  UnreachableError,
+} from '../client/index.ts';
 import { lackOfMoney } from '../client/money-text.ts';
 import { CommandError, EXIT } from './failure.ts';
 import type { CommandProcess } from './output.ts';
@@ -63,8 +73,20 @@ export async function withCaller<T>(
     const perCallMicroUsd =
       maxMicroUsd === undefined ? limits.perCallMicroUsd : least(maxMicroUsd, limits.perCallMicroUsd);
     const saved = new SavedPurchases(settings.folder);
-    return work({ client, budget, settings, saved, caps: { ...limits, perCallMicroUsd } });
+    const caller = { client, budget, settings, saved, caps: { ...limits, perCallMicroUsd } };
+    return orStartSandbox(settings.baseUrl, work(caller));
   });
+}
+
+/** An unreachable service on this machine is usually a sandbox that was stopped. */
+export async function orStartSandbox<T>(baseUrl: string, work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (cause) {
+    if (!(cause instanceof UnreachableError && isLoopback(new URL(baseUrl).hostname))) throw cause;
+    const fix = `If it was a sandbox, run ${RUN_SPEECHGATE} sandbox, and connect --sandbox if its port has changed.`;
+    throw new UnreachableError(`No service answers at ${baseUrl}. ${fix} You were not charged.`, { cause });
+  }
 }
 
 const least = (one: bigint, other = one): bigint => (other < one ? other : one);

@@ -12,10 +12,11 @@ export async function readSandboxParts(folder: string = dataDir) {
     const path = join(resolve(folder), SANDBOX_FILE);
     throw new UsageError(`${path} does not exist. Start a sandbox with speechgate sandbox, or name its DATA_DIR.`);
   }
-  const { baseUrl, creditAccount, wallet } = sandbox;
-  if (!wallet) return { baseUrl, creditAccount, wallet, trust: [] };
+  const { baseUrl, creditAccount, wallet, chain } = sandbox;
+  const node = chain?.rpcUrl;
+  if (!wallet) return { baseUrl, creditAccount, wallet, node, trust: [] };
   const path = join(folder, 'signing-keys.json');
   const keys = await toUsageError(readUnsharedFile(path));
   if (!/^[[{]/.test(keys ?? '')) throw new UsageError(`${path} has no keys. Restart the sandbox to write them.`);
-  return { baseUrl, creditAccount, wallet, trust: await readPinnedKeys(keys as string, '--sandbox') };
+  return { baseUrl, creditAccount, wallet, node, trust: await readPinnedKeys(keys as string, '--sandbox') };
 }

@@ -37,6 +37,8 @@ export interface Settings {
   readonly walletKey: Hex | undefined;
   readonly trust: readonly PinnedKey[];
   readonly caps: BudgetLimits;
+  /** An RPC address of the chain; undefined for a public one. */
+  readonly node: string | undefined;
 }
 
 /** Environment variables override the file. @throws UsageError */
@@ -46,7 +48,9 @@ export async function readSettings(env: NodeJS.ProcessEnv, pay?: Flow): Promise<
   const variable = (name: string): string | undefined => env[name]?.trim() || undefined;
   const url = variable('SPEECHGATE_URL') ?? config.url;
   if (url === undefined) {
-    throw new UsageError('No service is set. Run speechgate connect URL, or set SPEECHGATE_URL.');
+    throw new UsageError(
+      'No service is set. Run speechgate connect URL, or speechgate connect --sandbox to try one on this machine.',
+    );
   }
   const baseUrl = readBaseUrl(url, 'SPEECHGATE_URL');
   const walletKey = variable('SPEECHGATE_WALLET_KEY');
@@ -59,7 +63,15 @@ export async function readSettings(env: NodeJS.ProcessEnv, pay?: Flow): Promise<
     walletKey: walletKey ? readWalletKey(walletKey, 'SPEECHGATE_WALLET_KEY') : await storedKey(folder, baseUrl),
     trust: trust ? await readPinnedKeys(trust, 'SPEECHGATE_TRUST') : await readTrust(folder, baseUrl),
     caps: capsOf(env, config),
+    node: nodeOf(variable('SPEECHGATE_RPC_URL'), config.nodes?.[baseUrl]),
   };
+}
+
+/** The error never contains the address, which may have a key. */
+function nodeOf(fromEnv: string | undefined, stored: string | undefined): string | undefined {
+  const node = fromEnv ?? stored;
+  if (node === undefined || (URL.canParse(node) && /^https?:$/.test(new URL(node).protocol))) return node;
+  throw new UsageError('SPEECHGATE_RPC_URL must be the http or https address of a node.');
 }
 
 /** The error never contains the id. */

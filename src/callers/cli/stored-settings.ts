@@ -25,6 +25,8 @@ export interface StoredConfig {
   readonly maxTotal?: string;
   readonly insecure?: ByService<true>;
   readonly accounts?: ByService<string>;
+  /** RPC addresses of sandboxes' chains. */
+  readonly nodes?: ByService<string>;
   /** Replaced accounts, which may still have credit. */
   readonly formerAccounts?: ByService<readonly string[]>;
   /** Top-ups with an unknown outcome. */
@@ -53,6 +55,7 @@ const MEMBERS: Readonly<Record<keyof StoredConfig, 'string' | 'object'>> = {
   maxTotal: 'string',
   insecure: 'object',
   accounts: 'object',
+  nodes: 'object',
   formerAccounts: 'object',
   topUps: 'object',
 };

@@ -25,7 +25,10 @@ export function lackOfMoney({ details, topUpUrl, wallet, missingMicroUsd }: Paym
   const missing = missingMicroUsd === null ? '' : `: ${formatUsd(missingMicroUsd)} USD is missing`;
   const problem = LACKS[reason] ?? `Insufficient funds${missing}.`;
   if (topUpUrl !== null) return { problem, remedy: 'Run: speechgate top-up' };
-  if (!wallet) return { problem, remedy: 'Run: speechgate deposit 1.00' };
+  if (!wallet) {
+    const isMore = missingMicroUsd !== null && missingMicroUsd > 1_000_000n;
+    return { problem, remedy: `Run: speechgate deposit ${isMore ? formatUsd(missingMicroUsd) : '1.00'}` };
+  }
   const { address, network, amountMicroUsd } = wallet;
   const name = NETWORKS[network];
   const place = name ? `${name} (${network})` : network;

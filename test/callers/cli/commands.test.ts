@@ -87,6 +87,31 @@ test('the caller commands work end to end on one sandbox', {
     assert.match(piped.err, /0\.000198 USD paid \(card\)/);
   });
 
+  await t.test('voices and models are found without their provider', async () => {
+    const [hd, voices] = await Promise.all([
+      callerCommand(env, 'quote', 'Hello world', '--model', 'TTS-1-HD', '--voice', 'nova', '--json'),
+      callerCommand(env, 'voices', '--model', 'tts-1-hd', '--json'),
+    ]);
+    assert.deepEqual([told(hd).model, told(voices).model], ['provider-a/tts-1-hd', 'provider-a/tts-1-hd']);
+  });
+
+  await t.test('account prints the id only with --show', async () => {
+    const [masked, shown] = await Promise.all([callerCommand(env, 'account'), callerCommand(env, 'account', '--show')]);
+    assert.equal(masked.out, `${creditAccount.slice(0, 8)}… (--show prints the whole id)\n`);
+    assert.equal(shown.out, `${creditAccount}\n`);
+  });
+
+  await t.test("balance --pay x402 also prints the wallet's own USDC", async () => {
+    const { out, err } = await callerCommand(env, 'balance', '--pay', 'x402');
+    assert.equal(
+      out,
+      `20.000000 USDC in the wallet ${wallet.address}\n0.000000 USD (prepaid balance of ${wallet.address})\n`,
+      err,
+    );
+    const wrongNode = await callerCommand({ ...env, SPEECHGATE_RPC_URL: NOBODY }, 'balance', '--pay', 'x402', '--json');
+    assert.match(failed(wrongNode).message, /^The node 127\.0\.0\.1:1 returned no balance\./);
+  });
+
   await t.test('exit 3: without funds each flow names how to add them', async () => {
     const none = { SPEECHGATE_CONFIG_DIR: join(folder, 'none'), SPEECHGATE_URL: baseUrl };
     // A budget of its own: what was signed stays set aside there until it has expired.
@@ -224,6 +249,10 @@ test('the caller commands work end to end on one sandbox', {
       callerCommand(env, 'feedback', 'send', 'It works.', '--json'),
     ]);
     assert.deepEqual([failed(away).code, failed(away).exit], ['UNREACHABLE', 1]);
+    assert.match(
+      failed(away).message,
+      /^No service answers at http:\S+ If it was a sandbox, run npx --no -- speechgate /,
+    );
     assert.deepEqual(
       [failed(untrusted).code, failed(untrusted).reason, failed(untrusted).exit],
       ['UNTRUSTED', 'wrong_key', 1],
@@ -242,8 +271,14 @@ test('the caller commands work end to end on one sandbox', {
       [['say', 'x', '--out', folder], /^--out \S+ is a folder\. Name a file in it\.$/],
       [['say', 'x', '--play'], /^--play found no player\. Install /, { PATH: bare }],
       [['say', 'x', '--out', '-', '--voice', 'nobody'], /^--voice .*speechgate voices/],
+      [
+        ['say', 'x', '--out', '-', '--voice', 'shimmr'],
+        /^--voice shimmr .* Did you mean shimmer\? Nothing was bought\.$/,
+      ],
+      [['quote', 'x', '--model', 'provider-a/tts-2'], /^--model .* Did you mean provider-a\/tts-1\? /],
+      [['voices', '--model', 'nothing'], /^--model nothing does not exist\. speechgate models lists them\./],
       [['say', 'x', '--out', '-', '--pay', 'cash'], /^--pay must be one of card, x402, prepaid, not cash\.$/],
-      [['deposit', '0.01'], /^AMOUNT/],
+      [['deposit', '0.01'], /^AMOUNT must be from 0\.100000 to 100\.000000 USD, not 0\.01\. Nothing was signed\.$/],
       [['connect', 'ftp://speech.example'], /^URL must be the address of a service/],
     ];
     const runs = await Promise.all(wrong.map(([args, , extra]) => callerCommand({ ...env, ...extra }, ...args)));

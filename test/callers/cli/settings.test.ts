@@ -61,6 +61,7 @@ test('environment variables override stored settings', async (t) => {
   assert.deepEqual(settings, {
     ...{ folder, baseUrl: OURS, flow: 'direct', account: ACCOUNT, walletKey: WALLET, trust: [PIN] },
     caps: { perDayMicroUsd: 1_500_000n },
+    node: undefined,
   });
   const key = generatePrivateKey();
   const said = await readSettings({
@@ -71,8 +72,14 @@ test('environment variables override stored settings', async (t) => {
       SPEECHGATE_ACCOUNT: ' a ',
     },
     ...{ SPEECHGATE_MAX_PER_CALL: '0.01', SPEECHGATE_MAX_PER_DAY: '2', SPEECHGATE_TRUST: JSON.stringify([PIN]) },
+    SPEECHGATE_RPC_URL: 'https://node.example/key',
   });
   assert.deepEqual([said.flow, said.walletKey, said.account], ['prepaid', key, 'a']);
+  assert.equal(said.node, 'https://node.example/key');
+  await assert.rejects(
+    readSettings({ ...env, SPEECHGATE_RPC_URL: 'node/secret' }),
+    isUsage(/^SPEECHGATE_RPC_URL must be/),
+  );
   assert.deepEqual(said.caps, { perCallMicroUsd: 10_000n, perDayMicroUsd: 2_000_000n });
   assert.equal((await readSettings(env, 'card')).flow, 'card');
 });
@@ -337,6 +344,7 @@ test('every variable that the commands read is accepted', async () => {
     ...{ SPEECHGATE_CONFIG_DIR: '/', SPEECHGATE_URL: SERVICE_URL, SPEECHGATE_PAY: 'card', SPEECHGATE_ACCOUNT: 'a' },
     ...{ SPEECHGATE_WALLET_KEY: '0x', SPEECHGATE_TRUST: '[]', SPEECHGATE_BRIDGE_TOKEN: 't', SPEECHGATE_OPERATOR: 'o' },
     ...{ SPEECHGATE_MAX_PER_CALL: '1', SPEECHGATE_MAX_PER_DAY: '1', SPEECHGATE_MAX_TOTAL: '1', HOME: '/' },
+    SPEECHGATE_RPC_URL: 'http://127.0.0.1:8545/',
   });
 });
 
