@@ -73,7 +73,7 @@ async function start(args: readonly string[], commands: Readonly<Record<string, 
   const name = [args.slice(0, 2).join(' '), `${args[0]}`].find((each) => Object.hasOwn(commands, each));
   const command = name === undefined ? undefined : commands[name];
   if (!name || !command) return refuse(args[0] ?? '', commands, prefix);
-  const missing = command.needs && missingPackages(name, command.needs);
+  const missing = missingPackages(name, command.needs ?? []);
   if (missing) {
     console.error(missing);
     process.exitCode = EXIT_MISSING;

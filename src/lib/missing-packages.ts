@@ -4,8 +4,19 @@ import { join } from 'node:path';
 
 export const EXIT_MISSING = 1;
 
-export function missingPackages(command: string, needed: readonly string[]): string | undefined {
-  const folders = createRequire(import.meta.url).resolve.paths('package') ?? [];
+const require = createRequire(import.meta.url);
+
+/** What a command lacks to run: a newer Node.js, or packages. Undefined if nothing. */
+export function missingPackages(
+  command: string,
+  needed: readonly string[],
+  node: string = process.versions.node,
+): string | undefined {
+  const [minimum = ''] = /[\d.]+/.exec(require('../../package.json').engines.node) ?? [];
+  if (node.localeCompare(minimum, 'en', { numeric: true }) < 0) {
+    return `speechgate needs Node.js ${minimum} or newer, and this is ${node}. Install a newer one: https://nodejs.org`;
+  }
+  const folders = require.resolve.paths('package') ?? [];
   const missing = needed.filter((name) => !folders.some((folder) => existsSync(join(folder, name))));
   if (missing.length === 0) return undefined;
   return `speechgate ${command} needs packages that are not installed here: npm install ${missing.join(' ')}`;
