@@ -2,7 +2,8 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { closeOnFailure } from '../lib/close-on-failure.ts';
 import { FileBusyError, FileLock } from '../lib/file-lock.ts';
-import { readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
+import { ForeignFileError, readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
+import { UnknownDatabaseError } from './postgres/home.ts';
 
 const SANDBOX_LOCK = 7_300_121;
 const NAME = 'speechgate-sandbox-';
@@ -10,6 +11,19 @@ const NAME = 'speechgate-sandbox-';
 export type Claim =
   | { readonly outcome: 'claimed'; close(): Promise<void> }
   | { readonly outcome: 'taken'; readonly pid: number | undefined };
+
+const UNWRITABLE = ['EACCES', 'EPERM', 'EROFS', 'ENOENT', 'ENOTDIR'];
+
+/** Undefined if the folder is not why a step failed. */
+export function folderFault(dataDir: string, error: NodeJS.ErrnoException): string | undefined {
+  const { code = '', path = '', message } = error;
+  if (error instanceof ForeignFileError || error instanceof UnknownDatabaseError) return message;
+  if (/\bENOSPC\b|\bEDQUOT\b|No space left on device/.test(message)) {
+    return `The disk is full. Free some space, or choose another folder than ${dataDir} with DATA_DIR.`;
+  }
+  if (!UNWRITABLE.includes(code) || !path.startsWith(dataDir)) return undefined;
+  return `${path} can't be written (${code}). Make ${dataDir} a folder of yours, or choose another DATA_DIR.`;
+}
 
 export async function claimFolder(dataDir: string): Promise<Claim> {
   const pidFile = join(dataDir, 'sandbox.pid');

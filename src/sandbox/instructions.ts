@@ -1,7 +1,11 @@
 import { resolve, sep } from 'node:path';
 import type { TtsModelsResponse } from '../contract/types.ts';
+import { formatUsd } from '../lib/money.ts';
 import { RUN_SPEECHGATE } from '../lib/run-speechgate.ts';
 import type { SandboxFile } from './sandbox-file.ts';
+
+/** Of pino. */
+const WARNING = 40;
 
 interface Offered {
   readonly voice: string;
@@ -26,16 +30,52 @@ interface Places {
   readonly hasScripts: boolean;
 }
 
+const isDefault = (dataDir: string): boolean => dataDir === resolve('./data');
+
+const connectCommand = (dataDir: string): string =>
+  `${RUN_SPEECHGATE} connect --sandbox${isDefault(dataDir) ? '' : ` '${dataDir}'`}`;
+
+/** What a started sandbox prints. @param takenPort the port that it should have had */
+export function firstScreen(
+  { baseUrl, creditAccount, chain }: SandboxFile,
+  { dataDir, takenPort, moreFile }: { dataDir: string; takenPort: number | undefined; moreFile: string },
+): string {
+  const chainWarning = `Its chain has the id of Base, ${chain?.chainId}: use only the demo wallet, never one with real money.\n`;
+  return `
+speechgate listens on ${baseUrl}${takenPort === undefined ? '' : `, since port ${takenPort} is taken`}
+  hear it  ${connectCommand(dataDir)} && ${RUN_SPEECHGATE} say "Hello" --play
+  by curl  curl -fsS -o hello.mp3 ${baseUrl}/tts -H 'x-credit-account: ${creditAccount}' -H 'content-type: text/plain' -d Hello
+  page     ${baseUrl}
+  top-up   ${baseUrl}/top-up?amount=500&account=${creditAccount} (takes no real money)
+  more     ${moreFile} has commands for USDC, jobs and refunds
+${chain ? chainWarning : ''}Ctrl-C stops the sandbox. Each request prints a line.
+`;
+}
+
+/** A log line of a request as people read it. Other lines stay as they are, and are empty below a warning. */
+export function lineForPeople(json: string): string {
+  const { level, msg, method, route, status, end, characters, chargedMicroUsd, ms } = JSON.parse(json);
+  if (msg !== 'request') return level < WARNING ? '' : json;
+  return [
+    new Date().toTimeString().slice(0, 8),
+    `${method} ${route ?? '(no such path)'}`,
+    status ?? end,
+    characters !== undefined && `${characters} characters`,
+    chargedMicroUsd !== undefined && `$${formatUsd(BigInt(chargedMicroUsd))}`,
+    `${Math.round(ms)} ms\n`,
+  ]
+    .filter(Boolean)
+    .join('  ');
+}
+
+/** Commands to try, for a file. */
 export function instructions(
   { baseUrl, creditAccount, wallet, checkoutUrl }: SandboxFile,
   { dataDir, databaseHome, hasScripts }: Places,
   { voice, otherVoice }: Offered,
 ): string {
-  const isDefault = dataDir === resolve('./data');
-  const npmRun = hasScripts ? `${isDefault ? '' : `DATA_DIR='${dataDir}' `}npm run` : undefined;
-  return `
-speechgate listens on ${baseUrl}
-
+  const npmRun = hasScripts ? `${isDefault(dataDir) ? '' : `DATA_DIR='${dataDir}' `}npm run` : undefined;
+  return `\
 Say something, paid from the demo account:
   curl -fsS -o hello.mp3 -D - ${baseUrl}/tts -H 'x-credit-account: ${creditAccount}' \\
     -H 'content-type: application/json' -d '{"text":"Hello world, this is speech paid by the character.","voice":"${voice}"}'
@@ -56,7 +96,7 @@ Refund it as the card processor's dashboard does, or dispute it as the buyer's b
   ${checkoutUrl}/dashboard
 
 The same by one command, with --pay x402 or --pay prepaid from the demo wallet:
-  ${RUN_SPEECHGATE} connect --sandbox${isDefault ? '' : ` '${dataDir}'`}
+  ${connectCommand(dataDir)}
   ${RUN_SPEECHGATE} say 'Hello world' --out hello.mp3
 
 ${wallet ? usdcInstructions(baseUrl, wallet.address, npmRun) : ''}${npmRun ? demoInstructions(npmRun) : ''}Models, voices and prices:
@@ -65,7 +105,7 @@ ${wallet ? usdcInstructions(baseUrl, wallet.address, npmRun) : ''}${npmRun ? dem
 Feedback signed by a wallet (POST /feedback) is mailed to ${dataDir}/mail. Steps for programs, under agentGuide:
   curl -fsS ${baseUrl}/docs
 
-${whereDataIs(dataDir, databaseHome)} Ctrl-C stops the sandbox.
+${whereDataIs(dataDir, databaseHome)}
 `;
 }
 

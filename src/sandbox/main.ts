@@ -1,20 +1,23 @@
 import { existsSync } from 'node:fs';
+import { realpath } from 'node:fs/promises';
+import { join } from 'node:path';
 import { createApp } from '../app.ts';
 import { describeFaults, readConfig } from '../config/config.ts';
 import { openDatabase } from '../db/database.ts';
 import { migrate } from '../db/migrate.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
-import { ForeignFileError, ownFolder } from '../lib/private-files.ts';
+import { ownFolder, replaceOwnFile } from '../lib/private-files.ts';
 import { stopOnce } from '../lib/stop-once.ts';
 import { createLogger } from '../observability/logger.ts';
+import { findAnvil } from './chain/anvil.ts';
 import { startCheckout } from './checkout/checkout-server.ts';
-import { type Claim, claimDatabase, claimFolder } from './claim-folder.ts';
+import { type Claim, claimDatabase, claimFolder, folderFault } from './claim-folder.ts';
 import { buyDemoCredit } from './demo-account.ts';
 import { sandboxSettings } from './environment.ts';
 import { freePort } from './free-port.ts';
-import { instructions, readOffered } from './instructions.ts';
+import { firstScreen, instructions, lineForPeople, readOffered } from './instructions.ts';
 import { startMailSink } from './local-mail.ts';
-import { UnknownDatabaseError } from './postgres/home.ts';
+import { findPostmaster } from './postgres/postmaster.ts';
 import { startPostgres } from './postgres.ts';
 import {
   dataDir,
@@ -33,7 +36,10 @@ const MIN_DEMO_BALANCE_MICRO_USD = 1_000_000n;
 const DEMO_CREDIT_CENTS = 1000;
 const PARENT_CHECK_MS = 1_000;
 const STOP_TIMEOUT_MS = 60_000;
+const REPEATED_SIGNAL_MS = 1_000;
 const EXIT_CONFIG = 78;
+const EXIT_INTERRUPTED = 130;
+const MORE_FILE = 'try.txt';
 
 const startedAt = performance.now();
 const seconds = () => ((performance.now() - startedAt) / 1000).toFixed(1);
@@ -43,16 +49,18 @@ const progress = (message: string) => console.log(`${seconds().padStart(5)} s  $
 const started: (() => Promise<void>)[] = [];
 let running: Promise<unknown> = Promise.resolve();
 let stopped: Promise<void> | undefined;
+let stoppingAt = Number.POSITIVE_INFINITY;
 
 // A closed terminal takes no more output. The stop must not fail by it.
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
 const stop = stopOnce({ timeoutMs: STOP_TIMEOUT_MS, logger: console }, async (error) => {
-  if (error)
-    console.error('The sandbox stops after an error:', error instanceof ForeignFileError ? error.message : error);
-  progress('Stopping');
+  stoppingAt = performance.now();
+  if (error) console.error('The sandbox stops after an error:', folderFault(dataDir, error) ?? error);
+  progress('Stopping… Press Ctrl-C again to end it at once.');
   await stopParts();
   progress('Stopped');
 });
+process.on('SIGINT', () => endAtOnce());
 stopWithParent();
 
 await ownFolder(dataDir).catch(stopIfRefused);
@@ -87,8 +95,8 @@ if (process.env.SPEECH_BASE_URL === undefined) {
 }
 
 progress('Starting the gateway');
-const port = await freePort(Number(process.env.PORT ?? 8080));
-if (String(port) !== (process.env.PORT ?? '8080')) progress(`Port ${process.env.PORT ?? 8080} is taken, using ${port}`);
+const wantedPort = Number(process.env.PORT ?? 8080);
+const port = await freePort(wantedPort);
 const settings = sandboxSettings(process.env, {
   PORT: String(port),
   DATA_DIR: dataDir,
@@ -110,7 +118,13 @@ if ('faults' in result) {
   process.exit(EXIT_CONFIG);
 }
 const { config } = result;
-const app = await start(createApp(config, createLogger(config.logLevel)), close);
+let isReady = false;
+const printForPeople = (json: string) => {
+  const line = lineForPeople(json);
+  if (isReady || !line.endsWith(' ms\n')) process.stdout.write(line);
+};
+const log = process.env.LOG_LEVEL ? createLogger(config.logLevel) : createLogger('info', { write: printForPeople });
+const app = await start(createApp(config, log), close);
 await step(app.server.listen({ host: config.host, port: config.port }));
 if (config.adminPort !== undefined) await step(app.admin.listen({ host: config.admin.host, port: config.adminPort }));
 app.worker?.start();
@@ -129,9 +143,14 @@ const sandbox: SandboxFile = {
 await step(writeSandboxSettings(dataDir, settings));
 await step(writeSandboxFile(dataDir, sandbox));
 const offered = await step(readOffered(config.baseUrl));
-progress('Ready');
 const hasScripts = existsSync(new URL('../../src', import.meta.url));
-console.log(instructions(sandbox, { dataDir, databaseHome: database.home, hasScripts }, offered));
+const moreFile = join(dataDir, MORE_FILE);
+const places = { dataDir, databaseHome: database.home, hasScripts };
+await step(replaceOwnFile(moreFile, instructions(sandbox, places, offered)));
+progress('Ready');
+const takenPort = wantedPort === 0 || wantedPort === port ? undefined : wantedPort;
+console.log(firstScreen(sandbox, { dataDir, takenPort, moreFile }));
+isReady = true;
 
 async function embeddedDatabase() {
   progress('Starting PostgreSQL');
@@ -189,10 +208,11 @@ async function stopBecause(reason: string): Promise<void> {
   await stopParts();
 }
 
-/** Exits if a file or database may belong to somebody else. */
-async function stopIfRefused(error: unknown): Promise<never> {
-  if (!(error instanceof ForeignFileError || error instanceof UnknownDatabaseError)) throw error;
-  await stopBecause(error.message);
+/** Exits if the folder is not usable, or may belong to somebody else. */
+async function stopIfRefused(error: Error): Promise<never> {
+  const fault = folderFault(dataDir, error);
+  if (fault === undefined) throw error;
+  await stopBecause(fault);
   process.exit(EXIT_CONFIG);
 }
 
@@ -206,6 +226,17 @@ async function keep(claim: Claim, where: string, choice: string): Promise<void> 
     pid === undefined ? ['Another process', 'stop it'] : [`Process ${pid}`, `stop it with kill ${pid}`];
   await stopBecause(`${who} runs a sandbox ${where}. Use that one, ${stop}, or choose another ${choice}.`);
   process.exit(EXIT_CONFIG);
+}
+
+/** At the second Ctrl-C. The first may arrive twice, from the terminal and from npm. */
+async function endAtOnce(): Promise<void> {
+  if (performance.now() - stoppingAt < REPEATED_SIGNAL_MS) return;
+  const cluster = await realpath(join(dataDir, 'postgres', 'cluster', 'data')).catch(() => undefined);
+  const postmaster = cluster && (await findPostmaster(cluster));
+  if (postmaster) process.kill(postmaster.pid, 'SIGQUIT');
+  const anvil = await findAnvil(join(dataDir, 'chain'));
+  if (anvil) process.kill(anvil, 'SIGKILL');
+  process.exit(EXIT_INTERRUPTED);
 }
 
 /** A killed npm leaves its child running, so the child stops by itself. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -15,6 +15,7 @@ import { emptyDatabase, testDatabase } from '../support/database.ts';
 import { withoutProbe } from '../support/probed-audio.ts';
 import { projectFile } from '../support/project.ts';
 import { leftProcesses, sandboxFolder } from '../support/sandbox-folder.ts';
+import { testUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
 const PROGRAM = 'src/sandbox/main.ts';
@@ -83,7 +84,8 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
   await first.printed(READY);
   const sandbox = await fileOf(dataDir);
   assert.match(first.output(), /voice, which reads English only/);
-  assert.ok(first.output().includes(`Everything is kept in ${dataDir}.`), 'the folder was empty, and all fits into it');
+  const more = await readFile(join(dataDir, 'try.txt'), 'utf8');
+  assert.ok(more.includes(`Everything is kept in ${dataDir}.`), 'the folder was empty, and all fits into it');
   let walletMicroUsd = 0;
 
   await t.test('R63: nothing leads to production', async () => {
@@ -99,12 +101,8 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
 
   await t.test('the commands of curl speak for the demo account', async () => {
     const funded = await balanceOf(sandbox);
-    const commands =
-      first
-        .output()
-        .replaceAll('\\\n', ' ')
-        .match(/^ {2}curl .+$/gm) ?? [];
-    assert.ok(commands.length >= 4, 'commands are printed');
+    const commands = more.replaceAll('\\\n', ' ').match(/^ {2}curl .+$/gm) ?? [];
+    assert.ok(commands.length >= 4, 'commands are written');
     const answers = commands.map((command) =>
       execFileSync('sh', ['-euc', command], { cwd: dataDir, stdio: 'pipe' }).toString(),
     );
@@ -129,8 +127,21 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
     assert.equal((await fetch(links.audio ?? '')).status, 200);
   });
 
+  await t.test('the first screen has eight lines, and then each request prints one', async () => {
+    const [, screen = ''] = first.output().split(/Ready\n\n/);
+    const [lines = '', requests = ''] = screen.split('\n\n');
+    assert.equal(lines.split('\n').length, 8, lines);
+    assert.match(lines, /id of Base, 8453: use only the demo wallet/);
+    assert.match(requests, /^\d\d:\d\d:\d\d {2}POST \/tts {2}200 {2}50 characters {2}\$0\.000900 {2}\d+ ms$/m);
+    assert.ok(!requests.includes(sandbox.creditAccount), 'a path names no account');
+    const [, curl = ''] = /^ {2}by curl {2}(.+)$/m.exec(lines) ?? [];
+    const before = await balanceOf(sandbox);
+    execFileSync('sh', ['-euc', curl], { cwd: dataDir, stdio: 'pipe' });
+    assert.equal(await balanceOf(sandbox), before - 18 * 'Hello'.length);
+  });
+
   await t.test('the commands of npm pay by signatures of the demo wallet', async () => {
-    const signed = first.output().match(/^ {2}DATA_DIR='.+' npm run -s prepaid -- .+$/gm) ?? [];
+    const signed = more.match(/^ {2}DATA_DIR='.+' npm run -s prepaid -- .+$/gm) ?? [];
     const answers = signed.map((command) => {
       const elsewhere = command.replace('npm run', `npm --prefix '${PROJECT}' run`);
       return execFileSync('sh', ['-euc', elsewhere], { cwd: dataDir, stdio: 'pipe' }).toString();
@@ -220,6 +231,7 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
     await second.printed(READY);
     const afterKill = await fileOf(dataDir);
     assert.notEqual(afterKill.baseUrl, sandbox.baseUrl);
+    assert.ok(second.output().includes(`listens on ${afterKill.baseUrl}, since port ${port} is taken`));
     assert.equal(afterKill.creditAccount, sandbox.creditAccount);
     assert.equal(await balanceOf(afterKill), spent);
     assert.deepEqual(await leftProcesses(dataDir), ['database', 'chain']);
@@ -229,6 +241,33 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
     const late = startChild(t, 'src/speechgate.ts', { DATA_DIR: dataDir }, ['audit']);
     assert.equal(await late.ended(), 78);
     assert.match(late.output(), /^No sandbox runs in .*\.\nDATABASE_URL is not set\. /);
+  });
+
+  await t.test('a second Ctrl-C ends the sandbox and its children at once', async (t) => {
+    const upstream = await testUpstream(t);
+    upstream.mode = () => {};
+    const busy = startChild(t, PROGRAM, { ...env, SPEECH_BASE_URL: upstream.url });
+    await busy.printed(READY);
+    const { baseUrl, creditAccount } = await fileOf(dataDir);
+    const headers = { 'x-credit-account': creditAccount, 'content-type': 'text/plain' };
+    const waiting = fetch(`${baseUrl}/tts`, { method: 'POST', headers, body: 'Hello' }).catch(() => {});
+    await upstream.waitForRequests(1);
+    busy.process.kill('SIGINT');
+    await busy.printed(/Stopping…/);
+    await until(() => busy.process.exitCode !== null || !busy.process.kill('SIGINT'));
+    assert.equal(await busy.ended(), 130, busy.output());
+    await waiting;
+    await until(async () => (await leftProcesses(dataDir)).length === 0);
+  });
+
+  await t.test('a folder that cannot be written is named in one line', async () => {
+    await writeFile(join(dataDir, 'file'), '');
+    const refused = startChild(t, PROGRAM, { ...env, DATA_DIR: join(dataDir, 'file', 'data') });
+    assert.equal(await refused.ended(), 78);
+    assert.match(
+      refused.output(),
+      /can't be written \(ENOTDIR\)\. Make \S+ a folder of yours, or choose another DATA_DIR\.\n$/,
+    );
   });
 
   await t.test('a signal during the start leaves no process', async () => {
@@ -247,7 +286,7 @@ test('a sandbox uses SANDBOX_DATABASE_URL, and a second one on it names the firs
     startChild(t, PROGRAM, { PORT: String(await freePort()), DATA_DIR: folder, SANDBOX_DATABASE_URL: url });
   const first = await start(dataDir);
   await first.printed(READY);
-  assert.match(first.output(), /The database is that of SANDBOX_DATABASE_URL/);
+  assert.match(await readFile(join(dataDir, 'try.txt'), 'utf8'), /The database is that of SANDBOX_DATABASE_URL/);
   assert.equal((await fileOf(dataDir)).databaseUrl, url);
   const second = await start(await sandboxFolder(t));
   assert.equal(await second.ended(), 78, second.output());

@@ -3,9 +3,11 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'tap';
 import { parseSigningKeys, rotateKeys } from '../../src/config/signing-keys.ts';
+import { missingPackages } from '../../src/lib/missing-packages.ts';
 import { httpArguments, packagedBinary } from '../../src/sandbox/chain/anvil.ts';
+import { folderFault } from '../../src/sandbox/claim-folder.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import { instructions } from '../../src/sandbox/instructions.ts';
+import { instructions, lineForPeople } from '../../src/sandbox/instructions.ts';
 import { nobody } from '../../src/sandbox/postgres/account.ts';
 import { packageName } from '../../src/sandbox/postgres/binaries.ts';
 import { writeTrustFile } from '../../src/sandbox/usdc.ts';
@@ -89,4 +91,44 @@ test('the instructions name the place of a database outside the folder', async (
   );
   assert.match(shown('/data/postgres'), /Everything is kept in \/data\./);
   assert.match(shown(undefined), /The database is that of SANDBOX_DATABASE_URL; all else is kept in \/data\./);
+});
+
+for (const [error, fault] of [
+  [
+    Object.assign(new Error('x'), { code: 'EACCES', path: '/data/postgres' }),
+    /^\/data\/postgres can't be written \(EACCES\)/,
+  ],
+  [Object.assign(new Error('x'), { code: 'EACCES', path: '/etc/passwd' }), undefined],
+  [new Error('ENOSPC: no space left on device, write'), /^The disk is full\./],
+  [new Error('initdb failed\nFATAL: could not write: No space left on device'), /^The disk is full\./],
+  [new Error('anything else'), undefined],
+] as const) {
+  test(`the error ${error.message.split('\n')[0]} is told as ${fault}`, async () => {
+    if (fault) assert.match(folderFault('/data', error) ?? '', fault);
+    else assert.equal(folderFault('/data', error), undefined);
+  });
+}
+
+for (const [record, line] of [
+  [{ method: 'GET', route: null, status: 404, ms: 1.4 }, /^\S+ {2}GET \(no such path\) {2}404 {2}1 ms\n$/],
+  [{ method: 'POST', route: '/tts', status: null, end: 'caller_left', ms: 5 }, /POST \/tts {2}caller_left {2}5 ms\n$/],
+  [
+    { method: 'POST', route: '/tts', status: 200, ms: 9, characters: 2, chargedMicroUsd: 36 },
+    /200 {2}2 characters {2}\$0\.000036 /,
+  ],
+] as const) {
+  test(`a request is a line for people: ${line.source.slice(0, 40)}`, async () => {
+    assert.match(lineForPeople(JSON.stringify({ level: 30, msg: 'request', ...record })), line);
+  });
+}
+
+test('a warning stays a line of JSON, and information is not printed', async () => {
+  const warning = '{"level":40,"msg":"x"}\n';
+  assert.deepEqual([lineForPeople(warning), lineForPeople('{"level":30,"msg":"x"}\n')], [warning, '']);
+});
+
+test('a Node.js that is too old is named with the version that is needed', async () => {
+  assert.match(missingPackages('say', [], '18.20.8') ?? '', /needs Node\.js 20\.19 or newer, and this is 18\.20\.8\./);
+  assert.match(missingPackages('say', [], '20.9.0') ?? '', /20\.9\.0/);
+  for (const node of ['20.19.0', '24.0.1']) assert.equal(missingPackages('say', [], node), undefined);
 });
