@@ -52,10 +52,11 @@ ${chain ? chainWarning : ''}Ctrl-C stops the sandbox. Each request prints a line
 `;
 }
 
-/** A log line of a request as people read it. Other lines stay as they are, and are empty below a warning. */
-export function lineForPeople(json: string): string {
+/** A log line of a request as people read it. Warnings stay as they are; everything else is empty. */
+export function lineForPeople(json: string, showsRequests: boolean): string {
   const { level, msg, method, route, status, end, characters, chargedMicroUsd, ms } = JSON.parse(json);
   if (msg !== 'request') return level < WARNING ? '' : json;
+  if (!showsRequests) return '';
   return [
     new Date().toTimeString().slice(0, 8),
     `${method} ${route ?? '(no such path)'}`,

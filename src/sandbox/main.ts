@@ -119,11 +119,8 @@ if ('faults' in result) {
 }
 const { config } = result;
 let isReady = false;
-const printForPeople = (json: string) => {
-  const line = lineForPeople(json);
-  if (isReady || !line.endsWith(' ms\n')) process.stdout.write(line);
-};
-const log = process.env.LOG_LEVEL ? createLogger(config.logLevel) : createLogger('info', { write: printForPeople });
+const forPeople = { write: (json: string) => void process.stdout.write(lineForPeople(json, isReady)) };
+const log = process.env.LOG_LEVEL ? createLogger(config.logLevel) : createLogger('info', forPeople);
 const app = await start(createApp(config, log), close);
 await step(app.server.listen({ host: config.host, port: config.port }));
 if (config.adminPort !== undefined) await step(app.admin.listen({ host: config.admin.host, port: config.adminPort }));

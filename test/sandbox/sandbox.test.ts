@@ -118,13 +118,17 @@ for (const [record, line] of [
   ],
 ] as const) {
   test(`a request is a line for people: ${line.source.slice(0, 40)}`, async () => {
-    assert.match(lineForPeople(JSON.stringify({ level: 30, msg: 'request', ...record })), line);
+    assert.match(lineForPeople(JSON.stringify({ level: 30, msg: 'request', ...record }), true), line);
   });
 }
 
-test('a warning stays a line of JSON, and information is not printed', async () => {
+test('a warning stays a line of JSON, and requests of the start are not printed', async () => {
   const warning = '{"level":40,"msg":"x"}\n';
-  assert.deepEqual([lineForPeople(warning), lineForPeople('{"level":30,"msg":"x"}\n')], [warning, '']);
+  const others = ['{"level":30,"msg":"x"}\n', '{"level":30,"msg":"request","ms":1}\n'];
+  assert.deepEqual(
+    [warning, ...others].map((line) => lineForPeople(line, false)),
+    [warning, '', ''],
+  );
 });
 
 test('a Node.js that is too old is named with the version that is needed', async () => {

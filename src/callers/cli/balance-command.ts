@@ -49,18 +49,11 @@ async function readUsdc({ client, settings }: Caller, wallet: Address): Promise<
   if (!node) throw new UsageError(`No node of ${network} is set. Set SPEECHGATE_RPC_URL to its address.`);
   const { createPublicClient, erc20Abi, http } = await import('viem');
   const chain = createPublicClient({ transport: http(node) });
-  try {
-    const address = asset.address as Address;
-    return await chain.readContract({ address, abi: erc20Abi, functionName: 'balanceOf', args: [wallet] });
-  } catch (cause) {
-    const { host } = new URL(node);
-    throw new SpeechgateError(
-      `The node ${host} returned no balance. Retry, or set SPEECHGATE_RPC_URL to another node.`,
-      {
-        cause,
-      },
-    );
-  }
+  const call = { abi: erc20Abi, functionName: 'balanceOf', args: [wallet] } as const;
+  return chain.readContract({ address: asset.address as Address, ...call }).catch((cause) => {
+    const fix = 'Retry, or set SPEECHGATE_RPC_URL to another node.';
+    throw new SpeechgateError(`The node ${new URL(node).host} returned no balance. ${fix}`, { cause });
+  });
 }
 
 export const accountCommand = defineCommand({

@@ -14,10 +14,8 @@ ${SPEECH_USAGE}`,
   run: async (values, { words: [word], output, host }) => {
     const order = await readOrder(values, word, host.stdin);
     await withCaller(host, {}, async ({ client }) => {
-      const quote = await output.withProgress(
-        'Reading the price',
-        client.quote({ ...order, ...(await idsOf(order, client)) }),
-      );
+      const named = { ...order, ...(await idsOf(order, client)) };
+      const quote = await output.withProgress('Reading the price', client.quote(named));
       const { textLength, model, amountMicroUsd, expiresAt } = quote;
       output.done(quote, [
         `${textLength} characters with ${serviceWords(model)}: ${formatUsd(amountMicroUsd)} USD until ${serviceWords(expiresAt)}`,

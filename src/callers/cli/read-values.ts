@@ -138,26 +138,20 @@ export async function idsOf({ model, voice }: SpeechNames, client: Speechgate): 
   const catalog = plainCatalog(await client.models());
   const found = findModel(catalog, model ?? catalog.defaultModel);
   if (!found) {
-    const known = catalog.models.map(({ id }) => [id, modelSlug(id)] as const);
-    throw unknownName('--model', model, known, 'speechgate models');
+    const names = catalog.models.flatMap(({ id }) => [id, modelSlug(id)]);
+    throw unknownName(`--model ${model}`, nearest(model ?? '', names), 'speechgate models');
   }
   const named = model === undefined ? {} : { model: found.id };
   if (voice === undefined) return named;
   const foundVoice = findVoice(found, voice);
   if (foundVoice) return { ...named, voice: foundVoice.id };
-  const known = found.voices.map((each) => [each.id, each.voice] as const);
-  throw unknownName('--voice', voice, known, `speechgate voices --model ${found.id}`);
+  const names = found.voices.flatMap((each) => [each.id, each.voice]);
+  throw unknownName(`--voice ${voice}`, nearest(voice, names), `speechgate voices --model ${found.id}`);
 }
 
-function unknownName(
-  option: string,
-  name = '',
-  known: readonly (readonly [id: string, slug: string])[],
-  command: string,
-): UsageError {
-  const meant = nearest(name, known.flat());
+function unknownName(given: string, meant: string | undefined, command: string): UsageError {
   const hint = meant === undefined ? `${command} lists them.` : `Did you mean ${meant}?`;
-  return new UsageError(`${option} ${name} does not exist. ${hint} Nothing was bought.`);
+  return new UsageError(`${given} does not exist. ${hint} Nothing was bought.`);
 }
 
 export async function readText(word: string | undefined, name: string, stdin: Readable): Promise<string> {

@@ -12,8 +12,8 @@ Lists the voices of a model, for say --voice.
   options: { ...ALL_OPTION, model: { type: 'string' } },
   run: async ({ model, all }, { output, host }) => {
     await withCaller(host, {}, async ({ client }) => {
-      const read = async () => client.voices((await idsOf(model === undefined ? {} : { model }, client)).model);
-      const listed = await output.withProgress('Reading the voices', read());
+      const named = model === undefined ? {} : await idsOf({ model }, client);
+      const listed = await output.withProgress('Reading the voices', client.voices(named.model));
       const lines = rowsOf(listed.voices, { all }, ({ id, name }) => [id, name], ['voice', 'name']);
       output.done({ model: listed.model, voices: listed.voices }, lines);
     });
