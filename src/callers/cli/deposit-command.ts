@@ -40,12 +40,17 @@ If the outcome of an earlier deposit is unknown, this resumes it and signs nothi
   },
 });
 
-async function depositAndSave({ client, saved }: Caller, amountMicroUsd: bigint, output: Output, host: CommandProcess) {
+async function depositAndSave(
+  { client, saved, settings }: Caller,
+  amountMicroUsd: bigint,
+  output: Output,
+  host: CommandProcess,
+) {
   const sent = new SentPurchase(saved);
   const onPending = (pending: PendingPurchase) => sent.save(pending);
   const depositing = client.deposit(amountMicroUsd, { signal: interruption(host), onPending });
   try {
-    const deposit = await output.withProgress('Waiting for the transfer on chain', paid(depositing));
+    const deposit = await output.withProgress('Waiting for the transfer on chain', paid(depositing, settings));
     await sent.drop();
     return deposit;
   } catch (error) {

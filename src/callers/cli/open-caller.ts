@@ -20,6 +20,8 @@ import type { CommandProcess } from './output.ts';
 import { SavedPurchases, type SentPurchase } from './saved-purchases.ts';
 import { clientOptions, readSettings, type Settings } from './settings.ts';
 
+const SANDBOX_REMEDY =
+  'A start of the sandbox refills its wallet if less than 5 USDC are left. Send no real USDC there';
 const BUDGET_FILE = 'budget.jsonl';
 
 export interface Caller {
@@ -124,7 +126,7 @@ export function assertTrust({ trust }: Settings): void {
 }
 
 /** Says how to add money if that is why the service refused. */
-export async function paid<T>(purchase: Promise<T>): Promise<T> {
+export async function paid<T>(purchase: Promise<T>, { node }: Pick<Settings, 'node'>): Promise<T> {
   try {
     return await purchase;
   } catch (error) {
@@ -132,7 +134,10 @@ export async function paid<T>(purchase: Promise<T>): Promise<T> {
     if (!lack) throw error;
     const { code, status, details, traceId, missingMicroUsd, topUpUrl } = error;
     const page = topUpUrl === null ? '' : ` (or ${topUpUrl})`;
-    const message = `${lack.problem} You were not charged. ${lack.remedy}${page}`;
+    // The chain of a sandbox has the id of Base.
+    const isLocalChain = error.wallet !== null && node !== undefined && isLoopback(new URL(node).hostname);
+    const remedy = isLocalChain ? SANDBOX_REMEDY : lack.remedy;
+    const message = `${lack.problem} You were not charged. ${remedy}${page}`;
     throw new CommandError({ code, exit: EXIT.noMoney, message, status, details, traceId, missingMicroUsd, topUpUrl });
   }
 }

@@ -97,7 +97,7 @@ async function buySpeech(
   const signal = interruption(host);
   let receipt: Receipt | undefined;
   const speak = async (): Promise<BoughtSpeech> => {
-    const speech = await paid(client.speak(named, { signal, durable }));
+    const speech = await paid(client.speak(named, { signal, durable }), caller.settings);
     receipt = speech.receipt;
     const bytes = await file.write(speech);
     return { bytes, contentType: speech.contentType, receipt };

@@ -117,12 +117,18 @@ test('the caller commands work end to end on one sandbox', {
     // A budget of its own: what was signed stays set aside there until it has expired.
     const poor = join(folder, 'poor');
     await cp(env.XDG_CONFIG_HOME, poor, { recursive: true });
-    const [noAccount, noDeposit, unknownAccount] = await Promise.all([
+    const [noUsdc, noAccount, noDeposit, unknownAccount] = await Promise.all([
+      callerCommand({ XDG_CONFIG_HOME: poor }, 'deposit', '30'),
       say(none, '--json'),
       say({ XDG_CONFIG_HOME: poor }, '--pay', 'prepaid'),
       callerCommand({ ...none, SPEECHGATE_ACCOUNT: crypto.randomUUID() }, 'say', 'x', '--out', '-', '--pay', 'card'),
     ]);
     assert.deepEqual([failed(noAccount).exit, failed(noAccount).topUpUrl], [3, `${baseUrl}/top-up`]);
+    assert.equal(noUsdc.code, 3, noUsdc.err);
+    assert.match(
+      noUsdc.err,
+      /^Insufficient funds\. .*A start of the sandbox refills its wallet .* Send no real USDC there$/m,
+    );
     assert.deepEqual([noDeposit.code, noDeposit.out], [3, '']);
     assert.match(noDeposit.err, /0\.000198 USD is missing\. .*speechgate deposit 1\.00\n$/);
     assert.equal(unknownAccount.code, 3, unknownAccount.err);

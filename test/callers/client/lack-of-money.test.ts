@@ -29,6 +29,12 @@ const OF_MONEY: readonly [details: object, way: Way, problem: RegExp, remedy: Re
   [{ reason: 'unknown_account', ...SHORT }, CARD, /does not know this credit account/, /speechgate top-up/],
   [{ reason: 'account_indebted', ...SHORT }, CARD, /in debt/, /speechgate top-up/],
   [{ reason: 'insufficient_funds', ...SHORT }, PREPAID, /0\.000098 USD is missing/, /speechgate deposit 1\.00/],
+  [
+    { reason: 'insufficient_funds', priceMicroUsd: 2_500_000, balanceMicroUsd: 1 },
+    PREPAID,
+    /2\.499999 USD/,
+    /deposit 2\.499999/,
+  ],
   [{ reason: 'never_deposited', ...SHORT }, PREPAID, /0\.000098 USD is missing/, /speechgate deposit 1\.00/],
   [{ error: 'insufficient_funds' }, CHAIN, /Insufficient funds/, AT_WALLET],
   [{ error: 'invalid_exact_evm_insufficient_balance' }, CHAIN, /Insufficient funds/, AT_WALLET],
@@ -46,7 +52,7 @@ const OF_OTHERS: readonly [details: object | null, way: Way][] = [
 
 async function told(error: Error) {
   const { content } = await toResult(() => Promise.reject(error));
-  const failed = await paid(Promise.reject(error)).catch((thrown) => failureOf(thrown));
+  const failed = await paid(Promise.reject(error), { node: undefined }).catch((thrown) => failureOf(thrown));
   const { type, message } = toApiError(error, false);
   return { command: failed, bridge: { type, message }, mcp: (content[0] as { text: string }).text };
 }
