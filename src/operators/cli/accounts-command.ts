@@ -1,4 +1,5 @@
 import { EXIT_USAGE } from '../../lib/arguments.ts';
+import { nearest } from '../../lib/misspelt.ts';
 import { tableLine } from '../../lib/printable.ts';
 import type { OperatorCommand } from './command.ts';
 
@@ -33,6 +34,8 @@ export const accountsCommand: OperatorCommand = async ([name = '', ...args], con
   const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
   if (action) return (await action.load())(args, context);
   const list = Object.entries(actions).map(([known, { about }]) => `  ${tableLine([12], [known, about])}`);
+  const meant = nearest(name, Object.keys(actions));
+  if (meant) context.console.error(`Did you mean speechgate admin accounts ${meant}?\n`);
   const print = ['--help', '-h'].includes(name) ? context.console.log : context.console.error;
   print(['speechgate admin accounts ACTION, one of these:', ...list].join('\n'));
   return print === context.console.log ? 0 : EXIT_USAGE;

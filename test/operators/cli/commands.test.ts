@@ -38,6 +38,7 @@ for (const [args, code, err] of [
   [['admin', 'adit'], 2, 'speechgate has no command admin adit. Did you mean speechgate admin audit?\n'],
   [['admin', 'say'], 2, 'speechgate has no command admin say. speechgate admin --help lists them.\n'],
   [['play'], 2, 'speechgate has no command play. speechgate --help lists them.\n'],
+  [['accounts', 'freze'], 78, /^Did you mean speechgate admin accounts freeze\?$/m],
   [['say', '--ply'], 2, "Unknown option '--ply'. Did you mean --play?\n"],
   [['admin', 'audit', '--externl'], 78, "Unknown option '--externl'. Did you mean --external?\n"],
 ] as const) {
