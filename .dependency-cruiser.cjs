@@ -76,10 +76,10 @@ module.exports = {
         pathNot: [
           '^src/callers/client/',
           '^src/contract/types\\.ts$',
-          '^src/lib/(canonical-json|loopback|money|service-words|unprintable)\\.ts$',
+          '^src/lib/(bytes|canonical-json|loopback|money|service-words|unprintable)\\.ts$',
           '^src/feedback/signing-message\\.ts$',
           '^src/speech/(audio-end|mpeg-frame|price|whole-audio)\\.ts$',
-          '^src/payments/prepaid/signed-request\\.ts$',
+          '^src/payments/(prepaid/signed-request|x402/transfer-types)\\.ts$',
           'node_modules/',
         ],
       },

@@ -1,4 +1,4 @@
-import { concatBytes } from '../lib/concat-bytes.ts';
+import { concatBytes } from '../lib/bytes.ts';
 import { FRAME_HEADER_BYTES, frameLength, ID3_HEADER_BYTES, id3Length } from './mpeg-frame.ts';
 import type { AudioType } from './provider.ts';
 

@@ -1,4 +1,5 @@
-import { type AudioReader, matches, type ReaderOptions } from './audio-reader.ts';
+import { matches } from '../lib/bytes.ts';
+import type { AudioReader, ReaderOptions } from './audio-reader.ts';
 import { MpegAudioReader } from './mpeg-audio.ts';
 import { FRAME_HEADER_BYTES, frameLength, ID3_HEADER_BYTES, id3Length } from './mpeg-frame.ts';
 import type { AudioType } from './provider.ts';

@@ -15,10 +15,3 @@ export interface ReaderOptions {
 }
 
 export const asBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-
-export function matches(bytes: Uint8Array, offset: number, ascii: string): boolean {
-  for (let i = 0; i < ascii.length && offset + i < bytes.length; i++) {
-    if (bytes[offset + i] !== ascii.charCodeAt(i)) return false;
-  }
-  return true;
-}

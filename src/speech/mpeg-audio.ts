@@ -1,4 +1,5 @@
-import { type AudioFault, type AudioReader, asBuffer, matches, type ReaderOptions } from './audio-reader.ts';
+import { matches } from '../lib/bytes.ts';
+import { type AudioFault, type AudioReader, asBuffer, type ReaderOptions } from './audio-reader.ts';
 import {
   DESCRIPTION_BYTES,
   FRAME_HEADER_BYTES,

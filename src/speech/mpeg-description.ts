@@ -1,4 +1,4 @@
-import { concatBytes } from '../lib/concat-bytes.ts';
+import { concatBytes } from '../lib/bytes.ts';
 import {
   type Description,
   FRAME_HEADER_BYTES,

@@ -1,4 +1,4 @@
-import { matches } from './audio-reader.ts';
+import { matches } from '../lib/bytes.ts';
 
 export const FRAME_HEADER_BYTES = 4;
 /** Of an ID3v2 tag header, and of the footer that version 2.4 may append (id3v2.4.0-structure, 3.1 and 3.4). */

@@ -1,4 +1,5 @@
-import { type AudioFault, type AudioReader, asBuffer, matches, type ReaderOptions } from './audio-reader.ts';
+import { matches } from '../lib/bytes.ts';
+import { type AudioFault, type AudioReader, asBuffer, type ReaderOptions } from './audio-reader.ts';
 import { RIFF_HEADER_BYTES, RIFF_SIZE_EXCLUDES, WAVE_CHUNK_HEADER_BYTES, writtenSize } from './wave-sizes.ts';
 
 /** The smallest format chunk, and more than any has. */

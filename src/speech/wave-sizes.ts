@@ -1,4 +1,4 @@
-import { matches } from './audio-reader.ts';
+import { matches } from '../lib/bytes.ts';
 
 export const RIFF_HEADER_BYTES = 12;
 export const WAVE_CHUNK_HEADER_BYTES = 8;

@@ -8,6 +8,7 @@ import { FileLock, pause } from '../../lib/file-lock.ts';
 import { ownFolder, ownSubfolder, readOwnFile, replaceOwnFile } from '../../lib/private-files.ts';
 import { Book } from '../client/book.ts';
 
+const VERSION = 2;
 const TEMPORARY = /\.[0-9a-f-]{36}\.new$/;
 
 export class DamagedBudgetError extends Error {
@@ -122,10 +123,10 @@ export class BudgetStore {
   async #changeTogether(changes: readonly Change[]): Promise<void> {
     try {
       const book = await this.#read();
-      const before = book.toString();
+      const before = textOf(book);
       const applied: (() => void)[] = [];
       for (const { apply, fail } of changes) await apply(book).then((done) => applied.push(done), fail);
-      const after = book.toString();
+      const after = textOf(book);
       if (after !== before) await replaceOwnFile(this.#path, after);
       for (const done of applied) done();
     } catch (error) {
@@ -136,7 +137,7 @@ export class BudgetStore {
   async #read(): Promise<Book> {
     const text = await readOwnFile(this.#path);
     try {
-      return text === undefined ? new Book() : Book.parse(text);
+      return text === undefined ? new Book() : parseBook(text);
     } catch (error) {
       throw new DamagedBudgetError(this.#path, (error as Error).message);
     }
@@ -152,4 +153,34 @@ export class BudgetStore {
 
 function failAll(changes: readonly Change[], error: unknown): void {
   for (const { fail } of changes) fail(error);
+}
+
+function parseBook(text: string): Book {
+  const { speechgate, version, days, accounts, open, rests } = JSON.parse(text);
+  if (speechgate !== 'budget' || version !== VERSION) throw new Error(`it is not a version ${VERSION} budget`);
+  return new Book({
+    days: days.map(withAmounts('spentMicroUsd', 'unconfirmedMicroUsd')),
+    accounts: accounts.map((account: { lowestMicroUsd?: unknown }) =>
+      withAmounts('expectedMicroUsd', ...(account.lowestMicroUsd === undefined ? [] : ['lowestMicroUsd']))(account),
+    ),
+    open: open.map(withAmounts('maxMicroUsd')),
+    rests: rests.map(withAmounts('microUsd')),
+  });
+}
+
+const withAmounts =
+  (...names: readonly string[]) =>
+  (entry: Readonly<Record<string, unknown>>) => ({
+    ...entry,
+    ...Object.fromEntries(names.map((name) => [name, readAmount(entry[name])])),
+  });
+
+function readAmount(text: unknown): bigint {
+  if (typeof text === 'string' && /^-?\d+$/.test(text)) return BigInt(text);
+  throw new Error(`${text} is not an amount`);
+}
+
+function textOf(book: Book): string {
+  const document = { speechgate: 'budget', version: VERSION, ...book.state };
+  return `${JSON.stringify(document, (_name, value) => (typeof value === 'bigint' ? String(value) : value))}\n`;
 }

@@ -1,4 +1,4 @@
-import createClient, { type Client } from 'openapi-fetch';
+import type { Client } from 'openapi-fetch';
 import type { JsonObject, paths } from '../../contract/types.ts';
 import { type ServiceError, SpeechgateError, TooLargeError, UnreachableError, UntrustedError } from './errors.ts';
 import { faultOf, isTransient, serviceError } from './service-error.ts';
@@ -13,7 +13,7 @@ export type Wire<T> = T extends bigint
       ? { [Key in keyof T]: Wire<T[Key]> }
       : T;
 
-export type Api = Client<Wire<paths>>;
+export type Api = Pick<Client<Wire<paths>>, 'GET' | 'POST'>;
 
 export interface ApiResult<Data> {
   readonly response: Response;
@@ -29,34 +29,51 @@ const MAX_READ_DELAY_MS = 10_000;
 /** A cached response could name a former payee. Node.js's types lack this option. */
 const UNCACHED = { cache: 'no-store' } as RequestInit;
 
-/** Keeps the caller's signal: `Request.signal` can be lost to garbage collection. */
-class SignalledRequest extends Request {
-  readonly callerSignal: AbortSignal | undefined;
+interface Call {
+  readonly params?: { readonly path?: Record<string, string>; readonly query?: Record<string, string> };
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: unknown;
+  readonly bodySerializer?: () => string;
+  readonly parseAs?: 'stream';
   readonly maxAudioBytes?: number;
-
-  constructor(input: string | URL | Request, init: RequestInit = {}) {
-    super(input, init);
-    this.callerSignal = init.signal ?? undefined;
-  }
+  readonly signal?: AbortSignal;
 }
 
 /**
  * Follows no redirects and sends no cookies. Limits JSON to `MAX_JSON_BYTES`, and audio to the call's `maxAudioBytes`.
+ * It has the form of openapi-fetch, whose own code would be a sixth of a page that pays by card.
  * @param baseUrl an origin
  */
-export const openApi = (baseUrl: string, send: typeof globalThis.fetch = (...call) => fetch(...call)): Api =>
-  createClient<Wire<paths>>({
-    baseUrl,
-    redirect: 'error',
-    credentials: 'omit',
-    Request: SignalledRequest,
-    fetch: async (request) => {
-      const { callerSignal, maxAudioBytes } = request as SignalledRequest;
-      const response = await send(request, { ...UNCACHED, ...(callerSignal && { signal: callerSignal }) });
-      const isAudio = response.ok && response.headers.get('content-type')?.startsWith('audio/');
-      return boundedResponse(response, (isAudio && maxAudioBytes) || MAX_JSON_BYTES, callerSignal);
-    },
-  });
+export function openApi(baseUrl: string, send: typeof globalThis.fetch = (...call) => fetch(...call)): Api {
+  const call = async (method: string, path: string, options: Call = {}): Promise<ApiResult<unknown>> => {
+    const { params, body, bodySerializer = () => JSON.stringify(body), parseAs, maxAudioBytes, signal } = options;
+    const target = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params?.path?.[name] ?? ''));
+    const query = `${new URLSearchParams(params?.query)}`;
+    const request = new Request(baseUrl + target + (query && `?${query}`), {
+      method,
+      redirect: 'error',
+      credentials: 'omit',
+      headers: { ...(body !== undefined && { 'content-type': 'application/json' }), ...options.headers },
+      ...(body !== undefined && { body: bodySerializer() }),
+    });
+    // `Request.signal` can be lost to garbage collection.
+    const sent = await send(request, { ...UNCACHED, ...(signal && { signal }) });
+    const isAudio = sent.ok && sent.headers.get('content-type')?.startsWith('audio/');
+    const response = boundedResponse(sent, (isAudio && maxAudioBytes) || MAX_JSON_BYTES, signal);
+    if (!response.ok) return { response, error: parsed(await response.text()) };
+    return { response, data: parseAs === 'stream' ? response.body : JSON.parse(await response.text()) };
+  };
+  const of = (method: string) => (path: string, options?: Call) => call(method, path, options);
+  return { GET: of('GET'), POST: of('POST') } as unknown as Api;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
 
 /** Enough for uncompressed stereo at 48 kHz, spoken at half the speed. */
 export const maxAudioBytes = (characters: number): number => Math.min(2_097_152 + characters * 24_576, 268_435_456);

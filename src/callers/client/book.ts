@@ -3,7 +3,6 @@ import { OverCapError } from './errors.ts';
 import type { UsedCap } from './money-text.ts';
 import { CLOCK_LEEWAY_SECONDS, type Flow, type PendingPurchase } from './pending-purchase.ts';
 
-const VERSION = 2;
 /** A service whose `Date` is absurd can't make a time that is none. */
 const MAX_DATE_MS = 8.64e15;
 
@@ -44,6 +43,13 @@ interface WatchedAccount {
   readonly lowestMicroUsd?: bigint;
 }
 
+export interface BookState {
+  readonly days: readonly (DaySums & { readonly day: string })[];
+  readonly accounts: readonly (WatchedAccount & { readonly account: string })[];
+  readonly open: readonly OpenPurchase[];
+  readonly rests: readonly (SignedRest & { readonly day: string })[];
+}
+
 /** The purchases under a budget. It keeps only sums of settled ones, no texts or identifiers. */
 export class Book {
   /** Never pruned, so that setting the clock back frees nothing. */
@@ -51,36 +57,22 @@ export class Book {
   readonly #accounts = new Map<string, WatchedAccount>();
   readonly #open = new Map<string, OpenPurchase>();
   /** Amounts that unexpired signatures of settled purchases could still be charged. */
-  #rests: readonly (SignedRest & { readonly day: string })[] = [];
+  #rests: BookState['rests'];
 
-  static parse(text: string): Book {
-    const { speechgate, version, days, accounts, open, rests } = JSON.parse(text);
-    if (speechgate !== 'budget' || version !== VERSION) throw new Error(`it is not a version ${VERSION} budget`);
-    const book = new Book();
-    for (const { day, spentMicroUsd, unconfirmedMicroUsd } of days) {
-      book.#add(day, readAmount(spentMicroUsd), readAmount(unconfirmedMicroUsd));
-    }
-    for (const { account, expectedMicroUsd, lowestMicroUsd } of accounts) {
-      const lowest = lowestMicroUsd === undefined ? {} : { lowestMicroUsd: readAmount(lowestMicroUsd) };
-      book.#accounts.set(account, { expectedMicroUsd: readAmount(expectedMicroUsd), ...lowest });
-    }
-    for (const purchase of open) {
-      book.#open.set(purchase.id, { ...purchase, maxMicroUsd: readAmount(purchase.maxMicroUsd) });
-    }
-    book.#rests = rests.map((rest: { microUsd: unknown }) => ({ ...rest, microUsd: readAmount(rest.microUsd) }));
-    return book;
+  constructor({ days, accounts, open, rests }: BookState = { days: [], accounts: [], open: [], rests: [] }) {
+    for (const { day, spentMicroUsd, unconfirmedMicroUsd } of days) this.#add(day, spentMicroUsd, unconfirmedMicroUsd);
+    for (const { account, ...watched } of accounts) this.#accounts.set(account, watched);
+    for (const purchase of open) this.#open.set(purchase.id, purchase);
+    this.#rests = rests;
   }
 
-  toString(): string {
-    const document = {
-      speechgate: 'budget',
-      version: VERSION,
+  get state(): BookState {
+    return {
       days: [...this.#days].map(([day, sums]) => ({ day, ...sums })),
       accounts: [...this.#accounts].map(([account, watched]) => ({ account, ...watched })),
       open: this.open,
       rests: this.#rests,
     };
-    return `${JSON.stringify(document, (_name, value) => (typeof value === 'bigint' ? String(value) : value))}\n`;
   }
 
   get open(): readonly OpenPurchase[] {
@@ -214,8 +206,3 @@ function capOf(scope: OverCapError['scope'], limitMicroUsd: bigint, used: UsedCa
 }
 
 const sum = (amounts: readonly bigint[]): bigint => amounts.reduce((total, amount) => total + amount, 0n);
-
-function readAmount(text: unknown): bigint {
-  if (typeof text === 'string' && /^-?\d+$/.test(text)) return BigInt(text);
-  throw new Error(`${text} is not an amount`);
-}

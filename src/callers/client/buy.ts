@@ -1,8 +1,6 @@
 import { type Budget, checkCall, type KnownOfPurchase, type Reservation, reserveAll } from './budget.ts';
-import { CARD_TARGET, JOB_TARGET } from './card-credits.ts';
-import { DEPOSIT_TARGET, resolveDeposit } from './deposit.ts';
+import type { Deposit } from './deposit.ts';
 import { sha256 } from './digest.ts';
-import { X402_TARGET } from './direct-x402.ts';
 import {
   AudioLostError,
   OverCapError,
@@ -11,24 +9,28 @@ import {
   UnreachableError,
   UntrustedError,
 } from './errors.ts';
-import type { Offer, PaymentWay, Service } from './payment-way.ts';
+import type { Offer, PaymentWay, Readers, Service } from './payment-way.ts';
 import {
   boundedCharge,
+  CARD_TARGET,
   canStillSettle,
+  DEPOSIT_TARGET,
   hasExpired,
+  isJob,
+  JOB_TARGET,
   mayNonceBeDeleted,
   type PendingPurchase,
+  X402_TARGET,
 } from './pending-purchase.ts';
-import { isJob, readCard, readDirect, readPrepaid, responseLost } from './read-speech.ts';
-import { type PendingRequest, type Reader, type Resolution, retryUntilResolved } from './retry-until-resolved.ts';
+import { responseLost } from './read-speech.ts';
+import { type PendingRequest, type Resolution, retryUntilResolved } from './retry-until-resolved.ts';
 import type { Speech, SpeechOrder } from './speech.ts';
 import { delayMs, pause } from './waiting.ts';
 
 const ATTEMPTS = 3;
-const SPEECH_READERS = { card: readCard, direct: readDirect, prepaid: readPrepaid } as const satisfies Record<
-  string,
-  Reader<Speech>
->;
+/** The service itself waits up to two minutes for the confirmations of a deposit. */
+const DEPOSIT_RESPONSE_TIMEOUT_MS = 180_000;
+const DEPOSIT_TIMEOUT_MS = 300_000;
 /** Mismatches that a fresh catalog or fresh metadata may resolve. */
 const OUTDATED: ReadonlySet<string> = new Set(['wrong_price', 'wrong_payee', 'unknown_model']);
 /** Error codes of Node.js for a connection that was never opened; browsers give none. */
@@ -119,6 +121,36 @@ async function signAndRecord(
   }
 }
 
+/** @throws SpeechgateError */
+export function readerOf<Name extends keyof Readers>({ readers }: Service, name: Name): NonNullable<Readers[Name]> {
+  const reader = readers[name];
+  if (reader) return reader;
+  throw new SpeechgateError(
+    'This Speechgate pays from card credit only. Import it from the entry `/x402` for wallets.',
+  );
+}
+
+export interface DepositOptions {
+  readonly signal: AbortSignal | undefined;
+  readonly timeoutMs?: number | undefined;
+}
+
+export const resolveDeposit = (
+  pending: PendingPurchase,
+  service: Service,
+  { signal, timeoutMs = DEPOSIT_TIMEOUT_MS }: DepositOptions,
+  isRetry = true,
+): Promise<Resolution<Deposit>> =>
+  retryUntilResolved({
+    pending,
+    service,
+    signal,
+    isRetry,
+    timeoutMs,
+    read: readerOf(service, 'deposit'),
+    responseTimeoutMs: DEPOSIT_RESPONSE_TIMEOUT_MS,
+  });
+
 /** A card request without a job is sent once, because a retry would be charged again. */
 export async function resolveSpeech(
   request: Omit<PendingRequest<Speech>, 'read' | 'responseTimeoutMs'>,
@@ -127,7 +159,7 @@ export async function resolveSpeech(
   const isSentOnce = pending.flow === 'card' && !isJob(pending);
   const resolution = await retryUntilResolved({
     ...request,
-    read: SPEECH_READERS[pending.flow],
+    read: readerOf(service, pending.flow),
     responseTimeoutMs: await service.catalog.speechTimeoutMs(signal),
     ...(isSentOnce && { timeoutMs: 0 }),
   });

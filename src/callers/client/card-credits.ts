@@ -2,11 +2,8 @@ import { readJson } from './api.ts';
 import { priceOf, rateOf } from './catalog.ts';
 import { SpeechgateError } from './errors.ts';
 import type { Balance, Offer, PaymentWay, Service, Terms } from './payment-way.ts';
-import type { PendingPurchase } from './pending-purchase.ts';
+import { CARD_TARGET, JOB_TARGET, type PendingPurchase } from './pending-purchase.ts';
 import type { SpeechOrder } from './speech.ts';
-
-export const CARD_TARGET = '/tts';
-export const JOB_TARGET = '/tts?async=true';
 
 /** Pays from a credit account. @param accountId a bearer secret */
 export function cardCredits(accountId: string): PaymentWay {

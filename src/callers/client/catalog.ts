@@ -1,9 +1,11 @@
-import type { TtsModelsResponse } from '../../contract/types.ts';
+import type { TtsModelsResponse, Quote as WireQuote } from '../../contract/types.ts';
 import { priceMicroUsd } from '../../speech/price.ts';
 import { type Api, readJson, type Shape, type Wire } from './api.ts';
+import { sha256 } from './digest.ts';
 import { UntrustedError } from './errors.ts';
-import type { Terms } from './payment-way.ts';
+import type { Service, Terms } from './payment-way.ts';
 import { unknownModel } from './service-error.ts';
+import type { SpeechOrder } from './speech.ts';
 import type { Metadata } from './trusted-metadata.ts';
 import { withDeadline } from './waiting.ts';
 
@@ -26,6 +28,18 @@ const MODEL: Shape = {
   available: 'boolean',
 };
 const MODELS: Shape = { defaultModel: 'string', models: [MODEL] };
+const QUOTE: Shape = {
+  quoteToken: 'string',
+  textLength: 'number',
+  textSha256: 'string',
+  model: 'string',
+  amountMicroUsd: 'amount',
+  network: 'string',
+  payTo: 'string',
+  expiresAt: 'string',
+};
+
+export type Quote = Omit<Wire<WireQuote>, 'amountMicroUsd'> & { readonly amountMicroUsd: bigint };
 
 /** What the service publishes about its speech, cached. */
 export class Catalog {
@@ -104,6 +118,16 @@ export async function rateOf(model: string, { catalog, metadata, signal }: Terms
 
 /** The trimmed UTF-16 length times the rate, rounded up to a micro-USD (R1, R3). */
 export const priceOf = (text: string, ratePicoUsd: bigint): bigint => priceMicroUsd(text.trim().length, ratePicoUsd);
+
+/** Sends only length and SHA-256 of the text. */
+export async function readQuote(order: SpeechOrder, service: Service, signal: AbortSignal | undefined): Promise<Quote> {
+  const { text, ...voice } = order;
+  const trimmed = text.trim();
+  const model = await service.catalog.modelOf(order, signal);
+  const body = { ...voice, model, textLength: trimmed.length, textSha256: await sha256(trimmed) };
+  const data = await readJson(signal, QUOTE, (signal) => service.api.POST('/x402/tts/quote', { body, signal }));
+  return { ...data, amountMicroUsd: BigInt(data.amountMicroUsd) };
+}
 
 export const readMicroUsd = (header: string | null): bigint | null =>
   header !== null && /^\d{1,18}$/.test(header) ? BigInt(header) : null;

@@ -1,7 +1,8 @@
-import { decodePaymentRequiredHeader, encodePaymentSignatureHeader } from '@x402/core/http';
 import type { PaymentRequired, PaymentRequirements } from '@x402/core/types';
 import { canonicalize } from '../../lib/canonical-json.ts';
+import { TRANSFER_TYPES } from '../../payments/x402/transfer-types.ts';
 import { type ApiResult, readJson } from './api.ts';
+import { decodeJson, encodeJson, toHex } from './digest.ts';
 import { UntrustedError } from './errors.ts';
 import type { Wallet } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
@@ -10,6 +11,20 @@ import { type Metadata, timeOf } from './trusted-metadata.ts';
 const MAX_TIMEOUT_SECONDS = 600;
 /** Any other member of `extra` could change the signed data. */
 const EXTRA: ReadonlySet<string> = new Set(['name', 'version']);
+const PAYMENT_IDENTIFIER = 'payment-identifier';
+/** How the service declares that it requires a payment identifier. */
+const DECLARED = {
+  info: { required: true },
+  schema: {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    type: 'object',
+    properties: {
+      required: { type: 'boolean' },
+      id: { type: 'string', minLength: 16, maxLength: 128, pattern: '^[a-zA-Z0-9_-]+$' },
+    },
+    required: ['required'],
+  },
+};
 
 interface Expected {
   readonly metadata: Metadata;
@@ -97,7 +112,7 @@ export async function readChallenge(
 
 function decodeChallenge(header: string): PaymentRequired {
   try {
-    return decodePaymentRequiredHeader(header);
+    return decodeJson(header);
   } catch {
     throw new UntrustedError('malformed', 'The payment-required header is not a valid x402 challenge.');
   }
@@ -110,42 +125,63 @@ export async function signPayment(
   offer: PaymentRequirements,
   request: Pick<PendingPurchase, 'kind' | 'baseUrl' | 'target' | 'body'>,
 ): Promise<PendingPurchase> {
-  // Loaded here: it takes longer than the start of a program that pays by card.
-  const [{ x402Client }, { ExactEvmScheme }, { declarePaymentIdentifierExtension, PAYMENT_IDENTIFIER }] =
-    await Promise.all([
-      import('@x402/core/client'),
-      import('@x402/evm/exact/client'),
-      import('@x402/extensions/payment-identifier'),
-    ]);
-  const identifier = `pay_${crypto.randomUUID()}`;
-  const client = new x402Client()
-    .register(offer.network, new ExactEvmScheme(wallet))
-    // Asset and amount were checked against the signed metadata and the caller's caps.
-    .setSpendControls(false);
-  const declared = declarePaymentIdentifierExtension(true);
-  if (!isSame(challenge.extensions?.[PAYMENT_IDENTIFIER], declared)) {
+  if (!isSame(challenge.extensions?.[PAYMENT_IDENTIFIER], DECLARED)) {
     throw new UntrustedError(
       'malformed',
       'The challenge has no supported payment-identifier extension, so a lost response could not be retried.',
     );
   }
-  const payload = await client.createPaymentPayload({
+  const identifier = `pay_${crypto.randomUUID()}`;
+  const payload = {
     x402Version: 2,
+    payload: await signTransfer(wallet, offer),
+    extensions: { [PAYMENT_IDENTIFIER]: { ...DECLARED, info: { ...DECLARED.info, id: identifier } } },
     resource: { url: challenge.resource.url },
-    accepts: [offer],
-    extensions: { [PAYMENT_IDENTIFIER]: { ...declared, info: { ...declared.info, id: identifier } } },
-  });
-  const { validBefore } = payload.payload.authorization as { validBefore: string };
+    accepted: offer,
+  };
   return {
     ...request,
     flow: 'direct',
     identifier,
     method: 'POST',
-    headers: { 'content-type': 'application/json', 'payment-signature': encodePaymentSignatureHeader(payload) },
+    headers: { 'content-type': 'application/json', 'payment-signature': encodeJson(payload) },
     maxMicroUsd: offer.amount,
-    expiresAt: Number(validBefore),
+    expiresAt: Number(payload.payload.authorization.validBefore),
   };
 }
+
+/** One transfer of USDC (EIP-3009), in the form of the scheme `exact` of x402. */
+async function signTransfer(wallet: Wallet, offer: PaymentRequirements) {
+  const { network, asset, amount, payTo, maxTimeoutSeconds, extra } = offer;
+  const authorization = {
+    from: wallet.address,
+    to: lowerCase(payTo),
+    value: amount,
+    validAfter: '0',
+    validBefore: String(Math.floor(Date.now() / 1000) + maxTimeoutSeconds),
+    nonce: toHex(crypto.getRandomValues(new Uint8Array(32))),
+  };
+  const signature = await wallet.signTypedData({
+    domain: {
+      name: String(extra.name),
+      version: String(extra.version),
+      chainId: Number(network.split(':')[1]),
+      verifyingContract: lowerCase(asset),
+    },
+    types: TRANSFER_TYPES,
+    primaryType: 'TransferWithAuthorization',
+    message: {
+      ...authorization,
+      value: BigInt(amount),
+      validAfter: 0n,
+      validBefore: BigInt(authorization.validBefore),
+    },
+  });
+  return { authorization, signature };
+}
+
+/** Wallets refuse an address in mixed case whose checksum is wrong. */
+const lowerCase = (address: string) => address.toLowerCase() as Wallet['address'];
 
 function isSame(one: unknown, other: object): boolean {
   try {

@@ -18,11 +18,6 @@ export const CLIENT_OPTIONS = {
   baseUrl: { expected: 'a URL', isValid: (value) => typeof value === 'string' && URL.canParse(value) },
   allowInsecureHttp: BOOLEAN,
   pay: { expected: 'a payment way, such as cardCredits(accountId)', isValid: (value) => hasMethod(value, 'offer') },
-  trust: {
-    expected: 'a list of pinned keys, or the value that onTrust received',
-    isValid: (value) => Array.isArray(value) || (isObject(value) && 'metadata' in value),
-  },
-  onTrust: FUNCTION,
   maxPerRequestMicroUsd: AMOUNT,
   maxTotalMicroUsd: AMOUNT,
   budget: {
@@ -34,6 +29,14 @@ export const CLIENT_OPTIONS = {
     isValid: (value) => Number.isFinite(value) && Number(value) >= 0,
   },
   fetch: FUNCTION,
+} as const satisfies Record<string, Rule>;
+
+export const TRUST_OPTIONS = {
+  trust: {
+    expected: 'a list of pinned keys, or the value that onTrust received',
+    isValid: (value) => Array.isArray(value) || (isObject(value) && 'metadata' in value),
+  },
+  onTrust: FUNCTION,
 } as const satisfies Record<string, Rule>;
 
 export const SPEAK_OPTIONS = { signal: SIGNAL, durable: BOOLEAN, maxMicroUsd: AMOUNT } as const;

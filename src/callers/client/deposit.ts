@@ -1,17 +1,13 @@
 import type { X402DepositResponse } from '../../contract/types.ts';
 import { type Shape, validated, type Wire } from './api.ts';
+import { type DepositOptions, resolveDeposit } from './buy.ts';
 import { checkChallenge, readChallenge, signPayment } from './challenge.ts';
+import { transactionOf } from './direct-x402.ts';
 import type { Service, Wallet } from './payment-way.ts';
-import type { PendingPurchase } from './pending-purchase.ts';
-import { transactionOf } from './read-speech.ts';
-import { type Reader, type Resolution, retryUntilResolved } from './retry-until-resolved.ts';
+import { DEPOSIT_TARGET, type PendingPurchase } from './pending-purchase.ts';
+import type { Reader, Resolution } from './retry-until-resolved.ts';
 import { readRefusal } from './service-error.ts';
 import { requireMetadata } from './trusted-metadata.ts';
-
-export const DEPOSIT_TARGET = '/x402/deposit';
-/** The service itself waits up to two minutes for the transfer's confirmations. */
-const RESPONSE_TIMEOUT_MS = 180_000;
-const TIMEOUT_MS = 300_000;
 
 export interface Deposit {
   readonly address: string;
@@ -22,11 +18,6 @@ export interface Deposit {
   readonly transaction: string | null;
 }
 
-interface DepositOptions {
-  readonly signal: AbortSignal | undefined;
-  readonly timeoutMs?: number | undefined;
-}
-
 const CREDITED: Shape = {
   address: 'string',
   balanceMicroUsd: 'amount',
@@ -34,7 +25,7 @@ const CREDITED: Shape = {
   alreadyCredited: 'boolean',
 };
 
-const readDeposit: Reader<Deposit> = async (paid) => {
+export const readDeposit: Reader<Deposit> = async (paid) => {
   const { pending, response, body } = paid;
   if (!response.ok) return readRefusal(paid);
   const credited = validated((await new Response(body).json()) as Wire<X402DepositResponse>, CREDITED);
@@ -75,19 +66,3 @@ export function depositOf(resolution: Resolution<Deposit>): Deposit {
   if (resolution.outcome === 'bought') return resolution.bought;
   throw resolution.error;
 }
-
-export const resolveDeposit = (
-  pending: PendingPurchase,
-  service: Service,
-  { signal, timeoutMs = TIMEOUT_MS }: DepositOptions,
-  isRetry = true,
-): Promise<Resolution<Deposit>> =>
-  retryUntilResolved({
-    pending,
-    service,
-    signal,
-    isRetry,
-    timeoutMs,
-    read: readDeposit,
-    responseTimeoutMs: RESPONSE_TIMEOUT_MS,
-  });

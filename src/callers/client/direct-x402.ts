@@ -1,18 +1,21 @@
-import { priceOf, rateOf, signedRate } from './catalog.ts';
-import { checkChallenge, readChallenge, signPayment } from './challenge.ts';
-import type { Offer, PaymentWay, Terms, Wallet } from './payment-way.ts';
-import { readQuote } from './quote.ts';
-import type { SpeechOrder } from './speech.ts';
+import { priceOf, type Quote, rateOf, readQuote, signedRate } from './catalog.ts';
+import { checkChallenge, checkPayee, readChallenge, signPayment } from './challenge.ts';
+import { decodeJson, sha256 } from './digest.ts';
+import { UntrustedError } from './errors.ts';
+import type { Offer, PaymentWay, Service, Terms, Wallet } from './payment-way.ts';
+import { X402_TARGET } from './pending-purchase.ts';
+import { bought, receiptOf } from './read-speech.ts';
+import type { Reader } from './retry-until-resolved.ts';
+import { readRefusal } from './service-error.ts';
+import { audioStream, audioType, collect, type Speech, type SpeechOrder, wholeSpeech } from './speech.ts';
 import { type Metadata, requireMetadata } from './trusted-metadata.ts';
-
-export const X402_TARGET = '/x402/tts';
 
 export interface DirectOptions {
   /** Gets a quote by length and digest first, so that only the paid request sends the text. */
   readonly quoteFirst?: boolean;
 }
 
-/** Pays each request in USDC with the official x402 client. @param wallet holds USDC and needs no ether */
+/** Pays each request in USDC by one signed transfer. @param wallet holds USDC and needs no ether */
 export function directX402(wallet: Wallet, { quoteFirst = false }: DirectOptions = {}): PaymentWay {
   return {
     flow: 'direct',
@@ -27,7 +30,7 @@ async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms, quoteFirs
   const model = await catalog.modelOf(order, signal);
   // Reports an unknown model before the challenge is requested.
   await rateOf(model, terms);
-  const quote = quoteFirst ? await readQuote({ ...order, model }, { ...terms, metadata }) : undefined;
+  const quote = quoteFirst ? await readVerifiedQuote({ ...order, model }, terms, signal) : undefined;
   const text = order.text.trim();
   const unpaid = JSON.stringify(quote ? { quoteToken: quote.quoteToken } : { ...order, text, model });
   // The service requires the model, voice and speed of the quote (R29).
@@ -48,4 +51,59 @@ async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms, quoteFirs
     maxMicroUsd: BigInt(requirements.amount),
     sign: () => signPayment(wallet, challenge, requirements, request),
   };
+}
+
+/** With pinned keys it checks the quote against the metadata. @throws UntrustedError */
+export async function readVerifiedQuote(
+  order: SpeechOrder,
+  service: Service,
+  signal: AbortSignal | undefined,
+): Promise<Quote> {
+  const quote = await readQuote(order, service, signal);
+  const { metadata, catalog } = service;
+  if (!metadata) return quote;
+  const model = await catalog.modelOf(order, signal);
+  const textSha256 = await sha256(order.text.trim());
+  return metadata.check((payload) => {
+    if (quote.network !== payload.payment.network) {
+      throw new UntrustedError(
+        'wrong_network',
+        `network in the quote is ${quote.network} instead of ${payload.payment.network}.`,
+      );
+    }
+    checkPayee(payload, quote.payTo);
+    const price = priceOf(order.text, signedRate(payload, model));
+    if (quote.amountMicroUsd !== price || quote.textSha256 !== textSha256 || quote.model !== model) {
+      throw new UntrustedError(
+        'wrong_price',
+        `The quote (${quote.amountMicroUsd} micro-USD) does not match this order or its price of ${price}.`,
+      );
+    }
+    return quote;
+  }, signal);
+}
+
+/** Reads the whole audio, because a cut response has to be retried with the same payment. */
+export const readDirect: Reader<Speech> = async (paid) => {
+  const { pending, response, body } = paid;
+  if (!response.ok) return readRefusal(paid);
+  const contentType = audioType(response);
+  const bytes = await collect(audioStream(response, body));
+  return bought(
+    wholeSpeech(bytes, contentType, {
+      ...receiptOf(paid, BigInt(pending.maxMicroUsd)),
+      transaction: transactionOf(response),
+      isReplay: response.headers.get('x-idempotent-replay') === 'true',
+    }),
+  );
+};
+
+export function transactionOf(response: Response): string | null {
+  const header = response.headers.get('payment-response');
+  try {
+    const transaction: unknown = header === null ? null : decodeJson<{ transaction?: unknown }>(header).transaction;
+    return typeof transaction === 'string' && /^0x[0-9a-f]{64}$/i.test(transaction) ? transaction : null;
+  } catch {
+    return null;
+  }
 }

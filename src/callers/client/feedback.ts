@@ -1,4 +1,3 @@
-import type { LocalAccount } from 'viem';
 import type { FeedbackChallenge, FeedbackChallengeRequest, FeedbackReceipt } from '../../contract/types.ts';
 import { signingMessage } from '../../feedback/signing-message.ts';
 import { canonicalize } from '../../lib/canonical-json.ts';
@@ -10,7 +9,11 @@ import { timeOf } from './trusted-metadata.ts';
 
 export type Feedback = Omit<Wire<FeedbackChallengeRequest>, 'wallet'>;
 
-export type MessageSigner = Pick<LocalAccount, 'address' | 'signMessage'>;
+/** A viem account, or any other signer of messages (EIP-191) with an address. */
+export interface MessageSigner {
+  readonly address: `0x${string}`;
+  signMessage(signed: { readonly message: string }): Promise<`0x${string}`>;
+}
 
 const CHALLENGE = {
   challenge: 'string',

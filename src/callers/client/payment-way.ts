@@ -1,12 +1,29 @@
-import type { LocalAccount } from 'viem';
 import type { Api } from './api.ts';
 import type { Catalog } from './catalog.ts';
+import type { Deposit } from './deposit.ts';
 import type { Flow, PendingPurchase } from './pending-purchase.ts';
-import type { SpeechOrder } from './speech.ts';
+import type { Reader } from './retry-until-resolved.ts';
+import type { Speech, SpeechOrder } from './speech.ts';
 import type { TrustedMetadata } from './trusted-metadata.ts';
 
 /** A viem account, or any other signer of typed data with an address. */
-export type Wallet = Pick<LocalAccount, 'address' | 'signTypedData'>;
+export interface Wallet {
+  readonly address: `0x${string}`;
+  signTypedData(typedData: TypedData): Promise<`0x${string}`>;
+}
+
+/** What EIP-712 signs. */
+export interface TypedData {
+  readonly domain: {
+    readonly name: string;
+    readonly version: string;
+    readonly chainId: number;
+    readonly verifyingContract: `0x${string}`;
+  };
+  readonly types: Readonly<Record<string, readonly { readonly name: string; readonly type: string }[]>>;
+  readonly primaryType: string;
+  readonly message: Record<string, unknown>;
+}
 
 export interface PaymentWay {
   readonly flow: Flow;
@@ -23,6 +40,12 @@ export interface Service {
   readonly baseUrl: string;
   readonly catalog: Catalog;
   readonly metadata: TrustedMetadata | undefined;
+  readonly readers: Readers;
+}
+
+/** Reads the responses of each flow. Card credit needs only its own, which keeps a page small. */
+export interface Readers extends Partial<Readonly<Record<Flow, Reader<Speech>>>> {
+  readonly deposit?: Reader<Deposit>;
 }
 
 export interface Terms extends Service {

@@ -1,6 +1,11 @@
 /** How a purchase is paid: card credits, one payment in USDC, or a prepaid balance in USDC. */
 export type Flow = 'card' | 'direct' | 'prepaid';
 
+export const CARD_TARGET = '/tts';
+export const JOB_TARGET = '/tts?async=true';
+export const X402_TARGET = '/x402/tts';
+export const DEPOSIT_TARGET = '/x402/deposit';
+
 /**
  * A signed purchase with an unknown outcome, as plain JSON. Any process can repeat the identical request from it.
  * Store it privately: it contains the text, and for card credits the account's bearer id.
@@ -32,6 +37,8 @@ export function boundedCharge(chargedMicroUsd: bigint | null, pending: Pick<Pend
   const isWithin = chargedMicroUsd !== null && chargedMicroUsd >= 0n && chargedMicroUsd <= maxMicroUsd;
   return isWithin ? chargedMicroUsd : maxMicroUsd;
 }
+
+export const isJob = ({ target }: PendingPurchase): boolean => target === JOB_TARGET;
 
 /** False for a card request without a job: a retry would be charged again. */
 export const isRepeatable = ({ flow, headers }: PendingPurchase): boolean =>

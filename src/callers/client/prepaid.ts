@@ -1,12 +1,14 @@
-import type { Address } from 'viem';
 import { canonicalQuery, PREPAID_TYPES } from '../../payments/prepaid/signed-request.ts';
 import { readJson } from './api.ts';
-import { priceOf, rateOf } from './catalog.ts';
+import { priceOf, rateOf, readMicroUsd } from './catalog.ts';
 import { currentPayee } from './challenge.ts';
-import { X402_TARGET } from './direct-x402.ts';
 import { ServiceError, UntrustedError } from './errors.ts';
 import type { Balance, Offer, PaymentWay, Service, Terms, Wallet } from './payment-way.ts';
-import type { SpeechOrder } from './speech.ts';
+import { boundedCharge, X402_TARGET } from './pending-purchase.ts';
+import { bought, fetchAudio, receiptOf } from './read-speech.ts';
+import type { Reader } from './retry-until-resolved.ts';
+import { faultOf, readRefusal, serviceError } from './service-error.ts';
+import { audioStream, audioType, collect, type Speech, type SpeechOrder, wholeSpeech } from './speech.ts';
 import { type Metadata, requireMetadata } from './trusted-metadata.ts';
 
 /** In the order of the values below. */
@@ -51,6 +53,21 @@ async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms): Promise<
   }
   return { maxMicroUsd, sign };
 }
+
+/** Reads the whole audio, because a cut response has to be fetched again by its link. */
+export const readPrepaid: Reader<Speech> = async (paid) => {
+  const { pending, response, body, errorBody } = paid;
+  const balanceMicroUsd = readMicroUsd(response.headers.get('x-x402-balance'));
+  if (response.ok) {
+    const bytes = await collect(audioStream(response, body));
+    const chargedMicroUsd = boundedCharge(readMicroUsd(response.headers.get('x-x402-charged')), pending);
+    return bought(wholeSpeech(bytes, audioType(response), { ...receiptOf(paid, chargedMicroUsd), balanceMicroUsd }));
+  }
+  const { details, payment } = serviceError(faultOf(response, errorBody));
+  if (payment?.state !== 'charged' || typeof details?.audio !== 'string') return readRefusal(paid);
+  const receipt = receiptOf(paid, boundedCharge(payment.amountMicroUsd, pending));
+  return bought(await fetchAudio(details.audio, { ...receipt, balanceMicroUsd, isReplay: true }, paid));
+};
 
 async function balance(wallet: Wallet, service: Service, signal?: AbortSignal): Promise<Balance> {
   const metadata = requireMetadata(service.metadata);
@@ -107,7 +124,7 @@ export async function signPrepaid(wallet: Wallet, metadata: Metadata, call: Prep
     nonce,
     expiry: BigInt(expiry),
   };
-  const verifyingContract = currentPayee(metadata) as Address;
+  const verifyingContract = currentPayee(metadata) as Wallet['address'];
   const signature = await wallet.signTypedData({
     domain: { name: domainName, version: domainVersion, chainId, verifyingContract },
     types: PREPAID_TYPES,

@@ -1,11 +1,10 @@
-import { decodePaymentResponseHeader } from '@x402/core/http';
 import type { TtsJob } from '../../contract/types.ts';
 import { serviceWords } from '../../lib/service-words.ts';
 import { maxAudioBytes, type Shape, validated } from './api.ts';
-import { JOB_TARGET, topUpLink } from './card-credits.ts';
+import { topUpLink } from './card-credits.ts';
 import { readMicroUsd } from './catalog.ts';
 import { AudioLostError, ServiceError, ServiceUnavailableError, SpeechgateError, UntrustedError } from './errors.ts';
-import { boundedCharge, type PendingPurchase } from './pending-purchase.ts';
+import { boundedCharge, isJob } from './pending-purchase.ts';
 import type { Outcome, PaidResponse, Reader } from './retry-until-resolved.ts';
 import { audioLostOutcome, codeOf, faultOf, readRefusal, serviceError, traceIdOf } from './service-error.ts';
 import { audioStream, audioType, collect, type Receipt, type Speech, streamedSpeech, wholeSpeech } from './speech.ts';
@@ -21,8 +20,6 @@ const LOOK_AGAIN_SECONDS = 10;
 const BALANCE_TIMEOUT_MS = 5_000;
 const JOB: Shape = { status: 'string', traceId: 'string', links: {} };
 const NO_ACCOUNT: ReadonlySet<string> = new Set(['no_account', 'unknown_account']);
-
-export const isJob = ({ target }: PendingPurchase): boolean => target === JOB_TARGET;
 
 export const readCard: Reader<Speech> = async (paid) => {
   const { pending, response, body, isRetry } = paid;
@@ -47,37 +44,7 @@ export const readCard: Reader<Speech> = async (paid) => {
   return bought(streamedSpeech(audio, audioType(response), receipt));
 };
 
-/** Reads the whole audio, because a cut response has to be retried with the same payment. */
-export const readDirect: Reader<Speech> = async (paid) => {
-  const { pending, response, body } = paid;
-  if (!response.ok) return readRefusal(paid);
-  const contentType = audioType(response);
-  const bytes = await collect(audioStream(response, body));
-  return bought(
-    wholeSpeech(bytes, contentType, {
-      ...receiptOf(paid, BigInt(pending.maxMicroUsd)),
-      transaction: transactionOf(response),
-      isReplay: response.headers.get('x-idempotent-replay') === 'true',
-    }),
-  );
-};
-
-/** Reads the whole audio, because a cut response has to be fetched again by its link. */
-export const readPrepaid: Reader<Speech> = async (paid) => {
-  const { pending, response, body, errorBody } = paid;
-  const balanceMicroUsd = readMicroUsd(response.headers.get('x-x402-balance'));
-  if (response.ok) {
-    const bytes = await collect(audioStream(response, body));
-    const chargedMicroUsd = boundedCharge(readMicroUsd(response.headers.get('x-x402-charged')), pending);
-    return bought(wholeSpeech(bytes, audioType(response), { ...receiptOf(paid, chargedMicroUsd), balanceMicroUsd }));
-  }
-  const { details, payment } = serviceError(faultOf(response, errorBody));
-  if (payment?.state !== 'charged' || typeof details?.audio !== 'string') return readRefusal(paid);
-  const receipt = receiptOf(paid, boundedCharge(payment.amountMicroUsd, pending));
-  return bought(await fetchAudio(details.audio, { ...receipt, balanceMicroUsd, isReplay: true }, paid));
-};
-
-const receiptOf = ({ pending, response }: PaidResponse, chargedMicroUsd: bigint): Receipt => ({
+export const receiptOf = ({ pending, response }: PaidResponse, chargedMicroUsd: bigint): Receipt => ({
   flow: pending.flow,
   chargedMicroUsd,
   balanceMicroUsd: null,
@@ -87,7 +54,7 @@ const receiptOf = ({ pending, response }: PaidResponse, chargedMicroUsd: bigint)
   traceId: traceIdOf(response),
 });
 
-const bought = (speech: Speech): Outcome<Speech> => ({
+export const bought = (speech: Speech): Outcome<Speech> => ({
   outcome: 'bought',
   bought: speech,
   chargedMicroUsd: speech.receipt.chargedMicroUsd,
@@ -194,18 +161,8 @@ export function responseLost(maxMicroUsd: string, cause: unknown, chargedMicroUs
   return new AudioLostError(LOST[state], { chargedMicroUsd, maxMicroUsd: BigInt(maxMicroUsd) }, { cause });
 }
 
-export function transactionOf(response: Response): string | null {
-  const header = response.headers.get('payment-response');
-  try {
-    const transaction: unknown = header === null ? null : decodePaymentResponseHeader(header).transaction;
-    return typeof transaction === 'string' && /^0x[0-9a-f]{64}$/i.test(transaction) ? transaction : null;
-  } catch {
-    return null;
-  }
-}
-
 /** Fetches a signed link from the client's own origin, whatever host the link names. */
-async function fetchAudio(link: string, receipt: Receipt, paid: PaidResponse): Promise<Speech> {
+export async function fetchAudio(link: string, receipt: Receipt, paid: PaidResponse): Promise<Speech> {
   const { service, pending, signal } = paid;
   const path = pathOf(link, service.baseUrl) as '/tts/jobs/{jobId}/audio';
   const { response, data, error } = await service.api.GET(path, {

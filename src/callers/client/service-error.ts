@@ -1,6 +1,5 @@
-import { decodePaymentSignatureHeader } from '@x402/core/http';
-import type { PaymentPayload } from '@x402/core/types';
 import { serviceWords } from '../../lib/service-words.ts';
+import { decodeJson } from './digest.ts';
 import {
   AudioLostError,
   type Fault,
@@ -109,11 +108,16 @@ export function readRefusal(paid: PaidResponse, topUpUrl: string | null = null):
   }
 }
 
+interface SignedPayment {
+  readonly accepted?: { readonly network: string };
+  readonly payload?: { readonly authorization?: { readonly from?: string } };
+}
+
 function walletOf({ headers, maxMicroUsd }: PendingPurchase): PayingWallet | null {
   const signed = headers['payment-signature'];
   if (signed === undefined) return null;
-  const { accepted, payload }: Partial<PaymentPayload> = decodePaymentSignatureHeader(signed);
-  const { from } = (payload?.authorization ?? {}) as { from?: string };
+  const { accepted, payload } = decodeJson<SignedPayment>(signed);
+  const from = payload?.authorization?.from;
   if (!accepted || from === undefined) return null;
   return { address: from, network: accepted.network, amountMicroUsd: BigInt(maxMicroUsd) };
 }

@@ -1,7 +1,7 @@
-import { base64url } from 'jose';
 import type { SignedServiceMetadata } from '../../contract/types.ts';
 import { canonicalize } from '../../lib/canonical-json.ts';
 import { type Api, readJson, type Wire } from './api.ts';
+import { decodeBase64 } from './digest.ts';
 import { SpeechgateError, UntrustedError } from './errors.ts';
 import { unlessAborted } from './waiting.ts';
 
@@ -167,7 +167,7 @@ async function isSigned(payload: object, value: string, { publicKeyJwk }: Pinned
   try {
     const key = await crypto.subtle.importKey('jwk', { kty, crv, x, y }, algorithm, false, ['verify']);
     const bytes = new TextEncoder().encode(canonicalize(payload));
-    return await crypto.subtle.verify(algorithm, key, base64url.decode(value), bytes);
+    return await crypto.subtle.verify(algorithm, key, decodeBase64(value), bytes);
   } catch {
     return false;
   }

@@ -5,6 +5,7 @@ import { domainSeparator, signingDigest, structHasher } from '../../lib/eip712.t
 import { recoverAddress } from '../../lib/wallet-signature.ts';
 import { pad, toEventSelector } from './abi.ts';
 import type { Hex, PaymentEnvelope } from './envelope.ts';
+import { TRANSFER_TYPES } from './transfer-types.ts';
 
 /** What an authorization promises the payee; addresses and nonce are in lower case. */
 export interface TransferClaim {
@@ -77,14 +78,7 @@ export const CONFIRMATIONS = 2;
 
 export const newestConfirmed = (head: bigint): bigint => head - BigInt(CONFIRMATIONS - 1);
 
-export const hashTransfer = structHasher('TransferWithAuthorization', [
-  { name: 'from', type: 'address' },
-  { name: 'to', type: 'address' },
-  { name: 'value', type: 'uint256' },
-  { name: 'validAfter', type: 'uint256' },
-  { name: 'validBefore', type: 'uint256' },
-  { name: 'nonce', type: 'bytes32' },
-] as const);
+export const hashTransfer = structHasher('TransferWithAuthorization', TRANSFER_TYPES.TransferWithAuthorization);
 
 /** Ends the signature of a contract that is not deployed yet (ERC-6492). */
 const UNDEPLOYED = /(?:6492){16}$/;

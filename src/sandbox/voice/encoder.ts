@@ -1,5 +1,5 @@
 import { createMp3Encoder } from 'wasm-media-encoders';
-import { concatBytes } from '../../lib/concat-bytes.ts';
+import { concatBytes } from '../../lib/bytes.ts';
 
 const OUTPUT_SAMPLE_RATE = 16_000;
 const BLOCK_SAMPLES = 16_384;

@@ -8,3 +8,10 @@ export function concatBytes(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffe
   }
   return whole;
 }
+
+export function matches(bytes: Uint8Array, offset: number, ascii: string): boolean {
+  for (let i = 0; i < ascii.length && offset + i < bytes.length; i++) {
+    if (bytes[offset + i] !== ascii.charCodeAt(i)) return false;
+  }
+  return true;
+}
