@@ -39,3 +39,21 @@ export async function installPackage(t: Test): Promise<string> {
   }
   return folder;
 }
+
+/** The empty folder into which the package for callers was installed, from a clone and without the registry. */
+export async function installClient(t: Test): Promise<string> {
+  const copy = await copyProject(t);
+  await symlink(join(PROJECT, 'node_modules'), join(copy, 'node_modules'));
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-caller-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const packed = startCommand(t, [...PACK, `--pack-destination=${folder}`], { cwd: join(copy, 'client') });
+  assert.equal(await packed.ended(), 0, packed.output());
+
+  const [archive = ''] = /^speechgate-\S+\.tgz$/m.exec(packed.output()) ?? assert.fail(packed.output());
+  const files = [`./${archive}`, ...['openapi-fetch', 'openapi-typescript-helpers'].map(installedFolder)];
+  const installed = startCommand(t, ['npm', 'install', '--offline', '--install-links', ...files], { cwd: folder });
+  assert.equal(await installed.ended(), 0, installed.output());
+  return folder;
+}
+
+const installedFolder = (name: string): string => join(PROJECT, 'node_modules', name);
