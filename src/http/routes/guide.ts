@@ -4,7 +4,7 @@ import { routeOf, routes } from '../../contract/routes.ts';
 import type { OpenApiDocument } from '../../contract/types.ts';
 import { MAX_PER_DAY } from '../../feedback/submit.ts';
 import { ASYNC_TEXT_LENGTH } from '../../jobs/job.ts';
-import { CANONICAL_QUERY_VECTORS, SIGNING_VECTORS } from '../../payments/prepaid/prepaid-vectors.ts';
+import { CANONICAL_QUERY_VECTORS, PAYMENT_VECTOR, SIGNING_VECTORS } from '../../payments/prepaid/prepaid-vectors.ts';
 import { PREPAID_TYPES } from '../../payments/prepaid/signed-request.ts';
 import { IDENTIFIER_RULE } from '../../payments/x402/envelope.ts';
 import { REPLAY_WINDOW_SECONDS } from '../../payments/x402/payment.ts';
@@ -62,6 +62,7 @@ export function guide({ serviceName, baseUrl, speechTimeoutMs, contract }: Servi
         replayWindowSeconds: REPLAY_WINDOW_SECONDS,
         trust: `${baseUrl}${routeOf('getServiceMetadata').path}, verified under a key that was pinned out of band.`,
         refunds: 'None: payments are final, and settled only once the audio exists.',
+        vector: { warning: SIGNING_VECTORS.warning, privateKey: SIGNING_VECTORS.privateKey, ...PAYMENT_VECTOR },
       },
       prepaidX402: prepaidPayment(serviceName, baseUrl),
     },

@@ -1,4 +1,7 @@
+import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../config/network.ts';
+import { encodeHeader, makeOffer } from '../x402/challenge.ts';
 import type { Hex } from '../x402/envelope.ts';
+import { TRANSFER_TYPES } from '../x402/transfer-types.ts';
 
 export const CANONICAL_QUERY_VECTORS = [
   { shows: 'no query', query: '', canonical: '' },
@@ -113,3 +116,48 @@ export const SIGNING_VECTORS = {
     }),
   ],
 } as const;
+
+const offer = makeOffer(
+  { network: DEFAULT_NETWORK, chainId: 8453, address: DEFAULT_ASSET, name: 'USD Coin', version: '2' },
+  198n,
+  SIGNING_VECTORS.domain.verifyingContract,
+);
+const accepted = { ...offer, extra: { ...offer.extra } };
+const authorization = {
+  from: ADDRESS,
+  to: accepted.payTo,
+  value: accepted.amount,
+  validAfter: '0',
+  validBefore: EXPIRY,
+  nonce: '0x5a1e9f3b7c2d4e6f8091a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f7',
+} as const;
+const signature = ('0xf716a97a21f25ac488150ecaf18b32d16ac69bf3a2d531e0ba5ef56a8fe859dc' +
+  '66fcdb2af3b12e9aeae063364223b454435cf3d18b64bf09450be3e7f8d09ab31c') as Hex;
+const payload = {
+  x402Version: 2,
+  payload: { authorization, signature },
+  extensions: { 'payment-identifier': { info: { required: true, id: 'pay_7d5d747be160e280504c099d984bcfe0' } } },
+  resource: { url: 'https://speech.example/x402/tts' },
+  accepted,
+};
+
+/** A direct payment, signed by the key of `SIGNING_VECTORS`. */
+export const PAYMENT_VECTOR = {
+  shows: 'EIP-3009: a payment of 198 micro-USD for {"text":"Hello world"}; accepted is the offer of the challenge',
+  request: { method: 'POST', target: '/x402/tts', body: '{"text":"Hello world"}' },
+  typedData: {
+    domain: {
+      name: accepted.extra.name,
+      version: accepted.extra.version,
+      chainId: 8453,
+      verifyingContract: accepted.asset,
+    },
+    types: { TransferWithAuthorization: [...TRANSFER_TYPES.TransferWithAuthorization] },
+    primaryType: 'TransferWithAuthorization' as const,
+    message: authorization,
+  },
+  digest: '0x9eba2516d8bc5cb8fd9bfa120b6b22287bebc2ad54264a082574f060d26e477c',
+  signature,
+  payload,
+  headers: { 'payment-signature': encodeHeader(payload) },
+};

@@ -71,6 +71,15 @@ test('the published example requests are accepted until they expire', async (t) 
   assert.equal((await example.call(request.target, { headers })).status, 400, 'they have expired since');
 });
 
+test('the published direct payment is refused for its time alone', async (t) => {
+  const gateway = await startGateway(t, { X402_PAY_TO: SIGNING_VECTORS.domain.verifyingContract });
+  const { request, headers } = (await gateway.call('/docs')).json.payment.directX402.vector;
+  const { method, target, body } = request;
+  const call: Call = withHeaders({ method, headers, body }, { 'content-type': 'application/json' });
+  const reply = await gateway.call(target, call);
+  assert.deepEqual([reply.status, reply.json.error.details.error], [402, 'authorization_expires_too_soon'], reply.text);
+});
+
 interface Operation {
   readonly operationId: string;
   readonly security?: readonly object[];

@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { decodePaymentSignatureHeader } from '@x402/core/http';
+import { authorizationTypes } from '@x402/evm';
 import fc from 'fast-check';
 import { test } from 'tap';
 import {
@@ -27,9 +29,13 @@ import {
   signedBalanceRead,
   signedRequestOf,
 } from '../../../src/payments/prepaid/prepaid-credential.ts';
-import { CANONICAL_QUERY_VECTORS, SIGNING_VECTORS } from '../../../src/payments/prepaid/prepaid-vectors.ts';
+import {
+  CANONICAL_QUERY_VECTORS,
+  PAYMENT_VECTOR,
+  SIGNING_VECTORS,
+} from '../../../src/payments/prepaid/prepaid-vectors.ts';
 import { canonicalQuery, PREPAID_TYPES } from '../../../src/payments/prepaid/signed-request.ts';
-import type { Hex } from '../../../src/payments/x402/envelope.ts';
+import { decodeEnvelope, type Hex } from '../../../src/payments/x402/envelope.ts';
 import { PREPAID } from '../../../src/payments/x402/prepaid-terms.ts';
 import { isSignedByPayer } from '../../../src/payments/x402/transfer-proof.ts';
 import { signAuthorization } from '../../support/chain.ts';
@@ -175,6 +181,25 @@ test('every published hash and signature matches viem and is low-s', async () =>
     new Set(['1b', '1c']),
     'v is 27 in one and 28 in another',
   );
+});
+
+test('the published direct payment matches viem, the official client and the service', async () => {
+  const { typedData, digest, signature, payload, headers } = PAYMENT_VECTOR;
+  const { domain, types, primaryType, message } = typedData;
+  const [value, validAfter, validBefore] = [message.value, message.validAfter, message.validBefore].map(BigInt) as [
+    bigint,
+    bigint,
+    bigint,
+  ];
+  const typed = { domain, types, primaryType, message: { ...message, value, validAfter, validBefore } } as const;
+  assert.deepEqual(types.TransferWithAuthorization, authorizationTypes.TransferWithAuthorization);
+  assert.equal(digest, hashTypedData(typed));
+  assert.equal(signature, await privateKeyToAccount(privateKey).signTypedData(typed));
+  const header = headers['payment-signature'];
+  assert.deepEqual(decodePaymentSignatureHeader(header), payload);
+  const { network, asset: address } = payload.accepted;
+  const asset = { network, chainId: domain.chainId, address, name: domain.name, version: domain.version };
+  assert.ok(isSignedByPayer(decodeEnvelope(header), asset));
 });
 
 test('the service computes the published hashes and accepts the published headers', async () => {
