@@ -25,7 +25,16 @@ const MAX_LINES = 10;
 
 /** What lies at the top of the package. */
 const CONTENT = [
-  ...['CHANGELOG.md', 'LICENSE', 'NOTICE', 'README.md', 'SECURITY.md', 'package.json', 'openapi.yaml'],
+  ...[
+    'CHANGELOG.md',
+    'LICENSE',
+    'NOTICE',
+    'README.md',
+    'SECURITY.md',
+    'npm-shrinkwrap.json',
+    'package.json',
+    'openapi.yaml',
+  ],
   ...['codegen', 'db', 'dist', 'docs', 'examples', 'ops'],
 ];
 

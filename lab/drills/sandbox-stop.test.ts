@@ -9,7 +9,7 @@ import { leftProcesses, sandboxFolder } from '../../test/support/sandbox-folder.
 import { until } from '../../test/support/until.ts';
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-/** Without tap's hooks, under which Node.js 20 can't load the compiler of `presandbox`. */
+/** Without tap's hooks, under which Node.js 20 can't load the compiler of `npm run sandbox`. */
 const NPM = ['env', '-u', 'NODE_OPTIONS', 'npm', 'run', 'sandbox'];
 /** Gives npm a terminal of its own, which closes when script ends. */
 const TERMINAL = ['script', '-qec', NPM.join(' '), '/dev/null'];

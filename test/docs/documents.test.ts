@@ -152,6 +152,7 @@ test('docs/clients.md: its programs match those in examples/', async () => {
 /** Runs what is not installed: all but `npx --no --`, which fails instead. */
 const FETCHES = [
   /\b(?:npx|bunx|(?:npm|pnpm|yarn) (?:exec|x|dlx|create|init))\s+(?!--no -- )(?:-\S+\s+)*(?:--package[= ])?speechgate\b/g,
+  /\b(?:npm|pnpm|yarn|bun) (?:i|install|add) (?:-\S+ )*(?:@speechgate\/|speechgate\b)/g,
   /\bnpx (?:-y|--yes)\b/g,
   /(["'])npx\1/g,
 ];
@@ -169,12 +170,14 @@ test('no file tells users to run the package from the registry', async () => {
 
 test('commands that fetch a package are distinguished from those that do not', async () => {
   const [name, npx] = ['speechgate', ['np', 'x'].join('')];
-  for (const call of [`${npx} ${name}`, `${npx} -y ${name}`, `${npx}\n${name} mcp`, `npm exec ${name}`, `"${npx}"`]) {
+  const calls = [`${npx} ${name}`, `${npx} -y ${name}`, `${npx}\n${name} mcp`, `npm exec ${name}`, `"${npx}"`];
+  for (const call of [...calls, `npm install ${name}`, `npm i -D @${name}/client viem`]) {
     assert.ok(fetches(call).length > 0, call);
   }
   for (const call of [
     `${npx} --no -- ${name}`,
     `node dist/operators/cli/${name}.js`,
+    `npm install ./${name}-client-2.0.0.tgz`,
     `${npx} mppx@0.11.0`,
     `${name} bridge`,
   ]) {

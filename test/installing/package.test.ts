@@ -8,7 +8,7 @@ import { PACK } from '../support/installed-package.ts';
 import { projectFile } from '../support/project.ts';
 import { copyProject } from '../support/project-copy.ts';
 
-test('npm pack makes the program, the types of what callers import, and the SQL files', async (t) => {
+test('npm pack makes the program, types for callers, SQL files and the tested versions', async (t) => {
   const copy = await copyProject(t);
   await symlink(fileURLToPath(projectFile('node_modules')), join(copy, 'node_modules'));
   const packed = startCommand(t, [...PACK, '--dry-run', '--json'], { cwd: copy });
@@ -17,6 +17,6 @@ test('npm pack makes the program, the types of what callers import, and the SQL 
   const [{ files }] = JSON.parse(listed) as [{ files: { path: string; mode: number }[] }];
   const modeOf = (path: string) => files.find((file) => file.path === path)?.mode.toString(8);
   assert.equal(modeOf('dist/speechgate.js'), '755');
-  for (const path of ['dist/callers/client/index.d.ts', 'db/audit/201_holds.sql', 'db/migrations/0001_ledger.sql'])
-    assert.equal(modeOf(path), '644', path);
+  const read = ['dist/callers/client/index.d.ts', 'db/audit/201_holds.sql', 'db/migrations/0001_ledger.sql'];
+  for (const path of [...read, 'npm-shrinkwrap.json']) assert.equal(modeOf(path), '644', path);
 });
