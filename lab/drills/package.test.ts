@@ -1,7 +1,7 @@
 /** What `npm pack` makes is installed into an empty folder, and used there as those who pay would. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { cp, readdir, readFile, symlink } from 'node:fs/promises';
+import { cp, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,7 +11,7 @@ import { detectAudioType } from '../../src/speech/audio-format.ts';
 import { type Child, startCommand } from '../../test/support/child.ts';
 import { openBrowser, withoutChromium } from '../../test/support/chromium.ts';
 import { blocksOf } from '../../test/support/documentation.ts';
-import { installPackage } from '../../test/support/installed-package.ts';
+import { installClient, installPackage } from '../../test/support/installed-package.ts';
 import { projectFile } from '../../test/support/project.ts';
 import { sandboxFolder } from '../../test/support/sandbox-folder.ts';
 import { documentedPrograms } from './documented-programs.ts';
@@ -71,19 +71,14 @@ test('the package works when installed into an empty folder', async (t) => {
 
   const sandbox = await startSandbox(t, folder, run);
   await cp(EXAMPLES, join(folder, 'examples'), { recursive: true });
-  for (const flow of ['card', 'direct', 'prepaid']) {
-    await t.test(`examples/${flow}.mjs buys speech in ${MAX_LINES} lines`, async () => {
-      const program = `examples/${flow}.mjs`;
-      const lines = (await readFile(join(folder, program), 'utf8')).split('\n').filter(Boolean);
-      assert.ok(lines.length <= MAX_LINES, `${lines.length} lines`);
-      const receipt = new RegExp(`flow: '${flow}',\\s+chargedMicroUsd: [1-9]\\d*n`);
-      assert.match(await succeeds(run([program])), receipt);
-      await isSpeech(join(folder, `${flow}.mp3`));
-    });
-  }
-  await t.test('examples/browser buys speech from a page of another origin', { skip: withoutChromium }, (t) =>
-    buyInBrowser(t, run),
-  );
+  await buysByEachFlow(t, folder, run);
+
+  await t.test('the package for callers does the same without the service', async (t) => {
+    const caller = await installCaller(t, join(folder, 'data'));
+    await buysByEachFlow(t, caller, (args, env = {}) =>
+      startCommand(t, [process.execPath, ...args], { cwd: caller, env }),
+    );
+  });
 
   await t.test('docs/clients.md: its command works as the sandbox writes it', async () => {
     const [code = ''] = (await blocksOf('docs/clients.md')).flatMap(({ language, code }) =>
@@ -121,6 +116,40 @@ test('the package works when installed into an empty folder', async (t) => {
   });
   assert.equal(await sandbox.stop('SIGINT'), 0, sandbox.output());
 });
+
+/** The examples with the import of the small package, beside the data of a running sandbox. */
+async function installCaller(t: Test, data: string): Promise<string> {
+  const folder = await installClient(t);
+  await symlink(data, join(folder, 'data'));
+  for (const name of ['viem', 'esbuild']) {
+    await symlink(fileURLToPath(projectFile(`node_modules/${name}`)), join(folder, 'node_modules', name));
+  }
+  await cp(EXAMPLES, join(folder, 'examples'), { recursive: true });
+  for (const program of ['card.mjs', 'direct.mjs', 'prepaid.mjs', 'browser/page.js']) {
+    const path = join(folder, 'examples', program);
+    const code = await readFile(path, 'utf8');
+    const entry = program === 'card.mjs' ? '@speechgate/client' : '@speechgate/client/x402';
+    assert.ok(code.includes("'speechgate/client'"), program);
+    await writeFile(path, code.replace("'speechgate/client'", `'${entry}'`));
+  }
+  return folder;
+}
+
+async function buysByEachFlow(t: Test, folder: string, run: Run): Promise<void> {
+  for (const flow of ['card', 'direct', 'prepaid']) {
+    await t.test(`examples/${flow}.mjs buys speech in ${MAX_LINES} lines`, async () => {
+      const program = `examples/${flow}.mjs`;
+      const lines = (await readFile(join(folder, program), 'utf8')).split('\n').filter(Boolean);
+      assert.ok(lines.length <= MAX_LINES, `${lines.length} lines`);
+      const receipt = new RegExp(`flow: '${flow}',\\s+chargedMicroUsd: [1-9]\\d*n`);
+      assert.match(await succeeds(run([program])), receipt);
+      await isSpeech(join(folder, `${flow}.mp3`));
+    });
+  }
+  await t.test('examples/browser buys speech from a page of another origin', { skip: withoutChromium }, (t) =>
+    buyInBrowser(t, run),
+  );
+}
 
 async function succeeds(child: Child): Promise<string> {
   assert.equal(await child.ended(), 0, child.output());

@@ -26,6 +26,7 @@ const documents = [
   'CONTRIBUTING.md',
   'SECURITY.md',
   'CHANGELOG.md',
+  'client/README.md',
   'lab/README.md',
   'lab/attacks/README.md',
   'lab/soak/README.md',

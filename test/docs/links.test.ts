@@ -12,7 +12,9 @@ const namesIn = async (folder: string): Promise<string[]> =>
   (await readdir(new URL(folder, PROJECT), { recursive: folder !== '' }))
     .filter((name) => name.endsWith('.md') && !name.includes('node_modules'))
     .map((name) => `${folder}${name.replaceAll('\\', '/')}`);
-const documents = (await Promise.all(['', 'docs/', 'examples/catalogs/', 'lab/', 'lab/attacks/'].map(namesIn))).flat();
+const documents = (
+  await Promise.all(['', 'client/', 'docs/', 'examples/catalogs/', 'lab/', 'lab/attacks/'].map(namesIn))
+).flat();
 
 const read = (url: URL): Promise<string> => readFile(url, 'utf8');
 

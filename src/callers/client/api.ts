@@ -60,19 +60,16 @@ export function openApi(baseUrl: string, send: typeof globalThis.fetch = (...cal
     const sent = await send(request, { ...UNCACHED, ...(signal && { signal }) });
     const isAudio = sent.ok && sent.headers.get('content-type')?.startsWith('audio/');
     const response = boundedResponse(sent, (isAudio && maxAudioBytes) || MAX_JSON_BYTES, signal);
-    if (!response.ok) return { response, error: parsed(await response.text()) };
+    if (!response.ok) return { response, error: await response.text().then(JSON.parse).catch(unlessJson) };
     return { response, data: parseAs === 'stream' ? response.body : JSON.parse(await response.text()) };
   };
   const of = (method: string) => (path: string, options?: Call) => call(method, path, options);
   return { GET: of('GET'), POST: of('POST') } as unknown as Api;
 }
 
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
+/** A proxy's own error may be a page. */
+function unlessJson(error: unknown): undefined {
+  if (!(error instanceof SyntaxError)) throw error;
 }
 
 /** Enough for uncompressed stereo at 48 kHz, spoken at half the speed. */

@@ -146,12 +146,7 @@ export const PAYMENT_VECTOR = {
   shows: 'EIP-3009: a payment of 198 micro-USD for {"text":"Hello world"}; accepted is the offer of the challenge',
   request: { method: 'POST', target: '/x402/tts', body: '{"text":"Hello world"}' },
   typedData: {
-    domain: {
-      name: accepted.extra.name,
-      version: accepted.extra.version,
-      chainId: 8453,
-      verifyingContract: accepted.asset,
-    },
+    domain: { ...accepted.extra, chainId: 8453, verifyingContract: accepted.asset },
     types: { TransferWithAuthorization: [...TRANSFER_TYPES.TransferWithAuthorization] },
     primaryType: 'TransferWithAuthorization' as const,
     message: authorization,
