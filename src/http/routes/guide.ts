@@ -62,7 +62,7 @@ export function guide({ serviceName, baseUrl, speechTimeoutMs, contract }: Servi
         replayWindowSeconds: REPLAY_WINDOW_SECONDS,
         trust: `${baseUrl}${routeOf('getServiceMetadata').path}, verified under a key that was pinned out of band.`,
         refunds: 'None: payments are final, and settled only once the audio exists.',
-        vector: { warning: SIGNING_VECTORS.warning, privateKey: SIGNING_VECTORS.privateKey, ...PAYMENT_VECTOR },
+        vector: PAYMENT_VECTOR,
       },
       prepaidX402: prepaidPayment(serviceName, baseUrl),
     },

@@ -143,6 +143,8 @@ const payload = {
 
 /** A direct payment, signed by the key of `SIGNING_VECTORS`. */
 export const PAYMENT_VECTOR = {
+  warning: 'Everybody knows this key: never send anything to its address. The payment has expired.',
+  privateKey: SIGNING_VECTORS.privateKey,
   shows: 'EIP-3009: a payment of 198 micro-USD for {"text":"Hello world"}; accepted is the offer of the challenge',
   request: { method: 'POST', target: '/x402/tts', body: '{"text":"Hello world"}' },
   typedData: {
