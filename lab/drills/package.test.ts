@@ -11,7 +11,7 @@ import { detectAudioType } from '../../src/speech/audio-format.ts';
 import { type Child, startCommand } from '../../test/support/child.ts';
 import { openBrowser, withoutChromium } from '../../test/support/chromium.ts';
 import { blocksOf } from '../../test/support/documentation.ts';
-import { installClient, installPackage } from '../../test/support/installed-package.ts';
+import { CLIENT, installClient, installPackage } from '../../test/support/installed-package.ts';
 import { projectFile } from '../../test/support/project.ts';
 import { sandboxFolder } from '../../test/support/sandbox-folder.ts';
 import { documentedPrograms } from './documented-programs.ts';
@@ -128,7 +128,7 @@ async function installCaller(t: Test, data: string): Promise<string> {
   for (const program of ['card.mjs', 'direct.mjs', 'prepaid.mjs', 'browser/page.js']) {
     const path = join(folder, 'examples', program);
     const code = await readFile(path, 'utf8');
-    const entry = program === 'card.mjs' ? '@speechgate/client' : '@speechgate/client/x402';
+    const entry = program === 'card.mjs' ? CLIENT : `${CLIENT}/x402`;
     assert.ok(code.includes("'speechgate/client'"), program);
     await writeFile(path, code.replace("'speechgate/client'", `'${entry}'`));
   }

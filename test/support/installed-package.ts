@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -39,6 +40,11 @@ export async function installPackage(t: Test): Promise<string> {
   }
   return folder;
 }
+
+/** The name that the package for callers is published under. */
+export const { name: CLIENT } = JSON.parse(readFileSync(projectFile('client/package.json'), 'utf8')) as {
+  name: string;
+};
 
 /** The empty folder into which the package for callers was installed, from a clone and without the registry. */
 export async function installClient(t: Test): Promise<string> {

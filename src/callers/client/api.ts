@@ -55,8 +55,9 @@ export function openApi(baseUrl: string, send: typeof globalThis.fetch = (...cal
       credentials: 'omit',
       headers: { ...(body !== undefined && { 'content-type': 'application/json' }), ...options.headers },
       ...(body !== undefined && { body: bodySerializer() }),
+      ...(signal && { signal }),
     });
-    // `Request.signal` can be lost to garbage collection.
+    // Again, because `Request.signal` can be lost to garbage collection.
     const sent = await send(request, { ...UNCACHED, ...(signal && { signal }) });
     const isAudio = sent.ok && sent.headers.get('content-type')?.startsWith('audio/');
     const response = boundedResponse(sent, (isAudio && maxAudioBytes) || MAX_JSON_BYTES, signal);

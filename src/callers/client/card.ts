@@ -5,7 +5,7 @@ export { cardCredits } from './card-credits.ts';
 export type { Quote } from './catalog.ts';
 export * from './errors.ts';
 export type { UsedCap } from './money-text.ts';
-export type { Balance, PaymentWay, Wallet } from './payment-way.ts';
+export type { Balance, PaymentWay, TypedData, Wallet } from './payment-way.ts';
 export type { Flow, PendingPurchase } from './pending-purchase.ts';
 export type { Receipt, Speech, SpeechOrder } from './speech.ts';
 export {

@@ -9,7 +9,7 @@ export { type DirectOptions, directX402 } from './direct-x402.ts';
 export * from './errors.ts';
 export type { Feedback, MessageSigner } from './feedback.ts';
 export type { UsedCap } from './money-text.ts';
-export type { Balance, PaymentWay, Wallet } from './payment-way.ts';
+export type { Balance, PaymentWay, TypedData, Wallet } from './payment-way.ts';
 export type { Flow, PendingPurchase } from './pending-purchase.ts';
 export { prepaid } from './prepaid.ts';
 export type { Receipt, Speech, SpeechOrder } from './speech.ts';

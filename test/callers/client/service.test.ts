@@ -4,10 +4,12 @@ import { t, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { openFileBudget } from '../../../src/callers/budget/file-budget.ts';
 import { openApi } from '../../../src/callers/client/api.ts';
+import { Speechgate as CardClient } from '../../../src/callers/client/card.ts';
 import { Catalog } from '../../../src/callers/client/catalog.ts';
 import {
   cardCredits,
   directX402,
+  type PendingPurchase,
   type PinnedKey,
   prepaid,
   Speechgate,
@@ -384,6 +386,41 @@ test('a budget refuses invalid limits and unknown options', async (t) => {
   }
   // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
   await assert.rejects(openFileBudget(path, { perDay: 5n } as any), { name: 'TypeError', message: /perDay/ });
+});
+
+test('the card client refuses wallets, their purchases and pinned keys, and sends nothing', async () => {
+  const wallet = countingWallet(privateKeyToAccount(generatePrivateKey()));
+  const asked: unknown[] = [];
+  const options = {
+    baseUrl,
+    pay: cardCredits('a'),
+    fetch: async (request: unknown) => {
+      asked.push(request);
+      return Response.error();
+    },
+  };
+  for (const pay of [directX402(wallet), prepaid(wallet)])
+    assert.throws(() => new CardClient({ ...options, pay }), { name: 'SpeechgateError', message: /`\/x402`/ });
+  const pinned: object = { trust: pinsOf(gateway) };
+  assert.throws(() => new CardClient({ ...options, ...pinned }), { name: 'TypeError', message: /no option trust/ });
+  const client = new CardClient(options);
+  const [speech, deposit] = (['/x402/tts', '/x402/deposit'] as const).map(
+    (target): PendingPurchase => ({
+      flow: 'direct',
+      kind: target === '/x402/tts' ? 'speech' : 'deposit',
+      identifier: 'pay_0123456789abcdef',
+      baseUrl,
+      method: 'POST',
+      target,
+      headers: {},
+      body: '{}',
+      maxMicroUsd: '18',
+      expiresAt: 1,
+    }),
+  ) as [PendingPurchase, PendingPurchase];
+  for (const lost of [client.resume(speech), client.resolveOutcome(speech), client.resolveOutcome(deposit)])
+    await assert.rejects(lost, { name: 'SpeechgateError', message: /`\/x402`/ });
+  assert.deepEqual([asked.length, wallet.signed], [0, 0]);
 });
 
 const catalogOnly = async () => Response.json(ONE_MODEL);
