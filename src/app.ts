@@ -52,8 +52,13 @@ export interface App {
   close(): Promise<void>;
 }
 
+interface AppOptions {
+  /** The sandbox's account, which holds no real money. */
+  readonly demoAccount?: () => string | undefined;
+}
+
 /** Composes the gateway from its features. The server listens only after `start`; timers of reconcilers start here. */
-export async function createApp(config: Config, log: Logger): Promise<App> {
+export async function createApp(config: Config, log: Logger, { demoAccount }: AppOptions = {}): Promise<App> {
   const { reconcileIntervalMs: intervalMs } = config;
   const pool = openPool(config.databaseUrl, { namedStatements: config.namedStatements });
   const db = databaseOn(pool);
@@ -90,7 +95,14 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   });
   await server.register(operations, {
     routes: serviceRoutes(
-      serviceOperations({ ...config, speechTimeoutMs, contract, offChain, hasOtherDomain: x402.hasOtherDomain }),
+      serviceOperations({
+        ...config,
+        speechTimeoutMs,
+        contract,
+        offChain,
+        hasOtherDomain: x402.hasOtherDomain,
+        demoAccount,
+      }),
     ),
   });
   await server.register(operations, { routes: catalogRoutes(catalogOperations(config.catalog)) });

@@ -18,6 +18,7 @@ export interface Config extends ReturnType<typeof readEdge>, ReturnType<typeof r
   readonly baseUrl: string;
   readonly serviceName: string;
   readonly contact: { readonly email: string } | { readonly url: string } | undefined;
+  readonly seller: ReturnType<typeof readSeller>;
   readonly databaseUrl: string;
   readonly namedStatements: boolean;
   readonly dataDir: string;
@@ -70,6 +71,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     baseUrl: reader.origin('BASE_URL', 'https://speech.example') ?? origin,
     serviceName: readServiceName(reader),
     contact: readContact(reader),
+    seller: readSeller(reader),
     databaseUrl: readDatabaseUrl(reader),
     namedStatements: namedStatements === 'on',
     dataDir,
@@ -127,6 +129,22 @@ function readContact(reader: SettingsReader): Config['contact'] {
   if (url?.protocol === 'https:' || url?.protocol === 'http:') return { url: url.href };
   const fix = 'Set it to an address such as support@example.com, or to the URL of a page.';
   return reader.fault('SERVICE_CONTACT', 'is neither an address of mail nor a URL', fix);
+}
+
+/** Who sells here, shown to people. */
+function readSeller(reader: SettingsReader) {
+  const name = reader.text('SELLER_NAME');
+  if (name !== undefined && !/^\P{C}{1,100}$/u.test(name)) {
+    reader.fault('SELLER_NAME', 'is not plain text', 'Use up to 100 characters on one line.');
+  }
+  const link = (setting: string, path: string) =>
+    reader.httpUrl(setting, reader.text(setting), `https://acme.example${path}`)?.href;
+  return {
+    name,
+    url: link('SERVICE_URL', '/'),
+    termsUrl: link('TERMS_URL', '/terms'),
+    privacyUrl: link('PRIVACY_URL', '/privacy'),
+  };
 }
 
 function readLogLevel(reader: SettingsReader): string {

@@ -218,7 +218,18 @@ export type EveryResult =
 export type GetHealthRequest = Record<never, never>;
 
 export type GetHealthResult =
-  | { status: 200; body: Health }
+  | {
+      status: 200;
+      headers: { vary: 'accept'; 'cache-control'?: string; 'content-security-policy'?: string };
+      type: 'application/json';
+      body: Health;
+    }
+  | {
+      status: 200;
+      headers: { vary: 'accept'; 'cache-control'?: string; 'content-security-policy'?: string };
+      type: 'text/html';
+      body: string;
+    }
   | { status: 400; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }

@@ -103,7 +103,7 @@ export interface ServedRoute<Context> {
   readonly checkCredential?: (request: unknown, context: Context) => Promise<boolean>;
 }
 
-const Health: RouteResponse = { produces: ['application/json'], serialize: serialize.getHealth200 };
+const getHealth200: RouteResponse = { produces: ['application/json', 'text/html'], serialize: serialize.getHealth200 };
 const InvalidRequestError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['INVALID_REQUEST'] };
 const RateLimitedError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['RATE_LIMITED'] };
 const RequestTooLargeError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['REQUEST_TOO_LARGE'] };
@@ -285,7 +285,8 @@ const getHealth: Route = {
   bodyRequired: false,
   validate: {},
   responses: {
-      ...everywhere, 200: Health, 400: InvalidRequestError, 429: RateLimitedError, 500: InternalError,
+      ...everywhere, 200: getHealth200, 400: InvalidRequestError, 429: RateLimitedError,
+      500: InternalError,
     },
 };
 

@@ -9,7 +9,7 @@ export interface paths {
         parameters: {};
         /**
          * Health and index of endpoints
-         * @description Returns the service's status and its endpoints.
+         * @description Returns the service's status and its endpoints. If `Accept` prefers HTML, as a browser's address bar does, it is a page to try the service.
          */
         get: operations["getHealth"];
     };
@@ -1592,6 +1592,8 @@ export interface components {
         CacheControl: string;
         /** @description Caches must not store a page that shows an account id. */
         PageCacheControl: string;
+        /** @description The response depends on `Accept`. */
+        Vary: "accept";
         /** @description Content security policy of the page, with the allowed form targets. */
         PagePolicy: string;
         /** @description The account that was debited. */
@@ -1718,10 +1720,14 @@ export interface operations {
             200: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
+                    vary: components["headers"]["Vary"];
+                    "cache-control": components["headers"]["PageCacheControl"];
+                    "content-security-policy": components["headers"]["PagePolicy"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Health"];
+                    "text/html": string;
                 };
             };
             400: components["responses"]["InvalidRequest"];

@@ -78,6 +78,11 @@ export class OperationContext implements RequestContext {
     return prefersHtml(this.#request);
   }
 
+  /** Whether a browser loads a page, which no script can pretend. */
+  get isPageLoad(): boolean {
+    return this.#request.headers['sec-fetch-dest'] === 'document';
+  }
+
   addLogFields(fields: RequestFacts): void {
     this.#request.record.addLogFields(fields);
   }

@@ -121,13 +121,14 @@ const { config } = result;
 let isReady = false;
 const forPeople = { write: (json: string) => void process.stdout.write(lineForPeople(json, isReady)) };
 const log = process.env.LOG_LEVEL ? createLogger(config.logLevel) : createLogger('info', forPeople);
-const app = await start(createApp(config, log), close);
+let creditAccount: string | undefined;
+const app = await start(createApp(config, log, { demoAccount: () => creditAccount }), close);
 await step(app.server.listen({ host: config.host, port: config.port }));
 if (config.adminPort !== undefined) await step(app.admin.listen({ host: config.admin.host, port: config.adminPort }));
 app.worker?.start();
 app.mailer?.start();
 
-const creditAccount = await step(demoAccount(before?.creditAccount));
+creditAccount = await step(demoAccount(before?.creditAccount));
 const sandbox: SandboxFile = {
   baseUrl: config.baseUrl,
   creditAccount,

@@ -99,6 +99,12 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
     assert.notEqual(payload.payment.payees[0]?.address.toLowerCase(), PRODUCTION.X402_PAY_TO);
   });
 
+  await t.test('a browser that loads its page can speak at once', async () => {
+    const headers = { accept: 'text/html', 'sec-fetch-dest': 'document' };
+    const page = await (await fetch(sandbox.baseUrl, { headers })).text();
+    assert.ok(page.includes(`id="account" value="${sandbox.creditAccount}"`));
+  });
+
   await t.test('the commands of curl speak for the demo account', async () => {
     const funded = await balanceOf(sandbox);
     const commands = more.replaceAll('\\\n', ' ').match(/^ {2}curl .+$/gm) ?? [];

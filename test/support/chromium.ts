@@ -1,6 +1,8 @@
 import { accessSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
+import type { AxeResults } from 'axe-core';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import type { Test } from 'tap';
 
@@ -52,3 +54,17 @@ export async function shot(page: Page, name: string): Promise<void> {
   await mkdir(SCREENSHOTS, { recursive: true });
   await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`), fullPage: true });
 }
+
+/** The accessibility rules that the page breaks as it is shown now. Its context bypasses the page's policy. */
+export async function brokenRules(page: Page): Promise<string[]> {
+  await page.addScriptTag({ path: createRequire(import.meta.url).resolve('axe-core/axe.min.js') });
+  const { violations } = await page.evaluate<AxeResults>("axe.run({ rules: { 'target-size': { enabled: true } } })");
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`);
+}
+
+/** What is wider than its place as the page is shown now. */
+export const cutElements = (page: Page): Promise<string[]> =>
+  page.evaluate<string[]>(`
+    [document.documentElement, ...document.querySelectorAll('input[readonly], pre, dd, p, h1, h2, td')]
+      .filter((element) => element.scrollWidth > element.clientWidth && getComputedStyle(element).display !== 'inline')
+      .map((element) => 'cut: ' + element.tagName)`);

@@ -27,9 +27,9 @@ export const EDGE_HEADERS: Readonly<Record<string, string>> = {
 };
 
 export const API_POLICY = "default-src 'none'; frame-ancestors 'none'";
-/** Pages have one inline stylesheet, and forms that go to this origin or to the checkout. */
+/** Pages have one inline stylesheet, and forms that go to this origin or to the checkout; that of `/` has a script. */
 const PAGE_POLICY =
-  /^default-src 'none'; style-src 'sha256-[\w+/]{43}='; form-action 'self'( https?:\/\/[\w.:-]+)?; base-uri 'none'; frame-ancestors 'none'$/;
+  /^default-src 'none'; style-src 'sha256-[\w+/]{43}='; (script-src 'sha256-[\w+/]{43}='; connect-src 'self'; media-src blob:; img-src data:; )?form-action 'self'( https?:\/\/[\w.:-]+)?; base-uri 'none'; frame-ancestors 'none'$/;
 
 /** What HTTP itself adds; content-length and content-type tell of the body, the others of the connection. */
 const HTTP_HEADERS = ['connection', 'content-length', 'content-type', 'date', 'keep-alive', 'transfer-encoding'];

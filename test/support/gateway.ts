@@ -60,6 +60,8 @@ export interface GatewayOptions {
   readonly databaseUrl?: string;
   readonly worker?: boolean;
   readonly adjust?: (config: Config) => Config;
+  /** As in a sandbox. */
+  readonly demoAccount?: () => string;
 }
 
 /**
@@ -107,7 +109,7 @@ export async function startGateway(
       if (process.env.LOG_LEVEL) process.stdout.write(line);
     },
   });
-  const created = await createApp(config, logger);
+  const created = await createApp(config, logger, options);
   let closing: Promise<void> | undefined;
   const close = () => {
     closing ??= created.close();

@@ -1,6 +1,8 @@
 import { resolve } from 'node:path';
 import { DATABASE_URL, NO_ORIGIN, NO_WHOLE_NUMBER, type Settings } from './setting.ts';
 
+const NO_PAGE = ['acme.example', 'ftp://acme.example', 'javascript:alert(1)'];
+
 /** Of the process itself. */
 export const PROCESS_SETTINGS: Settings = {
   DATABASE_URL: {
@@ -41,6 +43,30 @@ export const PROCESS_SETTINGS: Settings = {
       'https://speech.example/contact': { url: 'https://speech.example/contact' },
     },
     refused: ['help', 'a@b.example, c@d.example', 'Help <help@speech.example>', 'ftp://speech.example', 'javascript:x'],
+  },
+  SELLER_NAME: {
+    read: (config) => config.seller.name,
+    absent: undefined,
+    accepted: { 'Acme Müller GmbH': 'Acme Müller GmbH' },
+    refused: ['a\nb', 'x'.repeat(101)],
+  },
+  SERVICE_URL: {
+    read: (config) => config.seller.url,
+    absent: undefined,
+    accepted: { 'https://acme.example': 'https://acme.example/' },
+    refused: NO_PAGE,
+  },
+  TERMS_URL: {
+    read: (config) => config.seller.termsUrl,
+    absent: undefined,
+    accepted: { 'https://acme.example/terms': 'https://acme.example/terms' },
+    refused: NO_PAGE,
+  },
+  PRIVACY_URL: {
+    read: (config) => config.seller.privacyUrl,
+    absent: undefined,
+    accepted: { 'https://acme.example/privacy?lang=en': 'https://acme.example/privacy?lang=en' },
+    refused: NO_PAGE,
   },
   DATA_DIR: {
     read: (config) => config.dataDir,

@@ -21,11 +21,14 @@ export class Html {
 /** Marks text as safe markup. Never use it for what a caller sent. */
 export const raw = (markup: string): Html => new Html(markup);
 
-/** Builds a fragment. Values are escaped for text and quoted attributes; nested fragments are not. */
-export function html(strings: TemplateStringsArray, ...values: (string | number | Html)[]): Html {
-  return new Html(
-    String.raw({ raw: strings }, ...values.map((value) => (value instanceof Html ? value : escapeText(value)))),
-  );
+/** Builds a fragment. Values are escaped for text and quoted attributes; nested fragments and lists of them are not. */
+export function html(strings: TemplateStringsArray, ...values: (string | number | Html | readonly Html[])[]): Html {
+  return new Html(String.raw({ raw: strings }, ...values.map(markupOf)));
+}
+
+function markupOf(value: string | number | Html | readonly Html[]): string {
+  if (value instanceof Html) return String(value);
+  return Array.isArray(value) ? value.map(markupOf).join('') : escapeText(value as string | number);
 }
 
 export const all = (parts: readonly Html[]): Html => new Html(parts.join(''));

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { Config } from '../../config/config.ts';
 import { type Html, html, raw } from './html.ts';
 
 const STYLE = `
@@ -45,30 +46,120 @@ a { color: var(--accent); }
 .hint { color: var(--muted); font-size: .875rem; }
 `;
 
-const STYLE_HASH = createHash('sha256').update(STYLE).digest('base64');
+/** Of a page as wide as the screen allows, with a header and a footer. */
+const WIDE_STYLE = `${STYLE}
+:root { --soft: #eef3f0; }
+@media (prefers-color-scheme: dark) { :root { --soft: #16201f; } }
+body { padding: 0 clamp(1rem, 4vw, 2.5rem); }
+body > header, main, body > footer { max-width: 66rem; margin: 0 auto; padding: 1rem 0; }
+main { background: none; border: 0; border-radius: 0; }
+body > header, body > footer, nav { display: flex; flex-wrap: wrap; align-items: center; gap: 0 1.25rem; }
+body > header { justify-content: space-between; }
+body > footer { margin-top: 2rem; border-top: 1px solid var(--line); color: var(--muted); font-size: .9375rem; }
+header a, footer a { display: inline-flex; align-items: center; min-height: 2.75rem; }
+header .brand { color: var(--ink); font-size: 1.125rem; font-weight: 700; text-decoration: none; }
+.brand::before { content: ''; width: 1.1rem; height: 1.1rem; margin-right: .55rem; --bar: linear-gradient(var(--accent) 0 0) no-repeat; background: var(--bar), var(--bar), var(--bar); background-position: 0 50%, 50% 50%, 100% 50%; background-size: .22rem 45%, .22rem 100%, .22rem 65%; }
+h1 { font-size: clamp(1.9rem, 6vw, 3.1rem); line-height: 1.1; letter-spacing: -.02em; margin: 1.25rem 0 .75rem; text-wrap: balance; }
+h2 { margin: 2.75rem 0 .75rem; font-size: 1.45rem; line-height: 1.25; }
+h3 { margin: 1.5rem 0 .5rem; font-size: 1.05rem; }
+.lead { max-width: 42rem; margin: 0 0 1.75rem; color: var(--muted); font-size: 1.125rem; }
+.panel { padding: clamp(1rem, 3vw, 1.5rem); background: var(--card); border: 1px solid var(--line); border-radius: 1rem; }
+.scroll { overflow-x: auto; }
+table { width: 100%; border-collapse: collapse; }
+th, td { padding: .6rem .75rem .6rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
+thead th { color: var(--muted); font-size: .875rem; font-weight: 600; }
+pre { margin: 0; padding: 1rem; background: var(--soft); }
+.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1.5rem clamp(1.5rem, 4vw, 3rem); align-items: start; }
+.columns > * { min-width: 0; }
+.columns h2 { margin-top: .5rem; }
+.ways { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 16rem), 1fr)); gap: 1rem; }
+.ways h3 { margin-top: 0; }
+.ways p:last-child { margin-bottom: 0; }
+form.panel label:first-of-type { margin-top: 0; }
+textarea, select { width: 100%; min-height: 2.75rem; padding: .7rem .8rem; font: inherit; color: inherit; background: var(--paper); border: 1px solid var(--muted); border-radius: .5rem; }
+textarea { display: block; resize: vertical; }
+#cost { margin: .35rem 0 0; text-align: right; font-variant-numeric: tabular-nums; }
+#status { margin-bottom: 0; min-height: 1.55em; font-weight: 600; overflow-wrap: anywhere; }
+audio { width: 100%; }
+[hidden] { display: none !important; }
+details { border-top: 1px solid var(--line); padding-bottom: .75rem; }
+button.copy { width: auto; min-height: 2.75rem; margin-top: .5rem; padding: .4rem .9rem; }
+button[disabled] { opacity: .6; cursor: progress; }
+`;
 
-/** Only the inline stylesheet may load. Chromium applies form-action to redirects, so it names the checkout (R19). */
-export const pageContentSecurityPolicy = (formOrigins: readonly string[] = []): string =>
-  `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; form-action ${["'self'", ...formOrigins].join(' ')}; ` +
-  `base-uri 'none'; frame-ancestors 'none'`;
+/** Three bars of sound. */
+const ICON =
+  'data:image/svg+xml,' +
+  encodeURIComponent(
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" fill="#0f5c4d"/>' +
+      '<path d="M4 6v4M8 3v10M12 6v4" stroke="#fff" stroke-width="2" stroke-linecap="round"/></svg>',
+  );
 
-export function renderPage(title: string, content: Html): string {
+const hashOf = (source: string): string => `'sha256-${createHash('sha256').update(source).digest('base64')}'`;
+
+/**
+ * Only the inline stylesheet and script may load, and the script calls this service only. Chromium applies form-action
+ * to redirects, so it names the checkout (R19).
+ */
+export function pageContentSecurityPolicy(formOrigins: readonly string[] = [], style = STYLE, script?: string): string {
+  const scripted =
+    script === undefined ? '' : `script-src ${hashOf(script)}; connect-src 'self'; media-src blob:; img-src data:; `;
+  return (
+    `default-src 'none'; style-src ${hashOf(style)}; ${scripted}form-action ${["'self'", ...formOrigins].join(' ')}; ` +
+    `base-uri 'none'; frame-ancestors 'none'`
+  );
+}
+
+function renderDocument(title: string, body: Html, head: Html): string {
   return String(html`<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${title}</title>
-<style>${raw(STYLE)}</style>
+${head}
 </head>
 <body>
+${body}
+</body>
+</html>
+`);
+}
+
+export const renderPage = (title: string, content: Html): string =>
+  renderDocument(title, html`<main>\n<h1>${title}</h1>\n${content}\n</main>`, html`<style>${raw(STYLE)}</style>`);
+
+export type Site = Pick<Config, 'serviceName' | 'contact' | 'seller' | 'card'>;
+
+/** A page for everybody, and its policy. @param script a module */
+export function widePage(title: string, content: Html, site: Site, script?: string) {
+  const { serviceName, contact, seller, card } = site;
+  const mail = contact && 'email' in contact ? `mailto:${contact.email}` : contact?.url;
+  const links = [
+    [seller.name ?? 'Operator', seller.url],
+    ['Contact', mail],
+    ['Terms', seller.termsUrl],
+    ['Privacy', seller.privacyUrl],
+  ] as const;
+  const body = html`<header>
+<a class="brand" href="/">${serviceName}</a>
+<nav aria-label="Service">${card ? html`<a href="/top-up">Add credit</a>` : ''}<a href="/docs">Docs</a><a href="/openapi.json">API contract</a></nav>
+</header>
 <main>
 <h1>${title}</h1>
 ${content}
 </main>
-</body>
-</html>
-`);
+<footer>
+${seller.name !== undefined && seller.url === undefined ? html`<span>${seller.name}</span>\n` : ''}${links.map(
+  ([name, url]) => (url === undefined ? html`` : html`<a href="${url}">${name}</a>\n`),
+)}<span>Every answer has an x-trace-id: quote it when you ask for help.</span>
+</footer>${script === undefined ? '' : html`\n<script type="module">${raw(script)}</script>`}`;
+  const icon = script === undefined ? '' : html`\n<link rel="icon" href="${ICON}">`;
+  const head = html`<style>${raw(WIDE_STYLE)}</style>${icon}`;
+  return {
+    body: renderDocument(`${title} · ${serviceName}`, body, head),
+    policy: pageContentSecurityPolicy([], WIDE_STYLE, script),
+  };
 }
 
 export const BACK = html`<a class="button plain" href="/top-up">Back to add credit</a>`;

@@ -2,16 +2,22 @@ import type { ServiceOperations } from '../../contract/operations.ts';
 import { routes } from '../../contract/routes.ts';
 import type { OpenApiDocument } from '../../contract/types.ts';
 import type { OperationContext } from '../operation-context.ts';
+import { PRIVATE } from '../plugins/headers.ts';
 import { fixedBody } from '../reply.ts';
 import { guide, type ServiceOptions } from './guide.ts';
+import { type HomeOptions, homePage } from './home-page.ts';
 
-interface Options extends ServiceOptions {
+interface Options extends ServiceOptions, HomeOptions {
   /** The contract while nothing can be paid on the chain. */
   readonly offChain: OpenApiDocument;
   readonly hasOtherDomain: () => Promise<boolean>;
+  /** In a sandbox: the account of the page at `/`, once there is one. */
+  readonly demoAccount?: (() => string | undefined) | undefined;
 }
 
-/** Health, guide and contract. */
+const VARY = { vary: 'accept' } as const;
+
+/** Health, guide and contract; pages for people (R69). */
 export function serviceOperations(options: Options): ServiceOperations<OperationContext> {
   const endpoints = routes
     .filter((route) => route.listed !== undefined)
@@ -27,8 +33,18 @@ export function serviceOperations(options: Options): ServiceOperations<Operation
   const contract = fixedBody(options.contract);
   const offChain = fixedBody(options.offChain);
   const guideBody = fixedBody(guide(options));
+  const { demoAccount } = options;
+  const home = homePage(options, demoAccount && { account: undefined });
   return {
-    getHealth: async () => ({ status: 200, body: health }),
+    getHealth: async (_request, context) => {
+      if (!context.prefersHtml()) return { status: 200, headers: VARY, type: 'application/json', body: health };
+      // Scripts of other origins can read answers, but not be a page load.
+      const account = context.isPageLoad ? demoAccount?.() : undefined;
+      const { body, policy } = account === undefined ? home : homePage(options, { account });
+      const privacy = account === undefined ? {} : { 'cache-control': PRIVATE };
+      const headers = { ...VARY, ...privacy, 'content-security-policy': policy };
+      return { status: 200, headers, type: 'text/html', body };
+    },
     getGuide: async () => ({ status: 200, body: guideBody }),
     getContract: async () => ({ status: 200, body: (await options.hasOtherDomain()) ? offChain : contract }),
   };

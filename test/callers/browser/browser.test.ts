@@ -1,39 +1,26 @@
 import assert from 'node:assert/strict';
-import { createRequire } from 'node:module';
-import type { AxeResults } from 'axe-core';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 import { type Test, t, test } from 'tap';
 import { testCheckout } from '../../support/checkout.ts';
-import { openBrowser, shot, withoutChromium } from '../../support/chromium.ts';
+import { brokenRules, cutElements, openBrowser, shot, withoutChromium } from '../../support/chromium.ts';
 import { listening } from '../../support/client.ts';
 import { startGateway } from '../../support/gateway.ts';
 
-const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 const WIDTHS = [320, 1280];
 const SCHEMES = ['light', 'dark'] as const;
 const SMALLEST_TARGET = 44;
 
 const browser = withoutChromium ? undefined : await openBrowser(t);
 
-/** The accessibility rules that the page breaks as it is shown now. */
-async function brokenRules(page: Page): Promise<string[]> {
-  const { violations } = await page.evaluate<AxeResults>('axe.run()');
-  return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`);
-}
-
 /** What is hard to read or to hit as the page is shown now: cut text, and small targets. */
 async function misfits(page: Page): Promise<string[]> {
-  const cut = await page.evaluate<string[]>(`
-    [document.documentElement, ...document.querySelectorAll('input[readonly], pre, dd, p')]
-      .filter((element) => element.scrollWidth > element.clientWidth)
-      .map((element) => 'cut: ' + element.tagName)`);
   const small = await page.evaluate<string[]>(`
     [...document.querySelectorAll('a, button, input:not([type=hidden]), summary')]
       .map((element) => element.closest('label') ?? element)
       .filter((element) => element.checkVisibility())
       .filter((element) => element.getBoundingClientRect().height < ${SMALLEST_TARGET})
       .map((element) => 'small: ' + element.outerHTML)`);
-  return [...cut, ...small];
+  return [...(await cutElements(page)), ...small];
 }
 
 test('every purchase page is accessible on small and large screens, light and dark', {
@@ -47,7 +34,6 @@ test('every purchase page is accessible on small and large screens, light and da
   const all: string[] = [];
   const look = async (name: string, heading: string) => {
     assert.equal(await page.getByRole('heading', { level: 1 }).innerText(), heading, name);
-    await page.addScriptTag({ path: AXE });
     for (const width of WIDTHS) {
       for (const colorScheme of SCHEMES) {
         await page.setViewportSize({ width, height: 800 });

@@ -1,0 +1,222 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import type { BrowserContextOptions, Page } from 'playwright-core';
+import { type Test, t, test } from 'tap';
+import type { LocalAccount } from 'viem';
+import { wallet as fundedWallet, testChain } from '../../support/chain.ts';
+import { brokenRules, cutElements, openBrowser, shot, withoutChromium } from '../../support/chromium.ts';
+import { startCardGateway, startPaidGateway } from '../../support/client.ts';
+import { silentMp3 } from '../../support/silent-audio.ts';
+import { ControlledStream, wav } from '../../support/stub-upstream.ts';
+import { PRICE } from '../../support/x402.ts';
+
+const run = promisify(execFile);
+const { chain, skip: withoutChain } = await testChain();
+const browser = withoutChromium ? undefined : await openBrowser(t);
+const EXAMPLE_PRICE = 1_170n;
+
+async function openPage(t: Test, options: BrowserContextOptions = {}): Promise<Page> {
+  const context = await (browser ?? assert.fail()).newContext(options);
+  t.teardown(() => context.close());
+  return context.newPage();
+}
+
+const isPlaying = (page: Page): Promise<void> =>
+  page.evaluate(`new Promise((resolve) => {
+    const audio = document.querySelector('audio');
+    const check = () => audio.currentTime > 0 && resolve();
+    audio.addEventListener('timeupdate', check);
+    check();
+  })`);
+const done = (page: Page) => page.getByText(/^Done\. You paid/).waitFor();
+const speak = (page: Page) => page.getByRole('button', { name: /^Speak/ });
+
+test('a visitor with a credit account hears a voice in two steps, by keyboard', {
+  skip: withoutChromium,
+}, async (t) => {
+  const gateway = await startCardGateway(t);
+  const account = await gateway.fund(500);
+  const page = await openPage(t);
+  const complaints: string[] = [];
+  page.on('console', (message) => complaints.push(message.text()));
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  await page.goto(gateway.config.baseUrl);
+  assert.equal(await speak(page).innerText(), 'Speak for $0.00117');
+
+  // 1. Give the account id. 2. Speak.
+  const id = page.getByLabel('Account id');
+  while (!(await id.evaluate((input) => input.ownerDocument.activeElement === input))) await page.keyboard.press('Tab');
+  await page.keyboard.type(account);
+  await page.keyboard.press('Enter');
+
+  await isPlaying(page);
+  await done(page);
+  assert.equal(await gateway.balance(account), 5_000_000n - EXAMPLE_PRICE);
+  await page.getByText('Balance $4.99883').waitFor();
+  assert.equal(await page.getByRole('link', { name: 'Download' }).getAttribute('download'), 'speech.mp3');
+  await page.reload();
+  assert.equal(await id.inputValue(), account, 'kept in the tab');
+  assert.deepEqual(complaints, [], 'no policy was broken and nothing was missing');
+});
+
+test('audio plays while it arrives', { skip: withoutChromium }, async (t) => {
+  const gateway = await startCardGateway(t);
+  const stream = new ControlledStream();
+  gateway.upstream.mode = stream.mode;
+  const page = await openPage(t);
+  await page.goto(gateway.config.baseUrl);
+  await page.getByLabel('Account id').fill(await gateway.fund(500));
+  await speak(page).click();
+  await stream.opened;
+  await stream.write(silentMp3(2000));
+  await isPlaying(page);
+  assert.equal(await page.getByText('Speaking…').isVisible(), true);
+  await stream.write(silentMp3(2000));
+  stream.end();
+  await done(page);
+});
+
+test('WAV is played once it is whole', { skip: withoutChromium }, async (t) => {
+  const gateway = await startCardGateway(t);
+  gateway.upstream.mode = wav();
+  const page = await openPage(t);
+  await page.goto(gateway.config.baseUrl);
+  await page.getByLabel('Account id').fill(await gateway.fund(500));
+  await speak(page).click();
+  await isPlaying(page);
+  assert.equal(await page.getByRole('link', { name: 'Download' }).getAttribute('download'), 'speech.wav');
+});
+
+test('the page says why nothing is spoken, and what to do', { skip: withoutChromium }, async (t) => {
+  const gateway = await startCardGateway(t);
+  const page = await openPage(t);
+  await page.goto(gateway.config.baseUrl);
+  const status = page.getByRole('status');
+  await page.getByLabel('Account id').fill('6b1f0f9e-0000-4000-8000-000000000000');
+  await speak(page).click();
+  await status.getByText('There is no account with this id. Nothing was charged.').waitFor();
+  assert.match((await status.getByRole('link').getAttribute('href')) ?? '', /\/top-up\?amount=500$/);
+
+  const account = await gateway.fund(500);
+  await page.getByLabel('Account id').fill(account);
+  const stream = new ControlledStream();
+  gateway.upstream.mode = stream.mode;
+  await speak(page).click();
+  await stream.opened;
+  await stream.write(silentMp3(2000));
+  await isPlaying(page);
+  stream.reset();
+  await status.getByText('The audio broke off').waitFor();
+
+  await page.getByLabel('Text').fill('x'.repeat(4097));
+  await page.getByText('4,097 of 4,096 characters. Shorten the text.').waitFor();
+  await page.getByLabel('Text').fill('  Hello world  ');
+  assert.equal(await speak(page).innerText(), 'Speak for $0.000198');
+  await page.getByLabel('Voice').selectOption({ label: 'Nova · TTS 1 HD' });
+  assert.equal(await speak(page).innerText(), 'Speak for $0.000396');
+});
+
+test('the copied programs send the text as it was typed', { skip: withoutChromium }, async (t) => {
+  const gateway = await startCardGateway(t);
+  const account = await gateway.fund(500);
+  const page = await openPage(t, { permissions: ['clipboard-read', 'clipboard-write'] });
+  await page.goto(gateway.config.baseUrl);
+  await page.getByLabel('Account id').fill(account);
+  const text = `It's "so" $(id) \`id\` $HOME !! \\n \\' </script>\n— ünï 🎉`;
+  await page.getByLabel('Text').fill(text);
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-page-'));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const programs: [name: string, command: string, ...argv: string[]][] = [
+    ['curl', 'sh', '-c'],
+    ['JavaScript', process.execPath, '--input-type=module', '-e'],
+    ['Python', 'python3', '-c'],
+  ];
+  for (const [index, [name, command, ...argv]] of programs.entries()) {
+    const copy = page.locator('.copy').nth(index);
+    if (index > 0) await page.getByText(name, { exact: true }).click();
+    await copy.click();
+    await copy.and(page.getByText('Copied')).waitFor();
+    const program = await page.evaluate<string>('navigator.clipboard.readText()');
+    await run(command, [...argv, program], { cwd: folder });
+    assert.deepEqual((await readFile(join(folder, 'speech.mp3'))).subarray(0, 2), Buffer.from([0xff, 0xfb]), name);
+    assert.equal(gateway.upstream.requests[index]?.body?.input, text, name);
+    await rm(join(folder, 'speech.mp3'));
+  }
+});
+
+/** An injected wallet (EIP-1193) and what it was asked for. */
+async function injectWallet(page: Page, wallet: LocalAccount): Promise<string[]> {
+  const asked: string[] = [];
+  await page.exposeFunction('askWallet', async ({ method, params }: { method: string; params: string[] }) => {
+    asked.push(method);
+    if (method === 'eth_requestAccounts') return [wallet.address];
+    if (method !== 'eth_signTypedData_v4') return null;
+    const { domain, types, primaryType, message } = JSON.parse(params[1] ?? '');
+    return wallet.signTypedData({ domain, types, primaryType, message });
+  });
+  await page.addInitScript('globalThis.ethereum = { request: (request) => globalThis.askWallet(request) }');
+  return asked;
+}
+
+test('a wallet pays once, also when the first answer is lost', { skip: withoutChromium || withoutChain }, async (t) => {
+  const gateway = await startPaidGateway(t, chain);
+  const page = await openPage(t);
+  const asked = await injectWallet(page, await fundedWallet(chain.client, 10_000n));
+  let isLost = false;
+  await page.route('**/x402/tts', async (route) => {
+    if (isLost || !route.request().headers()['payment-signature']) return route.continue();
+    isLost = true;
+    await route.fetch();
+    await route.abort();
+  });
+  await page.goto(gateway.config.baseUrl);
+  await page.getByLabel('Text').fill('Hello world');
+  await page.getByLabel('Wallet (USDC)').check();
+  await speak(page).click();
+  await isPlaying(page);
+  await done(page);
+  assert.equal(isLost, true);
+  assert.deepEqual(asked, ['eth_requestAccounts', 'wallet_switchEthereumChain', 'eth_signTypedData_v4']);
+  assert.equal(await gateway.revenue(), PRICE);
+});
+
+test('without script the page shows the request, the prices and how to pay', { skip: withoutChromium }, async (t) => {
+  const gateway = await startCardGateway(t);
+  const page = await openPage(t, { javaScriptEnabled: false });
+  await page.goto(gateway.config.baseUrl);
+  for (const shown of ['curl -f -o speech.mp3', '$0.018', 'Prepaid USDC']) {
+    assert.equal(await page.getByText(shown).first().isVisible(), true, shown);
+  }
+  assert.equal(await page.locator('noscript p').isVisible(), true);
+  assert.equal(await page.getByRole('button').count(), 0, 'nothing that does not work');
+  await page.getByText('Python', { exact: true }).click();
+  assert.equal(await page.getByText('import json, urllib.request').isVisible(), true);
+});
+
+test('the page is accessible from 320 px on, light and dark, at 200 %', { skip: withoutChromium }, async (t) => {
+  const gateway = await startCardGateway(t, { SELLER_NAME: 'Acme', TERMS_URL: 'https://acme.example/terms' });
+  const all: string[] = [];
+  for (const [width, colorScheme, deviceScaleFactor] of [
+    [320, 'light', 1],
+    [375, 'dark', 1],
+    [640, 'light', 2],
+    [1280, 'light', 1],
+    [1280, 'dark', 1],
+  ] as const) {
+    const viewport = { width, height: 800 };
+    const page = await openPage(t, { bypassCSP: true, viewport, colorScheme, deviceScaleFactor });
+    await page.goto(gateway.config.baseUrl);
+    await page.getByText('JavaScript', { exact: true }).click();
+    await page.getByLabel('Account id').fill(await gateway.fund(500));
+    await speak(page).click();
+    await done(page);
+    await shot(page, `home-${width}-${colorScheme}`);
+    const findings = [...(await brokenRules(page)), ...(await cutElements(page))];
+    all.push(...findings.map((finding) => `${width} px, ${colorScheme}: ${finding}`));
+  }
+  assert.deepEqual(all, []);
+});

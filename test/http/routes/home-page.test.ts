@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { test } from 'tap';
+import { BASE_URL, startGateway } from '../../support/gateway.ts';
+
+const BROWSER = { accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8' };
+const PAGE_LOAD = { ...BROWSER, 'sec-fetch-dest': 'document' };
+const MAX_PAGE_BYTES = 60 * 1024;
+const ACCOUNT = '6b1f0f9e-0000-4000-8000-000000000001';
+
+const inlineOf = (page: string, tag: 'style' | 'script'): string[] =>
+  [...page.matchAll(new RegExp(`<${tag}[^>]*>(.*?)</${tag}>`, 'gs'))].map(([, source = '']) => source);
+
+test('R69: GET / is a page where Accept prefers HTML, otherwise the JSON', async (t) => {
+  const gateway = await startGateway(t);
+  const plain = await gateway.call('/');
+  assert.equal(plain.json.status, 'ok');
+  for (const [accept, isPage] of [
+    [BROWSER.accept, true],
+    ['text/html', true],
+    ['text/html;q=0.9, application/json;q=0.8', true],
+    ['application/json', false],
+    ['application/json, text/html', false],
+    ['text/html;q=0.1, application/json', false],
+    ['*/*', false],
+    ['text/*', false],
+    ['', false],
+  ] as const) {
+    const reply = await gateway.call('/', { headers: { accept } });
+    assert.equal(reply.status, 200);
+    assert.equal(reply.headers.get('vary'), 'accept', accept);
+    assert.equal(/^text\/html/.test(reply.headers.get('content-type') ?? ''), isPage, accept);
+    if (!isPage) assert.equal(reply.text, plain.text, accept);
+  }
+});
+
+test('the policy of the page allows its own style and script only', async (t) => {
+  const page = await (await startGateway(t)).call('/', { headers: BROWSER });
+  const policy = page.headers.get('content-security-policy') ?? '';
+  for (const tag of ['style', 'script'] as const) {
+    const [source = '', ...more] = inlineOf(page.text, tag);
+    assert.deepEqual(more, [], `one ${tag}`);
+    const hash = createHash('sha256').update(source).digest('base64');
+    assert.ok(policy.includes(`${tag}-src 'sha256-${hash}'`), tag);
+  }
+  assert.doesNotMatch(page.text, / (style|on\w+)=/, 'which the policy would block');
+});
+
+test('the page is one request of less than 60 KB, and names no other host', async (t) => {
+  const page = await (await startGateway(t)).call('/', { headers: BROWSER });
+  assert.ok(page.bytes.length < MAX_PAGE_BYTES, `${page.bytes.length} bytes`);
+  const loaded = [
+    ...page.text.matchAll(/ (?:src|srcset|poster|action)="([^"]*)"|<link [^>]*href="([^"]*)"|url\(([^)]*)\)/g),
+  ];
+  assert.deepEqual(
+    loaded.map(([, ...urls]) => urls.find(Boolean)).filter((url) => !url?.startsWith('data:')),
+    [],
+  );
+  const hosts = [...page.text.matchAll(/https?:\/\/[\w.:-]+/g)].map(([url]) => url);
+  assert.deepEqual([...new Set(hosts)], [BASE_URL]);
+});
+
+test('the page shows the voices, prices and links of the deployment', async (t) => {
+  const gateway = await startGateway(t, {
+    SERVICE_NAME: 'Voices <b>',
+    SERVICE_CONTACT: 'help@acme.example',
+    SELLER_NAME: 'Acme & Söhne',
+    SERVICE_URL: 'https://acme.example',
+    TERMS_URL: 'https://acme.example/terms',
+    PRIVACY_URL: 'https://acme.example/privacy',
+  });
+  const { text } = await gateway.call('/', { headers: BROWSER });
+  for (const shown of [
+    'Voices &lt;b&gt;</a>',
+    '<a href="mailto:help@acme.example">Contact</a>',
+    '<a href="https://acme.example/">Acme &amp; Söhne</a>',
+    '<a href="https://acme.example/terms">Terms</a>',
+    '<a href="https://acme.example/privacy">Privacy</a>',
+    '<strong>$0.018</strong> per 1,000 characters',
+    '<option value="provider-a_alloy" selected>Alloy · TTS 1</option>',
+    `curl -f -o speech.mp3 ${BASE_URL}/tts`,
+    'href="/top-up"',
+    'href="/docs"',
+    'href="/openapi.json"',
+  ]) {
+    assert.ok(text.includes(shown), shown);
+  }
+  assert.doesNotMatch(text, /<b>/);
+});
+
+test('the page offers only the ways to pay that are on', async (t) => {
+  const cardOff = { STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' };
+  const x402Off = { X402_PAY_TO: '', X402_FACILITATOR_URL: '', X402_RPC_URL: '' };
+  for (const [env, hasCard, hasUsdc, notice] of [
+    [cardOff, false, true, undefined],
+    [x402Off, true, false, undefined],
+    [{ X402_RPC_URL: '' }, true, false, undefined],
+    [{ ...cardOff, ...x402Off }, false, false, 'No payment is set up here yet.'],
+    [{ SPEECH_BASE_URL: '' }, true, true, 'Speech is not set up here yet.'],
+  ] as const) {
+    const { text } = await (await startGateway(t, env)).call('/', { headers: BROWSER });
+    const where = JSON.stringify(env);
+    assert.equal(text.includes('href="/top-up"'), hasCard, where);
+    assert.equal(/<h3>Prepaid USDC<\/h3>/.test(text), hasUsdc, where);
+    assert.equal(/<form id="speak"/.test(text), notice === undefined, where);
+    if (notice !== undefined) assert.ok(text.includes(notice), where);
+  }
+});
+
+test('only a page load of a sandbox shows its demo account, which nothing caches', async (t) => {
+  const sandbox = await startGateway(t, {}, { demoAccount: () => ACCOUNT });
+  const loaded = await sandbox.call('/', { headers: PAGE_LOAD });
+  assert.ok(loaded.text.includes(ACCOUNT));
+  assert.equal(loaded.headers.get('cache-control'), 'private, no-store');
+  assert.doesNotMatch(loaded.text, /value="wallet"/, 'its chain has the id of a real one');
+  for (const dest of ['empty', 'iframe', undefined]) {
+    const headers = { ...BROWSER, ...(dest !== undefined && { 'sec-fetch-dest': dest }) };
+    assert.ok(!(await sandbox.call('/', { headers })).text.includes(ACCOUNT), dest);
+  }
+  const service = await (await startGateway(t)).call('/', { headers: PAGE_LOAD });
+  assert.doesNotMatch(service.text, /play money/);
+  assert.match(service.text, /value="wallet"/);
+});
