@@ -238,7 +238,18 @@ export type GetHealthResult =
 export type GetGuideRequest = Record<never, never>;
 
 export type GetGuideResult =
-  | { status: 200; body: Guide }
+  | {
+      status: 200;
+      headers: { vary: 'accept'; 'content-security-policy'?: string };
+      type: 'application/json';
+      body: Guide;
+    }
+  | {
+      status: 200;
+      headers: { vary: 'accept'; 'content-security-policy'?: string };
+      type: 'text/html';
+      body: string;
+    }
   | { status: 400; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }

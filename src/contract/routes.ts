@@ -108,7 +108,7 @@ const InvalidRequestError: RouteResponse = { produces: ['application/json'], ser
 const RateLimitedError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['RATE_LIMITED'] };
 const RequestTooLargeError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['REQUEST_TOO_LARGE'] };
 const InternalError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['INTERNAL_ERROR'] };
-const Guide: RouteResponse = { produces: ['application/json'], serialize: serialize.getGuide200 };
+const getGuide200: RouteResponse = { produces: ['application/json', 'text/html'], serialize: serialize.getGuide200 };
 const OpenApiDocument: RouteResponse = { produces: ['application/json'], serialize: serialize.getContract200 };
 const SignedServiceMetadata: RouteResponse = { produces: ['application/json'], serialize: serialize.getServiceMetadata200 };
 const ConfigError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['CONFIG_ERROR'] };
@@ -302,7 +302,7 @@ const getGuide: Route = {
   bodyRequired: false,
   validate: {},
   responses: {
-      ...everywhere, 200: Guide, 400: InvalidRequestError, 429: RateLimitedError, 500: InternalError,
+      ...everywhere, 200: getGuide200, 400: InvalidRequestError, 429: RateLimitedError, 500: InternalError,
     },
 };
 

@@ -17,7 +17,7 @@ export interface paths {
         parameters: {};
         /**
          * Machine-readable guide
-         * @description Explains each payment flow step by step, for programs, with limits and test vectors. `/openapi.json` is the canonical HTTP contract.
+         * @description Explains each payment flow step by step, for programs, with limits and test vectors. `/openapi.json` is the canonical HTTP contract. If `Accept` prefers HTML, the guide is a page, with an anchor for each error code.
          */
         get: operations["getGuide"];
     };
@@ -1745,10 +1745,13 @@ export interface operations {
             200: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
+                    vary: components["headers"]["Vary"];
+                    "content-security-policy": components["headers"]["PagePolicy"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Guide"];
+                    "text/html": string;
                 };
             };
             400: components["responses"]["InvalidRequest"];

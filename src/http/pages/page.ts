@@ -56,7 +56,7 @@ main { background: none; border: 0; border-radius: 0; }
 body > header, body > footer, nav { display: flex; flex-wrap: wrap; align-items: center; gap: 0 1.25rem; }
 body > header { justify-content: space-between; }
 body > footer { margin-top: 2rem; border-top: 1px solid var(--line); color: var(--muted); font-size: .9375rem; }
-header a, footer a { display: inline-flex; align-items: center; min-height: 2.75rem; }
+nav a, header a, footer a { display: inline-flex; align-items: center; min-height: 2.75rem; }
 header .brand { color: var(--ink); font-size: 1.125rem; font-weight: 700; text-decoration: none; }
 .brand::before { content: ''; width: 1.1rem; height: 1.1rem; margin-right: .55rem; --bar: linear-gradient(var(--accent) 0 0) no-repeat; background: var(--bar), var(--bar), var(--bar); background-position: 0 50%, 50% 50%, 100% 50%; background-size: .22rem 45%, .22rem 100%, .22rem 65%; }
 h1 { font-size: clamp(1.9rem, 6vw, 3.1rem); line-height: 1.1; letter-spacing: -.02em; margin: 1.25rem 0 .75rem; text-wrap: balance; }
@@ -82,6 +82,12 @@ textarea { display: block; resize: vertical; }
 #status { margin-bottom: 0; min-height: 1.55em; font-weight: 600; overflow-wrap: anywhere; }
 audio { width: 100%; }
 [hidden] { display: none !important; }
+dd { font-weight: 400; }
+dt { color: inherit; font-size: 1rem; font-weight: 600; }
+.docs { max-width: 46rem; overflow-wrap: anywhere; }
+.docs li { margin: .35rem 0; }
+.docs h2, .docs dt { scroll-margin-top: 1rem; }
+dt:target, h2:target { text-decoration: underline; text-decoration-color: var(--accent); text-underline-offset: .3rem; }
 details { border-top: 1px solid var(--line); padding-bottom: .75rem; }
 button.copy { width: auto; min-height: 2.75rem; margin-top: .5rem; padding: .4rem .9rem; }
 button[disabled] { opacity: .6; cursor: progress; }

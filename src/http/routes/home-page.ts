@@ -166,7 +166,7 @@ function waysToPay({ card, x402 }: HomeOptions): Html[] {
     'USDC per request',
     'Send the request to /x402/tts. The 402 has a challenge (x402); sign it with a wallet that holds USDC, and repeat the ' +
       'request. No account. The payment is settled once the audio exists, and is final.',
-    html`<a href="/docs">How it works</a>`,
+    html`<a href="/docs#direct-x402">How to pay each request</a>`,
   );
   const [least, most] = [PREPAID.minDepositMicroUsd, PREPAID.maxDepositMicroUsd].map((microUsd) =>
     formatDollars(BigInt(microUsd)),
@@ -174,7 +174,7 @@ function waysToPay({ card, x402 }: HomeOptions): Html[] {
   const prepaid = way(
     'Prepaid USDC',
     `Deposit ${least} to ${most} once, then sign each request. No transaction and no wait per request. A deposit is not paid back.`,
-    html`<a href="/docs">How it works</a>`,
+    html`<a href="/docs#prepaid-x402">How to deposit and sign</a>`,
   );
   return [...(card ? [onCard] : []), ...(x402?.rpcUrls ? [direct, prepaid] : [])];
 }

@@ -4,6 +4,7 @@ import type { OpenApiDocument } from '../../contract/types.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { PRIVATE } from '../plugins/headers.ts';
 import { fixedBody } from '../reply.ts';
+import { docsPage } from './docs-page.ts';
 import { guide, type ServiceOptions } from './guide.ts';
 import { type HomeOptions, homePage } from './home-page.ts';
 
@@ -33,6 +34,7 @@ export function serviceOperations(options: Options): ServiceOperations<Operation
   const contract = fixedBody(options.contract);
   const offChain = fixedBody(options.offChain);
   const guideBody = fixedBody(guide(options));
+  const docs = docsPage(guideBody, options);
   const { demoAccount } = options;
   const home = homePage(options, demoAccount && { account: undefined });
   return {
@@ -45,7 +47,11 @@ export function serviceOperations(options: Options): ServiceOperations<Operation
       const headers = { ...VARY, ...privacy, 'content-security-policy': policy };
       return { status: 200, headers, type: 'text/html', body };
     },
-    getGuide: async () => ({ status: 200, body: guideBody }),
+    getGuide: async (_request, context) => {
+      if (!context.prefersHtml()) return { status: 200, headers: VARY, type: 'application/json', body: guideBody };
+      const headers = { ...VARY, 'content-security-policy': docs.policy };
+      return { status: 200, headers, type: 'text/html', body: docs.body };
+    },
     getContract: async () => ({ status: 200, body: (await options.hasOtherDomain()) ? offChain : contract }),
   };
 }

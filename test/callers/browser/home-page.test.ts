@@ -197,9 +197,14 @@ test('without script the page shows the request, the prices and how to pay', { s
   assert.equal(await page.getByText('import json, urllib.request').isVisible(), true);
 });
 
-test('the page is accessible from 320 px on, light and dark, at 200 %', { skip: withoutChromium }, async (t) => {
+test('the pages are accessible from 320 px on, light and dark, at 200 %', { skip: withoutChromium }, async (t) => {
   const gateway = await startCardGateway(t, { SELLER_NAME: 'Acme', TERMS_URL: 'https://acme.example/terms' });
   const all: string[] = [];
+  const look = async (name: string, page: Page) => {
+    await shot(page, name);
+    const findings = [...(await brokenRules(page)), ...(await cutElements(page))];
+    all.push(...findings.map((finding) => `${name}: ${finding}`));
+  };
   for (const [width, colorScheme, deviceScaleFactor] of [
     [320, 'light', 1],
     [375, 'dark', 1],
@@ -214,9 +219,10 @@ test('the page is accessible from 320 px on, light and dark, at 200 %', { skip: 
     await page.getByLabel('Account id').fill(await gateway.fund(500));
     await speak(page).click();
     await done(page);
-    await shot(page, `home-${width}-${colorScheme}`);
-    const findings = [...(await brokenRules(page)), ...(await cutElements(page))];
-    all.push(...findings.map((finding) => `${width} px, ${colorScheme}: ${finding}`));
+    await look(`home-${width}-${colorScheme}`, page);
+    await page.goto(`${gateway.config.baseUrl}/docs`);
+    await page.getByText('What is signed').click();
+    await look(`docs-${width}-${colorScheme}`, page);
   }
   assert.deepEqual(all, []);
 });

@@ -8,29 +8,64 @@ const PAGE_LOAD = { ...BROWSER, 'sec-fetch-dest': 'document' };
 const MAX_PAGE_BYTES = 60 * 1024;
 const ACCOUNT = '6b1f0f9e-0000-4000-8000-000000000001';
 
+const escapeText = (text: string): string => text.replaceAll('"', '&quot;').replaceAll("'", '&#39;');
+
 const inlineOf = (page: string, tag: 'style' | 'script'): string[] =>
   [...page.matchAll(new RegExp(`<${tag}[^>]*>(.*?)</${tag}>`, 'gs'))].map(([, source = '']) => source);
 
-test('R69: GET / is a page where Accept prefers HTML, otherwise the JSON', async (t) => {
+const ACCEPTED = [
+  [BROWSER.accept, true],
+  ['text/html', true],
+  ['text/html;q=0.9, application/json;q=0.8', true],
+  ['application/json', false],
+  ['application/json, text/html', false],
+  ['text/html;q=0.1, application/json', false],
+  ['*/*', false],
+  ['text/*', false],
+  ['', false],
+] as const;
+
+for (const path of ['/', '/docs']) {
+  test(`R69: GET ${path} is a page where Accept prefers HTML, otherwise the JSON`, async (t) => {
+    const gateway = await startGateway(t);
+    const plain = await gateway.call(path);
+    assert.equal(plain.json.service, 'speechgate');
+    for (const [accept, isPage] of ACCEPTED) {
+      const reply = await gateway.call(path, { headers: { accept } });
+      assert.equal(reply.status, 200);
+      assert.equal(reply.headers.get('vary'), 'accept', accept);
+      assert.equal(/^text\/html/.test(reply.headers.get('content-type') ?? ''), isPage, accept);
+      if (!isPage) assert.equal(reply.text, plain.text, accept);
+    }
+  });
+}
+
+test('the page of /docs has an anchor for each error code, and each endpoint', async (t) => {
   const gateway = await startGateway(t);
-  const plain = await gateway.call('/');
-  assert.equal(plain.json.status, 'ok');
-  for (const [accept, isPage] of [
-    [BROWSER.accept, true],
-    ['text/html', true],
-    ['text/html;q=0.9, application/json;q=0.8', true],
-    ['application/json', false],
-    ['application/json, text/html', false],
-    ['text/html;q=0.1, application/json', false],
-    ['*/*', false],
-    ['text/*', false],
-    ['', false],
-  ] as const) {
-    const reply = await gateway.call('/', { headers: { accept } });
-    assert.equal(reply.status, 200);
-    assert.equal(reply.headers.get('vary'), 'accept', accept);
-    assert.equal(/^text\/html/.test(reply.headers.get('content-type') ?? ''), isPage, accept);
-    if (!isPage) assert.equal(reply.text, plain.text, accept);
+  const { text } = await gateway.call('/docs', { headers: BROWSER });
+  const guide = (await gateway.call('/docs')).json;
+  const anchors = [...text.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id);
+  assert.equal(new Set(anchors).size, anchors.length, 'each once');
+  const named = guide.errorCodes.map((code: string) => code.toLowerCase().replaceAll('_', '-'));
+  assert.deepEqual(
+    named.filter((id: string) => !anchors.includes(id)),
+    [],
+  );
+  const { type } = (await gateway.call('/tts?text=Hello')).json;
+  const [page, anchor] = type.split('#');
+  assert.deepEqual([page, anchors.includes(anchor)], [`${BASE_URL}/docs`, true]);
+  const { paths } = (await gateway.call('/openapi.json')).json;
+  for (const [path, methods] of Object.entries<object>(paths)) {
+    for (const method of Object.keys(methods))
+      assert.ok(text.includes(`<code>${method.toUpperCase()} ${path}</code>`), path);
+  }
+  const links = [...text.matchAll(/href="#([^"]+)"/g)].map(([, id]) => id);
+  assert.deepEqual(
+    links.filter((id) => !anchors.includes(id)),
+    [],
+  );
+  for (const steps of Object.values<string | string[]>(guide.agentGuide)) {
+    for (const step of [steps].flat()) assert.ok(text.includes(escapeText(step)), step);
   }
 });
 
