@@ -65,6 +65,9 @@ export interface ServiceOperations<Context> {
   /** GET /docs — Machine-readable guide */
   getGuide(request: GetGuideRequest, context: Context): Promise<GetGuideResult>;
 
+  /** GET /llms.txt — Notes for agents */
+  getAgentNotes(request: GetAgentNotesRequest, context: Context): Promise<GetAgentNotesResult>;
+
   /** GET /openapi.json — This contract */
   getContract(request: GetContractRequest, context: Context): Promise<GetContractResult>;
 }
@@ -250,6 +253,15 @@ export type GetGuideResult =
       type: 'text/html';
       body: string;
     }
+  | { status: 400; body: InvalidRequestError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | EveryResult;
+
+export type GetAgentNotesRequest = Record<never, never>;
+
+export type GetAgentNotesResult =
+  | { status: 200; body: string }
   | { status: 400; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }

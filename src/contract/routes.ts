@@ -12,6 +12,7 @@ import type {
   CreditsOperations,
   DeclaredErrorCode,
   FeedbackOperations,
+  GetAgentNotesRequest,
   GetContractRequest,
   GetCreditsRequest,
   GetGuideRequest,
@@ -109,6 +110,7 @@ const RateLimitedError: RouteResponse = { produces: ['application/json'], serial
 const RequestTooLargeError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['REQUEST_TOO_LARGE'] };
 const InternalError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['INTERNAL_ERROR'] };
 const getGuide200: RouteResponse = { produces: ['application/json', 'text/html'], serialize: serialize.getGuide200 };
+const getAgentNotes200: RouteResponse = { produces: ['text/plain'] };
 const OpenApiDocument: RouteResponse = { produces: ['application/json'], serialize: serialize.getContract200 };
 const SignedServiceMetadata: RouteResponse = { produces: ['application/json'], serialize: serialize.getServiceMetadata200 };
 const ConfigError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['CONFIG_ERROR'] };
@@ -303,6 +305,22 @@ const getGuide: Route = {
   validate: {},
   responses: {
       ...everywhere, 200: getGuide200, 400: InvalidRequestError, 429: RateLimitedError, 500: InternalError,
+    },
+};
+
+const getAgentNotes: Route = {
+  operationId: 'getAgentNotes',
+  method: 'GET',
+  path: '/llms.txt',
+  admission: { edge: 'always' },
+  query: [],
+  headers: [],
+  consumes: [],
+  bodyRequired: false,
+  validate: {},
+  responses: {
+      ...everywhere, 200: getAgentNotes200, 400: InvalidRequestError, 429: RateLimitedError,
+      500: InternalError,
     },
 };
 
@@ -768,6 +786,7 @@ const getPrepaidAccount: Route = {
 export const routes: readonly Route[] = [
   getHealth,
   getGuide,
+  getAgentNotes,
   getContract,
   getServiceMetadata,
   createFeedbackChallenge,
@@ -804,6 +823,10 @@ export const serviceRoutes = <Context>(
   {
     route: getGuide,
     operation: (request, context) => operations.getGuide(request as GetGuideRequest, context),
+  },
+  {
+    route: getAgentNotes,
+    operation: (request, context) => operations.getAgentNotes(request as GetAgentNotesRequest, context),
   },
   {
     route: getContract,

@@ -21,6 +21,14 @@ export interface paths {
          */
         get: operations["getGuide"];
     };
+    "/llms.txt": {
+        parameters: {};
+        /**
+         * Notes for agents
+         * @description Says in a page of text what this service does, how it is paid and where the rest is.
+         */
+        get: operations["getAgentNotes"];
+    };
     "/openapi.json": {
         parameters: {};
         /**
@@ -1752,6 +1760,27 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Guide"];
                     "text/html": string;
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
+            429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
+            500: components["responses"]["InternalError"];
+        };
+    };
+    getAgentNotes: {
+        parameters: {};
+        responses: {
+            /** @description The notes, in Markdown. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
                 };
             };
             400: components["responses"]["InvalidRequest"];

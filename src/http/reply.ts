@@ -56,6 +56,7 @@ export function sendResult(route: Route, result: OperationResult, reply: Fastify
     if (!headers['content-security-policy']) reply.header('content-security-policy', pageContentSecurityPolicy());
     return reply.type(HTML_TYPE).send(body);
   }
+  if (type === 'text/plain') return reply.type('text/plain; charset=utf-8').send(body);
   if (body instanceof Readable) {
     reply.request.record.countBytes(body);
     body.once('error', () => reply.raw.headersSent && resetResponse(reply.raw));

@@ -144,6 +144,7 @@ test('a typed client reaches each operation with a success and an error', { skip
   const calls: Record<keyof operations, [status: number, call: () => Promise<unknown>][]> = {
     getHealth: [[200, () => api.GET('/')]],
     getGuide: [[200, () => api.GET('/docs')]],
+    getAgentNotes: [[200, () => api.GET('/llms.txt', ask)]],
     getContract: [[200, () => api.GET('/openapi.json')]],
     getServiceMetadata: [[200, () => api.GET('/.well-known/x402-service-metadata')]],
     listModels: [[200, () => api.GET('/tts/models')]],
@@ -436,7 +437,7 @@ test('R62: no generic error promises anything about money', async () => {
       const shared = $ref && components.responses[$ref.split('/').at(-1) as string];
       return operationId ? [`${operationId}: ${(shared || { description }).description}`] : [];
     });
-  assert.equal(described.length, 25);
+  assert.equal(described.length, 26);
   assert.deepEqual(
     described.filter((text) => /refund|charge|debit|pa(id|y)\b/i.test(text)),
     [],

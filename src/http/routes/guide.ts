@@ -1,4 +1,5 @@
 import { MIN_TOP_UP_CENTS } from '../../config/card-settings.ts';
+import type { Config } from '../../config/config.ts';
 import { MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH, SPEED } from '../../config/speech-limits.ts';
 import { routeOf, routes } from '../../contract/routes.ts';
 import type { OpenApiDocument } from '../../contract/types.ts';
@@ -107,6 +108,48 @@ export function guide({ serviceName, baseUrl, speechTimeoutMs, contract }: Servi
       ],
     },
   };
+}
+
+/** GET /llms.txt: what an agent needs to find the rest. */
+export function agentNotes({
+  serviceName,
+  baseUrl,
+  card,
+  x402,
+}: ServiceOptions & Pick<Config, 'card' | 'x402'>): string {
+  const hasUsdc = x402?.rpcUrls !== undefined;
+  const lines = [
+    `# ${serviceName}`,
+    '',
+    '> Text to speech over HTTP, paid per request. Send text and a means of payment, get an MP3.',
+    '',
+    "A request costs characters x the model's rate, rounded up to a whole micro-USD (0.000001 USD). A failed request costs",
+    'nothing. Errors are {"error": {"code", "message", "details"}}; details.payment says what happened to the money.',
+    '',
+    '## How to pay',
+    '',
+    card &&
+      '- Card credit: POST /tts with {"text": …} and the account id in x-credit-account. Without credit the answer is 402 with ' +
+        'topUpUrl, where a person buys some. The audio arrives while it is spoken.',
+    hasUsdc &&
+      '- Direct x402: POST /x402/tts with {"text": …}. The answer is 402 with a challenge in PAYMENT-REQUIRED (x402 version 2, ' +
+        'exact, USDC). Sign it with a payment identifier of your own, and repeat the identical request with payment-signature.',
+    hasUsdc &&
+      '- Prepaid x402: POST /x402/deposit once, then sign each request to /x402/tts (EIP-712). A deposit is not paid back.',
+    '',
+    'If no answer arrives, repeat the identical x402 request with the same payment: it is never charged twice. A repeated',
+    'card request is a new purchase; read GET /credits/{accountId} first.',
+    '',
+    '## Links',
+    '',
+    `- [Guide](${baseUrl}/docs): the steps of each way to pay, limits, error codes, test vectors (JSON, for browsers a page)`,
+    `- [Contract](${baseUrl}/openapi.json): OpenAPI 3.0.3`,
+    `- [Models](${baseUrl}/tts/models): models, voices and rates`,
+    card && `- [Add credit](${baseUrl}/top-up): for people, in a browser`,
+    hasUsdc && `- [Metadata](${baseUrl}${routeOf('getServiceMetadata').path}): network, asset and payees, signed`,
+    '',
+  ];
+  return lines.filter((line) => typeof line === 'string').join('\n');
 }
 
 const endpointsOf = (...operationIds: string[]): string[] =>

@@ -40,6 +40,7 @@ ${waysToPay(options)}</div>
 <ul>
 <li><a href="/openapi.json">/openapi.json</a> is the contract: every field, limit, header, status and error code.</li>
 <li><a href="/docs">/docs</a> explains each way to pay step by step. Programs get it as JSON.</li>
+<li><a href="/llms.txt">/llms.txt</a> is the short form for agents.</li>
 <li><a href="/tts/models">/tts/models</a> lists models, voices and rates.</li>
 </ul>`;
   return widePage('Text to speech, paid per request', content, options, SCRIPT);

@@ -5,7 +5,7 @@ import type { OperationContext } from '../operation-context.ts';
 import { PRIVATE } from '../plugins/headers.ts';
 import { fixedBody } from '../reply.ts';
 import { docsPage } from './docs-page.ts';
-import { guide, type ServiceOptions } from './guide.ts';
+import { agentNotes, guide, type ServiceOptions } from './guide.ts';
 import { type HomeOptions, homePage } from './home-page.ts';
 
 interface Options extends ServiceOptions, HomeOptions {
@@ -34,6 +34,7 @@ export function serviceOperations(options: Options): ServiceOperations<Operation
   const contract = fixedBody(options.contract);
   const offChain = fixedBody(options.offChain);
   const guideBody = fixedBody(guide(options));
+  const notes = agentNotes(options);
   const docs = docsPage(guideBody, options);
   const { demoAccount } = options;
   const home = homePage(options, demoAccount && { account: undefined });
@@ -52,6 +53,7 @@ export function serviceOperations(options: Options): ServiceOperations<Operation
       const headers = { ...VARY, 'content-security-policy': docs.policy };
       return { status: 200, headers, type: 'text/html', body: docs.body };
     },
+    getAgentNotes: async () => ({ status: 200, body: notes }),
     getContract: async () => ({ status: 200, body: (await options.hasOtherDomain()) ? offChain : contract }),
   };
 }

@@ -156,3 +156,16 @@ test('only a page load of a sandbox shows its demo account, which nothing caches
   assert.doesNotMatch(service.text, /play money/);
   assert.match(service.text, /value="wallet"/);
 });
+
+test('GET /llms.txt names the ways to pay that are on, and where the rest is', async (t) => {
+  const gateway = await startGateway(t);
+  const notes = await gateway.call('/llms.txt', { headers: BROWSER });
+  assert.equal(notes.headers.get('content-type'), 'text/plain; charset=utf-8');
+  const links = [...notes.text.matchAll(/\]\(([^)]+)\)/g)].map(([, link = '']) => link);
+  for (const link of links) assert.equal((await gateway.call(link.slice(BASE_URL.length))).status, 200, link);
+  assert.equal(links.length, 5);
+  const ways = (text: string) => [...text.matchAll(/^- ([^:[]+):/gm)].map(([, way]) => way);
+  assert.deepEqual(ways(notes.text), ['Card credit', 'Direct x402', 'Prepaid x402']);
+  const byCard = await startGateway(t, { X402_RPC_URL: '' });
+  assert.deepEqual(ways((await byCard.call('/llms.txt')).text), ['Card credit']);
+});
