@@ -391,7 +391,14 @@ export type GetSpeechResult =
   | {
       status: 402;
       headers: { 'cache-control': string; 'payment-required': string; 'www-authenticate': string };
+      type: 'application/json';
       body: CreditRequired;
+    }
+  | {
+      status: 402;
+      headers: { 'cache-control': string; 'payment-required': string; 'www-authenticate': string };
+      type: 'text/html';
+      body: string;
     }
   | { status: 413; body: TextTooLongError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
@@ -451,7 +458,14 @@ export type CreateSpeechResult =
   | {
       status: 402;
       headers: { 'cache-control': string; 'payment-required': string; 'www-authenticate': string };
+      type: 'application/json';
       body: CreditRequired;
+    }
+  | {
+      status: 402;
+      headers: { 'cache-control': string; 'payment-required': string; 'www-authenticate': string };
+      type: 'text/html';
+      body: string;
     }
   | { status: 413; body: TextTooLongError }
   | { status: 415; body: UnsupportedContentTypeError }
@@ -471,7 +485,8 @@ export interface GetJobRequest {
 export type GetJobResult =
   | { status: 200; headers: { 'cache-control': string }; body: TtsJob }
   | { status: 400; body: InvalidRequestError }
-  | { status: 404; body: NotFoundError }
+  | { status: 404; type: 'application/json'; body: NotFoundError }
+  | { status: 404; type: 'text/html'; body: string }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError }
@@ -520,7 +535,8 @@ export type GetJobAudioResult =
     }
   | { status: 400; body: InvalidRequestError }
   | { status: 401; body: UnauthorizedError }
-  | { status: 404; body: NotFoundError }
+  | { status: 404; type: 'application/json'; body: NotFoundError }
+  | { status: 404; type: 'text/html'; body: string }
   | { status: 409; headers: { 'retry-after': number }; body: JobNotReadyError }
   | { status: 410; body: AudioNotStoredError }
   | { status: 416; headers: { 'content-range': string }; body: InvalidRequestError }
@@ -624,7 +640,8 @@ export interface GetCreditsRequest {
 export type GetCreditsResult =
   | { status: 200; headers: { 'cache-control': string }; body: CreditAccount }
   | { status: 400; body: InvalidRequestError }
-  | { status: 404; body: NotFoundError }
+  | { status: 404; type: 'application/json'; body: NotFoundError }
+  | { status: 404; type: 'text/html'; body: string }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError }
@@ -712,7 +729,14 @@ export type GetX402SpeechResult =
   | {
       status: 402;
       headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
+      type: 'application/json';
       body: PaymentRequiredError;
+    }
+  | {
+      status: 402;
+      headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
+      type: 'text/html';
+      body: string;
     }
   | { status: 409; headers?: { 'retry-after'?: number }; body: X402ConflictError }
   | { status: 413; body: TextTooLongError }
@@ -757,7 +781,14 @@ export type CreateX402SpeechResult =
   | {
       status: 402;
       headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
+      type: 'application/json';
       body: PaymentRequiredError;
+    }
+  | {
+      status: 402;
+      headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
+      type: 'text/html';
+      body: string;
     }
   | { status: 409; headers?: { 'retry-after'?: number }; body: X402ConflictError }
   | { status: 413; body: TextTooLongError }
@@ -809,7 +840,8 @@ export type GetPrepaidAudioResult =
     }
   | { status: 400; body: InvalidRequestError }
   | { status: 401; body: UnauthorizedError }
-  | { status: 404; body: NotFoundError }
+  | { status: 404; type: 'application/json'; body: NotFoundError }
+  | { status: 404; type: 'text/html'; body: string }
   | { status: 416; headers: { 'content-range': string }; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
@@ -844,7 +876,14 @@ export type CreateDepositResult =
   | {
       status: 402;
       headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
+      type: 'application/json';
       body: PaymentRequiredError;
+    }
+  | {
+      status: 402;
+      headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
+      type: 'text/html';
+      body: string;
     }
   | { status: 409; headers?: { 'retry-after'?: number }; body: DepositConflictError }
   | { status: 413; body: RequestTooLargeError }
@@ -878,7 +917,8 @@ export type GetPrepaidAccountResult =
   | { status: 200; headers: { 'cache-control': string }; body: X402PrepaidAccount }
   | { status: 400; body: InvalidRequestError }
   | { status: 401; body: UnauthorizedError }
-  | { status: 404; body: NotFoundError }
+  | { status: 404; type: 'application/json'; body: NotFoundError }
+  | { status: 404; type: 'text/html'; body: string }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError }

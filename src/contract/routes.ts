@@ -166,7 +166,11 @@ const InvalidSpeechRequestError: RouteResponse = {
   serialize: serialize.error400,
   errorCodes: ['INVALID_JSON', 'INVALID_REQUEST', 'UNKNOWN_TTS_MODEL', 'INVALID_VOICE', 'INVALID_SPEED'],
 };
-const CreditRequired: RouteResponse = { produces: ['application/json'], serialize: serialize.error402, errorCodes: ['PAYMENT_REQUIRED'] };
+const getSpeech402: RouteResponse = {
+  produces: ['application/json', 'text/html'],
+  serialize: serialize.error402,
+  errorCodes: ['PAYMENT_REQUIRED'],
+};
 const TextTooLongError: RouteResponse = {
   produces: ['application/json'],
   serialize: serialize.error400,
@@ -182,7 +186,11 @@ const SpeechUnavailableError: RouteResponse = {
   serialize: serialize.error400,
   errorCodes: ['CONFIG_ERROR', 'TTS_PROVIDER_NOT_CONFIGURED', 'TTS_UNAVAILABLE'],
 };
-const NotFoundError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['NOT_FOUND'] };
+const getJob404: RouteResponse = {
+  produces: ['application/json', 'text/html'],
+  serialize: serialize.error400,
+  errorCodes: ['NOT_FOUND'],
+};
 const UnauthorizedError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['UNAUTHORIZED'] };
 const JobNotReadyError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['JOB_NOT_READY'] };
 const AudioNotStoredError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['AUDIO_NOT_STORED'] };
@@ -240,8 +248,8 @@ const InvalidX402RequestError: RouteResponse = {
     'QUOTE_BODY_MISMATCH',
   ],
 };
-const PaymentRequiredError: RouteResponse = {
-  produces: ['application/json'],
+const getX402Speech402: RouteResponse = {
+  produces: ['application/json', 'text/html'],
   serialize: serialize.getX402Speech402,
   errorCodes: ['PAYMENT_REQUIRED'],
 };
@@ -442,7 +450,7 @@ const getSpeech: Route = {
   bodyRequired: false,
   validate: { query: validate.getSpeechQuery, headers: validate.getSpeechHeaders },
   responses: {
-      ...everywhere, 200: getSpeech200, 202: TtsJob, 400: InvalidSpeechRequestError, 402: CreditRequired,
+      ...everywhere, 200: getSpeech200, 202: TtsJob, 400: InvalidSpeechRequestError, 402: getSpeech402,
       413: TextTooLongError, 429: RateLimitedError, 500: InternalError, 502: SpeechFailedError,
       503: SpeechUnavailableError,
     },
@@ -468,7 +476,7 @@ const createSpeech: Route = {
     },
   },
   responses: {
-      ...everywhere, 200: getSpeech200, 202: TtsJob, 400: InvalidSpeechRequestError, 402: CreditRequired,
+      ...everywhere, 200: getSpeech200, 202: TtsJob, 400: InvalidSpeechRequestError, 402: getSpeech402,
       413: TextTooLongError, 415: UnsupportedContentTypeError, 429: RateLimitedError, 500: InternalError,
       502: SpeechFailedError, 503: SpeechUnavailableError,
     },
@@ -486,7 +494,7 @@ const getJob: Route = {
   bodyRequired: false,
   validate: { params: validate.getJobParams },
   responses: {
-      ...everywhere, 200: TtsJob, 400: InvalidRequestError, 404: NotFoundError, 429: RateLimitedError,
+      ...everywhere, 200: TtsJob, 400: InvalidRequestError, 404: getJob404, 429: RateLimitedError,
       500: InternalError, 503: ConfigError,
     },
 };
@@ -508,7 +516,7 @@ const getJobAudio: Route = {
   },
   responses: {
       ...everywhere, 200: getSpeech200, 206: getSpeech200, 400: InvalidRequestError,
-      401: UnauthorizedError, 404: NotFoundError, 409: JobNotReadyError, 410: AudioNotStoredError,
+      401: UnauthorizedError, 404: getJob404, 409: JobNotReadyError, 410: AudioNotStoredError,
       416: InvalidRequestError, 429: RateLimitedError, 500: InternalError, 503: ConfigError,
     },
 };
@@ -595,8 +603,8 @@ const getCredits: Route = {
   bodyRequired: false,
   validate: { params: validate.getCreditsParams },
   responses: {
-      ...everywhere, 200: CreditAccount, 400: InvalidRequestError, 404: NotFoundError,
-      429: RateLimitedError, 500: InternalError, 503: ConfigError,
+      ...everywhere, 200: CreditAccount, 400: InvalidRequestError, 404: getJob404, 429: RateLimitedError,
+      500: InternalError, 503: ConfigError,
     },
 };
 
@@ -677,7 +685,7 @@ const getX402Speech: Route = {
   validate: { query: validate.getX402SpeechQuery, headers: validate.getX402SpeechHeaders },
   responses: {
       ...everywhere, 200: getX402Speech200, 400: InvalidX402RequestError, 401: UnauthorizedError,
-      402: PaymentRequiredError, 409: X402ConflictError, 413: TextTooLongError, 429: RateLimitedError,
+      402: getX402Speech402, 409: X402ConflictError, 413: TextTooLongError, 429: RateLimitedError,
       500: InternalError, 502: SpeechFailedError, 503: X402UnavailableError,
     },
 };
@@ -710,7 +718,7 @@ const createX402Speech: Route = {
   },
   responses: {
       ...everywhere, 200: getX402Speech200, 400: InvalidX402RequestError, 401: UnauthorizedError,
-      402: PaymentRequiredError, 409: X402ConflictError, 413: TextTooLongError,
+      402: getX402Speech402, 409: X402ConflictError, 413: TextTooLongError,
       415: UnsupportedContentTypeError, 429: RateLimitedError, 500: InternalError, 502: SpeechFailedError,
       503: X402UnavailableError,
     },
@@ -732,7 +740,7 @@ const getPrepaidAudio: Route = {
   },
   responses: {
       ...everywhere, 200: getX402Speech200, 206: getX402Speech200, 400: InvalidRequestError,
-      401: UnauthorizedError, 404: NotFoundError, 416: InvalidRequestError, 429: RateLimitedError,
+      401: UnauthorizedError, 404: getJob404, 416: InvalidRequestError, 429: RateLimitedError,
       500: InternalError, 503: ConfigError,
     },
 };
@@ -760,7 +768,7 @@ const createDeposit: Route = {
     body: { 'application/json': validate.createDepositJsonBody },
   },
   responses: {
-      ...everywhere, 200: X402DepositResponse, 400: InvalidDepositError, 402: PaymentRequiredError,
+      ...everywhere, 200: X402DepositResponse, 400: InvalidDepositError, 402: getX402Speech402,
       409: DepositConflictError, 413: RequestTooLargeError, 415: UnsupportedContentTypeError,
       429: RateLimitedError, 500: InternalError, 502: PaymentError, 503: ConfigError,
     },
@@ -779,7 +787,7 @@ const getPrepaidAccount: Route = {
   validate: { params: validate.getPrepaidAccountParams, headers: validate.getPrepaidAccountHeaders },
   responses: {
       ...everywhere, 200: X402PrepaidAccount, 400: InvalidRequestError, 401: UnauthorizedError,
-      404: NotFoundError, 429: RateLimitedError, 500: InternalError, 503: ConfigError,
+      404: getJob404, 429: RateLimitedError, 500: InternalError, 503: ConfigError,
     },
 };
 

@@ -1060,7 +1060,7 @@ export interface components {
                 "application/json": components["schemas"]["TtsJob"];
             };
         };
-        /** @description The account is missing or unknown, its balance is too small, or it can't be spent now. `details.reason` says which. `account_indebted`: a refund or dispute took back more than the balance; the next purchase pays `details.debtMicroUsd` first. `account_frozen`: the operator has frozen the account. `over_max_amount`: the price is above `x-credit-max-amount`. Nothing is charged. The body, the PAYMENT-REQUIRED header and the challenge say how to add credit. */
+        /** @description The account is missing or unknown, its balance is too small, or it can't be spent now. `details.reason` says which. `account_indebted`: a refund or dispute took back more than the balance; the next purchase pays `details.debtMicroUsd` first. `account_frozen`: the operator has frozen the account. `over_max_amount`: the price is above `x-credit-max-amount`. Nothing is charged. The body, the PAYMENT-REQUIRED header and the challenge say how to add credit. A GET whose `Accept` prefers HTML gets a page with links instead of the body. */
         CreditRequired: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1078,6 +1078,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["CreditRequired"];
+                "text/html": string;
             };
         };
         /** @description The audio. It is paid for. */
@@ -1132,7 +1133,7 @@ export interface components {
                 "application/json": components["schemas"]["UnauthorizedError"];
             };
         };
-        /** @description Payment is required, or the payment was refused. The challenge is in PAYMENT-REQUIRED and in `error.details`, and its members are also beside `error`. The challenge's `error` says why. A prepaid balance that is too small gets no challenge. A deployment may also return 402 for an empty request to `/x402/tts`, which otherwise gets 400. An empty request has no payment header. A GET has no query; a POST has no body or `{}`. That challenge is for the discovery example, and its `error` names the missing field. Send the whole request to get a challenge that you can pay. */
+        /** @description Payment is required, or the payment was refused. The challenge is in PAYMENT-REQUIRED and in `error.details`, and its members are also beside `error`. The challenge's `error` says why. A prepaid balance that is too small gets no challenge. A deployment may also return 402 for an empty request to `/x402/tts`, which otherwise gets 400. An empty request has no payment header. A GET has no query; a POST has no body or `{}`. That challenge is for the discovery example, and its `error` names the missing field. Send the whole request to get a challenge that you can pay. A GET whose `Accept` prefers HTML gets a page with links instead of the body. */
         X402PaymentRequired: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1151,6 +1152,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["PaymentRequiredError"];
+                "text/html": string;
             };
         };
         /** @description The amount is out of range, or payment-signature is not a payment by an externally owned account. `details` names the field and the rule. Nothing was verified or settled. */
@@ -1212,6 +1214,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["NotFoundError"];
+                "text/html": string;
             };
         };
         /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier or authorization belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running. Repeat it after `Retry-After` seconds. PAYMENT_OUTCOME_UNKNOWN: it is not known yet whether the payment was settled. Repeat the identical request after `Retry-After` seconds: you get the audio once the chain has confirmed the payment. `details.transaction` is the transaction that may hold the payment, if known. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before. If you repeat the identical request, also after its expiry, `details` describes the first one. It has its state, its charge and, for 10 minutes, a link to the audio. */
@@ -1292,7 +1295,7 @@ export interface components {
                 "application/json": components["schemas"]["InvalidSpeechRequestError"];
             };
         };
-        /** @description The path or resource does not exist. */
+        /** @description The path or resource does not exist. A GET whose `Accept` prefers HTML gets a page with links. */
         NotFound: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1300,6 +1303,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["NotFoundError"];
+                "text/html": string;
             };
         };
         /** @description The job does not exist, it failed, or its stored audio no longer exists. */
@@ -1315,6 +1319,7 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["NotFoundError"];
+                "text/html": string;
             };
         };
         /** @description The body is larger than the operation accepts: 32 KiB for feedback, else 64 KiB. */
@@ -2924,6 +2929,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NotFoundError"];
+                    "text/html": string;
                 };
             };
             408: components["responses"]["RequestTimeout"];

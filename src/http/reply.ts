@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { OperationResult } from '../contract/operations.ts';
 import type { Route } from '../contract/routes.ts';
-import { pageContentSecurityPolicy, renderErrorPage } from './pages/page.ts';
+import { pageContentSecurityPolicy, renderErrorPage, renderWayOn } from './pages/page.ts';
 import type { ErrorBody, RequestRefused } from './structured-error.ts';
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
@@ -44,6 +44,17 @@ export function prefersHtml(request: FastifyRequest): boolean {
   return request.type([JSON_TYPE, HTML_TYPE]) === HTML_TYPE;
 }
 
+/** Answers a browser's address bar with the way on, if the status is declared as a page (402, 404). */
+export function sendWayOn(reply: FastifyReply, status: number, body: object): FastifyReply | undefined {
+  const { error, topUpUrl } = body as ErrorBody & { readonly topUpUrl?: string };
+  const { method } = reply.request;
+  if (!error || (method !== 'GET' && method !== 'HEAD') || !prefersHtml(reply.request)) return undefined;
+  return sendPage(reply.code(status), renderWayOn(status, error.message, topUpUrl));
+}
+
+const sendPage = (reply: FastifyReply, page: string): FastifyReply =>
+  reply.header('content-security-policy', pageContentSecurityPolicy()).type(HTML_TYPE).send(page);
+
 export function sendResult(route: Route, result: OperationResult, reply: FastifyReply): FastifyReply {
   const { status, headers = {}, body } = result;
   reply.code(status);
@@ -62,7 +73,9 @@ export function sendResult(route: Route, result: OperationResult, reply: Fastify
     body.once('error', () => reply.raw.headersSent && resetResponse(reply.raw));
   }
   if (type !== 'application/json') return reply.type(type).send(body as Uint8Array | Readable);
-  const serialize = route.responses[status]?.serialize ?? JSON.stringify;
+  const { produces, serialize = JSON.stringify } = route.responses[status] ?? {};
+  const wayOn = status >= 400 && produces?.includes('text/html') && sendWayOn(reply, status, body as object);
+  if (wayOn) return wayOn;
   return reply.type(JSON_TYPE).send(payloadOf(body as object, serialize));
 }
 
@@ -90,10 +103,7 @@ export function sendFailure(
   reply.code(failure.status);
   if (failure.headers) reply.headers(failure.headers);
   if (produces.includes('text/html') && (prefersHtml(reply.request) || !produces.includes('application/json'))) {
-    return reply
-      .header('content-security-policy', pageContentSecurityPolicy())
-      .type(HTML_TYPE)
-      .send(renderErrorPage(failure.body.error.message));
+    return sendPage(reply, renderErrorPage(failure.body.error.message));
   }
   return reply.type(JSON_TYPE).send(failure.body);
 }

@@ -172,3 +172,23 @@ export const BACK = html`<a class="button plain" href="/top-up">Back to add cred
 
 export const renderErrorPage = (message: string): string =>
   renderPage('Request failed', html`<p>${message}</p>\n${BACK}`);
+
+const DOCS = html`<a class="button plain" href="/docs">See how this service is used and paid</a>`;
+const startPage = (style = ''): Html => html`<a class="button ${style}" href="/">To the start page</a>`;
+
+/** What a browser gets for an address that is nowhere, or that only a program can pay. @param topUpUrl if credit pays it */
+export function renderWayOn(status: number, message: string, topUpUrl?: string): string {
+  if (status === 404) return renderPage('Not found', html`<p>${message}</p>\n${startPage()}\n${DOCS}`);
+  const links =
+    topUpUrl === undefined
+      ? startPage()
+      : html`<a class="button" href="${topUpUrl}">Add credit</a>\n${startPage('plain')}`;
+  return renderPage(
+    'Payment required',
+    html`<p>Programs pay this address with each request. A browser's address bar can't: type your text on the start page, and pay
+there.</p>
+${links}
+${DOCS}
+<p class="hint">What a program is told: ${message}</p>`,
+  );
+}

@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Route } from '../../contract/routes.ts';
+import { sendWayOn } from '../reply.ts';
 import { errorBody } from '../structured-error.ts';
 
 /** Answers OPTIONS on any path, another method on a known path (405 with `allow`, R9), and the rest (404). */
@@ -22,7 +23,8 @@ export function createNotFoundHandler(routes: readonly Route[], preflightHeaders
       return reply.code(405).send(errorBody('INVALID_REQUEST', message, details));
     }
     const message = 'This path does not exist. GET / lists the endpoints.';
-    return reply.code(404).send(errorBody('NOT_FOUND', message, { field: 'path' }));
+    const body = errorBody('NOT_FOUND', message, { field: 'path' });
+    return sendWayOn(reply, 404, body) ?? reply.code(404).send(body);
   };
 }
 

@@ -63,6 +63,7 @@ export function creditChallenge(
         .map(([name, value]) => `${name}="${value}"`)
         .join(', ')}`,
     },
+    type: 'application/json' as const,
     body,
   };
 }

@@ -25,6 +25,7 @@ export function paymentRequired(resource: Resource, offer: Offer, error: string,
   return {
     status: 402 as const,
     headers: { 'cache-control': 'no-store' as const, 'payment-required': encodeHeader(challenge) },
+    type: 'application/json' as const,
     body: bodyOf(message, challenge),
   };
 }
@@ -41,6 +42,7 @@ export function askForPayment(resource: Resource, offer: Offer) {
   return {
     status: 402 as const,
     headers: { 'cache-control': 'no-store' as const, 'payment-required': header },
+    type: 'application/json' as const,
     body: serializedBody(errorBody('PAYMENT_REQUIRED', UNPAID.message), body),
   };
 }

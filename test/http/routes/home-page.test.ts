@@ -169,3 +169,28 @@ test('GET /llms.txt names the ways to pay that are on, and where the rest is', a
   const byCard = await startGateway(t, { X402_RPC_URL: '' });
   assert.deepEqual(ways((await byCard.call('/llms.txt')).text), ['Card credit']);
 });
+
+test('a browser gets 402 and 404 as a page with the way on, in the status of the API', async (t) => {
+  const gateway = await startGateway(t);
+  const links = (page: string) => [...page.matchAll(/<a class="button[^>]* href="([^"]+)"/g)].map(([, href]) => href);
+  const topUp = `${BASE_URL}/top-up?amount=500`;
+  for (const [path, status, ways] of [
+    ['/nowhere/<b>', 404, ['/', '/docs']],
+    [`/credits/${ACCOUNT}`, 404, ['/', '/docs']],
+    [`/tts/jobs/${ACCOUNT}`, 404, ['/', '/docs']],
+    [`/tts/jobs/${ACCOUNT}/audio`, 404, ['/', '/docs']],
+    ['/tts?text=Hello', 402, [topUp, '/', '/docs']],
+    ['/x402/tts?text=Hello', 402, ['/', '/docs']],
+  ] as const) {
+    const plain = await gateway.call(path, { headers: { accept: '*/*' } });
+    assert.deepEqual([plain.status, typeof plain.json.error.code], [status, 'string'], path);
+    const page = await gateway.call(path, { headers: BROWSER });
+    assert.equal(page.status, status, path);
+    assert.deepEqual(links(page.text), ways, path);
+    assert.ok(page.text.includes(escapeText(plain.json.error.message)), path);
+    const names = (headers: Headers) => [...headers.keys()].filter((name) => name !== 'content-length');
+    assert.deepEqual(names(page.headers), names(plain.headers), path);
+  }
+  const posted = await gateway.call('/tts', { method: 'POST', json: { text: 'Hello' }, headers: BROWSER });
+  assert.equal(posted.json.error.code, 'PAYMENT_REQUIRED');
+});
