@@ -56,13 +56,18 @@ function order() {
   const { model, rate, limit } = voice.parentElement.dataset;
   const text = $('text').value.trim();
   const price = (BigInt(text.length) * BigInt(rate) + PICO_PER_MICRO - 1n) / PICO_PER_MICRO;
-  return { body: JSON.stringify({ text, model, voice: voice.value }), characters: text.length, limit, price };
+  return {
+    body: JSON.stringify({ text, model, voice: voice.value }),
+    characters: text.length,
+    limit: Number(limit),
+    price,
+  };
 }
 
 function show() {
   const { body, characters, limit, price } = order();
   const isTooLong = characters > limit;
-  const count = `${characters.toLocaleString('en-US')} of ${Number(limit).toLocaleString('en-US')} characters`;
+  const count = `${characters.toLocaleString('en-US')} of ${limit.toLocaleString('en-US')} characters`;
   $('cost').textContent = isTooLong ? `${count}. Shorten the text.` : `${count}, ${usd(price)}`;
   $('text').setCustomValidity(characters === 0 ? 'Type a text.' : isTooLong ? 'The text is too long.' : '');
   form.querySelector('[type=submit]').textContent = characters === 0 ? 'Speak' : `Speak for ${usd(price)}`;
@@ -96,10 +101,11 @@ const tellBalance = (microUsd) => tell(`Balance ${usd(microUsd)}. The id is kept
 async function speak() {
   const button = form.querySelector('[type=submit]');
   const wanted = order();
+  const byWallet = isByWallet();
   button.disabled = true;
   try {
-    const response = await (isByWallet() ? payByWallet(wanted) : payByCard(wanted));
-    if (!response.ok) return await explain(response);
+    const response = await (byWallet ? payByWallet(wanted) : payByCard(wanted));
+    if (!response.ok) return await explain(response, byWallet);
     const balance = response.headers.get('x-credit-balance');
     say('Speaking…');
     if (balance !== null) tellBalance(balance);
@@ -107,7 +113,7 @@ async function speak() {
     say(`Done. You paid ${usd(response.headers.get('x-credit-charged') ?? wanted.price)}.`);
   } catch (error) {
     say(error.message);
-    if (!isByWallet()) await showBalance();
+    if (!byWallet) await showBalance();
   } finally {
     button.disabled = false;
   }
@@ -172,9 +178,9 @@ const ADVICE = {
   insufficient_funds: 'The balance is lower than the price. Nothing was charged.',
 };
 
-async function explain(response) {
+async function explain(response, byWallet) {
   const { error, topUpUrl } = await response.json().catch(() => ({}));
-  const advice = isByWallet() ? undefined : ADVICE[error?.details?.reason];
+  const advice = byWallet ? undefined : ADVICE[error?.details?.reason];
   say(advice ?? error?.message ?? `The service answered ${response.status}.`);
   if (!topUpUrl) return;
   const link = Object.assign(document.createElement('a'), { href: topUpUrl, textContent: 'Add credit' });

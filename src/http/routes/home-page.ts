@@ -25,7 +25,7 @@ export function homePage(options: HomeOptions, sandbox?: Sandbox) {
   const content = html`<p class="lead">Send a text, get an MP3. Pay by the character${ways.length > 0 ? `, ${ways.join(' or ')}` : ''}: no plan,
 no sign-up. A request that fails costs nothing.</p>
 <div class="columns">
-${speech ? speakForm(options, models, sandbox) : html`<p class="notice">Speech is not set up here yet.</p>`}
+${speech && models.length > 0 ? speakForm(options, models, sandbox) : html`<p class="notice">Speech is not set up here yet.</p>`}
 ${card ? sameRequest(options) : ''}
 </div>
 <h2 id="prices">Voices and prices</h2>
@@ -43,10 +43,9 @@ ${waysToPay(options)}</div>
 <li><a href="/llms.txt">/llms.txt</a> is the short form for agents.</li>
 <li><a href="/tts/models">/tts/models</a> lists models, voices and rates.</li>
 </ul>`;
-  return widePage('Text to speech, paid per request', content, options, SCRIPT);
+  const script = readFileSync(new URL('../pages/home.js', import.meta.url), 'utf8');
+  return widePage('Text to speech, paid per request', content, options, script);
 }
-
-const SCRIPT = readFileSync(new URL('../pages/home.js', import.meta.url), 'utf8');
 
 const perThousand = ({ ratePicoUsd }: Model): string => formatDollars(priceMicroUsd(1000, ratePicoUsd));
 const limitOf = ({ maxInputCharacters }: Model): number => Math.min(maxInputCharacters, MAX_TEXT_LENGTH);

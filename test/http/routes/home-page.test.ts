@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { test } from 'tap';
+import builtIn from '../../../src/config/catalog-default.json' with { type: 'json' };
+import { catalogFile } from '../../support/catalog-file.ts';
 import { BASE_URL, startGateway } from '../../support/gateway.ts';
 
 const BROWSER = { accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8' };
@@ -125,6 +127,8 @@ test('the page shows the voices, prices and links of the deployment', async (t) 
 
 test('the page offers only the ways to pay that are on', async (t) => {
   const cardOff = { STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' };
+  const models = builtIn.models.map((model) => ({ ...model, available: false }));
+  const allClosed = { CATALOG_FILE: await catalogFile(t, { ...builtIn, models }) };
   const x402Off = { X402_PAY_TO: '', X402_FACILITATOR_URL: '', X402_RPC_URL: '' };
   for (const [env, hasCard, hasUsdc, notice] of [
     [cardOff, false, true, undefined],
@@ -132,6 +136,7 @@ test('the page offers only the ways to pay that are on', async (t) => {
     [{ X402_RPC_URL: '' }, true, false, undefined],
     [{ ...cardOff, ...x402Off }, false, false, 'No payment is set up here yet.'],
     [{ SPEECH_BASE_URL: '' }, true, true, 'Speech is not set up here yet.'],
+    [allClosed, true, true, 'Speech is not set up here yet.'],
   ] as const) {
     const { text } = await (await startGateway(t, env)).call('/', { headers: BROWSER });
     const where = JSON.stringify(env);
