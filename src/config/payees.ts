@@ -1,4 +1,4 @@
-import { checksumAddress } from '../lib/checksum-address.ts';
+import { checksumAddress } from '../lib/keccak.ts';
 
 export type Address = `0x${string}`;
 

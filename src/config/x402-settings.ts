@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { checksumAddress } from '../lib/checksum-address.ts';
+import { checksumAddress } from '../lib/keccak.ts';
 import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './network.ts';
 import { type Payee, PayeeError, parsePayees } from './payees.ts';
 import type { SettingsReader } from './settings-reader.ts';

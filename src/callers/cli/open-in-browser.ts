@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { childEnv } from '../../lib/child-env.ts';
 import { isLoopback } from '../../lib/loopback.ts';
+import { childEnv } from '../../lib/programs.ts';
 
 const OPENERS: Readonly<Partial<Record<NodeJS.Platform, readonly [program: string, ...args: string[]]>>> = {
   darwin: ['open'],

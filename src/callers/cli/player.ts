@@ -1,8 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { resolve } from 'node:path';
-import { childEnv } from '../../lib/child-env.ts';
-import { findProgram } from '../../lib/find-program.ts';
+import { childEnv, findProgram } from '../../lib/programs.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 
 /** Programs that play MP3 and WAV, exit at the end, and print nothing. */

@@ -3,7 +3,7 @@ import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
 import { asynchronousCommit, now, unnest } from '../../db/expressions.ts';
 import { BOOKED_COLUMNS, bookPayment } from '../../ledger/transfer.ts';
-import { checksumAddress } from '../../lib/checksum-address.ts';
+import { checksumAddress } from '../../lib/keccak.ts';
 import { encodeHeader } from './challenge.ts';
 import type { Payment } from './payment.ts';
 

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createMp3Encoder } from 'wasm-media-encoders';
-import { childEnv } from '../../../lib/child-env.ts';
+import { childEnv } from '../../../lib/programs.ts';
 import { SAMPLE_RATE } from './decode.ts';
 
 type Samples = AsyncIterable<Float32Array>;

@@ -1,4 +1,4 @@
-import { findProgram } from '../../../lib/find-program.ts';
+import { findProgram } from '../../../lib/programs.ts';
 import { holdingBack } from '../../../speech/audio-end.ts';
 import type { Speech } from '../../client/index.ts';
 import { samplesOf } from './decode.ts';
