@@ -8,6 +8,7 @@ import type { BrowserContextOptions, Page } from 'playwright-core';
 import { type Test, t, test } from 'tap';
 import type { LocalAccount } from 'viem';
 import { wallet as fundedWallet, testChain } from '../../support/chain.ts';
+import { testCheckout } from '../../support/checkout.ts';
 import { brokenRules, cutElements, openBrowser, shot, withoutChromium } from '../../support/chromium.ts';
 import { startCardGateway, startPaidGateway } from '../../support/client.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
@@ -61,6 +62,30 @@ test('a visitor with a credit account hears a voice in two steps, by keyboard', 
   await page.reload();
   assert.equal(await id.inputValue(), account, 'kept in the tab');
   assert.deepEqual(complaints, [], 'no policy was broken and nothing was missing');
+});
+
+test('a visitor without an account pays by card and hears a voice in six steps', {
+  skip: withoutChromium,
+}, async (t) => {
+  const checkout = await testCheckout(t);
+  const { config } = await startCardGateway(t, checkout.env);
+  const page = await openPage(t);
+  await page.goto(config.baseUrl);
+  const steps = [
+    () => page.getByRole('link', { name: 'Add credit' }).first().click(),
+    () => page.getByRole('button', { name: 'Pay by card' }).click(),
+    () => page.getByRole('button', { name: /^Pay \$/ }).click(),
+    () =>
+      page
+        .getByLabel('Your account id')
+        .press('ControlOrMeta+a')
+        .then(() => page.keyboard.press('ControlOrMeta+c')),
+    () => page.goto(config.baseUrl).then(() => page.getByLabel('Account id').press('ControlOrMeta+v')),
+    () => speak(page).click(),
+  ];
+  for (const step of steps) await step();
+  await isPlaying(page);
+  await done(page);
 });
 
 test('audio plays while it arrives', { skip: withoutChromium }, async (t) => {
