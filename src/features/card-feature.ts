@@ -50,8 +50,8 @@ export function openCard(
   });
   const routes = [
     ...speechRoutes(speechByCard),
-    ...topUpRoutes(topUpOperations(db, { baseUrl, serviceName, ratePicoUsd, card, livemode, pauses })),
-    ...creditsRoutes(creditsOperations(db, livemode)),
+    ...topUpRoutes(topUpOperations(db, { baseUrl, site: config, ratePicoUsd, card, livemode, pauses })),
+    ...creditsRoutes(creditsOperations(db, config, livemode)),
   ];
   return {
     plugin: async (server: FastifyInstance) => void server.register(operations, { routes }),

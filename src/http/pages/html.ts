@@ -31,7 +31,5 @@ function markupOf(value: string | number | Html | readonly Html[]): string {
   return Array.isArray(value) ? value.map(markupOf).join('') : escapeText(value as string | number);
 }
 
-export const all = (parts: readonly Html[]): Html => new Html(parts.join(''));
-
 const escapeText = (value: string | number): string =>
   String(value).replaceAll(/[&<>"']/g, (character) => ESCAPES[character] ?? character);

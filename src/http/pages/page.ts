@@ -44,6 +44,8 @@ summary { padding: .7rem 0; color: var(--accent); font-weight: 600; cursor: poin
 a { color: var(--accent); }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
 .hint { color: var(--muted); font-size: .875rem; }
+.seller { display: flex; flex-wrap: wrap; align-items: center; gap: 0 1.25rem; margin-top: 1rem; color: var(--muted); font-size: .875rem; }
+.seller a { display: inline-flex; align-items: center; min-height: 2.75rem; }
 `;
 
 /** Of a page as wide as the screen allows, with a header and a footer. */
@@ -137,9 +139,8 @@ export const renderPage = (title: string, content: Html): string =>
 
 export type Site = Pick<Config, 'serviceName' | 'contact' | 'seller' | 'card'>;
 
-/** A page for everybody, and its policy. @param script a module */
-export function widePage(title: string, content: Html, site: Site, script?: string) {
-  const { serviceName, contact, seller, card } = site;
+/** Who sells here, and where to ask. */
+function sellerLinks({ contact, seller }: Site): Html {
   const mail = contact && 'email' in contact ? `mailto:${contact.email}` : contact?.url;
   const links = [
     [seller.name ?? 'Operator', seller.url],
@@ -147,6 +148,15 @@ export function widePage(title: string, content: Html, site: Site, script?: stri
     ['Terms', seller.termsUrl],
     ['Privacy', seller.privacyUrl],
   ] as const;
+  const shown = links.map(([name, url]) => (url === undefined ? html`` : html`<a href="${url}">${name}</a>\n`));
+  return html`${seller.name !== undefined && seller.url === undefined ? html`<span>${seller.name}</span>\n` : ''}${shown}`;
+}
+
+export const sellerNote = (site: Site): Html => html`<footer class="seller">\n${sellerLinks(site)}</footer>`;
+
+/** A page for everybody, and its policy. @param script a module */
+export function widePage(title: string, content: Html, site: Site, script?: string) {
+  const { serviceName, card } = site;
   const body = html`<header>
 <a class="brand" href="/">${serviceName}</a>
 <nav aria-label="Service">${card ? html`<a href="/top-up">Add credit</a>` : ''}<a href="/docs">Docs</a><a href="/openapi.json">API contract</a></nav>
@@ -156,9 +166,7 @@ export function widePage(title: string, content: Html, site: Site, script?: stri
 ${content}
 </main>
 <footer>
-${seller.name !== undefined && seller.url === undefined ? html`<span>${seller.name}</span>\n` : ''}${links.map(
-  ([name, url]) => (url === undefined ? html`` : html`<a href="${url}">${name}</a>\n`),
-)}<span>Every answer has an x-trace-id: quote it when you ask for help.</span>
+${sellerLinks(site)}<span>Every answer has an x-trace-id: quote it when you ask for help.</span>
 </footer>${script === undefined ? '' : html`\n<script type="module">${raw(script)}</script>`}`;
   const icon = script === undefined ? '' : html`\n<link rel="icon" href="${ICON}">`;
   const head = html`<style>${raw(WIDE_STYLE)}</style>${icon}`;

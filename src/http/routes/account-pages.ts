@@ -1,11 +1,11 @@
 import type { CardAccount, lastCharges } from '../../ledger/accounts.ts';
 import { formatCents, formatDollars } from '../../lib/money.ts';
 import type { lastPurchases } from '../../payments/top-up/purchases.ts';
-import { all, type Html, html } from '../pages/html.ts';
-import { renderPage } from '../pages/page.ts';
+import { type Html, html } from '../pages/html.ts';
+import { renderPage, type Site, sellerNote } from '../pages/page.ts';
 
 /** @param typed an id that is unknown */
-export const accountFormPage = (typed?: string): string =>
+export const accountFormPage = (site: Site, typed?: string): string =>
   renderPage(
     typed === undefined ? 'Your credit account' : 'Unknown account',
     html`<form method="post" action="/account">
@@ -16,7 +16,8 @@ export const accountFormPage = (typed?: string): string =>
 ${typed === undefined ? '' : html`<p id="account-rule" class="problem">There is no account with this id.</p>`}
 <button type="submit">Show the account</button>
 </form>
-<a class="button plain" href="/top-up">Buy credit for a new account</a>`,
+<a class="button plain" href="/top-up">Buy credit for a new account</a>
+${sellerNote(site)}`,
   );
 
 interface AccountHistory {
@@ -25,6 +26,7 @@ interface AccountHistory {
 }
 
 export function accountPage(
+  site: Site,
   { balanceMicroUsd, isFrozen }: CardAccount,
   { charges, purchases }: AccountHistory,
 ): string {
@@ -46,14 +48,15 @@ ${list(
   ),
 )}
 <h2>Last purchases</h2>
-${list(purchases.map(({ at, amountCents }) => html`${time(at)}: ${formatCents(amountCents)}`))}`,
+${list(purchases.map(({ at, amountCents }) => html`${time(at)}: ${formatCents(amountCents)}`))}
+${sellerNote(site)}`,
   );
 }
 
 const STATES = { pending: ' held', posted: '', voided: ', not charged' } as const;
 
 const list = (items: readonly Html[]): Html =>
-  items.length === 0 ? html`<p>None yet.</p>` : html`<ul>${all(items.map((item) => html`<li>${item}</li>\n`))}</ul>`;
+  items.length === 0 ? html`<p>None yet.</p>` : html`<ul>${items.map((item) => html`<li>${item}</li>\n`)}</ul>`;
 
 const TIME = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' });
 

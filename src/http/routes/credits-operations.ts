@@ -4,6 +4,7 @@ import { type CardAccount, findCardAccount, lastCharges } from '../../ledger/acc
 import { formatUsd } from '../../lib/money.ts';
 import { lastPurchases } from '../../payments/top-up/purchases.ts';
 import type { OperationContext } from '../operation-context.ts';
+import type { Site } from '../pages/page.ts';
 import { PRIVATE } from '../plugins/headers.ts';
 import { failure } from '../structured-error.ts';
 import { accountFormPage, accountPage } from './account-pages.ts';
@@ -11,6 +12,7 @@ import { accountFormPage, accountPage } from './account-pages.ts';
 /** @param livemode of the accounts to show; undefined for both modes */
 export const creditsOperations = (
   db: Database,
+  site: Site,
   livemode: boolean | undefined,
 ): CreditsOperations<OperationContext> => ({
   getCredits: async ({ params }) => {
@@ -23,14 +25,14 @@ export const creditsOperations = (
     return { status: 200, headers: PRIVATE_ANSWER, body: creditAccountBody(account) };
   },
 
-  showAccountForm: async () => page(200, accountFormPage()),
+  showAccountForm: async () => page(200, accountFormPage(site)),
 
   showAccount: async ({ body }) => {
     const typed = body.accountId.trim();
     const account = await findCardAccount(db, typed, { livemode });
-    if (!account) return page(404, accountFormPage(typed));
+    if (!account) return page(404, accountFormPage(site, typed));
     const [charges, purchases] = await Promise.all([lastCharges(db, account.id), lastPurchases(db, account.id)]);
-    return page(200, accountPage(account, { charges, purchases }));
+    return page(200, accountPage(site, account, { charges, purchases }));
   },
 });
 

@@ -5,7 +5,7 @@ import { findCardAccount } from '../../ledger/accounts.ts';
 import { OWN_AMOUNT, topUpAmount, typedAmount, whyOtherAmount } from '../../payments/top-up/amount.ts';
 import type { Purchases } from '../../payments/top-up/purchases.ts';
 import type { OperationContext } from '../operation-context.ts';
-import { pageContentSecurityPolicy, renderErrorPage } from '../pages/page.ts';
+import { pageContentSecurityPolicy, renderErrorPage, type Site } from '../pages/page.ts';
 import { PRIVATE } from '../plugins/headers.ts';
 import { failure } from '../structured-error.ts';
 import { creditAccountBody } from './credits-operations.ts';
@@ -18,7 +18,7 @@ export const TOP_UP_WINDOW_SECONDS = 60;
 
 export interface TopUpOptions {
   readonly baseUrl: string;
-  readonly serviceName: string;
+  readonly site: Site;
   /** Of the default model, 10^-12 USD per character. */
   readonly ratePicoUsd: bigint;
   readonly card: { purchases: Purchases; checkoutOrigin: string; maxCents: number } | undefined;
@@ -53,12 +53,12 @@ const pausedPage = () => page(503, { 'retry-after': PAUSE_RETRY_SECONDS }, pages
 
 export function topUpOperations(
   db: Database,
-  { baseUrl, serviceName, ratePicoUsd, card, livemode, pauses }: TopUpOptions,
+  { baseUrl, site, ratePicoUsd, card, livemode, pauses }: TopUpOptions,
 ): TopUpOperations<OperationContext> {
   const headers = { 'content-security-policy': pageContentSecurityPolicy(card ? [card.checkoutOrigin] : []) };
   const privatePage = { ...headers, ...PRIVATE_ANSWER };
 
-  const launcher = { serviceName, maxCents: card?.maxCents ?? 0, ratePicoUsd };
+  const launcher = { site, maxCents: card?.maxCents ?? 0, ratePicoUsd };
 
   /** While the database is unavailable a lookup finds nothing here; the purchase itself looks again. */
   const ifAvailable = async <T>(lookup: Promise<T>, log: OperationContext['log']) =>
@@ -163,7 +163,7 @@ export function topUpOperations(
       });
       switch (result.outcome) {
         case 'credited':
-          return page(200, PRIVATE_ANSWER, pages.creditedPage(baseUrl, result.credit, result.amountCents, result.id));
+          return page(200, PRIVATE_ANSWER, pages.creditedPage({ site, baseUrl }, result.credit, result));
         case 'unpaid':
           return page(402, PRIVATE_ANSWER, pages.unpaidPage(result.stage, result.id));
         case 'foreign_session':

@@ -3,8 +3,8 @@ import { formatCents, formatDollars, MICRO_USD_PER_CENT } from '../../lib/money.
 import { OWN_AMOUNT } from '../../payments/top-up/amount.ts';
 import type { TopUpCredit } from '../../payments/top-up/credit-top-up.ts';
 import type { UnpaidStage } from '../../payments/top-up/purchases.ts';
-import { all, type Html, html } from '../pages/html.ts';
-import { BACK, renderErrorPage, renderPage } from '../pages/page.ts';
+import { type Html, html } from '../pages/html.ts';
+import { BACK, renderErrorPage, renderPage, type Site, sellerNote } from '../pages/page.ts';
 
 const CHOICES = [500, 1000, 2000, 5000];
 
@@ -17,7 +17,7 @@ interface LauncherRequest {
 }
 
 interface Launcher {
-  readonly serviceName: string;
+  readonly site: Site;
   readonly maxCents: number;
   /** Of the default model, 10^-12 USD per character. */
   readonly ratePicoUsd: bigint;
@@ -50,15 +50,18 @@ export function launcherPage(launcher: Launcher, request: LauncherRequest, state
   return renderPage(
     refusedAccount ? REFUSED_ACCOUNT[refusedAccount].title : 'Add speech credit',
     html`${note === undefined ? '' : html`<p class="notice" role="status">${note}</p>\n`}<p>You
-are about to add prepaid credit to ${launcher.serviceName}. You pay on the card processor's own page; card details never
+are about to add prepaid credit to ${launcher.site.serviceName}. You pay on the card processor's own page; card details never
 reach this service.</p>
 <form method="post" action="/top-up">
 ${amountChoice(launcher, request, state)}
 ${accountChoice(request, refusedAccount)}
 ${hidden('challengeId', request.challenge)}<button type="submit">Continue to payment${amountsOfButton(launcher, request, state)}</button>
 </form>
-<p class="hint">Nothing is charged before you confirm on the next page. The credit pays for speech by the character.</p>
-<a class="button plain" href="/account">Balance and charges of an account</a>`,
+<p class="hint">Nothing is charged before you confirm on the next page. The credit pays for speech by the character.${
+      launcher.site.contact ? ' Ask the seller to refund what you have not spent.' : ''
+    }</p>
+<a class="button plain" href="/account">Balance and charges of an account</a>
+${sellerNote(launcher.site)}`,
   );
 }
 
@@ -105,12 +108,12 @@ function amountChoice(launcher: Launcher, request: LauncherRequest, state: Launc
       : '';
   return html`<fieldset>
 <legend>You pay, and get as credit</legend>
-${all(choices)}${own}</fieldset>`;
+${choices}${own}</fieldset>`;
 }
 
 /** The stylesheet shows the one of the chosen amount. */
 const amountsOfButton = (launcher: Launcher, request: LauncherRequest, state: LauncherState): Html =>
-  all(amountsOf(launcher, request, state).map((cents) => html`<span class="chosen">, ${formatCents(cents)}</span>`));
+  html`${amountsOf(launcher, request, state).map((cents) => html`<span class="chosen">, ${formatCents(cents)}</span>`)}`;
 
 const choice = (value: string, label: string, isChosen: boolean, hint = html``): Html =>
   html`<label class="choice"><input type="radio" name="amount" value="${value}"${isChosen ? html` checked` : ''}> <span>${label}</span>${hint}</label>
@@ -157,7 +160,11 @@ export const pausedPage = (): string =>
 <a class="button" href="/top-up">Try again</a>`,
   );
 
-export function creditedPage(baseUrl: string, credit: TopUpCredit, amountCents: number, purchaseId: string): string {
+export function creditedPage(
+  { site, baseUrl }: { readonly site: Site; readonly baseUrl: string },
+  credit: TopUpCredit,
+  { amountCents, id }: { readonly amountCents: number; readonly id: string },
+): string {
   return renderPage(
     'Credit added',
     html`<p>${formatCents(amountCents)} was added${credit.alreadyCredited ? ' when you paid. Opening this page again adds nothing' : ''}.</p>
@@ -174,10 +181,12 @@ ${debtNote(credit)}
 find it by the receipt that the card processor sent you.</p>
 <p>Send it with a request:</p>
 <pre>curl -o hello.mp3 "${baseUrl}/tts?text=Hello+world" -H "x-credit-account: <code>${credit.accountId}</code>"</pre>
-<a class="button" href="/top-up?purchase=${purchaseId}">Add more credit to this account</a>
+<a class="button" href="/top-up?purchase=${id}">Add more credit to this account</a>
 <form method="post" action="/account">
 ${hidden('accountId', credit.accountId)}<button type="submit" class="plain">See its charges</button>
-</form>`,
+</form>
+<a class="button plain" href="/">Hear a voice on the start page</a>
+${sellerNote(site)}`,
   );
 }
 

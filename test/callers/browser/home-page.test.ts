@@ -73,7 +73,7 @@ test('a visitor without an account pays by card and hears a voice in six steps',
   await page.goto(config.baseUrl);
   const steps = [
     () => page.getByRole('link', { name: 'Add credit' }).first().click(),
-    () => page.getByRole('button', { name: 'Pay by card' }).click(),
+    () => page.getByRole('button', { name: /^Continue to payment/ }).click(),
     () => page.getByRole('button', { name: /^Pay \$/ }).click(),
     () =>
       page

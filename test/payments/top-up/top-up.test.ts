@@ -440,6 +440,30 @@ test('each page except the form has a link to continue', async (t) => {
   }
 });
 
+test('the pages before and after a purchase say who sells and where to ask', async (t) => {
+  const env = {
+    SELLER_NAME: 'Acme Speech',
+    SERVICE_CONTACT: 'help@acme.example',
+    TERMS_URL: 'https://acme.example/terms',
+    PRIVACY_URL: 'https://acme.example/privacy',
+  };
+  const { gateway, checkout } = await shop(t, env);
+  const launcher = await gateway.call('/top-up');
+  const credited = await gateway.call(await buy(gateway, checkout));
+  const account = await gateway.call('/account', form({ accountId: shownAccount(credited.text) }));
+  const asked = ['mailto:help@acme.example', 'https://acme.example/terms', 'https://acme.example/privacy'];
+  for (const { text } of [launcher, credited, account, await gateway.call('/account')]) {
+    assert.match(text, /<span>Acme Speech<\/span>/);
+    assert.deepEqual(
+      links(text).filter((link) => /^(mailto|https):/.test(link)),
+      asked,
+    );
+  }
+  assert.match(launcher.text, /Ask the seller to refund what you have not spent/);
+  const unknown = await startGateway(t, { SERVICE_CONTACT: '' });
+  assert.doesNotMatch((await unknown.call('/top-up')).text, /Ask the seller|mailto:/);
+});
+
 test('pages escape their values and allow only their own style and form', async (t) => {
   const { gateway, checkout } = await shop(t);
   const evil = '"><script>alert(1)</script>';
