@@ -657,7 +657,7 @@ export type ShowAccountFormResult =
   | EveryResult;
 
 export interface ShowAccountRequest {
-  body: operations['showAccount']['requestBody']['content']['application/x-www-form-urlencoded'];
+  body: NonNullable<operations['showAccount']['requestBody']>['content']['application/x-www-form-urlencoded'] | undefined;
 }
 
 export type ShowAccountResult =

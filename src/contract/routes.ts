@@ -632,7 +632,7 @@ const showAccount: Route = {
   query: [],
   headers: [],
   consumes: ['application/x-www-form-urlencoded'],
-  bodyRequired: true,
+  bodyRequired: false,
   bodyLimit: 65536,
   validate: { body: { 'application/x-www-form-urlencoded': validate.showAccountFormBody } },
   responses: {

@@ -2670,11 +2670,11 @@ export interface operations {
     };
     showAccount: {
         parameters: {};
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/x-www-form-urlencoded": {
                     /** @description The bearer id of the account. */
-                    accountId: string;
+                    accountId?: string;
                 };
             };
         };

@@ -1346,7 +1346,7 @@ return errors === 0;
 }
 
 export const showTopUpQuery = validate21;
-const schema22 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"purchase":{"type":"string","maxLength":100},"canceled":{"type":"string"}}};
+const schema22 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"purchase":{"type":"string"},"canceled":{"type":"string"}}};
 
 function validate21(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1424,17 +1424,9 @@ if(valid0){
 if(data.purchase !== undefined){
 let data3 = data.purchase;
 const _errs7 = errors;
-if(errors === _errs7){
-if(typeof data3 === "string"){
-if(func2(data3) > 100){
-validate21.errors = [{instancePath:instancePath+"/purchase",schemaPath:"#/properties/purchase/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema22.properties.purchase,data:data3}];
-return false;
-}
-}
-else {
+if(typeof data3 !== "string"){
 validate21.errors = [{instancePath:instancePath+"/purchase",schemaPath:"#/properties/purchase/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema22.properties.purchase.type,parentSchema:schema22.properties.purchase,data:data3}];
 return false;
-}
 }
 var valid0 = _errs7 === errors;
 }
@@ -1469,7 +1461,7 @@ return errors === 0;
 }
 
 export const startTopUpFormBody = validate22;
-const schema23 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"ownAmount":{"type":"string","maxLength":100},"accountId":{"type":"string","maxLength":100},"purchaseId":{"type":"string","maxLength":100},"challengeId":{"type":"string","x-text":{"minLength":0,"maxLength":100}}}};
+const schema23 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"ownAmount":{"type":"string","maxLength":100},"accountId":{"type":"string","maxLength":100},"purchaseId":{"type":"string"},"challengeId":{"type":"string","x-text":{"minLength":0,"maxLength":100}}}};
 
 function validate22(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1534,17 +1526,9 @@ if(valid0){
 if(data.purchaseId !== undefined){
 let data3 = data.purchaseId;
 const _errs7 = errors;
-if(errors === _errs7){
-if(typeof data3 === "string"){
-if(func2(data3) > 100){
-validate22.errors = [{instancePath:instancePath+"/purchaseId",schemaPath:"#/properties/purchaseId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema23.properties.purchaseId,data:data3}];
-return false;
-}
-}
-else {
+if(typeof data3 !== "string"){
 validate22.errors = [{instancePath:instancePath+"/purchaseId",schemaPath:"#/properties/purchaseId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.purchaseId.type,parentSchema:schema23.properties.purchaseId,data:data3}];
 return false;
-}
 }
 var valid0 = _errs7 === errors;
 }
@@ -1729,34 +1713,18 @@ return errors === 0;
 }
 
 export const showAccountFormBody = validate26;
-const schema27 = {"type":"object","required":["accountId"],"properties":{"accountId":{"type":"string","maxLength":100}}};
+const schema27 = {"type":"object","required":[],"properties":{"accountId":{"type":"string"}}};
 
 function validate26(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.accountId === undefined) && (missing0 = "accountId")){
-validate26.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema27.required,parentSchema:schema27,data}];
-return false;
-}
-else {
 if(data.accountId !== undefined){
 let data0 = data.accountId;
-const _errs1 = errors;
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(func2(data0) > 100){
-validate26.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema27.properties.accountId,data:data0}];
-return false;
-}
-}
-else {
+if(typeof data0 !== "string"){
 validate26.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties.accountId.type,parentSchema:schema27.properties.accountId,data:data0}];
 return false;
-}
-}
 }
 }
 }

@@ -28,7 +28,7 @@ export const creditsOperations = (
   showAccountForm: async () => page(200, accountFormPage(site)),
 
   showAccount: async ({ body }) => {
-    const typed = body.accountId.trim();
+    const typed = body?.accountId?.trim() ?? '';
     const account = await findCardAccount(db, typed, { livemode });
     if (!account) return page(404, accountFormPage(site, typed));
     const [charges, purchases] = await Promise.all([lastCharges(db, account.id), lastPurchases(db, account.id)]);

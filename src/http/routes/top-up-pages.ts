@@ -167,7 +167,7 @@ export function creditedPage(
 ): string {
   return renderPage(
     'Credit added',
-    html`<p>${formatCents(amountCents)} was added${credit.alreadyCredited ? ' when you paid. Opening this page again adds nothing' : ''}.</p>
+    html`<p>${formatCents(amountCents)} was ${credit.alreadyCredited ? 'already added when you paid. Opening this page again adds nothing' : 'added'}.</p>
 ${debtNote(credit)}
 <dl>
 <dt>Balance</dt>

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { buy, form, links, shop } from '../../payments/top-up/shop.ts';
 import { openAiError, startStubUpstream } from '../../support/stub-upstream.ts';
+import { until } from '../../support/until.ts';
 
 const UNKNOWN = '6b1f0f9e-0000-4000-8000-000000000000';
 
@@ -18,7 +19,9 @@ test("an account's page shows balance, charges with trace ids, and purchases", a
   const failed = await speak('Hello');
   assert.deepEqual([spoken.status, failed.status], [200, 502]);
 
-  const page = await gateway.call('/account', form({ accountId: ` ${account} ` }));
+  const show = () => gateway.call('/account', form({ accountId: ` ${account} ` }));
+  await until(async () => !/ held/.test((await show()).text));
+  const page = await show();
   assert.equal(page.status, 200);
   assert.equal(page.headers.get('cache-control'), 'private, no-store');
   assert.match(page.text, /<dd class="amount">\$11\.999802<\/dd>/);

@@ -16,7 +16,7 @@ test('a purchase opens an account and credits it once, also after a reload', asy
   const account = shownAccount(first.text);
   const again = await gateway.call(back);
   assert.match(again.text, /Credit added/);
-  assert.match(again.text, /\$7\.00 was added when you paid\. Opening this page again adds nothing/);
+  assert.match(again.text, /\$7\.00 was already added when you paid\. Opening this page again adds nothing/);
   assert.equal(shownAccount(again.text), account);
   assert.equal(await gateway.balance(account), 7_000_000n);
   const [session] = (await checkout.stripe.checkout.sessions.list()).data;
@@ -29,7 +29,7 @@ test('R16: twenty concurrent returns credit once', async (t) => {
   const back = await buy(gateway, checkout);
   const pages = await Promise.all(Array.from({ length: 20 }, () => gateway.call(back)));
   assert.equal(pages.filter((page) => /Credit added/.test(page.text)).length, 20);
-  assert.equal(pages.filter((page) => /was added when you paid/.test(page.text)).length, 19);
+  assert.equal(pages.filter((page) => /was already added/.test(page.text)).length, 19);
   assert.equal(await gateway.balance(shownAccount(pages[0]?.text ?? '')), 5_000_000n);
   assert.deepEqual(await audit(gateway.db), []);
 });
