@@ -157,7 +157,10 @@ class Segment {
     this.#indexSize += line.length;
   }
 
-  /** Resolves when everything that was appended before is on the disk. Concurrent calls share a sync. */
+  /**
+   * Resolves when everything that was appended before is on the disk. Concurrent calls share a sync. After a failed one
+   * all fail: the kernel may have dropped what it did not write, and a later sync would not tell.
+   */
   sync(): Promise<void> {
     if (this.#next) return this.#next;
     const begin = async () => {
@@ -165,7 +168,7 @@ class Segment {
       await Promise.all([syncData(this.#audio), syncData(this.#index), this.#isNew && this.#syncFolders()]);
       this.#isNew = false;
     };
-    this.#next = this.#syncing.then(begin, begin);
+    this.#next = this.#syncing.then(begin);
     this.#syncing = this.#next;
     return this.#next;
   }

@@ -163,6 +163,28 @@ test('what a killed writer was told to be stored is there, whole', async (t) => 
   }
 });
 
+test('after a failed sync nothing that its file holds counts as stored', async (t) => {
+  const key = (second: number) => uuidv7({ msecs: MINUTE * 60_000 + second });
+  const program = `
+    const { setImmediate: tick } = require('node:timers/promises');
+    const answers = [];
+    require('node:fs').fdatasync = (_fd, answer) => void answers.push(answer);
+    const { FileAudioStore } = await import('./dist/speech/store/file-store.js');
+    const { x402 } = new FileAudioStore('${await newDirectory(t)}').dated;
+    const put = (key) => x402.put(key, Buffer.from('x')).then(() => 'stored', ({ reason }) => reason);
+    const first = put('${key(1)}');
+    while (answers.length < 2) await tick();
+    const second = put('${key(2)}');
+    await tick();
+    for (const answer of answers.splice(0)) answer(Object.assign(new Error('EIO'), { code: 'EIO' }));
+    const answering = setInterval(() => answers.splice(0).forEach((answer) => answer(null)), 1);
+    console.log(await first, await second, await put('${key(3)}'));
+    clearInterval(answering);`;
+  const child = startCommand(t, [process.execPath, '--eval', `(async () => {${program}})()`], {});
+  await child.ended();
+  assert.equal(child.output(), 'unavailable unavailable stored\n');
+});
+
 test('leftovers of killed writers are removed after an hour', async (t) => {
   const root = await newDirectory(t);
   const old = join(root, 'old.partial');
