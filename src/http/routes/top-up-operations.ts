@@ -132,10 +132,8 @@ export function topUpOperations(
           return { status: 303, headers: { location: result.checkoutUrl } };
         case 'unknown_account':
         case 'frozen_account': {
-          if (wantsPage) {
-            const refused = { ...request, account: accountId };
-            return page(400, privatePage, launcherPage(launcher, refused, { refusedAccount: result.outcome }));
-          }
+          const state = { refusedAccount: result.outcome };
+          if (wantsPage) return page(400, privatePage, launcherPage(launcher, request, state));
           const { message, rule } = REFUSED_ACCOUNT[result.outcome];
           return failure('INVALID_REQUEST', message, { field: 'accountId', rule });
         }

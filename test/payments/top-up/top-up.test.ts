@@ -311,6 +311,18 @@ test('no URL of the pages or of the checkout has the account id', async (t) => {
   assert.equal(await gateway.balance(accountId), 22_340_000n, 'an account that is typed goes first');
 });
 
+test('a frozen account is refused by its purchase too, and its id is not shown', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const accountId = await gateway.fund(500);
+  await buy(gateway, checkout, { accountId });
+  await gateway.db.updateTable('account').set({ frozen_at: new Date() }).where('id', '=', accountId).execute();
+  const purchaseId = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data[0]?.metadata?.top_up_id ?? '';
+  const page = await gateway.call('/top-up', asBrowser({ purchaseId }));
+  assert.equal(page.status, 400);
+  assert.match(page.text, /The operator has frozen this account/);
+  assert.doesNotMatch(page.text, new RegExp(accountId));
+});
+
 test('an earlier purchase that was never credited has no account yet', async (t) => {
   const { gateway, checkout } = await shop(t);
   await gateway.call('/top-up', form({ amount: '700' }));
