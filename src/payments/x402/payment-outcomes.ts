@@ -1,4 +1,5 @@
 import { type ExpressionBuilder, type RawBuilder, type SqlBool, sql } from 'kysely';
+import { v7 as uuidv7 } from 'uuid';
 import type { DB } from '../../../db/tables.ts';
 import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
@@ -154,11 +155,8 @@ export async function paymentsInDoubt(db: Database): Promise<PaymentsInDoubt> {
 /** Each owner of a reservation has its own fence, and so its own object. */
 export const paymentAudioKey = ({ id, fence }: Pick<Payment, 'id' | 'fence'>): string => `${id}-${fence}`;
 
-const ID_BITS = '-7000-8000-000000000000';
-
 /** The first UUIDv7 of a minute since 1970. */
-const firstIdOf = (minute: number): string =>
-  `${(minute * 60_000).toString(16).padStart(12, '0').replace(/^.{8}/, '$&-')}${ID_BITS}`;
+const firstIdOf = (minute: number): string => uuidv7({ msecs: minute * 60_000, seq: 0, random: new Uint8Array(16) });
 
 /** Whether a payment that was made in that minute may still be replayed, or may still turn out to be paid. */
 export async function isAudioNeeded(db: Database, minute: number): Promise<boolean> {

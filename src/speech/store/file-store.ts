@@ -63,10 +63,7 @@ export class FileAudioStore implements AudioStore {
   }
 
   async open(key: string, range?: ByteRange): Promise<StoredAudio | undefined> {
-    return this.#open(placeOf(key), range);
-  }
-
-  async #open(place: string, range: ByteRange | undefined): Promise<StoredAudio | undefined> {
+    const place = placeOf(key);
     const opened = await storing(async () => openFile(join(await this.#openRoot(), place)));
     if (!opened) return undefined;
     const { handle, size } = opened;

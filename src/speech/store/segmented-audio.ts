@@ -15,7 +15,7 @@ import {
   minuteOf,
   type StoredAudio,
 } from './audio-store.ts';
-import { isOwnDirectory, openFile, storing } from './store-files.ts';
+import { assertDirectory, isOwnDirectory, openFile, storing } from './store-files.ts';
 
 const syncData = promisify(fs.fdatasync);
 
@@ -130,7 +130,7 @@ class Segment {
   constructor(folder: string) {
     this.#folder = folder;
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
-    if (!fs.lstatSync(folder).isDirectory()) throw new Error('Something that is no directory is in its place.');
+    assertDirectory(fs.lstatSync(folder));
     const path = join(folder, randomUUID());
     this.#audio = fs.openSync(path + AUDIO, 'ax', 0o600);
     this.#index = fs.openSync(path + INDEX, 'ax', 0o600);

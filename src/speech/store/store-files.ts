@@ -1,4 +1,4 @@
-import { constants } from 'node:fs';
+import { constants, type Stats } from 'node:fs';
 import { type FileHandle, lstat, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { closeOnFailure } from '../../lib/close-on-failure.ts';
@@ -11,8 +11,12 @@ const OPEN_OBJECT = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONB
 /** Returns false if it is absent; throws if something else, such as a symlink out of the store, is in its place. */
 export async function isOwnDirectory(path: string): Promise<boolean> {
   const stats = await unlessAbsent(lstat(path));
-  if (stats && !stats.isDirectory()) throw new Error('Something that is no directory is in its place.');
+  if (stats) assertDirectory(stats);
   return stats !== undefined;
+}
+
+export function assertDirectory(stats: Stats): void {
+  if (!stats.isDirectory()) throw new Error('Something that is no directory is in its place.');
 }
 
 /** Returns undefined if it is absent; throws if it, or its folder, is a symlink or something else. */
