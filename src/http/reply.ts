@@ -8,6 +8,8 @@ import type { ErrorBody, RequestRefused } from './structured-error.ts';
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 const HTML_TYPE = 'text/html; charset=utf-8';
+/** Of a page without a form that leads elsewhere. */
+const PAGE_POLICY = pageContentSecurityPolicy();
 /** Longer bodies are sent as a Buffer; a shorter string goes out in one write with the headers. */
 const LARGE_BODY = 16_384;
 
@@ -53,7 +55,7 @@ export function sendWayOn(reply: FastifyReply, status: number, body: object): Fa
 }
 
 const sendPage = (reply: FastifyReply, page: string): FastifyReply =>
-  reply.header('content-security-policy', pageContentSecurityPolicy()).type(HTML_TYPE).send(page);
+  reply.header('content-security-policy', PAGE_POLICY).type(HTML_TYPE).send(page);
 
 export function sendResult(route: Route, result: OperationResult, reply: FastifyReply): FastifyReply {
   const { status, headers = {}, body } = result;
@@ -64,7 +66,7 @@ export function sendResult(route: Route, result: OperationResult, reply: Fastify
   const type = result.type ?? route.responses[status]?.produces[0];
   if (type === undefined) return reply.send();
   if (type === 'text/html') {
-    if (!headers['content-security-policy']) reply.header('content-security-policy', pageContentSecurityPolicy());
+    if (!headers['content-security-policy']) reply.header('content-security-policy', PAGE_POLICY);
     return reply.type(HTML_TYPE).send(body);
   }
   if (type === 'text/plain') return reply.type('text/plain; charset=utf-8').send(body);
