@@ -118,6 +118,13 @@ export function pageContentSecurityPolicy(formOrigins: readonly string[] = [], s
   );
 }
 
+/** What an operation returns for a page. */
+export const pageResponse = <Status extends number, Headers extends object>(
+  status: Status,
+  headers: Headers,
+  body: string,
+) => ({ status, headers, type: 'text/html' as const, body });
+
 function renderDocument(title: string, body: Html, head: Html): string {
   return String(html`<!doctype html>
 <html lang="en">

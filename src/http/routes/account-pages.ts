@@ -4,16 +4,22 @@ import type { lastPurchases } from '../../payments/top-up/purchases.ts';
 import { type Html, html } from '../pages/html.ts';
 import { renderPage, type Site, sellerNote } from '../pages/page.ts';
 
+/** Asks for an id, which a form sends as `accountId`. @param problem what is wrong with the value */
+export const accountField = (
+  value = '',
+  problem?: string,
+  isRequired = false,
+): Html => html`<label for="account">Account id</label>
+<input class="id" id="account" name="accountId" value="${value}" maxlength="100" autocomplete="off" autocapitalize="none" spellcheck="false"${isRequired ? html` required` : ''}${
+  problem === undefined ? '' : html` aria-invalid="true" aria-describedby="account-rule" autofocus`
+}>${problem === undefined ? '' : html`\n<p id="account-rule" class="problem">${problem}</p>`}`;
+
 /** @param typed an id that is unknown */
 export const accountFormPage = (site: Site, typed?: string): string =>
   renderPage(
     typed === undefined ? 'Your credit account' : 'Unknown account',
     html`<form method="post" action="/account">
-<label for="account">Account id</label>
-<input class="id" id="account" name="accountId" value="${typed ?? ''}" maxlength="100" required autocomplete="off" autocapitalize="none" spellcheck="false"${
-      typed === undefined ? '' : html` aria-invalid="true" aria-describedby="account-rule" autofocus`
-    }>
-${typed === undefined ? '' : html`<p id="account-rule" class="problem">There is no account with this id.</p>`}
+${accountField(typed, typed === undefined ? undefined : 'There is no account with this id.', true)}
 <button type="submit">Show the account</button>
 </form>
 <a class="button plain" href="/top-up">Buy credit for a new account</a>

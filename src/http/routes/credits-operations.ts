@@ -4,7 +4,7 @@ import { type CardAccount, findCardAccount, lastCharges } from '../../ledger/acc
 import { formatUsd } from '../../lib/money.ts';
 import { lastPurchases } from '../../payments/top-up/purchases.ts';
 import type { OperationContext } from '../operation-context.ts';
-import type { Site } from '../pages/page.ts';
+import { pageResponse, type Site } from '../pages/page.ts';
 import { PRIVATE } from '../plugins/headers.ts';
 import { failure } from '../structured-error.ts';
 import { accountFormPage, accountPage } from './account-pages.ts';
@@ -25,25 +25,18 @@ export const creditsOperations = (
     return { status: 200, headers: PRIVATE_ANSWER, body: creditAccountBody(account) };
   },
 
-  showAccountForm: async () => page(200, accountFormPage(site)),
+  showAccountForm: async () => pageResponse(200, PRIVATE_ANSWER, accountFormPage(site)),
 
   showAccount: async ({ body }) => {
     const typed = body?.accountId?.trim() ?? '';
     const account = await findCardAccount(db, typed, { livemode });
-    if (!account) return page(404, accountFormPage(site, typed));
+    if (!account) return pageResponse(404, PRIVATE_ANSWER, accountFormPage(site, typed));
     const [charges, purchases] = await Promise.all([lastCharges(db, account.id), lastPurchases(db, account.id)]);
-    return page(200, accountPage(site, account, { charges, purchases }));
+    return pageResponse(200, PRIVATE_ANSWER, accountPage(site, account, { charges, purchases }));
   },
 });
 
 const PRIVATE_ANSWER = { 'cache-control': PRIVATE };
-
-const page = <Status extends number>(status: Status, body: string) => ({
-  status,
-  headers: PRIVATE_ANSWER,
-  type: 'text/html' as const,
-  body,
-});
 
 export const creditAccountBody = ({ id, balanceMicroUsd }: Omit<CardAccount, 'isFrozen'>) => ({
   accountId: id,

@@ -2,10 +2,10 @@ import type { TopUpOperations } from '../../contract/operations.ts';
 import type { Database } from '../../db/database.ts';
 import { isDatabaseFault } from '../../db/database-errors.ts';
 import { findCardAccount } from '../../ledger/accounts.ts';
-import { OWN_AMOUNT, topUpAmount, typedAmount, whyOtherAmount } from '../../payments/top-up/amount.ts';
+import { OWN_AMOUNT, topUpAmount, typedAmount } from '../../payments/top-up/amount.ts';
 import type { Purchases } from '../../payments/top-up/purchases.ts';
 import type { OperationContext } from '../operation-context.ts';
-import { pageContentSecurityPolicy, renderErrorPage, type Site } from '../pages/page.ts';
+import { pageResponse as page, pageContentSecurityPolicy, renderErrorPage, type Site } from '../pages/page.ts';
 import { PRIVATE } from '../plugins/headers.ts';
 import { failure } from '../structured-error.ts';
 import { creditAccountBody } from './credits-operations.ts';
@@ -42,13 +42,6 @@ const UNKNOWN_PURCHASE = 'purchaseId does not exist. Open /top-up without it. Yo
 const PURCHASE_EXISTS = { field: 'purchaseId', rule: 'exists' } as const;
 const PRIVATE_ANSWER = { 'cache-control': PRIVATE };
 
-const page = <Status extends number, Headers extends object>(status: Status, headers: Headers, body: string) => ({
-  status,
-  headers,
-  type: 'text/html' as const,
-  body,
-});
-
 const pausedPage = () => page(503, { 'retry-after': PAUSE_RETRY_SECONDS }, pages.pausedPage());
 
 export function topUpOperations(
@@ -84,16 +77,16 @@ export function topUpOperations(
       const found = purchase ? await ifAvailable(purchases.find(purchase), log) : undefined;
       const earlier = found === 'unavailable' ? undefined : found;
       const account = query.account?.trim() || undefined;
-      const amount = query.amount ?? (earlier && String(earlier.amountCents));
+      const amount = topUpAmount(query.amount ?? (earlier && String(earlier.amountCents)), maxCents);
       const request = {
-        amountCents: topUpAmount(amount, maxCents),
+        amountCents: amount.cents,
         account,
         challenge: query.challenge?.trim() || earlier?.challengeId,
         purchase: earlier?.accountId && purchase,
       };
       const state = {
         isCanceled: Boolean(query.canceled?.trim()),
-        amountNote: whyOtherAmount(amount, maxCents),
+        amountNote: amount.note,
         refusedAccount: account === undefined ? undefined : await refusalOf(account, log),
       };
       return page(200, privatePage, launcherPage(launcher, request, state));
@@ -108,7 +101,7 @@ export function topUpOperations(
       const challenge = body.challengeId?.trim() || undefined;
       const typed = body.amount === OWN_AMOUNT ? body.ownAmount : undefined;
       const own = typed === undefined ? undefined : typedAmount(typed, maxCents);
-      const amountCents = own?.outcome === 'read' ? own.cents : topUpAmount(body.amount, maxCents);
+      const amountCents = own?.outcome === 'read' ? own.cents : topUpAmount(body.amount, maxCents).cents;
       const request = { amountCents, account, challenge, purchase };
       if (own?.outcome === 'refused') {
         const { rule, message } = own;

@@ -5,6 +5,7 @@ import type { TopUpCredit } from '../../payments/top-up/credit-top-up.ts';
 import type { UnpaidStage } from '../../payments/top-up/purchases.ts';
 import { type Html, html } from '../pages/html.ts';
 import { BACK, renderErrorPage, renderPage, type Site, sellerNote } from '../pages/page.ts';
+import { accountField } from './account-pages.ts';
 
 const CHOICES = [500, 1000, 2000, 5000];
 
@@ -67,9 +68,7 @@ ${sellerNote(launcher.site)}`,
 
 function accountChoice({ account, purchase }: LauncherRequest, refused: LauncherState['refusedAccount']): Html {
   if (refused) {
-    return html`<label for="account">Account id</label>
-${accountInput(account, html` aria-invalid="true" aria-describedby="account-rule" autofocus`)}
-<p id="account-rule" class="problem">${REFUSED_ACCOUNT[refused].text}</p>
+    return html`${accountField(account, REFUSED_ACCOUNT[refused].text)}
 <p class="hint">Correct it, or leave it empty to buy for a new account.</p>`;
   }
   if (account !== undefined) return accountShown(html`${account}${hidden('accountId', account)}`);
@@ -77,8 +76,7 @@ ${accountInput(account, html` aria-invalid="true" aria-describedby="account-rule
     return accountShown(html`The account of your earlier purchase${hidden('purchaseId', purchase)}`);
   return html`${accountShown(html`New account (created after payment)`)}
 <details><summary>I have an account already</summary>
-<label for="account">Account id</label>
-${accountInput('', html``)}
+${accountField()}
 </details>`;
 }
 
@@ -86,9 +84,6 @@ const accountShown = (account: Html): Html => html`<dl>
 <dt>Account</dt>
 <dd>${account}</dd>
 </dl>`;
-
-const accountInput = (value: string | undefined, attributes: Html): Html =>
-  html`<input class="id" id="account" name="accountId" value="${value ?? ''}" maxlength="100" autocomplete="off" autocapitalize="none" spellcheck="false"${attributes}>`;
 
 function amountsOf({ maxCents }: Launcher, { amountCents }: LauncherRequest, { refusedAmount }: LauncherState) {
   const amounts = refusedAmount ? CHOICES : [...CHOICES, amountCents];
@@ -112,8 +107,8 @@ ${choices}${own}</fieldset>`;
 }
 
 /** The stylesheet shows the one of the chosen amount. */
-const amountsOfButton = (launcher: Launcher, request: LauncherRequest, state: LauncherState): Html =>
-  html`${amountsOf(launcher, request, state).map((cents) => html`<span class="chosen">, ${formatCents(cents)}</span>`)}`;
+const amountsOfButton = (launcher: Launcher, request: LauncherRequest, state: LauncherState): Html[] =>
+  amountsOf(launcher, request, state).map((cents) => html`<span class="chosen">, ${formatCents(cents)}</span>`);
 
 const choice = (value: string, label: string, isChosen: boolean, hint = html``): Html =>
   html`<label class="choice"><input type="radio" name="amount" value="${value}"${isChosen ? html` checked` : ''}> <span>${label}</span>${hint}</label>

@@ -3,20 +3,24 @@ import { formatCents } from '../../lib/money.ts';
 
 export const OWN_AMOUNT = 'own';
 
-/** An invalid or too small amount becomes the minimum, a too large one the maximum (R14). */
-export function topUpAmount(text: string | undefined, maxCents: number): number {
-  if (text === undefined || !/^\d+$/.test(text)) return MIN_TOP_UP_CENTS;
-  return Math.min(Math.max(Number(text), MIN_TOP_UP_CENTS), maxCents);
-}
-
-/** Why another amount was chosen than the text says; undefined if it was not. */
-export function whyOtherAmount(text: string | undefined, maxCents: number): string | undefined {
-  if (text === undefined || text === '' || Number(text) === topUpAmount(text, maxCents)) return undefined;
-  if (!/^\d+$/.test(text))
-    return `The URL's amount is no whole number of cents, so ${formatCents(MIN_TOP_UP_CENTS)} is chosen.`;
-  return Number(text) < MIN_TOP_UP_CENTS
-    ? `The smallest purchase is ${formatCents(MIN_TOP_UP_CENTS)}, so it is chosen.`
-    : `The largest purchase is ${formatCents(maxCents)}, so it is chosen.`;
+/** An invalid or too small amount becomes the minimum, a too large one the maximum (R14); the note says so. */
+export function topUpAmount(
+  text: string | undefined,
+  maxCents: number,
+): { readonly cents: number; readonly note?: string } {
+  if (!text) return { cents: MIN_TOP_UP_CENTS };
+  const least = formatCents(MIN_TOP_UP_CENTS);
+  const cents = Number(text);
+  if (!/^\d+$/.test(text)) {
+    return { cents: MIN_TOP_UP_CENTS, note: `The URL's amount is no whole number of cents, so ${least} is chosen.` };
+  }
+  if (cents < MIN_TOP_UP_CENTS) {
+    return { cents: MIN_TOP_UP_CENTS, note: `The smallest purchase is ${least}, so it is chosen.` };
+  }
+  if (cents > maxCents) {
+    return { cents: maxCents, note: `The largest purchase is ${formatCents(maxCents)}, so it is chosen.` };
+  }
+  return { cents };
 }
 
 export function typedAmount(text: string, maxCents: number) {
