@@ -53,8 +53,11 @@ const FORMAT_BYTES = CHUNK_HEADER_BYTES + 14;
 /** From here on, and at 0, the writer did not know a size. */
 const UNKNOWN_SIZE = 0x7000_0000;
 
-/** Length of what begins with the bytes, `Infinity` if only the end of the audio ends it; undefined if they are too few. */
-type LengthOf = (bytes: Uint8Array, start: number) => number | undefined;
+/**
+ * Length of what begins at `at`, `Infinity` if only the end of the audio ends it; undefined if the bytes are too few.
+ * @param position of `at` in the audio
+ */
+type LengthOf = (bytes: Uint8Array, at: number, position: number) => number | undefined;
 
 /** Skips from header to header. */
 class HeaderWalk {
@@ -87,10 +90,11 @@ class HeaderWalk {
 
   #enter(chunk: Uint8Array, at: number): number {
     const begun = this.#header;
-    const bytes =
-      begun.length > 0 ? concatBytes([begun, chunk.subarray(at, at + MAX_HEADER_BYTES)]) : chunk.subarray(at);
-    const length = this.#lengthOf(bytes, this.position + at - begun.length);
-    this.#header = length === undefined ? bytes.slice() : EMPTY;
+    const isBegun = begun.length > 0;
+    const bytes = isBegun ? concatBytes([begun, chunk.subarray(at, at + MAX_HEADER_BYTES)]) : chunk;
+    const from = isBegun ? 0 : at;
+    const length = this.#lengthOf(bytes, from, this.position + at - begun.length);
+    this.#header = length === undefined ? bytes.slice(from) : EMPTY;
     this.#missing = length === undefined ? 0 : length - begun.length;
     return length === undefined ? chunk.length : at;
   }
@@ -98,13 +102,14 @@ class HeaderWalk {
 
 function mpegEnd(): AudioEnd {
   let frames = 0;
-  const walk = new HeaderWalk((bytes) => {
-    if (bytes[0] === 0xff) {
-      if (bytes.length < FRAME_HEADER_BYTES) return undefined;
-      const length = frameLength(bytes);
+  const walk = new HeaderWalk((all, at) => {
+    if (all[at] === 0xff) {
+      if (all.length < at + FRAME_HEADER_BYTES) return undefined;
+      const length = frameLength(all, at);
       if (length !== undefined) frames += 1;
       return length ?? Number.POSITIVE_INFINITY;
     }
+    const bytes = all.subarray(at);
     if (begins(bytes, 'ID3')) {
       return bytes.length < ID3_HEADER_BYTES ? undefined : (id3Length(bytes) ?? Number.POSITIVE_INFINITY);
     }
@@ -129,7 +134,8 @@ function waveEnd(): AudioEnd {
   let blockBytes = 1;
   let samplesStart: number | undefined;
   let samplesEnd: number | undefined;
-  const walk = new HeaderWalk((bytes, start) => {
+  const walk = new HeaderWalk((all, at, start) => {
+    const bytes = all.subarray(at);
     const view = viewOf(bytes);
     if (start === 0) {
       if (bytes.length < RIFF_HEADER_BYTES) return begins(bytes, 'RIFF') ? undefined : Number.POSITIVE_INFINITY;

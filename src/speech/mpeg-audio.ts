@@ -4,19 +4,18 @@ import {
   DESCRIPTION_BYTES,
   FRAME_HEADER_BYTES,
   frameLength,
-  frameRate,
   ID3_HEADER_BYTES,
   id3Length,
-  isMono,
   readDescription,
+  soundOf,
 } from './mpeg-frame.ts';
 
 interface Unit {
   readonly kind: 'frame' | 'description' | 'leading tag' | 'appended tag' | 'trailing tag' | 'padding';
   readonly length: number;
   readonly fileBytes?: number;
-  /** Rate and channels of a frame. */
-  readonly sound?: string;
+  /** Of a frame: what `soundOf` returns. */
+  readonly sound?: number;
 }
 
 const EMPTY = Buffer.alloc(0);
@@ -50,22 +49,26 @@ const TAGS: readonly { magic: string; needed: number; read(bytes: Buffer): Unit 
   },
 ];
 
-/** Reads what the bytes start with: `more` if they are too few, undefined for what does not belong in an MP3. */
-function readUnit(bytes: Buffer): Unit | 'more' | undefined {
-  if (bytes[0] === 0) {
-    const length = bytes.findIndex((byte) => byte !== 0);
-    return { kind: 'padding', length: length < 0 ? bytes.length : length };
+/** Reads what begins at `at`: `more` if the bytes are too few, undefined for what does not belong in an MP3. */
+function readUnit(bytes: Buffer, at: number): Unit | 'more' | undefined {
+  if (bytes[at] === 0xff) return readFrame(bytes, at);
+  const rest = bytes.subarray(at);
+  if (rest[0] === 0) {
+    const length = rest.findIndex((byte) => byte !== 0);
+    return { kind: 'padding', length: length < 0 ? rest.length : length };
   }
-  const tag = TAGS.find(({ magic }) => matches(bytes, 0, magic));
-  if (tag) return bytes.length < tag.needed ? 'more' : tag.read(bytes);
-  if (bytes[0] !== 0xff) return undefined;
-  if (bytes.length < FRAME_HEADER_BYTES) return 'more';
-  const length = frameLength(bytes);
+  const tag = TAGS.find(({ magic }) => matches(rest, 0, magic));
+  if (!tag) return undefined;
+  return rest.length < tag.needed ? 'more' : tag.read(rest);
+}
+
+function readFrame(bytes: Buffer, at: number): Unit | 'more' | undefined {
+  if (bytes.length < at + FRAME_HEADER_BYTES) return 'more';
+  const length = frameLength(bytes, at);
   if (length === undefined) return undefined;
-  const needed = Math.min(length, DESCRIPTION_BYTES);
-  if (bytes.length < needed) return 'more';
-  const description = readDescription(bytes.subarray(0, needed));
-  const sound = `${frameRate(bytes)} Hz, ${isMono(bytes) ? 1 : 2}`;
+  if (bytes.length < at + Math.min(length, DESCRIPTION_BYTES)) return 'more';
+  const description = readDescription(bytes, at);
+  const sound = soundOf(bytes, at);
   return description ? { kind: 'description', length, sound, ...description } : { kind: 'frame', length, sound };
 }
 
@@ -87,7 +90,7 @@ export class MpegAudioReader implements AudioReader {
   #isBegun = false;
   #fileStart = 0;
   #fileBytes = 0;
-  #sound: string | undefined;
+  #sound: number | undefined;
   #description: Buffer[] | undefined;
   #isDescription = false;
 
@@ -114,7 +117,7 @@ export class MpegAudioReader implements AudioReader {
     };
     while (at < bytes.length) {
       if (this.#missing === 0) {
-        const unit = readUnit(bytes.subarray(at));
+        const unit = readUnit(bytes, at);
         if (unit === undefined) return 'damaged';
         if (unit === 'more') {
           this.#rest = bytes.subarray(at);

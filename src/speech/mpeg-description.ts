@@ -39,13 +39,14 @@ export function withDescription(audio: Uint8Array, given?: Uint8Array): Uint8Arr
 
 function soundOf(bytes: Uint8Array): Sound {
   const offsets: number[] = [];
-  const rates = new Set<number>();
+  const rate = (bytes[2] as number) >> 4;
+  let isVariable = false;
   for (let at = 0, length = frameLength(bytes); length !== undefined; length = frameLength(bytes, at)) {
     offsets.push(at);
-    rates.add((bytes[at + 2] as number) >> 4);
+    isVariable ||= (bytes[at + 2] as number) >> 4 !== rate;
     at += length;
   }
-  return { bytes, offsets, isVariable: rates.size > 1 };
+  return { bytes, offsets, isVariable };
 }
 
 /** Encoders differ in whether they count the describing frame itself. */

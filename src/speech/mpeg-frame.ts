@@ -39,8 +39,12 @@ export function frameRate(bytes: Uint8Array, offset = 0): number {
 export const frameSeconds = (bytes: Uint8Array, offset = 0): number =>
   (versionOf(bytes, offset) === 3 ? 1152 : 576) / frameRate(bytes, offset);
 
+/** The bits of a valid frame header that tell rate and channels: frames of one sound have the same. */
+export const soundOf = (bytes: Uint8Array, offset = 0): number =>
+  (versionOf(bytes, offset) << 3) | ((bytes[offset + 2] as number) & 0x0c) | (isMono(bytes, offset) ? 1 : 0);
+
 /** Whether the frame whose valid header is at `offset` has one channel; otherwise it has two. */
-export const isMono = (bytes: Uint8Array, offset = 0): boolean => (bytes[offset + 3] as number) >> 6 === 3;
+const isMono = (bytes: Uint8Array, offset = 0): boolean => (bytes[offset + 3] as number) >> 6 === 3;
 
 const versionOf = (bytes: Uint8Array, offset: number): number => ((bytes[offset + 1] as number) >> 3) & 3;
 
@@ -53,6 +57,7 @@ export function id3Length(bytes: Uint8Array): number | undefined {
   return ID3_HEADER_BYTES + (s3 << 21) + (s2 << 14) + (s1 << 7) + s0 + footer;
 }
 
+const NAME_BYTES = 4;
 const VBRI_OFFSET = 36;
 /** As many bytes of a frame show whether it describes its file. */
 export const DESCRIPTION_BYTES = 52;
@@ -70,16 +75,15 @@ export const xingOffset = (bytes: Uint8Array, offset = 0): number =>
 
 /** Undefined for a frame with audio. */
 export function readDescription(bytes: Uint8Array, offset = 0): Description | undefined {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const [xing, vbri] = [offset + xingOffset(bytes, offset), offset + VBRI_OFFSET];
+  const isXing = matches(bytes, xing, 'Xing') || matches(bytes, xing, 'Info');
+  if (!isXing && !matches(bytes, vbri, 'VBRI')) return undefined;
   const end = Math.min(bytes.length, offset + (frameLength(bytes, offset) ?? 0));
+  if ((isXing ? xing : vbri) + NAME_BYTES > end) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const read = (at: number) => (at + 4 <= end ? view.getUint32(at) : 0);
-  const has = (at: number, name: string) => at + name.length <= end && matches(bytes, at, name);
-  const xing = offset + xingOffset(bytes, offset);
-  if (has(xing, 'Xing') || has(xing, 'Info')) {
-    const flags = read(xing + 4);
-    const hasFrames = flags & 1;
-    return { frames: hasFrames ? read(xing + 8) : 0, fileBytes: flags & 2 ? read(xing + (hasFrames ? 12 : 8)) : 0 };
-  }
-  const vbri = offset + VBRI_OFFSET;
-  return has(vbri, 'VBRI') ? { fileBytes: read(vbri + 10), frames: read(vbri + 14) } : undefined;
+  if (!isXing) return { fileBytes: read(vbri + 10), frames: read(vbri + 14) };
+  const flags = read(xing + 4);
+  const hasFrames = flags & 1;
+  return { frames: hasFrames ? read(xing + 8) : 0, fileBytes: flags & 2 ? read(xing + (hasFrames ? 12 : 8)) : 0 };
 }

@@ -1,7 +1,8 @@
 import { type Dispatcher, Pool } from 'undici';
 import { SPEED } from '../config/speech-limits.ts';
 import { audioReader, detectAudioType, MAGIC_BYTES } from './audio-format.ts';
-import { type AudioType, MAX_AUDIO_BYTES, type Speech, SpeechError, type Utterance } from './provider.ts';
+import type { AudioReader } from './audio-reader.ts';
+import { MAX_AUDIO_BYTES, type Speech, SpeechError, type Utterance } from './provider.ts';
 import {
   audioError,
   brokenOff,
@@ -80,6 +81,8 @@ export function openAiCompatible({
   };
 }
 
+const EMPTY: Uint8Array = new Uint8Array();
+
 type SpeechHead = Pick<Speech, 'mimeType' | 'description'>;
 
 async function* receive(
@@ -125,51 +128,40 @@ function refusalOf({ statusCode, headers }: Dispatcher.ResponseData): SpeechErro
 async function* audioOf({ headers, body }: Dispatcher.ResponseData): AsyncGenerator<SpeechHead | Uint8Array, void> {
   const length = headers['content-length'];
   const playable: Uint8Array[] = [];
-  const source = limited(body);
-  try {
-    const { type, start } = await detect(source);
-    const reader = audioReader(type, {
-      pass: (bytes) => void playable.push(bytes),
-      bodyBytes: length === undefined ? undefined : Number(length),
-    });
-    const head: SpeechHead = { mimeType: type, description: () => reader.description };
-    let isAnnounced = false;
-    for (let step: IteratorResult<Uint8Array> = { value: start }; !step.done; step = await source.next()) {
-      const fault = reader.push(step.value);
-      if (fault) throw audioError(fault);
-      if (!reader.hasAudio) continue;
-      if (!isAnnounced) yield head;
-      isAnnounced = true;
-      yield* playable.splice(0);
+  const options = {
+    pass: (bytes: Uint8Array) => void playable.push(bytes),
+    bodyBytes: length === undefined ? undefined : Number(length),
+  };
+  let start = EMPTY;
+  let reader: AudioReader | undefined;
+  /** Until it is announced. */
+  let head: SpeechHead | undefined;
+  let size = 0;
+  for await (const chunk of body as AsyncIterable<Uint8Array>) {
+    size += chunk.length;
+    if (size > MAX_AUDIO_BYTES) throw tooLarge();
+    const bytes = start.length === 0 ? chunk : Buffer.concat([start, chunk]);
+    if (!reader) {
+      const type = detectAudioType(bytes.subarray(0, MAGIC_BYTES));
+      if (type === 'not-audio') throw notAudio();
+      start = type ? EMPTY : bytes;
+      if (!type) continue;
+      const opened = audioReader(type, options);
+      reader = opened;
+      head = { mimeType: type, description: () => opened.description };
     }
-    const fault = reader.end();
-    // The body ends when the connection closes, so a break looks like the end.
-    const endsByClose = length === undefined && headers['transfer-encoding'] === undefined;
-    if (fault) throw fault === 'truncated' && endsByClose ? brokenOff() : audioError(fault);
-    if (!isAnnounced) yield head;
-    yield* playable;
-  } finally {
-    await source.return();
+    const fault = reader.push(bytes);
+    if (fault) throw audioError(fault);
+    if (!reader.hasAudio) continue;
+    if (head) yield head;
+    head = undefined;
+    for (const part of playable.splice(0)) yield part;
   }
-}
-
-async function* limited(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void> {
-  let bytes = 0;
-  for await (const chunk of body) {
-    bytes += chunk.length;
-    if (bytes > MAX_AUDIO_BYTES) throw tooLarge();
-    yield chunk;
-  }
-}
-
-async function detect(source: AsyncGenerator<Uint8Array, void>): Promise<{ type: AudioType; start: Uint8Array }> {
-  let start: Uint8Array = new Uint8Array();
-  for (;;) {
-    const { value, done } = await source.next();
-    if (done) throw notAudio();
-    start = start.length === 0 ? value : Buffer.concat([start, value]);
-    const type = detectAudioType(start.subarray(0, MAGIC_BYTES));
-    if (type === 'not-audio') throw notAudio();
-    if (type) return { type, start };
-  }
+  if (!reader) throw notAudio();
+  const fault = reader.end();
+  // The body ends when the connection closes, so a break looks like the end.
+  const endsByClose = length === undefined && headers['transfer-encoding'] === undefined;
+  if (fault) throw fault === 'truncated' && endsByClose ? brokenOff() : audioError(fault);
+  if (head) yield head;
+  yield* playable;
 }
