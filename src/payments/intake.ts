@@ -196,11 +196,14 @@ export class PaymentIntake {
   async #check({ payment, facilitatorRequest, isVerified, ...reserved }: Reserved) {
     const exposure = reserved.exposure ?? (await this.#parts.reservations.exposure(payment));
     if (exposure.failed && exposure.running > 0n) return refused('RATE_LIMITED', 'one_at_a_time_after_failure');
+    // The facilitator compares the balance with this payment alone.
+    const isAlone = exposure.unsettled === 0n;
+    const isCovered = () => isSolvent(this.#parts, payment, exposure);
     const [verification, canPay] = await Promise.all([
       isVerified ? VALID : this.#parts.facilitator.verify(facilitatorRequest),
-      isSolvent(this.#parts, payment, exposure),
+      isAlone || isCovered(),
     ]);
-    if (!verification.valid) return this.#invalid(verification, facilitatorRequest, () => canPay);
+    if (!verification.valid) return this.#invalid(verification, facilitatorRequest, isAlone ? isCovered : () => canPay);
     return canPay ? undefined : refused('PAYMENT_REQUIRED', 'insufficient_funds');
   }
 

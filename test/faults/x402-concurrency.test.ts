@@ -2,12 +2,14 @@ import assert from 'node:assert/strict';
 import type { PaymentPayload } from '@x402/core/types';
 import { sql } from 'kysely';
 import { test } from 'tap';
+import { toFunctionSelector } from 'viem';
 import { audit } from '../../src/ledger/audit.ts';
 import { bookSettlement } from '../../src/payments/x402/book-settlement.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { refused } from '../support/facilitator-faults.ts';
 import type { Call } from '../support/gateway.ts';
 import { insertPaymentInDoubt } from '../support/prepaid.ts';
+import { startRpcNode } from '../support/rpc-node.ts';
 import { ControlledStream, mp3, silentMp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 import {
@@ -24,6 +26,7 @@ import {
 
 const { chain, skip } = await testChain();
 const MAX_REPEATS = 10;
+const BALANCE_OF = toFunctionSelector('balanceOf(address)');
 
 const countOf = (replies: { status: number }[], status: number) =>
   replies.filter((reply) => reply.status === status).length;
@@ -95,6 +98,22 @@ test('R21b: a wallet that holds one price gets one synthesis for 50 authorizatio
   assert.equal(gateway.upstream.requests.length, 1);
   assert.equal(await timesPaid(chain, payer), 1);
   assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R21b: the balance is read only beside another unsettled payment', { skip }, async (t) => {
+  const node = await startRpcNode(t, chain.rpcUrl);
+  let reads = 0;
+  node.falsehood = ({ method, params }) => {
+    if (method === 'eth_call' && (params[0] as { data: string }).data.startsWith(BALANCE_OF)) reads += 1;
+    return undefined;
+  };
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  const payer = await wallet(chain.client, 3n * PRICE);
+  assert.equal((await payFor(gateway, payer)).reply.status, 200);
+  assert.equal(reads, 0, 'the facilitator has compared it with this payment');
+  await insertPaymentInDoubt(gateway.db, payer.address.toLowerCase(), PRICE);
+  assert.equal((await payFor(gateway, payer)).reply.status, 200);
+  assert.equal(reads, 1);
 });
 
 test('R21b: a wallet that holds three prices gets three syntheses at once', { skip }, async (t) => {

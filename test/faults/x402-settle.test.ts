@@ -17,6 +17,7 @@ import {
   settlementPending,
 } from '../support/facilitator-faults.ts';
 import type { Call } from '../support/gateway.ts';
+import { insertPaymentInDoubt } from '../support/prepaid.ts';
 import { mp3 } from '../support/stub-upstream.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
@@ -282,8 +283,9 @@ test('R25: with the node down after settle, replays are 409 until it recovers', 
   const { reply, paid, payload } = await payFor(gateway, payer);
   assert.equal(reply.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
   assert.equal((await gateway.call('/x402/tts', paid)).json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
-  // The head is known for a second after it was read.
+  // The head is known for a second after it was read. Beside another payment, the balance is read too.
   const other = await wallet(chain.client, PRICE);
+  await insertPaymentInDoubt(gateway.db, other.address.toLowerCase(), PRICE);
   await until(async () => {
     assert.equal((await payFor(gateway, other)).reply.status, 502);
     return gateway.log.some(({ msg }) => msg === 'failed to read the head block');
