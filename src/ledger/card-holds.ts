@@ -1,10 +1,19 @@
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
+import { compiledOnce } from '../db/compiled-once.ts';
 import type { Database } from '../db/database.ts';
 import { asynchronousCommit, secondsFromNow } from '../db/expressions.ts';
 import { bucketKey, type TakenSlots, takeSlots, type WindowSize } from '../db/rate-window.ts';
 import { isAccountId } from './accounts.ts';
 import { isOfMode } from './database-identity.ts';
-import { HOLD_COLUMNS, type Hold, type HoldRequest, type HoldTerms, holdArrays, unlessLocked } from './hold.ts';
+import {
+  HOLD_COLUMNS,
+  type Hold,
+  type HoldRequest,
+  type HoldTerms,
+  holdArrays,
+  holdValues,
+  unlessLocked,
+} from './hold.ts';
 import { contra } from './transfer.ts';
 
 export interface CardHoldRequest extends HoldRequest {
@@ -60,20 +69,31 @@ interface JudgedRow extends TakenSlots {
  * because the snapshot may show an older one. Only the hold of a job waits for the disk. A locked account is waited
  * for, unless those are skipped.
  */
-export async function placeCardHolds(
-  db: Database,
-  asked: readonly CardHoldRequest[],
-  terms: CardHoldTerms,
-): Promise<GroupedCardHold[]> {
+export function cardHoldStatement(terms: CardHoldTerms) {
+  const place = compiledOnce((_db, values: ReturnType<typeof valuesOf>) => placeHolds(values, terms));
+  return async (db: Database, asked: readonly CardHoldRequest[]): Promise<GroupedCardHold[]> => {
+    const rows = await place(db, valuesOf(asked));
+    return rows.map((row) => {
+      if (row.id === null) return { outcome: row.is_known ? 'locked' : 'unknown_account' };
+      return { outcome: 'judged', slots: row, turn: row.turn, placed: readPlaced(row) };
+    });
+  };
+}
+
+const valuesOf = (asked: readonly CardHoldRequest[]) => ({
+  accounts: asked.map(({ accountId }) => accountId),
+  buckets: asked.map(({ accountId: key }) => bucketKey({ scope: 'account', key })),
+  ...holdValues(asked),
+});
+
+function placeHolds(values: ReturnType<typeof valuesOf>, terms: CardHoldTerms): RawBuilder<Row> {
   const { leaseSeconds, livemode, limit } = terms;
   const slots = limit
     ? takeSlots(sql`(select bucket as key, 'account' as scope, attempts from payer) bucket`, limit)
     : sql`select bucket as key, 'account' as scope, attempts as granted, 0 as taken, 0 as reset_seconds from payer`;
-  const { rows } = await sql<Row>`
+  return sql<Row>`
     with asked as materialized (
-      select * from unnest(${asked.map(({ accountId }) => accountId)}::uuid[],
-                           ${asked.map(({ accountId: key }) => bucketKey({ scope: 'account', key }))}::bytea[],
-                           ${holdArrays(asked)})
+      select * from unnest(${values.accounts}::uuid[], ${values.buckets}::bytea[], ${holdArrays(values)})
         with ordinality as asked (account_id, bucket, ${HOLD_COLUMNS}, place)
     ), payer as materialized (
       select account.id, balance_micro_usd as balance, bucket, attempts,
@@ -111,11 +131,7 @@ export async function placeCardHolds(
              select from account where id = asked.account_id and kind = 'card' and ${isOfMode(livemode)}
            ) end as is_known
     from asked left join ranked using (place) left join hold on held_id = ranked.hold_id
-    order by place`.execute(db);
-  return rows.map((row) => {
-    if (row.id === null) return { outcome: row.is_known ? 'locked' : 'unknown_account' };
-    return { outcome: 'judged', slots: row, turn: row.turn, placed: readPlaced(row) };
-  });
+    order by place`;
 }
 
 function readPlaced({ id, balance, block, amount, turn, total, held_id, fence }: JudgedRow): Placed | undefined {
@@ -134,6 +150,6 @@ export async function placeCardHold(
 ): Promise<CardHoldResult> {
   if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
   const holds = [{ accountId: accountId.toLowerCase(), ...asked }];
-  const [grouped] = await placeCardHolds(db, holds, { ...terms, locked: 'wait' });
+  const [grouped] = await cardHoldStatement({ ...terms, locked: 'wait' })(db, holds);
   return (grouped?.outcome === 'judged' && grouped.placed) || { outcome: 'unknown_account' };
 }

@@ -1,6 +1,7 @@
 import { type Expression, type QueryCreator, type RawBuilder, type Selectable, sql } from 'kysely';
 import type { DB } from '../../db/tables.ts';
 import { MAX_HOLD_LEASE_SECONDS } from '../config/work-limits.ts';
+import { compiledOnce } from '../db/compiled-once.ts';
 import type { Database } from '../db/database.ts';
 import { leaseHasEnded, now, secondsFromNow, unnest } from '../db/expressions.ts';
 import { testPoint } from '../lib/test-point.ts';
@@ -91,13 +92,32 @@ export async function renewHolds(
 
 /** Posts holds. Returns false for one that was voided or taken over. Safe to repeat after a lost response. */
 export async function captureHolds(db: Database, holds: readonly CaptureRequest[]): Promise<boolean[]> {
-  const held = unnest('held', {
-    id: ['uuid', holds.map(({ id }) => id)],
-    fence: ['integer', holds.map(({ fence }) => fence)],
-    upstream: ['text', holds.map(({ upstream }) => upstream?.name ?? null)],
-    cost: ['bigint', holds.map(({ upstream }) => upstream?.costPicoUsd ?? null)],
+  const captured = await capture(db, {
+    ids: holds.map(({ id }) => id),
+    fences: holds.map(({ fence }) => fence),
+    upstreams: holds.map(({ upstream }) => upstream?.name ?? null),
+    costs: holds.map(({ upstream }) => upstream?.costPicoUsd ?? null),
   });
-  const captured = await db
+  testPoint('hold captured');
+  const posted = new Set(captured.map(({ id }) => id));
+  return Promise.all(holds.map((hold) => posted.has(hold.id) || isPosted(db, hold)));
+}
+
+interface CaptureColumns {
+  readonly ids: readonly string[];
+  readonly fences: readonly number[];
+  readonly upstreams: readonly (string | null)[];
+  readonly costs: readonly (bigint | null)[];
+}
+
+const capture = compiledOnce((db, { ids, fences, upstreams, costs }: CaptureColumns) => {
+  const held = unnest('held', {
+    id: ['uuid', ids],
+    fence: ['integer', fences],
+    upstream: ['text', upstreams],
+    cost: ['bigint', costs],
+  });
+  return db
     .updateTable('transfer')
     .from(held)
     .set((eb) => ({
@@ -109,12 +129,8 @@ export async function captureHolds(db: Database, holds: readonly CaptureRequest[
     .whereRef('transfer.id', '=', 'held.id')
     .whereRef('transfer.fence', '=', 'held.fence')
     .where('ended_at', 'is', null)
-    .returning('transfer.id')
-    .execute();
-  testPoint('hold captured');
-  const posted = new Set(captured.map(({ id }) => id));
-  return Promise.all(holds.map((hold) => posted.has(hold.id) || isPosted(db, hold)));
-}
+    .returning('transfer.id');
+});
 
 export async function captureHold(db: Database, hold: CaptureRequest): Promise<boolean> {
   return (await captureHolds(db, [hold]))[0] === true;
@@ -236,14 +252,19 @@ export interface HoldTerms {
   readonly locked: 'wait' | 'skip';
 }
 
+export const holdValues = (asked: readonly HoldRequest[]) => ({
+  ids: asked.map(({ id }) => id),
+  amounts: asked.map(({ amountMicroUsd }) => amountMicroUsd),
+  traceIds: asked.map(({ usage }) => usage?.traceId),
+  characters: asked.map(({ usage }) => usage?.characters),
+  rates: asked.map(({ usage }) => usage?.ratePicoUsd),
+  models: asked.map(({ usage }) => usage?.model),
+});
+
 /** Of a raw statement's `unnest`, in the order of HOLD_COLUMNS. */
-export const holdArrays = (asked: readonly HoldRequest[]): RawBuilder<unknown> => sql`
-  ${asked.map(({ id }) => id)}::uuid[],
-  ${asked.map(({ amountMicroUsd }) => amountMicroUsd)}::bigint[],
-  ${asked.map(({ usage }) => usage?.traceId)}::uuid[],
-  ${asked.map(({ usage }) => usage?.characters)}::integer[],
-  ${asked.map(({ usage }) => usage?.ratePicoUsd)}::bigint[],
-  ${asked.map(({ usage }) => usage?.model)}::text[]`;
+export const holdArrays = (values: ReturnType<typeof holdValues>): RawBuilder<unknown> => sql`
+  ${values.ids}::uuid[], ${values.amounts}::bigint[], ${values.traceIds}::uuid[], ${values.characters}::integer[],
+  ${values.rates}::bigint[], ${values.models}::text[]`;
 
 export const HOLD_COLUMNS = sql`hold_id, amount, trace_id, characters, rate_pico_usd, model`;
 

@@ -1,7 +1,16 @@
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
+import { compiledOnce } from '../db/compiled-once.ts';
 import type { Database } from '../db/database.ts';
 import { asynchronousCommit, secondsFromNow } from '../db/expressions.ts';
-import { HOLD_COLUMNS, type Hold, type HoldRequest, type HoldTerms, holdArrays, unlessLocked } from './hold.ts';
+import {
+  HOLD_COLUMNS,
+  type Hold,
+  type HoldRequest,
+  type HoldTerms,
+  holdArrays,
+  holdValues,
+  unlessLocked,
+} from './hold.ts';
 import { contra } from './transfer.ts';
 import { inTime } from './wallets.ts';
 
@@ -47,17 +56,29 @@ interface Row {
  * @returns undefined if a separate statement must decide: the nonce occurs twice, earlier spends of this statement used up
  *   the balance, or another transaction has locked the account
  */
-export async function placeWalletHolds(
-  db: Database,
-  spends: readonly PrepaidDebit[],
-  terms: WalletHoldTerms,
-): Promise<(PrepaidDebitResult | undefined)[]> {
-  const { rows } = await sql<Row>`
+export function walletHoldStatement(terms: WalletHoldTerms) {
+  const place = compiledOnce((_db, values: ReturnType<typeof valuesOf>) => placeHolds(values, terms));
+  return async (db: Database, spends: readonly PrepaidDebit[]): Promise<(PrepaidDebitResult | undefined)[]> => {
+    const rows = await place(db, valuesOf(spends));
+    const found = new Map(rows.map((row) => [Number(row.place), row]));
+    return Promise.all(spends.map((spend, index) => readSpend(db, spend, found.get(index + 1) as Row)));
+  };
+}
+
+const valuesOf = (spends: readonly PrepaidDebit[]) => ({
+  addresses: spends.map(({ address }) => address),
+  nonces: spends.map(({ nonce }) => nonce),
+  digests: spends.map(({ digest }) => digest),
+  expiries: spends.map(({ expiry }) => expiry),
+  permitted: spends.map(({ isPermitted }) => isPermitted),
+  ...holdValues(spends),
+});
+
+const placeHolds = (values: ReturnType<typeof valuesOf>, terms: WalletHoldTerms): RawBuilder<Row> => sql<Row>`
     with asked as materialized (
       select *, ${inTime(sql`expiry`)} as in_time
-      from unnest(${spends.map(({ address }) => address)}::text[], ${spends.map(({ nonce }) => nonce)}::text[],
-                  ${spends.map(({ digest }) => digest)}::bytea[], ${spends.map(({ expiry }) => expiry)}::bigint[],
-                  ${spends.map(({ isPermitted }) => isPermitted)}::boolean[], ${holdArrays(spends)})
+      from unnest(${values.addresses}::text[], ${values.nonces}::text[], ${values.digests}::bytea[],
+                  ${values.expiries}::bigint[], ${values.permitted}::boolean[], ${holdArrays(values)})
         with ordinality as asked (address, nonce, digest, expiry, is_permitted, ${HOLD_COLUMNS}, place)
     ), payer as materialized (
       select account.id, account.address, balance_micro_usd as balance
@@ -98,17 +119,14 @@ export async function placeWalletHolds(
            ) end as is_known, ${asynchronousCommit}
     from asked left join ranked on ranked.place = asked.place left join debit on debited_id = ranked.id
       left join paid on paid_place = asked.place
-      left join hold on held_id = paid.hold_id`.execute(db);
-  const found = new Map(rows.map((row) => [Number(row.place), row]));
-  return Promise.all(spends.map((spend, index) => readSpend(db, spend, found.get(index + 1) as Row)));
-}
+      left join hold on held_id = paid.hold_id`;
 
 export async function placeWalletHold(
   db: Database,
   spend: PrepaidDebit,
   terms: Pick<WalletHoldTerms, 'leaseSeconds'>,
 ): Promise<PrepaidDebitResult> {
-  const [placed] = await placeWalletHolds(db, [spend], { ...terms, locked: 'wait' });
+  const [placed] = await walletHoldStatement({ ...terms, locked: 'wait' })(db, [spend]);
   return placed as PrepaidDebitResult;
 }
 

@@ -5,9 +5,9 @@ import { findCardAccount, isAccountId } from '../../ledger/accounts.ts';
 import {
   type CardHoldRequest,
   type CardHoldResult,
+  cardHoldStatement,
   type GroupedCardHold,
   placeCardHold,
-  placeCardHolds,
 } from '../../ledger/card-holds.ts';
 import { findDebt } from '../../ledger/debts.ts';
 import { type BalanceHold, HoldKeeper, type HoldKeeperParts } from '../hold-keeper.ts';
@@ -50,8 +50,9 @@ export class CardCredits implements PaymentFlow<CardCredential> {
     this.#holds = new HoldKeeper('card', parts);
     this.#limits = limits;
     const terms = { leaseSeconds: leases.seconds, livemode, locked: 'skip', limit: limits.size } as const;
+    const place = cardHoldStatement(terms);
     this.#grouped = new GroupedStatement({
-      run: (asked) => placeCardHolds(db, asked, terms),
+      run: (asked) => place(db, asked),
       keyOf: ({ id }) => id,
     });
   }

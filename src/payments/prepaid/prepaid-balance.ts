@@ -5,7 +5,7 @@ import {
   type PrepaidDebit,
   type PrepaidDebitResult,
   placeWalletHold,
-  placeWalletHolds,
+  walletHoldStatement,
 } from '../../ledger/wallet-holds.ts';
 import {
   findSpend,
@@ -105,8 +105,9 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     this.#replays = replays;
     this.#verifier = verifier;
     this.#holds = new HoldKeeper('prepaid', parts);
+    const place = walletHoldStatement({ leaseSeconds: leases.seconds, locked: 'skip' });
     this.#grouped = new GroupedStatement({
-      run: (spends) => placeWalletHolds(db, spends, { leaseSeconds: leases.seconds, locked: 'skip' }),
+      run: (spends) => place(db, spends),
       keyOf: (spend) => spend,
     });
   }

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Asset } from '../../config/network.ts';
+import { compiledOnce } from '../../db/compiled-once.ts';
 import type { Database } from '../../db/database.ts';
 import { asynchronousCommit, now, unnest } from '../../db/expressions.ts';
 import { BOOKED_COLUMNS, bookPayment } from '../../ledger/transfer.ts';
@@ -39,11 +40,34 @@ export async function bookSettlements(
   db: Database,
   payments: readonly SettledPayment[],
 ): Promise<(Booking | undefined)[]> {
+  const rows = await bookAll(db, {
+    ids: payments.map(({ id }) => id),
+    transactions: payments.map(({ proof }) => proof.transaction),
+    logIndexes: payments.map(({ proof }) => proof.logIndex),
+    receipts: payments.map(({ receipt }) => receipt),
+  });
+  const receipts = new Map(rows.map(({ id, receipt }) => [id, receipt]));
+  return Promise.all(
+    payments.map(async ({ id }) => {
+      const receipt = receipts.get(id);
+      return receipt == null ? findBooking(db, id) : { receipt, isNew: true };
+    }),
+  );
+}
+
+interface SettledValues {
+  readonly ids: readonly string[];
+  readonly transactions: readonly string[];
+  readonly logIndexes: readonly number[];
+  readonly receipts: readonly string[];
+}
+
+const bookAll = compiledOnce((db, { ids, transactions, logIndexes, receipts }: SettledValues) => {
   const settled = unnest('settled', {
-    id: ['uuid', payments.map(({ id }) => id)],
-    transaction: ['text', payments.map(({ proof }) => proof.transaction)],
-    log_index: ['integer', payments.map(({ proof }) => proof.logIndex)],
-    receipt: ['text', payments.map(({ receipt }) => receipt)],
+    id: ['uuid', ids],
+    transaction: ['text', transactions],
+    log_index: ['integer', logIndexes],
+    receipt: ['text', receipts],
   });
   const settle = db.with('payment', (qb) =>
     qb
@@ -64,18 +88,10 @@ export async function bookSettlements(
       .where('state', 'in', ['settling', 'refused', 'unknown', 'failed'])
       .returning(BOOKED_COLUMNS),
   );
-  const rows = await bookPayment(settle)
+  return bookPayment(settle)
     .selectFrom('payment')
-    .select(['id', 'receipt', unlessDeposits.as('commit')])
-    .execute();
-  const receipts = new Map(rows.map(({ id, receipt }) => [id, receipt]));
-  return Promise.all(
-    payments.map(async ({ id }) => {
-      const receipt = receipts.get(id);
-      return receipt == null ? findBooking(db, id) : { receipt, isNew: true };
-    }),
-  );
-}
+    .select(['id', 'receipt', unlessDeposits.as('commit')]);
+});
 
 export async function bookSettlement(db: Database, id: string, proof: SettlementProof, receipt: string) {
   return (await bookSettlements(db, [{ id, proof, receipt }]))[0];

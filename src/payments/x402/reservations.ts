@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
 import type { Asset } from '../../config/network.ts';
+import { compiledOnce } from '../../db/compiled-once.ts';
 import type { Database } from '../../db/database.ts';
 import { asynchronousCommit, now, secondsFromNow, unnest } from '../../db/expressions.ts';
 import { GroupedStatement } from '../../db/grouped-statement.ts';
@@ -69,34 +70,8 @@ export class Reservations {
 
   /** The lock per payer orders payments by visibility. Otherwise two would miss each other and look solvent (R21b). */
   async #reserve(asked: readonly Reservation[]): Promise<(ReservedPayment | undefined)[]> {
-    const { network, address } = this.#asset;
     const ids = asked.map(() => uuidv7());
-    const { rows } = await sql<Exposure & { readonly id: string }>`
-      with asked as materialized (
-        select * from unnest(
-          ${ids}::uuid[], ${asked.map(({ purpose }) => purpose)}::text[], ${asked.map(({ identifier }) => identifier)}::text[],
-          ${asked.map(({ requestHash }) => requestHash)}::bytea[], ${asked.map(({ claim }) => claim.payer)}::text[],
-          ${asked.map(({ claim }) => claim.nonce)}::text[], ${asked.map(({ claim }) => claim.payTo)}::text[],
-          ${asked.map(({ claim }) => claim.amount)}::bigint[], ${asked.map(({ claim }) => claim.validBefore)}::bigint[],
-          ${asked.map(({ headBlock }) => headBlock)}::bigint[], ${asked.map(({ traceId }) => traceId)}::uuid[],
-          ${asked.map(({ usage }) => usage?.model)}::text[], ${asked.map(({ usage }) => usage?.characters)}::integer[]
-        ) as asked (id, purpose, identifier, request_hash, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block,
-                    trace_id, model, characters)
-      ), turn as materialized (
-        select payer, pg_advisory_xact_lock(lock) from (
-          select payer, hashtextextended(payer, 402) as lock from asked
-          where ${asynchronousCommit} = 'off' order by lock
-        ) payer
-      ), reserved as (
-        insert into x402_payment (id, purpose, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
-                                  valid_before, head_block, trace_id, model, characters, lease_until)
-        select id, purpose, identifier, request_hash, ${network}, ${address.toLowerCase()}, payer, nonce, pay_to,
-               amount_micro_usd, valid_before, head_block, trace_id, model, characters, ${LEASE}
-        from asked join turn using (payer)
-        on conflict do nothing
-        returning id, payer, position
-      )
-      select reserved.id, exposure.* from reserved, x402_exposure(payer, position) exposure`.execute(this.#db);
+    const rows = await reserveAll(this.#db, valuesOf(ids, asked, this.#asset));
     const reserved = new Map(rows.map((row) => [row.id, row]));
     return asked.map((reservation, index) => {
       const id = ids[index] as string;
@@ -191,27 +166,12 @@ export class Reservations {
   }
 
   async #beginSettling(settlings: readonly Settling[]): Promise<boolean[]> {
-    const owned = unnest('owned', {
-      id: ['uuid', settlings.map(({ payment }) => payment.id)],
-      fence: ['integer', settlings.map(({ payment }) => payment.fence)],
-      upstream: ['text', settlings.map(({ upstream }) => upstream?.name ?? null)],
-      cost: ['bigint', settlings.map(({ upstream }) => upstream?.costPicoUsd ?? null)],
+    const rows = await settleAll(this.#db, {
+      ids: settlings.map(({ payment }) => payment.id),
+      fences: settlings.map(({ payment }) => payment.fence),
+      upstreams: settlings.map(({ upstream }) => upstream?.name ?? null),
+      costs: settlings.map(({ upstream }) => upstream?.costPicoUsd ?? null),
     });
-    const rows = await this.#db
-      .updateTable('x402_payment')
-      .from(owned)
-      .set((eb) => ({
-        state: 'settling',
-        settling_at: now,
-        lease_until: LEASE,
-        upstream: eb.ref('owned.upstream'),
-        cost_pico_usd: eb.ref('owned.cost'),
-      }))
-      .whereRef('x402_payment.id', '=', 'owned.id')
-      .whereRef('x402_payment.fence', '=', 'owned.fence')
-      .where('state', 'in', ['reserved', 'settling'])
-      .returning('x402_payment.id')
-      .execute();
     const begun = new Set(rows.map(({ id }) => id));
     return settlings.map(({ payment }) => begun.has(payment.id));
   }
@@ -229,3 +189,79 @@ export class Reservations {
     return rows.map(toPayment);
   }
 }
+
+type ReservationValues = ReturnType<typeof valuesOf>;
+
+const valuesOf = (ids: readonly string[], asked: readonly Reservation[], { network, address }: Asset) => ({
+  network,
+  asset: address.toLowerCase(),
+  ids,
+  purposes: asked.map(({ purpose }) => purpose),
+  identifiers: asked.map(({ identifier }) => identifier),
+  requestHashes: asked.map(({ requestHash }) => requestHash),
+  payers: asked.map(({ claim }) => claim.payer),
+  nonces: asked.map(({ claim }) => claim.nonce),
+  payees: asked.map(({ claim }) => claim.payTo),
+  amounts: asked.map(({ claim }) => claim.amount),
+  ends: asked.map(({ claim }) => claim.validBefore),
+  headBlocks: asked.map(({ headBlock }) => headBlock),
+  traceIds: asked.map(({ traceId }) => traceId),
+  models: asked.map(({ usage }) => usage?.model),
+  characters: asked.map(({ usage }) => usage?.characters),
+});
+
+const reserveAll = compiledOnce(
+  (_db, of: ReservationValues) => sql<Exposure & { readonly id: string }>`
+  with asked as materialized (
+    select * from unnest(
+      ${of.ids}::uuid[], ${of.purposes}::text[], ${of.identifiers}::text[], ${of.requestHashes}::bytea[], ${of.payers}::text[],
+      ${of.nonces}::text[], ${of.payees}::text[], ${of.amounts}::bigint[], ${of.ends}::bigint[], ${of.headBlocks}::bigint[],
+      ${of.traceIds}::uuid[], ${of.models}::text[], ${of.characters}::integer[]
+    ) as asked (id, purpose, identifier, request_hash, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block,
+                trace_id, model, characters)
+  ), turn as materialized (
+    select payer, pg_advisory_xact_lock(lock) from (
+      select payer, hashtextextended(payer, 402) as lock from asked
+      where ${asynchronousCommit} = 'off' order by lock
+    ) payer
+  ), reserved as (
+    insert into x402_payment (id, purpose, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
+                              valid_before, head_block, trace_id, model, characters, lease_until)
+    select id, purpose, identifier, request_hash, ${of.network}, ${of.asset}, payer, nonce, pay_to,
+           amount_micro_usd, valid_before, head_block, trace_id, model, characters, ${LEASE}
+    from asked join turn using (payer)
+    on conflict do nothing
+    returning id, payer, position
+  )
+  select reserved.id, exposure.* from reserved, x402_exposure(payer, position) exposure`,
+);
+
+interface SettlingValues {
+  readonly ids: readonly string[];
+  readonly fences: readonly number[];
+  readonly upstreams: readonly (string | null)[];
+  readonly costs: readonly (bigint | null)[];
+}
+
+const settleAll = compiledOnce((db, { ids, fences, upstreams, costs }: SettlingValues) => {
+  const owned = unnest('owned', {
+    id: ['uuid', ids],
+    fence: ['integer', fences],
+    upstream: ['text', upstreams],
+    cost: ['bigint', costs],
+  });
+  return db
+    .updateTable('x402_payment')
+    .from(owned)
+    .set((eb) => ({
+      state: 'settling',
+      settling_at: now,
+      lease_until: LEASE,
+      upstream: eb.ref('owned.upstream'),
+      cost_pico_usd: eb.ref('owned.cost'),
+    }))
+    .whereRef('x402_payment.id', '=', 'owned.id')
+    .whereRef('x402_payment.fence', '=', 'owned.fence')
+    .where('state', 'in', ['reserved', 'settling'])
+    .returning('x402_payment.id');
+});
