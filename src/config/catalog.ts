@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { Ajv, type ErrorObject } from 'ajv';
-import { withoutNulls } from '../lib/without-nulls.ts';
+import { parseWithoutNulls } from '../lib/without-nulls.ts';
 import {
   type FileModel,
   type ModelUpstream,
@@ -113,7 +113,7 @@ export function loadCatalog(file?: string): Catalog {
   const where = file ?? 'the built-in catalog';
   let data: unknown;
   try {
-    data = JSON.parse(readFileSync(file ?? BUILT_IN, 'utf8'), withoutNulls);
+    data = parseWithoutNulls(readFileSync(file ?? BUILT_IN, 'utf8'));
   } catch (error) {
     throw new CatalogError(`${where} can't be read as JSON: ${error instanceof Error ? error.message : error}`);
   }

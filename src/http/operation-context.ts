@@ -19,6 +19,7 @@ export class OperationContext implements RequestContext {
   readonly admission: Admission;
   readonly #request: FastifyRequest;
   readonly #reply: FastifyReply;
+  #response: ResponseEvents | undefined;
 
   constructor(request: FastifyRequest, reply: FastifyReply) {
     this.traceId = request.id;
@@ -32,8 +33,8 @@ export class OperationContext implements RequestContext {
     this.#reply = reply;
   }
 
-  get ip(): string {
-    return this.#request.ip;
+  get client(): string {
+    return this.#request.client;
   }
 
   /** What happened to the money so far. Every error response shows it as `details.payment` (R64). */
@@ -46,7 +47,11 @@ export class OperationContext implements RequestContext {
   }
 
   get response(): ResponseEvents {
-    const { raw, request } = this.#reply;
+    this.#response ??= this.#eventsOf(this.#reply);
+    return this.#response;
+  }
+
+  #eventsOf({ raw, request }: FastifyReply): ResponseEvents {
     return {
       onEnd(listener) {
         let hasEnded = false;

@@ -12,7 +12,7 @@ import { routes } from '../contract/routes.ts';
 import type { PaymentOutcome } from '../contract/types.ts';
 import type { RunningWork } from '../lib/running-work.ts';
 import type { Metrics } from '../observability/metrics.ts';
-import { withoutPort } from '../payments/limits/address-key.ts';
+import { addressKey, withoutPort } from '../payments/limits/address-key.ts';
 import { AttemptLimit } from '../payments/limits/attempt-limit.ts';
 import { Admission, type AdmissionParts, admission, type Windows } from './plugins/admission.ts';
 import { bodies } from './plugins/bodies.ts';
@@ -30,6 +30,8 @@ import { RequestRefused } from './structured-error.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
+    /** What limits count its caller by, of `addressKey`. */
+    client: string;
     payment: PaymentOutcome | undefined;
   }
 }
@@ -91,6 +93,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   });
   app.server.maxConnections = options.maxConnections;
   app.decorate('work', work);
+  app.decorateRequest('client');
   app.decorateRequest('record');
   app.decorateRequest('payment', undefined);
   app.decorateRequest('hasBegun', false);
@@ -118,6 +121,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   return app;
 
   function begin(request: FastifyRequest, reply: FastifyReply): void {
+    request.client = addressKey(request.ip);
     request.record = new RequestRecord(request, reply, metrics);
     replies.add(reply);
     reply.headers(headers.plain).header('x-trace-id', request.id);

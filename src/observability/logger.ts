@@ -35,10 +35,7 @@ export function createLogger(level: string, destination: DestinationStream = sta
       level,
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
-      redact: {
-        paths: ['headers', 'req', '*.headers', 'err.config', 'err.raw', 'err.headers', 'err.parameters', 'err.detail'],
-        remove: true,
-      },
+      redact: { paths: ['headers', 'req', 'res'], remove: true },
       serializers: { err: describeError },
       hooks: { streamWrite: escapeUnusual },
     },

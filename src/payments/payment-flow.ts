@@ -60,7 +60,7 @@ export interface RequestContext {
   readonly method: string;
   readonly url: string;
   readonly bytes: Uint8Array;
-  readonly ip: string;
+  readonly client: string;
   readonly traceId: string;
   readonly response: ResponseEvents;
 }

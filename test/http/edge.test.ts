@@ -6,6 +6,7 @@ import Fastify from 'fastify';
 import { type Test, test } from 'tap';
 import { routes } from '../../src/contract/routes.ts';
 import { EdgeLimiter, EdgeMinutes } from '../../src/http/plugins/edge-limiter.ts';
+import { addressKey } from '../../src/payments/limits/address-key.ts';
 import type { Slot } from '../../src/payments/limits/rolling-window.ts';
 import { assertContract } from '../support/contract.ts';
 import { type Call, type Gateway, startGateway } from '../support/gateway.ts';
@@ -194,6 +195,10 @@ async function startEdge(max: number, maxClients?: number) {
   const minutes = new EdgeMinutes(maxClients, () => clock.now);
   const app = Fastify();
   const limiter = await EdgeLimiter.on(app, max, minutes);
+  app.decorateRequest('client');
+  app.addHook('onRequest', async (request) => {
+    request.client = addressKey(request.ip);
+  });
   app.get('/', (request) => limiter.take(request));
   const take = async (remoteAddress: string, now: number): Promise<Slot> => {
     clock.now = now;

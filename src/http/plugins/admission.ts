@@ -3,7 +3,6 @@ import fp from 'fastify-plugin';
 import type { Admission as Terms } from '../../contract/routes.ts';
 import type { Bucket } from '../../db/rate-window.ts';
 import type { Metrics } from '../../observability/metrics.ts';
-import { addressKey } from '../../payments/limits/address-key.ts';
 import type { AttemptLimit } from '../../payments/limits/attempt-limit.ts';
 import type { PendingSlot, RollingWindow, Slot } from '../../payments/limits/rolling-window.ts';
 import { failure, RequestRefused } from '../structured-error.ts';
@@ -145,16 +144,16 @@ export class Admission {
   }
 
   recordFailedCredential(): void {
-    this.#parts.limiter.remember(this.#request.ip, 'failed');
+    this.#parts.limiter.remember(this.#request.client, 'failed');
   }
 
   /** Uncounts the request at the edge, if the edge counts only requests without a valid credential. */
   credentialVerified(): void {
     const { limiter } = this.#parts;
-    limiter.remember(this.#request.ip, 'verified');
+    limiter.remember(this.#request.client, 'verified');
     if (this.#terms?.edge !== 'unless-verified' || !this.#isCounted) return;
     this.#isCounted = false;
-    limiter.uncount(this.#request.ip);
+    limiter.uncount(this.#request.client);
   }
 
   /** Begins a payment that takes a slot if it fails. `fail` does nothing after `succeed`. */
@@ -173,14 +172,14 @@ export class Admission {
   }
 
   async #countAtEdge(): Promise<RateLimited | undefined> {
-    const { method, headers, ip } = this.#request;
+    const { method, headers, client } = this.#request;
     if (method === 'OPTIONS' && headers['access-control-request-method'] !== undefined) return undefined;
     const slot = await this.#parts.limiter.take(this.#request);
     this.#isCounted = slot.allowed;
     if (slot.allowed) return undefined;
     const credential = this.#terms?.credential;
     const showsCredential = credential !== undefined && headers[credential] !== undefined;
-    const check = showsCredential ? this.#parts.limiter.beginCredentialCheck(ip) : undefined;
+    const check = showsCredential ? this.#parts.limiter.beginCredentialCheck(client) : undefined;
     if (!check) return this.#refuseAtEdge(slot);
     this.#overLimit = { slot, check };
     this.#reply.raw.once('close', () => check.end('failed'));
@@ -228,6 +227,6 @@ export class Admission {
 
   /** An address has one bucket for metered speech without an account, and one for feedback (R48). */
   #addressBucket(scope: Bucket['scope']): Bucket {
-    return { scope, key: addressKey(this.#request.ip) };
+    return { scope, key: this.#request.client };
   }
 }

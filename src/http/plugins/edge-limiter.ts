@@ -1,6 +1,5 @@
 import rateLimit, { type FastifyRateLimitStore } from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { addressKey } from '../../payments/limits/address-key.ts';
 import type { Slot } from '../../payments/limits/rolling-window.ts';
 
 const MINUTE_MS = 60_000;
@@ -85,7 +84,7 @@ export class EdgeLimiter {
       global: false,
       max,
       timeWindow: MINUTE_MS,
-      keyGenerator: ({ ip }) => addressKey(ip),
+      keyGenerator: ({ client }) => client,
       store: storeOf(minutes),
     });
     return new EdgeLimiter(app.createRateLimit(), minutes);
@@ -104,19 +103,19 @@ export class EdgeLimiter {
     };
   }
 
-  uncount(address: string): void {
-    const minute = this.#minutes.find(addressKey(address));
+  uncount(client: string): void {
+    const minute = this.#minutes.find(client);
     if (minute && minute.taken > 0) minute.taken -= 1;
   }
 
-  remember(address: string, shown: Credential): void {
-    const minute = this.#minutes.find(addressKey(address));
+  remember(client: string, shown: Credential): void {
+    const minute = this.#minutes.find(client);
     if (minute) minute.shown = shown;
   }
 
   /** Lets a client over its limit show a credential, unless its last one failed: a check costs more than a refusal. */
-  beginCredentialCheck(address: string): CredentialCheck | undefined {
-    const minute = this.#minutes.find(addressKey(address));
+  beginCredentialCheck(client: string): CredentialCheck | undefined {
+    const minute = this.#minutes.find(client);
     if (!minute || minute.shown === 'failed') return undefined;
     if (minute.shown === undefined && minute.trials >= MAX_TRIALS) return undefined;
     minute.trials += 1;

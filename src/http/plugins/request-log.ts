@@ -33,9 +33,9 @@ export class RequestRecord {
     this.#request = request;
     this.#reply = reply;
     this.#metrics = metrics;
-    const over = () => this.#answerIsOver();
     // A tracer finds the request by the asynchronous context, which an event of the socket lacks.
-    reply.raw.once('close', AsyncResource.bind(over));
+    const context = new AsyncResource('Request');
+    reply.raw.once('close', () => context.runInAsyncScope(() => this.#answerIsOver()));
   }
 
   addLogFields(fields: RequestFacts): void {

@@ -3,7 +3,6 @@ import type { UpstreamUsage } from '../../ledger/hold.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import { type AudioStore, StoreError } from '../../speech/store/audio-store.ts';
 import type { PaymentIntake } from '../intake.ts';
-import { addressKey } from '../limits/address-key.ts';
 import type { Charge, Held, PaymentFlow, PaymentHold } from '../payment-flow.ts';
 import { type Reserved, readPaymentHeader, settlementRefused } from '../payment-lookup.ts';
 import { type Refused, refused } from '../refusal.ts';
@@ -181,7 +180,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, OfferedCharge
       const { method, url, bytes, traceId } = request;
       const payment = { method, url, bytes, traceId, envelope, offers, resource, usage };
       const begun = await this.#parts.intake.begin('speech', payment, () => {
-        const work = this.#parts.work.begin(envelope.authorization.from, addressKey(request.ip));
+        const work = this.#parts.work.begin(envelope.authorization.from, request.client);
         if (work.outcome === 'refused') return work;
         endWork = work.end;
         return undefined;

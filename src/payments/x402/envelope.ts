@@ -8,7 +8,7 @@ import {
 import type { Address } from '../../config/payees.ts';
 import { canonicalize } from '../../lib/canonical-json.ts';
 import { compactFault, withFullV } from '../../lib/wallet-signature.ts';
-import { withoutNulls } from '../../lib/without-nulls.ts';
+import { parseWithoutNulls } from '../../lib/without-nulls.ts';
 
 export type Hex = `0x${string}`;
 
@@ -92,7 +92,7 @@ function parse(header: string): Record<string, unknown> {
   if (!BASE64.test(text)) throw malformed('base64', 'It is not Base64.');
   let payload: unknown;
   try {
-    payload = JSON.parse(utf8.decode(Buffer.from(text, 'base64')), withoutNulls);
+    payload = parseWithoutNulls(utf8.decode(Buffer.from(text, 'base64')));
   } catch {
     throw malformed('json', 'It is not the Base64 of JSON.');
   }

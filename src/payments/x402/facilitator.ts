@@ -1,6 +1,6 @@
 import { PAYMENT_IDENTIFIER } from '@x402/extensions/payment-identifier';
 import { Pool } from 'undici';
-import { withoutNulls } from '../../lib/without-nulls.ts';
+import { parseWithoutNulls } from '../../lib/without-nulls.ts';
 import type { CredentialAlarm } from '../../observability/credential-alarm.ts';
 import { identifierExtension, type Offer, type Resource } from './challenge.ts';
 import type { Hex, PaymentEnvelope } from './envelope.ts';
@@ -168,7 +168,7 @@ function bodyOf(payment: FacilitatorPayment): string {
 
 function readObject(text: string): Record<string, unknown> {
   try {
-    const value: unknown = JSON.parse(text, withoutNulls);
+    const value: unknown = parseWithoutNulls(text);
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {};
   } catch {
     return {};
