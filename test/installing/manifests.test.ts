@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { test } from 'tap';
 import { parse, parseAllDocuments } from 'yaml';
 import { loadCatalog } from '../../src/config/catalog.ts';
@@ -84,7 +85,9 @@ const files = (await readdir(new URL('examples/catalogs/', PROJECT)))
   .map((name) => `examples/catalogs/${name}`);
 const [, ...recipes] = (await readFile(new URL(RECIPES, PROJECT), 'utf8')).split(/^## /m);
 
-const UNITS = ['speechgate@.service', 'speechgate-worker.service', 'speechgate-migrate.service'];
+const SERVICES = ['speechgate@.service', 'speechgate-worker.service'];
+const UNITS = [...SERVICES, 'speechgate-migrate.service', 'speechgate-audit.service'];
+const AUDIT = ['audit', '--external', '--seal'];
 /** As in `npm start`: docs/operate.md says what it is for. */
 const HEAP = '--max-semi-space-size=32';
 const SECRET = 'a-secret-of-the-tests-of-32-bytes-or-more';
@@ -100,6 +103,7 @@ const own = services.filter(([, { image }]) => /speechgate/.test(image));
 const objects = await kubernetesObjects();
 const deployments = [...objects.values()].filter(({ kind }) => kind === 'Deployment');
 const job = objects.get('Job/speechgate-migrate');
+const audit = objects.get('CronJob/speechgate-audit');
 const settingsExample = await readEnvFile('ops/settings.env.example');
 
 /** How long a stop may take with these settings. The primary of several processes waits a second longer than each of them. */
@@ -115,9 +119,12 @@ function isCommand([node, ...rest]: string[]): void {
   assert.match(node ?? '', /^(\/usr\/bin\/)?node$/);
   const { program = '' } = /(?<program>dist\/\S+)/.exec(rest.join(' '))?.groups ?? {};
   assert.ok(existsSync(program.replace(/^dist\/(.+)\.js$/, 'src/$1.ts')), program);
-  const [option, , ...args] = rest;
-  if (program === 'dist/main.js') assert.ok(option === HEAP && readRole(args), rest.join(' '));
-  else assert.deepEqual(rest, ['dist/speechgate.js', 'migrate']);
+  if (program === 'dist/main.js') assert.ok(rest[0] === HEAP && readRole(rest.slice(2)), rest.join(' '));
+  else
+    assert.ok(
+      [['migrate'], AUDIT].some((args) => isDeepStrictEqual(rest.slice(1), args)),
+      rest.join(' '),
+    );
 }
 
 /** The service would start with these settings, which have nothing that it doesn't know. */
@@ -162,6 +169,7 @@ test('ops/compose.yaml: two gateways and a worker start after the migration', as
       ['gateway-1', '--role=web'],
       ['gateway-2', '--role=web'],
       ['worker', '--role=worker'],
+      ['audit', '--seal'],
     ],
   );
   for (const [name, { command, env_file, environment, depends_on, stop_grace_period, restart }] of own) {
@@ -173,7 +181,7 @@ test('ops/compose.yaml: two gateways and a worker start after the migration', as
     }
     if (name === 'migrate') continue;
     assert.equal(depends_on.migrate.condition, 'service_completed_successfully');
-    assert.equal(restart, 'unless-stopped');
+    assert.equal(restart, name === 'audit' ? 'no' : 'unless-stopped');
     assert.equal(env_file, 'speechgate.env');
     assert.ok(Number.parseInt(stop_grace_period, 10) > stopSeconds(settingsExample), stop_grace_period);
     const filled = Object.entries<string>(environment).map(([key, value]) => [
@@ -252,7 +260,8 @@ test('ops/kubernetes: references exist, and pods match the image and stop timeou
   for (const file of kustomization.resources) assert.ok(existsSync(`ops/kubernetes/${file}`), file);
   assert.equal(kustomization.images[0].newTag, version);
   const user = image.get('USER')?.[0];
-  for (const { spec } of [...deployments, job]) {
+  assert.match(audit.spec.schedule, /^\d+ \d+ \* \* \*$/, 'once a day');
+  for (const { spec } of [...deployments, job, audit.spec.jobTemplate]) {
     const pod = spec.template.spec;
     const [container] = pod.containers;
     isCommand(container.command);
@@ -287,16 +296,25 @@ test('ops/kubernetes: references exist, and pods match the image and stop timeou
   assert.equal(String(port.containerPort), imageEnv.PORT);
 });
 
+test('ops/systemd: the audit runs once a day, and the migration is repeated', async () => {
+  const timer = await readUnit('speechgate-audit.timer');
+  assert.match(timer.get('Timer.OnCalendar')?.[0] ?? '', /^\*-\*-\* \d\d:\d\d:\d\d$/);
+  assert.deepEqual(timer.get('Timer.Persistent'), ['true']);
+  const migration = await readUnit('speechgate-migrate.service');
+  assert.deepEqual(migration.get('Service.Restart'), ['on-failure'], 'the database may start later');
+});
+
 test('ops/systemd: the units start existing programs after the migration', async () => {
   for (const name of UNITS) {
     const unit = await readUnit(name);
     isCommand(unit.get('Service.ExecStart')?.[0]?.split(' ') ?? []);
-    if (name === 'speechgate-migrate.service') {
+    if (!SERVICES.includes(name)) {
       assert.deepEqual(unit.get('Service.Type'), ['oneshot']);
       continue;
     }
-    assert.deepEqual(unit.get('Unit.Requires'), ['speechgate-migrate.service']);
-    assert.match(unit.get('Unit.After')?.[0] ?? '', /\bspeechgate-migrate\.service\b/);
+    for (const key of ['Unit.Wants', 'Unit.After']) {
+      assert.match(unit.get(key)?.[0] ?? '', /\bspeechgate-migrate\.service\b/, key);
+    }
     assert.ok(
       Number(unit.get('Service.TimeoutStopSec')?.[0]) > stopSeconds(settingsExample),
       `${name}: TimeoutStopSec`,
