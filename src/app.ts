@@ -60,7 +60,7 @@ interface AppOptions {
 /** Composes the gateway from its features. The server listens only after `start`; timers of reconcilers start here. */
 export async function createApp(config: Config, log: Logger, { demoAccount }: AppOptions = {}): Promise<App> {
   const { reconcileIntervalMs: intervalMs } = config;
-  const pool = openPool(config.databaseUrl, { namedStatements: config.namedStatements });
+  const pool = openPool(config.databaseUrl, { namedStatements: config.namedStatements, byKey: true });
   const db = databaseOn(pool);
   const metrics = new Metrics();
   // Registered first: collecting the other gauges uses the pool and would change its numbers.

@@ -21,7 +21,17 @@ interface PoolOptions {
   readonly statementTimeoutMs?: number;
   /** False behind a transaction-pooling proxy, which does not know prepared statements. */
   readonly namedStatements?: boolean;
+  /** For the statements of requests, which find few rows by a key; not for those that read whole tables. */
+  readonly byKey?: boolean;
 }
+
+/**
+ * A plan is kept, and until a table is analyzed for the first time, minutes after it was filled, PostgreSQL takes it for
+ * small: each request would read all of it.
+ */
+const BY_KEY = ['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']
+  .map((name) => `-c ${name}=off`)
+  .join(' ');
 
 /** What statements and driver rely on, whatever the role, the database or the URL say. */
 export const SESSION_SETTINGS = {
@@ -77,7 +87,8 @@ const boundsOf = (url: string, statementTimeoutMs = STATEMENT_TIMEOUT_MS, option
 /** Connects lazily: it succeeds while the database is down, and statements then fail within seconds (isUnavailable). */
 export function openPool(url: string, options: PoolOptions = {}): pg.Pool {
   // Generic plans: planning a hold costs more than executing it.
-  const bounds = boundsOf(url, options.statementTimeoutMs, '-c plan_cache_mode=force_generic_plan');
+  const generic = '-c plan_cache_mode=force_generic_plan';
+  const bounds = boundsOf(url, options.statementTimeoutMs, options.byKey ? `${generic} ${BY_KEY}` : generic);
   const pool = new pg.Pool({
     ...bounds,
     max: options.maxConnections ?? 20,

@@ -114,8 +114,8 @@ const placeHolds = (values: ReturnType<typeof valuesOf>, terms: WalletHoldTerms)
     )
     select asked.place, asked.amount, asked.in_time, ranked.id, coalesce(debit.left_over, ranked.balance) as balance,
            ranked.turn::integer, affordable, paid.balance - paid.total as remaining, held_id, fence,
-           case when ranked.id is null then exists (
-             select from account where account.address = asked.address
+           case when ranked.id is null then (
+             select true from account where account.address = asked.address
            ) end as is_known, ${asynchronousCommit}
     from asked left join ranked on ranked.place = asked.place left join debit on debited_id = ranked.id
       left join paid on paid_place = asked.place
