@@ -20,13 +20,15 @@ const audio = document.body.appendChild(new Audio());
 audio.controls = true;
 audio.autoplay = true;
 
+const usd = (microUsd) => (Number(microUsd) / 1e6).toFixed(6);
+
 async function play(speak) {
   output.textContent = '…';
   try {
     const speech = await speak(text.value);
     const { flow, chargedMicroUsd, balanceMicroUsd } = speech.receipt;
     audio.src = URL.createObjectURL(new Blob([await speech.bytes()], { type: speech.contentType }));
-    output.textContent = `${flow}: ${chargedMicroUsd} micro-USD, ${balanceMicroUsd} left`;
+    output.textContent = `${flow}: ${usd(chargedMicroUsd)} USD, ${usd(balanceMicroUsd)} left`;
   } catch (error) {
     output.textContent = `${error.name}: ${error.message}`;
   }

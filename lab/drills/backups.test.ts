@@ -10,6 +10,7 @@ import { sql } from 'kysely';
 import { test } from 'tap';
 import type { Address, LocalAccount } from 'viem';
 import { openDatabase } from '../../src/db/database.ts';
+import { formatUsd } from '../../src/lib/money.ts';
 import { usdCoinAbi } from '../../src/sandbox/chain/usdc-abi.ts';
 import { included, testChain, wallet } from '../../test/support/chain.ts';
 import { testCheckout } from '../../test/support/checkout.ts';
@@ -133,16 +134,22 @@ test('docs/backups.md: a restore finds and books each missing payment once', {
   await until(() => leasesHaveEnded(postgres.url));
   const first = await npm(find);
   assert.equal(first.code, 2, first.out);
-  const bookedFirst = ['deposit 200000', 'refund 2000000', 'settlement 198', 'top_up 6000000', 'top_up 7000000'];
+  const bookedFirst = [
+    'deposit 0.200000',
+    'refund 2.000000',
+    'settlement 0.000198',
+    'top_up 6.000000',
+    'top_up 7.000000',
+  ];
   assert.deepEqual(bookedIn(first.out), bookedFirst, first.out);
   assert.match(first.out, /^Transfers to the payees on the chain: 4 belong to settled payments\.$/m);
-  assert.match(first.out, /^1 were sent without an authorization, .*\n.*\n.* 5000 /m);
+  assert.match(first.out, /^1 were sent without an authorization, .*\n.*\n.* 0\.005000 /m);
   assert.deepEqual(
-    [...first.out.matchAll(/ (\d+) +(0x\w{40}) +(deposit|speech|either) +0x/g)].map(([, ...cells]) => cells),
+    [...first.out.matchAll(/ ([\d.]+) +(0x\w{40}) +(deposit|speech|either) +0x/g)].map(([, ...cells]) => cells),
     [
-      ['198', direct.address.toLowerCase(), 'speech'],
-      [String(LATER), payer.address.toLowerCase(), 'deposit'],
-      [String(AMBIGUOUS), other.address.toLowerCase(), 'either'],
+      ['0.000198', direct.address.toLowerCase(), 'speech'],
+      [formatUsd(BigInt(LATER)), payer.address.toLowerCase(), 'deposit'],
+      [formatUsd(BigInt(AMBIGUOUS)), other.address.toLowerCase(), 'either'],
     ],
   );
 
@@ -158,7 +165,11 @@ test('docs/backups.md: a restore finds and books each missing payment once', {
   const transaction = JSON.parse(atob(deposited.headers.get('payment-response') ?? '')).transaction;
   const second = await npm(`${book} --deposit ${transaction}`);
   assert.equal(second.code, 0, second.out);
-  assert.deepEqual(bookedIn(second.out), [`deposit ${AMBIGUOUS}`, `deposit ${LATER}`, 'settlement 198']);
+  assert.deepEqual(bookedIn(second.out), [
+    `deposit ${formatUsd(BigInt(AMBIGUOUS))}`,
+    `deposit ${formatUsd(BigInt(LATER))}`,
+    'settlement 0.000198',
+  ]);
   const third = await npm(`${book} --deposit ${transaction}`);
   assert.equal(third.code, 0, third.out);
   assert.deepEqual(bookedIn(third.out), []);
@@ -182,12 +193,17 @@ test('docs/backups.md: a restore finds and books each missing payment once', {
 
   await writeFile(join(folder, 'speechgate.log'), gateway.log.map((line) => JSON.stringify(line)).join('\n'));
   const summed = await run(t, folder, sums, { RESTORE_TO });
-  assert.deepEqual(JSON.parse(summed), { card: 198, prepaid: 198, direct: 396, deposit: LATER + AMBIGUOUS });
+  assert.deepEqual(summed.trim().split('\n').sort(), [
+    'card 0.000198 USD',
+    `deposit ${formatUsd(BigInt(LATER + AMBIGUOUS))} USD`,
+    'direct 0.000396 USD',
+    'prepaid 0.000198 USD',
+  ]);
 });
 
 /** What the command says that it has booked, without its accounts, in the order of their kinds. */
 const bookedIn = (out: string): string[] =>
-  [...out.matchAll(/^[0-9a-f-]{36} +(top_up|refund|settlement|deposit) +(\d+) /gm)]
+  [...out.matchAll(/^[0-9a-f-]{36} +(top_up|refund|settlement|deposit) +([\d.]+) /gm)]
     .map(([, kind, amount]) => `${kind} ${amount}`)
     .sort();
 

@@ -3,8 +3,8 @@ import { type AdjustmentResult, adjustAccount, setFrozen } from './adjustments.t
 import { lockAccount } from './debts.ts';
 import { type OperatorAction, recordAction } from './operator-action.ts';
 
-/** In micro-USD; more than a million dollars is a typing error. */
-export const MAX_ADJUSTMENT = 1_000_000_000_000n;
+/** In micro-USD; more than 10,000 dollars is a typing error, such as an amount in micro-USD. */
+export const MAX_ADJUSTMENT = 10_000_000_000n;
 
 /** Returns false if nothing changed, or if there is no such account. */
 export async function freezeAccount(

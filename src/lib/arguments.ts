@@ -1,5 +1,6 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { nearest } from './misspelt.ts';
+import { parseUsd } from './money.ts';
 import { UsageError } from './usage-error.ts';
 
 /** Exit code of operators' commands for wrong arguments or settings. */
@@ -36,6 +37,13 @@ export function parseCommandLine<const T extends Options>(
     if (missing !== undefined) throw new UsageError(`${missing} is missing. --help lists the options.`);
   }
   return { values: values as Arguments<T>['values'], words: positionals, isHelp };
+}
+
+/** Parses US dollars such as 0.01 or $5 to micro-USD. @param name the argument or variable, for the error */
+export function readUsd(text: string, name: string): bigint {
+  const microUsd = parseUsd(text.trim().replace(/^\$/, ''));
+  if (microUsd !== undefined) return microUsd;
+  throw new UsageError(`${name} must be US dollars with at most six decimals, such as 0.01, not ${text}.`);
 }
 
 function parse(args: readonly string[], options: Options) {

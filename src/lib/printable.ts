@@ -23,7 +23,7 @@ export const tableLine = (widths: readonly number[], cells: readonly string[]): 
 export const printableLine = (widths: readonly number[], cells: readonly string[]): string =>
   tableLine(widths, cells.map(printable)).trimEnd();
 
-/** Amounts are printed in US dollars: a column `amountMicroUsd` or `amountCents` becomes `amountUsd`. */
+/** Amounts are printed in US dollars, also within a cell: `amountMicroUsd` or `amountCents` becomes `amountUsd`. */
 export function tableLines(records: readonly object[], indent = ''): string[] {
   if (records.length === 0) return [];
   const rows = records.map((record) => Object.fromEntries(Object.entries(record).map(inUsd)));
@@ -36,7 +36,7 @@ export function tableLines(records: readonly object[], indent = ''): string[] {
 
 function inUsd([name, value]: [string, unknown]): [string, unknown] {
   const [, amount, unit] = /^(.+)(MicroUsd|Cents)$/.exec(name) ?? [];
-  if (unit === undefined) return [name, value];
+  if (unit === undefined || typeof value === 'string') return [name, value];
   const microUsd = (given: bigint) => (unit === 'Cents' ? given * MICRO_USD_PER_CENT : given);
   return [`${amount}Usd`, value === null ? null : formatUsd(microUsd(BigInt(value as bigint | number)))];
 }
@@ -44,5 +44,6 @@ function inUsd([name, value]: [string, unknown]): [string, unknown] {
 function cellOf(value: unknown): string {
   if (value === null || value === undefined) return '';
   if (value instanceof Date) return value.toISOString();
-  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+  if (typeof value !== 'object') return String(value);
+  return JSON.stringify(Array.isArray(value) ? value : Object.fromEntries(Object.entries(value).map(inUsd)));
 }

@@ -25,7 +25,7 @@ const hurried = (rules: string): string =>
     .replaceAll(/\[(5m|1h)\]/g, '[12s]')
     .replaceAll('[1d]', '[40s]')
     .replaceAll(/_seconds\) > (300|900)\b/g, '_seconds) > 1')
-    .replace('> 10000000', '> 0');
+    .replace('/ 1e6 > 10', '> 0');
 
 export interface Prometheus {
   /** The names of the alerts that fire. */

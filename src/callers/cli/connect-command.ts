@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { Hex } from 'viem';
 import { generatePrivateKey } from 'viem/accounts';
-import type { Arguments } from '../../lib/arguments.ts';
+import { type Arguments, readUsd } from '../../lib/arguments.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import { openApi } from '../client/api.ts';
@@ -16,7 +16,6 @@ import {
   readFlow,
   readPinnedKeys,
   readSecret,
-  readUsd,
   readWalletKey,
 } from './read-values.ts';
 import { readSandboxParts } from './sandbox-parts.ts';

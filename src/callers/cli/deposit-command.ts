@@ -1,3 +1,4 @@
+import { readUsd } from '../../lib/arguments.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { OutcomeUnknownError, type PendingPurchase, ServiceError } from '../client/index.ts';
@@ -5,7 +6,6 @@ import { defineCommand, interruption } from './command.ts';
 import { CommandError } from './failure.ts';
 import { assertCanPay, type Caller, paid, withCaller } from './open-caller.ts';
 import type { CommandProcess, Output } from './output.ts';
-import { readUsd } from './read-values.ts';
 import { resumePurchase } from './resume-purchase.ts';
 import { SentPurchase } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';

@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
+import { readUsd } from '../../lib/arguments.ts';
 import { ForeignFileError } from '../../lib/private-files.ts';
 import { RUN_SPEECHGATE_ANYWHERE } from '../../lib/run-speechgate.ts';
 import { UsageError } from '../../lib/usage-error.ts';
@@ -10,7 +11,7 @@ import { SpeechFolder } from '../mcp/speech-folder.ts';
 import { defineCommand } from './command.ts';
 import { failureOf } from './failure.ts';
 import { assertCanPay, withCaller } from './open-caller.ts';
-import { readFlow, readUsd } from './read-values.ts';
+import { readFlow } from './read-values.ts';
 import { capsLine } from './settings.ts';
 import { homePath } from './settings-folder.ts';
 

@@ -4,19 +4,11 @@ import { text as readAll } from 'node:stream/consumers';
 import { calculateJwkThumbprint } from 'jose';
 import type { Hex } from 'viem';
 import { nearest } from '../../lib/misspelt.ts';
-import { parseUsd } from '../../lib/money.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { plainCatalog } from '../../speech/plain-catalog.ts';
 import { findModel, findVoice, modelSlug } from '../bridge/catalog.ts';
 import type { Flow, PinnedKey, Speechgate, SpeechOrder } from '../client/index.ts';
 import { homePath } from './settings-folder.ts';
-
-/** Parses US dollars such as 0.01 or $5 to micro-USD. @param name the option or variable, for the error */
-export function readUsd(text: string, name: string): bigint {
-  const microUsd = parseUsd(text.trim().replace(/^\$/, ''));
-  if (microUsd !== undefined) return microUsd;
-  throw new UsageError(`${name} must be US dollars with at most six decimals, such as 0.01, not ${text}.`);
-}
 
 export function readBaseUrl(text: string, name: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;

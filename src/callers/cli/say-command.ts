@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { readUsd } from '../../lib/arguments.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import {
   AudioLostError,
@@ -16,7 +17,7 @@ import { CommandError, EXIT } from './failure.ts';
 import { assertCanPay, type Caller, paid, withCaller } from './open-caller.ts';
 import type { CommandProcess, Output } from './output.ts';
 import { findPlayer, play } from './player.ts';
-import { idsOf, readFlow, readOrder, readUsd, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
+import { idsOf, readFlow, readOrder, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
 import { type BoughtSpeech, receiptLine } from './resume-purchase.ts';
 import { SavedPurchases, SentPurchase } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';

@@ -1,5 +1,6 @@
 import type { Hex } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
+import { readUsd } from '../../lib/arguments.ts';
 import { isConfidential } from '../../lib/loopback.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../../lib/usage-error.ts';
@@ -12,7 +13,6 @@ import {
   readBaseUrl,
   readFlow,
   readPinnedKeys,
-  readUsd,
   readWalletKey,
 } from './read-values.ts';
 import { settingsFolder } from './settings-folder.ts';

@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { MIN_TOP_UP_CENTS } from '../../config/card-settings.ts';
-import { formatCents, formatUsd, MICRO_USD_PER_CENT } from '../../lib/money.ts';
+import { readUsd } from '../../lib/arguments.ts';
+import { formatUsd, MICRO_USD_PER_CENT } from '../../lib/money.ts';
 import { serviceWords } from '../../lib/service-words.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { OWN_AMOUNT } from '../../payments/top-up/amount.ts';
@@ -11,7 +12,7 @@ import { CommandError, EXIT, serviceSays } from './failure.ts';
 import { type Caller, withCaller } from './open-caller.ts';
 import { openInBrowser } from './open-in-browser.ts';
 import type { Output } from './output.ts';
-import { maskedAccount, readUsd } from './read-values.ts';
+import { maskedAccount } from './read-values.ts';
 import { dropTopUp, readConfig, type StoredTopUp, storeAccount, storeTopUp } from './stored-settings.ts';
 
 const TIMEOUT_MS = 30 * 60_000;
@@ -27,12 +28,14 @@ const ACCOUNT = /<code>([0-9a-f-]{36})<\/code>/;
 const OPEN_MS = 23 * 3_600_000;
 const CLOSED_MS = 25 * 3_600_000;
 
+const usd = (cents: number): string => formatUsd(BigInt(cents) * MICRO_USD_PER_CENT);
+
 export const topUpCommand = defineCommand({
   usage: `speechgate top-up [--amount USD] [--open]
 Buys credit by card: prints the payment page, waits for the payment, and stores the account. After Ctrl-C, run the same
 command again to continue.
 
-  --amount USD     at least ${formatUsd(BigInt(MIN_TOP_UP_CENTS) * MICRO_USD_PER_CENT).slice(0, -4)}, which is also the default
+  --amount USD     at least ${usd(MIN_TOP_UP_CENTS)}, which is also the default
   --open           opens the page in a browser
   --no-wait        prints the page and exits; the next top-up checks the payment`,
   example: 'speechgate top-up --amount 5 --open',
@@ -65,9 +68,9 @@ command again to continue.
         );
       const checkout = { checkoutUrl, amountCents };
       if (values['no-wait'] || sessionId === null) {
-        return output.done({ ...checkout, credited: false }, [`Pay ${formatCents(amountCents)} at ${checkoutUrl}`]);
+        return output.done({ ...checkout, credited: false }, [`Pay ${usd(amountCents)} USD at ${checkoutUrl}`]);
       }
-      output.prompt(`Pay ${formatCents(amountCents)} at ${checkoutUrl}`);
+      output.prompt(`Pay ${usd(amountCents)} USD at ${checkoutUrl}`);
       const waiting = waitForCredit(baseUrl, sessionId);
       const paidTo = await output.withProgress('Waiting for the payment (Ctrl-C is safe)', waiting);
       if (paidTo === AT_BANK) return output.done({ ...checkout, credited: false }, [atBank(checkout)]);
@@ -82,7 +85,7 @@ command again to continue.
 const AT_BANK = Symbol('the bank is processing the payment');
 
 const atBank = ({ amountCents }: { readonly amountCents: number }): string =>
-  `Your bank is still processing the payment of ${formatCents(amountCents)}. Do not pay again; run speechgate top-up later.`;
+  `Your bank is still processing the payment of ${usd(amountCents)} USD. Do not pay again; run speechgate top-up later.`;
 
 async function credited({ client, settings }: Caller, purchase: StoredTopUp, account: string, output: Output) {
   const { folder, baseUrl } = settings;
@@ -90,7 +93,7 @@ async function credited({ client, settings }: Caller, purchase: StoredTopUp, acc
   await dropTopUp(folder, baseUrl, purchase);
   const { balanceMicroUsd } = await client.topUpStatus(account);
   const masked = maskedAccount(account);
-  const line = `${formatCents(purchase.amountCents)} credited; the account ${masked} has ${formatUsd(BigInt(balanceMicroUsd))} USD.`;
+  const line = `${usd(purchase.amountCents)} USD credited; the account ${masked} has ${formatUsd(BigInt(balanceMicroUsd))} USD.`;
   if (settings.account !== undefined && settings.account !== account) {
     output.note(`This replaces the account ${maskedAccount(settings.account)}, which config.json keeps.`);
   }
@@ -102,7 +105,7 @@ function readCents(text: string): number {
   const cents = Number(microUsd / MICRO_USD_PER_CENT);
   if (microUsd % MICRO_USD_PER_CENT === 0n && cents >= MIN_TOP_UP_CENTS) return cents;
   throw new UsageError(
-    `--amount must be US dollars with at most two decimals, at least ${formatCents(MIN_TOP_UP_CENTS).replace('$', '')}, not ${text}.`,
+    `--amount must be US dollars with at most two decimals, at least ${usd(MIN_TOP_UP_CENTS)}, not ${text}.`,
   );
 }
 

@@ -1,3 +1,4 @@
+import { formatUsd } from '../../lib/money.ts';
 import { priceOf, type Quote, rateOf, readQuote, signedRate } from './catalog.ts';
 import { checkChallenge, checkPayee, readChallenge, signPayment } from './challenge.ts';
 import { decodeJson, sha256 } from './digest.ts';
@@ -76,7 +77,7 @@ export async function readVerifiedQuote(
     if (quote.amountMicroUsd !== price || quote.textSha256 !== textSha256 || quote.model !== model) {
       throw new UntrustedError(
         'wrong_price',
-        `The quote (${quote.amountMicroUsd} micro-USD) does not match this order or its price of ${price}.`,
+        `The quote (${formatUsd(quote.amountMicroUsd)} USD) does not match this order or its price of ${formatUsd(price)}.`,
       );
     }
     return quote;

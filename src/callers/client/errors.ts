@@ -1,3 +1,4 @@
+import { formatUsd } from '../../lib/money.ts';
 import { serviceWords } from '../../lib/service-words.ts';
 import { type UsedCap, usedText } from './money-text.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
@@ -94,7 +95,7 @@ export class PriceChangedError extends ServiceError {
 
   constructor(fault: Fault) {
     const { priceMicroUsd } = fault.details ?? {};
-    const price = Number.isSafeInteger(priceMicroUsd) ? ` to ${priceMicroUsd} micro-USD` : '';
+    const price = Number.isSafeInteger(priceMicroUsd) ? ` to ${formatUsd(BigInt(priceMicroUsd as number))} USD` : '';
     super(
       fault,
       `The price has risen${price}, above the maximum of this purchase. Get a new quote and retry. Nothing was charged.`,

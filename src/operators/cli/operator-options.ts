@@ -60,9 +60,13 @@ export function readKey({ console }: CommandContext, given: string | undefined):
   return key;
 }
 
-/** @throws UsageError unless the operator says yes, at the terminal or by --yes */
-export async function confirm({ stdin, stderr }: CommandContext, change: string, isYes: boolean): Promise<void> {
-  if (isYes) return;
+/** Says what changes. @throws UsageError unless the operator says yes, at the terminal or by --yes */
+export async function confirm(
+  { console, stdin, stderr }: CommandContext,
+  change: string,
+  isYes: boolean,
+): Promise<void> {
+  if (isYes) return console.error(change);
   if (!stdin.isTTY) throw new UsageError(`${change}\nThere is no terminal to confirm this. Add --yes to continue.`);
   const terminal = createInterface({ input: stdin, output: stderr });
   const answer = await terminal.question(`${change}\nContinue? [y/N] `).finally(() => terminal.close());

@@ -34,7 +34,7 @@ function changeCommand(
       const flows = words.includes('all') ? FLOWS : FLOWS.filter((flow) => words.includes(flow));
       const operatorAction = readOperatorAction(values, context.env);
       const settings = await commandSettings(context);
-      await confirm(context, describe(flows.join(', ')), values.yes);
+      if (!values.yes) await confirm(context, describe(flows.join(', ')), false);
       return withDatabase(context, { settings, subject: 'The pauses', use: 'changed' }, async (db) => {
         const changed = await change(db, flows, operatorAction);
         const unchanged = flows.filter((flow) => !changed.includes(flow));

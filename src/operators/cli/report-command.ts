@@ -9,7 +9,17 @@ import { Processor } from '../../payments/top-up/processor.ts';
 import { ProcessorError } from '../../payments/top-up/processor-call.ts';
 import { openPayments } from '../../payments/x402/resolver.ts';
 import { RpcError } from '../../payments/x402/rpc.ts';
-import { GROUPS, liabilityAt, moneyOf, type Period, readEnd, type Sales, salesOf, totalOf } from '../report/books.ts';
+import {
+  AMOUNTS,
+  GROUPS,
+  liabilityAt,
+  moneyOf,
+  type Period,
+  readEnd,
+  type Sales,
+  salesOf,
+  totalOf,
+} from '../report/books.ts';
 import { type Comparison, compareChain, compareProcessor } from '../report/outside.ts';
 import {
   commandSettings,
@@ -30,7 +40,6 @@ Prints sales, other money and what you owe, and compares them with the card proc
   --no-outside     asks neither processor nor chain`;
 
 const COUNTS = ['requests', 'failed', 'characters'] as const;
-const AMOUNTS = ['revenue', 'held', 'upstreamCost', 'margin'] as const;
 const TITLES = ['requests', 'failed', 'characters', 'revenue', 'held', 'upstream cost', 'margin'];
 
 type Outside = Comparison | { readonly unanswered: string };
@@ -104,15 +113,17 @@ function answered(comparison: Promise<Comparison>): Promise<Outside> {
 
 function outsideLines(who: string, outside: Outside): string[] {
   if ('unanswered' in outside) return [`\n${who}: NOT CHECKED: ${outside.unanswered}`];
-  const { differences, apart } = outside;
+  const { outsideMicroUsd, ledgerMicroUsd, differences, apartMicroUsd } = outside;
   return [
-    `\n${who}: ${formatUsd(outside.outside)}; the ledger: ${formatUsd(outside.ledger)}`,
-    `  difference   ${formatUsd(outside.outside - outside.ledger)}`,
+    `\n${who}: ${formatUsd(outsideMicroUsd)}; the ledger: ${formatUsd(ledgerMicroUsd)}`,
+    `  difference   ${formatUsd(outsideMicroUsd - ledgerMicroUsd)}`,
     ...differences.map(
       ({ what, id, microUsd, because }) =>
         `  ${formatUsd(microUsd)}  ${what} ${printable(id)}: ${because ?? 'NOT EXPLAINED'}`,
     ),
-    ...Object.entries(apart).map(([name, microUsd]) => `  not compared: ${printable(name)} ${formatUsd(microUsd)}`),
+    ...Object.entries(apartMicroUsd).map(
+      ([name, microUsd]) => `  not compared: ${printable(name)} ${formatUsd(microUsd)}`,
+    ),
   ];
 }
 
@@ -129,7 +140,7 @@ function csvLines(rows: readonly Sales[]): string[] {
 }
 
 function inWords(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+  return name.replace(/MicroUsd$/, '').replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 }
 
 function exitCodeOf(outsides: readonly (Outside | undefined)[]): number {
@@ -156,7 +167,9 @@ function numbersTable(title: string, rows: readonly Sales[]): string[] {
   const cells = rows.map((row) => [
     printable(row.group),
     ...COUNTS.map((column) => String(row[column])),
-    ...AMOUNTS.map((column) => formatUsd(row[column]) + (column === 'upstreamCost' && row.uncosted > 0n ? '*' : '')),
+    ...AMOUNTS.map(
+      (column) => formatUsd(row[column]) + (column === 'upstreamCostMicroUsd' && row.uncosted > 0n ? '*' : ''),
+    ),
   ]);
   const lines = [[title, ...TITLES], ...cells];
   const widths = [title, ...TITLES].map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));

@@ -20,8 +20,9 @@ export function readEnd(text: string): Date | undefined {
 export const GROUPS = ['day', 'flow', 'model', 'upstream'] as const;
 export type Group = (typeof GROUPS)[number];
 
-const COUNTS = ['requests', 'failed', 'characters', 'revenue', 'held', 'upstreamCost', 'margin', 'uncosted'] as const;
-/** Amounts are in micro-USD. `uncosted` counts requests with an unknown upstream cost. */
+export const AMOUNTS = ['revenueMicroUsd', 'heldMicroUsd', 'upstreamCostMicroUsd', 'marginMicroUsd'] as const;
+const COUNTS = ['requests', 'failed', 'characters', ...AMOUNTS, 'uncosted'] as const;
+/** `uncosted` counts requests with an unknown upstream cost. */
 export type Sales = { readonly group: string } & Record<(typeof COUNTS)[number], bigint>;
 
 export async function salesOf(db: Database, { from, to }: Period, group: Group): Promise<Sales[]> {
@@ -48,10 +49,10 @@ export async function salesOf(db: Database, { from, to }: Period, group: Group):
     select case ${group}::text when 'day' then to_char(at at time zone 'utc', 'YYYY-MM-DD') when 'flow' then flow
                 when 'model' then coalesce(model, 'unknown') else coalesce(upstream, 'unknown') end as "group",
            sum(requests)::bigint as requests, sum(failed)::bigint as failed,
-           coalesce(sum(characters), 0)::bigint as characters, sum(revenue)::bigint as revenue,
-           sum(held)::bigint as held,
-           coalesce(sum(cost), 0)::bigint as "upstreamCost",
-           (sum(revenue) - coalesce(sum(cost), 0))::bigint as margin,
+           coalesce(sum(characters), 0)::bigint as characters, sum(revenue)::bigint as "revenueMicroUsd",
+           sum(held)::bigint as "heldMicroUsd",
+           coalesce(sum(cost), 0)::bigint as "upstreamCostMicroUsd",
+           (sum(revenue) - coalesce(sum(cost), 0))::bigint as "marginMicroUsd",
            count(*) filter (where cost is null) as uncosted
     from movement group by 1 order by 1`.execute(db);
   return rows;
@@ -75,7 +76,7 @@ const MONEY_KINDS = {
   paidDirectly: 'settlement',
 };
 
-/** In micro-USD by kind, without sales. */
+/** By kind, without sales. */
 export async function moneyOf(db: Database, { from, to }: Period): Promise<Record<string, bigint>> {
   const rows = await db
     .selectFrom('transfer')
@@ -91,10 +92,12 @@ export async function moneyOf(db: Database, { from, to }: Period): Promise<Recor
     .groupBy('kind')
     .execute();
   const sums = new Map(rows.map(({ kind, microUsd }) => [kind, microUsd]));
-  return Object.fromEntries(Object.entries(MONEY_KINDS).map(([name, kind]) => [name, sums.get(kind) ?? 0n]));
+  return Object.fromEntries(
+    Object.entries(MONEY_KINDS).map(([name, kind]) => [`${name}MicroUsd`, sums.get(kind) ?? 0n]),
+  );
 }
 
-/** In micro-USD, summed over the entries before that time. */
+/** Summed over the entries before that time. */
 export async function liabilityAt(db: Database, at: Date): Promise<Record<string, bigint>> {
   const { rows } = await sql<Record<string, bigint>>`
     with contra as materialized (
@@ -110,12 +113,12 @@ export async function liabilityAt(db: Database, at: Date): Promise<Record<string
       select kind, sum(amount)::bigint as amount
       from movement join account on account.id = movement.account_id group by kind
     )
-    select coalesce((select amount from total where kind = 'card'), 0) as "cardBalances",
-           coalesce((select amount from total where kind = 'wallet'), 0) as "prepaidBalances",
+    select coalesce((select amount from total where kind = 'card'), 0) as "cardBalancesMicroUsd",
+           coalesce((select amount from total where kind = 'wallet'), 0) as "prepaidBalancesMicroUsd",
            coalesce((select sum(amount_micro_usd)::bigint from transfer
                      where created_at < ${at} and kind in ('charge', 'spend')
-                       and (state = 'pending' or ended_at >= ${at})), 0) as held,
-           coalesce((select -amount from total where kind = 'debt'), 0) as debts`.execute(db);
+                       and (state = 'pending' or ended_at >= ${at})), 0) as "heldMicroUsd",
+           coalesce((select -amount from total where kind = 'debt'), 0) as "debtsMicroUsd"`.execute(db);
   return rows[0] ?? {};
 }
 

@@ -26,12 +26,11 @@ export interface Difference {
   readonly because: string | null;
 }
 
-/** All amounts are in micro-USD. */
 export interface Comparison {
-  readonly outside: bigint;
-  readonly ledger: bigint;
+  readonly outsideMicroUsd: bigint;
+  readonly ledgerMicroUsd: bigint;
   readonly differences: readonly Difference[];
-  readonly apart: Readonly<Record<string, bigint>>;
+  readonly apartMicroUsd: Readonly<Record<string, bigint>>;
 }
 
 const KINDS: Readonly<Record<string, BookedItem['what']>> = {
@@ -49,9 +48,9 @@ const KINDS: Readonly<Record<string, BookedItem['what']>> = {
 export async function compareProcessor(db: Database, processor: Processor, period: Period): Promise<Comparison> {
   const purchases = new Purchases(db, processor);
   const outside = new Map<string, BookedItem>();
-  const apart: Record<string, bigint> = {};
+  const apartMicroUsd: Record<string, bigint> = {};
   const putApart = (name: string, microUsd: bigint) => {
-    if (microUsd !== 0n) apart[name] = (apart[name] ?? 0n) + microUsd;
+    if (microUsd !== 0n) apartMicroUsd[name] = (apartMicroUsd[name] ?? 0n) + microUsd;
   };
   for await (const entry of processor.balance.entries(period.from, period.to)) {
     const microUsd = BigInt(entry.amountCents) * MICRO_USD_PER_CENT;
@@ -74,7 +73,7 @@ export async function compareProcessor(db: Database, processor: Processor, perio
       ((await isOnItsWay(db, item)) ? 'it is new at the processor; speechgate reconcile books it' : null);
     differences.push({ what, id, microUsd, because });
   }
-  return { outside: total(outside), ledger: total(ledger), differences, apart };
+  return { outsideMicroUsd: total(outside), ledgerMicroUsd: total(ledger), differences, apartMicroUsd };
 }
 
 const elsewhere = (who: string, at: Date | undefined, { from, to }: Period): string | null =>
@@ -156,16 +155,17 @@ export async function compareChain(
         : null;
     differences.push({ what: 'transfer', id: transaction, microUsd: amount, because });
   }
-  let ledger = 0n;
+  let ledgerMicroUsd = 0n;
   for (const [key, { transaction, microUsd, at }] of settled) {
     if (at < from || at >= to) continue;
-    ledger += microUsd;
+    ledgerMicroUsd += microUsd;
     const time = times.get(key);
     if (time && time >= from && time < to) continue;
     const because = time ? `its block is from ${time.toISOString()}` : null;
     differences.push({ what: 'payment', id: transaction, microUsd: -microUsd, because });
   }
-  return { outside: inPeriod.reduce((sum, { amount }) => sum + amount, 0n), ledger, differences, apart: {} };
+  const outsideMicroUsd = inPeriod.reduce((sum, { amount }) => sum + amount, 0n);
+  return { outsideMicroUsd, ledgerMicroUsd, differences, apartMicroUsd: {} };
 }
 
 /** By authorization, because a reorganisation may move a transfer within its block. */

@@ -4,7 +4,7 @@ import type { DB } from '../../../db/tables.ts';
 import type { Database } from '../../db/database.ts';
 import { anyFrom, anyOf, now, secondsAgo, secondsFromNow, secondsSince, timestamp } from '../../db/expressions.ts';
 import { applyClawback, lockAccount, reverseClawback } from '../../ledger/debts.ts';
-import { MICRO_USD_PER_CENT } from '../../lib/money.ts';
+import { formatUsd, MICRO_USD_PER_CENT } from '../../lib/money.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import { purchaseOfPayment } from './credit-top-up.ts';
 import type { Processor } from './processor.ts';
@@ -239,7 +239,9 @@ function unclear(current: ProcessorClawback): string | undefined {
   const { kind, id, status, currency, amountCents } = current;
   if (currency !== 'usd') return `${kind} ${id} is of ${amountCents} in ${currency}: nothing was booked`;
   if (isStatusKnown(current)) return undefined;
-  const what = effectOf(current).isTaken ? `${amountCents} cents are taken` : 'nothing is taken';
+  const what = effectOf(current).isTaken
+    ? `${formatUsd(BigInt(amountCents) * MICRO_USD_PER_CENT)} USD is taken`
+    : 'nothing is taken';
   return `${kind} ${id} has a status that this release does not know, ${status}: ${what}, as its balance transactions say`;
 }
 

@@ -202,7 +202,7 @@ test('the caller commands work end to end on one sandbox', {
     const other = { SPEECHGATE_CONFIG_DIR: join(folder, 'buyer') };
     assert.equal((await callerCommand(other, 'connect', baseUrl)).code, 0);
     const topUp = startCallerCommand(other, ['top-up', '--amount', '7']);
-    const [, page = ''] = await topUp.printed(/^Pay \$7\.00 at (http\S+)$/m);
+    const [, page = ''] = await topUp.printed(/^Pay 7\.000000 USD at (http\S+)$/m);
     await topUp.printed(/^Waiting for the payment .* …$/m);
     assert.equal(
       (await fetch(page, { method: 'POST', body: new URLSearchParams({ card: 'accepted' }), redirect: 'manual' }))
@@ -211,7 +211,7 @@ test('the caller commands work end to end on one sandbox', {
     );
     const { code, output } = await topUp.ended;
     assert.equal(code, 0, output);
-    assert.match(output, /^\$7\.00 credited; the account [0-9a-f]{8}… has 7\.000000 USD\.$/m);
+    assert.match(output, /^7\.000000 USD credited; the account [0-9a-f]{8}… has 7\.000000 USD\.$/m);
     const spoken = told(await say(other, '--json', '--durable'));
     assert.equal(spoken.receipt.balanceMicroUsd, 7_000_000 - HELLO_PRICE);
   });

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { assertVariables } from '../../../src/callers/cli/known-names.ts';
-import { readBaseUrl, readPinnedKeys, readUsd } from '../../../src/callers/cli/read-values.ts';
+import { readBaseUrl, readPinnedKeys } from '../../../src/callers/cli/read-values.ts';
 import { readSandboxParts } from '../../../src/callers/cli/sandbox-parts.ts';
 import { capsLine, describeSettings, readCaps, readSetCaps, readSettings } from '../../../src/callers/cli/settings.ts';
 import { settingsFolder } from '../../../src/callers/cli/settings-folder.ts';
@@ -20,6 +20,7 @@ import {
   storeWallet,
 } from '../../../src/callers/cli/stored-settings.ts';
 import { rotateKeys } from '../../../src/config/signing-keys.ts';
+import { readUsd } from '../../../src/lib/arguments.ts';
 import { UsageError } from '../../../src/lib/usage-error.ts';
 import { callerCommand } from '../../support/caller-command.ts';
 import { startCatalogServer } from '../../support/catalog-server.ts';

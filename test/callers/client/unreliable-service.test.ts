@@ -178,7 +178,7 @@ test('a price above the published one is retried once and then reported', async 
     };
     const error = await errorOf(buyer.speak(HELLO));
     assert.ok(error instanceof PriceChangedError, `${flow}: ${error}`);
-    assert.match(error.message, /price has risen to 500 micro-USD.* Nothing was charged/);
+    assert.match(error.message, /price has risen to 0\.000500 USD.* Nothing was charged/);
     assert.doesNotMatch(error.message, /[Dd]eposit/);
     assert.deepEqual(sent, ['198', '198'], flow);
   }

@@ -83,7 +83,8 @@ test('an account is found by email, session, payment, trace or address', async (
     [['show', randomUUID()], 1, /no such account/],
     [['show', 'abc'], 1, /8 digits/],
     [['show'], 78, /^ACCOUNT is missing/],
-    [['find'], 78, /by one of these/],
+    [['find'], 78, /^Exactly one of the options[\s\S]*by one of these/],
+    [['show', account, '--last', 'x'], 78, /^--last must be a whole number/],
     [['find', '--trace', 'x'], 78, /is not a trace id/],
     [['drop', account], 78, /one of these/],
   ]);
@@ -100,42 +101,47 @@ test('freezing and adjusting an account require a reason, and a key adjusts once
   assert.match((await run('unfreeze', account, ...WHY)).out, /is not frozen$/m);
 
   const before = await gateway.balance(account);
-  const given = await run('adjust', account, '+250000', ...WHY);
+  const given = await run('adjust', account, '0.25', ...WHY);
   assert.equal(given.code, 0, given.output);
+  assert.match(given.err, /^gives [0-9a-f]{8}… 0\.250000 USD: 6\.999604 -> 7\.249604$/m);
   const [, key = ''] = /--key (\S+)/.exec(given.err) ?? [];
-  assert.match((await run('adjust', account, '+250000', ...WHY, '--key', key)).out, /already made with this --key/);
-  assert.equal((await run('adjust', account, '+250001', ...WHY, '--key', key)).code, 78);
+  assert.match((await run('adjust', account, '+0.250000', ...WHY, '--key', key)).out, /already made with this --key/);
+  assert.equal((await run('adjust', account, '0.250001', ...WHY, '--key', key)).code, 78);
   assert.equal(await gateway.balance(account), before + 250_000n);
-  const taken = await run('adjust', account, '-250000', ...WHY);
+  const taken = await run('adjust', account, '-0.25', ...WHY);
   assert.equal(taken.code, 0, taken.output);
+  assert.match(taken.err, /^takes 0\.250000 USD from [0-9a-f]{8}…: 7\.249604 -> 6\.999604$/m);
   assert.equal(await gateway.balance(account), before);
-  const tooMuch = await run('adjust', account, '-9000000', ...WHY);
+  const tooMuch = await run('adjust', account, '-9', ...WHY);
   assert.deepEqual([tooMuch.code, /has only .* USD\. Nothing was changed/.test(tooMuch.err)], [1, true]);
-  const wrong = ['0', '+9999999999999'].map((amount) => run('adjust', account, amount, ...WHY));
-  assert.deepEqual(
-    (await Promise.all(wrong)).map(({ code }) => code),
-    [78, 78],
-  );
+  for (const wrong of ['0', '10001', '5000000', '0.0000001', '1e3', '5 USD', '']) {
+    const refused = await run('adjust', account, wrong, ...WHY);
+    assert.deepEqual([refused.code, /^USD must be .*, not .*\.\n$/.test(refused.err)], [78, true], refused.err);
+  }
   const shown = await run('show', account);
-  assert.match(shown.out, /adjust +alice +\{"amountMicroUsd":250000\} +ticket 7$/m);
+  assert.match(shown.out, /adjust +alice +\{"amountUsd":"0\.250000"\} +ticket 7$/m);
   assert.match(shown.out, /adjustment +posted +-0\.250000/);
   assert.deepEqual(await audit(gateway.db), []);
 });
 
 test('a refund returns a purchase to its card once per key and records the debt', async (t) => {
   const { gateway, checkout, run, account, session, paymentIntent } = await start(t);
-  const part = await run('refund', session, '--amount', '200', ...WHY);
+  const part = await run('refund', session, '--amount', '2', ...WHY);
   assert.equal(part.code, 0, part.output);
   assert.match(
+    part.err,
+    /^refunds 2\.000000 USD of purchase \S+ \(7\.000000 USD on 20\S+\) to its card, from \S+: 6\.999802 -> 4\.999802$/m,
+  );
+  assert.match(
     part.out,
-    /^re_\S+ \(succeeded\) refunds \$2\.00; [0-9a-f]{8}… has 4\.999802 USD and owes 0\.000000 USD$/m,
+    /^re_\S+ \(succeeded\) refunds 2\.000000 USD; [0-9a-f]{8}… has 4\.999802 USD and owes 0\.000000 USD$/m,
   );
   const [, key = ''] = /--key (\S+)/.exec(part.err) ?? [];
-  assert.equal((await run('refund', session, '--amount', '200', ...WHY, '--key', key)).code, 0);
+  assert.equal((await run('refund', session, '--amount', '2.00', ...WHY, '--key', key)).code, 0);
   assert.equal(await gateway.balance(account), 4_999_802n, 'once');
   const { id } = await gateway.db.selectFrom('top_up').select('id').executeTakeFirstOrThrow();
   const rest = await run('refund', id, ...WHY);
-  assert.match(rest.out, /refunds \$5\.00; [0-9a-f]{8}… has 0\.000000 USD and owes 0\.000198 USD$/m, rest.output);
+  assert.match(rest.out, /refunds 5\.000000 USD; [0-9a-f]{8}… has 0\.000000 USD and owes 0\.000198 USD$/m, rest.output);
   const again = await run('refund', id, ...WHY);
   assert.equal(again.code, 1, again.output);
   assert.match(again.err, /Nothing was refunded/);
@@ -145,14 +151,18 @@ test('a refund returns a purchase to its card once per key and records the debt'
   const shown = await run('show', account);
   assert.match(shown.out, /^debt +0\.000198 USD$/m);
   assert.match(shown.out, /re_\S+ +refund +taken +succeeded +2\.000000 /);
-  assert.match(shown.out, /refund +alice +\{.*"amountCents":200.*\} +ticket 7$/m);
+  assert.match(shown.out, /refund +alice +\{.*"amountUsd":"2\.000000".*\} +ticket 7$/m);
   assert.deepEqual(await audit(gateway.db), []);
   assert.equal((await run('refund', 'cs_test_nothing', ...WHY)).code, 1);
+  for (const wrong of ['0', '-2', '2.005', '2e2', '0.0000001', '']) {
+    const refused = await run('refund', session, `--amount=${wrong}`, ...WHY);
+    assert.deepEqual([refused.code, /^--amount must be .*, not .*\.\n$/.test(refused.err)], [78, true], refused.err);
+  }
 });
 
 test('a refund repeated after the processor forgot its key is not made twice', async (t) => {
   const { gateway, checkout, run, account, session } = await start(t);
-  const refund = ['refund', session, '--amount', '200', '--key', randomUUID(), ...WHY];
+  const refund = ['refund', session, '--amount', '2', '--key', randomUUID(), ...WHY];
   assert.equal((await run(...refund)).code, 0);
   const before = await gateway.balance(account);
   const { now } = Date;
@@ -160,10 +170,10 @@ test('a refund repeated after the processor forgot its key is not made twice', a
   Date.now = () => now() + DAY_MS;
   const repeated = await run(...refund);
   assert.equal(repeated.code, 0, repeated.output);
-  assert.match(repeated.out, /refunds \$2\.00;/);
+  assert.match(repeated.out, /refunds 2\.000000 USD;/);
   assert.equal((await checkout.stripe.refunds.list()).data.length, 1);
   assert.equal(await gateway.balance(account), before);
-  const other = await run('refund', session, '--amount', '200', ...WHY);
+  const other = await run('refund', session, '--amount', '2', ...WHY);
   assert.equal(other.code, 0, other.output);
   assert.equal((await checkout.stripe.refunds.list()).data.length, 2, 'under another key it is another refund');
 });
@@ -179,7 +189,7 @@ test('only an answer that excludes a refund is told as "Nothing was refunded"', 
   const refund = (key: string) =>
     operatorCommand(
       { ...env, DATABASE_URL: gateway.databaseUrl, SPEECHGATE_OPERATOR: 'alice' },
-      ...(['accounts', 'refund', session, '--amount', '100', '--key', key, ...WHY] as const),
+      ...(['accounts', 'refund', session, '--amount', '1', '--key', key, ...WHY] as const),
     );
   const answer = (status: number, error: object) => {
     checkout.fault = (_method, path, response) => {

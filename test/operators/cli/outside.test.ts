@@ -217,7 +217,7 @@ test('payments lists payments in doubt with their state on chain and changes not
   assert.match(unset.out, /NOT CHECKED: X402_PAY_TO or X402_RPC_URL is unset/);
   const wrong = await run('--since', 'yesterday');
   assert.equal(wrong.code, 78, wrong.output);
-  assert.match(wrong.err, /speechgate admin payments/);
+  assert.match(wrong.err, /^--since can't be yesterday\.\nspeechgate admin payments/);
   assert.deepEqual(await db.selectFrom('x402_payment').selectAll().orderBy('id').execute(), before);
   assert.equal(await timesPaid(chain, unused), 0);
 });
@@ -243,8 +243,8 @@ test('audit and report accept a transfer that a reorganization moved within its 
   const audited = await operatorCommand(env, 'audit', '--external');
   assert.deepEqual([audited.code, audited.output.match(/BROKEN|NOT CHECKED/g)], [0, null], audited.output);
   const { out } = await operatorCommand(env, 'report', '--from', today(), '--json');
-  const { outside, ledger, differences } = JSON.parse(out).chain;
-  assert.deepEqual([outside, ledger, differences], [2 * Number(PRICE), 2 * Number(PRICE), []]);
+  const { outsideMicroUsd, ledgerMicroUsd, differences } = JSON.parse(out).chain;
+  assert.deepEqual([outsideMicroUsd, ledgerMicroUsd, differences], [2 * Number(PRICE), 2 * Number(PRICE), []]);
 });
 
 test('speechgate report prints sales and debts and compares processor and chain', { skip }, async (t) => {
@@ -271,28 +271,32 @@ test('speechgate report prints sales and debts and compares processor and chain'
   const { code, out, err } = await report('--by', 'flow', '--json');
   assert.equal(code, 0, err + out);
   const told = JSON.parse(out);
-  const flows = told.sales.map((row: { group: string; requests: number; revenue: number }) => [
-    ...[row.group, row.requests, row.revenue],
+  const flows = told.sales.map((row: { group: string; requests: number; revenueMicroUsd: number }) => [
+    ...[row.group, row.requests, row.revenueMicroUsd],
   ]);
   assert.deepEqual(flows, [
     ['card', 2, 396],
     ['direct', 1, 198],
     ['prepaid', 1, 198],
   ]);
-  assert.deepEqual([told.total.requests, told.total.revenue, told.total.characters], [4, 792, 44]);
-  assert.equal(told.total.margin, told.total.revenue - told.total.upstreamCost);
+  assert.deepEqual([told.total.requests, told.total.revenueMicroUsd, told.total.characters], [4, 792, 44]);
+  assert.equal(told.total.marginMicroUsd, told.total.revenueMicroUsd - told.total.upstreamCostMicroUsd);
   assert.deepEqual(
-    [told.money.bought, told.money.refunded, told.money.deposited, told.money.paidDirectly],
+    ['bought', 'refunded', 'deposited', 'paidDirectly'].map((name) => told.money[`${name}MicroUsd`]),
     [12_000_000, 2_000_000, 100_000, 198],
   );
   assert.deepEqual(told.liability, {
-    ...{ cardBalances: 10_000_000 - 396, prepaidBalances: 100_000 - 198, held: 0, debts: 0 },
+    ...{ cardBalancesMicroUsd: 10_000_000 - 396, prepaidBalancesMicroUsd: 100_000 - 198 },
+    ...{ heldMicroUsd: 0, debtsMicroUsd: 0 },
   });
   assert.deepEqual(
-    [told.processor.outside, told.processor.ledger, told.processor.differences],
+    [told.processor.outsideMicroUsd, told.processor.ledgerMicroUsd, told.processor.differences],
     [10_000_000, 10_000_000, []],
   );
-  assert.deepEqual([told.chain.outside, told.chain.ledger, told.chain.differences], [100_198, 100_198, []]);
+  assert.deepEqual(
+    [told.chain.outsideMicroUsd, told.chain.ledgerMicroUsd, told.chain.differences],
+    [100_198, 100_198, []],
+  );
 
   // What others sent is no payment, and what is new at the processor is on its way.
   await fund(chain.client, gateway.payTo, { usdc: 7n });
@@ -318,12 +322,12 @@ test('speechgate report prints sales and debts and compares processor and chain'
       .trim()
       .split('\n')
       .map((line) => line.split(',').slice(0, 5).join()),
-    ['group,requests,failed,characters,revenue', `${today()},4,0,44,792`, 'total,4,0,44,792'],
+    ['group,requests,failed,characters,revenueMicroUsd', `${today()},4,0,44,792`, 'total,4,0,44,792'],
   );
   const january = ['--from', '2026-01-01', '--to', '2026-01-31'];
   const before = await operatorCommand(env, 'report', ...january, '--json', '--by', 'model');
   assert.deepEqual(
-    [before.code, JSON.parse(before.out).sales, JSON.parse(before.out).liability.cardBalances],
+    [before.code, JSON.parse(before.out).sales, JSON.parse(before.out).liability.cardBalancesMicroUsd],
     [0, [], 0],
   );
   const unasked = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'report', '--from', today());

@@ -1,5 +1,6 @@
 import type { Database } from '../../../db/database.ts';
 import { adjustBalance, freezeAccount, MAX_ADJUSTMENT } from '../../../ledger/account-changes.ts';
+import { readUsd } from '../../../lib/arguments.ts';
 import { formatUsd } from '../../../lib/money.ts';
 import { UsageError } from '../../../lib/usage-error.ts';
 import { type AccountState, nameOf } from '../../audit/accounts.ts';
@@ -16,7 +17,8 @@ import {
   readOperatorAction,
 } from '../operator-options.ts';
 
-const AMOUNT = /^[+-]\d{1,15}$/;
+/** It would be parsed as an option. */
+const NEGATIVE = /^-[$\d.]/;
 
 export const freezeCommand = freezing(true);
 export const unfreezeCommand = freezing(false);
@@ -41,52 +43,73 @@ function freezing(isFrozen: boolean): OperatorCommand {
   });
 }
 
-const ADJUST_USAGE = `speechgate admin accounts adjust ACCOUNT ±MICRO-USD --reason TEXT${ACCOUNT_USAGE}
-  ±MICRO-USD       the amount to add, such as +5000000 for 5 USD, or to remove, such as -5000000${ACTION_USAGE}${KEY_USAGE}`;
+const ADJUST_USAGE = `speechgate admin accounts adjust ACCOUNT USD --reason TEXT${ACCOUNT_USAGE}
+  USD              the amount to give, such as 5 or 0.25, or to take, such as -5${ACTION_USAGE}${KEY_USAGE}`;
 
 export const adjustCommand: OperatorCommand = (args, context) =>
-  // A negative amount would be parsed as an option.
-  adjusting(args.filter((word) => AMOUNT.test(word)))(
-    args.filter((word) => !AMOUNT.test(word)),
+  adjust(
+    [
+      ...args.filter((word) => !NEGATIVE.test(word)),
+      ...args.filter((word) => NEGATIVE.test(word)).flatMap((word) => ['--', word]),
+    ],
     context,
   );
 
-const adjusting = ([text = '0', ...others]: readonly string[]): OperatorCommand =>
-  defineCommand({
-    usage: ADJUST_USAGE,
-    options: { ...ACTION_OPTIONS, ...KEY_OPTION },
-    words: ['ACCOUNT'],
-    run: async (values, [named = ''], context) => {
-      const amountMicroUsd = BigInt(text.replace('+', ''));
-      const size = amountMicroUsd < 0n ? -amountMicroUsd : amountMicroUsd;
-      if (others.length > 0 || size === 0n || size > MAX_ADJUSTMENT) throw new UsageError(ADJUST_USAGE);
-      const operatorAction = readOperatorAction(values, context.env);
-      const refusal = 'Only card accounts can be adjusted, not prepaid balances.';
-      return onCardAccount(context, named, refusal, async (db, account, name) => {
-        const amount = `${formatUsd(size)} USD`;
-        const change = amountMicroUsd > 0n ? `This adds ${amount} to ${name}.` : `This removes ${amount} from ${name}.`;
-        const key = readKey(context, values.key);
-        const balance = `Its balance is ${formatUsd(account.balanceMicroUsd)} USD.`;
-        await confirm(context, `${change} ${balance}`, values.yes);
-        const result = await adjustBalance(db, { accountId: account.id, amountMicroUsd, key }, operatorAction);
-        switch (result.outcome) {
-          case 'adjusted': {
-            const { debtPaidMicroUsd: paid } = result;
-            const debt = paid > 0n ? `; ${formatUsd(paid)} USD paid its debt` : '';
-            return context.console.log(`${name} has ${formatUsd(result.balanceMicroUsd)} USD${debt}`);
-          }
-          case 'made_before':
-            return context.console.log('This change was already made with this --key. Nothing was changed.');
-          case 'too_little':
-            throw new ExitError(`${name} has only ${formatUsd(result.balanceMicroUsd)} USD. Nothing was changed.`);
-          case 'key_of_another':
-            throw new UsageError('This --key belongs to another change. Nothing was changed.');
-          case 'unknown_account':
-            throw new ExitError('There is no such account.');
+const adjust = defineCommand({
+  usage: ADJUST_USAGE,
+  options: { ...ACTION_OPTIONS, ...KEY_OPTION },
+  words: ['ACCOUNT', 'USD'],
+  run: async (values, [named = '', text = ''], context) => {
+    const amountMicroUsd = readAdjustment(text);
+    const operatorAction = readOperatorAction(values, context.env);
+    const refusal = 'Only card accounts can be adjusted, not prepaid balances.';
+    return onCardAccount(context, named, refusal, async (db, account, name) => {
+      const isOverdrawn = account.balanceMicroUsd + amountMicroUsd < 0n;
+      if (isOverdrawn && values.key === undefined) throw tooLittle(name, account.balanceMicroUsd);
+      const key = readKey(context, values.key);
+      await confirm(context, describe(name, account, amountMicroUsd), values.yes);
+      const result = await adjustBalance(db, { accountId: account.id, amountMicroUsd, key }, operatorAction);
+      switch (result.outcome) {
+        case 'adjusted': {
+          const { debtPaidMicroUsd: paid } = result;
+          const debt = paid > 0n ? `; ${formatUsd(paid)} USD paid its debt` : '';
+          return context.console.log(`${name} has ${formatUsd(result.balanceMicroUsd)} USD${debt}`);
         }
-      });
-    },
-  });
+        case 'made_before':
+          return context.console.log('This change was already made with this --key. Nothing was changed.');
+        case 'too_little':
+          throw tooLittle(name, result.balanceMicroUsd);
+        case 'key_of_another':
+          throw new UsageError('This --key belongs to another change. Nothing was changed.');
+        case 'unknown_account':
+          throw new ExitError('There is no such account.');
+      }
+    });
+  },
+});
+
+function readAdjustment(text: string): bigint {
+  const [, sign, size = ''] = /^([+-]?)(.*)$/s.exec(text) ?? [];
+  const microUsd = readUsd(size, 'USD');
+  if (microUsd === 0n || microUsd > MAX_ADJUSTMENT) {
+    throw new UsageError(`USD must be at most ${formatUsd(MAX_ADJUSTMENT)} and not 0, not ${text}.`);
+  }
+  return sign === '-' ? -microUsd : microUsd;
+}
+
+function describe(name: string, { balanceMicroUsd, debtMicroUsd }: AccountState, amountMicroUsd: bigint): string {
+  const from = formatUsd(balanceMicroUsd);
+  if (amountMicroUsd < 0n) {
+    return `takes ${formatUsd(-amountMicroUsd)} USD from ${name}: ${from} -> ${formatUsd(balanceMicroUsd + amountMicroUsd)}`;
+  }
+  const paid = debtMicroUsd < amountMicroUsd ? debtMicroUsd : amountMicroUsd;
+  const debt = paid > 0n ? ` (${formatUsd(paid)} USD pays its debt)` : '';
+  const to = formatUsd(balanceMicroUsd + amountMicroUsd - paid);
+  return `gives ${name} ${formatUsd(amountMicroUsd)} USD: ${from} -> ${to}${debt}`;
+}
+
+const tooLittle = (name: string, balanceMicroUsd: bigint): ExitError =>
+  new ExitError(`${name} has only ${formatUsd(balanceMicroUsd)} USD. Nothing was changed.`);
 
 async function onCardAccount(
   context: CommandContext,

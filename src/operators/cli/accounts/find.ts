@@ -1,6 +1,5 @@
 import type { Database } from '../../../db/database.ts';
 import { type Arguments, JSON_OPTION } from '../../../lib/arguments.ts';
-import { formatUsd } from '../../../lib/money.ts';
 import { printable, printableJson, tableLines } from '../../../lib/printable.ts';
 import { UsageError } from '../../../lib/usage-error.ts';
 import { isUuid } from '../../../lib/uuid.ts';
@@ -59,7 +58,7 @@ export const findCommand = defineCommand({
   run: async (wanted, _words, context) => {
     const { email, session, 'payment-intent': payment, trace, address, secrets, json } = wanted;
     if ([email, session, payment, trace, address].filter((given) => given !== undefined).length !== 1)
-      throw new UsageError(USAGE);
+      throw new UsageError(`Exactly one of the options that name an account is needed.\n${USAGE}`);
     if (trace !== undefined && !isUuid(trace))
       throw new UsageError(`${printable(trace)} is not a trace id, which is a UUID.`);
     if (address !== undefined && !/^0x[0-9a-f]{40}$/i.test(address))
@@ -118,12 +117,6 @@ function shownPurchase({ accountId, ...purchase }: FoundPurchase, secrets: boole
   return { ...purchase, sessionId, account: nameOf({ id: accountId, address: null }, secrets) };
 }
 
-function inColumns({ balanceMicroUsd, debtMicroUsd, createdAt, frozenAt, ...row }: ReturnType<typeof shownAccount>) {
-  return {
-    ...row,
-    balance: formatUsd(balanceMicroUsd),
-    debt: formatUsd(debtMicroUsd),
-    since: createdAt,
-    frozen: frozenAt ?? 'no',
-  };
+function inColumns({ createdAt, frozenAt, ...row }: ReturnType<typeof shownAccount>) {
+  return { ...row, since: createdAt, frozen: frozenAt ?? 'no' };
 }

@@ -1,5 +1,6 @@
 import type { Database } from '../../../db/database.ts';
-import { formatCents, formatUsd } from '../../../lib/money.ts';
+import { readUsd } from '../../../lib/arguments.ts';
+import { formatUsd, MICRO_USD_PER_CENT } from '../../../lib/money.ts';
 import { printable } from '../../../lib/printable.ts';
 import { UsageError } from '../../../lib/usage-error.ts';
 import { Clawbacks } from '../../../payments/top-up/clawbacks.ts';
@@ -33,7 +34,7 @@ import {
 
 const USAGE = `speechgate admin accounts refund PURCHASE --reason TEXT
   PURCHASE         the id of the purchase or of its checkout session
-  --amount CENTS   the amount to refund (default: all that is left)${ACTION_USAGE}${KEY_USAGE}`;
+  --amount USD     the amount to refund, such as 2.50 (default: all that is left)${ACTION_USAGE}${KEY_USAGE}`;
 
 export const refundCommand = defineCommand({
   usage: USAGE,
@@ -57,7 +58,7 @@ export const refundCommand = defineCommand({
         throw new ExitError('There is no credited purchase with that id or session. Nothing was refunded.');
       }
       const key = readKey(context, values.key);
-      await confirm(context, describe(purchase, amountCents), values.yes);
+      await confirm(context, await describe(db, purchase, amountCents), values.yes);
       const clawbacks = new Clawbacks(db, processor, new Purchases(db, processor, { baseUrl, serviceName }));
       const request = { purchase, amountCents, key };
       const result = await refundPurchase({ db, processor, clawbacks }, request, operatorAction).catch(throwUnanswered);
@@ -79,10 +80,23 @@ export const refundCommand = defineCommand({
   },
 });
 
-const describe = ({ id, accountId, creditedAt, ...purchase }: CreditedPurchase, amountCents: number | undefined) =>
-  `This refunds ${amountCents === undefined ? 'all that is left' : formatCents(amountCents)} of purchase ${id} ` +
-  `(${formatCents(purchase.amountCents)} on ${creditedAt.toISOString().slice(0, 10)}) to its card and takes it from ` +
-  `account ${shortenAccount(accountId)}. What the account lacks becomes its debt.`;
+async function describe(
+  db: Database,
+  { id, accountId, creditedAt, amountCents: bought }: CreditedPurchase,
+  amountCents: number | undefined,
+): Promise<string> {
+  const [account] = await readAccounts(db, [accountId]);
+  const balance = account?.balanceMicroUsd ?? 0n;
+  const [name, has] = [shortenAccount(accountId), formatUsd(balance)];
+  const purchase = `of purchase ${id} (${usd(bought)} USD on ${creditedAt.toISOString().slice(0, 10)}) to its card`;
+  if (amountCents === undefined)
+    return `refunds all that is left ${purchase}; ${name} has ${has} USD and owes the rest`;
+  const left = balance - BigInt(amountCents) * MICRO_USD_PER_CENT;
+  const after = left < 0n ? `0.000000, and owes ${formatUsd(-left)} more` : formatUsd(left);
+  return `refunds ${usd(amountCents)} USD ${purchase}, from ${name}: ${has} -> ${after}`;
+}
+
+const usd = (cents: number): string => formatUsd(BigInt(cents) * MICRO_USD_PER_CENT);
 
 function throwUnanswered(error: unknown): never {
   if (!(error instanceof ProcessorError)) throw error;
@@ -96,11 +110,12 @@ function throwUnanswered(error: unknown): never {
 async function lineOf(db: Database, accountId: string, refund: ProcessorClawback): Promise<string> {
   const [account] = await readAccounts(db, [accountId]);
   const left = `${formatUsd(account?.balanceMicroUsd ?? 0n)} USD and owes ${formatUsd(account?.debtMicroUsd ?? 0n)} USD`;
-  const refunded = `${printable(refund.id)} (${refund.status}) refunds ${formatCents(refund.amountCents)}`;
+  const refunded = `${printable(refund.id)} (${refund.status}) refunds ${usd(refund.amountCents)} USD`;
   return `${refunded}; ${shortenAccount(accountId)} has ${left}`;
 }
 
 function readCents(text: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(text)) throw new UsageError(USAGE);
-  return Number(text);
+  const microUsd = readUsd(text, '--amount');
+  if (microUsd > 0n && microUsd % MICRO_USD_PER_CENT === 0n) return Number(microUsd / MICRO_USD_PER_CENT);
+  throw new UsageError(`--amount must be whole cents, such as 2.50, and not 0, not ${text}.`);
 }
