@@ -41,17 +41,29 @@ export class BoundedClient extends pg.Client {
   }
 }
 
+/** Prepares statements with parameters, each under a name that logs and traces show. */
 export class PreparingClient extends BoundedClient {
   static readonly #names = new Map<string, string>();
+  static readonly #texts = new Map<string, number>();
 
   override query(text: string | pg.QueryConfig, values?: unknown[], ...rest: unknown[]) {
     if (typeof text !== 'string' || !values?.length) return super.query(text, values, ...rest);
     let name = PreparingClient.#names.get(text);
     if (name === undefined) {
-      name = `q${PreparingClient.#names.size}`;
+      name = PreparingClient.#newName(text);
       PreparingClient.#names.set(text, name);
     }
     return this.#call(name, text, values);
+  }
+
+  /** As the statement names itself (`statementName`), or by its first table. Different texts get different names. */
+  static #newName(text: string): string {
+    const [, own] = /\/\* (\w+) \*\//.exec(text) ?? [];
+    const [, verb = 'from', table] = /\b(insert into|update|delete from|from) "?(\w+)/.exec(text) ?? [];
+    const name = own ?? `${verb.replace(/^from/, 'select').split(' ')[0]}_${table}`;
+    const count = (PreparingClient.#texts.get(name) ?? 0) + 1;
+    PreparingClient.#texts.set(name, count);
+    return count === 1 ? name : `${name}_${count}`;
   }
 
   #call(name: string, text: string, values: unknown[]): Promise<unknown> {
@@ -69,7 +81,7 @@ export class PreparingClient extends BoundedClient {
     }).catch((error: Error) => {
       // Otherwise the stack shows the socket instead of the caller.
       Error.captureStackTrace(error);
-      throw error;
+      throw Object.assign(error, { statement: name });
     });
   }
 }

@@ -1,5 +1,8 @@
 import { type AliasedRawBuilder, type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
 
+/** Names a statement in logs and traces; others are named by their table. */
+export const statementName = (name: string): RawBuilder<unknown> => sql.raw(`/* ${name} */`);
+
 export const now = sql<Date>`now()`;
 
 /** Not that of the transaction's start, as `now` is. */

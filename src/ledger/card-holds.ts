@@ -92,7 +92,7 @@ function placeHolds(values: ReturnType<typeof valuesOf>, terms: CardHoldTerms): 
     ? takeSlots(sql`(select bucket as key, 'account' as scope, attempts from payer) bucket`, limit)
     : sql`select bucket as key, 'account' as scope, attempts as granted, 0 as taken, 0 as reset_seconds from payer`;
   return sql<Row>`
-    with asked as materialized (
+    /* hold */ with asked as materialized (
       select * from unnest(${values.accounts}::uuid[], ${values.buckets}::bytea[], ${holdArrays(values)})
         with ordinality as asked (account_id, bucket, ${HOLD_COLUMNS}, place)
     ), payer as materialized (

@@ -3,7 +3,7 @@ import type { DB } from '../../db/tables.ts';
 import { MAX_HOLD_LEASE_SECONDS } from '../config/work-limits.ts';
 import { compiledOnce } from '../db/compiled-once.ts';
 import type { Database } from '../db/database.ts';
-import { leaseHasEnded, now, secondsFromNow, unnest } from '../db/expressions.ts';
+import { leaseHasEnded, now, secondsFromNow, statementName, unnest } from '../db/expressions.ts';
 import { testPoint } from '../lib/test-point.ts';
 
 export interface UsageRecord {
@@ -129,7 +129,8 @@ const capture = compiledOnce((db, { ids, fences, upstreams, costs }: CaptureColu
     .whereRef('transfer.id', '=', 'held.id')
     .whereRef('transfer.fence', '=', 'held.fence')
     .where('ended_at', 'is', null)
-    .returning('transfer.id');
+    .returning('transfer.id')
+    .modifyEnd(statementName('capture'));
 });
 
 export async function captureHold(db: Database, hold: CaptureRequest): Promise<boolean> {
@@ -168,6 +169,7 @@ export async function voidHold(db: Database, hold: HoldRef & Pick<Hold, 'account
     .set((eb) => ({ balance_micro_usd: eb('balance_micro_usd', '+', eb.ref('voided.amount_micro_usd')) }))
     .whereRef('account.id', '=', 'voided.debit_account_id')
     .returning('balance_micro_usd')
+    .modifyEnd(statementName('void'))
     .executeTakeFirst();
   if (refunded) return { isVoided: true, isCharged: false, balanceMicroUsd: refunded.balance_micro_usd ?? 0n };
   const known = await db

@@ -75,7 +75,7 @@ const valuesOf = (spends: readonly PrepaidDebit[]) => ({
 });
 
 const placeHolds = (values: ReturnType<typeof valuesOf>, terms: WalletHoldTerms): RawBuilder<Row> => sql<Row>`
-    with asked as materialized (
+    /* hold_prepaid */ with asked as materialized (
       select *, ${inTime(sql`expiry`)} as in_time
       from unnest(${values.addresses}::text[], ${values.nonces}::text[], ${values.digests}::bytea[],
                   ${values.expiries}::bigint[], ${values.permitted}::boolean[], ${holdArrays(values)})

@@ -82,9 +82,18 @@ type Ask = (gateway: Installation, headers: Record<string, string>) => Promise<A
 
 const secretsOf = ({ headers = {} }: Call, ...names: string[]) => names.map((name) => String(headers[name]));
 
-const FLOWS: Readonly<Record<string, { ask: Ask; route: string; calls: (gateway: Installation) => string[] }>> = {
+interface TracedFlow {
+  readonly ask: Ask;
+  readonly route: string;
+  /** Names of statements that no other request shares. */
+  readonly statements: readonly string[];
+  readonly calls: (gateway: Installation) => string[];
+}
+
+const FLOWS: Readonly<Record<string, TracedFlow>> = {
   card: {
     route: 'POST /tts',
+    statements: ['hold'],
     calls: ({ upstream }) => [upstream.url],
     ask: async (gateway, headers) => {
       const call = { ...SPEECH, headers: { 'x-credit-account': gateway.card, ...headers } };
@@ -93,6 +102,7 @@ const FLOWS: Readonly<Record<string, { ask: Ask; route: string; calls: (gateway:
   },
   'text in the URL': {
     route: 'GET /tts',
+    statements: ['hold'],
     calls: ({ upstream }) => [upstream.url],
     ask: async (gateway, headers) => {
       const call = { headers: { 'x-credit-account': gateway.card, ...headers } };
@@ -101,6 +111,7 @@ const FLOWS: Readonly<Record<string, { ask: Ask; route: string; calls: (gateway:
   },
   prepaid: {
     route: 'POST /x402/tts',
+    statements: ['hold_prepaid'],
     calls: ({ upstream }) => [upstream.url],
     ask: async (gateway, headers) => {
       const signed = await withCredential(gateway.prepaid, domainOf(gateway.payTo), TTS, { ...SPEECH, headers });
@@ -110,6 +121,7 @@ const FLOWS: Readonly<Record<string, { ask: Ask; route: string; calls: (gateway:
   },
   direct: {
     route: 'POST /x402/tts',
+    statements: ['reserve', 'settle', 'book_settlement'],
     calls: ({ upstream, facilitator, node }) => [upstream.url, facilitator.url, node.url],
     ask: async (gateway, headers) => {
       const { paid, reply, payload } = await payFor(gateway, gateway.direct, { ...SPEECH, headers });
@@ -119,6 +131,7 @@ const FLOWS: Readonly<Record<string, { ask: Ask; route: string; calls: (gateway:
   },
   job: {
     route: 'POST /tts',
+    statements: ['hold', 'capture'],
     calls: ({ upstream }) => [upstream.url],
     ask: async (gateway, headers) => {
       const call: typeof gateway.call = (path, call) =>
@@ -164,7 +177,7 @@ test('a request of each flow is one trace from the caller to the provider', { sk
 
   for (const { flow, caller, heard, reply } of requests) {
     await t.test(flow, async () => {
-      const { route, calls } = FLOWS[flow] as (typeof FLOWS)[string];
+      const { route, statements, calls } = FLOWS[flow] as TracedFlow;
       const traceId = reply.headers.get('x-trace-id');
       const spans = collector.spans().filter((span) => span.traceId === caller.traceId);
       const root = spans.find(
@@ -181,6 +194,12 @@ test('a request of each flow is one trace from the caller to the provider', { sk
         ),
         'its statements are under it',
       );
+      for (const name of statements) {
+        assert.ok(
+          under.some((span) => span.name.replace(/_\d+ /, ' ').startsWith(`pg.query:${name} `)),
+          `the statement ${name} is under it`,
+        );
+      }
       for (const port of calls(gateway).map((url) => Number(new URL(url).port))) {
         const call = under.find(({ kind, attributes }) => kind === CLIENT && attributes['server.port'] === port);
         assert.ok(call, `the call to port ${port} is under it`);

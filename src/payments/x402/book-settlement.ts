@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { Asset } from '../../config/network.ts';
 import { compiledOnce } from '../../db/compiled-once.ts';
 import type { Database } from '../../db/database.ts';
-import { asynchronousCommit, now, unnest } from '../../db/expressions.ts';
+import { asynchronousCommit, now, statementName, unnest } from '../../db/expressions.ts';
 import { BOOKED_COLUMNS, bookPayment } from '../../ledger/transfer.ts';
 import { checksumAddress } from '../../lib/keccak.ts';
 import { encodeHeader } from './challenge.ts';
@@ -90,7 +90,8 @@ const bookAll = compiledOnce((db, { ids, transactions, logIndexes, receipts }: S
   );
   return bookPayment(settle)
     .selectFrom('payment')
-    .select(['id', 'receipt', unlessDeposits.as('commit')]);
+    .select(['id', 'receipt', unlessDeposits.as('commit')])
+    .modifyEnd(statementName('book_settlement'));
 });
 
 export async function bookSettlement(db: Database, id: string, proof: SettlementProof, receipt: string) {

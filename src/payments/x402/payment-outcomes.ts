@@ -3,7 +3,7 @@ import { v7 as uuidv7 } from 'uuid';
 import type { DB } from '../../../db/tables.ts';
 import type { Asset } from '../../config/network.ts';
 import type { Database } from '../../db/database.ts';
-import { now, secondsAgo, secondsFromNow, secondsSince } from '../../db/expressions.ts';
+import { now, secondsAgo, secondsFromNow, secondsSince, statementName } from '../../db/expressions.ts';
 import { LEASE_HAS_ENDED, PAYMENT_COLUMNS, type Payment, REPLAY_WINDOW_SECONDS, toPayment } from './payment.ts';
 
 const CHECK_EVERY_SECONDS = 1;
@@ -43,6 +43,7 @@ export class PaymentOutcomes {
       .set({ state: 'refused', refusal: reason, failed_at: now, lease_until: null })
       .where('id', '=', id)
       .where('state', '=', 'settling')
+      .modifyEnd(statementName('mark_refused'))
       .execute();
   }
 
@@ -53,6 +54,7 @@ export class PaymentOutcomes {
       .set({ state: 'unknown', lease_until: null, ...(transaction && { awaited_transaction: transaction }) })
       .where('id', '=', id)
       .where('state', '=', 'settling')
+      .modifyEnd(statementName('mark_unknown'))
       .execute();
   }
 

@@ -3,7 +3,7 @@ import { v7 as uuidv7 } from 'uuid';
 import type { Asset } from '../../config/network.ts';
 import { compiledOnce } from '../../db/compiled-once.ts';
 import type { Database } from '../../db/database.ts';
-import { asynchronousCommit, now, secondsFromNow, unnest } from '../../db/expressions.ts';
+import { asynchronousCommit, now, secondsFromNow, statementName, unnest } from '../../db/expressions.ts';
 import { GroupedStatement } from '../../db/grouped-statement.ts';
 import { LEASE_SECONDS, LeaseRenewer } from '../../db/lease.ts';
 import type { UpstreamUsage, UsageRecord } from '../../ledger/hold.ts';
@@ -153,6 +153,7 @@ export class Reservations {
       .where('id', '=', id)
       .where('fence', '=', fence)
       .where('state', '=', 'reserved')
+      .modifyEnd(statementName('release'))
       .executeTakeFirst();
     return numDeletedRows === 1n;
   }
@@ -212,7 +213,7 @@ const valuesOf = (ids: readonly string[], asked: readonly Reservation[], { netwo
 
 const reserveAll = compiledOnce(
   (_db, of: ReservationValues) => sql<Exposure & { readonly id: string }>`
-  with asked as materialized (
+  /* reserve */ with asked as materialized (
     select * from unnest(
       ${of.ids}::uuid[], ${of.purposes}::text[], ${of.identifiers}::text[], ${of.requestHashes}::bytea[], ${of.payers}::text[],
       ${of.nonces}::text[], ${of.payees}::text[], ${of.amounts}::bigint[], ${of.ends}::bigint[], ${of.headBlocks}::bigint[],
@@ -263,5 +264,6 @@ const settleAll = compiledOnce((db, { ids, fences, upstreams, costs }: SettlingV
     .whereRef('x402_payment.id', '=', 'owned.id')
     .whereRef('x402_payment.fence', '=', 'owned.fence')
     .where('state', 'in', ['reserved', 'settling'])
-    .returning('x402_payment.id');
+    .returning('x402_payment.id')
+    .modifyEnd(statementName('settle'));
 });
