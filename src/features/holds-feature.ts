@@ -21,7 +21,6 @@ export function openHolds({ config, db, log, metrics }: SharedParts) {
     /** One set per flow, because each flow counts its unpaid work separately. */
     parts: (): HoldKeeperParts => ({
       db,
-      log,
       metrics,
       leases,
       captures,

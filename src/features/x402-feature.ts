@@ -51,15 +51,15 @@ export function openX402(
   const opened = x402?.rpcUrls && openPayments(db, x402.asset, x402.rpcUrls, { metrics, log });
   const nodeWatch = opened && new NodeWatch(opened.chain, x402.asset, log);
   const hasOtherDomain = async () => (await nodeWatch?.hasOtherDomain()) ?? false;
-  const known = new PaymentLookup({ db, asset: x402?.asset, resolver: opened?.resolver, log });
-  const directReplays = new DirectReplays({ known, store, log });
+  const known = new PaymentLookup({ db, asset: x402?.asset, resolver: opened?.resolver });
+  const directReplays = new DirectReplays({ known, store });
   const depositReplays = new DepositReplays(db, known);
   const chained =
     x402 && opened && openChained(shared, { ...x402, opened, known, directReplays, depositReplays, store });
   const verifier = x402 && new PrepaidVerifier(serviceName, x402.asset, x402.payees);
   const { signingSecrets } = config.jobs;
   const signer = signingSecrets.length > 0 ? createLinkSigner('prepaid-audio', signingSecrets) : undefined;
-  const audio = new PrepaidAudio({ store, maxBytesPerMinute: config.jobs.prepaidAudioBytes, work, log });
+  const audio = new PrepaidAudio({ store, maxBytesPerMinute: config.jobs.prepaidAudioBytes, work });
   const prepaidReplays = new PrepaidReplays(db);
   const prepaid = verifier && new PrepaidBalance(verifier, prepaidReplays, audio, holds.parts());
   const flows = [
@@ -129,15 +129,15 @@ function openChained(
 ) {
   const onRefused = credentialAlarm({ metrics, log }, 'X402_FACILITATOR_AUTH');
   const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken, x402.settleTimeoutMs, onRefused);
-  const settlement = new Settlement({ ...opened, facilitator, metrics, log });
-  const intake = new PaymentIntake({ ...opened, known, asset, facilitator, metrics, log });
+  const settlement = new Settlement({ ...opened, facilitator, metrics });
+  const intake = new PaymentIntake({ ...opened, known, asset, facilitator, metrics });
   const work = new DirectWork(config.unpaidWork);
   const { confirmationTimeoutMs, inclusionTimeoutMs } = x402;
   addUnsettledWorkGauge(metrics, work);
   addPaymentGauges(metrics, db);
   return {
     ...opened,
-    deposits: new Deposits({ db, ...opened, intake, replays: depositReplays, settlement, log, confirmationTimeoutMs }),
+    deposits: new Deposits({ db, ...opened, intake, replays: depositReplays, settlement, confirmationTimeoutMs }),
     direct: new DirectPayment({
       ...opened,
       replays: directReplays,
@@ -145,7 +145,6 @@ function openChained(
       settlement,
       store,
       work,
-      log,
       inclusionTimeoutMs,
     }),
     close: async () => {

@@ -57,9 +57,16 @@ export function sendWayOn(reply: FastifyReply, status: number, body: object): Fa
 const sendPage = (reply: FastifyReply, page: string): FastifyReply =>
   reply.header('content-security-policy', PAGE_POLICY).type(HTML_TYPE).send(page);
 
+/** Adds what an error says to the request's log line. The reason is a word of a closed set. */
+export function logError({ code, details }: ErrorBody['error'], { request }: FastifyReply): void {
+  const reason = details?.reason ?? details?.error ?? details?.rule;
+  request.record.addLogFields(typeof reason === 'string' ? { code, reason } : { code });
+}
+
 export function sendResult(route: Route, result: OperationResult, reply: FastifyReply): FastifyReply {
   const { status, headers = {}, body } = result;
   reply.code(status);
+  if (status >= 400 && body instanceof Object && 'error' in body) logError((body as ErrorBody).error, reply);
   for (const [name, value] of Object.entries(headers)) {
     if (value !== undefined) reply.header(name, String(value));
   }
@@ -103,6 +110,7 @@ export function sendFailure(
 ): FastifyReply {
   const produces = route?.responses[failure.status]?.produces ?? ['application/json'];
   reply.code(failure.status);
+  logError(failure.body.error, reply);
   if (failure.headers) reply.headers(failure.headers);
   if (produces.includes('text/html') && (prefersHtml(reply.request) || !produces.includes('application/json'))) {
     return sendPage(reply, renderErrorPage(failure.body.error.message));

@@ -56,7 +56,10 @@ export async function claimJob(db: Database, jobId: string): Promise<Claim | und
       accountId: row.account_id,
       priceMicroUsd: row.amount_micro_usd,
       fence: row.fence,
-      utterance: { text: row.text, model: row.model, voice: row.voice, speed: row.speed, modelId: row.model_id },
+      utterance: {
+        ...{ text: row.text, model: row.model, voice: row.voice, speed: row.speed, modelId: row.model_id },
+        traceId: row.trace_id,
+      },
       storeAudio: row.store_audio,
       attempt: row.attempts,
       elapsedMs: row.elapsed_ms,

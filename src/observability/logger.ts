@@ -34,6 +34,7 @@ export function createLogger(level: string, destination: DestinationStream = sta
     {
       level,
       base: null,
+      formatters: { level: (level) => ({ level }) },
       timestamp: pino.stdTimeFunctions.isoTime,
       redact: { paths: ['headers', 'req', 'res'], remove: true },
       serializers: { err: describeError },
@@ -47,10 +48,10 @@ export function createLogger(level: string, destination: DestinationStream = sta
 const escapeUnusual = (line: string): string =>
   line.replace(/[^\n\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
-/** Type, code, message and stack of an error and its causes, and which upstream failed by what. Drivers put values of a request into other members. */
+/** Type, code, message and stack of an error and its causes, and which upstream or statement failed. Drivers put values of a request into other members. */
 function describeError(error: unknown): object {
   if (!(error instanceof Error)) return { type: typeof error };
-  const { code, statusCode, failure, upstream } = error as { [member: string]: unknown } & Error;
+  const { code, statusCode, failure, upstream, statement } = error as { [member: string]: unknown } & Error;
   return {
     type: error.name,
     message: error.message,
@@ -58,6 +59,7 @@ function describeError(error: unknown): object {
     ...(statusCode !== undefined && { statusCode }),
     ...(failure !== undefined && { failure }),
     ...(upstream !== undefined && { upstream }),
+    ...(statement !== undefined && { statement }),
     stack: error.stack,
     ...(error.cause !== undefined && { cause: describeError(error.cause) }),
   };

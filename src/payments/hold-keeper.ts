@@ -17,7 +17,6 @@ const LOST =
 
 export interface HoldKeeperParts {
   readonly db: Database;
-  readonly log: FastifyBaseLogger;
   readonly metrics: Metrics;
   readonly work: UnpaidWorkLimiter;
   readonly leases: LeaseRenewer<Hold>;
@@ -28,6 +27,8 @@ export interface HoldKeeperParts {
 type ReceiptOf<R extends Receipt> = (balanceMicroUsd: bigint, chargedMicroUsd: bigint) => R;
 
 interface HoldOptions<R extends Receipt> {
+  /** The request's. */
+  readonly log: FastifyBaseLogger;
   readonly receiptOf: ReceiptOf<R>;
   onDelivered?(hold: Hold, audio: Buffer | undefined): void;
 }
@@ -88,8 +89,8 @@ export class HoldKeeper {
   }
 
   /** The job ends this hold in its own transaction, so it has no lease. */
-  ofJob<R extends Receipt>(hold: Hold, receiptOf: ReceiptOf<R>): BalanceHold<R> {
-    const own = { flow: this.#flow, options: { receiptOf }, placedAt: performance.now(), endWork: () => {} };
+  ofJob<R extends Receipt>(hold: Hold, options: HoldOptions<R>): BalanceHold<R> {
+    const own = { flow: this.#flow, options, placedAt: performance.now(), endWork: () => {} };
     return new BalanceHold(hold, { ...this.#parts, ...own });
   }
 }
@@ -114,9 +115,9 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
   }
 
   keepLease(onLost: () => void): () => void {
-    const { leases, log, placedAt } = this.#parts;
+    const { leases, options, placedAt } = this.#parts;
     return leases.keep(this.record, placedAt, () => {
-      log.warn({ hold: this.record.id }, 'failed to renew the lease of a hold in time');
+      options.log.warn({ hold: this.record.id }, 'failed to renew the lease of a hold in time');
       onLost();
     });
   }
@@ -126,14 +127,14 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
   }
 
   async capture(upstream: UpstreamUsage | undefined, audio?: Buffer): Promise<boolean> {
-    const { flow, options, captures, metrics, log, endWork } = this.#parts;
+    const { flow, options, captures, metrics, endWork } = this.#parts;
     const { record } = this;
     let isCharged = false;
     options.onDelivered?.(record, audio);
     try {
-      isCharged = await captures.capture({ ...record, upstream });
+      isCharged = await captures.capture({ ...record, upstream }, options.log);
       metrics.holdMoved(flow, isCharged ? 'captured' : 'lost', record.amountMicroUsd);
-      if (!isCharged) log.warn({ hold: record.id }, LOST);
+      if (!isCharged) options.log.warn({ hold: record.id }, LOST);
     } finally {
       endWork(isCharged ? 'paid' : 'unpaid');
     }
@@ -142,7 +143,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
 
   /** While the database is unavailable the hold ends with its lease (R33); the receipt shows the balance after that. */
   async void(): Promise<void> {
-    const { flow, db, metrics, log, endWork } = this.#parts;
+    const { flow, options, db, metrics, endWork } = this.#parts;
     const { amountMicroUsd } = this.record;
     try {
       const { isVoided, isCharged, balanceMicroUsd } = await voidHold(db, this.record);
@@ -151,7 +152,10 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
       this.#chargedMicroUsd = isCharged ? amountMicroUsd : 0n;
     } catch (error) {
       if (!isUnavailable(error)) throw error;
-      log.warn({ err: error }, 'failed to void a hold; it is voided when its lease expires');
+      options.log.warn(
+        { err: error, hold: this.record.id },
+        'failed to void a hold; it is voided when its lease expires',
+      );
       this.#balanceMicroUsd = this.record.balanceMicroUsd + amountMicroUsd;
       this.#chargedMicroUsd = 0n;
     } finally {
@@ -201,7 +205,7 @@ export class Captures {
     return this.#waiting.size >= this.#maxWaiting;
   }
 
-  async capture(hold: CaptureRequest & Pick<Hold, 'amountMicroUsd'>): Promise<boolean> {
+  async capture(hold: CaptureRequest & Pick<Hold, 'amountMicroUsd'>, log: FastifyBaseLogger): Promise<boolean> {
     const waiting = { amountMicroUsd: hold.amountMicroUsd, since: performance.now() };
     this.#waiting.add(waiting);
     try {
@@ -212,7 +216,7 @@ export class Captures {
         } catch (error) {
           if (!isUnavailable(error)) throw error;
           if (retryMs === FIRST_RETRY_MS)
-            this.#log.warn({ err: error }, 'a capture waits for the database and is retried');
+            log.warn({ err: error, hold: hold.id }, 'a capture waits for the database and is retried');
           if (performance.now() >= Math.max(this.#stoppingSince, waiting.since) + STOP_TIMEOUT_MS) {
             this.#givenUp.push(waiting);
             return false;

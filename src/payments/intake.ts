@@ -30,7 +30,6 @@ interface IntakeParts {
   readonly chain: Chain;
   readonly asset: Asset;
   readonly metrics: Metrics;
-  readonly log: FastifyBaseLogger;
 }
 
 /**
@@ -63,7 +62,7 @@ export class PaymentIntake {
     const isSigned = terms.outcome === 'agreed' && terms.isSignedByKey;
     const first = isSigned ? (refuseNew() ?? (await this.#reserve(purpose, request))) : undefined;
     if (isSigned && first?.outcome === 'reserved') {
-      return { facilitatorRequest: terms.facilitatorRequest, isVerified: false, ...first };
+      return { facilitatorRequest: terms.facilitatorRequest, isVerified: false, log: request.log, ...first };
     }
     const { known, status } = await this.#parts.known.findWithStatus(request);
     if (known && status) return { outcome: 'known', payment: known, status };
@@ -71,7 +70,7 @@ export class PaymentIntake {
     if (first?.outcome === 'refused') return first;
     const { facilitatorRequest } = terms;
     if (!first) {
-      const refusal = (await this.#proveByContract(facilitatorRequest, known)) ?? refuseNew();
+      const refusal = (await this.#proveByContract(facilitatorRequest, known, request.log)) ?? refuseNew();
       if (refusal) return refusal;
     }
     const again = await this.#reserve(purpose, request, known);
@@ -79,7 +78,7 @@ export class PaymentIntake {
     // Without a winner, another identifier has the authorization, or the winner was released just now.
     const last = winner && !winner.known ? await this.#reserve(purpose, request) : again;
     if (last.outcome === 'refused') return last;
-    if (last.outcome === 'reserved') return { facilitatorRequest, isVerified: !first, ...last };
+    if (last.outcome === 'reserved') return { facilitatorRequest, isVerified: !first, log: request.log, ...last };
     if (!winner?.known) return (await this.#parts.known.refuseTaken(claimOf(request.envelope))) ?? AUTHORIZATION_TAKEN;
     const running = refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
     return { outcome: 'known', payment: winner.known, status: winner.status ?? running };
@@ -87,27 +86,26 @@ export class PaymentIntake {
 
   /** Releases a payment that is not admitted, also when it throws. */
   async admit(reserved: Reserved): Promise<Refused<'PAYMENT_REQUIRED' | 'RATE_LIMITED' | 'PAYMENT_ERROR'> | undefined> {
-    const { payment } = reserved;
     let refusal: Awaited<ReturnType<PaymentIntake['admit']>>;
     try {
-      refusal = await this.#check(reserved).catch((error) => this.#unverifiable(error));
+      refusal = await this.#check(reserved).catch((error) => unverifiable(error, reserved.log));
     } catch (error) {
-      await this.release(payment);
+      await this.release(reserved);
       throw error;
     }
     if (refusal) {
       testPoint('x402 not admitted');
-      await this.release(payment);
+      await this.release(reserved);
     }
     return refusal;
   }
 
-  async release(payment: Payment): Promise<void> {
+  async release({ payment, log }: Pick<Reserved, 'payment' | 'log'>): Promise<void> {
     try {
       await this.#parts.reservations.release(payment);
     } catch (error) {
       if (!isUnavailable(error)) throw error;
-      this.#parts.log.warn({ err: error }, 'failed to release a reservation; it ends when its lease expires');
+      log.warn({ err: error }, 'failed to release a reservation; it ends when its lease expires');
     }
   }
 
@@ -116,8 +114,8 @@ export class PaymentIntake {
     request: PaymentRequest,
     abandoned?: Payment,
   ): Promise<ReservationResult | Refused<'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'>> {
-    const { envelope, traceId, usage } = request;
-    const headBlock = await this.#head();
+    const { envelope, traceId, usage, log } = request;
+    const headBlock = await this.#head(log);
     if (headBlock === undefined) {
       return (await this.#refuseTaken(envelope, abandoned)) ?? refused('PAYMENT_ERROR', 'chain_unreachable');
     }
@@ -148,6 +146,7 @@ export class PaymentIntake {
   async #proveByContract(
     facilitatorRequest: FacilitatorPayment,
     abandoned: Payment | undefined,
+    log: FastifyBaseLogger,
   ): Promise<Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'> | undefined> {
     const { envelope } = facilitatorRequest;
     try {
@@ -159,9 +158,9 @@ export class PaymentIntake {
       const verification = await this.#parts.facilitator.verify(facilitatorRequest);
       if (verification.valid) return undefined;
       const isCovered = () => isSolvent(this.#parts, { claim: claimOf(envelope) });
-      return await this.#invalid(verification, facilitatorRequest, isCovered);
+      return await this.#invalid(verification, facilitatorRequest, isCovered, log);
     } catch (error) {
-      const failure = this.#unverifiable(error);
+      const failure = unverifiable(error, log);
       return (await this.#refuseTaken(envelope, abandoned)) ?? failure;
     }
   }
@@ -176,24 +175,19 @@ export class PaymentIntake {
     { reason, detail, isOfRequest }: Extract<Verification, { valid: false }>,
     { envelope }: FacilitatorPayment,
     isCovered: () => boolean | Promise<boolean>,
+    log: FastifyBaseLogger,
   ): Promise<Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR'>> {
     if (reason === LACKS_BALANCE && (await isCovered())) {
-      reportLackOfGas(this.#parts, { detail });
+      reportLackOfGas(this.#parts.metrics, log, { detail });
       return refused('PAYMENT_ERROR', FACILITATOR_LACKS_GAS);
     }
-    this.#parts.log.warn({ detail }, 'the facilitator rejected a payment');
+    log.warn({ detail }, 'the facilitator rejected a payment');
     if (isOfRequest) return refused('PAYMENT_ERROR', 'facilitator_refused', { facilitatorReason: reason });
     if (!/nonce_already_used$/.test(reason)) return refused('PAYMENT_REQUIRED', reason);
     return refused('PAYMENT_REQUIRED', reason, { fault: USED, payment: unknownPayment(envelope.authorization.value) });
   }
 
-  #unverifiable(error: unknown): Refused<'PAYMENT_ERROR'> {
-    if (!(error instanceof FacilitatorError || error instanceof RpcError)) throw error;
-    this.#parts.log.warn({ err: error }, 'failed to verify a payment');
-    return refused('PAYMENT_ERROR', 'payment_service_failed');
-  }
-
-  async #check({ payment, facilitatorRequest, isVerified, ...reserved }: Reserved) {
+  async #check({ payment, log, facilitatorRequest, isVerified, ...reserved }: Reserved) {
     const exposure = reserved.exposure ?? (await this.#parts.reservations.exposure(payment));
     if (exposure.failed && exposure.running > 0n) return refused('RATE_LIMITED', 'one_at_a_time_after_failure');
     // The facilitator compares the balance with this payment alone.
@@ -203,19 +197,26 @@ export class PaymentIntake {
       isVerified ? VALID : this.#parts.facilitator.verify(facilitatorRequest),
       isAlone || isCovered(),
     ]);
-    if (!verification.valid) return this.#invalid(verification, facilitatorRequest, isAlone ? isCovered : () => canPay);
+    if (!verification.valid)
+      return this.#invalid(verification, facilitatorRequest, isAlone ? isCovered : () => canPay, log);
     return canPay ? undefined : refused('PAYMENT_REQUIRED', 'insufficient_funds');
   }
 
-  async #head(): Promise<bigint | undefined> {
+  async #head(log: FastifyBaseLogger): Promise<bigint | undefined> {
     try {
       return await this.#parts.chain.head();
     } catch (error) {
       if (!(error instanceof RpcError)) throw error;
-      this.#parts.log.warn({ err: error }, 'failed to read the head block');
+      log.warn({ err: error }, 'failed to read the head block');
       return undefined;
     }
   }
+}
+
+function unverifiable(error: unknown, log: FastifyBaseLogger): Refused<'PAYMENT_ERROR'> {
+  if (!(error instanceof FacilitatorError || error instanceof RpcError)) throw error;
+  log.warn({ err: error }, 'failed to verify a payment');
+  return refused('PAYMENT_ERROR', 'payment_service_failed');
 }
 
 type ReservationResult = ({ readonly outcome: 'reserved' } & Pick<Reserved, 'payment' | 'exposure'>) | typeof TAKEN;

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import type { FastifyBaseLogger } from 'fastify';
 import type { PaymentOutcome } from '../contract/types.ts';
 import type { UpstreamUsage, UsageRecord } from '../ledger/hold.ts';
 import type { Utterance } from '../speech/provider.ts';
@@ -62,6 +63,8 @@ export interface RequestContext {
   readonly bytes: Uint8Array;
   readonly client: string;
   readonly traceId: string;
+  /** Adds the trace id to each line. */
+  readonly log: FastifyBaseLogger;
   readonly response: ResponseEvents;
 }
 

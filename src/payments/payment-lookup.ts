@@ -17,8 +17,8 @@ import type { Exposure } from './x402/reservations.ts';
 import type { Resolution, Resolver } from './x402/resolver.ts';
 import { FACILITATOR_LACKS_GAS } from './x402/solvency.ts';
 
-/** What identifies a request (R22), and the trace id of this one. */
-export interface PaymentIdentity extends Pick<RequestContext, 'method' | 'url' | 'bytes' | 'traceId'> {
+/** What identifies a request (R22), and the trace id and log of this one. */
+export interface PaymentIdentity extends Pick<RequestContext, 'method' | 'url' | 'bytes' | 'traceId' | 'log'> {
   readonly envelope: PaymentEnvelope;
 }
 
@@ -70,6 +70,8 @@ export interface KnownPayment {
 export interface Reserved {
   readonly outcome: 'reserved';
   readonly payment: Payment;
+  /** The request's. */
+  readonly log: FastifyBaseLogger;
   readonly exposure?: Exposure;
   readonly facilitatorRequest: FacilitatorPayment;
   readonly isVerified: boolean;
@@ -88,7 +90,6 @@ interface PaymentLookupParts {
   readonly db: Database;
   readonly asset: Asset | undefined;
   readonly resolver: Resolver | undefined;
-  readonly log: FastifyBaseLogger;
 }
 
 /** Payments of earlier requests and their outcomes. Nothing here depends on today's settings (R45). */
@@ -131,9 +132,7 @@ export class PaymentLookup {
       const isSame = known.claim.payer === claim.payer && known.claim.nonce === claim.nonce;
       return conflict('identifier_of_another_request', isSame ? known : await this.#findByAuthorization(claim));
     }
-    const { log } = this.#parts;
-    const facts = { traceId: request.traceId, payment: known.id, first: known.traceId };
-    log.info(facts, 'a request repeated an earlier payment');
+    request.log.info({ payment: known.id, first: known.traceId }, 'a request repeated an earlier payment');
     switch (known.state) {
       case 'reserved':
         return known.isLeased ? refused('PAYMENT_REPLAY_PENDING', 'first_request_running') : undefined;
@@ -145,7 +144,7 @@ export class PaymentLookup {
         if (known.isLeased) return refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
         break;
     }
-    const resolution = await this.#resolve(known);
+    const resolution = await this.#resolve(known, request.log);
     if (resolution.outcome === 'settled') return { ...resolution, isReplayable: true };
     const reason = known.refusal ?? 'settlement_failed';
     if (resolution.outcome === 'failed') return settlementRefused(known, reason, true);
@@ -155,10 +154,9 @@ export class PaymentLookup {
   }
 
   /** Any error leaves the payment in doubt (R25, R62). */
-  async #resolve(payment: Payment): Promise<Resolution> {
-    const { resolver, log } = this.#parts;
+  async #resolve(payment: Payment, log: FastifyBaseLogger): Promise<Resolution> {
     try {
-      return (await resolver?.resolve(payment)) ?? { outcome: 'open' };
+      return (await this.#parts.resolver?.resolve(payment)) ?? { outcome: 'open' };
     } catch (error) {
       log.warn({ err: error, payment: payment.id }, 'failed to find or record the outcome of a payment');
       return { outcome: 'open' };

@@ -93,7 +93,8 @@ async function deliver<Body>(
 ): Promise<{ readonly outcome: 'delivered'; readonly speech: DeliveredSpeech<Body> } | Refused | SpeechFailed> {
   try {
     if (charge.request.response.isClosed) throw callerLeft();
-    const speech = await delivery(charge.utterance, { timeoutMs: hold.timeoutMs, lost: lost.signal });
+    const utterance = { ...charge.utterance, traceId: charge.request.traceId };
+    const speech = await delivery(utterance, { timeoutMs: hold.timeoutMs, lost: lost.signal });
     if (hold.ownsLease?.() === false) {
       lost.abort();
       // Nothing else awaits a stream that breaks off now.

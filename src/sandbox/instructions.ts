@@ -5,7 +5,7 @@ import { RUN_SPEECHGATE } from '../lib/run-speechgate.ts';
 import type { SandboxFile } from './sandbox-file.ts';
 
 /** Of pino. */
-const WARNING = 40;
+const BELOW_WARNING = ['trace', 'debug', 'info'];
 
 interface Offered {
   readonly voice: string;
@@ -55,7 +55,7 @@ ${chain ? chainWarning : ''}Ctrl-C stops the sandbox. Each request prints a line
 /** A log line of a request as people read it. Warnings stay as they are; everything else is empty. */
 export function lineForPeople(json: string, showsRequests: boolean): string {
   const { level, msg, method, route, status, end, characters, chargedMicroUsd, ms } = JSON.parse(json);
-  if (msg !== 'request') return level < WARNING ? '' : json;
+  if (msg !== 'request') return BELOW_WARNING.includes(level) ? '' : json;
   if (!showsRequests) return '';
   return [
     new Date().toTimeString().slice(0, 8),

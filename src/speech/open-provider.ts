@@ -87,7 +87,8 @@ export function openProvider(
         if (!(error instanceof SpeechError)) throw error;
         failure = failure?.transient ? failure : error;
         if (signal.aborted) throw failure;
-        if (rest.length > 0) log.warn({ upstream: upstream.name, err: error }, 'trying the next upstream');
+        const { traceId } = utterance;
+        if (rest.length > 0) log.warn({ traceId, upstream: upstream.name, err: error }, 'trying the next upstream');
       }
     }
     throw failure ?? new SpeechError('TTS_UNAVAILABLE', 'No upstream serves this model any more.', false);

@@ -7,6 +7,8 @@ export interface Utterance {
   readonly speed: number;
   /** Id of the model in the catalog; jobs of earlier releases have none. */
   readonly modelId?: string | null;
+  /** Of the request, for the log. */
+  readonly traceId?: string;
 }
 
 /** More than an hour at 128 kbit/s, far beyond the longest text. */

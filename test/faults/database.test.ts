@@ -182,7 +182,7 @@ test('what is delivered long after a stop began waits for the database too', asy
   });
   performance.now = () => now.call(performance) + 60_000;
   proxy.cut();
-  assert.equal(await captures.capture(held.hold), true);
+  assert.equal(await captures.capture(held.hold, log), true);
 });
 
 test('beyond the bound of waiting captures no new hold is placed (R55)', async (t) => {

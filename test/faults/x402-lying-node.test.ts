@@ -194,11 +194,11 @@ const refusalOf = ({ status, json }: Reply) => [status, json.error.code, json.er
 const OTHER_DOMAIN = [503, 'CONFIG_ERROR', 'token_domain'];
 
 /** What the token's domain is, the name that is configured, the status of a challenge, and the level of the log line. */
-const DOMAINS: [string, Falsehood, string, number, number | undefined][] = [
+const DOMAINS: [string, Falsehood, string, number, string | undefined][] = [
   ['the configured domain', () => undefined, 'USD Coin', 402, undefined],
-  ['another domain', () => undefined, 'USDC', 503, 50],
-  ['an empty domain', domainIs({ result: '0x' }), 'USD Coin', 402, 40],
-  ['no domain', domainIs({ error: { code: 3, message: 'execution reverted' } }), 'USD Coin', 402, 40],
+  ['another domain', () => undefined, 'USDC', 503, 'error'],
+  ['an empty domain', domainIs({ result: '0x' }), 'USD Coin', 402, 'warn'],
+  ['no domain', domainIs({ error: { code: 3, message: 'execution reverted' } }), 'USD Coin', 402, 'warn'],
 ];
 
 for (const [name, falsehood, assetName, status, level] of DOMAINS) {

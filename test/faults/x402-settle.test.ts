@@ -212,7 +212,7 @@ test('R23: a facilitator without gas is not blamed on a payer who can pay', { sk
   };
   const both = await Promise.all([gateway.call('/x402/tts', paid), payFor(gateway, payer)]);
   assert.deepEqual([both[0].status, both[1].reply.status], [200, 200], 'two at once are sold to a payer without blame');
-  const errors = gateway.log.filter(({ level }) => level === 50);
+  const errors = gateway.log.filter(({ level }) => level === 'error');
   assert.equal(errors.filter(({ msg }) => /lacks gas/.test(String(msg))).length, 3);
   const scrape = (await gateway.app.admin.inject({ url: '/metrics', headers: { host: 'localhost' } })).body;
   assert.match(scrape, /^speechgate_facilitator_lacked_gas_total 3$/m);

@@ -2,16 +2,21 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { createLogger } from '../../src/observability/logger.ts';
 import { catalogFile } from '../support/catalog-file.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { testCheckout } from '../support/checkout.ts';
 import { programCommand, startChild, startCommand } from '../support/child.ts';
-import { type Gateway, startGateway } from '../support/gateway.ts';
+import { payDeposit } from '../support/deposit.ts';
+import { refused } from '../support/facilitator-faults.ts';
+import { type Gateway, type Reply, startGateway } from '../support/gateway.ts';
+import { later } from '../support/jobs.ts';
+import { domainOf, HELLO, TTS, withCredential } from '../support/prepaid.ts';
 import { mp3, openAiError, startStubUpstream, testUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
-import { payFor, startX402Gateway } from '../support/x402.ts';
+import { payFor, startX402Gateway, type X402Gateway } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 
@@ -102,14 +107,12 @@ test('a log line escapes control characters and keeps its value', async () => {
   assert.deepEqual([err.message, userAgent, msg], [hostile, hostile, hostile]);
 });
 
-const ERROR_LEVEL = 50;
-
 /** The settings that errors in the log name, and how often the metric counts each of those in use. */
 async function refusals({ app, log }: Gateway): Promise<{ logged: unknown[]; counted: Record<string, number> }> {
   const scrape = (await app.admin.inject({ url: '/metrics', headers: { host: 'localhost' } })).body;
   const samples = [...scrape.matchAll(/^speechgate_refused_credentials_total\{setting="(\w+)"\} (\d+)$/gm)];
   return {
-    logged: log.filter(({ level, setting }) => level === ERROR_LEVEL && setting).map(({ setting }) => setting),
+    logged: log.filter(({ level, setting }) => level === 'error' && setting).map(({ setting }) => setting),
     counted: Object.fromEntries(samples.map(([, setting, count]) => [setting, Number(count)])),
   };
 }
@@ -183,4 +186,108 @@ test('a card processor that refuses the key is logged with STRIPE_SECRET_KEY', a
   assert.ok(logged.length >= 2, 'by the purchase and by the reconcilers');
   assert.deepEqual([...new Set(logged)], ['STRIPE_SECRET_KEY']);
   assert.equal(counted.STRIPE_SECRET_KEY, logged.length);
+});
+
+interface FailingPayment {
+  readonly status: number;
+  readonly code: string;
+  readonly reason: string;
+  /** The line that says why. */
+  readonly cause?: RegExp;
+  pay(gateway: X402Gateway): Promise<Reply>;
+}
+
+const payerOf = () => wallet(chain.client, 1_000_000n);
+
+const FAILING_PAYMENTS: Readonly<Record<string, FailingPayment>> = {
+  'a card request without funds': {
+    ...{ status: 402, code: 'PAYMENT_REQUIRED', reason: 'insufficient_funds' },
+    pay: async ({ call, fund }) => {
+      const headers = { 'x-credit-account': await fund(1) };
+      return call('/tts', { method: 'POST', json: { text: 'x'.repeat(4000) }, headers });
+    },
+  },
+  'a card request whose speech fails': {
+    ...{ status: 502, code: 'TTS_UPSTREAM_ERROR', reason: 'none', cause: /^synthesis failed$/ },
+    pay: async ({ call, fund, upstream }) => {
+      upstream.mode = openAiError(400);
+      return call('/tts', { ...HELLO, headers: { 'x-credit-account': await fund(500) } });
+    },
+  },
+  'a job whose idempotency key is reused': {
+    ...{ status: 400, code: 'INVALID_REQUEST', reason: 'same request' },
+    pay: async (gateway) => {
+      const account = await gateway.fund(500);
+      await later(gateway, account, { key: 'one' });
+      return later(gateway, account, { key: 'one', text: 'another text' });
+    },
+  },
+  'a prepaid request without a deposit': {
+    ...{ status: 402, code: 'PAYMENT_REQUIRED', reason: 'never_deposited' },
+    pay: async ({ call, payTo }) => call(TTS, await withCredential(await payerOf(), domainOf(payTo), TTS, HELLO)),
+  },
+  'a direct payment that can not be verified': {
+    ...{ status: 502, code: 'PAYMENT_ERROR', reason: 'payment_service_failed', cause: /^failed to verify a payment$/ },
+    pay: async (gateway) => {
+      gateway.facilitator.faults.verify('reset');
+      return (await payFor(gateway, await payerOf())).reply;
+    },
+  },
+  'a direct payment whose settlement is refused': {
+    ...{ status: 402, code: 'PAYMENT_REQUIRED', reason: 'insufficient_funds', cause: /refused a settlement$/ },
+    pay: async (gateway) => {
+      gateway.facilitator.faults.settle(refused('insufficient_funds'));
+      return (await payFor(gateway, await payerOf())).reply;
+    },
+  },
+  'a deposit with an unknown outcome': {
+    ...{ status: 409, code: 'PAYMENT_OUTCOME_UNKNOWN', reason: 'outcome_unknown', cause: /has an unknown outcome/ },
+    pay: async (gateway) => {
+      gateway.facilitator.faults.settle({ broadcast: false, answer: 'reset' });
+      return (await payDeposit(gateway, await payerOf())).reply;
+    },
+  },
+  'a purchase that the processor refuses': {
+    ...{ status: 502, code: 'PAYMENT_ERROR', reason: 'processor_failed', cause: /^failed to open a checkout session$/ },
+    pay: ({ call }) => {
+      const headers = { 'content-type': 'application/x-www-form-urlencoded' };
+      return call('/top-up', { method: 'POST', headers, body: 'amount=500' });
+    },
+  },
+};
+
+test('each line of a failing payment has its trace id, and its request line says why', { skip }, async (t) => {
+  const env = { LOG_LEVEL: 'info' };
+  const gateway = await startX402Gateway(t, chain, env, { confirmationTimeoutMs: 200, inclusionTimeoutMs: 200 });
+  const begun = gateway.log.length;
+  for (const [name, { status, code, reason, cause, pay }] of Object.entries(FAILING_PAYMENTS)) {
+    await t.test(name, async () => {
+      gateway.upstream.mode = mp3();
+      const reply = await pay(gateway);
+      const traceId = reply.headers.get('x-trace-id');
+      assert.equal(reply.status, status, reply.text);
+      await until(() => gateway.log.some((line) => line.traceId === traceId && line.msg === 'request'));
+      const own = gateway.log.filter((line) => line.traceId === traceId);
+      const request = own.find(({ msg }) => msg === 'request');
+      assert.deepEqual([request?.level, request?.code, request?.reason ?? 'none'], ['info', code, reason]);
+      const causes = own.filter(({ level }) => level === 'warn' || level === 'error').map(({ msg }) => msg);
+      assert.deepEqual(
+        causes.map((msg) => cause?.test(msg)),
+        cause ? [true] : [],
+      );
+    });
+  }
+  assert.deepEqual(
+    gateway.log.slice(begun).filter(({ traceId }) => traceId === undefined),
+    [],
+  );
+});
+
+test('an error of the database names its statement', async (t) => {
+  const gateway = await startGateway(t, { LOG_LEVEL: 'info', SPEECH_BASE_URL: (await testUpstream(t)).url });
+  const account = await gateway.fund(500);
+  await sql`alter table transfer rename to away`.execute(gateway.db);
+  assert.equal(await speak(gateway, account), 503);
+  const failed = gateway.log.find(({ msg }) => msg === 'request failed');
+  assert.match(JSON.stringify(failed?.err), /"statement":"hold"/);
 });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { mock } from 'node:test';
+import { pino } from 'pino';
 import { test } from 'tap';
 import { readConfig } from '../../src/config/config.ts';
 import { PrepaidAudio } from '../../src/payments/prepaid/prepaid-balance.ts';
@@ -18,7 +19,8 @@ test('R60: so much of the audio of each minute is kept', async (t) => {
     maxBytesPerMinute: 10,
   };
   const audio = new PrepaidAudio(parts as unknown as Parts);
-  const keep = (id: string, bytes: number) => audio.store(id, Buffer.alloc(bytes));
+  const log = pino({ level: 'silent' });
+  const keep = (id: string, bytes: number) => audio.store(id, Buffer.alloc(bytes), log);
   keep('first', 7);
   keep('too much', 4);
   keep('fits', 3);

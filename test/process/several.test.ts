@@ -165,7 +165,7 @@ test('several processes serve one port', async (t) => {
     assert.deepEqual(new Set(await ask(url, 20)), new Set([200]));
     assert.deepEqual(
       several.logged('^a gateway process exited').map(({ ended, signal, level }) => [ended, signal, level]),
-      [[first, 'SIGKILL', 50]],
+      [[first, 'SIGKILL', 'error']],
     );
     assert.equal(await runJob(await gateway.fund(500), 'second'), 'completed');
     await until(() => attempts().length > 1);

@@ -118,13 +118,13 @@ for (const [record, line] of [
   ],
 ] as const) {
   test(`a request is a line for people: ${line.source.slice(0, 40)}`, async () => {
-    assert.match(lineForPeople(JSON.stringify({ level: 30, msg: 'request', ...record }), true), line);
+    assert.match(lineForPeople(JSON.stringify({ level: 'info', msg: 'request', ...record }), true), line);
   });
 }
 
 test('a warning stays a line of JSON, and requests of the start are not printed', async () => {
-  const warning = '{"level":40,"msg":"x"}\n';
-  const others = ['{"level":30,"msg":"x"}\n', '{"level":30,"msg":"request","ms":1}\n'];
+  const warning = '{"level":"warn","msg":"x"}\n';
+  const others = ['{"level":"info","msg":"x"}\n', '{"level":"info","msg":"request","ms":1}\n'];
   assert.deepEqual(
     [warning, ...others].map((line) => lineForPeople(line, false)),
     [warning, '', ''],

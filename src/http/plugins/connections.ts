@@ -162,5 +162,6 @@ function writeAnswer(
   socket.resume();
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
   metrics.requestEnded(undefined, status, 'answered', 0);
-  logger.info({ traceId, method, route: null, status, end: 'answered', bytes }, 'request');
+  const { code } = fault;
+  logger.info({ traceId, method, route: null, status, end: 'answered', bytes, code }, 'request');
 }

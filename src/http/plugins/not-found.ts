@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Route } from '../../contract/routes.ts';
-import { sendWayOn } from '../reply.ts';
+import { logError, sendWayOn } from '../reply.ts';
 import { errorBody } from '../structured-error.ts';
 
 /** Answers OPTIONS on any path, another method on a known path (405 with `allow`, R9), and the rest (404). */
@@ -20,10 +20,13 @@ export function createNotFoundHandler(routes: readonly Route[], preflightHeaders
     if (allow) {
       const details = { field: 'method', rule: 'enum', allowed: allow.split(', ') };
       const message = `${request.method} is not supported here. Use ${allow}.`;
-      return reply.code(405).send(errorBody('INVALID_REQUEST', message, details));
+      const body = errorBody('INVALID_REQUEST', message, details);
+      logError(body.error, reply);
+      return reply.code(405).send(body);
     }
     const message = 'This path does not exist. GET / lists the endpoints.';
     const body = errorBody('NOT_FOUND', message, { field: 'path' });
+    logError(body.error, reply);
     return sendWayOn(reply, 404, body) ?? reply.code(404).send(body);
   };
 }

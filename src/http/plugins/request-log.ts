@@ -15,6 +15,9 @@ export interface RequestFacts {
   readonly characters?: number;
   /** The final charge; absent while unknown, or if another request was charged. */
   readonly chargedMicroUsd?: bigint;
+  /** Of an error. */
+  readonly code?: string;
+  readonly reason?: string;
 }
 
 /** Writes one log line and one count, after the response closed and all work ended: only then is the charge known. */

@@ -80,7 +80,7 @@ export async function makeDeposit(
   { headers, body }: CreateDepositRequest,
   context: OperationContext,
 ): Promise<CreateDepositResult> {
-  const { method, url, bytes, traceId } = context;
+  const { method, url, bytes, traceId, log } = context;
   const amountMicroUsd = BigInt(body.amountMicroUsd);
   const isPaid = headers['payment-signature'] !== undefined;
   const foreign = refuseForeignHeaders(context, isPaid ? foreignHeaders.withPayment : foreignHeaders.always);
@@ -102,7 +102,7 @@ export async function makeDeposit(
     if (shown.outcome === 'refused') return isAnswer(offered) ? offered : refusalFailure(shown);
     const { credential: envelope } = shown;
     context.addLogFields({ flow: 'deposit' });
-    const identity = { method, url, bytes, envelope, traceId };
+    const identity = { method, url, bytes, envelope, traceId, log };
     if (isAnswer(offered) || !isSignedByPayer(envelope, offered.terms.asset)) {
       return answerPrevious(identity, isAnswer(offered) ? offered : NOT_BY_PAYER, onAdmitted);
     }

@@ -120,6 +120,7 @@ export function topUpOperations(
       if (purchase && !account && !earlier) return failure('INVALID_REQUEST', UNKNOWN_PURCHASE, PURCHASE_EXISTS);
       const accountId = account ?? earlier?.accountId;
       const result = await card.purchases.start({ amountCents, accountId, challengeId: challenge });
+      if (result.outcome !== 'open') context.addLogFields({ reason: result.outcome });
       switch (result.outcome) {
         case 'open':
           return { status: 303, headers: { location: result.checkoutUrl } };
@@ -152,6 +153,7 @@ export function topUpOperations(
         context.log.error({ err }, 'failed to read a purchase');
         return { outcome: 'not_now', isOutage: isDatabaseFault(err) } as const;
       });
+      if (result.outcome !== 'credited') context.addLogFields({ reason: result.outcome });
       switch (result.outcome) {
         case 'credited':
           return page(200, PRIVATE_ANSWER, pages.creditedPage({ site, baseUrl }, result.credit, result));

@@ -285,10 +285,10 @@ function replayed({ audio, sizeBytes, receipt }: Replayed, context: OperationCon
 
 export const previousDirect = (replays: DirectReplays): PreviousRequests => ({
   name: 'direct',
-  find: async (headers, { method, url, bytes, traceId }) => {
+  find: async (headers, { method, url, bytes, traceId, log }) => {
     const shown = readPaymentHeader(headers);
     if (shown.outcome === 'refused') return undefined;
-    const found = await replays.find({ method, url, bytes, traceId, envelope: shown.credential });
+    const found = await replays.find({ method, url, bytes, traceId, log, envelope: shown.credential });
     return found ?? { outcome: 'new', payment: NOTHING_CHARGED };
   },
 });

@@ -74,7 +74,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
    */
   async authorize(
     { accountId, maxAmountMicroUsd }: CardCredential,
-    { priceMicroUsd, usage, slot }: Charge,
+    { priceMicroUsd, usage, slot, request: { log } }: Charge,
     trx?: Database,
   ): Promise<Held<CardHold> | Refused<CardCode>> {
     if (!accountId) return refused('PAYMENT_REQUIRED', 'no_account', { balanceMicroUsd: 0n });
@@ -87,10 +87,10 @@ export class CardCredits implements PaymentFlow<CardCredential> {
       const terms = { leaseSeconds: null, livemode: this.livemode };
       const placed = await placeCardHold(trx, { id: uuidv7(), ...asked }, terms);
       if (placed.outcome !== 'held') return refuse(trx, accountId, placed);
-      return { outcome: 'held', hold: this.#holds.ofJob(placed.hold, receiptOf) };
+      return { outcome: 'held', hold: this.#holds.ofJob(placed.hold, { receiptOf, log }) };
     }
     const place = (id: string) => this.#place({ id, ...asked }, slot);
-    const result = await this.#holds.place(accountId.toLowerCase(), place, { receiptOf });
+    const result = await this.#holds.place(accountId.toLowerCase(), place, { receiptOf, log });
     return result.outcome === 'not_held' ? refuse(this.#db, accountId, result.placed) : result;
   }
 

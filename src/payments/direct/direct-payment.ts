@@ -1,4 +1,3 @@
-import type { FastifyBaseLogger } from 'fastify';
 import type { UpstreamUsage } from '../../ledger/hold.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import { type AudioStore, StoreError } from '../../speech/store/audio-store.ts';
@@ -8,7 +7,6 @@ import { type Reserved, readPaymentHeader, settlementRefused } from '../payment-
 import { type Refused, refused } from '../refusal.ts';
 import type { Offer, Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
-import type { Payment } from '../x402/payment.ts';
 import { paymentAudioKey } from '../x402/payment-outcomes.ts';
 import type { Reservations } from '../x402/reservations.ts';
 import type { Settlement } from '../x402/settlement.ts';
@@ -67,16 +65,16 @@ export class DirectHold implements PaymentHold {
   async void(): Promise<void> {
     if (this.receipt) return;
     this.#end('voided');
-    await this.#parts.intake.release(this.#reserved.payment);
+    await this.#parts.intake.release(this.#reserved);
   }
 
   async #settle(upstream: UpstreamUsage | undefined, audio: Buffer): Promise<Refused<SettleCode> | undefined> {
-    const { payment, facilitatorRequest } = this.#reserved;
-    if (!(await this.#store(payment, audio))) {
+    const { payment, facilitatorRequest, log } = this.#reserved;
+    if (!(await this.#store(audio))) {
       return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_stored', { charged: false });
     }
     const { settlement, inclusionTimeoutMs: timeoutMs } = this.#parts;
-    const settled = await settlement.settle(payment, facilitatorRequest, { upstream, timeoutMs });
+    const settled = await settlement.settle(payment, facilitatorRequest, { upstream, timeoutMs, log });
     switch (settled.outcome) {
       case 'settled':
         this.receipt = directReceipt(settled.receipt, facilitatorRequest.envelope.identifier, false);
@@ -90,14 +88,15 @@ export class DirectHold implements PaymentHold {
     }
   }
 
-  async #store(payment: Payment, audio: Buffer): Promise<boolean> {
-    const { store, intake, log } = this.#parts;
+  async #store(audio: Buffer): Promise<boolean> {
+    const { store, intake } = this.#parts;
+    const { payment, log } = this.#reserved;
     try {
       await store.dated.x402.put(paymentAudioKey(payment), audio, 'audio/mpeg');
       return true;
     } catch (error) {
       testPoint('x402 audio not stored');
-      await intake.release(payment);
+      await intake.release(this.#reserved);
       if (!(error instanceof StoreError)) throw error;
       log.error({ err: error }, 'failed to store audio; its payment was not settled');
       return false;
@@ -145,7 +144,6 @@ interface DirectPaymentParts {
   readonly intake: PaymentIntake;
   readonly store: AudioStore;
   readonly work: DirectWork;
-  readonly log: FastifyBaseLogger;
   readonly inclusionTimeoutMs: number;
 }
 
@@ -177,8 +175,8 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, OfferedCharge
     try {
       const { request, offers, resource, usage } = charge;
       // The request has getters, so it can't be spread.
-      const { method, url, bytes, traceId } = request;
-      const payment = { method, url, bytes, traceId, envelope, offers, resource, usage };
+      const { method, url, bytes, traceId, log } = request;
+      const payment = { method, url, bytes, traceId, log, envelope, offers, resource, usage };
       const begun = await this.#parts.intake.begin('speech', payment, () => {
         const work = this.#parts.work.begin(envelope.authorization.from, request.client);
         if (work.outcome === 'refused') return work;
@@ -186,7 +184,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, OfferedCharge
         return undefined;
       });
       if (begun.outcome === 'refused') return begun;
-      if (begun.outcome === 'known') return await this.#parts.replays.answer(begun, envelope.identifier);
+      if (begun.outcome === 'known') return await this.#parts.replays.answer(begun, payment);
       const admitted = await this.#admit(begun, endWork);
       isHeld = admitted.outcome === 'held';
       return admitted;
@@ -211,7 +209,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, OfferedCharge
       const hold = new DirectHold(reserved, this.#parts, end);
       if (hold.timeoutMs >= MIN_SYNTHESIS_MS) return { outcome: 'held' as const, hold };
       endLease();
-      await this.#parts.intake.release(reserved.payment);
+      await this.#parts.intake.release(reserved);
       return refused('PAYMENT_REQUIRED', 'authorization_expires_too_soon');
     } catch (error) {
       endLease();

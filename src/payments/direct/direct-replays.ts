@@ -13,7 +13,6 @@ export type DirectReplay = Replayed | Refused<SettleCode | 'PAYMENT_IDENTIFIER_C
 interface DirectReplaysParts {
   readonly known: PaymentLookup;
   readonly store: AudioStore;
-  readonly log: FastifyBaseLogger;
 }
 
 export class DirectReplays {
@@ -26,14 +25,14 @@ export class DirectReplays {
   /** The response to a repetition, or to a misused identifier; undefined for a new payment. */
   async find(request: PaymentIdentity): Promise<DirectReplay | undefined> {
     const known = await this.#parts.known.find(request);
-    return known && this.answer(known, request.envelope.identifier);
+    return known && this.answer(known, request);
   }
 
-  async answer({ payment, status }: KnownPayment, identifier: string): Promise<DirectReplay> {
+  async answer({ payment, status }: KnownPayment, { envelope, log }: PaymentIdentity): Promise<DirectReplay> {
     switch (status.outcome) {
       case 'settled': {
         const { receipt, isReplayable } = status;
-        if (isReplayable) return this.#replay(payment, directReceipt(receipt, identifier, true));
+        if (isReplayable) return this.#replay(payment, directReceipt(receipt, envelope.identifier, true), log);
         return refused('PAYMENT_IDENTIFIER_CONFLICT', 'replay_window_over', charged(payment, receipt));
       }
       case 'open':
@@ -43,10 +42,9 @@ export class DirectReplays {
     }
   }
 
-  async #replay(payment: Payment, receipt: DirectReceipt): Promise<DirectReplay> {
-    const { store, log } = this.#parts;
+  async #replay(payment: Payment, receipt: DirectReceipt, log: FastifyBaseLogger): Promise<DirectReplay> {
     try {
-      const stored = await store.dated.x402.open(paymentAudioKey(payment));
+      const stored = await this.#parts.store.dated.x402.open(paymentAudioKey(payment));
       if (stored) return { outcome: 'replayed', audio: stored.stream, sizeBytes: stored.size, receipt };
       log.error({ payment: payment.id }, 'the audio of a settled payment is missing');
     } catch (error) {

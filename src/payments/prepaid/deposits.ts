@@ -1,4 +1,3 @@
-import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../../db/database.ts';
 import { findWallet } from '../../ledger/wallets.ts';
 import { testPoint } from '../../lib/test-point.ts';
@@ -70,7 +69,6 @@ interface DepositsParts {
   readonly replays: DepositReplays;
   readonly settlement: Settlement;
   readonly confirmationTimeoutMs: number;
-  readonly log: FastifyBaseLogger;
 }
 
 /** Credits a wallet by one on-chain payment, once the exact transfer is CONFIRMATIONS deep (R35, R44). */
@@ -102,14 +100,14 @@ export class Deposits {
   }
 
   async #settle(reserved: Reserved, onAdmitted: () => void): Promise<DepositResult> {
-    const { payment, facilitatorRequest } = reserved;
-    const { db, reservations, intake, settlement, confirmationTimeoutMs, log } = this.#parts;
+    const { payment, facilitatorRequest, log } = reserved;
+    const { db, reservations, intake, settlement, confirmationTimeoutMs } = this.#parts;
     const endLease = reservations.keepLease(payment);
     try {
       const refusal = await intake.admit(reserved);
       if (!refusal || refusal.reason === FACILITATOR_LACKS_GAS) onAdmitted();
       if (refusal) return refusal;
-      const wait = { timeoutMs: confirmationTimeoutMs, signal: this.#stopping.signal };
+      const wait = { timeoutMs: confirmationTimeoutMs, signal: this.#stopping.signal, log };
       const settled = await settlement.settle(payment, facilitatorRequest, wait);
       switch (settled.outcome) {
         case 'settled':

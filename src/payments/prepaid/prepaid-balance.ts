@@ -41,7 +41,6 @@ interface PrepaidAudioParts {
   readonly store: AudioStore;
   readonly maxBytesPerMinute: number;
   readonly work: RunningWork;
-  readonly log: FastifyBaseLogger;
 }
 
 /** Stores the audio of prepaid responses that may be lost (R60). Best effort: nothing waits for it. */
@@ -54,8 +53,8 @@ export class PrepaidAudio {
     this.#parts = parts;
   }
 
-  store(id: string, audio: Buffer): void {
-    const { store, maxBytesPerMinute, work, log } = this.#parts;
+  store(id: string, audio: Buffer, log: FastifyBaseLogger): void {
+    const { store, maxBytesPerMinute, work } = this.#parts;
     const minute = Math.floor(Date.now() / 60_000);
     if (minute !== this.#minute) this.#bytesOfMinute = 0;
     this.#minute = minute;
@@ -64,7 +63,7 @@ export class PrepaidAudio {
     const kept = store.dated.prepaid
       .put(id, audio, 'audio/mpeg')
       .then(() => testPoint('prepaid audio kept'))
-      .catch((err) => log.warn({ err }, 'failed to store the audio of a prepaid response'));
+      .catch((err) => log.warn({ err, hold: id }, 'failed to store the audio of a prepaid response'));
     work.add(kept);
   }
 
@@ -134,7 +133,8 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     const spend = { address, nonce, digest, expiry, amountMicroUsd: priceMicroUsd, isPermitted, usage };
     const result = await this.#holds.place(address, (id) => this.#place({ id, ...spend }), {
       receiptOf,
-      onDelivered: ({ id }, audio) => audio && this.#audio.store(id, audio),
+      log: request.log,
+      onDelivered: ({ id }, audio) => audio && this.#audio.store(id, audio, request.log),
     });
     if (result.outcome === 'held') return result;
     // Over a limit, an identical repetition still learns its outcome.

@@ -20,6 +20,8 @@ type SettlementOutcome =
   | { readonly outcome: 'lost' };
 
 interface SettlementOptions {
+  /** The request's. */
+  readonly log: FastifyBaseLogger;
   readonly upstream?: UpstreamUsage | undefined;
   /** How long the transfer is awaited after settle was answered. */
   readonly timeoutMs: number;
@@ -33,7 +35,6 @@ interface SettlementParts {
   readonly chain: Chain;
   readonly resolver: Resolver;
   readonly metrics: Metrics;
-  readonly log: FastifyBaseLogger;
 }
 
 /**
@@ -57,9 +58,9 @@ export class Settlement {
   async settle(
     payment: Payment,
     request: FacilitatorPayment,
-    { upstream, timeoutMs, signal }: SettlementOptions,
+    { upstream, ...options }: SettlementOptions,
   ): Promise<SettlementOutcome> {
-    const { reservations, outcomes, facilitator, metrics, log } = this.#parts;
+    const { reservations, outcomes, facilitator, metrics } = this.#parts;
     testPoint('x402 audio stored');
     const isBegun = await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () =>
       reservations.beginSettling(payment, upstream),
@@ -70,10 +71,10 @@ export class Settlement {
     try {
       answer = await facilitator.settle(request);
       testPoint('x402 settle answered');
-      return await this.#record(payment, answer, { timeoutMs, signal });
+      return await this.#record(payment, answer, options);
     } catch (error) {
       // Whatever was thrown, the money may have moved (R62).
-      log.error({ err: error, payment: payment.id }, 'failed to record the outcome of a settlement');
+      options.log.error({ err: error, payment: payment.id }, 'failed to record the outcome of a settlement');
       const transaction = answer?.outcome === 'open' ? answer.transaction : undefined;
       // While the database is down, the payment becomes one in doubt when its lease expires.
       if (!isUnavailable(error)) await outcomes.markUnknown(payment, transaction).catch(() => {});
@@ -85,14 +86,14 @@ export class Settlement {
   async #record(
     payment: Payment,
     answer: SettleAnswer,
-    wait: { readonly timeoutMs: number; readonly signal: AbortSignal | undefined },
+    { log, ...wait }: Omit<SettlementOptions, 'upstream'>,
   ): Promise<SettlementOutcome> {
-    const { outcomes, chain, resolver, metrics, log } = this.#parts;
+    const { outcomes, chain, resolver, metrics } = this.#parts;
     const { id, claim, headBlock } = payment;
     const { detail } = answer;
     if (answer.outcome === 'refused') {
       const isFacilitatorsFault = answer.reason === LACKS_BALANCE && (await this.#isCovered(payment));
-      if (isFacilitatorsFault) reportLackOfGas(this.#parts, { payment: id, detail });
+      if (isFacilitatorsFault) reportLackOfGas(metrics, log, { payment: id, detail });
       else log.warn({ payment: id, detail }, 'the facilitator refused a settlement');
       const reason = isFacilitatorsFault ? FACILITATOR_LACKS_GAS : answer.reason;
       await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => outcomes.markRefused(payment, reason));

@@ -40,7 +40,8 @@ export async function isSolvent(
 }
 
 export function reportLackOfGas(
-  { metrics, log }: { readonly metrics: Metrics; readonly log: FastifyBaseLogger },
+  metrics: Metrics,
+  log: FastifyBaseLogger,
   facts: { readonly payment?: string; readonly detail: string },
 ): void {
   metrics.facilitatorLackedGas();
