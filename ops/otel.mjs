@@ -99,24 +99,31 @@ function start() {
     ],
   });
 
+  const inSpan = (name, options, context, run) =>
+    api.trace.getTracer('speechgate').startActiveSpan(name, options, context, async (span) => {
+      try {
+        return await run();
+      } catch (error) {
+        span.setStatus({ code: api.SpanStatusCode.ERROR });
+        throw error;
+      } finally {
+        span.end();
+      }
+    });
+
   // A job may run in another process, so its row keeps the trace of its request.
   subscribe('speechgate.job.queue', (job) => api.propagation.inject(api.context.active(), job));
   subscribe('speechgate.job.run', (job) => {
     const { run, traceId, traceparent } = job;
     if (traceparent === null) return;
     const parent = api.propagation.extract(api.ROOT_CONTEXT, { traceparent });
-    const options = { attributes: { [TRACE_ID]: traceId } };
-    job.run = () =>
-      api.trace.getTracer('speechgate').startActiveSpan('job', options, parent, async (span) => {
-        try {
-          return await run();
-        } catch (error) {
-          span.setStatus({ code: api.SpanStatusCode.ERROR });
-          throw error;
-        } finally {
-          span.end();
-        }
-      });
+    job.run = () => inSpan('job', { attributes: { [TRACE_ID]: traceId } }, parent, run);
+  });
+
+  // The client's own span has only method and address, such as POST.
+  subscribe('speechgate.outside.call', (call) => {
+    const { name, run } = call;
+    if (api.trace.getActiveSpan()) call.run = () => inSpan(name, {}, api.context.active(), run);
   });
 
   // Its public server closes first and its operators' listener last. A stop doesn't wait for a slow collector.

@@ -16,7 +16,14 @@ import { startPruning } from './features/pruning.ts';
 import { openSpeech } from './features/speech-feature.ts';
 import { openX402 } from './features/x402-feature.ts';
 import { createAdminServer } from './http/admin/admin-server.ts';
-import { addBookGauges, addPauseGauge, addPoolGauges, addReconcilerGauges } from './http/admin/gauges.ts';
+import {
+  addBookGauges,
+  addBuildInfo,
+  addPauseGauge,
+  addPoolGauges,
+  addReconcilerGauges,
+  addStateGauges,
+} from './http/admin/gauges.ts';
 import { listen } from './http/listen.ts';
 import { operations } from './http/operations.ts';
 import { catalogOperations } from './http/routes/catalog-operations.ts';
@@ -28,6 +35,7 @@ import { DatabaseIdentity, describeMismatch } from './ledger/database-identity.t
 import { KnownPauses } from './ledger/known-pauses.ts';
 import { RunningWork } from './lib/running-work.ts';
 import { within } from './lib/within.ts';
+import { serviceVersion } from './observability/logger.ts';
 import { Metrics } from './observability/metrics.ts';
 import { RollingWindow } from './payments/limits/rolling-window.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
@@ -67,6 +75,8 @@ export async function createApp(config: Config, log: Logger, { demoAccount }: Ap
   addPoolGauges(metrics, pool);
   const work = new RunningWork();
   const leaving = new AbortController();
+  addBuildInfo(metrics, serviceVersion());
+  addStateGauges(metrics, db, () => !leaving.signal.aborted);
   const limits = new RollingWindow(db, { ...config.rateLimit, livemode: config.card?.livemode }, metrics);
   const pauses = new KnownPauses(db, log);
   addPauseGauge(metrics, pauses);

@@ -1,7 +1,7 @@
 import cluster from 'node:cluster';
 import { describeFaults, EXIT_CONFIG, readConfig } from './config/config.ts';
 import { readRole } from './config/role.ts';
-import { createLogger } from './observability/logger.ts';
+import { createLogger, lineOrigin } from './observability/logger.ts';
 
 const role = readRole(process.argv.slice(2));
 if (!role) {
@@ -25,7 +25,7 @@ if (role === 'worker' && !config.speech) {
   console.error("speechgate can't start:\nSPEECH_BASE_URL is not set. A worker needs it to synthesize jobs.");
   process.exit(EXIT_CONFIG);
 }
-const log = createLogger(config.logLevel);
+const log = createLogger(config.logLevel).child(lineOrigin(config));
 if (isOneOfMany && !isForked) {
   // The primary serves nothing, so it does not load the gateway's modules.
   const { runPrimary } = await import('./primary.ts');

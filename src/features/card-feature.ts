@@ -4,7 +4,7 @@ import { operations } from '../http/operations.ts';
 import { creditsOperations } from '../http/routes/credits-operations.ts';
 import { speechOperations } from '../http/routes/speech-operations.ts';
 import { TOP_UP_WINDOW_SECONDS, topUpOperations } from '../http/routes/top-up-operations.ts';
-import { credentialAlarm } from '../observability/credential-alarm.ts';
+import { credentialAlarm } from '../observability/outside.ts';
 import { CardCredits } from '../payments/card/card-credits.ts';
 import { RollingWindow } from '../payments/limits/rolling-window.ts';
 import { Processor } from '../payments/top-up/processor.ts';
@@ -24,10 +24,11 @@ export function openCard(
   const { baseUrl, serviceName, catalog } = config;
   const { ratePicoUsd } = catalog.defaultModel;
   const onRefused = credentialAlarm({ metrics, log }, 'STRIPE_SECRET_KEY');
+  const reporting = { onRefused, calls: metrics.outside('processor') };
   const { apiBase, checkoutOrigin = '', livemode } = config.card ?? {};
   const card = config.card && {
     credits: new CardCredits(config.card.livemode, limits, holds.parts()),
-    purchases: new Purchases(db, new Processor(config.card.secretKey, apiBase, { checkoutOrigin, onRefused }), {
+    purchases: new Purchases(db, new Processor(config.card.secretKey, apiBase, { checkoutOrigin, ...reporting }), {
       baseUrl,
       serviceName,
     }),
@@ -56,6 +57,6 @@ export function openCard(
   return {
     plugin: async (server: FastifyInstance) => void server.register(operations, { routes }),
     purchaseLimits: purchaseWindow && new RollingWindow(db, purchaseWindow, metrics),
-    reconcilers: cardReconcilers(db, config, onRefused),
+    reconcilers: cardReconcilers(db, config, reporting),
   };
 }

@@ -7,7 +7,7 @@ import { feedbackOperations } from '../http/routes/feedback-operations.ts';
 import { feedbackReconcilers } from '../reconcile/reconcilers.ts';
 import type { SharedParts } from './feature.ts';
 
-export function openFeedback({ config, db, log }: SharedParts) {
+export function openFeedback({ config, db, metrics, log }: SharedParts) {
   const { databaseUrl, namedStatements, serviceName, baseUrl } = config;
   const mail = config.feedback?.mail;
   const feedback = config.feedback && {
@@ -16,7 +16,8 @@ export function openFeedback({ config, db, log }: SharedParts) {
     maxPerHour: config.feedback.maxPerHour,
     notification: mail ? ('queued' as const) : ('not_configured' as const),
   };
-  const mailer = mail && mailWorker(db, { ...mail, serviceName }, { databaseUrl, namedStatements, log });
+  const mailer =
+    mail && mailWorker(db, { ...mail, serviceName }, { databaseUrl, namedStatements, log }, metrics.outside('mail'));
   if (!feedback) log.warn('feedback is off: FEEDBACK_SECRET is unset, its endpoints answer 503');
   else if (!mailer) log.warn('feedback is stored, but not mailed: SMTP_URL is unset');
   const routes = feedbackRoutes(feedbackOperations({ db, serviceName, baseUrl, feedback }));

@@ -25,7 +25,7 @@ export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Sp
     audioSetting,
     signingSecrets,
   } = config.jobs;
-  const store = openAudioStore(audioStore);
+  const store = openAudioStore(audioStore, metrics.outside('store'));
   const signer = signingSecrets.length > 0 ? createLinkSigner('job-audio', signingSecrets) : undefined;
   if (!signer) log.warn('audio links are not signed: JOB_SIGNING_SECRET is unset');
   const worker =

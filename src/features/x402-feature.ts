@@ -2,13 +2,13 @@ import type { FastifyInstance } from 'fastify';
 import { currentKey, watchKeyExpiry } from '../config/signing-keys.ts';
 import type { X402Config } from '../config/x402-settings.ts';
 import { x402Routes } from '../contract/routes.ts';
-import { addPaymentGauges, addSigningKeyGauge, addUnsettledWorkGauge } from '../http/admin/gauges.ts';
+import { addNodeGauge, addPaymentGauges, addSigningKeyGauge, addUnsettledWorkGauge } from '../http/admin/gauges.ts';
 import { operations } from '../http/operations.ts';
 import type { ProbeExample } from '../http/plugins/bodies.ts';
 import { x402Operations } from '../http/routes/x402-operations.ts';
 import { previousDirect, previousPrepaid } from '../http/routes/x402-speech.ts';
 import type { DatabaseIdentity } from '../ledger/database-identity.ts';
-import { credentialAlarm } from '../observability/credential-alarm.ts';
+import { credentialAlarm } from '../observability/outside.ts';
 import { CARD_HEADERS } from '../payments/card/card-credits.ts';
 import { DIRECT_HEADERS, DirectPayment } from '../payments/direct/direct-payment.ts';
 import { DirectReplays } from '../payments/direct/direct-replays.ts';
@@ -50,6 +50,7 @@ export function openX402(
   const { baseUrl, serviceName, catalog, x402, signingKeys, quotes } = config;
   const opened = x402?.rpcUrls && openPayments(db, x402.asset, x402.rpcUrls, { metrics, log });
   const nodeWatch = opened && new NodeWatch(opened.chain, x402.asset, log);
+  if (nodeWatch) addNodeGauge(metrics, nodeWatch);
   const hasOtherDomain = async () => (await nodeWatch?.hasOtherDomain()) ?? false;
   const known = new PaymentLookup({ db, asset: x402?.asset, resolver: opened?.resolver });
   const directReplays = new DirectReplays({ known, store });
@@ -128,7 +129,14 @@ function openChained(
   { asset, opened, known, directReplays, depositReplays, store, ...x402 }: ChainedParts,
 ) {
   const onRefused = credentialAlarm({ metrics, log }, 'X402_FACILITATOR_AUTH');
-  const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken, x402.settleTimeoutMs, onRefused);
+  const calls = metrics.outside('facilitator');
+  const facilitator = new Facilitator(
+    x402.facilitatorUrl,
+    x402.facilitatorToken,
+    x402.settleTimeoutMs,
+    onRefused,
+    calls,
+  );
   const settlement = new Settlement({ ...opened, facilitator, metrics });
   const intake = new PaymentIntake({ ...opened, known, asset, facilitator, metrics });
   const work = new DirectWork(config.unpaidWork);

@@ -1,6 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { QueueWorker, type QueueWorkerOptions } from '../db/queue-worker.ts';
-import { deliverFeedback, type MailOptions, smtpSender } from './deliver.ts';
+import type { OutsideCalls } from '../observability/outside.ts';
+import { deliverFeedback, type MailOptions, type MailSender, smtpSender } from './deliver.ts';
 import { MAIL_TASK, type MailTaskPayload } from './outbox.ts';
 
 /** One listens, one works on an entry. */
@@ -11,8 +12,10 @@ export function mailWorker(
   db: Database,
   mail: MailOptions,
   queue: Pick<QueueWorkerOptions, 'databaseUrl' | 'namedStatements' | 'log'>,
+  calls: OutsideCalls,
 ): QueueWorker {
-  const send = smtpSender(mail);
+  const sendMail = smtpSender(mail);
+  const send: MailSender = (letter, signal) => calls.measure('send', () => sendMail(letter, signal));
   return new QueueWorker(
     {
       name: 'mail worker',

@@ -1,3 +1,5 @@
+import { createRequire } from 'node:module';
+import { hostname } from 'node:os';
 import { type DestinationStream, type Logger, pino } from 'pino';
 
 /** Lines are batched, because a write for each would be one of the most expensive steps of a request. */
@@ -27,6 +29,14 @@ function standardOutput(): DestinationStream {
   };
   return output;
 }
+
+export const serviceVersion = (): string => createRequire(import.meta.url)('../../package.json').version;
+
+/** Which of several services wrote a line. */
+export const lineOrigin = ({ port }: { readonly port: number }): object => ({
+  instance: `${hostname()}:${port}`,
+  version: serviceVersion(),
+});
 
 /** JSON lines. Texts, ids, signatures and tokens are never passed to it (R40); the redaction is a second safeguard. */
 export function createLogger(level: string, destination: DestinationStream = standardOutput()): Logger {

@@ -1,4 +1,5 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { MeasuredCalls, type OutsideCalls, type OutsideOutcome, type OutsideService } from './outside.ts';
 
 export type Flow = string;
 /** `lost`: the hold had ended before its delivered response was captured. */
@@ -19,12 +20,14 @@ export type ShedReason = 'event_loop' | 'memory' | 'work';
 /** ok, error, the code of a SpeechError, or abandoned if the reader stopped before the end. */
 export type SynthesisOutcome = string;
 
-/** Whether the values of several processes are summed, or all processes report the same value. */
-type GaugeScope = 'process' | 'shared';
+/** The values of several processes are summed, are all the same, or the lowest counts. */
+type GaugeScope = 'process' | 'shared' | 'worst';
+const AGGREGATORS = { process: 'sum', shared: 'max', worst: 'min' } as const;
 /** How long a scrape waits for values that must be read; then it answers without them. */
 const READ_TIMEOUT_MS = 1_000;
 
-const DURATION_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+/** Up to the wait for a deposit's confirmations, the longest of all. */
+const DURATION_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 180];
 
 /** The metrics at `/metrics`. Labels come from closed sets, never from texts, ids, addresses or tokens (R40). */
 export class Metrics {
@@ -106,6 +109,16 @@ export class Metrics {
     'Responses 401 and 403 from other services, by the setting with the credential.',
     ['setting'],
   );
+  readonly #outside = this.#counter(
+    'speechgate_outside_requests_total',
+    'Requests to other services, by service, call and outcome.',
+    ['service', 'call', 'outcome'],
+  );
+  readonly #outsideSeconds = this.#histogram(
+    'speechgate_outside_request_seconds',
+    'Time until the answer of another service, by service and call.',
+    ['service', 'call'],
+  );
   readonly facilitatorLackedGas = this.#count<[]>(
     'speechgate_facilitator_lacked_gas_total',
     "Payments refused for lack of balance although the payer's balance covers them: the facilitator lacks gas.",
@@ -180,6 +193,18 @@ export class Metrics {
     this.#refusedCredentials(setting).inc();
   }
 
+  outside(service: OutsideService): OutsideCalls {
+    return new MeasuredCalls(service, (call) => {
+      const duration = this.#outsideSeconds(service, call);
+      const counts: Partial<Record<OutsideOutcome, Counter.Internal>> = {};
+      return (outcome, seconds) => {
+        counts[outcome] ??= this.#outside(service, call, outcome);
+        counts[outcome].inc();
+        duration.observe(seconds);
+      };
+    });
+  }
+
   /** Adds gauges that share a read per scrape, in the order of these calls. They have no value while the read fails. */
   addGauges<Values extends object>(
     scope: GaugeScope,
@@ -198,7 +223,7 @@ export class Metrics {
       new Gauge({
         name,
         help,
-        aggregator: scope === 'shared' ? 'max' : 'sum',
+        aggregator: AGGREGATORS[scope],
         labelNames: label === undefined ? [] : [label],
         registers: [this.#registry],
         async collect() {

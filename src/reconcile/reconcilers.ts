@@ -1,9 +1,8 @@
 import type { Config } from '../config/config.ts';
 import type { FeedbackConfig } from '../config/feedback-settings.ts';
 import type { Database } from '../db/database.ts';
-import type { CredentialAlarm } from '../observability/credential-alarm.ts';
 import { Clawbacks } from '../payments/top-up/clawbacks.ts';
-import { Processor } from '../payments/top-up/processor.ts';
+import { Processor, type ProcessorOptions } from '../payments/top-up/processor.ts';
 import { Purchases } from '../payments/top-up/purchases.ts';
 import type { OpenPayments } from '../payments/x402/resolver.ts';
 import type { AudioStore } from '../speech/store/audio-store.ts';
@@ -28,11 +27,11 @@ export const jobReconcilers = (db: Database, store: AudioStore): Reconciler[] =>
 export function cardReconcilers(
   db: Database,
   { baseUrl, serviceName, card }: Config,
-  onRefused?: CredentialAlarm,
+  reporting: Pick<ProcessorOptions, 'onRefused' | 'calls'> = {},
 ): Reconciler[] {
   if (!card) return [];
   // The next turn is the retry.
-  const processor = new Processor(card.secretKey, card.apiBase, { retries: 0, ...(onRefused && { onRefused }) });
+  const processor = new Processor(card.secretKey, card.apiBase, { retries: 0, ...reporting });
   const purchases = new Purchases(db, processor, { baseUrl, serviceName });
   const clawbacks = new Clawbacks(db, processor, purchases);
   return [

@@ -2,8 +2,8 @@ import type { Logger } from 'pino';
 import type { Catalog, Model } from '../config/catalog.ts';
 import { DEFAULT_UPSTREAM } from '../config/catalog-upstreams.ts';
 import type { ProviderSettings, ServerSettings } from '../config/speech-settings.ts';
-import { credentialAlarm } from '../observability/credential-alarm.ts';
 import type { Metrics } from '../observability/metrics.ts';
+import { credentialAlarm } from '../observability/outside.ts';
 import { openAiCompatible } from './openai-compatible.ts';
 import { costMicroUsd } from './price.ts';
 import { type Speech, SpeechError, type SpeechProvider, type Utterance } from './provider.ts';
@@ -38,11 +38,12 @@ export function openProvider(
 ): { readonly provider: SpeechProvider; close(): Promise<void> } {
   const { metrics, log } = parts;
   const { timeoutMs } = settings;
+  const calls = metrics.outside('upstream');
   const silenceMs = (timeoutMs * catalog.silencePercent) / 100;
   const upstreams = serversOf(settings).map(({ name, keyVariable = 'CATALOG_FILE', ...server }) => {
     const onRefused = credentialAlarm(parts, keyVariable);
     const opened = openAiCompatible({ ...server, firstByteTimeoutMs: timeoutMs });
-    return new Upstream({ name, server: opened, silenceMs, onRefused, ...parts });
+    return new Upstream({ name, server: opened, silenceMs, onRefused, calls, ...parts });
   });
   const byName = new Map(upstreams.map((upstream) => [upstream.name, upstream]));
   const routesOfModel = (model: Model): readonly Route[] =>

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
-import type { CredentialAlarm } from '../observability/credential-alarm.ts';
 import type { Metrics } from '../observability/metrics.ts';
+import type { CredentialAlarm, OutsideCalls } from '../observability/outside.ts';
 import type { SpeechServer } from './openai-compatible.ts';
 import { type Speech, SpeechError, type Utterance } from './provider.ts';
 
@@ -20,6 +20,7 @@ export interface UpstreamOptions {
   readonly silenceMs: number;
   readonly onRefused: CredentialAlarm;
   readonly metrics: Metrics;
+  readonly calls: OutsideCalls;
   readonly log: Logger;
 }
 
@@ -48,11 +49,11 @@ export class Upstream {
   }
 
   async synthesize(utterance: Utterance, signal: AbortSignal, firstByteMs?: number): Promise<Speech> {
-    const { server, metrics } = this.#options;
+    const { server, metrics, calls } = this.#options;
     const startedAt = performance.now();
     this.#breaker.start();
     try {
-      const speech = await server.synthesize(utterance, signal, firstByteMs);
+      const speech = await calls.measure('synthesize', () => server.synthesize(utterance, signal, firstByteMs));
       metrics.upstreamAnswered(secondsSince(startedAt));
       this.#breaker.answered();
       return { ...speech, audio: this.#measured(speech.audio, utterance, signal, startedAt) };

@@ -87,6 +87,8 @@ interface TracedFlow {
   readonly route: string;
   /** Names of statements that no other request shares. */
   readonly statements: readonly string[];
+  /** Names of calls to other services. */
+  readonly outside: readonly string[];
   readonly calls: (gateway: Installation) => string[];
 }
 
@@ -94,6 +96,7 @@ const FLOWS: Readonly<Record<string, TracedFlow>> = {
   card: {
     route: 'POST /tts',
     statements: ['hold'],
+    outside: ['upstream synthesize'],
     calls: ({ upstream }) => [upstream.url],
     ask: async (gateway, headers) => {
       const call = { ...SPEECH, headers: { 'x-credit-account': gateway.card, ...headers } };
@@ -103,6 +106,7 @@ const FLOWS: Readonly<Record<string, TracedFlow>> = {
   'text in the URL': {
     route: 'GET /tts',
     statements: ['hold'],
+    outside: ['upstream synthesize'],
     calls: ({ upstream }) => [upstream.url],
     ask: async (gateway, headers) => {
       const call = { headers: { 'x-credit-account': gateway.card, ...headers } };
@@ -112,6 +116,7 @@ const FLOWS: Readonly<Record<string, TracedFlow>> = {
   prepaid: {
     route: 'POST /x402/tts',
     statements: ['hold_prepaid'],
+    outside: ['upstream synthesize', 'store put'],
     calls: ({ upstream }) => [upstream.url],
     ask: async (gateway, headers) => {
       const signed = await withCredential(gateway.prepaid, domainOf(gateway.payTo), TTS, { ...SPEECH, headers });
@@ -122,6 +127,7 @@ const FLOWS: Readonly<Record<string, TracedFlow>> = {
   direct: {
     route: 'POST /x402/tts',
     statements: ['reserve', 'settle', 'book_settlement'],
+    outside: ['facilitator verify', 'upstream synthesize', 'store put', 'facilitator settle', 'node eth_call'],
     calls: ({ upstream, facilitator, node }) => [upstream.url, facilitator.url, node.url],
     ask: async (gateway, headers) => {
       const { paid, reply, payload } = await payFor(gateway, gateway.direct, { ...SPEECH, headers });
@@ -132,6 +138,7 @@ const FLOWS: Readonly<Record<string, TracedFlow>> = {
   job: {
     route: 'POST /tts',
     statements: ['hold', 'capture'],
+    outside: ['upstream synthesize', 'store put'],
     calls: ({ upstream }) => [upstream.url],
     ask: async (gateway, headers) => {
       const call: typeof gateway.call = (path, call) =>
@@ -177,7 +184,7 @@ test('a request of each flow is one trace from the caller to the provider', { sk
 
   for (const { flow, caller, heard, reply } of requests) {
     await t.test(flow, async () => {
-      const { route, statements, calls } = FLOWS[flow] as TracedFlow;
+      const { route, statements, outside, calls } = FLOWS[flow] as TracedFlow;
       const traceId = reply.headers.get('x-trace-id');
       const spans = collector.spans().filter((span) => span.traceId === caller.traceId);
       const root = spans.find(
@@ -194,6 +201,11 @@ test('a request of each flow is one trace from the caller to the provider', { sk
         ),
         'its statements are under it',
       );
+      for (const name of outside)
+        assert.ok(
+          under.some((span) => span.name === name),
+          `the call ${name} is under it`,
+        );
       for (const name of statements) {
         assert.ok(
           under.some((span) => span.name.replace(/_\d+ /, ' ').startsWith(`pg.query:${name} `)),

@@ -1,6 +1,7 @@
 import type { Pool } from 'pg';
 import type { SigningKey } from '../../config/signing-keys.ts';
 import type { Database } from '../../db/database.ts';
+import { readReadiness } from '../../db/readiness.ts';
 import { backlog } from '../../jobs/job.ts';
 import { auditResults } from '../../ledger/audit.ts';
 import { totalDebt } from '../../ledger/debts.ts';
@@ -9,9 +10,13 @@ import type { KnownPauses } from '../../ledger/known-pauses.ts';
 import type { Metrics } from '../../observability/metrics.ts';
 import type { DirectWork } from '../../payments/direct/direct-work.ts';
 import type { Captures } from '../../payments/hold-keeper.ts';
+import type { NodeWatch } from '../../payments/x402/node-watch.ts';
 import { paymentsInDoubt } from '../../payments/x402/payment-outcomes.ts';
 import type { AudioMemory } from '../../speech/audio-memory.ts';
 import type { AudioStore } from '../../speech/store/audio-store.ts';
+
+/** Less than a scrape waits for the values. */
+const DATABASE_TIMEOUT_MS = 900;
 
 export function addPoolGauges(metrics: Metrics, pool: Pool): void {
   // Read at once, before the other gauges use the pool.
@@ -20,6 +25,30 @@ export function addPoolGauges(metrics: Metrics, pool: Pool): void {
     speechgate_database_connections: ['Database connections of the pool.', 'total'],
     speechgate_database_idle_connections: ['Idle database connections of the pool.', 'idle'],
     speechgate_database_waiting: ['Statements that wait for a database connection.', 'waiting'],
+  });
+}
+
+export function addBuildInfo(metrics: Metrics, version: string): void {
+  const gauges = { speechgate_build_info: ['1, by version of the service.', 'ofVersion'] } as const;
+  metrics.addGauges('shared', async () => ({ ofVersion: { [version]: 1 } }), gauges, 'version');
+}
+
+/** @param isReady whether this process is ready, besides the database */
+export function addStateGauges(metrics: Metrics, db: Database, isReady: () => boolean): void {
+  const read = async () => {
+    const { outcome } = await readReadiness(db, DATABASE_TIMEOUT_MS);
+    const isUp = outcome === 'ready' || outcome === 'unmigrated';
+    return { databaseUp: Number(isUp), ready: Number(outcome === 'ready' && isReady()) };
+  };
+  metrics.addGauges('worst', read, {
+    speechgate_database_up: ['1 if the database answers within a second, 0 if not.', 'databaseUp'],
+    speechgate_ready: ['1 if /readyz answers 200, 0 if 503.', 'ready'],
+  });
+}
+
+export function addNodeGauge(metrics: Metrics, watch: NodeWatch): void {
+  metrics.addGauges('shared', () => watch.newestBlockAge(), {
+    speechgate_node_block_age_seconds: ['Age of the newest block that a node of X402_RPC_URL has shown.', 'seconds'],
   });
 }
 

@@ -1,6 +1,6 @@
 import type Stripe from 'stripe';
 import { isLiveKey } from '../../config/card-settings.ts';
-import type { CredentialAlarm } from '../../observability/credential-alarm.ts';
+import type { CredentialAlarm, OutsideCalls } from '../../observability/outside.ts';
 import { ProcessorBalance } from './processor-balance.ts';
 import { callProcessor, findOrUndefined, idOf, PAGE_SIZE, ProcessorError } from './processor-call.ts';
 import { ProcessorClawbacks } from './processor-clawbacks.ts';
@@ -24,11 +24,12 @@ interface CheckoutRequest {
   readonly cancelUrl: string;
 }
 
-interface ProcessorOptions {
+export interface ProcessorOptions {
   readonly retries?: number;
   /** Checkout pages may use plain http only if this origin does. */
   readonly checkoutOrigin?: string;
   readonly onRefused?: CredentialAlarm;
+  readonly calls?: OutsideCalls;
 }
 
 export class Processor {
@@ -42,7 +43,7 @@ export class Processor {
   constructor(secretKey: string, apiBase: string | undefined, options: ProcessorOptions = {}) {
     this.#pageProtocols = options.checkoutOrigin?.startsWith('http:') ? ['http:', 'https:'] : ['https:'];
     this.livemode = isLiveKey(secretKey);
-    this.#stripe = stripeClient(secretKey, apiBase, options.retries ?? RETRIES);
+    this.#stripe = stripeClient(secretKey, apiBase, options.retries ?? RETRIES, options.calls);
     this.#stripe.on('response', ({ status }: Stripe.ResponseEvent) => {
       if (status === 401 || status === 403) options.onRefused?.();
     });

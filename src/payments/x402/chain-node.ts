@@ -2,6 +2,7 @@ import type { RpcTransactionReceipt } from 'viem';
 import type { Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
 import { eachOf } from '../../lib/each-of.ts';
+import type { OutsideCalls } from '../../observability/outside.ts';
 import { concat, numberToHex, pad, toFunctionSelector } from './abi.ts';
 import type { Hex } from './envelope.ts';
 import { type Block, type LogFilter, type MinedLog, Rpc, RpcError, RpcRefusal } from './rpc.ts';
@@ -53,8 +54,8 @@ export class ChainNode {
   readonly #asset: Asset;
   #isChecked = false;
 
-  constructor(url: string, asset: Asset, onNarrowRange?: (blocks: bigint) => void) {
-    this.#rpc = new Rpc(url, onNarrowRange);
+  constructor(url: string, asset: Asset, onNarrowRange?: (blocks: bigint) => void, calls?: OutsideCalls) {
+    this.#rpc = new Rpc(url, onNarrowRange, calls);
     this.#asset = asset;
   }
 
@@ -173,7 +174,7 @@ export class ChainNode {
     }
   }
 
-  async block(which: bigint | 'finalized'): Promise<Block> {
+  async block(which: bigint | 'latest' | 'finalized'): Promise<Block> {
     return (await this.#checked()).block(which);
   }
 

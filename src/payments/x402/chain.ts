@@ -3,6 +3,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
 import type { NodeUrls } from '../../config/x402-settings.ts';
+import type { OutsideCalls } from '../../observability/outside.ts';
 import { type ChainFinding, ChainNode, type PaidFinding } from './chain-node.ts';
 import type { Hex } from './envelope.ts';
 import { RpcError } from './rpc.ts';
@@ -76,14 +77,15 @@ export class Chain {
   #head: { at: number; block: Promise<bigint> } | undefined;
 
   /** @param log gets a line when a node allows the logs of few blocks at once */
-  constructor(urls: NodeUrls, asset: Asset, log?: FastifyBaseLogger) {
+  constructor(urls: NodeUrls, asset: Asset, log?: FastifyBaseLogger, calls?: OutsideCalls) {
     this.#nodes = urls.map((url, index) => {
       let isTold = false;
-      return new ChainNode(url, asset, (blocks) => {
+      const onNarrowRange = (blocks: bigint) => {
         const node = `${index + 1} of ${urls.length}`;
         if (!isTold) log?.warn({ node, blocks: Number(blocks) }, 'a chain node allows logs of few blocks at once');
         isTold = true;
-      });
+      };
+      return new ChainNode(url, asset, onNarrowRange, calls);
     });
   }
 
@@ -97,6 +99,11 @@ export class Chain {
       });
     }
     return this.#head.block;
+  }
+
+  async newestBlockAt(): Promise<Date> {
+    const { timestamp } = await this.#first((node) => node.block('latest'));
+    return new Date(Number(timestamp) * 1000);
   }
 
   balanceOf(address: Address): Promise<bigint> {

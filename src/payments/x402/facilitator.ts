@@ -1,7 +1,13 @@
 import { PAYMENT_IDENTIFIER } from '@x402/extensions/payment-identifier';
 import { Pool } from 'undici';
 import { parseWithoutNulls } from '../../lib/without-nulls.ts';
-import type { CredentialAlarm } from '../../observability/credential-alarm.ts';
+import {
+  type CredentialAlarm,
+  type OutsideCalls,
+  type OutsideOutcome,
+  outcomeOfStatus,
+  UNMEASURED,
+} from '../../observability/outside.ts';
 import { identifierExtension, type Offer, type Resource } from './challenge.ts';
 import type { Hex, PaymentEnvelope } from './envelope.ts';
 import { AnswerTimeout, postJson } from './json-exchange.ts';
@@ -66,8 +72,16 @@ export class Facilitator {
 
   readonly #settleTimeoutMs: number;
   readonly #onRefused: CredentialAlarm;
+  readonly #calls: OutsideCalls;
 
-  constructor(url: string, token: string | undefined, settleTimeoutMs: number, onRefused: CredentialAlarm = () => {}) {
+  constructor(
+    url: string,
+    token: string | undefined,
+    settleTimeoutMs: number,
+    onRefused: CredentialAlarm = () => {},
+    calls: OutsideCalls = UNMEASURED,
+  ) {
+    this.#calls = calls;
     this.#settleTimeoutMs = settleTimeoutMs;
     this.#onRefused = onRefused;
     const base = new URL(url);
@@ -124,8 +138,11 @@ export class Facilitator {
     const path = `${this.#path}/${action}`;
     try {
       const request = { path, headers: this.#headers, body: bodyOf(payment) };
-      const { status, text } = await postJson(this.#pool, request, timeoutMs);
-      const body = readObject(text);
+      const exchange = async () => {
+        const { status, text } = await postJson(this.#pool, request, timeoutMs);
+        return { status, body: readObject(text) };
+      };
+      const { status, body } = await this.#calls.measure(action, exchange, outcomeOf);
       if (refusesCredential(status, body)) this.#onRefused();
       return { status, body };
     } catch (error) {
@@ -137,9 +154,18 @@ export class Facilitator {
   }
 }
 
+const hasResult = ({ isValid, success }: Readonly<Record<string, unknown>>): boolean =>
+  isValid !== undefined || success !== undefined;
+
+/** A result for the payment is an answer, whatever its status. */
+function outcomeOf({ status, body }: { status: number; body: Record<string, unknown> }): OutsideOutcome {
+  if (status < 500 && hasResult(body)) return 'ok';
+  return isSuccess(status) ? 'invalid' : outcomeOfStatus(status);
+}
+
 /** 401 and 403 refuse the credential, unless they contain a result for the payment. */
 export const refusesCredential = (status: number, body: Readonly<Record<string, unknown>>): boolean =>
-  (status === 401 || status === 403) && body.isValid === undefined && body.success === undefined;
+  (status === 401 || status === 403) && !hasResult(body);
 
 /** The same body for verify and settle: otherwise it would settle something that was not verified. */
 function bodyOf(payment: FacilitatorPayment): string {

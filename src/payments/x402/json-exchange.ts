@@ -1,6 +1,8 @@
 import type { Dispatcher } from 'undici';
 
-export class AnswerTimeout extends Error {}
+export class AnswerTimeout extends Error {
+  override readonly name = 'AnswerTimeout';
+}
 
 interface JsonRequest {
   readonly path: string;

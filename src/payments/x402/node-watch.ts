@@ -5,6 +5,8 @@ import type { Chain } from './chain.ts';
 
 const ASK_EVERY_MS = 60_000;
 const FIRST_ANSWER_TIMEOUT_MS = 1_000;
+/** Less than a scrape waits. */
+const NEWEST_BLOCK_TIMEOUT_MS = 900;
 
 /**
  * Learns in the background whether a node of X402_RPC_URL answers, so that /readyz need not wait for it, and compares
@@ -16,6 +18,7 @@ export class NodeWatch {
   readonly #log: Logger;
   #timer: NodeJS.Timeout | undefined;
   #isStopped = false;
+  #newestBlockAt: Date | undefined;
   #firstAnswer: Promise<void> | undefined;
   #state: 'unknown' | 'ok' | 'unreachable' = 'unknown';
   #domain: 'unknown' | 'unreported' | 'ok' | 'different' = 'unknown';
@@ -28,6 +31,19 @@ export class NodeWatch {
 
   get state(): string {
     return this.#state;
+  }
+
+  /** Grows while no node answers; undefined before the first answer. */
+  async newestBlockAge(): Promise<{ readonly seconds: number | undefined }> {
+    const keep = (at: Date) => {
+      this.#newestBlockAt = at;
+    };
+    await within(
+      NEWEST_BLOCK_TIMEOUT_MS,
+      this.#chain.newestBlockAt().then(keep, () => {}),
+    );
+    const newest = this.#newestBlockAt;
+    return { seconds: newest && (Date.now() - newest.getTime()) / 1000 };
   }
 
   start(): void {

@@ -103,6 +103,6 @@ export function openPayments(
 ): OpenPayments {
   const reservations = new Reservations(db, asset);
   const outcomes = new PaymentOutcomes(db, asset);
-  const chain = new Chain(rpcUrls, asset, log);
+  const chain = new Chain(rpcUrls, asset, log, metrics?.outside('node'));
   return { reservations, outcomes, chain, resolver: new Resolver({ db, outcomes, chain, asset, metrics }) };
 }

@@ -2,6 +2,7 @@ import { Ajv } from 'ajv';
 import { Pool } from 'undici';
 import type { Log } from 'viem';
 import type { Address } from '../../config/payees.ts';
+import { type OutsideCalls, type OutsideOutcome, outcomeOfStatus, UNMEASURED } from '../../observability/outside.ts';
 import { numberToHex } from './abi.ts';
 import type { Hex } from './envelope.ts';
 import { postJson } from './json-exchange.ts';
@@ -45,12 +46,14 @@ export class Rpc {
   readonly #path: string;
   readonly #headers: Record<string, string>;
   readonly #onNarrowRange: ((blocks: bigint) => void) | undefined;
+  readonly #calls: OutsideCalls;
   #id = 0;
   #rangeBlocks = RANGE_BLOCKS;
 
   /** @param onNarrowRange called when the node refuses the logs of RANGE_BLOCKS and returns those of fewer blocks */
-  constructor(url: string, onNarrowRange?: (blocks: bigint) => void) {
+  constructor(url: string, onNarrowRange?: (blocks: bigint) => void, calls: OutsideCalls = UNMEASURED) {
     this.#onNarrowRange = onNarrowRange;
+    this.#calls = calls;
     const { origin, pathname, search, username, password } = new URL(url);
     this.#pool = new Pool(origin, {
       connections: 64,
@@ -108,22 +111,19 @@ export class Rpc {
 
   /** @returns the result, in the form that `answers` has for the method */
   async request<T>(method: string, params: readonly unknown[] = []): Promise<T> {
-    let answer: { result?: unknown; error?: unknown };
+    let exchanged: Exchanged;
     try {
-      const body = JSON.stringify({ jsonrpc: '2.0', id: ++this.#id, method, params });
-      const call = { path: this.#path, headers: this.#headers, body };
-      const { status, text } = await postJson(this.#pool, call, TIMEOUT_MS);
-      if (status !== 200) {
-        const Refused = status === BAD_REQUEST ? RpcRefusal : RpcError;
-        throw new Refused(`The chain's node answered ${method} with status ${status}.`, status);
-      }
-      answer = JSON.parse(text);
+      exchanged = await this.#calls.measure(method, () => this.#exchange(method, params), outcomeOf);
     } catch (error) {
-      if (error instanceof RpcError) throw error;
       // The error may quote the response or the address; its code does not.
       const { code } = error as { code?: unknown };
       const cause = typeof code === 'string' ? ` (${code})` : '';
       throw new RpcError(`The chain's node gave no answer to ${method}${cause}.`);
+    }
+    const { status, answer } = exchanged;
+    if (status !== 200) {
+      const Refused = status === BAD_REQUEST ? RpcRefusal : RpcError;
+      throw new Refused(`The chain's node answered ${method} with status ${status}.`, status);
     }
     // Some nodes send `"error": null` beside a result.
     if ((answer?.error ?? null) !== null || answer?.result === undefined) {
@@ -135,9 +135,26 @@ export class Rpc {
     return answer.result as T;
   }
 
+  async #exchange(method: string, params: readonly unknown[]): Promise<Exchanged> {
+    const body = JSON.stringify({ jsonrpc: '2.0', id: ++this.#id, method, params });
+    const call = { path: this.#path, headers: this.#headers, body };
+    const { status, text } = await postJson(this.#pool, call, TIMEOUT_MS);
+    return { status, answer: status === 200 ? JSON.parse(text) : null };
+  }
+
   async close(): Promise<void> {
     await this.#pool.close();
   }
+}
+
+interface Exchanged {
+  readonly status: number;
+  readonly answer: { readonly result?: unknown; readonly error?: unknown } | null;
+}
+
+function outcomeOf({ status, answer }: Exchanged): OutsideOutcome {
+  if (status !== 200) return outcomeOfStatus(status);
+  return (answer?.error ?? null) === null ? 'ok' : 'rejected';
 }
 
 const hex = (digits: string) => ({ type: 'string', pattern: `^0x[0-9a-fA-F]${digits}$` });

@@ -4,12 +4,18 @@ import { test } from 'tap';
 import { openDatabase } from '../../../src/db/database.ts';
 import { createAdminServer } from '../../../src/http/admin/admin-server.ts';
 import { Metrics } from '../../../src/observability/metrics.ts';
+import { testChain, wallet } from '../../support/chain.ts';
 import { testDatabase } from '../../support/database.ts';
+import { invalid } from '../../support/facilitator-faults.ts';
 import { type Gateway, startGateway } from '../../support/gateway.ts';
 import { holdOnCard } from '../../support/holds.ts';
 import { cutChunked, openAiError, startStubUpstream, testUpstream } from '../../support/stub-upstream.ts';
+import { startTcpProxy } from '../../support/tcp-proxy.ts';
 import { unguarded } from '../../support/unguarded.ts';
 import { until } from '../../support/until.ts';
+import { payFor, startX402Gateway } from '../../support/x402.ts';
+
+const { chain, skip } = await testChain();
 
 const PATHS = ['/metrics', '/readyz', '/livez', '/nowhere'];
 
@@ -248,4 +254,58 @@ test('a stopping process is not ready', async (t) => {
   const { statusCode, body } = await admin.inject('/readyz');
   const checks = { database: 'ok', schema: 'ok', stopping: 'finishing running requests' };
   assert.deepEqual([statusCode, JSON.parse(body)], [503, { status: 'not ready', checks }]);
+});
+
+const FACILITATOR_FAULTS = [
+  ['error', 'failed'],
+  ['garbage', 'invalid'],
+  ['reset', 'unreachable'],
+  [invalid('invalid_payment'), 'ok'],
+] as const;
+
+test('requests to other services are counted by call and outcome', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain, {});
+  const payer = await wallet(chain.client, 1_000_000n);
+  assert.equal((await payFor(gateway, payer)).reply.status, 200);
+  for (const [fault] of FACILITATOR_FAULTS) {
+    gateway.facilitator.faults.verify(fault);
+    assert.ok((await payFor(gateway, payer)).reply.status >= 402);
+  }
+  gateway.upstream.mode = openAiError(401);
+  assert.equal((await payFor(gateway, payer)).reply.status, 502);
+  const text = await scrape(gateway);
+  const counted = (labels: string) => sample(text, `speechgate_outside_requests_total{${labels}}`);
+  const outcomes = new Map<string, number>();
+  for (const [, outcome] of [...FACILITATOR_FAULTS, ['', 'ok'], ['', 'ok']] as const) {
+    outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+  }
+  for (const [outcome, count] of outcomes) {
+    assert.equal(counted(`service="facilitator",call="verify",outcome="${outcome}"`), count, outcome);
+  }
+  assert.equal(counted('service="facilitator",call="settle",outcome="ok"'), 1);
+  assert.equal(counted('service="upstream",call="synthesize",outcome="refused"'), 1);
+  assert.equal(counted('service="store",call="put",outcome="ok"'), 1);
+  assert.ok(Number(counted('service="node",call="eth_call",outcome="ok"')) > 0);
+  assert.equal(sample(text, 'speechgate_outside_request_seconds_count{service="facilitator",call="settle"}'), 1);
+  assert.ok(text.includes('speechgate_http_request_duration_seconds_bucket{le="180"'));
+  const age = sample(text, 'speechgate_node_block_age_seconds');
+  assert.ok(age !== undefined && age < 3_600, `${age}`);
+});
+
+test('metrics tell whether the database answers and the service is ready', async (t) => {
+  const { url } = await testDatabase(t);
+  const proxy = await startTcpProxy(t, url);
+  const gateway = await startGateway(t, {}, { databaseUrl: proxy.url });
+  const state = async () => {
+    const text = await scrape(gateway);
+    return [sample(text, 'speechgate_database_up'), sample(text, 'speechgate_ready')];
+  };
+  assert.deepEqual(await state(), [1, 1]);
+  assert.match(await scrape(gateway), /^speechgate_build_info\{version="\d+\.\d+\.\d+"\} 1$/m);
+  proxy.cut();
+  await until(async () => (await state()).join() === '0,0');
+  proxy.restore();
+  await until(async () => (await state()).join() === '1,1');
+  gateway.app.leave();
+  assert.deepEqual(await state(), [1, 0], 'a stopping process is not ready');
 });
