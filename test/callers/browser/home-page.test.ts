@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import type { BrowserContextOptions, Page } from 'playwright-core';
+import type { BrowserContextOptions, Page, Request } from 'playwright-core';
 import { type Test, t, test } from 'tap';
 import type { LocalAccount } from 'viem';
 import { wallet as fundedWallet, testChain } from '../../support/chain.ts';
@@ -19,6 +19,9 @@ const run = promisify(execFile);
 const { chain, skip: withoutChain } = await testChain();
 const browser = withoutChromium ? undefined : await openBrowser(t);
 const EXAMPLE_PRICE = 1_170n;
+/** What Tab stops at. Of radio buttons that is the chosen one. */
+const FOCUSABLE =
+  'a[href], button, input:not([type=hidden], [type=radio]:not(:checked)), select, textarea, summary, [tabindex="0"]';
 
 async function openPage(t: Test, options: BrowserContextOptions = {}): Promise<Page> {
   const context = await (browser ?? assert.fail()).newContext(options);
@@ -62,6 +65,57 @@ test('a visitor with a credit account hears a voice in two steps, by keyboard', 
   await page.reload();
   assert.equal(await id.inputValue(), account, 'kept in the tab');
   assert.deepEqual(complaints, [], 'no policy was broken and nothing was missing');
+});
+
+test('the first sound takes three requests to this host, and less than 80 KB', { skip: withoutChromium }, async (t) => {
+  const gateway = await startCardGateway(t);
+  const page = await openPage(t);
+  const finished: Request[] = [];
+  const complaints: string[] = [];
+  page.on('requestfinished', (request) => finished.push(request));
+  page.on('requestfailed', (request) => complaints.push(request.url()));
+  await page.goto(gateway.config.baseUrl, { waitUntil: 'networkidle' });
+  assert.equal(finished.length, 1, 'the page is one request');
+  await page.getByLabel('Account id').fill(await gateway.fund(500));
+  await speak(page).click();
+  await isPlaying(page);
+  await done(page);
+
+  const urls = finished.map((request) => new URL(request.url())).filter(({ protocol }) => protocol !== 'blob:');
+  assert.deepEqual([...new Set(urls.map(({ origin }) => origin))], [gateway.config.baseUrl]);
+  const paths = urls.map(({ pathname }) => pathname.replace(/[0-9a-f-]{36}/, 'ID'));
+  assert.deepEqual(paths.sort(), ['/', '/credits/ID', '/tts']);
+  const sizes = await Promise.all(finished.map((request) => request.sizes()));
+  const bytes = sizes.reduce((sum, size) => sum + size.responseHeadersSize + size.responseBodySize, 0);
+  assert.ok(bytes < 80 * 1024, `${bytes} bytes`);
+  assert.deepEqual(complaints, []);
+});
+
+test('Tab reaches each control in the order of the page, with a visible focus', {
+  skip: withoutChromium,
+}, async (t) => {
+  const gateway = await startCardGateway(t);
+  const page = await openPage(t);
+  await page.goto(gateway.config.baseUrl);
+  await page.getByRole('radio').first().waitFor();
+  const controls = await page.evaluate<string[]>(`[...document.querySelectorAll(${JSON.stringify(FOCUSABLE)})]
+    .filter((element) => element.checkVisibility() && !element.disabled)
+    .map((element) => element.outerHTML)`);
+  const reached: { html: string; outline: string }[] = [];
+  for (const _ of controls) {
+    await page.keyboard.press('Tab');
+    reached.push(
+      await page.evaluate<(typeof reached)[number]>(`(() => {
+        const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
+        return { html: document.activeElement.outerHTML, outline: outlineStyle + ' ' + outlineWidth };
+      })()`),
+    );
+  }
+  assert.deepEqual(
+    reached.map(({ html }) => html),
+    controls,
+  );
+  assert.deepEqual([...new Set(reached.map(({ outline }) => outline))], ['solid 3px']);
 });
 
 test('a visitor without an account pays by card and hears a voice in six steps', {
