@@ -4,6 +4,7 @@ import { mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promis
 import { homedir, tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { PassThrough, type Stream } from 'node:stream';
+import { fileURLToPath } from 'node:url';
 import { Client as Client2 } from '@modelcontextprotocol/client';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
@@ -15,6 +16,8 @@ import { type PrepaidCaller, startPrepaidCaller } from '../../support/caller.ts'
 import { callerCommand, startCallerCommand } from '../../support/caller-command.ts';
 import { programCommand } from '../../support/child.ts';
 import { startCardGateway } from '../../support/client.ts';
+import { blocksOf } from '../../support/documentation.ts';
+import { projectFile } from '../../support/project.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
 import { ControlledStream, mp3 } from '../../support/stub-upstream.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
@@ -140,6 +143,28 @@ test('an agent lists voices, gets a quote, buys speech and reads its balance', a
   });
   await agent.client.close();
   assert.equal(agent.complaints(), 'Caps: 0.001000 USD in total.\n', 'nothing else but the protocol was printed');
+});
+
+test('docs/clients.md: a host starts the server from another folder, and it buys speech', async (t) => {
+  const { gateway, env, balance } = await caller(t);
+  gateway.upstream.mode = mp3(500);
+  const blocks = await blocksOf('docs/clients.md', 'Agents');
+  const documented = blocks.find(({ language }) => language === 'json')?.code ?? assert.fail('no settings of a host');
+  const speech = await temporaryFolder(t);
+  const project = fileURLToPath(projectFile(''));
+  const settings = documented.replaceAll('/path/to/speechgate/', project).replaceAll('/path/to/speech', speech);
+  const { command, args, env: caps } = JSON.parse(settings).mcpServers.speechgate;
+  const elsewhere = await temporaryFolder(t);
+  const agent = await startAgent(t, { ...env, ...caps }, (env) => {
+    const { PATH = '', HOME = '' } = process.env;
+    const server = { command, args, env: { PATH, HOME, ...env }, cwd: elsewhere, stderr: 'pipe' } as const;
+    const transport = new StdioClientTransport(server);
+    return { transport, stderr: transport.stderr };
+  });
+  const spoken = await agent.call('speak', { text: 'Hello world', file: 'hello.mp3' });
+  assert.deepEqual([spoken.data.path, spoken.data.budgetLeftUsd], [join(speech, 'hello.mp3'), '0.499802'], spoken.text);
+  assert.equal(await balance(), 1_000_000n - PRICE);
+  assert.deepEqual(await readdir(elsewhere), []);
 });
 
 test('a refused call tells the agent what to do and charges nothing', async (t) => {
