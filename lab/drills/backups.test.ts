@@ -24,13 +24,13 @@ import {
   prepaidBalance,
   signDeposit,
 } from '../../test/support/deposit.ts';
-import { blocksOf } from '../../test/support/documentation.ts';
+import { blocksOf, run, shell } from '../../test/support/documentation.ts';
 import type { Gateway, Reply } from '../../test/support/gateway.ts';
 import { domainOf, HELLO, TTS, withCredential } from '../../test/support/prepaid.ts';
 import { mp3 } from '../../test/support/stub-upstream.ts';
 import { until } from '../../test/support/until.ts';
 import { PRICE, payFor, startX402Gateway, withPayment } from '../../test/support/x402.ts';
-import { PROJECT, run, shell } from './commands.ts';
+import { PROJECT } from './commands.ts';
 
 const { skip, chain } = await testChain();
 const BACKUPS = '/var/backups/speechgate';

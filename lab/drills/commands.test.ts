@@ -14,7 +14,7 @@ import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { detectAudioType } from '../../src/speech/audio-format.ts';
 import { breakStream } from '../../test/support/broken-stream.ts';
 import { testDatabase } from '../../test/support/database.ts';
-import { blocksOf, shownAs } from '../../test/support/documentation.ts';
+import { blocksOf, run, runBlocks, shell } from '../../test/support/documentation.ts';
 import { startGateway } from '../../test/support/gateway.ts';
 import { speaksToHaproxy } from '../../test/support/haproxy.ts';
 import { copyProject } from '../../test/support/project-copy.ts';
@@ -22,16 +22,7 @@ import { rolledBack } from '../../test/support/rolled-back.ts';
 import { S3_CREDENTIALS, startS3Server } from '../../test/support/s3-server.ts';
 import { testUpstream } from '../../test/support/stub-upstream.ts';
 import { encodePayment } from '../../test/support/x402.ts';
-import {
-  areSettings,
-  fingerprintsIn,
-  PROJECT,
-  printedCommands,
-  publishedFingerprints,
-  run,
-  shell,
-  unnamedPayment,
-} from './commands.ts';
+import { fingerprintsIn, PROJECT, printedCommands, publishedFingerprints, unnamedPayment } from './commands.ts';
 
 const DOCUMENTED_PORT = 8080;
 const READY = /Ctrl-C stops the sandbox/;
@@ -80,15 +71,8 @@ test('README: its commands work and print what it shows', {
       shown += await run(t, folder, command);
     });
   }
-  for (const { language, code } of blocks) {
-    if (code === commands[0] || code === START) continue;
-    await t.test(`${language}: ${code.split('\n')[0]}`, async (t) => {
-      if (language === 'sh') shown += await run(t, folder, code, env);
-      else if (language === 'text') assert.match(shown, shownAs(code));
-      else if (language === 'ini') await areSettings(code);
-      else assert.fail(`nobody knows what to do with a block of ${language}`);
-    });
-  }
+  const startless = blocks.filter(({ code }) => code !== commands[0] && code !== START);
+  await runBlocks(t, startless, { folder, env, shown });
   for (const { language, code } of await blocksOf('docs/api.md')) {
     await t.test(`docs/api.md: ${code.split('\n')[0]}`, async (t) => {
       if (language === 'sh') await run(t, folder, code);

@@ -1,27 +1,12 @@
-import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ExactEvmScheme } from '@x402/evm/exact/client';
 import { x402Client } from '@x402/fetch';
 import { calculateJwkThumbprint, type JWK } from 'jose';
-import type { Test } from 'tap';
 import { privateKeyToAccount } from 'viem/accounts';
-import { readConfig } from '../../src/config/config.ts';
-import { type Child, startCommand } from '../../test/support/child.ts';
 import { projectFile } from '../../test/support/project.ts';
 import { decodeHeader } from '../../test/support/x402.ts';
 
 export const PROJECT = fileURLToPath(projectFile(''));
-
-export const shell = (t: Test, cwd: string, command: string, env: Record<string, string> = {}): Child =>
-  startCommand(t, ['sh', '-euc', command], { cwd, env, isGroup: true });
-
-export async function run(t: Test, cwd: string, command: string, env: Record<string, string> = {}): Promise<string> {
-  const child = shell(t, cwd, command, env);
-  assert.equal(await child.ended(), 0, `${command}\n${child.output()}`);
-  return child.output().replaceAll('\r\n', '\n');
-}
 
 export const printedCommands = (output: string): string[] =>
   output
@@ -29,16 +14,6 @@ export const printedCommands = (output: string): string[] =>
     .split('\n')
     .filter((line) => /^ {2}(curl|npm run) /.test(line))
     .map((line) => line.trim());
-
-export async function areSettings(code: string): Promise<void> {
-  const page = await readFile(join(PROJECT, 'docs/operate.md'), 'utf8');
-  for (const line of code.split('\n')) {
-    const [name] = line.split('=', 1);
-    assert.ok(page.includes(`\`${name}\``), `docs/operate.md does not name ${name}`);
-    const { misspelt } = readConfig({ [name as string]: '…' });
-    assert.deepEqual(misspelt, []);
-  }
-}
 
 export const fingerprintsIn = (output: string): string[] =>
   [...output.matchAll(/^ +fingerprint +(\S+)$/gm)].map(([, fingerprint]) => fingerprint as string);

@@ -6,12 +6,11 @@ import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { type Child, startChild, startCommand } from '../../test/support/child.ts';
-import { blocksOf } from '../../test/support/documentation.ts';
+import { blocksOf, run } from '../../test/support/documentation.ts';
 import { send } from '../../test/support/gateway.ts';
 import { speaksToHaproxy, withoutHaproxy } from '../../test/support/haproxy.ts';
 import { severalSettings } from '../../test/support/several-processes.ts';
 import { until } from '../../test/support/until.ts';
-import { run } from './commands.ts';
 
 const LISTENS = /listens on/;
 const SOCKET = '/run/haproxy.sock';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,8 +12,10 @@ import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { decode, rootMeanSquare } from '../sandbox/voice/sound.ts';
 import { startChild, startCommand } from '../support/child.ts';
 import { emptyDatabase, testDatabase } from '../support/database.ts';
+import { blocksOf, runBlocks, shell } from '../support/documentation.ts';
 import { withoutProbe } from '../support/probed-audio.ts';
 import { projectFile } from '../support/project.ts';
+import { copyProject } from '../support/project-copy.ts';
 import { leftProcesses, sandboxFolder } from '../support/sandbox-folder.ts';
 import { testUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
@@ -195,6 +197,29 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
       const mp3 = await readFile(join(dataDir, 'demo', file));
       assert.ok(rootMeanSquare(decode(mp3)) > 0.01, `${file} is not silent`);
     }
+  });
+
+  await t.test('README: its commands run as printed', async (t) => {
+    const folder = await copyProject(t);
+    for (const name of ['node_modules', 'dist']) await symlink(join(PROJECT, name), join(folder, name));
+    await symlink(dataDir, join(folder, 'data'));
+    const [start, ...blocks] = (await blocksOf('README.md')).map(({ language, code }) => ({
+      language,
+      code: code.replaceAll('127.0.0.1:8080', `127.0.0.1:${port}`),
+    }));
+    assert.equal(start?.code, 'npm ci && npm run sandbox');
+    const { url } = await testDatabase(t);
+    const service = { DATABASE_URL: url, PORT: String(await freePort()) };
+    const isService = ({ code }: { code: string }) => /^npm start$/m.test(code);
+    await runBlocks(
+      t,
+      blocks.filter((block) => !isService(block)),
+      { folder, env: { SPEECHGATE_CONFIG_DIR: join(folder, 'config') } },
+    );
+    const started = blocks.filter(isService).map(({ code }) => shell(t, folder, code, service));
+    assert.equal(started.length, 1);
+    for (const command of started) await command.printed(/listens on/);
+    for (const command of started) await command.stop();
   });
 
   await t.test("R63: operators' commands find its database", async () => {
