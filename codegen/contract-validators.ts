@@ -4,7 +4,7 @@ import addFormats from 'ajv-formats';
 import { ContractError } from './contract-error.ts';
 import { toJsonSchema } from './json-schema.ts';
 import { coerce, text } from './keywords.ts';
-import { type Contract, isJson, type Operation, type Schema } from './model.ts';
+import { type Contract, isJson, type Operation, type Parameter, type Schema } from './model.ts';
 
 export type JsonSchema = Record<string, unknown>;
 
@@ -28,7 +28,8 @@ export interface ValidatorNames {
 
 /** What the validators of an operation's request are called. */
 export function validatorNames(operation: Operation): ValidatorNames {
-  const has = (place: string) => operation.parameters.some((parameter) => parameter.in === place);
+  const has = (place: string) =>
+    operation.parameters.some((parameter) => parameter.in === place && !isAnyText(parameter));
   return {
     ...(has('path') && { params: `${operation.id}Params` }),
     ...(has('query') && { query: `${operation.id}Query` }),
@@ -38,6 +39,10 @@ export function validatorNames(operation: Operation): ValidatorNames {
     }),
   };
 }
+
+/** A path or header arrives as one text. Only a schema that asks for more can refuse it. */
+const isAnyText = ({ in: place, schema: { type, example, ...rules } }: Parameter): boolean =>
+  place !== 'query' && type === 'string' && Object.keys(rules).length === 0;
 
 function bodyName(mediaType: string): string {
   if (isJson(mediaType)) return 'JsonBody';

@@ -39,6 +39,7 @@ import { serviceVersion } from './observability/logger.ts';
 import { Metrics } from './observability/metrics.ts';
 import { RollingWindow } from './payments/limits/rolling-window.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
+import { VoiceSamples } from './speech/voice-samples.ts';
 
 const DATABASE_TIMEOUT_MS = 5_000;
 
@@ -89,6 +90,7 @@ export async function createApp(config: Config, log: Logger, { demoAccount }: Ap
   const x402 = openX402(shared, { databaseIdentity, holds, speech, store: jobs.store });
   const card = openCard(shared, { holds, jobs, speech }, x402.headers);
   const feedback = openFeedback(shared);
+  const samples = new VoiceSamples(jobs.store, log);
   const features: Feature[] = [holds, speech, x402, card, feedback, jobs];
 
   const speechTimeoutMs = config.speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS;
@@ -112,10 +114,11 @@ export async function createApp(config: Config, log: Logger, { demoAccount }: Ap
         offChain,
         hasOtherDomain: x402.hasOtherDomain,
         demoAccount,
+        samples,
       }),
     ),
   });
-  await server.register(operations, { routes: catalogRoutes(catalogOperations(config.catalog)) });
+  await server.register(operations, { routes: catalogRoutes(catalogOperations(config, samples)) });
   for (const { plugin } of features) if (plugin) await server.register(plugin);
   const admin = createAdminServer({
     db,

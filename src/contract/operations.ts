@@ -79,6 +79,9 @@ export interface CatalogOperations<Context> {
 
   /** GET /tts/voices — Voices of one model */
   listVoices(request: ListVoicesRequest, context: Context): Promise<ListVoicesResult>;
+
+  /** GET /tts/voices/{voice}/sample — A voice speaks a sentence, free of charge */
+  getVoiceSample(request: GetVoiceSampleRequest, context: Context): Promise<GetVoiceSampleResult>;
 }
 
 /** Feedback to the operator, signed by a wallet. */
@@ -337,6 +340,36 @@ export type ListVoicesResult =
   | { status: 400; body: UnknownModelError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
+  | EveryResult;
+
+export interface GetVoiceSampleRequest {
+  params: {
+    /** Voice id from `/tts/voices`. */
+    voice: string;
+  };
+  query: {
+    /** Provider-qualified model id from `/tts/models`. If omitted, the catalog's default model. */
+    model?: string;
+  };
+  headers: {
+    /** The `etag` of a response that you have. */
+    'if-none-match'?: string;
+  };
+}
+
+export type GetVoiceSampleResult =
+  | {
+      status: 200;
+      headers: { 'cache-control': 'public, max-age=3600'; etag: string; 'content-length': number };
+      body: AudioBody;
+    }
+  | { status: 304; headers: { 'cache-control': 'public, max-age=3600'; etag: string } }
+  | { status: 400; body: UnknownModelError }
+  | { status: 404; type: 'application/json'; body: NotFoundError }
+  | { status: 404; type: 'text/html'; body: string }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError }
   | EveryResult;
 
 export interface GetSpeechRequest {

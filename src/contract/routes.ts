@@ -24,6 +24,7 @@ import type {
   GetServiceMetadataRequest,
   GetSpeechRequest,
   GetTopUpStatusRequest,
+  GetVoiceSampleRequest,
   GetX402SpeechRequest,
   JobsOperations,
   ListModelsRequest,
@@ -159,6 +160,13 @@ const UnknownModelError: RouteResponse = {
   serialize: serialize.error400,
   errorCodes: ['INVALID_REQUEST', 'UNKNOWN_TTS_MODEL'],
 };
+const getVoiceSample200: RouteResponse = { produces: ['audio/mpeg'] };
+const getVoiceSample304: RouteResponse = { produces: [] };
+const getVoiceSample404: RouteResponse = {
+  produces: ['application/json', 'text/html'],
+  serialize: serialize.error400,
+  errorCodes: ['NOT_FOUND'],
+};
 const getSpeech200: RouteResponse = { produces: ['audio/mpeg', 'audio/wav'] };
 const TtsJob: RouteResponse = { produces: ['application/json'], serialize: serialize.getSpeech202 };
 const InvalidSpeechRequestError: RouteResponse = {
@@ -186,11 +194,6 @@ const SpeechUnavailableError: RouteResponse = {
   serialize: serialize.error400,
   errorCodes: ['CONFIG_ERROR', 'TTS_PROVIDER_NOT_CONFIGURED', 'TTS_UNAVAILABLE'],
 };
-const getJob404: RouteResponse = {
-  produces: ['application/json', 'text/html'],
-  serialize: serialize.error400,
-  errorCodes: ['NOT_FOUND'],
-};
 const UnauthorizedError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['UNAUTHORIZED'] };
 const JobNotReadyError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['JOB_NOT_READY'] };
 const AudioNotStoredError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['AUDIO_NOT_STORED'] };
@@ -200,7 +203,6 @@ const showTopUp400: RouteResponse = {
   serialize: serialize.error400,
   errorCodes: ['INVALID_REQUEST'],
 };
-const startTopUp303: RouteResponse = { produces: [] };
 const startTopUp400: RouteResponse = {
   produces: ['application/json', 'text/html'],
   serialize: serialize.error400,
@@ -232,7 +234,6 @@ const InvalidQuoteRequestError: RouteResponse = {
     'TEXT_TOO_LONG',
   ],
 };
-const getX402Speech200: RouteResponse = { produces: ['audio/mpeg'] };
 const InvalidX402RequestError: RouteResponse = {
   produces: ['application/json'],
   serialize: serialize.error400,
@@ -437,6 +438,23 @@ const listVoices: Route = {
     },
 };
 
+const getVoiceSample: Route = {
+  operationId: 'getVoiceSample',
+  method: 'GET',
+  path: '/tts/voices/:voice/sample',
+  listed: 21,
+  admission: { edge: 'always' },
+  query: ['model'],
+  headers: ['if-none-match'],
+  consumes: [],
+  bodyRequired: false,
+  validate: { query: validate.getVoiceSampleQuery },
+  responses: {
+      ...everywhere, 200: getVoiceSample200, 304: getVoiceSample304, 400: UnknownModelError,
+      404: getVoiceSample404, 429: RateLimitedError, 500: InternalError, 503: ConfigError,
+    },
+};
+
 const getSpeech: Route = {
   operationId: 'getSpeech',
   method: 'GET',
@@ -494,7 +512,7 @@ const getJob: Route = {
   bodyRequired: false,
   validate: { params: validate.getJobParams },
   responses: {
-      ...everywhere, 200: TtsJob, 400: InvalidRequestError, 404: getJob404, 429: RateLimitedError,
+      ...everywhere, 200: TtsJob, 400: InvalidRequestError, 404: getVoiceSample404, 429: RateLimitedError,
       500: InternalError, 503: ConfigError,
     },
 };
@@ -509,14 +527,10 @@ const getJobAudio: Route = {
   headers: ['range', 'if-range'],
   consumes: [],
   bodyRequired: false,
-  validate: {
-    params: validate.getJobAudioParams,
-    query: validate.getJobAudioQuery,
-    headers: validate.getJobAudioHeaders,
-  },
+  validate: { params: validate.getJobAudioParams, query: validate.getJobAudioQuery },
   responses: {
       ...everywhere, 200: getSpeech200, 206: getSpeech200, 400: InvalidRequestError,
-      401: UnauthorizedError, 404: getJob404, 409: JobNotReadyError, 410: AudioNotStoredError,
+      401: UnauthorizedError, 404: getVoiceSample404, 409: JobNotReadyError, 410: AudioNotStoredError,
       416: InvalidRequestError, 429: RateLimitedError, 500: InternalError, 503: ConfigError,
     },
 };
@@ -551,7 +565,7 @@ const startTopUp: Route = {
   bodyLimit: 65536,
   validate: { body: { 'application/x-www-form-urlencoded': validate.startTopUpFormBody } },
   responses: {
-      ...everywhere, 303: startTopUp303, 400: startTopUp400, 413: RequestTooLargeError,
+      ...everywhere, 303: getVoiceSample304, 400: startTopUp400, 413: RequestTooLargeError,
       415: UnsupportedContentTypeError, 429: startTopUp429, 500: InternalError, 502: PaymentError,
       503: startTopUp503,
     },
@@ -603,8 +617,8 @@ const getCredits: Route = {
   bodyRequired: false,
   validate: { params: validate.getCreditsParams },
   responses: {
-      ...everywhere, 200: CreditAccount, 400: InvalidRequestError, 404: getJob404, 429: RateLimitedError,
-      500: InternalError, 503: ConfigError,
+      ...everywhere, 200: CreditAccount, 400: InvalidRequestError, 404: getVoiceSample404,
+      429: RateLimitedError, 500: InternalError, 503: ConfigError,
     },
 };
 
@@ -684,7 +698,7 @@ const getX402Speech: Route = {
   bodyRequired: false,
   validate: { query: validate.getX402SpeechQuery, headers: validate.getX402SpeechHeaders },
   responses: {
-      ...everywhere, 200: getX402Speech200, 400: InvalidX402RequestError, 401: UnauthorizedError,
+      ...everywhere, 200: getVoiceSample200, 400: InvalidX402RequestError, 401: UnauthorizedError,
       402: getX402Speech402, 409: X402ConflictError, 413: TextTooLongError, 429: RateLimitedError,
       500: InternalError, 502: SpeechFailedError, 503: X402UnavailableError,
     },
@@ -717,7 +731,7 @@ const createX402Speech: Route = {
     body: { 'application/json': validate.createX402SpeechJsonBody },
   },
   responses: {
-      ...everywhere, 200: getX402Speech200, 400: InvalidX402RequestError, 401: UnauthorizedError,
+      ...everywhere, 200: getVoiceSample200, 400: InvalidX402RequestError, 401: UnauthorizedError,
       402: getX402Speech402, 409: X402ConflictError, 413: TextTooLongError,
       415: UnsupportedContentTypeError, 429: RateLimitedError, 500: InternalError, 502: SpeechFailedError,
       503: X402UnavailableError,
@@ -733,14 +747,10 @@ const getPrepaidAudio: Route = {
   headers: ['range', 'if-range'],
   consumes: [],
   bodyRequired: false,
-  validate: {
-    params: validate.getPrepaidAudioParams,
-    query: validate.getPrepaidAudioQuery,
-    headers: validate.getPrepaidAudioHeaders,
-  },
+  validate: { params: validate.getPrepaidAudioParams, query: validate.getPrepaidAudioQuery },
   responses: {
-      ...everywhere, 200: getX402Speech200, 206: getX402Speech200, 400: InvalidRequestError,
-      401: UnauthorizedError, 404: getJob404, 416: InvalidRequestError, 429: RateLimitedError,
+      ...everywhere, 200: getVoiceSample200, 206: getVoiceSample200, 400: InvalidRequestError,
+      401: UnauthorizedError, 404: getVoiceSample404, 416: InvalidRequestError, 429: RateLimitedError,
       500: InternalError, 503: ConfigError,
     },
 };
@@ -763,10 +773,7 @@ const createDeposit: Route = {
   consumes: ['application/json'],
   bodyRequired: true,
   bodyLimit: 65536,
-  validate: {
-    headers: validate.createDepositHeaders,
-    body: { 'application/json': validate.createDepositJsonBody },
-  },
+  validate: { body: { 'application/json': validate.createDepositJsonBody } },
   responses: {
       ...everywhere, 200: X402DepositResponse, 400: InvalidDepositError, 402: getX402Speech402,
       409: DepositConflictError, 413: RequestTooLargeError, 415: UnsupportedContentTypeError,
@@ -787,7 +794,7 @@ const getPrepaidAccount: Route = {
   validate: { params: validate.getPrepaidAccountParams, headers: validate.getPrepaidAccountHeaders },
   responses: {
       ...everywhere, 200: X402PrepaidAccount, 400: InvalidRequestError, 401: UnauthorizedError,
-      404: getJob404, 429: RateLimitedError, 500: InternalError, 503: ConfigError,
+      404: getVoiceSample404, 429: RateLimitedError, 500: InternalError, 503: ConfigError,
     },
 };
 
@@ -801,6 +808,7 @@ export const routes: readonly Route[] = [
   submitFeedback,
   listModels,
   listVoices,
+  getVoiceSample,
   getSpeech,
   createSpeech,
   getJob,
@@ -853,6 +861,10 @@ export const catalogRoutes = <Context>(
   {
     route: listVoices,
     operation: (request, context) => operations.listVoices(request as ListVoicesRequest, context),
+  },
+  {
+    route: getVoiceSample,
+    operation: (request, context) => operations.getVoiceSample(request as GetVoiceSampleRequest, context),
   },
 ];
 

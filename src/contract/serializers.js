@@ -1385,6 +1385,11 @@ return json + JSON_STR_END_OBJECT
       } else {
         throw new Error('"name" is required!')
       }
+      const value_sampleUrl_32 = obj["sampleUrl"]
+      if (value_sampleUrl_32 !== undefined) {
+        json += ",\"sampleUrl\":"
+        json += asText(value_sampleUrl_32)
+      }
 return json + JSON_STR_END_OBJECT
       }
     function anonymous5 (obj) {
@@ -1477,10 +1482,10 @@ return json + JSON_STR_END_OBJECT
       } else {
         throw new Error('"voices" is required!')
       }
-      const value_available_32 = obj["available"]
-      if (value_available_32 !== undefined) {
+      const value_available_33 = obj["available"]
+      if (value_available_33 !== undefined) {
         json += ",\"available\":"
-        json += asBoolean(value_available_32)
+        json += asBoolean(value_available_33)
       } else {
         throw new Error('"available" is required!')
       }
@@ -1641,6 +1646,11 @@ return json + JSON_STR_END_OBJECT
         json += asText(value_name_19)
       } else {
         throw new Error('"name" is required!')
+      }
+      const value_sampleUrl_20 = obj["sampleUrl"]
+      if (value_sampleUrl_20 !== undefined) {
+        json += ",\"sampleUrl\":"
+        json += asText(value_sampleUrl_20)
       }
 return json + JSON_STR_END_OBJECT
       }

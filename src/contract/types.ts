@@ -77,6 +77,14 @@ export interface paths {
          */
         get: operations["listVoices"];
     };
+    "/tts/voices/{voice}/sample": {
+        parameters: {};
+        /**
+         * A voice speaks a sentence, free of charge
+         * @description Returns a fixed sentence that the operator had spoken. `sampleUrl` of a voice has the URL, if it exists.
+         */
+        get: operations["getVoiceSample"];
+    };
     "/tts": {
         parameters: {};
         /**
@@ -304,6 +312,11 @@ export interface components {
             model: string;
             /** @example Alloy */
             name: string;
+            /**
+             * Format: uri
+             * @description A free sample of the voice, if the operator made one.
+             */
+            sampleUrl?: string;
         };
         VoicesResponse: {
             /** @enum {boolean} */
@@ -1603,6 +1616,10 @@ export interface components {
         TraceId: string;
         /** @description Caches must not store the response to a paid or bearer request. */
         CacheControl: string;
+        /** @description Caches may keep a sample for an hour. */
+        SampleCacheControl: "public, max-age=3600";
+        /** @description Identifies the audio. Send it in `if-none-match`. */
+        Etag: string;
         /** @description Caches must not store a page that shows an account id. */
         PageCacheControl: string;
         /** @description The response depends on `Accept`. */
@@ -2060,6 +2077,63 @@ export interface operations {
             429: components["responses"]["RateLimited"];
             431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
+        };
+    };
+    getVoiceSample: {
+        parameters: {
+            query?: {
+                /** @description Provider-qualified model id from `/tts/models`. If omitted, the catalog's default model. */
+                model?: components["schemas"]["ModelId"];
+            };
+            header?: {
+                /** @description The `etag` of a response that you have. */
+                "if-none-match"?: string;
+            };
+            path: {
+                /** @description Voice id from `/tts/voices`. */
+                voice: string;
+            };
+        };
+        responses: {
+            /** @description The audio. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["SampleCacheControl"];
+                    etag: components["headers"]["Etag"];
+                    "content-length": components["headers"]["ContentLength"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "audio/mpeg": Uint8Array;
+                };
+            };
+            /** @description You have this sample already. */
+            304: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["SampleCacheControl"];
+                    etag: components["headers"]["Etag"];
+                    [name: string]: unknown;
+                };
+            };
+            /** @description The model is not in the catalog, or the request is invalid. */
+            400: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnknownModelError"];
+                };
+            };
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
+            429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["NotConfigured"];
         };
     };
     getSpeech: {

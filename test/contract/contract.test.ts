@@ -23,6 +23,7 @@ import { loseAnswer } from '../support/lost-answer.ts';
 import { domainOf, HELLO, TTS, withCredential } from '../support/prepaid.ts';
 import { projectFile } from '../support/project.ts';
 import { until } from '../support/until.ts';
+import { makeSamples } from '../support/voice-samples.ts';
 import { viemWallet } from '../support/wallet.ts';
 import { decodeHeader, encodePayment, sign, startX402Gateway } from '../support/x402.ts';
 
@@ -151,6 +152,16 @@ test('a typed client reaches each operation with a success and an error', { skip
     listVoices: [
       [400, () => api.GET('/tts/voices', { params: { query: { model: 'none' } } })],
       [200, () => api.GET('/tts/voices', { params: { query: { model: 'provider-a/tts-1' } } })],
+    ],
+    getVoiceSample: [
+      [404, () => api.GET('/tts/voices/{voice}/sample', { params: { path: { voice: 'none' } } })],
+      [
+        200,
+        async () => {
+          await makeSamples(gateway);
+          return api.GET('/tts/voices/{voice}/sample', { params: { path: { voice: 'provider-a_alloy' } }, ...ask });
+        },
+      ],
     ],
     createFeedbackChallenge: [
       [400, () => api.POST('/feedback/challenge', { body: { wallet: '0x1', ...feedback } })],
@@ -436,7 +447,7 @@ test('R62: no generic error promises anything about money', async () => {
       const shared = $ref && components.responses[$ref.split('/').at(-1) as string];
       return operationId ? [`${operationId}: ${(shared || { description }).description}`] : [];
     });
-  assert.equal(described.length, 26);
+  assert.equal(described.length, 27);
   assert.deepEqual(
     described.filter((text) => /refund|charge|debit|pa(id|y)\b/i.test(text)),
     [],

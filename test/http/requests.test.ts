@@ -268,7 +268,7 @@ const ON_EVERY_ANSWER = {
     'x-trace-id, x-credit-account, x-credit-balance, x-credit-charged, payment-required, payment-response, www-authenticate, ' +
     'x-payment-identifier, x-idempotent-replay, x-x402-balance, x-x402-charged, retry-after, x-ratelimit-limit, ' +
     'x-ratelimit-policy, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-scope, content-disposition, ' +
-    'content-range, accept-ranges, cache-control, location, allow, date',
+    'content-range, accept-ranges, cache-control, etag, location, allow, date',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
   'cross-origin-resource-policy': 'cross-origin',
   'referrer-policy': 'no-referrer',
@@ -279,7 +279,7 @@ const ON_EVERY_ANSWER = {
 
 const ON_PREFLIGHTS = {
   'access-control-allow-headers':
-    'content-type, accept, range, if-range, idempotency-key, x-credit-account, x-credit-max-amount, payment-signature, x-x402-account, ' +
+    'content-type, accept, range, if-range, if-none-match, idempotency-key, x-credit-account, x-credit-max-amount, payment-signature, x-x402-account, ' +
     'x-x402-nonce, x-x402-expiry, x-x402-max-amount, x-x402-signature, access-control-expose-headers',
   'access-control-allow-methods': 'GET, HEAD, POST, OPTIONS',
   'access-control-max-age': '86400',

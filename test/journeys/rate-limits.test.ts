@@ -139,7 +139,15 @@ test('R7: an invalid request or one that mixes flows takes no slot', async (t) =
 
 test('R48: an unmetered path takes no slot and has no rate limit headers', async (t) => {
   const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '1' });
-  for (const path of ['/', '/docs', '/tts/models', '/tts/voices', '/top-up', `/credits/${randomUUID()}`]) {
+  for (const path of [
+    '/',
+    '/docs',
+    '/tts/models',
+    '/tts/voices',
+    '/tts/voices/a/sample',
+    '/top-up',
+    `/credits/${randomUUID()}`,
+  ]) {
     assert.equal((await gateway.call(path)).headers.get('x-ratelimit-limit'), null, path);
   }
   assert.equal((await speak(gateway)).status, 402);

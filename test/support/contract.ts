@@ -23,7 +23,7 @@ export const EDGE_HEADERS: Readonly<Record<string, string>> = {
     'x-trace-id, x-credit-account, x-credit-balance, x-credit-charged, payment-required, payment-response, www-authenticate, ' +
     'x-payment-identifier, x-idempotent-replay, x-x402-balance, x-x402-charged, retry-after, x-ratelimit-limit, ' +
     'x-ratelimit-policy, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-scope, content-disposition, ' +
-    'content-range, accept-ranges, cache-control, location, allow, date',
+    'content-range, accept-ranges, cache-control, etag, location, allow, date',
 };
 
 export const API_POLICY = "default-src 'none'; frame-ancestors 'none'";

@@ -42,6 +42,7 @@ function start() {
     event.preventDefault();
     speak();
   });
+  $('hear').addEventListener('click', hear);
   form.hidden = false;
   show();
   if ($('account')?.value) showBalance();
@@ -77,6 +78,7 @@ function show() {
     $('account').disabled = isByWallet();
   }
   $('wallet-hint').hidden = !isByWallet();
+  $('hear').hidden = !$('voice').selectedOptions[0].dataset.sample;
   const account = UUID.test(accountId()) ? accountId() : 'YOUR_ACCOUNT_ID';
   const shell = `'${body.replaceAll("'", "'\\''")}'`;
   const fill = { json: body, shell, account };
@@ -116,6 +118,23 @@ async function speak() {
     if (!byWallet) await showBalance();
   } finally {
     button.disabled = false;
+  }
+}
+
+/** Plays the sample of the chosen voice. */
+async function hear() {
+  const { sample } = $('voice').selectedOptions[0].dataset;
+  const buttons = form.querySelectorAll('#hear, [type=submit]');
+  for (const button of buttons) button.disabled = true;
+  try {
+    const response = await fetch(sample).catch(() => undefined);
+    if (!response?.ok) return say('This sample cannot be loaded now. Try again later. Nothing was charged.');
+    await play(response);
+    say('This is a sample. Nothing was charged.');
+  } catch (error) {
+    say(error.message);
+  } finally {
+    for (const button of buttons) button.disabled = false;
   }
 }
 

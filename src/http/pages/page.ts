@@ -91,7 +91,7 @@ dt { color: inherit; font-size: 1rem; font-weight: 600; }
 .docs h2, .docs dt { scroll-margin-top: 1rem; }
 dt:target, h2:target { text-decoration: underline; text-decoration-color: var(--accent); text-underline-offset: .3rem; }
 details { border-top: 1px solid var(--line); padding-bottom: .75rem; }
-button.copy { width: auto; min-height: 2.75rem; margin-top: .5rem; padding: .4rem .9rem; }
+button.copy, #hear { width: auto; min-height: 2.75rem; margin-top: .5rem; padding: .4rem .9rem; }
 button[disabled] { opacity: .6; cursor: progress; }
 `;
 

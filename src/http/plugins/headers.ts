@@ -4,7 +4,7 @@ import Fastify from 'fastify';
 
 /** The official x402 client sends access-control-expose-headers with a payment. */
 const REQUEST_HEADERS =
-  'content-type, accept, range, if-range, idempotency-key, x-credit-account, x-credit-max-amount, payment-signature, ' +
+  'content-type, accept, range, if-range, if-none-match, idempotency-key, x-credit-account, x-credit-max-amount, payment-signature, ' +
   'x-x402-account, x-x402-nonce, x-x402-expiry, x-x402-max-amount, x-x402-signature, access-control-expose-headers';
 
 /** All response headers of the contract, so that pages of other origins can read them. */
@@ -12,7 +12,7 @@ const RESPONSE_HEADERS =
   'x-trace-id, x-credit-account, x-credit-balance, x-credit-charged, payment-required, payment-response, ' +
   'www-authenticate, x-payment-identifier, x-idempotent-replay, x-x402-balance, x-x402-charged, retry-after, ' +
   'x-ratelimit-limit, x-ratelimit-policy, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-scope, ' +
-  'content-disposition, content-range, accept-ranges, cache-control, location, allow, date';
+  'content-disposition, content-range, accept-ranges, cache-control, etag, location, allow, date';
 
 export const METHODS = ['GET', 'HEAD', 'POST', 'OPTIONS'] as const;
 

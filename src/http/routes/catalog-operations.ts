@@ -1,12 +1,29 @@
-import type { Catalog, Model } from '../../config/catalog.ts';
+import type { Model } from '../../config/catalog.ts';
+import type { Config } from '../../config/config.ts';
 import { SPEED } from '../../config/speech-limits.ts';
 import type { CatalogOperations } from '../../contract/operations.ts';
 import { findModel, unknownModel } from '../../speech/order.ts';
+import { StoreError } from '../../speech/store/audio-store.ts';
+import { type KnownSamples, samplePath, type VoiceSamples } from '../../speech/voice-samples.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { failure } from '../structured-error.ts';
 
-export function catalogOperations(catalog: Catalog): CatalogOperations<OperationContext> {
-  const models = {
+const CACHE = { 'cache-control': 'public, max-age=3600' } as const;
+
+export function catalogOperations(
+  { catalog, baseUrl }: Pick<Config, 'catalog' | 'baseUrl'>,
+  samples: VoiceSamples,
+): CatalogOperations<OperationContext> {
+  const voices = (model: Model, known: KnownSamples) =>
+    model.voices.map((voice) => ({
+      id: voice.id,
+      provider: model.provider,
+      voice: voice.slug,
+      model: model.id,
+      name: voice.name,
+      ...(known.has(model, voice) && { sampleUrl: `${baseUrl}${samplePath(model, voice)}` }),
+    }));
+  const models = (known: KnownSamples) => ({
     success: true as const,
     defaultModel: catalog.defaultModel.id,
     total: catalog.models.length,
@@ -19,19 +36,20 @@ export function catalogOperations(catalog: Catalog): CatalogOperations<Operation
       defaultVoice: model.defaultVoice.id,
       speed: { ...model.speed, default: SPEED.default },
       pricing: pricing(model),
-      voices: voices(model),
+      voices: voices(model, known),
       available: model.available,
     })),
+  });
+  const unknown = () => {
+    const { code, message, details } = unknownModel(catalog);
+    return failure(code, message, details);
   };
   return {
-    listModels: async () => ({ status: 200, body: models }),
+    listModels: async () => ({ status: 200, body: models(await samples.known()) }),
 
     listVoices: async ({ query }) => {
       const model = findModel(catalog, query.model);
-      if (!model) {
-        const { code, message, details } = unknownModel(catalog);
-        return failure(code, message, details);
-      }
+      if (!model) return unknown();
       return {
         status: 200,
         body: {
@@ -40,21 +58,39 @@ export function catalogOperations(catalog: Catalog): CatalogOperations<Operation
           total: model.voices.length,
           pricing: pricing(model),
           available: model.available,
-          voices: voices(model),
+          voices: voices(model, await samples.known()),
         },
       };
     },
+
+    getVoiceSample: async ({ params, query, headers }, { log }) => {
+      const model = findModel(catalog, query.model);
+      if (!model) return unknown();
+      const voice = model.voices.find(({ id }) => id === params.voice);
+      if (!voice) {
+        const message = `voice is not a voice of ${model.id}. GET /tts/voices?model=${model.id} lists its voices.`;
+        return failure('NOT_FOUND', message, { field: 'voice' });
+      }
+      try {
+        const sample = await samples.open(model, voice);
+        if (!sample)
+          return failure('NOT_FOUND', 'This voice has no sample yet. The operator can make it.', { field: 'voice' });
+        const { digest, size, stream } = sample;
+        const shared = { ...CACHE, etag: `"${digest}"` };
+        if (!headers['if-none-match']?.includes(digest)) {
+          return { status: 200, headers: { ...shared, 'content-length': size }, body: stream };
+        }
+        stream.destroy();
+        return { status: 304, headers: shared };
+      } catch (error) {
+        if (!(error instanceof StoreError)) throw error;
+        log.error({ err: error }, 'failed to read a voice sample');
+        const message = 'The audio store is unavailable. Retry in a moment.';
+        return failure('CONFIG_ERROR', message, { reason: 'audio_store_unavailable' });
+      }
+    },
   };
 }
-
-const voices = (model: Model) =>
-  model.voices.map((voice) => ({
-    id: voice.id,
-    provider: model.provider,
-    voice: voice.slug,
-    model: model.id,
-    name: voice.name,
-  }));
 
 /** Rates for display, as decimal quotients. Prices are never computed from them (R3). */
 const pricing = (model: Model) => ({

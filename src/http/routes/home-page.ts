@@ -6,6 +6,7 @@ import { MAX_TEXT_LENGTH } from '../../config/speech-limits.ts';
 import { formatCents, formatDollars } from '../../lib/money.ts';
 import { PREPAID } from '../../payments/x402/prepaid-terms.ts';
 import { priceMicroUsd } from '../../speech/price.ts';
+import { type KnownSamples, samplePath } from '../../speech/voice-samples.ts';
 import { type Html, html } from '../pages/html.ts';
 import { type Site, widePage } from '../pages/page.ts';
 
@@ -18,14 +19,14 @@ export interface Sandbox {
   readonly account: string | undefined;
 }
 
-export function homePage(options: HomeOptions, sandbox?: Sandbox) {
+export function homePage(options: HomeOptions, samples: KnownSamples, sandbox?: Sandbox) {
   const { catalog, speech, card, x402 } = options;
   const ways = [...(card ? ['from card credit'] : []), ...(x402?.rpcUrls ? ['in USDC'] : [])];
   const models = catalog.models.filter(({ available }) => available);
   const content = html`<p class="lead">Send a text, get an MP3. Pay by the character${ways.length > 0 ? `, ${ways.join(' or ')}` : ''}: no plan,
 no sign-up. A request that fails costs nothing.</p>
 <div class="columns">
-${speech && models.length > 0 ? speakForm(options, models, sandbox) : html`<p class="notice">Speech is not set up here yet.</p>`}
+${speech && models.length > 0 ? speakForm(options, models, samples, sandbox) : html`<p class="notice">Speech is not set up here yet.</p>`}
 ${card ? sameRequest(options) : ''}
 </div>
 <h2 id="prices">Voices and prices</h2>
@@ -57,7 +58,12 @@ const modelPanel = (model: Model): Html => html`<section class="panel"><h3>${mod
 `;
 
 /** Without script it stays hidden: a form can't send the account's header. */
-function speakForm({ card, x402, catalog }: HomeOptions, models: readonly Model[], sandbox: Sandbox | undefined): Html {
+function speakForm(
+  { card, x402, catalog }: HomeOptions,
+  models: readonly Model[],
+  samples: KnownSamples,
+  sandbox: Sandbox | undefined,
+): Html {
   // The sandbox's chain has the id of a real one: no wallet with real money may sign for it.
   const hasWallet = x402?.rpcUrls !== undefined && !sandbox;
   if (!card && !hasWallet) return html`<p class="notice">No payment is set up here yet.</p>`;
@@ -70,7 +76,8 @@ function speakForm({ card, x402, catalog }: HomeOptions, models: readonly Model[
 <p id="cost" class="hint"></p>
 <label for="voice">Voice</label>
 <select id="voice">
-${models.map((model) => voiceGroup(model, model === catalog.defaultModel))}</select>
+${models.map((model) => voiceGroup(model, model === catalog.defaultModel, samples))}</select>
+<button type="button" class="plain" id="hear" hidden>Hear this voice, free</button>
 ${
   card && hasWallet
     ? html`<fieldset>
@@ -97,8 +104,9 @@ ${demoAccount === '' ? '' : html`<p class="notice">This is a sandbox. The accoun
 const voiceGroup = (
   model: Model,
   isDefault: boolean,
+  samples: KnownSamples,
 ): Html => html`<optgroup label="${model.name}, ${perThousand(model)} per 1,000 characters" data-model="${model.id}" data-rate="${String(model.ratePicoUsd)}" data-limit="${limitOf(model)}">
-${model.voices.map((voice) => html`<option value="${voice.id}"${isDefault && voice === model.defaultVoice ? html` selected` : ''}>${voice.name} · ${model.name}</option>\n`)}</optgroup>
+${model.voices.map((voice) => html`<option value="${voice.id}"${isDefault && voice === model.defaultVoice ? html` selected` : ''}${samples.has(model, voice) ? html` data-sample="${samplePath(model, voice)}"` : ''}>${voice.name} · ${model.name}</option>\n`)}</optgroup>
 `;
 
 /** The script replaces what is in `data-fill`. Without it, the programs speak the example. */

@@ -1,6 +1,7 @@
 import type { ServiceOperations } from '../../contract/operations.ts';
 import { routes } from '../../contract/routes.ts';
 import type { OpenApiDocument } from '../../contract/types.ts';
+import { NO_SAMPLES, type VoiceSamples } from '../../speech/voice-samples.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { PRIVATE } from '../plugins/headers.ts';
 import { fixedBody } from '../reply.ts';
@@ -14,6 +15,7 @@ interface Options extends ServiceOptions, HomeOptions {
   readonly hasOtherDomain: () => Promise<boolean>;
   /** In a sandbox: the account of the page at `/`, once there is one. */
   readonly demoAccount?: (() => string | undefined) | undefined;
+  readonly samples: VoiceSamples;
 }
 
 const VARY = { vary: 'accept' } as const;
@@ -37,13 +39,16 @@ export function serviceOperations(options: Options): ServiceOperations<Operation
   const notes = agentNotes(options);
   const docs = docsPage(guideBody, options);
   const { demoAccount } = options;
-  const home = homePage(options, demoAccount && { account: undefined });
+  const page = (samples = NO_SAMPLES, account?: string) => homePage(options, samples, demoAccount && { account });
+  let latest = { samples: NO_SAMPLES, home: page() };
   return {
     getHealth: async (_request, context) => {
       if (!context.prefersHtml()) return { status: 200, headers: VARY, type: 'application/json', body: health };
       // Scripts of other origins can read answers, but not be a page load.
       const account = context.isPageLoad ? demoAccount?.() : undefined;
-      const { body, policy } = account === undefined ? home : homePage(options, { account });
+      const samples = await options.samples.known();
+      if (samples !== latest.samples) latest = { samples, home: page(samples) };
+      const { body, policy } = account === undefined ? latest.home : page(samples, account);
       const privacy = account === undefined ? {} : { 'cache-control': PRIVATE };
       const headers = { ...VARY, ...privacy, 'content-security-policy': policy };
       return { status: 200, headers, type: 'text/html', body };

@@ -59,6 +59,10 @@ export const operatorCommands: Readonly<Record<string, ListedCommand>> = {
     load: async () => (await import('./feedback-command.ts')).feedbackCommand,
     endsWithReader: true,
   },
+  samples: {
+    about: 'has each voice speak a sentence that callers can hear free of charge',
+    load: async () => (await import('./samples-command.ts')).samplesCommand,
+  },
   keys: {
     about: 'creates or rotates the signing keys',
     load: async () => (await import('./keys-command.ts')).keysCommand,

@@ -13,6 +13,7 @@ import { brokenRules, cutElements, openBrowser, shot, withoutChromium } from '..
 import { startCardGateway, startPaidGateway } from '../../support/client.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
 import { ControlledStream, wav } from '../../support/stub-upstream.ts';
+import { makeSamples } from '../../support/voice-samples.ts';
 import { PRICE } from '../../support/x402.ts';
 
 const run = promisify(execFile);
@@ -140,6 +141,27 @@ test('a visitor without an account pays by card and hears a voice in six steps',
   for (const step of steps) await step();
   await isPlaying(page);
   await done(page);
+});
+
+test('a visitor without an account hears a sample of the chosen voice', { skip: withoutChromium }, async (t) => {
+  const gateway = await startCardGateway(t);
+  const page = await openPage(t);
+  const hear = page.getByRole('button', { name: 'Hear this voice, free' });
+  await page.goto(gateway.config.baseUrl);
+  await page.getByLabel('Voice').selectOption('provider-a_nova');
+  assert.equal(await hear.isVisible(), false, 'there is none yet');
+
+  assert.equal((await makeSamples(gateway)).code, 0);
+  const { requests } = gateway.upstream;
+  const spoken = requests.length;
+  await gateway.call('/tts/voices/provider-a_nova/sample');
+  await page.reload();
+  await page.getByLabel('Voice').selectOption({ label: 'Nova · TTS 1' });
+  await hear.press('Enter');
+  await isPlaying(page);
+  await page.getByRole('status').getByText('This is a sample. Nothing was charged.').waitFor();
+  assert.equal(requests.length, spoken, 'it was spoken before');
+  assert.equal(await page.getByLabel('Account id').inputValue(), '');
 });
 
 test('audio plays while it arrives', { skip: withoutChromium }, async (t) => {

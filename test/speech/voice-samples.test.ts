@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Test, test } from 'tap';
+import { SAMPLE_TEXT } from '../../src/speech/voice-samples.ts';
+import { BASE_URL, type Gateway, startGateway } from '../support/gateway.ts';
+import { silentMp3 } from '../support/silent-audio.ts';
+import { mp3, openAiError, type StubUpstream, testUpstream, wav } from '../support/stub-upstream.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+import { makeSamples } from '../support/voice-samples.ts';
+
+const SAMPLE = '/tts/voices/provider-a_nova/sample';
+const HD = `${SAMPLE}?model=provider-a/tts-1-hd`;
+const VOICES = 18;
+
+async function start(t: Test): Promise<{ gateway: Gateway; upstream: StubUpstream; folder: string }> {
+  const upstream = await testUpstream(t);
+  const folder = join(await temporaryFolder(t), 'audio');
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, AUDIO_STORE: `file:${folder}` });
+  return { gateway, upstream, folder };
+}
+
+test('a sample is spoken once, by the command, and costs its hearers nothing', async (t) => {
+  const { gateway, upstream } = await start(t);
+  const missing = await gateway.call(SAMPLE);
+  assert.deepEqual([missing.status, missing.json.error.code], [404, 'NOT_FOUND']);
+  assert.equal(missing.json.error.message, 'This voice has no sample yet. The operator can make it.');
+  assert.equal((await gateway.call('/tts/voices')).json.voices[0].sampleUrl, undefined);
+  assert.equal(upstream.requests.length, 0, 'a request makes none');
+
+  upstream.mode = mp3(700);
+  const made = await makeSamples(gateway);
+  assert.equal(made.code, 0, made.output);
+  assert.match(made.out, /^spoken +provider-a\/tts-1-hd +provider-a_nova$/m);
+  assert.match(made.out, new RegExp(`^${VOICES} spoken, 0 failed, ${SAMPLE_TEXT.length} characters each\\.$`, 'm'));
+  assert.deepEqual([...new Set(upstream.requests.map(({ body }) => body?.input))], [SAMPLE_TEXT]);
+
+  for (const path of [SAMPLE, HD]) {
+    const sample = await gateway.call(path);
+    assert.deepEqual([sample.status, sample.headers.get('content-type')], [200, 'audio/mpeg']);
+    assert.deepEqual(sample.bytes, Buffer.from(silentMp3(700)));
+  }
+  assert.match((await makeSamples(gateway)).out, /^0 spoken/);
+  assert.equal(upstream.requests.length, VOICES);
+  assert.deepEqual(await gateway.db.selectFrom('transfer').select('id').execute(), []);
+});
+
+test('a sample can be cached, and is not sent again to those who have it', async (t) => {
+  const { gateway } = await start(t);
+  await makeSamples(gateway);
+  const first = await gateway.call(SAMPLE);
+  const etag = first.headers.get('etag') ?? '';
+  assert.match(etag, /^"[0-9a-f]{64}"$/);
+  for (const sent of [etag, `"other", W/${etag}`]) {
+    const again = await gateway.call(SAMPLE, { headers: { 'if-none-match': sent } });
+    assert.deepEqual([again.status, again.bytes.length, again.headers.get('etag')], [304, 0, etag]);
+    assert.equal(again.headers.get('cache-control'), 'public, max-age=3600');
+  }
+  assert.equal((await gateway.call(SAMPLE, { headers: { 'if-none-match': '"other"' } })).status, 200);
+  const head = await gateway.call(SAMPLE, { method: 'HEAD' });
+  assert.deepEqual([head.status, head.headers.get('content-length')], [200, String(first.bytes.length)]);
+});
+
+test('each list names the samples that exist', async (t) => {
+  const { gateway } = await start(t);
+  await makeSamples(gateway);
+  const { voices } = (await gateway.call('/tts/voices?model=provider-a/tts-1-hd')).json;
+  const { models } = (await gateway.call('/tts/models')).json;
+  assert.deepEqual(voices, models[1].voices);
+  const urls = models.flatMap((model: { voices: { sampleUrl: string }[] }) =>
+    model.voices.map((each) => each.sampleUrl),
+  );
+  assert.equal(new Set(urls).size, VOICES);
+  for (const url of urls) assert.equal((await gateway.call(url.slice(BASE_URL.length))).status, 200, url);
+});
+
+test('another model or voice is refused by name', async (t) => {
+  const { gateway } = await start(t);
+  const model = await gateway.call(`${SAMPLE}?model=none`);
+  assert.deepEqual([model.status, model.json.error.code], [400, 'UNKNOWN_TTS_MODEL']);
+  const voice = await gateway.call('/tts/voices/none/sample');
+  assert.deepEqual([voice.status, voice.json.error.details], [404, { field: 'voice' }]);
+  assert.match(voice.json.error.message, /GET \/tts\/voices\?model=provider-a\/tts-1 lists its voices\.$/);
+});
+
+test('what fails is named, and is spoken by the next run; --again speaks all', async (t) => {
+  const { gateway, upstream } = await start(t);
+  const refuse = openAiError(500);
+  upstream.mode = (request, response) => (request.body?.voice === 'nova' ? refuse : mp3())(request, response);
+  const first = await makeSamples(gateway);
+  assert.equal(first.code, 1);
+  assert.match(first.out, /^FAILED +provider-a\/tts-1 +provider-a_nova: .+\.$/m);
+  assert.match(first.out, /^16 spoken, 2 failed/m);
+  assert.equal((await gateway.call(SAMPLE)).status, 404);
+  upstream.mode = wav();
+  assert.match((await makeSamples(gateway)).out, /MPEG audio\.\n0 spoken, 2 failed/);
+  upstream.mode = mp3();
+  assert.match((await makeSamples(gateway)).out, /^2 spoken, 0 failed/m);
+  assert.match((await makeSamples(gateway, '--again')).out, /^18 spoken, 0 failed/m);
+});
+
+test('without the audio store a sample is 503, and the catalog is listed', async (t) => {
+  const { gateway, folder } = await start(t);
+  await writeFile(folder, 'in its place');
+  assert.equal((await gateway.call('/tts/voices')).status, 200);
+  const sample = await gateway.call(SAMPLE);
+  assert.deepEqual([sample.status, sample.json.error.details], [503, { reason: 'audio_store_unavailable' }]);
+  const made = await makeSamples(gateway);
+  assert.deepEqual(
+    [made.code, made.err],
+    [1, 'The audio store is not available. Check AUDIO_STORE. Samples that were spoken before are kept.\n'],
+  );
+});
+
+test('without a speech server the command says what to set', async (t) => {
+  const made = await makeSamples(await startGateway(t, { SPEECH_BASE_URL: '' }));
+  assert.deepEqual(
+    [made.code, made.err],
+    [1, 'SPEECH_BASE_URL is not set, so no voice can speak. Set it to your speech server.\n'],
+  );
+});
