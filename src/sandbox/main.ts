@@ -3,12 +3,17 @@ import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createApp } from '../app.ts';
 import { describeFaults, readConfig } from '../config/config.ts';
+import type { ProviderSettings } from '../config/speech-settings.ts';
 import { openDatabase } from '../db/database.ts';
 import { migrate } from '../db/migrate.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
 import { ownFolder, replaceOwnFile } from '../lib/private-files.ts';
 import { stopOnce } from '../lib/stop-once.ts';
 import { createLogger } from '../observability/logger.ts';
+import { Metrics } from '../observability/metrics.ts';
+import { openProvider } from '../speech/open-provider.ts';
+import { openAudioStore } from '../speech/store/open-store.ts';
+import { speakSamples } from '../speech/voice-samples.ts';
 import { findAnvil } from './chain/anvil.ts';
 import { startCheckout } from './checkout/checkout-server.ts';
 import { type Claim, claimDatabase, claimFolder, folderFault } from './claim-folder.ts';
@@ -149,6 +154,23 @@ progress('Ready');
 const takenPort = wantedPort === 0 || wantedPort === port ? undefined : wantedPort;
 console.log(firstScreen(sandbox, { dataDir, takenPort, moreFile }));
 isReady = true;
+// Of the own voice only: another one may cost money.
+if (process.env.SPEECH_BASE_URL === undefined && config.speech) sampleVoices(config.speech);
+
+/** In the background, since the first of all starts would take seconds longer. */
+function sampleVoices(speech: ProviderSettings): void {
+  const { provider, close } = openProvider(speech, config.catalog, { metrics: new Metrics(), log });
+  const store = openAudioStore(config.jobs.audioStore);
+  const stopping = new AbortController();
+  const speaking = (async () => {
+    for await (const _ of speakSamples(store, provider, config.catalog, stopping));
+  })().catch((err) => log.error({ err }, 'failed to sample the voices'));
+  started.push(async () => {
+    stopping.abort();
+    await speaking;
+    await Promise.all([close(), store.close()]);
+  });
+}
 
 async function embeddedDatabase() {
   progress('Starting PostgreSQL');

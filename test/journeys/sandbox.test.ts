@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { type Test, test } from 'tap';
-import type { SignedServiceMetadata, TtsJob } from '../../src/contract/types.ts';
+import type { SignedServiceMetadata, TtsJob, VoicesResponse } from '../../src/contract/types.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { decode, rootMeanSquare } from '../sandbox/voice/sound.ts';
@@ -105,6 +105,15 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
     const headers = { accept: 'text/html', 'sec-fetch-dest': 'document' };
     const page = await (await fetch(sandbox.baseUrl, { headers })).text();
     assert.ok(page.includes(`id="account" value="${sandbox.creditAccount}"`));
+  });
+
+  await t.test('its own voice has made samples, which cost nothing', async () => {
+    const funded = await balanceOf(sandbox);
+    await until(async () => (await fetch(`${sandbox.baseUrl}/tts/voices/provider-a_alloy/sample`)).status === 200);
+    const { voices } = (await (await fetch(`${sandbox.baseUrl}/tts/voices`)).json()) as VoicesResponse;
+    const sample = await fetch(voices.find(({ id }) => id === 'provider-a_alloy')?.sampleUrl ?? '');
+    assert.ok(rootMeanSquare(decode(Buffer.from(await sample.arrayBuffer()))) > 0.01);
+    assert.equal(await balanceOf(sandbox), funded);
   });
 
   await t.test('the commands of curl speak for the demo account', async () => {
