@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { TtsModel } from '../../contract/types.ts';
+import type { Cleaning } from '../../lib/clean-text.ts';
 import { RunningWork } from '../../lib/running-work.ts';
 import { within } from '../../lib/within.ts';
 import type { BudgetState, FileBudget } from '../budget/file-budget.ts';
@@ -31,6 +32,8 @@ export interface BridgeOptions {
   /** The required API key. With null every user of this machine can spend. */
   readonly token: string | null;
   readonly fallbacks?: Fallbacks;
+  /** Default: the input is spoken as it is. */
+  readonly cleaning?: Cleaning;
   /** Card credit only: buys jobs, whose audio can be fetched again. False streams the audio. Default: true. */
   readonly isDurable?: boolean;
   readonly onCall?: (call: Call) => void;
@@ -43,13 +46,13 @@ export interface Bridge {
 }
 
 export async function startBridge(options: BridgeOptions): Promise<Bridge> {
-  const { client, budget, token, saved, flow, fallbacks = {}, isDurable = true } = options;
+  const { client, budget, token, saved, flow, fallbacks = {}, cleaning, isDurable = true } = options;
   const isStreamed = flow === 'card' && !isDurable;
   const purchases = new Purchases(client, isDurable, saved);
   const recent = new RecentPurchases(purchases);
   const catalog = new Catalog(client);
   const readLeftMicroUsd = async () => (budget ? (await budget.read(flow)).leftMicroUsd : null);
-  const parts: SpeechCallContext = { catalog, recent, fallbacks, isStreamed, saved, readLeftMicroUsd };
+  const parts: SpeechCallContext = { catalog, recent, fallbacks, cleaning, isStreamed, saved, readLeftMicroUsd };
   const running = new RunningWork();
 
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {

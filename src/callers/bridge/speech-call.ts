@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { TtsModel } from '../../contract/types.ts';
+import { type Cleaning, cleanText } from '../../lib/clean-text.ts';
 import { formatUsd } from '../../lib/money.ts';
 import type { SavedSpeech } from '../budget/purchases.ts';
 import { AudioLostError, OutcomeUnknownError, type Receipt, ServiceError } from '../client/index.ts';
@@ -32,6 +33,7 @@ export interface SpeechCallContext {
   readonly catalog: Catalog;
   readonly recent: RecentPurchases;
   readonly fallbacks: Fallbacks;
+  readonly cleaning: Cleaning | undefined;
   /** Card credit only: plays the audio while it is spoken. It can't be fetched again. */
   readonly isStreamed: boolean;
   readonly saved: Pick<SavedSpeech, 'saveAudio'> | undefined;
@@ -53,7 +55,7 @@ export async function handleSpeech(
   /** Of the purchase, which an earlier request may have made. */
   let chargedMicroUsd = 0n;
   try {
-    const speechRequest = await readSpeechRequest(request);
+    const speechRequest = cleanInput(await readSpeechRequest(request), context.cleaning);
     const { input, format, speed, ignored } = speechRequest;
     call.asked = { format, characters: input.trim().length, voice: speechRequest.voice, ignored };
     if (!(await isAvailable(format))) {
@@ -91,6 +93,7 @@ export async function handleSpeech(
       ...priceHeaders(receipt, call.leftMicroUsd),
       'x-speechgate-model': model.id,
       'x-speechgate-voice': voice,
+      ...cleanedHeader(context.cleaning),
       ...(call.isRepeated && { 'x-speechgate-replay': 'true' }),
       ...(ignored.length > 0 && { 'x-speechgate-ignored': ignored.join(', ') }),
     };
@@ -113,6 +116,19 @@ export async function handleSpeech(
   }
   if (!call.isRepeated) call.chargedMicroUsd = chargedMicroUsd;
   return call;
+}
+
+function cleanInput(request: SpeechRequest, cleaning: Cleaning | undefined): SpeechRequest {
+  if (!cleaning) return request;
+  const input = cleanText(request.input, cleaning);
+  if (input.trim() !== '') return { ...request, input };
+  throw invalid('input', 'Without markup, code and emoji nothing of input is left to speak. Nothing was bought.');
+}
+
+/** What was taken out of the input, if anything can be. */
+function cleanedHeader({ format, emoji }: Cleaning = { format: 'off', emoji: true }): Record<string, string> {
+  const cleaned = [...(format === 'off' ? [] : [format]), ...(emoji ? [] : ['emoji'])];
+  return cleaned.length > 0 ? { 'x-speechgate-cleaned': cleaned.join(', ') } : {};
 }
 
 async function saveAudio(

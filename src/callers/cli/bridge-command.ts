@@ -9,7 +9,7 @@ import type { Call } from '../bridge/speech-call.ts';
 import { defineCommand, interruption } from './command.ts';
 import { assertCanPay, type Caller, withCaller } from './open-caller.ts';
 import type { CommandProcess, Output } from './output.ts';
-import { flowWord, readFlow, readSecret } from './read-values.ts';
+import { CLEAN_OPTIONS, flowWord, readCleaning, readFlow, readSecret } from './read-values.ts';
 import { capsLine, readCaps } from './settings.ts';
 
 const SHUTDOWN_TIMEOUT_MS = 20_000;
@@ -29,6 +29,7 @@ const OPTIONS = {
   'max-total': { type: 'string' },
   'token-file': { type: 'string' },
   'no-token': { type: 'boolean', default: false },
+  ...CLEAN_OPTIONS,
 } as const;
 
 export const bridgeCommand = defineCommand({
@@ -39,6 +40,8 @@ Each request prints a line with its price and the total to standard error; with 
   --pay FLOW           card, x402 or prepaid; default: as set by speechgate connect
   --model MODEL        replaces an unknown model of a program
   --voice VOICE        replaces an unknown voice; default: a fixed voice of the model for each of OpenAI's names
+  --clean FORMAT       speaks only the words of input in markdown or html; default: off
+  --no-emoji           leaves emoji out
   --no-durable         card credit only: streams the audio as it is spoken, but a cut response can't be fetched again
   --max-per-call USD   maximum price of a request; these three override the caps of speechgate connect
   --max-per-day USD    maximum spending per UTC day, by all commands together
@@ -50,6 +53,7 @@ Programs must send a token as their API key. The bridge prints a new one at each
   options: OPTIONS,
   run: async (values, { output, host }) => {
     const port = readPort(values.port);
+    const cleaning = readCleaning(values);
     const token = await readToken(values, host);
     const options = {
       timeoutMs: RETRY_TIMEOUT_MS,
@@ -73,6 +77,7 @@ Programs must send a token as their API key. The bridge prints a new one at each
         token: token.value,
         isDurable: !values['no-durable'],
         saved: caller.saved,
+        cleaning,
         fallbacks: { model: values.model, voice: values.voice },
         onCall: (call) => {
           totalMicroUsd += call.chargedMicroUsd;

@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream';
 import { text as readAll } from 'node:stream/consumers';
 import { calculateJwkThumbprint } from 'jose';
 import type { Hex } from 'viem';
+import { type Cleaning, cleanText, TEXT_FORMATS } from '../../lib/clean-text.ts';
 import { nearest } from '../../lib/misspelt.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { plainCatalog } from '../../speech/plain-catalog.ts';
@@ -96,7 +97,25 @@ function readKey(value: unknown): PinnedKey | undefined {
 /** The SHA-256 thumbprint of a public key (RFC 7638), in base64url. */
 export const fingerprintOf = ({ publicKeyJwk }: PinnedKey): Promise<string> => calculateJwkThumbprint(publicKeyJwk);
 
+export const CLEAN_OPTIONS = {
+  clean: { type: 'string' },
+  'no-emoji': { type: 'boolean', default: false },
+} as const;
+
+export function readCleaning({
+  clean = 'off',
+  'no-emoji': noEmoji,
+}: {
+  clean?: string;
+  'no-emoji': boolean;
+}): Cleaning {
+  const format = TEXT_FORMATS.find((each) => each === clean);
+  if (format) return { format, emoji: !noEmoji };
+  throw new UsageError(`--clean must be one of ${TEXT_FORMATS.join(', ')}, not ${clean}. Nothing was bought.`);
+}
+
 export const SPEECH_OPTIONS = {
+  ...CLEAN_OPTIONS,
   voice: { type: 'string' },
   model: { type: 'string' },
   speed: { type: 'string' },
@@ -106,16 +125,21 @@ export const SPEECH_USAGE = `
   TEXT             the text; - reads it from standard input
   --voice VOICE    a voice from speechgate voices
   --model MODEL    a model from speechgate models
-  --speed SPEED    0.5 to 2; default: 1`;
+  --speed SPEED    0.5 to 2; default: 1
+  --clean FORMAT   speaks only the words of a text in markdown or html, without code blocks; default: off
+  --no-emoji       leaves emoji out`;
 
 export async function readOrder(
-  values: { voice?: string; model?: string; speed?: string },
+  values: { voice?: string; model?: string; speed?: string; clean?: string; 'no-emoji': boolean },
   word: string | undefined,
   stdin: Readable,
 ): Promise<SpeechOrder> {
   const { voice, model, speed } = values;
+  const cleaning = readCleaning(values);
+  const text = cleanText(await readText(word, 'The text', stdin), cleaning);
+  if (text === '') throw new UsageError('Without markup, code and emoji nothing is left to speak. Nothing was bought.');
   return {
-    text: await readText(word, 'The text', stdin),
+    text,
     ...(model !== undefined && { model }),
     ...(voice !== undefined && { voice }),
     ...(speed !== undefined && { speed: readSpeed(speed) }),

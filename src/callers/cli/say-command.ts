@@ -2,7 +2,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { readUsd } from '../../lib/arguments.ts';
+import { formatUsd } from '../../lib/money.ts';
+import { serviceWords } from '../../lib/service-words.ts';
 import { UsageError } from '../../lib/usage-error.ts';
+import { priceOf } from '../client/catalog.ts';
 import {
   AudioLostError,
   OutcomeUnknownError,
@@ -30,6 +33,7 @@ const OPTIONS = {
   pay: { type: 'string' },
   max: { type: 'string' },
   durable: { type: 'boolean', default: false },
+  'dry-run': { type: 'boolean', default: false },
 } as const;
 
 export const sayCommand = defineCommand({
@@ -40,13 +44,14 @@ ${SPEECH_USAGE}
   --play           plays the audio with a player of this system
   --pay FLOW       card, x402 or prepaid; default: as set by speechgate connect
   --max USD        maximum price, such as 0.01; a higher price is refused before anything is signed
+  --dry-run        only prints what would be spoken, and its price
   --durable        card credit only: uses a job, whose audio can be fetched again after a lost response`,
   example: 'speechgate say "Hello world" --out hello.mp3 --play',
   options: OPTIONS,
   maxWords: 1,
   run: async (values, { words: [word], output, host }) => {
     const { out, max } = values;
-    if (out === undefined && !values.play) {
+    if (out === undefined && !values.play && !values['dry-run']) {
       throw new UsageError('--out is missing. Name a file, or - for standard output; or use --play.');
     }
     if (out === '-' && (values.json || values.play)) {
@@ -55,6 +60,7 @@ ${SPEECH_USAGE}
     const pay = values.pay === undefined ? undefined : readFlow(values.pay, '--pay');
     const maxMicroUsd = max === undefined ? undefined : readUsd(max, '--max');
     const order = await readOrder(values, word, host.stdin);
+    if (values['dry-run']) return withCaller(host, { pay }, (caller) => showOrder(caller, order, output));
     const player = values.play ? await findPlayer(host.env) : undefined;
     const folder = out === undefined ? await mkdtemp(join(tmpdir(), 'speechgate-')) : undefined;
     const path = out ?? join(folder as string, 'speech');
@@ -74,6 +80,20 @@ ${SPEECH_USAGE}
     }
   },
 });
+
+async function showOrder({ client }: Caller, order: SpeechOrder, output: Output): Promise<void> {
+  const { models, defaultModel } = await client.models();
+  const { model = defaultModel } = await idsOf(order, client);
+  const rate = models.find(({ id }) => id === model)?.pricing.ratePerCharUsd ?? 0;
+  const text = order.text.trim();
+  const priceMicroUsd = priceOf(text, BigInt(Math.round(rate * 1e12)));
+  const price = `${text.length} characters with ${serviceWords(model)}: ${formatUsd(priceMicroUsd)} USD.`;
+  output.done({ text, model, characters: text.length, priceMicroUsd }, [
+    ...text.split('\n'),
+    '',
+    `${price} Nothing was bought.`,
+  ]);
+}
 
 interface Delivery {
   readonly path: string;

@@ -1,7 +1,9 @@
 import type { StandardSchemaWithJSON } from '@modelcontextprotocol/server';
 import * as z from 'zod';
+import { type Cleaning, cleanText, TEXT_FORMATS } from '../../lib/clean-text.ts';
 import { DECIMAL_USD } from '../../lib/money.ts';
 import type { SpeechOrder } from '../client/index.ts';
+import { ToolError } from './results.ts';
 
 const NOTHING_BOUGHT = 'Nothing was bought.';
 const DECIMAL = /^\d+(\.\d+)?$/;
@@ -57,6 +59,11 @@ export const flag = (name: string, description: string) =>
     return word === 'false' ? false : argument;
   }).describe(description);
 
+function choice<Choice extends string>(name: string, choices: readonly Choice[], description: string) {
+  const schema = z.enum(choices, expects(`${name} must be one of ${choices.join(', ')}`));
+  return optional(schema, trimmed).describe(description);
+}
+
 export function dollars(name: string, description: string) {
   const error = expects(`${name} must be an amount in US dollars with at most six decimals, such as "0.01"`);
   return optional(z.string(error).regex(DECIMAL_USD, error), (value) => {
@@ -87,17 +94,30 @@ export const ORDER_ARGUMENTS = {
   voice: text('voice', "A voice's id from list_voices; default: the model's default voice."),
   model: text('model', "A model's id from list_voices; default: the default model."),
   speed: number('speed', { min: 0.5, max: 2 }, '0.5 (half speed) to 2 (double speed); default: 1.'),
+  clean: choice('clean', TEXT_FORMATS, 'Speaks only the words of a text in this format, without code; default: off.'),
+  emoji: flag('emoji', 'false leaves emoji out; default: true.'),
 };
 
 interface OrderArguments {
   readonly voice?: string | undefined;
   readonly model?: string | undefined;
   readonly speed?: number | undefined;
+  readonly clean?: Cleaning['format'] | undefined;
+  readonly emoji?: boolean | undefined;
 }
 
-export const orderOf = (text: string, { voice, model, speed }: OrderArguments): SpeechOrder => ({
-  text: text.trim(),
-  ...(voice !== undefined && { voice }),
-  ...(model !== undefined && { model }),
-  ...(speed !== undefined && speed !== 1 && { speed }),
-});
+export function orderOf(
+  text: string,
+  { voice, model, speed, clean = 'off', emoji = true }: OrderArguments,
+): SpeechOrder {
+  const cleaned = cleanText(text, { format: clean, emoji }).trim();
+  if (cleaned === '') {
+    throw new ToolError(`Without markup, code and emoji nothing of text is left to speak. ${NOTHING_BOUGHT}`);
+  }
+  return {
+    text: cleaned,
+    ...(voice !== undefined && { voice }),
+    ...(model !== undefined && { model }),
+    ...(speed !== undefined && speed !== 1 && { speed }),
+  };
+}

@@ -32,8 +32,8 @@ async function startAgent(t: Test) {
 test('null, empty and blank arguments count as absent', async (t) => {
   const { call, upstream } = await startAgent(t);
   const optional = {
-    speak: ['voice', 'model', 'speed', 'file', 'overwrite', 'maxUsd', 'resume'],
-    quote: ['voice', 'model', 'speed'],
+    speak: ['voice', 'model', 'speed', 'clean', 'emoji', 'file', 'overwrite', 'maxUsd', 'resume'],
+    quote: ['voice', 'model', 'speed', 'clean', 'emoji'],
   };
   for (const [tool, names] of Object.entries(optional)) {
     for (const absent of [null, '', ' ']) {
@@ -127,7 +127,9 @@ test('an unknown argument is refused with the list of known ones', async (t) => 
     const { text } = await call('speak', { text: TEXT, [unknown]: 'x' });
     assert.match(
       text,
-      new RegExp(`speak has no argument ${unknown}\\. Use only: text, voice, model, speed, file, overwrite`),
+      new RegExp(
+        `speak has no argument ${unknown}\\. Use only: text, voice, model, speed, clean, emoji, file, overwrite`,
+      ),
     );
     assert.match(text, /Nothing was bought/);
   }
@@ -138,7 +140,7 @@ test('an unknown argument is refused with the list of known ones', async (t) => 
   assert.match((await call('speak', { text: TEXT, voice_id: null })).text, /no argument voice_id\./);
   assert.match(
     (await call('quote', { text: TEXT, file: 'x' })).text,
-    /quote has no argument file\. Use only: text, voice, model, speed\./,
+    /quote has no argument file\. Use only: text, voice, model, speed, clean, emoji\./,
   );
   assert.match(
     (await call('list_voices', { voice: 'x' })).text,

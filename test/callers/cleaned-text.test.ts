@@ -1,0 +1,107 @@
+/** Markup that callers have taken out before they buy: by the command line, the bridge and the MCP server. */
+import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { test } from 'tap';
+import { prepaid, Speechgate } from '../../src/callers/client/index.ts';
+import { startMcpAgent } from '../support/agent.ts';
+import { openBridge } from '../support/bridge.ts';
+import { startPrepaidCaller } from '../support/caller.ts';
+import { callerCommand, startCallerCommand } from '../support/caller-command.ts';
+import { pinsOf } from '../support/client.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+import { openBudget } from './budget/support.ts';
+
+const MARKDOWN = '# Hi 🎉\n\nSee [the docs](https://a.example/x).\n';
+const CODE = '```\nx = 1\n```';
+const SPOKEN = 'Hi.\nSee the docs.';
+const PRICE = 18 * SPOKEN.length;
+
+test('say --clean speaks the words only, and --dry-run shows them and the price', async (t) => {
+  const { gateway, env, balance } = await startPrepaidCaller(t, 1_000_000n);
+  const folder = await temporaryFolder(t);
+  const out = join(folder, 'hi.mp3');
+  const clean = ['--clean', 'markdown', '--no-emoji'];
+
+  const shown = await callerCommand(env, 'say', MARKDOWN, ...clean, '--dry-run', '--out', out);
+  assert.equal(shown.code, 0, shown.err);
+  const price = `${SPOKEN.length} characters with provider-a/tts-1: 0.000${PRICE} USD. Nothing was bought.`;
+  assert.equal(shown.out, `${SPOKEN}\n\n${price}\n`);
+  const told = JSON.parse((await callerCommand(env, 'say', MARKDOWN, ...clean, '--dry-run', '--json')).out);
+  const model = 'provider-a/tts-1';
+  assert.deepEqual(told, { text: SPOKEN, model, characters: SPOKEN.length, priceMicroUsd: PRICE });
+  const hd = await callerCommand(env, 'say', MARKDOWN, ...clean, '--dry-run', '--model', 'tts-1-hd');
+  assert.match(hd.out, new RegExp(`: 0\\.000${2 * PRICE} USD\\.`));
+  assert.deepEqual([await balance(), await readdir(folder)], [1_000_000n, []]);
+
+  const quoted = JSON.parse((await callerCommand(env, 'quote', MARKDOWN, ...clean, '--json')).out);
+  assert.equal(quoted.amountMicroUsd, PRICE);
+  const said = await startCallerCommand(env, ['say', '-', ...clean, '--out', out], MARKDOWN).ended;
+  assert.equal(said.code, 0, said.err);
+  assert.equal(gateway.upstream.requests.at(-1)?.body?.input, SPOKEN);
+  assert.equal(await balance(), 1_000_000n - BigInt(PRICE));
+
+  await callerCommand(env, 'say', MARKDOWN, '--out', out);
+  assert.equal(gateway.upstream.requests.at(-1)?.body?.input, MARKDOWN.trim(), 'off is the default');
+  for (const [text, format, message] of [
+    [CODE, 'markdown', 'Without markup, code and emoji nothing is left to speak. Nothing was bought.'],
+    ['Hi', 'md', '--clean must be one of markdown, html, off, not md. Nothing was bought.'],
+  ] as const) {
+    const refused = await callerCommand(env, 'say', text, '--clean', format, '--out', out);
+    assert.deepEqual([refused.code, refused.err.trim()], [2, message]);
+  }
+});
+
+test('the bridge cleans input when it is told to, and says so', async (t) => {
+  for (const [cleaning, header, spoken] of [
+    [{ format: 'markdown', emoji: false }, 'markdown, emoji', SPOKEN],
+    [{ format: 'off', emoji: false }, 'emoji', '# Hi\nSee [the docs](https://a.example/x).'],
+    [{ format: 'off', emoji: true }, null, MARKDOWN.trim()],
+    [undefined, null, MARKDOWN.trim()],
+  ] as const) {
+    const { bridge, upstream, balance } = await openBridge(t, { bridge: cleaning ? { cleaning } : {} });
+    const before = await balance();
+    const send = (input: string) => {
+      const body = JSON.stringify({ model: 'tts-1', voice: 'alloy', input });
+      const headers = { 'content-type': 'application/json' };
+      return fetch(`${bridge.url}/audio/speech`, { method: 'POST', headers, body });
+    };
+    const response = await send(MARKDOWN);
+    assert.equal(response.status, 200, await response.clone().text());
+    assert.equal(response.headers.get('x-speechgate-cleaned'), header);
+    assert.equal(upstream.requests[0]?.body?.input, spoken);
+    assert.equal(await balance(), before - BigInt(18 * spoken.length), 'only what is spoken is paid');
+    if (cleaning?.format !== 'markdown') continue;
+    const empty = await send(CODE);
+    assert.equal(empty.status, 400);
+    assert.match(await empty.text(), /nothing of input is left to speak\. Nothing was bought\./);
+  }
+});
+
+test('speechgate bridge takes --clean', async (t) => {
+  const { env, gateway } = await startPrepaidCaller(t, 1_000_000n);
+  const bridge = startCallerCommand(env, ['bridge', '--port', '0', '--no-token', '--clean', 'html']);
+  const [, url] = await bridge.printed(/OPENAI_BASE_URL=(\S+)/);
+  const body = JSON.stringify({ model: 'tts-1', voice: 'alloy', input: '<p>Hello <b>world</b></p>' });
+  const headers = { 'content-type': 'application/json' };
+  const response = await fetch(`${url}/audio/speech`, { method: 'POST', headers, body });
+  assert.equal(response.headers.get('x-speechgate-cleaned'), 'html', await response.text());
+  assert.equal(gateway.upstream.requests[0]?.body?.input, 'Hello world');
+  await bridge.stop('SIGINT');
+});
+
+test('an agent has a text cleaned, and pays for the words only', async (t) => {
+  const { gateway, wallet, budgetPath } = await startPrepaidCaller(t, 1_000_000n);
+  const budget = await openBudget(t, budgetPath, {});
+  const client = new Speechgate({ baseUrl: gateway.url, pay: prepaid(wallet), trust: pinsOf(gateway), budget });
+  const { call } = await startMcpAgent(t, dirname(budgetPath), { client, budget, flow: 'prepaid' });
+  const args = { text: MARKDOWN, clean: 'markdown', emoji: false };
+  assert.equal((await call('quote', args)).data.characters, SPOKEN.length);
+  const spoken = await call('speak', args);
+  assert.equal(spoken.data.priceUsd, `0.000${PRICE}`, spoken.text);
+  assert.equal(gateway.upstream.requests[0]?.body?.input, SPOKEN);
+  const empty = await call('speak', { text: CODE, clean: 'markdown' });
+  assert.deepEqual([empty.isError, /nothing of text is left to speak/.test(empty.text)], [true, true]);
+  const other = await call('speak', { text: 'Hi', clean: 'md' });
+  assert.match(other.text, /clean must be one of markdown, html, off, not "md"/);
+});
