@@ -5,7 +5,6 @@ import { readUsd } from '../../lib/arguments.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { serviceWords } from '../../lib/service-words.ts';
 import { UsageError } from '../../lib/usage-error.ts';
-import { priceOf } from '../client/catalog.ts';
 import {
   AudioLostError,
   OutcomeUnknownError,
@@ -23,6 +22,7 @@ import { findPlayer, play } from './player.ts';
 import { idsOf, readFlow, readOrder, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
 import { type BoughtSpeech, receiptLine } from './resume-purchase.ts';
 import { SavedPurchases, SentPurchase } from './saved-purchases.ts';
+import { type BuyPart, readTerms, readTextFile, sayFile } from './say-file.ts';
 import { capsLine } from './settings.ts';
 import { settingsFolder } from './settings-folder.ts';
 
@@ -39,11 +39,13 @@ const OPTIONS = {
 export const sayCommand = defineCommand({
   usage: `speechgate say TEXT|- --out FILE
 Speaks a text, pays for it, and writes the audio, usually MP3.
+A TEXT that ends in .txt, .md or .html names a file. It is spoken in parts, and --clean is as its name says. After Ctrl-C
+the same command goes on, and pays for no part twice.
 ${SPEECH_USAGE}
   --out FILE       the audio file, written completely or not at all; - writes to standard output
   --play           plays the audio with a player of this system
   --pay FLOW       card, x402 or prepaid; default: as set by speechgate connect
-  --max USD        maximum price, such as 0.01; a higher price is refused before anything is signed
+  --max USD        maximum price, such as 0.01, of a file with all its parts; a higher price is refused before anything is signed
   --dry-run        only prints what would be spoken, and its price
   --durable        card credit only: uses a job, whose audio can be fetched again after a lost response`,
   example: 'speechgate say "Hello world" --out hello.mp3 --play',
@@ -59,21 +61,39 @@ ${SPEECH_USAGE}
     }
     const pay = values.pay === undefined ? undefined : readFlow(values.pay, '--pay');
     const maxMicroUsd = max === undefined ? undefined : readUsd(max, '--max');
-    const order = await readOrder(values, word, host.stdin);
+    const source = word === undefined ? undefined : await readTextFile(word);
+    if (source && (out === undefined || out === '-') && !values['dry-run']) {
+      throw new UsageError(`--out must name a file for the audio of ${word}. Nothing was bought.`);
+    }
+    const clean = values.clean ?? source?.format;
+    const order = await readOrder({ ...values, ...(clean && { clean }) }, source?.text ?? word, host.stdin);
     if (values['dry-run']) return withCaller(host, { pay }, (caller) => showOrder(caller, order, output));
     const player = values.play ? await findPlayer(host.env) : undefined;
     const folder = out === undefined ? await mkdtemp(join(tmpdir(), 'speechgate-')) : undefined;
     const path = out ?? join(folder as string, 'speech');
+    const signal = interruption(host);
     try {
-      const sent = new SentPurchase(
-        new SavedPurchases(settingsFolder(host.env)),
-        out === undefined || out === '-' ? null : resolve(out),
-      );
-      const delivery = { path, sent, durable: values.durable, output, host };
-      const bought = await withCaller(host, { pay, maxMicroUsd, sent }, (caller) => buySpeech(caller, order, delivery));
-      const line = `${out ?? 'Speech'}: ${receiptLine(bought)}${otherFormat(out ?? '', bought.contentType)}`;
-      if (out === '-') output.note(line);
-      else output.done({ file: out ?? null, ...bought }, [line]);
+      const saved = new SavedPurchases(settingsFolder(host.env));
+      const shared = { signal, output, host };
+      if (source) {
+        const buy: BuyPart = ({ order, path, priceMicroUsd }, progress) => {
+          const sent = new SentPurchase(saved, path);
+          const delivery = { path, sent, durable: true, progress, ...shared };
+          const options = { pay, maxMicroUsd: priceMicroUsd, sent };
+          return withCaller(host, options, (caller) => buySpeech(caller, order, delivery));
+        };
+        const { parts, bytes, chargedMicroUsd } = await sayFile(order, { out: path, pay, maxMicroUsd, buy, ...shared });
+        const line = `${path}: ${parts} parts, ${bytes} bytes, ${formatUsd(chargedMicroUsd)} USD paid now`;
+        output.done({ file: path, parts, bytes, chargedMicroUsd }, [line]);
+      } else {
+        const sent = new SentPurchase(saved, out === undefined || out === '-' ? null : resolve(out));
+        const delivery = { path, sent, durable: values.durable, ...shared };
+        const options = { pay, maxMicroUsd, sent };
+        const bought = await withCaller(host, options, (caller) => buySpeech(caller, order, delivery));
+        const line = `${out ?? 'Speech'}: ${receiptLine(bought)}${otherFormat(out ?? '', bought.contentType)}`;
+        if (out === '-') output.note(line);
+        else output.done({ file: out ?? null, ...bought }, [line]);
+      }
       if (player && !(await play(player, path, host.env))) output.note(`${player[0]} could not play the audio.`);
     } finally {
       if (folder) await rm(folder, { recursive: true, force: true });
@@ -82,23 +102,22 @@ ${SPEECH_USAGE}
 });
 
 async function showOrder({ client }: Caller, order: SpeechOrder, output: Output): Promise<void> {
-  const { models, defaultModel } = await client.models();
-  const { model = defaultModel } = await idsOf(order, client);
-  const rate = models.find(({ id }) => id === model)?.pricing.ratePerCharUsd ?? 0;
+  const terms = await readTerms(client, order);
+  const { model } = terms.order;
   const text = order.text.trim();
-  const priceMicroUsd = priceOf(text, BigInt(Math.round(rate * 1e12)));
+  const priceMicroUsd = terms.priceOf(text);
   const price = `${text.length} characters with ${serviceWords(model)}: ${formatUsd(priceMicroUsd)} USD.`;
-  output.done({ text, model, characters: text.length, priceMicroUsd }, [
-    ...text.split('\n'),
-    '',
-    `${price} Nothing was bought.`,
-  ]);
+  const lines = [...text.split('\n'), '', `${price} Nothing was bought.`];
+  output.done({ text, model, characters: text.length, priceMicroUsd }, lines);
 }
 
 interface Delivery {
   readonly path: string;
   readonly sent: SentPurchase;
   readonly durable: boolean;
+  /** Of a file, for a part of it. */
+  readonly progress?: string;
+  readonly signal: AbortSignal;
   readonly output: Output;
   readonly host: CommandProcess;
 }
@@ -106,16 +125,15 @@ interface Delivery {
 async function buySpeech(
   caller: Caller,
   order: SpeechOrder,
-  { path, sent, durable, output, host }: Delivery,
+  { path, sent, durable, progress, signal, output, host }: Delivery,
 ): Promise<BoughtSpeech> {
   const { client, budget, saved } = caller;
   assertCanPay(caller);
   const named = { ...order, ...(await idsOf(order, client)) };
-  output.note(capsLine(caller.caps));
+  if (progress === undefined) output.note(capsLine(caller.caps));
   // Releases reservations of earlier commands. A failure is retried by the next command.
   await budget.concludeLost(client, saved).catch(() => {});
   const file = await openAudioFile(path, host.stdout);
-  const signal = interruption(host);
   let receipt: Receipt | undefined;
   const speak = async (): Promise<BoughtSpeech> => {
     const speech = await paid(client.speak(named, { signal, durable }), caller.settings);
@@ -124,7 +142,7 @@ async function buySpeech(
     return { bytes, contentType: speech.contentType, receipt };
   };
   try {
-    const bought = await output.withProgress('Synthesizing', speak());
+    const bought = await output.withProgress(progress ?? 'Synthesizing', speak());
     await sent.drop();
     return bought;
   } catch (error) {

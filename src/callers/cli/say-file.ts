@@ -1,0 +1,233 @@
+import { createHash } from 'node:crypto';
+import { mkdir, readFile, rm, stat } from 'node:fs/promises';
+import { extname, join, resolve } from 'node:path';
+import type { Cleaning } from '../../lib/clean-text.ts';
+import { formatUsd } from '../../lib/money.ts';
+import { UsageError } from '../../lib/usage-error.ts';
+import { frameLength, id3Length, readDescription } from '../../speech/mpeg-frame.ts';
+import { wholeAudio } from '../../speech/whole-audio.ts';
+import { priceOf } from '../client/catalog.ts';
+import { type Flow, OutcomeUnknownError, OverCapError, type Speechgate, type SpeechOrder } from '../client/index.ts';
+import { openAudioFile } from './audio-file.ts';
+import { CommandError, EXIT } from './failure.ts';
+import { assertCanPay, withBudget, withCaller } from './open-caller.ts';
+import type { CommandProcess, Output } from './output.ts';
+import { idsOf } from './read-values.ts';
+import { type BoughtSpeech, resumePurchase } from './resume-purchase.ts';
+import { SavedPurchases } from './saved-purchases.ts';
+import { capsLine } from './settings.ts';
+import { settingsFolder } from './settings-folder.ts';
+
+/** Short enough to show progress, and to lose little if the audio of one is lost. */
+const MAX_PART_CHARACTERS = 2_000;
+const FORMATS: Readonly<Record<string, Cleaning['format']>> = {
+  '.txt': 'off',
+  '.md': 'markdown',
+  '.markdown': 'markdown',
+  '.html': 'html',
+  '.htm': 'html',
+};
+const NOTHING_BOUGHT = 'Nothing was bought.';
+
+export interface TextFile {
+  readonly text: string;
+  readonly format: Cleaning['format'];
+}
+
+/** The content of the file that a word names; undefined if it is a text. @throws UsageError */
+export async function readTextFile(word: string): Promise<TextFile | undefined> {
+  const format = FORMATS[extname(word).toLowerCase()];
+  if (format === undefined || word.includes('\n')) return undefined;
+  const bytes = await readFile(word).catch((error) => {
+    if (error.code === 'ENOENT' && word.includes(' ')) return undefined;
+    const reason = error.code === 'ENOENT' ? 'does not exist' : `cannot be read (${error.code})`;
+    throw new UsageError(`${word} ${reason}. Name a text file, or pipe the text in and pass -. ${NOTHING_BOUGHT}`);
+  });
+  if (bytes === undefined) return undefined;
+  try {
+    return { text: new TextDecoder('utf-8', { fatal: true }).decode(bytes), format };
+  } catch {
+    throw new UsageError(`${word} is not a text in UTF-8. Convert it first. ${NOTHING_BOUGHT}`);
+  }
+}
+
+/** What an order costs by the catalog, and how long its text may be. */
+export async function readTerms(client: Speechgate, order: SpeechOrder) {
+  const { models, defaultModel } = await client.models();
+  const { model = defaultModel, ...named } = await idsOf(order, client);
+  const found = models.find(({ id }) => id === model);
+  if (!found) throw new UsageError(`${model} does not exist. Run speechgate models. ${NOTHING_BOUGHT}`);
+  const ratePicoUsd = BigInt(Math.round(found.pricing.ratePerCharUsd * 1e12));
+  return {
+    order: { ...order, ...named, model },
+    maxCharacters: found.maxInputCharacters,
+    priceOf: (text: string) => priceOf(text, ratePicoUsd),
+  };
+}
+
+const sentences = new Intl.Segmenter(undefined, { granularity: 'sentence' });
+
+/** Cuts a text between sentences, and a sentence that is too long between words, into parts of at most that length. */
+export function partsOf(text: string, maxCharacters: number): string[] {
+  // The pattern counts code points, which have up to two characters.
+  const most = Math.floor(maxCharacters / 2);
+  const piece = new RegExp(`[^]{1,${most}}(?=\\s|$)|[^]{1,${most}}`, 'gu');
+  const parts = [''];
+  for (const { segment } of sentences.segment(text)) {
+    for (const part of segment.length > maxCharacters ? (segment.match(piece) ?? []) : [segment]) {
+      const last = parts.at(-1) as string;
+      if (last.length + part.length > maxCharacters) parts.push(part);
+      else parts[parts.length - 1] = last + part;
+    }
+  }
+  return parts.map((part) => part.trim()).filter(Boolean);
+}
+
+export interface Part {
+  readonly order: SpeechOrder;
+  readonly priceMicroUsd: bigint;
+  readonly path: string;
+}
+
+/** Buys a part and writes its audio to its path. */
+export type BuyPart = (part: Part, progress: string) => Promise<BoughtSpeech>;
+
+interface FileOptions {
+  readonly out: string;
+  readonly pay: Flow | undefined;
+  /** For all that is to be bought. */
+  readonly maxMicroUsd: bigint | undefined;
+  readonly buy: BuyPart;
+  readonly signal: AbortSignal;
+  readonly output: Output;
+  readonly host: CommandProcess;
+}
+
+export interface SpokenFile {
+  readonly parts: number;
+  readonly bytes: number;
+  readonly chargedMicroUsd: bigint;
+}
+
+/**
+ * Speaks a text part by part. Each is kept beside the file until all are joined, so that the same command goes on after
+ * an interruption:
+ *
+ *     its audio is there          -> nothing
+ *     it was sent, audio unknown  -> the identical request again, which is charged once
+ *     else                        -> bought
+ */
+export async function sayFile(order: SpeechOrder, options: FileOptions): Promise<SpokenFile> {
+  const { out, pay, maxMicroUsd, signal, output, host } = options;
+  await (await openAudioFile(out, host.stdout)).close();
+  const folder = `${resolve(out)}.parts`;
+  const parts = await withCaller(host, { pay }, async (caller) => {
+    assertCanPay(caller);
+    const terms = await readTerms(caller.client, order);
+    output.note(capsLine(caller.caps));
+    const texts = partsOf(order.text, Math.min(terms.maxCharacters, MAX_PART_CHARACTERS));
+    return texts.map((text, index): Part => {
+      const part = { ...terms.order, text };
+      return { order: part, priceMicroUsd: terms.priceOf(text), path: join(folder, nameOf(part, index)) };
+    });
+  });
+  const missing: Part[] = [];
+  for (const part of parts) if (!(await exists(part.path))) missing.push(part);
+  const wantedMicroUsd = missing.reduce((sum, { priceMicroUsd }) => sum + priceMicroUsd, 0n);
+  if (maxMicroUsd !== undefined && wantedMicroUsd > maxMicroUsd) {
+    throw new OverCapError({ scope: 'call', limitMicroUsd: maxMicroUsd, leftMicroUsd: maxMicroUsd, wantedMicroUsd });
+  }
+  output.note(
+    `${parts.length} parts, of which ${missing.length} are to be bought for ${formatUsd(wantedMicroUsd)} USD.`,
+  );
+  await mkdir(folder, { recursive: true });
+  let chargedMicroUsd = 0n;
+  for (const [index, part] of missing.entries()) {
+    const bought = parts.length - missing.length + index;
+    const progress = `Part ${bought + 1} of ${parts.length}, ${formatUsd(chargedMicroUsd)} USD paid`;
+    try {
+      signal.throwIfAborted();
+      chargedMicroUsd += await buyPart(part, progress, options);
+    } catch (error) {
+      const kept = `${bought} of ${parts.length} parts are bought, ${formatUsd(chargedMicroUsd)} USD now. The same command goes on, and pays for no part twice.`;
+      if (signal.aborted) throw interrupted(kept, error);
+      output.note(kept);
+      throw error;
+    }
+  }
+  const bytes = await joinParts(parts, out, host);
+  await forget(parts, host);
+  await rm(folder, { recursive: true });
+  return { parts: parts.length, bytes, chargedMicroUsd };
+}
+
+/** A part whose command was killed right after it was written is still saved. */
+async function forget(parts: readonly Part[], { env }: CommandProcess): Promise<void> {
+  const purchases = new SavedPurchases(settingsFolder(env));
+  const paths = new Set(parts.map(({ path }) => path));
+  for (const { pending, out } of await purchases.list()) {
+    if (out !== null && paths.has(out)) await purchases.drop(pending.identifier);
+  }
+}
+
+function nameOf(order: SpeechOrder, index: number): string {
+  const { text, model, voice, speed } = order;
+  const hash = createHash('sha256')
+    .update(JSON.stringify([text, model, voice, speed]))
+    .digest('hex');
+  return `${String(index + 1).padStart(5, '0')}-${hash.slice(0, 16)}.mp3`;
+}
+
+const exists = (path: string): Promise<boolean> =>
+  stat(path).then(
+    () => true,
+    () => false,
+  );
+
+function interrupted(kept: string, error: unknown): CommandError {
+  const isUnknown = error instanceof OutcomeUnknownError;
+  const [code, exit] = isUnknown
+    ? (['OUTCOME_UNKNOWN', EXIT.unknownOutcome] as const)
+    : (['INTERRUPTED', EXIT.interrupted] as const);
+  const more = isUnknown ? ' You may have been charged for the next one.' : '';
+  return new CommandError({ code, exit, message: `Interrupted: ${kept}${more}` });
+}
+
+/** Returns the charge. */
+async function buyPart(part: Part, progress: string, { buy, output, host }: FileOptions): Promise<bigint> {
+  const { path } = part;
+  const folder = settingsFolder(host.env);
+  const purchases = new SavedPurchases(folder);
+  const earlier = (await purchases.list()).find((saved) => saved.out === path);
+  if (earlier) {
+    const resuming = withBudget(folder, {}, (budget) => resumePurchase(earlier, budget, host));
+    const { outcome, line, receipt } = await output.withProgress(progress, resuming);
+    if (outcome === 'bought') return (receipt as BoughtSpeech['receipt']).chargedMicroUsd;
+    if (outcome === 'unknown')
+      throw new CommandError({ code: 'OUTCOME_UNKNOWN', exit: EXIT.unknownOutcome, message: line });
+    if (outcome === 'lost') throw new CommandError({ code: 'AUDIO_LOST', exit: EXIT.failed, message: line });
+  }
+  const { receipt, contentType } = await buy(part, progress);
+  if (contentType === 'audio/mpeg') return receipt.chargedMicroUsd;
+  const message = `The service speaks WAV, and only MP3 can be joined. The first part is in ${path}. You paid ${formatUsd(receipt.chargedMicroUsd)} USD.`;
+  throw new CommandError({ code: 'NOT_MP3', exit: EXIT.failed, message });
+}
+
+async function joinParts(parts: readonly Part[], out: string, { stdout }: CommandProcess): Promise<number> {
+  const pieces: Uint8Array[] = [];
+  for (const { path } of parts) pieces.push(framesOf(await readFile(path)));
+  const bytes = wholeAudio('audio/mpeg', Buffer.concat(pieces));
+  const file = await openAudioFile(out, stdout);
+  try {
+    const audio = new Blob([bytes as Uint8Array<ArrayBuffer>]).stream();
+    return await file.write({ audio, bytes: async () => bytes, contentType: 'audio/mpeg' });
+  } finally {
+    await file.close();
+  }
+}
+
+/** Without the tag and the frame that describe one file alone. */
+function framesOf(audio: Uint8Array): Uint8Array {
+  const start = id3Length(audio) ?? 0;
+  return audio.subarray(start + (readDescription(audio, start) ? (frameLength(audio, start) ?? 0) : 0));
+}

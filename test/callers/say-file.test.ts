@@ -1,0 +1,194 @@
+/** Files that are spoken part by part: each part is paid once, whatever interrupts the command. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { type Test, test } from 'tap';
+import { partsOf } from '../../src/callers/cli/say-file.ts';
+import { secondsOf } from '../../src/callers/mcp/speak-tool.ts';
+import { startPrepaidCaller } from '../support/caller.ts';
+import { callerCommand, startCallerCommand } from '../support/caller-command.ts';
+import { listening } from '../support/client.ts';
+import { startGateway } from '../support/gateway.ts';
+import { silentMp3 } from '../support/silent-audio.ts';
+import { ControlledStream, mp3, type StubUpstream, testUpstream } from '../support/stub-upstream.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+
+const SENTENCE = 'This sentence is one of very many in a long book. ';
+const BOOK = `# A book\n\n${SENTENCE.repeat(100)}`;
+const SPOKEN = `A book.\n${SENTENCE.repeat(100)}`.trim();
+const PARTS = partsOf(SPOKEN, 2_000);
+const PRICE = BigInt(PARTS.reduce((sum, part) => sum + 18 * part.length, 0));
+
+interface Reader {
+  readonly env: Readonly<Record<string, string>>;
+  readonly upstream: StubUpstream;
+  balance(): Promise<bigint>;
+}
+
+const byPrepaid = async (t: Test): Promise<Reader> => {
+  const { env, gateway, balance } = await startPrepaidCaller(t, 1_000_000n);
+  return { env, upstream: gateway.upstream, balance };
+};
+
+const byCard = async (t: Test): Promise<Reader> => {
+  const upstream = await testUpstream(t);
+  const gateway = await startGateway(t, { ...(await listening()), SPEECH_BASE_URL: upstream.url }, { worker: true });
+  const account = await gateway.fund(100);
+  const env = {
+    SPEECHGATE_CONFIG_DIR: await temporaryFolder(t),
+    SPEECHGATE_URL: gateway.config.baseUrl,
+    SPEECHGATE_ACCOUNT: account,
+    SPEECHGATE_PAY: 'card',
+  };
+  return { env, upstream, balance: () => gateway.balance(account) };
+};
+
+async function bookIn(t: Test, text = BOOK, name = 'book.md') {
+  const folder = await temporaryFolder(t);
+  const file = join(folder, name);
+  await writeFile(file, text);
+  const out = join(folder, 'book.mp3');
+  return { folder, out, say: ['say', file, '--out', out] };
+}
+
+const spokenBy = ({ requests }: StubUpstream) => requests.map(({ body }) => body?.input);
+
+test('a text is cut between sentences, loses no word, and no part is too long', async () => {
+  assert.deepEqual(partsOf('One. Two! Three? Four', 11), ['One. Two!', 'Three? Four']);
+  assert.deepEqual(partsOf('One\n\nTwo', 100), ['One\n\nTwo']);
+  assert.deepEqual(partsOf(`${'ab '.repeat(8)}.`, 12), ['ab ab ab ab', 'ab ab ab ab', '.']);
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary', maxLength: 300 }), fc.integer({ min: 2, max: 50 }), (text, most) => {
+      const parts = partsOf(text, most);
+      assert.ok(parts.every((part) => part.length <= most && part.isWellFormed() === text.isWellFormed()));
+      assert.equal(parts.join('').replaceAll(/\s/g, ''), text.replaceAll(/\s/g, ''));
+    }),
+  );
+});
+
+test('a Markdown file becomes one MP3, spoken without its markup', async (t) => {
+  const { env, upstream, balance } = await byPrepaid(t);
+  const { folder, out, say } = await bookIn(t);
+  const shown = await callerCommand(env, ...say, '--dry-run');
+  assert.ok(shown.out.startsWith('A book.\nThis sentence'), shown.output);
+  const before = await balance();
+  const { code, err, out: line } = await callerCommand(env, ...say);
+  assert.equal(code, 0, err);
+  assert.match(
+    err,
+    new RegExp(`^${PARTS.length} parts, of which ${PARTS.length} are to be bought for 0\\.0\\d+ USD\\.$`, 'm'),
+  );
+  assert.match(line, new RegExp(`book\\.mp3: ${PARTS.length} parts, \\d+ bytes, 0\\.0\\d+ USD paid now`));
+  assert.deepEqual(spokenBy(upstream), PARTS);
+  assert.equal(await balance(), before - PRICE);
+  const audio = await readFile(out);
+  assert.ok(Math.abs((secondsOf(audio, 'audio/mpeg') ?? 0) - PARTS.length) < 0.1 * PARTS.length);
+  assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
+  assert.deepEqual(await readdir(join(env.SPEECHGATE_CONFIG_DIR ?? '', 'pending')).catch(() => []), []);
+});
+
+test('a text file is spoken as it is, also with --json', async (t) => {
+  const { env, upstream } = await byCard(t);
+  const { out, say } = await bookIn(t, '\ufeff# One * two', 'a.txt');
+  const told = await callerCommand(env, ...say, '--json');
+  assert.equal(told.code, 0, told.err);
+  const bytes = silentMp3(1000).length;
+  assert.deepEqual(JSON.parse(told.out), { file: out, parts: 1, bytes, chargedMicroUsd: 18 * '# One * two'.length });
+  assert.deepEqual(spokenBy(upstream), ['# One * two']);
+});
+
+for (const [flow, start] of Object.entries({ prepaid: byPrepaid, card: byCard })) {
+  test(`${flow}: after Ctrl-C the same command goes on and pays for each part once`, async (t) => {
+    const { env, upstream, balance } = await start(t);
+    const { folder, out, say } = await bookIn(t);
+    const before = await balance();
+    const second = new ControlledStream();
+    let asked = 0;
+    upstream.mode = (request, response) => {
+      asked += 1;
+      (asked === 2 ? second.mode : mp3())(request, response);
+    };
+    const command = startCallerCommand(env, say);
+    await second.opened;
+    const interrupted = await command.stop('SIGINT');
+    assert.equal(interrupted.code, 5, interrupted.output);
+    assert.match(interrupted.err, /^Interrupted: 1 of 3 parts are bought, 0\.0\d+ USD now\. The same command goes on/m);
+    assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3.parts']);
+    await second.write(silentMp3(1000));
+    second.end();
+
+    const { code, err } = await callerCommand(env, ...say);
+    assert.equal(code, 0, err);
+    assert.match(err, /^3 parts, of which 2 are to be bought/m);
+    assert.equal(await balance(), before - PRICE);
+    assert.deepEqual(spokenBy(upstream), PARTS, 'each is spoken once');
+    assert.ok(Math.abs((secondsOf(await readFile(out), 'audio/mpeg') ?? 0) - 3) < 0.3);
+    assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
+  });
+}
+
+test('Ctrl-C before a part is sent ends with 130', async (t) => {
+  const { env, upstream } = await byCard(t);
+  const { say } = await bookIn(t);
+  let stop = () => {};
+  const service = createServer(async ({ url }, response) => {
+    stop();
+    const answer = await fetch(`${env.SPEECHGATE_URL}${url}`);
+    response.writeHead(answer.status, { 'content-type': 'application/json' }).end(await answer.text());
+  }).listen(0, '127.0.0.1');
+  t.teardown(() => service.close());
+  await once(service, 'listening');
+  const { port } = service.address() as AddressInfo;
+  const command = startCallerCommand({ ...env, SPEECHGATE_URL: `http://127.0.0.1:${port}` }, say);
+  stop = () => void command.stop('SIGINT');
+  const { code, err } = await command.ended;
+  assert.deepEqual([code, upstream.requests.length], [130, 0], err);
+  assert.match(err, /^Interrupted: 0 of 3 parts are bought, 0\.000000 USD now\./m);
+});
+
+test('a cap stops a file before its first part, or between two, and nothing is lost', async (t) => {
+  const { env, upstream, balance } = await byPrepaid(t);
+  const { folder, say } = await bookIn(t);
+  const over = await callerCommand(env, ...say, '--max', '0.05');
+  assert.deepEqual([over.code, upstream.requests.length], [4, 0], over.err);
+  assert.match(over.err, /above the cap of 0\.050000 per call\..* Nothing was signed\.$/m);
+
+  const capped = await callerCommand({ ...env, SPEECHGATE_MAX_PER_DAY: '0.05' }, ...say);
+  assert.equal(capped.code, 4, capped.err);
+  assert.match(capped.err, /^1 of 3 parts are bought, 0\.0\d+ USD now\. The same command goes on/m);
+  assert.equal((await readdir(join(folder, 'book.mp3.parts'))).length, 1);
+  const before = await balance();
+  const rest = await callerCommand(env, ...say, '--max', '0.06');
+  assert.equal(rest.code, 0, rest.err);
+  assert.deepEqual(spokenBy(upstream), PARTS);
+  assert.equal(before - (await balance()), PRICE - 18n * BigInt(PARTS[0]?.length ?? 0));
+});
+
+test('a file that cannot be spoken is refused in one line, with 2, and nothing is bought', async (t) => {
+  const { env, upstream } = await byPrepaid(t);
+  const folder = await temporaryFolder(t);
+  const out = join(folder, 'a.mp3');
+  await writeFile(join(folder, 'binary.txt'), Buffer.from([0xff, 0xfe, 0x00]));
+  await writeFile(join(folder, 'empty.md'), '```\ncode\n```');
+  await writeFile(join(folder, 'a.txt'), 'Hello');
+  await mkdir(join(folder, 'folder.txt'));
+  for (const [name, args, message] of [
+    ['missing.txt', ['--out', out], /missing\.txt does not exist\. Name a text file, or pipe the text in and pass -\./],
+    ['binary.txt', ['--out', out], /binary\.txt is not a text in UTF-8\. Convert it first\./],
+    ['folder.txt', ['--out', out], /folder\.txt cannot be read \(EISDIR\)\./],
+    ['empty.md', ['--out', out], /Without markup, code and emoji nothing is left to speak\./],
+    ['a.txt', ['--out', '-'], /--out must name a file for the audio of .*a\.txt\./],
+    ['a.txt', ['--play'], /--out must name a file/],
+  ] as const) {
+    const { code, err } = await callerCommand(env, 'say', join(folder, name), ...args);
+    assert.equal(code, 2, err);
+    assert.match(err, message);
+    assert.match(err, /^[^\n]+ Nothing was bought\.\n$/);
+  }
+  assert.equal((await callerCommand(env, 'say', 'Read about a.txt', '--out', out)).code, 0);
+  assert.deepEqual(spokenBy(upstream), ['Read about a.txt']);
+});
