@@ -1,4 +1,4 @@
-import { Parser } from 'htmlparser2';
+import { type Handler, Parser } from 'htmlparser2';
 import { marked } from 'marked';
 
 export const TEXT_FORMATS = ['markdown', 'html', 'off'] as const;
@@ -43,7 +43,7 @@ function wordsOf(html: string, plain: (piece: string) => string): string {
     line = '';
     linkStart = 0;
   };
-  const parser = new Parser({
+  const handler: Partial<Handler> = {
     onopentag(name, { alt }) {
       if (BLOCKS.has(name)) endLine();
       if (SILENT.has(name)) silent += 1;
@@ -62,8 +62,9 @@ function wordsOf(html: string, plain: (piece: string) => string): string {
       if (SENTENCES.has(name) && /[\p{L}\p{N},] *$/u.test(line)) line = line.replace(/[, ]*$/, '.');
       if (BLOCKS.has(name)) endLine();
     },
-  });
-  parser.end(html);
+  };
+  // As in XHTML.
+  new Parser(handler, { recognizeSelfClosing: true }).end(html);
   return tidy([...lines, line].join('\n'));
 }
 

@@ -16,6 +16,7 @@ import { startGateway } from '../support/gateway.ts';
 import { silentMp3 } from '../support/silent-audio.ts';
 import { ControlledStream, mp3, type StubUpstream, testUpstream } from '../support/stub-upstream.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
+import { zipOf } from '../support/zip.ts';
 
 const SENTENCE = 'This sentence is one of very many in a long book. ';
 const BOOK = `# A book\n\n${SENTENCE.repeat(100)}`;
@@ -47,7 +48,7 @@ const byCard = async (t: Test): Promise<Reader> => {
   return { env, upstream, balance: () => gateway.balance(account) };
 };
 
-async function bookIn(t: Test, text = BOOK, name = 'book.md') {
+async function bookIn(t: Test, text: string | Buffer = BOOK, name = 'book.md') {
   const folder = await temporaryFolder(t);
   const file = join(folder, name);
   await writeFile(file, text);
@@ -130,6 +131,55 @@ for (const [flow, start] of Object.entries({ prepaid: byPrepaid, card: byCard })
     assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
   });
 }
+
+const CONTAINER = 'META-INF/container.xml';
+const EPUB: Readonly<Record<string, string>> = {
+  mimetype: 'application/epub+zip',
+  [CONTAINER]: '<container><rootfiles><rootfile full-path="OPS/book.opf"/></rootfiles></container>',
+  'OPS/book.opf': `<opf:package xmlns:opf="http://www.idpf.org/2007/opf"><opf:manifest>
+    <opf:item id="two" href="chapter%202.xhtml"/><opf:item id="one" href="one.xhtml"/>
+    <opf:item id="toc" href="toc.xhtml" properties="nav"/><opf:item id="notes" href="notes.xhtml"/>
+    </opf:manifest><opf:spine><opf:itemref idref="toc"/><opf:itemref idref="one"/><opf:itemref idref="two"/>
+    <opf:itemref idref="notes" linear="no"/></opf:spine></opf:package>`,
+  'OPS/one.xhtml': '<html><head><title/></head><body><h1>One</h1><p>First &amp; <i>last</i>.</p></body></html>',
+  'OPS/chapter 2.xhtml': '<html><body><h1>Two</h1><p>The end.</p></body></html>',
+  'OPS/toc.xhtml': '<html><body>Contents</body></html>',
+  'OPS/notes.xhtml': '<html><body>Notes</body></html>',
+};
+const encryptedBy = (algorithm: string) => ({
+  ...EPUB,
+  'META-INF/encryption.xml': `<encryption><enc:EncryptionMethod Algorithm="${algorithm}"/></encryption>`,
+});
+
+test('an EPUB is spoken chapter by chapter, in the order of its spine', async (t) => {
+  const { env, upstream } = await byCard(t);
+  for (const book of [EPUB, encryptedBy('http://www.idpf.org/2008/embedding')]) {
+    const { say } = await bookIn(t, zipOf(book), 'book.epub');
+    const { code, err } = await callerCommand(env, ...say);
+    assert.equal(code, 0, err);
+  }
+  assert.deepEqual([...new Set(spokenBy(upstream))], ['One.\nFirst & last.\nTwo.\nThe end.']);
+});
+
+test('what is no EPUB, or is encrypted, is refused in one line, with 2', async (t) => {
+  const { env, upstream } = await byCard(t);
+  const { [CONTAINER]: _, ...without } = EPUB;
+  const whole = zipOf(EPUB);
+  const [isNone, isEncrypted] = ['is not an EPUB, or is damaged', 'is encrypted. Use a copy without protection'];
+  for (const [content, why] of [
+    ['no archive', isNone],
+    [zipOf(without), isNone],
+    [zipOf({ ...EPUB, 'OPS/book.opf': '<package><item id="a" href="%"/><itemref idref="a"/></package>' }), isNone],
+    [whole.subarray(0, whole.length / 2), isNone],
+    [zipOf(EPUB, true), isEncrypted],
+    [zipOf(encryptedBy('http://www.w3.org/2001/04/xmlenc#aes128-cbc')), isEncrypted],
+  ] as const) {
+    const { say } = await bookIn(t, content, 'book.epub');
+    const { code, err } = await callerCommand(env, ...say);
+    assert.deepEqual([code, err], [2, `${say[1]} ${why}. Nothing was bought.\n`]);
+  }
+  assert.equal(upstream.requests.length, 0);
+});
 
 test('Ctrl-C before a part is sent ends with 130', async (t) => {
   const { env, upstream } = await byCard(t);

@@ -41,6 +41,12 @@ test('HTML: head, script, style and code blocks are left out, also where tags ar
   assert.equal(cleanText(page, { format: 'html', emoji: true }), spoken);
 });
 
+test('XHTML: an element that closes itself hides nothing after it', async () => {
+  const page =
+    '<?xml version="1.0"?><html><head><title/><script src="x"/></head><body><p>One<br/>two</p><pre/>three</body></html>';
+  assert.equal(cleanText(page, { format: 'html', emoji: true }), 'One\ntwo\nthree');
+});
+
 test('emoji are left out on request, in any format; digits and signs stay', async () => {
   const text = '🎉 Hi 👩🏽‍🚀, 1️⃣ of 3 © #1 🇩🇪.\n🎉\nBye';
   for (const format of ['off', 'markdown'] as const) {

@@ -39,7 +39,7 @@ const OPTIONS = {
 export const sayCommand = defineCommand({
   usage: `speechgate say TEXT|- --out FILE
 Speaks a text, pays for it, and writes the audio, usually MP3.
-A TEXT that ends in .txt, .md or .html names a file. It is spoken in parts, and --clean is as its name says. After Ctrl-C
+A TEXT that ends in .txt, .md, .html or .epub names a file. It is spoken in parts, and --clean is as its name says. After Ctrl-C
 the same command goes on, and pays for no part twice.
 ${SPEECH_USAGE}
   --out FILE       the audio file, written completely or not at all; - writes to standard output

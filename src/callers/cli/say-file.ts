@@ -9,6 +9,7 @@ import { wholeAudio } from '../../speech/whole-audio.ts';
 import { priceOf } from '../client/catalog.ts';
 import { type Flow, OutcomeUnknownError, OverCapError, type Speechgate, type SpeechOrder } from '../client/index.ts';
 import { openAudioFile } from './audio-file.ts';
+import { readEpub } from './epub.ts';
 import { CommandError, EXIT } from './failure.ts';
 import { assertCanPay, withBudget, withCaller } from './open-caller.ts';
 import type { CommandProcess, Output } from './output.ts';
@@ -26,6 +27,8 @@ const FORMATS: Readonly<Record<string, Cleaning['format']>> = {
   '.markdown': 'markdown',
   '.html': 'html',
   '.htm': 'html',
+  // Its words are read without markup.
+  '.epub': 'off',
 };
 const NOTHING_BOUGHT = 'Nothing was bought.';
 
@@ -44,6 +47,7 @@ export async function readTextFile(word: string): Promise<TextFile | undefined> 
     throw new UsageError(`${word} ${reason}. Name a text file, or pipe the text in and pass -. ${NOTHING_BOUGHT}`);
   });
   if (bytes === undefined) return undefined;
+  if (/\.epub$/i.test(word)) return { text: await readEpub(word, bytes), format };
   try {
     return { text: new TextDecoder('utf-8', { fatal: true }).decode(bytes), format };
   } catch {
