@@ -96,9 +96,10 @@ test('Tab reaches each control in the order of the page, with a visible focus', 
   skip: withoutChromium,
 }, async (t) => {
   const gateway = await startCardGateway(t);
+  await makeSamples(gateway);
   const page = await openPage(t);
   await page.goto(gateway.config.baseUrl);
-  await page.getByRole('radio').first().waitFor();
+  await page.getByRole('button', { name: 'Hear this voice, free' }).waitFor();
   const controls = await page.evaluate<string[]>(`[...document.querySelectorAll(${JSON.stringify(FOCUSABLE)})]
     .filter((element) => element.checkVisibility() && !element.disabled)
     .map((element) => element.outerHTML)`);
@@ -300,6 +301,7 @@ test('without script the page shows the request, the prices and how to pay', { s
 
 test('the pages are accessible from 320 px on, light and dark, at 200 %', { skip: withoutChromium }, async (t) => {
   const gateway = await startCardGateway(t, { SELLER_NAME: 'Acme', TERMS_URL: 'https://acme.example/terms' });
+  await makeSamples(gateway);
   const all: string[] = [];
   const look = async (name: string, page: Page) => {
     await shot(page, name);
