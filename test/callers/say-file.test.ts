@@ -35,9 +35,13 @@ const byPrepaid = async (t: Test): Promise<Reader> => {
   return { env, upstream: gateway.upstream, balance };
 };
 
-const byCard = async (t: Test): Promise<Reader> => {
+const byCard = async (t: Test, settings: Record<string, string> = {}): Promise<Reader> => {
   const upstream = await testUpstream(t);
-  const gateway = await startGateway(t, { ...(await listening()), SPEECH_BASE_URL: upstream.url }, { worker: true });
+  const gateway = await startGateway(
+    t,
+    { ...(await listening()), SPEECH_BASE_URL: upstream.url, ...settings },
+    { worker: true },
+  );
   const account = await gateway.fund(100);
   const env = {
     SPEECHGATE_CONFIG_DIR: await temporaryFolder(t),
@@ -200,6 +204,35 @@ test('Ctrl-C before a part is sent ends with 130', async (t) => {
   assert.match(err, /^Interrupted: 0 of 3 parts are bought, 0\.000000 USD now\./m);
 });
 
+test('a file waits where the service limits requests', async (t) => {
+  const { env, upstream } = await byCard(t, { RATE_LIMIT_MAX: '1', RATE_LIMIT_WINDOW_SECONDS: '2' });
+  const { say } = await bookIn(t);
+  const { code, err } = await callerCommand(env, ...say);
+  assert.equal(code, 0, err);
+  assert.deepEqual(spokenBy(upstream), PARTS);
+});
+
+test('a second command for the same file buys nothing', async (t) => {
+  const { env, upstream, balance } = await byPrepaid(t);
+  const { say } = await bookIn(t);
+  const before = await balance();
+  const first = new ControlledStream();
+  upstream.mode = first.mode;
+  const running = startCallerCommand(env, say);
+  await first.opened;
+  const second = await callerCommand(env, ...say);
+  assert.deepEqual([second.code, upstream.requests.length], [1, 1], second.err);
+  assert.match(
+    second.err,
+    /^Another command keeps its parts in .+\. Let that go on, or end it\. Nothing was bought\.$/m,
+  );
+  upstream.mode = mp3();
+  await first.write(silentMp3(1000));
+  first.end();
+  assert.equal((await running.ended).code, 0, running.output());
+  assert.equal(await balance(), before - PRICE);
+});
+
 test('a cap stops a file before its first part, or between two, and nothing is lost', async (t) => {
   const { env, upstream, balance } = await byPrepaid(t);
   const { folder, say } = await bookIn(t);
@@ -210,7 +243,7 @@ test('a cap stops a file before its first part, or between two, and nothing is l
   const capped = await callerCommand({ ...env, SPEECHGATE_MAX_PER_DAY: '0.05' }, ...say);
   assert.equal(capped.code, 4, capped.err);
   assert.match(capped.err, /^1 of 3 parts are bought, 0\.0\d+ USD now\. The same command goes on/m);
-  assert.equal((await readdir(join(folder, 'book.mp3.parts'))).length, 1);
+  assert.equal((await readdir(join(folder, 'book.mp3.parts'))).filter((name) => name.endsWith('.mp3')).length, 1);
   const before = await balance();
   const rest = await callerCommand(env, ...say, '--max', '0.06');
   assert.equal(rest.code, 0, rest.err);

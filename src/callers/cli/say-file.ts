@@ -1,8 +1,10 @@
 import { createHash } from 'node:crypto';
-import { mkdir, readFile, rm, stat } from 'node:fs/promises';
+import { readFile, rm, stat } from 'node:fs/promises';
 import { extname, join, resolve } from 'node:path';
 import type { Cleaning } from '../../lib/clean-text.ts';
+import { FileLock } from '../../lib/file-lock.ts';
 import { formatUsd } from '../../lib/money.ts';
+import { ownFolder } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { frameLength, id3Length, readDescription } from '../../speech/mpeg-frame.ts';
 import { wholeAudio } from '../../speech/whole-audio.ts';
@@ -122,7 +124,7 @@ export interface SpokenFile {
  *     else                        -> bought
  */
 export async function sayFile(order: SpeechOrder, options: FileOptions): Promise<SpokenFile> {
-  const { out, pay, maxMicroUsd, signal, output, host } = options;
+  const { out, pay, maxMicroUsd, output, host } = options;
   await (await openAudioFile(out, host.stdout)).close();
   const folder = `${resolve(out)}.parts`;
   const parts = await withCaller(host, { pay }, async (caller) => {
@@ -144,25 +146,43 @@ export async function sayFile(order: SpeechOrder, options: FileOptions): Promise
   output.note(
     `${parts.length} parts, of which ${missing.length} are to be bought for ${formatUsd(wantedMicroUsd)} USD.`,
   );
-  await mkdir(folder, { recursive: true });
+  const chargedMicroUsd = await onlyHere(folder, () => buyParts(missing, parts.length, options));
+  const bytes = await joinParts(parts, out, host);
+  await forget(parts, host);
+  await rm(folder, { recursive: true });
+  return { parts: parts.length, bytes, chargedMicroUsd };
+}
+
+/** Two commands would buy the same parts. @throws ForeignFileError, CommandError */
+async function onlyHere<T>(folder: string, work: () => Promise<T>): Promise<T> {
+  const lock = await FileLock.open(join(await ownFolder(folder), 'lock'));
+  try {
+    if (lock.tryAcquire()) return await work();
+    const message = `Another command keeps its parts in ${folder}. Let that go on, or end it. Nothing was bought.`;
+    throw new CommandError({ code: 'FILE_BUSY', exit: EXIT.failed, message });
+  } finally {
+    await lock.close();
+  }
+}
+
+/** Returns the charge of all. */
+async function buyParts(missing: readonly Part[], count: number, options: FileOptions): Promise<bigint> {
+  const { signal, output } = options;
   let chargedMicroUsd = 0n;
   for (const [index, part] of missing.entries()) {
-    const bought = parts.length - missing.length + index;
-    const progress = `Part ${bought + 1} of ${parts.length}, ${formatUsd(chargedMicroUsd)} USD paid`;
+    const bought = count - missing.length + index;
+    const paid = formatUsd(chargedMicroUsd);
     try {
       signal.throwIfAborted();
-      chargedMicroUsd += await buyPart(part, progress, options);
+      chargedMicroUsd += await buyPart(part, `Part ${bought + 1} of ${count}, ${paid} USD paid`, options);
     } catch (error) {
-      const kept = `${bought} of ${parts.length} parts are bought, ${formatUsd(chargedMicroUsd)} USD now. The same command goes on, and pays for no part twice.`;
+      const kept = `${bought} of ${count} parts are bought, ${paid} USD now. The same command goes on, and pays for no part twice.`;
       if (signal.aborted) throw interrupted(kept, error);
       output.note(kept);
       throw error;
     }
   }
-  const bytes = await joinParts(parts, out, host);
-  await forget(parts, host);
-  await rm(folder, { recursive: true });
-  return { parts: parts.length, bytes, chargedMicroUsd };
+  return chargedMicroUsd;
 }
 
 /** A part whose command was killed right after it was written is still saved. */
