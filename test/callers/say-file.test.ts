@@ -11,6 +11,7 @@ import { partsOf } from '../../src/callers/cli/say-file.ts';
 import { secondsOf } from '../../src/callers/mcp/speak-tool.ts';
 import { startPrepaidCaller } from '../support/caller.ts';
 import { callerCommand, startCallerCommand } from '../support/caller-command.ts';
+import { startChild } from '../support/child.ts';
 import { listening } from '../support/client.ts';
 import { startGateway } from '../support/gateway.ts';
 import { silentMp3 } from '../support/silent-audio.ts';
@@ -135,6 +136,25 @@ for (const [flow, start] of Object.entries({ prepaid: byPrepaid, card: byCard })
     assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
   });
 }
+
+test('after kill -9 the same command goes on and pays for each part once', async (t) => {
+  const { env, upstream, balance } = await byPrepaid(t);
+  const { folder, say } = await bookIn(t);
+  const before = await balance();
+  const first = new ControlledStream();
+  upstream.mode = first.mode;
+  const command = startChild(t, 'src/speechgate.ts', { ...env }, say);
+  await first.opened;
+  await command.stop('SIGKILL');
+  await first.write(silentMp3(1000));
+  first.end();
+  upstream.mode = mp3();
+  const { code, err } = await callerCommand(env, ...say);
+  assert.equal(code, 0, err);
+  assert.equal(await balance(), before - PRICE);
+  assert.deepEqual(spokenBy(upstream), PARTS);
+  assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
+});
 
 const CONTAINER = 'META-INF/container.xml';
 const EPUB: Readonly<Record<string, string>> = {
