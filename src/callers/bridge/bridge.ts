@@ -11,7 +11,6 @@ import type { Flow, Speechgate } from '../client/index.ts';
 import { ApiError, invalid, toApiError } from './api-error.ts';
 import { Catalog, type Fallbacks, findModel, modelFor } from './catalog.ts';
 import { cut } from './deliver.ts';
-import { RecentPurchases } from './recent-purchases.ts';
 import { type Call, handleSpeech, refuse, type SpeechCallContext } from './speech-call.ts';
 
 const REQUEST_MS = 30_000;
@@ -48,11 +47,10 @@ export interface Bridge {
 export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const { client, budget, token, saved, flow, fallbacks = {}, cleaning, isDurable = true } = options;
   const isStreamed = flow === 'card' && !isDurable;
-  const purchases = new Purchases(client, isDurable, saved);
-  const recent = new RecentPurchases(purchases);
+  const purchases = new Purchases(client, { isDurable, saved, repeatsLoss: true });
   const catalog = new Catalog(client);
   const readLeftMicroUsd = async () => (budget ? (await budget.read(flow)).leftMicroUsd : null);
-  const parts: SpeechCallContext = { catalog, recent, fallbacks, cleaning, isStreamed, saved, readLeftMicroUsd };
+  const parts: SpeechCallContext = { catalog, purchases, fallbacks, cleaning, isStreamed, saved, readLeftMicroUsd };
   const running = new RunningWork();
 
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -115,7 +113,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
       const closed = new Promise((resolve) => server.close(resolve));
       server.closeIdleConnections();
       await within(timeoutMs, running.idle());
-      recent.release();
+      purchases.release();
       for (const response of open) cut(response);
       server.closeAllConnections();
       await closed;

@@ -4,9 +4,9 @@ import { Readable } from 'node:stream';
 import { formatUsd } from '../../lib/money.ts';
 import { serviceId } from '../../lib/service-words.ts';
 import type { WholeAudio } from '../budget/purchases.ts';
+import { type Recording, slicesOf } from '../budget/recording.ts';
 import type { Receipt } from '../client/index.ts';
 import { convertTo, FORMATS, isPassThrough } from './audio/formats.ts';
-import { type Recording, slicesOf } from './recording.ts';
 import type { SpeechRequest } from './speech-request.ts';
 
 const STALL_TIMEOUT_MS = 60_000;

@@ -3,13 +3,12 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { TtsModel } from '../../contract/types.ts';
 import { type Cleaning, cleanText } from '../../lib/clean-text.ts';
 import { formatUsd } from '../../lib/money.ts';
-import type { SavedSpeech } from '../budget/purchases.ts';
+import type { Purchases, SavedSpeech } from '../budget/purchases.ts';
 import { AudioLostError, OutcomeUnknownError, type Receipt, ServiceError } from '../client/index.ts';
 import { ApiError, invalid, lasting, NO_RETRY, toApiError } from './api-error.ts';
 import { type AudioFormat, isAvailable } from './audio/formats.ts';
 import { type Catalog, type Fallbacks, resolve } from './catalog.ts';
 import { ConversionError, chargedHeaders, deliver, priceHeaders } from './deliver.ts';
-import type { RecentPurchases } from './recent-purchases.ts';
 import { readSpeechRequest, type SpeechRequest } from './speech-request.ts';
 
 export interface Call {
@@ -31,7 +30,7 @@ export interface Call {
 
 export interface SpeechCallContext {
   readonly catalog: Catalog;
-  readonly recent: RecentPurchases;
+  readonly purchases: Purchases;
   readonly fallbacks: Fallbacks;
   readonly cleaning: Cleaning | undefined;
   /** Card credit only: plays the audio while it is spoken. It can't be fetched again. */
@@ -72,7 +71,7 @@ export async function handleSpeech(
       if (response.destroyed) return undefined;
       const text = input.trim();
       const order = { text, model: model.id, voice, ...(speed !== undefined && speed !== 1 && { speed }) };
-      const { recording, isRepeated } = context.recent.buy(order);
+      const { recording, isRepeated } = context.purchases.buy(order);
       call.isRepeated = isRepeated;
       return { model, voice, recording: await recording };
     };

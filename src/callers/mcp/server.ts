@@ -4,7 +4,6 @@ import { Purchases, type SavedSpeech } from '../budget/purchases.ts';
 import type { Flow, Speechgate } from '../client/index.ts';
 import { addBalance, addListVoices, addQuote } from './free-tools.ts';
 import { ToolError } from './results.ts';
-import { SharedPurchases } from './shared-purchases.ts';
 import { addSpeak } from './speak-tool.ts';
 import type { SpeechFolder } from './speech-folder.ts';
 
@@ -18,13 +17,15 @@ export interface McpParts {
   readonly lateMs?: number;
 }
 
+/** Most hosts time out after 30 or 60 seconds, often without cancelling the call. */
+const LATE_MS = 20_000;
+
 const INSTRUCTIONS =
   'Text to speech, paid per request from a budget that your user has set. list_voices, quote and balance are free. speak ' +
   'pays and writes a file. If it reports an unknown outcome, resume that purchase instead of repeating the text.';
 
 export interface SpeakParts extends McpParts {
   readonly purchases: Purchases;
-  readonly shared: SharedPurchases;
 }
 
 /** Returns what the tools need. @throws ToolError if the server could not be set up */
@@ -48,7 +49,7 @@ const failing =
   };
 
 function opened(parts: McpParts): OpenParts {
-  const purchases = new Purchases(parts.client, true, parts.saved);
-  const speakParts = { ...parts, purchases, shared: new SharedPurchases(purchases, parts.lateMs) };
+  const { client, saved, lateMs = LATE_MS } = parts;
+  const speakParts = { ...parts, purchases: new Purchases(client, { isDurable: true, saved, lateMs }) };
   return () => speakParts;
 }

@@ -4,7 +4,9 @@ import { formatUsd, parseUsd } from '../../lib/money.ts';
 import { serviceId } from '../../lib/service-words.ts';
 import { frameLength, frameSeconds, id3Length, readDescription } from '../../speech/mpeg-frame.ts';
 import { isPlayable, waveChunks } from '../../speech/wave-audio.ts';
-import { AudioLostError, ServiceError, type Speech } from '../client/index.ts';
+import { wholeAudio } from '../../speech/whole-audio.ts';
+import { Recording } from '../budget/recording.ts';
+import { AudioLostError, ServiceError } from '../client/index.ts';
 import { dollars, flag, ORDER_ARGUMENTS, orderOf, text, toolInput, toolOutput } from './arguments.ts';
 import { formatted, leftUsd, ToolError, toResult, usd, usdOrNull } from './results.ts';
 import type { OpenParts, SpeakParts } from './server.ts';
@@ -65,7 +67,7 @@ async function speak(
   args: Arguments,
   request: CallRequest,
 ): Promise<[document: Record<string, unknown>, line: string]> {
-  const { budget, saved, folder, shared } = parts;
+  const { budget, saved, folder, purchases } = parts;
   const { text, resume } = args;
   if ((text === undefined) === (resume === undefined)) {
     throw new ToolError('text or resume is missing, or both are set. Pass exactly one of them. Nothing was bought.');
@@ -74,15 +76,18 @@ async function speak(
   const file = await folder.plan(args.file, args.overwrite ?? false);
   const stopReporting = reportProgress(request);
   try {
-    const { speech, isShared } =
+    const { signal } = request;
+    const { recording, isRepeated } =
       resume === undefined
-        ? await shared.buy(orderOf(text as string, args), maxMicroUsd, request.signal)
-        : { speech: await resumePurchase(parts, resume, request.signal), isShared: false };
-    const audio = await speech.bytes();
-    const path = await writeAudio(file, audio, speech);
+        ? purchases.buy(orderOf(text as string, args), { signal, ...(maxMicroUsd !== undefined && { maxMicroUsd }) })
+        : { recording: resumePurchase(parts, resume, signal), isRepeated: false };
+    const heard = await recording;
+    const { contentType, receipt } = heard.speech;
+    const audio = wholeAudio(contentType, await heard.whole());
+    const path = await writeAudio(file, audio, heard.speech);
     if (resume !== undefined) await saved.drop(resume).catch(() => {});
-    const { flow, identifier, transaction, isReplay, traceId, chargedMicroUsd, balanceMicroUsd } = speech.receipt;
-    const seconds = secondsOf(audio, speech.contentType);
+    const { flow, identifier, transaction, isReplay, traceId, chargedMicroUsd, balanceMicroUsd } = receipt;
+    const seconds = secondsOf(audio, contentType);
     const priceUsd = formatUsd(chargedMicroUsd);
     // Returns the paid audio even if the budget can't be read.
     const budgetLeftUsd = await leftUsd(budget, flow).catch(() => null);
@@ -90,13 +95,13 @@ async function speak(
       path,
       seconds,
       bytes: audio.length,
-      contentType: speech.contentType,
+      contentType,
       priceUsd,
       receipt: {
         flow,
         identifier,
         transaction: transaction && serviceId(transaction),
-        isReplay: isReplay || isShared,
+        isReplay: isReplay || isRepeated,
         balanceUsd: formatted(balanceMicroUsd),
         traceId: serviceId(traceId),
       },
@@ -104,7 +109,7 @@ async function speak(
     };
     const left = budgetLeftUsd === null ? '' : ` ${budgetLeftUsd} USD of the budget is left.`;
     const length = seconds === null ? '' : ` (${seconds} s)`;
-    const paid = isShared ? ', charged once, for an earlier call' : '';
+    const paid = isRepeated ? ', charged once, for an earlier call' : '';
     const line = `The speech is in ${path}${length}. It cost ${priceUsd} USD${paid}.${left}`;
     return [document, line];
   } finally {
@@ -117,7 +122,7 @@ async function resumePurchase(
   { client, budget, saved, purchases }: SpeakParts,
   identifier: string,
   signal: AbortSignal,
-): Promise<Speech> {
+): Promise<Recording> {
   const found = await budget.find(identifier);
   const pending = found?.pending ?? (await saved.find(identifier))?.pending;
   if (!pending) {
@@ -127,7 +132,7 @@ async function resumePurchase(
     const speech = await client.resume(pending, { signal });
     await found?.reservation.settle(speech.receipt.chargedMicroUsd);
     purchases.forget(identifier);
-    return speech;
+    return new Recording(speech);
   } catch (error) {
     if (error instanceof AudioLostError) await found?.reservation.settle(error.chargedMicroUsd ?? error.maxMicroUsd);
     if (error instanceof ServiceError) await found?.reservation.settle(0n);
@@ -139,7 +144,11 @@ async function resumePurchase(
   }
 }
 
-async function writeAudio(file: PlannedFile, audio: Uint8Array, { contentType, receipt }: Speech): Promise<string> {
+async function writeAudio(
+  file: PlannedFile,
+  audio: Uint8Array,
+  { contentType, receipt }: Recording['speech'],
+): Promise<string> {
   try {
     return await file.write(audio, contentType);
   } catch (error) {

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { mock } from 'node:test';
 import { type Test, test } from 'tap';
 import { type Bridge, startBridge } from '../../../src/callers/bridge/bridge.ts';
-import { RecentPurchases } from '../../../src/callers/bridge/recent-purchases.ts';
 import type { Call } from '../../../src/callers/bridge/speech-call.ts';
+import { Purchases } from '../../../src/callers/budget/purchases.ts';
 import {
   AudioLostError,
   cardCredits,
@@ -13,6 +13,7 @@ import {
   type PendingPurchase,
   prepaid,
   type Receipt,
+  type Speech,
   Speechgate,
 } from '../../../src/callers/client/index.ts';
 import { streamedSpeech, wholeSpeech } from '../../../src/callers/client/speech.ts';
@@ -175,31 +176,35 @@ test('a program that repeats its requests is charged at most once per call', asy
 const RECEIPT = { flow: 'card', chargedMicroUsd: HELLO_MICRO_USD } as Receipt;
 const ORDER = { text: HELLO };
 
-function counted(speak: (text: string) => Promise<ReturnType<typeof wholeSpeech>>) {
+function counted(speak: (text: string) => Promise<Speech>, maxAudioBytes?: number) {
   const bought: string[] = [];
-  const resumeOrBuy = ({ text }: { readonly text: string }) => {
-    bought.push(text);
-    return speak(text);
+  const client = {
+    speak: ({ text }: { readonly text: string }) => {
+      bought.push(text);
+      return speak(text);
+    },
+    resume: async () => assert.fail('nothing is unknown'),
+    resolveOutcome: async () => null,
   };
-  return { bought, purchases: { resumeOrBuy } };
+  const limit = maxAudioBytes === undefined ? {} : { maxAudioBytes };
+  return { bought, client, recent: new Purchases(client, { isDurable: true, repeatsLoss: true, ...limit }) };
 }
 
-const settled = async (recent: RecentPurchases, text: string) =>
-  await recent.buy({ text }).recording.then(
-    (recording) => recording.whole(),
-    () => undefined,
-  );
+const settled = (recent: Purchases, text: string) =>
+  recent
+    .buy({ text })
+    .recording.then((recording) => recording.whole())
+    .catch(() => undefined);
 
 test('a charged order is remembered for ten minutes', async (t) => {
   for (const isLost of [false, true]) {
     mock.timers.enable({ apis: ['setTimeout'] });
     t.teardown(() => mock.timers.reset());
     const lost = new AudioLostError('Lost.', { chargedMicroUsd: null, maxMicroUsd: HELLO_MICRO_USD });
-    const { bought, purchases } = counted(async () => {
+    const { bought, recent } = counted(async () => {
       if (isLost) throw lost;
       return wholeSpeech(Buffer.from('audio'), 'audio/mpeg', RECEIPT);
     });
-    const recent = new RecentPurchases(purchases);
     for (const [passedMs, count] of [
       [0, 1],
       [599_999, 1],
@@ -216,17 +221,17 @@ test('a charged order is remembered for ten minutes', async (t) => {
 
 test('an unknown outcome is not remembered: the next request resumes it', async () => {
   const unknown = new OutcomeUnknownError({ identifier: 'one' } as PendingPurchase);
-  const { bought, purchases } = counted(() => Promise.reject(unknown));
-  const recent = new RecentPurchases(purchases);
-  for (let count = 1; count <= 2; count++) {
+  const { bought, client, recent } = counted(() => Promise.reject(unknown));
+  const resumed: PendingPurchase[] = [];
+  Object.assign(client, { resume: (pending: PendingPurchase) => resumed.push(pending) && Promise.reject(unknown) });
+  for (let count = 1; count <= 3; count++) {
     await assert.rejects(recent.buy(ORDER).recording, OutcomeUnknownError);
-    assert.equal(bought.length, count);
+    assert.deepEqual([bought.length, resumed.length], [1, count - 1]);
   }
 });
 
 test('above 64 MiB of audio the oldest orders are forgotten first', async () => {
-  const { bought, purchases } = counted(async (text) => wholeSpeech(Buffer.from(text), 'audio/mpeg', RECEIPT));
-  const recent = new RecentPurchases(purchases, 10);
+  const { bought, recent } = counted(async (text) => wholeSpeech(Buffer.from(text), 'audio/mpeg', RECEIPT), 10);
   const buyAll = async (...texts: string[]) => {
     bought.length = 0;
     for (const text of texts) await settled(recent, text);
@@ -245,8 +250,7 @@ test('audio is read to its end without a listener, and a stop cuts it', async ()
       controller = own;
     },
   });
-  const { purchases } = counted(async () => streamedSpeech(stream, 'audio/mpeg', RECEIPT));
-  const recent = new RecentPurchases(purchases);
+  const { recent } = counted(async () => streamedSpeech(stream, 'audio/mpeg', RECEIPT));
   const recording = await recent.buy(ORDER).recording;
   controller?.enqueue(Buffer.from('half'));
   await until(() => recording.byteLength === 4);
@@ -262,10 +266,9 @@ test('audio that breaks off is remembered only if it was charged', async () => {
     [null, 1],
   ] as const) {
     const failure = new AudioLostError('cut', { chargedMicroUsd, maxMicroUsd: 198n });
-    const { bought, purchases } = counted(async () =>
+    const { bought, recent } = counted(async () =>
       streamedSpeech(new ReadableStream({ start: (stream) => stream.error(failure) }), 'audio/mpeg', RECEIPT),
     );
-    const recent = new RecentPurchases(purchases);
     for (let request = 1; request <= 2; request++) await settled(recent, HELLO);
     assert.equal(bought.length, count, `${chargedMicroUsd}`);
   }

@@ -42,8 +42,10 @@ export class Recording {
     }
   }
 
+  /** @throws what the purchase's audio failed with */
   async whole(): Promise<Uint8Array> {
     await this.ended;
+    if (this.failure) throw this.failure.cause;
     return Buffer.concat(this.#parts);
   }
 
