@@ -62,7 +62,7 @@ module.exports = {
         'Production never starts a sandbox part. One command starts it, others read where a running one keeps its data.',
       severity: 'error',
       from: {
-        pathNot: '^src/(sandbox/|(speechgate|operators/cli/command|callers/cli/sandbox-parts)\\.ts$)',
+        pathNot: '^src/(sandbox/|(speechgate|operators/cli/command|callers/cli/connect-command)\\.ts$)',
       },
       to: { path: '^src/sandbox/' },
     },

@@ -1,7 +1,7 @@
 import { type Arguments, JSON_OPTION, type Options, parseCommandLine } from '../../lib/arguments.ts';
 import { EXIT_HELP, type ExitCode, failureOf } from './failure.ts';
-import { assertVariables } from './known-names.ts';
 import { type CommandProcess, Output } from './output.ts';
+import { assertVariables } from './stored-settings.ts';
 
 interface Definition<T extends Options> {
   readonly usage: string;

@@ -1,9 +1,12 @@
+import { join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { Hex } from 'viem';
 import { generatePrivateKey } from 'viem/accounts';
 import { type Arguments, readUsd } from '../../lib/arguments.ts';
+import { readUnsharedFile } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { isUuid } from '../../lib/uuid.ts';
+import { DamagedSandboxFileError, dataDir, readSandboxFile, SANDBOX_FILE } from '../../sandbox/sandbox-file.ts';
 import { openApi } from '../client/api.ts';
 import { type PinnedKey, Speechgate } from '../client/index.ts';
 import { defineCommand } from './command.ts';
@@ -18,9 +21,8 @@ import {
   readSecret,
   readWalletKey,
 } from './read-values.ts';
-import { readSandboxParts } from './sandbox-parts.ts';
 import { clientOptions, describeSettings, insecureHttp, readSettings } from './settings.ts';
-import { settingsFolder } from './settings-folder.ts';
+import { settingsFolder, toUsageError } from './settings-folder.ts';
 import {
   type ConfigChange,
   changeConfig,
@@ -107,15 +109,31 @@ Sets the service and how to pay; without arguments it shows the settings. They a
   },
 });
 
-async function readSandboxConnection(dataDir: string | undefined, values: ConnectValues): Promise<Connection> {
+async function readSandboxConnection(folder: string | undefined, values: ConnectValues): Promise<Connection> {
   const conflict = SANDBOX_CONFLICTS.find((option) => values[option] !== undefined);
   if (conflict)
     throw new UsageError(
       `--${conflict} conflicts with --sandbox, which has its own account, wallet and keys. Remove --${conflict}.`,
     );
-  const { baseUrl, creditAccount: account, wallet, trust, node } = await readSandboxParts(dataDir);
+  const { baseUrl, creditAccount: account, wallet, trust, node } = await readSandboxParts(folder);
   const walletKey = wallet ? readWalletKey(wallet.privateKey, '--sandbox') : undefined;
   return { baseUrl, account, walletKey, trust, node };
+}
+
+/** @param folder default: DATA_DIR, or ./data */
+export async function readSandboxParts(folder: string = dataDir) {
+  const sandbox = await toUsageError(readSandboxFile(folder), DamagedSandboxFileError);
+  if (!sandbox) {
+    const path = join(resolve(folder), SANDBOX_FILE);
+    throw new UsageError(`${path} does not exist. Start a sandbox with speechgate sandbox, or name its DATA_DIR.`);
+  }
+  const { baseUrl, creditAccount, wallet, chain } = sandbox;
+  const node = chain?.rpcUrl;
+  if (!wallet) return { baseUrl, creditAccount, wallet, node, trust: [] };
+  const path = join(folder, 'signing-keys.json');
+  const keys = await toUsageError(readUnsharedFile(path));
+  if (!/^[[{]/.test(keys ?? '')) throw new UsageError(`${path} has no keys. Restart the sandbox to write them.`);
+  return { baseUrl, creditAccount, wallet, node, trust: await readPinnedKeys(keys as string, '--sandbox') };
 }
 
 async function urlOf(folder: string, word: string | undefined): Promise<string> {

@@ -6,7 +6,7 @@ import { defineCommand, interruption } from './command.ts';
 import { CommandError } from './failure.ts';
 import { assertCanPay, type Caller, paid, withCaller } from './open-caller.ts';
 import type { CommandProcess, Output } from './output.ts';
-import { resumePurchase } from './resume-purchase.ts';
+import { resumePurchase } from './resume-command.ts';
 import { SentPurchase } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';
 

@@ -7,7 +7,7 @@ import type { Budget, PendingPurchase, Speech } from '../client/index.ts';
 import { isRepeatable } from '../client/pending-purchase.ts';
 import { EXTENSIONS, openAudioFile, otherFormat } from './audio-file.ts';
 import type { OutputStream } from './output.ts';
-import type { Resumed } from './resume-purchase.ts';
+import type { Resumed } from './resume-command.ts';
 import { readSettingsFile, writeSettingsFile } from './settings-folder.ts';
 
 const SUFFIX = '.json';

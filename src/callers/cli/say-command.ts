@@ -1,8 +1,11 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { readUsd } from '../../lib/arguments.ts';
 import { formatUsd } from '../../lib/money.ts';
+import { childEnv, findProgram } from '../../lib/programs.ts';
 import { serviceWords } from '../../lib/service-words.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import {
@@ -18,9 +21,8 @@ import { defineCommand, interruption } from './command.ts';
 import { CommandError, EXIT } from './failure.ts';
 import { assertCanPay, type Caller, paid, withCaller } from './open-caller.ts';
 import type { CommandProcess, Output } from './output.ts';
-import { findPlayer, play } from './player.ts';
 import { idsOf, readFlow, readOrder, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
-import { type BoughtSpeech, receiptLine } from './resume-purchase.ts';
+import { type BoughtSpeech, receiptLine } from './resume-command.ts';
 import { SavedPurchases, SentPurchase } from './saved-purchases.ts';
 import { type BuyPart, readTerms, readTextFile, sayFile } from './say-file.ts';
 import { capsLine } from './settings.ts';
@@ -173,4 +175,34 @@ function lost({ chargedMicroUsd }: Receipt, cause: unknown): AudioLostError {
   const remedy = "You were charged, and this audio can't be fetched again. Next time use --durable.";
   const message = `The audio could not be written: ${(cause as Error).message}. ${remedy}`;
   return new AudioLostError(message, { chargedMicroUsd, maxMicroUsd: chargedMicroUsd }, { cause });
+}
+
+type Player = readonly [program: string, ...args: string[]];
+
+/** Programs that play MP3 and WAV, exit at the end, and print nothing. */
+const PLAYERS: readonly Player[] = [
+  ['ffplay', '-nodisp', '-autoexit', '-loglevel', 'error'],
+  ['mpv', '--no-video', '--really-quiet'],
+  ['mpg123', '-q'],
+  ['afplay'],
+  ['play', '-q'],
+];
+
+async function findPlayer(env: NodeJS.ProcessEnv): Promise<Player> {
+  for (const [name, ...args] of PLAYERS) {
+    const program = await findProgram(name, env);
+    if (program) return [program, ...args];
+  }
+  const install = process.platform === 'darwin' ? 'brew install ffmpeg' : 'apt install mpg123';
+  throw new UsageError(`--play found no player. Install ffmpeg, mpv or mpg123 (${install}), or remove --play.`);
+}
+
+export async function play([program, ...args]: Player, path: string, env: NodeJS.ProcessEnv): Promise<boolean> {
+  // An absolute path, because a leading dash would be an option.
+  const player = spawn(program, [...args, resolve(path)], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+    env: childEnv(env),
+  });
+  const [code] = await once(player, 'exit');
+  return code === 0;
 }

@@ -16,7 +16,7 @@ import { CommandError, EXIT } from './failure.ts';
 import { assertCanPay, withBudget, withCaller } from './open-caller.ts';
 import type { CommandProcess, Output } from './output.ts';
 import { idsOf } from './read-values.ts';
-import { type BoughtSpeech, resumePurchase } from './resume-purchase.ts';
+import { type BoughtSpeech, resumePurchase } from './resume-command.ts';
 import { SavedPurchases } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';
 import { settingsFolder } from './settings-folder.ts';

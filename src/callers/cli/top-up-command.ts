@@ -1,7 +1,11 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 import { MIN_TOP_UP_CENTS } from '../../config/card-settings.ts';
 import { readUsd } from '../../lib/arguments.ts';
+import { isLoopback } from '../../lib/loopback.ts';
 import { formatUsd, MICRO_USD_PER_CENT } from '../../lib/money.ts';
+import { childEnv } from '../../lib/programs.ts';
 import { serviceWords } from '../../lib/service-words.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { OWN_AMOUNT } from '../../payments/top-up/amount.ts';
@@ -10,7 +14,6 @@ import { UnreachableError } from '../client/index.ts';
 import { defineCommand } from './command.ts';
 import { CommandError, EXIT, serviceSays } from './failure.ts';
 import { type Caller, withCaller } from './open-caller.ts';
-import { openInBrowser } from './open-in-browser.ts';
 import type { Output } from './output.ts';
 import { maskedAccount } from './read-values.ts';
 import { dropTopUp, readConfig, type StoredTopUp, storeAccount, storeTopUp } from './stored-settings.ts';
@@ -172,4 +175,33 @@ async function send(url: string, request: RequestInit): Promise<Response> {
     });
   });
   return boundedResponse(response, MAX_JSON_BYTES, signal);
+}
+
+const OPENERS: Readonly<Partial<Record<NodeJS.Platform, readonly [program: string, ...args: string[]]>>> = {
+  darwin: ['open'],
+  win32: ['explorer.exe'],
+};
+
+const PROCESSOR = 'https://checkout.stripe.com';
+
+/** Opens only pages of the service or the card processor: the system could pass another URL to any program. */
+export async function openInBrowser(address: string, baseUrl: string, env: NodeJS.ProcessEnv): Promise<boolean> {
+  const url = URL.canParse(address) ? new URL(address) : undefined;
+  if (!url || !isAllowed(url, new URL(baseUrl))) return false;
+  const [program, ...args] = OPENERS[process.platform] ?? ['xdg-open'];
+  const opener = spawn(program, [...args, url.href], { stdio: 'ignore', detached: true, env: childEnv(env) });
+  try {
+    await once(opener, 'spawn');
+    opener.unref();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function isAllowed(page: URL, service: URL): boolean {
+  if (page.username !== '' || page.password !== '') return false;
+  if (page.origin === PROCESSOR || page.origin === service.origin) return true;
+  // The sandbox serves its checkout on another port.
+  return page.protocol === 'http:' && isLoopback(page.hostname) && isLoopback(service.hostname);
 }

@@ -4,12 +4,12 @@ import { chmod, chown, lstat, readdir, readFile, rename, rm, symlink, writeFile 
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
-import { assertVariables } from '../../../src/callers/cli/known-names.ts';
+import { readSandboxParts } from '../../../src/callers/cli/connect-command.ts';
 import { readBaseUrl, readPinnedKeys } from '../../../src/callers/cli/read-values.ts';
-import { readSandboxParts } from '../../../src/callers/cli/sandbox-parts.ts';
 import { capsLine, describeSettings, readCaps, readSetCaps, readSettings } from '../../../src/callers/cli/settings.ts';
 import { settingsFolder } from '../../../src/callers/cli/settings-folder.ts';
 import {
+  assertVariables,
   changeConfig,
   dropTopUp,
   readConfig,

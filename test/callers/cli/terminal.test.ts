@@ -3,9 +3,9 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { type Test, test } from 'tap';
-import { openInBrowser } from '../../../src/callers/cli/open-in-browser.ts';
 import { Output } from '../../../src/callers/cli/output.ts';
-import { play } from '../../../src/callers/cli/player.ts';
+import { play } from '../../../src/callers/cli/say-command.ts';
+import { openInBrowser } from '../../../src/callers/cli/top-up-command.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { until } from '../../support/until.ts';
 

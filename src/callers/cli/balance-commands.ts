@@ -3,9 +3,10 @@ import { isLoopback } from '../../lib/loopback.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { SpeechgateError } from '../client/index.ts';
+import { stillCharged } from '../client/money-text.ts';
 import { defineCommand } from './command.ts';
 import { assertCanPay, type Caller, withCaller } from './open-caller.ts';
-import { maskedAccount, readFlow } from './read-values.ts';
+import { flowWord, maskedAccount, readFlow } from './read-values.ts';
 import { readSettings } from './settings.ts';
 
 /** Public nodes without a key. */
@@ -69,6 +70,32 @@ Shows the credit account of this service. Whoever has its id can spend its credi
       const { account = '', baseUrl } = caller.settings;
       const shown = show ? account : maskedAccount(account);
       output.done({ url: baseUrl, account: shown }, [show ? shown : `${shown} (--show prints the whole id)`]);
+    });
+  },
+});
+
+export const budgetCommand = defineCommand({
+  usage: `speechgate budget
+Shows what say, bridge and mcp spent on this machine, what is reserved for purchases that may still be charged, and what
+is left.
+Set the caps with speechgate connect --max-per-call, --max-per-day and --max-total.
+`,
+  example: 'speechgate budget',
+  run: async (_values, { output, host }) => {
+    await withCaller(host, {}, async ({ budget, settings: { flow, caps } }) => {
+      const state = await budget.read(flow);
+      const { spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, reservedUntil, leftMicroUsd } = state;
+      const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = caps;
+      const usd = (amount: bigint) => `${formatUsd(amount)} USD`;
+      const of = (cap: bigint | undefined) => (cap === undefined ? '' : ` of ${usd(cap)}`);
+      output.done({ ...state, caps }, [
+        `spent today     ${usd(spentTodayMicroUsd)}${of(perDayMicroUsd)}`,
+        `spent in total  ${usd(spentMicroUsd)}${of(totalMicroUsd)}`,
+        `reserved        ${usd(reservedMicroUsd)}${reservedMicroUsd > 0n ? ` (${stillCharged(reservedUntil)}; see speechgate resume)` : ''}`,
+        `unconfirmed     ${usd(state.unconfirmedTodayMicroUsd)}${of(perDayMicroUsd)} today, ${usd(state.unconfirmedMicroUsd)}${of(totalMicroUsd)} in total (signed; not charged according to the service)`,
+        `left            ${leftMicroUsd === null ? 'no limit' : `${usd(leftMicroUsd)} to pay by ${flowWord(flow)}`}`,
+        `per call        ${perCallMicroUsd === undefined ? 'no limit' : `at most ${usd(perCallMicroUsd)}`}`,
+      ]);
     });
   },
 });
