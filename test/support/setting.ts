@@ -23,6 +23,21 @@ export interface Settings {
 export const DATABASE_URL = 'postgres://user:password@127.0.0.1:5432/speech';
 export const SECRET = 's'.repeat(32);
 export const NO_WHOLE_NUMBER = ['-1', '1.5', '1e3', '0x10', 'ten', '9'.repeat(16)];
+
+/** A setting that is a whole number, with its bounds. */
+export const wholeNumber = (
+  read: Setting['read'],
+  [least, most]: readonly [number, number],
+  absent: number,
+  beside?: NodeJS.ProcessEnv,
+): Setting => ({
+  read,
+  absent,
+  accepted: { [least]: least, [most]: most },
+  refused: [...(least > 0 ? [String(least - 1)] : []), String(most + 1), ...NO_WHOLE_NUMBER],
+  ...(beside && { beside }),
+});
+
 export const NO_ORIGIN = [
   'speech.example',
   'ftp://speech.example',

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { DATABASE_URL, NO_ORIGIN, NO_WHOLE_NUMBER, type Settings } from './setting.ts';
+import { DATABASE_URL, NO_ORIGIN, NO_WHOLE_NUMBER, type Settings, wholeNumber } from './setting.ts';
 
 const NO_PAGE = ['acme.example', 'ftp://acme.example', 'javascript:alert(1)'];
 
@@ -17,12 +17,7 @@ export const PROCESS_SETTINGS: Settings = {
     refused: ['yes', 'OFF'],
   },
   HOST: { read: (config) => config.host, absent: '127.0.0.1', accepted: { '0.0.0.0': '0.0.0.0' }, refused: [] },
-  PORT: {
-    read: (config) => config.port,
-    absent: 8080,
-    accepted: { '1': 1, '65535': 65_535 },
-    refused: ['0', '65536', ...NO_WHOLE_NUMBER],
-  },
+  PORT: wholeNumber((config) => config.port, [1, 65_535], 8080),
   BASE_URL: {
     read: (config) => config.baseUrl,
     absent: 'http://127.0.0.1:8080',
@@ -74,22 +69,71 @@ export const PROCESS_SETTINGS: Settings = {
     accepted: { '/var/lib/speech': '/var/lib/speech', elsewhere: resolve('elsewhere') },
     refused: [],
   },
-  RECONCILE_INTERVAL_MS: {
-    read: (config) => config.reconcileIntervalMs,
-    absent: 15_000,
-    accepted: { '100': 100, '86400000': 86_400_000 },
-    refused: ['99', '86400001', ...NO_WHOLE_NUMBER],
-  },
-  WEB_CONCURRENCY: {
-    read: (config) => config.webConcurrency,
-    absent: 1,
-    accepted: { '1': 1, '64': 64 },
-    refused: ['0', '65', ...NO_WHOLE_NUMBER],
-  },
+  RECONCILE_INTERVAL_MS: wholeNumber((config) => config.reconcileIntervalMs, [100, 86_400_000], 15_000),
+  WEB_CONCURRENCY: wholeNumber((config) => config.webConcurrency, [1, 64], 1),
   LOG_LEVEL: {
     read: (config) => config.logLevel,
     absent: 'info',
     accepted: { silent: 'silent', trace: 'trace' },
     refused: ['verbose', 'INFO'],
+  },
+};
+
+/** Of proxies, rate limits and connections. */
+export const EDGE_SETTINGS: Settings = {
+  TRUST_PROXY: {
+    read: (config) => config.trustProxy,
+    absent: [],
+    accepted: {
+      '10.0.0.0/8, 192.0.2.7,': ['10.0.0.0/8', '192.0.2.7'],
+      '2001:db8::/128,::1': ['2001:db8::/128', '::1'],
+    },
+    refused: [
+      '0.0.0.0/0',
+      '::/0',
+      '1',
+      'true',
+      'proxy.example',
+      '10.0.0.0/33',
+      '::1/129',
+      '10.0.0.0/8/8',
+      '10.0.0.0/',
+      '10.0.0.1,no',
+    ],
+  },
+  RATE_LIMIT_MAX: wholeNumber((config) => config.rateLimit.max, [1, 1_000_000_000], 30),
+  RATE_LIMIT_WINDOW_SECONDS: wholeNumber((config) => config.rateLimit.windowSeconds, [1, 86_400], 60),
+  EDGE_RATE_LIMIT_MAX: wholeNumber((config) => config.edgeRateLimitMax, [1, 1_000_000_000], 600),
+  MAX_CONNECTIONS: wholeNumber((config) => config.maxConnections, [1, 1_000_000], 10_000),
+  STOP_DRAIN_MS: wholeNumber((config) => config.stopDrainMs, [0, 600_000], 0),
+};
+
+/** Of the operators' listener. */
+export const ADMIN_SETTINGS: Settings = {
+  ADMIN_PORT: {
+    read: (config) => config.adminPort,
+    absent: undefined,
+    accepted: { '9000': 9000 },
+    refused: ['0', '65536', ...NO_WHOLE_NUMBER],
+  },
+  ADMIN_HOST: {
+    read: (config) => config.admin,
+    absent: { host: '127.0.0.1', names: [] },
+    accepted: {
+      '0.0.0.0': { host: '0.0.0.0', names: [] },
+      '::': { host: '::', names: [] },
+      'Admin.internal': { host: 'admin.internal', names: ['admin.internal'] },
+      '10.0.0.7, metrics.internal,Ops': { host: '10.0.0.7', names: ['metrics.internal', 'ops'] },
+      ',': { host: '127.0.0.1', names: [] },
+    },
+    refused: [
+      '*',
+      '127.0.0.1:9000',
+      '[::1]',
+      'http://127.0.0.1',
+      '127.0.0.1,*.internal',
+      '127.0.0.1,10.0.0.8',
+      '300.1.1.1',
+    ],
   },
 };

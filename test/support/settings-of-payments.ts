@@ -1,4 +1,32 @@
-import { NO_WHOLE_NUMBER, SECRET, type Settings } from './setting.ts';
+import { NO_ORIGIN, SECRET, type Settings, wholeNumber } from './setting.ts';
+
+const PROCESSOR = { STRIPE_SECRET_KEY: 'sk_test_1' };
+
+/** Of payment by card. */
+export const CARD_SETTINGS: Settings = {
+  STRIPE_SECRET_KEY: {
+    read: (config) => config.card?.secretKey,
+    absent: undefined,
+    accepted: { sk_test_1: 'sk_test_1', sk_live_1: 'sk_live_1', rk_test_1: 'rk_test_1', rk_live_1: 'rk_live_1' },
+    refused: ['pk_test_1', 'sk_test_', 'sk_test_1 2', 'sk_test_é'],
+  },
+  STRIPE_API_BASE: {
+    read: (config) => config.card?.apiBase,
+    absent: undefined,
+    accepted: { 'http://127.0.0.1:12111': 'http://127.0.0.1:12111' },
+    refused: NO_ORIGIN,
+    beside: PROCESSOR,
+  },
+  CHECKOUT_ORIGIN: {
+    read: (config) => config.card?.checkoutOrigin,
+    absent: 'https://checkout.stripe.com',
+    accepted: { 'https://checkout.example': 'https://checkout.example' },
+    refused: NO_ORIGIN,
+    beside: PROCESSOR,
+  },
+  TOP_UP_MAX_CENTS: wholeNumber((config) => config.card?.topUpMaxCents, [500, 99_999_999], 100_000, PROCESSOR),
+  TOP_UP_RATE_LIMIT_MAX: wholeNumber((config) => config.card?.topUpRateLimitMax, [1, 1_000_000_000], 10, PROCESSOR),
+};
 
 const USDC = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
 const FACILITATOR = { X402_FACILITATOR_URL: 'https://facilitator.example' };
@@ -80,13 +108,7 @@ export const X402_SETTINGS: Settings = {
     accepted: { [SECRET]: [SECRET], [`${SECRET}, ${'t'.repeat(40)}`]: [SECRET, 't'.repeat(40)] },
     refused: ['short', `${SECRET},short`],
   },
-  QUOTE_TTL_SECONDS: {
-    read: (config) => config.quotes?.ttlSeconds,
-    absent: 300,
-    accepted: { '1': 1, '86400': 86_400 },
-    refused: ['0', '86401', ...NO_WHOLE_NUMBER],
-    beside: { QUOTE_SECRET: SECRET },
-  },
+  QUOTE_TTL_SECONDS: wholeNumber((config) => config.quotes?.ttlSeconds, [1, 86_400], 300, { QUOTE_SECRET: SECRET }),
   SIGNING_KEYS_FILE: {
     read: (config) => config.signingKeys,
     absent: undefined,
