@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { connect as connectHttp2, type OutgoingHttpHeaders } from 'node:http2';
-import { type AddressInfo, connect } from 'node:net';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
@@ -17,7 +17,7 @@ import { freePort } from '../../src/sandbox/free-port.ts';
 import { callerCommand } from '../../test/support/caller-command.ts';
 import { startCommand } from '../../test/support/child.ts';
 import { startGateway } from '../../test/support/gateway.ts';
-import { listensFor } from '../../test/support/listening.ts';
+import { serve } from '../../test/support/listening.ts';
 import { missingProgram } from '../../test/support/missing-program.ts';
 import { MP3_FRAME_BYTES } from '../../test/support/silent-audio.ts';
 import { body, resetInBody, silentMp3, testUpstream } from '../../test/support/stub-upstream.ts';
@@ -132,9 +132,7 @@ async function startHttp2Caller(t: Test, port: number): Promise<number> {
     stream.on('error', () => response.socket?.resetAndDestroy());
     stream.on('aborted', () => response.socket?.resetAndDestroy());
   });
-  server.listen(0, '127.0.0.1');
-  await listensFor(t, server);
-  return (server.address() as AddressInfo).port;
+  return Number(new URL(await serve(t, server)).port);
 }
 
 async function startProxy(t: Test, config: ProxyOf, gatewayUrl: string, isHttp2 = false): Promise<string> {

@@ -1,19 +1,18 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { appendFile, mkdir, mkdtemp, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { appendFile, mkdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { type Test, test } from 'tap';
 import { projectFile } from '../support/project.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const script = fileURLToPath(projectFile('codegen/ensure-build.js'));
 
 /** A project of one source file, and what can be done with it. */
 async function project(t: Test) {
-  const root = await mkdtemp(join(tmpdir(), 'speechgate-build-'));
-  t.teardown(() => rm(root, { recursive: true, force: true }));
+  const root = await temporaryFolder(t);
   await mkdir(join(root, 'src'));
   await writeFile(join(root, 'src/speechgate.ts'), 'export const greeting: string = "hello";\n');
   await writeFile(join(root, 'package.json'), '{ "type": "module" }');

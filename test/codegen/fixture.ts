@@ -1,10 +1,10 @@
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Test } from 'tap';
 import ts from 'typescript';
 import { generate } from '../../codegen/generate.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: tests change any part of the document
 type Document = any;
@@ -209,8 +209,7 @@ type Cleanup = Pick<Test, 'teardown'>;
 
 /** A directory that is removed after the test, in which the project's packages can be imported. */
 export async function workspace(t: Cleanup): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'codegen-'));
-  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const directory = await temporaryFolder(t);
   await writeFile(join(directory, 'package.json'), '{"type":"module"}');
   await symlink(resolve('node_modules'), join(directory, 'node_modules'));
   return directory;

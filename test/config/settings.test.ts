@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'tap';
 import { describeFaults, readConfig } from '../../src/config/config.ts';
@@ -9,6 +8,7 @@ import { findMisspelt, nearest } from '../../src/lib/misspelt.ts';
 import { catalogFile } from '../support/catalog-file.ts';
 import { configOf, DATABASE_URL, faultsOf, SECRET, testSettings } from '../support/setting.ts';
 import { SETTINGS } from '../support/settings.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const USDC = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
 const FACILITATOR = { X402_FACILITATOR_URL: 'https://facilitator.example' };
@@ -94,8 +94,7 @@ test('R47: PORT and ADMIN_PORT on one address are a fault', async () => {
 });
 
 test('R47: a faulty keys file is told with a way out that works', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const SIGNING_KEYS_FILE = join(folder, 'keys.json');
   const fault = () => describeFaults(faultsOf({ DATABASE_URL, SIGNING_KEYS_FILE }));
   assert.match(fault(), /^SIGNING_KEYS_FILE names a file that does not exist\. Make it with: speechgate keys\.$/);

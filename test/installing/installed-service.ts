@@ -1,7 +1,4 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { sql } from 'kysely';
 import type { Test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
@@ -10,6 +7,7 @@ import type { Child } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { fund, type Gateway, send } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import { until } from '../support/until.ts';
 
 /** Starts a command where the service is installed, with nothing in its environment but what is given. */
@@ -87,7 +85,6 @@ export async function serves(
 }
 
 async function folderOf(t: Test): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-installed-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   return folder;
 }

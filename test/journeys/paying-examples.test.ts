@@ -1,7 +1,6 @@
 /** Examples that pay run at the smallest and the largest amount that their caps and the service allow. */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { test } from 'tap';
@@ -14,6 +13,7 @@ import { startCommand } from '../support/child.ts';
 import { pinsOf, startPaidGateway } from '../support/client.ts';
 import { mineSteadily } from '../support/deposit.ts';
 import { projectFile } from '../support/project.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const { chain, skip } = await testChain();
 const PROJECT = fileURLToPath(projectFile(''));
@@ -66,8 +66,7 @@ test('each example pays the smallest and the largest amount that it may', { skip
   const { address } = privateKeyToAccount(privateKey);
   await fund(chain.client, address, { usdc: BigInt(ON_CHAIN) });
   mineSteadily(t, chain);
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-examples-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   for (const name of ['data', 'node_modules']) await mkdir(join(folder, name));
   await symlink(PROJECT, join(folder, 'node_modules', 'speechgate'));
   for (const name of ['@x402', 'canonicalize', 'viem']) {

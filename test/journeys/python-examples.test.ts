@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { test } from 'tap';
@@ -16,6 +15,7 @@ import { pinsOf, startPaidGateway } from '../support/client.ts';
 import { mineSteadily } from '../support/deposit.ts';
 import { missingProgram } from '../support/missing-program.ts';
 import { projectFile } from '../support/project.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const withoutPython = missingProgram('python3', '--version') ?? false;
 const { chain, skip } = await testChain();
@@ -30,8 +30,7 @@ test('the Python examples buy speech from card credit and from a deposit', {
   const { address } = privateKeyToAccount(privateKey);
   await fund(chain.client, address, { usdc: 100_000n });
   mineSteadily(t, chain);
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-python-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   await mkdir(join(folder, 'data'));
   const sandbox = { baseUrl: gateway.url, creditAccount: await gateway.fund(500), wallet: { address, privateKey } };
   await writeFile(join(folder, 'data/sandbox.json'), JSON.stringify(sandbox));

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import type { Config } from '../../src/config/config.ts';
@@ -40,6 +39,7 @@ import {
 } from '../support/prepaid.ts';
 import { CAPTURE, recordStatements } from '../support/recorded-statements.ts';
 import { body, ControlledStream, openAiError, silentMp3 } from '../support/stub-upstream.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import { unguarded } from '../support/unguarded.ts';
 import { until } from '../support/until.ts';
 
@@ -168,8 +168,7 @@ test('R60: an identical request learns the state of the first even after its exp
 });
 
 async function audioStore(t: Test): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-prepaid-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   return folder;
 }
 

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { chown, mkdir, mkdtemp, readdir, readFile, realpath, rm, stat, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chown, mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createTransport } from 'nodemailer';
 import { type Test, test } from 'tap';
@@ -19,13 +18,13 @@ import { sandboxKeys } from '../../src/sandbox/sandbox-keys.ts';
 import { StoreError } from '../../src/speech/store/audio-store.ts';
 import { FileAudioStore } from '../../src/speech/store/file-store.ts';
 import { startChild } from '../support/child.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const NOBODY = 65_534;
 const IS_ROOT = process.geteuid?.() === 0;
 
 async function temporary(t: Test): Promise<string> {
-  const directory = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-files-')));
-  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const directory = await temporaryFolder(t);
   return directory;
 }
 

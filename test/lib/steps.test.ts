@@ -1,12 +1,12 @@
 /** Every step of the code has a proof that kills the process there. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { KILL_POINTS } from '../support/kills.ts';
 import { projectFile } from '../support/project.ts';
 import { readSteps, stepsIn } from '../support/steps.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const PROJECT = projectFile('');
 
@@ -43,8 +43,7 @@ test('each proof takes its cases from the shared list', async () => {
 });
 
 async function stepsOf(t: Test, source: string) {
-  const directory = await mkdtemp(join(tmpdir(), 'speechgate-steps-'));
-  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const directory = await temporaryFolder(t);
   const file = join(directory, 'code.ts');
   await writeFile(file, source);
   return stepsIn(file);

@@ -1,7 +1,4 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { createLogger } from '../../src/observability/logger.ts';
@@ -15,6 +12,7 @@ import { type Gateway, type Reply, startGateway } from '../support/gateway.ts';
 import { later } from '../support/jobs.ts';
 import { domainOf, HELLO, TTS, withCredential } from '../support/prepaid.ts';
 import { mp3, openAiError, startStubUpstream, testUpstream } from '../support/stub-upstream.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import { until } from '../support/until.ts';
 import { payFor, startX402Gateway, type X402Gateway } from '../support/x402.ts';
 
@@ -83,8 +81,7 @@ test('a killed process loses at most its last lines', async (t) => {
 
 test('writers that share a pipe do not break each other’s lines', async (t) => {
   const writers = ['one', 'two', 'three'];
-  const meeting = await mkdtemp(join(tmpdir(), 'speechgate-writers-'));
-  t.teardown(() => rm(meeting, { recursive: true }));
+  const meeting = await temporaryFolder(t);
   const start = (name: string) =>
     programCommand(WRITER, name, String(5 * COUNT), 'end', meeting, String(writers.length)).join(' ');
   // A pipe of the shell's, since those that Node makes are sockets.

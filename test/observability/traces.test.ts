@@ -2,14 +2,12 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { type Test, test } from 'tap';
 import { testChain } from '../support/chain.ts';
 import type { Call, Reply } from '../support/gateway.ts';
 import { type Installation, NODE_KEY, prepareInstallation } from '../support/installation.ts';
 import { later, untilJob } from '../support/jobs.ts';
-import { listensFor } from '../support/listening.ts';
+import { serve } from '../support/listening.ts';
 import { domainOf, TTS, withCredential } from '../support/prepaid.ts';
 import { projectFile } from '../support/project.ts';
 import { payFor } from '../support/x402.ts';
@@ -52,17 +50,15 @@ const toObject = (attributes: readonly KeyValue[]): Record<string, unknown> =>
 /** Takes traces over HTTP as a collector does. */
 async function startCollector(t: Test) {
   const received: string[] = [];
-  const server = createServer(async (incoming, response) => {
+  const url = await serve(t, async (incoming, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of incoming) chunks.push(chunk);
     received.push(Buffer.concat(chunks).toString());
     response.setHeader('content-type', 'application/json').end('{}');
   });
-  server.listen(0, '127.0.0.1');
-  await listensFor(t, server);
   const exports = () => received.flatMap((body) => (JSON.parse(body) as Export).resourceSpans);
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     received,
     spans: (): Span[] =>
       exports()

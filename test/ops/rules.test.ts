@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { test } from 'tap';
@@ -19,6 +18,7 @@ import { projectFile } from '../support/project.ts';
 import { ALERTS } from '../support/prometheus.ts';
 import { failing, startRpcNode } from '../support/rpc-node.ts';
 import { runbook } from '../support/runbook.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import { payFor, startX402Gateway } from '../support/x402.ts';
 
 interface Alert {
@@ -84,8 +84,7 @@ const metricsIn = (expression: string): string[] => [
 test('a loaded gateway exports every metric that alerts and dashboard use', {
   skip,
 }, async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const stored = rotateKeys(undefined, new Date());
   const until = new Date(Date.now() + 86_400_000).toISOString();
   const keys = stored.keys.map((key) => ({ ...key, validUntil: until }));

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash, randomUUID } from 'node:crypto';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readFile, rm } from 'node:fs/promises';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { pauseFlows } from '../../src/ledger/pauses.ts';
@@ -13,6 +11,7 @@ import { refused } from '../support/facilitator-faults.ts';
 import { type Call, type Gateway, type Reply, startGateway } from '../support/gateway.ts';
 import { bookDeposit, domainOf, withCredential } from '../support/prepaid.ts';
 import { projectFile } from '../support/project.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import { until } from '../support/until.ts';
 import {
   challengeOf,
@@ -147,8 +146,7 @@ const PAID: Readonly<Record<string, (t: Test, gateway: X402Gateway) => Promise<P
 };
 
 test('R45: a paid request is replayed after any change of settings', { skip }, async (t) => {
-  const audio = await mkdtemp(join(tmpdir(), 'speechgate-look-up-'));
-  t.teardown(() => rm(audio, { recursive: true, force: true }));
+  const audio = await temporaryFolder(t);
   const env = { AUDIO_STORE: `file:${audio}` };
   const before = await startX402Gateway(t, chain, env);
   const paid: [string, Paid][] = [];

@@ -1,18 +1,17 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { test } from 'tap';
 import { startMailSink } from '../../src/sandbox/local-mail.ts';
 import { give } from '../support/feedback.ts';
 import { startGateway } from '../support/gateway.ts';
 import { readMail } from '../support/mail-server.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import { until } from '../support/until.ts';
 import { viemWallet } from '../support/wallet.ts';
 
 test("the sandbox's mail server stores each mail in a file, on loopback only", async (t) => {
-  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-mail-'));
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = await temporaryFolder(t);
   const files: string[] = [];
   const sink = await startMailSink({ dataDir, onMail: (file) => files.push(file) });
   t.teardown(() => sink.close());

@@ -1,6 +1,3 @@
-import { mkdtemp, realpath, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
 import type { RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.js';
@@ -9,6 +6,7 @@ import type { Test } from 'tap';
 import { SavedPurchases } from '../../src/callers/cli/saved-purchases.ts';
 import { createMcpServer, type McpParts } from '../../src/callers/mcp/server.ts';
 import { SpeechFolder } from '../../src/callers/mcp/speech-folder.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 export type CallTool = (
   name: string,
@@ -33,8 +31,7 @@ export const toolsOf =
 
 /** An MCP server of this process with a folder of its own, and the agent that calls it. @param home of saved purchases */
 export async function startMcpAgent(t: Test, home: string, parts: Omit<McpParts, 'saved' | 'folder'>) {
-  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const server = createMcpServer({
     ...parts,
     saved: new SavedPurchases(home),

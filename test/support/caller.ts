@@ -1,11 +1,10 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { listening, pinsOf } from './client.ts';
 import type { GatewayOptions } from './gateway.ts';
 import { type Depositor, fundedWallet, type PrepaidGateway, startPrepaidGateway } from './prepaid.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 /** Who pays a gateway from a prepaid balance, with a settings folder of their own. */
 export interface PrepaidCaller extends Depositor {
@@ -25,8 +24,7 @@ export async function startPrepaidCaller(
   const gateway = await startPrepaidGateway(t, await listening(), options);
   const key = generatePrivateKey();
   const payer = await fundedWallet(gateway, microUsd, privateKeyToAccount(key));
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-caller-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   return {
     ...payer,
     gateway,

@@ -1,14 +1,13 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { DEFAULT_UPSTREAM } from '../../src/config/catalog-upstreams.ts';
 import { projectFile } from './project.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 /** A file with this content, or with this value as JSON, for CATALOG_FILE. */
 export async function catalogFile(t: Pick<Test, 'teardown'>, content: unknown): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'speechgate-catalog-'));
-  t.teardown(() => rm(directory, { recursive: true }));
+  const directory = await temporaryFolder(t);
   const file = join(directory, 'catalog.json');
   await writeFile(file, typeof content === 'string' ? content : JSON.stringify(content));
   return file;

@@ -1,8 +1,6 @@
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
 import { ONE_MODEL } from './client.ts';
-import { listensFor } from './listening.ts';
+import { serve } from './listening.ts';
 
 /**
  * Starts a service that has one model and answers nothing else. Returns its address.
@@ -15,12 +13,10 @@ export async function startCatalogServer(t: Test, together = 1): Promise<string>
   const all = new Promise<void>((resolve) => {
     answer = resolve;
   });
-  const server = createServer(async (request, response) => {
+  return serve(t, async (request, response) => {
     const status = request.url === '/tts/models' ? 200 : 404;
     if (status === 200 && ++arrived === together) answer();
     if (status === 200) await all;
     response.writeHead(status, { 'content-type': 'application/json' }).end(status === 200 ? body : '{}');
-  }).listen(0, '127.0.0.1');
-  await listensFor(t, server);
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  });
 }

@@ -1,8 +1,5 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { authorizationTypes } from '@x402/evm';
 import { type Address, type Hex, type LocalAccount, parseSignature, type TypedDataDomain } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
@@ -10,6 +7,7 @@ import { ASSET, CHAIN_ID, type ChainClient, chainClient } from '../../src/sandbo
 import { fund } from '../../src/sandbox/chain/fund.ts';
 import { usdCoinAbi } from '../../src/sandbox/chain/usdc-abi.ts';
 import { type RunningChain, startChain } from '../../src/sandbox/local-chain.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 const ONE_ETHER = 10n ** 18n;
 
@@ -28,12 +26,9 @@ export interface TestChain extends RunningChain {
 export async function testChain(): Promise<{ readonly skip: string | false; readonly chain: TestChain }> {
   // Whoever imports tap is a test, and ends after a while: programs take other things from here.
   const { t } = await import('tap');
-  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-chain-'));
+  const dataDir = await temporaryFolder(t);
   const started = await startChain({ dataDir, blockTime: 0, detached: false });
-  t.teardown(async () => {
-    if (started.available) await started.chain.stop();
-    await rm(dataDir, { recursive: true, force: true });
-  });
+  if (started.available) t.teardown(started.chain.stop);
   // With the reason given as `skip`, no test gets to see the missing chain.
   if (!started.available) return { skip: started.reason, chain: undefined as never };
   return { skip: false, chain: { ...started.chain, client: chainClient(started.chain.socketPath), dataDir } };

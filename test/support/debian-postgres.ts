@@ -1,5 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import type { Test } from 'tap';
@@ -7,6 +6,7 @@ import { migrate } from '../../src/db/migrate.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { type Child, startCommand } from './child.ts';
 import { missingProgram } from './missing-program.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 /** Where Debian has PostgreSQL's server programs, which it puts into no path. */
 const BIN = '/usr/lib/postgresql/15/bin';
@@ -32,7 +32,7 @@ const AS_NOBODY = process.getuid?.() === 0 ? ['setpriv', '--reuid=65534', '--reg
 
 /** Debian's server with these settings beside its defaults, in a folder of its own. */
 export async function startDebianPostgres(t: Test, settings: (folder: string) => string): Promise<DebianPostgres> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-postgres-'));
+  const folder = await temporaryFolder(t);
   const data = join(folder, 'data');
   await startCommand(
     t,
@@ -49,10 +49,7 @@ export async function startDebianPostgres(t: Test, settings: (folder: string) =>
     if (code !== 0) throw new Error(`${command}\nended with ${code}:\n${child.output()}`);
     return child.output();
   };
-  t.teardown(async () => {
-    await run(`for data in ${folder}/*; do pg_ctl --pgdata="$data" --mode=immediate stop || true; done`);
-    await rm(folder, { recursive: true, force: true });
-  });
+  t.teardown(() => run(`for data in ${folder}/*; do pg_ctl --pgdata="$data" --mode=immediate stop || true; done`));
   const port = await freePort();
   await run(`initdb --pgdata=${data} --username=speechgate --auth=trust --no-sync`);
   const own = [`port = ${port}`, "listen_addresses = '127.0.0.1'", "unix_socket_directories = ''", 'fsync = off'];

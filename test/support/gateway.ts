@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { request as httpRequest, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { type App, createApp } from '../../src/app.ts';
@@ -14,6 +13,7 @@ import { createLogger } from '../../src/observability/logger.ts';
 import { creditTopUp } from '../../src/payments/top-up/credit-top-up.ts';
 import { assertContract } from './contract.ts';
 import { testDatabase } from './database.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 export const BASE_URL = 'http://speechgate.test';
 
@@ -76,7 +76,7 @@ export async function startGateway(
   options: GatewayOptions = {},
 ): Promise<Gateway> {
   const databaseUrl = options.databaseUrl ?? (await testDatabase(t)).url;
-  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-test-'));
+  const dataDir = await temporaryFolder(t);
   const signingKeys = join(dataDir, 'keys.json');
   await writeFile(signingKeys, JSON.stringify(rotateKeys(undefined, new Date())));
   const result = readConfig({
@@ -127,7 +127,6 @@ export async function startGateway(
   t.teardown(async () => {
     await app.close();
     await db.destroy();
-    await rm(dataDir, { recursive: true, force: true });
   });
   return {
     app,

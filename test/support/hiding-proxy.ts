@@ -1,7 +1,6 @@
-import { createServer, request } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { request } from 'node:http';
 import type { Test } from 'tap';
-import { listensFor } from './listening.ts';
+import { serve } from './listening.ts';
 
 export interface HidingProxy {
   readonly url: string;
@@ -12,7 +11,7 @@ export interface HidingProxy {
 
 /** A proxy as some are: an answer that is cut off ends in an orderly way, without a length of its own. */
 export async function startHidingProxy(t: Test): Promise<HidingProxy> {
-  const server = createServer((asked, answer) => {
+  const url = await serve(t, (asked, answer) => {
     const { method, url: path = '', headers } = asked;
     const onward = request(proxy.target + path, { method, headers } as object, (incoming) => {
       const { 'content-length': _length, 'transfer-encoding': _coding, connection: _hop, ...kept } = incoming.headers;
@@ -30,9 +29,6 @@ export async function startHidingProxy(t: Test): Promise<HidingProxy> {
     onward.on('error', () => answer.headersSent || answer.destroy());
     asked.pipe(onward);
   });
-  server.listen(0, '127.0.0.1');
-  await listensFor(t, server);
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const proxy: HidingProxy = { url, target: url, cutNextAt: undefined };
   return proxy;
 }

@@ -1,8 +1,7 @@
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import type { Test } from 'tap';
-import { listensFor } from './listening.ts';
+import { serve } from './listening.ts';
 
 /** Draws the lies: the same for the same seed. */
 export class Dice {
@@ -202,9 +201,7 @@ export async function startHostileService(t: Test, dice: Dice): Promise<HostileS
     response.writeHead(told.status, Object.fromEntries(told.headers)).end(told.body);
   });
   server.on('clientError', (_error, socket) => socket.destroy());
-  server.listen(0, '127.0.0.1');
-  await listensFor(t, server);
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const url = await serve(t, server);
   const hostile = {
     url,
     target: url,

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import type { Address, LocalAccount } from 'viem';
@@ -18,6 +17,7 @@ import { type Gateway, send } from './gateway.ts';
 import { bookDeposit } from './prepaid.ts';
 import { type RpcNode, startRpcNode } from './rpc-node.ts';
 import { type StubUpstream, testUpstream } from './stub-upstream.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 import { QUOTE_SECRET } from './x402.ts';
 
 /** A small installation whose gateway is a program of its own: `npm start` with every flow on, and what it needs. */
@@ -54,8 +54,7 @@ export async function prepareInstallation(
   chain: TestChain,
   settings: Record<string, string> = {},
 ): Promise<Installation> {
-  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-installation-'));
-  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = await temporaryFolder(t);
   const { url: databaseUrl } = await testDatabase(t);
   const db = openDatabase(databaseUrl, { maxConnections: 2 });
   t.teardown(() => db.destroy());

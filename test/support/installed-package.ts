@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 import { startCommand } from './child.ts';
 import { projectFile } from './project.ts';
 import { copyProject } from './project-copy.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 const PROJECT = fileURLToPath(projectFile(''));
 /** Without tap's hooks, under which Node.js 20 can't load the compiler of `prepack`. */
@@ -24,8 +24,7 @@ const LINKED = [
 export async function installPackage(t: Test): Promise<string> {
   const copy = await copyProject(t);
   await symlink(join(PROJECT, 'node_modules'), join(copy, 'node_modules'));
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-user-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const packed = startCommand(t, [...PACK, `--pack-destination=${folder}`], { cwd: copy });
   assert.equal(await packed.ended(), 0, packed.output());
 
@@ -50,8 +49,7 @@ export const { name: CLIENT } = JSON.parse(readFileSync(projectFile('client/pack
 export async function installClient(t: Test): Promise<string> {
   const copy = await copyProject(t);
   await symlink(join(PROJECT, 'node_modules'), join(copy, 'node_modules'));
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-caller-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const packed = startCommand(t, [...PACK, `--pack-destination=${folder}`], { cwd: join(copy, 'client') });
   assert.equal(await packed.ended(), 0, packed.output());
 

@@ -1,19 +1,18 @@
 import { execFileSync } from 'node:child_process';
-import { chmod, cp, mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 import { projectFile } from './project.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 const PROJECT = fileURLToPath(projectFile(''));
 
 /** What a fresh clone of the project as it stands would hold, in a folder that is removed after the test. */
 export async function copyProject(t: Test): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-clone-'));
+  const folder = await temporaryFolder(t);
   // As of a clone: another user, who runs the database for root, may look into it.
   await chmod(folder, 0o755);
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
   const listed = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
     cwd: PROJECT,
   });

@@ -1,5 +1,4 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
@@ -7,6 +6,7 @@ import { freePort } from '../../src/sandbox/free-port.ts';
 import { startCommand } from './child.ts';
 import { missingProgram } from './missing-program.ts';
 import { projectFile } from './project.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 import { until } from './until.ts';
 
 /** Why tests with Prometheus are skipped; false where it is installed. */
@@ -36,8 +36,7 @@ export interface Prometheus {
 
 /** A Prometheus that collects from one address every two seconds, and evaluates the alerts. */
 export async function startPrometheus(t: Test, target: string): Promise<Prometheus> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-prometheus-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   await writeFile(join(folder, 'alerts.yml'), hurried(await readFile(ALERTS, 'utf8')));
   await writeFile(
     join(folder, 'prometheus.yml'),

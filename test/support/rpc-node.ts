@@ -1,8 +1,6 @@
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
 import { encodeFunctionData, parseAbi } from 'viem';
-import { listensFor } from './listening.ts';
+import { serve } from './listening.ts';
 
 interface RpcCall {
   readonly id: number;
@@ -57,7 +55,7 @@ export const failing: Falsehood = () => ({ error: { code: -32000, message: 'over
 
 /** A node in front of the chain that counts the calls, and lies when it is told to. */
 export async function startRpcNode(t: Test, target: string, falsehood: Falsehood = () => undefined): Promise<RpcNode> {
-  const server = createServer(async (incoming, response) => {
+  const url = await serve(t, async (incoming, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of incoming) chunks.push(chunk);
     const body = Buffer.concat(chunks);
@@ -69,9 +67,7 @@ export async function startRpcNode(t: Test, target: string, falsehood: Falsehood
       : await (await fetch(target, { method: 'POST', headers: { 'content-type': 'application/json' }, body })).text();
     const status = lie && 'status' in lie ? lie.status : 200;
     response.writeHead(status, { 'content-type': 'application/json' }).end(answer);
-  }).listen(0, '127.0.0.1');
-  await listensFor(t, server);
-  const { port } = server.address() as AddressInfo;
-  const node: RpcNode = { url: `http://127.0.0.1:${port}/`, calls: [], falsehood };
+  });
+  const node: RpcNode = { url: `${url}/`, calls: [], falsehood };
   return node;
 }

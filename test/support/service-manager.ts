@@ -1,16 +1,15 @@
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
+import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Test } from 'tap';
+import { serve } from './listening.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 /** What `systemctl` does: `restart speechgate`, `start speechgate-worker`. */
 export type Services = Readonly<Record<string, () => Promise<unknown>>>;
 
 /** A `systemctl` that calls these instead of an init system. Tells the folder to put first into PATH. */
 export async function serviceManager(t: Test, services: Services): Promise<string> {
-  const server = createServer(async (request, response) => {
+  const url = await serve(t, async (request, response) => {
     const asked = decodeURIComponent((request.url ?? '').slice(1)).replace('/', ' ');
     const service = services[asked];
     try {
@@ -21,16 +20,9 @@ export async function serviceManager(t: Test, services: Services): Promise<strin
       response.writeHead(500).end(String(error));
     }
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-systemctl-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const program = join(folder, 'systemctl');
-  const { port } = server.address() as AddressInfo;
-  await writeFile(program, `#!/bin/sh\nexec curl -fsS "http://127.0.0.1:${port}/$1/$2"\n`);
+  await writeFile(program, `#!/bin/sh\nexec curl -fsS "${url}/$1/$2"\n`);
   await chmod(program, 0o755);
   return folder;
 }

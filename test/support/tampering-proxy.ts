@@ -1,12 +1,10 @@
 import { sign } from 'node:crypto';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { PaymentRequired } from '@x402/core/types';
 import type { Test } from 'tap';
 import type { SigningKey } from '../../src/config/signing-keys.ts';
 import type { SignedServiceMetadata } from '../../src/contract/types.ts';
 import { canonicalize } from '../../src/lib/canonical-json.ts';
-import { listensFor } from './listening.ts';
+import { serve } from './listening.ts';
 
 export interface ProxiedResponse {
   readonly status: number;
@@ -36,7 +34,7 @@ export interface TamperingProxy {
 
 /** Stands between a client and a service, and changes the JSON of its answers. */
 export async function startTamperingProxy(t: Test): Promise<TamperingProxy> {
-  const server = createServer(async (request, response) => {
+  const url = await serve(t, async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
     const path = request.url as string;
@@ -56,9 +54,7 @@ export async function startTamperingProxy(t: Test): Promise<TamperingProxy> {
     for (const name of ['transfer-encoding', 'connection', 'keep-alive']) proxied.headers.delete(name);
     proxied.headers.set('content-length', String(answer.length));
     response.writeHead(proxied.status, Object.fromEntries(proxied.headers)).end(answer);
-  }).listen(0, '127.0.0.1');
-  await listensFor(t, server);
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  });
   const proxy: TamperingProxy = { url, target: url, tamper: undefined, requestedPaths: [] };
   return proxy;
 }

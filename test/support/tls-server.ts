@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createSecureContext, TLSSocket } from 'node:tls';
 import type { Test } from 'tap';
+import { temporaryFolder } from './temporary-folder.ts';
 
 /** Of nobody: it signs only what is below. */
 const KEY = `-----BEGIN PRIVATE KEY-----
@@ -63,13 +63,12 @@ export async function startTlsServer(t: Test, greeting: string | Greeting): Prom
     client.once('data', () => greet(client));
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-tls-'));
+  const folder = await temporaryFolder(t);
   const ca = join(folder, 'ca.pem');
   await writeFile(ca, typeof greeting === 'string' ? greeting : SELF_SIGNED);
-  t.teardown(async () => {
+  t.teardown(() => {
     server.close();
     for (const socket of sockets) socket.destroy();
-    await rm(folder, { recursive: true, force: true });
   });
   return { url: `postgres://user:secret@127.0.0.1:${(server.address() as AddressInfo).port}/speech`, ca };
 }

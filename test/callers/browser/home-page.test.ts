@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { BrowserContextOptions, Page, Request } from 'playwright-core';
@@ -13,6 +12,7 @@ import { brokenRules, cutElements, openBrowser, shot, withoutChromium } from '..
 import { startCardGateway, startPaidGateway } from '../../support/client.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
 import { ControlledStream, wav } from '../../support/stub-upstream.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { makeSamples } from '../../support/voice-samples.ts';
 import { PRICE } from '../../support/x402.ts';
 
@@ -230,8 +230,7 @@ test('the copied programs send the text as it was typed', { skip: withoutChromiu
   await page.getByLabel('Account id').fill(account);
   const text = `It's "so" $(id) \`id\` $HOME !! \\n \\' </script>\n— ünï 🎉`;
   await page.getByLabel('Text').fill(text);
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-page-'));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await temporaryFolder(t);
   const programs: [name: string, command: string, ...argv: string[]][] = [
     ['curl', 'sh', '-c'],
     ['JavaScript', process.execPath, '--input-type=module', '-e'],

@@ -1,7 +1,6 @@
 /** Every answer has a bound, and ends when it is told to. */
 import assert from 'node:assert/strict';
-import { createServer, type RequestListener } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { RequestListener } from 'node:http';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { gzipSync } from 'node:zlib';
@@ -15,7 +14,7 @@ import {
   TooLargeError,
 } from '../../../src/callers/client/index.ts';
 import { errorOf, ONE_MODEL } from '../../support/client.ts';
-import { listensFor } from '../../support/listening.ts';
+import { serve } from '../../support/listening.ts';
 import { until } from '../../support/until.ts';
 
 setFlagsFromString('--expose-gc');
@@ -26,7 +25,7 @@ const CHUNK = Buffer.alloc(65_536);
 /** A service that answers its paths so, and how many of its answers are still open. */
 async function start(t: Test, paths: Readonly<Record<string, RequestListener>>) {
   const open = { count: 0, sent: 0 };
-  const server = createServer((request, response) => {
+  const baseUrl = await serve(t, (request, response) => {
     const path = (request.url as string).split('?', 1)[0] as string;
     const answer = paths[path];
     if (answer) {
@@ -38,9 +37,8 @@ async function start(t: Test, paths: Readonly<Record<string, RequestListener>>) 
     }
     response.setHeader('content-type', 'application/json');
     response.writeHead(path === '/tts/models' ? 200 : 404).end(JSON.stringify(path === '/tts/models' ? ONE_MODEL : {}));
-  }).listen(0, '127.0.0.1');
-  await listensFor(t, server);
-  return { baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, open };
+  });
+  return { baseUrl, open };
 }
 
 /** Audio without end, as fast as it is read. */

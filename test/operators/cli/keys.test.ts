@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { chown, lstat, mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chown, lstat, readFile, rename, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { readPinnedKeys } from '../../../src/callers/cli/read-values.ts';
 import { startGateway } from '../../support/gateway.ts';
 import { operatorCommand } from '../../support/operator-command.ts';
 import { speechgate } from '../../support/speechgate.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 interface PublishedKey {
   readonly keyId: string;
@@ -20,8 +20,7 @@ const thumbprint = ({ crv, kty, x, y }: PublishedKey['publicKeyJwk']) =>
   createHash('sha256').update(JSON.stringify({ crv, kty, x, y })).digest('base64url');
 
 async function keyFile(t: Test) {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await temporaryFolder(t);
   const file = join(folder, 'keys.json');
   const env = { SIGNING_KEYS_FILE: file };
   return { file, env, run: (...args: string[]) => operatorCommand(env, 'keys', ...args) };

@@ -1,7 +1,6 @@
-import { createServer, type IncomingMessage, type RequestListener, request, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type IncomingMessage, request, type ServerResponse } from 'node:http';
 import type { Test } from 'tap';
-import { listensFor } from '../../support/listening.ts';
+import { serve } from '../../support/listening.ts';
 import type { Env, Options, Scene } from './scene.ts';
 
 /** How a configuration is made wrong in one point. What it changes of the scene, the test's end undoes. */
@@ -47,13 +46,6 @@ export const changing =
     Object.assign(part, values);
     return {};
   };
-
-/** A server of this machine that ends with the test. */
-export async function serve(t: Test, listener: RequestListener): Promise<string> {
-  const server = createServer(listener).listen(0, '127.0.0.1');
-  await listensFor(t, server);
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
 
 /** Hands a request on to another server, with some headers changed, and its answer back. */
 export function passOn(

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { adding, type Cases, proxy, serve } from './case.ts';
+import { serve } from '../../support/listening.ts';
+import { adding, type Cases, proxy } from './case.ts';
 import { freePlaces, startService, writeKeys } from './scene.ts';
 
 const OF_PUBLIC = ['identity', 'proxies', 'forged-addresses'];

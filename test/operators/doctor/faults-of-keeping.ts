@@ -4,7 +4,8 @@ import { mkdtempSync, rmdirSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Cases, passOn, serve } from './case.ts';
+import { serve } from '../../support/listening.ts';
+import { type Cases, passOn } from './case.ts';
 import { BUCKET, writeKeys } from './scene.ts';
 
 const DAY_MS = 86_400_000;

@@ -2,8 +2,9 @@ import type { RequestListener } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { catalogWithSecond } from '../../support/catalog-file.ts';
 import { testFacilitator } from '../../support/facilitator.ts';
+import { serve } from '../../support/listening.ts';
 import { openAiError, wav } from '../../support/stub-upstream.ts';
-import { type Case, type Cases, changing, passOn, serve } from './case.ts';
+import { type Case, type Cases, changing, passOn } from './case.ts';
 import { lacking } from './scene.ts';
 
 /** A facilitator with another answer at /verify. */

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { appendFile, chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { appendFile, chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import type { Test } from 'tap';
@@ -20,6 +19,7 @@ import { type MailServer, startMailServer } from '../../support/mail-server.ts';
 import { type RpcNode, startRpcNode } from '../../support/rpc-node.ts';
 import { S3_CREDENTIALS, startS3Server } from '../../support/s3-server.ts';
 import { type StubUpstream, testUpstream } from '../../support/stub-upstream.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 export type Env = Readonly<Record<string, string>>;
 
@@ -56,8 +56,7 @@ export interface Scene {
 
 /** Starts every part once. */
 export async function startScene(t: Test): Promise<Scene> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-doctor-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const { databaseUrl, ...database } = await startDatabase(t, folder);
   const { skip, chain } = await testChain();
   const checkout = await startFaultyCheckout(t, { secretKey: `rk_test_${secret(12)}` });

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { decodePaymentSignatureHeader } from '@x402/core/http';
 import { authorizationTypes } from '@x402/evm';
@@ -41,6 +40,7 @@ import { isSignedByPayer } from '../../../src/payments/x402/transfer-proof.ts';
 import { signAuthorization } from '../../support/chain.ts';
 import { startChild } from '../../support/child.ts';
 import { hashWithViem } from '../../support/prepaid.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 const bytes = (length: number) => fc.uint8Array({ minLength: length, maxLength: length });
@@ -343,8 +343,7 @@ for (const [name, stored] of FAULTS) {
 }
 
 test('speechgate keys creates the file with mode 0600 and rotates it', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
-  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const directory = await temporaryFolder(t);
   const file = join(directory, 'keys.json');
   const run = () => startChild(t, 'src/speechgate.ts', { SIGNING_KEYS_FILE: file }, ['keys']);
   await run().printed(/Made .*\n +current .*\n.*\n.*\n +next /);

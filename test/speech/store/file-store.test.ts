@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, mkdir, readdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { buffer } from 'node:stream/consumers';
@@ -12,13 +11,13 @@ import { v7 as uuidv7 } from 'uuid';
 import { StoreError } from '../../../src/speech/store/audio-store.ts';
 import { FileAudioStore } from '../../../src/speech/store/file-store.ts';
 import { startCommand } from '../../support/child.ts';
+import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const MINUTE = 29_000_000;
 const WRITER = fileURLToPath(new URL('file-store-writer.js', import.meta.url));
 
 async function newDirectory(t: Test): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'speechgate-audio-'));
-  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const directory = await temporaryFolder(t);
   return directory;
 }
 
