@@ -3,8 +3,9 @@ import assert from 'node:assert/strict';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { t, test } from 'tap';
-import { startBridge } from '../../src/callers/bridge/bridge.ts';
+import type { Call } from '../../src/callers/bridge/speech-call.ts';
 import { AudioLostError, cardCredits, prepaid, Speechgate } from '../../src/callers/client/index.ts';
+import { askBridge, bridgeOf } from '../support/bridge.ts';
 import { callerCommand } from '../support/caller-command.ts';
 import { errorOf, pinsOf } from '../support/client.ts';
 import { startHidingProxy } from '../support/hiding-proxy.ts';
@@ -27,12 +28,6 @@ const proxy = await startHidingProxy(t);
 const gateway = await startPrepaidGateway(t, { BASE_URL: proxy.url }, { worker: true });
 proxy.target = gateway.url;
 const folder = await temporaryFolder(t);
-
-const orderOf = (response_format: string) => ({
-  method: 'POST',
-  headers: { 'content-type': 'application/json' },
-  body: JSON.stringify({ model: 'tts-1', voice: 'alloy', input: HELLO.text, response_format }),
-});
 
 type Heard = { readonly isWhole: boolean; readonly told: string };
 
@@ -59,15 +54,12 @@ const PROGRAMS: Readonly<Record<string, (account: string) => Promise<Heard>>> = 
   },
   bridge: async (account) => {
     const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account) });
-    const parts = { client, budget: undefined, flow: 'card', port: 0, token: null, isDurable: false } as const;
     let told = '';
-    const bridge = await startBridge({
-      ...parts,
-      onCall: ({ chargedMicroUsd, error }) => {
-        told = `${chargedMicroUsd} ${error?.message}`;
-      },
-    });
-    const heard = await fetch(`${bridge.url}/audio/speech`, orderOf('mp3'))
+    const onCall = ({ chargedMicroUsd, error }: Call) => {
+      told = `${chargedMicroUsd} ${error?.message}`;
+    };
+    const bridge = await bridgeOf(t, client, { isDurable: false, onCall });
+    const heard = await askBridge(bridge.url)
       .then(async (response) => (await response.arrayBuffer()) && response.ok)
       .catch(() => false);
     await bridge.close(1_000);
@@ -129,11 +121,9 @@ test('prepaid and durable audio that a proxy cuts is fetched again', async () =>
 test('bridge: a length that is known is told', async (t) => {
   gateway.upstream.mode = body(MP3);
   const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(await gateway.fund(500)) });
-  const parts = { client, budget: undefined, flow: 'card', port: 0, token: null, isDurable: true } as const;
-  const bridge = await startBridge(parts);
-  t.teardown(() => bridge.close(1_000));
+  const { url } = await bridgeOf(t, client);
   for (const response_format of ['mp3', 'wav']) {
-    const response = await fetch(`${bridge.url}/audio/speech`, orderOf(response_format));
+    const response = await askBridge(url, { response_format });
     const { byteLength } = await response.arrayBuffer();
     assert.equal(Number(response.headers.get('content-length')), byteLength, response_format);
     assert.ok(byteLength > 0);

@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Test, test } from 'tap';
-import { startBridge } from '../../src/callers/bridge/bridge.ts';
 import { SavedPurchases } from '../../src/callers/cli/saved-purchases.ts';
 import { prepaid, Speechgate } from '../../src/callers/client/index.ts';
 import { startMcpAgent } from '../support/agent.ts';
+import { askBridge, bridgeOf } from '../support/bridge.ts';
 import { startPrepaidCaller } from '../support/caller.ts';
 import { callerCommand } from '../support/caller-command.ts';
 import { pinsOf } from '../support/client.ts';
@@ -26,8 +26,7 @@ async function openPrograms(t: Test) {
   await mkdir(path);
   const parts = { client, budget, flow: 'prepaid' as const };
   const saved = new SavedPurchases(dirname(budgetPath));
-  const bridge = await startBridge({ ...parts, saved, port: 0, token: null });
-  t.teardown(() => bridge.close(1_000));
+  const { url } = await bridgeOf(t, client, { budget, flow: 'prepaid', saved });
   const { call } = await startMcpAgent(t, dirname(budgetPath), parts);
   let asked = 0;
   const failed = (work: Promise<unknown>) =>
@@ -43,10 +42,7 @@ async function openPrograms(t: Test) {
     bridge: async () => {
       // The bridge delivers a text that it has bought again.
       asked += 1;
-      const input = `${text} ${asked}`;
-      const body = JSON.stringify({ model: 'tts-1', voice: 'alloy', input });
-      const headers = { 'content-type': 'application/json' };
-      const response = await fetch(`${bridge.url}/audio/speech`, { method: 'POST', headers, body });
+      const response = await askBridge(url, { input: `${text} ${asked}` });
       return Buffer.from(await response.arrayBuffer()).toString('latin1');
     },
     'MCP speak': async () => (await call('speak', { text })).text,

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { HTTPFacilitatorClient } from '@x402/core/http';
-import type { PaymentPayload } from '@x402/core/types';
 import { type Test, test } from 'tap';
-import type { Address, Hex } from 'viem';
+import type { Address, Hex, LocalAccount } from 'viem';
 import { fund, usdcBalance } from '../../src/sandbox/chain/fund.ts';
 import {
+  type Authorization,
   cancelAuthorization,
   included,
   newNonce,
@@ -91,39 +91,23 @@ test('an invalid payment is refused at verify and settle with the official reaso
   await included(chain.client, cancelAuthorization(chain.client, payer, canceled.authorization.nonce));
   const before = await paid();
 
-  const cases: Record<string, [PaymentPayload, string]> = {
-    expired: [
-      payloadOf(offer, await signAuthorization(payer, { ...terms, validBefore: now + 3n })),
-      'invalid_exact_evm_payload_authorization_valid_before',
-    ],
-    'not yet valid': [
-      payloadOf(offer, await signAuthorization(payer, { ...terms, validAfter: now + 600n })),
-      'invalid_exact_evm_payload_authorization_valid_after',
-    ],
-    'wrong signer': [
-      payloadOf(offer, await signAuthorization(stranger, { ...terms, from: payer.address })),
-      'invalid_exact_evm_signature',
-    ],
-    'another payee': [
-      payloadOf(offer, await signAuthorization(payer, { ...terms, to: stranger.address })),
-      'invalid_exact_evm_recipient_mismatch',
-    ],
-    'another amount': [
-      payloadOf(offer, await signAuthorization(payer, { ...terms, value: PRICE + 1n })),
-      'invalid_exact_evm_payload_authorization_value_mismatch',
-    ],
-    'insufficient funds': [
-      payloadOf(offer, await signAuthorization(poor, terms)),
-      'invalid_exact_evm_insufficient_balance',
-    ],
-    used: [payloadOf(offer, used), 'invalid_exact_evm_nonce_already_used'],
-    canceled: [payloadOf(offer, canceled), 'invalid_exact_evm_nonce_already_used'],
-  };
-  for (const [name, [payload, reason]] of Object.entries(cases)) {
+  const signed = (signer: LocalAccount, changes: Partial<Authorization> = {}) =>
+    signAuthorization(signer, { ...terms, ...changes });
+  for (const [authorization, reason] of [
+    [signed(payer, { validBefore: now + 3n }), 'payload_authorization_valid_before'],
+    [signed(payer, { validAfter: now + 600n }), 'payload_authorization_valid_after'],
+    [signed(stranger, { from: payer.address }), 'signature'],
+    [signed(payer, { to: stranger.address }), 'recipient_mismatch'],
+    [signed(payer, { value: PRICE + 1n }), 'payload_authorization_value_mismatch'],
+    [signed(poor), 'insufficient_balance'],
+    [used, 'nonce_already_used'],
+    [canceled, 'nonce_already_used'],
+  ] as const) {
+    const payload = payloadOf(offer, await authorization);
     const verified = await official.verify(payload, offer);
-    assert.deepEqual([verified.isValid, verified.invalidReason], [false, reason], name);
-    const settled = await official.settle(payload, offer);
-    assert.deepEqual([settled.success, settled.errorReason, settled.transaction], [false, reason, ''], name);
+    assert.deepEqual([verified.isValid, verified.invalidReason], [false, `invalid_exact_evm_${reason}`]);
+    const { success, errorReason, transaction } = await official.settle(payload, offer);
+    assert.deepEqual([success, errorReason, transaction], [false, `invalid_exact_evm_${reason}`, '']);
   }
   assert.equal(await paid(), before);
   assert.deepEqual(facilitator.broadcasts, []);

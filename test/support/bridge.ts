@@ -32,6 +32,22 @@ interface Given {
   readonly through?: (gateway: string) => Promise<string>;
 }
 
+/** A bridge of this client that pays by card, without budget and token unless told otherwise. */
+export async function bridgeOf(t: Test, client: Speechgate, options: Partial<BridgeOptions> = {}): Promise<Bridge> {
+  const bridge = await startBridge({ client, budget: undefined, flow: 'card', port: 0, token: null, ...options });
+  t.teardown(() => bridge.close(1_000));
+  return bridge;
+}
+
+/** Asks a bridge for Hello world, or what else is told, as programs do. */
+export const askBridge = (url: string, order: object = {}, signal: AbortSignal | null = null): Promise<Response> =>
+  fetch(`${url}/audio/speech`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'tts-1', voice: 'alloy', input: HELLO, ...order }),
+    signal,
+  });
+
 /** A bridge that pays a gateway by card, which asks an upstream that is the test's. */
 export async function openBridge(t: Test, given: Given = {}): Promise<BridgeUnderTest> {
   const upstream = await testUpstream(t);
@@ -43,16 +59,7 @@ export async function openBridge(t: Test, given: Given = {}): Promise<BridgeUnde
   const account = await gateway.fund(given.cents ?? 100);
   const client = new Speechgate({ baseUrl, pay: cardCredits(account), timeoutMs: 300, ...given.client });
   const calls: Call[] = [];
-  const bridge = await startBridge({
-    client,
-    budget: undefined,
-    flow: 'card',
-    port: 0,
-    token: null,
-    onCall: (call) => calls.push(call),
-    ...given.bridge,
-  });
-  t.teardown(() => bridge.close(1_000));
+  const bridge = await bridgeOf(t, client, { onCall: (call) => calls.push(call), ...given.bridge });
   return {
     bridge,
     origin: new URL(bridge.url).origin,

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { mock } from 'node:test';
 import { type Test, test } from 'tap';
-import { type Bridge, startBridge } from '../../../src/callers/bridge/bridge.ts';
+import type { Bridge } from '../../../src/callers/bridge/bridge.ts';
 import type { Call } from '../../../src/callers/bridge/speech-call.ts';
 import { Purchases } from '../../../src/callers/budget/purchases.ts';
 import {
@@ -17,7 +17,7 @@ import {
   Speechgate,
 } from '../../../src/callers/client/index.ts';
 import { streamedSpeech, wholeSpeech } from '../../../src/callers/client/speech.ts';
-import { HELLO, HELLO_MICRO_USD } from '../../support/bridge.ts';
+import { askBridge, bridgeOf, HELLO, HELLO_MICRO_USD } from '../../support/bridge.ts';
 import { listening, pinsOf } from '../../support/client.ts';
 import { type FaultyLine, overLine } from '../../support/faulty-line.ts';
 import { fundedWallet, startPrepaidGateway } from '../../support/prepaid.ts';
@@ -45,11 +45,7 @@ async function order(
   const answers: Answer[] = [];
   const { leaves, ...rest } = given;
   while (answers.length < ATTEMPTS) {
-    const response = await fetch(`${url}/audio/speech`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ model: 'tts-1', voice: 'alloy', input: HELLO, ...rest }),
-    });
+    const response = await askBridge(url, rest);
     const { status, headers } = response;
     if (leaves && answers.length === 0) await response.body?.cancel();
     const audio = await response.arrayBuffer().then(Buffer.from, () => undefined);
@@ -83,11 +79,10 @@ async function startScenes(t: Test): Promise<Readonly<Record<string, Scene>>> {
     const { baseUrl } = gateway.config;
     const client = new Speechgate({ baseUrl, pay, trust: pinsOf(gateway), timeoutMs: 5_000, fetch: overLine(line) });
     const calls: Call[] = [];
-    const bridge = await startBridge({
-      ...{ client, budget: undefined, flow: pay.flow, port: 0, token: null, onCall: (call) => calls.push(call) },
+    const bridge = await bridgeOf(t, client, {
+      ...{ flow: pay.flow, onCall: (call) => calls.push(call) },
       ...(isDurable !== undefined && { isDurable }),
     });
-    t.teardown(() => bridge.close(1_000));
     let before = await balance();
     const charged = async () => {
       const now = await balance();

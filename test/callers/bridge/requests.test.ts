@@ -5,10 +5,9 @@ import { connect } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { text as readAll } from 'node:stream/consumers';
 import { type Test, test } from 'tap';
-import { startBridge } from '../../../src/callers/bridge/bridge.ts';
 import { type Fallbacks, resolve } from '../../../src/callers/bridge/catalog.ts';
 import type { TtsModel, TtsModelsResponse } from '../../../src/contract/types.ts';
-import { HELLO, openBridge } from '../../support/bridge.ts';
+import { askBridge, bridgeOf, HELLO, openBridge } from '../../support/bridge.ts';
 import { SAID, talkativeService } from '../../support/talkative-service.ts';
 
 interface Sent {
@@ -249,17 +248,10 @@ test('speed 1 is the default: a request without it is the same purchase', async 
 async function start(t: Test) {
   const service = talkativeService();
   const { client } = service;
-  const bridge = await startBridge({ client, budget: undefined, flow: 'card', port: 0, token: null });
-  t.teardown(() => bridge.close(1_000));
-  const ask = async (order: object) => {
-    const response = await fetch(`${bridge.url}/audio/speech`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ input: 'Hello', ...order }),
-    });
-    return ((await response.json()) as { error: { message: string; code: string } }).error;
-  };
-  const list = async (path: string) => (await fetch(`${bridge.url}${path}`)).text();
+  const { url } = await bridgeOf(t, client);
+  const ask = async (order: object) =>
+    ((await (await askBridge(url, order)).json()) as { error: { message: string; code: string } }).error;
+  const list = async (path: string) => (await fetch(`${url}${path}`)).text();
   return { ...service, ask, list };
 }
 

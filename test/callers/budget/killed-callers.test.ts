@@ -12,6 +12,7 @@ import { type Test, test } from 'tap';
 import { prepaid, Speechgate } from '../../../src/callers/client/index.ts';
 import { audit } from '../../../src/ledger/audit.ts';
 import { toolsOf } from '../../support/agent.ts';
+import { askBridge } from '../../support/bridge.ts';
 import { startPrepaidCaller } from '../../support/caller.ts';
 import { startCommand } from '../../support/child.ts';
 import { dated, pinsOf } from '../../support/client.ts';
@@ -54,11 +55,7 @@ const startBridge: StartSpeaker = async (t, env) => {
   const [, url] = await child.printed(/OPENAI_BASE_URL=(\S+)/, TIMEOUT_MS);
   return {
     speak: async () => {
-      const response = await fetch(`${url}/audio/speech`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ model: 'tts-1', voice: 'alloy', input: nextText() }),
-      });
+      const response = await askBridge(`${url}`, { input: nextText() });
       if (response.ok) return (await response.arrayBuffer()) && 'spoken';
       const text = await response.text();
       assert.match(text, /over_cap/);

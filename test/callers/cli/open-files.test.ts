@@ -9,6 +9,7 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { t, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
+import { askBridge } from '../../support/bridge.ts';
 import { callerCommand } from '../../support/caller-command.ts';
 import { testCheckout } from '../../support/checkout.ts';
 import { programCommand, startChild, startCommand } from '../../support/child.ts';
@@ -142,10 +143,8 @@ test('the bridge leaves no file open after requests and Ctrl-C', async (t) => {
   const bridge = startChild(t, 'src/speechgate.ts', { ...env, ...WATCH }, ['bridge', '--port', '0', '--no-token']);
   const [, url] = await bridge.printed(/OPENAI_BASE_URL=(\S+)/);
   await bridge.printed(/^Paid by /m);
-  const headers = { 'content-type': 'application/json' };
   const statuses = ['alloy', 'alloy/none'].map(async (voice) => {
-    const body = JSON.stringify({ model: 'tts-1', voice, input: 'Hello' });
-    const response = await fetch(`${url}/audio/speech`, { method: 'POST', headers, body });
+    const response = await askBridge(`${url}`, { voice });
     await response.arrayBuffer();
     return response.status;
   });

@@ -13,6 +13,7 @@ import {
   SpeechgateError,
 } from '../../../src/callers/client/index.ts';
 import { startMcpAgent } from '../../support/agent.ts';
+import { askBridge } from '../../support/bridge.ts';
 import { pinsOf } from '../../support/client.ts';
 import { Dice, type HostileService, startHostileService } from '../../support/hostile-service.ts';
 import { fundedWallet, type PrepaidGateway, startPrepaidGateway } from '../../support/prepaid.ts';
@@ -82,25 +83,18 @@ const library: Program = async (_t, client) => async (dice) => {
 
 /** Programs that ask the bridge, and leave. */
 const bridged: Program = async (t, client, flow) => {
-  const bridge = await startBridge({ client, budget: undefined, flow, port: 0, token: null, onCall: () => {} });
+  const bridge = await startBridge({ client, budget: undefined, flow, port: 0, token: null });
   t.teardown(() => ends('the bridge', bridge.close(100)));
   return async (dice) => {
     const signal = AbortSignal.timeout(TOLD_AFTER_MS);
-    const speech = {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({
-        model: 'tts-1',
-        input: ORDER.text,
-        voice: 'alloy',
-        response_format: dice.of(['mp3', 'wav', 'pcm']),
-      }),
-    };
-    const [path, init] = dice.below(4) === 0 ? ['models', {}] : ['audio/speech', speech];
-    const asked = fetch(`${bridge.url}/${path}`, { ...init, signal }).then((response) => response.arrayBuffer());
+    const response_format = dice.of(['mp3', 'wav', 'pcm']);
+    const asked =
+      dice.below(4) === 0
+        ? fetch(`${bridge.url}/models`, { signal })
+        : askBridge(bridge.url, { response_format }, signal);
     await ends(
       'a request of the bridge',
-      asked.catch(() => {}),
+      asked.then((response) => response.arrayBuffer()).catch(() => {}),
     );
   };
 };

@@ -5,7 +5,6 @@ import { dirname, join } from 'node:path';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import type { LocalAccount } from 'viem';
-import { startBridge } from '../../../src/callers/bridge/bridge.ts';
 import {
   cardCredits,
   directX402,
@@ -21,6 +20,7 @@ import { audit } from '../../../src/ledger/audit.ts';
 import { findWallet } from '../../../src/ledger/wallets.ts';
 import { usdcBalance } from '../../../src/sandbox/chain/fund.ts';
 import { startMcpAgent } from '../../support/agent.ts';
+import { askBridge, bridgeOf } from '../../support/bridge.ts';
 import { catalogFile } from '../../support/catalog-file.ts';
 import { testChain, wallet } from '../../support/chain.ts';
 import { dated, listening, pinsOf } from '../../support/client.ts';
@@ -240,24 +240,8 @@ const client: Start = async (t, world, flow, loss) => {
 
 const bridge: Start = async (t, world, flow, loss) => {
   const { client, budget, ...caller } = await callerOf(t, world, flow, loss);
-  const bridge = await startBridge({
-    client,
-    budget,
-    flow,
-    port: 0,
-    token: null,
-    onCall: () => {},
-    isDurable: true,
-  } as Parameters<typeof startBridge>[0]);
-  t.teardown(() => bridge.close(1_000));
-  const ask = async () => {
-    const { status } = await fetch(`${bridge.url}/audio/speech`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ model: 'tts-1', input: ORDER.text, voice: 'alloy' }),
-    });
-    return status;
-  };
+  const { url } = await bridgeOf(t, client, { budget, flow });
+  const ask = async () => (await askBridge(url)).status;
   assert.equal(await ask(), 409, flow);
   return { name: `bridge, ${flow}, ${loss}`, again: async () => (await ask()) !== 409, ...caller };
 };
