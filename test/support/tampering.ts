@@ -13,6 +13,12 @@ export interface Tampering {
   readonly statements: (books: Populated) => readonly RawBuilder<unknown>[];
 }
 
+/** Those with the same fates, by name. */
+export const tamperings = (
+  fates: Tampering['fates'],
+  named: Readonly<Record<string, Tampering['statements']>>,
+): readonly Tampering[] => Object.entries(named).map(([name, statements]) => ({ name, fates, statements }));
+
 export const NEVER = sql`timestamptz '2099-01-01'`;
 export const HASH = `0x${'7'.repeat(64)}`;
 
