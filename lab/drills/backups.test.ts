@@ -11,7 +11,7 @@ import { test } from 'tap';
 import type { Address, LocalAccount } from 'viem';
 import { openDatabase } from '../../src/db/database.ts';
 import { formatUsd } from '../../src/lib/money.ts';
-import { usdCoinAbi } from '../../src/sandbox/chain/usdc-abi.ts';
+import { usdCoinAbi } from '../../src/sandbox/chain/fund.ts';
 import { included, testChain, wallet } from '../../test/support/chain.ts';
 import { testCheckout } from '../../test/support/checkout.ts';
 import { startDebianPostgres, withoutPostgres } from '../../test/support/debian-postgres.ts';

@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { encodeFunctionData, parseAbi } from 'viem';
 import { MULTICALL } from '../../src/sandbox/chain/chain-client.ts';
-import { usdCoinAbi } from '../../src/sandbox/chain/usdc-abi.ts';
+import { usdCoinAbi } from '../../src/sandbox/chain/fund.ts';
 import { included, termsOf, testChain, wallet } from '../../test/support/chain.ts';
 import {
   assertCredited,

@@ -5,7 +5,7 @@ import { test } from 'tap';
 import { FORMATS } from '../../src/callers/bridge/audio/formats.ts';
 import { startBridge } from '../../src/callers/bridge/bridge.ts';
 import { cardCredits, Speechgate } from '../../src/callers/client/index.ts';
-import { VOICES } from '../../src/sandbox/voice/recipes.ts';
+import { VOICES } from '../../src/sandbox/voice/flite.ts';
 import { startVoiceServer } from '../../src/sandbox/voice/voice-server.ts';
 import { startGateway } from '../../test/support/gateway.ts';
 import { hear, withoutRecognizer } from '../../test/support/hearing.ts';

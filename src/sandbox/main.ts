@@ -18,7 +18,6 @@ import { findAnvil } from './chain/anvil.ts';
 import { startCheckout } from './checkout/checkout-server.ts';
 import { type Claim, claimDatabase, claimFolder, folderFault } from './claim-folder.ts';
 import { buyDemoCredit } from './demo-account.ts';
-import { sandboxSettings } from './environment.ts';
 import { freePort } from './free-port.ts';
 import { firstScreen, instructions, lineForPeople, readOffered } from './instructions.ts';
 import { startMailSink } from './local-mail.ts';
@@ -29,6 +28,7 @@ import {
   readUndamagedSandbox,
   removeSandboxSettings,
   type SandboxFile,
+  sandboxSettings,
   setSandboxAside,
   writeSandboxFile,
   writeSandboxSettings,

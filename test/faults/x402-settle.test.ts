@@ -3,8 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { ASSET } from '../../src/sandbox/chain/chain-client.ts';
-import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
-import { usdCoinAbi } from '../../src/sandbox/chain/usdc-abi.ts';
+import { usdCoinAbi, usdcBalance } from '../../src/sandbox/chain/fund.ts';
 import { cancelAuthorization, included, submitAuthorization, testChain, wallet } from '../support/chain.ts';
 import { land } from '../support/deposit.ts';
 import {

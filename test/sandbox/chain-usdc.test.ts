@@ -14,8 +14,7 @@ import {
   parseSignature,
 } from 'viem';
 import { ASSET, CHAIN_ID } from '../../src/sandbox/chain/chain-client.ts';
-import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
-import { usdCoinAbi } from '../../src/sandbox/chain/usdc-abi.ts';
+import { usdCoinAbi, usdcBalance } from '../../src/sandbox/chain/fund.ts';
 import {
   cancelAuthorization,
   included,

@@ -4,8 +4,7 @@ import { authorizationTypes } from '@x402/evm';
 import { type Address, type Hex, type LocalAccount, parseSignature, type TypedDataDomain } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { ASSET, CHAIN_ID, type ChainClient, chainClient } from '../../src/sandbox/chain/chain-client.ts';
-import { fund } from '../../src/sandbox/chain/fund.ts';
-import { usdCoinAbi } from '../../src/sandbox/chain/usdc-abi.ts';
+import { fund, usdCoinAbi } from '../../src/sandbox/chain/fund.ts';
 import { type RunningChain, startChain } from '../../src/sandbox/local-chain.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type Address, encodeAbiParameters, type Hex, keccak256, type LocalAccount, pad, toHex } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { ASSET, type ChainClient, chainClient } from '../../../src/sandbox/chain/chain-client.ts';
-import { usdCoinAbi } from '../../../src/sandbox/chain/usdc-abi.ts';
+import { usdCoinAbi } from '../../../src/sandbox/chain/fund.ts';
 import { startChain } from '../../../src/sandbox/local-chain.ts';
 
 const BLOCK_MS = 1_000;

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { openPool } from '../../../src/db/database.ts';
 import { ASSET } from '../../../src/sandbox/chain/chain-client.ts';
-import { usdCoinAbi } from '../../../src/sandbox/chain/usdc-abi.ts';
+import { usdCoinAbi } from '../../../src/sandbox/chain/fund.ts';
 import { readTold } from '../told-log.ts';
 import type { PartName, World } from '../world/world.ts';
 

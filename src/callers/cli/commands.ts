@@ -25,7 +25,7 @@ export const callerCommands: Readonly<Record<string, CallerCommand>> = {
   'top-up': command('buys credit by card', async () => (await import('./top-up-command.ts')).topUpCommand),
   deposit: command(
     'deposits USDC of the wallet to its prepaid balance',
-    async () => (await import('./deposit-command.ts')).depositCommand,
+    async () => (await import('./balance-commands.ts')).depositCommand,
   ),
   balance: command(
     'the balance of the account or wallet',

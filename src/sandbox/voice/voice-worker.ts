@@ -2,8 +2,7 @@
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { Mp3Encoder } from './encoder.ts';
-import { FLITE_SAMPLE_RATE, Flite } from './flite.ts';
-import { recipeOf } from './recipes.ts';
+import { FLITE_SAMPLE_RATE, Flite, recipeOf } from './flite.ts';
 import { segmentsOf } from './segments.ts';
 
 export interface Utterance {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { test } from 'tap';
+import { openWave, UnreadableAudioError } from '../../../src/callers/bridge/audio/decode.ts';
 import { type AudioFormat, convertTo, FORMATS, maxSeconds } from '../../../src/callers/bridge/audio/formats.ts';
 import { Resampler } from '../../../src/callers/bridge/audio/resampler.ts';
-import { openWave, UnreadableAudioError } from '../../../src/callers/bridge/audio/wave-samples.ts';
 import { secondsOf } from '../../../src/callers/mcp/speak-tool.ts';
 import { audioReader } from '../../../src/speech/audio-format.ts';
 import { probe, withoutProbe } from '../../support/probed-audio.ts';

@@ -5,7 +5,7 @@ import type { NodeUrls } from '../../../src/config/x402-settings.ts';
 import { Chain, type TransferClaim } from '../../../src/payments/x402/chain.ts';
 import { RpcError } from '../../../src/payments/x402/rpc.ts';
 import { MULTICALL } from '../../../src/sandbox/chain/chain-client.ts';
-import { usdCoinAbi } from '../../../src/sandbox/chain/usdc-abi.ts';
+import { usdCoinAbi } from '../../../src/sandbox/chain/fund.ts';
 import {
   cancelAuthorization,
   included,

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
-import { FLITE_SAMPLE_RATE, Flite, loadEngine } from '../../../src/sandbox/voice/flite.ts';
-import { recipeOf, VOICES } from '../../../src/sandbox/voice/recipes.ts';
+import { FLITE_SAMPLE_RATE, Flite, loadEngine, recipeOf, VOICES } from '../../../src/sandbox/voice/flite.ts';
 import { medianPitch } from './sound.ts';
 
 const SENTENCE = 'The quick brown fox jumps over the lazy dog, and then it runs away.';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
 import fc from 'fast-check';
 import { type Test, test } from 'tap';
-import { recipeOf, VOICES } from '../../../src/sandbox/voice/recipes.ts';
+import { recipeOf, VOICES } from '../../../src/sandbox/voice/flite.ts';
 import { segmentsOf } from '../../../src/sandbox/voice/segments.ts';
 import { BusyError, Voice } from '../../../src/sandbox/voice/voice.ts';
 import type { Utterance } from '../../../src/sandbox/voice/voice-worker.ts';
