@@ -59,16 +59,6 @@ test('card: speech returns streamed audio, a receipt and the balance', async (t)
   assert.deepEqual(await client.balance(), { flow: 'card', account, balanceMicroUsd: 4_999_802n });
 });
 
-test('card: a durable request is a job and is paid once', async (t) => {
-  const gateway = await startCardGateway(t);
-  const account = await gateway.fund(500);
-  const client = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(account) });
-  const speech = await client.speak(ORDER, { durable: true });
-  assert.deepEqual(await speech.bytes(), AUDIO);
-  assert.equal(speech.receipt.chargedMicroUsd, PRICE);
-  assert.equal(await gateway.balance(account), 5_000_000n - PRICE);
-});
-
 test('direct: each request makes one payment on chain, with or without a quote', { skip }, async (t) => {
   const gateway = await startPaidGateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);

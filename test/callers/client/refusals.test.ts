@@ -235,16 +235,18 @@ test('R34: not_charged proves nothing a day after a prepaid nonce expired', asyn
 
 test('a streamed card request that may have been charged counts as charged', async () => {
   const card = { ...CARD, marker: 'x-credit-account' };
-  for (const [status, details, settled] of [
-    [503, { reason: 'database_unavailable' }, 198],
-    [502, { payment: { state: 'unknown' } }, 198],
-    [502, { payment: { state: 'charged', amountMicroUsd: 100 } }, 100],
-    [400, { payment: { state: 'charged', amountMicroUsd: 100 } }, 100],
-    [400, { payment: { state: 'not_charged' } }, 0],
-    [400, null, 0],
+  for (const [status, json, settled] of [
+    [503, refusal('CONFIG_ERROR', { reason: 'database_unavailable' }), 198],
+    [502, refusal('CONFIG_ERROR', { payment: { state: 'unknown' } }), 198],
+    [502, refusal('CONFIG_ERROR', { payment: { state: 'charged', amountMicroUsd: 100 } }), 100],
+    [400, refusal('CONFIG_ERROR', { payment: { state: 'charged', amountMicroUsd: 100 } }), 100],
+    [400, refusal('CONFIG_ERROR', NOT_CHARGED), 0],
+    [400, refusal('CONFIG_ERROR'), 0],
+    [502, '<h1>Bad Gateway</h1>', 198],
+    [524, '<h1>A Timeout Occurred</h1>', 198],
   ] as const) {
     const { budget, told } = recordingBudget();
-    proxy.tamper = answer(card, status, refusal('CONFIG_ERROR', details));
+    proxy.tamper = answer(card, status, json);
     const error = await errorOf(open(card, { budget }).speak(HELLO));
     assert.equal(error instanceof AudioLostError, settled > 0, String(error));
     assert.equal(told.at(-1), `settle ${settled}`);
