@@ -2,7 +2,10 @@ import { UNPRINTABLE } from './unprintable.ts';
 
 const MAX_CHARACTERS = 300;
 
-/** One line of at most 300 printable characters. Introduce it with words such as "The service says: ". */
+/** Last in a message, so that nothing of it looks like our own text. */
+export const serviceSays = (text: string): string => `The service says: ${serviceWords(text)}`;
+
+/** One line of at most 300 printable characters. Introduce it as `serviceSays` does. */
 export function serviceWords(text: string): string {
   const line = text.replace(/\s+/g, ' ').replace(UNPRINTABLE, '').replace(/ +/g, ' ').trim();
   const characters = [...line];

@@ -1,5 +1,4 @@
-import { formatUsd } from '../../lib/money.ts';
-import { serviceId, serviceWords } from '../../lib/service-words.ts';
+import { serviceId, serviceSays, serviceWords } from '../../lib/service-words.ts';
 import {
   AudioLostError,
   OutcomeUnknownError,
@@ -11,7 +10,7 @@ import {
   UnreachableError,
   UntrustedError,
 } from '../client/index.ts';
-import { CAP_OPTIONS, lackOfMoney, usedText } from '../client/money-text.ts';
+import { CAP_OPTIONS, lackOfMoney, overCapText } from '../client/money-text.ts';
 import { isTransient } from '../client/service-error.ts';
 
 interface Kind {
@@ -120,21 +119,9 @@ function audioLost(isStreamed: boolean): string {
   return `The audio was lost. The same request is refused for ten minutes, and is a new purchase after that.${way}`;
 }
 
-function overCap({ scope, wantedMicroUsd, leftMicroUsd, limitMicroUsd, used }: OverCapError): ApiError {
-  const scopeText = {
-    call: 'one call',
-    client: 'this bridge',
-    day: 'today',
-    total: 'all purchases',
-    unconfirmed: 'unconfirmed signatures',
-  }[scope];
-  const usd = (microUsd: bigint) => `$${formatUsd(microUsd)}`;
-  return quota(
-    'over_cap',
-    `This may cost ${usd(wantedMicroUsd)}, but ${usd(leftMicroUsd)} of the cap of ${usd(limitMicroUsd)} ` +
-      `for ${scopeText} is left${usedText(used, usd)}. Raise ${CAP_OPTIONS[scope]} of speechgate bridge or connect, or ` +
-      'shorten the text. You were not charged.',
-  );
+function overCap(error: OverCapError): ApiError {
+  const way = `Raise ${CAP_OPTIONS[error.scope]} of speechgate bridge or connect, or shorten the text.`;
+  return quota('over_cap', `${overCapText(error)} ${way} You were not charged.`);
 }
 
 const quota = (code: string, message: string): ApiError =>
@@ -149,9 +136,7 @@ function refused(error: ServiceError): ApiError {
   return lasting(code, `The service refused the request. ${notCharged(error)}`);
 }
 
-/** The service's text is last, so that nothing of it looks like the bridge's own. */
-const notCharged = ({ message }: ServiceError): string =>
-  `You were not charged. The service says: ${serviceWords(message)}`;
+const notCharged = ({ message }: ServiceError): string => `You were not charged. ${serviceSays(message)}`;
 
 const secondsOf = (error?: ServiceError): number => error?.retryAfterSeconds ?? RETRY_AFTER_SECONDS;
 

@@ -1,7 +1,6 @@
 import { FileBusyError } from '../../lib/file-lock.ts';
-import { formatUsd } from '../../lib/money.ts';
 import { ForeignFileError } from '../../lib/private-files.ts';
-import { serviceWords } from '../../lib/service-words.ts';
+import { serviceSays } from '../../lib/service-words.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { DamagedBudgetError } from '../budget/budget-store.ts';
 import {
@@ -15,7 +14,7 @@ import {
   UnreachableError,
   UntrustedError,
 } from '../client/errors.ts';
-import { CAP_OPTIONS, lackOfMoney, usedText } from '../client/money-text.ts';
+import { CAP_OPTIONS, lackOfMoney, overCapText } from '../client/money-text.ts';
 
 export interface Failure {
   readonly code: string;
@@ -41,12 +40,6 @@ const OPTIONS: Readonly<Record<string, string>> = {
   amountMicroUsd: 'AMOUNT',
   message: 'The message',
   category: '--category',
-};
-const CAPS = {
-  client: 'this command',
-  day: 'today (UTC)',
-  total: 'all purchases',
-  unconfirmed: 'unconfirmed signatures',
 };
 
 export function failureOf(error: unknown): Failure {
@@ -81,16 +74,11 @@ function unexpected({ name, message, stack, code }: NodeJS.ErrnoException): Fail
   };
 }
 
-function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, used }: OverCapError): Failure {
-  const [price, left, limit] = [wantedMicroUsd, leftMicroUsd, limitMicroUsd].map(formatUsd);
-  const option = `speechgate connect ${CAP_OPTIONS[scope]}`;
-  const message =
-    scope === 'call'
-      ? `This may cost ${price} USD, above the cap of ${limit} per call. Raise it with --max or ${option}.`
-      : `This may cost ${price} USD, but ${left} of the ${limit} USD cap for ${CAPS[scope]} is left${usedText(used, formatUsd)}. ` +
-        `Raise it with ${option}.`;
-  const amounts = { limitMicroUsd, leftMicroUsd, wantedMicroUsd, ...used };
-  return { code: 'OVER_CAP', exit: EXIT.overCap, message: `${message} Nothing was signed.`, scope, ...amounts };
+function overCap(error: OverCapError): Failure {
+  const { scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, used } = error;
+  const option = `${scope === 'call' ? '--max or ' : ''}speechgate connect ${CAP_OPTIONS[scope]}`;
+  const message = `${overCapText(error)} Raise it with ${option}. Nothing was signed.`;
+  return { code: 'OVER_CAP', exit: EXIT.overCap, message, scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, ...used };
 }
 
 function unknownOutcome({ pending }: OutcomeUnknownError): Failure {
@@ -106,8 +94,6 @@ function audioLost({ message, chargedMicroUsd, maxMicroUsd }: AudioLostError): F
     "The response was cut off and can't be fetched again. You may have been charged: run speechgate balance. Next time use --durable.";
   return { code: 'AUDIO_LOST', exit: EXIT.unknownOutcome, message: text, chargedMicroUsd, maxMicroUsd };
 }
-
-export const serviceSays = (words: string): string => `The service says: ${serviceWords(words)}`;
 
 function refused(error: ServiceError): Failure {
   const { code, status, details, traceId, retryAfterSeconds } = error;

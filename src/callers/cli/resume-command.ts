@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import { formatUsd } from '../../lib/money.ts';
+import { serviceSays } from '../../lib/service-words.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import type { FileBudget } from '../budget/file-budget.ts';
 import {
@@ -14,7 +15,7 @@ import {
 import { isRepeatable } from '../client/pending-purchase.ts';
 import { openAudioFile, otherFormat } from './audio-file.ts';
 import { defineCommand } from './command.ts';
-import { EXIT, type ExitCode, serviceSays } from './failure.ts';
+import { EXIT, type ExitCode } from './failure.ts';
 import { withBudget } from './open-caller.ts';
 import { ALL_OPTION, ALL_USAGE, type CommandProcess, type OutputStream, rowsOf } from './output.ts';
 import { flowWord } from './read-values.ts';

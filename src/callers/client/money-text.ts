@@ -1,5 +1,5 @@
 import { formatUsd } from '../../lib/money.ts';
-import type { PaymentRequiredError } from './errors.ts';
+import type { OverCapError, PaymentRequiredError } from './errors.ts';
 
 /** The reasons of a 402 that money mends, each with what is said of it. */
 const LACKS: Readonly<Record<string, string | undefined>> = {
@@ -55,6 +55,21 @@ export const CAP_OPTIONS = {
   total: '--max-total',
   unconfirmed: '--max-per-day or --max-total',
 } as const;
+
+const CAPS = {
+  call: 'one call',
+  client: 'this program',
+  day: 'today (UTC)',
+  total: 'all purchases',
+  unconfirmed: 'unconfirmed signatures',
+};
+
+/** A sentence on price and cap, for people; how to raise the cap differs by program. */
+export function overCapText({ scope, wantedMicroUsd, leftMicroUsd, limitMicroUsd, used }: OverCapError): string {
+  const [price, left, limit] = [wantedMicroUsd, leftMicroUsd, limitMicroUsd].map(formatUsd);
+  const rest = `${left} USD of the cap of ${limit} USD for ${CAPS[scope]} is left`;
+  return `This may cost ${price} USD, but ${rest}${usedText(used, formatUsd)}.`;
+}
 
 /** Follows the words for what is left of a cap; empty if nothing is used. */
 export function usedText(used: UsedCap, format: (microUsd: bigint) => string): string {

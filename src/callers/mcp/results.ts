@@ -1,7 +1,7 @@
 import type { CallToolResult } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import { formatUsd } from '../../lib/money.ts';
-import { serviceId, serviceNames, serviceWords } from '../../lib/service-words.ts';
+import { serviceId, serviceNames, serviceSays, serviceWords } from '../../lib/service-words.ts';
 import type { FileBudget } from '../budget/file-budget.ts';
 import {
   AudioLostError,
@@ -15,17 +15,9 @@ import {
   ServiceError,
   SpeechgateError,
 } from '../client/index.ts';
-import { CAP_OPTIONS, lackOfMoney, usedText } from '../client/money-text.ts';
+import { CAP_OPTIONS, lackOfMoney, overCapText } from '../client/money-text.ts';
 
 export class ToolError extends Error {}
-
-const SCOPES = {
-  call: 'for one call',
-  client: 'for this server',
-  day: 'for a day (UTC)',
-  total: 'in total',
-  unconfirmed: 'for unconfirmed signatures',
-};
 
 const USD = 'US dollars as a decimal, such as 0.000198';
 
@@ -65,31 +57,31 @@ function messageOf(error: unknown): string {
   if (error instanceof PaymentRequiredError) return paymentRefused(error);
   if (error instanceof PriceChangedError) return error.message;
   if (error instanceof RateLimitedError)
-    return `Too many requests. ${retryText(error)} Nothing was charged. ${serviceSays(error)}`;
+    return `Too many requests. ${retryText(error)} Nothing was charged. ${serviceSays(error.message)}`;
   if (error instanceof InvalidRequestError) {
     const { field, allowed } = error.details ?? {};
-    if (!FIELDS.has(field)) return `The service refused the request. Nothing was charged. ${serviceSays(error)}`;
+    if (!FIELDS.has(field))
+      return `The service refused the request. Nothing was charged. ${serviceSays(error.message)}`;
     const known = Array.isArray(allowed) ? ` There are: ${serviceNames(allowed)}.` : '';
     return (
       `The service refused the arguments (${field}).${known} Change them; list_voices lists models and voices. ` +
-      `Nothing was charged. ${serviceSays(error)}`
+      `Nothing was charged. ${serviceSays(error.message)}`
     );
   }
   if (error instanceof ServiceError) {
     const [code, traceId] = [error.code, error.traceId].map(serviceId);
-    return `The service failed (${code}, trace id ${traceId}). ${retryText(error)} Nothing was charged. ${serviceSays(error)}`;
+    return `The service failed (${code}, trace id ${traceId}). ${retryText(error)} Nothing was charged. ${serviceSays(error.message)}`;
   }
   if (error instanceof SpeechgateError) return serviceWords(error.message);
   throw error;
 }
 
-function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, used }: OverCapError): string {
-  const [price, left, limit] = [wantedMicroUsd, leftMicroUsd, limitMicroUsd].map(formatUsd);
+function overCap(error: OverCapError): string {
+  const { scope } = error;
+  const option = `${CAP_OPTIONS[scope]}${scope === 'call' ? ' (or --max of speechgate mcp)' : ''}`;
   return (
-    `Over the budget: this may cost ${price} USD, and ${left} USD is left of the ${limit} USD ` +
-    `${SCOPES[scope]}${usedText(used, formatUsd)}. Shorten the text, or ask your user to raise the budget with ` +
-    `speechgate connect ${CAP_OPTIONS[scope]}${scope === 'call' ? ' (or --max of speechgate mcp)' : ''}, and to restart ` +
-    'this server. Nothing was signed or charged.'
+    `Over the budget. ${overCapText(error)} Shorten the text, or ask your user to raise the budget with speechgate ` +
+    `connect ${option}, and to restart this server. Nothing was signed or charged.`
   );
 }
 
@@ -98,13 +90,10 @@ function paymentRefused(error: PaymentRequiredError): string {
   const told = lack
     ? `${lack.problem} Ask your user to ${lack.remedy.charAt(0).toLowerCase()}${lack.remedy.slice(1)}.`
     : 'The service refused the payment. Tell your user.';
-  return `${told} Nothing was charged. ${serviceSays(error)}`;
+  return `${told} Nothing was charged. ${serviceSays(error.message)}`;
 }
 
 const FIELDS: ReadonlySet<unknown> = new Set(['text', 'model', 'voice', 'speed']);
-
-/** Last in a message, so that nothing of it looks like our own text. */
-const serviceSays = ({ message }: ServiceError): string => `The service says: ${serviceWords(message)}`;
 
 const retryText = ({ retryAfterSeconds }: ServiceError): string =>
   retryAfterSeconds === null ? 'Retry later.' : `Retry in ${retryAfterSeconds} s.`;

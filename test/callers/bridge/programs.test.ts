@@ -140,7 +140,7 @@ test('an invalid request is an uncharged BadRequestError that names the field', 
 
 for (const [what, given, code, message] of [
   ['insufficient funds', { cents: 1 }, 'insufficient_quota', /Run: speechgate top-up/],
-  ['a price over a cap', { client: { maxPerRequestMicroUsd: 100n } }, 'over_cap', /\$0\.072000.*\$0\.000100/],
+  ['a price over a cap', { client: { maxPerRequestMicroUsd: 100n } }, 'over_cap', /0\.072000 USD.*0\.000100 USD/],
 ] as const) {
   test(`${what} is a RateLimitError that is not retried and costs nothing`, async (t) => {
     const { openai, upstream, account, balance, calls } = await open(t, given);

@@ -158,13 +158,16 @@ test('the caller commands work end to end on one sandbox', {
       say({ ...env, SPEECHGATE_MAX_PER_DAY: '0.0009' }, '--json'),
     ]);
     assert.deepEqual([call.code, call.out], [4, '']);
-    assert.match(call.err, /^This may cost 0\.000198 USD, above the cap of 0\.000197 .*Nothing was signed\.$/m);
+    assert.match(
+      call.err,
+      /^This may cost 0\.000198 USD, but .* of 0\.000197 USD for one call .* --max .*Nothing was signed\.$/m,
+    );
     const { code, exit, scope, limitMicroUsd, leftMicroUsd } = failed(day);
     assert.deepEqual(
       [code, exit, scope, limitMicroUsd, leftMicroUsd],
       ['OVER_CAP', 4, 'day', 900, 900 - 4 * HELLO_PRICE],
     );
-    assert.match(failed(day).message, /cap for today \(UTC\) is left: 0\.000792 is spent\. Raise .* --max-per-day\./);
+    assert.match(failed(day).message, /for today \(UTC\) is left: 0\.000792 is spent\. Raise .* --max-per-day\./);
     assert.equal(await balance('prepaid'), before);
   });
 

@@ -175,8 +175,11 @@ test('a refused call tells the agent what to do and charges nothing', async (t) 
     assert.ok(isError);
     assert.match(text, pattern);
   };
-  await say({ text: 'x'.repeat(1000) }, /Over the budget: .* 0\.018000 USD.* 0\.010000 USD for one call/);
-  await say({ text: 'Hello world', maxUsd: '0.0001' }, /0\.000100 USD is left of the 0\.000100 USD for one call/);
+  await say({ text: 'x'.repeat(1000) }, /Over the budget\. .* 0\.018000 USD.* 0\.010000 USD for one call/);
+  await say(
+    { text: 'Hello world', maxUsd: '0.0001' },
+    /0\.000100 USD of the cap of 0\.000100 USD for one call is left/,
+  );
   await say({ text: 'x'.repeat(400) }, /Insufficient funds: .*speechgate deposit 1.*Nothing was charged\./);
   await say({ text: 'Hello world', voice: 'nobody' }, /voice.*list_voices.*Nothing was charged/);
   await say({ text: 'Hello world', speed: 9 }, /speed/);
