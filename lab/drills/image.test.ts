@@ -9,14 +9,12 @@ import { existsSync, readFileSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
 import { type Start, serves } from '../../test/installing/installed-service.ts';
 import { type Child, startCommand } from '../../test/support/child.ts';
 import { missingProgram } from '../../test/support/missing-program.ts';
-import { projectFile } from '../../test/support/project.ts';
+import { PROJECT } from '../../test/support/project.ts';
 
-const PROJECT = fileURLToPath(projectFile(''));
 const MAX_MEGABYTES = 250;
 const LICENCE = /licen[cs]e|^copying|^copyright|notice/i;
 const BUILD_MS = 300_000;

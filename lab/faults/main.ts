@@ -10,10 +10,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { projectFile } from '../../test/support/project.ts';
+import { PROJECT, projectFile } from '../../test/support/project.ts';
 import { FAULTS, type Fault } from './faults.ts';
 
-const PROJECT = fileURLToPath(projectFile(''));
 const PATCHES = fileURLToPath(projectFile('lab/faults/'));
 /** Of all faults. Of faults that are named, the tests have to see each. */
 const MAX_NOT_SEEN = 2;

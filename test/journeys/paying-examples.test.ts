@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { MAX_TEXT_LENGTH } from '../../src/config/speech-limits.ts';
@@ -12,11 +11,10 @@ import { testChain } from '../support/chain.ts';
 import { startCommand } from '../support/child.ts';
 import { pinsOf, startPaidGateway } from '../support/client.ts';
 import { mineSteadily } from '../support/deposit.ts';
-import { projectFile } from '../support/project.ts';
+import { PROJECT, projectFile } from '../support/project.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const { chain, skip } = await testChain();
-const PROJECT = fileURLToPath(projectFile(''));
 const RATE = 18;
 /** Of the examples that cap a purchase at 10,000 micro-USD. */
 const CAPPED_LENGTH = Math.floor(10_000 / RATE);

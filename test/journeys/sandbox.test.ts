@@ -3,7 +3,6 @@ import { execFileSync } from 'node:child_process';
 import { readFile, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { type Test, test } from 'tap';
 import type { SignedServiceMetadata, TtsJob, VoicesResponse } from '../../src/contract/types.ts';
@@ -14,14 +13,13 @@ import { startChild, startCommand } from '../support/child.ts';
 import { emptyDatabase, testDatabase } from '../support/database.ts';
 import { blocksOf, runBlocks, shell } from '../support/documentation.ts';
 import { withoutProbe } from '../support/probed-audio.ts';
-import { projectFile } from '../support/project.ts';
+import { PROJECT } from '../support/project.ts';
 import { copyProject } from '../support/project-copy.ts';
 import { leftProcesses, sandboxFolder } from '../support/sandbox-folder.ts';
 import { testUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
 const PROGRAM = 'src/sandbox/main.ts';
-const PROJECT = fileURLToPath(projectFile(''));
 const READY = /Ctrl-C stops the sandbox/;
 
 /** What an operator's shell may hold. Nobody listens there. */

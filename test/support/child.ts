@@ -1,12 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { pathToFileURL } from 'node:url';
 import type { Test } from 'tap';
-import { projectFile } from './project.ts';
+import { PROJECT } from './project.ts';
 import { until } from './until.ts';
-
-const PROJECT = fileURLToPath(projectFile(''));
 
 export interface Child {
   readonly process: ChildProcess;

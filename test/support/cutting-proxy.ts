@@ -1,6 +1,6 @@
-import { once } from 'node:events';
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import type { Test } from 'tap';
+import { serve } from './listening.ts';
 
 /**
  * Where a connection is broken: a share of the request's or answer's head or body, from 0 to 1; or before anything, once
@@ -48,28 +48,20 @@ interface Plan {
 
 /** Stands between clients and a service, and breaks one connection at a point, as a network does: by a reset on both sides. */
 export async function startCuttingProxy(t: Test): Promise<CuttingProxy> {
-  const sockets = new Set<Socket>();
   let plan: Plan | undefined;
   const server = createServer((client) => {
     const { hostname, port } = new URL(proxy.target);
     const upstream = connect(Number(port), hostname);
     for (const socket of [client, upstream]) {
-      sockets.add(socket);
       socket.on('error', () => {});
       socket.on('close', () => {
-        sockets.delete(socket);
         client.destroy();
         upstream.destroy();
       });
     }
     follow(client, upstream, () => plan);
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.close();
-    for (const socket of sockets) socket.destroy();
   });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const url = await serve(t, server);
   const proxy: CuttingProxy = {
     url,
     target: url,

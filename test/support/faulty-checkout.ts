@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import type Stripe from 'stripe';
 import type { Test } from 'tap';
 import { startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
 import type { Session } from '../../src/sandbox/checkout/objects.ts';
 import { type Operations, operationsOn, stripeAt } from './checkout.ts';
+import { serve } from './listening.ts';
 import { sandboxFolder } from './sandbox-folder.ts';
 
 export interface RecordedCall {
@@ -72,17 +71,11 @@ export async function startFaultyCheckout(
     await checkout.beforeAnswer(call);
     response.writeHead(passed.status, { 'content-type': 'application/json' }).end(call.answer);
   });
-  recorder.listen(0, '127.0.0.1');
-  await once(recorder, 'listening');
-  t.teardown(async () => {
-    recorder.close();
-    recorder.closeAllConnections();
-    await running.close();
-  });
+  t.teardown(() => running.close());
 
   const checkout: FaultyCheckout = {
     ...operationsOn(running),
-    apiBase: `http://127.0.0.1:${(recorder.address() as AddressInfo).port}`,
+    apiBase: await serve(t, recorder),
     secretKey,
     calls: [],
     fault: () => false,

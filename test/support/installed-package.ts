@@ -2,14 +2,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 import { startCommand } from './child.ts';
-import { projectFile } from './project.ts';
+import { PROJECT, projectFile } from './project.ts';
 import { copyProject } from './project-copy.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
-const PROJECT = fileURLToPath(projectFile(''));
 /** Without tap's hooks, under which Node.js 20 can't load the compiler of `prepack`. */
 export const PACK = ['env', '-u', 'NODE_OPTIONS', 'npm', 'pack', '--loglevel=error'];
 const INSTALL = ['npm', 'install', '--prefer-offline', '--omit=optional', '--ignore-scripts', '--loglevel=error'];

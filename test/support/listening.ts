@@ -1,16 +1,22 @@
 import { once } from 'node:events';
-import { createServer, type RequestListener, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import type { Test } from 'tap';
+import { createServer, type RequestListener } from 'node:http';
+import type { AddressInfo, Server, Socket } from 'node:net';
+import type { Owner } from './child.ts';
 
-/** The address of a server on this machine that closes with the test. */
-export async function serve(t: Pick<Test, 'teardown'>, served: RequestListener | Server): Promise<string> {
-  const server = typeof served === 'function' ? createServer(served) : served;
+/** The address of a server on this machine, of HTTP or else, that ends with the test, whatever connections there are. */
+export async function serve(t: Owner, served: RequestListener | Server): Promise<string> {
+  const server: Server = typeof served === 'function' ? createServer(served) : served;
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.on('error', () => {});
+    socket.on('close', () => sockets.delete(socket));
+  });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   t.teardown(() => {
     server.close();
-    server.closeAllConnections();
+    for (const socket of sockets) socket.destroy();
   });
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }

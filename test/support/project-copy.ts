@@ -1,12 +1,9 @@
 import { execFileSync } from 'node:child_process';
 import { chmod, cp } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
-import { projectFile } from './project.ts';
+import { PROJECT } from './project.ts';
 import { temporaryFolder } from './temporary-folder.ts';
-
-const PROJECT = fileURLToPath(projectFile(''));
 
 /** What a fresh clone of the project as it stands would hold, in a folder that is removed after the test. */
 export async function copyProject(t: Test): Promise<string> {

@@ -1,9 +1,6 @@
 import { execFile } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { programCommand } from './child.ts';
-import { projectFile } from './project.ts';
-
-const PROJECT = fileURLToPath(projectFile(''));
+import { PROJECT } from './project.ts';
 
 /** A finished run of a command. */
 export interface CommandRun {

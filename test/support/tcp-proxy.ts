@@ -1,6 +1,6 @@
-import { once } from 'node:events';
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import type { Owner } from './child.ts';
+import { serve } from './listening.ts';
 
 export interface TcpProxy {
   /** The URL of the target, led through the proxy. */
@@ -74,17 +74,12 @@ export async function startTcpProxy(t: Owner, target: string, uncounted = /no ta
       });
       from.on('error', () => {});
     }
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  });
   const destroyAll = () => {
     for (const socket of sockets) socket.destroy();
   };
-  t.teardown(() => {
-    server.close();
-    destroyAll();
-  });
   const url = new URL(target);
-  url.host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  url.host = new URL(await serve(t, server)).host;
   return {
     url: url.href,
     get sent() {

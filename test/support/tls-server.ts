@@ -1,9 +1,9 @@
-import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createSecureContext, TLSSocket } from 'node:tls';
 import type { Test } from 'tap';
+import { serve } from './listening.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 /** Of nobody: it signs only what is below. */
@@ -56,19 +56,11 @@ const showing =
 /** A server that a client of PostgreSQL asks for TLS, and never comes further. */
 export async function startTlsServer(t: Test, greeting: string | Greeting): Promise<{ url: string; ca: string }> {
   const greet = typeof greeting === 'string' ? showing(greeting) : greeting;
-  const sockets = new Set<Socket>();
   const server = createServer((client) => {
-    sockets.add(client);
-    client.on('error', () => {});
     client.once('data', () => greet(client));
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  });
   const folder = await temporaryFolder(t);
   const ca = join(folder, 'ca.pem');
   await writeFile(ca, typeof greeting === 'string' ? greeting : SELF_SIGNED);
-  t.teardown(() => {
-    server.close();
-    for (const socket of sockets) socket.destroy();
-  });
-  return { url: `postgres://user:secret@127.0.0.1:${(server.address() as AddressInfo).port}/speech`, ca };
+  return { url: `postgres://user:secret@${new URL(await serve(t, server)).host}/speech`, ca };
 }

@@ -5,7 +5,6 @@
  */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { type Test, test } from 'tap';
@@ -18,7 +17,7 @@ import { startCommand } from '../../support/child.ts';
 import { dated, pinsOf } from '../../support/client.ts';
 import { testDatabase } from '../../support/database.ts';
 import { shiftDatabaseClock } from '../../support/database-clock.ts';
-import { projectFile } from '../../support/project.ts';
+import { PROJECT } from '../../support/project.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { until } from '../../support/until.ts';
 import { openBudget } from './support.ts';
@@ -26,7 +25,6 @@ import { openBudget } from './support.ts';
 const CALLS = Number(process.env.BUDGET_CALLS ?? 60);
 const KILL_POINTS = Number(process.env.BUDGET_KILLS ?? 4);
 const IN_FLIGHT = Number(process.env.BUDGET_IN_FLIGHT ?? 8);
-const PROJECT = fileURLToPath(projectFile(''));
 /** Of each text by the default model. */
 const PRICE = 198n;
 const LIMIT = BigInt(CALLS) * PRICE + PRICE / 2n;

@@ -2,15 +2,13 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
-import { fileURLToPath } from 'node:url';
 import { test } from 'tap';
 import { testDatabase } from '../../support/database.ts';
 import { operatorCommand } from '../../support/operator-command.ts';
-import { projectFile } from '../../support/project.ts';
+import { PROJECT } from '../../support/project.ts';
 import { speechgate } from '../../support/speechgate.ts';
 import { EXPIRED, startTlsServer } from '../../support/tls-server.ts';
 
-const PROJECT = fileURLToPath(projectFile(''));
 /** If a command went on, it would need no database to fail otherwise. */
 const NOWHERE = { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' };
 const REFUSED = "Unknown option '--bogus'. --help lists the options.\n";

@@ -1,9 +1,9 @@
-import { once } from 'node:events';
-import { type AddressInfo, connect, createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import type { Test } from 'tap';
 import { grantApplicationRole } from '../../../src/db/application-role.ts';
 import { openDatabase } from '../../../src/db/database.ts';
 import { claimInstance } from '../../../src/ledger/database-identity.ts';
+import { serve } from '../../support/listening.ts';
 import { type Cases, untilTheEnd } from './case.ts';
 import type { Scene } from './scene.ts';
 
@@ -194,10 +194,8 @@ async function through(t: Test, scene: Scene, pooler: Pooler): Promise<string> {
     });
     client.on('error', () => upstream.destroy()).on('close', () => upstream.destroy());
     upstream.on('error', () => client.destroy());
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => server.close());
+  });
   const url = new URL(target);
-  url.port = String((server.address() as AddressInfo).port);
+  url.port = new URL(await serve(t, server)).port;
   return url.href;
 }

@@ -1,8 +1,5 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { audit } from '../../../src/ledger/audit.ts';
@@ -11,6 +8,7 @@ import { Processor } from '../../../src/payments/top-up/processor.ts';
 import { age, HOUR, open, purchase, settings, setUp } from '../../reconcile/open-purchases.ts';
 import { answerWith } from '../../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../../support/gateway.ts';
+import { serve } from '../../support/listening.ts';
 import { runTurn } from '../../support/reconcile.ts';
 import { buy, form, links, shop } from './shop.ts';
 
@@ -127,12 +125,9 @@ test('R16, R54: unknown, foreign and other-currency sessions are 502 and uncredi
 
 test('processor errors are 502 PAYMENT_ERROR without their details', async (t) => {
   let answer: { status: number; body: string } = { status: 500, body: '' };
-  const processor = createServer((_request, response) => {
+  const origin = await serve(t, (_request, response) => {
     response.writeHead(answer.status, { 'content-type': 'application/json' }).end(answer.body);
-  }).listen(0, '127.0.0.1');
-  await once(processor, 'listening');
-  t.teardown(() => processor.close());
-  const origin = `http://127.0.0.1:${(processor.address() as AddressInfo).port}`;
+  });
   const gateway = await startGateway(t, { STRIPE_API_BASE: origin, CHECKOUT_ORIGIN: origin });
   const answers = [
     { status: 500, body: '{"error":{"type":"api_error","message":"secret detail"}}' },
@@ -155,12 +150,9 @@ test('processor errors are 502 PAYMENT_ERROR without their details', async (t) =
 
 test('a checkout redirects only to CHECKOUT_ORIGIN over http(s), else 502', async (t) => {
   let session: object = {};
-  const processor = createServer((_request, response) => {
+  const STRIPE_API_BASE = await serve(t, (_request, response) => {
     response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(session));
-  }).listen(0, '127.0.0.1');
-  await once(processor, 'listening');
-  t.teardown(() => processor.close());
-  const STRIPE_API_BASE = `http://127.0.0.1:${(processor.address() as AddressInfo).port}`;
+  });
   const gateways = {
     'http:': await startGateway(t, { STRIPE_API_BASE, CHECKOUT_ORIGIN: 'http://checkout.test' }),
     'https:': await startGateway(t, { STRIPE_API_BASE, CHECKOUT_ORIGIN: 'https://checkout.test' }),

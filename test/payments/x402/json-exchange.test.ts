@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Test, test } from 'tap';
 import { Pool } from 'undici';
 import { AnswerTimeout, postJson } from '../../../src/payments/x402/json-exchange.ts';
+import { serve } from '../../support/listening.ts';
 import { until } from '../../support/until.ts';
 
 const TIMEOUT_MS = 300;
@@ -23,21 +24,14 @@ async function setUp(t: Test, behaviour: Behaviour) {
   const requests: string[] = [];
   const server = createServer((socket) => {
     connections.push(socket);
-    socket.on('error', () => {});
     socket.on('data', (chunk) => {
       requests.push(chunk.toString());
       behaviour(socket, chunk.toString());
     });
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  const options = { connections: 1, headersTimeout: 0, bodyTimeout: 0, maxResponseSize: MAX_BYTES };
-  const pool = new Pool(`http://127.0.0.1:${port}`, options);
-  t.teardown(async () => {
-    await pool.destroy();
-    server.close();
-    for (const socket of connections) socket.destroy();
   });
+  const options = { connections: 1, headersTimeout: 0, bodyTimeout: 0, maxResponseSize: MAX_BYTES };
+  const pool = new Pool(await serve(t, server), options);
+  t.teardown(() => pool.destroy());
   const timersBefore = timers();
   return {
     ...{ requests, connections },

@@ -1,7 +1,5 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { inspect } from 'node:util';
 import { type Test, test } from 'tap';
 import { numberToHex, pad, type RpcTransactionReceipt } from 'viem';
@@ -9,6 +7,7 @@ import { ChainNode } from '../../../src/payments/x402/chain-node.ts';
 import { Facilitator, FacilitatorError } from '../../../src/payments/x402/facilitator.ts';
 import { RpcError } from '../../../src/payments/x402/rpc.ts';
 import { AUTHORIZATION_USED, proofIn, TRANSFER } from '../../../src/payments/x402/transfer-proof.ts';
+import { serve } from '../../support/listening.ts';
 
 const ADDRESS = `0x${'cd'.repeat(20)}` as const;
 const HASH = `0x${'ab'.repeat(32)}` as const;
@@ -34,23 +33,18 @@ const good: Answer = (method, response) => json({ result: GOOD[method] ?? null }
 /** A node whose address holds credentials and a key. */
 async function startNode(t: Test, answer: { now: Answer }) {
   const requests: { readonly method: string; readonly incoming: IncomingMessage }[] = [];
-  const server = createServer(async (incoming, response) => {
+  const served = await serve(t, async (incoming, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of incoming) chunks.push(chunk);
     const { method } = JSON.parse(Buffer.concat(chunks).toString());
     requests.push({ method, incoming });
     answer.now(method, response);
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  const url = `http://reader:hunter2%21@127.0.0.1:${port}/key-in-the-path?x=1`;
+  });
+  const { host } = new URL(served);
+  const url = `http://reader:hunter2%21@${host}/key-in-the-path?x=1`;
   const asset = { network: 'eip155:8453', chainId: 8453, address: ADDRESS, name: 'USD Coin', version: '2' } as const;
   const node = new ChainNode(url, asset);
-  t.teardown(async () => {
-    server.close();
-    server.closeAllConnections();
-    await node.close();
-  });
+  t.teardown(() => node.close());
   return { node, requests };
 }
 
@@ -182,17 +176,11 @@ const PAYMENT = {
 
 /** A facilitator that answers every call with this. */
 async function startFacilitator(t: Test, status: number, body: string, onRefused?: () => void): Promise<Facilitator> {
-  const server = createServer((request, response) => {
+  const url = await serve(t, (request, response) => {
     request.resume().on('end', () => response.writeHead(status).end(body));
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const facilitator = new Facilitator(url, undefined, 30_000, onRefused);
-  t.teardown(async () => {
-    await facilitator.close();
-    server.close();
-    server.closeAllConnections();
   });
+  const facilitator = new Facilitator(url, undefined, 30_000, onRefused);
+  t.teardown(() => facilitator.close());
   return facilitator;
 }
 

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
-import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { connect, createServer, type Server } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { HeadObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { before, type Test, t, test } from 'tap';
 import { StoreError } from '../../../src/speech/store/audio-store.ts';
 import { openAudioStore } from '../../../src/speech/store/open-store.ts';
 import { S3AudioStore, type S3Limits, type S3Options } from '../../../src/speech/store/s3-store.ts';
+import { serve } from '../../support/listening.ts';
 import { S3_CREDENTIALS, type S3Server, startS3Server } from '../../support/s3-server.ts';
 
 const SHORT_LIMITS: S3Limits = {
@@ -45,23 +45,6 @@ function openStore(t: Test, options: Partial<S3Options> = {}): S3AudioStore {
   const store = new S3AudioStore({ bucket: 'voices', prefix: '', endpoint: server.endpoint, ...options });
   t.teardown(() => store.close());
   return store;
-}
-
-/** Listens on the loopback interface until the test ends, whatever connections there are. */
-async function listen(t: Test, listener: Server): Promise<string> {
-  const sockets = new Set<Socket>();
-  listener.on('connection', (socket: Socket) => {
-    sockets.add(socket);
-    socket.on('error', () => undefined);
-    socket.on('close', () => sockets.delete(socket));
-  });
-  listener.listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  t.teardown(() => {
-    listener.close();
-    for (const socket of sockets) socket.destroy();
-  });
-  return `http://127.0.0.1:${(listener.address() as AddressInfo).port}`;
 }
 
 const isStoreError = (reason: StoreError['reason']) => (error: unknown) => {
@@ -126,7 +109,7 @@ test('an interrupted upload is tried three times and leaves nothing behind', asy
     });
     upstream.pipe(socket);
   });
-  const endpoint = await listen(t, proxy);
+  const endpoint = await serve(t, proxy);
   const audio = randomBytes(4_000_000);
   await assert.rejects(openStore(t, { endpoint }).put('broken', audio, 'audio/mpeg'), isStoreError('unavailable'));
   assert.equal(connections, 3);
@@ -135,7 +118,7 @@ test('an interrupted upload is tried three times and leaves nothing behind', asy
 
 test('a temporary fault is retried', async (t) => {
   let requests = 0;
-  const endpoint = await listen(
+  const endpoint = await serve(
     t,
     createHttpServer((request, response) => {
       requests += 1;
@@ -149,7 +132,7 @@ test('a temporary fault is retried', async (t) => {
 
 test('an attempt without a response is retried', async (t) => {
   let requests = 0;
-  const endpoint = await listen(
+  const endpoint = await serve(
     t,
     createHttpServer((request, response) => {
       requests += 1;
@@ -163,7 +146,7 @@ test('an attempt without a response is retried', async (t) => {
 });
 
 test('a server that never responds times out', async (t) => {
-  const endpoint = await listen(t, createServer());
+  const endpoint = await serve(t, createServer());
   const store = openStore(t, { endpoint, limits: SHORT_LIMITS });
   await assert.rejects(store.put('key', Buffer.from('x'), 'audio/mpeg'), isStoreError('unavailable'));
   await assert.rejects(store.open('key'), isStoreError('unavailable'));
@@ -171,7 +154,7 @@ test('a server that never responds times out', async (t) => {
 });
 
 test('content that stalls fails its stream', async (t) => {
-  const endpoint = await listen(t, answering(200, { 'content-length': '100' }, 'half'));
+  const endpoint = await serve(t, answering(200, { 'content-length': '100' }, 'half'));
   const limits = { ...SHORT_LIMITS, other: { attemptMs: 30_000, totalMs: 30_000 } };
   const stored = await openStore(t, { endpoint, limits }).open('key');
   assert.equal(stored?.size, 100);
@@ -180,7 +163,7 @@ test('content that stalls fails its stream', async (t) => {
 
 test('content may take longer than the header timeout', async (t) => {
   let finish = () => {};
-  const endpoint = await listen(
+  const endpoint = await serve(
     t,
     createHttpServer((_request, response) => {
       response.writeHead(200, { 'content-length': '8' }).write('half');
@@ -196,7 +179,7 @@ test('content may take longer than the header timeout', async (t) => {
 });
 
 test('a whole object in place of a requested range is refused', async (t) => {
-  const endpoint = await listen(t, answering(200, { 'content-length': '10' }, '0123456789'));
+  const endpoint = await serve(t, answering(200, { 'content-length': '10' }, '0123456789'));
   await assert.rejects(openStore(t, { endpoint }).open('key', { start: 2, end: 4 }), isStoreError('unavailable'));
 });
 
@@ -209,7 +192,7 @@ for (const [name, contentRange, length] of [
 ] as const) {
   test(`a part with ${name} in place of what was requested is refused`, async (t) => {
     const headers = { 'content-length': String(length), ...(contentRange && { 'content-range': contentRange }) };
-    const endpoint = await listen(t, answering(206, headers, '0123456789'.slice(0, length)));
+    const endpoint = await serve(t, answering(206, headers, '0123456789'.slice(0, length)));
     await assert.rejects(openStore(t, { endpoint }).open('key', { start: 2, end: 4 }), isStoreError('unavailable'));
   });
 }
@@ -218,7 +201,7 @@ test('a request that the clock makes invalid is repeated once, with the time of 
   const AHEAD_MS = 3_600_000;
   let requests = 0;
   let isStubborn = false;
-  const endpoint = await listen(
+  const endpoint = await serve(
     t,
     createHttpServer((request, response) => {
       request.resume();
@@ -248,7 +231,7 @@ for (const { status, code, reason } of [
 ] as const) {
   test(`${status} ${code} means ${reason}`, async (t) => {
     const body = `<?xml version="1.0"?><Error><Code>${code}</Code><Message>no</Message></Error>`;
-    const endpoint = await listen(t, answering(status, { 'content-type': 'application/xml' }, body, true));
+    const endpoint = await serve(t, answering(status, { 'content-type': 'application/xml' }, body, true));
     const store = openStore(t, { endpoint });
     await assert.rejects(store.put('key', Buffer.from('x'), 'audio/mpeg'), isStoreError(reason));
   });
