@@ -3,26 +3,14 @@ import { type Bridge, type BridgeOptions, startBridge } from '../../src/callers/
 import type { Call } from '../../src/callers/bridge/speech-call.ts';
 import { cardCredits, Speechgate, type SpeechgateOptions } from '../../src/callers/client/index.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import { type Gateway, startGateway } from './gateway.ts';
-import { type StubUpstream, testUpstream } from './stub-upstream.ts';
+import { startGateway } from './gateway.ts';
+import { testUpstream } from './stub-upstream.ts';
 
 /** What the text "Hello world" costs in the built-in catalog: 11 characters at 18 micro-USD. */
 export const HELLO = 'Hello world';
 export const HELLO_MICRO_USD = 198n;
 
-export interface BridgeUnderTest {
-  readonly bridge: Bridge;
-  /** Without the /v1. */
-  readonly origin: string;
-  readonly gateway: Gateway;
-  readonly upstream: StubUpstream;
-  /** That pays: a bearer secret. */
-  readonly account: string;
-  /** Of that account. */
-  balance(): Promise<bigint>;
-  /** What became of the requests for speech so far. */
-  readonly calls: readonly Call[];
-}
+export type BridgeUnderTest = Awaited<ReturnType<typeof openBridge>>;
 
 interface Given {
   readonly cents?: number;
@@ -49,7 +37,7 @@ export const askBridge = (url: string, order: object = {}, signal: AbortSignal |
   });
 
 /** A bridge that pays a gateway by card, which asks an upstream that is the test's. */
-export async function openBridge(t: Test, given: Given = {}): Promise<BridgeUnderTest> {
+export async function openBridge(t: Test, given: Given = {}) {
   const upstream = await testUpstream(t);
   const port = await freePort();
   const own = `http://127.0.0.1:${port}`;
@@ -58,15 +46,9 @@ export async function openBridge(t: Test, given: Given = {}): Promise<BridgeUnde
   const gateway = await startGateway(t, env, { worker: true });
   const account = await gateway.fund(given.cents ?? 100);
   const client = new Speechgate({ baseUrl, pay: cardCredits(account), timeoutMs: 300, ...given.client });
+  /** What became of the requests for speech so far. */
   const calls: Call[] = [];
   const bridge = await bridgeOf(t, client, { onCall: (call) => calls.push(call), ...given.bridge });
-  return {
-    bridge,
-    origin: new URL(bridge.url).origin,
-    gateway,
-    upstream,
-    account,
-    balance: () => gateway.balance(account),
-    calls,
-  };
+  const balance = () => gateway.balance(account);
+  return { bridge, origin: new URL(bridge.url).origin, gateway, upstream, account, balance, calls };
 }

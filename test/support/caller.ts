@@ -3,24 +3,14 @@ import type { Test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { listening, pinsOf } from './client.ts';
 import type { GatewayOptions } from './gateway.ts';
-import { type Depositor, fundedWallet, type PrepaidGateway, startPrepaidGateway } from './prepaid.ts';
+import { fundedWallet, startPrepaidGateway } from './prepaid.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 /** Who pays a gateway from a prepaid balance, with a settings folder of their own. */
-export interface PrepaidCaller extends Depositor {
-  readonly gateway: PrepaidGateway;
-  /** What the commands of callers read; the caps are to be added. */
-  readonly env: Readonly<Record<string, string>>;
-  /** Of the budget that these commands share. */
-  readonly budgetPath: string;
-}
+export type PrepaidCaller = Awaited<ReturnType<typeof startPrepaidCaller>>;
 
 /** @param microUsd the balance */
-export async function startPrepaidCaller(
-  t: Test,
-  microUsd: bigint,
-  options: GatewayOptions = {},
-): Promise<PrepaidCaller> {
+export async function startPrepaidCaller(t: Test, microUsd: bigint, options: GatewayOptions = {}) {
   const gateway = await startPrepaidGateway(t, await listening(), options);
   const key = generatePrivateKey();
   const payer = await fundedWallet(gateway, microUsd, privateKeyToAccount(key));
@@ -28,6 +18,7 @@ export async function startPrepaidCaller(
   return {
     ...payer,
     gateway,
+    /** What the commands of callers read; the caps are to be added. */
     env: {
       SPEECHGATE_CONFIG_DIR: folder,
       SPEECHGATE_URL: gateway.url,
@@ -35,6 +26,7 @@ export async function startPrepaidCaller(
       SPEECHGATE_WALLET_KEY: key,
       SPEECHGATE_TRUST: JSON.stringify(pinsOf(gateway)),
     },
+    /** Of the budget that these commands share. */
     budgetPath: join(folder, 'budget.jsonl'),
   };
 }

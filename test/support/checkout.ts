@@ -26,14 +26,7 @@ export const operationsOn = ({ store }: RunningCheckout) => ({
 
 export type Operations = ReturnType<typeof operationsOn>;
 
-export interface TestCheckout extends RunningCheckout, Operations {
-  /** Settings of a gateway that sells through this checkout. */
-  readonly env: Record<string, string>;
-  /** The processor's API, as another program of its owner would use it. */
-  readonly stripe: Stripe;
-  /** Presses a button on the hosted page, and tells where it leads back to. @param email that the buyer gives */
-  pay(checkoutUrl: string, email?: string, by?: 'accepted' | 'bank'): Promise<string>;
-}
+export type TestCheckout = Awaited<ReturnType<typeof testCheckout>>;
 
 /** The processor's SDK on a checkout. */
 export function stripeAt(origin: string, key = STRIPE_KEY): Stripe {
@@ -42,15 +35,18 @@ export function stripeAt(origin: string, key = STRIPE_KEY): Stripe {
 }
 
 /** The sandbox's checkout, with state of its own unless a folder is given. */
-export async function testCheckout(t: Test, dataDir?: string): Promise<TestCheckout> {
+export async function testCheckout(t: Test, dataDir?: string) {
   const checkout = await startCheckout({ dataDir: dataDir ?? (await sandboxFolder(t)), secretKey: STRIPE_KEY });
   t.teardown(() => checkout.close());
   return {
     ...checkout,
     ...operationsOn(checkout),
+    /** Settings of a gateway that sells through this checkout. */
     env: { STRIPE_SECRET_KEY: STRIPE_KEY, STRIPE_API_BASE: checkout.origin, CHECKOUT_ORIGIN: checkout.origin },
+    /** The processor's API, as another program of its owner would use it. */
     stripe: stripeAt(checkout.origin),
-    pay: async (checkoutUrl, email = '', by = 'accepted') => {
+    /** Presses a button on the hosted page, and tells where it leads back to. @param email that the buyer gives */
+    pay: async (checkoutUrl: string, email = '', by: 'accepted' | 'bank' = 'accepted') => {
       const paid = await fetch(checkoutUrl, {
         method: 'POST',
         body: new URLSearchParams({ card: by, email }),

@@ -17,21 +17,11 @@ export const withoutPostgres: string | false =
   missingProgram(join(BIN, 'postgres'), '--version') ??
   false;
 
-export interface DebianPostgres {
-  /** Of the one who runs the server. */
-  readonly folder: string;
-  readonly data: string;
-  /** Of the service's database, whose schema is the current one. */
-  readonly url: string;
-  /** Runs a command of a shell as the one who runs the server; tells what it has printed. */
-  run(command: string, env?: Record<string, string>): Promise<string>;
-}
-
 /** PostgreSQL refuses to run as root. */
 const AS_NOBODY = process.getuid?.() === 0 ? ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--'] : [];
 
-/** Debian's server with these settings beside its defaults, in a folder of its own. */
-export async function startDebianPostgres(t: Test, settings: (folder: string) => string): Promise<DebianPostgres> {
+/** Debian's server with these settings beside its defaults, in a folder of its own, with a database of the service. */
+export async function startDebianPostgres(t: Test, settings: (folder: string) => string) {
   const folder = await temporaryFolder(t);
   const data = join(folder, 'data');
   await startCommand(
@@ -39,6 +29,7 @@ export async function startDebianPostgres(t: Test, settings: (folder: string) =>
     ['chown', AS_NOBODY.length > 0 ? '65534:65534' : String(process.getuid?.()), folder],
     {},
   ).ended();
+  /** Runs a command of a shell as the one who runs the server; tells what it has printed. */
   const run = async (command: string, env: Record<string, string> = {}): Promise<string> => {
     const path = `${BIN}:${process.env.PATH}`;
     const child: Child = startCommand(t, [...AS_NOBODY, 'sh', '-euc', command], {

@@ -143,16 +143,7 @@ const LIES: readonly ((told: Told, dice: Dice, response: ServerResponse) => unkn
   },
 ];
 
-export interface HostileService {
-  readonly url: string;
-  /** Where what it asks is answered truly. */
-  target: string;
-  /** Whether it lies; it tells the truth otherwise. */
-  isLying: boolean;
-  readonly lies: number;
-  /** What the signatures of a wallet allow that it was given, in micro-USD. */
-  signedBy(address: string): bigint;
-}
+export type HostileService = Awaited<ReturnType<typeof startHostileService>>;
 
 interface Signature {
   readonly nonce: string;
@@ -173,7 +164,7 @@ function signatureOf(headers: Readonly<Record<string, string | undefined>>): Sig
 }
 
 /** Stands before a service and lies in its answers: sizes, amounts, charges, links, names, headers, and when they end. */
-export async function startHostileService(t: Test, dice: Dice): Promise<HostileService> {
+export async function startHostileService(t: Test, dice: Dice) {
   let lies = 0;
   const signatures = new Map<string, Signature>();
   const server = createServer(async (request, response) => {
@@ -204,8 +195,10 @@ export async function startHostileService(t: Test, dice: Dice): Promise<HostileS
   const url = await serve(t, server);
   const hostile = {
     url,
+    /** Where what it asks is answered truly. */
     target: url,
     isLying: false,
+    /** What the signatures of a wallet allow that it was given, in micro-USD. */
     signedBy: (address: string) =>
       [...signatures.values()].reduce((sum, each) => (each.address === address ? sum + each.microUsd : sum), 0n),
     get lies() {

@@ -20,21 +20,14 @@ import { PRICE, payFor, startX402Gateway, type X402Gateway } from './x402.ts';
 const BOUGHT = { model: 'provider-a/tts-1', characters: 11, ratePicoUsd: 18_000_000n };
 const HOLD_SECONDS = 600;
 
-/** A gateway whose database has an entry of each kind in each state, all made by the service itself. */
-export interface Populated {
-  readonly gateway: X402Gateway;
-  readonly checkout: TestCheckout;
-  /** Card accounts; the first has charges and jobs. */
-  readonly card: string;
-  readonly otherCard: string;
-  /** Addresses in lower case; the first has spends. */
-  readonly payer: string;
-  readonly otherPayer: string;
-  readonly jobs: Readonly<Record<'queued' | 'processing' | 'completed' | 'failed', string>>;
-}
+export type Populated = Awaited<ReturnType<typeof populate>>;
 
-/** The first charge and what came before are two days old. */
-export async function populate(t: Test, chain: TestChain): Promise<Populated> {
+/**
+ * A gateway whose database has an entry of each kind in each state, all made by the service itself. The first charge and
+ * what came before are two days old. Of the card accounts the first has charges and jobs, of the payers the first has
+ * spends; their addresses are in lower case.
+ */
+export async function populate(t: Test, chain: TestChain) {
   const checkout = await testCheckout(t);
   const gateway = await startX402Gateway(t, chain, checkout.env);
   const card = await buy(gateway, checkout, 900);

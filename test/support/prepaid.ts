@@ -11,7 +11,7 @@ import type { PrepaidRequest } from '../../src/payments/prepaid/prepaid-credenti
 import { canonicalQuery, PREPAID_TYPES } from '../../src/payments/prepaid/signed-request.ts';
 import { bookSettlement } from '../../src/payments/x402/book-settlement.ts';
 import { type Call, type Gateway, type GatewayOptions, startGateway } from './gateway.ts';
-import { type StubUpstream, testUpstream } from './stub-upstream.ts';
+import { testUpstream } from './stub-upstream.ts';
 
 export const TTS = '/x402/tts';
 /** 198 micro-USD by the default model. */
@@ -73,33 +73,21 @@ export async function withCredential(
   };
 }
 
-export interface PrepaidGateway extends Gateway {
-  readonly upstream: StubUpstream;
-  /** The domain that its prepaid requests are signed for. */
-  readonly domain: ReturnType<typeof domainOf>;
-}
+export type PrepaidGateway = Awaited<ReturnType<typeof startPrepaidGateway>>;
+export type Depositor = Awaited<ReturnType<typeof fundedWallet>>;
 
 /** Signs prepaid requests; without terms, ones that the gateway serves. */
 export type Signer = (path: string, call?: Call, terms?: CredentialTerms) => Promise<Call>;
 
-export interface Depositor {
-  readonly wallet: LocalAccount;
-  readonly sign: Signer;
-  /** In micro-USD, as the ledger has it. */
-  balance(): Promise<bigint>;
-}
-
 /** A gateway with a speech upstream of its own, and no chain: prepaid requests need none. */
-export async function startPrepaidGateway(
-  t: Test,
-  env: Record<string, string> = {},
-  options: GatewayOptions = {},
-): Promise<PrepaidGateway> {
+export async function startPrepaidGateway(t: Test, env: Record<string, string> = {}, options: GatewayOptions = {}) {
   const upstream = await testUpstream(t);
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, options);
   const { x402, serviceName } = gateway.config;
   const payee = currentPayee(x402?.payees ?? []).address;
-  return { ...gateway, upstream, domain: domainOf(payee, `${serviceName}-Prepaid`) };
+  /** That its prepaid requests are signed for. */
+  const domain = domainOf(payee, `${serviceName}-Prepaid`);
+  return { ...gateway, upstream, domain };
 }
 
 /** A wallet, a new one unless it is given, with this much deposited in the ledger. */
@@ -107,12 +95,14 @@ export async function fundedWallet(
   { db, domain }: PrepaidGateway,
   microUsd: bigint,
   wallet: LocalAccount = privateKeyToAccount(generatePrivateKey()),
-): Promise<Depositor> {
+) {
   const address = wallet.address.toLowerCase();
   if (microUsd > 0n) await bookDeposit(db, address, microUsd);
+  const sign: Signer = (path, call = {}, terms = {}) => withCredential(wallet, domain, path, call, terms);
   return {
     wallet,
-    sign: (path, call = {}, terms = {}) => withCredential(wallet, domain, path, call, terms),
+    sign,
+    /** In micro-USD, as the ledger has it. */
     balance: async () => (await findWallet(db, address)) ?? 0n,
   };
 }

@@ -10,18 +10,8 @@ const run = promisify(execFile);
 /** Why audio can't be probed here; false where it can. */
 export const withoutProbe: string | false = missingProgram('ffmpeg') ?? missingProgram('ffprobe') ?? false;
 
-export interface Probed {
-  readonly codec: string;
-  readonly channels: number;
-  readonly rate: number;
-  /** Seconds, as they are played. */
-  readonly seconds: number;
-  /** As ffmpeg decodes it: 24,000 samples a second, from -1 to 1. */
-  readonly samples: Float32Array;
-}
-
 /** What ffprobe tells of a file, and what ffmpeg plays of it, without a complaint of either. */
-export async function probe(audio: Uint8Array, suffix: string): Promise<Probed> {
+export async function probe(audio: Uint8Array, suffix: string) {
   const directory = await mkdtemp(join(tmpdir(), 'speechgate-probe-'));
   try {
     const path = join(directory, `audio.${suffix}`);
@@ -34,14 +24,10 @@ export async function probe(audio: Uint8Array, suffix: string): Promise<Probed> 
     const complaints = shown.stderr + decoded.stderr.toString();
     if (complaints !== '') throw new Error(complaints);
     const [stream] = JSON.parse(shown.stdout).streams;
+    /** 24,000 a second, from -1 to 1. */
     const samples = new Float32Array(Uint8Array.from(decoded.stdout).buffer);
-    return {
-      codec: stream.codec_name,
-      channels: stream.channels,
-      rate: Number(stream.sample_rate),
-      seconds: samples.length / 24_000,
-      samples,
-    };
+    const { codec_name: codec, channels } = stream as { readonly codec_name: string; readonly channels: number };
+    return { codec, channels, rate: Number(stream.sample_rate), seconds: samples.length / 24_000, samples };
   } finally {
     await rm(directory, { recursive: true });
   }

@@ -2,32 +2,13 @@ import type { Test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { type Child, startChild } from './child.ts';
 import { testDatabase } from './database.ts';
-import { type Gateway, send, startGateway } from './gateway.ts';
-import { type StubUpstream, testUpstream } from './stub-upstream.ts';
+import { send, startGateway } from './gateway.ts';
+import { testUpstream } from './stub-upstream.ts';
 import { until } from './until.ts';
 
 const SETTLE_MS = 30_000;
 
-/** Several gateway processes on one port, their primary, and the provider that they speak by. */
-export interface SeveralProcesses {
-  readonly url: string;
-  readonly adminUrl: string;
-  readonly port: number;
-  /** The primary. */
-  readonly child: Child;
-  readonly env: Record<string, string>;
-  readonly upstream: StubUpstream;
-  /** Another gateway on the same database, which tells what is in it. */
-  readonly gateway: Gateway;
-  /** The lines of the log with this message. */
-  logged(msg: string | RegExp): Record<string, unknown>[];
-  /** The processes that have begun to listen, in that order, those included that have ended since. */
-  pids(): number[];
-  /** What the operators' listener tells of the processes, such as `2 of 2 listen`. */
-  processes(): Promise<string>;
-  /** A sample of `/metrics` by its name and labels. */
-  metric(name: string): Promise<number | undefined>;
-}
+export type SeveralProcesses = Awaited<ReturnType<typeof startSeveral>>;
 
 /** Where the processes are to listen, and what by. */
 export async function severalSettings(t: Test, env: Record<string, string> = {}) {
@@ -50,29 +31,30 @@ export async function severalSettings(t: Test, env: Record<string, string> = {})
   return { env: settings, databaseUrl, upstream, port, adminPort };
 }
 
-/** Runs `src/main.ts` with two processes, unless WEB_CONCURRENCY says otherwise; resolves when all listen. */
-export async function startSeveral(
-  t: Test,
-  settings: Record<string, string> = {},
-  args: string[] = [],
-): Promise<SeveralProcesses> {
+/** Runs `src/main.ts` with two processes, unless WEB_CONCURRENCY says otherwise; resolves when all listen on one port. */
+export async function startSeveral(t: Test, settings: Record<string, string> = {}, args: string[] = []) {
   const { env, databaseUrl, upstream, port, adminPort } = await severalSettings(t, settings);
+  /** Another one on the same database, which tells what is in it. */
   const gateway = await startGateway(t, {}, { databaseUrl });
   const child = startChild(t, 'src/main.ts', env, args);
   const adminUrl = `http://127.0.0.1:${adminPort}`;
   await child.printed(/listens on/);
+  /** The lines of the log with this message. */
   const logged = (msg: string | RegExp) => linesOf(child).filter((line) => new RegExp(msg).test(String(line.msg)));
+  /** The processes that have begun to listen, in that order, those included that have ended since. */
   const pids = () => logged('^Server listening at').map(({ pid }) => pid as number);
   // The log comes in batches, after the announcement.
   await until(() => pids().length === Number(env.WEB_CONCURRENCY));
   return {
     ...{ url: `http://127.0.0.1:${port}`, adminUrl, port, child, env, upstream, gateway, logged, pids },
+    /** What the operators' listener tells of the processes, such as `2 of 2 listen`. */
     processes: async () => {
       const reply = await fetch(`${adminUrl}/readyz`);
       const { checks } = (await reply.json()) as { checks: { processes: string } };
       return checks.processes;
     },
-    metric: async (name) => {
+    /** A sample of `/metrics` by its name and labels. */
+    metric: async (name: string) => {
       const text = await (await fetch(`${adminUrl}/metrics`)).text();
       const line = text.split('\n').find((candidate) => candidate.startsWith(`${name} `));
       return line === undefined ? undefined : Number(line.slice(name.length + 1));

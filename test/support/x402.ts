@@ -4,16 +4,15 @@ import type { PaymentPayload, PaymentRequired } from '@x402/core/types';
 import { ExactEvmScheme } from '@x402/evm/exact/client';
 import { appendPaymentIdentifierToExtensions } from '@x402/extensions/payment-identifier';
 import type { Test } from 'tap';
-import type { Address, Hex, LocalAccount } from 'viem';
+import type { Hex, LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import type { Config } from '../../src/config/config.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
 import { type TestChain, usesOfAuthorizations } from './chain.ts';
 import { testFacilitator } from './facilitator.ts';
-import type { FacilitatorFaults } from './facilitator-faults.ts';
-import type { FaultyFacilitator, FaultyFacilitatorOptions } from './faulty-facilitator.ts';
+import type { FaultyFacilitatorOptions } from './faulty-facilitator.ts';
 import { type Call, type Gateway, type Reply, startGateway } from './gateway.ts';
-import { type StubUpstream, testUpstream } from './stub-upstream.ts';
+import { testUpstream } from './stub-upstream.ts';
 
 export const QUOTE_SECRET = 'a-quote-secret-of-the-tests-of-32-bytes-or-more';
 
@@ -21,13 +20,7 @@ export const QUOTE_SECRET = 'a-quote-secret-of-the-tests-of-32-bytes-or-more';
 export const PRICE = 198n;
 export const HELLO: Call = { method: 'POST', json: { text: 'Hello world' } };
 
-export interface X402Gateway extends Gateway {
-  readonly payTo: Address;
-  readonly upstream: StubUpstream;
-  readonly facilitator: FaultyFacilitator & { readonly faults: FacilitatorFaults };
-  /** What the payee has got so far, in micro-USDC. */
-  revenue(): Promise<bigint>;
-}
+export type X402Gateway = Awaited<ReturnType<typeof startX402Gateway>>;
 
 /** A gateway on the test's chain with a facilitator of the official classes, a speech upstream and a payee of its own. */
 export async function startX402Gateway(
@@ -46,7 +39,7 @@ export async function startX402Gateway(
     inclusionTimeoutMs?: number;
     adjust?: (config: Config) => Config;
   } = {},
-): Promise<X402Gateway> {
+) {
   const { confirmationTimeoutMs, settleTimeoutMs, inclusionTimeoutMs, adjust = (config) => config } = options;
   const timeouts = {
     ...(confirmationTimeoutMs !== undefined && { confirmationTimeoutMs }),
@@ -76,7 +69,9 @@ export async function startX402Gateway(
       }),
     },
   );
-  return { ...gateway, payTo, upstream, facilitator, revenue: () => usdcBalance(chain.client, payTo) };
+  /** What the payee has got so far, in micro-USDC. */
+  const revenue = () => usdcBalance(chain.client, payTo);
+  return { ...gateway, payTo, upstream, facilitator, revenue };
 }
 
 export const decodeHeader = (header: string | null) => JSON.parse(Buffer.from(header ?? '', 'base64').toString());

@@ -22,7 +22,7 @@ import { listening, pinsOf } from '../../support/client.ts';
 import { type FaultyLine, overLine } from '../../support/faulty-line.ts';
 import { fundedWallet, startPrepaidGateway } from '../../support/prepaid.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
-import { mp3, openAiError, type StubUpstream } from '../../support/stub-upstream.ts';
+import { mp3, openAiError } from '../../support/stub-upstream.ts';
 import { until } from '../../support/until.ts';
 
 const ATTEMPTS = 3;
@@ -56,25 +56,15 @@ async function order(
   return answers;
 }
 
-interface Scene {
-  readonly bridge: Bridge;
-  readonly calls: Call[];
-  readonly line: FaultyLine;
-  readonly upstream: StubUpstream;
-  readonly isStreamed: boolean;
-  /** Micro-USD since the last time. */
-  charged(): Promise<bigint>;
-}
-
 const gatewayOf = async (t: Test) => {
   const env = { JOB_SIGNING_SECRET: 'a secret of links of 32 bytes or more', ...(await listening()) };
   return startPrepaidGateway(t, env, { worker: true });
 };
 
 /** A bridge for each way to pay, at one gateway. */
-async function startScenes(t: Test): Promise<Readonly<Record<string, Scene>>> {
+async function startScenes(t: Test) {
   const gateway = await gatewayOf(t);
-  const open = async (pay: PaymentWay, balance: () => Promise<bigint>, isDurable?: boolean): Promise<Scene> => {
+  const open = async (pay: PaymentWay, balance: () => Promise<bigint>, isDurable?: boolean) => {
     const line: FaultyLine = { cutAt: undefined, isCutOnce: false, retryAfter: undefined };
     const { baseUrl } = gateway.config;
     const client = new Speechgate({ baseUrl, pay, trust: pinsOf(gateway), timeoutMs: 5_000, fetch: overLine(line) });
@@ -84,6 +74,7 @@ async function startScenes(t: Test): Promise<Readonly<Record<string, Scene>>> {
       ...(isDurable !== undefined && { isDurable }),
     });
     let before = await balance();
+    /** Micro-USD since the last time. */
     const charged = async () => {
       const now = await balance();
       const difference = before - now;

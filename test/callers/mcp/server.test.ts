@@ -11,7 +11,7 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { type Test, test } from 'tap';
-import { type CallTool, toolsOf } from '../../support/agent.ts';
+import { toolsOf } from '../../support/agent.ts';
 import { type PrepaidCaller, startPrepaidCaller } from '../../support/caller.ts';
 import { callerCommand, startCallerCommand } from '../../support/caller-command.ts';
 import { programCommand } from '../../support/child.ts';
@@ -25,14 +25,6 @@ import { until } from '../../support/until.ts';
 
 /** Of `Hello world` by the default model. */
 const PRICE = 198n;
-
-interface Agent {
-  readonly client: Client;
-  readonly folder: string;
-  /** What the server said on standard error. */
-  complaints(): string;
-  readonly call: CallTool;
-}
 
 type Start = (env: Readonly<Record<string, string>>, args: string[]) => Connection;
 
@@ -66,14 +58,10 @@ const asProcess: Start = (env, args) => {
   return { transport, stderr: transport.stderr };
 };
 
-async function startAgent(
-  t: Test,
-  env: Readonly<Record<string, string>>,
-  start: Start = inProcess,
-  args?: string[],
-): Promise<Agent> {
+async function startAgent(t: Test, env: Readonly<Record<string, string>>, start: Start = inProcess, args?: string[]) {
   const folder = await temporaryFolder(t);
   const { transport, stderr } = start(env, args ?? ['mcp', '--folder', folder]);
+  // What the server says on standard error.
   let complaints = '';
   stderr?.on('data', (chunk) => {
     complaints += chunk;
@@ -85,12 +73,7 @@ async function startAgent(
   };
   t.teardown(() => client.close());
   await client.connect(transport);
-  return {
-    client,
-    folder,
-    complaints: () => complaints,
-    call: toolsOf(client),
-  };
+  return { client, folder, complaints: () => complaints, call: toolsOf(client) };
 }
 
 const caller = (t: Test): Promise<PrepaidCaller> => startPrepaidCaller(t, 1_000_000n);
