@@ -1,15 +1,28 @@
-import { findProgram } from '../../../lib/programs.ts';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createMp3Encoder } from 'wasm-media-encoders';
+import { childEnv, findProgram } from '../../../lib/programs.ts';
 import { holdingBack } from '../../../speech/audio-end.ts';
 import type { Speech } from '../../client/index.ts';
-import { samplesOf } from './decode.ts';
-import { encodeFile, encodeMp3, encodePcm, encodeStream, encodeWave } from './encode.ts';
+import { SAMPLE_RATE, samplesOf } from './decode.ts';
+
+type Samples = AsyncIterable<Float32Array>;
+type Encoded = AsyncGenerator<Uint8Array>;
+
+const MP3_KILOBITS_PER_SECOND = 96;
+const WAVE_HEADER_BYTES = 44;
 
 interface Format {
   readonly contentType: string;
   readonly needsFfmpeg: boolean;
   /** Encoded as one piece: its length is known before it is sent. */
   readonly isWhole?: true;
-  readonly encode: (samples: AsyncIterable<Float32Array>) => AsyncGenerator<Uint8Array>;
+  readonly encode: (samples: Samples) => Encoded;
 }
 
 export const FORMATS = {
@@ -75,4 +88,79 @@ async function startDecoding(samples: AsyncGenerator<Float32Array>): Promise<Asy
       await samples.return(undefined);
     }
   })();
+}
+
+async function* encodePcm(samples: Samples): Encoded {
+  for await (const piece of samples) {
+    const bytes = Buffer.alloc(piece.length * 2);
+    piece.forEach((sample, at) => {
+      bytes.writeInt16LE(Math.round(Math.max(-1, Math.min(1, sample)) * 32_767), at * 2);
+    });
+    yield bytes;
+  }
+}
+
+async function* encodeWave(samples: Samples): Encoded {
+  const pcm = await Readable.from(encodePcm(samples)).toArray();
+  const length = pcm.reduce((sum, part) => sum + part.length, 0);
+  const header = Buffer.alloc(WAVE_HEADER_BYTES);
+  header.write('RIFF', 0, 'latin1');
+  header.writeUInt32LE(WAVE_HEADER_BYTES - 8 + length, 4);
+  header.write('WAVEfmt ', 8, 'latin1');
+  header.writeUInt32LE(16, 16);
+  header.writeUInt16LE(1, 20);
+  header.writeUInt16LE(1, 22);
+  header.writeUInt32LE(SAMPLE_RATE, 24);
+  header.writeUInt32LE(SAMPLE_RATE * 2, 28);
+  header.writeUInt16LE(2, 32);
+  header.writeUInt16LE(16, 34);
+  header.write('data', 36, 'latin1');
+  header.writeUInt32LE(length, 40);
+  yield Buffer.concat([header, ...pcm]);
+}
+
+async function* encodeMp3(samples: Samples): Encoded {
+  const lame = await createMp3Encoder();
+  lame.configure({
+    channels: 1,
+    sampleRate: SAMPLE_RATE,
+    outputSampleRate: SAMPLE_RATE,
+    bitrate: MP3_KILOBITS_PER_SECOND,
+  });
+  // The encoder overwrites its output buffer at the next call.
+  for await (const piece of samples) yield lame.encode([piece]).slice();
+  yield lame.finalize().slice();
+}
+
+/** Streams the output of ffmpeg. It gets raw samples only, never bytes of the service. */
+async function* encodeStream(samples: Samples, args: readonly string[], output = 'pipe:1'): Encoded {
+  const input = ['-f', 's16le', '-ar', String(SAMPLE_RATE), '-ac', '1', '-i', 'pipe:0'];
+  const ffmpeg = spawn('ffmpeg', ['-v', 'error', ...input, ...args, output], {
+    stdio: ['pipe', 'pipe', 'ignore'],
+    env: childEnv(),
+  });
+  const ended = once(ffmpeg, 'close');
+  const fed = pipeline(Readable.from(encodePcm(samples)), ffmpeg.stdin);
+  fed.catch(() => ffmpeg.kill());
+  ended.catch(() => {});
+  try {
+    yield* ffmpeg.stdout;
+    await fed;
+    const [code] = await ended;
+    if (code !== 0) throw new Error(`ffmpeg failed with exit code ${code}.`);
+  } finally {
+    ffmpeg.kill();
+  }
+}
+
+/** For formats whose header is written last. */
+async function* encodeFile(samples: Samples, args: readonly string[]): Encoded {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-'));
+  try {
+    const path = join(folder, 'audio');
+    for await (const _ of encodeStream(samples, args, path));
+    yield await readFile(path);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
 }
