@@ -53,7 +53,7 @@ export function addListVoices(server: McpServer, openParts: OpenParts): void {
         }
         const isSingle = model !== undefined;
         const pages = isSingle ? pagesOf(matching[0]?.voices ?? [], VOICES_A_PAGE) : pagesOf(matching, MODELS_A_PAGE);
-        const listed = isSingle ? matching : checkoutPageOf(matching, page, MODELS_A_PAGE);
+        const listed = isSingle ? matching : pageOf(matching, page, MODELS_A_PAGE);
         const models = listed.map(({ id, name, description, pricing, maxInputCharacters, defaultVoice, voices }) => ({
           id,
           name,
@@ -62,7 +62,7 @@ export function addListVoices(server: McpServer, openParts: OpenParts): void {
           maxCharacters: maxInputCharacters,
           defaultVoice,
           voiceCount: voices.length,
-          voices: checkoutPageOf(voices, isSingle ? page : 1, VOICES_A_PAGE).map(({ id, name }) => ({ id, name })),
+          voices: pageOf(voices, isSingle ? page : 1, VOICES_A_PAGE).map(({ id, name }) => ({ id, name })),
         }));
         const document = { defaultModel: catalog.defaultModel, pages, models };
         return [document, JSON.stringify(document)];
@@ -72,7 +72,7 @@ export function addListVoices(server: McpServer, openParts: OpenParts): void {
 
 const pagesOf = (items: readonly unknown[], size: number): number => Math.max(1, Math.ceil(items.length / size));
 
-const checkoutPageOf = <Item>(items: readonly Item[], page: number, size: number): readonly Item[] =>
+const pageOf = <Item>(items: readonly Item[], page: number, size: number): readonly Item[] =>
   items.slice((Math.floor(page) - 1) * size, Math.floor(page) * size);
 
 export function addQuote(server: McpServer, openParts: OpenParts): void {
