@@ -1,0 +1,72 @@
+/** Parts that join to the text, or where it has no place to split: there begins what is longer than the limit. */
+export type SplitText =
+  | { readonly outcome: 'split'; readonly parts: readonly string[] }
+  | { readonly outcome: 'unsplittable'; readonly offset: number };
+
+const sentences = new Intl.Segmenter(undefined, { granularity: 'sentence' });
+const words = new Intl.Segmenter(undefined, { granularity: 'word' });
+const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
+
+/** Shows whether a sentence, word or number goes on behind the limit. */
+const LOOKAHEAD = 100;
+const PARAGRAPH_END = /(?:\n\s*\n|\u2029)\s*/g;
+const CLAUSE_END = /[,;:—–)\]…]["'”’»]*\s+|[、；：，]|\n\s*/gu;
+const SPACE = /\s/g;
+/** A sentence rarely ends behind `Dr.`, `Mrs.` or `e.g.`. */
+const ABBREVIATION = /(?<!\p{L})(?:\p{Lu}\p{Ll}{0,3}|\p{Ll}\.\p{Ll})\.\s+$/u;
+const UNBREAKABLE = [
+  // Web addresses.
+  /(?:[a-z][a-z0-9+.-]{0,20}:\/\/|www\.)[!-~\p{Ll}\p{Lu}\p{M}]+(?<![.,;:!?'")\]])/giu,
+  // Numbers with their separators; spaces separate thousands.
+  /\p{Nd}+(?:[.,:'’/\u00a0\u2009\u202f-]\p{Nd}+)*/gu,
+  /(?<!\p{Nd})\p{Nd}{1,3}(?: \p{Nd}{3}){1,4}(?!\p{Nd})/gu,
+];
+
+/**
+ * Splits at the last end of a paragraph within the limit, else of a sentence, a clause or a word: never inside a
+ * grapheme, a number or a web address.
+ * @param limit in characters (R1), of each part
+ */
+export function splitText(text: string, limit: number): SplitText {
+  const parts: string[] = [];
+  let start = 0;
+  while (text.length - start > limit) {
+    const length = splitAt(text.slice(start, start + limit + LOOKAHEAD), limit);
+    if (length === 0) return { outcome: 'unsplittable', offset: start };
+    parts.push(text.slice(start, start + length));
+    start += length;
+  }
+  parts.push(text.slice(start));
+  return { outcome: 'split', parts };
+}
+
+/** Where to split the beginning of a text; 0 for nowhere. */
+function splitAt(window: string, limit: number): number {
+  const kept = UNBREAKABLE.flatMap((pattern) => [...window.matchAll(pattern)]);
+  const clusters = graphemes.segment(window);
+  const isAllowed = (at: number) =>
+    at <= limit &&
+    clusters.containing(at)?.index === at &&
+    !kept.some(({ 0: { length }, index }) => index < at && at < index + length);
+  const lastMatch = (pattern: RegExp) =>
+    [...window.matchAll(pattern)].map(({ 0: { length }, index }) => index + length).findLast(isAllowed) ?? 0;
+  // The segmenter ends a sentence at each line feed.
+  const unwrapped = window.replace(/[\r\n]/g, ' ');
+  return (
+    lastMatch(PARAGRAPH_END) ||
+    lastBoundary(
+      sentences.segment(unwrapped),
+      limit,
+      (at) => isAllowed(at) && !ABBREVIATION.test(window.slice(Math.max(0, at - 20), at)),
+    ) ||
+    lastMatch(CLAUSE_END) ||
+    lastMatch(SPACE) ||
+    lastBoundary(words.segment(window), limit, isAllowed)
+  );
+}
+
+function lastBoundary(segments: Intl.Segments, limit: number, isAllowed: (at: number) => boolean): number {
+  let at = segments.containing(limit)?.index ?? 0;
+  while (at > 0 && !isAllowed(at)) at = segments.containing(at - 1)?.index ?? 0;
+  return at;
+}
