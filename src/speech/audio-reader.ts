@@ -12,6 +12,8 @@ export interface AudioReader {
 export interface ReaderOptions {
   readonly pass: (bytes: Uint8Array) => void;
   readonly bodyBytes: number | undefined;
+  /** Passes no tag: what is read is a part of a file. */
+  readonly framesOnly?: boolean;
 }
 
 export const asBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

@@ -143,7 +143,8 @@ export class MpegAudioReader implements AudioReader {
     if (sound !== undefined && sound !== this.#sound) return 'several files';
     this.#missing = length;
     this.#isDescription = false;
-    this.#isPassed = kind === 'frame' || (this.#position === 0 && (kind === 'leading tag' || kind === 'appended tag'));
+    const isFirstTag = this.#position === 0 && (kind === 'leading tag' || kind === 'appended tag');
+    this.#isPassed = kind === 'frame' || (isFirstTag && !this.#options.framesOnly);
     if (kind === 'frame') {
       this.#frames++;
       this.#isBegun = false;
@@ -173,6 +174,7 @@ export class MpegAudioReader implements AudioReader {
   }
 
   #isFileCut(): boolean {
-    return this.#position - this.#fileStart < this.#fileBytes;
+    // A part may have been read before, without the tags behind it.
+    return !this.#options.framesOnly && this.#position - this.#fileStart < this.#fileBytes;
   }
 }

@@ -33,7 +33,15 @@ export function withDescription(audio: Uint8Array, given?: Uint8Array): Uint8Arr
   const sound = soundOf(audio.subarray(start + ownLength));
   if (own ? fits(own, sound) : !given && !sound.isVariable) return audio;
   const isFitting = given !== undefined && fits(given, sound);
-  const description = isFitting ? given : describe(sound);
+  const description = isFitting
+    ? given
+    : describe({
+        header: sound.bytes.subarray(0, FRAME_HEADER_BYTES),
+        frames: sound.offsets.length,
+        bytes: sound.bytes.length,
+        isVariable: sound.isVariable,
+        offsetOf: (frame) => sound.offsets[frame] as number,
+      });
   return concatBytes([audio.subarray(0, start), description, sound.bytes]);
 }
 
@@ -61,9 +69,20 @@ function fits(description: Uint8Array, { bytes, offsets }: Sound): boolean {
   );
 }
 
+interface Described {
+  /** Of a frame of the same sound. */
+  readonly header: Uint8Array;
+  readonly frames: number;
+  /** Without the frame that describes them. */
+  readonly bytes: number;
+  readonly isVariable: boolean;
+  /** Where the frame of that number begins. */
+  offsetOf(frame: number): number;
+}
+
 /** A silent frame of the same sound, with the numbers in its unused bytes. */
-function describe({ bytes, offsets, isVariable }: Sound): Uint8Array {
-  const header = Uint8Array.from(bytes.subarray(0, FRAME_HEADER_BYTES));
+export function describe({ header: given, frames, bytes, isVariable, offsetOf }: Described): Uint8Array {
+  const header = Uint8Array.from(given);
   header[1] = (header[1] as number) | NO_CRC;
   const xing = xingOffset(header);
   const sampleRate = (header[2] as number) & 0x0c;
@@ -76,12 +95,12 @@ function describe({ bytes, offsets, isVariable }: Sound): Uint8Array {
   frame.set(header);
   frame.set(new TextEncoder().encode(isVariable ? 'Xing' : 'Info'), xing);
   const view = new DataView(frame.buffer, xing);
-  const fileBytes = length + bytes.length;
+  const fileBytes = length + bytes;
   view.setUint32(4, HAS_FRAMES_BYTES_AND_TOC);
-  view.setUint32(8, offsets.length);
+  view.setUint32(8, frames);
   view.setUint32(12, fileBytes);
   for (let entry = 0; entry < TOC_ENTRIES; entry++) {
-    const offset = length + (offsets[Math.floor((entry * offsets.length) / TOC_ENTRIES)] as number);
+    const offset = length + offsetOf(Math.floor((entry * frames) / TOC_ENTRIES));
     view.setUint8(16 + entry, Math.floor((offset * 256) / fileBytes));
   }
   return frame;

@@ -37,7 +37,7 @@ export function frameRate(bytes: Uint8Array, offset = 0): number {
 
 /** Duration of the frame whose valid header is at `offset`: 1152 samples of MPEG 1, otherwise 576. */
 export const frameSeconds = (bytes: Uint8Array, offset = 0): number =>
-  (versionOf(bytes, offset) === 3 ? 1152 : 576) / frameRate(bytes, offset);
+  frameSamples(bytes, offset) / frameRate(bytes, offset);
 
 /** The bits of a valid frame header that tell rate and channels: frames of one sound have the same. */
 export const soundOf = (bytes: Uint8Array, offset = 0): number =>
@@ -45,6 +45,30 @@ export const soundOf = (bytes: Uint8Array, offset = 0): number =>
 
 /** Whether the frame whose valid header is at `offset` has one channel; otherwise it has two. */
 const isMono = (bytes: Uint8Array, offset = 0): boolean => (bytes[offset + 3] as number) >> 6 === 3;
+
+/** Samples of the frame whose valid header is at `offset`. */
+export const frameSamples = (bytes: Uint8Array, offset = 0): number => (versionOf(bytes, offset) === 3 ? 1152 : 576);
+
+/**
+ * What the side information of a whole frame tells (ISO/IEC 11172-3, 2.4.1.7): how many bytes of the frames before it
+ * the frame needs, and whether it has no sound of its own.
+ */
+export function readSideInformation(bytes: Uint8Array, offset = 0): { reservoirBytes: number; isSilent: boolean } {
+  const isFull = versionOf(bytes, offset) === 3;
+  const channels = isMono(bytes, offset) ? 1 : 2;
+  const hasCrc = ((bytes[offset + 1] as number) & 1) === 0;
+  const start = (offset + FRAME_HEADER_BYTES + (hasCrc ? 2 : 0)) * 8;
+  const read = (at: number, length: number) => {
+    let value = 0;
+    for (let bit = start + at; bit < start + at + length; bit++) {
+      value = value * 2 + (((bytes[bit >> 3] as number) >> (7 - (bit & 7))) & 1);
+    }
+    return value;
+  };
+  const [first, size, granules] = isFull ? [channels === 1 ? 18 : 20, 59, 2] : [8 + channels, 63, 1];
+  const parts = Array.from({ length: granules * channels }, (_, part) => read(first + part * size, 12));
+  return { reservoirBytes: read(0, isFull ? 9 : 8), isSilent: parts.every((bits) => bits === 0) };
+}
 
 const versionOf = (bytes: Uint8Array, offset: number): number => ((bytes[offset + 1] as number) >> 3) & 3;
 
