@@ -122,6 +122,19 @@ export interface Job {
   voice: string;
 }
 
+export interface JobSegment {
+  characters: number;
+  cost_pico_usd: bigint | null;
+  fence: number | null;
+  frame_header: Buffer | null;
+  frames: Generated<number>;
+  job_id: string;
+  number: number;
+  size_bytes: Generated<number>;
+  spoken_at: Timestamp | null;
+  upstream: string | null;
+}
+
 export interface OperatorAction {
   action: string;
   at: Generated<Timestamp>;
@@ -256,6 +269,7 @@ export interface DB {
   feedback: Feedback;
   instance: Instance;
   job: Job;
+  job_segment: JobSegment;
   operator_action: OperatorAction;
   paused_flow: PausedFlow;
   prepaid_nonce: PrepaidNonce;

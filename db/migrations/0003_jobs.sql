@@ -46,9 +46,28 @@ create table job (
   check ((state in ('completed', 'failed')) = (completed_at is not null)),
   check ((state = 'failed') = (error_code is not null and error_message is not null)),
   check ((state = 'completed') = (mime_type is not null and size_bytes is not null)),
-  check ((idempotency_key is null) = (request_hash is null)),
-  check (store_audio or audio_expires_at is null)
+  check ((idempotency_key is null) = (request_hash is null))
 );
+
+-- The parts of a text that is spoken in several requests. Their audio is that of the job, and is deleted with it; when the
+-- job fails, or its audio is not to be kept, as soon as it ends.
+create table job_segment (
+  job_id uuid not null references job (id) on delete cascade,
+  number integer not null,
+  characters integer not null,
+  -- The job's fence of whoever stored the audio, or began to.
+  fence integer,
+  -- Null until the audio is stored.
+  spoken_at timestamptz,
+  size_bytes integer not null default 0,
+  frames integer not null default 0,
+  -- The first four bytes of its first frame; null without a word to speak.
+  frame_header bytea,
+  upstream text,
+  cost_pico_usd bigint,
+  primary key (job_id, number)
+);
+
 create unique index job_idempotency on job (account_id, idempotency_key) where idempotency_key is not null;
 create index job_queued on job (run_at) where state = 'queued';
 create index job_processing on job (lease_until) where state = 'processing';

@@ -1,3 +1,6 @@
+/** Of one request to an upstream whose entry names no other. */
+export const DEFAULT_MAX_REQUEST_CHARACTERS = 4096;
+
 /** The upstream of SPEECH_BASE_URL. */
 export const DEFAULT_UPSTREAM = 'default';
 
@@ -14,6 +17,8 @@ export interface ModelUpstream {
   /** The upstream's own voice names by `upstreamVoice`; a voice without an entry keeps its name. */
   readonly voices: ReadonlyMap<string, string>;
   readonly costPicoUsd: bigint;
+  /** Longer texts are spoken in segments. */
+  readonly maxRequestCharacters: number;
 }
 
 export interface FileModel {
@@ -26,6 +31,7 @@ export interface FileModel {
     readonly model?: string;
     readonly voices?: Readonly<Record<string, string>>;
     readonly costPicoUsdPerCharacter?: number;
+    readonly maxRequestCharacters?: number;
   }[];
 }
 
@@ -56,6 +62,7 @@ export const modelUpstreamsSchema = {
       model: text,
       voices: { type: 'object', additionalProperties: text },
       costPicoUsdPerCharacter: { type: 'integer', minimum: 0, maximum: 1_000_000_000_000 },
+      maxRequestCharacters: { type: 'integer', minimum: 100, maximum: 500_000 },
     },
   ),
 };
@@ -123,5 +130,6 @@ export function upstreamsOf(model: FileModel): ModelUpstream[] {
       }),
     ),
     costPicoUsd: BigInt(upstream.costPicoUsdPerCharacter ?? model.baseRatePicoUsdPerCharacter),
+    maxRequestCharacters: upstream.maxRequestCharacters ?? DEFAULT_MAX_REQUEST_CHARACTERS,
   }));
 }

@@ -29,6 +29,8 @@ export interface Model {
   /** Price per character including markup, in 10^-12 USD (R3). */
   readonly ratePicoUsd: bigint;
   readonly maxInputCharacters: number;
+  /** The longest request that an upstream of it takes. */
+  readonly maxRequestCharacters: number;
   readonly defaultVoice: Voice;
   readonly voices: readonly Voice[];
   readonly available: boolean;
@@ -78,7 +80,7 @@ const modelSchema = objectOf(
     description: text,
     upstreamModel: name,
     baseRatePicoUsdPerCharacter: { type: 'integer', minimum: 1, maximum: 1_000_000_000_000 },
-    maxInputCharacters: { type: 'integer', minimum: 1, maximum: 60_000 },
+    maxInputCharacters: { type: 'integer', minimum: 1, maximum: 500_000 },
     defaultVoice: slug,
     available: { type: 'boolean' },
     voices: { type: 'array', minItems: 1, items: objectOf({ voice: slug, name, upstreamVoice: name }) },
@@ -183,6 +185,7 @@ function build({ models: files, markupPercent, ...file }: CatalogFile): Catalog 
       name,
       upstreamVoice,
     }));
+    const upstreams = upstreamsOf(model);
     return {
       ...rest,
       provider,
@@ -190,7 +193,8 @@ function build({ models: files, markupPercent, ...file }: CatalogFile): Catalog 
       defaultVoice: voices.find(({ slug }) => slug === defaultVoice) as Voice,
       voices,
       speed: { min: SPEED.min, max: SPEED.max, ...model.speed },
-      upstreams: upstreamsOf(model),
+      upstreams,
+      maxRequestCharacters: Math.max(...upstreams.map(({ maxRequestCharacters }) => maxRequestCharacters)),
     };
   });
   const defaultModel = models.find(({ id }) => id === file.defaultModel) as Model;

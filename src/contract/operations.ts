@@ -109,6 +109,9 @@ export interface JobsOperations<Context> {
 
   /** GET /tts/jobs/{jobId}/audio — Audio of a completed job */
   getJobAudio(request: GetJobAudioRequest, context: Context): Promise<GetJobAudioResult>;
+
+  /** GET /tts/jobs/{jobId}/captions — Captions of a completed job */
+  getJobCaptions(request: GetJobCaptionsRequest, context: Context): Promise<GetJobCaptionsResult>;
 }
 
 /** Buying credit on the hosted checkout. */
@@ -382,7 +385,7 @@ export interface GetSpeechRequest {
     voice?: string;
     /** Speech rate, as a plain decimal. */
     speed?: number;
-    /** `true` returns 202 with a job instead of the audio. Any other value has no effect. */
+    /** `true` returns 202 with a job instead of the audio, and so does a text from 20000 characters on. Any other value has no effect. */
     async?: string;
     /** `false`: the audio of an asynchronous request is not stored. Any other value has no effect. */
     storeAudio?: string;
@@ -442,7 +445,7 @@ export type GetSpeechResult =
 
 export interface CreateSpeechRequest {
   query: {
-    /** `true` returns 202 with a job instead of the audio. Any other value has no effect. */
+    /** `true` returns 202 with a job instead of the audio, and so does a text from 20000 characters on. Any other value has no effect. */
     async?: string;
     /** `false`: the audio of an asynchronous request is not stored. Any other value has no effect. */
     storeAudio?: string;
@@ -573,6 +576,30 @@ export type GetJobAudioResult =
   | { status: 409; headers: { 'retry-after': number }; body: JobNotReadyError }
   | { status: 410; body: AudioNotStoredError }
   | { status: 416; headers: { 'content-range': string }; body: InvalidRequestError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError }
+  | EveryResult;
+
+export interface GetJobCaptionsRequest {
+  params: {
+    /** Id of the job. An id that is not a UUID gets 404. */
+    jobId: string;
+  };
+  query: {
+    /** Signed token of the audio link, 1 to 1500 characters. Required if the deployment signs its links. A token that is empty, too long, expired or made for another job gets 401. */
+    sig?: string;
+  };
+}
+
+export type GetJobCaptionsResult =
+  | { status: 200; headers: { 'cache-control': string; 'content-disposition': string }; body: AudioBody }
+  | { status: 400; body: InvalidRequestError }
+  | { status: 401; body: UnauthorizedError }
+  | { status: 404; type: 'application/json'; body: NotFoundError }
+  | { status: 404; type: 'text/html'; body: string }
+  | { status: 409; headers: { 'retry-after': number }; body: JobNotReadyError }
+  | { status: 410; body: AudioNotStoredError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError }

@@ -18,6 +18,7 @@ import type {
   GetGuideRequest,
   GetHealthRequest,
   GetJobAudioRequest,
+  GetJobCaptionsRequest,
   GetJobRequest,
   GetPrepaidAccountRequest,
   GetPrepaidAudioRequest,
@@ -197,6 +198,7 @@ const SpeechUnavailableError: RouteResponse = {
 const UnauthorizedError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['UNAUTHORIZED'] };
 const JobNotReadyError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['JOB_NOT_READY'] };
 const AudioNotStoredError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['AUDIO_NOT_STORED'] };
+const getJobCaptions200: RouteResponse = { produces: ['text/vtt'] };
 const showTopUp200: RouteResponse = { produces: ['text/html'] };
 const showTopUp400: RouteResponse = {
   produces: ['text/html', 'application/json'],
@@ -535,6 +537,24 @@ const getJobAudio: Route = {
     },
 };
 
+const getJobCaptions: Route = {
+  operationId: 'getJobCaptions',
+  method: 'GET',
+  path: '/tts/jobs/:jobId/captions',
+  listed: 22,
+  admission: { edge: 'always', window: { by: 'audio', when: ['request'] } },
+  query: ['sig'],
+  headers: [],
+  consumes: [],
+  bodyRequired: false,
+  validate: { params: validate.getJobCaptionsParams, query: validate.getJobCaptionsQuery },
+  responses: {
+      ...everywhere, 200: getJobCaptions200, 400: InvalidRequestError, 401: UnauthorizedError,
+      404: getVoiceSample404, 409: JobNotReadyError, 410: AudioNotStoredError, 429: RateLimitedError,
+      500: InternalError, 503: ConfigError,
+    },
+};
+
 const showTopUp: Route = {
   operationId: 'showTopUp',
   method: 'GET',
@@ -813,6 +833,7 @@ export const routes: readonly Route[] = [
   createSpeech,
   getJob,
   getJobAudio,
+  getJobCaptions,
   showTopUp,
   startTopUp,
   completeTopUp,
@@ -907,6 +928,10 @@ export const jobsRoutes = <Context>(
   {
     route: getJobAudio,
     operation: (request, context) => operations.getJobAudio(request as GetJobAudioRequest, context),
+  },
+  {
+    route: getJobCaptions,
+    operation: (request, context) => operations.getJobCaptions(request as GetJobCaptionsRequest, context),
   },
 ];
 

@@ -1832,6 +1832,34 @@ return json + JSON_STR_END_OBJECT
       } else {
         throw new Error('"audio" is required!')
       }
+      const value_captions_22 = obj["captions"]
+      if (value_captions_22 !== undefined) {
+        json += ",\"captions\":"
+        json += asText(value_captions_22)
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/progress"
+      function anonymous4 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_characters_25 = obj["characters"]
+      if (value_characters_25 !== undefined) {
+        json += "{\"characters\":"
+        json += asNumber(value_characters_25)
+      } else {
+        throw new Error('"characters" is required!')
+      }
+      const value_total_26 = obj["total"]
+      if (value_total_26 !== undefined) {
+        json += ",\"total\":"
+        json += asNumber(value_total_26)
+      } else {
+        throw new Error('"total" is required!')
+      }
 return json + JSON_STR_END_OBJECT
       }
       // "#"
@@ -1926,6 +1954,11 @@ return json + JSON_STR_END_OBJECT
         json += anonymous3(value_links_18)
       } else {
         throw new Error('"links" is required!')
+      }
+      const value_progress_23 = obj["progress"]
+      if (value_progress_23 !== undefined) {
+        json += ",\"progress\":"
+        json += anonymous4(value_progress_23)
       }
 return json + JSON_STR_END_OBJECT
       }

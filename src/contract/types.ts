@@ -114,6 +114,14 @@ export interface paths {
          */
         get: operations["getJobAudio"];
     };
+    "/tts/jobs/{jobId}/captions": {
+        parameters: {};
+        /**
+         * Captions of a completed job
+         * @description WebVTT with a cue for each sentence. Only a text that is longer than one request to the speech provider has captions. They are deleted with the audio, and `sig` is that of the audio.
+         */
+        get: operations["getJobCaptions"];
+    };
     "/top-up": {
         parameters: {};
         /**
@@ -381,6 +389,11 @@ export interface components {
              * @description Time when the job completed or failed.
              */
             completedAt: string | null;
+            /** @description How much of the text is spoken, in characters. Present if the text is longer than one request to the speech provider. */
+            progress?: {
+                characters: number;
+                total: number;
+            };
             error: {
                 code: string | null;
                 message: string | null;
@@ -398,6 +411,11 @@ export interface components {
                 status: string;
                 /** Format: uri */
                 audio: string | null;
+                /**
+                 * Format: uri
+                 * @description Present while there are captions.
+                 */
+                captions?: string;
             };
         };
         /**
@@ -1319,6 +1337,83 @@ export interface components {
                 "text/html": string;
             };
         };
+        /** @description The `sig` of the audio link is missing or invalid. Get a new link from `links.audio` of the job. */
+        JobLinkUnauthorized: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["UnauthorizedError"];
+            };
+        };
+        /** @description The job is queued or processing. Wait `Retry-After` seconds, then retry. */
+        JobNotReady: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "Retry-After": components["headers"]["RetryAfter"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["JobNotReadyError"];
+            };
+        };
+        /** @description The job is completed, but its audio is not stored. The request opted out, or the retention time has passed. */
+        JobAudioNotStored: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["AudioNotStoredError"];
+            };
+        };
+        /** @description The database or the audio store is not set up or unavailable. */
+        JobAudioUnavailable: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["ConfigError"];
+            };
+        };
+        /** @description The requested range does not begin inside the audio. */
+        RangeNotSatisfiable: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "content-range": components["headers"]["ContentRange"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["InvalidRequestError"];
+            };
+        };
         /** @description The job does not exist, it failed, or its stored audio no longer exists. */
         JobAudioNotFound: {
             headers: {
@@ -1345,7 +1440,7 @@ export interface components {
                 "application/json": components["schemas"]["RequestTooLargeError"];
             };
         };
-        /** @description The text is over the selected model's `maxInputCharacters`, or the body is over 64 KiB. Or the speech would last too long: `details.rule` is `duration`. A short text can cause this, because some characters, such as ﷺ, are read as a phrase. Nothing is charged. */
+        /** @description The text is over the selected model's `maxInputCharacters`, or has over 19999 characters at `/x402/tts`, which has no jobs. Or the body is too large. Or the speech would last too long: `details.rule` is `duration`. A short text can cause this, because some characters, such as ﷺ, are read as a phrase. Nothing is charged. */
         TextTooLong: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1575,12 +1670,18 @@ export interface components {
     parameters: {
         /** @description The text, 1 to 1500 characters after trimming. Send longer texts with POST. */
         Text: string;
-        /** @description `true` returns 202 with a job instead of the audio. Any other value has no effect. */
+        /** @description `true` returns 202 with a job instead of the audio, and so does a text from 20000 characters on. Any other value has no effect. */
         Async: string;
         /** @description `false`: the audio of an asynchronous request is not stored. Any other value has no effect. */
         StoreAudio: string;
         /** @description Asynchronous requests only. Repeat a request with the same key and account to get the same job. The same key with another text, model, voice, speed or storeAudio gets 400. */
         IdempotencyKey: string;
+        /** @description One byte range of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
+        Range: string;
+        /** @description If present, the response is the whole audio. The audio has no validator, so the condition never matches. */
+        IfRange: string;
+        /** @description Signed token of the audio link, 1 to 1500 characters. Required if the deployment signs its links. A token that is empty, too long, expired or made for another job gets 401. */
+        JobSig: string;
         /** @description Id of the job. An id that is not a UUID gets 404. */
         JobId: string;
         /** @description Bearer id of the account to debit. Keep it secret: anyone who has it can spend the balance. */
@@ -2147,7 +2248,7 @@ export interface operations {
                 voice?: components["schemas"]["VoiceId"];
                 /** @description Speech rate, as a plain decimal. */
                 speed?: components["schemas"]["Speed"];
-                /** @description `true` returns 202 with a job instead of the audio. Any other value has no effect. */
+                /** @description `true` returns 202 with a job instead of the audio, and so does a text from 20000 characters on. Any other value has no effect. */
                 async?: components["parameters"]["Async"];
                 /** @description `false`: the audio of an asynchronous request is not stored. Any other value has no effect. */
                 storeAudio?: components["parameters"]["StoreAudio"];
@@ -2179,7 +2280,7 @@ export interface operations {
     createSpeech: {
         parameters: {
             query?: {
-                /** @description `true` returns 202 with a job instead of the audio. Any other value has no effect. */
+                /** @description `true` returns 202 with a job instead of the audio, and so does a text from 20000 characters on. Any other value has no effect. */
                 async?: components["parameters"]["Async"];
                 /** @description `false`: the audio of an asynchronous request is not stored. Any other value has no effect. */
                 storeAudio?: components["parameters"]["StoreAudio"];
@@ -2260,13 +2361,13 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Signed token of the audio link, 1 to 1500 characters. Required if the deployment signs its links. A token that is empty, too long, expired or made for another job gets 401. */
-                sig?: string;
+                sig?: components["parameters"]["JobSig"];
             };
             header?: {
                 /** @description One byte range of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
-                range?: string;
+                range?: components["parameters"]["Range"];
                 /** @description If present, the response is the whole audio. The audio has no validator, so the condition never matches. */
-                "if-range"?: string;
+                "if-range"?: components["parameters"]["IfRange"];
             };
             path: {
                 /** @description Id of the job. An id that is not a UUID gets 404. */
@@ -2316,78 +2417,37 @@ export interface operations {
                 };
             };
             400: components["responses"]["InvalidRequest"];
-            /** @description The `sig` of the audio link is missing or invalid. Get a new link from `links.audio` of the job. */
-            401: {
-                headers: {
-                    "x-trace-id": components["headers"]["TraceId"];
-                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["UnauthorizedError"];
-                };
-            };
+            401: components["responses"]["JobLinkUnauthorized"];
             404: components["responses"]["JobAudioNotFound"];
             408: components["responses"]["RequestTimeout"];
-            /** @description The job is queued or processing. Wait `Retry-After` seconds, then retry. */
-            409: {
-                headers: {
-                    "x-trace-id": components["headers"]["TraceId"];
-                    "Retry-After": components["headers"]["RetryAfter"];
-                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["JobNotReadyError"];
-                };
-            };
-            /** @description The job is completed, but its audio is not stored. The request opted out, or the retention time has passed. */
-            410: {
-                headers: {
-                    "x-trace-id": components["headers"]["TraceId"];
-                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AudioNotStoredError"];
-                };
-            };
-            /** @description The requested range does not begin inside the audio. */
-            416: {
-                headers: {
-                    "x-trace-id": components["headers"]["TraceId"];
-                    "content-range": components["headers"]["ContentRange"];
-                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["InvalidRequestError"];
-                };
-            };
+            409: components["responses"]["JobNotReady"];
+            410: components["responses"]["JobAudioNotStored"];
+            416: components["responses"]["RangeNotSatisfiable"];
             417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
             431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
-            /** @description The database or the audio store is not set up or unavailable. */
-            503: {
+            503: components["responses"]["JobAudioUnavailable"];
+        };
+    };
+    getJobCaptions: {
+        parameters: {
+            query?: {
+                /** @description Signed token of the audio link, 1 to 1500 characters. Required if the deployment signs its links. A token that is empty, too long, expired or made for another job gets 401. */
+                sig?: components["parameters"]["JobSig"];
+            };
+            path: {
+                /** @description Id of the job. An id that is not a UUID gets 404. */
+                jobId: components["parameters"]["JobId"];
+            };
+        };
+        responses: {
+            /** @description The captions. */
+            200: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["CacheControl"];
+                    "content-disposition": components["headers"]["ContentDisposition"];
                     "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
                     "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
                     "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
@@ -2396,9 +2456,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ConfigError"];
+                    "text/vtt": Uint8Array;
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            401: components["responses"]["JobLinkUnauthorized"];
+            404: components["responses"]["JobAudioNotFound"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["JobNotReady"];
+            410: components["responses"]["JobAudioNotStored"];
+            417: components["responses"]["ExpectationFailed"];
+            429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["JobAudioUnavailable"];
         };
     };
     showTopUp: {
@@ -2925,9 +2996,9 @@ export interface operations {
             };
             header?: {
                 /** @description One byte range of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
-                range?: string;
+                range?: components["parameters"]["Range"];
                 /** @description If present, the response is the whole audio. The audio has no validator, so the condition never matches. */
-                "if-range"?: string;
+                "if-range"?: components["parameters"]["IfRange"];
             };
             path: {
                 /** @description Id of the audio. An id that is not a UUID gets 404. */
@@ -3007,22 +3078,7 @@ export interface operations {
                 };
             };
             408: components["responses"]["RequestTimeout"];
-            /** @description The requested range does not begin inside the audio. */
-            416: {
-                headers: {
-                    "x-trace-id": components["headers"]["TraceId"];
-                    "content-range": components["headers"]["ContentRange"];
-                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["InvalidRequestError"];
-                };
-            };
+            416: components["responses"]["RangeNotSatisfiable"];
             417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
             431: components["responses"]["HeadersTooLarge"];

@@ -21,6 +21,8 @@ export declare const createSpeechTextBody: Validator;
 export declare const getJobParams: Validator;
 export declare const getJobAudioParams: Validator;
 export declare const getJobAudioQuery: Validator;
+export declare const getJobCaptionsParams: Validator;
+export declare const getJobCaptionsQuery: Validator;
 export declare const showTopUpQuery: Validator;
 export declare const startTopUpFormBody: Validator;
 export declare const completeTopUpQuery: Validator;

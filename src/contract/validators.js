@@ -2987,5 +2987,7 @@ return errors === 0;
 export const getVoiceSampleQuery = listVoicesQuery;
 export const createSpeechHeaders = getSpeechHeaders;
 export const getJobAudioParams = getJobParams;
+export const getJobCaptionsParams = getJobParams;
+export const getJobCaptionsQuery = getJobAudioQuery;
 export const createX402SpeechHeaders = getX402SpeechHeaders;
 export const getPrepaidAudioQuery = getJobAudioQuery;

@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { creditsRoutes, speechRoutes, topUpRoutes } from '../contract/routes.ts';
+import { bodyLimitOf } from '../http/body.ts';
 import { operations } from '../http/operations.ts';
 import { creditsOperations } from '../http/routes/credits-operations.ts';
 import { speechOperations } from '../http/routes/speech-operations.ts';
@@ -54,8 +55,9 @@ export function openCard(
     ...topUpRoutes(topUpOperations(db, { baseUrl, site: config, ratePicoUsd, card, livemode, pauses })),
     ...creditsRoutes(creditsOperations(db, config, livemode)),
   ];
+  const bodyLimits = { createSpeech: bodyLimitOf(catalog) };
   return {
-    plugin: async (server: FastifyInstance) => void server.register(operations, { routes }),
+    plugin: async (server: FastifyInstance) => void server.register(operations, { routes, bodyLimits }),
     purchaseLimits: purchaseWindow && new RollingWindow(db, purchaseWindow, metrics),
     reconcilers: cardReconcilers(db, config, reporting),
   };

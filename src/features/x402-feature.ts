@@ -3,6 +3,7 @@ import { currentKey, watchKeyExpiry } from '../config/signing-keys.ts';
 import type { X402Config } from '../config/x402-settings.ts';
 import { x402Routes } from '../contract/routes.ts';
 import { addNodeGauge, addPaymentGauges, addSigningKeyGauge, addUnsettledWorkGauge } from '../http/admin/gauges.ts';
+import { bodyLimitOf } from '../http/body.ts';
 import { operations } from '../http/operations.ts';
 import type { ProbeExample } from '../http/plugins/bodies.ts';
 import { x402Operations } from '../http/routes/x402-operations.ts';
@@ -27,6 +28,7 @@ import { Quotes } from '../payments/x402/quotes.ts';
 import { type OpenPayments, openPayments } from '../payments/x402/resolver.ts';
 import { Settlement } from '../payments/x402/settlement.ts';
 import { x402Reconcilers } from '../reconcile/reconcilers.ts';
+import { synchronousCatalog } from '../speech/order.ts';
 import type { AudioStore } from '../speech/store/audio-store.ts';
 import { createLinkSigner } from '../speech/store/link-token.ts';
 import type { SharedParts } from './feature.ts';
@@ -47,7 +49,8 @@ export function openX402(
   }: { databaseIdentity: DatabaseIdentity; holds: Holds; speech: Speech; store: AudioStore },
 ) {
   const { config, db, pauses, work, metrics, log } = shared;
-  const { baseUrl, serviceName, catalog, x402, signingKeys, quotes } = config;
+  const { baseUrl, serviceName, x402, signingKeys, quotes } = config;
+  const catalog = synchronousCatalog(config.catalog);
   const opened = x402?.rpcUrls && openPayments(db, x402.asset, x402.rpcUrls, { metrics, log });
   const nodeWatch = opened && new NodeWatch(opened.chain, x402.asset, log);
   if (nodeWatch) addNodeGauge(metrics, nodeWatch);
@@ -94,6 +97,7 @@ export function openX402(
   const served = {
     routes: x402Routes(own, credentialChecks),
     probeExamples: x402?.probeAnswer === 402 ? probeExamplesOf([...CARD_HEADERS, ...headers]) : {},
+    bodyLimits: { createX402Speech: bodyLimitOf(catalog) },
     waitMs: PAYMENT_WAIT_MS,
   };
   return {

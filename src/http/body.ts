@@ -1,4 +1,13 @@
+import type { Catalog } from '../config/catalog.ts';
 import { type ErrorCode, type Failure, failure } from './structured-error.ts';
+
+/** JSON may write a character in this many bytes: `\u0000`. */
+const MOST_BYTES = 6;
+const OTHER_MEMBERS_BYTES = 8192;
+
+/** Of a body with the longest text of the catalog. */
+export const bodyLimitOf = ({ models }: Catalog): number =>
+  OTHER_MEMBERS_BYTES + MOST_BYTES * Math.max(...models.map(({ maxInputCharacters }) => maxInputCharacters));
 
 export function readContentType(header: string | undefined): { type: string; charset: string | undefined } {
   const [type = '', ...parameters] = (header ?? '').split(';');

@@ -24,12 +24,17 @@ export interface OperationsOptions {
   readonly routes: readonly ServedRoute<OperationContext>[];
   /** What a bare request stands for, by operationId; without an entry it is refused. */
   readonly probeExamples?: Readonly<Record<string, ProbeExample>>;
+  /** In bytes, by operationId, where the contract's limit is too small for the catalog. */
+  readonly bodyLimits?: Readonly<Record<string, number>>;
   /** How long the connection may be silent while an operation runs, if longer than the server's `connectionTimeout`. */
   readonly waitMs?: number;
 }
 
 /** Serves operations at their routes of the contract. */
-export const operations: FastifyPluginAsync<OperationsOptions> = async (app, { routes, probeExamples, waitMs }) => {
+export const operations: FastifyPluginAsync<OperationsOptions> = async (
+  app,
+  { routes, probeExamples, bodyLimits, waitMs },
+) => {
   const { connectionTimeout = 0 } = app.initialConfig;
   if (waitMs !== undefined && waitMs > connectionTimeout) {
     app.addHook('preHandler', async ({ raw }) => void raw.setTimeout(waitMs));
@@ -42,7 +47,7 @@ export const operations: FastifyPluginAsync<OperationsOptions> = async (app, { r
       config: { contract: route, probeExample: probeExamples?.[route.operationId] },
       schema: schemaOf(route),
       exposeHeadRoute: route.method === 'GET' && !route.noHead,
-      ...(route.bodyLimit && { bodyLimit: route.bodyLimit }),
+      ...(route.bodyLimit && { bodyLimit: Math.max(route.bodyLimit, bodyLimits?.[route.operationId] ?? 0) }),
       ...(checkCredential && {
         preHandler: async (request: FastifyRequest, reply: FastifyReply) => {
           const isValid = () => checkCredential(requestOf(route, request), new OperationContext(request, reply));

@@ -18,7 +18,9 @@ export interface Claim {
   readonly fence: number;
   readonly utterance: Utterance;
   readonly storeAudio: boolean;
+  readonly isSegmented: boolean;
   readonly attempt: number;
+  /** Since the first claim, or the last progress. */
   readonly elapsedMs: number;
 }
 
@@ -44,7 +46,15 @@ export async function claimJob(db: Database, jobId: string): Promise<Claim | und
     .with('hold', (qb) => takeOverHolds(qb))
     .selectFrom(['claimed', 'hold'])
     .selectAll()
-    .select((eb) => eb(secondsSince(eb.ref('started_at')), '*', 1000).as('elapsed_ms'))
+    .select((eb) => {
+      const segments = eb.selectFrom('job_segment').whereRef('job_id', '=', 'claimed.id');
+      const progressAt = segments.select(({ fn }) => fn.max('spoken_at').as('at'));
+      const since = eb.fn<Date>('greatest', [eb.ref('started_at'), progressAt]);
+      return [
+        eb.cast<boolean>(eb.exists(segments), 'boolean').as('is_segmented'),
+        eb(secondsSince(since), '*', 1000).as('elapsed_ms'),
+      ];
+    })
     .$narrowType<{ text: NotNull }>()
     .executeTakeFirst();
   return (
@@ -61,6 +71,7 @@ export async function claimJob(db: Database, jobId: string): Promise<Claim | und
         traceId: row.trace_id,
       },
       storeAudio: row.store_audio,
+      isSegmented: row.is_segmented,
       attempt: row.attempts,
       elapsedMs: row.elapsed_ms,
     }
@@ -138,15 +149,24 @@ const update = (trx: Database, { jobId }: Owned, set: UpdateObject<DB, 'job'>) =
 
 const hold = ({ holdId, accountId, fence }: Owned) => ({ id: holdId, accountId, fence });
 
-/** Audio that earlier attempts of a failed job stored expires like that of a completed job. */
+/** Audio that earlier attempts of a failed job stored expires like that of a completed job; unneeded segments at once. */
 const ended = (state: 'completed' | 'failed', retentionSeconds: number) => ({
   state,
   text: null,
   lease_until: null,
   completed_at: now,
   updated_at: now,
-  audio_expires_at: (eb: ExpressionBuilder<DB, 'job'>) =>
-    eb.case().when('store_audio', '=', true).then(secondsFromNow(retentionSeconds)).end(),
+  audio_expires_at: (eb: ExpressionBuilder<DB, 'job'>) => {
+    const isUnneeded = state === 'failed' ? eb.lit(true) : eb('store_audio', '=', false);
+    const isSegmented = eb.exists(eb.selectFrom('job_segment').whereRef('job_id', '=', 'job.id'));
+    return eb
+      .case()
+      .when(eb.and([isUnneeded, isSegmented]))
+      .then(now)
+      .when('store_audio', '=', true)
+      .then(secondsFromNow(retentionSeconds))
+      .end();
+  },
 });
 
 /** A later claim of the same job is another lease, even in this process. */

@@ -1,11 +1,13 @@
 import { expressionBuilder, type Selection, sql } from 'kysely';
 import type { DB } from '../../db/tables.ts';
+import { ASYNC_TEXT_LENGTH } from '../config/speech-limits.ts';
 import type { Database } from '../db/database.ts';
 import { now, secondsSince } from '../db/expressions.ts';
 import { testPoint } from '../lib/test-point.ts';
 import { isUuid } from '../lib/uuid.ts';
 import type { AudioType } from '../speech/provider.ts';
 import type { AudioStore } from '../speech/store/audio-store.ts';
+import { deleteSegments } from './job-segments.ts';
 
 /**
  * Asynchronous speech. Its hold ends with it, in the same transaction.
@@ -22,6 +24,8 @@ export interface Job {
   readonly updatedAt: Date;
   readonly startedAt: Date | null;
   readonly completedAt: Date | null;
+  /** Of a job that is spoken in segments. */
+  readonly progress: { readonly characters: number; readonly total: number } | undefined;
   readonly error: { readonly code: string; readonly message: string } | null;
   readonly audio: {
     readonly mimeType: AudioType;
@@ -33,9 +37,6 @@ export interface Job {
 /** Contains the owner's fence, so that two owners of a job never write the same object. */
 export const audioKey = (jobId: string, fence: number): string => `jobs/${jobId}/${fence}`;
 
-/** Texts of at least this length are always asynchronous (R6). */
-export const ASYNC_TEXT_LENGTH = 20_000;
-
 export const isAsynchronous = (asked: boolean, characters: number): boolean => asked || characters >= ASYNC_TEXT_LENGTH;
 
 export async function findJob(db: Database, id: string): Promise<Job | undefined> {
@@ -45,10 +46,16 @@ export async function findJob(db: Database, id: string): Promise<Job | undefined
 }
 
 const job = expressionBuilder<DB, 'job'>();
+const segments = job.selectFrom('job_segment').whereRef('job_id', '=', 'id');
 
 export const JOB_COLUMNS = [
   ...(['id', 'state', 'fence', 'trace_id', 'created_at', 'updated_at', 'started_at', 'completed_at'] as const),
   ...(['error_code', 'error_message', 'mime_type', 'size_bytes', 'audio_expires_at'] as const),
+  segments.select(({ cast, fn }) => cast<number>(fn.sum('characters'), 'integer').as('characters')).as('total'),
+  segments
+    .where('spoken_at', 'is not', null)
+    .select(({ cast, fn }) => cast<number>(fn.sum('characters'), 'integer').as('characters'))
+    .as('spoken'),
   job.fn.coalesce(job('audio_expires_at', '>', now), job.lit(false)).as('is_stored'),
 ] as const;
 
@@ -64,6 +71,7 @@ export function jobOf(row: Selection<DB, 'job', (typeof JOB_COLUMNS)[number]>): 
     updatedAt: row.updated_at,
     startedAt: row.started_at,
     completedAt: row.completed_at,
+    progress: row.total === null ? undefined : { characters: row.spoken ?? 0, total: row.total },
     error: code !== null && message !== null ? { code, message } : null,
     audio: mimeType !== null && sizeBytes !== null ? { mimeType: mimeType as AudioType, sizeBytes, stored } : null,
   };
@@ -101,6 +109,7 @@ export const expiredJobs = (db: Database, limit: number): Promise<ExpiredJob[]> 
 /** Deletes the audio that any owner of the job stored; may be repeated. Returns false if that was done before. */
 export async function deleteAudio(db: Database, store: AudioStore, { id, fence }: ExpiredJob): Promise<boolean> {
   for (let owner = 1; owner <= fence; owner++) await store.delete(audioKey(id, owner));
+  await deleteSegments(db, store, id);
   testPoint('job audio deleted');
   const { numUpdatedRows } = await db
     .updateTable('job')

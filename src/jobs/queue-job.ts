@@ -16,6 +16,7 @@ import type { Charge } from '../payments/payment-flow.ts';
 import { type Refused, refused } from '../payments/refusal.ts';
 import type { Utterance } from '../speech/provider.ts';
 import { JOB_COLUMNS, type Job, jobOf } from './job.ts';
+import { insertSegments } from './job-segments.ts';
 import { addEntry, nextTurn } from './turn.ts';
 
 interface SentOrder {
@@ -87,6 +88,8 @@ async function findEarlier(
 
 export interface JobRequest extends RepeatableRequest {
   readonly utterance: Utterance;
+  /** The text, as it is spoken in requests. */
+  readonly parts: readonly string[];
   readonly traceId: string;
 }
 
@@ -147,6 +150,9 @@ async function insertJob(trx: Database, { record }: CardHold, request: JobReques
     .selectFrom('accepted')
     .select([...JOB_COLUMNS, addEntry.as('entry')])
     .executeTakeFirstOrThrow();
+  const job = jobOf(row);
+  const isLong = request.parts.length > 1;
+  if (isLong) await insertSegments(trx, job.id, request.parts);
   testPoint('job accepting');
-  return jobOf(row);
+  return isLong ? { ...job, progress: { characters: 0, total: text.length } } : job;
 }

@@ -6,11 +6,18 @@ import { QueueWorker, type QueueWorkerOptions } from '../db/queue-worker.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { HoldEvent, Metrics } from '../observability/metrics.ts';
 import { continueTrace } from '../observability/tracing.ts';
-import { collectSpeech } from '../speech/collect.ts';
-import { type AudioType, type SpeakingUpstream, SpeechError, type SpeechProvider } from '../speech/provider.ts';
+import { type CollectedSpeech, collectSpeech } from '../speech/collect.ts';
+import {
+  type AudioType,
+  type SpeakingUpstream,
+  SpeechError,
+  type SpeechProvider,
+  type Utterance,
+} from '../speech/provider.ts';
 import type { AudioStore } from '../speech/store/audio-store.ts';
 import { type Claim, claimJob, completeJob, failJob, jobLeases, requeueJob } from './claim-job.ts';
 import { audioKey } from './job.ts';
+import { findSegments, speakSegments } from './job-segments.ts';
 import { TASK, type TaskPayload } from './turn.ts';
 
 export const MAX_ATTEMPTS = 5;
@@ -114,14 +121,22 @@ async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSig
     const message = 'The job was interrupted too often. It was not charged.';
     return { kind: 'failed', code: 'INTERNAL_ERROR', message };
   }
-  const startedAt = performance.now();
-  const deadline = new AbortController();
-  const abort = () => deadline.abort();
-  const timer = setTimeout(abort, options.timeoutMs);
-  signal.addEventListener('abort', abort);
+  let history: Pick<Claim, 'attempt' | 'elapsedMs'> = claim;
+  let since = performance.now();
+  const onProgress = () => {
+    history = { attempt: 1, elapsedMs: 0 };
+    since = performance.now();
+  };
   try {
     if (signal.aborted) return { kind: 'given back' };
-    const { mimeType, audio, upstream } = await collectSpeech(options.provider, claim.utterance, deadline.signal);
+    if (claim.isSegmented) {
+      const segments = await findSegments(options.db, claim.jobId);
+      const speak = (text: string) => speakInTime({ ...claim.utterance, text }, options, signal, 'audio/mpeg');
+      const spoken = await speakSegments(claim, segments, { ...options, signal, speak, onProgress });
+      if (spoken.outcome === 'taken over') return { kind: 'given back' };
+      return { kind: 'completed', mimeType: 'audio/mpeg', ...spoken };
+    }
+    const { mimeType, audio, upstream } = await speakInTime(claim.utterance, options, signal);
     testPoint('job spoken');
     if (claim.storeAudio) await options.store.put(audioKey(claim.jobId, claim.fence), audio, mimeType);
     testPoint('job stored');
@@ -129,7 +144,22 @@ async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSig
   } catch (error) {
     if (signal.aborted) return { kind: 'given back' };
     options.log.warn({ err: error }, 'an attempt at a job failed');
-    return afterFault(error, claim, claim.elapsedMs + performance.now() - startedAt);
+    return afterFault(error, history.attempt, history.elapsedMs + performance.now() - since);
+  }
+}
+
+async function speakInTime(
+  utterance: Utterance,
+  { provider, timeoutMs }: JobRunnerOptions,
+  signal: AbortSignal,
+  only?: AudioType,
+): Promise<CollectedSpeech> {
+  const deadline = new AbortController();
+  const abort = () => deadline.abort();
+  const timer = setTimeout(abort, timeoutMs);
+  signal.addEventListener('abort', abort);
+  try {
+    return await collectSpeech(provider, utterance, deadline.signal, only);
   } finally {
     clearTimeout(timer);
     signal.removeEventListener('abort', abort);
@@ -137,12 +167,12 @@ async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSig
 }
 
 /** Faults that are not the provider's are internal, such as an unavailable store. They are retried too. */
-function afterFault(error: unknown, claim: Claim, elapsedMs: number): Outcome {
+function afterFault(error: unknown, attempt: number, elapsedMs: number): Outcome {
   const { code, message, transient, retryAfterSeconds } =
     error instanceof SpeechError
       ? error
       : { code: 'INTERNAL_ERROR', message: 'Something failed inside the service.', transient: true };
-  const delayMs = transient ? retryDelayMs(claim.attempt, elapsedMs, retryAfterSeconds, Math.random()) : undefined;
+  const delayMs = transient ? retryDelayMs(attempt, elapsedMs, retryAfterSeconds, Math.random()) : undefined;
   if (delayMs !== undefined) return { kind: 'retry', delayMs };
   return { kind: 'failed', code, message: `${message} The job was not charged.` };
 }

@@ -1,9 +1,10 @@
 import type { Logger } from 'pino';
 import type { Catalog, Model } from '../config/catalog.ts';
-import { DEFAULT_UPSTREAM } from '../config/catalog-upstreams.ts';
+import { DEFAULT_MAX_REQUEST_CHARACTERS, DEFAULT_UPSTREAM } from '../config/catalog-upstreams.ts';
 import type { ProviderSettings, ServerSettings } from '../config/speech-settings.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import { credentialAlarm } from '../observability/outside.ts';
+import { speakInSegments } from './joined-mpeg.ts';
 import { openAiCompatible } from './openai-compatible.ts';
 import { costMicroUsd } from './price.ts';
 import { type Speech, SpeechError, type SpeechProvider, type Utterance } from './provider.ts';
@@ -20,6 +21,7 @@ interface Route {
   /** The upstream's own voice names by the catalog's `upstreamVoice`; a voice without an entry keeps its name. */
   readonly voices: ReadonlyMap<string, string>;
   readonly costPicoUsd: bigint | null;
+  readonly maxRequestCharacters: number;
 }
 
 /**
@@ -61,7 +63,8 @@ export function openProvider(
     const routes = byId.get(modelId ?? '') ?? byUpstreamModel.get(model);
     if (routes) return brokenLast(routes);
     // For a job whose model is no longer in the catalog.
-    return fallback ? [{ upstream: fallback, model, voices: new Map(), costPicoUsd: null }] : [];
+    const maxRequestCharacters = DEFAULT_MAX_REQUEST_CHARACTERS;
+    return fallback ? [{ upstream: fallback, model, voices: new Map(), costPicoUsd: null, maxRequestCharacters }] : [];
   }
 
   async function speak(
@@ -71,12 +74,18 @@ export function openProvider(
     former?: SpeechError,
   ): Promise<Speech> {
     let failure = former;
-    for (const [turn, { upstream, model, voices, costPicoUsd }] of routes.entries()) {
+    for (const [turn, { upstream, model, voices, costPicoUsd, maxRequestCharacters }] of routes.entries()) {
       const rest = routes.slice(turn + 1);
       const voice = voices.get(utterance.voice) ?? utterance.voice;
       try {
         const firstByteMs = rest.length > 0 ? silenceMs : undefined;
-        const spoken = await upstream.synthesize({ ...utterance, model, voice }, signal, firstByteMs);
+        const request = (text: string, signal: AbortSignal) =>
+          upstream.synthesize({ ...utterance, text, model, voice }, signal, firstByteMs);
+        const { text } = utterance;
+        const isLong = text.length > maxRequestCharacters;
+        const spoken = await (isLong
+          ? speakInSegments(text, maxRequestCharacters, request, signal)
+          : request(text, signal));
         metrics.upstreamSpent(upstream.name, costMicroUsd(utterance.text.length, costPicoUsd ?? 0n));
         const failover = async (error: SpeechError) => {
           if (signal.aborted) throw error;

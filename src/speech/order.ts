@@ -1,7 +1,8 @@
 import type { Catalog, Model, Voice } from '../config/catalog.ts';
-import { SPEED } from '../config/speech-limits.ts';
+import { ASYNC_TEXT_LENGTH, SPEED } from '../config/speech-limits.ts';
 import { priceMicroUsd } from './price.ts';
 import type { Utterance } from './provider.ts';
+import { splitText } from './split-text.ts';
 
 export interface Order extends Selection {
   readonly text: string;
@@ -29,6 +30,15 @@ export type OrderResult = { readonly outcome: 'placed'; readonly order: Order } 
 
 export function findModel(catalog: Catalog, id: string | undefined): Model | undefined {
   return id === undefined ? catalog.defaultModel : catalog.models.find((model) => model.id === id);
+}
+
+/** The catalog of a flow without jobs (R6). */
+export function synchronousCatalog(catalog: Catalog): Catalog {
+  const models = catalog.models.map((model) => ({
+    ...model,
+    maxInputCharacters: Math.min(model.maxInputCharacters, ASYNC_TEXT_LENGTH - 1),
+  }));
+  return { ...catalog, models, defaultModel: models[catalog.models.indexOf(catalog.defaultModel)] as Model };
 }
 
 const refused = <Code extends OrderRefusal['code']>(code: Code, message: string, details: OrderRefusal['details']) =>
@@ -83,13 +93,31 @@ export function refuseTooLong(
   return refused('TEXT_TOO_LONG', message, { field, rule: 'maxLength', maximum, characters });
 }
 
+/** Refuses a text that is too long, or whose segments would be. */
+export function refuseText(text: string, model: Model): OrderRefusal | undefined {
+  const tooLong = refuseTooLong('text', text.length, model);
+  if (tooLong) return tooLong;
+  const { id, maxRequestCharacters: maximum } = model;
+  const split = splitText(text, maximum);
+  if (split.outcome === 'split') return undefined;
+  const { offset } = split;
+  const message = `text has no place to split between characters ${offset} and ${offset + maximum}, and ${id} takes up to ${maximum} at once. Put a space there.`;
+  return refused('INVALID_REQUEST', message, { field: 'text', rule: 'splittable', offset, maximum });
+}
+
+/** The parts in which a text is spoken that was not refused. */
+export function partsOf(text: string, { maxRequestCharacters }: Model): readonly string[] {
+  const split = splitText(text, maxRequestCharacters);
+  return split.outcome === 'split' ? split.parts : [text];
+}
+
 export function placeOrder(catalog: Catalog, request: OrderRequest): OrderResult {
   const selected = select(catalog, request);
   if (selected.outcome === 'refused') return selected;
   const { model } = selected.selection;
   const text = request.text.trim();
   const characters = text.length;
-  const refusal = refuseTooLong('text', characters, model);
+  const refusal = refuseText(text, model);
   if (refusal) return refusal;
   const { ratePicoUsd } = model;
   const price = priceMicroUsd(characters, ratePicoUsd);

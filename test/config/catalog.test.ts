@@ -137,6 +137,7 @@ const UPSTREAM_FAULTS: [string, object[], object[], RegExp][] = [
     /upstream name default is reserved/,
   ],
   ['an unknown voice', [LOCAL], [{ name: 'local', voices: { anna: 'x' } }], /names the voice anna/],
+  ['a request of few characters', [LOCAL], [{ name: 'local', maxRequestCharacters: 99 }], /must be >= 100/],
   ['a negative cost', [LOCAL], [{ name: 'local', costPicoUsdPerCharacter: -1 }], /must be >= 0/],
   ['a key in the file', [{ ...LOCAL, key: 'sk-1' }], [{ name: 'local' }], /\(key\)/],
   [

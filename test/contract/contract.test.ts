@@ -5,11 +5,16 @@ import createClient from 'openapi-fetch';
 import { test } from 'tap';
 import { parse } from 'yaml';
 import { MIN_TOP_UP_CENTS } from '../../src/config/card-settings.ts';
-import { MAX_NAME_LENGTH, MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH, SPEED } from '../../src/config/speech-limits.ts';
+import {
+  ASYNC_TEXT_LENGTH,
+  MAX_NAME_LENGTH,
+  MAX_QUERY_TEXT_LENGTH,
+  MAX_TEXT_LENGTH,
+  SPEED,
+} from '../../src/config/speech-limits.ts';
 import type { operations, paths } from '../../src/contract/types.ts';
 import { MAX_PER_DAY } from '../../src/feedback/submit.ts';
 import { guide } from '../../src/http/routes/guide.ts';
-import { ASYNC_TEXT_LENGTH } from '../../src/jobs/job.ts';
 import { depositResource, identifierExtension, speechResource } from '../../src/payments/x402/challenge.ts';
 import { REPLAY_WINDOW_SECONDS } from '../../src/payments/x402/payment.ts';
 import { PREPAID } from '../../src/payments/x402/prepaid-terms.ts';
@@ -19,6 +24,7 @@ import { testCheckout } from '../support/checkout.ts';
 import { API_POLICY, assertContract, EDGE_HEADERS, operationAt, operationIds } from '../support/contract.ts';
 import { DEPOSIT, mineSteadily } from '../support/deposit.ts';
 import { untilJob } from '../support/jobs.ts';
+import { longCatalog, longText } from '../support/long-texts.ts';
 import { loseAnswer } from '../support/lost-answer.ts';
 import { domainOf, HELLO, TTS, withCredential } from '../support/prepaid.ts';
 import { projectFile } from '../support/project.ts';
@@ -102,7 +108,8 @@ const UNKNOWN = '00000000-0000-4000-8000-00000000beef';
 
 test('a typed client reaches each operation with a success and an error', { skip }, async (t) => {
   const checkout = await testCheckout(t);
-  const gateway = await startX402Gateway(t, chain, { ...checkout.env, FEEDBACK_SECRET: 'f'.repeat(32) });
+  const env = { ...checkout.env, FEEDBACK_SECRET: 'f'.repeat(32), CATALOG_FILE: await longCatalog(t, 100) };
+  const gateway = await startX402Gateway(t, chain, env);
   gateway.app.worker?.start();
   mineSteadily(t, chain);
   const account = await gateway.fund(500);
@@ -132,9 +139,9 @@ test('a typed client reaches each operation with a success and an error', { skip
     const { headers } = await withCredential(payer, domain, path, call);
     return headers as Record<string, string>;
   };
-  const job = async () => {
+  const job = async (spoken = text) => {
     const params = { query: { async: 'true' }, header: { 'x-credit-account': account } };
-    const { data } = await api.POST('/tts', { params, body: { text } });
+    const { data } = await api.POST('/tts', { params, body: { text: spoken } });
     assert.ok(data && 'jobId' in data);
     await untilJob(gateway, data.jobId, 'completed');
     return data.jobId;
@@ -198,6 +205,17 @@ test('a typed client reaches each operation with a success and an error', { skip
     getJobAudio: [
       [404, () => api.GET('/tts/jobs/{jobId}/audio', { params: { path: { jobId: UNKNOWN } } })],
       [200, async () => api.GET('/tts/jobs/{jobId}/audio', { params: { path: { jobId: await job() } }, ...ask })],
+    ],
+    getJobCaptions: [
+      [404, () => api.GET('/tts/jobs/{jobId}/captions', { params: { path: { jobId: UNKNOWN } } })],
+      [404, async () => api.GET('/tts/jobs/{jobId}/captions', { params: { path: { jobId: await job() } } })],
+      [
+        200,
+        async () => {
+          const path = { jobId: await job(longText(200)) };
+          return api.GET('/tts/jobs/{jobId}/captions', { params: { path }, ...ask });
+        },
+      ],
     ],
     showTopUp: [
       [400, () => api.GET('/top-up', { params: { query: { account: 'x'.repeat(101) } }, ...ask })],
@@ -374,10 +392,7 @@ test('the descriptions in the contract state the published limits', async () => 
   const { description } = declaredPaths['/x402/tts'].post;
   assert.ok(description.replaceAll(/\s+/g, ' ').includes(`within ${REPLAY_WINDOW_SECONDS} seconds`));
   assert.ok(parameters.PrepaidExpiry.description.includes(`at most ${PREPAID.signatureTtlSeconds} seconds from now`));
-  const sig = declaredPaths['/tts/jobs/{jobId}/audio'].get.parameters.find(
-    ({ name }: { name?: string }) => name === 'sig',
-  );
-  assert.ok(sig.description.includes(`1 to ${MAX_TOKEN_LENGTH} characters`));
+  assert.ok(parameters.JobSig.description.includes(`1 to ${MAX_TOKEN_LENGTH} characters`));
 });
 
 test('the contract declares the published range of speed', async () => {

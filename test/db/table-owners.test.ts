@@ -32,6 +32,7 @@ const OWNERS: Readonly<Record<string, string>> = {
   x402_payee: 'src/payments/x402/',
   x402_payment: 'src/payments/x402/',
   job: 'src/jobs/',
+  job_segment: 'src/jobs/',
   feedback: 'src/feedback/',
   rate_window: 'src/db/rate-window.ts',
   reconciler: 'src/reconcile/',

@@ -58,6 +58,7 @@ export const KILL_POINTS = {
     'audio written',
     'audio renamed',
   ],
+  'test/jobs/long.test.ts': ['segment stored', 'segment recorded'],
   'test/payments/top-up/kill.test.ts': [
     'purchase recorded',
     'checkout opened',

@@ -39,7 +39,7 @@ export const TRANSFERS: readonly Tampering[] = [
       sql`update transfer set amount_micro_usd = 98 where id = ${charge(card)}`,
       balance(card, 100),
     ],
-    'all transfers and jobs are truncated': () => [sql`truncate transfer, job, operator_action`],
+    'all transfers and jobs are truncated': () => [sql`truncate transfer, job, job_segment, operator_action`],
     'a charge is invented, posted at once': ({ card }) => [
       sql`
       insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, ended_at)

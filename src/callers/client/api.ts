@@ -73,8 +73,9 @@ function unlessJson(error: unknown): undefined {
   if (!(error instanceof SyntaxError)) throw error;
 }
 
-/** Enough for uncompressed stereo at 48 kHz, spoken at half the speed. */
-export const maxAudioBytes = (characters: number): number => Math.min(2_097_152 + characters * 24_576, 268_435_456);
+/** Enough for uncompressed stereo at 48 kHz, spoken at half the speed; of long texts, which are MP3, at 128 kbit/s. */
+export const maxAudioBytes = (characters: number): number =>
+  Math.min(2_097_152 + characters * 24_576, Math.max(268_435_456, characters * 2_400));
 
 /** The body fails beyond the limit (after decompression), after an hour, or when the signal aborts. */
 export function boundedResponse(response: Response, maxBytes: number, signal: AbortSignal | undefined): Response {

@@ -1,10 +1,9 @@
 import { MIN_TOP_UP_CENTS } from '../../config/card-settings.ts';
 import type { Config } from '../../config/config.ts';
-import { MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH, SPEED } from '../../config/speech-limits.ts';
+import { ASYNC_TEXT_LENGTH, MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH, SPEED } from '../../config/speech-limits.ts';
 import { routeOf, routes } from '../../contract/routes.ts';
 import type { OpenApiDocument } from '../../contract/types.ts';
 import { MAX_PER_DAY } from '../../feedback/submit.ts';
-import { ASYNC_TEXT_LENGTH } from '../../jobs/job.ts';
 import { CANONICAL_QUERY_VECTORS, PAYMENT_VECTOR, SIGNING_VECTORS } from '../../payments/prepaid/prepaid-vectors.ts';
 import { PREPAID_TYPES } from '../../payments/prepaid/signed-request.ts';
 import { IDENTIFIER_RULE } from '../../payments/x402/envelope.ts';

@@ -1,14 +1,15 @@
-import type { GetJobAudioResult, JobsOperations } from '../../contract/operations.ts';
+import { buffer } from 'node:stream/consumers';
+import type { JobsOperations } from '../../contract/operations.ts';
 import type { TtsJob } from '../../contract/types.ts';
 import type { Database } from '../../db/database.ts';
 import { findJob, type Job } from '../../jobs/job.ts';
-import type { AudioType } from '../../speech/provider.ts';
-import type { AudioStore } from '../../speech/store/audio-store.ts';
+import { captionsKey, findSegments, openSegments } from '../../jobs/job-segments.ts';
+import type { AudioStore, ByteRange } from '../../speech/store/audio-store.ts';
 import type { LinkSigner } from '../../speech/store/link-token.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { PRIVATE } from '../plugins/headers.ts';
 import { failure } from '../structured-error.ts';
-import { answerStoredAudio, type StoredObject } from './stored-audio.ts';
+import { type AudioLink, answerLink, answerStoredAudio } from './stored-audio.ts';
 
 const POLL_AFTER_SECONDS = 1;
 const HINTS = { invalid: 'The job has a fresh link.', missing: 'Take the link from links.audio of the job.' };
@@ -22,9 +23,7 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
   const { baseUrl, signer } = links;
   const unknown = () => failure('NOT_FOUND', 'This job does not exist.', { field: 'jobId' });
 
-  async function findAudio(
-    id: string,
-  ): Promise<StoredObject<AudioType> | Extract<GetJobAudioResult, { status: 404 | 409 | 410 }>> {
+  async function findStored(id: string) {
     const job = await findJob(db, id);
     if (!job) return unknown();
     if (job.state === 'failed') {
@@ -40,8 +39,36 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
       const message = 'The audio of this job is not stored: storeAudio was false, or its retention period has passed.';
       return failure('AUDIO_NOT_STORED', message);
     }
-    return { open: store.open.bind(store, stored.key), mimeType, sizeBytes };
+    return { id: job.id, isLong: job.progress !== undefined, key: stored.key, mimeType, sizeBytes };
   }
+
+  async function findAudio(id: string) {
+    const found = await findStored(id);
+    if ('status' in found) return found;
+    const { isLong, key, mimeType, sizeBytes } = found;
+    if (!isLong) return { open: store.open.bind(store, key), mimeType, sizeBytes };
+    const segments = await findSegments(db, found.id);
+    return { open: (range?: ByteRange) => openSegments(store, segments, range), mimeType, sizeBytes };
+  }
+
+  async function findCaptions(id: string) {
+    const found = await findStored(id);
+    if ('status' in found) return { outcome: 'refused' as const, refusal: found };
+    const captions = found.isLong ? await store.open(captionsKey(found.id)) : undefined;
+    if (!captions) {
+      const refusal = failure('NOT_FOUND', 'This job has no captions. Only a long text has them.', { field: 'jobId' });
+      return { outcome: 'refused' as const, refusal };
+    }
+    const body = await buffer(captions.stream);
+    const disposition = `inline; filename="speech-${found.id}.vtt"`;
+    const headers = { 'cache-control': PRIVATE, 'content-disposition': disposition } as const;
+    const answer = () => ({ status: 200, type: 'text/vtt', headers, body }) as const;
+    return { outcome: 'found' as const, answer };
+  }
+
+  const linkOf = (jobId: string, sig: string | undefined, headers: AudioLink['headers'] = {}): AudioLink => {
+    return { signer, sig, id: jobId.toLowerCase(), parameter: 'jobId', hints: HINTS, headers };
+  };
 
   return {
     getJob: async ({ params }) => {
@@ -50,9 +77,12 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
       return { status: 200, headers: { 'cache-control': PRIVATE }, body: await jobBody(job, links) };
     },
     getJobAudio: ({ params, query, headers }, context) => {
-      const id = params.jobId.toLowerCase();
-      const link = { signer, sig: query.sig, id, parameter: 'jobId', hints: HINTS, headers };
-      return answerStoredAudio(link, context, () => findAudio(id));
+      const link = linkOf(params.jobId, query.sig, headers);
+      return answerStoredAudio(link, context, () => findAudio(link.id));
+    },
+    getJobCaptions: ({ params, query }, context) => {
+      const link = linkOf(params.jobId, query.sig);
+      return answerLink(link, context, () => findCaptions(link.id));
     },
   };
 }
@@ -62,7 +92,8 @@ export async function jobBody(job: Job, { baseUrl, signer }: JobLinks): Promise<
   const status = `${baseUrl}/tts/jobs/${job.id}`;
   const stored = job.audio?.stored;
   const sig = stored && signer && (await signer.sign(job.id, stored.expiresAt));
-  const audioUrl = stored ? `${status}/audio${sig === undefined ? '' : `?sig=${sig}`}` : null;
+  const urlOf = (what: string) => `${status}/${what}${sig === undefined ? '' : `?sig=${sig}`}`;
+  const audioUrl = stored ? urlOf('audio') : null;
   return {
     jobId: job.id,
     status: job.state,
@@ -71,6 +102,7 @@ export async function jobBody(job: Job, { baseUrl, signer }: JobLinks): Promise<
     updatedAt: job.updatedAt.toISOString(),
     startedAt: job.startedAt?.toISOString() ?? null,
     completedAt: job.completedAt?.toISOString() ?? null,
+    ...(job.progress && { progress: job.progress }),
     error: job.error,
     result: job.audio && {
       audioUrl,
@@ -78,6 +110,6 @@ export async function jobBody(job: Job, { baseUrl, signer }: JobLinks): Promise<
       mimeType: job.audio.mimeType,
       sizeBytes: job.audio.sizeBytes,
     },
-    links: { status, audio: audioUrl },
+    links: { status, audio: audioUrl, ...(stored && job.progress && { captions: urlOf('captions') }) },
   };
 }

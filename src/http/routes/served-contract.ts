@@ -8,6 +8,7 @@ import { MAX_QUERY_TEXT_LENGTH } from '../../config/speech-limits.ts';
 import type { OpenApiDocument } from '../../contract/types.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { PREPAID } from '../../payments/x402/prepaid-terms.ts';
+import { synchronousCatalog } from '../../speech/order.ts';
 import { priceMicroUsd } from '../../speech/price.ts';
 
 type Deployment = Pick<Config, 'serviceName' | 'baseUrl' | 'contact' | 'catalog' | 'card' | 'x402'>;
@@ -73,7 +74,7 @@ function termsOf({ catalog, card, x402 }: Deployment): Record<string, Terms | un
   const inUsdc = (terms: Terms) => asset && { ...terms, asset };
   return {
     createSpeech: card && speechPrices(catalog),
-    createX402Speech: inUsdc(speechPrices(catalog)),
+    createX402Speech: inUsdc(speechPrices(synchronousCatalog(catalog))),
     getX402Speech: inUsdc(speechPrices(catalog, MAX_QUERY_TEXT_LENGTH)),
     createDeposit: inUsdc({ min: BigInt(PREPAID.minDepositMicroUsd), max: BigInt(PREPAID.maxDepositMicroUsd) }),
   };

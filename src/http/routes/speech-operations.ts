@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import type { Catalog } from '../../config/catalog.ts';
+import type { Catalog, Model } from '../../config/catalog.ts';
 import type {
   CreateSpeechResult,
   GetSpeechRequest,
@@ -22,7 +22,7 @@ import { type Streaming, streamed } from '../../payments/delivery.ts';
 import type { Charge } from '../../payments/payment-flow.ts';
 import { NOTHING_CHARGED, type Refused, unknownPayment } from '../../payments/refusal.ts';
 import { speak } from '../../payments/speak.ts';
-import { type OrderRequest, type OrderResult, placeOrder, utteranceOf } from '../../speech/order.ts';
+import { type OrderRequest, type OrderResult, partsOf, placeOrder, utteranceOf } from '../../speech/order.ts';
 import type { SynthesisSlots } from '../../speech/synthesis-slots.ts';
 import type { OperationContext } from '../operation-context.ts';
 import type { RequestSlot } from '../plugins/admission.ts';
@@ -68,9 +68,10 @@ interface CardSale {
   readonly streaming: StreamedSpeechParts;
   readonly credential: CardCredential;
   readonly charge: Charge;
+  readonly model: Model;
 }
 
-type SentRequest = Omit<JobRequest, 'utterance'>;
+type SentRequest = Omit<JobRequest, 'utterance' | 'parts'>;
 
 export function speechOperations(options: SpeechOptions): SpeechOperations<OperationContext> {
   const { db, baseUrl, signer, catalog, streaming, cardCredits, foreignHeaders } = options;
@@ -121,7 +122,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       request: context,
       slot,
     };
-    return { cardCredits, streaming, credential: shown.credential, charge } satisfies CardSale;
+    return { cardCredits, streaming, credential: shown.credential, charge, model } satisfies CardSale;
   }
 
   /** Streams the audio during synthesis. A hold that is never captured is voided in the end. */
@@ -163,10 +164,12 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
   }
 
   async function answerLater(sale: CardSale, sent: SentRequest, slot: RequestSlot, context: OperationContext) {
-    const { cardCredits, credential, charge } = sale;
+    const { cardCredits, credential, charge, model } = sale;
     const limited = await slot.refusal();
     if (limited) return limited;
-    const request = { ...sent, utterance: charge.utterance };
+    const { utterance } = charge;
+    const parts = partsOf(utterance.text, model);
+    const request = { ...sent, utterance, parts };
     context.payment = unknownPayment(charge.priceMicroUsd);
     const queued = await queueJob(db, cardCredits, { credential, charge }, request);
     switch (queued.outcome) {

@@ -22,11 +22,26 @@ export interface AudioLink {
   readonly headers: Readonly<{ range?: string | undefined; 'if-range'?: string | undefined }>;
 }
 
-/** Serves stored audio, with checks in the order of R50. Without a valid `sig` the address takes a slot (R13, R48). */
-export async function answerStoredAudio<Type extends keyof typeof EXTENSIONS, Refusal extends { status: number }>(
+export const answerStoredAudio = <Type extends keyof typeof EXTENSIONS, Refusal extends { status: number }>(
   link: AudioLink,
   context: OperationContext,
   find: () => Promise<StoredObject<Type> | Refusal>,
+) =>
+  answerLink(link, context, async () => {
+    const found = await find();
+    if ('status' in found) return { outcome: 'refused', refusal: found };
+    return { outcome: 'found', answer: () => serve(found, link, context) };
+  });
+
+type Linked<Answer, Refusal> =
+  | { readonly outcome: 'found'; answer(): Answer | Promise<Answer> }
+  | { readonly outcome: 'refused'; readonly refusal: Refusal };
+
+/** Serves what a link names, with checks in the order of R50. Without a valid `sig` the address takes a slot (R13, R48). */
+export async function answerLink<Answer, Refusal>(
+  link: AudioLink,
+  context: OperationContext,
+  find: () => Promise<Linked<Answer, Refusal>>,
 ) {
   const { signer, sig, id, hints } = link;
   try {
@@ -38,11 +53,11 @@ export async function answerStoredAudio<Type extends keyof typeof EXTENSIONS, Re
       return failure('UNAUTHORIZED', message, { field: 'sig', rule: 'signature' });
     }
     const found = await find();
-    if ('status' in found) return found;
+    if (found.outcome === 'refused') return found.refusal;
     if (signer && !isSigned) {
       return failure('UNAUTHORIZED', `sig is missing. ${hints.missing}`, { field: 'sig', rule: 'required' });
     }
-    return await serve(found, link, context);
+    return await found.answer();
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
     context.log.error({ err: error }, 'failed to read stored audio');

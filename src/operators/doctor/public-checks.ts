@@ -8,6 +8,7 @@ import { canonicalize } from '../../lib/canonical-json.ts';
 import { isLoopback } from '../../lib/loopback.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { Quotes } from '../../payments/x402/quotes.ts';
+import { synchronousCatalog } from '../../speech/order.ts';
 import { priceMicroUsd } from '../../speech/price.ts';
 import { type Check, type DoctorContext, type Finding, fault, ok, skipped, warning } from './check.ts';
 import { type Call, exchange, member, NoAnswer, type ProbeResponse } from './exchange.ts';
@@ -236,8 +237,8 @@ function differences(document: unknown, { baseUrl, x402, catalog, signingKeys }:
     Array.isArray(value) ? value.map((entry) => names.map((name) => member(entry, name)).join(' ')).join(', ') : '';
   const payees = x402?.payees.map(({ address, status }) => `${address} ${status}`).join(', ');
   const keys = signingKeys?.map(({ keyId, status }) => `${keyId} ${status}`).join(', ');
-  const models = catalog.models
-    .map(
+  const models = synchronousCatalog(catalog)
+    .models.map(
       ({ id, maxInputCharacters: most, ratePicoUsd }) => `${id} ${most} ${formatUsd(priceMicroUsd(most, ratePicoUsd))}`,
     )
     .join(', ');

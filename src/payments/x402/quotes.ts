@@ -3,7 +3,7 @@ import type { Catalog } from '../../config/catalog.ts';
 import type { Asset } from '../../config/network.ts';
 import { type Address, type Payee, payablePayees } from '../../config/payees.ts';
 import { createTokenSigner, type TokenSigner } from '../../lib/signed-token.ts';
-import { findModel, type Order, type OrderRefusal, refuseTooLong } from '../../speech/order.ts';
+import { findModel, type Order, type OrderRefusal, refuseText } from '../../speech/order.ts';
 import { priceMicroUsd } from '../../speech/price.ts';
 
 interface QuoteTerms {
@@ -126,7 +126,7 @@ export function placeQuotedOrder(
   }
   const text = request.text?.trim();
   if (text !== undefined) {
-    const refusal = refuseTooLong('text', text.length, model);
+    const refusal = refuseText(text, model);
     if (refusal) return refusal;
     const isQuoted = text.length === quote.textLength && textSha256(text) === quote.textSha256;
     if (!isQuoted) return mismatch('text');

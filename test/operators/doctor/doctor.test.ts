@@ -5,6 +5,7 @@ import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../../src/config/network.ts';
 import { openDatabase } from '../../../src/db/database.ts';
 import { claimInstance } from '../../../src/ledger/database-identity.ts';
 import { catalogWithSecond } from '../../support/catalog-file.ts';
+import { longCatalog } from '../../support/long-texts.ts';
 import { operatorCommand } from '../../support/operator-command.ts';
 import { projectFile } from '../../support/project.ts';
 import { speechgate } from '../../support/speechgate.ts';
@@ -37,6 +38,7 @@ const healthy: Readonly<Record<string, Case['make']>> = {
   'a second upstream': async ({ upstream }, t) => ({
     own: { CATALOG_FILE: await catalogWithSecond(t, upstream.url) },
   }),
+  'a catalog of long texts': async (_scene, t) => ({ all: { CATALOG_FILE: await longCatalog(t, 500) } }),
   'a trusted proxy': async (_scene, t, { PORT }) => ({
     all: { TRUST_PROXY: '127.0.0.1', BASE_URL: await proxy(t, PORT, adding) },
   }),

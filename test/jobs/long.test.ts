@@ -1,0 +1,363 @@
+import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { type Test, t, test } from 'tap';
+import { MAX_ATTEMPTS } from '../../src/jobs/run-job.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { frameLength, frameRate } from '../../src/speech/mpeg-frame.ts';
+import { startChild } from '../support/child.ts';
+import { startGateway } from '../support/gateway.ts';
+import { later, untilJob } from '../support/jobs.ts';
+import { killCommand, letLeasesEnd } from '../support/kill.ts';
+import { killCases } from '../support/kills.ts';
+import { longCatalog, longText, secondsOf } from '../support/long-texts.ts';
+import { probe, withoutProbe } from '../support/probed-audio.ts';
+import { runTurn } from '../support/reconcile.ts';
+import { MONO_44100, mpegFrames } from '../support/silent-audio.ts';
+import {
+  body,
+  ControlledStream,
+  type Mode,
+  mp3,
+  openAiError,
+  silentMp3,
+  testUpstream,
+  wav,
+} from '../support/stub-upstream.ts';
+import { toneMp3 } from '../support/tone.ts';
+
+// They wait for retries most of the time.
+t.jobs = 3;
+
+const FUNDS = 5_000_000n;
+const RATE = 18n;
+const LIMIT = 500;
+const WORKER = 'test/support/worker-process.ts';
+const IN_FLIGHT = 4;
+
+/** A gateway whose worker stands still until it is started, and the settings of another process. */
+async function start(t: Test, more: Record<string, string> = {}) {
+  const upstream = await testUpstream(t);
+  const env = { SPEECH_BASE_URL: upstream.url, CATALOG_FILE: await longCatalog(t, LIMIT) };
+  const gateway = await startGateway(t, { ...env, ...more });
+  const { audioStore } = gateway.config.jobs;
+  const workerEnv = { ...env, DATABASE_URL: gateway.databaseUrl, AUDIO_STORE: audioStore };
+  const account = await gateway.fund(500);
+  const takeOver = async () => {
+    await letLeasesEnd(gateway.db);
+    assert.equal((await runTurn(gateway, 'lost_jobs')).outcome, 'done');
+  };
+  return {
+    upstream,
+    gateway,
+    workerEnv,
+    account,
+    accept: async (text: string, query = '') => (await later(gateway, account, { text, query })).json.jobId as string,
+    end: async (jobId: string) => (await untilJob(gateway, jobId, 'completed', 'failed')).json,
+    takeOver,
+    resume: async () => {
+      await takeOver();
+      gateway.app.worker?.start();
+    },
+    /** How many objects are stored. */
+    stored: async () => {
+      const names = await readdir(join(gateway.config.dataDir, 'audio'), { recursive: true }).catch(() => []);
+      return names.filter((name) => name.includes('/')).length;
+    },
+    expire: async () => assert.equal((await runTurn(gateway, 'expired_audio')).outcome, 'done'),
+  };
+}
+
+const inputsOf = ({ requests }: { requests: readonly { body: Record<string, unknown> | undefined }[] }) =>
+  requests.flatMap(({ body }) => (body ? [String(body.input)] : []));
+
+test('R6: a job of 20,000 characters outlives failures and a killed worker, charged once', async (t) => {
+  const { upstream, gateway, workerEnv, account, resume, end, stored } = await start(t);
+  const tone = await toneMp3(440, 24_000, 4);
+  const [good, bad] = [body(tone), openAiError(500)];
+  let badUntil = 0;
+  upstream.mode = (request, response) => {
+    const { length } = upstream.requests;
+    (length <= badUntil || length % 20 === 0 ? bad : good)(request, response);
+  };
+  const call = { method: 'POST', json: { text: longText(20_000) }, headers: { 'x-credit-account': account } };
+  const accepted = await gateway.call('/tts', call);
+  assert.equal(accepted.status, 202);
+  assert.deepEqual(accepted.json.progress, { characters: 0, total: 20_000 });
+
+  const { jobId } = accepted.json;
+  const victim = startChild(t, WORKER, workerEnv);
+  await upstream.waitForRequests(25);
+  await victim.stop('SIGKILL');
+  const { progress } = (await gateway.call(`/tts/jobs/${jobId}`)).json;
+  assert.ok(progress.characters > 0 && progress.characters < 20_000, JSON.stringify(progress));
+  // An attempt that makes no progress is repeated for 15 minutes after the last progress, not after the first attempt.
+  badUntil = upstream.requests.length + IN_FLIGHT;
+  await gateway.db
+    .updateTable('job')
+    .set({ started_at: new Date(Date.now() - 3_600_000) })
+    .execute();
+  await resume();
+  const job = await end(jobId);
+  assert.equal(job.status, 'completed');
+  assert.deepEqual(job.progress, { characters: 20_000, total: 20_000 });
+  assert.equal(await gateway.balance(account), FUNDS - 20_000n * RATE);
+  assert.deepEqual(await audit(gateway.db), []);
+
+  const inputs = inputsOf(upstream);
+  assert.ok(inputs.every((input) => input.length <= LIMIT));
+  const segments = new Set(inputs).size;
+  const most = segments + Math.floor(upstream.requests.length / 20) + 2 * IN_FLIGHT;
+  assert.ok(inputs.length <= most, `${inputs.length} requests for ${segments} segments`);
+  assert.equal(await stored(), segments + 1, 'the segments and their captions');
+
+  const { bytes } = await gateway.call(new URL(job.links.audio).pathname);
+  assert.equal(bytes.length, job.result.sizeBytes);
+  assert.equal(bytes.indexOf('Xing'), bytes.lastIndexOf('Xing'), 'one frame describes the whole');
+  const seconds = segments * secondsOf(tone);
+  assert.ok(Math.abs(secondsOf(bytes) - seconds) < seconds / 100);
+  await t.test('players find no gap in it', { skip: withoutProbe }, async () => {
+    const [single, joined] = [await probe(tone, 'mp3'), await probe(bytes, 'mp3')];
+    assert.ok(Math.abs(joined.seconds - segments * single.seconds) < seconds / 100);
+    const [first, last] = [silenceOf(single.samples), silenceOf(single.samples.toReversed())];
+    assert.ok(longestSilence(joined.samples) <= first + last, 'no longer than its segments have themselves');
+  });
+});
+
+const QUIET = 0.01;
+
+/** In seconds, at the beginning. */
+const silenceOf = (samples: Float32Array): number => samples.findIndex((sample) => Math.abs(sample) >= QUIET) / 24_000;
+
+function longestSilence(samples: Float32Array): number {
+  let [longest, run] = [0, 0];
+  for (const sample of samples) {
+    run = Math.abs(sample) < QUIET ? run + 1 : 0;
+    longest = Math.max(longest, run);
+  }
+  return longest / 24_000;
+}
+
+test('any range of the joined audio is that part of the whole', async (t) => {
+  const { upstream, gateway, accept, resume, end } = await start(t);
+  upstream.mode = (request, response) => mp3(String(request.body?.input).length * 2)(request, response);
+  const jobId = await accept(longText(1_800));
+  await resume();
+  const { result } = await end(jobId);
+  const path = `/tts/jobs/${jobId}/audio`;
+  const { bytes } = await gateway.call(path);
+  assert.equal(bytes.length, result.sizeBytes);
+  for (const [first, last] of [
+    [0, 0],
+    [0, 2_000],
+    [100, 20_000],
+    [10_000, bytes.length - 1],
+    [bytes.length - 1, bytes.length + 500],
+  ] as const) {
+    const part = await gateway.call(path, { headers: { range: `bytes=${first}-${last}` } });
+    assert.equal(part.status, 206);
+    assert.ok(part.bytes.equals(bytes.subarray(first, last + 1)), `${first}-${last}`);
+  }
+  const beyond = await gateway.call(path, { headers: { range: `bytes=${bytes.length}-` } });
+  assert.equal(beyond.status, 416);
+  assert.equal((await gateway.call(path, { method: 'HEAD' })).status, 200);
+});
+
+test('each stored segment begins to count attempts anew', async (t) => {
+  const { upstream, account, gateway, accept, resume, end } = await start(t);
+  upstream.mode = (request, response) =>
+    (upstream.requests.length % 2 === 0 ? openAiError(500) : mp3())(request, response);
+  const jobId = await accept(longText(4_000));
+  await resume();
+  assert.equal((await end(jobId)).status, 'completed');
+  const failed = inputsOf(upstream).length - new Set(inputsOf(upstream)).size;
+  assert.ok(failed > MAX_ATTEMPTS, `${failed} requests failed`);
+  assert.equal(await gateway.balance(account), FUNDS - 4_000n * RATE);
+});
+
+test('a segment of another rate than the first is spoken again', async (t) => {
+  const { upstream, gateway, accept, resume, end } = await start(t);
+  const other = body(mpegFrames(MONO_44100, 200));
+  upstream.mode = (request, response) => (upstream.requests.length === 6 ? other : mp3())(request, response);
+  const jobId = await accept(longText(3_000));
+  await resume();
+  assert.equal((await end(jobId)).status, 'completed');
+  assert.equal(upstream.requests.length, new Set(inputsOf(upstream)).size + 1);
+  const { bytes } = await gateway.call(`/tts/jobs/${jobId}/audio`);
+  for (let at = 0; at < bytes.length; at += frameLength(bytes, at) ?? bytes.length)
+    assert.equal(frameRate(bytes, at), 48_000);
+});
+
+test('captions name each sentence at its time, with the sig of the audio, and go with it', async (t) => {
+  const { upstream, gateway, accept, resume, end, stored, expire } = await start(t, {
+    JOB_SIGNING_SECRET: 'a'.repeat(32),
+  });
+  upstream.mode = (request, response) => mp3(String(request.body?.input).length * 24)(request, response);
+  const jobId = await accept(`First I <3 you & me --> here.\n\n${longText(990)}`);
+  const path = `/tts/jobs/${jobId}/captions`;
+  assert.equal((await gateway.call(path)).status, 409);
+  await resume();
+  const { links } = await end(jobId);
+  const { pathname, search } = new URL(links.captions);
+  assert.deepEqual([pathname, search], [path, new URL(links.audio).search]);
+  assert.deepEqual([(await gateway.call(path)).status, (await gateway.call(`${path}?sig=x`)).status], [401, 401]);
+  const reply = await gateway.call(path + search);
+  assert.equal(reply.headers.get('content-type'), 'text/vtt');
+  const [head, first, ...cues] = reply.text.split('\n\n');
+  assert.deepEqual([head, first?.split('\n')[1]], ['WEBVTT', 'First I &lt;3 you &amp; me --&gt; here.']);
+  assert.equal(cues.length, longText(990).match(/This/g)?.length);
+  const times = [...reply.text.matchAll(/(\d+):(\d\d):(\d\d\.\d{3})/g)].map(
+    ([, hours, minutes, seconds]) => Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds),
+  );
+  assert.deepEqual(
+    times,
+    times.toSorted((a, b) => a - b),
+  );
+  const audio = await gateway.call(`/tts/jobs/${jobId}/audio${search}`);
+  assert.ok(Math.abs((times.at(-1) ?? 0) - secondsOf(audio.bytes)) < 0.1);
+  await gateway.db
+    .updateTable('job')
+    .set({ audio_expires_at: new Date(0) })
+    .execute();
+  assert.equal((await gateway.call(path + search)).status, 410);
+  await expire();
+  assert.equal(await stored(), 0);
+});
+
+const failures: [what: string, mode: Mode][] = [
+  ['that its provider refuses', openAiError(400)],
+  ['that is no MP3', wav()],
+];
+for (const [what, mode] of failures) {
+  test(`a segment ${what} fails the job, uncharged, and the others are deleted`, async (t) => {
+    const { upstream, gateway, account, accept, resume, end, stored, expire } = await start(t);
+    const isLast = (input: unknown) => String(input).includes('number 60 ');
+    upstream.mode = (request, response) => (isLast(request.body?.input) ? mode : mp3())(request, response);
+    const jobId = await accept(longText(3_000));
+    await resume();
+    const job = await end(jobId);
+    assert.deepEqual([job.status, job.error.code], ['failed', 'TTS_UPSTREAM_ERROR']);
+    assert.equal(await gateway.balance(account), FUNDS);
+    assert.ok((await stored()) > 0);
+    await expire();
+    assert.equal(await stored(), 0);
+    assert.deepEqual(await audit(gateway.db), []);
+  });
+}
+
+test('storeAudio=false keeps the segments only until the job ends', async (t) => {
+  const { gateway, account, accept, resume, end, stored, expire } = await start(t);
+  const jobId = await accept(longText(1_200), '&storeAudio=false');
+  await resume();
+  const job = await end(jobId);
+  assert.deepEqual([job.status, job.result.stored, job.links.audio], ['completed', false, null]);
+  assert.equal((await gateway.call(`/tts/jobs/${jobId}/audio`)).status, 410);
+  await expire();
+  assert.equal(await stored(), 0);
+  assert.equal(await gateway.balance(account), FUNDS - 1_200n * RATE);
+});
+
+test('segments without a word are passed over', async (t) => {
+  const { upstream, accept, resume, end } = await start(t);
+  const [one, two] = [longText(480), longText(490)];
+  const stars = '* '.repeat(240);
+  const jobId = await accept(`${one}\n\n${stars}\n\n${two}`);
+  await resume();
+  const job = await end(jobId);
+  assert.equal(job.status, 'completed');
+  assert.equal(job.progress.characters, job.progress.total);
+  assert.deepEqual(inputsOf(upstream).sort(), [one, two].sort());
+});
+
+const CASES = killCases<'test/jobs/long.test.ts', number>('test/jobs/long.test.ts', {
+  // It is spoken again, and what the dead worker stored of it is deleted.
+  'segment stored': 1,
+  'segment recorded': 0,
+});
+
+for (const [point, again] of CASES) {
+  test(`kill -9 of a long job at "${point}": another process speaks what is missing`, async (t) => {
+    const { upstream, gateway, workerEnv, account, accept, resume, end, stored } = await start(t);
+    const jobId = await accept(longText(3_000));
+    const env = { ...workerEnv, SPEECHGATE_TEST_KILL_VISIT: '3' };
+    await killCommand(t, point, { program: WORKER, env });
+    await resume();
+    assert.equal((await end(jobId)).status, 'completed');
+    const inputs = inputsOf(upstream);
+    const segments = new Set(inputs).size;
+    assert.ok(inputs.length >= segments + again && inputs.length <= segments + IN_FLIGHT);
+    assert.equal(await stored(), segments + 1);
+    assert.equal(await gateway.balance(account), FUNDS - 3_000n * RATE);
+    assert.deepEqual(await audit(gateway.db), []);
+  });
+}
+
+test('a worker that was paused changes nothing of a long job that was taken over', async (t) => {
+  const { upstream, gateway, workerEnv, account, accept, resume, end, stored } = await start(t);
+  const slow = new ControlledStream();
+  upstream.mode = (request, response) => (upstream.requests.length === 6 ? slow.mode : mp3())(request, response);
+  const jobId = await accept(longText(3_000));
+  const paused = startChild(t, WORKER, workerEnv);
+  await slow.opened;
+  paused.process.kill('SIGSTOP');
+  await resume();
+  const job = await end(jobId);
+  const path = new URL(job.links.audio).pathname;
+  const { bytes } = await gateway.call(path);
+  paused.process.kill('SIGCONT');
+  await slow.write(silentMp3(9_000));
+  slow.end();
+  await paused.printed(/took over the job/);
+  assert.ok((await gateway.call(path)).bytes.equals(bytes));
+  assert.equal(await stored(), new Set(inputsOf(upstream)).size + 1);
+  assert.equal(await gateway.balance(account), FUNDS - 3_000n * RATE);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('whatever fails or dies, a long job ends charged and complete, or not charged', async (t) => {
+  const { upstream, gateway, workerEnv, account, accept, takeOver, end, stored, expire } = await start(t);
+  const history = fc.record({
+    kills: fc.array(fc.integer({ min: 1, max: 12 }), { maxLength: 2 }),
+    failEvery: fc.integer({ min: 3, max: 15 }),
+    refused: fc.option(fc.integer({ min: 1, max: 60 })),
+  });
+  await fc.assert(
+    fc.asyncProperty(history, async ({ kills, failEvery, refused }) => {
+      await expire();
+      const [balance, before] = [await gateway.balance(account), await stored()];
+      const isRefused = (input: unknown) => refused !== null && String(input).includes(`number ${refused} `);
+      upstream.mode = (request, response) => {
+        const mode = isRefused(request.body?.input) ? openAiError(400) : openAiError(500);
+        const isGood = upstream.requests.length % failEvery !== 0 && !isRefused(request.body?.input);
+        (isGood ? body(silentMp3(1_000)) : mode)(request, response);
+      };
+      const jobId = await accept(longText(3_000));
+      for (const requests of kills) {
+        const victim = startChild(t, WORKER, workerEnv);
+        await Promise.race([upstream.waitForRequests(upstream.requests.length + requests), end(jobId)]);
+        await victim.stop('SIGKILL');
+        await takeOver();
+      }
+      const worker = startChild(t, WORKER, workerEnv);
+      const job = await end(jobId);
+      await worker.stop();
+      assert.equal(job.status, refused === null ? 'completed' : 'failed');
+      assert.equal(await gateway.balance(account), job.status === 'completed' ? balance - 3_000n * RATE : balance);
+      if (job.status === 'completed') {
+        const { bytes } = await gateway.call(new URL(job.links.audio).pathname);
+        assert.equal(bytes.length, job.result.sizeBytes);
+      }
+      await expire();
+      const kept = job.status === 'completed' ? (await segmentsOf(jobId)) + 1 : 0;
+      assert.equal(await stored(), before + kept);
+      assert.deepEqual(await audit(gateway.db), []);
+    }),
+    { numRuns: 5, endOnFailure: true },
+  );
+
+  async function segmentsOf(jobId: string): Promise<number> {
+    const rows = gateway.db.selectFrom('job_segment').where('job_id', '=', jobId).where('frames', '>', 0);
+    return (await rows.selectAll().execute()).length;
+  }
+});
