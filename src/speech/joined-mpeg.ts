@@ -1,7 +1,7 @@
 import { concatBytes } from '../lib/bytes.ts';
 import { MpegAudioReader } from './mpeg-audio.ts';
 import { describe } from './mpeg-description.ts';
-import { FRAME_HEADER_BYTES, frameLength, frameRate, frameSamples, isMono, readSideInformation } from './mpeg-frame.ts';
+import { FRAME_HEADER_BYTES, frameLength, frameSamples, readSideInformation, soundOf } from './mpeg-frame.ts';
 import { type Speech, SpeechError } from './provider.ts';
 import { splitText } from './split-text.ts';
 import { audioError } from './upstream-errors.ts';
@@ -64,8 +64,7 @@ export function segmentAudio(audio: Uint8Array, isLast: boolean): SegmentAudio {
 }
 
 /** Whether players play the one behind the other. */
-export const canFollow = (one: Uint8Array, other: Uint8Array): boolean =>
-  frameRate(one) === frameRate(other) && isMono(one) === isMono(other);
+export const canFollow = (one: Uint8Array, other: Uint8Array): boolean => soundOf(one) === soundOf(other);
 
 /** The frame that goes in front of the joined segments. */
 export function describeSegments(

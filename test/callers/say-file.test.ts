@@ -258,7 +258,7 @@ test('a cap stops a file before its first part, or between two, and nothing is l
   const { folder, say } = await bookIn(t);
   const over = await callerCommand(env, ...say, '--max', '0.05');
   assert.deepEqual([over.code, upstream.requests.length], [4, 0], over.err);
-  assert.match(over.err, /above the cap of 0\.050000 per call\..* Nothing was signed\.$/m);
+  assert.match(over.err, /cap of 0\.050000 USD for one call is left.* Nothing was signed\.$/m);
 
   const capped = await callerCommand({ ...env, SPEECHGATE_MAX_PER_DAY: '0.05' }, ...say);
   assert.equal(capped.code, 4, capped.err);

@@ -285,7 +285,7 @@ test('requests to other services are counted by call and outcome', { skip }, asy
   assert.equal(counted('service="facilitator",call="settle",outcome="ok"'), 1);
   assert.equal(counted('service="upstream",call="synthesize",outcome="refused"'), 1);
   assert.equal(counted('service="store",call="put",outcome="ok"'), 1);
-  assert.ok(Number(counted('service="node",call="eth_call",outcome="ok"')) > 0);
+  assert.ok(Number(counted('service="node",call="eth_getTransactionReceipt",outcome="ok"')) > 0);
   assert.equal(sample(text, 'speechgate_outside_request_seconds_count{service="facilitator",call="settle"}'), 1);
   assert.ok(text.includes('speechgate_http_request_duration_seconds_bucket{le="180"'));
   const age = sample(text, 'speechgate_node_block_age_seconds');
