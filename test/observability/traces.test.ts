@@ -123,7 +123,13 @@ const FLOWS: Readonly<Record<string, TracedFlow>> = {
   direct: {
     route: 'POST /x402/tts',
     statements: ['reserve', 'settle', 'book_settlement'],
-    outside: ['facilitator verify', 'upstream synthesize', 'store put', 'facilitator settle', 'node eth_call'],
+    outside: [
+      'facilitator verify',
+      'upstream synthesize',
+      'store put',
+      'facilitator settle',
+      'node eth_getTransactionReceipt',
+    ],
     calls: ({ upstream, facilitator, node }) => [upstream.url, facilitator.url, node.url],
     ask: async (gateway, headers) => {
       const { paid, reply, payload } = await payFor(gateway, gateway.direct, { ...SPEECH, headers });

@@ -80,7 +80,7 @@ const whileRefunding = (point: Kill, isCommand: boolean) => async (t: Test) => {
   const env = { ...settings(gateway, checkout), SPEECHGATE_OPERATOR: 'alice' };
   const key = randomUUID();
   const [program, args] = isCommand
-    ? [COMMAND, ['accounts', 'refund', session, '--amount', '200', '--key', key, '--reason', 'ticket 7', '--yes']]
+    ? [COMMAND, ['accounts', 'refund', session, '--amount', '2', '--key', key, '--reason', 'ticket 7', '--yes']]
     : [PURCHASE, ['refund', session, '200', key]];
   await killCommand(t, point, { program, env, args });
   const repeated = startChild(t, program, env, args);
