@@ -2,7 +2,7 @@ import { addWaitingAudioGauge } from '../http/admin/gauges.ts';
 import { StreamDeadlines } from '../payments/stream-deadlines.ts';
 import { AudioMemory } from '../speech/audio-memory.ts';
 import { openProvider } from '../speech/open-provider.ts';
-import { SynthesisSlots } from '../speech/synthesis-slots.ts';
+import { SynthesisPermits } from '../speech/synthesis-permits.ts';
 import type { SharedParts } from './feature.ts';
 
 export type Speech = ReturnType<typeof openSpeech>;
@@ -16,11 +16,11 @@ export function openSpeech({ config, metrics, log }: SharedParts) {
   const { timeoutMs, streaming, concurrency } = config.speech;
   const { provider, close } = openProvider(config.speech, config.catalog, { metrics, log });
   const memory = new AudioMemory(streaming.waitingBytes);
-  const slots = new SynthesisSlots(concurrency, memory);
+  const permits = new SynthesisPermits(concurrency, memory);
   const deadlines = new StreamDeadlines({ silenceMs: timeoutMs, totalMs: streaming.totalMs });
   addWaitingAudioGauge(metrics, memory);
   return {
-    speaking: { provider, timeoutMs, slots, deadlines, memory },
+    speaking: { provider, timeoutMs, permits, deadlines, memory },
     reconcilers: [],
     stop: () => deadlines.stop(),
     close,

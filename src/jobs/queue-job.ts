@@ -37,7 +37,7 @@ export interface RepeatableRequest {
 
 /** The job of an earlier request with the same idempotency key. */
 export interface PreviousJob {
-  readonly outcome: 'replayed';
+  readonly outcome: 'repeated';
   readonly job: Job;
   readonly receipt: CardReceipt;
 }
@@ -83,7 +83,7 @@ async function findEarlier(
   const isSame = row.sent_hash?.equals(sent) || (spoken !== undefined && row.request_hash?.equals(spoken));
   if (!isSame) return refused('INVALID_REQUEST', 'idempotency_key_reused');
   const receipt = cardReceipt(accountId, account.balanceMicroUsd, await holdAmount(trx, row.hold_id));
-  return { outcome: 'replayed', job: jobOf(row), receipt };
+  return { outcome: 'repeated', job: jobOf(row), receipt };
 }
 
 export interface JobRequest extends RepeatableRequest {

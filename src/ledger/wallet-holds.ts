@@ -14,7 +14,7 @@ import {
 import { contra } from './transfer.ts';
 import { inTime } from './wallets.ts';
 
-export interface PrepaidDebit extends HoldRequest {
+export interface WalletHoldRequest extends HoldRequest {
   readonly address: string;
   readonly nonce: string;
   readonly digest?: Buffer | undefined;
@@ -22,12 +22,12 @@ export interface PrepaidDebit extends HoldRequest {
   readonly isPermitted: boolean;
 }
 
-export type PrepaidDebitResult =
+export type WalletHoldResult =
   | { readonly outcome: 'held'; readonly hold: Hold }
   /** Past or too far ahead by the database's clock (R34). */
   | { readonly outcome: 'expiry' }
   | { readonly outcome: 'unknown_account' }
-  | { readonly outcome: 'replayed' | 'insufficient_funds'; readonly balanceMicroUsd: bigint };
+  | { readonly outcome: 'nonce_spent' | 'insufficient_funds'; readonly balanceMicroUsd: bigint };
 
 interface WalletHoldTerms extends HoldTerms {
   /** When the hold is voided unless it is renewed. */
@@ -53,25 +53,25 @@ interface Row {
  * balance covers, and debits what was inserted. So nonce and debit exist together or not at all. A balance that is too
  * small spends no nonce (R32). The new balance is computed from the locked row, because the snapshot may
  * show an older one.
- * @returns undefined if a separate statement must decide: the nonce occurs twice, earlier spends of this statement used up
+ * @returns undefined if a separate statement must decide: the nonce occurs twice, earlier holds of this statement used up
  *   the balance, or another transaction has locked the account
  */
 export function walletHoldStatement(terms: WalletHoldTerms) {
   const place = compiledOnce((_db, values: ReturnType<typeof valuesOf>) => placeHolds(values, terms));
-  return async (db: Database, spends: readonly PrepaidDebit[]): Promise<(PrepaidDebitResult | undefined)[]> => {
-    const rows = await place(db, valuesOf(spends));
+  return async (db: Database, asked: readonly WalletHoldRequest[]): Promise<(WalletHoldResult | undefined)[]> => {
+    const rows = await place(db, valuesOf(asked));
     const found = new Map(rows.map((row) => [Number(row.place), row]));
-    return Promise.all(spends.map((spend, index) => readSpend(db, spend, found.get(index + 1) as Row)));
+    return Promise.all(asked.map((request, index) => readPlaced(db, request, found.get(index + 1) as Row)));
   };
 }
 
-const valuesOf = (spends: readonly PrepaidDebit[]) => ({
-  addresses: spends.map(({ address }) => address),
-  nonces: spends.map(({ nonce }) => nonce),
-  digests: spends.map(({ digest }) => digest),
-  expiries: spends.map(({ expiry }) => expiry),
-  permitted: spends.map(({ isPermitted }) => isPermitted),
-  ...holdValues(spends),
+const valuesOf = (asked: readonly WalletHoldRequest[]) => ({
+  addresses: asked.map(({ address }) => address),
+  nonces: asked.map(({ nonce }) => nonce),
+  digests: asked.map(({ digest }) => digest),
+  expiries: asked.map(({ expiry }) => expiry),
+  permitted: asked.map(({ isPermitted }) => isPermitted),
+  ...holdValues(asked),
 });
 
 const placeHolds = (values: ReturnType<typeof valuesOf>, terms: WalletHoldTerms): RawBuilder<Row> => sql<Row>`
@@ -123,25 +123,25 @@ const placeHolds = (values: ReturnType<typeof valuesOf>, terms: WalletHoldTerms)
 
 export async function placeWalletHold(
   db: Database,
-  spend: PrepaidDebit,
+  request: WalletHoldRequest,
   terms: Pick<WalletHoldTerms, 'leaseSeconds'>,
-): Promise<PrepaidDebitResult> {
-  const [placed] = await walletHoldStatement({ ...terms, locked: 'wait' })(db, [spend]);
-  return placed as PrepaidDebitResult;
+): Promise<WalletHoldResult> {
+  const [placed] = await walletHoldStatement({ ...terms, locked: 'wait' })(db, [request]);
+  return placed as WalletHoldResult;
 }
 
-async function readSpend(db: Database, { nonce }: PrepaidDebit, row: Row): Promise<PrepaidDebitResult | undefined> {
+async function readPlaced(db: Database, { nonce }: WalletHoldRequest, row: Row): Promise<WalletHoldResult | undefined> {
   if (!row.in_time) return { outcome: 'expiry' };
   if (row.id === null) return row.is_known ? undefined : { outcome: 'unknown_account' };
   if (row.held_id !== null) {
     const { held_id: id, fence, id: accountId, amount: amountMicroUsd, remaining: balanceMicroUsd } = row;
     return { outcome: 'held', hold: { id, fence, accountId, amountMicroUsd, balanceMicroUsd, nonce } };
   }
-  if (row.affordable) return { outcome: 'replayed', balanceMicroUsd: row.balance };
+  if (row.affordable) return { outcome: 'nonce_spent', balanceMicroUsd: row.balance };
   if (row.turn > 1) return undefined;
   // The statement's snapshot may be older than the spend that emptied the balance; this query's is not.
   const { isSpent, balanceMicroUsd } = await readNonce(db, row.id, nonce);
-  return { outcome: isSpent ? 'replayed' : 'insufficient_funds', balanceMicroUsd };
+  return { outcome: isSpent ? 'nonce_spent' : 'insufficient_funds', balanceMicroUsd };
 }
 
 async function readNonce(db: Database, accountId: string, nonce: string) {

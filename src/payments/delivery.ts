@@ -21,7 +21,7 @@ export interface DeliveredSpeech<Body> {
   readonly upstream: SpeakingUpstream | undefined;
   readonly audio?: Buffer;
   /** Resolves when the body has all audio. Rejects if the upstream broke off: void the hold, then `abort` the body. */
-  readonly spoken: Promise<void>;
+  readonly complete: Promise<void>;
   readonly abort?: (error: Error) => void;
 }
 
@@ -43,7 +43,7 @@ export const buffered =
     try {
       const { audio, upstream } = await collectSpeech(provider, utterance, signal, 'audio/mpeg', share);
       testPoint('speech spoken');
-      return { body: audio, audio, upstream, spoken: Promise.resolve() };
+      return { body: audio, audio, upstream, complete: Promise.resolve() };
     } finally {
       share.release();
     }
@@ -120,13 +120,13 @@ export const streamed =
         deadline.end();
         testPoint('whole speech spoken');
         const audio = completed(speech, begun.audio);
-        return { body: { mimeType, audio }, upstream, spoken: Promise.resolve() };
+        return { body: { mimeType, audio }, upstream, complete: Promise.resolve() };
       }
       const audio = new AudioOutlet(memory);
       // Fastify destroys the stream when the caller disconnects. It then has no listener for later errors.
       audio.on('error', () => {});
-      const spoken = forward(holdingBack(begun.audio, mimeType), audio, deadline).finally(() => deadline.end());
-      return { body: { mimeType, audio }, upstream, spoken, abort: (error) => void audio.destroy(error) };
+      const complete = forward(holdingBack(begun.audio, mimeType), audio, deadline).finally(() => deadline.end());
+      return { body: { mimeType, audio }, upstream, complete, abort: (error) => void audio.destroy(error) };
     } catch (error) {
       deadline.end();
       throw error;

@@ -1,6 +1,6 @@
 import { testPoint } from '../lib/test-point.ts';
 import { SpeechError } from '../speech/provider.ts';
-import type { SynthesisSlots } from '../speech/synthesis-slots.ts';
+import type { SynthesisPermits } from '../speech/synthesis-permits.ts';
 import type { DeliveredSpeech, Delivery } from './delivery.ts';
 import type { Authorization, Charge, Held, PaymentHold } from './payment-flow.ts';
 import type { Refused } from './refusal.ts';
@@ -10,7 +10,7 @@ export interface Sale<Outcome extends Authorization, Body> {
   readonly authorize: () => Promise<Outcome>;
   readonly charge: Charge;
   readonly delivery: Delivery<Body>;
-  readonly slots: SynthesisSlots;
+  readonly permits: SynthesisPermits;
   onHeld?(hold: HoldOf<Outcome>): void;
   /** The upstream broke off after the response had begun. */
   onBrokenOff?(error: Error): void;
@@ -18,12 +18,12 @@ export interface Sale<Outcome extends Authorization, Body> {
 
 type HoldOf<Outcome extends Authorization> = Extract<Outcome, Held>['hold'];
 
-export type Spoken<Outcome extends Authorization, Body> =
+export type SaleOutcome<Outcome extends Authorization, Body> =
   | {
       readonly outcome: 'delivered';
       readonly body: Body;
       readonly hold: HoldOf<Outcome>;
-      readonly charged: Promise<boolean>;
+      readonly captured: Promise<boolean>;
     }
   | Exclude<Outcome, Held>
   | SpeechFailed;
@@ -37,7 +37,7 @@ export interface SpeechFailed {
 /**
  * Sells speech through any flow and delivery. The books follow the delivery (R55):
  *
- *     take a slot        else failed: nothing is asked of the payer
+ *     take a permit      else failed: nothing is asked of the payer
  *     authorize          the price is held under a lease; else refused, or the response that was paid before
  *     synthesize         if the upstream fails, or the caller disconnected before: void
  *     settle             if the flow takes the money before the response (R21)
@@ -49,11 +49,11 @@ export interface SpeechFailed {
  */
 export async function speak<Outcome extends Authorization, Body>(
   sale: Sale<Outcome, Body>,
-): Promise<Spoken<Outcome, Body>> {
-  const giveSlotBack = await sale.slots.take();
-  if (giveSlotBack instanceof SpeechError) return { outcome: 'failed', error: giveSlotBack, hold: undefined };
+): Promise<SaleOutcome<Outcome, Body>> {
+  const releasePermit = await sale.permits.take();
+  if (releasePermit instanceof SpeechError) return { outcome: 'failed', error: releasePermit, hold: undefined };
   let stopRenewing: (() => void) | undefined;
-  let spoken: Promise<void> | undefined;
+  let complete: Promise<void> | undefined;
   try {
     if (sale.charge.request.response.isClosed) return { outcome: 'failed', error: callerLeft(), hold: undefined };
     const authorization = await sale.authorize();
@@ -70,15 +70,15 @@ export async function speak<Outcome extends Authorization, Body>(
     if (delivered.outcome === 'failed') return delivered;
     // A hold refuses with the codes of its flow.
     if (delivered.outcome === 'refused') return delivered as Exclude<Outcome, Held>;
-    spoken = delivered.speech.spoken;
-    const charged = endHold(sale, hold, delivered.speech, lost.signal).finally(stopRenewing);
-    return { outcome: 'delivered', body: delivered.speech.body, hold, charged };
+    complete = delivered.speech.complete;
+    const captured = endHold(sale, hold, delivered.speech, lost.signal).finally(stopRenewing);
+    return { outcome: 'delivered', body: delivered.speech.body, hold, captured };
   } finally {
-    if (spoken) {
-      spoken.then(giveSlotBack, giveSlotBack);
+    if (complete) {
+      complete.then(releasePermit, releasePermit);
     } else {
       stopRenewing?.();
-      giveSlotBack();
+      releasePermit();
     }
   }
 }
@@ -98,7 +98,7 @@ async function deliver<Body>(
     if (hold.ownsLease?.() === false) {
       lost.abort();
       // Nothing else awaits a stream that breaks off now.
-      speech.spoken.catch(() => {});
+      speech.complete.catch(() => {});
       throw new SpeechError('TTS_UNAVAILABLE', 'The synthesis took too long.', true);
     }
     const refusal = speech.audio && (await hold.settle?.(speech.upstream, speech.audio));
@@ -118,11 +118,11 @@ async function deliver<Body>(
 async function endHold<Outcome extends Authorization, Body>(
   { charge, onBrokenOff }: Sale<Outcome, Body>,
   hold: PaymentHold,
-  { upstream, audio, spoken, abort }: DeliveredSpeech<Body>,
+  { upstream, audio, complete, abort }: DeliveredSpeech<Body>,
   lost: AbortSignal,
 ): Promise<boolean> {
   const isSent = new Promise<boolean>((resolve) => charge.request.response.onEnd((isError) => resolve(!isError)));
-  const brokenOff = await spoken.then(
+  const brokenOff = await complete.then(
     () => undefined,
     (error: Error) => error,
   );

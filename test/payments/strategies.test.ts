@@ -9,7 +9,7 @@ import type { Charge, PaymentHold } from '../../src/payments/payment-flow.ts';
 import { speak } from '../../src/payments/speak.ts';
 import { AudioMemory } from '../../src/speech/audio-memory.ts';
 import { SpeechError } from '../../src/speech/provider.ts';
-import { SynthesisSlots } from '../../src/speech/synthesis-slots.ts';
+import { SynthesisPermits } from '../../src/speech/synthesis-permits.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { type Reply, startGateway } from '../support/gateway.ts';
 import { later } from '../support/jobs.ts';
@@ -438,20 +438,20 @@ test('speech that starts after its lease may have ended is aborted and voided', 
   const delivery: Delivery<string> = async (_utterance, { lost }) => ({
     body: 'the first audio',
     upstream: undefined,
-    spoken: new Promise((_, reject) => {
+    complete: new Promise((_, reject) => {
       lost.addEventListener('abort', () => {
         events.push('synthesis ended');
         reject(new SpeechError('TTS_UNAVAILABLE', 'It was ended.', true));
       });
     }),
   });
-  const slots = new SynthesisSlots(1, new AudioMemory(1));
+  const permits = new SynthesisPermits(1, new AudioMemory(1));
   const authorize = async () => ({ outcome: 'held', hold }) as const;
   const response = { onEnd: () => {}, abort: () => {} };
   const charge = { utterance: {}, request: { response } } as unknown as Charge;
-  const spoken = await speak({ authorize, charge, delivery, slots });
-  assert.equal(spoken.outcome, 'failed');
+  const sold = await speak({ authorize, charge, delivery, permits });
+  assert.equal(sold.outcome, 'failed');
   await nextTurn();
   assert.deepEqual(events, ['synthesis ended', 'voided', 'lease let go']);
-  assert.equal(slots.taken, 0);
+  assert.equal(permits.taken, 0);
 });

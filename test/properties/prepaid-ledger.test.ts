@@ -85,7 +85,7 @@ test('each hold ends once when leases expire during captures and voids', async (
         }
       }
       for (const { nonce, outcome } of ended) {
-        if (outcome === 'replayed') assert.ok(rows.some(({ reference }) => reference === String(nonce)));
+        if (outcome === 'nonce_spent') assert.ok(rows.some(({ reference }) => reference === String(nonce)));
       }
       const posted = rows.filter(({ state }) => state === 'posted');
       const charged = posted.reduce((sum, { amount_micro_usd }) => sum + amount_micro_usd, 0n);

@@ -2,7 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import type { Database } from '../../src/db/database.ts';
 import { type CardHoldResult, placeCardHold } from '../../src/ledger/card-holds.ts';
 import type { UsageRecord } from '../../src/ledger/hold.ts';
-import { type PrepaidDebit, type PrepaidDebitResult, placeWalletHold } from '../../src/ledger/wallet-holds.ts';
+import { placeWalletHold, type WalletHoldRequest, type WalletHoldResult } from '../../src/ledger/wallet-holds.ts';
 
 /** As long as that of a gateway without SPEECH_TIMEOUT_MS. */
 export const HOLD_LEASE_SECONDS = 75;
@@ -25,8 +25,8 @@ export async function holdOnCard(
 /** Holds an amount on a wallet's balance, and spends the nonce. */
 export async function holdOnWallet(
   db: Database,
-  spend: Omit<PrepaidDebit, 'id'>,
+  spend: Omit<WalletHoldRequest, 'id'>,
   leaseSeconds = HOLD_LEASE_SECONDS,
-): Promise<PrepaidDebitResult> {
+): Promise<WalletHoldResult> {
   return placeWalletHold(db, { id: uuidv7(), ...spend }, { leaseSeconds });
 }

@@ -23,7 +23,7 @@ import type { Charge } from '../../payments/payment-flow.ts';
 import { NOTHING_CHARGED, type Refused, unknownPayment } from '../../payments/refusal.ts';
 import { speak } from '../../payments/speak.ts';
 import { type OrderRequest, type OrderResult, partsOf, placeOrder, utteranceOf } from '../../speech/order.ts';
-import type { SynthesisSlots } from '../../speech/synthesis-slots.ts';
+import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
 import type { OperationContext } from '../operation-context.ts';
 import type { RequestSlot } from '../plugins/admission.ts';
 import { PRIVATE } from '../plugins/headers.ts';
@@ -53,7 +53,7 @@ export interface SpeechOptions extends JobLinks {
 }
 
 export interface StreamedSpeechParts extends Streaming {
-  readonly slots: SynthesisSlots;
+  readonly permits: SynthesisPermits;
 }
 
 /** Everything but the order. `storeAudio` and the idempotency key count only for asynchronous requests. */
@@ -130,11 +130,11 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     const { cardCredits, streaming, credential, charge } = sale;
     const { priceMicroUsd } = charge;
     context.payment = NOTHING_CHARGED;
-    const spoken = await speak({
+    const sold = await speak({
       authorize: () => cardCredits.authorize(credential, charge),
       charge,
       delivery: streamed(streaming),
-      slots: streaming.slots,
+      permits: streaming.permits,
       onHeld: () => {
         context.payment = unknownPayment(priceMicroUsd);
       },
@@ -146,20 +146,20 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     const limited = await slot.refusal();
     if (limited) return limited;
     context.payment = NOTHING_CHARGED;
-    switch (spoken.outcome) {
+    switch (sold.outcome) {
       case 'delivered': {
         context.admission.credentialVerified();
-        const { mimeType, audio } = spoken.body;
-        followCharge(spoken.charged, priceMicroUsd, work, context);
+        const { mimeType, audio } = sold.body;
+        followCharge(sold.captured, priceMicroUsd, work, context);
         const buffering = audio instanceof Readable ? { 'x-accel-buffering': 'no' as const } : {};
-        const headers = { 'cache-control': PRIVATE, ...spoken.hold.receipt, ...buffering };
+        const headers = { 'cache-control': PRIVATE, ...sold.hold.receipt, ...buffering };
         return { status: 200 as const, type: mimeType, headers, body: audio };
       }
       case 'refused':
-        if (spoken.reason === 'unknown_account') context.admission.recordFailedCredential();
-        return refusalAnswer(spoken, challengeOf(charge, context));
+        if (sold.reason === 'unknown_account') context.admission.recordFailedCredential();
+        return refusalAnswer(sold, challengeOf(charge, context));
       case 'failed':
-        return speechFailed(spoken, context);
+        return speechFailed(sold, context);
     }
   }
 
@@ -176,7 +176,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       case 'queued':
         metrics.holdMoved(cardCredits.name, 'placed', charge.priceMicroUsd);
         return accepted(queued.job, queued.receipt);
-      case 'replayed':
+      case 'repeated':
         return repeated(queued, context);
       case 'refused':
         context.payment = NOTHING_CHARGED;
@@ -194,7 +194,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     if (!request.accountId || request.idempotencyKey === undefined) return refusal;
     context.payment = undefined;
     const earlier = await findPreviousJob(db, cardCredits?.livemode, request);
-    if (earlier?.outcome !== 'replayed') {
+    if (earlier?.outcome !== 'repeated') {
       context.payment = NOTHING_CHARGED;
       return earlier ? refusalFailure(earlier) : refusal;
     }

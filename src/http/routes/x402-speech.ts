@@ -19,7 +19,7 @@ import { NOTHING_CHARGED, outcomeOf, type Refused, unknownPayment } from '../../
 import { speak } from '../../payments/speak.ts';
 import type { Resource } from '../../payments/x402/challenge.ts';
 import { utteranceOf } from '../../speech/order.ts';
-import type { SynthesisSlots } from '../../speech/synthesis-slots.ts';
+import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { PRIVATE } from '../plugins/headers.ts';
 import { failure, isAnswer } from '../structured-error.ts';
@@ -56,7 +56,7 @@ export interface PreviousRequests {
 }
 
 export interface X402SpeechParts extends BufferedSpeech {
-  readonly slots: SynthesisSlots;
+  readonly permits: SynthesisPermits;
   readonly work: RunningWork;
 }
 
@@ -189,21 +189,21 @@ export class X402Speech {
     };
     try {
       const authorize = () => flow.authorize(shown.credential, charge);
-      const spoken = await speak({ authorize, charge, delivery: buffered(speech), slots: speech.slots, onHeld });
-      switch (spoken.outcome) {
+      const sold = await speak({ authorize, charge, delivery: buffered(speech), permits: speech.permits, onHeld });
+      switch (sold.outcome) {
         case 'delivered':
-          followCharge(spoken.charged, priceMicroUsd, speech.work, context);
-          return paid(spoken.body, spoken.body.length, spoken.hold.receipt);
+          followCharge(sold.captured, priceMicroUsd, speech.work, context);
+          return paid(sold.body, sold.body.length, sold.hold.receipt);
         case 'replayed':
-          return replayed(spoken, context);
+          return replayed(sold, context);
         case 'refused':
-          context.payment = outcomeOf(spoken, priceMicroUsd);
-          return await this.#answerRefused(sale, spoken, context);
+          context.payment = outcomeOf(sold, priceMicroUsd);
+          return await this.#answerRefused(sale, sold, context);
         case 'failed': {
-          const answer = speechFailed(spoken, context);
-          if (!spoken.hold) return await this.#answerPrevious(sale, answer, context);
+          const answer = speechFailed(sold, context);
+          if (!sold.hold) return await this.#answerPrevious(sale, answer, context);
           context.payment = NOTHING_CHARGED;
-          showReceipt(spoken.hold.receipt, context);
+          showReceipt(sold.hold.receipt, context);
           return answer;
         }
       }

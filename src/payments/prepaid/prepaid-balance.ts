@@ -2,9 +2,9 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../../db/database.ts';
 import { GroupedStatement } from '../../db/grouped-statement.ts';
 import {
-  type PrepaidDebit,
-  type PrepaidDebitResult,
   placeWalletHold,
+  type WalletHoldRequest,
+  type WalletHoldResult,
   walletHoldStatement,
 } from '../../ledger/wallet-holds.ts';
 import {
@@ -93,7 +93,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   readonly #db: Database;
   readonly #verifier: PrepaidVerifier;
   readonly #holds: HoldKeeper;
-  readonly #grouped: GroupedStatement<PrepaidDebit, PrepaidDebitResult | undefined>;
+  readonly #grouped: GroupedStatement<WalletHoldRequest, WalletHoldResult | undefined>;
   readonly #audio: PrepaidAudio;
   readonly #replays: PrepaidReplays;
 
@@ -106,8 +106,8 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     this.#holds = new HoldKeeper('prepaid', parts);
     const place = walletHoldStatement({ leaseSeconds: leases.seconds, locked: 'skip' });
     this.#grouped = new GroupedStatement({
-      run: (spends) => place(db, spends),
-      keyOf: (spend) => spend,
+      run: (asked) => place(db, asked),
+      keyOf: (request) => request,
     });
   }
 
@@ -130,8 +130,8 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return this.#unauthorized(credential);
     const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
     const isPermitted = priceMicroUsd <= maxAmountMicroUsd;
-    const spend = { address, nonce, digest, expiry, amountMicroUsd: priceMicroUsd, isPermitted, usage };
-    const result = await this.#holds.place(address, (id) => this.#place({ id, ...spend }), {
+    const asked = { address, nonce, digest, expiry, amountMicroUsd: priceMicroUsd, isPermitted, usage };
+    const result = await this.#holds.place(address, (id) => this.#place({ id, ...asked }), {
       receiptOf,
       log: request.log,
       onDelivered: ({ id }, audio) => audio && this.#audio.store(id, audio, request.log),
@@ -141,7 +141,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     if (result.outcome === 'refused') return (await this.#replays.ofIdentical(credential, digest)) ?? result;
     const { placed } = result;
     if (placed.outcome === 'expiry') return EXPIRY_REFUSED;
-    if (placed.outcome !== 'replayed') return refuse(placed, isPermitted);
+    if (placed.outcome !== 'nonce_spent') return refuse(placed, isPermitted);
     return (await this.#replays.ofIdentical(credential, digest)) ?? replayed(placed.balanceMicroUsd);
   }
 
@@ -157,9 +157,9 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     return reading.outcome === 'expiry' ? EXPIRY_REFUSED : reading;
   }
 
-  async #place(spend: PrepaidDebit): Promise<PrepaidDebitResult> {
-    const placed = await this.#grouped.execute(spend);
-    return placed ?? placeWalletHold(this.#db, spend, { leaseSeconds: this.#holds.leaseSeconds });
+  async #place(request: WalletHoldRequest): Promise<WalletHoldResult> {
+    const placed = await this.#grouped.execute(request);
+    return placed ?? placeWalletHold(this.#db, request, { leaseSeconds: this.#holds.leaseSeconds });
   }
 
   /** An expiry out of range is reported first, regardless of the signer (R30). */
@@ -197,7 +197,7 @@ const malformed = (field: string, rule: string, message: string) =>
 
 /** Why the owner's spend was refused. Only the owner may see the balance (R32). */
 function refuse(
-  placed: Exclude<PrepaidDebitResult, { outcome: 'held' | 'expiry' | 'replayed' }>,
+  placed: Exclude<WalletHoldResult, { outcome: 'held' | 'expiry' | 'nonce_spent' }>,
   isPermitted: boolean,
 ): Refused<PrepaidCode> {
   if (placed.outcome === 'unknown_account') {

@@ -2,12 +2,12 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import type { AudioMemory } from './audio-memory.ts';
 import { SpeechError } from './provider.ts';
 
-/** How many may wait, as a share of the slots: the wait is about as long as a synthesis. */
+/** How many may wait, as a share of the permits: the wait is about as long as a synthesis. */
 const WAITING_SHARE = 0.25;
 const RETRY_AFTER_SECONDS = 5;
 
-/** Bounds concurrent syntheses. A request takes its slot before any hold, and keeps it until its synthesis ends. */
-export class SynthesisSlots {
+/** Bounds concurrent syntheses. A request takes its permit before any hold, and keeps it until its synthesis ends. */
+export class SynthesisPermits {
   readonly #limit: LimitFunction;
   readonly #maxWaiting: number;
   readonly #memory: AudioMemory;
@@ -23,7 +23,7 @@ export class SynthesisSlots {
     return this.#limit.activeCount;
   }
 
-  /** Waits for a slot and returns its release, or an error if too many requests wait or too much audio is unread. */
+  /** Waits for a permit and returns its release, or an error if too many requests wait or too much audio is unread. */
   async take(): Promise<(() => void) | SpeechError> {
     if (this.#limit.pendingCount >= this.#maxWaiting) return unavailable('Too many syntheses are running.');
     if (this.#memory.isFull) return unavailable('Too much audio is waiting for clients to read it.');
