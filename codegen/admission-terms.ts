@@ -6,7 +6,7 @@ export const WINDOW_KEYS = ['account', 'ip', 'feedback', 'top-up', 'audio'] as c
 export const WINDOW_TERMS = ['request', 'payment', 'failed-payment', 'failed-credential'] as const;
 
 /** `x-admission`: which limits count a request of the operation. */
-export interface Admission {
+export interface AdmissionTerms {
   edge: (typeof EDGE_TERMS)[number];
   /** The header that shows a credential, where the edge does not count requests whose credential verifies. */
   credential?: string;
@@ -21,7 +21,7 @@ export function readAdmission(raw: Raw | undefined, parameters: Parameter[], whe
   };
   if (raw === undefined) {
     fault('is missing; it says which limits count a request');
-    return { edge: 'always' } satisfies Admission;
+    return { edge: 'always' } satisfies AdmissionTerms;
   }
   const { edge, credential, window, ...others } = raw;
   const { by, when, ...more } = window ?? {};
@@ -38,5 +38,5 @@ export function readAdmission(raw: Raw | undefined, parameters: Parameter[], whe
     if (!Array.isArray(when) || when.length === 0) fault('window.when must list when a slot is taken');
     else for (const term of when) oneOf('window.when', term, WINDOW_TERMS);
   }
-  return raw as Admission;
+  return raw as AdmissionTerms;
 }

@@ -11,7 +11,7 @@ const START = `import * as serialize from './serializers.js';
 import * as validate from './validators.js';
 
 /** Which limits count a request (specification, "Limits"). */
-export interface Admission {
+export interface AdmissionTerms {
   /** The edge's limit counts every request, or those without a credential that verifies. */
   readonly edge: ${union(EDGE_TERMS)};
   /** The header that shows a credential, where the edge does not count requests whose credential verifies. */
@@ -43,7 +43,7 @@ export interface Route {
   readonly listed?: number;
   /** A GET without a HEAD beside it, since it charges or credits (R51). */
   readonly noHead?: true;
-  readonly admission: Admission;
+  readonly admission: AdmissionTerms;
   /** Declared query parameters. */
   readonly query: readonly string[];
   /** Declared request headers, in lower case. */

@@ -1,4 +1,4 @@
-import type { Admission } from './admission-terms.ts';
+import type { AdmissionTerms } from './admission-terms.ts';
 
 /** A dereferenced OpenAPI 3.0 schema object; only the keywords the compiler reads are named. */
 export interface Schema {
@@ -58,7 +58,7 @@ export interface Operation {
   responses: Response[];
   listed?: number;
   noHead: boolean;
-  admission: Admission;
+  admission: AdmissionTerms;
 }
 
 export interface Contract {

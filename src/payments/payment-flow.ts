@@ -22,7 +22,7 @@ export interface PaymentFlow<Credential, C extends Charge = Charge> {
     headers: Readonly<Record<string, string | undefined>>,
   ): { readonly outcome: 'read'; readonly credential: Credential } | Refused;
   /** Whether the credential seems valid, for limits only (R48): `authorize` checks again, so never charge on this. */
-  verifies?(credential: Credential, request: RequestContext): Promise<boolean>;
+  verify?(credential: Credential, request: RequestContext): Promise<boolean>;
   /** Holds the price. */
   authorize(credential: Credential, charge: C): Promise<Authorization>;
 }

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import type { Admission as Terms } from '../../contract/routes.ts';
+import type { AdmissionTerms } from '../../contract/routes.ts';
 import type { Bucket } from '../../db/rate-window.ts';
 import type { Metrics } from '../../observability/metrics.ts';
 import type { AttemptLimit } from '../../payments/limits/attempt-limit.ts';
@@ -37,8 +37,8 @@ export interface AdmissionParts {
   readonly metrics: Metrics;
 }
 
-type WindowKey = NonNullable<Terms['window']>['by'];
-type WindowReason = NonNullable<Terms['window']>['when'][number];
+type WindowKey = NonNullable<AdmissionTerms['window']>['by'];
+type WindowReason = NonNullable<AdmissionTerms['window']>['when'][number];
 
 export type RateLimited = ReturnType<typeof rateLimited>;
 
@@ -63,7 +63,7 @@ export class Admission {
   readonly #parts: AdmissionParts;
   readonly #request: FastifyRequest;
   readonly #reply: FastifyReply;
-  readonly #terms: Terms | undefined;
+  readonly #terms: AdmissionTerms | undefined;
   #overLimit: { readonly slot: Slot; readonly check: CredentialCheck } | undefined;
   #isCounted = false;
 

@@ -128,9 +128,9 @@ export class X402Speech {
     const read = await this.#read(request, context);
     if (read.outcome === 'refused' || read.offered.hasExpired || read.offered.order.text === undefined) return false;
     const { flow } = read;
-    if (!flow?.verifies) return false;
+    if (!flow?.verify) return false;
     const shown = flow.credentialOf(request.headers);
-    return shown.outcome === 'read' && flow.verifies(shown.credential, context);
+    return shown.outcome === 'read' && flow.verify(shown.credential, context);
   }
 
   /** Checks a request before its payment, in the order of R7, without writes. `chosen` is set even after a refusal. */
@@ -165,7 +165,7 @@ export class X402Speech {
     const { flow, headers, speech, resource } = sale;
     const { order, offers } = sale.offered;
     // Where credentials can be verified, only failed ones take a slot (R48).
-    const limited = flow.verifies ? undefined : await context.admission.take('payment');
+    const limited = flow.verify ? undefined : await context.admission.take('payment');
     if (limited) return limited;
     const shown = flow.credentialOf(headers);
     if (shown.outcome === 'refused') return this.#answerRefused(sale, shown, context);
@@ -185,7 +185,7 @@ export class X402Speech {
     let held: PaymentHold | undefined;
     const onHeld = (hold: PaymentHold) => {
       held = hold;
-      if (flow.verifies) context.admission.credentialVerified();
+      if (flow.verify) context.admission.credentialVerified();
     };
     try {
       const authorize = () => flow.authorize(shown.credential, charge);

@@ -115,7 +115,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     return readPrepaidHeaders(headers);
   }
 
-  async verifies(credential: PrepaidCredential, request: RequestContext): Promise<boolean> {
+  async verify(credential: PrepaidCredential, request: RequestContext): Promise<boolean> {
     if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return false;
     const { account, nonce, expiry } = credential;
     if ((await readWallet(this.#db, account, expiry)).outcome !== 'read') return false;
@@ -232,7 +232,7 @@ export class PrepaidReplays {
     const spend = await findSpend(this.#db, account, nonce, digest);
     if (!spend) return undefined;
     const { balanceMicroUsd, state, holdId } = spend;
-    const payment = paymentOf(spend);
+    const payment = moneyOf(spend);
     return replayed(balanceMicroUsd, { repeated: { state, holdId, payment }, payment });
   }
 }
@@ -245,7 +245,7 @@ const replayed = (balanceMicroUsd: bigint, more: Pick<Refused, 'repeated' | 'pay
     ...more,
   });
 
-function paymentOf({ state, amountMicroUsd }: PreviousDebit) {
+function moneyOf({ state, amountMicroUsd }: PreviousDebit) {
   switch (state) {
     case 'pending':
       return unknownPayment(amountMicroUsd);

@@ -59,7 +59,7 @@ export async function refundPurchase(
   testPoint('refund asked');
   let refund: ProcessorClawback;
   try {
-    const paymentIntentId = purchase.paymentIntentId ?? (await paymentOf(processor, purchase));
+    const paymentIntentId = purchase.paymentIntentId ?? (await paymentIntentOf(processor, purchase));
     const made = earlier === 'made_before' ? await processor.clawbacks.findRefund(paymentIntentId, key) : undefined;
     refund = made ?? (await processor.clawbacks.refund(paymentIntentId, amountCents, key));
   } catch (error) {
@@ -78,7 +78,7 @@ export async function refundPurchase(
   return { outcome: 'refunded', refund, unclear };
 }
 
-async function paymentOf(processor: Processor, { sessionId }: CreditedPurchase): Promise<string> {
+async function paymentIntentOf(processor: Processor, { sessionId }: CreditedPurchase): Promise<string> {
   const session = await processor.findSession(sessionId);
   const paymentIntentId = idOf(session?.payment_intent);
   if (paymentIntentId === null) throw new ProcessorError('the processor knows no payment of this purchase', 404);
