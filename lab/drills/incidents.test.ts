@@ -6,10 +6,13 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';
+import pg from 'pg';
 import { type Test, test } from 'tap';
 import { audit, keepAuditResult } from '../../src/ledger/audit.ts';
 import { chain, DISK_BYTES, prepareScene, type Scene, sections, withoutChain } from '../../test/ops/incident-scene.ts';
 import { buy, form, shownAccount } from '../../test/payments/top-up/shop.ts';
+import { mineSteadily } from '../../test/support/deposit.ts';
+import { testFacilitator } from '../../test/support/facilitator.ts';
 import { invalid } from '../../test/support/facilitator-faults.ts';
 import type { Installation } from '../../test/support/installation.ts';
 import { later } from '../../test/support/jobs.ts';
@@ -28,15 +31,20 @@ import { payFor } from '../../test/support/x402.ts';
 const speak = ({ call }: Pick<Installation, 'call'>, account: string, text = 'Hello world') =>
   call('/tts', { method: 'POST', json: { text }, headers: { 'x-credit-account': account } });
 
-/** Keeps asking for speech until it is told to stop. */
-function load(scene: Scene): () => Promise<void> {
+/** Keeps asking for speech until it is told to stop, or as `ask` does. */
+function load(
+  scene: Scene,
+  callers = 1,
+  ask: () => Promise<unknown> = () => speak(scene, scene.card),
+): () => Promise<void> {
   let goesOn = true;
-  const asking = (async () => {
+  const loop = async () => {
     while (goesOn) {
-      await speak(scene, scene.card).catch(() => {});
+      await ask().catch(() => {});
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
-  })();
+  };
+  const asking = Promise.all(Array.from({ length: callers }, loop)).then(() => {});
   return () => {
     goesOn = false;
     return asking;
@@ -47,6 +55,7 @@ test('each incident of the runbook raises its alert and ends by following its pa
   skip: withoutChain || withoutPrometheus,
 }, async (t) => {
   const scene = await prepareScene(t);
+  mineSteadily(t, chain, 1_000);
   const { db, upstream, checkout, role, disk } = scene;
   const mended: string[] = [];
   const incident = (name: string, work: (t: Test) => Promise<unknown>) =>
@@ -138,8 +147,86 @@ test('each incident of the runbook raises its alert and ends by following its pa
     assert.match(await scene.follow(t, 'AuditBroken'), /transfer_terms/);
   });
 
+  await incident('DatabaseUnavailable', async (t) => {
+    scene.database.cut();
+    await scene.isFiring('DatabaseUnavailable');
+    await scene.follow(t, 'DatabaseUnavailable');
+  });
+  await incident('NotReady', async (t) => {
+    scene.settings.STOP_DRAIN_MS = '15000';
+    await scene.restart();
+    scene.gateway.process.kill('SIGTERM');
+    await scene.isFiring('NotReady');
+    await scene.follow(t, 'NotReady', { STOP_DRAIN_MS: '0' });
+  });
+  await incident('PoolExhausted', async (t) => {
+    const locker = new pg.Client({ connectionString: scene.env.DATABASE_URL as string });
+    locker.on('error', () => {});
+    await locker.connect();
+    await locker.query('begin; lock table account in access exclusive mode');
+    // Each reads a balance by a statement of its own.
+    const stop = load(scene, 40, () => scene.call(`/credits/${scene.card}`));
+    await scene.isFiring('PoolExhausted');
+    await scene.follow(t, 'PoolExhausted');
+    await stop();
+    await locker.end();
+  });
+  const slow = await startStubUpstream({ mode: hangBeforeHeaders() });
+  t.teardown(() => slow.close());
+  await incident('LatencyHigh', async (t) => {
+    scene.settings.SPEECH_BASE_URL = slow.url;
+    await scene.restart();
+    const stop = load(scene, 4);
+    await scene.isFiring('LatencyHigh', 'ErrorShare');
+    await scene.follow(t, 'LatencyHigh', { SPEECH_BASE_URL: other.url });
+    await stop();
+  });
+  await incident('ErrorShare', async (t) => {
+    other.mode = openAiError(500);
+    const stop = load(scene);
+    await scene.isFiring('ErrorShare');
+    other.mode = mp3();
+    await scene.follow(t, 'ErrorShare');
+    await stop();
+  });
+  await incident('Shedding', async (t) => {
+    Object.assign(scene.settings, { SPEECH_BASE_URL: slow.url, SPEECH_CONCURRENCY: '1' });
+    await scene.restart();
+    const stop = load(scene, 4);
+    await scene.isFiring('Shedding');
+    await scene.follow(t, 'Shedding', { SPEECH_BASE_URL: other.url, SPEECH_CONCURRENCY: '256' });
+    await stop();
+  });
+
+  const strict = await testFacilitator(t, chain, { auth: 'new-token' });
+  const payDirect = () => payFor(scene, scene.direct);
+  await incident('FacilitatorFailing', async (t) => {
+    scene.facilitator.faults.verify(...Array.from({ length: 1000 }, () => 'error' as const));
+    const stop = load(scene, 1, payDirect);
+    await scene.isFiring('FacilitatorFailing');
+    await scene.follow(t, 'FacilitatorFailing', { X402_FACILITATOR_URL: strict.url });
+    await stop();
+  });
+  await incident('FacilitatorRefusesUs', async (t) => {
+    const stop = load(scene, 1, payDirect);
+    await scene.isFiring('FacilitatorRefusesUs');
+    await scene.follow(t, 'FacilitatorRefusesUs', { X402_FACILITATOR_AUTH: 'new-token' });
+    await stop();
+  });
+  await incident('NodeLagging', async (t) => {
+    scene.settings.X402_RPC_URL = scene.env.X402_RPC_URL as string;
+    scene.node.falsehood = ({ method, params }) =>
+      method === 'eth_getBlockByNumber' && params[0] === 'latest'
+        ? { result: { number: '0x1', hash: `0x${'0'.repeat(64)}`, timestamp: '0x1' } }
+        : undefined;
+    await scene.restart();
+    await scene.isFiring('NodeLagging');
+    await scene.follow(t, 'NodeLagging', { X402_RPC_URL: chain.rpcUrl });
+  });
+
   const all = sections.map(({ name }) => name).filter((name) => disk !== undefined || name !== 'AudioDiskFull');
   assert.deepEqual(mended.sort(), all.sort());
   assert.deepEqual(await audit(db), []);
+  await until(async () => (await scene.prometheus.firing()).length === 0).catch(() => {});
   assert.deepEqual(await scene.prometheus.firing(), []);
 });

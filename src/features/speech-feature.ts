@@ -16,7 +16,7 @@ export function openSpeech({ config, metrics, log }: SharedParts) {
   const { timeoutMs, streaming, concurrency } = config.speech;
   const { provider, close } = openProvider(config.speech, config.catalog, { metrics, log });
   const memory = new AudioMemory(streaming.waitingBytes);
-  const permits = new SynthesisPermits(concurrency, memory);
+  const permits = new SynthesisPermits(concurrency, memory, metrics.shed);
   const deadlines = new StreamDeadlines({ silenceMs: timeoutMs, totalMs: streaming.totalMs });
   addWaitingAudioGauge(metrics, memory);
   return {

@@ -11,9 +11,14 @@ export class SynthesisPermits {
   readonly #limit: LimitFunction;
   readonly #maxWaiting: number;
   readonly #memory: AudioMemory;
+  readonly #onRefused: (reason: 'work' | 'memory') => void;
 
-  /** @param memory while it is full of audio that callers have not read, nothing new is synthesized (R55) */
-  constructor(max: number, memory: AudioMemory) {
+  /**
+   * @param memory while it is full of audio that callers have not read, nothing new is synthesized (R55)
+   * @param onRefused called with what is exhausted
+   */
+  constructor(max: number, memory: AudioMemory, onRefused: (reason: 'work' | 'memory') => void = () => {}) {
+    this.#onRefused = onRefused;
     this.#memory = memory;
     this.#limit = pLimit(max);
     this.#maxWaiting = Math.ceil(max * WAITING_SHARE);
@@ -25,13 +30,15 @@ export class SynthesisPermits {
 
   /** Waits for a permit and returns its release, or an error if too many requests wait or too much audio is unread. */
   async take(): Promise<(() => void) | SpeechError> {
-    if (this.#limit.pendingCount >= this.#maxWaiting) return unavailable('Too many syntheses are running.');
-    if (this.#memory.isFull) return unavailable('Too much audio is waiting for clients to read it.');
+    if (this.#limit.pendingCount >= this.#maxWaiting) return this.#refuse('work', 'Too many syntheses are running.');
+    if (this.#memory.isFull) return this.#refuse('memory', 'Too much audio is waiting for clients to read it.');
     return new Promise((granted) => {
       this.#limit(() => new Promise<void>(granted));
     });
   }
-}
 
-const unavailable = (why: string) =>
-  new SpeechError('TTS_UNAVAILABLE', `${why} Try again later.`, true, RETRY_AFTER_SECONDS);
+  #refuse(reason: 'work' | 'memory', why: string): SpeechError {
+    this.#onRefused(reason);
+    return new SpeechError('TTS_UNAVAILABLE', `${why} Try again later.`, true, RETRY_AFTER_SECONDS);
+  }
+}

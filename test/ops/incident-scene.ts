@@ -13,6 +13,7 @@ import { type Installation, prepareInstallation } from '../support/installation.
 import { type Prometheus, startPrometheus } from '../support/prometheus.ts';
 import { runbook } from '../support/runbook.ts';
 import { serviceManager } from '../support/service-manager.ts';
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
 
 const DAY_MS = 86_400_000;
@@ -63,6 +64,8 @@ export interface Scene extends Installation {
   readonly role: string;
   /** A small file system for its audio, where one can be mounted. */
   readonly disk: string | undefined;
+  /** What leads the service to its database. */
+  readonly database: TcpProxy;
   gateway: Child;
   restart(signal?: NodeJS.Signals): Promise<void>;
   isFiring(...names: string[]): Promise<void>;
@@ -79,13 +82,14 @@ export async function prepareScene(t: Test): Promise<Scene> {
   });
   const { env, db } = installation;
   const owner = env.DATABASE_URL as string;
-  const { url, role } = await applicationUrl(t, installation);
+  const { url: directUrl, role } = await applicationUrl(t, installation);
+  const database = await startTcpProxy(t, directUrl);
   await keyEndsSoon(env.SIGNING_KEYS_FILE as string);
-  const settings: Record<string, string> = { DATABASE_URL: url };
+  const settings: Record<string, string> = { DATABASE_URL: database.url };
   const start = () => installation.start(settings, programCommand('src/main.ts', '--role=web'));
   const scene: Scene = {
     ...installation,
-    ...{ settings, role, disk },
+    ...{ settings, role, disk, database },
     gateway: await start(),
     prometheus: await startPrometheus(t, new URL(installation.adminUrl).host),
     restart: async (signal = 'SIGTERM') => {
@@ -121,6 +125,7 @@ export async function prepareScene(t: Test): Promise<Scene> {
   };
   const systemctl = await serviceManager(t, {
     'restart speechgate': () => scene.restart(),
+    'restart postgresql': async () => database.restore(),
     'start speechgate-worker': () =>
       startCommand(t, programCommand('src/main.ts', '--role=worker'), {
         env: { ...env, ...settings, ADMIN_PORT: '' },

@@ -22,7 +22,7 @@ export const ALERTS = fileURLToPath(projectFile('ops/prometheus/alerts.yml'));
 const hurried = (rules: string): string =>
   rules
     .replaceAll(/for: \w+/g, 'for: 0s')
-    .replaceAll(/\[(5m|1h)\]/g, '[12s]')
+    .replaceAll(/\[(2m|5m|1h)\]/g, '[12s]')
     .replaceAll('[1d]', '[40s]')
     .replaceAll(/_seconds\) > (300|900)\b/g, '_seconds) > 1')
     .replace('/ 1e6 > 10', '> 0');
