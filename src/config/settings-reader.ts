@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+
 export interface SettingFault {
   readonly name: string;
   readonly problem: string;
@@ -6,6 +8,12 @@ export interface SettingFault {
 
 const MIN_SECRET_BYTES = 32;
 const HTTP = ['http:', 'https:'];
+/** Each may be in a file instead, which NAME_FILE names. */
+export const SECRETS = [
+  ...['DATABASE_URL', 'SPEECH_API_KEY', 'STRIPE_SECRET_KEY', 'X402_FACILITATOR_AUTH'],
+  ...['X402_FACILITATOR_KEY_SECRET', 'X402_RPC_URL'],
+  ...['QUOTE_SECRET', 'JOB_SIGNING_SECRET', 'FEEDBACK_SECRET', 'SMTP_URL'],
+];
 const HEADER_TEXT = /^[\x20-\x7e]+$/;
 
 /** Reads settings and collects their faults (R47). A blank value counts as absent. */
@@ -14,9 +22,31 @@ export class SettingsReader {
   readonly names = new Set<string>();
   readonly #secrets = new Map<string, string>();
   readonly #env: NodeJS.ProcessEnv;
+  readonly #fromFiles: NodeJS.ProcessEnv = {};
 
   constructor(env: NodeJS.ProcessEnv) {
     this.#env = env;
+    for (const name of SECRETS) {
+      const setting = `${name}_FILE`;
+      const path = env[setting]?.trim();
+      if (!path) continue;
+      this.names.add(setting);
+      if (env[name]?.trim()) this.fault(setting, `is set, and ${name} is too`, 'Unset one of them.');
+      else this.#fromFiles[name] = this.file(setting, path, 'Write the secret into it.');
+    }
+  }
+
+  /** The text of a file that a setting names. @param missing the fix if there is none */
+  file(name: string, path: string, missing: string): string | undefined {
+    try {
+      return readFileSync(path, 'utf8');
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === 'ENOENT') return this.fault(name, 'names a file that does not exist', missing);
+      const problem =
+        code === 'EACCES' ? 'names a file that this user may not read' : `names a file that can't be read (${code})`;
+      return this.fault(name, problem, 'Let the user of the service read it, or its group with mode 0640.');
+    }
   }
 
   /** Records a fault. Returns undefined as the setting's value. */
@@ -30,7 +60,7 @@ export class SettingsReader {
 
   text(name: string): string | undefined {
     this.names.add(name);
-    return this.#env[name]?.trim() || undefined;
+    return this.#env[name]?.trim() || this.#fromFiles[name]?.trim() || undefined;
   }
 
   required(name: string, fix: string): string {

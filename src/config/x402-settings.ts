@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { createPrivateKey, type JsonWebKey, type KeyObject } from 'node:crypto';
 import { checksumAddress } from '../lib/keccak.ts';
 import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './network.ts';
 import { type Payee, PayeeError, parsePayees } from './payees.ts';
@@ -13,9 +13,12 @@ const SETTLE_TIMEOUT_MS = 30_000;
 /** Our node may be behind the facilitator's. */
 const INCLUSION_TIMEOUT_MS = 5_000;
 
+/** A bearer token, or a key that signs a token for each request. */
+export type FacilitatorCredential = string | { readonly id: string; readonly privateKey: KeyObject };
+
 export interface X402Config {
   readonly facilitatorUrl: string;
-  readonly facilitatorToken: string | undefined;
+  readonly facilitatorCredential: FacilitatorCredential | undefined;
   readonly payees: readonly Payee[];
   readonly asset: Asset;
   readonly probeAnswer: 400 | 402;
@@ -35,7 +38,7 @@ export function readX402(reader: SettingsReader): X402Config | undefined {
   const payTo = reader.text('X402_PAY_TO');
   const url = reader.text('X402_FACILITATOR_URL');
   const facilitator = reader.httpUrl('X402_FACILITATOR_URL', url, 'https://facilitator.example/x402');
-  const facilitatorToken = reader.headerText('X402_FACILITATOR_AUTH');
+  const facilitatorCredential = readFacilitatorCredential(reader);
   const rpcUrls = readNodes(reader);
   const asset = readAsset(reader);
   const probe = reader.text('X402_PROBE_ANSWER') ?? '400';
@@ -47,8 +50,9 @@ export function readX402(reader: SettingsReader): X402Config | undefined {
   if (payTo && !url)
     reader.missing('X402_FACILITATOR_URL', 'X402_PAY_TO', 'Set it to the base URL of the facilitator.');
   if (url && !payTo) reader.missing('X402_PAY_TO', 'X402_FACILITATOR_URL', 'Set it to the address that is to be paid.');
-  if (facilitatorToken && !url) {
-    reader.missing('X402_FACILITATOR_URL', 'X402_FACILITATOR_AUTH', 'Set it, or unset the token.');
+  if (facilitatorCredential && !url) {
+    const given = settingOf(facilitatorCredential);
+    reader.missing('X402_FACILITATOR_URL', given, `Set it, or unset ${given}.`);
   }
   if (!facilitator || !payees || !asset) return undefined;
   const facilitatorUrl = facilitator.href;
@@ -59,7 +63,45 @@ export function readX402(reader: SettingsReader): X402Config | undefined {
     settleTimeoutMs: SETTLE_TIMEOUT_MS,
     inclusionTimeoutMs: INCLUSION_TIMEOUT_MS,
   };
-  return { facilitatorUrl, facilitatorToken, payees, asset, probeAnswer, rpcUrls, ...timeouts };
+  return { facilitatorUrl, facilitatorCredential, payees, asset, probeAnswer, rpcUrls, ...timeouts };
+}
+
+/** The setting with the secret. */
+export const settingOf = (credential: FacilitatorCredential | undefined): string =>
+  typeof credential === 'object' ? 'X402_FACILITATOR_KEY_SECRET' : 'X402_FACILITATOR_AUTH';
+
+function readFacilitatorCredential(reader: SettingsReader): FacilitatorCredential | undefined {
+  const [idName, secretName] = ['X402_FACILITATOR_KEY_ID', 'X402_FACILITATOR_KEY_SECRET'];
+  const token = reader.headerText('X402_FACILITATOR_AUTH');
+  const id = reader.text(idName);
+  const secret = reader.text(secretName);
+  if (id === undefined && secret === undefined) return token;
+  if (secret === undefined) return reader.missing(secretName, idName, 'Set both, or none.');
+  const privateKey = readPrivateKey(secret);
+  if (!privateKey) {
+    const fix = 'Copy it again: an EC key in PEM, or an Ed25519 key in base64.';
+    return reader.fault(secretName, 'is no private key', fix);
+  }
+  if (id === undefined) return reader.missing(idName, secretName, 'Set both, or none.');
+  if (token)
+    return reader.fault('X402_FACILITATOR_AUTH', `is set, and ${idName} is too`, 'Unset the token or the key.');
+  return { id, privateKey };
+}
+
+const ED25519_BYTES = 64;
+
+/** As CDP gives them: an EC key in PEM, or seed and public key of Ed25519 in base64. */
+function readPrivateKey(secret: string): KeyObject | undefined {
+  const bytes = Buffer.from(secret, 'base64');
+  const [d, x] = [bytes.subarray(0, 32), bytes.subarray(32)].map((part) => part.toString('base64url'));
+  const jwk = { kty: 'OKP', crv: 'Ed25519', d, x } as JsonWebKey;
+  try {
+    // A file of settings writes line ends as \n.
+    if (secret.startsWith('-----')) return createPrivateKey(secret.replaceAll('\\n', '\n'));
+    return bytes.length === ED25519_BYTES ? createPrivateKey({ key: jwk, format: 'jwk' }) : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 function readNodes(reader: SettingsReader): NodeUrls | undefined {
@@ -112,17 +154,8 @@ export function readQuotes(reader: SettingsReader): QuoteConfig | undefined {
 export function readSigningKeys(reader: SettingsReader): readonly SigningKey[] | undefined {
   const file = reader.text('SIGNING_KEYS_FILE');
   if (file === undefined) return undefined;
-  let content: string;
-  try {
-    content = readFileSync(file, 'utf8');
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') {
-      return reader.fault('SIGNING_KEYS_FILE', 'names a file that does not exist', 'Make it with: speechgate keys.');
-    }
-    const fix = 'Let the user of the service read it.';
-    return reader.fault('SIGNING_KEYS_FILE', `names a file that can't be read (${code})`, fix);
-  }
+  const content = reader.file('SIGNING_KEYS_FILE', file, 'Make it with: speechgate keys.');
+  if (content === undefined) return undefined;
   try {
     return parseSigningKeys(content, new Date());
   } catch (error) {

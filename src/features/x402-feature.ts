@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { currentKey, watchKeyExpiry } from '../config/signing-keys.ts';
-import type { X402Config } from '../config/x402-settings.ts';
+import { settingOf, type X402Config } from '../config/x402-settings.ts';
 import { x402Routes } from '../contract/routes.ts';
 import { addNodeGauge, addPaymentGauges, addSigningKeyGauge, addUnsettledWorkGauge } from '../http/admin/gauges.ts';
 import { bodyLimitOf } from '../http/body.ts';
@@ -132,11 +132,11 @@ function openChained(
   { config, db, metrics, log }: SharedParts,
   { asset, opened, known, directReplays, depositReplays, store, ...x402 }: ChainedParts,
 ) {
-  const onRefused = credentialAlarm({ metrics, log }, 'X402_FACILITATOR_AUTH');
+  const onRefused = credentialAlarm({ metrics, log }, settingOf(x402.facilitatorCredential));
   const calls = metrics.outside('facilitator');
   const facilitator = new Facilitator(
     x402.facilitatorUrl,
-    x402.facilitatorToken,
+    x402.facilitatorCredential,
     x402.settleTimeoutMs,
     onRefused,
     calls,

@@ -1,6 +1,7 @@
 import { rename, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import { SECRETS } from '../config/settings-reader.ts';
 import { isLocalUrl } from '../lib/loopback.ts';
 import { readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
 
@@ -100,6 +101,8 @@ const OUTSIDE = [
   'X402_ASSET_NAME',
   'X402_ASSET_VERSION',
   'X402_FACILITATOR_AUTH',
+  'X402_FACILITATOR_KEY_ID',
+  'X402_FACILITATOR_KEY_SECRET',
   'X402_FACILITATOR_URL',
   'X402_NETWORK',
   'X402_PAY_TO',
@@ -113,7 +116,7 @@ export function sandboxSettings(
 ): Readonly<Record<string, string>> {
   const { BASE_URL = '' } = shell;
   return {
-    ...Object.fromEntries(OUTSIDE.map((name) => [name, ''])),
+    ...Object.fromEntries([...OUTSIDE, ...SECRETS.map((name) => `${name}_FILE`)].map((name) => [name, ''])),
     BASE_URL: isLocalUrl(BASE_URL) ? BASE_URL : '',
     ...ownParts,
   };

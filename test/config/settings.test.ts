@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'tap';
 import { describeFaults, readConfig } from '../../src/config/config.ts';
-import type { SettingFault } from '../../src/config/settings-reader.ts';
+import { SECRETS, type SettingFault } from '../../src/config/settings-reader.ts';
 import { findMisspelt, nearest } from '../../src/lib/misspelt.ts';
 import { catalogFile } from '../support/catalog-file.ts';
-import { configOf, DATABASE_URL, faultsOf, SECRET, testSettings } from '../support/setting.ts';
+import { configOf, DATABASE_URL, faultsOf, SECRET, type Setting, testSettings } from '../support/setting.ts';
 import { SETTINGS } from '../support/settings.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
@@ -24,7 +24,8 @@ const namesOf = (faults: readonly SettingFault[]) => faults.map((fault) => fault
 test('these tests cover every variable that the service reads', async () => {
   const asked = new Set<string>();
   readConfig(new Proxy<NodeJS.ProcessEnv>({}, { get: (_env, name) => void asked.add(String(name)) }));
-  assert.deepEqual([...asked].sort(), Object.keys(SETTINGS).sort());
+  const files = SECRETS.map((name) => `${name}_FILE`);
+  assert.deepEqual([...asked].sort(), [...Object.keys(SETTINGS), ...files].sort());
 });
 
 testSettings(SETTINGS);
@@ -101,6 +102,46 @@ test('R47: a faulty keys file is told with a way out that works', async (t) => {
   for (const text of ['no JSON', '{}', '{"keys":[{}]}']) {
     await writeFile(SIGNING_KEYS_FILE, text);
     assert.match(fault(), /^SIGNING_KEYS_FILE names a file that .+\. Restore it from a backup, or move it away and /);
+  }
+});
+
+test('a secret is read from the file that NAME_FILE names', async (t) => {
+  const folder = await temporaryFolder(t);
+  const file = join(folder, 'secret');
+  for (const name of SECRETS) {
+    const { accepted, read, beside } = SETTINGS[name] as Setting;
+    const [value = '', expected] = Object.entries(accepted)[0] ?? [];
+    await writeFile(file, `${value}\n`);
+    const others = name === 'DATABASE_URL' ? {} : { DATABASE_URL };
+    assert.deepEqual(read(configOf({ ...others, ...beside, [`${name}_FILE`]: file })), expected, name);
+  }
+});
+
+test('R47: a secret file that can not be used is a fault that says why', async (t) => {
+  const folder = await temporaryFolder(t);
+  const file = join(folder, 'secret');
+  await writeFile(file, SECRET, { mode: 0o600 });
+  const faultOf = (env: NodeJS.ProcessEnv) => describeFaults(faultsOf({ DATABASE_URL, ...env }));
+  assert.match(
+    faultOf({ QUOTE_SECRET: SECRET, QUOTE_SECRET_FILE: file }),
+    /^QUOTE_SECRET_FILE is set, and QUOTE_SECRET is/,
+  );
+  assert.match(faultOf({ QUOTE_SECRET_FILE: `${file}s` }), /^QUOTE_SECRET_FILE names a file that does not exist\./);
+  assert.match(
+    faultOf({ QUOTE_SECRET_FILE: folder }),
+    /^QUOTE_SECRET_FILE names a file that can't be read \(EISDIR\)\./,
+  );
+  const { seteuid } = process;
+  if (process.geteuid?.() !== 0 || !seteuid) return;
+  await chmod(folder, 0o755);
+  seteuid(65_534);
+  try {
+    assert.match(
+      faultOf({ QUOTE_SECRET_FILE: file }),
+      /^QUOTE_SECRET_FILE names a file that this user may not read\..*0640/,
+    );
+  } finally {
+    seteuid(0);
   }
 });
 

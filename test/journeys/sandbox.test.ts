@@ -29,6 +29,7 @@ const PRODUCTION = {
   X402_PAY_TO: `0x${'ab'.repeat(20)}`,
   X402_FACILITATOR_URL: 'https://facilitator.invalid',
   X402_FACILITATOR_AUTH: 'secret',
+  STRIPE_SECRET_KEY_FILE: '/nowhere/key',
   X402_RPC_URL: 'https://node.invalid',
   X402_NETWORK: 'eip155:84532',
   X402_ASSET: `0x${'cd'.repeat(20)}`,

@@ -1,3 +1,5 @@
+import { generateKeyPairSync } from 'node:crypto';
+import type { FacilitatorCredential } from '../../src/config/x402-settings.ts';
 import { NO_ORIGIN, SECRET, type Settings, wholeNumber } from './setting.ts';
 
 const PROCESSOR = { STRIPE_SECRET_KEY: 'sk_test_1' };
@@ -32,6 +34,19 @@ const USDC = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
 const FACILITATOR = { X402_FACILITATOR_URL: 'https://facilitator.example' };
 const X402 = { X402_PAY_TO: USDC, ...FACILITATOR };
 
+const jwk = generateKeyPairSync('ed25519').privateKey.export({ format: 'jwk' });
+const ED25519_KEY = Buffer.concat([jwk.d, jwk.x].map((part) => Buffer.from(part ?? '', 'base64url'))).toString(
+  'base64',
+);
+const EC_KEY = String(
+  generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({ format: 'pem', type: 'sec1' }),
+);
+
+const idOf = (credential: FacilitatorCredential | undefined) =>
+  typeof credential === 'object' ? credential.id : credential;
+const keyTypeOf = (credential: FacilitatorCredential | undefined) =>
+  typeof credential === 'object' ? credential.privateKey.asymmetricKeyType : credential;
+
 /** Of payment under x402, quotes and signed metadata. */
 export const X402_SETTINGS: Settings = {
   X402_PAY_TO: {
@@ -51,11 +66,27 @@ export const X402_SETTINGS: Settings = {
     half: true,
   },
   X402_FACILITATOR_AUTH: {
-    read: (config) => config.x402?.facilitatorToken,
+    read: (config) => config.x402?.facilitatorCredential,
     absent: undefined,
     accepted: { token: 'token' },
     refused: ['two\nlines', 'tokén'],
     beside: X402,
+  },
+  X402_FACILITATOR_KEY_ID: {
+    read: (config) => idOf(config.x402?.facilitatorCredential),
+    absent: undefined,
+    accepted: { 'the id': 'the id' },
+    refused: [],
+    beside: { ...X402, X402_FACILITATOR_KEY_SECRET: ED25519_KEY },
+    half: true,
+  },
+  X402_FACILITATOR_KEY_SECRET: {
+    read: (config) => keyTypeOf(config.x402?.facilitatorCredential),
+    absent: undefined,
+    accepted: { [ED25519_KEY]: 'ed25519', [EC_KEY]: 'ec', [EC_KEY.replaceAll('\n', '\\n')]: 'ec' },
+    refused: ['no key', ED25519_KEY.slice(4), EC_KEY.slice(0, 100)],
+    beside: { ...X402, X402_FACILITATOR_KEY_ID: 'the id' },
+    half: true,
   },
   X402_RPC_URL: {
     read: (config) => config.x402?.rpcUrls,

@@ -1,4 +1,5 @@
 import type { Config } from '../../config/config.ts';
+import { SettingsReader } from '../../config/settings-reader.ts';
 import { type Database, openDatabase } from '../../db/database.ts';
 import { faultOf, isDatabaseFault } from '../../db/database-errors.ts';
 import { type Arguments, EXIT_USAGE, type Options, parseCommandLine, type Syntax } from '../../lib/arguments.ts';
@@ -57,7 +58,7 @@ export const printLines = ({ console }: CommandContext, lines: readonly string[]
 
 /** The environment. Without DATABASE_URL also the settings of the running sandbox, after a note on standard error. */
 export async function commandSettings({ env, console }: CommandContext): Promise<NodeJS.ProcessEnv> {
-  if (env.DATABASE_URL?.trim()) return env;
+  if (env.DATABASE_URL?.trim() || env.DATABASE_URL_FILE?.trim()) return env;
   const { dataDirOf, readSandboxSettings } = await import('../../sandbox/sandbox-file.ts');
   const dataDir = dataDirOf(env);
   const sandbox = await readSandboxSettings(dataDir).catch((error) => {
@@ -72,8 +73,11 @@ export async function commandSettings({ env, console }: CommandContext): Promise
 }
 
 export function databaseUrlOf(settings: NodeJS.ProcessEnv): string {
-  const url = settings.DATABASE_URL?.trim();
+  const reader = new SettingsReader(settings);
+  const url = reader.text('DATABASE_URL');
   if (url) return url;
+  const [fault] = reader.faults;
+  if (fault) throw new UsageError(`${fault.name} ${fault.problem}. ${fault.fix}`);
   throw new UsageError('DATABASE_URL is not set. Set it to postgres://user:password@host:5432/database.');
 }
 
@@ -114,8 +118,9 @@ export async function withDatabase(
 /** The error of a command that the database failed: one line with the fix. Returns any other error as it is. */
 export function databaseFailure({ env }: CommandContext, what: string, error: unknown): unknown {
   if (!isDatabaseFault(error)) return error;
-  const wayOut = env.DATABASE_URL?.trim()
-    ? 'Check DATABASE_URL, and run npm run migrate.'
-    : 'Check that the sandbox runs.';
+  const wayOut =
+    env.DATABASE_URL?.trim() || env.DATABASE_URL_FILE?.trim()
+      ? 'Check DATABASE_URL, and run npm run migrate.'
+      : 'Check that the sandbox runs.';
   return new ExitError(`${what}: ${printable(String(faultOf(error as Error)))}. ${wayOut}`, EXIT_UNANSWERED);
 }

@@ -10,7 +10,7 @@ import { smtpSender } from '../../feedback/deliver.ts';
 import { readInstance } from '../../ledger/database-identity.ts';
 import { KeyProbe } from '../../payments/top-up/key-probe.ts';
 import { makeOffer } from '../../payments/x402/challenge.ts';
-import { refusesCredential } from '../../payments/x402/facilitator.ts';
+import { authorizationOf, refusesCredential } from '../../payments/x402/facilitator.ts';
 import { collectSpeech } from '../../speech/collect.ts';
 import { serversOf } from '../../speech/open-provider.ts';
 import { openAiCompatible } from '../../speech/openai-compatible.ts';
@@ -123,12 +123,17 @@ export const FACILITATOR_CHECKS: readonly Check[] = [{ name: 'facilitator', run:
 async function takesOurPayments({ config: { x402, catalog } }: DoctorContext): Promise<Finding> {
   if (!x402) return skipped('X402_PAY_TO is unset: x402 answers 503.');
   const base = x402.facilitatorUrl.replace(/\/+$/, '');
-  const { facilitatorToken: token } = x402;
-  const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  const { facilitatorCredential: credential } = x402;
+  const { host, pathname } = new URL(base);
+  const pathOf = (endpoint: string) => `${host}${pathname.replace(/\/$/, '')}/${endpoint}`;
   try {
-    const unsupported = judgeSupported(await exchange(`${base}/supported`, { headers }), x402);
+    const supported = await authorizationOf(credential, `GET ${pathOf('supported')}`);
+    const unsupported = judgeSupported(await exchange(`${base}/supported`, { headers: supported }), x402);
     if (unsupported) return unsupported;
-    const verify = (json: object) => exchange(`${base}/verify`, { method: 'POST', headers, json });
+    const verify = async (json: object) => {
+      const headers = await authorizationOf(credential, `POST ${pathOf('verify')}`);
+      return exchange(`${base}/verify`, { method: 'POST', headers, json });
+    };
     const finding = judgeVerified(await verify(unpayable(x402)), x402);
     return finding.state === 'ok' ? ((await refusesLowestPrice(verify, x402, catalog)) ?? finding) : finding;
   } catch (error) {
@@ -168,7 +173,7 @@ const isRefused = ({ status, json }: ProbeResponse): boolean =>
 const refused = ({ status }: ProbeResponse, endpoint: string): Finding =>
   fault(
     `The facilitator refuses our credential with status ${status} at /${endpoint}.`,
-    'Set X402_FACILITATOR_AUTH to a token that it accepts.',
+    'Set X402_FACILITATOR_AUTH to a token that it accepts, or X402_FACILITATOR_KEY_ID and its SECRET to such a key.',
   );
 
 const noFacilitator = ({ status }: ProbeResponse, endpoint: string): Finding =>

@@ -137,6 +137,8 @@ const DAY_MS = 86_400_000;
 const WARNING_DAYS = 30;
 const FAULT_DAYS = 7;
 const OTHERS = 0o077;
+/** The service's own group may read its keys, as of a mounted secret. */
+const ALL_BUT_GROUP_READS = 0o037;
 
 function judgeTime({ config: { signingKeys }, now }: DoctorContext): Finding {
   if (!signingKeys) return KEYS_ARE_OFF;
@@ -157,9 +159,10 @@ function judgeTime({ config: { signingKeys }, now }: DoctorContext): Finding {
 async function isPrivate({ config: { signingKeys }, keysFile }: DoctorContext): Promise<Finding> {
   if (!signingKeys || !keysFile) return KEYS_ARE_OFF;
   if (process.platform === 'win32') return ok('This system has no file modes.');
-  const { mode } = await stat(keysFile);
+  const { mode, gid } = await stat(keysFile);
   const summary = `The file has mode ${(mode & 0o777).toString(8).padStart(4, '0')}`;
-  if ((mode & OTHERS) === 0) return ok(`${summary}.`);
+  const isOwnGroup = [process.getegid?.(), ...(process.getgroups?.() ?? [])].includes(gid);
+  if ((mode & (isOwnGroup ? ALL_BUT_GROUP_READS : OTHERS)) === 0) return ok(`${summary}.`);
   return fault(
     `${summary}: other users of this machine may read or replace the keys.`,
     'Run chmod 600 on SIGNING_KEYS_FILE.',

@@ -1,5 +1,8 @@
+import { randomBytes } from 'node:crypto';
 import { PAYMENT_IDENTIFIER } from '@x402/extensions/payment-identifier';
+import { SignJWT } from 'jose';
 import { Pool } from 'undici';
+import type { FacilitatorCredential } from '../../config/x402-settings.ts';
 import { parseWithoutNulls } from '../../lib/without-nulls.ts';
 import {
   type CredentialAlarm,
@@ -68,7 +71,8 @@ const MAX_DETAIL_CHARACTERS = 200;
 export class Facilitator {
   readonly #pool: Pool;
   readonly #path: string;
-  readonly #headers: Record<string, string>;
+  readonly #host: string;
+  readonly #credential: FacilitatorCredential | undefined;
 
   readonly #settleTimeoutMs: number;
   readonly #onRefused: CredentialAlarm;
@@ -76,7 +80,7 @@ export class Facilitator {
 
   constructor(
     url: string,
-    token: string | undefined,
+    credential: FacilitatorCredential | undefined,
     settleTimeoutMs: number,
     onRefused: CredentialAlarm = () => {},
     calls: OutsideCalls = UNMEASURED,
@@ -95,7 +99,8 @@ export class Facilitator {
       maxResponseSize: MAX_ANSWER_BYTES,
     });
     this.#path = base.pathname.replace(/\/+$/, '');
-    this.#headers = { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }) };
+    this.#host = base.host;
+    this.#credential = credential;
   }
 
   async verify(payment: FacilitatorPayment): Promise<Verification> {
@@ -137,8 +142,10 @@ export class Facilitator {
   async #post(action: 'verify' | 'settle', payment: FacilitatorPayment, timeoutMs: number) {
     const path = `${this.#path}/${action}`;
     try {
-      const request = { path, headers: this.#headers, body: bodyOf(payment) };
       const exchange = async () => {
+        const authorization = await authorizationOf(this.#credential, `POST ${this.#host}${path}`);
+        const headers = { 'content-type': 'application/json', ...authorization };
+        const request = { path, headers, body: bodyOf(payment) };
         const { status, text } = await postJson(this.#pool, request, timeoutMs);
         return { status, body: readObject(text) };
       };
@@ -152,6 +159,26 @@ export class Facilitator {
       throw new FacilitatorError(isLate ? late : unreadable, { cause: error });
     }
   }
+}
+
+const TOKEN_SECONDS = 120;
+
+/** The headers for one request. A key signs as CDP wants it. @param uri as in `POST facilitator.example/x402/settle` */
+export async function authorizationOf(
+  credential: FacilitatorCredential | undefined,
+  uri: string,
+): Promise<Record<string, string>> {
+  if (credential === undefined) return {};
+  if (typeof credential === 'string') return { authorization: `Bearer ${credential}` };
+  const { id, privateKey } = credential;
+  const alg = privateKey.asymmetricKeyType === 'ec' ? 'ES256' : 'EdDSA';
+  const now = Math.floor(Date.now() / 1000);
+  const token = new SignJWT({ sub: id, iss: 'cdp', aud: ['cdp_service'], uris: [uri] })
+    .setProtectedHeader({ alg, kid: id, typ: 'JWT', nonce: randomBytes(16).toString('hex') })
+    .setIssuedAt(now)
+    .setNotBefore(now)
+    .setExpirationTime(now + TOKEN_SECONDS);
+  return { authorization: `Bearer ${await token.sign(privateKey)}` };
 }
 
 const hasResult = ({ isValid, success }: Readonly<Record<string, unknown>>): boolean =>

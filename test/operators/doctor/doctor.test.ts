@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
+import { chmod, copyFile, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { type Test, t, test } from 'tap';
 import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../../src/config/network.ts';
 import { openDatabase } from '../../../src/db/database.ts';
@@ -35,6 +36,12 @@ const cases: Cases = {
 /** Configurations that differ from the scene's, and in which nothing is wrong either. */
 const healthy: Readonly<Record<string, Case['make']>> = {
   'a bucket for audio': () => ({ own: { AUDIO_STORE: `s3://${BUCKET}/audio` } }),
+  "a key file that the service's group can read": async ({ env, folder }) => {
+    const file = join(folder, 'grouped.json');
+    await copyFile(env.SIGNING_KEYS_FILE as string, file);
+    await chmod(file, 0o640);
+    return { own: { SIGNING_KEYS_FILE: file } };
+  },
   'a second upstream': async ({ upstream }, t) => ({
     own: { CATALOG_FILE: await catalogWithSecond(t, upstream.url) },
   }),

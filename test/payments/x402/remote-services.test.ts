@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import { generateKeyPairSync } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { inspect } from 'node:util';
+import { jwtVerify } from 'jose';
 import { type Test, test } from 'tap';
 import { numberToHex, pad, type RpcTransactionReceipt } from 'viem';
 import { ChainNode } from '../../../src/payments/x402/chain-node.ts';
@@ -182,6 +184,38 @@ async function startFacilitator(t: Test, status: number, body: string, onRefused
   const facilitator = new Facilitator(url, undefined, 30_000, onRefused);
   t.teardown(() => facilitator.close());
   return facilitator;
+}
+
+const KEYS = [
+  ['EdDSA', generateKeyPairSync('ed25519')],
+  ['ES256', generateKeyPairSync('ec', { namedCurve: 'P-256' })],
+] as const;
+
+for (const [alg, { privateKey, publicKey }] of KEYS) {
+  test(`a facilitator key signs a token for each request by ${alg}`, async (t) => {
+    const tokens: string[] = [];
+    const url = await serve(t, (request, response) => {
+      tokens.push(String(request.headers.authorization).replace(/^Bearer /, ''));
+      request.resume().on('end', () => response.end(JSON.stringify({ isValid: true, success: false })));
+    });
+    const { host } = new URL(url);
+    const facilitator = new Facilitator(`${url}/platform/v2/x402`, { id: 'key-1', privateKey }, 30_000);
+    t.teardown(() => facilitator.close());
+    await facilitator.verify(PAYMENT);
+    await facilitator.settle(PAYMENT);
+    const read = await Promise.all(
+      tokens.map((token) => jwtVerify(token, publicKey, { issuer: 'cdp', audience: 'cdp_service', subject: 'key-1' })),
+    );
+    assert.deepEqual(
+      read.map(({ payload }) => payload.uris),
+      ['verify', 'settle'].map((action) => [`POST ${host}/platform/v2/x402/${action}`]),
+    );
+    for (const { payload, protectedHeader } of read) {
+      assert.deepEqual([protectedHeader.alg, protectedHeader.kid, protectedHeader.typ], [alg, 'key-1', 'JWT']);
+      assert.equal(Number(payload.exp) - Number(payload.nbf), 120);
+    }
+    assert.notEqual(read[0]?.protectedHeader.nonce, read[1]?.protectedHeader.nonce);
+  });
 }
 
 test("the facilitator's response may have 64 KiB and no more", async (t) => {
