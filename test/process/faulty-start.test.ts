@@ -102,6 +102,7 @@ test('a closed database port and a dead node are told first, and the stop is tol
     .split('\n')
     .map((line) => JSON.parse(line));
   const [first] = lines.filter(({ level }) => level === 'error');
+  assert.match(`${first.instance} ${first.version}`, /^\S+:\d+ \d+\.\d+\.\d+$/);
   assert.match(first.msg, /^DATABASE_URL: the database is unavailable \(connect ECONNREFUSED 127\.0\.0\.1:1\)/);
   await child.printed(/X402_RPC_URL: no node of the chain answers/);
   const ready = await fetch(`http://127.0.0.1:${adminPort}/readyz`);

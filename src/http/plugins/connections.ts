@@ -57,8 +57,10 @@ const EXPECTATION: Fault = {
 
 const bodyOf = ({ code, message, details }: Fault): string => JSON.stringify(errorBody(code, message, details));
 
-const refuse = (reply: FastifyReply, fault: Fault): FastifyReply =>
-  reply.code(fault.status).header('connection', 'close').type(JSON_TYPE).send(bodyOf(fault));
+function refuse(reply: FastifyReply, fault: Fault): FastifyReply {
+  reply.request.record.addLogFields({ code: fault.code });
+  return reply.code(fault.status).header('connection', 'close').type(JSON_TYPE).send(bodyOf(fault));
+}
 
 const WARNINGS: Readonly<Partial<Record<ForwardingProxy, string>>> = {
   untrusted:
