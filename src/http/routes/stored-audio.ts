@@ -1,6 +1,5 @@
 import { type ByteRange, type StoredAudio, StoreError } from '../../speech/store/audio-store.ts';
 import type { LinkSigner } from '../../speech/store/link-token.ts';
-import { parseRange } from '../../speech/store/range.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { PRIVATE } from '../plugins/headers.ts';
 import { errorBody, failure } from '../structured-error.ts';
@@ -99,4 +98,26 @@ async function serve<Type extends keyof typeof EXTENSIONS>(
     'content-range': `bytes ${range.start}-${range.end}/${sizeBytes}`,
   };
   return { status: 206 as const, type: mimeType, headers, body: found.stream };
+}
+
+const ONE_RANGE = /^(?<first>\d*)-(?<last>\d*)$/;
+
+/** Reads a `Range` header (RFC 9110, 14). Several ranges, another unit and an invalid header mean the whole object. */
+export function parseRange(header: string | undefined, size: number): ByteRange | 'whole' | 'unsatisfiable' {
+  const [, set = ''] = /^bytes=(.*)$/i.exec(header ?? '') ?? [];
+  const ranges = set
+    .split(',')
+    .map((range) => range.trim())
+    .filter(Boolean);
+  const { first, last } = (ranges.length === 1 && ONE_RANGE.exec(ranges[0] as string)?.groups) || {};
+  if (first) {
+    const start = Number(first);
+    if (last && Number(last) < start) return 'whole';
+    if (start >= size) return 'unsatisfiable';
+    return { start, end: last ? Math.min(Number(last), size - 1) : size - 1 };
+  }
+  if (!last) return 'whole';
+  const length = Number(last);
+  if (length === 0) return 'unsatisfiable';
+  return size === 0 ? 'whole' : { start: Math.max(0, size - length), end: size - 1 };
 }

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { SignJWT } from 'jose';
 import { test } from 'tap';
 import { parseAudioStoreSetting } from '../../../src/config/store-setting.ts';
+import { parseRange } from '../../../src/http/routes/stored-audio.ts';
 import { createLinkSigner, MAX_TOKEN_LENGTH } from '../../../src/speech/store/link-token.ts';
 import { openAudioStore } from '../../../src/speech/store/open-store.ts';
-import { parseRange } from '../../../src/speech/store/range.ts';
 
 const OLD = 'o'.repeat(32);
 const NEW = 'n'.repeat(32);
