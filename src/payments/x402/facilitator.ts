@@ -173,7 +173,7 @@ export async function authorizationOf(
   const { id, privateKey } = credential;
   const alg = privateKey.asymmetricKeyType === 'ec' ? 'ES256' : 'EdDSA';
   const now = Math.floor(Date.now() / 1000);
-  const token = new SignJWT({ sub: id, iss: 'cdp', aud: ['cdp_service'], uris: [uri] })
+  const token = new SignJWT({ sub: id, iss: 'cdp', uris: [uri] })
     .setProtectedHeader({ alg, kid: id, typ: 'JWT', nonce: randomBytes(16).toString('hex') })
     .setIssuedAt(now)
     .setNotBefore(now)
