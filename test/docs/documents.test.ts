@@ -5,6 +5,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { test } from 'tap';
 import { ATTACKS } from '../../lab/attacks/attacks/all.ts';
 import { type Config, readConfig } from '../../src/config/config.ts';
+import { SECRETS } from '../../src/config/settings-reader.ts';
 import { MAX_TEXT_LENGTH } from '../../src/config/speech-limits.ts';
 import { LOCK_TIMEOUT_MS } from '../../src/db/brief-locks.ts';
 import { MAX_EXPIRY_SECONDS } from '../../src/ledger/wallets.ts';
@@ -63,6 +64,9 @@ test('docs/operate.md: its table lists exactly the settings that are read', asyn
   readConfig(new Proxy({}, { get: (_env, name) => void known.add(String(name)), ownKeys: () => [] }));
   const table = await settingsTable();
   const listed = [...table.matchAll(/^\| (.+?) \|/gm)].flatMap(([, cell = '']) => [...cell.matchAll(/`(\w+)`/g)]);
+  // The text below the table says that each secret may be in a file.
+  for (const name of SECRETS) known.delete(`${name}_FILE`);
+  assert.match(await readFile(new URL('docs/operate.md', PROJECT), 'utf8'), /may be in a file that `NAME_FILE` names/);
   // Those that only commands read.
   known.add('DATABASE_APP_ROLE');
   known.add('SPEECHGATE_OPERATOR');
