@@ -127,7 +127,6 @@ export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
       update x402_payment set next_look_at = now() - interval '1 hour', head_block = 0
       where id in (select id from x402_payment where state = 'failed' limit ${LEFT})`),
   },
-  payment_audio: { writes: [], leave: run() },
 };
 
 /** Payments whose process is gone, of payers who have others. */
