@@ -227,11 +227,30 @@ test('R1: a message may have 4000 UTF-16 code units plus outer white space', asy
   assert.equal((await stored(gateway))[0]?.message, message);
 });
 
-test('GET / lists both feedback endpoints, and the guide explains signing', async (t) => {
+test("GET / lists the specification's endpoints only, and the guide explains signing", async (t) => {
   const gateway = await startGateway(t);
-  const { endpoints } = (await gateway.call('/')).json;
-  const at = endpoints.indexOf('GET /docs');
-  assert.deepEqual(endpoints.slice(at, at + 3), ['GET /docs', 'POST /feedback/challenge', 'POST /feedback']);
+  assert.deepEqual((await gateway.call('/')).json.endpoints, [
+    'GET /openapi.json',
+    'GET /.well-known/x402-service-metadata',
+    'GET /docs',
+    'POST /feedback/challenge',
+    'POST /feedback',
+    'POST /tts',
+    'GET /tts',
+    'POST /x402/tts/quote',
+    'POST /x402/tts',
+    'GET /x402/tts',
+    'POST /x402/deposit',
+    'GET /x402/accounts/:address',
+    'GET /tts/models',
+    'GET /tts/voices',
+    'GET /top-up',
+    'POST /top-up',
+    'GET /top-up/status',
+    'GET /tts/jobs/:jobId',
+    'GET /tts/jobs/:jobId/audio',
+    'GET /credits/:accountId',
+  ]);
   const { agentGuide } = (await gateway.call('/docs')).json;
   assert.match(agentGuide.feedback.join('\n'), /personal_sign/);
 });
