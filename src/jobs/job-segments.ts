@@ -9,13 +9,13 @@ import { captionsOf } from '../speech/captions.ts';
 import {
   canFollow,
   describeSegments,
-  hasWord,
   SEGMENTS_AT_ONCE,
   type SegmentAudio,
   segmentAudio,
 } from '../speech/joined-mpeg.ts';
 import { frameSeconds } from '../speech/mpeg-frame.ts';
 import { type SpeakingUpstream, SpeechError } from '../speech/provider.ts';
+import { hasWord } from '../speech/split-text.ts';
 import { type AudioStore, type ByteRange, checkRange, type StoredAudio } from '../speech/store/audio-store.ts';
 import { notAudio, tooLarge } from '../speech/upstream-errors.ts';
 import type { Claim } from './claim-job.ts';

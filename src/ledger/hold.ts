@@ -92,46 +92,47 @@ export async function renewHolds(
 
 /** Posts holds. Returns false for one that was voided or taken over. Safe to repeat after a lost response. */
 export async function captureHolds(db: Database, holds: readonly CaptureRequest[]): Promise<boolean[]> {
-  const captured = await capture(db, {
-    ids: holds.map(({ id }) => id),
-    fences: holds.map(({ fence }) => fence),
-    upstreams: holds.map(({ upstream }) => upstream?.name ?? null),
-    costs: holds.map(({ upstream }) => upstream?.costPicoUsd ?? null),
-  });
+  const captured = await capture(db, ownedValues(holds));
   testPoint('hold captured');
   const posted = new Set(captured.map(({ id }) => id));
   return Promise.all(holds.map((hold) => posted.has(hold.id) || isPosted(db, hold)));
 }
 
-interface CaptureColumns {
-  readonly ids: readonly string[];
-  readonly fences: readonly number[];
-  readonly upstreams: readonly (string | null)[];
-  readonly costs: readonly (bigint | null)[];
-}
+type OwnedValues = ReturnType<typeof ownedValues>;
 
-const capture = compiledOnce((db, { ids, fences, upstreams, costs }: CaptureColumns) => {
-  const held = unnest('held', {
+/** The values of `ownedRows`. */
+export const ownedValues = (owned: readonly CaptureRequest[]) => ({
+  ids: owned.map(({ id }) => id),
+  fences: owned.map(({ fence }) => fence),
+  upstreams: owned.map(({ upstream }) => upstream?.name ?? null),
+  costs: owned.map(({ upstream }) => upstream?.costPicoUsd ?? null),
+});
+
+/** Rows named `owned`: what the caller owns by its fence, and who has spoken for it at which cost. */
+export const ownedRows = ({ ids, fences, upstreams, costs }: OwnedValues) =>
+  unnest('owned', {
     id: ['uuid', ids],
     fence: ['integer', fences],
     upstream: ['text', upstreams],
     cost: ['bigint', costs],
   });
-  return db
+
+const capture = compiledOnce((db, values: OwnedValues) =>
+  db
     .updateTable('transfer')
-    .from(held)
+    .from(ownedRows(values))
     .set((eb) => ({
       state: 'posted',
       ended_at: now,
-      upstream: eb.ref('held.upstream'),
-      cost_pico_usd: eb.ref('held.cost'),
+      upstream: eb.ref('owned.upstream'),
+      cost_pico_usd: eb.ref('owned.cost'),
     }))
-    .whereRef('transfer.id', '=', 'held.id')
-    .whereRef('transfer.fence', '=', 'held.fence')
+    .whereRef('transfer.id', '=', 'owned.id')
+    .whereRef('transfer.fence', '=', 'owned.fence')
     .where('ended_at', 'is', null)
     .returning('transfer.id')
-    .modifyEnd(statementName('capture'));
-});
+    .modifyEnd(statementName('capture')),
+);
 
 export async function captureHold(db: Database, hold: CaptureRequest): Promise<boolean> {
   return (await captureHolds(db, [hold]))[0] === true;

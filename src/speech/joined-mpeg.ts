@@ -1,21 +1,17 @@
 import { concatBytes } from '../lib/bytes.ts';
 import { MpegAudioReader } from './mpeg-audio.ts';
 import { describe } from './mpeg-description.ts';
-import { FRAME_HEADER_BYTES, frameLength, frameSamples, readSideInformation, soundOf } from './mpeg-frame.ts';
+import { FRAME_HEADER_BYTES, frameSamples, readSideInformation, soundOf, wholeFrames } from './mpeg-frame.ts';
 import { type Speech, SpeechError } from './provider.ts';
-import { splitText } from './split-text.ts';
+import { hasWord, splitText } from './split-text.ts';
 import { audioError } from './upstream-errors.ts';
 
 /** Silence that an encoder puts in front of its audio, in samples of its rate: that of LAME. */
 const ENCODER_DELAY = 1105;
 const EMPTY = new Uint8Array();
-const WORD = /[\p{L}\p{N}]/u;
 
 /** Requests for one text at a time. */
 export const SEGMENTS_AT_ONCE = 4;
-
-/** Whether it has something to speak. Many servers answer a text such as "* * *" with an error. */
-export const hasWord = (text: string): boolean => WORD.test(text);
 
 /** What a segment adds to the whole. Its bytes are frames only. */
 export interface SegmentAudio {
@@ -34,13 +30,7 @@ interface Frames {
 }
 
 function framesOf(bytes: Uint8Array): Frames {
-  const offsets: number[] = [];
-  let end = 0;
-  for (let length = frameLength(bytes); length !== undefined && end + length <= bytes.length; ) {
-    offsets.push(end);
-    end += length;
-    length = frameLength(bytes, end);
-  }
+  const { offsets, end } = wholeFrames(bytes);
   const mostSilent = offsets.length > 0 ? Math.round(ENCODER_DELAY / frameSamples(bytes)) : 0;
   const last = offsets.slice(-mostSilent);
   const sounding = last.findLastIndex((offset) => !readSideInformation(bytes, offset).isSilent);

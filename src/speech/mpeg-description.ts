@@ -5,6 +5,7 @@ import {
   frameLength,
   id3Length,
   readDescription,
+  wholeFrames,
   xingOffset,
 } from './mpeg-frame.ts';
 
@@ -14,7 +15,7 @@ const XING_BYTES = 16 + TOC_ENTRIES;
 const HAS_FRAMES_BYTES_AND_TOC = 7;
 const NO_CRC = 1;
 
-interface Sound {
+interface Frames {
   readonly bytes: Uint8Array;
   /** Where each frame begins. */
   readonly offsets: readonly number[];
@@ -30,7 +31,7 @@ export function withDescription(audio: Uint8Array, given?: Uint8Array): Uint8Arr
   const start = id3Length(audio) ?? 0;
   const ownLength = readDescription(audio, start) ? (frameLength(audio, start) ?? 0) : 0;
   const own = ownLength > 0 ? audio.subarray(start, start + ownLength) : undefined;
-  const sound = soundOf(audio.subarray(start + ownLength));
+  const sound = framesOf(audio.subarray(start + ownLength));
   if (own ? fits(own, sound) : !given && !sound.isVariable) return audio;
   const isFitting = given !== undefined && fits(given, sound);
   const description = isFitting
@@ -45,20 +46,14 @@ export function withDescription(audio: Uint8Array, given?: Uint8Array): Uint8Arr
   return concatBytes([audio.subarray(0, start), description, sound.bytes]);
 }
 
-function soundOf(bytes: Uint8Array): Sound {
-  const offsets: number[] = [];
-  const rate = (bytes[2] as number) >> 4;
-  let isVariable = false;
-  for (let at = 0, length = frameLength(bytes); length !== undefined; length = frameLength(bytes, at)) {
-    offsets.push(at);
-    isVariable ||= (bytes[at + 2] as number) >> 4 !== rate;
-    at += length;
-  }
-  return { bytes, offsets, isVariable };
+function framesOf(bytes: Uint8Array): Frames {
+  const { offsets } = wholeFrames(bytes);
+  const rateAt = (offset: number) => (bytes[offset + 2] as number) >> 4;
+  return { bytes, offsets, isVariable: offsets.some((offset) => rateAt(offset) !== rateAt(0)) };
 }
 
 /** Encoders differ in whether they count the describing frame itself. */
-function fits(description: Uint8Array, { bytes, offsets }: Sound): boolean {
+function fits(description: Uint8Array, { bytes, offsets }: Frames): boolean {
   const { frames, fileBytes } = readDescription(description) as Description;
   const isEqual = (declared: number, real: number, tolerance: number) =>
     declared === 0 || Math.abs(declared - real) <= tolerance;

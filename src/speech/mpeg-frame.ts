@@ -27,6 +27,18 @@ export function frameLength(bytes: Uint8Array, offset = 0): number | undefined {
   return Math.floor(((version === 3 ? 144_000 : 72_000) * kilobits) / rate) + padding;
 }
 
+/** Where each whole frame from the start on begins, and where the last one ends. */
+export function wholeFrames(bytes: Uint8Array): { readonly offsets: readonly number[]; readonly end: number } {
+  const offsets: number[] = [];
+  let end = 0;
+  for (let length = frameLength(bytes); length !== undefined && end + length <= bytes.length; ) {
+    offsets.push(end);
+    end += length;
+    length = frameLength(bytes, end);
+  }
+  return { offsets, end };
+}
+
 /** In Hz, of a valid frame header. */
 export function frameRate(bytes: Uint8Array, offset = 0): number {
   const version = versionOf(bytes, offset);
@@ -110,4 +122,10 @@ export function readDescription(bytes: Uint8Array, offset = 0): Description | un
   const flags = read(xing + 4);
   const hasFrames = flags & 1;
   return { frames: hasFrames ? read(xing + 8) : 0, fileBytes: flags & 2 ? read(xing + (hasFrames ? 12 : 8)) : 0 };
+}
+
+/** Where the first frame with audio begins: behind a tag, and a frame that describes the file. */
+export function audioStart(audio: Uint8Array): number {
+  const start = id3Length(audio) ?? 0;
+  return start + (readDescription(audio, start) ? (frameLength(audio, start) ?? 0) : 0);
 }

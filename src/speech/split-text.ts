@@ -3,6 +3,11 @@ export type SplitText =
   | { readonly outcome: 'split'; readonly parts: readonly string[] }
   | { readonly outcome: 'unsplittable'; readonly offset: number };
 
+const WORD = /[\p{L}\p{N}]/u;
+
+/** Whether it has something to speak. Many servers answer a text such as "…" with an error or an empty body. */
+export const hasWord = (text: string): boolean => WORD.test(text);
+
 const sentences = new Intl.Segmenter(undefined, { granularity: 'sentence' });
 const words = new Intl.Segmenter(undefined, { granularity: 'word' });
 const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' });

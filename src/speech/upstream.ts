@@ -3,6 +3,7 @@ import type { Metrics } from '../observability/metrics.ts';
 import type { CredentialAlarm, OutsideCalls } from '../observability/outside.ts';
 import type { SpeechServer } from './openai-compatible.ts';
 import { type Speech, SpeechError, type Utterance } from './provider.ts';
+import { hasWord } from './split-text.ts';
 
 const MAX_FAILURES = 3;
 const FIRST_DELAY_MS = 1_000;
@@ -11,7 +12,6 @@ const GROWTH = 2;
 /** A probe's delay is shortened at random by up to this part, so that processes don't probe together. */
 const JITTER = 0.25;
 const PROBE_TIMEOUT_MS = 5_000;
-const WORD = /[\p{L}\p{N}]/u;
 
 export interface UpstreamOptions {
   readonly name: string;
@@ -98,8 +98,7 @@ export class Upstream {
     if (known?.fault === 'credential') onRefused();
     // Deadlines also abort early, for example when this process stops.
     const isOurs = signal.aborted && seconds * 1000 < silenceMs;
-    // Many servers answer a text such as "…" with an error or an empty body.
-    const isWordless = known?.code === 'TTS_UPSTREAM_ERROR' && !WORD.test(text);
+    const isWordless = known?.code === 'TTS_UPSTREAM_ERROR' && !hasWord(text);
     if (isOurs || isWordless || known?.fault === 'utterance') this.#breaker.ignore();
     else this.#breaker.failed(known?.fault === 'unreachable', (known?.retryAfterSeconds ?? 0) * 1000);
   }

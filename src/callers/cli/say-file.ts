@@ -6,7 +6,7 @@ import { FileLock } from '../../lib/file-lock.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { ownFolder } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
-import { frameLength, id3Length, readDescription } from '../../speech/mpeg-frame.ts';
+import { audioStart } from '../../speech/mpeg-frame.ts';
 import { wholeAudio } from '../../speech/whole-audio.ts';
 import { priceOf } from '../client/catalog.ts';
 import { type Flow, OutcomeUnknownError, OverCapError, type Speechgate, type SpeechOrder } from '../client/index.ts';
@@ -251,7 +251,4 @@ async function joinParts(parts: readonly Part[], out: string, { stdout }: Comman
 }
 
 /** Without the tag and the frame that describe one file alone. */
-function framesOf(audio: Uint8Array): Uint8Array {
-  const start = id3Length(audio) ?? 0;
-  return audio.subarray(start + (readDescription(audio, start) ? (frameLength(audio, start) ?? 0) : 0));
-}
+const framesOf = (audio: Uint8Array): Uint8Array => audio.subarray(audioStart(audio));

@@ -2,7 +2,7 @@ import type { McpServer, ServerContext, StandardSchemaWithJSON } from '@modelcon
 import * as z from 'zod';
 import { formatUsd, parseUsd } from '../../lib/money.ts';
 import { serviceId } from '../../lib/service-words.ts';
-import { frameLength, frameSeconds, id3Length, readDescription } from '../../speech/mpeg-frame.ts';
+import { audioStart, frameLength, frameSeconds } from '../../speech/mpeg-frame.ts';
 import { isPlayable, waveChunks } from '../../speech/wave-audio.ts';
 import { wholeAudio } from '../../speech/whole-audio.ts';
 import { Recording } from '../budget/recording.ts';
@@ -186,8 +186,7 @@ export function secondsOf(audio: Uint8Array, contentType: 'audio/mpeg' | 'audio/
 }
 
 function mpegSeconds(audio: Uint8Array): number | undefined {
-  let offset = id3Length(audio) ?? 0;
-  if (readDescription(audio, offset)) offset += frameLength(audio, offset) ?? 0;
+  let offset = audioStart(audio);
   let seconds = 0;
   for (;;) {
     const length = frameLength(audio, offset);

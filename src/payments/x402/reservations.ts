@@ -6,7 +6,13 @@ import type { Database } from '../../db/database.ts';
 import { asynchronousCommit, now, secondsFromNow, statementName, unnest } from '../../db/expressions.ts';
 import { GroupedStatement } from '../../db/grouped-statement.ts';
 import { LEASE_SECONDS, LeaseRenewer } from '../../db/lease.ts';
-import type { UpstreamUsage, UsageRecord } from '../../ledger/hold.ts';
+import {
+  type CaptureRequest,
+  ownedRows,
+  ownedValues,
+  type UpstreamUsage,
+  type UsageRecord,
+} from '../../ledger/hold.ts';
 import type { TransferClaim } from './chain.ts';
 import { LEASE_HAS_ENDED, PAYMENT_COLUMNS, type Payment, type PaymentPurpose, toPayment } from './payment.ts';
 
@@ -30,8 +36,6 @@ export interface Reservation {
   readonly usage?: Pick<UsageRecord, 'model' | 'characters'> | undefined;
 }
 
-type Settling = { readonly payment: Payment; readonly upstream: UpstreamUsage | undefined };
-
 type ReservedPayment = { readonly payment: Payment; readonly exposure: Exposure };
 
 const LEASE = secondsFromNow(LEASE_SECONDS);
@@ -46,8 +50,8 @@ export class Reservations {
     keyOf: ({ claim }) => claim.payer,
   });
   readonly #settlings = new GroupedStatement({
-    run: (settlings: readonly Settling[]) => this.#beginSettling(settlings),
-    keyOf: ({ payment }) => payment.id,
+    run: (settlings: readonly CaptureRequest[]) => this.#beginSettling(settlings),
+    keyOf: ({ id }) => id,
   });
   readonly #leases = new LeaseRenewer<Payment>({
     seconds: LEASE_SECONDS,
@@ -162,19 +166,14 @@ export class Reservations {
    * Records that a settle is about to be sent. If false, the reservation is lost and none may be sent. May be repeated if
    * the database's answer was lost.
    */
-  beginSettling(payment: Payment, upstream?: UpstreamUsage): Promise<boolean> {
-    return this.#settlings.execute({ payment, upstream });
+  beginSettling({ id, fence }: Payment, upstream?: UpstreamUsage): Promise<boolean> {
+    return this.#settlings.execute({ id, fence, upstream });
   }
 
-  async #beginSettling(settlings: readonly Settling[]): Promise<boolean[]> {
-    const rows = await settleAll(this.#db, {
-      ids: settlings.map(({ payment }) => payment.id),
-      fences: settlings.map(({ payment }) => payment.fence),
-      upstreams: settlings.map(({ upstream }) => upstream?.name ?? null),
-      costs: settlings.map(({ upstream }) => upstream?.costPicoUsd ?? null),
-    });
+  async #beginSettling(settlings: readonly CaptureRequest[]): Promise<boolean[]> {
+    const rows = await settleAll(this.#db, ownedValues(settlings));
     const begun = new Set(rows.map(({ id }) => id));
-    return settlings.map(({ payment }) => begun.has(payment.id));
+    return settlings.map(({ id }) => begun.has(id));
   }
 
   /** A batch of reservations of dead processes, in the order in which their leases expired. */
@@ -237,23 +236,10 @@ const reserveAll = compiledOnce(
   select reserved.id, exposure.* from reserved, x402_exposure(payer, position) exposure`,
 );
 
-interface SettlingValues {
-  readonly ids: readonly string[];
-  readonly fences: readonly number[];
-  readonly upstreams: readonly (string | null)[];
-  readonly costs: readonly (bigint | null)[];
-}
-
-const settleAll = compiledOnce((db, { ids, fences, upstreams, costs }: SettlingValues) => {
-  const owned = unnest('owned', {
-    id: ['uuid', ids],
-    fence: ['integer', fences],
-    upstream: ['text', upstreams],
-    cost: ['bigint', costs],
-  });
-  return db
+const settleAll = compiledOnce((db, values: ReturnType<typeof ownedValues>) =>
+  db
     .updateTable('x402_payment')
-    .from(owned)
+    .from(ownedRows(values))
     .set((eb) => ({
       state: 'settling',
       settling_at: now,
@@ -265,5 +251,5 @@ const settleAll = compiledOnce((db, { ids, fences, upstreams, costs }: SettlingV
     .whereRef('x402_payment.fence', '=', 'owned.fence')
     .where('state', 'in', ['reserved', 'settling'])
     .returning('x402_payment.id')
-    .modifyEnd(statementName('settle'));
-});
+    .modifyEnd(statementName('settle')),
+);
