@@ -187,6 +187,9 @@ function judgeDatabase(found: Readiness, log: Logger): string | undefined {
   if (found.outcome === 'unavailable')
     log.error(`DATABASE_URL: the database is unavailable (${found.cause}). Start it, or correct the URL`);
   if (found.outcome === 'unmigrated')
-    log.error({ pending: found.pending }, 'DATABASE_URL: the database lacks migrations. Run npm run migrate');
+    log.error(
+      { pending: found.pending },
+      'DATABASE_URL: the database lacks migrations, so the service is not ready. Run npm run migrate',
+    );
   return undefined;
 }

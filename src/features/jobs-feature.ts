@@ -27,7 +27,7 @@ export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Sp
   } = config.jobs;
   const store = openAudioStore(audioStore, metrics.outside('store'));
   const signer = signingSecrets.length > 0 ? createLinkSigner('job-audio', signingSecrets) : undefined;
-  if (!signer) log.warn('audio links are not signed: JOB_SIGNING_SECRET is unset');
+  if (!signer) log.warn('audio links are not signed: whoever has the id can download. Set JOB_SIGNING_SECRET');
   const worker =
     speaking &&
     new JobWorker({

@@ -54,7 +54,7 @@ export class KnownPauses {
       this.#log.warn({ paused }, 'the paused flows changed');
     } catch (err) {
       if (!this.#isDatabaseUnavailable)
-        this.#log.warn({ err }, 'failed to read the paused flows; the last known ones stay in effect');
+        this.#log.warn({ err }, 'failed to read which flows are paused; the last known list stays in use');
       this.#isDatabaseUnavailable = true;
     }
   }

@@ -117,7 +117,10 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
   keepLease(onLost: () => void): () => void {
     const { leases, options, placedAt } = this.#parts;
     return leases.keep(this.record, placedAt, () => {
-      options.log.warn({ hold: this.record.id }, 'failed to renew the lease of a hold in time');
+      options.log.warn(
+        { hold: this.record.id },
+        'a hold was not renewed in time; a response that is still being sent is cut and not charged',
+      );
       onLost();
     });
   }
@@ -216,7 +219,10 @@ export class Captures {
         } catch (error) {
           if (!isUnavailable(error)) throw error;
           if (retryMs === FIRST_RETRY_MS)
-            log.warn({ err: error, hold: hold.id }, 'a capture waits for the database and is retried');
+            log.warn(
+              { err: error, hold: hold.id },
+              'the database is unavailable; a charge for delivered audio waits and is retried',
+            );
           if (performance.now() >= Math.max(this.#stoppingSince, waiting.since) + STOP_TIMEOUT_MS) {
             this.#givenUp.push(waiting);
             return false;

@@ -105,7 +105,10 @@ export class PaymentIntake {
       await this.#parts.reservations.release(payment);
     } catch (error) {
       if (!isUnavailable(error)) throw error;
-      log.warn({ err: error }, 'failed to release a reservation; it ends when its lease expires');
+      log.warn(
+        { err: error },
+        'failed to release the reservation of a payment; it ends with its lease. Nothing was charged',
+      );
     }
   }
 
@@ -181,7 +184,7 @@ export class PaymentIntake {
       reportLackOfGas(this.#parts.metrics, log, { detail });
       return refused('PAYMENT_ERROR', FACILITATOR_LACKS_GAS);
     }
-    log.warn({ detail }, 'the facilitator rejected a payment');
+    log.warn({ detail }, 'the facilitator did not accept a payment when it checked it; this request charged nothing');
     if (isOfRequest) return refused('PAYMENT_ERROR', 'facilitator_refused', { facilitatorReason: reason });
     if (!/nonce_already_used$/.test(reason)) return refused('PAYMENT_REQUIRED', reason);
     return refused('PAYMENT_REQUIRED', reason, { fault: USED, payment: unknownPayment(envelope.authorization.value) });
@@ -207,7 +210,7 @@ export class PaymentIntake {
       return await this.#parts.chain.head();
     } catch (error) {
       if (!(error instanceof RpcError)) throw error;
-      log.warn({ err: error }, 'failed to read the head block');
+      log.warn({ err: error }, 'failed to read the newest block of a node');
       return undefined;
     }
   }
@@ -215,7 +218,7 @@ export class PaymentIntake {
 
 function unverifiable(error: unknown, log: FastifyBaseLogger): Refused<'PAYMENT_ERROR'> {
   if (!(error instanceof FacilitatorError || error instanceof RpcError)) throw error;
-  log.warn({ err: error }, 'failed to verify a payment');
+  log.warn({ err: error }, 'failed to check a payment at the facilitator or a node; this request charged nothing');
   return refused('PAYMENT_ERROR', 'payment_service_failed');
 }
 

@@ -132,7 +132,10 @@ export class PaymentLookup {
       const isSame = known.claim.payer === claim.payer && known.claim.nonce === claim.nonce;
       return conflict('identifier_of_another_request', isSame ? known : await this.#findByAuthorization(claim));
     }
-    request.log.info({ payment: known.id, first: known.traceId }, 'a request repeated an earlier payment');
+    request.log.info(
+      { payment: known.id, first: known.traceId },
+      'a request repeated an earlier payment; it is not charged twice',
+    );
     switch (known.state) {
       case 'reserved':
         return known.isLeased ? refused('PAYMENT_REPLAY_PENDING', 'first_request_running') : undefined;
@@ -158,7 +161,10 @@ export class PaymentLookup {
     try {
       return (await this.#parts.resolver?.resolve(payment)) ?? { outcome: 'open' };
     } catch (error) {
-      log.warn({ err: error, payment: payment.id }, 'failed to find or record the outcome of a payment');
+      log.warn(
+        { err: error, payment: payment.id },
+        'failed to check a repeated payment; it stays open and is checked again',
+      );
       return { outcome: 'open' };
     }
   }

@@ -206,9 +206,13 @@ export class ReconcilerRunner {
       this.#failed(name, error);
       return { name, outcome: 'failed', count, ...reported(), error };
     }
-    if (lost.aborted) this.#options.log.warn({ reconciler: name }, 'a reconciler lost its turn to another process');
+    if (lost.aborted)
+      this.#options.log.warn(
+        { reconciler: name },
+        'a reconciler lost its lease and may have stopped early; a later turn finishes its work',
+      );
     if (this.#failures.delete(name)) this.#options.log.info({ reconciler: name }, 'a reconciler works again');
-    if (count > 0) this.#options.log.info({ reconciler: name, count }, 'a reconciler repaired items');
+    if (count > 0) this.#options.log.info({ reconciler: name, count }, 'a reconciler finished or removed items');
     return { name, outcome: 'done', count, ...reported() };
   }
 
@@ -216,7 +220,10 @@ export class ReconcilerRunner {
     const message = String(error);
     if (this.#failures.get(name) === message) return;
     this.#failures.set(name, message);
-    this.#options.log.error({ reconciler: name, err: error }, 'a reconciler failed; it retries in its next turn');
+    this.#options.log.error(
+      { reconciler: name, err: error },
+      'a reconciler failed; it retries every turn, and logs the same error only once',
+    );
   }
 
   #databaseFailed(error: unknown): void {

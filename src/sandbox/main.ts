@@ -164,7 +164,7 @@ function sampleVoices(speech: ProviderSettings): void {
   const stopping = new AbortController();
   const speaking = (async () => {
     for await (const _ of speakSamples(store, provider, config.catalog, stopping));
-  })().catch((err) => log.error({ err }, 'failed to sample the voices'));
+  })().catch((err) => log.error({ err }, 'failed to make the voice samples; check AUDIO_STORE'));
   started.push(async () => {
     stopping.abort();
     await speaking;

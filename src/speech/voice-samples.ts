@@ -56,7 +56,12 @@ export class VoiceSamples {
     if (Date.now() >= this.#nextReadAt) {
       this.#nextReadAt = Date.now() + REFRESH_MS;
       const reading = this.#read();
-      reading.catch((err) => this.#log.error({ err }, 'failed to read the index of voice samples'));
+      reading.catch((err) =>
+        this.#log.error(
+          { err },
+          'failed to read the list of voice samples from AUDIO_STORE; the last list stays in use',
+        ),
+      );
       await within(READ_TIMEOUT_MS, reading);
     }
     return this.#known;

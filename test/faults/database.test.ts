@@ -154,7 +154,7 @@ test('a stop ends while captures wait for the database', async (t) => {
   proxy.cut();
   drip.end();
   await answer;
-  await until(() => gateway.log.some(({ msg }) => msg.startsWith('a capture waits for the database')));
+  await until(() => gateway.log.some(({ msg }) => msg.startsWith('the database is unavailable; a charge')));
   await gateway.app.close();
   assert.ok(gateway.log.some(({ msg }) => msg.startsWith('a delivered response was not charged')));
   const left = gateway.log.find(({ msg }) => msg.startsWith('the process stops while the database is unavailable'));

@@ -224,14 +224,24 @@ const FAILING_PAYMENTS: Readonly<Record<string, FailingPayment>> = {
     pay: async ({ call, payTo }) => call(TTS, await withCredential(await payerOf(), domainOf(payTo), TTS, HELLO)),
   },
   'a direct payment that can not be verified': {
-    ...{ status: 502, code: 'PAYMENT_ERROR', reason: 'payment_service_failed', cause: /^failed to verify a payment$/ },
+    ...{
+      status: 502,
+      code: 'PAYMENT_ERROR',
+      reason: 'payment_service_failed',
+      cause: /^failed to check a payment at the facilitator or a node; this request charged nothing$/,
+    },
     pay: async (gateway) => {
       gateway.facilitator.faults.verify('reset');
       return (await payFor(gateway, await payerOf())).reply;
     },
   },
   'a direct payment whose settlement is refused': {
-    ...{ status: 402, code: 'PAYMENT_REQUIRED', reason: 'insufficient_funds', cause: /refused a settlement$/ },
+    ...{
+      status: 402,
+      code: 'PAYMENT_REQUIRED',
+      reason: 'insufficient_funds',
+      cause: /^the facilitator refused to settle a payment/,
+    },
     pay: async (gateway) => {
       gateway.facilitator.faults.settle(refused('insufficient_funds'));
       return (await payFor(gateway, await payerOf())).reply;

@@ -218,7 +218,7 @@ test('R55: a stream that breaks off is voided, then reset inside a frame, and it
       assert.match(head, /^HTTP\/1\.1 200 /);
       assert.match(head, /x-accel-buffering: no/i);
       assert.doesNotMatch(head, /^trailer:/im);
-      const [line] = gateway.log.slice(logged).filter(({ msg }) => msg.startsWith('the audio broke off'));
+      const [line] = gateway.log.slice(logged).filter(({ msg }) => msg.startsWith('the audio stopped early'));
       const traceId = /x-trace-id: (\S+)/i.exec(head)?.[1];
       const { err, ...more } = line as { err?: { failure?: string; upstream?: string } } & LogLine;
       assert.deepEqual([err?.failure, err?.upstream, more.traceId], [failure, 'default', traceId], message);

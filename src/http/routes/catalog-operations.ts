@@ -84,7 +84,7 @@ export function catalogOperations(
         return { status: 304, headers: shared };
       } catch (error) {
         if (!(error instanceof StoreError)) throw error;
-        log.error({ err: error }, 'failed to read a voice sample');
+        log.error({ err: error }, 'failed to read a voice sample from AUDIO_STORE; check the store');
         const message = 'The audio store is unavailable. Retry in a moment.';
         return failure('CONFIG_ERROR', message, { reason: 'audio_store_unavailable' });
       }

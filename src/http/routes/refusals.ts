@@ -90,7 +90,7 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
   unknown_account: { message: 'The account in x-credit-account does not exist. Buy credit at topUpUrl.' },
   account_frozen: { message: 'The operator has frozen this account. Contact the operator. You were not charged.' },
   account_indebted: {
-    message: 'A refund or dispute left this account in debt. The next purchase at topUpUrl pays the debt first.',
+    message: 'This account owes money after a refund or dispute. Your next purchase at topUpUrl pays that first.',
   },
   idempotency_key_reused: {
     message: 'Another request used this idempotency-key. Send a new key.',
@@ -250,5 +250,7 @@ export function followCharge(
   const noted = charged.then((isCharged) => context.addLogFields({ chargedMicroUsd: isCharged ? priceMicroUsd : 0n }));
   work
     .add(context.waitFor(noted))
-    .catch((err) => context.log.error({ err }, 'failed to end a hold; it is voided when its lease expires'));
+    .catch((err) =>
+      context.log.error({ err }, 'failed to capture or void a hold; its amount returns when its lease ends. Check err'),
+    );
 }

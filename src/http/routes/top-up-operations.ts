@@ -150,7 +150,7 @@ export function topUpOperations(
       }
       if (!card) return page(503, {}, renderErrorPage(OFF));
       const result = await card.purchases.complete(query.session_id).catch((err) => {
-        context.log.error({ err }, 'failed to read a purchase');
+        context.log.error({ err }, 'failed to complete a purchase; if it was paid, a reconciler credits it later');
         return { outcome: 'not_now', isOutage: isDatabaseFault(err) } as const;
       });
       if (result.outcome !== 'credited') context.addLogFields({ reason: result.outcome });
@@ -162,7 +162,10 @@ export function topUpOperations(
         case 'foreign_session':
           return page(502, {}, pages.foreignSessionPage());
         case 'processor_failed':
-          context.log.error({ err: result.error }, 'failed to read a checkout session');
+          context.log.error(
+            { err: result.error },
+            'failed to read a checkout session at the processor; if it was paid, a reconciler credits it later',
+          );
           return page(502, {}, pages.notNowPage('The card processor does not answer'));
         case 'not_now':
           return page(result.isOutage ? 503 : 500, {}, pages.notNowPage('Not credited yet'));

@@ -90,7 +90,10 @@ async function ask(
   const { network, asset } = payment;
   if (!asked) return { outcome: 'unanswered', reason: 'X402_PAY_TO or X402_RPC_URL is unset' };
   if (network !== asked.asset.network || asset !== asked.asset.address.toLowerCase())
-    return { outcome: 'unanswered', reason: `the settings name another asset or network than ${asset} on ${network}` };
+    return {
+      outcome: 'unanswered',
+      reason: `it used ${asset} on ${network}, and the settings name another token or network`,
+    };
   return findEvidence(asked.chain, payment);
 }
 

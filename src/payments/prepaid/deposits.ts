@@ -112,7 +112,7 @@ export class Deposits {
       switch (settled.outcome) {
         case 'settled':
           return await credited(db, payment, settled).catch((err) => {
-            log.error({ err, payment: payment.id }, 'failed to read the balance after a deposit');
+            log.error({ err, payment: payment.id }, 'a deposit was credited, but its new balance could not be read');
             return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
           });
         case 'refused':

@@ -74,7 +74,10 @@ export class Settlement {
       return await this.#record(payment, answer, options);
     } catch (error) {
       // Whatever was thrown, the money may have moved (R62).
-      options.log.error({ err: error, payment: payment.id }, 'failed to record the outcome of a settlement');
+      options.log.error(
+        { err: error, payment: payment.id },
+        'failed to prove or record a settlement; money may have moved, and the chain is asked again',
+      );
       const transaction = answer?.outcome === 'open' ? answer.transaction : undefined;
       // While the database is down, the payment becomes one in doubt when its lease expires.
       if (!isUnavailable(error)) await outcomes.markUnknown(payment, transaction).catch(() => {});
@@ -94,7 +97,11 @@ export class Settlement {
     if (answer.outcome === 'refused') {
       const isFacilitatorsFault = answer.reason === LACKS_BALANCE && (await this.#isCovered(payment));
       if (isFacilitatorsFault) reportLackOfGas(metrics, log, { payment: id, detail });
-      else log.warn({ payment: id, detail }, 'the facilitator refused a settlement');
+      else
+        log.warn(
+          { payment: id, detail },
+          'the facilitator refused to settle a payment; the chain decides until its authorization expires',
+        );
       const reason = isFacilitatorsFault ? FACILITATOR_LACKS_GAS : answer.reason;
       await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => outcomes.markRefused(payment, reason));
       testPoint('x402 refused');

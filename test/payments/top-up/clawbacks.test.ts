@@ -45,7 +45,7 @@ test('R61: an account in debt can only buy credit, which pays the debt first', a
   assert.equal(refused.status, 402);
   const { amount, error } = refused.json;
   assert.deepEqual([error.details.reason, error.details.debtMicroUsd, amount], ['account_indebted', 4_500_000, '500']);
-  assert.match(error.message, /refund or dispute left this account in debt/);
+  assert.match(error.message, /owes money after a refund or dispute/);
   const asynchronous = await gateway.call('/tts?text=Hello&async=true', { headers });
   assert.deepEqual([asynchronous.status, asynchronous.json.error.details.reason], [402, 'account_indebted']);
   assert.deepEqual([(await gateway.call(`/credits/${account}`)).json.balanceMicroUsd], [0]);
