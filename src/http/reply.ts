@@ -8,6 +8,8 @@ import type { ErrorBody, RequestRefused } from './structured-error.ts';
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 const HTML_TYPE = 'text/html; charset=utf-8';
+/** Cache-Control of paid responses and of those that show a bearer id (R43, R52). */
+export const PRIVATE_CACHE = 'private, no-store';
 /** Of a page without a form that leads elsewhere. */
 const PAGE_POLICY = pageContentSecurityPolicy();
 /** Longer bodies are sent as a Buffer; a shorter string goes out in one write with the headers. */

@@ -14,13 +14,13 @@ import type { RunningWork } from '../lib/running-work.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import { addressKey, withoutPort } from '../payments/limits/address-key.ts';
 import { AttemptLimit } from '../payments/limits/attempt-limit.ts';
+import { readEdgeHeaders } from './edge-headers.ts';
 import { Admission, type AdmissionParts, admission, type Windows } from './plugins/admission.ts';
 import { bodies } from './plugins/bodies.ts';
 import { answerClientError, type ClientErrorParts, connections } from './plugins/connections.ts';
 import { EdgeLimiter } from './plugins/edge-limiter.ts';
 import { errors, handleError } from './plugins/errors.ts';
 import { generatedSchemas } from './plugins/generated-schemas.ts';
-import { readEdgeHeaders } from './plugins/headers.ts';
 import { createNotFoundHandler } from './plugins/not-found.ts';
 import { gracefulStop, OpenReplies } from './plugins/open-replies.ts';
 import { pressure } from './plugins/pressure.ts';
@@ -47,6 +47,7 @@ const KEEP_ALIVE_TIMEOUT_MS = 75_000;
 const MAX_REQUESTS_PER_SOCKET = 100;
 /** How long a client may stall beyond the longest synthesis. */
 const STALLED_CLIENT_MS = 30_000;
+
 export interface ServerOptions {
   readonly logger: FastifyBaseLogger;
   /** Only these addresses may set X-Forwarded-For (R39). A wrong one lets callers choose their rate limit. */

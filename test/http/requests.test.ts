@@ -423,7 +423,7 @@ test('a failed credential counts against its client, an unverifiable one does no
 });
 
 test('a verified request is not counted where the contract says so', async () => {
-  const verify = async (admission: Admission) => admission.credentialVerified();
+  const verify = async (admission: Admission) => admission.uncountVerified();
   const spared = await startEdge(UNLESS_VERIFIED, verify);
   assert.deepEqual([await spared(), await spared(), await spared()], [{}, {}, {}]);
   const counted = await startEdge({ edge: 'always' }, verify);
@@ -436,7 +436,7 @@ test('an operation takes no slot that the contract does not declare', async () =
     [{ edge: 'always', window: { by: 'ip', when: ['payment'] } }, (admission) => admission.take('request'), 'request'],
     [
       { edge: 'always', window: { by: 'ip', when: ['payment'] } },
-      (admission) => admission.credentialFailed(),
+      (admission) => admission.takeForFailedCredential(),
       'failed-credential',
     ],
     [{ edge: 'always', window: { by: 'ip', when: ['request'] } }, (admission) => admission.attempt(), 'failed-payment'],

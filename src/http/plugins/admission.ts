@@ -137,18 +137,20 @@ export class Admission {
     };
   }
 
-  async credentialFailed(): Promise<RateLimited | undefined> {
+  /** Takes a slot of the window for a credential that is not valid, and remembers it at the edge (R48). */
+  async takeForFailedCredential(): Promise<RateLimited | undefined> {
     const by = this.#windowFor('failed-credential');
-    this.recordFailedCredential();
+    this.rememberFailedCredential();
     return this.#show(await this.#takeSlot(by));
   }
 
-  recordFailedCredential(): void {
+  /** Over its limit, the edge lets no further credential of this client be checked for a while. */
+  rememberFailedCredential(): void {
     this.#parts.limiter.remember(this.#request.client, 'failed');
   }
 
   /** Uncounts the request at the edge, if the edge counts only requests without a valid credential. */
-  credentialVerified(): void {
+  uncountVerified(): void {
     const { limiter } = this.#parts;
     limiter.remember(this.#request.client, 'verified');
     if (this.#terms?.edge !== 'unless-verified' || !this.#isCounted) return;
@@ -156,15 +158,15 @@ export class Admission {
     limiter.uncount(this.#request.client);
   }
 
-  /** Begins a payment that takes a slot if it fails. `fail` does nothing after `succeed`. */
-  async attempt(): Promise<{ succeed(): void; fail(): Promise<void> } | RateLimited> {
+  /** Begins a payment that takes a slot unless `succeed` was called before `close`. */
+  async attempt(): Promise<{ succeed(): void; close(): Promise<void> } | RateLimited> {
     this.#windowFor('failed-payment');
     const attempt = await this.#parts.failures.begin(this.#addressBucket('ip'));
     this.#show(attempt.slot);
     if (attempt.outcome === 'refused') return rateLimited(attempt.slot);
     return {
       succeed: attempt.succeed,
-      fail: async () => {
+      close: async () => {
         const slot = await attempt.fail();
         if (slot) this.#show(slot);
       },

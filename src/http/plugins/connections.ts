@@ -7,9 +7,9 @@ import fp from 'fastify-plugin';
 import type { JsonObject } from '../../contract/types.ts';
 import type { ForwardingProxy, Metrics } from '../../observability/metrics.ts';
 import { withoutPort } from '../../payments/limits/address-key.ts';
+import { METHODS } from '../edge-headers.ts';
 import { JSON_TYPE } from '../reply.ts';
 import { type ErrorCode, errorBody } from '../structured-error.ts';
-import { METHODS } from './headers.ts';
 import type { OpenReplies } from './open-replies.ts';
 
 /** How long a refused client may keep sending: unread bytes would reset the connection before the response arrives. */

@@ -49,6 +49,7 @@ function describe(error: FastifyError, { routeOptions }: FastifyRequest, route: 
     const message = 'The database refuses the service. The operator must correct DATABASE_URL.';
     return failure('CONFIG_ERROR', message, { reason: 'database_refused', setting: 'DATABASE_URL' });
   }
+  // Tables may be missing at the start, or be dropped later (R47).
   if (mayBeUnready && isNotSetUp(error)) {
     const message = "The database lacks the service's tables or rights. The operator must run npm run migrate.";
     return failure('CONFIG_ERROR', message, { reason: 'database_not_set_up', command: 'npm run migrate' });

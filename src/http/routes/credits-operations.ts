@@ -5,7 +5,7 @@ import { formatUsd } from '../../lib/money.ts';
 import { lastPurchases } from '../../payments/top-up/purchases.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { pageResponse, type Site } from '../pages/page.ts';
-import { PRIVATE } from '../plugins/headers.ts';
+import { PRIVATE_CACHE } from '../reply.ts';
 import { failure } from '../structured-error.ts';
 import { accountFormPage, accountPage } from './account-pages.ts';
 
@@ -36,7 +36,7 @@ export const creditsOperations = (
   },
 });
 
-const PRIVATE_ANSWER = { 'cache-control': PRIVATE };
+const PRIVATE_ANSWER = { 'cache-control': PRIVATE_CACHE };
 
 export const creditAccountBody = ({ id, balanceMicroUsd }: Omit<CardAccount, 'isFrozen'>) => ({
   accountId: id,

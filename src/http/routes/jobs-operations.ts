@@ -7,7 +7,7 @@ import { captionsKey, findSegments, openSegments } from '../../jobs/job-segments
 import type { AudioStore, ByteRange } from '../../speech/store/audio-store.ts';
 import type { LinkSigner } from '../../speech/store/link-token.ts';
 import type { OperationContext } from '../operation-context.ts';
-import { PRIVATE } from '../plugins/headers.ts';
+import { PRIVATE_CACHE } from '../reply.ts';
 import { failure } from '../structured-error.ts';
 import { type AudioLink, answerLink, answerStoredAudio } from './stored-audio.ts';
 
@@ -61,7 +61,7 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
     }
     const body = await buffer(captions.stream);
     const disposition = `inline; filename="speech-${found.id}.vtt"`;
-    const headers = { 'cache-control': PRIVATE, 'content-disposition': disposition } as const;
+    const headers = { 'cache-control': PRIVATE_CACHE, 'content-disposition': disposition } as const;
     const answer = () => ({ status: 200, type: 'text/vtt', headers, body }) as const;
     return { outcome: 'found' as const, answer };
   }
@@ -74,7 +74,7 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
     getJob: async ({ params }) => {
       const job = await findJob(db, params.jobId);
       if (!job) return unknown();
-      return { status: 200, headers: { 'cache-control': PRIVATE }, body: await jobBody(job, links) };
+      return { status: 200, headers: { 'cache-control': PRIVATE_CACHE }, body: await jobBody(job, links) };
     },
     getJobAudio: ({ params, query, headers }, context) => {
       const link = linkOf(params.jobId, query.sig, headers);

@@ -1,23 +1,12 @@
-import type {
-  CreateDepositRequest,
-  CreateDepositResult,
-  GetPrepaidAccountRequest,
-  GetPrepaidAccountResult,
-} from '../../contract/operations.ts';
+import type { GetPrepaidAccountRequest, GetPrepaidAccountResult } from '../../contract/operations.ts';
 import { formatUsd } from '../../lib/money.ts';
-import { type PaymentIdentity, readPaymentHeader } from '../../payments/payment-lookup.ts';
-import type { DepositReplays, DepositResult, Deposits } from '../../payments/prepaid/deposits.ts';
 import type { PrepaidBalance } from '../../payments/prepaid/prepaid-balance.ts';
 import { signedBalanceRead } from '../../payments/prepaid/prepaid-credential.ts';
-import { NOTHING_CHARGED, outcomeOf, type Refused, unknownPayment } from '../../payments/refusal.ts';
-import type { Resource } from '../../payments/x402/challenge.ts';
-import { isSignedByPayer } from '../../payments/x402/transfer-proof.ts';
 import type { OperationContext } from '../operation-context.ts';
-import { PRIVATE } from '../plugins/headers.ts';
-import { failure, isAnswer } from '../structured-error.ts';
-import { refuseForeignHeaders, refuseFormerHeader } from './flows.ts';
-import { askForPayment, offersFor, type PaymentTerms, paymentRequired } from './payment-required.ts';
-import { limitCredential, refusalAnswer, refusalFailure, showReceipt } from './refusals.ts';
+import { PRIVATE_CACHE } from '../reply.ts';
+import { failure } from '../structured-error.ts';
+import { refuseForeignHeaders } from './flows.ts';
+import { limitCredential, refusalFailure } from './refusals.ts';
 
 export async function readPrepaidAccount(
   balances: PrepaidBalance,
@@ -39,119 +28,25 @@ export async function readPrepaidAccount(
     }
     case 'unknown_account':
       return (
-        (await context.admission.credentialFailed()) ??
+        (await context.admission.takeForFailedCredential()) ??
         failure('NOT_FOUND', 'This address has no account. Deposit at POST /x402/deposit to create one.', {
           field: 'address',
         })
       );
     case 'read':
-      context.admission.credentialVerified();
+      context.admission.uncountVerified();
       return {
         status: 200,
-        headers: { 'cache-control': PRIVATE },
+        headers: { 'cache-control': PRIVATE_CACHE },
         body: walletBody(credential.account, reading.balanceMicroUsd),
       };
   }
 }
 
-const walletBody = (address: string, balanceMicroUsd: bigint) => ({
+export const walletBody = (address: string, balanceMicroUsd: bigint) => ({
   address,
   balanceMicroUsd,
   balanceUsd: formatUsd(balanceMicroUsd),
   currency: 'USD' as const,
   refundable: false as const,
 });
-
-export type OfferedDeposits =
-  | { readonly terms: PaymentTerms; readonly deposits: Deposits }
-  | Extract<CreateDepositResult, { status: 503 }>;
-
-export interface DepositOptions {
-  readonly resource: Resource;
-  readonly offered: OfferedDeposits;
-  readonly replays: DepositReplays;
-  /** Headers of flows that never pay here, and of all flows that a payment excludes (R36). */
-  readonly foreignHeaders: { readonly always: readonly string[]; readonly withPayment: readonly string[] };
-}
-
-/** Credits the payer's wallet, or returns the challenge (R35). The contract bounds the amount. */
-export async function makeDeposit(
-  { resource, offered, replays, foreignHeaders }: DepositOptions,
-  { headers, body }: CreateDepositRequest,
-  context: OperationContext,
-): Promise<CreateDepositResult> {
-  const { method, url, bytes, traceId, log } = context;
-  const amountMicroUsd = BigInt(body.amountMicroUsd);
-  const isPaid = headers['payment-signature'] !== undefined;
-  const foreign = refuseForeignHeaders(context, isPaid ? foreignHeaders.withPayment : foreignHeaders.always);
-  const refusal = foreign ?? (isPaid ? undefined : refuseFormerHeader(context));
-  if (refusal) return refusal;
-  if (!isPaid) {
-    return isAnswer(offered) ? offered : askForPayment(resource, offersFor(offered.terms, amountMicroUsd)[0]);
-  }
-  const attempt = await context.admission.attempt();
-  if (isAnswer(attempt)) return attempt;
-  try {
-    return await credit(attempt.succeed);
-  } finally {
-    await attempt.fail();
-  }
-
-  async function credit(onAdmitted: () => void): Promise<CreateDepositResult> {
-    const shown = readPaymentHeader(headers);
-    if (shown.outcome === 'refused') return isAnswer(offered) ? offered : refusalFailure(shown);
-    const { credential: envelope } = shown;
-    context.addLogFields({ flow: 'deposit' });
-    const identity = { method, url, bytes, envelope, traceId, log };
-    if (isAnswer(offered) || !isSignedByPayer(envelope, offered.terms.asset)) {
-      return answerPrevious(identity, isAnswer(offered) ? offered : NOT_BY_PAYER, onAdmitted);
-    }
-    const { terms, deposits } = offered;
-    const offers = offersFor(terms, amountMicroUsd);
-    context.payment = unknownPayment(amountMicroUsd);
-    const result = await deposits.deposit({ ...identity, offers, resource }, onAdmitted);
-    return answer(result, ({ reason }, message) => paymentRequired(resource, offers[0], reason, message));
-  }
-
-  /** Returns the response to an earlier request with the same payment, otherwise the refusal (R45). */
-  async function answerPrevious(
-    identity: PaymentIdentity,
-    refusal: CreateDepositResult,
-    onAdmitted: () => void,
-  ): Promise<CreateDepositResult> {
-    const previous = await replays.find(identity);
-    if (!previous) {
-      context.payment = NOTHING_CHARGED;
-      return refusal;
-    }
-    onAdmitted();
-    return answer(previous, ({ reason }, message) => ({
-      ...failure('PAYMENT_REQUIRED', message, { reason }),
-      headers: { 'cache-control': 'no-store' },
-    }));
-  }
-
-  function answer(
-    result: DepositResult,
-    challenge: (refusal: Refused, message: string) => Extract<CreateDepositResult, { status: 402 }>,
-  ): CreateDepositResult {
-    if (result.outcome === 'refused') {
-      context.payment = outcomeOf(result, amountMicroUsd);
-      showReceipt(result.receipt, context);
-      return refusalAnswer(result, challenge);
-    }
-    const { receipt, address, balanceMicroUsd, creditedMicroUsd } = result;
-    context.addLogFields({ chargedMicroUsd: creditedMicroUsd });
-    return {
-      status: 200,
-      headers: { 'cache-control': PRIVATE, 'payment-response': receipt },
-      body: { ...walletBody(address, balanceMicroUsd), creditedMicroUsd, alreadyCredited: creditedMicroUsd === 0n },
-    };
-  }
-}
-
-const NOT_BY_PAYER = failure(
-  'INVALID_PAYMENT_PAYLOAD',
-  "The payment must be signed by the payer's own key, because a smart account can't spend a deposit.",
-  { field: 'payload.signature', rule: 'payer' },
-);

@@ -211,8 +211,8 @@ function messageOf({ code, reason, fault, payment, facilitatorReason }: Refused)
 
 /** Counts a credential's result (R48). Returns a 429 if the address has shown too many that fail. */
 export async function limitCredential({ credential }: Refused, { admission }: OperationContext) {
-  if (credential === 'verified') admission.credentialVerified();
-  return credential === 'failed' ? admission.credentialFailed() : undefined;
+  if (credential === 'verified') admission.uncountVerified();
+  return credential === 'failed' ? admission.takeForFailedCredential() : undefined;
 }
 
 export function showReceipt(receipt: Receipt | undefined, context: OperationContext): void {

@@ -3,8 +3,7 @@ import { routes } from '../../contract/routes.ts';
 import type { OpenApiDocument } from '../../contract/types.ts';
 import { NO_SAMPLES, type VoiceSamples } from '../../speech/voice-samples.ts';
 import type { OperationContext } from '../operation-context.ts';
-import { PRIVATE } from '../plugins/headers.ts';
-import { fixedBody } from '../reply.ts';
+import { fixedBody, PRIVATE_CACHE } from '../reply.ts';
 import { docsPage } from './docs-page.ts';
 import { agentNotes, guide, type ServiceOptions } from './guide.ts';
 import { type HomeOptions, homePage } from './home-page.ts';
@@ -49,7 +48,7 @@ export function serviceOperations(options: Options): ServiceOperations<Operation
       const samples = await options.samples.known();
       if (samples !== latest.samples) latest = { samples, home: page(samples) };
       const { body, policy } = account === undefined ? latest.home : page(samples, account);
-      const privacy = account === undefined ? {} : { 'cache-control': PRIVATE };
+      const privacy = account === undefined ? {} : { 'cache-control': PRIVATE_CACHE };
       const headers = { ...VARY, ...privacy, 'content-security-policy': policy };
       return { status: 200, headers, type: 'text/html', body };
     },

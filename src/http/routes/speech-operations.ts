@@ -26,7 +26,7 @@ import { type OrderRequest, type OrderResult, partsOf, placeOrder, utteranceOf }
 import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
 import type { OperationContext } from '../operation-context.ts';
 import type { RequestSlot } from '../plugins/admission.ts';
-import { PRIVATE } from '../plugins/headers.ts';
+import { PRIVATE_CACHE } from '../reply.ts';
 import { failure, isAnswer } from '../structured-error.ts';
 import { creditChallenge } from './credit-challenge.ts';
 import { type Pauses, pausedSpeech, refuseForeignHeaders } from './flows.ts';
@@ -148,15 +148,15 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     context.payment = NOTHING_CHARGED;
     switch (sold.outcome) {
       case 'delivered': {
-        context.admission.credentialVerified();
+        context.admission.uncountVerified();
         const { mimeType, audio } = sold.body;
         followCharge(sold.captured, priceMicroUsd, work, context);
         const buffering = audio instanceof Readable ? { 'x-accel-buffering': 'no' as const } : {};
-        const headers = { 'cache-control': PRIVATE, ...sold.hold.receipt, ...buffering };
+        const headers = { 'cache-control': PRIVATE_CACHE, ...sold.hold.receipt, ...buffering };
         return { status: 200 as const, type: mimeType, headers, body: audio };
       }
       case 'refused':
-        if (sold.reason === 'unknown_account') context.admission.recordFailedCredential();
+        if (sold.reason === 'unknown_account') context.admission.rememberFailedCredential();
         return refusalAnswer(sold, challengeOf(charge, context));
       case 'failed':
         return speechFailed(sold, context);
@@ -213,7 +213,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
 
   const accepted = async (job: Job, receipt: CardReceipt) => ({
     status: 202 as const,
-    headers: { 'cache-control': PRIVATE, ...receipt },
+    headers: { 'cache-control': PRIVATE_CACHE, ...receipt },
     body: await jobBody(job, { baseUrl, signer }),
   });
 

@@ -1,7 +1,7 @@
 import { type ByteRange, type StoredAudio, StoreError } from '../../speech/store/audio-store.ts';
 import type { LinkSigner } from '../../speech/store/link-token.ts';
 import type { OperationContext } from '../operation-context.ts';
-import { PRIVATE } from '../plugins/headers.ts';
+import { PRIVATE_CACHE } from '../reply.ts';
 import { errorBody, failure } from '../structured-error.ts';
 
 const EXTENSIONS = { 'audio/mpeg': 'mp3', 'audio/wav': 'wav' } as const;
@@ -84,7 +84,7 @@ async function serve<Type extends keyof typeof EXTENSIONS>(
   const found = await open(range === 'whole' ? undefined : range);
   if (!found) return failure('NOT_FOUND', 'The stored audio no longer exists.', { field: parameter });
   const shared = {
-    'cache-control': PRIVATE,
+    'cache-control': PRIVATE_CACHE,
     'content-disposition': `inline; filename="speech-${id}.${EXTENSIONS[mimeType]}"`,
     'accept-ranges': 'bytes',
   } as const;

@@ -6,7 +6,7 @@ import { OWN_AMOUNT, topUpAmount, typedAmount } from '../../payments/top-up/amou
 import type { Purchases } from '../../payments/top-up/purchases.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { pageResponse as page, pageContentSecurityPolicy, renderErrorPage, type Site } from '../pages/page.ts';
-import { PRIVATE } from '../plugins/headers.ts';
+import { PRIVATE_CACHE } from '../reply.ts';
 import { failure } from '../structured-error.ts';
 import { creditAccountBody } from './credits-operations.ts';
 import { PAUSE_RETRY_SECONDS, type Pauses, pausedAnswer } from './flows.ts';
@@ -40,7 +40,7 @@ const REFUSED_ACCOUNT = {
 };
 const UNKNOWN_PURCHASE = 'purchaseId does not exist. Open /top-up without it. You were not charged.';
 const PURCHASE_EXISTS = { field: 'purchaseId', rule: 'exists' } as const;
-const PRIVATE_ANSWER = { 'cache-control': PRIVATE };
+const PRIVATE_ANSWER = { 'cache-control': PRIVATE_CACHE };
 
 const pausedPage = () => page(503, { 'retry-after': PAUSE_RETRY_SECONDS }, pages.pausedPage());
 

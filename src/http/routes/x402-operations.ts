@@ -7,9 +7,10 @@ import type { ServiceMetadata } from '../../payments/x402/metadata.ts';
 import { PREPAID } from '../../payments/x402/prepaid-terms.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { failure, isAnswer } from '../structured-error.ts';
+import { makeDeposit, type OfferedDeposits } from './deposits.ts';
 import { type Pauses, pausedAnswer, refuseForeignHeaders } from './flows.ts';
 import { issueQuote, selectQuoted } from './issue-quote.ts';
-import { makeDeposit, type OfferedDeposits, readPrepaidAccount } from './prepaid-account.ts';
+import { readPrepaidAccount } from './prepaid-account.ts';
 import { getPrepaidAudio, type PrepaidAudioLinks } from './prepaid-audio.ts';
 import { CHAIN_OFF, OTHER_DOMAIN, PAYMENT_OFF, QUOTES_OFF, X402Offers, type X402OffersOptions } from './x402-offers.ts';
 import { X402Speech, type X402SpeechOptions } from './x402-speech.ts';
@@ -36,15 +37,18 @@ export function x402Operations(options: X402Options): {
   const { flows, foreignHeaders, pauses } = options;
   const { baseUrl } = prepaidAudio;
   const offers = new X402Offers(options);
-  const refuseOnChain = async () => {
+  const depositsOnChain = async () => {
     if (!deposits) return CHAIN_OFF;
-    return (await options.hasOtherDomain()) ? OTHER_DOMAIN : undefined;
+    return (await options.hasOtherDomain()) ? OTHER_DOMAIN : deposits;
   };
   const speech = new X402Speech({
     ...options,
     offers,
     links: prepaidAudio,
-    refuseOnChain,
+    refuseOnChain: async () => {
+      const onChain = await depositsOnChain();
+      return isAnswer(onChain) ? onChain : undefined;
+    },
     resources: {
       GET: speechResource(baseUrl, serviceName, 'GET'),
       POST: speechResource(baseUrl, serviceName, 'POST'),
@@ -58,11 +62,11 @@ export function x402Operations(options: X402Options): {
 
   async function offerDeposits(isPaid: boolean): Promise<OfferedDeposits> {
     if (!terms) return PAYMENT_OFF;
-    const off = await refuseOnChain();
-    if (off || !deposits) return off ?? CHAIN_OFF;
+    const onChain = await depositsOnChain();
+    if (isAnswer(onChain)) return onChain;
     const foreign = await offers.refuseForeignDatabase(isPaid);
     if (foreign) return foreign;
-    return pauses.has('deposit') ? pausedAnswer('deposit') : { terms, deposits };
+    return pauses.has('deposit') ? pausedAnswer('deposit') : { terms, deposits: onChain };
   }
 
   return {

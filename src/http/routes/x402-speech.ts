@@ -21,7 +21,7 @@ import type { Resource } from '../../payments/x402/challenge.ts';
 import { utteranceOf } from '../../speech/order.ts';
 import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
 import type { OperationContext } from '../operation-context.ts';
-import { PRIVATE } from '../plugins/headers.ts';
+import { PRIVATE_CACHE } from '../reply.ts';
 import { failure, isAnswer } from '../structured-error.ts';
 import { chooseFlow, type OfferedFlow, type Pauses, pausedSpeech, refuseFormerHeader } from './flows.ts';
 import { askForPayment, depositRequired, paymentRequired, showExample } from './payment-required.ts';
@@ -105,13 +105,13 @@ export class X402Speech {
   ): Promise<GetX402SpeechResult> {
     const { headers } = request;
     const resource = this.#options.resources[method];
-    const { chosen, ...read } = await this.#read(request, context);
-    if (read.outcome === 'refused') {
-      if (!chosen) return read.refusal;
+    const { chosen, ...checked } = await this.#check(request, context);
+    if (checked.outcome === 'answered') {
+      if (!chosen) return checked.answer;
       const { previous } = chosen;
-      return this.#answerPrevious({ previous, headers }, read.refusal, context, previous.name === 'direct');
+      return this.#answerPrevious({ previous, headers }, checked.answer, context, previous.name === 'direct');
     }
-    const { offered, speech, flow } = read;
+    const { offered, speech, flow } = checked;
     if (chosen && flow) {
       return this.#sell({ flow, previous: chosen.previous, headers, offered, speech, resource }, context);
     }
@@ -125,29 +125,33 @@ export class X402Speech {
 
   /** Whether a request would be admitted beyond the edge's limit (R48). */
   async hasVerifiedCredential(request: SpeechRequest, context: OperationContext): Promise<boolean> {
-    const read = await this.#read(request, context);
-    if (read.outcome === 'refused' || read.offered.hasExpired || read.offered.order.text === undefined) return false;
-    const { flow } = read;
+    const checked = await this.#check(request, context);
+    if (checked.outcome === 'answered') return false;
+    const { flow, offered } = checked;
+    if (offered.hasExpired || offered.order.text === undefined) return false;
     if (!flow?.verify) return false;
     const shown = flow.credentialOf(request.headers);
     return shown.outcome === 'read' && flow.verify(shown.credential, context);
   }
 
-  /** Checks a request before its payment, in the order of R7, without writes. `chosen` is set even after a refusal. */
-  async #read({ asked }: SpeechRequest, context: OperationContext) {
+  /**
+   * Checks a request before its payment, in the order of R7, without writes. `chosen` is set even with an answer. A chosen
+   * flow that passes is never off: without prepaid there is no offer, and without a chain no direct payment.
+   */
+  async #check({ asked }: SpeechRequest, context: OperationContext) {
     const { offers, flows, foreignHeaders, speech, refuseOnChain } = this.#options;
     const offered = await offers.offer(asked);
     const choice = chooseFlow(flows, context, foreignHeaders);
-    if (isAnswer(choice)) return refuse(isAnswer(offered) ? offered : choice);
+    if (isAnswer(choice)) return answered(isAnswer(offered) ? offered : choice);
     const { chosen } = choice;
-    if (isAnswer(offered)) return refuse(offered, chosen);
-    if (!speech) return refuse(providerMissing(), chosen);
+    if (isAnswer(offered)) return answered(offered, chosen);
+    if (!speech) return answered(providerMissing(), chosen);
     const foreign = await offers.refuseForeignDatabase(chosen !== undefined);
-    if (foreign) return refuse(foreign, chosen);
+    if (foreign) return answered(foreign, chosen);
     const flow = chosen?.flow;
     const off = flow?.name === 'prepaid' ? undefined : await refuseOnChain();
-    if (off) return refuse(off, chosen);
-    return { outcome: 'read' as const, offered, speech, flow, chosen };
+    if (off) return answered(off, chosen);
+    return { outcome: 'passed' as const, offered, speech, flow, chosen };
   }
 
   /** Why nothing new is sold at present. */
@@ -185,7 +189,7 @@ export class X402Speech {
     let held: PaymentHold | undefined;
     const onHeld = (hold: PaymentHold) => {
       held = hold;
-      if (flow.verify) context.admission.credentialVerified();
+      if (flow.verify) context.admission.uncountVerified();
     };
     try {
       const authorize = () => flow.authorize(shown.credential, charge);
@@ -230,8 +234,8 @@ export class X402Speech {
         : depositRequired(links.baseUrl, order.priceMicroUsd, known, message),
     );
     // The signature may have been valid when the identical request was paid.
-    const isLate = explained.code === 'UNAUTHORIZED' || explained.reason === 'expiry';
-    return isLate ? this.#answerPrevious(sale, answer, context) : answer;
+    const mayBeRepetition = explained.code === 'UNAUTHORIZED' || explained.reason === 'expiry';
+    return mayBeRepetition ? this.#answerPrevious(sale, answer, context) : answer;
   }
 
   /**
@@ -269,14 +273,18 @@ export class X402Speech {
   }
 }
 
-const refuse = <Refusal, Chosen = undefined>(refusal: Refusal, chosen?: Chosen) => ({
-  outcome: 'refused' as const,
-  refusal,
+const answered = <Answer, Chosen = undefined>(answer: Answer, chosen?: Chosen) => ({
+  outcome: 'answered' as const,
+  answer,
   chosen,
 });
 
 const paid = (body: Buffer | Readable, sizeBytes: number, receipt: Receipt | undefined) =>
-  ({ status: 200, headers: { 'cache-control': PRIVATE, 'content-length': sizeBytes, ...receipt }, body }) as const;
+  ({
+    status: 200,
+    headers: { 'cache-control': PRIVATE_CACHE, 'content-length': sizeBytes, ...receipt },
+    body,
+  }) as const;
 
 function replayed({ audio, sizeBytes, receipt }: Replayed, context: OperationContext) {
   context.addLogFields({ chargedMicroUsd: 0n });

@@ -21,8 +21,8 @@ const POLICY = 'content-security-policy';
 type Headers = Readonly<Record<string, string>>;
 
 /**
- * Read once from the hardening and CORS plugins. As hooks they would cost half as much as the rest of a refusal.
- * Responses to malformed HTTP would lack their headers.
+ * The headers of every response and of preflights. They never change, so helmet and cors are asked once. As hooks they would
+ * cost half as much as the rest of a refusal, and responses to malformed HTTP would lack their headers.
  */
 export async function readEdgeHeaders(): Promise<{ readonly plain: Headers; readonly preflight: Headers }> {
   const probe = Fastify();
@@ -31,6 +31,7 @@ export async function readEdgeHeaders(): Promise<{ readonly plain: Headers; read
       useDefaults: false,
       directives: { 'default-src': ["'none'"], 'frame-ancestors': ["'none'"] },
     },
+    // <audio> of other sites plays what they bought (R43).
     crossOriginResourcePolicy: { policy: 'cross-origin' },
     frameguard: { action: 'deny' },
     hsts: { maxAge: 31_536_000, includeSubDomains: true },
@@ -60,6 +61,3 @@ export async function readEdgeHeaders(): Promise<{ readonly plain: Headers; read
   await probe.close();
   return answers;
 }
-
-/** For paid responses and for those that show a bearer id (R43, R52). */
-export const PRIVATE = 'private, no-store';
