@@ -1,7 +1,11 @@
 export const MICRO_USD_PER_CENT = 10_000n;
 
 export const DECIMAL_USD = /^(\d{1,9})(?:\.(\d{1,6}))?$/;
-const DOLLARS = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD', maximumFractionDigits: 6 });
+const DOLLARS = /* @__PURE__ */ new Intl.NumberFormat('en-US', {
+  style: 'currency',
+  currency: 'USD',
+  maximumFractionDigits: 6,
+});
 
 /** Micro-USD to US dollars with six decimal places, such as 4.999802. */
 export function formatUsd(microUsd: bigint): string {

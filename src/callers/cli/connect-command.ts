@@ -7,7 +7,7 @@ import { readUnsharedFile } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import { DamagedSandboxFileError, dataDir, readSandboxFile, SANDBOX_FILE } from '../../sandbox/sandbox-file.ts';
-import { openApi } from '../client/api.ts';
+import { boundedResponse, openApi } from '../client/api.ts';
 import { type PinnedKey, Speechgate } from '../client/index.ts';
 import { defineCommand } from './command.ts';
 import { orStartSandbox } from './open-caller.ts';
@@ -179,7 +179,7 @@ async function readAccount(path: string, stdin: Readable): Promise<string> {
 async function keyWithFingerprint(baseUrl: string, fingerprint: string | undefined): Promise<PinnedKey[] | undefined> {
   if (fingerprint === undefined) return undefined;
   const signal = AbortSignal.timeout(15_000);
-  const metadata = await openApi(baseUrl)
+  const metadata = await openApi(baseUrl, boundedResponse)
     .GET('/.well-known/x402-service-metadata', { signal })
     .catch(() => undefined);
   const keys: unknown = metadata?.data?.payload?.trust?.keys;

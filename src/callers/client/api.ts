@@ -40,11 +40,16 @@ interface Call {
 }
 
 /**
- * Follows no redirects and sends no cookies. Limits JSON to `MAX_JSON_BYTES`, and audio to the call's `maxAudioBytes`.
- * It has the form of openapi-fetch, whose own code would be a sixth of a page that pays by card.
+ * Follows no redirects and sends no cookies. It has the form of openapi-fetch, whose own code would be half of a page that
+ * pays by card.
  * @param baseUrl an origin
+ * @param limit called with `MAX_JSON_BYTES`, or for audio with the call's `maxAudioBytes`
  */
-export function openApi(baseUrl: string, send: typeof globalThis.fetch = (...call) => fetch(...call)): Api {
+export function openApi(
+  baseUrl: string,
+  limit: typeof boundedResponse,
+  send: typeof globalThis.fetch = (...call) => fetch(...call),
+): Api {
   const call = async (method: string, path: string, options: Call = {}): Promise<ApiResult<unknown>> => {
     const { params, body, bodySerializer = () => JSON.stringify(body), parseAs, maxAudioBytes, signal } = options;
     const target = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params?.path?.[name] ?? ''));
@@ -60,7 +65,7 @@ export function openApi(baseUrl: string, send: typeof globalThis.fetch = (...cal
     // Again, because `Request.signal` can be lost to garbage collection.
     const sent = await send(request, { ...UNCACHED, ...(signal && { signal }) });
     const isAudio = sent.ok && sent.headers.get('content-type')?.startsWith('audio/');
-    const response = boundedResponse(sent, (isAudio && maxAudioBytes) || MAX_JSON_BYTES, signal);
+    const response = limit(sent, (isAudio && maxAudioBytes) || MAX_JSON_BYTES, signal);
     if (!response.ok) return { response, error: await response.text().then(JSON.parse).catch(unlessJson) };
     return { response, data: parseAs === 'stream' ? response.body : JSON.parse(await response.text()) };
   };
@@ -98,15 +103,23 @@ export function boundedResponse(response: Response, maxBytes: number, signal: Ab
   return new Response(body.pipeThrough(limiter, { ...(signal && { signal }) }), { status, statusText, headers });
 }
 
-/** Retries while the service is unavailable or overloaded. @throws UntrustedError, ServiceError, UnreachableError */
+/** @throws UntrustedError, and as `readData` */
 export async function readJson<Data>(
   signal: AbortSignal | undefined,
   shape: Shape,
   send: (signal: AbortSignal) => Promise<ApiResult<Data>>,
 ): Promise<Data> {
+  return validated(await readData(signal, send), shape);
+}
+
+/** Retries while the service is unavailable or overloaded. @throws ServiceError, UnreachableError */
+export async function readData<Data>(
+  signal: AbortSignal | undefined,
+  send: (signal: AbortSignal) => Promise<ApiResult<Data>>,
+): Promise<Data> {
   for (let attempt = 1; ; attempt += 1) {
     const result = await sendOnce(signal, send);
-    if (!(result instanceof Error)) return validated(result.data, shape);
+    if (!(result instanceof Error)) return result.data;
     const canRetry = result instanceof UnreachableError || isTransient(result);
     const delay = delayMs(attempt, result instanceof UnreachableError ? null : result.retryAfterSeconds);
     if (!canRetry || attempt === READ_ATTEMPTS || delay > MAX_READ_DELAY_MS) throw result;

@@ -1,6 +1,6 @@
 import type { AccountBalance, KnownOfPurchase } from './budget.ts';
 import { OverCapError } from './errors.ts';
-import type { UsedCap } from './money-text.ts';
+import { type UsedCap, usedText } from './money-text.ts';
 import { CLOCK_LEEWAY_SECONDS, type Flow, type PendingPurchase } from './pending-purchase.ts';
 
 /** A service whose `Date` is absurd can't make a time that is none. */
@@ -83,7 +83,8 @@ export class Book {
   reserve(purchase: OpenPurchase, limits: readonly Limit[], nowMs: number): void {
     const wantedMicroUsd = purchase.maxMicroUsd;
     for (const { usedMicroUsd, ...cap } of this.caps(limits, purchase.flow, nowMs)) {
-      if (usedMicroUsd + wantedMicroUsd > cap.limitMicroUsd) throw new OverCapError({ ...cap, wantedMicroUsd });
+      if (usedMicroUsd + wantedMicroUsd > cap.limitMicroUsd)
+        throw new OverCapError({ ...cap, wantedMicroUsd }, usedText(cap.used, String));
     }
     this.#open.set(purchase.id, purchase);
   }

@@ -9,7 +9,7 @@ import {
   UnreachableError,
   UntrustedError,
 } from './errors.ts';
-import type { Offer, PaymentWay, Readers, Service } from './payment-way.ts';
+import type { Offer, PaymentWay, Service } from './payment-way.ts';
 import {
   boundedCharge,
   CARD_TARGET,
@@ -121,15 +121,6 @@ async function signAndRecord(
   }
 }
 
-/** @throws SpeechgateError */
-export function readerOf<Name extends keyof Readers>({ readers }: Service, name: Name): NonNullable<Readers[Name]> {
-  const reader = readers[name];
-  if (reader) return reader;
-  throw new SpeechgateError(
-    'This Speechgate pays from card credit only. Import it from the entry `/x402` for wallets.',
-  );
-}
-
 export interface DepositOptions {
   readonly signal: AbortSignal | undefined;
   readonly timeoutMs?: number | undefined;
@@ -147,7 +138,7 @@ export const resolveDeposit = (
     signal,
     isRetry,
     timeoutMs,
-    read: readerOf(service, 'deposit'),
+    read: service.readers.deposit,
     responseTimeoutMs: DEPOSIT_RESPONSE_TIMEOUT_MS,
   });
 
@@ -159,7 +150,7 @@ export async function resolveSpeech(
   const isSentOnce = pending.flow === 'card' && !isJob(pending);
   const resolution = await retryUntilResolved({
     ...request,
-    read: readerOf(service, pending.flow),
+    read: service.readers[pending.flow],
     responseTimeoutMs: await service.catalog.speechTimeoutMs(signal),
     ...(isSentOnce && { timeoutMs: 0 }),
   });

@@ -14,17 +14,22 @@ export function cardCredits(accountId: string): PaymentWay {
   };
 }
 
-async function offer(accountId: string, order: SpeechOrder, terms: Terms): Promise<Offer> {
-  const { catalog, baseUrl, signal, isDurable } = terms;
+interface CardTerms {
+  readonly baseUrl: string;
+  readonly isDurable: boolean;
+  readonly maxMicroUsd: bigint;
+}
+
+/** @throws SpeechgateError */
+export function cardRequest(accountId: string, order: SpeechOrder, terms: CardTerms): PendingPurchase {
+  const { baseUrl, isDurable, maxMicroUsd } = terms;
   if (!/^[\x21-\x7e]+$/.test(accountId)) {
     throw new SpeechgateError(
       'accountId has characters that a header cannot have. Pass the UUID of a credit account. You were not charged.',
     );
   }
-  const model = await catalog.modelOf(order, signal);
-  const maxMicroUsd = priceOf(order.text, await rateOf(model, terms));
   const identifier = crypto.randomUUID();
-  const pending: PendingPurchase = {
+  return {
     flow: 'card',
     kind: 'speech',
     identifier,
@@ -37,10 +42,17 @@ async function offer(accountId: string, order: SpeechOrder, terms: Terms): Promi
       'x-credit-max-amount': String(maxMicroUsd),
       ...(isDurable && { 'idempotency-key': identifier }),
     },
-    body: JSON.stringify({ ...order, text: order.text.trim(), model }),
+    body: JSON.stringify({ ...order, text: order.text.trim() }),
     maxMicroUsd: String(maxMicroUsd),
     expiresAt: null,
   };
+}
+
+async function offer(accountId: string, order: SpeechOrder, terms: Terms): Promise<Offer> {
+  const { catalog, baseUrl, signal, isDurable } = terms;
+  const model = await catalog.modelOf(order, signal);
+  const maxMicroUsd = priceOf(order.text, await rateOf(model, terms));
+  const pending = cardRequest(accountId, { ...order, model }, { baseUrl, isDurable, maxMicroUsd });
   return { maxMicroUsd, sign: async () => pending };
 }
 

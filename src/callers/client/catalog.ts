@@ -88,7 +88,7 @@ export class Catalog {
   }
 }
 
-function picoUsd(decimal: string): bigint {
+export function picoUsd(decimal: string): bigint {
   const [, whole, fraction = ''] = /^(\d+)(?:\.(\d{1,12}))?$/.exec(decimal) ?? [];
   if (whole === undefined) throw new TypeError(`${decimal} is not a rate in US dollars.`);
   return BigInt(whole + fraction.padEnd(12, '0'));

@@ -29,9 +29,6 @@ export const CLIENT_OPTIONS = {
     isValid: (value) => Number.isFinite(value) && Number(value) >= 0,
   },
   fetch: FUNCTION,
-} as const satisfies Record<string, Rule>;
-
-export const TRUST_OPTIONS = {
   trust: {
     expected: 'a list of pinned keys, or the value that onTrust received',
     isValid: (value) => Array.isArray(value) || (isObject(value) && 'metadata' in value),

@@ -1,9 +1,12 @@
 import { formatUsd } from '../../lib/money.ts';
 import { serviceWords } from '../../lib/service-words.ts';
-import { type UsedCap, usedText } from './money-text.ts';
+import type { UsedCap } from './money-text.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
 
-/** The base class of all errors that the client throws on purpose. */
+/**
+ * The base class of all errors that the client throws on purpose. Members that constructors set are only declared, which
+ * keeps a page small.
+ */
 export class SpeechgateError extends Error {
   override readonly name: string = 'SpeechgateError';
 
@@ -39,13 +42,13 @@ function paymentReport(details: Readonly<Record<string, unknown>> | null): Payme
 /** The service refused and charged nothing. A direct payment stays reserved: it can be settled until it expires. */
 export class ServiceError extends SpeechgateError {
   override readonly name: string = 'ServiceError';
-  readonly status: number;
-  readonly code: string;
-  readonly details: Readonly<Record<string, unknown>> | null;
-  readonly traceId: string;
-  readonly retryAfterSeconds: number | null;
+  declare readonly status: number;
+  declare readonly code: string;
+  declare readonly details: Readonly<Record<string, unknown>> | null;
+  declare readonly traceId: string;
+  declare readonly retryAfterSeconds: number | null;
   /** The payment's state as the service reports it; null when it did not look up the payment. */
-  readonly payment: PaymentReport | null;
+  declare readonly payment: PaymentReport | null;
 
   constructor(fault: Fault, message = fault.message) {
     super(message);
@@ -74,9 +77,9 @@ export class PaymentRequiredError extends ServiceError {
   /** The page that sells card credit; null in the other flows. Not enumerable, because it may contain the account id. */
   declare readonly topUpUrl: string | null;
   /** Null unless the service reports price and balance. */
-  readonly missingMicroUsd: bigint | null;
+  declare readonly missingMicroUsd: bigint | null;
   /** Null unless USDC of a wallet was to pay on the chain. */
-  readonly wallet: PayingWallet | null;
+  declare readonly wallet: PayingWallet | null;
 
   constructor(
     fault: Fault,
@@ -132,18 +135,19 @@ const CAP_LIMITS = {
 export class OverCapError extends SpeechgateError {
   override readonly name: string = 'OverCapError';
   /** `unconfirmed` caps the signed amounts that only the service reports as not charged. */
-  readonly scope: 'call' | 'client' | 'day' | 'total' | 'unconfirmed';
-  readonly limitMicroUsd: bigint;
-  readonly leftMicroUsd: bigint;
-  readonly wantedMicroUsd: bigint;
+  declare readonly scope: 'call' | 'client' | 'day' | 'total' | 'unconfirmed';
+  declare readonly limitMicroUsd: bigint;
+  declare readonly leftMicroUsd: bigint;
+  declare readonly wantedMicroUsd: bigint;
   /** The amounts that count toward the cap. */
-  readonly used: UsedCap;
+  declare readonly used: UsedCap;
 
-  constructor(cap: Omit<OverCapError, keyof Error | 'used'> & { readonly used?: UsedCap }) {
+  /** @param usedWords follow what is left of the cap */
+  constructor(cap: Omit<OverCapError, keyof Error | 'used'> & { readonly used?: UsedCap }, usedWords = '') {
     const { scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, used = {} } = cap;
     super(
       `This may cost ${wantedMicroUsd} micro-USD, but ${leftMicroUsd} of ${limitMicroUsd} is left` +
-        `${usedText(used, String)}. Raise ${CAP_LIMITS[scope]} or shorten the text. You were not charged.`,
+        `${usedWords}. Raise ${CAP_LIMITS[scope]} or shorten the text. You were not charged.`,
     );
     this.scope = scope;
     this.limitMicroUsd = limitMicroUsd;
@@ -157,7 +161,7 @@ export class OverCapError extends SpeechgateError {
 export class UntrustedError extends SpeechgateError {
   override readonly name: string = 'UntrustedError';
   /** Such as wrong_key, expired, wrong_payee. */
-  readonly reason: string;
+  declare readonly reason: string;
 
   constructor(reason: string, message: string) {
     super(message);
@@ -184,8 +188,8 @@ export class OutcomeUnknownError extends SpeechgateError {
 export class AudioLostError extends SpeechgateError {
   override readonly name: string = 'AudioLostError';
   /** Null when the charge is unknown. */
-  readonly chargedMicroUsd: bigint | null;
-  readonly maxMicroUsd: bigint;
+  declare readonly chargedMicroUsd: bigint | null;
+  declare readonly maxMicroUsd: bigint;
 
   constructor(message: string, money: Omit<AudioLostError, keyof Error>, options?: ErrorOptions) {
     super(message, options);

@@ -43,9 +43,9 @@ export interface Service {
   readonly readers: Readers;
 }
 
-/** Reads the responses of each flow. Card credit needs only its own, which keeps a page small. */
-export interface Readers extends Partial<Readonly<Record<Flow, Reader<Speech>>>> {
-  readonly deposit?: Reader<Deposit>;
+/** Reads the responses of each flow. */
+interface Readers extends Readonly<Record<Flow, Reader<Speech>>> {
+  readonly deposit: Reader<Deposit>;
 }
 
 export interface Terms extends Service {

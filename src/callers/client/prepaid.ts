@@ -1,3 +1,4 @@
+import { serviceWords } from '../../lib/service-words.ts';
 import { canonicalQuery, PREPAID_TYPES } from '../../payments/prepaid/signed-request.ts';
 import { readJson } from './api.ts';
 import { priceOf, rateOf, readMicroUsd } from './catalog.ts';
@@ -56,7 +57,8 @@ async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms): Promise<
 
 /** Reads the whole audio, because a cut response has to be fetched again by its link. */
 export const readPrepaid: Reader<Speech> = async (paid) => {
-  const { pending, response, body, errorBody } = paid;
+  const { pending, response, body } = paid;
+  const errorBody = withClockWords(response, paid.errorBody);
   const balanceMicroUsd = readMicroUsd(response.headers.get('x-x402-balance'));
   if (response.ok) {
     const bytes = await collect(audioStream(response, body));
@@ -64,7 +66,7 @@ export const readPrepaid: Reader<Speech> = async (paid) => {
     return bought(wholeSpeech(bytes, audioType(response), { ...receiptOf(paid, chargedMicroUsd), balanceMicroUsd }));
   }
   const { details, payment } = serviceError(faultOf(response, errorBody));
-  if (payment?.state !== 'charged' || typeof details?.audio !== 'string') return readRefusal(paid);
+  if (payment?.state !== 'charged' || typeof details?.audio !== 'string') return readRefusal({ ...paid, errorBody });
   const receipt = receiptOf(paid, boundedCharge(payment.amountMicroUsd, pending));
   return bought(await fetchAudio(details.audio, { ...receipt, balanceMicroUsd, isReplay: true }, paid));
 };
@@ -76,9 +78,11 @@ async function balance(wallet: Wallet, service: Service, signal?: AbortSignal): 
     const payload = await (isRefreshed ? metadata.refresh(signal) : metadata.read(signal));
     const target = `/x402/accounts/${address}`;
     const { headers } = await signPrepaid(wallet, payload, { method: 'GET', target, body: '', maxMicroUsd: 0n });
-    const { balanceMicroUsd } = await readJson(signal, { balanceMicroUsd: 'amount' }, (signal) =>
-      service.api.GET('/x402/accounts/{address}', { params: { path: { address } }, headers, signal }),
-    );
+    const { balanceMicroUsd } = await readJson(signal, { balanceMicroUsd: 'amount' }, async (signal) => {
+      const params = { path: { address } };
+      const result = await service.api.GET('/x402/accounts/{address}', { params, headers, signal });
+      return { ...result, error: withClockWords(result.response, result.error) };
+    });
     return BigInt(balanceMicroUsd);
   };
   const balanceMicroUsd = await readBalance(false)
@@ -88,6 +92,18 @@ async function balance(wallet: Wallet, service: Service, signal?: AbortSignal): 
 }
 
 const statusOf = (error: unknown) => (error instanceof ServiceError ? error.status : undefined);
+
+/** The expiry that a client signs is wrong only if its clock is. */
+function withClockWords({ headers }: Response, body: unknown): unknown {
+  const { error } = (body ?? {}) as { error?: { message?: unknown; details?: { field?: unknown } | null } };
+  if (error?.details?.field !== 'x-x402-expiry') return body;
+  const aheadSeconds = Math.round((Date.now() - Date.parse(headers.get('date') ?? '')) / 1000);
+  const direction = aheadSeconds < 0 ? 'behind' : 'ahead of';
+  const words = Number.isNaN(aheadSeconds)
+    ? 'Check the clock of this machine.'
+    : `The clock of this machine is ${Math.abs(aheadSeconds)} s ${direction} the service's: correct it.`;
+  return { error: { ...error, message: `${serviceWords(String(error.message))} ${words}` } };
+}
 
 interface PrepaidCall {
   readonly method: 'GET' | 'POST';

@@ -44,7 +44,7 @@ export const readCard: Reader<Speech> = async (paid) => {
   return bought(streamedSpeech(audio, audioType(response), receipt));
 };
 
-export const receiptOf = ({ pending, response }: PaidResponse, chargedMicroUsd: bigint): Receipt => ({
+export const receiptOf = ({ pending, response }: CardResponse, chargedMicroUsd: bigint): Receipt => ({
   flow: pending.flow,
   chargedMicroUsd,
   balanceMicroUsd: null,
@@ -60,7 +60,12 @@ export const bought = (speech: Speech): Outcome<Speech> => ({
   chargedMicroUsd: speech.receipt.chargedMicroUsd,
 });
 
-function topUpLinkOf({ pending, response, errorBody, service }: PaidResponse): string {
+/** A paid response as the smallest client has it. */
+export type CardResponse = Omit<PaidResponse, 'body' | 'service'> & {
+  readonly service: Pick<PaidResponse['service'], 'api' | 'baseUrl'>;
+};
+
+export function topUpLinkOf({ pending, response, errorBody, service }: CardResponse): string {
   const { amount } = (errorBody ?? {}) as { amount?: unknown };
   const { details } = faultOf(response, errorBody);
   const account = NO_ACCOUNT.has(String(details?.reason)) ? undefined : pending.headers['x-credit-account'];
@@ -114,7 +119,7 @@ async function followJob(jobId: string, receipt: Receipt, paid: PaidResponse): P
 }
 
 /** A cut stream may have been charged: the service refunds only what it could not synthesize (R55). */
-function failAsLost(audio: ReadableStream<Uint8Array>, paid: PaidResponse): ReadableStream<Uint8Array> {
+export function failAsLost(audio: ReadableStream<Uint8Array>, paid: CardResponse): ReadableStream<Uint8Array> {
   const reader = audio.getReader();
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
@@ -132,7 +137,7 @@ function failAsLost(audio: ReadableStream<Uint8Array>, paid: PaidResponse): Read
 }
 
 /** What the account's balance shows of the charge: the price, 0, or null if it can't be told from other purchases. */
-async function reportedCharge({ pending, response, service, signal }: PaidResponse): Promise<bigint | null> {
+async function reportedCharge({ pending, response, service, signal }: CardResponse): Promise<bigint | null> {
   const [heldMicroUsd, priceMicroUsd] = ['x-credit-balance', 'x-credit-charged'].map((name) =>
     readMicroUsd(response.headers.get(name)),
   );
@@ -140,20 +145,18 @@ async function reportedCharge({ pending, response, service, signal }: PaidRespon
   if (accountId === undefined || heldMicroUsd == null || priceMicroUsd == null) return null;
   const read = (signal: AbortSignal) =>
     service.api.GET('/credits/{accountId}', { params: { path: { accountId } }, signal });
-  const balance = await withDeadline(BALANCE_TIMEOUT_MS, signal, read)
-    .then(({ data }) => data && validated(data, { balanceMicroUsd: 'amount' }))
-    .catch(() => undefined);
-  if (balance === undefined) return null;
-  const balanceMicroUsd = BigInt(balance.balanceMicroUsd);
+  const { data } = await withDeadline(BALANCE_TIMEOUT_MS, signal, read).catch(() => ({ data: undefined }));
+  if (!Number.isSafeInteger(data?.balanceMicroUsd)) return null;
+  const balanceMicroUsd = BigInt(Number(data?.balanceMicroUsd));
   if (balanceMicroUsd === heldMicroUsd) return boundedCharge(priceMicroUsd, pending);
   return balanceMicroUsd === heldMicroUsd + priceMicroUsd ? 0n : null;
 }
 
+const CUT_OFF = 'The response was cut off and cannot be fetched again.';
 const LOST: Readonly<Record<'unknown' | 'free' | 'charged', string>> = {
-  unknown:
-    'The response was cut off and cannot be fetched again. Check your balance, and use `durable: true` next time. You may have been charged.',
+  unknown: `${CUT_OFF} Check your balance, and use \`durable: true\` next time. You may have been charged.`,
   free: 'The service broke the audio off. The balance shows that you were not charged. Buy the audio again.',
-  charged: 'The response was cut off and cannot be fetched again. The balance shows that you were charged.',
+  charged: `${CUT_OFF} The balance shows that you were charged.`,
 };
 
 export function responseLost(maxMicroUsd: string, cause: unknown, chargedMicroUsd: bigint | null): AudioLostError {

@@ -20,26 +20,14 @@ export function faultOf(response: Response, body: unknown): Fault {
   const { error } = (body ?? {}) as { error?: { code?: unknown; message?: unknown; details?: unknown } };
   const { code, message, details } = error ?? {};
   const seconds = response.headers.get('retry-after');
-  const words = typeof message === 'string' ? serviceWords(message) : `The service returned status ${response.status}.`;
-  const isOfClock = (details as { field?: unknown } | null | undefined)?.field === EXPIRY;
   return {
     status: response.status,
     code: codeOf(code),
-    message: isOfClock ? `${words} ${clockWords(response)}` : words,
+    message: typeof message === 'string' ? serviceWords(message) : `The service returned status ${response.status}.`,
     details: typeof details === 'object' && details !== null ? (details as Record<string, unknown>) : null,
     traceId: traceIdOf(response),
     retryAfterSeconds: seconds !== null && /^\d{1,6}$/.test(seconds) ? Number(seconds) : null,
   };
-}
-
-/** The expiry that a client signs is wrong only if its clock is. */
-const EXPIRY = 'x-x402-expiry';
-
-function clockWords({ headers }: Response): string {
-  const aheadSeconds = Math.round((Date.now() - Date.parse(headers.get('date') ?? '')) / 1000);
-  if (Number.isNaN(aheadSeconds)) return 'Check the clock of this machine.';
-  const direction = aheadSeconds < 0 ? 'behind' : 'ahead of';
-  return `The clock of this machine is ${Math.abs(aheadSeconds)} s ${direction} the service's: correct it.`;
 }
 
 export const codeOf = (code: unknown): string =>
@@ -122,7 +110,10 @@ function walletOf({ headers, maxMicroUsd }: PendingPurchase): PayingWallet | nul
   return { address: from, network: accepted.network, amountMicroUsd: BigInt(maxMicroUsd) };
 }
 
-function paymentStateOf(error: ServiceError, { pending, isRetry }: PaidResponse): PaymentReport['state'] {
+export function paymentStateOf(
+  error: ServiceError,
+  { pending, isRetry }: Pick<PaidResponse, 'pending' | 'isRetry'>,
+): PaymentReport['state'] {
   const { payment } = error;
   if (payment) return payment.state === 'not_charged' && mayNonceBeDeleted(pending) ? 'unknown' : payment.state;
   return isRetry || mayBeAfterCharge(error) ? 'unknown' : 'not_charged';

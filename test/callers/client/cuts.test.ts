@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { type Test, t, test } from 'tap';
+import { cardCredits as byCard, Speechgate as CardClient } from '../../../src/callers/client/card.ts';
 import {
   AudioLostError,
   cardCredits,
@@ -24,6 +25,10 @@ const proxy = await startCuttingProxy(t);
 const gateway = skip ? undefined : await startX402Gateway(t, chain, { BASE_URL: proxy.url }, { worker: true });
 if (gateway) proxy.target = gateway.url;
 const open = (pay: PaymentWay) => new Speechgate({ baseUrl: proxy.url, pay, trust: gateway ? pinsOf(gateway) : [] });
+
+/** The client of the package's entry for pages. */
+const openCardClient = async () =>
+  new CardClient({ baseUrl: proxy.url, pay: byCard((await gateway?.fund(500)) as string) });
 
 /** Buys with the connection cut at a point, while the provider waits for that where it is cut at work. */
 async function buyCut(marker: string, cut: Cut, buy: () => Promise<Speech>): Promise<Speech> {
@@ -59,6 +64,11 @@ const BUYERS = {
     const taken = async () => 5_000_000n - (await client.balance()).balanceMicroUsd;
     return { marker: 'idempotency-key', buy: () => client.speak(HELLO, { durable: true }), taken };
   },
+  'card client, durable': async () => {
+    const client = await openCardClient();
+    const taken = async () => 5_000_000n - (await client.balance()).balanceMicroUsd;
+    return { marker: 'idempotency-key', buy: () => client.speak(HELLO, { durable: true }), taken };
+  },
 };
 
 for (const [flow, startBuyer] of Object.entries(BUYERS)) {
@@ -83,17 +93,18 @@ test('card, streamed: a request cut at any point is charged at most once', { ski
   for (const cut of CUTS) {
     await t.test(nameOf(cut), async () => {
       // Of its own: the service may still be at work on the request that was cut before.
-      const client = open(cardCredits((await gateway?.fund(500)) as string));
-      const bytes = await buyCut('x-credit-account', cut, () => client.speak(HELLO)).then(
-        (speech) => speech.bytes().catch((error) => error),
-        (error) => error,
-      );
-      if (cut.at === 'answered') assert.deepEqual(bytes, AUDIO);
-      else assert.ok(bytes instanceof AudioLostError, String(bytes));
-      assert.ok(5_000_000n - (await client.balance()).balanceMicroUsd <= PRICE);
+      for (const client of [open(cardCredits((await gateway?.fund(500)) as string)), await openCardClient()]) {
+        const bytes = await buyCut('x-credit-account', cut, () => client.speak(HELLO)).then(
+          (speech) => speech.bytes().catch((error) => error),
+          (error) => error,
+        );
+        if (cut.at === 'answered') assert.deepEqual(bytes, AUDIO);
+        else assert.ok(bytes instanceof AudioLostError, String(bytes));
+        assert.ok(5_000_000n - (await client.balance()).balanceMicroUsd <= PRICE);
+      }
     });
   }
-  assert.ok(upstream.requests.length <= asked + CUTS.length);
+  assert.ok(upstream.requests.length <= asked + 2 * CUTS.length);
 });
 
 test('deposit: a request cut at any point is paid once and credited once', { skip }, async (t) => {

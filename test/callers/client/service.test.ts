@@ -3,8 +3,8 @@ import { createHash } from 'node:crypto';
 import { t, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { openFileBudget } from '../../../src/callers/budget/file-budget.ts';
-import { openApi } from '../../../src/callers/client/api.ts';
-import { Speechgate as CardClient } from '../../../src/callers/client/card.ts';
+import { boundedResponse, openApi } from '../../../src/callers/client/api.ts';
+import { cardCredits as byCard, Speechgate as CardClient, type CardCredits } from '../../../src/callers/client/card.ts';
 import { Catalog } from '../../../src/callers/client/catalog.ts';
 import {
   cardCredits,
@@ -281,7 +281,7 @@ test('replayed older metadata is refused, even with a trusted signature', async 
 /** A timeout that is read from a service whose guide has these limits. */
 const reading = (limits: unknown) => {
   let asked = 0;
-  const api = openApi('http://service.test', async () => {
+  const api = openApi('http://service.test', boundedResponse, async () => {
     asked += 1;
     return limits === undefined ? new Response('', { status: 503 }) : Response.json({ limits });
   });
@@ -314,7 +314,7 @@ test('the timeout of the service is read once, and again only after a failure', 
 
 test("a client waits longer than its gateway's SPEECH_TIMEOUT_MS", async (t) => {
   const gateway = await startGateway(t, { SPEECH_TIMEOUT_MS: '300500' });
-  assert.equal(await new Catalog(openApi(gateway.url)).speechTimeoutMs(undefined), 331_000);
+  assert.equal(await new Catalog(openApi(gateway.url, boundedResponse)).speechTimeoutMs(undefined), 331_000);
 });
 
 // A cap that is no amount, or is misspelt, is refused: it would be none.
@@ -393,14 +393,17 @@ test('the card client refuses wallets, their purchases and pinned keys, and send
   const asked: unknown[] = [];
   const options = {
     baseUrl,
-    pay: cardCredits('a'),
+    pay: byCard('a'),
     fetch: async (request: unknown) => {
       asked.push(request);
       return Response.error();
     },
   };
   for (const pay of [directX402(wallet), prepaid(wallet)])
-    assert.throws(() => new CardClient({ ...options, pay }), { name: 'SpeechgateError', message: /`\/x402`/ });
+    assert.throws(() => new CardClient({ ...options, pay: pay as object as CardCredits }), {
+      name: 'SpeechgateError',
+      message: /`\/x402`/,
+    });
   const pinned: object = { trust: pinsOf(gateway) };
   assert.throws(() => new CardClient({ ...options, ...pinned }), { name: 'TypeError', message: /no option trust/ });
   const client = new CardClient(options);
@@ -418,8 +421,8 @@ test('the card client refuses wallets, their purchases and pinned keys, and send
       expiresAt: 1,
     }),
   ) as [PendingPurchase, PendingPurchase];
-  for (const lost of [client.resume(speech), client.resolveOutcome(speech), client.resolveOutcome(deposit)])
-    await assert.rejects(lost, { name: 'SpeechgateError', message: /`\/x402`/ });
+  for (const pending of [speech, deposit])
+    await assert.rejects(client.resume(pending), { name: 'SpeechgateError', message: /`\/x402`/ });
   assert.deepEqual([asked.length, wallet.signed], [0, 0]);
 });
 
