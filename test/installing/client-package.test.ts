@@ -5,12 +5,14 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 import { test } from 'tap';
+import { parse } from 'yaml';
 import { detectAudioType } from '../../src/speech/audio-format.ts';
 import { startCommand } from '../support/child.ts';
 import { startCardGateway } from '../support/client.ts';
 import { blocksOf } from '../support/documentation.ts';
 import { CLIENT, installClient } from '../support/installed-package.ts';
 import { projectFile } from '../support/project.ts';
+import { copyProject } from '../support/project-copy.ts';
 
 const MAX_INSTALLED_BYTES = 5_000_000;
 /** What a page that pays by card adds, minified, and what of it is downloaded. */
@@ -106,6 +108,33 @@ test('the package for callers', async (t) => {
     assert.equal(await ran.ended(), 0, ran.output());
     assert.match(ran.output(), /flow: 'card',\s+chargedMicroUsd: [1-9]\d*n/);
     assert.equal(detectAudioType(await readFile(join(folder, 'hello.mp3'))), 'audio/mpeg');
+  });
+
+  await t.test('a tag publishes both packages with the repository that npm compares', async (t) => {
+    const { jobs } = parse(await readFile(projectFile('.github/workflows/publish.yml'), 'utf8'));
+    const { permissions, steps } = jobs.publish as { permissions: object; steps: Record<string, string>[] };
+    assert.deepEqual(permissions, { contents: 'read', 'id-token': 'write' });
+    const published = steps.filter(({ run = '' }) => run.startsWith('npm publish --provenance'));
+    assert.deepEqual(
+      published.map((step) => step['working-directory']),
+      [undefined, 'client'],
+    );
+    const copy = await copyProject(t);
+    const env = {
+      GITHUB_SERVER_URL: 'https://github.com',
+      GITHUB_REPOSITORY: 'acme/speech',
+      GITHUB_REF_NAME: `v${JSON.parse(await readFile(join(copy, 'package.json'), 'utf8')).version}`,
+    };
+    for (const { name, run = '' } of steps) {
+      if (name === undefined) continue;
+      const step = startCommand(t, ['bash', '-euc', run], { cwd: copy, env });
+      assert.equal(await step.ended(), 0, step.output());
+    }
+    for (const [folder, directory] of [['.'], ['client', { directory: 'client' }]] as const) {
+      const manifest = JSON.parse(await readFile(join(copy, folder, 'package.json'), 'utf8'));
+      const url = 'git+https://github.com/acme/speech.git';
+      assert.deepEqual([manifest.repository, manifest.private], [{ type: 'git', url, ...directory }, undefined]);
+    }
   });
 
   await t.test('its name stands in its package.json, and its version is that of the service', async () => {
