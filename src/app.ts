@@ -88,7 +88,7 @@ export async function createApp(config: Config, log: Logger, { demoAccount }: Ap
   const speech = openSpeech(shared);
   const jobs = openJobs(shared, speech.speaking);
   const x402 = openX402(shared, { databaseIdentity, holds, speech, store: jobs.store });
-  const card = openCard(shared, { holds, jobs, speech }, x402.headers);
+  const card = openCard(shared, { holds, jobs, speech }, x402.headers, (names) => reconcilers.hurry(names));
   const feedback = openFeedback(shared);
   const samples = new VoiceSamples(jobs.store, log);
   const features: Feature[] = [holds, speech, x402, card, feedback, jobs];

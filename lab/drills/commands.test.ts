@@ -158,14 +158,14 @@ test('docs/operate.md: its commands start the service and find a broken stream',
   await service.stop();
 });
 
-test('docs/operate.md: the service starts with a bucket as documented', async (t) => {
+test('docs/scaling.md: the service starts with a bucket as documented', async (t) => {
   const folder = await installedCopy(t);
   const bucket = await startS3Server('voices');
   t.teardown(() => bucket.stop());
   const { url: databaseUrl } = await testDatabase(t);
   const port = String(await freePort());
   const env = { ...S3_CREDENTIALS, AWS_ENDPOINT_URL: bucket.endpoint, DATABASE_URL: databaseUrl, PORT: port };
-  const [block, ...others] = await blocksOf('docs/operate.md', 'Audio store');
+  const [block, ...others] = await blocksOf('docs/scaling.md', 'Audio store');
   assert.deepEqual(others, []);
   const service = shell(t, folder, block?.code ?? '', env);
   await service.printed(LISTENS);

@@ -3,6 +3,8 @@ import type { SettingsReader } from './settings-reader.ts';
 export interface CardConfig {
   readonly secretKey: string;
   readonly livemode: boolean;
+  /** Signs the processor's events; without it they are not received. */
+  readonly webhookSecret: string | undefined;
   readonly apiBase: string | undefined;
   readonly checkoutOrigin: string;
   readonly topUpMaxCents: number;
@@ -17,17 +19,27 @@ export const isLiveKey = (secretKey: string): boolean => /^(sk|rk)_live_/.test(s
 
 export function readCard(reader: SettingsReader): CardConfig | undefined {
   const secretKey = reader.text('STRIPE_SECRET_KEY');
+  const webhookSecret = readWebhookSecret(reader);
   const apiBase = reader.origin('STRIPE_API_BASE', 'http://127.0.0.1:12111');
   const checkoutOrigin = reader.origin('CHECKOUT_ORIGIN', CHECKOUT_ORIGIN) ?? CHECKOUT_ORIGIN;
   const topUpMaxCents = reader.integer('TOP_UP_MAX_CENTS', MIN_TOP_UP_CENTS, 99_999_999) ?? 100_000;
   const topUpRateLimitMax = reader.integer('TOP_UP_RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 10;
   if (secretKey === undefined) {
     if (apiBase) reader.missing('STRIPE_SECRET_KEY', 'STRIPE_API_BASE', 'Set the secret key, or unset the base.');
+    if (webhookSecret) reader.missing('STRIPE_SECRET_KEY', 'STRIPE_WEBHOOK_SECRET', 'Set both, or neither.');
     return undefined;
   }
   if (!/^(sk|rk)_(test|live)_[\x21-\x7e]+$/.test(secretKey)) {
     const fix = 'Use a key that starts with sk_test_, sk_live_, rk_test_ or rk_live_.';
     reader.fault('STRIPE_SECRET_KEY', 'is not a secret key', fix);
   }
-  return { secretKey, livemode: isLiveKey(secretKey), apiBase, checkoutOrigin, topUpMaxCents, topUpRateLimitMax };
+  const livemode = isLiveKey(secretKey);
+  return { secretKey, livemode, webhookSecret, apiBase, checkoutOrigin, topUpMaxCents, topUpRateLimitMax };
+}
+
+function readWebhookSecret(reader: SettingsReader): string | undefined {
+  const secret = reader.text('STRIPE_WEBHOOK_SECRET');
+  if (secret === undefined || /^whsec_[\x21-\x7e]{16,}$/.test(secret)) return secret;
+  const fix = "Copy the endpoint's signing secret, which starts with whsec_.";
+  return reader.fault('STRIPE_WEBHOOK_SECRET', 'is not a signing secret', fix);
 }

@@ -129,6 +129,12 @@ export interface TopUpOperations<Context> {
   getTopUpStatus(request: GetTopUpStatusRequest, context: Context): Promise<GetTopUpStatusResult>;
 }
 
+/** Events of the card processor, which are signed by it. */
+export interface WebhooksOperations<Context> {
+  /** POST /webhooks/stripe — Event of the card processor */
+  receiveStripeEvent(request: ReceiveStripeEventRequest, context: Context): Promise<ReceiveStripeEventResult>;
+}
+
 /** The credit account and its balance. */
 export interface CreditsOperations<Context> {
   /** GET /credits/{accountId} — Balance of a credit account */
@@ -685,6 +691,26 @@ export type GetTopUpStatusResult =
   | { status: 200; headers: { 'cache-control': string }; body: TopUpStatus }
   | { status: 400; body: InvalidRequestError }
   | { status: 404; headers: { 'cache-control': string }; body: TopUpStatus }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError }
+  | EveryResult;
+
+export interface ReceiveStripeEventRequest {
+  headers: {
+    /** The processor's signature of the body, at most five minutes old. */
+    'stripe-signature': string;
+  };
+  body: operations['receiveStripeEvent']['requestBody']['content']['application/json'];
+}
+
+export type ReceiveStripeEventResult =
+  | { status: 204 }
+  | { status: 400; body: InvalidRequestError }
+  | { status: 404; type: 'application/json'; body: NotFoundError }
+  | { status: 404; type: 'text/html'; body: string }
+  | { status: 413; body: RequestTooLargeError }
+  | { status: 415; body: UnsupportedContentTypeError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError }

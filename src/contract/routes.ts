@@ -31,6 +31,7 @@ import type {
   ListModelsRequest,
   ListVoicesRequest,
   OperationResult,
+  ReceiveStripeEventRequest,
   ServiceOperations,
   ShowAccountFormRequest,
   ShowAccountRequest,
@@ -39,6 +40,7 @@ import type {
   StartTopUpRequest,
   SubmitFeedbackRequest,
   TopUpOperations,
+  WebhooksOperations,
   X402Operations,
 } from './operations.ts';
 import * as serialize from './serializers.js';
@@ -623,6 +625,24 @@ const getTopUpStatus: Route = {
     },
 };
 
+const receiveStripeEvent: Route = {
+  operationId: 'receiveStripeEvent',
+  method: 'POST',
+  path: '/webhooks/stripe',
+  admission: { edge: 'always' },
+  query: [],
+  headers: ['stripe-signature'],
+  consumes: ['application/json'],
+  bodyRequired: true,
+  bodyLimit: 262144,
+  validate: { body: { 'application/json': validate.receiveStripeEventJsonBody } },
+  responses: {
+      ...everywhere, 204: getVoiceSample304, 400: InvalidRequestError, 404: getVoiceSample404,
+      413: RequestTooLargeError, 415: UnsupportedContentTypeError, 429: RateLimitedError,
+      500: InternalError, 503: ConfigError,
+    },
+};
+
 const getCredits: Route = {
   operationId: 'getCredits',
   method: 'GET',
@@ -836,6 +856,7 @@ export const routes: readonly Route[] = [
   startTopUp,
   completeTopUp,
   getTopUpStatus,
+  receiveStripeEvent,
   getCredits,
   showAccountForm,
   showAccount,
@@ -952,6 +973,16 @@ export const topUpRoutes = <Context>(
   {
     route: getTopUpStatus,
     operation: (request, context) => operations.getTopUpStatus(request as GetTopUpStatusRequest, context),
+  },
+];
+
+/** The routes of the tag webhooks. */
+export const webhooksRoutes = <Context>(
+  operations: WebhooksOperations<Context>,
+): ServedRoute<Context>[] => [
+  {
+    route: receiveStripeEvent,
+    operation: (request, context) => operations.receiveStripeEvent(request as ReceiveStripeEventRequest, context),
   },
 ];
 

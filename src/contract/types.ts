@@ -151,6 +151,14 @@ export interface paths {
          */
         get: operations["getTopUpStatus"];
     };
+    "/webhooks/stripe": {
+        parameters: {};
+        /**
+         * Event of the card processor
+         * @description Makes the service read the card processor now instead of at its next check. The event is a hint: nothing is booked from its body, and repeating it changes nothing.
+         */
+        post: operations["receiveStripeEvent"];
+    };
     "/credits/{accountId}": {
         parameters: {};
         /**
@@ -2755,6 +2763,38 @@ export interface operations {
                 };
             };
             408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
+            429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["NotConfigured"];
+        };
+    };
+    receiveStripeEvent: {
+        parameters: {
+            header: {
+                /** @description The processor's signature of the body, at most five minutes old. */
+                "stripe-signature": string;
+            };
+        };
+        requestBody: {
+            content: {
+                "application/json": JsonObject;
+            };
+        };
+        responses: {
+            /** @description The event is authentic. */
+            204: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    [name: string]: unknown;
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["RequestTooLarge"];
+            415: components["responses"]["UnsupportedContentType"];
             417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
             431: components["responses"]["HeadersTooLarge"];

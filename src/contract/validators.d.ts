@@ -27,6 +27,7 @@ export declare const showTopUpQuery: Validator;
 export declare const startTopUpFormBody: Validator;
 export declare const completeTopUpQuery: Validator;
 export declare const getTopUpStatusQuery: Validator;
+export declare const receiveStripeEventJsonBody: Validator;
 export declare const getCreditsParams: Validator;
 export declare const showAccountFormBody: Validator;
 export declare const createQuoteJsonBody: Validator;

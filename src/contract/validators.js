@@ -1627,17 +1627,31 @@ validate23.errors = vErrors;
 return errors === 0;
 }
 
-export const getCreditsParams = validate24;
-const schema25 = {"type":"object","required":["accountId"],"properties":{"accountId":{"type":"string","minLength":1}}};
+export const receiveStripeEventJsonBody = validate24;
+const schema25 = {"type":"object"};
 
 function validate24(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(!(data && typeof data == "object" && !Array.isArray(data))){
+validate24.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema25.type,parentSchema:schema25,data}];
+return false;
+}
+validate24.errors = vErrors;
+return errors === 0;
+}
+
+export const getCreditsParams = validate25;
+const schema26 = {"type":"object","required":["accountId"],"properties":{"accountId":{"type":"string","minLength":1}}};
+
+function validate25(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.accountId === undefined) && (missing0 = "accountId")){
-validate24.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema25.required,parentSchema:schema25,data}];
+validate25.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema26.required,parentSchema:schema26,data}];
 return false;
 }
 else {
@@ -1647,40 +1661,15 @@ const _errs1 = errors;
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(func2(data0) < 1){
-validate24.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema25.properties.accountId,data:data0}];
+validate25.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema26.properties.accountId,data:data0}];
 return false;
 }
 }
 else {
-validate24.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.accountId.type,parentSchema:schema25.properties.accountId,data:data0}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate24.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema25.type,parentSchema:schema25,data}];
-return false;
-}
-}
-validate24.errors = vErrors;
-return errors === 0;
-}
-
-export const showAccountFormBody = validate25;
-const schema26 = {"type":"object","required":[],"properties":{"accountId":{"type":"string"}}};
-
-function validate25(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.accountId !== undefined){
-let data0 = data.accountId;
-if(typeof data0 !== "string"){
 validate25.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.accountId.type,parentSchema:schema26.properties.accountId,data:data0}];
 return false;
+}
+}
 }
 }
 }
@@ -1693,18 +1682,43 @@ validate25.errors = vErrors;
 return errors === 0;
 }
 
-export const createQuoteJsonBody = validate26;
-const schema27 = {"type":"object","required":["textLength","textSha256"],"properties":{"textLength":{"type":"integer","minimum":1},"textSha256":{"type":"string","pattern":"^[a-fA-F0-9]{64}$"},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
-const pattern4 = new RegExp("^[a-fA-F0-9]{64}$", "u");
+export const showAccountFormBody = validate26;
+const schema27 = {"type":"object","required":[],"properties":{"accountId":{"type":"string"}}};
 
 function validate26(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.accountId !== undefined){
+let data0 = data.accountId;
+if(typeof data0 !== "string"){
+validate26.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties.accountId.type,parentSchema:schema27.properties.accountId,data:data0}];
+return false;
+}
+}
+}
+else {
+validate26.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema27.type,parentSchema:schema27,data}];
+return false;
+}
+}
+validate26.errors = vErrors;
+return errors === 0;
+}
+
+export const createQuoteJsonBody = validate27;
+const schema28 = {"type":"object","required":["textLength","textSha256"],"properties":{"textLength":{"type":"integer","minimum":1},"textSha256":{"type":"string","pattern":"^[a-fA-F0-9]{64}$"},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
+const pattern4 = new RegExp("^[a-fA-F0-9]{64}$", "u");
+
+function validate27(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((data.textLength === undefined) && (missing0 = "textLength")) || ((data.textSha256 === undefined) && (missing0 = "textSha256"))){
-validate26.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema27.required,parentSchema:schema27,data}];
+validate27.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema28.required,parentSchema:schema28,data}];
 return false;
 }
 else {
@@ -1712,13 +1726,13 @@ if(data.textLength !== undefined){
 let data0 = data.textLength;
 const _errs1 = errors;
 if(!(((typeof data0 == "number") && (!(data0 % 1) && !isNaN(data0))) && (isFinite(data0)))){
-validate26.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema27.properties.textLength.type,parentSchema:schema27.properties.textLength,data:data0}];
+validate27.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema28.properties.textLength.type,parentSchema:schema28.properties.textLength,data:data0}];
 return false;
 }
 if(errors === _errs1){
 if((typeof data0 == "number") && (isFinite(data0))){
 if(data0 < 1 || isNaN(data0)){
-validate26.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1",schema:1,parentSchema:schema27.properties.textLength,data:data0}];
+validate27.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1",schema:1,parentSchema:schema28.properties.textLength,data:data0}];
 return false;
 }
 }
@@ -1735,12 +1749,12 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(!pattern4.test(data1)){
-validate26.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/pattern",keyword:"pattern",params:{pattern: "^[a-fA-F0-9]{64}$"},message:"must match pattern \""+"^[a-fA-F0-9]{64}$"+"\"",schema:"^[a-fA-F0-9]{64}$",parentSchema:schema27.properties.textSha256,data:data1}];
+validate27.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/pattern",keyword:"pattern",params:{pattern: "^[a-fA-F0-9]{64}$"},message:"must match pattern \""+"^[a-fA-F0-9]{64}$"+"\"",schema:"^[a-fA-F0-9]{64}$",parentSchema:schema28.properties.textSha256,data:data1}];
 return false;
 }
 }
 else {
-validate26.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties.textSha256.type,parentSchema:schema27.properties.textSha256,data:data1}];
+validate27.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.properties.textSha256.type,parentSchema:schema28.properties.textSha256,data:data1}];
 return false;
 }
 }
@@ -1756,18 +1770,18 @@ const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(func2(data2) > 100){
-validate26.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema27.properties.model,data:data2}];
+validate27.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.properties.model,data:data2}];
 return false;
 }
 else {
 if(func2(data2) < 1){
-validate26.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema27.properties.model,data:data2}];
+validate27.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.properties.model,data:data2}];
 return false;
 }
 }
 }
 else {
-validate26.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties.model.type,parentSchema:schema27.properties.model,data:data2}];
+validate27.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.properties.model.type,parentSchema:schema28.properties.model,data:data2}];
 return false;
 }
 }
@@ -1783,18 +1797,18 @@ const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data3 === "string"){
 if(func2(data3) > 100){
-validate26.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema27.properties.voice,data:data3}];
+validate27.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.properties.voice,data:data3}];
 return false;
 }
 else {
 if(func2(data3) < 1){
-validate26.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema27.properties.voice,data:data3}];
+validate27.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.properties.voice,data:data3}];
 return false;
 }
 }
 }
 else {
-validate26.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties.voice.type,parentSchema:schema27.properties.voice,data:data3}];
+validate27.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.properties.voice.type,parentSchema:schema28.properties.voice,data:data3}];
 return false;
 }
 }
@@ -1810,18 +1824,18 @@ const _errs9 = errors;
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 > 2 || isNaN(data4)){
-validate26.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema27.properties.speed,data:data4}];
+validate27.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema28.properties.speed,data:data4}];
 return false;
 }
 else {
 if(data4 < 0.5 || isNaN(data4)){
-validate26.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema27.properties.speed,data:data4}];
+validate27.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema28.properties.speed,data:data4}];
 return false;
 }
 }
 }
 else {
-validate26.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema27.properties.speed.type,parentSchema:schema27.properties.speed,data:data4}];
+validate27.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema28.properties.speed.type,parentSchema:schema28.properties.speed,data:data4}];
 return false;
 }
 }
@@ -1830,151 +1844,6 @@ var valid0 = _errs9 === errors;
 else {
 var valid0 = true;
 }
-}
-}
-}
-}
-}
-}
-else {
-validate26.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema27.type,parentSchema:schema27,data}];
-return false;
-}
-}
-validate26.errors = vErrors;
-return errors === 0;
-}
-
-export const getX402SpeechQuery = validate27;
-const schema28 = {"type":"object","coerce":{"speed":"number"},"required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1,"maxLength":1500},"x-error-hint":"Send longer texts with POST, up to the model's maxInputCharacters."},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
-
-function validate27(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.text === undefined) && (missing0 = "text")){
-validate27.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema28.required,parentSchema:schema28,data}];
-return false;
-}
-else {
-if(typeof data.speed == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data.speed)){
-data.speed = Number(data.speed);
-}
-if(data.text !== undefined){
-let data0 = data.text;
-const _errs1 = errors;
-if(errors === _errs1){
-if(typeof data0 === "string"){
-const length0 = data0.trim().length;
-if(!data0.isWellFormed() || data0.includes("\0")){
-validate27.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema28.properties.text["x-text"],parentSchema:schema28.properties.text,data:data0}];
-return false;
-}
-else {
-if(length0 < 1){
-validate27.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema28.properties.text["x-text"],parentSchema:schema28.properties.text,data:data0}];
-return false;
-}
-else {
-if(length0 > 1500){
-validate27.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 1500},message:"is not acceptable as speech text",schema:schema28.properties.text["x-text"],parentSchema:schema28.properties.text,data:data0}];
-return false;
-}
-}
-}
-}
-else {
-validate27.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.properties.text.type,parentSchema:schema28.properties.text,data:data0}];
-return false;
-}
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.model !== undefined){
-let data1 = data.model;
-const _errs3 = errors;
-if(errors === _errs3){
-if(typeof data1 === "string"){
-if(func2(data1) > 100){
-validate27.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.properties.model,data:data1}];
-return false;
-}
-else {
-if(func2(data1) < 1){
-validate27.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.properties.model,data:data1}];
-return false;
-}
-}
-}
-else {
-validate27.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.properties.model.type,parentSchema:schema28.properties.model,data:data1}];
-return false;
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.voice !== undefined){
-let data2 = data.voice;
-const _errs5 = errors;
-if(errors === _errs5){
-if(typeof data2 === "string"){
-if(func2(data2) > 100){
-validate27.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.properties.voice,data:data2}];
-return false;
-}
-else {
-if(func2(data2) < 1){
-validate27.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.properties.voice,data:data2}];
-return false;
-}
-}
-}
-else {
-validate27.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.properties.voice.type,parentSchema:schema28.properties.voice,data:data2}];
-return false;
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.speed !== undefined){
-let data3 = data.speed;
-const _errs7 = errors;
-if(errors === _errs7){
-if((typeof data3 == "number") && (isFinite(data3))){
-if(data3 > 2 || isNaN(data3)){
-validate27.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema28.properties.speed,data:data3}];
-return false;
-}
-else {
-if(data3 < 0.5 || isNaN(data3)){
-validate27.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema28.properties.speed,data:data3}];
-return false;
-}
-}
-}
-else {
-validate27.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema28.properties.speed.type,parentSchema:schema28.properties.speed,data:data3}];
-return false;
-}
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
 }
 }
 }
@@ -1990,24 +1859,50 @@ validate27.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402SpeechHeaders = validate28;
-const schema29 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","pattern":"^[!-~]{1,128}$"},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x(?:[a-fA-F0-9]{2}){64,8192}$"}}};
-const pattern6 = new RegExp("^[!-~]{1,128}$", "u");
-const pattern7 = new RegExp("^[0-9]{1,15}$", "u");
-const pattern8 = new RegExp("^[0-9]{1,78}$", "u");
-const pattern9 = new RegExp("^0x(?:[a-fA-F0-9]{2}){64,8192}$", "u");
+export const getX402SpeechQuery = validate28;
+const schema29 = {"type":"object","coerce":{"speed":"number"},"required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1,"maxLength":1500},"x-error-hint":"Send longer texts with POST, up to the model's maxInputCharacters."},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
 
 function validate28(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
-if(data["payment-signature"] !== undefined){
-let data0 = data["payment-signature"];
-const _errs1 = errors;
-if(typeof data0 !== "string"){
-validate28.errors = [{instancePath:instancePath+"/payment-signature",schemaPath:"#/properties/payment-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties["payment-signature"].type,parentSchema:schema29.properties["payment-signature"],data:data0}];
+let missing0;
+if((data.text === undefined) && (missing0 = "text")){
+validate28.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema29.required,parentSchema:schema29,data}];
 return false;
+}
+else {
+if(typeof data.speed == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data.speed)){
+data.speed = Number(data.speed);
+}
+if(data.text !== undefined){
+let data0 = data.text;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+const length0 = data0.trim().length;
+if(!data0.isWellFormed() || data0.includes("\0")){
+validate28.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema29.properties.text["x-text"],parentSchema:schema29.properties.text,data:data0}];
+return false;
+}
+else {
+if(length0 < 1){
+validate28.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema29.properties.text["x-text"],parentSchema:schema29.properties.text,data:data0}];
+return false;
+}
+else {
+if(length0 > 1500){
+validate28.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 1500},message:"is not acceptable as speech text",schema:schema29.properties.text["x-text"],parentSchema:schema29.properties.text,data:data0}];
+return false;
+}
+}
+}
+}
+else {
+validate28.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties.text.type,parentSchema:schema29.properties.text,data:data0}];
+return false;
+}
 }
 var valid0 = _errs1 === errors;
 }
@@ -2015,18 +1910,24 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-x402-account"] !== undefined){
-let data1 = data["x-x402-account"];
+if(data.model !== undefined){
+let data1 = data.model;
 const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
-if(!pattern0.test(data1)){
-validate28.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema29.properties["x-x402-account"],data:data1}];
+if(func2(data1) > 100){
+validate28.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema29.properties.model,data:data1}];
+return false;
+}
+else {
+if(func2(data1) < 1){
+validate28.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema29.properties.model,data:data1}];
 return false;
 }
 }
+}
 else {
-validate28.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties["x-x402-account"].type,parentSchema:schema29.properties["x-x402-account"],data:data1}];
+validate28.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties.model.type,parentSchema:schema29.properties.model,data:data1}];
 return false;
 }
 }
@@ -2036,18 +1937,24 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-x402-nonce"] !== undefined){
-let data2 = data["x-x402-nonce"];
+if(data.voice !== undefined){
+let data2 = data.voice;
 const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
-if(!pattern6.test(data2)){
-validate28.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/pattern",keyword:"pattern",params:{pattern: "^[!-~]{1,128}$"},message:"must match pattern \""+"^[!-~]{1,128}$"+"\"",schema:"^[!-~]{1,128}$",parentSchema:schema29.properties["x-x402-nonce"],data:data2}];
+if(func2(data2) > 100){
+validate28.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema29.properties.voice,data:data2}];
+return false;
+}
+else {
+if(func2(data2) < 1){
+validate28.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema29.properties.voice,data:data2}];
 return false;
 }
 }
+}
 else {
-validate28.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties["x-x402-nonce"].type,parentSchema:schema29.properties["x-x402-nonce"],data:data2}];
+validate28.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties.voice.type,parentSchema:schema29.properties.voice,data:data2}];
 return false;
 }
 }
@@ -2057,18 +1964,24 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-x402-expiry"] !== undefined){
-let data3 = data["x-x402-expiry"];
+if(data.speed !== undefined){
+let data3 = data.speed;
 const _errs7 = errors;
 if(errors === _errs7){
-if(typeof data3 === "string"){
-if(!pattern7.test(data3)){
-validate28.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema29.properties["x-x402-expiry"],data:data3}];
+if((typeof data3 == "number") && (isFinite(data3))){
+if(data3 > 2 || isNaN(data3)){
+validate28.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema29.properties.speed,data:data3}];
+return false;
+}
+else {
+if(data3 < 0.5 || isNaN(data3)){
+validate28.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema29.properties.speed,data:data3}];
 return false;
 }
 }
+}
 else {
-validate28.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties["x-x402-expiry"].type,parentSchema:schema29.properties["x-x402-expiry"],data:data3}];
+validate28.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema29.properties.speed.type,parentSchema:schema29.properties.speed,data:data3}];
 return false;
 }
 }
@@ -2076,49 +1989,6 @@ var valid0 = _errs7 === errors;
 }
 else {
 var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-max-amount"] !== undefined){
-let data4 = data["x-x402-max-amount"];
-const _errs9 = errors;
-if(errors === _errs9){
-if(typeof data4 === "string"){
-if(!pattern8.test(data4)){
-validate28.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema29.properties["x-x402-max-amount"],data:data4}];
-return false;
-}
-}
-else {
-validate28.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties["x-x402-max-amount"].type,parentSchema:schema29.properties["x-x402-max-amount"],data:data4}];
-return false;
-}
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-signature"] !== undefined){
-let data5 = data["x-x402-signature"];
-const _errs11 = errors;
-if(errors === _errs11){
-if(typeof data5 === "string"){
-if(!pattern9.test(data5)){
-validate28.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){64,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){64,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){64,8192}$",parentSchema:schema29.properties["x-x402-signature"],data:data5}];
-return false;
-}
-}
-else {
-validate28.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties["x-x402-signature"].type,parentSchema:schema29.properties["x-x402-signature"],data:data5}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
-}
-else {
-var valid0 = true;
-}
 }
 }
 }
@@ -2134,10 +2004,154 @@ validate28.errors = vErrors;
 return errors === 0;
 }
 
-export const createX402SpeechJsonBody = validate29;
-const schema30 = {"oneOf":[{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{"type":"string","minLength":1,"maxLength":4096},"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}},{"allOf":[{"type":"object","required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"storeAudio":{"type":"boolean"}}},{"not":{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{}}}}]}]};
+export const getX402SpeechHeaders = validate29;
+const schema30 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","pattern":"^[!-~]{1,128}$"},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x(?:[a-fA-F0-9]{2}){64,8192}$"}}};
+const pattern6 = new RegExp("^[!-~]{1,128}$", "u");
+const pattern7 = new RegExp("^[0-9]{1,15}$", "u");
+const pattern8 = new RegExp("^[0-9]{1,78}$", "u");
+const pattern9 = new RegExp("^0x(?:[a-fA-F0-9]{2}){64,8192}$", "u");
 
 function validate29(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data["payment-signature"] !== undefined){
+let data0 = data["payment-signature"];
+const _errs1 = errors;
+if(typeof data0 !== "string"){
+validate29.errors = [{instancePath:instancePath+"/payment-signature",schemaPath:"#/properties/payment-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.properties["payment-signature"].type,parentSchema:schema30.properties["payment-signature"],data:data0}];
+return false;
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-account"] !== undefined){
+let data1 = data["x-x402-account"];
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(!pattern0.test(data1)){
+validate29.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema30.properties["x-x402-account"],data:data1}];
+return false;
+}
+}
+else {
+validate29.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.properties["x-x402-account"].type,parentSchema:schema30.properties["x-x402-account"],data:data1}];
+return false;
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-nonce"] !== undefined){
+let data2 = data["x-x402-nonce"];
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!pattern6.test(data2)){
+validate29.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/pattern",keyword:"pattern",params:{pattern: "^[!-~]{1,128}$"},message:"must match pattern \""+"^[!-~]{1,128}$"+"\"",schema:"^[!-~]{1,128}$",parentSchema:schema30.properties["x-x402-nonce"],data:data2}];
+return false;
+}
+}
+else {
+validate29.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.properties["x-x402-nonce"].type,parentSchema:schema30.properties["x-x402-nonce"],data:data2}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-expiry"] !== undefined){
+let data3 = data["x-x402-expiry"];
+const _errs7 = errors;
+if(errors === _errs7){
+if(typeof data3 === "string"){
+if(!pattern7.test(data3)){
+validate29.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema30.properties["x-x402-expiry"],data:data3}];
+return false;
+}
+}
+else {
+validate29.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.properties["x-x402-expiry"].type,parentSchema:schema30.properties["x-x402-expiry"],data:data3}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-max-amount"] !== undefined){
+let data4 = data["x-x402-max-amount"];
+const _errs9 = errors;
+if(errors === _errs9){
+if(typeof data4 === "string"){
+if(!pattern8.test(data4)){
+validate29.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema30.properties["x-x402-max-amount"],data:data4}];
+return false;
+}
+}
+else {
+validate29.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.properties["x-x402-max-amount"].type,parentSchema:schema30.properties["x-x402-max-amount"],data:data4}];
+return false;
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-signature"] !== undefined){
+let data5 = data["x-x402-signature"];
+const _errs11 = errors;
+if(errors === _errs11){
+if(typeof data5 === "string"){
+if(!pattern9.test(data5)){
+validate29.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){64,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){64,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){64,8192}$",parentSchema:schema30.properties["x-x402-signature"],data:data5}];
+return false;
+}
+}
+else {
+validate29.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.properties["x-x402-signature"].type,parentSchema:schema30.properties["x-x402-signature"],data:data5}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate29.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema30.type,parentSchema:schema30,data}];
+return false;
+}
+}
+validate29.errors = vErrors;
+return errors === 0;
+}
+
+export const createX402SpeechJsonBody = validate30;
+const schema31 = {"oneOf":[{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{"type":"string","minLength":1,"maxLength":4096},"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}},{"allOf":[{"type":"object","required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"storeAudio":{"type":"boolean"}}},{"not":{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{}}}}]}]};
+
+function validate30(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -2148,7 +2162,7 @@ if(errors === _errs1){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.quoteToken === undefined) && (missing0 = "quoteToken")){
-const err0 = {instancePath,schemaPath:"#/oneOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema30.oneOf[0].required,parentSchema:schema30.oneOf[0],data};
+const err0 = {instancePath,schemaPath:"#/oneOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema31.oneOf[0].required,parentSchema:schema31.oneOf[0],data};
 if(vErrors === null){
 vErrors = [err0];
 }
@@ -2164,7 +2178,7 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data0 === "string"){
 if(func2(data0) > 4096){
-const err1 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/maxLength",keyword:"maxLength",params:{limit: 4096},message:"must NOT have more than 4096 characters",schema:4096,parentSchema:schema30.oneOf[0].properties.quoteToken,data:data0};
+const err1 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/maxLength",keyword:"maxLength",params:{limit: 4096},message:"must NOT have more than 4096 characters",schema:4096,parentSchema:schema31.oneOf[0].properties.quoteToken,data:data0};
 if(vErrors === null){
 vErrors = [err1];
 }
@@ -2175,7 +2189,7 @@ errors++;
 }
 else {
 if(func2(data0) < 1){
-const err2 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema30.oneOf[0].properties.quoteToken,data:data0};
+const err2 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema31.oneOf[0].properties.quoteToken,data:data0};
 if(vErrors === null){
 vErrors = [err2];
 }
@@ -2187,7 +2201,7 @@ errors++;
 }
 }
 else {
-const err3 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[0].properties.quoteToken.type,parentSchema:schema30.oneOf[0].properties.quoteToken,data:data0};
+const err3 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.oneOf[0].properties.quoteToken.type,parentSchema:schema31.oneOf[0].properties.quoteToken,data:data0};
 if(vErrors === null){
 vErrors = [err3];
 }
@@ -2210,7 +2224,7 @@ if(errors === _errs5){
 if(typeof data1 === "string"){
 const length0 = data1.trim().length;
 if(!data1.isWellFormed() || data1.includes("\0")){
-const err4 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema30.oneOf[0].properties.text["x-text"],parentSchema:schema30.oneOf[0].properties.text,data:data1};
+const err4 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema31.oneOf[0].properties.text["x-text"],parentSchema:schema31.oneOf[0].properties.text,data:data1};
 if(vErrors === null){
 vErrors = [err4];
 }
@@ -2221,7 +2235,7 @@ errors++;
 }
 else {
 if(length0 < 1){
-const err5 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema30.oneOf[0].properties.text["x-text"],parentSchema:schema30.oneOf[0].properties.text,data:data1};
+const err5 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema31.oneOf[0].properties.text["x-text"],parentSchema:schema31.oneOf[0].properties.text,data:data1};
 if(vErrors === null){
 vErrors = [err5];
 }
@@ -2233,7 +2247,7 @@ errors++;
 }
 }
 else {
-const err6 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[0].properties.text.type,parentSchema:schema30.oneOf[0].properties.text,data:data1};
+const err6 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.oneOf[0].properties.text.type,parentSchema:schema31.oneOf[0].properties.text,data:data1};
 if(vErrors === null){
 vErrors = [err6];
 }
@@ -2255,7 +2269,7 @@ const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data2 === "string"){
 if(func2(data2) > 100){
-const err7 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema30.oneOf[0].properties.model,data:data2};
+const err7 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema31.oneOf[0].properties.model,data:data2};
 if(vErrors === null){
 vErrors = [err7];
 }
@@ -2266,7 +2280,7 @@ errors++;
 }
 else {
 if(func2(data2) < 1){
-const err8 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema30.oneOf[0].properties.model,data:data2};
+const err8 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema31.oneOf[0].properties.model,data:data2};
 if(vErrors === null){
 vErrors = [err8];
 }
@@ -2278,7 +2292,7 @@ errors++;
 }
 }
 else {
-const err9 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[0].properties.model.type,parentSchema:schema30.oneOf[0].properties.model,data:data2};
+const err9 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.oneOf[0].properties.model.type,parentSchema:schema31.oneOf[0].properties.model,data:data2};
 if(vErrors === null){
 vErrors = [err9];
 }
@@ -2300,7 +2314,7 @@ const _errs9 = errors;
 if(errors === _errs9){
 if(typeof data3 === "string"){
 if(func2(data3) > 100){
-const err10 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema30.oneOf[0].properties.voice,data:data3};
+const err10 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema31.oneOf[0].properties.voice,data:data3};
 if(vErrors === null){
 vErrors = [err10];
 }
@@ -2311,7 +2325,7 @@ errors++;
 }
 else {
 if(func2(data3) < 1){
-const err11 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema30.oneOf[0].properties.voice,data:data3};
+const err11 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema31.oneOf[0].properties.voice,data:data3};
 if(vErrors === null){
 vErrors = [err11];
 }
@@ -2323,7 +2337,7 @@ errors++;
 }
 }
 else {
-const err12 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[0].properties.voice.type,parentSchema:schema30.oneOf[0].properties.voice,data:data3};
+const err12 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.oneOf[0].properties.voice.type,parentSchema:schema31.oneOf[0].properties.voice,data:data3};
 if(vErrors === null){
 vErrors = [err12];
 }
@@ -2345,7 +2359,7 @@ const _errs11 = errors;
 if(errors === _errs11){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 > 2 || isNaN(data4)){
-const err13 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema30.oneOf[0].properties.speed,data:data4};
+const err13 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema31.oneOf[0].properties.speed,data:data4};
 if(vErrors === null){
 vErrors = [err13];
 }
@@ -2356,7 +2370,7 @@ errors++;
 }
 else {
 if(data4 < 0.5 || isNaN(data4)){
-const err14 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema30.oneOf[0].properties.speed,data:data4};
+const err14 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema31.oneOf[0].properties.speed,data:data4};
 if(vErrors === null){
 vErrors = [err14];
 }
@@ -2368,7 +2382,7 @@ errors++;
 }
 }
 else {
-const err15 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema30.oneOf[0].properties.speed.type,parentSchema:schema30.oneOf[0].properties.speed,data:data4};
+const err15 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema31.oneOf[0].properties.speed.type,parentSchema:schema31.oneOf[0].properties.speed,data:data4};
 if(vErrors === null){
 vErrors = [err15];
 }
@@ -2390,7 +2404,7 @@ var valid1 = true;
 }
 }
 else {
-const err16 = {instancePath,schemaPath:"#/oneOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema30.oneOf[0].type,parentSchema:schema30.oneOf[0],data};
+const err16 = {instancePath,schemaPath:"#/oneOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema31.oneOf[0].type,parentSchema:schema31.oneOf[0],data};
 if(vErrors === null){
 vErrors = [err16];
 }
@@ -2411,7 +2425,7 @@ if(errors === _errs14){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing1;
 if((data.text === undefined) && (missing1 = "text")){
-const err17 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'",schema:schema30.oneOf[1].allOf[0].required,parentSchema:schema30.oneOf[1].allOf[0],data};
+const err17 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'",schema:schema31.oneOf[1].allOf[0].required,parentSchema:schema31.oneOf[1].allOf[0],data};
 if(vErrors === null){
 vErrors = [err17];
 }
@@ -2428,7 +2442,7 @@ if(errors === _errs16){
 if(typeof data5 === "string"){
 const length1 = data5.trim().length;
 if(!data5.isWellFormed() || data5.includes("\0")){
-const err18 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema30.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema30.oneOf[1].allOf[0].properties.text,data:data5};
+const err18 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema31.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema31.oneOf[1].allOf[0].properties.text,data:data5};
 if(vErrors === null){
 vErrors = [err18];
 }
@@ -2439,7 +2453,7 @@ errors++;
 }
 else {
 if(length1 < 1){
-const err19 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema30.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema30.oneOf[1].allOf[0].properties.text,data:data5};
+const err19 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema31.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema31.oneOf[1].allOf[0].properties.text,data:data5};
 if(vErrors === null){
 vErrors = [err19];
 }
@@ -2451,7 +2465,7 @@ errors++;
 }
 }
 else {
-const err20 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[1].allOf[0].properties.text.type,parentSchema:schema30.oneOf[1].allOf[0].properties.text,data:data5};
+const err20 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.oneOf[1].allOf[0].properties.text.type,parentSchema:schema31.oneOf[1].allOf[0].properties.text,data:data5};
 if(vErrors === null){
 vErrors = [err20];
 }
@@ -2473,7 +2487,7 @@ const _errs18 = errors;
 if(errors === _errs18){
 if(typeof data6 === "string"){
 if(func2(data6) > 100){
-const err21 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema30.oneOf[1].allOf[0].properties.model,data:data6};
+const err21 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema31.oneOf[1].allOf[0].properties.model,data:data6};
 if(vErrors === null){
 vErrors = [err21];
 }
@@ -2484,7 +2498,7 @@ errors++;
 }
 else {
 if(func2(data6) < 1){
-const err22 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema30.oneOf[1].allOf[0].properties.model,data:data6};
+const err22 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema31.oneOf[1].allOf[0].properties.model,data:data6};
 if(vErrors === null){
 vErrors = [err22];
 }
@@ -2496,7 +2510,7 @@ errors++;
 }
 }
 else {
-const err23 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[1].allOf[0].properties.model.type,parentSchema:schema30.oneOf[1].allOf[0].properties.model,data:data6};
+const err23 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.oneOf[1].allOf[0].properties.model.type,parentSchema:schema31.oneOf[1].allOf[0].properties.model,data:data6};
 if(vErrors === null){
 vErrors = [err23];
 }
@@ -2518,7 +2532,7 @@ const _errs20 = errors;
 if(errors === _errs20){
 if(typeof data7 === "string"){
 if(func2(data7) > 100){
-const err24 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema30.oneOf[1].allOf[0].properties.voice,data:data7};
+const err24 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema31.oneOf[1].allOf[0].properties.voice,data:data7};
 if(vErrors === null){
 vErrors = [err24];
 }
@@ -2529,7 +2543,7 @@ errors++;
 }
 else {
 if(func2(data7) < 1){
-const err25 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema30.oneOf[1].allOf[0].properties.voice,data:data7};
+const err25 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema31.oneOf[1].allOf[0].properties.voice,data:data7};
 if(vErrors === null){
 vErrors = [err25];
 }
@@ -2541,7 +2555,7 @@ errors++;
 }
 }
 else {
-const err26 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[1].allOf[0].properties.voice.type,parentSchema:schema30.oneOf[1].allOf[0].properties.voice,data:data7};
+const err26 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.oneOf[1].allOf[0].properties.voice.type,parentSchema:schema31.oneOf[1].allOf[0].properties.voice,data:data7};
 if(vErrors === null){
 vErrors = [err26];
 }
@@ -2563,7 +2577,7 @@ const _errs22 = errors;
 if(errors === _errs22){
 if((typeof data8 == "number") && (isFinite(data8))){
 if(data8 > 2 || isNaN(data8)){
-const err27 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema30.oneOf[1].allOf[0].properties.speed,data:data8};
+const err27 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema31.oneOf[1].allOf[0].properties.speed,data:data8};
 if(vErrors === null){
 vErrors = [err27];
 }
@@ -2574,7 +2588,7 @@ errors++;
 }
 else {
 if(data8 < 0.5 || isNaN(data8)){
-const err28 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema30.oneOf[1].allOf[0].properties.speed,data:data8};
+const err28 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema31.oneOf[1].allOf[0].properties.speed,data:data8};
 if(vErrors === null){
 vErrors = [err28];
 }
@@ -2586,7 +2600,7 @@ errors++;
 }
 }
 else {
-const err29 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema30.oneOf[1].allOf[0].properties.speed.type,parentSchema:schema30.oneOf[1].allOf[0].properties.speed,data:data8};
+const err29 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema31.oneOf[1].allOf[0].properties.speed.type,parentSchema:schema31.oneOf[1].allOf[0].properties.speed,data:data8};
 if(vErrors === null){
 vErrors = [err29];
 }
@@ -2606,7 +2620,7 @@ if(data.storeAudio !== undefined){
 let data9 = data.storeAudio;
 const _errs24 = errors;
 if(typeof data9 !== "boolean"){
-const err30 = {instancePath:instancePath+"/storeAudio",schemaPath:"#/oneOf/1/allOf/0/properties/storeAudio/type",keyword:"type",params:{type: "boolean"},message:"must be boolean",schema:schema30.oneOf[1].allOf[0].properties.storeAudio.type,parentSchema:schema30.oneOf[1].allOf[0].properties.storeAudio,data:data9};
+const err30 = {instancePath:instancePath+"/storeAudio",schemaPath:"#/oneOf/1/allOf/0/properties/storeAudio/type",keyword:"type",params:{type: "boolean"},message:"must be boolean",schema:schema31.oneOf[1].allOf[0].properties.storeAudio.type,parentSchema:schema31.oneOf[1].allOf[0].properties.storeAudio,data:data9};
 if(vErrors === null){
 vErrors = [err30];
 }
@@ -2627,7 +2641,7 @@ var valid3 = true;
 }
 }
 else {
-const err31 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema30.oneOf[1].allOf[0].type,parentSchema:schema30.oneOf[1].allOf[0],data};
+const err31 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema31.oneOf[1].allOf[0].type,parentSchema:schema31.oneOf[1].allOf[0],data};
 if(vErrors === null){
 vErrors = [err31];
 }
@@ -2669,7 +2683,7 @@ errors++;
 }
 var valid4 = _errs28 === errors;
 if(valid4){
-const err34 = {instancePath,schemaPath:"#/oneOf/1/allOf/1/not",keyword:"not",params:{},message:"must NOT be valid",schema:schema30.oneOf[1].allOf[1].not,parentSchema:schema30.oneOf[1].allOf[1],data};
+const err34 = {instancePath,schemaPath:"#/oneOf/1/allOf/1/not",keyword:"not",params:{},message:"must NOT be valid",schema:schema31.oneOf[1].allOf[1].not,parentSchema:schema31.oneOf[1].allOf[1],data};
 if(vErrors === null){
 vErrors = [err34];
 }
@@ -2703,7 +2717,7 @@ passing0 = 1;
 }
 }
 if(!valid0){
-const err35 = {instancePath,schemaPath:"#/oneOf",keyword:"oneOf",params:{passingSchemas: passing0},message:"must match exactly one schema in oneOf",schema:schema30.oneOf,parentSchema:schema30,data};
+const err35 = {instancePath,schemaPath:"#/oneOf",keyword:"oneOf",params:{passingSchemas: passing0},message:"must match exactly one schema in oneOf",schema:schema31.oneOf,parentSchema:schema31,data};
 if(vErrors === null){
 vErrors = [err35];
 }
@@ -2711,7 +2725,7 @@ else {
 vErrors.push(err35);
 }
 errors++;
-validate29.errors = vErrors;
+validate30.errors = vErrors;
 return false;
 }
 else {
@@ -2725,21 +2739,21 @@ vErrors = null;
 }
 }
 }
-validate29.errors = vErrors;
+validate30.errors = vErrors;
 return errors === 0;
 }
 
-export const getPrepaidAudioParams = validate30;
-const schema31 = {"type":"object","required":["audioId"],"properties":{"audioId":{"type":"string","minLength":1}}};
+export const getPrepaidAudioParams = validate31;
+const schema32 = {"type":"object","required":["audioId"],"properties":{"audioId":{"type":"string","minLength":1}}};
 
-function validate30(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate31(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.audioId === undefined) && (missing0 = "audioId")){
-validate30.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema31.required,parentSchema:schema31,data}];
+validate31.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema32.required,parentSchema:schema32,data}];
 return false;
 }
 else {
@@ -2749,60 +2763,13 @@ const _errs1 = errors;
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(func2(data0) < 1){
-validate30.errors = [{instancePath:instancePath+"/audioId",schemaPath:"#/properties/audioId/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema31.properties.audioId,data:data0}];
+validate31.errors = [{instancePath:instancePath+"/audioId",schemaPath:"#/properties/audioId/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema32.properties.audioId,data:data0}];
 return false;
 }
 }
 else {
-validate30.errors = [{instancePath:instancePath+"/audioId",schemaPath:"#/properties/audioId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.properties.audioId.type,parentSchema:schema31.properties.audioId,data:data0}];
+validate31.errors = [{instancePath:instancePath+"/audioId",schemaPath:"#/properties/audioId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema32.properties.audioId.type,parentSchema:schema32.properties.audioId,data:data0}];
 return false;
-}
-}
-}
-}
-}
-else {
-validate30.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema31.type,parentSchema:schema31,data}];
-return false;
-}
-}
-validate30.errors = vErrors;
-return errors === 0;
-}
-
-export const createDepositJsonBody = validate31;
-const schema32 = {"type":"object","required":["amountMicroUsd"],"properties":{"amountMicroUsd":{"type":"integer","minimum":100000,"maximum":100000000}}};
-
-function validate31(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.amountMicroUsd === undefined) && (missing0 = "amountMicroUsd")){
-validate31.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema32.required,parentSchema:schema32,data}];
-return false;
-}
-else {
-if(data.amountMicroUsd !== undefined){
-let data0 = data.amountMicroUsd;
-const _errs1 = errors;
-if(!(((typeof data0 == "number") && (!(data0 % 1) && !isNaN(data0))) && (isFinite(data0)))){
-validate31.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema32.properties.amountMicroUsd.type,parentSchema:schema32.properties.amountMicroUsd,data:data0}];
-return false;
-}
-if(errors === _errs1){
-if((typeof data0 == "number") && (isFinite(data0))){
-if(data0 > 100000000 || isNaN(data0)){
-validate31.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/maximum",keyword:"maximum",params:{comparison: "<=", limit: 100000000},message:"must be <= 100000000",schema:100000000,parentSchema:schema32.properties.amountMicroUsd,data:data0}];
-return false;
-}
-else {
-if(data0 < 100000 || isNaN(data0)){
-validate31.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 100000},message:"must be >= 100000",schema:100000,parentSchema:schema32.properties.amountMicroUsd,data:data0}];
-return false;
-}
-}
 }
 }
 }
@@ -2817,8 +2784,8 @@ validate31.errors = vErrors;
 return errors === 0;
 }
 
-export const getPrepaidAccountParams = validate32;
-const schema33 = {"type":"object","required":["address"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"}}};
+export const createDepositJsonBody = validate32;
+const schema33 = {"type":"object","required":["amountMicroUsd"],"properties":{"amountMicroUsd":{"type":"integer","minimum":100000,"maximum":100000000}}};
 
 function validate32(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -2826,24 +2793,30 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if((data.address === undefined) && (missing0 = "address")){
+if((data.amountMicroUsd === undefined) && (missing0 = "amountMicroUsd")){
 validate32.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema33.required,parentSchema:schema33,data}];
 return false;
 }
 else {
-if(data.address !== undefined){
-let data0 = data.address;
+if(data.amountMicroUsd !== undefined){
+let data0 = data.amountMicroUsd;
 const _errs1 = errors;
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(!pattern0.test(data0)){
-validate32.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema33.properties.address,data:data0}];
+if(!(((typeof data0 == "number") && (!(data0 % 1) && !isNaN(data0))) && (isFinite(data0)))){
+validate32.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema33.properties.amountMicroUsd.type,parentSchema:schema33.properties.amountMicroUsd,data:data0}];
 return false;
 }
+if(errors === _errs1){
+if((typeof data0 == "number") && (isFinite(data0))){
+if(data0 > 100000000 || isNaN(data0)){
+validate32.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/maximum",keyword:"maximum",params:{comparison: "<=", limit: 100000000},message:"must be <= 100000000",schema:100000000,parentSchema:schema33.properties.amountMicroUsd,data:data0}];
+return false;
 }
 else {
-validate32.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema33.properties.address.type,parentSchema:schema33.properties.address,data:data0}];
+if(data0 < 100000 || isNaN(data0)){
+validate32.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 100000},message:"must be >= 100000",schema:100000,parentSchema:schema33.properties.amountMicroUsd,data:data0}];
 return false;
+}
+}
 }
 }
 }
@@ -2858,10 +2831,51 @@ validate32.errors = vErrors;
 return errors === 0;
 }
 
-export const getPrepaidAccountHeaders = validate33;
-const schema34 = {"type":"object","required":[],"properties":{"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","pattern":"^[!-~]{1,128}$"},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x(?:[a-fA-F0-9]{2}){64,8192}$"}}};
+export const getPrepaidAccountParams = validate33;
+const schema34 = {"type":"object","required":["address"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"}}};
 
 function validate33(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.address === undefined) && (missing0 = "address")){
+validate33.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema34.required,parentSchema:schema34,data}];
+return false;
+}
+else {
+if(data.address !== undefined){
+let data0 = data.address;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!pattern0.test(data0)){
+validate33.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema34.properties.address,data:data0}];
+return false;
+}
+}
+else {
+validate33.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema34.properties.address.type,parentSchema:schema34.properties.address,data:data0}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate33.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema34.type,parentSchema:schema34,data}];
+return false;
+}
+}
+validate33.errors = vErrors;
+return errors === 0;
+}
+
+export const getPrepaidAccountHeaders = validate34;
+const schema35 = {"type":"object","required":[],"properties":{"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","pattern":"^[!-~]{1,128}$"},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x(?:[a-fA-F0-9]{2}){64,8192}$"}}};
+
+function validate34(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
@@ -2872,12 +2886,12 @@ const _errs1 = errors;
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!pattern0.test(data0)){
-validate33.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema34.properties["x-x402-account"],data:data0}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema35.properties["x-x402-account"],data:data0}];
 return false;
 }
 }
 else {
-validate33.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema34.properties["x-x402-account"].type,parentSchema:schema34.properties["x-x402-account"],data:data0}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema35.properties["x-x402-account"].type,parentSchema:schema35.properties["x-x402-account"],data:data0}];
 return false;
 }
 }
@@ -2893,12 +2907,12 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(!pattern6.test(data1)){
-validate33.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/pattern",keyword:"pattern",params:{pattern: "^[!-~]{1,128}$"},message:"must match pattern \""+"^[!-~]{1,128}$"+"\"",schema:"^[!-~]{1,128}$",parentSchema:schema34.properties["x-x402-nonce"],data:data1}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/pattern",keyword:"pattern",params:{pattern: "^[!-~]{1,128}$"},message:"must match pattern \""+"^[!-~]{1,128}$"+"\"",schema:"^[!-~]{1,128}$",parentSchema:schema35.properties["x-x402-nonce"],data:data1}];
 return false;
 }
 }
 else {
-validate33.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema34.properties["x-x402-nonce"].type,parentSchema:schema34.properties["x-x402-nonce"],data:data1}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema35.properties["x-x402-nonce"].type,parentSchema:schema35.properties["x-x402-nonce"],data:data1}];
 return false;
 }
 }
@@ -2914,12 +2928,12 @@ const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(!pattern7.test(data2)){
-validate33.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema34.properties["x-x402-expiry"],data:data2}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema35.properties["x-x402-expiry"],data:data2}];
 return false;
 }
 }
 else {
-validate33.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema34.properties["x-x402-expiry"].type,parentSchema:schema34.properties["x-x402-expiry"],data:data2}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema35.properties["x-x402-expiry"].type,parentSchema:schema35.properties["x-x402-expiry"],data:data2}];
 return false;
 }
 }
@@ -2935,12 +2949,12 @@ const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data3 === "string"){
 if(!pattern8.test(data3)){
-validate33.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema34.properties["x-x402-max-amount"],data:data3}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema35.properties["x-x402-max-amount"],data:data3}];
 return false;
 }
 }
 else {
-validate33.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema34.properties["x-x402-max-amount"].type,parentSchema:schema34.properties["x-x402-max-amount"],data:data3}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema35.properties["x-x402-max-amount"].type,parentSchema:schema35.properties["x-x402-max-amount"],data:data3}];
 return false;
 }
 }
@@ -2956,12 +2970,12 @@ const _errs9 = errors;
 if(errors === _errs9){
 if(typeof data4 === "string"){
 if(!pattern9.test(data4)){
-validate33.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){64,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){64,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){64,8192}$",parentSchema:schema34.properties["x-x402-signature"],data:data4}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){64,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){64,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){64,8192}$",parentSchema:schema35.properties["x-x402-signature"],data:data4}];
 return false;
 }
 }
 else {
-validate33.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema34.properties["x-x402-signature"].type,parentSchema:schema34.properties["x-x402-signature"],data:data4}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema35.properties["x-x402-signature"].type,parentSchema:schema35.properties["x-x402-signature"],data:data4}];
 return false;
 }
 }
@@ -2976,11 +2990,11 @@ var valid0 = true;
 }
 }
 else {
-validate33.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema34.type,parentSchema:schema34,data}];
+validate34.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema35.type,parentSchema:schema35,data}];
 return false;
 }
 }
-validate33.errors = vErrors;
+validate34.errors = vErrors;
 return errors === 0;
 }
 

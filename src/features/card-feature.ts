@@ -1,10 +1,11 @@
 import type { FastifyInstance } from 'fastify';
-import { creditsRoutes, speechRoutes, topUpRoutes } from '../contract/routes.ts';
+import { creditsRoutes, speechRoutes, topUpRoutes, webhooksRoutes } from '../contract/routes.ts';
 import { bodyLimitOf } from '../http/body.ts';
 import { operations } from '../http/operations.ts';
 import { creditsOperations } from '../http/routes/credits-operations.ts';
 import { speechOperations } from '../http/routes/speech-operations.ts';
 import { TOP_UP_WINDOW_SECONDS, topUpOperations } from '../http/routes/top-up-operations.ts';
+import { webhookOperations } from '../http/routes/webhook-operations.ts';
 import { credentialAlarm } from '../observability/outside.ts';
 import { CardCredits } from '../payments/card/card-credits.ts';
 import { RollingWindow } from '../payments/limits/rolling-window.ts';
@@ -21,12 +22,13 @@ export function openCard(
   { config, db, limits, metrics, pauses, work, log }: SharedParts,
   { holds, jobs, speech }: { holds: Holds; jobs: Jobs; speech: Speech },
   foreignHeaders: readonly string[],
+  hurry: (reconcilers: readonly string[]) => void,
 ) {
   const { baseUrl, serviceName, catalog } = config;
   const { ratePicoUsd } = catalog.defaultModel;
   const onRefused = credentialAlarm({ metrics, log }, 'STRIPE_SECRET_KEY');
   const reporting = { onRefused, calls: metrics.outside('processor') };
-  const { apiBase, checkoutOrigin = '', livemode } = config.card ?? {};
+  const { apiBase, checkoutOrigin = '', livemode, webhookSecret } = config.card ?? {};
   const card = config.card && {
     credits: new CardCredits(config.card.livemode, limits, holds.parts()),
     purchases: new Purchases(db, new Processor(config.card.secretKey, apiBase, { checkoutOrigin, ...reporting }), {
@@ -54,6 +56,7 @@ export function openCard(
     ...speechRoutes(speechByCard),
     ...topUpRoutes(topUpOperations(db, { baseUrl, site: config, ratePicoUsd, card, livemode, pauses })),
     ...creditsRoutes(creditsOperations(db, config, livemode)),
+    ...(webhookSecret ? webhooksRoutes(webhookOperations(db, webhookSecret, hurry)) : []),
   ];
   const bodyLimits = { createSpeech: bodyLimitOf(catalog) };
   return {

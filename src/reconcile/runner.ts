@@ -110,6 +110,7 @@ interface RunnerOptions {
 }
 
 const SLACK = 0.1;
+const HURRY_RETRY_MS = 1_000;
 
 /** Runs each reconciler in its own loop, so that a slow one delays no other. */
 export class ReconcilerRunner {
@@ -119,6 +120,7 @@ export class ReconcilerRunner {
   readonly #stopping = new AbortController();
   readonly #madeAt = performance.now();
   readonly #failures = new Map<string, string>();
+  readonly #hurries = new Map<string, AbortController>();
   #isDatabaseUnavailable = false;
 
   constructor(options: RunnerOptions) {
@@ -145,6 +147,11 @@ export class ReconcilerRunner {
     for (const reconciler of this.#options.reconcilers) this.#work.add(this.#loop(reconciler));
   }
 
+  /** Takes the next turn of these reconcilers now, or as soon as no other process has it. */
+  hurry(names: readonly string[]): void {
+    for (const name of names) this.#hurries.get(name)?.abort();
+  }
+
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#work.idle();
@@ -160,17 +167,35 @@ export class ReconcilerRunner {
     const gapMs = intervalMs * ((reconciler.everyTurns ?? 1) - SLACK);
     const begunAt = performance.now();
     let hasActed = false;
-    for (let at = begunAt + intervalMs; await this.#sleepUntil(at); at = Math.max(at + intervalMs, performance.now())) {
+    let isHurried = false;
+    let at = begunAt + intervalMs;
+    let hurry = this.#expectHurry(reconciler);
+    while (await this.#sleepUntil(at, hurry)) {
+      if (hurry.aborted) {
+        isHurried = true;
+        hurry = this.#expectHurry(reconciler);
+      }
       // Before its first turn, turns before the start of this process do not count: they may have left the work undone.
-      const result = await this.#turn(reconciler, hasActed ? gapMs : Math.min(gapMs, performance.now() - begunAt));
+      const sinceMs = hasActed ? gapMs : Math.min(gapMs, performance.now() - begunAt);
+      const result = await this.#turn(reconciler, isHurried ? 0 : sinceMs);
       hasActed ||= result.outcome === 'done';
+      // Another process has the turn, and may have read before it was to hurry.
+      isHurried &&= result.outcome === 'skipped';
+      at = isHurried ? performance.now() + HURRY_RETRY_MS : Math.max(at + intervalMs, performance.now());
     }
   }
 
-  async #sleepUntil(at: number): Promise<boolean> {
-    const { signal } = this.#stopping;
+  #expectHurry({ name }: Reconciler): AbortSignal {
+    const controller = new AbortController();
+    this.#hurries.set(name, controller);
+    return controller.signal;
+  }
+
+  async #sleepUntil(at: number, hurry: AbortSignal): Promise<boolean> {
+    const stopping = this.#stopping.signal;
+    const signal = AbortSignal.any([stopping, hurry]);
     await sleep(Math.max(0, at - performance.now()), undefined, { signal }).catch(() => {});
-    return !signal.aborted;
+    return !stopping.aborted;
   }
 
   async #turn(reconciler: Reconciler, gapMs: number): Promise<TurnResult> {

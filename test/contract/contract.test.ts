@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import createClient from 'openapi-fetch';
+import Stripe from 'stripe';
 import { test } from 'tap';
 import { parse } from 'yaml';
 import { MIN_TOP_UP_CENTS } from '../../src/config/card-settings.ts';
@@ -104,11 +105,17 @@ test('the contract declares the values of the common response headers', async ()
 });
 
 const text = 'Hello world';
+const WEBHOOK_SECRET = 'whsec_of_the_contract_test';
 const UNKNOWN = '00000000-0000-4000-8000-00000000beef';
 
 test('a typed client reaches each operation with a success and an error', { skip }, async (t) => {
   const checkout = await testCheckout(t);
-  const env = { ...checkout.env, FEEDBACK_SECRET: 'f'.repeat(32), CATALOG_FILE: await longCatalog(t, 100) };
+  const env = {
+    ...checkout.env,
+    STRIPE_WEBHOOK_SECRET: WEBHOOK_SECRET,
+    FEEDBACK_SECRET: 'f'.repeat(32),
+    CATALOG_FILE: await longCatalog(t, 100),
+  };
   const gateway = await startX402Gateway(t, chain, env);
   gateway.app.worker?.start();
   mineSteadily(t, chain);
@@ -249,6 +256,24 @@ test('a typed client reaches each operation with a success and an error', { skip
     showAccount: [
       [404, () => api.POST('/account', { body: { accountId: UNKNOWN }, ...form })],
       [200, () => api.POST('/account', { body: { accountId: account }, ...form })],
+    ],
+    receiveStripeEvent: [
+      [
+        400,
+        () => {
+          const params = { header: { 'stripe-signature': 't=1,v1=forged' } };
+          return api.POST('/webhooks/stripe', { params, body: { type: 'checkout.session.completed' } });
+        },
+      ],
+      [
+        204,
+        () => {
+          const event = { object: 'event', type: 'invoice.paid', data: { object: {} } };
+          const payload = JSON.stringify(event);
+          const signature = Stripe.webhooks.generateTestHeaderString({ payload, secret: WEBHOOK_SECRET });
+          return api.POST('/webhooks/stripe', { params: { header: { 'stripe-signature': signature } }, body: event });
+        },
+      ],
     ],
     createQuote: [
       [400, () => api.POST('/x402/tts/quote', { body: { textLength: 0, textSha256: '' } })],
@@ -462,7 +487,7 @@ test('R62: no generic error promises anything about money', async () => {
       const shared = $ref && components.responses[$ref.split('/').at(-1) as string];
       return operationId ? [`${operationId}: ${(shared || { description }).description}`] : [];
     });
-  assert.equal(described.length, 28);
+  assert.equal(described.length, 29);
   assert.deepEqual(
     described.filter((text) => /refund|charge|debit|pa(id|y)\b/i.test(text)),
     [],

@@ -106,7 +106,7 @@ const SENTENCES: readonly [document: string, sentence: string, ...values: (numbe
   ['docs/backups.md', 'until … s after it was signed', MAX_EXPIRY_SECONDS],
   ['docs/backups.md', 'in ranges of … blocks', String(RANGE_BLOCKS)],
   ['docs/operate.md', "doesn't get its lock within … ms", LOCK_TIMEOUT_MS],
-  ['docs/operate.md', 'prepaid answers for … minutes', PREPAID_AUDIO_SECONDS / 60],
+  ['docs/scaling.md', 'prepaid answers for … minutes', PREPAID_AUDIO_SECONDS / 60],
 ];
 
 for (const [document, sentence, ...values] of SENTENCES) {

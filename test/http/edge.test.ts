@@ -156,7 +156,8 @@ test('the edge answers every request as the contract declares', async (t) => {
     const headers = { origin: 'https://page.example', 'access-control-request-method': 'POST' };
     const preflight = await call('/tts', { method: 'OPTIONS', headers });
     const allowed = preflight.headers.get('access-control-allow-headers') ?? '';
-    for (const route of routes) {
+    // Only the card processor sends its events.
+    for (const route of routes.filter(({ operationId }) => operationId !== 'receiveStripeEvent')) {
       for (const name of route.headers) assert.ok(allowed.includes(name), `${name} is not allowed`);
     }
     for (const name of ['payment-signature', 'x-x402-signature', 'x-x402-account']) assert.ok(allowed.includes(name));

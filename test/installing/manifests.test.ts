@@ -54,11 +54,11 @@ async function readUnit(name: string): Promise<Map<string, string[]>> {
   return unit;
 }
 
-/** Names of the settings that the service reads, with those of the AWS SDK that docs/operate.md tells. */
+/** Names of the settings that the service reads, with those of the AWS SDK that docs/scaling.md tells. */
 async function knownSettings(): Promise<Set<string>> {
   const known = new Set<string>();
   readConfig(new Proxy({}, { get: (_env, name) => void known.add(String(name)), ownKeys: () => [] }));
-  for (const [name] of (await read('docs/operate.md')).matchAll(/\bAWS_\w+/g)) known.add(name);
+  for (const [name] of (await read('docs/scaling.md')).matchAll(/\bAWS_\w+/g)) known.add(name);
   return known;
 }
 

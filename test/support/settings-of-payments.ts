@@ -12,6 +12,13 @@ export const CARD_SETTINGS: Settings = {
     accepted: { sk_test_1: 'sk_test_1', sk_live_1: 'sk_live_1', rk_test_1: 'rk_test_1', rk_live_1: 'rk_live_1' },
     refused: ['pk_test_1', 'sk_test_', 'sk_test_1 2', 'sk_test_é'],
   },
+  STRIPE_WEBHOOK_SECRET: {
+    read: (config) => config.card?.webhookSecret,
+    absent: undefined,
+    accepted: { whsec_1234567890123456: 'whsec_1234567890123456' },
+    refused: ['sk_test_1', 'whsec_', 'whsec_123456789012345 6'],
+    beside: PROCESSOR,
+  },
   STRIPE_API_BASE: {
     read: (config) => config.card?.apiBase,
     absent: undefined,

@@ -6,15 +6,17 @@ import { errorBody } from '../structured-error.ts';
 /** Answers OPTIONS on any path, another method on a known path (405 with `allow`, R9), and the rest (404). */
 export function createNotFoundHandler(routes: readonly Route[], preflightHeaders: Readonly<Record<string, string>>) {
   const patterns = routes.map((route) => ({ ...route, pattern: toPattern(route.path) }));
-  const allowed = (url: string) => {
+  const allowed = ({ url, server }: FastifyRequest) => {
     const path = url.split('?', 1)[0] ?? '';
-    const served = patterns.filter(({ pattern }) => pattern.test(path));
+    const served = patterns.filter(
+      (route) => route.pattern.test(path) && server.hasRoute({ method: route.method, url: route.path }),
+    );
     const methods = served.flatMap(({ method, noHead }) => (method === 'GET' && !noHead ? [method, 'HEAD'] : [method]));
     return methods.length > 0 ? [...methods, 'OPTIONS'].join(', ') : undefined;
   };
 
   return (request: FastifyRequest, reply: FastifyReply) => {
-    const allow = allowed(request.url);
+    const allow = allowed(request);
     if (allow) reply.header('allow', allow);
     if (request.method === 'OPTIONS') return reply.code(204).headers(preflightHeaders).send();
     if (allow) {

@@ -77,6 +77,14 @@ export async function readAgainSince(db: Database, since: Date): Promise<void> {
   await db.updateTable('clawback').set({ next_check_at: now }).where('next_check_at', '>', now).execute();
 }
 
+/** Makes the open purchase of a session, or the refund or dispute, the next that is checked. */
+export async function checkNext(db: Database, id: string): Promise<void> {
+  const purchases = db.updateTable('top_up').where('session_id', '=', id).where('state', '=', 'open');
+  await purchases.set(({ ref }) => ({ next_check_at: ref('created_at') })).execute();
+  const clawbacks = db.updateTable('clawback').where('id', '=', id).where('next_check_at', 'is not', null);
+  await clawbacks.set(({ ref }) => ({ next_check_at: ref('created_at') })).execute();
+}
+
 export async function unread(db: Database, dueAt: string): Promise<number> {
   const due = timestamp(dueAt);
   const lists = db.selectFrom('processor_list').where('pass_started_at', 'is not', null);
