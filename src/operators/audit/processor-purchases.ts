@@ -29,7 +29,9 @@ export function auditPurchases(db: Database, processor: Processor, progress: Pro
       const purchases = await purchasesOf(db, ours);
       for (const session of ours) {
         const purchase = purchases.get(session.metadata?.top_up_id ?? '');
-        compareListed(session, purchase);
+        // It may have been paid after it was listed.
+        const isStale = purchase?.state === 'credited' && !isPaid(session);
+        compareListed((isStale && (await processor.findSession(session.id))) || session, purchase);
         if (purchase?.session_id === session.id) seen.add(session.id);
       }
       count(sessions.length);

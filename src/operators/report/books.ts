@@ -1,8 +1,11 @@
 import { type NotNull, sql } from 'kysely';
 import type { Asset } from '../../config/network.ts';
+import type { Address } from '../../config/payees.ts';
 import type { Database } from '../../db/database.ts';
 import { contra } from '../../ledger/transfer.ts';
 import { isDay, readMoment } from '../../lib/moment.ts';
+import type { Hex } from '../../payments/x402/envelope.ts';
+import type { TransferClaim } from '../../payments/x402/transfer-proof.ts';
 
 /** Includes `from` and excludes `to`. */
 export interface Period {
@@ -213,7 +216,8 @@ export async function processorIdsOf(
 }
 
 export interface SettledPayment {
-  readonly transaction: string;
+  readonly transaction: Hex;
+  readonly claim: Pick<TransferClaim, 'payer' | 'nonce'>;
   readonly microUsd: bigint;
   readonly at: Date;
 }
@@ -230,7 +234,12 @@ export async function settledSince(
     .where('network', '=', network)
     .where('asset', '=', address.toLowerCase())
     .where('settled_at', '>=', since)
-    .$narrowType<{ transaction: NotNull; at: NotNull }>()
+    .$narrowType<{ transaction: Hex; at: NotNull; payer: Address; nonce: Hex }>()
     .execute();
-  return new Map(rows.map(({ payer, nonce, ...row }) => [`${row.transaction}:${payer}:${nonce}`, row]));
+  return new Map(
+    rows.map(({ payer, nonce, ...row }) => [
+      `${row.transaction}:${payer}:${nonce}`,
+      { ...row, claim: { payer, nonce } },
+    ]),
+  );
 }

@@ -6,7 +6,9 @@ import { MICRO_USD_PER_CENT } from '../../lib/money.ts';
 import type { Processor } from '../../payments/top-up/processor.ts';
 import type { BalanceEntry } from '../../payments/top-up/processor-balance.ts';
 import type { Chain } from '../../payments/x402/chain.ts';
-import type { ReceivedTransfer } from '../../payments/x402/transfer-proof.ts';
+import type { Hex } from '../../payments/x402/envelope.ts';
+import { findByAuthorization } from '../../payments/x402/payment.ts';
+import { newestConfirmed, type ReceivedTransfer } from '../../payments/x402/transfer-proof.ts';
 import { everyPayee } from '../../payments/x402/unrecorded-transfers.ts';
 import {
   type BookedItem,
@@ -16,6 +18,7 @@ import {
   type Period,
   processorIdsOf,
   purchaseOfPayment,
+  type SettledPayment,
   settledSince,
 } from './books.ts';
 
@@ -47,6 +50,9 @@ const KINDS: Readonly<Record<string, BookedItem['what']>> = {
  */
 export async function compareProcessor(db: Database, processor: Processor, period: Period): Promise<Comparison> {
   const purchases = new Purchases(db, processor);
+  // The processor dates by the second: what is of this one may be in neither list, or in one of them.
+  const readUntil = Math.min(period.to.getTime(), Math.floor(Date.now() / 1000) * 1000);
+  const read = { from: period.from, to: new Date(readUntil) };
   const outside = new Map<string, BookedItem>();
   const apartMicroUsd: Record<string, bigint> = {};
   const putApart = (name: string, microUsd: bigint) => {
@@ -67,10 +73,10 @@ export async function compareProcessor(db: Database, processor: Processor, perio
     const { what, id } = item;
     const microUsd = (outside.get(key)?.microUsd ?? 0n) - (ledger.get(key)?.microUsd ?? 0n);
     if (microUsd === 0n) continue;
-    const because =
-      elsewhere('the processor dates it at', await purchases.processorTime(what, id), period) ??
-      elsewhere('the ledger booked it at', await bookedAt(db, what, id), period) ??
-      ((await isOnItsWay(db, item)) ? 'it is new at the processor; speechgate reconcile books it' : null);
+    const because = (await isOnItsWay(db, item))
+      ? 'it is new at the processor; speechgate reconcile books it'
+      : (elsewhere('the processor dates it at', await purchases.processorTime(what, id), read) ??
+        elsewhere('the ledger booked it at', await bookedAt(db, what, id), read));
     differences.push({ what, id, microUsd, because });
   }
   return { outsideMicroUsd: total(outside), ledgerMicroUsd: total(ledger), differences, apartMicroUsd };
@@ -139,33 +145,49 @@ export async function compareChain(
 ): Promise<Comparison> {
   const { from, to } = period;
   const since = new Date(from.getTime() - BOOKED_WITHIN_MS);
+  const lastRead = newestConfirmed(await chain.head());
   const received = await chain.received(await everyPayee(db, payees), since);
   const times = new Map(received.map((transfer) => [keyOf(transfer), transfer.at]));
   const inPeriod = received.filter(({ at }) => at >= from && at < to);
   const settled = await settledSince(db, asset, since);
   const differences: Difference[] = [];
   for (const transfer of inPeriod) {
-    const { transaction, amount, nonce } = transfer;
+    const { transaction, payer, amount, nonce } = transfer;
     const payment = settled.get(keyOf(transfer));
     if (payment && payment.at >= from && payment.at < to) continue;
     const because = payment
       ? `the ledger booked it at ${payment.at.toISOString()}`
       : nonce === undefined
         ? 'it was sent without an authorization, so it does not pay this service'
-        : null;
+        : await whyUnbooked({ payer, nonce });
     differences.push({ what: 'transfer', id: transaction, microUsd: amount, because });
   }
   let ledgerMicroUsd = 0n;
-  for (const [key, { transaction, microUsd, at }] of settled) {
+  for (const [key, { transaction, claim, microUsd, at }] of settled) {
     if (at < from || at >= to) continue;
     ledgerMicroUsd += microUsd;
     const time = times.get(key);
     if (time && time >= from && time < to) continue;
-    const because = time ? `its block is from ${time.toISOString()}` : null;
+    const because = time ? `its block is from ${time.toISOString()}` : await whyUnread(claim, transaction);
     differences.push({ what: 'payment', id: transaction, microUsd: -microUsd, because });
   }
   const outsideMicroUsd = inPeriod.reduce((sum, { amount }) => sum + amount, 0n);
   return { outsideMicroUsd, ledgerMicroUsd, differences, apartMicroUsd: {} };
+
+  async function whyUnbooked(authorization: SettledPayment['claim']): Promise<string | null> {
+    const payment = await findByAuthorization(db, asset, authorization);
+    if (payment?.state === 'settled') return 'the ledger booked it while it was read';
+    const isFollowed = payment && ['settling', 'unknown', 'refused'].includes(payment.state);
+    return isFollowed ? `its payment is ${payment.state}; reconcilers book it` : null;
+  }
+
+  /** Speech is booked once its transfer is in a block, which may still wait for the blocks that confirm it. */
+  async function whyUnread(authorization: SettledPayment['claim'], transaction: Hex): Promise<string | null> {
+    const payment = await findByAuthorization(db, asset, authorization);
+    const found = payment && (await chain.prove(payment.claim, transaction));
+    if (!found || found.proof.block <= lastRead) return null;
+    return `its block ${found.proof.block} was not confirmed yet when the chain was read`;
+  }
 }
 
 /** By authorization, because a reorganisation may move a transfer within its block. */
