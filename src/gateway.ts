@@ -2,8 +2,9 @@ import cluster from 'node:cluster';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { createApp } from './app.ts';
-import { type Config, EXIT_CONFIG } from './config/config.ts';
+import type { Config } from './config/config.ts';
 import type { Role } from './config/role.ts';
+import { EXIT_CONFIG } from './lib/arguments.ts';
 import { stopOnce } from './lib/stop-once.ts';
 import { listenForOperators, STOP, STOPPED, STOPPING, stopTimeoutMs } from './primary.ts';
 

@@ -1,6 +1,7 @@
 import cluster from 'node:cluster';
-import { describeFaults, EXIT_CONFIG, readConfig } from './config/config.ts';
+import { describeFaults, readConfig } from './config/config.ts';
 import { readRole } from './config/role.ts';
+import { EXIT_CONFIG } from './lib/arguments.ts';
 import { createLogger, lineOrigin } from './observability/logger.ts';
 
 const role = readRole(process.argv.slice(2));

@@ -3,11 +3,12 @@ import { once } from 'node:events';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { AggregatorRegistry } from 'prom-client';
-import { type Config, EXIT_CONFIG } from './config/config.ts';
+import type { Config } from './config/config.ts';
 import type { Role } from './config/role.ts';
 import { openDatabase } from './db/database.ts';
 import { createAdminServer } from './http/admin/admin-server.ts';
 import { listen } from './http/listen.ts';
+import { EXIT_CONFIG } from './lib/arguments.ts';
 import { stopOnce } from './lib/stop-once.ts';
 
 export const STOP = 'stop';

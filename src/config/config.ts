@@ -45,8 +45,6 @@ export type ConfigResult = (
   | { readonly outcome: 'faulty'; readonly faults: readonly SettingFault[] }
 ) & { readonly misspelt: readonly Misspelling[] };
 
-/** EX_CONFIG of sysexits(3): unusable settings (R47). */
-export const EXIT_CONFIG = 78;
 /** Upstream work that failed settlements may cost within an hour (R21b). */
 const MAX_UNSETTLED_MS = 1_800_000;
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];

@@ -3,8 +3,10 @@ import { nearest } from './misspelt.ts';
 import { parseUsd } from './money.ts';
 import { UsageError } from './usage-error.ts';
 
-/** Exit code of operators' commands for wrong arguments or settings. */
-export const EXIT_USAGE = 78;
+/** For wrong arguments. */
+export const EXIT_USAGE = 2;
+/** EX_CONFIG of sysexits(3): unusable settings (R47). */
+export const EXIT_CONFIG = 78;
 
 export const JSON_OPTION = { json: { type: 'boolean', default: false } } as const;
 const HELP_OPTION = { help: { type: 'boolean', short: 'h', default: false } } as const;

@@ -2,7 +2,14 @@ import type { Config } from '../../config/config.ts';
 import { SettingsReader } from '../../config/settings-reader.ts';
 import { type Database, openDatabase } from '../../db/database.ts';
 import { faultOf, isDatabaseFault } from '../../db/database-errors.ts';
-import { type Arguments, EXIT_USAGE, type Options, parseCommandLine, type Syntax } from '../../lib/arguments.ts';
+import {
+  type Arguments,
+  EXIT_CONFIG,
+  EXIT_USAGE,
+  type Options,
+  parseCommandLine,
+  type Syntax,
+} from '../../lib/arguments.ts';
 import { printable } from '../../lib/printable.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 
@@ -24,8 +31,8 @@ interface Definition<T extends Options> extends Syntax<T> {
 
 /** The command found a fault or nothing, or was refused. */
 export const EXIT_FAILED = 1;
-/** The database, processor or chain did not answer, so nothing is known to be broken. */
-export const EXIT_UNANSWERED = 2;
+/** The database, processor or chain did not answer, so nothing is known to be broken: EX_UNAVAILABLE of sysexits(3). */
+export const EXIT_UNANSWERED = 69;
 
 /** Ends a command with a message and an exit code other than that of a UsageError. */
 export class ExitError extends Error {
@@ -36,6 +43,8 @@ export class ExitError extends Error {
     this.exitCode = exitCode;
   }
 }
+
+export const invalidSettings = (message: string): ExitError => new ExitError(message, EXIT_CONFIG);
 
 export function defineCommand<const T extends Options>({ usage, run, ...syntax }: Definition<T>): OperatorCommand {
   return async (args, context) => {
@@ -62,7 +71,7 @@ export async function commandSettings({ env, console }: CommandContext): Promise
   const { dataDirOf, readSandboxSettings } = await import('../../sandbox/sandbox-file.ts');
   const dataDir = dataDirOf(env);
   const sandbox = await readSandboxSettings(dataDir).catch((error) => {
-    throw new UsageError(error.message);
+    throw invalidSettings(error.message);
   });
   if (!sandbox) {
     console.error(`No sandbox runs in ${dataDir}.`);
@@ -77,16 +86,16 @@ export function databaseUrlOf(settings: NodeJS.ProcessEnv): string {
   const url = reader.text('DATABASE_URL');
   if (url) return url;
   const [fault] = reader.faults;
-  if (fault) throw new UsageError(`${fault.name} ${fault.problem}. ${fault.fix}`);
-  throw new UsageError('DATABASE_URL is not set. Set it to postgres://user:password@host:5432/database.');
+  if (fault) throw invalidSettings(`${fault.name} ${fault.problem}. ${fault.fix}`);
+  throw invalidSettings('DATABASE_URL is not set. Set it to postgres://user:password@host:5432/database.');
 }
 
-/** @param what the command's verb, for the error @throws UsageError if a setting is invalid */
+/** @param what the command's verb, for the error @throws ExitError if a setting is invalid */
 export async function readWholeConfig(settings: NodeJS.ProcessEnv, what: string): Promise<Config> {
   const { describeFaults, readConfig } = await import('../../config/config.ts');
   const read = readConfig(settings);
   if (read.outcome === 'read') return read.config;
-  throw new UsageError(`speechgate can't ${what}:\n${describeFaults(read.faults)}`);
+  throw invalidSettings(`speechgate can't ${what}:\n${describeFaults(read.faults)}`);
 }
 
 interface Look {

@@ -1,6 +1,6 @@
 import { readConfig } from '../../config/config.ts';
 import type { SettingFault } from '../../config/settings-reader.ts';
-import { EXIT_USAGE, JSON_OPTION } from '../../lib/arguments.ts';
+import { EXIT_CONFIG, JSON_OPTION } from '../../lib/arguments.ts';
 import { printableJson, printableLine } from '../../lib/printable.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { within } from '../../lib/within.ts';
@@ -35,7 +35,7 @@ export const doctorCommand = defineCommand({
     if (read.outcome === 'faulty') {
       const faults = read.faults.map(faultyCheck);
       printLines(context, json ? [printableJson(faults)] : faults.map(lineOf));
-      return EXIT_USAGE;
+      return EXIT_CONFIG;
     }
     const { config, misspelt } = read;
     const options: DoctorOptions = {

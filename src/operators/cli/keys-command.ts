@@ -11,7 +11,7 @@ import {
 import { withFileLock } from '../../lib/file-lock.ts';
 import { ForeignFileError, readOwnFile, replaceOwnFile } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
-import { defineCommand, ExitError, printLines } from './command.ts';
+import { defineCommand, ExitError, invalidSettings, printLines } from './command.ts';
 
 const HOW_TO_COMPARE = `
 Give callers a fingerprint, or a public key, by another channel than this service. In GET /.well-known/x402-service-metadata a
@@ -30,7 +30,7 @@ export const keysCommand = defineCommand({
     if (json && !show) throw new UsageError('--json needs --show.');
     const file = context.env.SIGNING_KEYS_FILE?.trim();
     if (!file) {
-      throw new UsageError('SIGNING_KEYS_FILE is not set. Set it to the path of the key file to make or rotate.');
+      throw invalidSettings('SIGNING_KEYS_FILE is not set. Set it to the path of the key file to make or rotate.');
     }
     try {
       const lines = show ? await shown(file, json) : await withFileLock(`${file}.lock`, () => rotate(file));

@@ -14,6 +14,7 @@ import {
   databaseFailure,
   defineCommand,
   EXIT_FAILED,
+  invalidSettings,
   printLines,
   readWholeConfig,
 } from './command.ts';
@@ -52,7 +53,7 @@ export const reconcileCommand = defineCommand({
       const mismatch = await new DatabaseIdentity(db, config).check().catch((error) => {
         throw databaseFailure(context, "The database can't be used", error);
       });
-      if (mismatch) throw new UsageError(`speechgate can't reconcile:\n${describeMismatch(mismatch)}`);
+      if (mismatch) throw invalidSettings(`speechgate can't reconcile:\n${describeMismatch(mismatch)}`);
       const runner = new ReconcilerRunner({
         db,
         reconcilers: createReconcilers(config, db, store, x402),

@@ -21,9 +21,7 @@ import {
 } from '../../reconcile/received.ts';
 import type { TurnResult } from '../../reconcile/reconciler.ts';
 import type { ReconcilerRunner } from '../../reconcile/runner.ts';
-import { type CommandContext, EXIT_FAILED, ExitError, printLines } from './command.ts';
-
-const EXIT_UNDECIDED = 2;
+import { type CommandContext, EXIT_FAILED, EXIT_UNANSWERED, ExitError, printLines } from './command.ts';
 
 export interface Decision {
   readonly transaction: string;
@@ -116,7 +114,7 @@ async function run(
         ],
   );
   if (failed.length > 0 || hasFailed(results)) return EXIT_FAILED;
-  return undecided.length > 0 ? EXIT_UNDECIDED : 0;
+  return undecided.length > 0 ? EXIT_UNANSWERED : 0;
 }
 
 const placeOf = ({ transaction, logIndex }: DatedTransfer): string => `${transaction}:${logIndex}`;

@@ -18,27 +18,27 @@ for (const command of [
   ...['resume all', 'accounts show', 'accounts find', 'accounts freeze', 'accounts unfreeze', 'accounts adjust'],
   'accounts refund',
 ]) {
-  test(`speechgate ${command} names an unknown option in one line and exits 78`, async () => {
+  test(`speechgate ${command} names an unknown option in one line and exits 2`, async () => {
     const [name = '', ...words] = command.split(' ');
     const { code, out, err } = await operatorCommand(NOWHERE, name, ...words, '--bogus');
-    assert.deepEqual([code, out, err], [78, '', REFUSED]);
+    assert.deepEqual([code, out, err], [2, '', REFUSED]);
   });
 }
 
 for (const [args, code, err] of [
-  [['admin', 'resume', 'all', '--bogus'], 78, REFUSED],
+  [['admin', 'resume', 'all', '--bogus'], 2, REFUSED],
   [['resume', '--bogus'], 2, REFUSED],
-  [['admin', 'feedback', '--bogus'], 78, REFUSED],
-  [['audit', '--bogus'], 78, REFUSED],
+  [['admin', 'feedback', '--bogus'], 2, REFUSED],
+  [['audit', '--bogus'], 2, REFUSED],
   [['resume', 'all', '--reason', 'x'], 2, /takes the ID of a purchase\. Run speechgate admin resume to open /],
   [['feedback'], 2, /Did you mean speechgate feedback send, or speechgate admin feedback for operators\?$/m],
   [['sya'], 2, 'speechgate has no command sya. Did you mean speechgate say?\n'],
   [['admin', 'adit'], 2, 'speechgate has no command admin adit. Did you mean speechgate admin audit?\n'],
   [['admin', 'say'], 2, 'speechgate has no command admin say. speechgate admin --help lists them.\n'],
   [['play'], 2, 'speechgate has no command play. speechgate --help lists them.\n'],
-  [['accounts', 'freze'], 78, /^Did you mean speechgate admin accounts freeze\?$/m],
+  [['accounts', 'freze'], 2, /^Did you mean speechgate admin accounts freeze\?$/m],
   [['say', '--ply'], 2, "Unknown option '--ply'. Did you mean --play?\n"],
-  [['admin', 'audit', '--externl'], 78, "Unknown option '--externl'. Did you mean --external?\n"],
+  [['admin', 'audit', '--externl'], 2, "Unknown option '--externl'. Did you mean --external?\n"],
 ] as const) {
   test(`speechgate ${args.join(' ')} exits ${code} and leads on`, async () => {
     const run = await speechgate(NOWHERE, ...args);
@@ -91,7 +91,7 @@ test('migrate with a wrong database prints the fault and the fix without a stack
     [speechgate, without({ port: '1' }), /ECONNREFUSED/],
   ] as const) {
     const { code, output } = await run({ DATABASE_URL: wrong }, 'migrate');
-    assert.equal(code, 2);
+    assert.equal(code, 69);
     assert.match(output, fault);
     assert.match(output, CHECK);
     assert.doesNotMatch(output, /^\s+at /m);
@@ -123,7 +123,7 @@ const COMMANDS: readonly (readonly [string, ...string[]])[] = [
   ['migrate'],
 ];
 
-test('every command whose database can not be reached exits 2 with one line', async (t) => {
+test('every command whose database can not be reached exits 69 with one line', async (t) => {
   const expired = await startTlsServer(t, EXPIRED);
   for (const [url, fault] of [
     ['postgres://nobody:hidden@127.0.0.1:1/none', /connect ECONNREFUSED/],
@@ -136,7 +136,7 @@ test('every command whose database can not be reached exits 2 with one line', as
       const env = { DATABASE_URL: url, SPEECHGATE_OPERATOR: 'alice' };
       const { code, out, err } = await operatorCommand(env, name, ...args);
       const what = `${name} ${args.join(' ')}: ${err}`;
-      assert.deepEqual([code, out], [2, ''], what);
+      assert.deepEqual([code, out], [69, ''], what);
       assert.match(err, /^The [a-z ]+ can't be [a-z ]+: [^\n]+DATABASE_URL[^\n]+\n$/, what);
       assert.match(err, fault);
       assert.doesNotMatch(err, /hidden/);

@@ -75,10 +75,10 @@ test('speechgate keys --show prints the same and rotates nothing', async (t) => 
     [...made.output.matchAll(/(?:current|next) +(\S+)\n +fingerprint +(\S+)/g)].map(([, id, print]) => [id, print]),
   );
   for (const { d } of JSON.parse(before).keys) assert.ok(!trust.out.includes(d));
-  assert.equal((await run('--json')).code, 78);
+  assert.equal((await run('--json')).code, 2);
 
   const misspelt = await run('--shwo');
-  assert.equal(misspelt.code, 78);
+  assert.equal(misspelt.code, 2);
   assert.equal(await readFile(file, 'utf8'), before);
 });
 

@@ -80,9 +80,9 @@ test('an unknown or invalid trace id is reported with an exit code', async (t) =
     (...args) => trace(gateway.databaseUrl, ...args),
     [
       [[randomUUID()], 1, /No charge, job or payment has this trace id/],
-      [['nonsense'], 78, /UUID in the x-trace-id header/],
-      [[], 78, /^ID is missing/],
-      [[randomUUID(), randomUUID()], 78, /Unexpected argument/],
+      [['nonsense'], 2, /UUID in the x-trace-id header/],
+      [[], 2, /^ID is missing/],
+      [[randomUUID(), randomUUID()], 2, /Unexpected argument/],
     ],
   );
 });

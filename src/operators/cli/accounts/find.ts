@@ -21,6 +21,7 @@ import {
   EXIT_FAILED,
   EXIT_UNANSWERED,
   ExitError,
+  invalidSettings,
   printLines,
   readWholeConfig,
   withDatabase,
@@ -104,7 +105,7 @@ async function find(db: Database, wanted: Wanted, settings: NodeJS.ProcessEnv): 
 async function processorOf(settings: NodeJS.ProcessEnv): Promise<Processor> {
   const { card } = await readWholeConfig(settings, 'ask the card processor');
   if (card) return new Processor(card.secretKey, card.apiBase);
-  throw new UsageError('STRIPE_SECRET_KEY is not set. Set it: only the card processor can answer this.');
+  throw invalidSettings('STRIPE_SECRET_KEY is not set. Set it: only the card processor can answer this.');
 }
 
 function shownAccount(account: AccountState, secrets: boolean) {

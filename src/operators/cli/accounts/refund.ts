@@ -19,6 +19,7 @@ import {
   defineCommand,
   EXIT_UNANSWERED,
   ExitError,
+  invalidSettings,
   readWholeConfig,
   withDatabase,
 } from '../command.ts';
@@ -46,7 +47,7 @@ export const refundCommand = defineCommand({
     const settings = await commandSettings(context);
     const { card, baseUrl, serviceName } = await readWholeConfig(settings, 'refund');
     if (!card) {
-      throw new UsageError(
+      throw invalidSettings(
         'STRIPE_SECRET_KEY is not set, so the card processor can make no refund. Nothing was refunded.',
       );
     }
