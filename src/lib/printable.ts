@@ -11,10 +11,13 @@ export function printable(text: string): string {
   return text.replace(/\\/g, '\\\\').replace(/\n/g, '\\n').replace(UNPRINTABLE, escapeUnits);
 }
 
-/** Indented JSON that is safe on a terminal. Amounts in micro-USD become numbers; they are below 2^53. */
-export function printableJson(value: unknown): string {
-  const lines = JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? Number(each) : each), 2).split('\n');
-  return lines.map((line) => line.replace(UNPRINTABLE, escapeUnits)).join('\n');
+/** JSON that is safe on a terminal. Amounts in micro-USD become numbers; they are below 2^53. @param indent 0 for a line */
+export function printableJson(value: unknown, indent = 2): string {
+  const text = JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? Number(each) : each), indent);
+  return text
+    .split('\n')
+    .map((line) => line.replace(UNPRINTABLE, escapeUnits))
+    .join('\n');
 }
 
 export const tableLine = (widths: readonly number[], cells: readonly string[]): string =>
@@ -42,8 +45,25 @@ function inUsd([name, value]: [string, unknown]): [string, unknown] {
 }
 
 function cellOf(value: unknown): string {
+  const isRecord = typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Date);
+  return textOf(isRecord ? Object.fromEntries(Object.entries(value).map(inUsd)) : value);
+}
+
+/** RFC 4180, with the columns of all records. */
+export function csvLines(records: readonly object[]): string[] {
+  const columns = [...new Set(records.flatMap((record) => Object.keys(record)))];
+  const rows = records.map((record) => columns.map((column) => textOf((record as Record<string, unknown>)[column])));
+  return [columns, ...rows].map((cells) => cells.map(csvCell).join(','));
+}
+
+/** The apostrophe keeps spreadsheets from evaluating a cell as a formula. */
+function csvCell(text: string): string {
+  const safe = /^[=+@\t\r]|^-(?!\d)/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+function textOf(value: unknown): string {
   if (value === null || value === undefined) return '';
   if (value instanceof Date) return value.toISOString();
-  if (typeof value !== 'object') return String(value);
-  return JSON.stringify(Array.isArray(value) ? value : Object.fromEntries(Object.entries(value).map(inUsd)));
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }

@@ -79,6 +79,40 @@ export async function accountsNamed(db: Database, name: string): Promise<string[
   return rows.map(({ id }) => id);
 }
 
+export interface AccountFilter {
+  readonly kind: AccountState['kind'] | undefined;
+  readonly minMicroUsd: bigint | undefined;
+  readonly maxMicroUsd: bigint | undefined;
+  /** Included. */
+  readonly createdFrom: Date | undefined;
+  /** Excluded. */
+  readonly createdTo: Date | undefined;
+  readonly isFrozen: boolean;
+  readonly isIndebted: boolean;
+}
+
+/** Ids of the newest accounts that match. Scans all accounts, because no index serves this. */
+export async function listedAccounts(
+  db: Database,
+  { kind, minMicroUsd, maxMicroUsd, createdFrom, createdTo, isFrozen, isIndebted }: AccountFilter,
+  last: number,
+): Promise<string[]> {
+  const rows = await db
+    .selectFrom('account')
+    .select('id')
+    .where('kind', 'in', kind ? [kind] : ['card', 'wallet'])
+    .$if(minMicroUsd !== undefined, (qb) => qb.where('balance_micro_usd', '>=', minMicroUsd as bigint))
+    .$if(maxMicroUsd !== undefined, (qb) => qb.where('balance_micro_usd', '<=', maxMicroUsd as bigint))
+    .$if(createdFrom !== undefined, (qb) => qb.where('created_at', '>=', createdFrom as Date))
+    .$if(createdTo !== undefined, (qb) => qb.where('created_at', '<', createdTo as Date))
+    .$if(isFrozen, (qb) => qb.where('frozen_at', 'is not', null))
+    .$if(isIndebted, (qb) => qb.where('is_indebted', '=', true))
+    .orderBy('created_at', 'desc')
+    .limit(last)
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
 export async function readAccounts(db: Database, ids: readonly string[]): Promise<AccountState[]> {
   return db
     .selectFrom('account')

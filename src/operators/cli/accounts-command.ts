@@ -8,6 +8,10 @@ const actions: Readonly<Record<string, { readonly about: string; readonly load: 
     about: 'shows the balance, debt and history of an account',
     load: async () => (await import('./accounts/show.ts')).showCommand,
   },
+  list: {
+    about: 'lists accounts by kind, balance, age and state',
+    load: async () => (await import('./accounts/list.ts')).listCommand,
+  },
   find: {
     about: 'finds the accounts of a buyer, a purchase or a request',
     load: async () => (await import('./accounts/find.ts')).findCommand,
@@ -27,6 +31,14 @@ const actions: Readonly<Record<string, { readonly about: string; readonly load: 
   refund: {
     about: 'refunds a purchase to its card',
     load: async () => (await import('./accounts/refund.ts')).refundCommand,
+  },
+  export: {
+    about: 'prints everything that is stored about an account or wallet',
+    load: async () => (await import('./accounts/personal-data.ts')).exportCommand,
+  },
+  erase: {
+    about: "erases an account's or wallet's personal data, as far as the books allow",
+    load: async () => (await import('./accounts/personal-data.ts')).eraseCommand,
   },
 };
 

@@ -37,7 +37,7 @@ export const operatorCommands: Readonly<Record<string, ListedCommand>> = {
     load: async () => (await import('./report-command.ts')).reportCommand,
   },
   accounts: {
-    about: 'shows, finds, freezes, adjusts and refunds accounts',
+    about: 'lists, shows, changes, refunds, exports and erases accounts',
     load: async () => (await import('./accounts-command.ts')).accountsCommand,
   },
   payments: {

@@ -3,12 +3,13 @@ import type { Database } from '../../db/database.ts';
 import { JSON_OPTION } from '../../lib/arguments.ts';
 import { readMoment } from '../../lib/moment.ts';
 import { formatUsd } from '../../lib/money.ts';
-import { printable, printableJson } from '../../lib/printable.ts';
+import { csvLines, printable, printableJson } from '../../lib/printable.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { Processor } from '../../payments/top-up/processor.ts';
 import { ProcessorError } from '../../payments/top-up/processor-call.ts';
 import { openPayments } from '../../payments/x402/resolver.ts';
 import { RpcError } from '../../payments/x402/rpc.ts';
+import { shortenSecrets } from '../audit/accounts.ts';
 import {
   AMOUNTS,
   GROUPS,
@@ -36,6 +37,7 @@ Prints sales, other money and what you owe, and compares them with the card proc
   --from DAY       the first day, such as 2026-11-01 (UTC), or a time such as 2026-11-01T12:00Z
   --to DAY         the last day (default: until now)
   --by GROUP       ${GROUPS.join(', ')} (default: day)
+  --secrets        prints whole ids of accounts; anyone who has one can spend
   --csv, --json    prints the sales as CSV, or everything as JSON
   --no-outside     asks neither processor nor chain`;
 
@@ -50,11 +52,12 @@ export const reportCommand = defineCommand({
     from: { type: 'string' },
     to: { type: 'string' },
     by: { type: 'string', default: 'day' },
+    secrets: { type: 'boolean', default: false },
     csv: { type: 'boolean', default: false },
     ...JSON_OPTION,
     'no-outside': { type: 'boolean', default: false },
   },
-  run: async ({ from, to, by, csv, json, 'no-outside': noOutside }, _words, context) => {
+  run: async ({ from, to, by, secrets, csv, json, 'no-outside': noOutside }, _words, context) => {
     const period = readPeriod(from, to);
     const group = GROUPS.find((each) => each === by);
     if (!group) throw new UsageError(`--by takes one of ${GROUPS.join(', ')}.`);
@@ -65,7 +68,9 @@ export const reportCommand = defineCommand({
         : await readWholeConfig(settings, 'ask processor and chain (--no-outside skips them)');
     const look = { settings, subject: 'The books', maxConnections: 2 };
     return withDatabase(context, look, async (db) => {
-      const sales = await salesOf(db, period, group);
+      const found = await salesOf(db, period, group);
+      const isShort = group === 'account' && !secrets;
+      const sales = isShort ? found.map((row) => ({ ...row, group: shortenSecrets(row.group) })) : found;
       const total = totalOf(sales);
       if (csv) {
         printLines(context, csvLines([...sales, total]));
@@ -134,11 +139,6 @@ function amountLines(title: string, amounts: Readonly<Record<string, bigint>>): 
   return [`\n${title}`, ...rows];
 }
 
-function csvLines(rows: readonly Sales[]): string[] {
-  const columns = Object.keys(rows.at(-1) ?? {}) as (keyof Sales)[];
-  return [csvLine(columns), ...rows.map((row) => csvLine(columns.map((column) => String(row[column]))))];
-}
-
 function inWords(name: string): string {
   return name.replace(/MicroUsd$/, '').replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 }
@@ -180,14 +180,4 @@ function numbersTable(title: string, rows: readonly Sales[]): string[] {
   );
   const uncosted = rows.at(-1)?.uncosted ?? 0n;
   return uncosted === 0n ? table : [...table, `* The upstream cost of ${uncosted} requests is unknown.`];
-}
-
-/** RFC 4180. The apostrophe keeps spreadsheets from evaluating a cell as a formula. */
-function csvLine(cells: readonly string[]): string {
-  return cells.map(csvCell).join(',');
-}
-
-function csvCell(text: string): string {
-  const safe = /^[=+@\t\r]|^-(?!\d)/.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

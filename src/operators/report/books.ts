@@ -20,7 +20,7 @@ export function readEnd(text: string): Date | undefined {
   return at && isDay(text) ? new Date(at.getTime() + DAY_MS) : at;
 }
 
-export const GROUPS = ['day', 'flow', 'model', 'upstream'] as const;
+export const GROUPS = ['day', 'flow', 'model', 'upstream', 'account'] as const;
 export type Group = (typeof GROUPS)[number];
 
 export const AMOUNTS = ['revenueMicroUsd', 'heldMicroUsd', 'upstreamCostMicroUsd', 'marginMicroUsd'] as const;
@@ -33,24 +33,27 @@ export async function salesOf(db: Database, { from, to }: Period, group: Group):
     with entry as (
       select transfer.*, coalesce(transfer.characters, payment.characters) as spoken,
              case when transfer.kind = 'spend' then 'prepaid' when transfer.kind = 'settlement' then 'direct'
-                  when exists (select from job where hold_id = transfer.id) then 'jobs' else 'card' end as flow
+                  when exists (select from job where hold_id = transfer.id) then 'jobs' else 'card' end as flow,
+             coalesce(payment.payer, account.address, transfer.debit_account_id::text) as account
       from transfer
+      left join account on account.id = transfer.debit_account_id
       left join x402_payment payment on transfer.kind = 'settlement' and payment.id::text = transfer.reference
       where transfer.kind in ('charge', 'spend', 'settlement')
     ), movement as (
-      select ended_at as at, flow, model, upstream, 1 as requests, 0 as failed, spoken as characters,
+      select ended_at as at, flow, model, upstream, account, 1 as requests, 0 as failed, spoken as characters,
              amount_micro_usd as revenue, 0 as held,
              (spoken * cost_pico_usd + 999999) / 1000000 as cost
       from entry where state = 'posted' and ended_at >= ${from} and ended_at < ${to}
       union all
-      select ended_at, flow, model, upstream, 0, 1, 0, 0, 0, 0
+      select ended_at, flow, model, upstream, account, 0, 1, 0, 0, 0, 0
       from entry where state = 'voided' and ended_at >= ${from} and ended_at < ${to}
       union all
-      select created_at, flow, model, upstream, 0, 0, 0, 0, amount_micro_usd, 0
+      select created_at, flow, model, upstream, account, 0, 0, 0, 0, amount_micro_usd, 0
       from entry where created_at < ${to} and created_at >= ${from} and (state = 'pending' or ended_at >= ${to})
     )
     select case ${group}::text when 'day' then to_char(at at time zone 'utc', 'YYYY-MM-DD') when 'flow' then flow
-                when 'model' then coalesce(model, 'unknown') else coalesce(upstream, 'unknown') end as "group",
+                when 'model' then coalesce(model, 'unknown') when 'account' then account
+                else coalesce(upstream, 'unknown') end as "group",
            sum(requests)::bigint as requests, sum(failed)::bigint as failed,
            coalesce(sum(characters), 0)::bigint as characters, sum(revenue)::bigint as "revenueMicroUsd",
            sum(held)::bigint as "heldMicroUsd",

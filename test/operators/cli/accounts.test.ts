@@ -6,10 +6,12 @@ import { say } from '../../journeys/card.ts';
 import { form, shownAccount } from '../../payments/top-up/shop.ts';
 import { testCheckout } from '../../support/checkout.ts';
 import { startFaultyCheckout } from '../../support/faulty-checkout.ts';
+import { give } from '../../support/feedback.ts';
 import { startGateway } from '../../support/gateway.ts';
-import { later } from '../../support/jobs.ts';
+import { later, untilJob } from '../../support/jobs.ts';
 import { assertEnds, operatorCommand } from '../../support/operator-command.ts';
 import { testUpstream } from '../../support/stub-upstream.ts';
+import { viemWallet } from '../../support/wallet.ts';
 
 const EMAIL = 'Buyer@example.com';
 const DAY_MS = 86_400_000;
@@ -88,6 +90,106 @@ test('an account is found by email, session, payment, trace or address', async (
     [['find', '--trace', 'x'], 2, /is not a trace id/],
     [['drop', account], 2, /one of these/],
   ]);
+});
+
+test('accounts are listed by kind, balance, age and state, the newest first', async (t) => {
+  const gateway = await startGateway(t);
+  const run = (...args: string[]) => operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'accounts', ...args);
+  const [poor, rich] = [await gateway.fund(500), await gateway.fund(5_000)];
+  const wallet = `0x${'ab'.repeat(20)}`;
+  await gateway.db.insertInto('account').values({ kind: 'wallet', address: wallet, balance_micro_usd: 7n }).execute();
+  await gateway.db.updateTable('account').set({ frozen_at: new Date() }).where('id', '=', poor).execute();
+  const [short, long] = [poor, rich].map((id) => `${id.slice(0, 8)}…`);
+  const today = new Date().toISOString().slice(0, 10);
+  for (const [options, expected] of [
+    [[], [wallet, long, short]],
+    [['--kind', 'wallet'], [wallet]],
+    [
+      ['--min', '5'],
+      [long, short],
+    ],
+    [
+      ['--max', '5.00'],
+      [wallet, short],
+    ],
+    [['--min', '0.000008', '--max', '49.999999'], [short]],
+    [['--frozen'], [short]],
+    [['--indebted'], []],
+    [
+      ['--from', today, '--to', today, '--last', '2'],
+      [wallet, long],
+    ],
+    [['--to', '2026-01-01'], []],
+  ] as const) {
+    const listed = await run('list', ...options);
+    assert.equal(listed.code, 0, listed.output);
+    const lines = listed.out.split('\n').slice(1, -1);
+    assert.deepEqual(
+      lines.map((line) => line.split(' ')[0]),
+      expected,
+      options.join(' '),
+    );
+  }
+  const json = JSON.parse((await run('list', '--min', '50', '--json', '--secrets')).out);
+  assert.deepEqual([json[0].account, json[0].balanceMicroUsd], [rich, 50_000_000]);
+  await assertEnds(run, [
+    [['list', '--kind', 'contra'], 2, /^--kind takes card or wallet, not contra/],
+    [['list', '--min', 'much'], 2, /^--min must be US dollars .*, not much/],
+    [['list', '--from', 'monday'], 2, /^--from and --to take a day/],
+    [['list', '--last', '0'], 2, /^--last must be a whole number/],
+  ]);
+});
+
+test('an account is exported whole, and sales are reported by account', async (t) => {
+  const { gateway, run, account, session, traceId } = await start(t);
+  const short = `${account.slice(0, 8)}…`;
+  const lines = (await run('export', short)).out
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  assert.deepEqual(
+    lines.map(({ record }) => record),
+    ['account', 'purchase', 'transfer', 'transfer'],
+  );
+  assert.deepEqual([lines[0].balanceMicroUsd, lines[1].amountCents], [6_999_802, 700]);
+  assert.deepEqual([lines[2].amountMicroUsd, lines[2].traceId], [-198, traceId]);
+  assert.ok(!JSON.stringify(lines).includes(account) && !JSON.stringify(lines).includes(session));
+  const [head, first, ...others] = (await run('export', account, '--csv', '--secrets')).out.trimEnd().split('\n');
+  assert.match(head ?? '', /^record,.*\bbalanceMicroUsd,.*\bamountCents,.*\bamountMicroUsd\b/);
+  assert.ok(first?.startsWith('account,') && first.includes(account));
+  assert.equal(others.length, 3);
+  const report = (...args: string[]) =>
+    operatorCommand(
+      { DATABASE_URL: gateway.databaseUrl },
+      'report',
+      '--from',
+      '2026-01-01',
+      '--by',
+      'account',
+      ...args,
+    );
+  assert.match((await report('--no-outside')).out, new RegExp(`^${short} +1 +0 +11 +0\\.000198 `, 'm'));
+  assert.match((await report('--csv', '--secrets')).out, new RegExp(`^${account},1,0,11,198,`, 'm'));
+  assert.equal((await run('export', `0x${'12'.repeat(20)}`)).code, 1);
+});
+
+test('erasing deletes feedback and stored audio, keeps the books, and is recorded', async (t) => {
+  const { gateway, run, account, session } = await start(t);
+  const wallet = viemWallet();
+  assert.equal((await give(gateway, wallet)).status, 201);
+  gateway.app.worker?.start();
+  await untilJob(gateway, (await later(gateway, account)).json.jobId, 'completed');
+  const asked = await run('erase', account, '--reason', 'asked for it');
+  assert.equal(asked.code, 2);
+  assert.match(asked.err, /^This erases the feedback of [0-9a-f]{8}… .* Entries, purchases and payments stay, /);
+  assert.match((await run('erase', account, ...WHY)).out, /: erased 0 of feedback, 1 of audio$/m);
+  assert.match((await run('erase', wallet.address, ...WHY)).out, /^0x\S+: erased 1 of feedback, 0 of audio$/m);
+  assert.equal((await gateway.app.reconcilers.turn()).find(({ name }) => name === 'expired_audio')?.count, 1);
+  assert.deepEqual(await gateway.db.selectFrom('feedback').selectAll().execute(), []);
+  const kept = await run('show', account);
+  assert.match(kept.out, /erase +alice +\{"jobs":1,"feedback":0\} +ticket 7$/m);
+  assert.match(kept.out, new RegExp(`credited +7\\.000000 +${session.slice(0, 16)}`));
+  assert.deepEqual(await audit(gateway.db), []);
 });
 
 test('freezing and adjusting an account require a reason, and a key adjusts once', async (t) => {

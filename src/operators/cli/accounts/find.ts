@@ -74,7 +74,7 @@ export const findCommand = defineCommand({
       if (json) context.console.log(printableJson({ accounts: shownAccounts, purchases: shownPurchases }));
       else {
         if (accounts.length === 0) context.console.error('No account was found.');
-        printLines(context, tableLines(shownAccounts.map(inColumns)));
+        printLines(context, tableLines(shownAccounts.map(columnsOf)));
         printLines(context, purchases.length > 0 ? ['', ...tableLines(shownPurchases)] : []);
       }
       return accounts.length === 0 && purchases.length === 0 ? EXIT_FAILED : 0;
@@ -108,7 +108,7 @@ async function processorOf(settings: NodeJS.ProcessEnv): Promise<Processor> {
   throw invalidSettings('STRIPE_SECRET_KEY is not set. Set it: only the card processor can answer this.');
 }
 
-function shownAccount(account: AccountState, secrets: boolean) {
+export function shownAccount(account: AccountState, secrets: boolean) {
   const { kind, balanceMicroUsd, debtMicroUsd, createdAt, frozenAt } = account;
   return { account: nameOf(account, secrets), kind, balanceMicroUsd, debtMicroUsd, createdAt, frozenAt };
 }
@@ -118,6 +118,6 @@ function shownPurchase({ accountId, ...purchase }: FoundPurchase, secrets: boole
   return { ...purchase, sessionId, account: nameOf({ id: accountId, address: null }, secrets) };
 }
 
-function inColumns({ createdAt, frozenAt, ...row }: ReturnType<typeof shownAccount>) {
+export function columnsOf({ createdAt, frozenAt, ...row }: ReturnType<typeof shownAccount>) {
   return { ...row, since: createdAt, frozen: frozenAt ?? 'no' };
 }
