@@ -10,11 +10,11 @@ const MIN_SECRET_BYTES = 32;
 const HTTP = ['http:', 'https:'];
 /** Each may be in a file instead, which NAME_FILE names. */
 export const SECRETS = [
-  ...['DATABASE_URL', 'SPEECH_API_KEY', 'STRIPE_SECRET_KEY', 'STRIPE_WEBHOOK_SECRET'],
-  ...['X402_FACILITATOR_AUTH', 'X402_FACILITATOR_KEY_SECRET', 'X402_RPC_URL'],
+  ...['DATABASE_URL', 'SPEECH_API_KEY', 'STRIPE_SECRET_KEY', 'STRIPE_WEBHOOK_SECRET', 'X402_FACILITATOR_AUTH'],
+  ...['X402_FACILITATOR_KEY_SECRET', 'X402_FACILITATORS', 'X402_RPC_URL'],
   ...['QUOTE_SECRET', 'JOB_SIGNING_SECRET', 'FEEDBACK_SECRET', 'SMTP_URL'],
 ];
-const HEADER_TEXT = /^[\x20-\x7e]+$/;
+export const HEADER_TEXT = /^[\x20-\x7e]+$/;
 
 /** Reads settings and collects their faults (R47). A blank value counts as absent. */
 export class SettingsReader {

@@ -1,8 +1,10 @@
 import { createPrivateKey, type JsonWebKey, type KeyObject } from 'node:crypto';
+import { Ajv } from 'ajv';
 import { checksumAddress } from '../lib/keccak.ts';
+import { objectOf } from './catalog-upstreams.ts';
 import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './network.ts';
 import { type Payee, PayeeError, parsePayees } from './payees.ts';
-import type { SettingsReader } from './settings-reader.ts';
+import { HEADER_TEXT, type SettingsReader } from './settings-reader.ts';
 import { parseSigningKeys, type SigningKey, SigningKeysError } from './signing-keys.ts';
 
 export type NodeUrls = readonly [string, ...string[]];
@@ -13,12 +15,22 @@ const SETTLE_TIMEOUT_MS = 30_000;
 /** Our node may be behind the facilitator's. */
 const INCLUSION_TIMEOUT_MS = 5_000;
 
-/** A bearer token, or a key that signs a token for each request. */
-export type FacilitatorCredential = string | { readonly id: string; readonly privateKey: KeyObject };
+/** A bearer token, a key that signs a token for each request, or headers. */
+export type FacilitatorCredential =
+  | string
+  | { readonly id: string; readonly privateKey: KeyObject }
+  | { readonly headers: Readonly<Record<string, string>> };
+
+export interface FacilitatorConfig {
+  readonly url: string;
+  readonly credential: FacilitatorCredential | undefined;
+  /** What holds the credential, for people. */
+  readonly setting: string;
+}
 
 export interface X402Config {
-  readonly facilitatorUrl: string;
-  readonly facilitatorCredential: FacilitatorCredential | undefined;
+  /** Verify fails over from each to the next. */
+  readonly facilitators: readonly FacilitatorConfig[];
   readonly payees: readonly Payee[];
   readonly asset: Asset;
   readonly probeAnswer: 400 | 402;
@@ -36,9 +48,8 @@ export interface QuoteConfig {
 
 export function readX402(reader: SettingsReader): X402Config | undefined {
   const payTo = reader.text('X402_PAY_TO');
-  const url = reader.text('X402_FACILITATOR_URL');
-  const facilitator = reader.httpUrl('X402_FACILITATOR_URL', url, 'https://facilitator.example/x402');
-  const facilitatorCredential = readFacilitatorCredential(reader);
+  const given = ['X402_FACILITATOR_URL', 'X402_FACILITATORS'].find((name) => reader.text(name) !== undefined);
+  const facilitators = readFacilitators(reader);
   const rpcUrls = readNodes(reader);
   const asset = readAsset(reader);
   const probe = reader.text('X402_PROBE_ANSWER') ?? '400';
@@ -47,15 +58,10 @@ export function readX402(reader: SettingsReader): X402Config | undefined {
     reader.fault('X402_PROBE_ANSWER', 'is neither 400 nor 402', fix);
   }
   const payees = payTo === undefined ? undefined : readPayees(reader, payTo);
-  if (payTo && !url)
+  if (payTo && !given)
     reader.missing('X402_FACILITATOR_URL', 'X402_PAY_TO', 'Set it to the base URL of the facilitator.');
-  if (url && !payTo) reader.missing('X402_PAY_TO', 'X402_FACILITATOR_URL', 'Set it to the address that is to be paid.');
-  if (facilitatorCredential && !url) {
-    const given = settingOf(facilitatorCredential);
-    reader.missing('X402_FACILITATOR_URL', given, `Set it, or unset ${given}.`);
-  }
-  if (!facilitator || !payees || !asset) return undefined;
-  const facilitatorUrl = facilitator.href;
+  if (given && !payTo) reader.missing('X402_PAY_TO', given, 'Set it to the address that is to be paid.');
+  if (!facilitators || !payees || !asset) return undefined;
   const probeAnswer = probe === '402' ? 402 : 400;
   const confirmationTimeoutMs = DEPOSIT_TIMEOUT_SECONDS * 1000;
   const timeouts = {
@@ -63,29 +69,82 @@ export function readX402(reader: SettingsReader): X402Config | undefined {
     settleTimeoutMs: SETTLE_TIMEOUT_MS,
     inclusionTimeoutMs: INCLUSION_TIMEOUT_MS,
   };
-  return { facilitatorUrl, facilitatorCredential, payees, asset, probeAnswer, rpcUrls, ...timeouts };
+  return { facilitators, payees, asset, probeAnswer, rpcUrls, ...timeouts };
 }
 
-/** The setting with the secret. */
-export const settingOf = (credential: FacilitatorCredential | undefined): string =>
-  typeof credential === 'object' ? 'X402_FACILITATOR_KEY_SECRET' : 'X402_FACILITATOR_AUTH';
+/** One by settings of its own, or several in X402_FACILITATORS. */
+function readFacilitators(reader: SettingsReader): readonly FacilitatorConfig[] | undefined {
+  const [name, other] = ['X402_FACILITATORS', 'X402_FACILITATOR_URL'];
+  const url = reader.httpUrl(other, reader.text(other), 'https://facilitator.example/x402')?.href;
+  const credential = readFacilitatorCredential(reader);
+  const setting = typeof credential === 'object' ? KEY_SECRET : TOKEN;
+  if (credential && !reader.text(other)) reader.missing(other, setting, `Set it, or unset ${setting}.`);
+  const list = reader.text(name);
+  if (list === undefined) return url === undefined ? undefined : [{ url, credential, setting }];
+  if (reader.text(other)) return reader.fault(name, `is set, and ${other} is too`, 'Unset one of them.');
+  const listed = parseList(list);
+  if (!listed) return reader.fault(name, 'is no list of facilitators', LIST_FIX);
+  const read = listed.map(({ url, auth, headers, key }): FacilitatorConfig | undefined => {
+    const parsed = reader.httpUrl(name, url, 'https://facilitator.example/x402');
+    const credential = auth ?? (headers ? { headers } : key && readKey(reader, name, key.id, key.secret));
+    return parsed && { url: parsed.href, credential, setting: `${name} (${parsed.host})` };
+  });
+  return read.filter((each) => each !== undefined);
+}
+
+interface ListedFacilitator {
+  url: string;
+  auth?: string;
+  headers?: Record<string, string>;
+  key?: { id: string; secret: string };
+}
+
+const LIST_FIX =
+  'Set it to JSON such as [{"url":"https://a.example","auth":"token"},{"url":"https://b.example"}]. Instead of auth, ' +
+  'one may have headers, or key with id and secret.';
+
+const auth = { type: 'string', pattern: HEADER_TEXT.source };
+const headers = { type: 'object', propertyNames: { pattern: '^[A-Za-z0-9-]+$' }, additionalProperties: auth };
+const key = objectOf({ id: { type: 'string', minLength: 1 }, secret: { type: 'string' } });
+const isList = new Ajv().compile<ListedFacilitator[]>({
+  type: 'array',
+  minItems: 1,
+  // The address, and at most one credential.
+  items: { ...objectOf({ url: { type: 'string' } }, { auth, headers, key }), maxProperties: 2 },
+});
+
+function parseList(text: string): ListedFacilitator[] | undefined {
+  try {
+    const list: unknown = JSON.parse(text);
+    return isList(list) ? list : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const [TOKEN, KEY_ID, KEY_SECRET] = [
+  'X402_FACILITATOR_AUTH',
+  'X402_FACILITATOR_KEY_ID',
+  'X402_FACILITATOR_KEY_SECRET',
+] as const;
 
 function readFacilitatorCredential(reader: SettingsReader): FacilitatorCredential | undefined {
-  const [idName, secretName] = ['X402_FACILITATOR_KEY_ID', 'X402_FACILITATOR_KEY_SECRET'];
-  const token = reader.headerText('X402_FACILITATOR_AUTH');
-  const id = reader.text(idName);
-  const secret = reader.text(secretName);
+  const token = reader.headerText(TOKEN);
+  const id = reader.text(KEY_ID);
+  const secret = reader.text(KEY_SECRET);
   if (id === undefined && secret === undefined) return token;
-  if (secret === undefined) return reader.missing(secretName, idName, 'Set both, or none.');
+  if (secret === undefined) return reader.missing(KEY_SECRET, KEY_ID, 'Set both, or none.');
+  const key = readKey(reader, KEY_SECRET, id ?? '', secret);
+  if (!key) return undefined;
+  if (id === undefined) return reader.missing(KEY_ID, KEY_SECRET, 'Set both, or none.');
+  if (token) return reader.fault(TOKEN, `is set, and ${KEY_ID} is too`, 'Unset the token or the key.');
+  return key;
+}
+
+function readKey(reader: SettingsReader, setting: string, id: string, secret: string) {
   const privateKey = readPrivateKey(secret);
-  if (!privateKey) {
-    const fix = 'Copy it again: an EC key in PEM, or an Ed25519 key in base64.';
-    return reader.fault(secretName, 'is no private key', fix);
-  }
-  if (id === undefined) return reader.missing(idName, secretName, 'Set both, or none.');
-  if (token)
-    return reader.fault('X402_FACILITATOR_AUTH', `is set, and ${idName} is too`, 'Unset the token or the key.');
-  return { id, privateKey };
+  if (privateKey) return { id, privateKey };
+  return reader.fault(setting, 'holds no private key', 'Copy it again: an EC key in PEM, or an Ed25519 key in base64.');
 }
 
 const ED25519_BYTES = 64;

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { currentKey, watchKeyExpiry } from '../config/signing-keys.ts';
-import { settingOf, type X402Config } from '../config/x402-settings.ts';
+import type { X402Config } from '../config/x402-settings.ts';
 import { x402Routes } from '../contract/routes.ts';
 import { addNodeGauge, addPaymentGauges, addSigningKeyGauge, addUnsettledWorkGauge } from '../http/admin/gauges.ts';
 import { bodyLimitOf } from '../http/body.ts';
@@ -20,7 +20,7 @@ import { DepositReplays, Deposits } from '../payments/prepaid/deposits.ts';
 import { PrepaidAudio, PrepaidBalance, PrepaidReplays } from '../payments/prepaid/prepaid-balance.ts';
 import { PrepaidVerifier } from '../payments/prepaid/prepaid-credential.ts';
 import { SPEECH_EXAMPLE } from '../payments/x402/discovery.ts';
-import { Facilitator } from '../payments/x402/facilitator.ts';
+import { Facilitator, Facilitators } from '../payments/x402/facilitator.ts';
 import { ServiceMetadata } from '../payments/x402/metadata.ts';
 import { NodeWatch } from '../payments/x402/node-watch.ts';
 import { PREPAID } from '../payments/x402/prepaid-terms.ts';
@@ -132,17 +132,15 @@ function openChained(
   { config, db, metrics, log }: SharedParts,
   { asset, opened, known, directReplays, depositReplays, store, ...x402 }: ChainedParts,
 ) {
-  const onRefused = credentialAlarm({ metrics, log }, settingOf(x402.facilitatorCredential));
   const calls = metrics.outside('facilitator');
-  const facilitator = new Facilitator(
-    x402.facilitatorUrl,
-    x402.facilitatorCredential,
-    x402.settleTimeoutMs,
-    onRefused,
-    calls,
+  const facilitators = new Facilitators(
+    x402.facilitators.map(({ url, credential, setting }) => {
+      const onRefused = credentialAlarm({ metrics, log }, setting);
+      return new Facilitator(url, credential, x402.settleTimeoutMs, onRefused, calls);
+    }),
   );
-  const settlement = new Settlement({ ...opened, facilitator, metrics });
-  const intake = new PaymentIntake({ ...opened, known, asset, facilitator, metrics });
+  const settlement = new Settlement({ ...opened, metrics });
+  const intake = new PaymentIntake({ ...opened, known, asset, facilitators, metrics });
   const work = new DirectWork(config.unpaidWork);
   const { confirmationTimeoutMs, inclusionTimeoutMs } = x402;
   addUnsettledWorkGauge(metrics, work);
@@ -160,7 +158,7 @@ function openChained(
       inclusionTimeoutMs,
     }),
     close: async () => {
-      await facilitator.close();
+      await facilitators.close();
       await opened.chain.close();
     },
   };

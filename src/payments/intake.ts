@@ -16,17 +16,24 @@ import { type Refused, refused, unknownPayment } from './refusal.ts';
 import type { Chain } from './x402/chain.ts';
 import { findOffer, MAX_TIMEOUT_SECONDS, type Offer } from './x402/challenge.ts';
 import type { PaymentEnvelope } from './x402/envelope.ts';
-import { type Facilitator, FacilitatorError, type FacilitatorPayment, type Verification } from './x402/facilitator.ts';
+import {
+  type Facilitator,
+  FacilitatorError,
+  type FacilitatorPayment,
+  type Facilitators,
+  type Verification,
+} from './x402/facilitator.ts';
 import type { Payment, PaymentPurpose } from './x402/payment.ts';
 import type { Reservations } from './x402/reservations.ts';
 import { RpcError } from './x402/rpc.ts';
+import type { VerifiedPayment } from './x402/settlement.ts';
 import { FACILITATOR_LACKS_GAS, isSolvent, LACKS_BALANCE, reportLackOfGas } from './x402/solvency.ts';
 import { isOfUndeployed, isSignedByPayer } from './x402/transfer-proof.ts';
 
 interface IntakeParts {
   readonly reservations: Reservations;
   readonly known: PaymentLookup;
-  readonly facilitator: Facilitator;
+  readonly facilitators: Facilitators;
   readonly chain: Chain;
   readonly asset: Asset;
   readonly metrics: Metrics;
@@ -62,42 +69,45 @@ export class PaymentIntake {
     const isSigned = terms.outcome === 'agreed' && terms.isSignedByKey;
     const first = isSigned ? (refuseNew() ?? (await this.#reserve(purpose, request))) : undefined;
     if (isSigned && first?.outcome === 'reserved') {
-      return { facilitatorRequest: terms.facilitatorRequest, isVerified: false, log: request.log, ...first };
+      return { facilitatorRequest: terms.facilitatorRequest, verifiedBy: undefined, log: request.log, ...first };
     }
     const { known, status } = await this.#parts.known.findWithStatus(request);
     if (known && status) return { outcome: 'known', payment: known, status };
     if (terms.outcome === 'refused') return terms;
     if (first?.outcome === 'refused') return first;
     const { facilitatorRequest } = terms;
+    let verifiedBy: Facilitator | undefined;
     if (!first) {
-      const refusal = (await this.#proveByContract(facilitatorRequest, known, request.log)) ?? refuseNew();
+      const proved = await this.#proveByContract(facilitatorRequest, known, request.log);
+      const refusal = proved.outcome === 'refused' ? proved : refuseNew();
       if (refusal) return refusal;
+      if (proved.outcome === 'verified') verifiedBy = proved.facilitator;
     }
     const again = await this.#reserve(purpose, request, known);
     const winner = again.outcome === 'taken' ? await this.#parts.known.findWithStatus(request) : undefined;
     // Without a winner, another identifier has the authorization, or the winner was released just now.
     const last = winner && !winner.known ? await this.#reserve(purpose, request) : again;
     if (last.outcome === 'refused') return last;
-    if (last.outcome === 'reserved') return { facilitatorRequest, isVerified: !first, log: request.log, ...last };
+    if (last.outcome === 'reserved') return { facilitatorRequest, verifiedBy, log: request.log, ...last };
     if (!winner?.known) return (await this.#parts.known.refuseTaken(claimOf(request.envelope))) ?? AUTHORIZATION_TAKEN;
     const running = refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
     return { outcome: 'known', payment: winner.known, status: winner.status ?? running };
   }
 
   /** Releases a payment that is not admitted, also when it throws. */
-  async admit(reserved: Reserved): Promise<Refused<'PAYMENT_REQUIRED' | 'RATE_LIMITED' | 'PAYMENT_ERROR'> | undefined> {
-    let refusal: Awaited<ReturnType<PaymentIntake['admit']>>;
+  async admit(reserved: Reserved): Promise<Admitted | Refused<'PAYMENT_REQUIRED' | 'RATE_LIMITED' | 'PAYMENT_ERROR'>> {
+    let checked: Awaited<ReturnType<PaymentIntake['admit']>>;
     try {
-      refusal = await this.#check(reserved).catch((error) => unverifiable(error, reserved.log));
+      checked = await this.#check(reserved).catch((error) => unverifiable(error, reserved.log));
     } catch (error) {
       await this.release(reserved);
       throw error;
     }
-    if (refusal) {
+    if (checked.outcome === 'refused') {
       testPoint('x402 not admitted');
       await this.release(reserved);
     }
-    return refusal;
+    return checked;
   }
 
   async release({ payment, log }: Pick<Reserved, 'payment' | 'log'>): Promise<void> {
@@ -150,7 +160,10 @@ export class PaymentIntake {
     facilitatorRequest: FacilitatorPayment,
     abandoned: Payment | undefined,
     log: FastifyBaseLogger,
-  ): Promise<Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'> | undefined> {
+  ): Promise<
+    | { readonly outcome: 'verified'; readonly facilitator: Facilitator }
+    | Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'>
+  > {
     const { envelope } = facilitatorRequest;
     try {
       if (!isOfUndeployed(envelope.signature) && !(await this.#parts.chain.hasCode(envelope.authorization.from))) {
@@ -158,8 +171,8 @@ export class PaymentIntake {
       }
       const taken = await this.#refuseTaken(envelope, abandoned);
       if (taken) return taken;
-      const verification = await this.#parts.facilitator.verify(facilitatorRequest);
-      if (verification.valid) return undefined;
+      const verification = await this.#parts.facilitators.verify(facilitatorRequest, log);
+      if (verification.valid) return { outcome: 'verified', facilitator: verification.facilitator };
       const isCovered = () => isSolvent(this.#parts, { claim: claimOf(envelope) });
       return await this.#invalid(verification, facilitatorRequest, isCovered, log);
     } catch (error) {
@@ -190,19 +203,23 @@ export class PaymentIntake {
     return refused('PAYMENT_REQUIRED', reason, { fault: USED, payment: unknownPayment(envelope.authorization.value) });
   }
 
-  async #check({ payment, log, facilitatorRequest, isVerified, ...reserved }: Reserved) {
+  async #check({ payment, log, facilitatorRequest, verifiedBy, ...reserved }: Reserved) {
     const exposure = reserved.exposure ?? (await this.#parts.reservations.exposure(payment));
     if (exposure.failed && exposure.running > 0n) return refused('RATE_LIMITED', 'one_at_a_time_after_failure');
     // The facilitator compares the balance with this payment alone.
     const isAlone = exposure.unsettled === 0n;
     const isCovered = () => isSolvent(this.#parts, payment, exposure);
     const [verification, canPay] = await Promise.all([
-      isVerified ? VALID : this.#parts.facilitator.verify(facilitatorRequest),
+      verifiedBy
+        ? { valid: true as const, facilitator: verifiedBy }
+        : this.#parts.facilitators.verify(facilitatorRequest, log),
       isAlone || isCovered(),
     ]);
     if (!verification.valid)
       return this.#invalid(verification, facilitatorRequest, isAlone ? isCovered : () => canPay, log);
-    return canPay ? undefined : refused('PAYMENT_REQUIRED', 'insufficient_funds');
+    if (!canPay) return refused('PAYMENT_REQUIRED', 'insufficient_funds');
+    const { facilitator } = verification;
+    return { outcome: 'admitted' as const, payment, facilitatorRequest, facilitator, log };
   }
 
   async #head(log: FastifyBaseLogger): Promise<bigint | undefined> {
@@ -218,14 +235,14 @@ export class PaymentIntake {
 
 function unverifiable(error: unknown, log: FastifyBaseLogger): Refused<'PAYMENT_ERROR'> {
   if (!(error instanceof FacilitatorError || error instanceof RpcError)) throw error;
-  log.warn({ err: error }, 'failed to check a payment at the facilitator or a node; this request charged nothing');
+  if (error instanceof RpcError) log.warn({ err: error }, 'failed to check a payment at a node; this request charged nothing');
   return refused('PAYMENT_ERROR', 'payment_service_failed');
 }
 
 type ReservationResult = ({ readonly outcome: 'reserved' } & Pick<Reserved, 'payment' | 'exposure'>) | typeof TAKEN;
 const TAKEN = { outcome: 'taken' } as const;
 
-const VALID = { valid: true } as const;
+type Admitted = { readonly outcome: 'admitted' } & VerifiedPayment;
 const USED = {
   field: 'payment-signature',
   rule: 'unused authorization',

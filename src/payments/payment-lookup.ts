@@ -11,7 +11,7 @@ import { type Booking, failureReceipt, transactionOf } from './x402/book-settlem
 import type { TransferClaim } from './x402/chain.ts';
 import type { Offer, Resource } from './x402/challenge.ts';
 import { decodeEnvelope, InvalidEnvelope, type PaymentEnvelope } from './x402/envelope.ts';
-import type { FacilitatorPayment } from './x402/facilitator.ts';
+import type { Facilitator, FacilitatorPayment } from './x402/facilitator.ts';
 import { findByAuthorization, findByIdentifier, type Payment } from './x402/payment.ts';
 import type { Exposure } from './x402/reservations.ts';
 import type { Resolution, Resolver } from './x402/resolver.ts';
@@ -74,7 +74,7 @@ export interface Reserved {
   readonly log: FastifyBaseLogger;
   readonly exposure?: Exposure;
   readonly facilitatorRequest: FacilitatorPayment;
-  readonly isVerified: boolean;
+  readonly verifiedBy: Facilitator | undefined;
 }
 
 /** Refusal of a payment whose settlement was refused, which may still land (R23), or has failed for good. */

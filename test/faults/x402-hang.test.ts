@@ -3,6 +3,7 @@ import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { assertCredited, DEPOSIT, DEPOSIT_PATH, doubtfulTurn, payDeposit, told } from '../support/deposit.ts';
+import { testFacilitator } from '../support/facilitator.ts';
 import { PRICE, payFor, startX402Gateway, timesPaid } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
@@ -44,6 +45,30 @@ test('R25: a deposit whose settle hangs after the broadcast is credited', {
   assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
+
+for (const broadcast of [true, false]) {
+  test(`R25: no other facilitator settles when one hangs ${broadcast ? 'after' : 'before'} broadcast`, {
+    skip,
+  }, async (t) => {
+    const [first, second] = [await testFacilitator(t, chain), await testFacilitator(t, chain)];
+    const list = JSON.stringify([{ url: first.url }, { url: second.url }]);
+    const env = { X402_FACILITATOR_URL: '', X402_FACILITATORS: list };
+    const timeouts = { confirmationTimeoutMs: 0, settleTimeoutMs: SETTLE_TIMEOUT_MS };
+    const gateway = await startX402Gateway(t, chain, env, timeouts);
+    const payer = await wallet(chain.client, 1_000_000n);
+    first.faults.settle({ broadcast, answer: 'hang' });
+    const { reply, paid } = await payDeposit(gateway, payer);
+    assert.deepEqual(told(reply), [409, broadcast ? 'PAYMENT_REPLAY_PENDING' : 'PAYMENT_OUTCOME_UNKNOWN']);
+    if (broadcast) await chain.client.mine({ blocks: 1 });
+    assert.deepEqual(await doubtfulTurn(gateway), ['done', broadcast ? 1 : 0]);
+    const replay = told(await gateway.call(DEPOSIT_PATH, paid));
+    assert.deepEqual(replay, broadcast ? [200, 0, true] : [409, 'PAYMENT_OUTCOME_UNKNOWN']);
+    const calls = [first, second].map((each) => each.calls.map(({ endpoint }) => endpoint));
+    assert.deepEqual(calls, [['verify', 'settle'], []]);
+    assert.equal(await timesPaid(chain, payer), broadcast ? 1 : 0);
+    assert.deepEqual(await audit(gateway.db), []);
+  });
+}
 
 test('R24: a verify that hangs times out after 5 s, and the payment can be retried', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, {}, { confirmationTimeoutMs: 0 });

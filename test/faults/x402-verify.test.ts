@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'tap';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
+import { testFacilitator } from '../support/facilitator.ts';
 import { invalid, type VerifyFault } from '../support/facilitator-faults.ts';
+import { serve } from '../support/listening.ts';
 import { garbage, hangInBody, type Mode, mp3, openAiError, resetInBody, wav } from '../support/stub-upstream.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { decodeHeader, PRICE, payFor, startX402Gateway, timesPaid, type X402Gateway } from '../support/x402.ts';
@@ -49,6 +51,54 @@ for (const [name, fault, status, code] of VERIFY_FAULTS) {
     await assertReleasedAndPayable(gateway, paid);
   });
 }
+
+/** A gateway with this facilitator before its own. */
+async function startBehind(t: Test, url: string, env: Record<string, string> = {}) {
+  const second = await testFacilitator(t, chain, { auth: 'a-token' });
+  const list = JSON.stringify([{ url }, { url: second.url, headers: { authorization: 'Bearer a-token' } }]);
+  const settings = { X402_FACILITATOR_URL: '', X402_FACILITATORS: list, LOG_LEVEL: 'warn', ...env };
+  return { second, gateway: await startX402Gateway(t, chain, settings) };
+}
+
+for (const status of [undefined, 401, 403, 404, 429, 500]) {
+  const state = status === undefined ? 'is down' : `answers ${status}`;
+  test(`R24: if the first facilitator ${state} at verify, the second verifies and settles`, { skip }, async (t) => {
+    const asked: unknown[] = [];
+    const failing = await serve(t, (request, response) => {
+      asked.push(request.url);
+      request.resume().on('end', () => response.writeHead(status ?? 500).end('{}'));
+    });
+    const url = status === undefined ? 'http://127.0.0.1:1' : failing;
+    const { gateway, second } = await startBehind(t, url);
+    const payer = await wallet(chain.client, PRICE);
+    const { reply } = await payFor(gateway, payer);
+    assert.equal(reply.status, 200, reply.text.slice(0, 300));
+    assert.deepEqual(asked, status === undefined ? [] : ['/verify']);
+    assert.deepEqual(
+      second.calls.map(({ endpoint }) => endpoint),
+      ['verify', 'settle'],
+    );
+    assert.equal(await timesPaid(chain, payer), 1);
+    const { host } = new URL(url);
+    const [line] = gateway.log.filter(({ msg }) => msg === 'failed to verify a payment');
+    assert.deepEqual([line?.facilitator, line?.traceId], [host, reply.headers.get('x-trace-id')]);
+    const setting = `X402_FACILITATORS (${host})`;
+    const refused = `speechgate_refused_credentials_total{setting="${setting}"} ${status === 401 || status === 403 ? 1 : 0}`;
+    assert.ok((await gateway.app.metrics.scrape()).includes(refused), refused);
+    const alarms = gateway.log.filter((each) => each.setting === setting);
+    assert.equal(alarms.length, status === 401 || status === 403 ? 1 : 0);
+    assert.deepEqual(await audit(gateway.db), []);
+  });
+}
+
+test('R23: a payment that the first facilitator finds invalid is not shown to the second', { skip }, async (t) => {
+  const first = await testFacilitator(t, chain);
+  const { gateway, second } = await startBehind(t, first.url);
+  first.faults.verify(invalid('invalid_exact_evm_signature'));
+  const { reply } = await payFor(gateway, await wallet(chain.client, PRICE));
+  assert.equal(reply.status, 402);
+  assert.equal(second.calls.length, 0);
+});
 
 const UPSTREAM_FAULTS: [string, Mode, string][] = [
   ['answers 500', openAiError(500), 'TTS_UPSTREAM_ERROR'],

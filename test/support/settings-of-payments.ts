@@ -50,9 +50,9 @@ const EC_KEY = String(
 );
 
 const idOf = (credential: FacilitatorCredential | undefined) =>
-  typeof credential === 'object' ? credential.id : credential;
+  typeof credential === 'object' && 'id' in credential ? credential.id : credential;
 const keyTypeOf = (credential: FacilitatorCredential | undefined) =>
-  typeof credential === 'object' ? credential.privateKey.asymmetricKeyType : credential;
+  typeof credential === 'object' && 'id' in credential ? credential.privateKey.asymmetricKeyType : credential;
 
 /** Of payment under x402, quotes and signed metadata. */
 export const X402_SETTINGS: Settings = {
@@ -65,7 +65,7 @@ export const X402_SETTINGS: Settings = {
     half: true,
   },
   X402_FACILITATOR_URL: {
-    read: (config) => config.x402?.facilitatorUrl,
+    read: (config) => config.x402?.facilitators[0]?.url,
     absent: undefined,
     accepted: { 'https://facilitator.example/x402': 'https://facilitator.example/x402' },
     refused: ['facilitator.example', 'ftp://facilitator.example', 'https://u:%zz@facilitator.example'],
@@ -73,14 +73,14 @@ export const X402_SETTINGS: Settings = {
     half: true,
   },
   X402_FACILITATOR_AUTH: {
-    read: (config) => config.x402?.facilitatorCredential,
+    read: (config) => config.x402?.facilitators[0]?.credential,
     absent: undefined,
     accepted: { token: 'token' },
     refused: ['two\nlines', 'tokén'],
     beside: X402,
   },
   X402_FACILITATOR_KEY_ID: {
-    read: (config) => idOf(config.x402?.facilitatorCredential),
+    read: (config) => idOf(config.x402?.facilitators[0]?.credential),
     absent: undefined,
     accepted: { 'the id': 'the id' },
     refused: [],
@@ -88,11 +88,40 @@ export const X402_SETTINGS: Settings = {
     half: true,
   },
   X402_FACILITATOR_KEY_SECRET: {
-    read: (config) => keyTypeOf(config.x402?.facilitatorCredential),
+    read: (config) => keyTypeOf(config.x402?.facilitators[0]?.credential),
     absent: undefined,
     accepted: { [ED25519_KEY]: 'ed25519', [EC_KEY]: 'ec', [EC_KEY.replaceAll('\n', '\\n')]: 'ec' },
     refused: ['no key', ED25519_KEY.slice(4), EC_KEY.slice(0, 100)],
     beside: { ...X402, X402_FACILITATOR_KEY_ID: 'the id' },
+    half: true,
+  },
+  X402_FACILITATORS: {
+    read: (config) =>
+      config.x402?.facilitators.map(({ url, credential }) => [url, idOf(credential), keyTypeOf(credential)]),
+    absent: undefined,
+    accepted: {
+      '[{"url":"https://a.example/x402","auth":"token"},{"url":"https://b.example"}]': [
+        ['https://a.example/x402', 'token', 'token'],
+        ['https://b.example/', undefined, undefined],
+      ],
+      [JSON.stringify([{ url: 'https://a.example/', key: { id: 'the id', secret: ED25519_KEY } }])]: [
+        ['https://a.example/', 'the id', 'ed25519'],
+      ],
+      '[{"url":"https://a.example/","headers":{"x-api-key":"key"}}]': [
+        ['https://a.example/', { headers: { 'x-api-key': 'key' } }, { headers: { 'x-api-key': 'key' } }],
+      ],
+    },
+    refused: [
+      'https://a.example',
+      '[]',
+      '[{"url":"a.example"}]',
+      '[{"url":"https://a.example","token":"token"}]',
+      '[{"url":"https://a.example","auth":"two\\nlines"}]',
+      '[{"url":"https://a.example","headers":{"x key":"key"}}]',
+      '[{"url":"https://a.example","auth":"token","headers":{"x-api-key":"key"}}]',
+      '[{"url":"https://a.example","key":{"id":"the id","secret":"no key"}}]',
+    ],
+    beside: { X402_PAY_TO: USDC },
     half: true,
   },
   X402_RPC_URL: {

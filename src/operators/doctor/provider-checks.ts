@@ -3,8 +3,9 @@ import { PassThrough } from 'node:stream';
 import { parseConnectionUrl } from 'nodemailer/lib/shared';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
 import type { CardConfig } from '../../config/card-settings.ts';
+import type { Catalog } from '../../config/catalog.ts';
 import type { MailConfig } from '../../config/feedback-settings.ts';
-import type { X402Config } from '../../config/x402-settings.ts';
+import type { FacilitatorConfig, X402Config } from '../../config/x402-settings.ts';
 import type { Database } from '../../db/database.ts';
 import { smtpSender } from '../../feedback/deliver.ts';
 import { readInstance } from '../../ledger/database-identity.ts';
@@ -15,7 +16,7 @@ import { collectSpeech } from '../../speech/collect.ts';
 import { serversOf } from '../../speech/open-provider.ts';
 import { openAiCompatible } from '../../speech/openai-compatible.ts';
 import { SpeechError, type SpeechProvider } from '../../speech/provider.ts';
-import { type Check, type DoctorContext, type DoctorOptions, type Finding, fault, off, ok, skipped } from './check.ts';
+import { type Check, type DoctorOptions, type Finding, fault, off, ok, skipped } from './check.ts';
 import { exchange, member, NoAnswer, type ProbeResponse } from './exchange.ts';
 import { refusesLowestPrice } from './lowest-price.ts';
 
@@ -118,34 +119,44 @@ const SCHEME = 'exact';
 const NOBODY = '0x0000000000000000000000000000000000000001';
 
 /** Many facilitators serve `/supported` to everybody and check the credential only at `/verify`, so this calls both. */
-export const FACILITATOR_CHECKS: readonly Check[] = [{ name: 'facilitator', run: takesOurPayments }];
+export function facilitatorChecks({ config: { x402, catalog } }: DoctorOptions): readonly Check[] {
+  if (!x402) return off(['facilitator'], 'X402_PAY_TO is unset: x402 answers 503.');
+  return x402.facilitators.map((facilitator) => ({
+    name: 'facilitator',
+    ...(x402.facilitators.length > 1 && { about: new URL(facilitator.url).host }),
+    run: () => takesOurPayments(facilitator, x402, catalog),
+  }));
+}
 
-async function takesOurPayments({ config: { x402, catalog } }: DoctorContext): Promise<Finding> {
-  if (!x402) return skipped('X402_PAY_TO is unset: x402 answers 503.');
-  const base = x402.facilitatorUrl.replace(/\/+$/, '');
-  const { facilitatorCredential: credential } = x402;
+async function takesOurPayments(
+  { url, credential, setting }: FacilitatorConfig,
+  x402: X402Config,
+  catalog: Catalog,
+): Promise<Finding> {
+  const base = url.replace(/\/+$/, '');
   const { host, pathname } = new URL(base);
   const pathOf = (endpoint: string) => `${host}${pathname.replace(/\/$/, '')}/${endpoint}`;
   try {
     const supported = await authorizationOf(credential, `GET ${pathOf('supported')}`);
-    const unsupported = judgeSupported(await exchange(`${base}/supported`, { headers: supported }), x402);
+    const unsupported = judgeSupported(await exchange(`${base}/supported`, { headers: supported }), x402, setting);
     if (unsupported) return unsupported;
     const verify = async (json: object) => {
       const headers = await authorizationOf(credential, `POST ${pathOf('verify')}`);
       return exchange(`${base}/verify`, { method: 'POST', headers, json });
     };
-    const finding = judgeVerified(await verify(unpayable(x402)), x402);
+    const finding = judgeVerified(await verify(unpayable(x402)), x402, setting);
     return finding.state === 'ok' ? ((await refusesLowestPrice(verify, x402, catalog)) ?? finding) : finding;
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
-    const fix = 'Correct X402_FACILITATOR_URL, or check the network in between.';
+    const fix = 'Correct the URL of the facilitator, or check the network in between.';
     return fault(`The facilitator did not answer: ${error.message}.`, fix);
   }
 }
 
-function judgeSupported(answer: ProbeResponse, { asset }: X402Config): Finding | undefined {
+function judgeSupported(answer: ProbeResponse, { asset }: X402Config, setting: string): Finding | undefined {
   const kinds = member(answer.json, 'kinds');
-  if (isRefused(answer)) return refused(answer, 'supported');
+  const refusal = refused(answer, 'supported', setting);
+  if (refusal) return refusal;
   if (answer.status !== 200 || !Array.isArray(kinds)) return noFacilitator(answer, 'supported');
   const ours = [asset.network, `${asset.network.slice(0, asset.network.indexOf(':'))}:*`];
   const isOurs = (kind: unknown) =>
@@ -160,26 +171,32 @@ function judgeSupported(answer: ProbeResponse, { asset }: X402Config): Finding |
 }
 
 /** Facilitators report an invalid payment in different ways. */
-function judgeVerified(answer: ProbeResponse, { asset }: X402Config): Finding {
-  if (isRefused(answer)) return refused(answer, 'verify');
+function judgeVerified(answer: ProbeResponse, { asset }: X402Config, setting: string): Finding {
+  const refusal = refused(answer, 'verify', setting);
+  if (refusal) return refusal;
   const isVerdict = member(answer.json, 'isValid') === false || [400, 402, 412, 422].includes(answer.status);
   if (!isVerdict) return noFacilitator(answer, 'verify');
   return ok(`The facilitator supports ${SCHEME} on ${asset.network}, version 2, and accepts our credential.`);
 }
 
-const isRefused = ({ status, json }: ProbeResponse): boolean =>
-  refusesCredential(status, { isValid: member(json, 'isValid') ?? undefined });
-
-const refused = ({ status }: ProbeResponse, endpoint: string): Finding =>
-  fault(
-    `The facilitator refuses our credential with status ${status} at /${endpoint}.`,
-    'Set X402_FACILITATOR_AUTH to a token that it accepts, or X402_FACILITATOR_KEY_ID and its SECRET to such a key.',
-  );
+/** The credential is unknown (401), may not do this (403), or has used up its requests (429). */
+function refused({ status, json }: ProbeResponse, endpoint: string, setting: string): Finding | undefined {
+  if (status === 429) {
+    const fix = 'Wait, get a higher limit, or list another facilitator in X402_FACILITATORS.';
+    return fault(`The facilitator limits our requests with status 429 at /${endpoint}.`, fix);
+  }
+  if (!refusesCredential(status, { isValid: member(json, 'isValid') ?? undefined })) return undefined;
+  const fix =
+    status === 401
+      ? `Set ${setting} to a credential that it knows, or synchronize the clock of this machine if a key signs.`
+      : `Allow the credential in ${setting} to verify and settle, or pay what the facilitator charges.`;
+  return fault(`The facilitator refuses our credential with status ${status} at /${endpoint}.`, fix);
+}
 
 const noFacilitator = ({ status }: ProbeResponse, endpoint: string): Finding =>
   fault(
     `The server is not a facilitator (status ${status} at /${endpoint}).`,
-    'Set X402_FACILITATOR_URL to the base URL of an x402 facilitator, which serves /supported, /verify and /settle.',
+    'Correct its URL: the base URL of an x402 facilitator, which serves /supported, /verify and /settle.',
   );
 
 /** A payment that nobody can have signed, and that expired in 1970. */

@@ -12,7 +12,7 @@ import {
   skipped,
 } from './check.ts';
 import { DATABASE_CHECKS } from './database-checks.ts';
-import { cardChecks, FACILITATOR_CHECKS, mailChecks, speechChecks } from './provider-checks.ts';
+import { cardChecks, facilitatorChecks, mailChecks, speechChecks } from './provider-checks.ts';
 import { PUBLIC_CHECKS } from './public-checks.ts';
 import { SETTINGS_CHECKS, SIGNING_KEY_CHECKS } from './settings-checks.ts';
 import { storageChecks } from './storage-checks.ts';
@@ -24,7 +24,7 @@ export const allChecks = (options: DoctorOptions): readonly Check[] => [
   ...DATABASE_CHECKS,
   ...speechChecks(options),
   ...cardChecks(options),
-  ...FACILITATOR_CHECKS,
+  ...facilitatorChecks(options),
   ...chainChecks(options),
   ...SIGNING_KEY_CHECKS,
   ...mailChecks(options),

@@ -9,7 +9,7 @@ import type { Offer, Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
 import { paymentAudioKey } from '../x402/payment-outcomes.ts';
 import type { Reservations } from '../x402/reservations.ts';
-import type { Settlement } from '../x402/settlement.ts';
+import type { Settlement, VerifiedPayment } from '../x402/settlement.ts';
 import type { DirectReplay, DirectReplays } from './direct-replays.ts';
 import type { DirectWork, DirectWorkEnd } from './direct-work.ts';
 
@@ -35,14 +35,14 @@ export class DirectHold implements PaymentHold {
   readonly timeoutMs: number;
   /** Undefined until the payment is settled; then `void` does nothing. */
   receipt: DirectReceipt | undefined;
-  readonly #reserved: Reserved;
+  readonly #verified: VerifiedPayment;
   readonly #parts: DirectPaymentParts;
   readonly #end: (end: DirectWorkEnd) => void;
 
-  constructor(reserved: Reserved, parts: DirectPaymentParts, end: (end: DirectWorkEnd) => void) {
-    const { validBefore } = reserved.payment.claim;
+  constructor(verified: VerifiedPayment, parts: DirectPaymentParts, end: (end: DirectWorkEnd) => void) {
+    const { validBefore } = verified.payment.claim;
     this.timeoutMs = Number(validBefore) * 1000 - Date.now() - SETTLE_RESERVE_MS;
-    this.#reserved = reserved;
+    this.#verified = verified;
     this.#parts = parts;
     this.#end = end;
   }
@@ -65,16 +65,16 @@ export class DirectHold implements PaymentHold {
   async void(): Promise<void> {
     if (this.receipt) return;
     this.#end('voided');
-    await this.#parts.intake.release(this.#reserved);
+    await this.#parts.intake.release(this.#verified);
   }
 
   async #settle(upstream: UpstreamUsage | undefined, audio: Buffer): Promise<Refused<SettleCode> | undefined> {
-    const { payment, facilitatorRequest, log } = this.#reserved;
+    const { payment, facilitatorRequest } = this.#verified;
     if (!(await this.#store(audio))) {
       return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_stored', { charged: false });
     }
     const { settlement, inclusionTimeoutMs: timeoutMs } = this.#parts;
-    const settled = await settlement.settle(payment, facilitatorRequest, { upstream, timeoutMs, log });
+    const settled = await settlement.settle(this.#verified, { upstream, timeoutMs });
     switch (settled.outcome) {
       case 'settled':
         this.receipt = directReceipt(settled.receipt, facilitatorRequest.envelope.identifier, false);
@@ -90,13 +90,13 @@ export class DirectHold implements PaymentHold {
 
   async #store(audio: Buffer): Promise<boolean> {
     const { store, intake } = this.#parts;
-    const { payment, log } = this.#reserved;
+    const { payment, log } = this.#verified;
     try {
       await store.dated.x402.put(paymentAudioKey(payment), audio, 'audio/mpeg');
       return true;
     } catch (error) {
       testPoint('x402 audio not stored');
-      await intake.release(this.#reserved);
+      await intake.release(this.#verified);
       if (!(error instanceof StoreError)) throw error;
       log.error({ err: error }, 'failed to store audio; its payment was not settled');
       return false;
@@ -201,12 +201,12 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, OfferedCharge
       endWork(work);
     };
     try {
-      const refusal = await this.#parts.intake.admit(reserved);
-      if (refusal) {
+      const admitted = await this.#parts.intake.admit(reserved);
+      if (admitted.outcome === 'refused') {
         endLease();
-        return refusal;
+        return admitted;
       }
-      const hold = new DirectHold(reserved, this.#parts, end);
+      const hold = new DirectHold(admitted, this.#parts, end);
       if (hold.timeoutMs >= MIN_SYNTHESIS_MS) return { outcome: 'held' as const, hold };
       endLease();
       await this.#parts.intake.release(reserved);

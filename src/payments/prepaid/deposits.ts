@@ -100,15 +100,15 @@ export class Deposits {
   }
 
   async #settle(reserved: Reserved, onAdmitted: () => void): Promise<DepositResult> {
-    const { payment, facilitatorRequest, log } = reserved;
+    const { payment, log } = reserved;
     const { db, reservations, intake, settlement, confirmationTimeoutMs } = this.#parts;
     const endLease = reservations.keepLease(payment);
     try {
-      const refusal = await intake.admit(reserved);
-      if (!refusal || refusal.reason === FACILITATOR_LACKS_GAS) onAdmitted();
-      if (refusal) return refusal;
-      const wait = { timeoutMs: confirmationTimeoutMs, signal: this.#stopping.signal, log };
-      const settled = await settlement.settle(payment, facilitatorRequest, wait);
+      const admitted = await intake.admit(reserved);
+      if (admitted.outcome === 'admitted' || admitted.reason === FACILITATOR_LACKS_GAS) onAdmitted();
+      if (admitted.outcome === 'refused') return admitted;
+      const wait = { timeoutMs: confirmationTimeoutMs, signal: this.#stopping.signal };
+      const settled = await settlement.settle(admitted, wait);
       switch (settled.outcome) {
         case 'settled':
           return await credited(db, payment, settled).catch((err) => {

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { PAYMENT_IDENTIFIER } from '@x402/extensions/payment-identifier';
+import type { FastifyBaseLogger } from 'fastify';
 import { SignJWT } from 'jose';
 import { Pool } from 'undici';
 import type { FacilitatorCredential } from '../../config/x402-settings.ts';
@@ -69,9 +70,9 @@ const REASON = /^[a-z0-9_]{1,100}$/;
 const MAX_DETAIL_CHARACTERS = 200;
 
 export class Facilitator {
+  readonly host: string;
   readonly #pool: Pool;
   readonly #path: string;
-  readonly #host: string;
   readonly #credential: FacilitatorCredential | undefined;
 
   readonly #settleTimeoutMs: number;
@@ -99,7 +100,7 @@ export class Facilitator {
       maxResponseSize: MAX_ANSWER_BYTES,
     });
     this.#path = base.pathname.replace(/\/+$/, '');
-    this.#host = base.host;
+    this.host = base.host;
     this.#credential = credential;
   }
 
@@ -143,7 +144,7 @@ export class Facilitator {
     const path = `${this.#path}/${action}`;
     try {
       const exchange = async () => {
-        const authorization = await authorizationOf(this.#credential, `POST ${this.#host}${path}`);
+        const authorization = await authorizationOf(this.#credential, `POST ${this.host}${path}`);
         const headers = { 'content-type': 'application/json', ...authorization };
         const request = { path, headers, body: bodyOf(payment) };
         const { status, text } = await postJson(this.#pool, request, timeoutMs);
@@ -161,6 +162,37 @@ export class Facilitator {
   }
 }
 
+/** In the order of the settings. */
+export class Facilitators {
+  readonly #all: readonly Facilitator[];
+
+  constructor(all: readonly Facilitator[]) {
+    this.#all = all;
+  }
+
+  /**
+   * Asks the next one after a failure or a refused credential. Only the one that has verified a payment may settle it.
+   * @throws FacilitatorError of the last one
+   */
+  async verify(payment: FacilitatorPayment, log: FastifyBaseLogger) {
+    let failure: unknown;
+    for (const facilitator of this.#all) {
+      try {
+        return { ...(await facilitator.verify(payment)), facilitator };
+      } catch (err) {
+        if (!(err instanceof FacilitatorError)) throw err;
+        log.warn({ err, facilitator: facilitator.host }, 'failed to verify a payment');
+        failure = err;
+      }
+    }
+    throw failure;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#all.map((facilitator) => facilitator.close()));
+  }
+}
+
 const TOKEN_SECONDS = 120;
 
 /** The headers for one request. A key signs as CDP wants it. @param uri as in `POST facilitator.example/x402/settle` */
@@ -170,6 +202,7 @@ export async function authorizationOf(
 ): Promise<Record<string, string>> {
   if (credential === undefined) return {};
   if (typeof credential === 'string') return { authorization: `Bearer ${credential}` };
+  if ('headers' in credential) return credential.headers;
   const { id, privateKey } = credential;
   const alg = privateKey.asymmetricKeyType === 'ec' ? 'ES256' : 'EdDSA';
   const now = Math.floor(Date.now() / 1000);

@@ -19,9 +19,16 @@ type SettlementOutcome =
   | { readonly outcome: 'unknown'; readonly transaction: string | undefined }
   | { readonly outcome: 'lost' };
 
-interface SettlementOptions {
+export interface VerifiedPayment {
+  readonly payment: Payment;
+  readonly facilitatorRequest: FacilitatorPayment;
+  /** The one that has verified it. */
+  readonly facilitator: Facilitator;
   /** The request's. */
   readonly log: FastifyBaseLogger;
+}
+
+interface SettlementOptions {
   readonly upstream?: UpstreamUsage | undefined;
   /** How long the transfer is awaited after settle was answered. */
   readonly timeoutMs: number;
@@ -31,7 +38,6 @@ interface SettlementOptions {
 interface SettlementParts {
   readonly reservations: Reservations;
   readonly outcomes: PaymentOutcomes;
-  readonly facilitator: Facilitator;
   readonly chain: Chain;
   readonly resolver: Resolver;
   readonly metrics: Metrics;
@@ -40,7 +46,7 @@ interface SettlementParts {
 /**
  * Settles a reserved payment, at most once:
  *
- *     reserved -- recorded --> settling -- one settle is sent -->
+ *     reserved -- recorded --> settling -- one settle is sent, by the facilitator that has verified it -->
  *       no transaction, for a reason that excludes one -> refused, the chain is watched
  *       anything else, and the chain proves it in time -> settled
  *       anything else                                  -> unknown, the chain decides (Resolver)
@@ -56,11 +62,10 @@ export class Settlement {
 
   /** Throws only before a settle is sent, for example while the database is down. */
   async settle(
-    payment: Payment,
-    request: FacilitatorPayment,
-    { upstream, ...options }: SettlementOptions,
+    { payment, facilitatorRequest, facilitator, log }: VerifiedPayment,
+    { upstream, ...wait }: SettlementOptions,
   ): Promise<SettlementOutcome> {
-    const { reservations, outcomes, facilitator, metrics } = this.#parts;
+    const { reservations, outcomes, metrics } = this.#parts;
     testPoint('x402 audio stored');
     const isBegun = await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () =>
       reservations.beginSettling(payment, upstream),
@@ -69,12 +74,12 @@ export class Settlement {
     testPoint('x402 settling');
     let answer: SettleAnswer | undefined;
     try {
-      answer = await facilitator.settle(request);
+      answer = await facilitator.settle(facilitatorRequest);
       testPoint('x402 settle answered');
-      return await this.#record(payment, answer, options);
+      return await this.#record(payment, answer, { log, ...wait });
     } catch (error) {
       // Whatever was thrown, the money may have moved (R62).
-      options.log.error(
+      log.error(
         { err: error, payment: payment.id },
         'failed to prove or record a settlement; money may have moved, and the chain is asked again',
       );
@@ -89,7 +94,7 @@ export class Settlement {
   async #record(
     payment: Payment,
     answer: SettleAnswer,
-    { log, ...wait }: Omit<SettlementOptions, 'upstream'>,
+    { log, ...wait }: Omit<SettlementOptions, 'upstream'> & Pick<VerifiedPayment, 'log'>,
   ): Promise<SettlementOutcome> {
     const { outcomes, chain, resolver, metrics } = this.#parts;
     const { id, claim, headBlock } = payment;

@@ -87,6 +87,17 @@ export const FAULTS_OF_PROVIDERS: Cases = {
     finds: ['fault', 'facilitator', /refuses our credential with status 403 at \/verify/],
     make: verifying((_incoming, response) => response.writeHead(403).end('{"error":"forbidden"}')),
   },
+  'a facilitator that limits requests': {
+    finds: ['fault', 'facilitator', /limits our requests with status 429 at \/verify/],
+    make: verifying((_incoming, response) => response.writeHead(429).end('{"error":"too many requests"}')),
+  },
+  'a second facilitator that does not know the credential': {
+    finds: ['fault', 'facilitator', /refuses our credential with status 401 at \/supported/],
+    make: async ({ env }) => {
+      const list = [{ url: env.X402_FACILITATOR_URL, auth: 'a-token' }, { url: env.X402_FACILITATOR_URL }];
+      return { own: { X402_FACILITATOR_URL: '', X402_FACILITATOR_AUTH: '', X402_FACILITATORS: JSON.stringify(list) } };
+    },
+  },
   'a facilitator without /verify': {
     finds: ['fault', 'facilitator', /status 404 at \/verify/],
     make: verifying((_incoming, response) => response.writeHead(404).end()),
