@@ -8,11 +8,15 @@ import { EXIT_CONFIG } from './lib/arguments.ts';
 import { stopOnce } from './lib/stop-once.ts';
 import { listenForOperators, STOP, STOPPED, STOPPING, stopTimeoutMs } from './primary.ts';
 
+const NOT_RELOADED =
+  'SIGHUP changed nothing: only a primary process (WEB_CONCURRENCY from 2 on) can reload. Restart this process instead';
+
 export async function runGateway(config: Config, role: Role, log: Logger): Promise<void> {
   const app = await createApp(config, log);
   const { worker } = cluster;
   const say = log.child({}, { level: 'info' });
-  const stop = stopOnce({ timeoutMs: stopTimeoutMs(config), logger: log }, async (err) => {
+  const onHangUp = () => worker || log.warn(NOT_RELOADED);
+  const stop = stopOnce({ timeoutMs: stopTimeoutMs(config), logger: log, onHangUp }, async (err) => {
     if (!worker) say.info(STOPPING);
     if (err) log.fatal({ err }, 'stopping after an unexpected error');
     else if (role !== 'worker') {

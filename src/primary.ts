@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { AggregatorRegistry } from 'prom-client';
-import type { Config } from './config/config.ts';
+import { type Config, describeFaults, EXIT_CONFIG, readConfig } from './config/config.ts';
 import type { Role } from './config/role.ts';
 import { openDatabase } from './db/database.ts';
 import { createAdminServer } from './http/admin/admin-server.ts';
@@ -22,7 +22,9 @@ export const stopTimeoutMs = ({ speech, stopDrainMs }: Config): number =>
 export async function runPrimary(config: Config, role: Role, log: Logger): Promise<void> {
   const { databaseUrl, namedStatements, webConcurrency: count, serviceName, baseUrl, host, port } = config;
   const say = log.child({}, { level: 'info' });
-  const listening = new Set<Worker>();
+  const listening = new Map<Worker, Role>();
+  const replaced = new Set<Worker>();
+  let reloading = Promise.resolve();
   const leaving = new AbortController();
   const metrics = new AggregatorRegistry();
   const db = openDatabase(databaseUrl, { maxConnections: 1, namedStatements });
@@ -33,7 +35,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     names: config.admin.names,
     processes: () => ({ listening: listening.size, wanted: count }),
   });
-  stopOnce({ timeoutMs: stopTimeoutMs(config), logger: log }, async (err) => {
+  stopOnce({ timeoutMs: stopTimeoutMs(config), logger: log, onHangUp: reload }, async (err) => {
     say.info(STOPPING);
     if (err) log.fatal({ err }, 'stopping after an unexpected error');
     leaving.abort();
@@ -55,23 +57,46 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
   const started = `${serviceName} listens on ${baseUrl} (${host}:${port}), with ${count} processes`;
   say.info(started);
 
-  function start(ofRole: Role, onFailure: (code: number | null) => void = () => {}): Promise<void> {
+  function reload(): void {
+    const failed = (err: unknown) => log.error({ err }, 'the reload ended early; later processes keep what they had');
+    reloading = reloading.then(replaceAll).catch(failed);
+  }
+
+  /** Each new process reads all files anew, and listens before the old one stops. */
+  async function replaceAll(): Promise<void> {
+    const found = readConfig(process.env);
+    if (found.outcome === 'faulty') return log.error(`not reloaded: ${describeFaults(found.faults)}`);
+    if (found.config.databaseUrl !== databaseUrl)
+      return log.error('not reloaded: DATABASE_URL has changed, which only a restart can apply');
+    for (const [worker, ofRole] of [...listening]) {
+      if (leaving.signal.aborted) return;
+      await new Promise<void>((resolve, reject) => {
+        start(ofRole, (code) => reject(new Error(`a new gateway process ended with ${code}`))).then(resolve);
+      });
+      replaced.add(worker);
+      listening.delete(worker);
+      await stop(worker);
+    }
+    say.info('reloaded: catalog, keys and secrets are those of their files; the environment stays until a restart');
+  }
+
+  function start(ofRole: Role, onFailure?: (code: number | null) => void): Promise<void> {
     cluster.setupPrimary({ args: ofRole === 'all' ? [] : [`--role=${ofRole}`], serialization: 'advanced' });
     const worker = cluster.fork();
     worker.once('exit', (code, signal) => {
       const hasListened = listening.delete(worker);
-      if (leaving.signal.aborted) return;
-      if (!hasListened) onFailure(code);
+      if (leaving.signal.aborted || replaced.delete(worker)) return;
+      if (!hasListened && onFailure) return onFailure(code);
       log.error({ ended: worker.process.pid, code, signal }, 'a gateway process exited; it is being replaced');
       setTimeout(() => leaving.signal.aborted || start(ofRole), RESTART_MS);
     });
-    worker.once('listening', () => listening.add(worker));
+    worker.once('listening', () => listening.set(worker, ofRole));
     return new Promise((resolve) => void worker.once('listening', () => resolve()));
   }
 
   async function stop(worker: Worker): Promise<void> {
     const ended = once(worker, 'exit');
-    if (!listening.has(worker)) await Promise.race([once(worker, 'listening'), ended]);
+    if (!listening.has(worker) && !replaced.has(worker)) await Promise.race([once(worker, 'listening'), ended]);
     if (worker.isConnected()) worker.send(STOP);
     const [code, signal] = await ended;
     if (code !== 0) throw new Error(`a gateway process ended with ${signal ?? code}`);

@@ -8,12 +8,14 @@ const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'] as const;
 
 /**
  * Closes once at a signal or an unexpected error, and exits. Later signals change nothing.
+ * @param onHangUp called at SIGHUP by a process without a terminal; at the end of its terminal, a process stops
  * @returns stops as a signal does
  */
 export function stopOnce(
-  { timeoutMs, logger }: { readonly timeoutMs: number; readonly logger: Logger | Console | false },
+  options: { readonly timeoutMs: number; readonly logger: Logger | Console | false; readonly onHangUp?: () => void },
   close: (error: Error | undefined) => Promise<void>,
 ): () => void {
+  const { timeoutMs, logger, onHangUp } = options;
   let isStopping = false;
   const grace = closeWithGrace({ delay: timeoutMs, logger, skip: [...SIGNALS] }, async ({ err }) => {
     isStopping = true;
@@ -22,8 +24,10 @@ export function stopOnce(
   const stop = () => {
     if (!isStopping) grace.close();
   };
-  for (const signal of SIGNALS) process.on(signal, stop);
   const terminals = [0, 1, 2].filter((fd) => isatty(fd));
+  for (const signal of SIGNALS) {
+    process.on(signal, onHangUp && signal === 'SIGHUP' && terminals.length === 0 ? onHangUp : stop);
+  }
   process.once('exit', () => {
     // Node.js restores the settings of its terminal last. If the terminal was closed, that fails and may never end.
     for (const fd of terminals) if (!isatty(fd)) closeSync(fd);

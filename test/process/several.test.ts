@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { readFile, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
+import { join } from 'node:path';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { startChild } from '../support/child.ts';
@@ -9,6 +11,7 @@ import { type Gateway, send } from '../support/gateway.ts';
 import { holdOnCard } from '../support/holds.ts';
 import { later, untilJob } from '../support/jobs.ts';
 import { sweepVictim } from '../support/kill.ts';
+import { projectFile } from '../support/project.ts';
 import {
   ask,
   isThere,
@@ -18,6 +21,7 @@ import {
   untilGone,
 } from '../support/several-processes.ts';
 import { ControlledStream, silentMp3 } from '../support/stub-upstream.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import { until } from '../support/until.ts';
 
 const PRICE = 198n;
@@ -201,6 +205,56 @@ test('after kill -9 of the primary, running requests finish and every process ex
   assert.deepEqual(await pendingOf(gateway), []);
   assert.equal(await gateway.balance(account), FUNDED - PRICE);
   assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('SIGHUP replaces each process by one with the new catalog and secrets, and no request fails', async (t) => {
+  const folder = await temporaryFolder(t);
+  const [CATALOG_FILE, secretFile] = [join(folder, 'catalog.json'), join(folder, 'secret')];
+  const catalog = await readFile(projectFile('src/config/catalog-default.json'), 'utf8');
+  await writeFile(CATALOG_FILE, catalog);
+  await writeFile(secretFile, '1'.repeat(32));
+  const files = { CATALOG_FILE, QUOTE_SECRET_FILE: secretFile };
+  const several = await startSeveral(t, { LOG_LEVEL: 'info', EDGE_RATE_LIMIT_MAX: '1000000', ...files });
+  const { url, child, gateway } = several;
+  const models = async () => JSON.stringify((await send(url, '/tts/models')).json);
+  const [first = 0, second = 0] = several.pids();
+  const { account, finish } = await runInBoth(several);
+  await writeFile(CATALOG_FILE, catalog.replaceAll('"markupPercent": ', '"markupPercent": 1'));
+  await writeFile(secretFile, '2'.repeat(32));
+  const before = await models();
+
+  process.kill(child.process.pid as number, 'SIGHUP');
+  let isReloaded = false;
+  const statuses: number[] = [];
+  const asking = (async () => {
+    while (!isReloaded) statuses.push(...(await ask(url, 4)));
+  })();
+  await until(() => several.pids().length === 3);
+  assert.deepEqual(await finish(), [200, 200, 200, 200], 'speech that has begun is finished and paid');
+  await until(() => several.logged('^reloaded').length === 1);
+  isReloaded = true;
+  await asking;
+  assert.deepEqual(new Set(statuses), new Set([200]));
+  assert.ok(!isThere(first) && !isThere(second));
+  assert.equal(await several.processes(), '2 of 2 listen');
+  assert.notEqual(await models(), before);
+  assert.equal(several.logged('^a gateway process exited').length, 0);
+  assert.equal(await gateway.balance(account), FUNDED - 4n * PRICE);
+
+  await writeFile(CATALOG_FILE, 'no JSON');
+  process.kill(child.process.pid as number, 'SIGHUP');
+  await until(() => several.logged('^not reloaded: CATALOG_FILE ').length === 1);
+  assert.deepEqual(new Set(await ask(url, 10)), new Set([200]));
+  assert.equal(several.pids().length, 4, 'none was replaced');
+  assert.equal(await child.stop(), 0);
+});
+
+test('SIGHUP changes nothing in a single process, and says so', async (t) => {
+  const { url, child, logged } = await startSeveral(t, { WEB_CONCURRENCY: '1' });
+  process.kill(child.process.pid as number, 'SIGHUP');
+  await until(() => logged('^SIGHUP changed nothing: .+ Restart this process instead$').length === 1);
+  assert.deepEqual(await ask(url, 1), [200]);
+  assert.equal(await child.stop(), 0);
 });
 
 test('SIGTERM during the start of the processes exits 0', async (t) => {

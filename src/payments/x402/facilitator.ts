@@ -181,7 +181,7 @@ export class Facilitators {
         return { ...(await facilitator.verify(payment)), facilitator };
       } catch (err) {
         if (!(err instanceof FacilitatorError)) throw err;
-        log.warn({ err, facilitator: facilitator.host }, 'failed to verify a payment');
+        log.warn({ err, facilitator: facilitator.host }, 'failed to check a payment; no other facilitator is tried after the last');
         failure = err;
       }
     }
