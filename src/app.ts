@@ -6,7 +6,7 @@ import { DEFAULT_SPEECH_TIMEOUT_MS } from './config/speech-settings.ts';
 import { catalogRoutes, serviceRoutes } from './contract/routes.ts';
 import { databaseOn, openPool } from './db/database.ts';
 import type { QueueWorker } from './db/queue-worker.ts';
-import { type Readiness, readReadiness } from './db/readiness.ts';
+import { nameStatementTwice, type Readiness, readReadiness } from './db/readiness.ts';
 import { openCard } from './features/card-feature.ts';
 import type { Feature } from './features/feature.ts';
 import { openFeedback } from './features/feedback-feature.ts';
@@ -143,7 +143,7 @@ export async function createApp(config: Config, log: Logger, { demoAccount }: Ap
   const { worker } = jobs;
   const { mailer } = feedback;
   const start = async (role: Role): Promise<Started> => {
-    const database = await readReadiness(db, DATABASE_TIMEOUT_MS);
+    const database = await readReadiness(db, DATABASE_TIMEOUT_MS, nameStatementTwice);
     const reasons = [judgeDatabase(database, log)];
     for (const feature of features) reasons.push(await feature.start?.());
     const reason = reasons.filter((each) => each !== undefined).join('\n');
@@ -182,14 +182,13 @@ export async function createApp(config: Config, log: Logger, { demoAccount }: Ap
 
 /** Logs what an operator must do about the database. @returns what no retry can heal */
 function judgeDatabase(found: Readiness, log: Logger): string | undefined {
-  if (found.outcome === 'refused')
-    return `DATABASE_URL is refused by the database: ${found.cause}. Correct its user, password or database.`;
+  if (found.outcome === 'refused') return `DATABASE_URL is refused by the database: ${found.cause}. ${found.fix}`;
   if (found.outcome === 'unavailable')
     log.error(`DATABASE_URL: the database is unavailable (${found.cause}). Start it, or correct the URL`);
   if (found.outcome === 'unmigrated')
     log.error(
       { pending: found.pending },
-      'DATABASE_URL: the database lacks migrations, so the service is not ready. Run npm run migrate',
+      'DATABASE_URL: the database lacks migrations, so the service is not ready. Run speechgate migrate',
     );
   return undefined;
 }

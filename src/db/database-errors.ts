@@ -45,6 +45,22 @@ export const isNotSetUp = (error: unknown): boolean =>
 
 export const isDatabaseFault = (error: unknown): boolean => isUnavailable(error) || isNotSetUp(error);
 
+/** What to set if the error comes from a pooler such as PgBouncer. */
+export function poolerFix(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const code = codeOf(error);
+  // The statement is of another client, or was prepared on another connection.
+  if (code === '26000' || code === '42P05') {
+    return (
+      'A pooler in transaction mode shares connections: set max_prepared_statements = 200 in PgBouncer 1.21 or later, ' +
+      'or DATABASE_NAMED_STATEMENTS=off.'
+    );
+  }
+  if (code === '08P01' && error.message.includes('startup parameter'))
+    return 'Set ignore_startup_parameters = statement_timeout,idle_in_transaction_session_timeout,options in PgBouncer.';
+  return undefined;
+}
+
 export const faultOf = ({ message, code }: { message?: string; code?: string }): string | undefined =>
   message?.trim() || code;
 

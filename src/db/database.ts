@@ -29,9 +29,17 @@ interface PoolOptions {
  * A plan is kept, and until a table is analyzed for the first time, minutes after it was filled, PostgreSQL takes it for
  * small: each request would read all of it.
  */
-const BY_KEY = ['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin', 'jit']
-  .map((name) => `-c ${name}=off`)
-  .join(' ');
+const BY_KEY = { enable_seqscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off', jit: 'off' };
+/** Generic plans: planning a hold costs more than executing it. */
+const GENERIC = { plan_cache_mode: 'force_generic_plan' };
+
+/** What a connection for requests asks for at its start, and a pooler may ignore. */
+export const START_SETTINGS: Readonly<Record<string, string>> = {
+  statement_timeout: `${STATEMENT_TIMEOUT_MS / 1000}s`,
+  idle_in_transaction_session_timeout: `${STATEMENT_TIMEOUT_MS / 1000}s`,
+  ...GENERIC,
+  ...BY_KEY,
+};
 
 /** What statements and driver rely on, whatever the role, the database or the URL say. */
 export const SESSION_SETTINGS = {
@@ -86,9 +94,9 @@ const boundsOf = (url: string, statementTimeoutMs = STATEMENT_TIMEOUT_MS, option
 
 /** Connects lazily: it succeeds while the database is down, and statements then fail within seconds (isUnavailable). */
 export function openPool(url: string, options: PoolOptions = {}): pg.Pool {
-  // Generic plans: planning a hold costs more than executing it.
-  const generic = '-c plan_cache_mode=force_generic_plan';
-  const bounds = boundsOf(url, options.statementTimeoutMs, options.byKey ? `${generic} ${BY_KEY}` : generic);
+  const settings = Object.entries(options.byKey ? { ...GENERIC, ...BY_KEY } : GENERIC);
+  const own = settings.map(([name, value]) => `-c ${name}=${value}`).join(' ');
+  const bounds = boundsOf(url, options.statementTimeoutMs, own);
   const pool = new pg.Pool({
     ...bounds,
     max: options.maxConnections ?? 20,

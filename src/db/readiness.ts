@@ -1,32 +1,51 @@
+import { sql } from 'kysely';
 import { within } from '../lib/within.ts';
 import type { Database } from './database.ts';
-import { faultOf, isRefused } from './database-errors.ts';
+import { faultOf, isRefused, poolerFix } from './database-errors.ts';
 import { pendingMigrations } from './migrate.ts';
 
 export type Readiness =
   | { readonly outcome: 'ready' }
   | { readonly outcome: 'unmigrated'; readonly pending: readonly string[] }
-  /** Refused by its settings, such as a wrong password, or unavailable for now. */
-  | { readonly outcome: 'refused' | 'unavailable'; readonly cause: string };
+  /** By its settings, such as a wrong password, or by those of a pooler. */
+  | { readonly outcome: 'refused'; readonly cause: string; readonly fix: string }
+  | { readonly outcome: 'unavailable'; readonly cause: string };
 
 /** Whether the service can use the database now. Never throws. */
-export async function readReadiness(db: Database, timeoutMs: number): Promise<Readiness> {
+export async function readReadiness(
+  db: Database,
+  timeoutMs: number,
+  name: (db: Database) => Promise<unknown> = nameStatement,
+): Promise<Readiness> {
   let found: Readiness = { outcome: 'unavailable', cause: `no answer within ${timeoutMs / 1000} s` };
   await within(
     timeoutMs,
-    ask(db).then((answer) => {
+    ask(db, name).then((answer) => {
       found = answer;
     }),
   );
   return found;
 }
 
-async function ask(db: Database): Promise<Readiness> {
+/** Two connections use one named statement in turn. A pooler that shares sessions then always fails. */
+export const nameStatementTwice = (db: Database): Promise<unknown> =>
+  db.connection().execute(async (held) => {
+    await nameStatement(held);
+    await nameStatement(db);
+  });
+
+/** Statements with parameters have names. */
+const nameStatement = (db: Database): Promise<unknown> => sql`/* readiness */ select ${1}::int`.execute(db);
+
+async function ask(db: Database, name: (db: Database) => Promise<unknown>): Promise<Readiness> {
   try {
+    await name(db);
     const pending = await pendingMigrations(db);
     return pending.length === 0 ? { outcome: 'ready' } : { outcome: 'unmigrated', pending };
   } catch (error) {
     const cause = error instanceof Error ? faultOf(error) : undefined;
-    return { outcome: isRefused(error) ? 'refused' : 'unavailable', cause: cause ?? 'an unknown error' };
+    const fix = poolerFix(error) ?? (isRefused(error) ? 'Correct its user, password or database.' : undefined);
+    const told = { cause: cause ?? 'an unknown error' };
+    return fix === undefined ? { outcome: 'unavailable', ...told } : { outcome: 'refused', ...told, fix };
   }
 }

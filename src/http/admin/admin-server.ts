@@ -62,7 +62,7 @@ async function readiness(db: Database): Promise<Record<'database' | 'schema', st
     case 'unmigrated':
       return { database: 'ok', schema: `lacks ${found.pending.join(', ')}; run npm run migrate` };
     case 'refused':
-      return { database: `refuses DATABASE_URL: ${found.cause}`, schema: 'unknown' };
+      return { database: `refuses DATABASE_URL: ${found.cause}. ${found.fix}`, schema: 'unknown' };
     case 'unavailable':
       return { database: `unreachable: ${found.cause}`, schema: 'unknown' };
   }

@@ -50,7 +50,10 @@ export function openContext(options: DoctorOptions): DoctorContext {
   const asked = new Map<string, Promise<unknown>>();
   return {
     ...options,
-    db: openDatabase(options.config.databaseUrl, { maxConnections: 4 }),
+    db: openDatabase(options.config.databaseUrl, {
+      maxConnections: 4,
+      namedStatements: options.config.namedStatements,
+    }),
     once: <T>(name: string, ask: () => Promise<T>) => {
       const answer = asked.get(name) ?? ask();
       asked.set(name, answer);

@@ -1,11 +1,12 @@
 import { sql } from 'kysely';
 import type { Config } from '../../config/config.ts';
 import { readRoleRights } from '../../db/application-role.ts';
-import { type Database, poolParametersOf, SESSION_SETTINGS } from '../../db/database.ts';
-import { faultOf, isConnectionError, isRefused } from '../../db/database-errors.ts';
+import { type Database, openDatabase, poolParametersOf, SESSION_SETTINGS, START_SETTINGS } from '../../db/database.ts';
+import { faultOf, isConnectionError, isRefused, poolerFix } from '../../db/database-errors.ts';
 import { unixSeconds } from '../../db/expressions.ts';
 import { findNotValid, newerMigrations, pendingMigrations } from '../../db/migrate.ts';
 import { isCommitKept } from '../../db/rate-window.ts';
+import { nameStatementTwice } from '../../db/readiness.ts';
 import { describeMismatch, readInstance } from '../../ledger/database-identity.ts';
 import { type Check, type DoctorContext, type Finding, fault, ok, reachDatabase, skipped, warning } from './check.ts';
 
@@ -25,6 +26,7 @@ export const DATABASE_CHECKS: readonly Check[] = [
   { name: 'database-version', needs: 'database', run: isSupported },
   { name: 'durability', needs: 'database', run: isDurable },
   { name: 'session', needs: 'database', run: hasOwnSettings },
+  { name: 'pooler', needs: 'database', run: keepsSessions },
   { name: 'commits', needs: 'tables', run: keepsCommits },
   { name: 'standby', needs: 'database', run: waitsForStandby },
   { name: 'clock', needs: 'database', run: isOfOurTime },
@@ -60,6 +62,8 @@ async function readSetting(db: Database, name: string): Promise<string> {
 
 function unreachable(error: Error): Finding {
   const reason = faultOf(error);
+  const fixOfPooler = poolerFix(error);
+  if (fixOfPooler) return fault(`The pooler in front of the server fails: ${reason}.`, fixOfPooler);
   if (isRefused(error)) {
     return fault(
       `The server refuses the connection: ${reason}.`,
@@ -126,6 +130,30 @@ async function hasOwnSettings({ db, config }: DoctorContext): Promise<Finding> {
     `Sessions set their own values of what the role, the database or DATABASE_URL set otherwise: ${others.join('; ')}.`,
     'Reset them (alter role NAME reset …, alter database NAME reset …), and remove them from DATABASE_URL.',
   );
+}
+
+/** PgBouncer gives the connections of its clients in turn to each of its own, and ignores what they ask for. */
+async function keepsSessions({ db, config }: DoctorContext): Promise<Finding> {
+  try {
+    await nameStatementTwice(db);
+  } catch (error) {
+    const fix = poolerFix(error);
+    if (!fix) throw error;
+    return fault(`Named statements fail: ${faultOf(error as Error)}.`, fix);
+  }
+  const requests = openDatabase(config.databaseUrl, { maxConnections: 1, namedStatements: false, byKey: true });
+  try {
+    const values = await Promise.all(Object.keys(START_SETTINGS).map((name) => readSetting(requests, name)));
+    const lost = Object.entries(START_SETTINGS).filter(([, wanted], at) => values[at] !== wanted);
+    if (lost.length === 0) return ok('Connections have the settings that they ask for.');
+    const role = decodeURIComponent(new URL(config.databaseUrl).username) || 'NAME';
+    return warning(
+      `A pooler ignores what connections ask for: ${lost.map(([name]) => name).join(', ')}.`,
+      `Give it to the role: ${lost.map(([name, value]) => `alter role ${role} set ${name} = '${value}'`).join('; ')}.`,
+    );
+  } finally {
+    await requests.destroy();
+  }
 }
 
 /** Some poolers acknowledge a write that they don't commit, such as pgpool in raw mode. */

@@ -8,7 +8,7 @@ import { type Cases, untilTheEnd } from './case.ts';
 import type { Scene } from './scene.ts';
 
 const OF_DATABASE = [
-  ...['replicas', 'database-version', 'durability', 'session', 'commits', 'standby', 'clock', 'connections'],
+  ...['replicas', 'database-version', 'durability', 'session', 'pooler', 'commits', 'standby', 'clock', 'connections'],
   ...['schema', 'constraints', 'rights', 'money', 'card-mode', 'disk'],
 ];
 
