@@ -235,7 +235,8 @@ export class PaymentIntake {
 
 function unverifiable(error: unknown, log: FastifyBaseLogger): Refused<'PAYMENT_ERROR'> {
   if (!(error instanceof FacilitatorError || error instanceof RpcError)) throw error;
-  if (error instanceof RpcError) log.warn({ err: error }, 'failed to check a payment at a node; this request charged nothing');
+  if (error instanceof RpcError)
+    log.warn({ err: error }, 'failed to check a payment at a node; this request charged nothing');
   return refused('PAYMENT_ERROR', 'payment_service_failed');
 }
 

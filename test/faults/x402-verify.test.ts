@@ -80,7 +80,9 @@ for (const status of [undefined, 401, 403, 404, 429, 500]) {
     );
     assert.equal(await timesPaid(chain, payer), 1);
     const { host } = new URL(url);
-    const [line] = gateway.log.filter(({ msg }) => msg === 'failed to verify a payment');
+    const [line] = gateway.log.filter(
+      ({ msg }) => msg === 'a facilitator failed to check a payment; the next one is asked, if there is one',
+    );
     assert.deepEqual([line?.facilitator, line?.traceId], [host, reply.headers.get('x-trace-id')]);
     const setting = `X402_FACILITATORS (${host})`;
     const refused = `speechgate_refused_credentials_total{setting="${setting}"} ${status === 401 || status === 403 ? 1 : 0}`;

@@ -228,7 +228,7 @@ const FAILING_PAYMENTS: Readonly<Record<string, FailingPayment>> = {
       status: 502,
       code: 'PAYMENT_ERROR',
       reason: 'payment_service_failed',
-      cause: /^failed to check a payment at the facilitator or a node; this request charged nothing$/,
+      cause: /^a facilitator failed to check a payment/,
     },
     pay: async (gateway) => {
       gateway.facilitator.faults.verify('reset');

@@ -181,7 +181,10 @@ export class Facilitators {
         return { ...(await facilitator.verify(payment)), facilitator };
       } catch (err) {
         if (!(err instanceof FacilitatorError)) throw err;
-        log.warn({ err, facilitator: facilitator.host }, 'a facilitator failed to check a payment; the next one is asked, if there is one');
+        log.warn(
+          { err, facilitator: facilitator.host },
+          'a facilitator failed to check a payment; the next one is asked, if there is one',
+        );
         failure = err;
       }
     }
