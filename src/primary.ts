@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { AggregatorRegistry } from 'prom-client';
-import { type Config, describeFaults, EXIT_CONFIG, readConfig } from './config/config.ts';
+import { type Config, describeFaults, readConfig } from './config/config.ts';
 import type { Role } from './config/role.ts';
 import { openDatabase } from './db/database.ts';
 import { createAdminServer } from './http/admin/admin-server.ts';

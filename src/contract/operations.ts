@@ -363,19 +363,40 @@ export interface GetVoiceSampleRequest {
   headers: {
     /** The `etag` of a response that you have. */
     'if-none-match'?: string;
+    /** One byte range of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
+    range?: string;
+    /** If present, the response is the whole audio. The audio has no validator, so the condition never matches. */
+    'if-range'?: string;
   };
 }
 
 export type GetVoiceSampleResult =
   | {
       status: 200;
-      headers: { 'cache-control': 'public, max-age=3600'; etag: string; 'content-length': number };
+      headers: {
+        'cache-control': 'public, max-age=3600';
+        etag: string;
+        'accept-ranges': 'bytes';
+        'content-length': number;
+      };
+      body: AudioBody;
+    }
+  | {
+      status: 206;
+      headers: {
+        'cache-control': 'public, max-age=3600';
+        etag: string;
+        'accept-ranges': 'bytes';
+        'content-length': number;
+        'content-range': string;
+      };
       body: AudioBody;
     }
   | { status: 304; headers: { 'cache-control': 'public, max-age=3600'; etag: string } }
   | { status: 400; body: UnknownModelError }
   | { status: 404; type: 'application/json'; body: NotFoundError }
   | { status: 404; type: 'text/html'; body: string }
+  | { status: 416; headers: { 'content-range': string }; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError }

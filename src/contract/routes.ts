@@ -448,13 +448,14 @@ const getVoiceSample: Route = {
   path: '/tts/voices/:voice/sample',
   admission: { edge: 'always' },
   query: ['model'],
-  headers: ['if-none-match'],
+  headers: ['if-none-match', 'range', 'if-range'],
   consumes: [],
   bodyRequired: false,
   validate: { query: validate.getVoiceSampleQuery },
   responses: {
-      ...everywhere, 200: getVoiceSample200, 304: getVoiceSample304, 400: UnknownModelError,
-      404: getVoiceSample404, 429: RateLimitedError, 500: InternalError, 503: ConfigError,
+      ...everywhere, 200: getVoiceSample200, 206: getVoiceSample200, 304: getVoiceSample304,
+      400: UnknownModelError, 404: getVoiceSample404, 416: InvalidRequestError, 429: RateLimitedError,
+      500: InternalError, 503: ConfigError,
     },
 };
 

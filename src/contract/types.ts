@@ -2197,6 +2197,10 @@ export interface operations {
             header?: {
                 /** @description The `etag` of a response that you have. */
                 "if-none-match"?: string;
+                /** @description One byte range of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
+                range?: components["parameters"]["Range"];
+                /** @description If present, the response is the whole audio. The audio has no validator, so the condition never matches. */
+                "if-range"?: components["parameters"]["IfRange"];
             };
             path: {
                 /** @description Voice id from `/tts/voices`. */
@@ -2210,7 +2214,23 @@ export interface operations {
                     "x-trace-id": components["headers"]["TraceId"];
                     "cache-control": components["headers"]["SampleCacheControl"];
                     etag: components["headers"]["Etag"];
+                    "accept-ranges": components["headers"]["AcceptRanges"];
                     "content-length": components["headers"]["ContentLength"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "audio/mpeg": Uint8Array;
+                };
+            };
+            /** @description The requested part of the audio. */
+            206: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["SampleCacheControl"];
+                    etag: components["headers"]["Etag"];
+                    "accept-ranges": components["headers"]["AcceptRanges"];
+                    "content-length": components["headers"]["ContentLength"];
+                    "content-range": components["headers"]["ContentRange"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2238,6 +2258,7 @@ export interface operations {
             };
             404: components["responses"]["NotFound"];
             408: components["responses"]["RequestTimeout"];
+            416: components["responses"]["RangeNotSatisfiable"];
             417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
             431: components["responses"]["HeadersTooLarge"];

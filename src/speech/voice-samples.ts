@@ -53,8 +53,8 @@ export class VoiceSamples {
 
   /** As of some seconds ago. Waits for the store for a second at most; its failures are logged. */
   async known(): Promise<KnownSamples> {
-    if (Date.now() >= this.#nextReadAt) {
-      this.#nextReadAt = Date.now() + REFRESH_MS;
+    if (performance.now() >= this.#nextReadAt) {
+      this.#nextReadAt = performance.now() + REFRESH_MS;
       const reading = this.#read();
       reading.catch((err) =>
         this.#log.error(

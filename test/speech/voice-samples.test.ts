@@ -61,6 +61,37 @@ test('a sample can be cached, and is not sent again to those who have it', async
   assert.deepEqual([head.status, head.headers.get('content-length')], [200, String(first.bytes.length)]);
 });
 
+test('a sample answers byte ranges, which some players need', async (t) => {
+  const { gateway } = await start(t);
+  await makeSamples(gateway);
+  const whole = await gateway.call(SAMPLE);
+  assert.equal(whole.headers.get('accept-ranges'), 'bytes');
+  const size = whole.bytes.length;
+  for (const [range, start, end] of [
+    ['bytes=0-1', 0, 1],
+    ['bytes=100-', 100, size - 1],
+    ['bytes=-5', size - 5, size - 1],
+  ] as const) {
+    const part = await gateway.call(SAMPLE, { headers: { range } });
+    assert.deepEqual([part.status, part.headers.get('content-range')], [206, `bytes ${start}-${end}/${size}`]);
+    assert.deepEqual(part.bytes, whole.bytes.subarray(start, end + 1));
+    assert.equal(part.headers.get('etag'), whole.headers.get('etag'));
+  }
+  const outside = await gateway.call(SAMPLE, { headers: { range: `bytes=${size}-` } });
+  assert.deepEqual([outside.status, outside.headers.get('content-range')], [416, `bytes */${size}`]);
+});
+
+test('new samples are listed after a while, also when the clock was set back', async (t) => {
+  const { gateway } = await start(t);
+  const sampleUrl = async () => (await gateway.call('/tts/voices')).json.voices[0].sampleUrl;
+  assert.equal(await sampleUrl(), undefined);
+  await makeSamples(gateway);
+  const [wallMs, elapsedMs] = [Date.now, performance.now.bind(performance)];
+  t.intercept(Date, 'now', { value: () => wallMs() - 86_400_000 });
+  t.intercept(performance, 'now', { value: () => elapsedMs() + 60_000 });
+  assert.match(await sampleUrl(), /sample/);
+});
+
 test('each list names the samples that exist', async (t) => {
   const { gateway } = await start(t);
   await makeSamples(gateway);

@@ -1,12 +1,15 @@
+import { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
 import type { Model } from '../../config/catalog.ts';
 import type { Config } from '../../config/config.ts';
 import { SPEED } from '../../config/speech-limits.ts';
 import type { CatalogOperations } from '../../contract/operations.ts';
 import { findModel, unknownModel } from '../../speech/order.ts';
-import { StoreError } from '../../speech/store/audio-store.ts';
+import { type ByteRange, StoreError } from '../../speech/store/audio-store.ts';
 import { type KnownSamples, samplePath, type VoiceSamples } from '../../speech/voice-samples.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { failure } from '../structured-error.ts';
+import { serveRange } from './stored-audio.ts';
 
 const CACHE = { 'cache-control': 'public, max-age=3600' } as const;
 
@@ -44,6 +47,8 @@ export function catalogOperations(
     const { code, message, details } = unknownModel(catalog);
     return failure(code, message, details);
   };
+  const missing = () =>
+    failure('NOT_FOUND', 'This voice has no sample yet. The operator can make it.', { field: 'voice' });
   return {
     listModels: async () => ({ status: 200, body: models(await samples.known()) }),
 
@@ -63,7 +68,7 @@ export function catalogOperations(
       };
     },
 
-    getVoiceSample: async ({ params, query, headers }, { log }) => {
+    getVoiceSample: async ({ params, query, headers }, { log, method }) => {
       const model = findModel(catalog, query.model);
       if (!model) return unknown();
       const voice = model.voices.find(({ id }) => id === params.voice);
@@ -73,15 +78,18 @@ export function catalogOperations(
       }
       try {
         const sample = await samples.open(model, voice);
-        if (!sample)
-          return failure('NOT_FOUND', 'This voice has no sample yet. The operator can make it.', { field: 'voice' });
-        const { digest, size, stream } = sample;
+        if (!sample) return missing();
+        const { digest, size: sizeBytes, stream } = sample;
         const shared = { ...CACHE, etag: `"${digest}"` };
-        if (!headers['if-none-match']?.includes(digest)) {
-          return { status: 200, headers: { ...shared, 'content-length': size }, body: stream };
+        if (headers['if-none-match']?.includes(digest)) {
+          stream.destroy();
+          return { status: 304, headers: shared };
         }
-        stream.destroy();
-        return { status: 304, headers: shared };
+        const audio = await buffer(stream);
+        const open = async ({ start, end }: ByteRange = { start: 0, end: sizeBytes - 1 }) => {
+          return { stream: Readable.from(audio.subarray(start, end + 1), { objectMode: false }) };
+        };
+        return (await serveRange({ open, sizeBytes, shared }, headers, method)) ?? missing();
       } catch (error) {
         if (!(error instanceof StoreError)) throw error;
         log.error({ err: error }, 'failed to read a voice sample from AUDIO_STORE; check the store');

@@ -71,6 +71,28 @@ async function serve<Type extends keyof typeof EXTENSIONS>(
   { id, parameter, headers: asked }: AudioLink,
   { method }: OperationContext,
 ) {
+  const shared = {
+    'cache-control': PRIVATE_CACHE,
+    'content-disposition': `inline; filename="speech-${id}.${EXTENSIONS[mimeType]}"`,
+  } as const;
+  const served = await serveRange({ open, sizeBytes, shared }, asked, method);
+  if (!served) return failure('NOT_FOUND', 'The stored audio no longer exists.', { field: parameter });
+  return served.status === 416 ? served : { ...served, type: mimeType };
+}
+
+interface ServedObject<Shared> {
+  open(range?: ByteRange): Promise<Pick<StoredAudio, 'stream'> | undefined>;
+  readonly sizeBytes: number;
+  /** Headers of its audio. */
+  readonly shared: Shared;
+}
+
+/** Serves the bytes that are asked for; undefined if they are gone. */
+export async function serveRange<Shared extends object>(
+  { open, sizeBytes, shared }: ServedObject<Shared>,
+  asked: AudioLink['headers'],
+  method: string,
+) {
   // HEAD ignores ranges.
   const range = parseRange(method === 'GET' && asked['if-range'] === undefined ? asked.range : undefined, sizeBytes);
   if (range === 'unsatisfiable') {
@@ -82,22 +104,15 @@ async function serve<Type extends keyof typeof EXTENSIONS>(
     };
   }
   const found = await open(range === 'whole' ? undefined : range);
-  if (!found) return failure('NOT_FOUND', 'The stored audio no longer exists.', { field: parameter });
-  const shared = {
-    'cache-control': PRIVATE_CACHE,
-    'content-disposition': `inline; filename="speech-${id}.${EXTENSIONS[mimeType]}"`,
-    'accept-ranges': 'bytes',
-  } as const;
-  if (range === 'whole') {
-    const headers = { ...shared, 'content-length': sizeBytes };
-    return { status: 200 as const, type: mimeType, headers, body: found.stream };
-  }
-  const headers = {
-    ...shared,
+  if (!found) return undefined;
+  const { stream: body } = found;
+  const headers = { ...shared, 'accept-ranges': 'bytes' } as const;
+  if (range === 'whole') return { status: 200 as const, headers: { ...headers, 'content-length': sizeBytes }, body };
+  const part = {
     'content-length': range.end - range.start + 1,
     'content-range': `bytes ${range.start}-${range.end}/${sizeBytes}`,
   };
-  return { status: 206 as const, type: mimeType, headers, body: found.stream };
+  return { status: 206 as const, headers: { ...headers, ...part }, body };
 }
 
 const ONE_RANGE = /^(?<first>\d*)-(?<last>\d*)$/;
