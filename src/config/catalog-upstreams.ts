@@ -11,6 +11,12 @@ export interface UpstreamServer {
   readonly keyVariable?: string;
 }
 
+/** How many letters and digits are spoken in a second at speed 1. */
+export interface CharactersPerSecond {
+  readonly min: number;
+  readonly max: number;
+}
+
 export interface ModelUpstream {
   readonly name: string;
   readonly model: string;
@@ -19,6 +25,8 @@ export interface ModelUpstream {
   readonly costPicoUsd: bigint;
   /** Longer texts are spoken in segments. */
   readonly maxRequestCharacters: number;
+  /** False: it is asked for speed 1 only. */
+  readonly hasSpeed: boolean;
 }
 
 export interface FileModel {
@@ -32,6 +40,7 @@ export interface FileModel {
     readonly voices?: Readonly<Record<string, string>>;
     readonly costPicoUsdPerCharacter?: number;
     readonly maxRequestCharacters?: number;
+    readonly speed?: boolean;
   }[];
 }
 
@@ -63,6 +72,7 @@ export const modelUpstreamsSchema = {
       voices: { type: 'object', additionalProperties: text },
       costPicoUsdPerCharacter: { type: 'integer', minimum: 0, maximum: 1_000_000_000_000 },
       maxRequestCharacters: { type: 'integer', minimum: 100, maximum: 500_000 },
+      speed: { type: 'boolean' },
     },
   ),
 };
@@ -131,5 +141,6 @@ export function upstreamsOf(model: FileModel): ModelUpstream[] {
     ),
     costPicoUsd: BigInt(upstream.costPicoUsdPerCharacter ?? model.baseRatePicoUsdPerCharacter),
     maxRequestCharacters: upstream.maxRequestCharacters ?? DEFAULT_MAX_REQUEST_CHARACTERS,
+    hasSpeed: upstream.speed ?? true,
   }));
 }

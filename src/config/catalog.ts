@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Ajv, type ErrorObject } from 'ajv';
 import { parseWithoutNulls } from '../lib/without-nulls.ts';
 import {
+  type CharactersPerSecond,
   type FileModel,
   type ModelUpstream,
   modelUpstreamsSchema,
@@ -36,6 +37,8 @@ export interface Model {
   readonly available: boolean;
   readonly speed: { readonly min: number; readonly max: number };
   readonly upstreams: readonly ModelUpstream[];
+  /** Audio outside of it, and silence, is a failure of its upstream. */
+  readonly charactersPerSecond?: CharactersPerSecond | undefined;
 }
 
 export interface Catalog {
@@ -66,6 +69,7 @@ interface FileCatalogModel extends FileModel {
   defaultVoice: string;
   available: boolean;
   speed?: { min?: number; max?: number };
+  charactersPerSecond?: CharactersPerSecond;
 }
 
 const text = { type: 'string', minLength: 1, maxLength: 1000 };
@@ -93,6 +97,10 @@ const modelSchema = objectOf(
         max: { type: 'number', minimum: SPEED.default, maximum: SPEED.max },
       },
     ),
+    charactersPerSecond: objectOf({
+      min: { type: 'number', minimum: 0, maximum: 5 },
+      max: { type: 'number', minimum: 20, maximum: 1_000 },
+    }),
     upstreams: modelUpstreamsSchema,
   },
 );
@@ -192,7 +200,9 @@ function build({ models: files, markupPercent, ...file }: CatalogFile): Catalog 
       ratePicoUsd: (BigInt(baseRatePicoUsdPerCharacter) * BigInt(markupPercent)) / 100n,
       defaultVoice: voices.find(({ slug }) => slug === defaultVoice) as Voice,
       voices,
-      speed: { min: SPEED.min, max: SPEED.max, ...model.speed },
+      speed: upstreams.some(({ hasSpeed }) => hasSpeed)
+        ? { min: SPEED.min, max: SPEED.max, ...model.speed }
+        : { min: SPEED.default, max: SPEED.default },
       upstreams,
       maxRequestCharacters: Math.max(...upstreams.map(({ maxRequestCharacters }) => maxRequestCharacters)),
     };

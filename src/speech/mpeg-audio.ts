@@ -4,9 +4,11 @@ import {
   DESCRIPTION_BYTES,
   FRAME_HEADER_BYTES,
   frameLength,
+  frameSeconds,
   ID3_HEADER_BYTES,
   id3Length,
   readDescription,
+  readSideInformation,
   soundOf,
 } from './mpeg-frame.ts';
 
@@ -86,6 +88,8 @@ export class MpegAudioReader implements AudioReader {
   #isPassed = false;
   #position = 0;
   #frames = 0;
+  #frameSeconds = 0;
+  #isSilent = true;
   /** A tag or a description has begun a file, which has no frame yet. */
   #isBegun = false;
   #fileStart = 0;
@@ -100,6 +104,14 @@ export class MpegAudioReader implements AudioReader {
 
   get hasAudio(): boolean {
     return this.#frames > 1 || (this.#frames === 1 && this.#missing === 0);
+  }
+
+  get seconds(): number {
+    return this.#frames * this.#frameSeconds;
+  }
+
+  get isSilent(): boolean {
+    return this.#isSilent;
   }
 
   get description(): Buffer | undefined {
@@ -124,7 +136,7 @@ export class MpegAudioReader implements AudioReader {
           skipTo(bytes.length);
           return undefined;
         }
-        const fault = this.#enter(unit);
+        const fault = this.#enter(unit, bytes, at);
         if (fault) return fault;
       }
       const step = Math.min(this.#missing, bytes.length - at);
@@ -138,7 +150,7 @@ export class MpegAudioReader implements AudioReader {
     return undefined;
   }
 
-  #enter({ kind, length, fileBytes = 0, sound }: Unit): AudioFault | undefined {
+  #enter({ kind, length, fileBytes = 0, sound }: Unit, bytes: Buffer, at: number): AudioFault | undefined {
     this.#sound ??= sound;
     if (sound !== undefined && sound !== this.#sound) return 'several files';
     this.#missing = length;
@@ -147,6 +159,8 @@ export class MpegAudioReader implements AudioReader {
     this.#isPassed = kind === 'frame' || (isFirstTag && !this.#options.framesOnly);
     if (kind === 'frame') {
       this.#frames++;
+      this.#frameSeconds ||= frameSeconds(bytes, at);
+      this.#isSilent &&= readSideInformation(bytes, at).isSilent;
       this.#isBegun = false;
     }
     if (kind !== 'leading tag' && kind !== 'description') return undefined;

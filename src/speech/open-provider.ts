@@ -1,6 +1,11 @@
 import type { Logger } from 'pino';
 import type { Catalog, Model } from '../config/catalog.ts';
-import { DEFAULT_MAX_REQUEST_CHARACTERS, DEFAULT_UPSTREAM } from '../config/catalog-upstreams.ts';
+import {
+  type CharactersPerSecond,
+  DEFAULT_MAX_REQUEST_CHARACTERS,
+  DEFAULT_UPSTREAM,
+} from '../config/catalog-upstreams.ts';
+import { SPEED } from '../config/speech-limits.ts';
 import type { ProviderSettings, ServerSettings } from '../config/speech-settings.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import { credentialAlarm } from '../observability/outside.ts';
@@ -22,6 +27,8 @@ interface Route {
   readonly voices: ReadonlyMap<string, string>;
   readonly costPicoUsd: bigint | null;
   readonly maxRequestCharacters: number;
+  readonly hasSpeed: boolean;
+  readonly pace?: CharactersPerSecond | undefined;
 }
 
 /**
@@ -51,7 +58,7 @@ export function openProvider(
   const routesOfModel = (model: Model): readonly Route[] =>
     model.upstreams.flatMap((named) => {
       const upstream = byName.get(named.name);
-      return upstream ? [{ ...named, upstream }] : [];
+      return upstream ? [{ ...named, upstream, pace: model.charactersPerSecond }] : [];
     });
   const byId = new Map(catalog.models.map((model) => [model.id, routesOfModel(model)]));
   const byUpstreamModel = new Map(
@@ -59,12 +66,14 @@ export function openProvider(
   );
   const fallback = byName.get(DEFAULT_UPSTREAM);
 
-  function routesOf({ modelId, model }: Utterance): readonly Route[] {
+  function routesOf({ modelId, model, speed }: Utterance): readonly Route[] {
     const routes = byId.get(modelId ?? '') ?? byUpstreamModel.get(model);
-    if (routes) return brokenLast(routes);
+    if (routes) return brokenLast(routes.filter(({ hasSpeed }) => hasSpeed || speed === SPEED.default));
     // For a job whose model is no longer in the catalog.
     const maxRequestCharacters = DEFAULT_MAX_REQUEST_CHARACTERS;
-    return fallback ? [{ upstream: fallback, model, voices: new Map(), costPicoUsd: null, maxRequestCharacters }] : [];
+    return fallback
+      ? [{ upstream: fallback, model, voices: new Map(), costPicoUsd: null, maxRequestCharacters, hasSpeed: true }]
+      : [];
   }
 
   async function speak(
@@ -74,13 +83,13 @@ export function openProvider(
     former?: SpeechError,
   ): Promise<Speech> {
     let failure = former;
-    for (const [turn, { upstream, model, voices, costPicoUsd, maxRequestCharacters }] of routes.entries()) {
+    for (const [turn, { upstream, model, voices, costPicoUsd, maxRequestCharacters, pace }] of routes.entries()) {
       const rest = routes.slice(turn + 1);
       const voice = voices.get(utterance.voice) ?? utterance.voice;
       try {
         const firstByteMs = rest.length > 0 ? silenceMs : undefined;
         const request = (text: string, signal: AbortSignal) =>
-          upstream.synthesize({ ...utterance, text, model, voice }, signal, firstByteMs);
+          upstream.synthesize({ ...utterance, text, model, voice }, signal, firstByteMs, pace);
         const { text } = utterance;
         const isLong = text.length > maxRequestCharacters;
         const spoken = await (isLong

@@ -14,13 +14,18 @@ import {
   tooLarge,
 } from './upstream-errors.ts';
 
+interface MeasuredSpeech extends Speech {
+  /** Of all of `audio`, when that has ended. */
+  measure(): Pick<AudioReader, 'seconds' | 'isSilent'>;
+}
+
 export interface SpeechServer {
   /**
    * Resolves with the first audio, rejects with SpeechError (R9). Redirects are not followed.
    * @param signal deadline of the whole synthesis
    * @param firstByteMs longest wait for the first audio, if less than the server's own
    */
-  synthesize(utterance: Utterance, signal: AbortSignal, firstByteMs?: number): Promise<Speech>;
+  synthesize(utterance: Utterance, signal: AbortSignal, firstByteMs?: number): Promise<MeasuredSpeech>;
   probe(signal: AbortSignal): Promise<boolean>;
   close(): Promise<void>;
 }
@@ -83,7 +88,7 @@ export function openAiCompatible({
 
 const EMPTY: Uint8Array = new Uint8Array();
 
-type SpeechHead = Pick<Speech, 'mimeType' | 'description'>;
+type SpeechHead = Pick<MeasuredSpeech, 'mimeType' | 'description' | 'measure'>;
 
 async function* receive(
   send: (signal: AbortSignal) => Promise<Dispatcher.ResponseData>,
@@ -148,7 +153,7 @@ async function* audioOf({ headers, body }: Dispatcher.ResponseData): AsyncGenera
       if (!type) continue;
       const opened = audioReader(type, options);
       reader = opened;
-      head = { mimeType: type, description: () => opened.description };
+      head = { mimeType: type, description: () => opened.description, measure: () => opened };
     }
     const fault = reader.push(bytes);
     if (fault) throw audioError(fault);

@@ -76,7 +76,10 @@ export function select(
   const { min, max } = model.speed;
   const speed = readSpeed(request.speed, model.speed);
   if (speed === undefined) {
-    const message = `speed must be a plain decimal from ${min} to ${max} for ${id}.`;
+    const message =
+      min === max
+        ? `speed must be ${min} for ${id}, which has no other. Leave it out.`
+        : `speed must be a plain decimal from ${min} to ${max} for ${id}.`;
     return refused('INVALID_SPEED', message, { field: 'speed', rule: 'range', minimum: min, maximum: max });
   }
   return { outcome: 'selected', selection: { model, voice, speed } };

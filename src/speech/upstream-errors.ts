@@ -82,6 +82,16 @@ const UNUSABLE = {
   'several files': 'The speech provider answered with several audio files that cannot be joined.',
 } as const;
 
+export const wrongLength = () =>
+  new SpeechError(
+    'TTS_UPSTREAM_ERROR',
+    'The speech provider answered with audio that is too short or too long for the text.',
+    true,
+  ).because('wrong_length');
+
+export const silence = () =>
+  new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider answered with silence.', true).because('silence');
+
 export const tooLarge = () =>
   new SpeechError(
     'TTS_UPSTREAM_ERROR',

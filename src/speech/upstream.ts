@@ -1,9 +1,11 @@
 import type { Logger } from 'pino';
+import type { CharactersPerSecond } from '../config/catalog-upstreams.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { CredentialAlarm, OutsideCalls } from '../observability/outside.ts';
 import type { SpeechServer } from './openai-compatible.ts';
 import { type Speech, SpeechError, type Utterance } from './provider.ts';
 import { hasWord } from './split-text.ts';
+import { silence, wrongLength } from './upstream-errors.ts';
 
 const MAX_FAILURES = 3;
 const FIRST_DELAY_MS = 1_000;
@@ -48,15 +50,23 @@ export class Upstream {
     return this.#breaker.isAvailable;
   }
 
-  async synthesize(utterance: Utterance, signal: AbortSignal, firstByteMs?: number): Promise<Speech> {
+  /** @param pace of a model whose audio is checked at its end */
+  async synthesize(
+    utterance: Utterance,
+    signal: AbortSignal,
+    firstByteMs?: number,
+    pace?: CharactersPerSecond,
+  ): Promise<Speech> {
     const { server, metrics, calls } = this.#options;
     const startedAt = performance.now();
     this.#breaker.start();
     try {
-      const speech = await calls.measure('synthesize', () => server.synthesize(utterance, signal, firstByteMs));
+      const served = await calls.measure('synthesize', () => server.synthesize(utterance, signal, firstByteMs));
+      const { measure, ...speech } = served;
+      const check = () => pace && checkAudio(utterance, measure(), pace);
       metrics.upstreamAnswered(secondsSince(startedAt));
       this.#breaker.answered();
-      return { ...speech, audio: this.#measured(speech.audio, utterance, signal, startedAt) };
+      return { ...speech, audio: this.#measured(speech.audio, check, utterance, signal, startedAt) };
     } catch (error) {
       this.#failed(error, utterance, signal, startedAt);
       throw error;
@@ -68,11 +78,18 @@ export class Upstream {
     await this.#options.server.close();
   }
 
-  async *#measured(audio: AsyncIterable<Uint8Array>, utterance: Utterance, signal: AbortSignal, startedAt: number) {
+  async *#measured(
+    audio: AsyncIterable<Uint8Array>,
+    check: () => void,
+    utterance: Utterance,
+    signal: AbortSignal,
+    startedAt: number,
+  ) {
     const { name, metrics } = this.#options;
     let isOver = false;
     try {
       yield* audio;
+      check();
       isOver = true;
       metrics.upstreamEnded(name, 'ok', secondsSince(startedAt));
       this.#breaker.succeeded();
@@ -102,6 +119,22 @@ export class Upstream {
     if (isOurs || isWordless || known?.fault === 'utterance') this.#breaker.ignore();
     else this.#breaker.failed(known?.fault === 'unreachable', (known?.retryAfterSeconds ?? 0) * 1000);
   }
+}
+
+const SPOKEN = /[\p{L}\p{N}]/gu;
+/** In less text, pauses and the length of single words decide. */
+const MIN_SPOKEN_CHARACTERS = 50;
+
+/** Only letters and digits count: rows of dashes take no time. @throws SpeechError */
+function checkAudio(
+  { text, speed }: Utterance,
+  { seconds, isSilent }: { readonly seconds: number; readonly isSilent: boolean },
+  { min, max }: CharactersPerSecond,
+): void {
+  const characters = text.match(SPOKEN)?.length ?? 0;
+  if (characters > 0 && isSilent) throw silence();
+  const pace = characters / (seconds * speed);
+  if (characters >= MIN_SPOKEN_CHARACTERS && (pace < min || pace > max)) throw wrongLength();
 }
 
 const secondsSince = (startedAt: number): number => (performance.now() - startedAt) / 1000;

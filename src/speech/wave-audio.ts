@@ -51,6 +51,8 @@ export class WaveAudioReader implements AudioReader {
   #mayBeLonger = false;
   #isFirst = true;
   #hasSamples = false;
+  #soundBytes = 0;
+  #isSilent = true;
 
   constructor(options: ReaderOptions) {
     this.#options = options;
@@ -58,6 +60,14 @@ export class WaveAudioReader implements AudioReader {
 
   get hasAudio(): boolean {
     return this.#hasSamples;
+  }
+
+  get seconds(): number {
+    return this.#soundBytes === 0 ? 0 : this.#soundBytes / this.#format.readUInt32LE(8);
+  }
+
+  get isSilent(): boolean {
+    return this.#isSilent;
   }
 
   push(chunk: Uint8Array): AudioFault | undefined {
@@ -169,6 +179,9 @@ export class WaveAudioReader implements AudioReader {
   #takeSamples(bytes: Buffer): number {
     if (bytes.length > 0) this.#options.pass(bytes);
     if (this.#file) this.#file.sampleBytes += bytes.length;
+    this.#soundBytes += bytes.length;
+    const silence = this.#silence();
+    this.#isSilent &&= bytes.every((byte) => byte === silence);
     this.#hasSamples ||= (this.#file?.sampleBytes ?? 0) >= this.#blockBytes();
     this.#proceed(bytes.length);
     return bytes.length;
@@ -214,6 +227,9 @@ export class WaveAudioReader implements AudioReader {
   }
 
   #blockBytes = (): number => this.#format.readUInt16LE(12);
+
+  /** Samples of 8 bits are unsigned. */
+  #silence = (): number => (this.#format.readUInt16LE(14) === 8 ? 0x80 : 0);
 
   #isAligned = (): boolean => (this.#file?.sampleBytes ?? 0) % this.#blockBytes() === 0;
 

@@ -6,7 +6,7 @@ import { test } from 'tap';
 import { CatalogError, loadCatalog } from '../../src/config/catalog.ts';
 import { type OrderRequest, placeOrder } from '../../src/speech/order.ts';
 import { priceMicroUsd } from '../../src/speech/price.ts';
-import { catalogFile } from '../support/catalog-file.ts';
+import { catalogFile, catalogWith } from '../support/catalog-file.ts';
 import { startGateway } from '../support/gateway.ts';
 import { projectFile } from '../support/project.ts';
 import { testUpstream } from '../support/stub-upstream.ts';
@@ -116,6 +116,31 @@ test('examples/catalogs/openai.json sells voices under ids without a hyphen', as
   assert.equal(await gateway.balance(account), 5_000_000n - spent);
 });
 
+test('a model whose upstreams have no speeds says so, and refuses others before it charges', async (t) => {
+  const upstream = await testUpstream(t);
+  const file = await catalogWith(t, { speed: { max: 1.5 }, upstreams: [{ name: 'default', speed: false }] });
+  const gateway = await startGateway(t, { CATALOG_FILE: file, SPEECH_BASE_URL: upstream.url });
+  const { models } = (await gateway.call('/tts/models')).json;
+  assert.deepEqual(models[0].speed, { min: 1, max: 1, default: 1 });
+  const account = await gateway.fund(100);
+  const speakAt = (speed: number) =>
+    gateway.call('/tts', {
+      method: 'POST',
+      headers: { 'x-credit-account': account },
+      json: { text: 'Hello world', speed },
+    });
+  for (const speed of [1.2, 0.5]) {
+    const { status, json } = await speakAt(speed);
+    assert.deepEqual([status, json.error.code], [400, 'INVALID_SPEED']);
+    assert.equal(json.error.message, 'speed must be 1 for provider-a/tts-1, which has no other. Leave it out.');
+    const { field, rule, minimum, maximum } = json.error.details;
+    assert.deepEqual({ field, rule, minimum, maximum }, { field: 'speed', rule: 'range', minimum: 1, maximum: 1 });
+  }
+  assert.equal(await gateway.balance(account), 1_000_000n);
+  assert.equal((await speakAt(1)).status, 200);
+  assert.equal(upstream.requests.length, 1);
+});
+
 const LOCAL = { name: 'local', baseUrl: 'http://127.0.0.1:8880/v1' };
 
 /** What is wrong, the catalog's upstreams, those of its model, and how it is told. */
@@ -138,6 +163,7 @@ const UPSTREAM_FAULTS: [string, object[], object[], RegExp][] = [
   ],
   ['an unknown voice', [LOCAL], [{ name: 'local', voices: { anna: 'x' } }], /names the voice anna/],
   ['a request of few characters', [LOCAL], [{ name: 'local', maxRequestCharacters: 99 }], /must be >= 100/],
+  ['a speed that is no boolean', [LOCAL], [{ name: 'local', speed: { max: 2 } }], /speed must be boolean/],
   ['a negative cost', [LOCAL], [{ name: 'local', costPicoUsdPerCharacter: -1 }], /must be >= 0/],
   ['a key in the file', [{ ...LOCAL, key: 'sk-1' }], [{ name: 'local' }], /\(key\)/],
   [
@@ -163,6 +189,13 @@ test('an invalid catalog is refused with every fault named', async (t) => {
         `the speeds ${JSON.stringify(speed)}`,
         { ...acme, models: [{ ...model, speed }] },
         /models\.0\.speed/,
+      ],
+    ),
+    ...[{ min: 2 }, { min: 6, max: 40 }, { min: 2, max: 19 }, { min: 2, max: 40, per: 1 }].map(
+      (charactersPerSecond): [string, unknown, RegExp] => [
+        `the pace ${JSON.stringify(charactersPerSecond)}`,
+        { ...acme, models: [{ ...model, charactersPerSecond }] },
+        /models\.0\.charactersPerSecond/,
       ],
     ),
     ['a missing member', { ...acme, markupPercent: undefined }, /markupPercent/],

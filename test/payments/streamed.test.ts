@@ -7,6 +7,7 @@ import { audit } from '../../src/ledger/audit.ts';
 import { audioEnd } from '../../src/speech/audio-end.ts';
 import type { AudioType } from '../../src/speech/provider.ts';
 import { booksClosed } from '../support/books.ts';
+import { catalogWith } from '../support/catalog-file.ts';
 import { type LogLine, startGateway } from '../support/gateway.ts';
 import { sweepVictim } from '../support/kill.ts';
 import { runTurn } from '../support/reconcile.ts';
@@ -56,6 +57,19 @@ test('a stream silent for SPEECH_TIMEOUT_MS is aborted and not charged', async (
   const reply = assert.rejects(speak(), BROKEN_OFF);
   await drip.opened;
   await drip.write(PIECE);
+  await reply;
+  await until(async () => (await gateway.balance(account)) === FUNDED);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('with charactersPerSecond, a stream of silence is aborted at its end and not charged', async (t) => {
+  const CATALOG_FILE = await catalogWith(t, { charactersPerSecond: { min: 1, max: 50 } });
+  const { gateway, account, drip, speak } = await bench(t, { CATALOG_FILE });
+  const reply = assert.rejects(speak(), BROKEN_OFF);
+  await drip.opened;
+  await drip.write(PIECE);
+  await until(async () => (await charge(gateway)).state === 'pending');
+  drip.end();
   await reply;
   await until(async () => (await gateway.balance(account)) === FUNDED);
   assert.deepEqual(await audit(gateway.db), []);

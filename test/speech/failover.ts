@@ -24,19 +24,24 @@ export interface Failover {
   metric(sample: string): Promise<number | undefined>;
 }
 
-/** A model that so many upstreams speak, one for the other, each with names of its own. */
+/**
+ * A model that so many upstreams speak, one for the other, each with names of its own.
+ * @param options with more members of the model, and of its first upstream
+ */
 export async function startFailover(
   t: Test,
   {
     count = 2,
     timeoutMs = 10_000,
     silencePercent = 10,
-  }: { count?: number; timeoutMs?: number; silencePercent?: number },
+    model = {},
+    first = {},
+  }: { count?: number; timeoutMs?: number; silencePercent?: number; model?: object; first?: object },
 ): Promise<Failover> {
   const upstreams = await Promise.all(Array.from({ length: count }, () => startStubUpstream()));
   const names = NAMES.slice(0, count);
   const servers = names.map((name, index) => ({ name, baseUrl: (upstreams[index] as StubUpstream).url }));
-  const catalog = await catalogOf(t, servers, silencePercent);
+  const catalog = await catalogOf(t, servers, { silencePercent, model, first });
   const metrics = new Metrics();
   const settings = {
     ...{ baseUrl: undefined, apiKey: undefined, timeoutMs },
@@ -71,7 +76,7 @@ export async function startFailover(
 async function catalogOf(
   t: Test,
   servers: readonly { readonly name: Name; readonly baseUrl: string }[],
-  silencePercent: number,
+  { silencePercent, model, first }: { silencePercent: number; model: object; first: object },
 ): Promise<Catalog> {
   const file = {
     ...{ markupPercent: 100, defaultModel: 'acme/model', silencePercent, upstreams: servers },
@@ -82,9 +87,10 @@ async function catalogOf(
         voices: [{ voice: 'anna', name: 'Anna', upstreamVoice: 'voice' }],
         upstreams: servers.map(({ name }, index) =>
           index === 0
-            ? { name }
+            ? { name, ...first }
             : { name, model: `model of ${name}`, voices: { anna: `voice of ${name}` }, costPicoUsdPerCharacter: index },
         ),
+        ...model,
       },
     ],
   };

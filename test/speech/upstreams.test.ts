@@ -6,6 +6,7 @@ import { MAX_AUDIO_BYTES, SpeechError } from '../../src/speech/provider.ts';
 import { description, MONO_44100, mpegFrames, silentMp3, silentWav } from '../support/silent-audio.ts';
 import type { Mode } from '../support/stub-upstream.ts';
 import * as stub from '../support/stub-upstream.ts';
+import { toneMp3, toneWave } from '../support/tone.ts';
 import { until } from '../support/until.ts';
 import { FAULTS_BEFORE_AUDIO } from '../support/upstream-faults.ts';
 import { BROKEN_OFF, fails, NEVER, read, start, UNAVAILABLE, UPSTREAM_ERROR } from './compatible-upstream.ts';
@@ -165,6 +166,72 @@ const BROKEN = 3;
 const AVAILABLE = 'speechgate_upstream_available{upstream="first"}';
 
 const first = ({ upstreams }: Failover) => upstreams[0] as stub.StubUpstream;
+
+const CHECKED = { charactersPerSecond: { min: 2, max: 40 } };
+const SENTENCES = 'The canary sings in the morning, and sleeps at night. It likes seeds.';
+const LETTERS = SENTENCES.replaceAll(/[^a-z]/gi, '').length;
+const toneOf = (seconds: number) => toneMp3(440, 24_000, seconds);
+const waveOf = (seconds: number) => toneWave(440, seconds, { encoding: 'int', bits: 16 });
+const waveMode = (bytes: Uint8Array) => stub.body(bytes, { contentType: 'audio/wav' });
+const right = stub.body(await toneOf(LETTERS / 15));
+
+for (const [name, mode, failure] of [
+  ['far too short', stub.body(await toneOf(LETTERS / 50)), 'wrong_length'],
+  ['far too long', stub.body(await toneOf(LETTERS / 1.5)), 'wrong_length'],
+  ['far too short WAV', waveMode(waveOf(LETTERS / 50)), 'wrong_length'],
+  ['silent', stub.mp3(4_000), 'silence'],
+  ['silent WAV', stub.wav(4_000), 'silence'],
+] as const) {
+  test(`with charactersPerSecond, ${name} audio is a failure of its upstream`, async (t) => {
+    const failover = await startFailover(t, { model: CHECKED });
+    setMode(failover, 0, mode);
+    setMode(failover, 1, right);
+    for (let turn = 0; turn < BROKEN; turn++) {
+      const { upstream } = await collectSpeech(failover.provider, { ...UTTERANCE, text: SENTENCES }, NEVER);
+      assert.equal(upstream?.name, 'second');
+    }
+    const counted = `speechgate_upstream_failures_total{upstream="first",reason="${failure}"}`;
+    assert.equal(await failover.metric(counted), BROKEN);
+    assert.equal(await failover.metric(AVAILABLE), 0);
+    setMode(failover, 1, mode);
+    const failed = collectSpeech(failover.provider, { ...UTTERANCE, text: SENTENCES }, NEVER);
+    await fails(failed, { code: 'TTS_UPSTREAM_ERROR', transient: true });
+  });
+}
+
+for (const [name, utterance, seconds, model] of [
+  ['a short text', { text: '1,234,567,890,123,456' }, 12, CHECKED],
+  ['a text of few words and many dashes', { text: `Contents ${'- '.repeat(500)}` }, 1, CHECKED],
+  ['a text at twice the speed', { text: SENTENCES, speed: 2 }, LETTERS / 60, CHECKED],
+  ['any text without charactersPerSecond', { text: SENTENCES }, 0.2, {}],
+] as const) {
+  test(`the length of audio is not wrong for ${name}`, async (t) => {
+    const failover = await startFailover(t, { model });
+    setMode(failover, 0, stub.body(await toneOf(seconds)));
+    const spoken = await collectSpeech(failover.provider, { ...UTTERANCE, ...utterance }, NEVER);
+    assert.equal(spoken.upstream?.name, 'first');
+  });
+}
+
+test('silence is right for a text without words, and for any without charactersPerSecond', async (t) => {
+  const checked = await startFailover(t, { model: CHECKED });
+  assert.equal((await collectSpeech(checked.provider, { ...UTTERANCE, text: '…' }, NEVER)).upstream?.name, 'first');
+  const unchecked = await startFailover(t, {});
+  assert.equal((await collectSpeech(unchecked.provider, UTTERANCE, NEVER)).upstream?.name, 'first');
+});
+
+test('another speed than 1 is not asked of an upstream without speeds', async (t) => {
+  const failover = await startFailover(t, { first: { speed: false } });
+  const speakAt = async (speed: number) =>
+    (await failover.provider.synthesize({ ...UTTERANCE, speed }, NEVER)).upstream;
+  assert.deepEqual([(await speakAt(1))?.name, (await speakAt(1.25))?.name], ['first', 'second']);
+  setMode(failover, 1, stub.openAiError(500));
+  await fails(failover.provider.synthesize({ ...UTTERANCE, speed: 0.8 }, NEVER), {
+    code: 'TTS_UPSTREAM_ERROR',
+    transient: true,
+  });
+  assert.deepEqual(failover.asked(), [1, 2]);
+});
 
 async function hear(failover: Failover): Promise<string | undefined> {
   const speech = await failover.speak();

@@ -13,6 +13,13 @@ export async function catalogFile(t: Pick<Test, 'teardown'>, content: unknown): 
   return file;
 }
 
+/** The built-in catalog, with these members in each model. */
+export async function catalogWith(t: Pick<Test, 'teardown'>, members: object): Promise<string> {
+  const catalog = JSON.parse(await readFile(projectFile('src/config/catalog-default.json'), 'utf8'));
+  const models = catalog.models.map((model: object) => ({ ...model, ...members }));
+  return catalogFile(t, { ...catalog, models });
+}
+
 /** What the upstream `second` costs, in 10^-12 USD per character. */
 export const SECOND_COST = 4_000_000n;
 
