@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, isIPv6 } from 'node:net';
 import type { TtsModel } from '../../contract/types.ts';
 import type { Cleaning } from '../../lib/clean-text.ts';
 import { RunningWork } from '../../lib/running-work.ts';
@@ -27,7 +27,11 @@ export interface BridgeOptions {
   /** Stores purchases with undelivered audio, for `speechgate resume` after the bridge has exited. */
   readonly saved?: SavedSpeech;
   readonly flow: Flow;
+  /** The address to listen on; default: loopback. */
+  readonly host?: string | undefined;
   readonly port: number;
+  /** Pages of these origins may use the bridge. */
+  readonly allowedOrigins?: readonly string[];
   /** The required API key. With null every user of this machine can spend. */
   readonly token: string | null;
   readonly fallbacks?: Fallbacks;
@@ -45,7 +49,7 @@ export interface Bridge {
 }
 
 export async function startBridge(options: BridgeOptions): Promise<Bridge> {
-  const { client, budget, token, saved, flow, fallbacks = {}, cleaning, isDurable = true } = options;
+  const { client, budget, saved, flow, fallbacks = {}, cleaning, isDurable = true } = options;
   const isStreamed = flow === 'card' && !isDurable;
   const purchases = new Purchases(client, { isDurable, saved, repeatsLoss: true });
   const catalog = new Catalog(client);
@@ -55,7 +59,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
 
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     try {
-      checkAccess(request, token);
+      if (checkAccess(request, response, options) === 'preflight') return;
       const [path = '', query] = (request.url ?? '').split('?', 2);
       if (request.method === 'POST' && path === SPEECH) {
         const call = await handleSpeech(parts, request, response);
@@ -98,16 +102,15 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
-    server.listen(options.port, '127.0.0.1', resolve);
+    server.listen(options.port, options.host ?? LOOPBACK, resolve);
   });
   const resolveOutcome = async () => {
     await budget?.concludeLost(client, saved).catch(() => {});
     await purchases.resolveOutcome();
   };
   const stopWatching = watchLost({ concludeLost: () => running.add(resolveOutcome()) }, client);
-  const { port } = server.address() as AddressInfo;
   return {
-    url: `http://127.0.0.1:${port}/v1`,
+    url: `http://${authorityOf(server.address() as AddressInfo)}/v1`,
     async close(timeoutMs) {
       stopWatching();
       const closed = new Promise((resolve) => server.close(resolve));
@@ -131,22 +134,53 @@ function decoded(text: string): string {
   }
 }
 
-const NAMES = ['127.0.0.1', 'localhost', '[::1]'];
+/** This machine reaches a bridge that listens on all of its addresses by the loopback one. */
+function authorityOf({ address, port }: AddressInfo): string {
+  if (address === '0.0.0.0') return `${LOOPBACK}:${port}`;
+  if (!isIPv6(address)) return `${address}:${port}`;
+  return `[${address === '::' ? '::1' : address}]:${port}`;
+}
 
-/** Refuses web pages of other sites: the browser sends their Origin, or their Host after DNS rebinding. */
-function checkAccess({ headers, socket }: IncomingMessage, token: string | null): void {
+const LOOPBACK = '127.0.0.1';
+const NAMES = [LOOPBACK, 'localhost', '[::1]'];
+
+/**
+ * Refuses web pages of other sites, unless they are allowed: the browser sends their Origin, or their Host after DNS
+ * rebinding. A bridge with an address of its own has any name, and a token that such pages don't know.
+ */
+function checkAccess(
+  { method, headers, socket }: IncomingMessage,
+  response: ServerResponse,
+  { token, host: address, allowedOrigins = [] }: BridgeOptions,
+): 'preflight' | undefined {
   const hosts = NAMES.flatMap((name) =>
     socket.localPort === 80 ? [name, `${name}:80`] : [`${name}:${socket.localPort}`],
   );
   const host = headers.host?.toLowerCase() ?? '';
-  if (!hosts.includes(host)) {
+  if (address === undefined && !hosts.includes(host)) {
     throw new ApiError(
       { status: 421, type: 'permission_error', code: 'wrong_host' },
       `The Host header is not an address of this bridge. Use one of ${hosts.join(', ')}. Nothing was bought.`,
     );
   }
-  const isForeign = headers.origin !== undefined && headers.origin !== `http://${host}`;
-  if (isForeign || headers['sec-fetch-site'] === 'cross-site' || headers['sec-fetch-site'] === 'same-site') {
+  const { origin } = headers;
+  const isAllowed = origin !== undefined && allowedOrigins.includes(origin);
+  if (isAllowed) {
+    response.setHeader('access-control-allow-origin', origin);
+    response.setHeader('access-control-expose-headers', '*');
+    response.setHeader('vary', 'origin');
+  }
+  if (isAllowed && method === 'OPTIONS') {
+    response.writeHead(204, {
+      'access-control-allow-methods': 'GET, POST',
+      'access-control-allow-headers': headers['access-control-request-headers'] ?? '',
+    });
+    response.end();
+    return 'preflight';
+  }
+  const isForeign = !isAllowed && origin !== undefined && origin !== `http://${host}`;
+  const site = isAllowed ? undefined : headers['sec-fetch-site'];
+  if (isForeign || site === 'cross-site' || site === 'same-site') {
     throw new ApiError(
       { status: 403, type: 'permission_error', code: 'cross_origin' },
       'Web pages of other origins cannot use this bridge. Call it from a local program. Nothing was bought.',
@@ -159,6 +193,7 @@ function checkAccess({ headers, socket }: IncomingMessage, token: string | null)
         'Nothing was bought.',
     );
   }
+  return undefined;
 }
 
 const bearerOf = (authorization = ''): string => /^bearer +(.*)$/i.exec(authorization)?.[1]?.trim() ?? '';

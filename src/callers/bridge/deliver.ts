@@ -34,11 +34,11 @@ export async function deliver(
   if (response.destroyed) return 'left';
   response.once('close', () => disconnected.abort());
   const { contentType } = recording.speech;
-  const converted = convertTo(format, { audio: recording.play(signal), contentType }, input.length);
+  const { isEnded } = recording;
+  const converted = convertTo(format, { audio: recording.play(signal), contentType }, input.length, isEnded);
   try {
     // Audio that is whole is converted before the response begins, so that a failure is an error instead of a cut.
-    const isWhole = recording.isEnded || 'isWhole' in FORMATS[format];
-    const whole = isWhole ? Buffer.concat(await Readable.from(converted).toArray({ signal })) : undefined;
+    const whole = isEnded ? Buffer.concat(await Readable.from(converted).toArray({ signal })) : undefined;
     const pieces = slices(whole ? [whole] : converted);
     const first = await pieces.next();
     if (response.destroyed) return 'left';

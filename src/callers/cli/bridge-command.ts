@@ -16,10 +16,14 @@ const SHUTDOWN_TIMEOUT_MS = 20_000;
 /** Short, because programs repeat a request themselves, each time after the bridge has given up. */
 const RETRY_TIMEOUT_MS = 10_000;
 const TOKEN = 'SPEECHGATE_BRIDGE_TOKEN';
+const OPEN_WARNING =
+  'Whoever reaches this address and has your token can spend here, up to your caps. The connection is not encrypted.';
 const END_TEXTS = { spoken: '', left: 'program disconnected', broken: 'cut off', refused: 'refused' };
 
 const OPTIONS = {
   port: { type: 'string', default: '8787' },
+  host: { type: 'string' },
+  'allow-origin': { type: 'string', multiple: true },
   pay: { type: 'string' },
   model: { type: 'string' },
   voice: { type: 'string' },
@@ -36,7 +40,7 @@ export const bridgeCommand = defineCommand({
   usage: `speechgate bridge
 Serves OpenAI's speech API to programs on this machine, and pays for their requests, until Ctrl-C.
 Each request prints a line with its price and the total to standard error; with --json, a JSON document to standard output.
-  --port PORT          the port on 127.0.0.1, 0 for any free one; default: 8787
+  --port PORT          the port, 0 for any free one; default: 8787
   --pay FLOW           card, x402 or prepaid; default: as set by speechgate connect
   --model MODEL        replaces an unknown model of a program
   --voice VOICE        replaces an unknown voice; default: a fixed voice of the model for each of OpenAI's names
@@ -48,13 +52,18 @@ Each request prints a line with its price and the total to standard error; with 
   --max-total USD      maximum spending in total
 Programs must send a token as their API key. The bridge prints a new one at each start, unless you set one.
   --token-file FILE    reads the token from FILE; or set ${TOKEN}
-  --no-token           accepts any API key: every user of this machine can spend`,
+  --no-token           accepts any API key: every user of this machine can spend
+Containers and web pages can use the bridge too, if you have set a token:
+  --host ADDRESS       listens there, such as on the address of a container network, instead of on 127.0.0.1; 0.0.0.0: on all
+  --allow-origin URL   lets pages of this origin use the bridge, such as http://localhost:3000; may be repeated`,
   example: 'speechgate bridge --max-per-day 0.50',
   options: OPTIONS,
   run: async (values, { output, host }) => {
     const port = readPort(values.port);
     const cleaning = readCleaning(values);
+    const allowedOrigins = (values['allow-origin'] ?? []).map(readOrigin);
     const token = await readToken(values, host);
+    if (token.isNew || token.value === null) assertLocal(values.host, allowedOrigins);
     const options = {
       timeoutMs: RETRY_TIMEOUT_MS,
       pay: values.pay === undefined ? undefined : readFlow(values.pay, '--pay'),
@@ -73,7 +82,9 @@ Programs must send a token as their API key. The bridge prints a new one at each
         client: caller.client,
         budget: caller.budget,
         flow: caller.settings.flow,
+        host: values.host,
         port,
+        allowedOrigins,
         token: token.value,
         isDurable: !values['no-durable'],
         saved: caller.saved,
@@ -87,6 +98,7 @@ Programs must send a token as their API key. The bridge prints a new one at each
       });
       try {
         await announce(bridge, caller, token, output);
+        if (values.host !== undefined) output.note(OPEN_WARNING);
         await new Promise<void>((resolve) => stop.addEventListener('abort', () => resolve(), { once: true }));
         output.note('Shutting down after the running requests.');
       } finally {
@@ -147,7 +159,13 @@ async function listen(options: BridgeOptions): Promise<Bridge> {
   try {
     return await startBridge(options);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    const { code = '' } = error as NodeJS.ErrnoException;
+    if (['EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN'].includes(code)) {
+      throw new UsageError(
+        `--host ${options.host} is no address of this machine. Name one, or 0.0.0.0 for all of them.`,
+      );
+    }
+    if (code !== 'EADDRINUSE') throw error;
     throw new UsageError(`--port ${options.port} is in use. Name another port, or 0 for any free one.`);
   }
 }
@@ -172,6 +190,18 @@ function readPort(text: string): number {
   const port = Number(text);
   if (/^\d{1,5}$/.test(text) && port < 65_536) return port;
   throw new UsageError(`--port must be a number from 0 to 65535, not ${text}.`);
+}
+
+function readOrigin(text: string): string {
+  if (/^[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+$/.test(text)) return text;
+  throw new UsageError(`--allow-origin must be the origin of a page, such as http://localhost:3000, not ${text}.`);
+}
+
+/** @throws UsageError */
+function assertLocal(host: string | undefined, origins: readonly string[]): void {
+  if (host === undefined && origins.length === 0) return;
+  const option = host === undefined ? '--allow-origin' : '--host';
+  throw new UsageError(`${option} needs a token of yours: --token-file FILE, or ${TOKEN}. Nothing was started.`);
 }
 
 interface Token {

@@ -64,7 +64,7 @@ async function inWhole(
 ) {
   const parts: Buffer[] = [];
   const encoded = { audio: pieces(bytes, pieceBytes), contentType };
-  for await (const part of convertTo(format, encoded, CHARACTERS)) parts.push(Buffer.from(part));
+  for await (const part of convertTo(format, encoded, CHARACTERS, true)) parts.push(Buffer.from(part));
   return Buffer.concat(parts);
 }
 

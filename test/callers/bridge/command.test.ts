@@ -106,9 +106,32 @@ test('a token file sets the API key, which is never printed', async (t) => {
   assert.doesNotMatch(command.output(), /open-sesame|Hello/);
 });
 
-test('wrong options exit with 2 and one line; missing funds exit with 3', async (t) => {
+test('--host and --allow-origin start nothing without a token of the user', async (t) => {
   const { env, start } = await scene(t);
+  for (const [option, value] of [
+    ['--host', '0.0.0.0'],
+    ['--allow-origin', 'http://localhost:3000'],
+  ] as const) {
+    for (const more of [[], ['--no-token']]) {
+      const { code, err } = await callerCommand(env, 'bridge', '--port', '0', option, value, ...more);
+      const needed = `${option} needs a token of yours: --token-file FILE, or SPEECHGATE_BRIDGE_TOKEN.`;
+      assert.deepEqual([code, err], [2, `${needed} Nothing was started.\n`]);
+    }
+  }
+  Object.assign(env, { SPEECHGATE_BRIDGE_TOKEN: 'sesame' });
+  const { command, openai } = await start('--host', '0.0.0.0', '--allow-origin', 'http://localhost:3000');
+  await command.printed(/has your token can spend here, up to your caps\. The connection is not encrypted\./);
+  const { port } = new URL(openai.baseURL);
+  const headers = { authorization: 'Bearer sesame', host: 'bridge.internal', origin: 'http://localhost:3000' };
+  const answer = await fetch(`http://127.0.0.2:${port}/v1/models`, { headers });
+  assert.deepEqual([answer.status, answer.headers.get('access-control-allow-origin')], [200, headers.origin]);
+});
+
+test('wrong options exit with 2 and one line; missing funds exit with 3', async (t) => {
+  const { env, folder, start } = await scene(t);
   const { openai } = await start();
+  const token = join(folder, 'token');
+  await writeFile(token, 'open-sesame', { mode: 0o600 });
   const { port } = new URL(openai.baseURL);
   for (const [args, message] of [
     [['--port', port], /^--port \d+ is in use\./],
@@ -116,6 +139,8 @@ test('wrong options exit with 2 and one line; missing funds exit with 3', async 
     [['--max-per-day', 'much'], /^--max-per-day must be US dollars/],
     [['--token-file', '/nowhere'], /^--token-file names a file that cannot be read/],
     [['--pay', 'gold'], /^--pay must be/],
+    [['--allow-origin', 'http://localhost:3000/'], /^--allow-origin must be the origin of a page/],
+    [['--host', '192.0.2.1', '--token-file', token], /^--host 192\.0\.2\.1 is no address of this machine\./],
   ] as const) {
     const { code, err } = await callerCommand(env, 'bridge', ...args);
     assert.equal(code, 2, err);

@@ -3,11 +3,12 @@ import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
 import OpenAI, { APIError, BadRequestError, ConflictError, NotFoundError, RateLimitError } from 'openai';
 import { type Test, test } from 'tap';
-import { type BridgeUnderTest, HELLO, HELLO_MICRO_USD, openBridge } from '../../support/bridge.ts';
+import { askBridge, type BridgeUnderTest, HELLO, HELLO_MICRO_USD, openBridge } from '../../support/bridge.ts';
 import { probe, withoutProbe } from '../../support/probed-audio.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
 import { ControlledStream } from '../../support/stub-upstream.ts';
 import { startTcpProxy } from '../../support/tcp-proxy.ts';
+import { toneMp3 } from '../../support/tone.ts';
 import { until } from '../../support/until.ts';
 
 const ORDER = { model: 'tts-1', voice: 'alloy', input: HELLO } as const;
@@ -63,6 +64,41 @@ test('with --no-durable audio streams to the client while it is synthesized', as
   drip.end();
   assert.deepEqual(Buffer.concat([value, await rest]), silentMp3(1_440));
 });
+
+/** A second and a half of MP3 at 64 kbit/s. */
+const FIRST_BYTES = 12_000;
+/** More than any header has. */
+const HEADER_BYTES = 9_000;
+
+for (const [format, header] of [
+  ['wav', Buffer.from('RIFF\xff\xff\xff\xffWAVE', 'latin1')],
+  ['flac', Buffer.from('fLaC')],
+] as const) {
+  test(`with --no-durable ${format} streams while it is synthesized`, { skip: withoutProbe }, async (t) => {
+    const { bridge, upstream } = await open(t, STREAMED);
+    const audio = await toneMp3(440, 24_000, 8);
+    const drip = new ControlledStream();
+    upstream.mode = drip.mode;
+    const asked = askBridge(bridge.url, { response_format: format });
+    await drip.opened;
+    await drip.write(audio.subarray(0, FIRST_BYTES));
+    const reader = ((await asked).body as ReadableStream<Uint8Array>).getReader();
+    const parts: Uint8Array[] = [];
+    for (let size = 0; size < HEADER_BYTES; ) {
+      const { value } = await reader.read();
+      assert.ok(value, 'it has begun before the last of it is made');
+      size += value.length;
+      parts.push(value);
+    }
+    await drip.write(audio.subarray(FIRST_BYTES));
+    drip.end();
+    for (let step = await reader.read(); !step.done; step = await reader.read()) parts.push(step.value);
+    const whole = Buffer.concat(parts);
+    assert.deepEqual(whole.subarray(0, header.length), header);
+    const { seconds } = await probe(whole, format);
+    assert.ok(Math.abs(seconds - 8) < 0.2, `${seconds} s`);
+  });
+}
 
 test('stream_format sse sends the events that OpenAI documents', async (t) => {
   const { openai } = await open(t);

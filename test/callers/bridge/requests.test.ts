@@ -1,13 +1,15 @@
 /** What the bridge refuses, since it spends money for whoever reaches it. */
 import assert from 'node:assert/strict';
-import { type IncomingMessage, type OutgoingHttpHeaders, request } from 'node:http';
+import { createServer, type IncomingMessage, type OutgoingHttpHeaders, request } from 'node:http';
 import { connect } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { text as readAll } from 'node:stream/consumers';
 import { type Test, test } from 'tap';
 import { type Fallbacks, resolve } from '../../../src/callers/bridge/catalog.ts';
 import type { TtsModel, TtsModelsResponse } from '../../../src/contract/types.ts';
-import { askBridge, bridgeOf, HELLO, openBridge } from '../../support/bridge.ts';
+import { askBridge, bridgeOf, HELLO, HELLO_MICRO_USD, openBridge } from '../../support/bridge.ts';
+import { openBrowser, withoutChromium } from '../../support/chromium.ts';
+import { serve } from '../../support/listening.ts';
 import { SAID, talkativeService } from '../../support/talkative-service.ts';
 
 interface Sent {
@@ -21,6 +23,12 @@ const ORDER = { model: 'tts-1', voice: 'alloy' };
 const BODY = JSON.stringify({ ...ORDER, input: HELLO });
 const JSON_TYPE = { 'content-type': 'application/json' };
 
+/** An address by which other machines, and containers, reach this one. */
+const findOutsideAddress = () =>
+  Object.values(networkInterfaces())
+    .flat()
+    .find((each) => each?.family === 'IPv4' && !each.internal);
+
 /** Sends it as it is given, and tells status, headers and the error. */
 async function send(origin: string, { method = 'POST', path = '/v1/audio/speech', headers = {}, body }: Sent) {
   const outgoing = request(`${origin}${path}`, { method, headers: { ...JSON_TYPE, ...headers } });
@@ -32,6 +40,68 @@ async function send(origin: string, { method = 'POST', path = '/v1/audio/speech'
   const error = text.startsWith('{') ? JSON.parse(text).error : undefined;
   return { status: incoming.statusCode, headers: incoming.headers, error };
 }
+
+const TOKEN = 'open-sesame';
+const AUTHORIZATION = { authorization: `Bearer ${TOKEN}` };
+const PAGE = 'http://localhost:3000';
+
+test('a bridge with a host serves programs that know its token, by any of its names', async (t) => {
+  const outside = findOutsideAddress();
+  const { bridge } = await openBridge(t, { bridge: { host: '0.0.0.0', token: TOKEN } });
+  const { port, hostname } = new URL(bridge.url);
+  assert.equal(hostname, '127.0.0.1');
+  const origin = `http://${outside?.address ?? hostname}:${port}`;
+  assert.equal((await send(origin, {})).status, 401);
+  assert.equal((await send(origin, { headers: AUTHORIZATION })).status, 200);
+  assert.equal((await send(origin, { headers: { ...AUTHORIZATION, host: 'host.docker.internal' } })).status, 200);
+  const page = await send(origin, { headers: { ...AUTHORIZATION, origin: PAGE } });
+  assert.deepEqual([page.status, page.error.code], [403, 'cross_origin']);
+});
+
+test('pages of an allowed origin may use the bridge, and no other pages', async (t) => {
+  const { origin } = await openBridge(t, { bridge: { allowedOrigins: [PAGE], token: TOKEN } });
+  const cross = { origin: PAGE, 'sec-fetch-site': 'same-site' };
+  const asked = { 'access-control-request-method': 'POST', 'access-control-request-headers': 'authorization,x-more' };
+  const preflight = await send(origin, { method: 'OPTIONS', headers: { ...cross, ...asked } });
+  assert.equal(preflight.status, 204);
+  assert.equal(preflight.headers['access-control-allow-methods'], 'GET, POST');
+  assert.equal(preflight.headers['access-control-allow-headers'], 'authorization,x-more');
+  for (const [headers, status] of [
+    [AUTHORIZATION, 200],
+    [{}, 401],
+  ] as const) {
+    const answer = await send(origin, { headers: { ...cross, ...headers } });
+    assert.equal(answer.status, status);
+    const { 'access-control-allow-origin': allowed, 'access-control-expose-headers': exposed, vary } = answer.headers;
+    assert.deepEqual([allowed, exposed, vary], [PAGE, '*', 'origin']);
+  }
+  for (const headers of [
+    { origin: 'http://localhost:3001' },
+    { 'sec-fetch-site': 'cross-site' },
+    { ...cross, host: 'evil.example' },
+  ]) {
+    const { status, headers: answered } = await send(origin, { headers: { ...AUTHORIZATION, ...headers } });
+    assert.deepEqual([status, answered['access-control-allow-origin']], ['host' in headers ? 421 : 403, undefined]);
+  }
+});
+
+test('a page in Chromium speaks through the bridge that allows its origin', { skip: withoutChromium }, async (t) => {
+  const page = await (await openBrowser(t)).newPage();
+  const site = createServer((_, response) => response.setHeader('content-type', 'text/html').end('<title>App</title>'));
+  const pageOrigin = (await serve(t, site)).replace('127.0.0.1', 'localhost');
+  const { bridge, balance } = await openBridge(t, { bridge: { allowedOrigins: [pageOrigin], token: TOKEN } });
+  await page.goto(pageOrigin);
+  const speak = (token: string) =>
+    page.evaluate<[number, string | null]>(`(async () => {
+      const headers = { authorization: 'Bearer ${token}', 'content-type': 'application/json' };
+      const response = await fetch('${bridge.url}/audio/speech', { method: 'POST', headers, body: '${BODY}' });
+      await response.arrayBuffer();
+      return [response.status, response.headers.get('x-speechgate-charged-usd')];
+    })()`);
+  assert.deepEqual(await speak(TOKEN), [200, '0.000198']);
+  assert.deepEqual(await speak('wrong'), [401, null]);
+  assert.equal(await balance(), 1_000_000n - HELLO_MICRO_USD);
+});
 
 test('the bridge refuses foreign hosts, foreign origins and invalid requests', async (t) => {
   const { origin, balance, calls, upstream } = await openBridge(t);
@@ -114,9 +184,7 @@ test('the bridge refuses foreign hosts, foreign origins and invalid requests', a
   });
 
   await t.test('the bridge listens on loopback only', async () => {
-    const outside = Object.values(networkInterfaces())
-      .flat()
-      .find((each) => each?.family === 'IPv4' && !each.internal);
+    const outside = findOutsideAddress();
     if (!outside) return;
     const socket = connect(Number(port), outside.address);
     await new Promise<void>((resolve, reject) => {

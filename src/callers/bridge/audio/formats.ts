@@ -8,6 +8,7 @@ import { pipeline } from 'node:stream/promises';
 import { createMp3Encoder } from 'wasm-media-encoders';
 import { childEnv, findProgram } from '../../../lib/programs.ts';
 import { holdingBack } from '../../../speech/audio-end.ts';
+import { wholeAudio } from '../../../speech/whole-audio.ts';
 import type { Speech } from '../../client/index.ts';
 import { SAMPLE_RATE, samplesOf } from './decode.ts';
 
@@ -15,14 +16,15 @@ type Samples = AsyncIterable<Float32Array>;
 type Encoded = AsyncGenerator<Uint8Array>;
 
 const MP3_KILOBITS_PER_SECOND = 96;
-const WAVE_HEADER_BYTES = 44;
+/** Every player takes it for the size of a stream. */
+const UNKNOWN_SIZE = 0xffff_ffff;
 
 interface Format {
   readonly contentType: string;
   readonly needsFfmpeg: boolean;
-  /** Encoded as one piece: its length is known before it is sent. */
-  readonly isWhole?: true;
   readonly encode: (samples: Samples) => Encoded;
+  /** As one file, if its header has the length, which a stream lacks. */
+  readonly encodeWhole?: (samples: Samples) => Encoded;
 }
 
 export const FORMATS = {
@@ -31,13 +33,13 @@ export const FORMATS = {
     needsFfmpeg: false,
     encode: (samples) => holdingBack(encodeMp3(samples), 'audio/mpeg'),
   },
-  wav: { contentType: 'audio/wav', needsFfmpeg: false, isWhole: true, encode: encodeWave },
+  wav: { contentType: 'audio/wav', needsFfmpeg: false, encode: encodeWave, encodeWhole: encodeWholeWave },
   pcm: { contentType: 'audio/pcm', needsFfmpeg: false, encode: encodePcm },
   flac: {
     contentType: 'audio/flac',
     needsFfmpeg: true,
-    isWhole: true,
-    encode: (samples) => encodeFile(samples, ['-f', 'flac']),
+    encode: (samples) => encodeStream(samples, ['-f', 'flac']),
+    encodeWhole: (samples) => encodeFile(samples, ['-f', 'flac']),
   },
   opus: {
     contentType: 'audio/ogg; codecs=opus',
@@ -69,12 +71,14 @@ export async function* convertTo(
   format: AudioFormat,
   { audio, contentType }: { readonly audio: AsyncIterable<Uint8Array>; readonly contentType: Speech['contentType'] },
   characters: number,
+  isWhole: boolean,
 ): AsyncGenerator<Uint8Array> {
   if (isPassThrough(format, contentType)) {
     yield* audio;
     return;
   }
-  yield* FORMATS[format].encode(await startDecoding(samplesOf(audio, contentType, maxSeconds(characters))));
+  const { encode, encodeWhole = encode }: Format = FORMATS[format];
+  yield* (isWhole ? encodeWhole : encode)(await startDecoding(samplesOf(audio, contentType, maxSeconds(characters))));
 }
 
 /** Decodes the first samples, so that unreadable audio fails before the response headers are sent. */
@@ -101,11 +105,9 @@ async function* encodePcm(samples: Samples): Encoded {
 }
 
 async function* encodeWave(samples: Samples): Encoded {
-  const pcm = await Readable.from(encodePcm(samples)).toArray();
-  const length = pcm.reduce((sum, part) => sum + part.length, 0);
-  const header = Buffer.alloc(WAVE_HEADER_BYTES);
+  const header = Buffer.alloc(44);
   header.write('RIFF', 0, 'latin1');
-  header.writeUInt32LE(WAVE_HEADER_BYTES - 8 + length, 4);
+  header.writeUInt32LE(UNKNOWN_SIZE, 4);
   header.write('WAVEfmt ', 8, 'latin1');
   header.writeUInt32LE(16, 16);
   header.writeUInt16LE(1, 20);
@@ -115,8 +117,13 @@ async function* encodeWave(samples: Samples): Encoded {
   header.writeUInt16LE(2, 32);
   header.writeUInt16LE(16, 34);
   header.write('data', 36, 'latin1');
-  header.writeUInt32LE(length, 40);
-  yield Buffer.concat([header, ...pcm]);
+  header.writeUInt32LE(UNKNOWN_SIZE, 40);
+  yield header;
+  yield* encodePcm(samples);
+}
+
+async function* encodeWholeWave(samples: Samples): Encoded {
+  yield wholeAudio('audio/wav', Buffer.concat(await Readable.from(encodeWave(samples)).toArray()));
 }
 
 async function* encodeMp3(samples: Samples): Encoded {
@@ -132,9 +139,12 @@ async function* encodeMp3(samples: Samples): Encoded {
   yield lame.finalize().slice();
 }
 
+/** Otherwise ffmpeg looks at two seconds of samples, whose format it is told, before it encodes. */
+const AT_ONCE = ['-probesize', '32', '-analyzeduration', '0'];
+
 /** Streams the output of ffmpeg. It gets raw samples only, never bytes of the service. */
 async function* encodeStream(samples: Samples, args: readonly string[], output = 'pipe:1'): Encoded {
-  const input = ['-f', 's16le', '-ar', String(SAMPLE_RATE), '-ac', '1', '-i', 'pipe:0'];
+  const input = [...AT_ONCE, '-f', 's16le', '-ar', String(SAMPLE_RATE), '-ac', '1', '-i', 'pipe:0'];
   const ffmpeg = spawn('ffmpeg', ['-v', 'error', ...input, ...args, output], {
     stdio: ['pipe', 'pipe', 'ignore'],
     env: childEnv(),
