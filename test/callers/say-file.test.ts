@@ -1,22 +1,28 @@
 /** Files that are spoken part by part: each part is paid once, whatever interrupts the command. */
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import fc from 'fast-check';
 import { type Test, test } from 'tap';
+import { chapterTag } from '../../src/callers/cli/book-files.ts';
 import { partsOf } from '../../src/callers/cli/say-file.ts';
 import { secondsOf } from '../../src/callers/mcp/speak-tool.ts';
+import { wholeFrames } from '../../src/speech/mpeg-frame.ts';
 import { startPrepaidCaller } from '../support/caller.ts';
 import { callerCommand, startCallerCommand } from '../support/caller-command.ts';
 import { startChild } from '../support/child.ts';
 import { listening } from '../support/client.ts';
 import { startGateway } from '../support/gateway.ts';
+import { probe, withoutProbe } from '../support/probed-audio.ts';
 import { silentMp3 } from '../support/silent-audio.ts';
-import { ControlledStream, mp3, type StubUpstream, testUpstream } from '../support/stub-upstream.ts';
+import { body, ControlledStream, mp3, type StubUpstream, testUpstream } from '../support/stub-upstream.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
+import { toneMp3 } from '../support/tone.ts';
 import { zipOf } from '../support/zip.ts';
 
 const SENTENCE = 'This sentence is one of very many in a long book. ';
@@ -102,7 +108,7 @@ test('a text file is spoken as it is, also with --json', async (t) => {
   const { out, say } = await bookIn(t, '\ufeff# One * two', 'a.txt');
   const told = await callerCommand(env, ...say, '--json');
   assert.equal(told.code, 0, told.err);
-  const bytes = silentMp3(1000).length;
+  const { length: bytes } = await readFile(out);
   assert.deepEqual(JSON.parse(told.out), { file: out, parts: 1, bytes, chargedMicroUsd: 18 * '# One * two'.length });
   assert.deepEqual(spokenBy(upstream), ['# One * two']);
 });
@@ -182,7 +188,168 @@ test('an EPUB is spoken chapter by chapter, in the order of its spine', async (t
     const { code, err } = await callerCommand(env, ...say);
     assert.equal(code, 0, err);
   }
-  assert.deepEqual([...new Set(spokenBy(upstream))], ['One.\nFirst & last.\nTwo.\nThe end.']);
+  assert.deepEqual([...new Set(spokenBy(upstream))], ['One.\nFirst & last.', 'Two.\nThe end.']);
+});
+
+const CONTENTS = (entries: readonly (readonly [title: string, address: string])[]) =>
+  `<html xmlns:epub="http://www.idpf.org/2007/ops"><nav epub:type="toc"><h1>Contents</h1><ol><li><a href="one.xhtml">Book</a>
+   <ol>${entries.map(([title, address]) => `<li><a href="${address}"><b>${title}</b></a></li>`).join('')}</ol></li></ol></nav>
+   <nav epub:type="landmarks"><ol><li><a href="one.xhtml">Cover</a></li></ol></nav></html>`;
+const NCX = (entries: readonly (readonly [title: string, address: string])[]) =>
+  `<ncx:ncx xmlns:ncx="http://www.daisy.org/z3986/2005/ncx/"><ncx:navMap>${entries
+    .map(
+      ([title, src]) =>
+        `<ncx:navPoint><ncx:navLabel><ncx:text>${title}</ncx:text></ncx:navLabel><ncx:content src="${src}"/></ncx:navPoint>`,
+    )
+    .join('')}</ncx:navMap><ncx:pageList><ncx:pageTarget><ncx:navLabel><ncx:text>7</ncx:text></ncx:navLabel>
+    <ncx:content src="one.xhtml"/></ncx:pageTarget></ncx:pageList></ncx:ncx>`;
+const ENTRIES = [
+  ['The first', 'one.xhtml#a'],
+  ['The second &amp; last', 'chapter%202.xhtml'],
+] as const;
+const PAGES = {
+  'OPS/one.xhtml': '<html><body><p>By me.</p><p><a id="a"/>First.</p><h1>More</h1></body></html>',
+  'OPS/chapter 2.xhtml': '<html><body><p>The end.</p></body></html>',
+};
+
+for (const [version, book] of [
+  ['EPUB 3', { ...EPUB, ...PAGES, 'OPS/toc.xhtml': CONTENTS(ENTRIES) }],
+  [
+    'EPUB 2',
+    {
+      ...EPUB,
+      ...PAGES,
+      'OPS/book.opf': (EPUB['OPS/book.opf'] as string)
+        .replace('properties="nav"', 'media-type="application/x-dtbncx+xml"')
+        .replace('<opf:itemref idref="toc"/>', ''),
+      'OPS/toc.xhtml': NCX(ENTRIES),
+    },
+  ],
+] as const) {
+  test(`the chapters of an ${version} are those of its table of contents`, async (t) => {
+    const { env } = await byCard(t);
+    const { say } = await bookIn(t, zipOf(book), 'book.epub');
+    const { code, out, err } = await callerCommand(env, ...say, '--dry-run', '--json');
+    assert.equal(code, 0, err);
+    const { text, chapters } = JSON.parse(out);
+    assert.equal(text, 'By me.\nFirst.\nMore.\nThe end.');
+    const isNested = version === 'EPUB 3';
+    assert.deepEqual(chapters, [isNested ? 'Book' : 'By me.', 'The first', 'The second & last']);
+  });
+}
+
+const run = promisify(execFile);
+const CHAPTERED = `# A book\n\nBy me.\n\n${['One', 'Zwölf', 'Three'].map((title) => `## ${title}\n\n${SENTENCE.repeat(50)}\n\n`).join('')}`;
+
+/** Whatever is asked is spoken as thirty characters a second. */
+async function readAloud(upstream: StubUpstream): Promise<void> {
+  const tone = await toneMp3(440, 24_000, 75);
+  const { offsets } = wholeFrames(tone);
+  upstream.mode = (request, response) => {
+    const frames = Math.ceil((String(request.body?.input).length / 30) * (24_000 / 576));
+    body(tone.subarray(0, offsets[frames]))(request, response);
+  };
+}
+
+test('an MP3 of several chapters has their titles and times in a tag, and plays', { skip: withoutProbe }, async (t) => {
+  const { env, upstream } = await byCard(t);
+  await readAloud(upstream);
+  const { folder, out, say } = await bookIn(t, CHAPTERED);
+  const shown = await callerCommand(env, ...say, '--dry-run');
+  assert.match(shown.out, /^4 chapters: A book, One, Zwölf, Three$/m);
+  const told = await callerCommand(env, ...say, '--captions');
+  assert.equal(told.code, 0, told.err);
+  const { stdout, stderr } = await run('ffprobe', ['-v', 'warning', '-show_chapters', '-of', 'json', out]);
+  assert.equal(stderr, '');
+  const chapters: { start_time: string; end_time: string; tags: { title: string } }[] = JSON.parse(stdout).chapters;
+  assert.deepEqual(
+    chapters.map(({ tags }) => tags.title),
+    ['A book', 'One', 'Zwölf', 'Three'],
+  );
+  const { seconds } = await probe(await readFile(out), 'mp3');
+  chapters.forEach(({ start_time }, at) => {
+    assert.equal(start_time, at === 0 ? '0.000000' : chapters[at - 1]?.end_time);
+  });
+  assert.ok(Math.abs(Number(chapters.at(-1)?.end_time) - seconds) < 0.1, `${chapters.at(-1)?.end_time} of ${seconds}`);
+
+  const captions = await readFile(join(folder, 'book.vtt'), 'utf8');
+  assert.match(captions, /^WEBVTT\n\n00:00:00\.000 --> [\d:.]+\nA book\.\n/);
+  const one = Number(chapters[1]?.start_time).toFixed(3).padStart(6, '0');
+  assert.ok(captions.includes(`\n00:00:${one} --> `), `${one} in ${captions.slice(0, 400)}`);
+  assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3', 'book.vtt']);
+});
+
+test('a tag lists more chapters than one table of contents may', { skip: withoutProbe }, async (t) => {
+  const chapters = Array.from({ length: 600 }, (_, at) => ({
+    title: `Chapter ${at}`,
+    start: at / 100,
+    end: (at + 1) / 100,
+  }));
+  const file = join(await temporaryFolder(t), 'many.mp3');
+  await writeFile(file, Buffer.concat([chapterTag(chapters), silentMp3(6_000)]));
+  const { stdout } = await run('ffprobe', ['-v', 'error', '-show_chapters', '-of', 'json', file]);
+  const found: { tags: { title: string } }[] = JSON.parse(stdout).chapters;
+  assert.deepEqual([found.length, found.at(-1)?.tags.title], [600, 'Chapter 599']);
+});
+
+test('parts of several sampling rates are not joined, and stay', { skip: withoutProbe }, async (t) => {
+  const { env, upstream } = await byCard(t);
+  const { folder, say } = await bookIn(t);
+  const [low, high] = [body(await toneMp3(440, 24_000, 1)), body(await toneMp3(440, 44_100, 1))];
+  let asked = 0;
+  upstream.mode = (request, response) => (asked++ === 1 ? high : low)(request, response);
+  const { code, err } = await callerCommand(env, ...say);
+  assert.equal(code, 1, err);
+  const [, path = ''] =
+    /different sampling rates.* Delete (.+), and the same command buys it again\.$/m.exec(err) ?? [];
+  await rm(path);
+  assert.equal((await callerCommand(env, ...say)).code, 0);
+  assert.equal(upstream.requests.length, 4);
+  assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
+});
+
+test('with --chapters files each chapter is a file with its title, and captions', { skip: withoutProbe }, async (t) => {
+  const { env, upstream } = await byCard(t);
+  await readAloud(upstream);
+  const { folder, say } = await bookIn(t, CHAPTERED);
+  const { code, err, out } = await callerCommand(env, ...say, '--chapters', 'files', '--captions', '--json');
+  assert.equal(code, 0, err);
+  const names = ['01', '02', '03', '04'].map((number) => `book-${number}`);
+  assert.deepEqual(
+    JSON.parse(out).files,
+    names.map((name) => join(folder, `${name}.mp3`)),
+  );
+  const all = names.flatMap((name) => [`${name}.mp3`, `${name}.vtt`]);
+  assert.deepEqual((await readdir(folder)).sort(), [...all, 'book.md'].sort());
+  const shown = await run('ffprobe', ['-v', 'warning', '-show_format', '-of', 'json', join(folder, 'book-03.mp3')]);
+  const { tags, duration } = JSON.parse(shown.stdout).format;
+  assert.deepEqual([tags.title, tags.track], ['Zwölf', '3/4']);
+  assert.ok(Math.abs(Number(duration) - (SENTENCE.length * 50) / 30) < 3, duration);
+  assert.match(await readFile(join(folder, 'book-03.vtt'), 'utf8'), /^WEBVTT\n\n00:00:00\.000 --> [\d:.]+\nZwölf\.\n/);
+});
+
+test('after Ctrl-C the same command goes on in files of chapters, and says how long', async (t) => {
+  const { env, upstream, balance } = await byPrepaid(t);
+  const { folder, say } = await bookIn(t, CHAPTERED);
+  const before = await balance();
+  const third = new ControlledStream();
+  let asked = 0;
+  upstream.mode = (request, response) => {
+    asked += 1;
+    (asked === 3 ? third.mode : mp3())(request, response);
+  };
+  const command = startCallerCommand(env, [...say, '--chapters', 'files']);
+  await third.opened;
+  await command.printed(/^Part 3 of 7, about \d+ s left, 0\.0\d+ USD paid …$/m);
+  assert.equal((await command.stop('SIGINT')).code, 5);
+  await third.write(silentMp3(1000));
+  third.end();
+  const { code, err } = await callerCommand(env, ...say, '--chapters', 'files');
+  assert.equal(code, 0, err);
+  assert.equal(upstream.requests.length, 7, 'each is spoken once');
+  const spoken = spokenBy(upstream).reduce<number>((sum, text) => sum + String(text).length, 0);
+  assert.equal(await balance(), before - BigInt(18 * spoken));
+  assert.equal((await readdir(folder)).length, 5);
 });
 
 test('what is no EPUB, or is encrypted, is refused in one line, with 2', async (t) => {
@@ -286,12 +453,15 @@ test('a file that cannot be spoken is refused in one line, with 2, and nothing i
     ['empty.md', ['--out', out], /Without markup, code and emoji nothing is left to speak\./],
     ['a.txt', ['--out', '-'], /--out must name a file for the audio of .*a\.txt\./],
     ['a.txt', ['--play'], /--out must name a file/],
+    ['a.txt', ['--out', out, '--chapters', 'marks'], /--chapters must be one of tags, files, not marks\./],
   ] as const) {
     const { code, err } = await callerCommand(env, 'say', join(folder, name), ...args);
     assert.equal(code, 2, err);
     assert.match(err, message);
     assert.match(err, /^[^\n]+ Nothing was bought\.\n$/);
   }
+  const noFile = await callerCommand(env, 'say', 'Hello', '--out', out, '--captions');
+  assert.deepEqual([noFile.code, noFile.err.slice(0, 37)], [2, '--chapters and --captions need a file']);
   assert.equal((await callerCommand(env, 'say', 'Read about a.txt', '--out', out)).code, 0);
   assert.deepEqual(spokenBy(upstream), ['Read about a.txt']);
 });

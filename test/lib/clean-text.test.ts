@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { test } from 'tap';
-import { cleanText } from '../../src/lib/clean-text.ts';
+import { chaptersOf, cleanText } from '../../src/lib/clean-text.ts';
 
 const MARKDOWN: readonly (readonly [what: string, text: string, spoken: string])[] = [
   ['a heading ends with a pause', '# The *title*\n\nA text', 'The title.\nA text'],
@@ -32,6 +32,49 @@ for (const [what, text, spoken] of MARKDOWN) {
     assert.equal(cleanText(text, { format: 'markdown', emoji: true }), spoken);
   });
 }
+
+const CHAPTERS: readonly (readonly [what: string, text: string, chapters: readonly (readonly string[])[]])[] = [
+  ['a text without headings is one chapter', 'One\n\nTwo', [['', 'One\nTwo']]],
+  [
+    'headings of one level begin chapters, also behind a preface',
+    'Preface\n\n# *One*?\n\na\n\n# Two\n\n## Two b\n\nb',
+    [
+      ['', 'Preface'],
+      ['One?', 'One?\na'],
+      ['Two', 'Two.\nTwo b.\nb'],
+    ],
+  ],
+  [
+    'a single heading above them is the title of the whole',
+    '# Book\n\nBy me\n\n## One\n\na\n\n### c\n\n## Two\n\n### d\n\nb',
+    [
+      ['Book', 'Book.\nBy me'],
+      ['One', 'One.\na\nc.'],
+      ['Two', 'Two.\nd.\nb'],
+    ],
+  ],
+  [
+    'a heading of several lines has one title',
+    '<h2>I.<br/>The <i>end</i></h2>\n\na',
+    [['I. The end', 'I.\nThe end.\na']],
+  ],
+  ['a heading without words begins none', '# One\n\na\n\n# ![](x.png)\n\nb', [['One', 'One.\na\nb']]],
+];
+
+for (const [what, text, chapters] of CHAPTERS) {
+  test(`chapters: ${what}`, async () => {
+    const found = chaptersOf(text, { format: 'markdown', emoji: true });
+    assert.deepEqual(
+      found.map((chapter) => [chapter.title, chapter.text]),
+      chapters,
+    );
+    assert.equal(found.map((chapter) => chapter.text).join('\n'), cleanText(text, { format: 'markdown', emoji: true }));
+  });
+}
+
+test('chapters: a text that is not cleaned is one, as it is', async () => {
+  assert.deepEqual(chaptersOf('# a\n# b', { format: 'off', emoji: true }), [{ title: '', text: '# a\n# b' }]);
+});
 
 test('HTML: head, script, style and code blocks are left out, also where tags are not closed', async () => {
   const page = `<!doctype html><html><head><title>T</title><style>p { color: red }</style></head><body>

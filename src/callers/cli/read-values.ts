@@ -102,13 +102,12 @@ export const CLEAN_OPTIONS = {
   'no-emoji': { type: 'boolean', default: false },
 } as const;
 
-export function readCleaning({
-  clean = 'off',
-  'no-emoji': noEmoji,
-}: {
-  clean?: string;
-  'no-emoji': boolean;
-}): Cleaning {
+export interface CleaningValues {
+  readonly clean?: string;
+  readonly 'no-emoji': boolean;
+}
+
+export function readCleaning({ clean = 'off', 'no-emoji': noEmoji }: CleaningValues): Cleaning {
   const format = TEXT_FORMATS.find((each) => each === clean);
   if (format) return { format, emoji: !noEmoji };
   throw new UsageError(`--clean must be one of ${TEXT_FORMATS.join(', ')}, not ${clean}. Nothing was bought.`);
@@ -129,14 +128,23 @@ export const SPEECH_USAGE = `
   --clean FORMAT   speaks only the words of a text in markdown or html, without code blocks; default: off
   --no-emoji       leaves emoji out`;
 
+interface SpeechValues {
+  readonly voice?: string;
+  readonly model?: string;
+  readonly speed?: string;
+}
+
 export async function readOrder(
-  values: { voice?: string; model?: string; speed?: string; clean?: string; 'no-emoji': boolean },
+  values: SpeechValues & CleaningValues,
   word: string | undefined,
   stdin: Readable,
 ): Promise<SpeechOrder> {
-  const { voice, model, speed } = values;
   const cleaning = readCleaning(values);
-  const text = cleanText(await readText(word, 'The text', stdin), cleaning);
+  return orderOf(cleanText(await readText(word, 'The text', stdin), cleaning), values);
+}
+
+/** @param text without markup */
+export function orderOf(text: string, { voice, model, speed }: SpeechValues): SpeechOrder {
   if (text === '') throw new UsageError('Without markup, code and emoji nothing is left to speak. Nothing was bought.');
   return {
     text,

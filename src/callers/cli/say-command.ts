@@ -4,6 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { readUsd } from '../../lib/arguments.ts';
+import type { Chapter } from '../../lib/clean-text.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { childEnv, findProgram } from '../../lib/programs.ts';
 import { serviceWords } from '../../lib/service-words.ts';
@@ -17,11 +18,12 @@ import {
   type SpeechOrder,
 } from '../client/index.ts';
 import { openAudioFile, otherFormat } from './audio-file.ts';
+import { CHAPTER_MODES, type ChapterMode } from './book-files.ts';
 import { defineCommand, interruption } from './command.ts';
 import { CommandError, EXIT } from './failure.ts';
 import { assertCanPay, type Caller, paid, withCaller } from './open-caller.ts';
 import type { CommandProcess, Output } from './output.ts';
-import { idsOf, readFlow, readOrder, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
+import { idsOf, orderOf, readFlow, readOrder, SPEECH_OPTIONS, SPEECH_USAGE } from './read-values.ts';
 import { type BoughtSpeech, receiptLine } from './resume-command.ts';
 import { SavedPurchases, SentPurchase } from './saved-purchases.ts';
 import { type BuyPart, readTerms, readTextFile, sayFile } from './say-file.ts';
@@ -35,6 +37,8 @@ const OPTIONS = {
   pay: { type: 'string' },
   max: { type: 'string' },
   durable: { type: 'boolean', default: false },
+  chapters: { type: 'string' },
+  captions: { type: 'boolean', default: false },
   'dry-run': { type: 'boolean', default: false },
 } as const;
 
@@ -42,13 +46,15 @@ export const sayCommand = defineCommand({
   usage: `speechgate say TEXT|- --out FILE
 Speaks a text, pays for it, and writes the audio, usually MP3.
 A TEXT that ends in .txt, .md, .html or .epub names a file. It is spoken in parts, and --clean is as its name says. After Ctrl-C
-the same command goes on, and pays for no part twice.
+the same command goes on, and pays for no part twice. Chapters are those of the book's contents, or of its headings.
 ${SPEECH_USAGE}
   --out FILE       the audio file, written completely or not at all; - writes to standard output
   --play           plays the audio with a player of this system
   --pay FLOW       card, x402 or prepaid; default: as set by speechgate connect
   --max USD        maximum price, such as 0.01, of a file with all its parts; a higher price is refused before anything is signed
   --dry-run        only prints what would be spoken, and its price
+  --chapters MODE  of a file: tags marks its chapters in one MP3; files writes one for each, such as book-01.mp3; default: tags
+  --captions       of a file: writes captions beside each MP3, such as book.vtt
   --durable        card credit only: uses a job, whose audio can be fetched again after a lost response`,
   example: 'speechgate say "Hello world" --out hello.mp3 --play',
   options: OPTIONS,
@@ -63,30 +69,41 @@ ${SPEECH_USAGE}
     }
     const pay = values.pay === undefined ? undefined : readFlow(values.pay, '--pay');
     const maxMicroUsd = max === undefined ? undefined : readUsd(max, '--max');
-    const source = word === undefined ? undefined : await readTextFile(word);
-    if (source && (out === undefined || out === '-') && !values['dry-run']) {
+    const chapters = word === undefined ? undefined : await readTextFile(word, values);
+    const mode = readChapters(values.chapters);
+    if (!chapters && (values.captions || values.chapters !== undefined)) {
+      throw new UsageError('--chapters and --captions need a file, such as book.md. Nothing was bought.');
+    }
+    if (chapters && (out === undefined || out === '-') && !values['dry-run']) {
       throw new UsageError(`--out must name a file for the audio of ${word}. Nothing was bought.`);
     }
-    const clean = values.clean ?? source?.format;
-    const order = await readOrder({ ...values, ...(clean && { clean }) }, source?.text ?? word, host.stdin);
-    if (values['dry-run']) return withCaller(host, { pay }, (caller) => showOrder(caller, order, output));
+    const order = chapters
+      ? orderOf(chapters.map(({ text }) => text).join('\n'), values)
+      : await readOrder(values, word, host.stdin);
+    if (values['dry-run']) return withCaller(host, { pay }, (caller) => showOrder(caller, order, output, chapters));
     const player = values.play ? await findPlayer(host.env) : undefined;
     const folder = out === undefined ? await mkdtemp(join(tmpdir(), 'speechgate-')) : undefined;
     const path = out ?? join(folder as string, 'speech');
+    let played = [path];
     const signal = interruption(host);
     try {
       const saved = new SavedPurchases(settingsFolder(host.env));
       const shared = { signal, output, host };
-      if (source) {
+      if (chapters) {
         const buy: BuyPart = ({ order, path, priceMicroUsd }, progress) => {
           const sent = new SentPurchase(saved, path);
           const delivery = { path, sent, durable: true, progress, ...shared };
           const options = { pay, maxMicroUsd: priceMicroUsd, sent };
           return withCaller(host, options, (caller) => buySpeech(caller, order, delivery));
         };
-        const { parts, bytes, chargedMicroUsd } = await sayFile(order, { out: path, pay, maxMicroUsd, buy, ...shared });
-        const line = `${path}: ${parts} parts, ${bytes} bytes, ${formatUsd(chargedMicroUsd)} USD paid now`;
-        output.done({ file: path, parts, bytes, chargedMicroUsd }, [line]);
+        const files = { out: path, chapters: mode, captions: values.captions };
+        const spoken = await sayFile(chapters, order, { files, pay, maxMicroUsd, buy, ...shared });
+        const { paths, parts, bytes, chargedMicroUsd } = spoken;
+        played = [...paths];
+        const names = paths.length === 1 ? paths[0] : `${paths[0]} to ${paths.at(-1)}`;
+        const line = `${names}: ${parts} parts, ${bytes} bytes, ${formatUsd(chargedMicroUsd)} USD paid now`;
+        const written = mode === 'tags' ? { file: path } : { files: paths };
+        output.done({ ...written, parts, bytes, chargedMicroUsd }, [line]);
       } else {
         const sent = new SentPurchase(saved, out === undefined || out === '-' ? null : resolve(out));
         const delivery = { path, sent, durable: values.durable, ...shared };
@@ -96,21 +113,37 @@ ${SPEECH_USAGE}
         if (out === '-') output.note(line);
         else output.done({ file: out ?? null, ...bought }, [line]);
       }
-      if (player && !(await play(player, path, host.env))) output.note(`${player[0]} could not play the audio.`);
+      for (const each of player ? played : []) {
+        if (!(await play(player as Player, each, host.env))) output.note(`${player?.[0]} could not play the audio.`);
+      }
     } finally {
       if (folder) await rm(folder, { recursive: true, force: true });
     }
   },
 });
 
-async function showOrder({ client }: Caller, order: SpeechOrder, output: Output): Promise<void> {
+function readChapters(text: string = CHAPTER_MODES[0]): ChapterMode {
+  const mode = CHAPTER_MODES.find((each) => each === text);
+  if (mode) return mode;
+  throw new UsageError(`--chapters must be one of ${CHAPTER_MODES.join(', ')}, not ${text}. Nothing was bought.`);
+}
+
+async function showOrder(
+  { client }: Caller,
+  order: SpeechOrder,
+  output: Output,
+  chapters: readonly Chapter[] = [],
+): Promise<void> {
   const terms = await readTerms(client, order);
   const { model } = terms.order;
   const text = order.text.trim();
   const priceMicroUsd = terms.priceOf(text);
   const price = `${text.length} characters with ${serviceWords(model)}: ${formatUsd(priceMicroUsd)} USD.`;
-  const lines = [...text.split('\n'), '', `${price} Nothing was bought.`];
-  output.done({ text, model, characters: text.length, priceMicroUsd }, lines);
+  const titles = chapters.map(({ title }) => title);
+  const list = titles.length > 1 ? [`${titles.length} chapters: ${titles.join(', ')}`] : [];
+  const lines = [...text.split('\n'), '', ...list, `${price} Nothing was bought.`];
+  const document = { text, model, characters: text.length, priceMicroUsd };
+  output.done(titles.length > 0 ? { ...document, chapters: titles } : document, lines);
 }
 
 interface Delivery {

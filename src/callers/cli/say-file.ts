@@ -1,21 +1,21 @@
 import { createHash } from 'node:crypto';
 import { readFile, rm, stat } from 'node:fs/promises';
 import { extname, join, resolve } from 'node:path';
-import type { Cleaning } from '../../lib/clean-text.ts';
+import { type Chapter, type Cleaning, chaptersOf } from '../../lib/clean-text.ts';
 import { FileLock } from '../../lib/file-lock.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { ownFolder } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
-import { audioStart } from '../../speech/mpeg-frame.ts';
-import { wholeAudio } from '../../speech/whole-audio.ts';
+import { hasWord } from '../../speech/split-text.ts';
 import { priceOf } from '../client/catalog.ts';
 import { type Flow, OutcomeUnknownError, OverCapError, type Speechgate, type SpeechOrder } from '../client/index.ts';
 import { openAudioFile } from './audio-file.ts';
+import { type BookFiles, pathsOf, writeBook } from './book-files.ts';
 import { readEpub } from './epub.ts';
 import { CommandError, EXIT } from './failure.ts';
 import { assertCanPay, withBudget, withCaller } from './open-caller.ts';
 import type { CommandProcess, Output } from './output.ts';
-import { idsOf } from './read-values.ts';
+import { type CleaningValues, idsOf, readCleaning } from './read-values.ts';
 import { type BoughtSpeech, resumePurchase } from './resume-command.ts';
 import { SavedPurchases } from './saved-purchases.ts';
 import { capsLine } from './settings.ts';
@@ -32,26 +32,31 @@ const FORMATS: Readonly<Record<string, Cleaning['format']>> = {
   // Its words are read without markup.
   '.epub': 'off',
 };
+const FIRST_WORDS = /^.{1,60}(?!\S)/;
 const NOTHING_BOUGHT = 'Nothing was bought.';
 
-export interface TextFile {
-  readonly text: string;
-  readonly format: Cleaning['format'];
-}
-
-/** The content of the file that a word names; undefined if it is a text. @throws UsageError */
-export async function readTextFile(word: string): Promise<TextFile | undefined> {
+/** The chapters that have words, of the file that a word names; undefined if it is a text. @throws UsageError */
+export async function readTextFile(word: string, values: CleaningValues): Promise<Chapter[] | undefined> {
   const format = FORMATS[extname(word).toLowerCase()];
   if (format === undefined || word.includes('\n')) return undefined;
+  const cleaning = readCleaning({ ...values, clean: values.clean ?? format });
   const bytes = await readFile(word).catch((error) => {
     if (error.code === 'ENOENT' && word.includes(' ')) return undefined;
     const reason = error.code === 'ENOENT' ? 'does not exist' : `cannot be read (${error.code})`;
     throw new UsageError(`${word} ${reason}. Name a text file, or pipe the text in and pass -. ${NOTHING_BOUGHT}`);
   });
   if (bytes === undefined) return undefined;
-  if (/\.epub$/i.test(word)) return { text: await readEpub(word, bytes), format };
+  const chapters = /\.epub$/i.test(word)
+    ? await readEpub(word, bytes, cleaning.emoji)
+    : chaptersOf(decodeText(word, bytes), cleaning);
+  return chapters
+    .filter(({ text }) => hasWord(text))
+    .map(({ title, text }) => ({ title: title || (FIRST_WORDS.exec(text)?.[0] ?? ''), text }));
+}
+
+function decodeText(word: string, bytes: Uint8Array): string {
   try {
-    return { text: new TextDecoder('utf-8', { fatal: true }).decode(bytes), format };
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
     throw new UsageError(`${word} is not a text in UTF-8. Convert it first. ${NOTHING_BOUGHT}`);
   }
@@ -89,7 +94,7 @@ export function partsOf(text: string, maxCharacters: number): string[] {
   return parts.map((part) => part.trim()).filter(Boolean);
 }
 
-export interface Part {
+interface Part {
   readonly order: SpeechOrder;
   readonly priceMicroUsd: bigint;
   readonly path: string;
@@ -99,7 +104,7 @@ export interface Part {
 export type BuyPart = (part: Part, progress: string) => Promise<BoughtSpeech>;
 
 interface FileOptions {
-  readonly out: string;
+  readonly files: BookFiles;
   readonly pay: Flow | undefined;
   /** For all that is to be bought. */
   readonly maxMicroUsd: bigint | undefined;
@@ -110,33 +115,42 @@ interface FileOptions {
 }
 
 export interface SpokenFile {
+  readonly paths: readonly string[];
   readonly parts: number;
   readonly bytes: number;
   readonly chargedMicroUsd: bigint;
 }
 
 /**
- * Speaks a text part by part. Each is kept beside the file until all are joined, so that the same command goes on after
- * an interruption:
+ * Speaks chapters part by part. Each is kept beside the file until all are joined, so that the same command goes on
+ * after an interruption:
  *
  *     its audio is there          -> nothing
  *     it was sent, audio unknown  -> the identical request again, which is charged once
  *     else                        -> bought
  */
-export async function sayFile(order: SpeechOrder, options: FileOptions): Promise<SpokenFile> {
-  const { out, pay, maxMicroUsd, output, host } = options;
-  await (await openAudioFile(out, host.stdout)).close();
-  const folder = `${resolve(out)}.parts`;
-  const parts = await withCaller(host, { pay }, async (caller) => {
+export async function sayFile(
+  chapters: readonly Chapter[],
+  order: SpeechOrder,
+  options: FileOptions,
+): Promise<SpokenFile> {
+  const { files, pay, maxMicroUsd, output, host } = options;
+  const paths = pathsOf(files, chapters.length);
+  for (const path of paths) await (await openAudioFile(path, host.stdout)).close();
+  const folder = `${resolve(files.out)}.parts`;
+  const spoken = await withCaller(host, { pay }, async (caller) => {
     assertCanPay(caller);
     const terms = await readTerms(caller.client, order);
     output.note(capsLine(caller.caps));
-    const texts = partsOf(order.text, Math.min(terms.maxCharacters, MAX_PART_CHARACTERS));
-    return texts.map((text, index): Part => {
+    let index = 0;
+    const partOf = (text: string): Part => {
       const part = { ...terms.order, text };
-      return { order: part, priceMicroUsd: terms.priceOf(text), path: join(folder, nameOf(part, index)) };
-    });
+      return { order: part, priceMicroUsd: terms.priceOf(text), path: join(folder, nameOf(part, index++)) };
+    };
+    const most = Math.min(terms.maxCharacters, MAX_PART_CHARACTERS);
+    return chapters.map(({ title, text }) => ({ title, parts: partsOf(text, most).filter(hasWord).map(partOf) }));
   });
+  const parts = spoken.flatMap((chapter) => chapter.parts);
   const missing: Part[] = [];
   for (const part of parts) if (!(await exists(part.path))) missing.push(part);
   const wantedMicroUsd = missing.reduce((sum, { priceMicroUsd }) => sum + priceMicroUsd, 0n);
@@ -147,10 +161,10 @@ export async function sayFile(order: SpeechOrder, options: FileOptions): Promise
     `${parts.length} parts, of which ${missing.length} are to be bought for ${formatUsd(wantedMicroUsd)} USD.`,
   );
   const chargedMicroUsd = await onlyHere(folder, () => buyParts(missing, parts.length, options));
-  const bytes = await joinParts(parts, out, host);
+  const bytes = await writeBook(spoken, files, host.stdout);
   await forget(parts, host);
   await rm(folder, { recursive: true });
-  return { parts: parts.length, bytes, chargedMicroUsd };
+  return { paths, parts: parts.length, bytes, chargedMicroUsd };
 }
 
 /** Two commands would buy the same parts. @throws ForeignFileError, CommandError */
@@ -168,13 +182,20 @@ async function onlyHere<T>(folder: string, work: () => Promise<T>): Promise<T> {
 /** Returns the charge of all. */
 async function buyParts(missing: readonly Part[], count: number, options: FileOptions): Promise<bigint> {
   const { signal, output } = options;
+  const lengths = missing.map(({ order }) => order.text.length);
+  const begunAt = performance.now();
   let chargedMicroUsd = 0n;
   for (const [index, part] of missing.entries()) {
     const bought = count - missing.length + index;
     const paid = formatUsd(chargedMicroUsd);
+    const left = timeLeft(
+      (performance.now() - begunAt) / 1000,
+      sum(lengths.slice(0, index)),
+      sum(lengths.slice(index)),
+    );
     try {
       signal.throwIfAborted();
-      chargedMicroUsd += await buyPart(part, `Part ${bought + 1} of ${count}, ${paid} USD paid`, options);
+      chargedMicroUsd += await buyPart(part, `Part ${bought + 1} of ${count}, ${left}${paid} USD paid`, options);
     } catch (error) {
       const kept = `${bought} of ${count} parts are bought, ${paid} USD now. The same command goes on, and pays for no part twice.`;
       if (signal.aborted) throw interrupted(kept, error);
@@ -184,6 +205,11 @@ async function buyParts(missing: readonly Part[], count: number, options: FileOp
   }
   return chargedMicroUsd;
 }
+
+const sum = (numbers: readonly number[]): number => numbers.reduce((total, number) => total + number, 0);
+
+const timeLeft = (seconds: number, characters: number, charactersLeft: number): string =>
+  characters === 0 ? '' : `about ${Math.ceil((seconds / characters) * charactersLeft)} s left, `;
 
 /** A part whose command was killed right after it was written is still saved. */
 async function forget(parts: readonly Part[], { env }: CommandProcess): Promise<void> {
@@ -236,19 +262,3 @@ async function buyPart(part: Part, progress: string, { buy, output, host }: File
   const message = `The service speaks WAV, and only MP3 can be joined. The first part is in ${path}. You paid ${formatUsd(receipt.chargedMicroUsd)} USD.`;
   throw new CommandError({ code: 'NOT_MP3', exit: EXIT.failed, message });
 }
-
-async function joinParts(parts: readonly Part[], out: string, { stdout }: CommandProcess): Promise<number> {
-  const pieces: Uint8Array[] = [];
-  for (const { path } of parts) pieces.push(framesOf(await readFile(path)));
-  const bytes = wholeAudio('audio/mpeg', Buffer.concat(pieces));
-  const file = await openAudioFile(out, stdout);
-  try {
-    const audio = new Blob([bytes as Uint8Array<ArrayBuffer>]).stream();
-    return await file.write({ audio, bytes: async () => bytes, contentType: 'audio/mpeg' });
-  } finally {
-    await file.close();
-  }
-}
-
-/** Without the tag and the frame that describe one file alone. */
-const framesOf = (audio: Uint8Array): Uint8Array => audio.subarray(audioStart(audio));
