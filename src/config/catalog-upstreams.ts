@@ -27,6 +27,8 @@ export interface ModelUpstream {
   readonly maxRequestCharacters: number;
   /** False: it is asked for speed 1 only. */
   readonly hasSpeed: boolean;
+  /** Otherwise it answers only once all is spoken. */
+  readonly streams: boolean;
 }
 
 export interface FileModel {
@@ -41,6 +43,7 @@ export interface FileModel {
     readonly costPicoUsdPerCharacter?: number;
     readonly maxRequestCharacters?: number;
     readonly speed?: boolean;
+    readonly streams?: boolean;
   }[];
 }
 
@@ -73,6 +76,7 @@ export const modelUpstreamsSchema = {
       costPicoUsdPerCharacter: { type: 'integer', minimum: 0, maximum: 1_000_000_000_000 },
       maxRequestCharacters: { type: 'integer', minimum: 100, maximum: 500_000 },
       speed: { type: 'boolean' },
+      streams: { type: 'boolean' },
     },
   ),
 };
@@ -142,5 +146,6 @@ export function upstreamsOf(model: FileModel): ModelUpstream[] {
     costPicoUsd: BigInt(upstream.costPicoUsdPerCharacter ?? model.baseRatePicoUsdPerCharacter),
     maxRequestCharacters: upstream.maxRequestCharacters ?? DEFAULT_MAX_REQUEST_CHARACTERS,
     hasSpeed: upstream.speed ?? true,
+    streams: upstream.streams ?? true,
   }));
 }

@@ -110,7 +110,7 @@ export const streamed =
     const abort = () => deadline.abort();
     lost.addEventListener('abort', abort, { once: true });
     try {
-      const beginning = provider.synthesize(utterance, deadline.signal);
+      const beginning = provider.synthesize({ ...utterance, isStreamed: true }, deadline.signal);
       const [speech, begun] = await synthesizeWithFailover(
         beginning,
         async (given) => [given, await readIfComplete(given.audio)] as const,

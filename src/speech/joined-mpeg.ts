@@ -3,7 +3,7 @@ import { MpegAudioReader } from './mpeg-audio.ts';
 import { describe } from './mpeg-description.ts';
 import { FRAME_HEADER_BYTES, frameSamples, readSideInformation, soundOf, wholeFrames } from './mpeg-frame.ts';
 import { type Speech, SpeechError } from './provider.ts';
-import { hasWord, splitText } from './split-text.ts';
+import { hasWord, splitForListener, splitText } from './split-text.ts';
 import { audioError } from './upstream-errors.ts';
 
 /** Silence that an encoder puts in front of its audio, in samples of its rate: that of LAME. */
@@ -78,14 +78,21 @@ export function describeSegments(
 const framesReader = (passed: Uint8Array[]) =>
   new MpegAudioReader({ pass: (bytes) => void passed.push(bytes), bodyBytes: undefined, framesOnly: true });
 
-/** Speaks a text that is longer than one request may be, as one MP3. @throws SpeechError if its first segment fails */
+interface Segmenting {
+  /** Of one request, in characters. */
+  readonly limit: number;
+  /** Speaks the first sentence alone, then one part at a time, so that none delays the one before it. */
+  readonly isForListener: boolean;
+  speak(text: string, signal: AbortSignal, isFirst: boolean): Promise<Speech>;
+}
+
+/** Speaks a text in several requests, as one MP3. @throws SpeechError if its first segment fails */
 export async function speakInSegments(
   text: string,
-  limit: number,
-  speak: (text: string, signal: AbortSignal) => Promise<Speech>,
+  { limit, isForListener, speak }: Segmenting,
   signal: AbortSignal,
 ): Promise<Speech> {
-  const split = splitText(text, limit);
+  const split = isForListener ? splitForListener(text, limit) : splitText(text, limit);
   if (split.outcome === 'unsplittable') {
     const message = `The speech provider takes ${limit} characters, and the text has no place to split.`;
     throw new SpeechError('TTS_UPSTREAM_ERROR', message, false, undefined, 'utterance').because('unsplittable');
@@ -94,10 +101,17 @@ export async function speakInSegments(
   const [beginning = '', ...rest] = (worded.length > 0 ? worded : split.parts).map((part) => part.trim());
   const abandoned = new AbortController();
   const either = AbortSignal.any([signal, abandoned.signal]);
-  const first = await speak(beginning, either);
+  const first = await speak(beginning, either, true);
+  if (rest.length === 0) return first;
+  // Only MP3 can be joined.
+  if (first.mimeType !== 'audio/mpeg' && text.length <= limit) {
+    abandoned.abort();
+    await drain(first);
+    return speak(text, signal, true);
+  }
   const passed: Uint8Array[] = [];
   const reader = framesReader(passed);
-  const segments = inOrder(first, rest, (part) => speak(part, either));
+  const segments = inOrder(first, rest, isForListener ? 1 : SEGMENTS_AT_ONCE, (part) => speak(part, either, false));
   return {
     ...first,
     audio: joined(segments, reader, passed, () => abandoned.abort()),
@@ -109,12 +123,13 @@ export async function speakInSegments(
 async function* inOrder(
   first: Speech,
   rest: readonly string[],
+  atOnce: number,
   speak: (text: string) => Promise<Speech>,
 ): AsyncGenerator<Speech> {
   const ahead = [Promise.resolve(first)];
   try {
-    for (let next = 0; ahead.length > 0; ) {
-      while (ahead.length < SEGMENTS_AT_ONCE && next < rest.length) {
+    for (let next = 0; ahead.length > 0 || next < rest.length; ) {
+      while (ahead.length < atOnce && next < rest.length) {
         const speech = speak(rest[next++] as string);
         // It is awaited in its turn.
         speech.catch(() => {});

@@ -4,6 +4,7 @@ import {
   type CharactersPerSecond,
   DEFAULT_MAX_REQUEST_CHARACTERS,
   DEFAULT_UPSTREAM,
+  type ModelUpstream,
 } from '../config/catalog-upstreams.ts';
 import { SPEED } from '../config/speech-limits.ts';
 import type { ProviderSettings, ServerSettings } from '../config/speech-settings.ts';
@@ -20,14 +21,9 @@ export const serversOf = ({ baseUrl, apiKey, servers }: ProviderSettings): reado
     ? servers
     : [{ name: DEFAULT_UPSTREAM, baseUrl, apiKey, keyVariable: 'SPEECH_API_KEY' }, ...servers];
 
-interface Route {
+interface Route extends Omit<ModelUpstream, 'name' | 'costPicoUsd'> {
   readonly upstream: Upstream;
-  readonly model: string;
-  /** The upstream's own voice names by the catalog's `upstreamVoice`; a voice without an entry keeps its name. */
-  readonly voices: ReadonlyMap<string, string>;
   readonly costPicoUsd: bigint | null;
-  readonly maxRequestCharacters: number;
-  readonly hasSpeed: boolean;
   readonly pace?: CharactersPerSecond | undefined;
 }
 
@@ -70,35 +66,36 @@ export function openProvider(
     const routes = byId.get(modelId ?? '') ?? byUpstreamModel.get(model);
     if (routes) return brokenLast(routes.filter(({ hasSpeed }) => hasSpeed || speed === SPEED.default));
     // For a job whose model is no longer in the catalog.
-    const maxRequestCharacters = DEFAULT_MAX_REQUEST_CHARACTERS;
-    return fallback
-      ? [{ upstream: fallback, model, voices: new Map(), costPicoUsd: null, maxRequestCharacters, hasSpeed: true }]
-      : [];
+    const limits = { maxRequestCharacters: DEFAULT_MAX_REQUEST_CHARACTERS, streams: true, hasSpeed: true };
+    return fallback ? [{ upstream: fallback, model, voices: new Map(), costPicoUsd: null, ...limits }] : [];
   }
 
-  async function speak(
-    utterance: Utterance,
+  async function speakBy(
     routes: readonly Route[],
+    utterance: Utterance,
     signal: AbortSignal,
     former?: SpeechError,
   ): Promise<Speech> {
     let failure = former;
-    for (const [turn, { upstream, model, voices, costPicoUsd, maxRequestCharacters, pace }] of routes.entries()) {
+    const { text, isStreamed = false } = utterance;
+    for (const [turn, route] of routes.entries()) {
+      const { upstream, model, voices, costPicoUsd, maxRequestCharacters: limit, pace } = route;
       const rest = routes.slice(turn + 1);
       const voice = voices.get(utterance.voice) ?? utterance.voice;
       try {
-        const firstByteMs = rest.length > 0 ? silenceMs : undefined;
-        const request = (text: string, signal: AbortSignal) =>
-          upstream.synthesize({ ...utterance, text, model, voice }, signal, firstByteMs, pace);
-        const { text } = utterance;
-        const isLong = text.length > maxRequestCharacters;
-        const spoken = await (isLong
-          ? speakInSegments(text, maxRequestCharacters, request, signal)
-          : request(text, signal));
-        metrics.upstreamSpent(upstream.name, costMicroUsd(utterance.text.length, costPicoUsd ?? 0n));
+        // No other upstream goes on for one that is heard.
+        const speak = (text: string, signal: AbortSignal, isFirst: boolean) => {
+          const firstByteMs = rest.length > 0 && (isFirst || !isStreamed) ? silenceMs : undefined;
+          return upstream.synthesize({ ...utterance, text, model, voice }, signal, firstByteMs, pace);
+        };
+        const isForListener = isStreamed && !route.streams;
+        const spoken = await (isForListener || text.length > limit
+          ? speakInSegments(text, { limit, isForListener, speak }, signal)
+          : speak(text, signal, true));
+        metrics.upstreamSpent(upstream.name, costMicroUsd(text.length, costPicoUsd ?? 0n));
         const failover = async (error: SpeechError) => {
           if (signal.aborted) throw error;
-          return speak(utterance, rest, signal, error);
+          return speakBy(rest, utterance, signal, error);
         };
         const speech = { ...spoken, upstream: { name: upstream.name, costPicoUsd } };
         return rest.length > 0 ? { ...speech, failover } : speech;
@@ -114,7 +111,7 @@ export function openProvider(
   }
 
   return {
-    provider: { synthesize: (utterance, signal) => speak(utterance, routesOf(utterance), signal) },
+    provider: { synthesize: (utterance, signal) => speakBy(routesOf(utterance), utterance, signal) },
     async close() {
       await Promise.all(upstreams.map((upstream) => upstream.close()));
     },

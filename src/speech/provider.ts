@@ -9,6 +9,8 @@ export interface Utterance {
   readonly modelId?: string | null;
   /** Of the request, for the log. */
   readonly traceId?: string;
+  /** Its beginning is heard while the rest is spoken. */
+  readonly isStreamed?: boolean;
 }
 
 /** More than an hour at 128 kbit/s, far beyond the longest text. */

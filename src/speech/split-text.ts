@@ -32,38 +32,62 @@ const UNBREAKABLE = [
  * grapheme, a number or a web address.
  * @param limit in characters (R1), of each part
  */
-export function splitText(text: string, limit: number): SplitText {
+export const splitText = (text: string, limit: number): SplitText => split(text, limit, () => limit);
+
+/**
+ * Splits so that the first sentence is spoken alone. Each further part has whole sentences, and is at most twice as long as
+ * the text before it: it can be spoken while that is heard.
+ */
+export const splitForListener = (text: string, limit: number): SplitText =>
+  split(text, limit, (start) =>
+    Math.min(limit, Math.max(2 * start, firstSentence(text.slice(start, start + limit + LOOKAHEAD)))),
+  );
+
+function split(text: string, limit: number, limitAt: (start: number) => number): SplitText {
   const parts: string[] = [];
-  let start = 0;
-  while (text.length - start > limit) {
-    const length = splitAt(text.slice(start, start + limit + LOOKAHEAD), limit);
+  for (let start = 0; start < text.length; start += parts.at(-1)?.length ?? 0) {
+    const rest = text.slice(start, start + limit + LOOKAHEAD);
+    const lengthWithin = (most: number) => (rest.length <= most ? rest.length : splitAt(rest, most));
+    const length = lengthWithin(limitAt(start)) || lengthWithin(limit);
     if (length === 0) return { outcome: 'unsplittable', offset: start };
-    parts.push(text.slice(start, start + length));
-    start += length;
+    parts.push(rest.slice(0, length));
   }
-  parts.push(text.slice(start));
   return { outcome: 'split', parts };
+}
+
+/** Length of the first sentence, with the space behind it. */
+function firstSentence(window: string): number {
+  const canSplit = splitPlaces(window);
+  for (const { index, segment } of sentences.segment(unwrapped(window))) {
+    const end = index + segment.length;
+    if (canSplit(end) && !isAbbreviation(window, end)) return end;
+  }
+  return window.length;
+}
+
+/** The segmenter ends a sentence at each line feed. */
+const unwrapped = (text: string): string => text.replace(/[\r\n]/g, ' ');
+
+const isAbbreviation = (text: string, end: number): boolean =>
+  ABBREVIATION.test(text.slice(Math.max(0, end - 20), end));
+
+function splitPlaces(window: string): (at: number) => boolean {
+  const kept = UNBREAKABLE.flatMap((pattern) => [...window.matchAll(pattern)]);
+  const clusters = graphemes.segment(window);
+  return (at) =>
+    clusters.containing(at)?.index === at &&
+    !kept.some(({ 0: { length }, index }) => index < at && at < index + length);
 }
 
 /** Where to split the beginning of a text; 0 for nowhere. */
 function splitAt(window: string, limit: number): number {
-  const kept = UNBREAKABLE.flatMap((pattern) => [...window.matchAll(pattern)]);
-  const clusters = graphemes.segment(window);
-  const isAllowed = (at: number) =>
-    at <= limit &&
-    clusters.containing(at)?.index === at &&
-    !kept.some(({ 0: { length }, index }) => index < at && at < index + length);
+  const canSplit = splitPlaces(window);
+  const isAllowed = (at: number) => at <= limit && canSplit(at);
   const lastMatch = (pattern: RegExp) =>
     [...window.matchAll(pattern)].map(({ 0: { length }, index }) => index + length).findLast(isAllowed) ?? 0;
-  // The segmenter ends a sentence at each line feed.
-  const unwrapped = window.replace(/[\r\n]/g, ' ');
   return (
     lastMatch(PARAGRAPH_END) ||
-    lastBoundary(
-      sentences.segment(unwrapped),
-      limit,
-      (at) => isAllowed(at) && !ABBREVIATION.test(window.slice(Math.max(0, at - 20), at)),
-    ) ||
+    lastBoundary(sentences.segment(unwrapped(window)), limit, (at) => isAllowed(at) && !isAbbreviation(window, at)) ||
     lastMatch(CLAUSE_END) ||
     lastMatch(SPACE) ||
     lastBoundary(words.segment(window), limit, isAllowed)

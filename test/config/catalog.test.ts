@@ -164,6 +164,7 @@ const UPSTREAM_FAULTS: [string, object[], object[], RegExp][] = [
   ['an unknown voice', [LOCAL], [{ name: 'local', voices: { anna: 'x' } }], /names the voice anna/],
   ['a request of few characters', [LOCAL], [{ name: 'local', maxRequestCharacters: 99 }], /must be >= 100/],
   ['a speed that is no boolean', [LOCAL], [{ name: 'local', speed: { max: 2 } }], /speed must be boolean/],
+  ['a word for streams', [LOCAL], [{ name: 'local', streams: 'no' }], /streams must be boolean/],
   ['a negative cost', [LOCAL], [{ name: 'local', costPicoUsdPerCharacter: -1 }], /must be >= 0/],
   ['a key in the file', [{ ...LOCAL, key: 'sk-1' }], [{ name: 'local' }], /\(key\)/],
   [

@@ -57,7 +57,7 @@ async function join(...segments: readonly Buffer[]): Promise<Buffer> {
     return { mimeType: 'audio/mpeg', audio };
   };
   const text = segments.map((_, number) => `Number ${number}.`).join(' ');
-  const speech = await speakInSegments(text, 10, speak, NEVER);
+  const speech = await speakInSegments(text, { limit: 10, isForListener: false, speak }, NEVER);
   const chunks: Uint8Array[] = [];
   for await (const chunk of speech.audio) chunks.push(chunk);
   return Buffer.concat(chunks);

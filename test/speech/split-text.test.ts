@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { test } from 'tap';
-import { splitText } from '../../src/speech/split-text.ts';
+import { splitForListener, splitText } from '../../src/speech/split-text.ts';
 
 const FILLER = 'The quick brown fox jumps over the lazy dog and runs on without a stop until it is tired';
 
@@ -43,19 +43,39 @@ test('a text without a place to split tells where that begins', async () => {
   }
 });
 
+test('for a listener the first sentence is alone, and each part at most twice what is before', async () => {
+  const long = 'This one is a sentence of forty letters. ';
+  const rows: [text: string, limit: number, parts: string[]][] = [
+    ['Hello world', 500, ['Hello world']],
+    ['Hello world', 10, ['Hello ', 'world']],
+    ['Hello there. It is me.', 500, ['Hello there. ', 'It is me.']],
+    ['Dr. Smith came.\nHe left.', 500, ['Dr. Smith came.\n', 'He left.']],
+    ['Title\n\nIt begins. It goes on.', 500, ['Title\n\n', 'It begins. ', 'It goes on.']],
+    [`${'A, '.repeat(50)}end. Yes.`, 100, ['A, '.repeat(33), `${'A, '.repeat(17)}end. Yes.`]],
+    [long.repeat(9), 500, [long, long.repeat(2), long.repeat(6)]],
+    [long.repeat(9), 100, [long, ...Array(4).fill(long.repeat(2))]],
+    ['See https://a.example/?B=c now. Go.', 500, ['See https://a.example/?B=c now. ', 'Go.']],
+    [`https://a.example/?${'B'.repeat(60)}`, 100, [`https://a.example/?${'B'.repeat(60)}`]],
+  ];
+  for (const [text, limit, parts] of rows) {
+    assert.deepEqual(splitForListener(text, limit), { outcome: 'split', parts }, text);
+  }
+});
+
 const PIECES = [
   ...['word', 'Hello', 'Dr.', 'e.g.', 'end.', 'clause,', '“quoted.”', '…', '—', '\n', '\n\n', '\r\n\r\n', '  ', '\t'],
   ...['https://a.example/b?c=d,e.f', 'www.example.com/x', '1,234.56', '12 345 678', '2026-11-29', '٣٫١٤', '10:30'],
   ...['我喜欢。', '日本語、', 'สวัสดีครับ', '👩‍👩‍👧‍👦', '🇩🇪', 'e\u0301', '각', '𝒳', 'नमस्ते'],
 ];
+const either = fc.constantFrom(splitText, splitForListener);
 const WHOLE = ['https://a.example/b?c=d,e.f', 'www.example.com/x', '1,234.56', '12 345 678', '2026-11-29'];
 
 test('parts join to the text, fit, and break no grapheme, number or web address', async () => {
   const clusters = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
   const texts = fc.array(fc.constantFrom(...PIECES), { minLength: 1, maxLength: 120 }).map((all) => all.join(' '));
   fc.assert(
-    fc.property(texts, fc.integer({ min: 40, max: 300 }), (text, limit) => {
-      const split = splitText(text, limit);
+    fc.property(either, texts, fc.integer({ min: 40, max: 300 }), (splitter, text, limit) => {
+      const split = splitter(text, limit);
       assert.ok(split.outcome === 'split');
       assert.equal(split.parts.join(''), text);
       const whole = WHOLE.flatMap((each) =>
@@ -80,8 +100,8 @@ test('parts join to the text, fit, and break no grapheme, number or web address'
 test('any text is split or refused, also one that nobody wrote', async () => {
   const texts = fc.string({ unit: 'binary', maxLength: 400 });
   fc.assert(
-    fc.property(texts, fc.integer({ min: 1, max: 60 }), (text, limit) => {
-      const split = splitText(text, limit);
+    fc.property(either, texts, fc.integer({ min: 1, max: 60 }), (splitter, text, limit) => {
+      const split = splitter(text, limit);
       if (split.outcome === 'unsplittable') return assert.ok(split.offset >= 0 && split.offset + limit < text.length);
       assert.equal(split.parts.join(''), text);
       for (const part of split.parts) assert.ok(part.length <= limit);
