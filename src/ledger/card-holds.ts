@@ -50,16 +50,13 @@ export type GroupedCardHold =
   | { readonly outcome: 'unknown_account' }
   | { readonly outcome: 'locked' };
 
-type Row = JudgedRow | { readonly id: null; readonly is_known: boolean };
+type Row = JudgedRow | { readonly outcome: 'locked' } | { readonly outcome: 'unknown_account' };
 
 interface JudgedRow extends TakenSlots {
-  readonly id: string;
+  readonly outcome: Placed['outcome'] | 'undecided';
+  readonly account_id: string;
   readonly balance: bigint;
-  readonly block: SpendBlock | null;
-  readonly amount: bigint;
   readonly turn: number;
-  readonly total: bigint;
-  readonly held_id: string | null;
   readonly fence: number;
 }
 
@@ -71,19 +68,20 @@ interface JudgedRow extends TakenSlots {
  */
 export function cardHoldStatement(terms: CardHoldTerms) {
   const place = compiledOnce((_db, values: ReturnType<typeof valuesOf>) => placeHolds(values, terms));
-  return async (db: Database, asked: readonly CardHoldRequest[]): Promise<GroupedCardHold[]> => {
-    const rows = await place(db, valuesOf(asked));
-    return rows.map((row) => {
-      if (row.id === null) return { outcome: row.is_known ? 'locked' : 'unknown_account' };
-      return { outcome: 'judged', slots: row, turn: row.turn, placed: readPlaced(row) };
+  return async (db: Database, requests: readonly CardHoldRequest[]): Promise<GroupedCardHold[]> => {
+    const rows = await place(db, valuesOf(requests));
+    return rows.map((row, index) => {
+      if (row.outcome === 'locked' || row.outcome === 'unknown_account') return { outcome: row.outcome };
+      const placed = placedOf(requests[index] as CardHoldRequest, row);
+      return { outcome: 'judged', slots: row, turn: row.turn, placed };
     });
   };
 }
 
-const valuesOf = (asked: readonly CardHoldRequest[]) => ({
-  accounts: asked.map(({ accountId }) => accountId),
-  buckets: asked.map(({ accountId: key }) => bucketKey({ scope: 'account', key })),
-  ...holdValues(asked),
+const valuesOf = (requests: readonly CardHoldRequest[]) => ({
+  accounts: requests.map(({ accountId }) => accountId),
+  buckets: requests.map(({ accountId: key }) => bucketKey({ scope: 'account', key })),
+  ...holdValues(requests),
 });
 
 function placeHolds(values: ReturnType<typeof valuesOf>, terms: CardHoldTerms): RawBuilder<Row> {
@@ -92,55 +90,65 @@ function placeHolds(values: ReturnType<typeof valuesOf>, terms: CardHoldTerms): 
     ? takeSlots(sql`(select bucket as key, 'account' as scope, attempts from payer) bucket`, limit)
     : sql`select bucket as key, 'account' as scope, attempts as granted, 0 as taken, 0 as reset_seconds from payer`;
   return sql<Row>`
-    /* hold */ with asked as materialized (
+    /* hold */ with request as materialized (
       select * from unnest(${values.accounts}::uuid[], ${values.buckets}::bytea[], ${holdArrays(values)})
-        with ordinality as asked (account_id, bucket, ${HOLD_COLUMNS}, place)
+        with ordinality as given (account_id, bucket, ${HOLD_COLUMNS}, place)
     ), payer as materialized (
-      select account.id, balance_micro_usd as balance, bucket, attempts,
+      select account.id as account_id, balance_micro_usd as balance, bucket, attempts,
              case when frozen_at is not null then 'account_frozen' when is_indebted then 'account_indebted' end as block
-      from (select account_id, bucket, count(*)::integer as attempts from asked group by account_id, bucket) asked
-        join account on account.id = asked.account_id and kind = 'card' and ${isOfMode(livemode)}
+      from (select account_id, bucket, count(*)::integer as attempts from request group by account_id, bucket) named
+        join account on account.id = named.account_id and kind = 'card' and ${isOfMode(livemode)}
       for no key update of account ${unlessLocked(terms)}
     ), slots as (
       ${slots}
     ), ranked as materialized (
-      select place, payer.id, balance, block, ${HOLD_COLUMNS}, scope, granted, taken, reset_seconds,
+      select place, account_id, balance, block, ${HOLD_COLUMNS}, scope, granted, taken, reset_seconds,
              row_number() over account_holds as turn, sum(amount) over account_holds as total
-      from asked join payer on payer.id = asked.account_id join slots on slots.key = payer.bucket
-      window account_holds as (partition by payer.id order by place)
+      from request join payer using (account_id) join slots on slots.key = payer.bucket
+      window account_holds as (partition by account_id order by place)
     ), payable as (
       select * from ranked where turn <= granted and total <= balance and block is null
     ), debit as (
       update account set balance_micro_usd = spent.balance - spent.total
-      from (select id, balance, max(total)::bigint as total from payable group by id, balance) spent
-      where account.id = spent.id
-      returning account.id as account_id
+      from (select account_id, balance, max(total)::bigint as total from payable group by account_id, balance) spent
+      where account.id = spent.account_id
+      returning account.id as debited_id
     ), hold as (
       insert into transfer (id, kind, state, debit_account_id, credit_account_id, amount_micro_usd, trace_id, lease_until,
                             characters, rate_pico_usd, model)
-      select hold_id, 'charge', 'pending', id, ${contra.cardRevenue}, amount, trace_id,
+      select hold_id, 'charge', 'pending', account_id, ${contra.cardRevenue}, amount, trace_id,
              ${leaseSeconds === null ? null : secondsFromNow(leaseSeconds)}, characters, rate_pico_usd, model
-      from payable join debit on debit.account_id = payable.id
+      from payable join debit on debited_id = account_id
       returning id as held_id, fence
     ), quick as (
       select ${asynchronousCommit} where ${leaseSeconds !== null} or not exists (select from hold)
     )
-    select asked.place, ranked.id, balance, block, ranked.amount, turn::integer, total::bigint, scope, granted, taken,
-           reset_seconds, held_id, hold.fence, (select count(*) from quick),
-           case when ranked.id is null then exists (
-             select from account where id = asked.account_id and kind = 'card' and ${isOfMode(livemode)}
-           ) end as is_known
-    from asked left join ranked using (place) left join hold on held_id = ranked.hold_id
+    select request.place, ranked.account_id, turn::integer, scope, granted, taken, reset_seconds, fence,
+           (case when held_id is null then balance else balance - total end)::bigint as balance,
+           case when ranked.account_id is null then case when exists (
+                  select from account where id = request.account_id and kind = 'card' and ${isOfMode(livemode)}
+                ) then 'locked' else 'unknown_account' end
+                when held_id is not null then 'held'
+                when block is not null then block
+                when turn > 1 then 'undecided'
+                else 'insufficient_funds' end as outcome, (select count(*) from quick)
+    from request left join ranked using (place) left join hold on held_id = ranked.hold_id
     order by place`;
 }
 
-function readPlaced({ id, balance, block, amount, turn, total, held_id, fence }: JudgedRow): Placed | undefined {
-  if (held_id !== null) {
-    const hold = { id: held_id, fence, accountId: id, amountMicroUsd: amount, balanceMicroUsd: balance - total };
-    return { outcome: 'held', hold };
+/** Undefined if earlier holds of the statement took the balance, so that a separate statement must decide. */
+function placedOf(
+  { id, amountMicroUsd }: CardHoldRequest,
+  { outcome, account_id: accountId, balance: balanceMicroUsd, fence }: JudgedRow,
+): Placed | undefined {
+  switch (outcome) {
+    case 'held':
+      return { outcome, hold: { id, fence, accountId, amountMicroUsd, balanceMicroUsd } };
+    case 'undecided':
+      return undefined;
+    default:
+      return { outcome, balanceMicroUsd };
   }
-  if (block !== null) return { outcome: block, balanceMicroUsd: balance };
-  return turn === 1 ? { outcome: 'insufficient_funds', balanceMicroUsd: balance } : undefined;
 }
 
 export async function placeCardHold(

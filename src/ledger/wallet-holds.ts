@@ -19,7 +19,8 @@ export interface WalletHoldRequest extends HoldRequest {
   readonly nonce: string;
   readonly digest?: Buffer | undefined;
   readonly expiry: bigint;
-  readonly isPermitted: boolean;
+  /** Whether the amount is within the maximum that the payer has signed (R32). */
+  readonly isWithinMaximum: boolean;
 }
 
 export type WalletHoldResult =
@@ -36,15 +37,9 @@ interface WalletHoldTerms extends HoldTerms {
 
 interface Row {
   readonly place: bigint;
-  readonly amount: bigint;
-  readonly in_time: boolean;
-  readonly id: string | null;
-  readonly is_known: boolean | null;
+  readonly outcome: WalletHoldResult['outcome'] | 'locked' | 'undecided';
+  readonly account_id: string;
   readonly balance: bigint;
-  readonly turn: number;
-  readonly affordable: boolean;
-  readonly remaining: bigint;
-  readonly held_id: string | null;
   readonly fence: number;
 }
 
@@ -58,67 +53,72 @@ interface Row {
  */
 export function walletHoldStatement(terms: WalletHoldTerms) {
   const place = compiledOnce((_db, values: ReturnType<typeof valuesOf>) => placeHolds(values, terms));
-  return async (db: Database, asked: readonly WalletHoldRequest[]): Promise<(WalletHoldResult | undefined)[]> => {
-    const rows = await place(db, valuesOf(asked));
-    const found = new Map(rows.map((row) => [Number(row.place), row]));
-    return Promise.all(asked.map((request, index) => readPlaced(db, request, found.get(index + 1) as Row)));
+  return async (db: Database, requests: readonly WalletHoldRequest[]): Promise<(WalletHoldResult | undefined)[]> => {
+    const rows = await place(db, valuesOf(requests));
+    const placed = new Map(rows.map((row) => [Number(row.place), row]));
+    return Promise.all(requests.map((request, index) => resultOf(db, request, placed.get(index + 1) as Row)));
   };
 }
 
-const valuesOf = (asked: readonly WalletHoldRequest[]) => ({
-  addresses: asked.map(({ address }) => address),
-  nonces: asked.map(({ nonce }) => nonce),
-  digests: asked.map(({ digest }) => digest),
-  expiries: asked.map(({ expiry }) => expiry),
-  permitted: asked.map(({ isPermitted }) => isPermitted),
-  ...holdValues(asked),
+const valuesOf = (requests: readonly WalletHoldRequest[]) => ({
+  addresses: requests.map(({ address }) => address),
+  nonces: requests.map(({ nonce }) => nonce),
+  digests: requests.map(({ digest }) => digest),
+  expiries: requests.map(({ expiry }) => expiry),
+  withinMaximum: requests.map(({ isWithinMaximum }) => isWithinMaximum),
+  ...holdValues(requests),
 });
 
 const placeHolds = (values: ReturnType<typeof valuesOf>, terms: WalletHoldTerms): RawBuilder<Row> => sql<Row>`
-    /* hold_prepaid */ with asked as materialized (
+    /* hold_prepaid */ with request as materialized (
       select *, ${inTime(sql`expiry`)} as in_time
       from unnest(${values.addresses}::text[], ${values.nonces}::text[], ${values.digests}::bytea[],
-                  ${values.expiries}::bigint[], ${values.permitted}::boolean[], ${holdArrays(values)})
-        with ordinality as asked (address, nonce, digest, expiry, is_permitted, ${HOLD_COLUMNS}, place)
+                  ${values.expiries}::bigint[], ${values.withinMaximum}::boolean[], ${holdArrays(values)})
+        with ordinality as given (address, nonce, digest, expiry, is_within_maximum, ${HOLD_COLUMNS}, place)
     ), payer as materialized (
-      select account.id, account.address, balance_micro_usd as balance
-      from (select distinct address from asked where in_time) asked join account on account.address = asked.address
+      select account.id as account_id, account.address, balance_micro_usd as balance
+      from (select distinct address from request where in_time) named join account on account.address = named.address
       for no key update of account ${unlessLocked(terms)}
     ), ranked as materialized (
-      select place, id, balance, nonce, digest, ${HOLD_COLUMNS}, row_number() over wallet_spends as turn,
-             is_permitted and sum(amount) over wallet_spends <= balance
-               and row_number() over (partition by id, nonce order by place) = 1 as affordable
-      from asked join payer on payer.address = asked.address where in_time
-      window wallet_spends as (partition by id order by place)
+      select place, account_id, balance, nonce, digest, ${HOLD_COLUMNS}, row_number() over wallet_spends as turn,
+             is_within_maximum and sum(amount) over wallet_spends <= balance
+               and row_number() over (partition by account_id, nonce order by place) = 1 as may_spend
+      from request join payer on payer.address = request.address where in_time
+      window wallet_spends as (partition by account_id order by place)
     ), spent as (
       insert into prepaid_nonce (account_id, nonce, request_digest, hold_id)
-      select id, nonce, digest, hold_id from ranked where affordable
+      select account_id, nonce, digest, hold_id from ranked where may_spend
       on conflict do nothing
       returning hold_id as spent_id
     ), paid as materialized (
-      select id, balance, nonce, ${HOLD_COLUMNS}, place as paid_place,
-             sum(amount) over (partition by id order by place)::bigint as total
+      select account_id, balance, nonce, ${HOLD_COLUMNS}, place as paid_place,
+             sum(amount) over (partition by account_id order by place)::bigint as total
       from ranked join spent on spent_id = hold_id
     ), debit as (
       update account set balance_micro_usd = due.balance - due.total
-      from (select id, balance, max(total) as total from paid group by id, balance) due
-      where account.id = due.id
+      from (select account_id, balance, max(total) as total from paid group by account_id, balance) due
+      where account.id = due.account_id
       returning account.id as debited_id, account.balance_micro_usd as left_over
     ), hold as (
       insert into transfer (id, kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id,
                             lease_until, characters, rate_pico_usd, model)
-      select hold_id, 'spend', 'pending', id, ${contra.prepaidRevenue}, amount, nonce, trace_id,
+      select hold_id, 'spend', 'pending', account_id, ${contra.prepaidRevenue}, amount, nonce, trace_id,
              ${secondsFromNow(terms.leaseSeconds)}, characters, rate_pico_usd, model
-      from paid join debit on debited_id = id
+      from paid join debit on debited_id = account_id
       returning id as held_id, fence
     )
-    select asked.place, asked.amount, asked.in_time, ranked.id, coalesce(debit.left_over, ranked.balance) as balance,
-           ranked.turn::integer, affordable, paid.balance - paid.total as remaining, held_id, fence,
-           case when ranked.id is null then (
-             select true from account where account.address = asked.address
-           ) end as is_known, ${asynchronousCommit}
-    from asked left join ranked on ranked.place = asked.place left join debit on debited_id = ranked.id
-      left join paid on paid_place = asked.place
+    select request.place, ranked.account_id, fence,
+           coalesce(paid.balance - paid.total, debit.left_over, ranked.balance) as balance,
+           case when not request.in_time then 'expiry'
+                when ranked.account_id is null then coalesce(
+                  (select 'locked' from account where account.address = request.address), 'unknown_account'
+                )
+                when held_id is not null then 'held'
+                when may_spend then 'nonce_spent'
+                when turn > 1 then 'undecided'
+                else 'insufficient_funds' end as outcome, ${asynchronousCommit}
+    from request left join ranked on ranked.place = request.place left join debit on debited_id = ranked.account_id
+      left join paid on paid_place = request.place
       left join hold on held_id = paid.hold_id`;
 
 export async function placeWalletHold(
@@ -130,18 +130,28 @@ export async function placeWalletHold(
   return placed as WalletHoldResult;
 }
 
-async function readPlaced(db: Database, { nonce }: WalletHoldRequest, row: Row): Promise<WalletHoldResult | undefined> {
-  if (!row.in_time) return { outcome: 'expiry' };
-  if (row.id === null) return row.is_known ? undefined : { outcome: 'unknown_account' };
-  if (row.held_id !== null) {
-    const { held_id: id, fence, id: accountId, amount: amountMicroUsd, remaining: balanceMicroUsd } = row;
-    return { outcome: 'held', hold: { id, fence, accountId, amountMicroUsd, balanceMicroUsd, nonce } };
+async function resultOf(
+  db: Database,
+  { id, nonce, amountMicroUsd }: WalletHoldRequest,
+  { outcome, account_id: accountId, balance: balanceMicroUsd, fence }: Row,
+): Promise<WalletHoldResult | undefined> {
+  switch (outcome) {
+    case 'held':
+      return { outcome, hold: { id, fence, accountId, amountMicroUsd, balanceMicroUsd, nonce } };
+    case 'nonce_spent':
+      return { outcome, balanceMicroUsd };
+    case 'insufficient_funds': {
+      // The statement's snapshot may be older than the spend that emptied the balance; this query's is not.
+      const now = await readNonce(db, accountId, nonce);
+      return { outcome: now.isSpent ? 'nonce_spent' : outcome, balanceMicroUsd: now.balanceMicroUsd };
+    }
+    case 'expiry':
+    case 'unknown_account':
+      return { outcome };
+    case 'locked': // The account exists, and another transaction has locked it.
+    case 'undecided': // Earlier holds of this statement took the balance, or have this nonce.
+      return undefined;
   }
-  if (row.affordable) return { outcome: 'nonce_spent', balanceMicroUsd: row.balance };
-  if (row.turn > 1) return undefined;
-  // The statement's snapshot may be older than the spend that emptied the balance; this query's is not.
-  const { isSpent, balanceMicroUsd } = await readNonce(db, row.id, nonce);
-  return { outcome: isSpent ? 'nonce_spent' : 'insufficient_funds', balanceMicroUsd };
 }
 
 async function readNonce(db: Database, accountId: string, nonce: string) {

@@ -59,7 +59,7 @@ async function addPayments(db: Database): Promise<void> {
 async function addSpends(db: Database): Promise<void> {
   const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
   const place = async (nonce: string, amountMicroUsd: bigint) => {
-    const terms = { address: PAYER_ADDRESS, nonce, expiry, amountMicroUsd, isPermitted: true };
+    const terms = { address: PAYER_ADDRESS, nonce, expiry, amountMicroUsd, isWithinMaximum: true };
     const result = await holdOnWallet(db, terms);
     assert.ok(result.outcome === 'held');
     return result.hold;

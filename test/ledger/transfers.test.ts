@@ -39,7 +39,7 @@ const held = (placed: { outcome: string; hold?: Hold }): Hold => placed.hold ?? 
 
 const spend = (db: Database, wallet: string, nonce: string) =>
   holdOnWallet(db, {
-    ...{ address: wallet, nonce, amountMicroUsd: 198n, isPermitted: true },
+    ...{ address: wallet, nonce, amountMicroUsd: 198n, isWithinMaximum: true },
     expiry: BigInt(Math.floor(Date.now() / 1000) + 60),
   });
 
@@ -172,7 +172,7 @@ async function twice<T>(t: Test, url: string, rows: RawBuilder<unknown>, stateme
 
 async function holdOne(db: Database) {
   const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
-  const terms = { address: PAYER, nonce: 'one', expiry, amountMicroUsd: 198n, isPermitted: true };
+  const terms = { address: PAYER, nonce: 'one', expiry, amountMicroUsd: 198n, isWithinMaximum: true };
   const result = await holdOnWallet(db, terms);
   assert.ok(result.outcome === 'held');
   return result.hold;
@@ -310,7 +310,7 @@ const FLOWS: [
     (db) => bookDeposit(db, PAYER, 10_000n),
     (db, amountMicroUsd) => {
       const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
-      return holdOnWallet(db, { address: PAYER, nonce: 'one', expiry, amountMicroUsd, isPermitted: true }, 60);
+      return holdOnWallet(db, { address: PAYER, nonce: 'one', expiry, amountMicroUsd, isWithinMaximum: true }, 60);
     },
   ],
   ['card account', (db) => topUp(db, randomUUID()), (db, amountMicroUsd) => holdOnCard(db, CARD, amountMicroUsd, 60)],

@@ -17,7 +17,7 @@ const ENDS = ['capture', 'capture twice', 'void', 'capture and void', 'nothing']
 const spend = fc.record({
   nonce: fc.nat(20),
   amount: fc.bigInt(1n, 120n),
-  isPermitted: fc.nat(9).map((n) => n > 0),
+  isWithinMaximum: fc.nat(9).map((n) => n > 0),
   leaseMs: fc.nat(8),
   startMs: fc.nat(20),
   pauseMs: fc.nat(10),
@@ -35,13 +35,21 @@ test('each hold ends once when leases expire during captures and voids', async (
       const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
       await bookDeposit(db, address, deposits[0] as bigint);
 
-      const run = async ({ nonce, amount, isPermitted, leaseMs, startMs, pauseMs, end }: (typeof spends)[number]) => {
+      const run = async ({
+        nonce,
+        amount,
+        isWithinMaximum,
+        leaseMs,
+        startMs,
+        pauseMs,
+        end,
+      }: (typeof spends)[number]) => {
         await sleep(startMs);
-        const terms = { address, nonce: String(nonce), expiry, amountMicroUsd: amount, isPermitted };
+        const terms = { address, nonce: String(nonce), expiry, amountMicroUsd: amount, isWithinMaximum };
         const result = await holdOnWallet(db, terms, leaseMs / 1000);
         if (result.outcome !== 'held') return { nonce, outcome: result.outcome };
         const { hold } = result;
-        assert.ok(isPermitted && hold.balanceMicroUsd >= 0n);
+        assert.ok(isWithinMaximum && hold.balanceMicroUsd >= 0n);
         await sleep(pauseMs);
         const captures = end === 'void' || end === 'nothing' ? [] : [captureHold(db, hold)];
         if (end === 'capture twice') captures.push(captureHold(db, hold));

@@ -87,7 +87,7 @@ export async function populate(t: Test, chain: TestChain) {
   const address = payer.address.toLowerCase();
   assert.equal((await holdOnCard(gateway.db, card, PRICE, HOLD_SECONDS, { usage: bought() })).outcome, 'held');
   const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
-  const terms = { address, nonce: 'pending', expiry, amountMicroUsd: PRICE, isPermitted: true, usage: bought() };
+  const terms = { address, nonce: 'pending', expiry, amountMicroUsd: PRICE, isWithinMaximum: true, usage: bought() };
   assert.equal((await holdOnWallet(gateway.db, terms, HOLD_SECONDS)).outcome, 'held');
   return { gateway, checkout, card, otherCard, payer: address, otherPayer: otherPayer.address.toLowerCase(), jobs };
 }

@@ -134,8 +134,8 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     const digest = requestDigest(credential, request);
     if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return this.#unauthorized(credential);
     const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
-    const isPermitted = priceMicroUsd <= maxAmountMicroUsd;
-    const asked = { address, nonce, digest, expiry, amountMicroUsd: priceMicroUsd, isPermitted, usage };
+    const isWithinMaximum = priceMicroUsd <= maxAmountMicroUsd;
+    const asked = { address, nonce, digest, expiry, amountMicroUsd: priceMicroUsd, isWithinMaximum, usage };
     const result = await this.#holds.place(address, (id) => this.#place({ id, ...asked }), {
       receiptOf,
       log: request.log,
@@ -146,7 +146,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     if (result.outcome === 'refused') return (await this.#replays.ofIdentical(credential, digest)) ?? result;
     const { placed } = result;
     if (placed.outcome === 'expiry') return EXPIRY_REFUSED;
-    if (placed.outcome !== 'nonce_spent') return refuse(placed, isPermitted);
+    if (placed.outcome !== 'nonce_spent') return refuse(placed, isWithinMaximum);
     return (await this.#replays.ofIdentical(credential, digest)) ?? replayed(placed.balanceMicroUsd);
   }
 
@@ -203,7 +203,7 @@ const malformed = (field: string, rule: string, message: string) =>
 /** Why the owner's spend was refused. Only the owner may see the balance (R32). */
 function refuse(
   placed: Exclude<WalletHoldResult, { outcome: 'held' | 'expiry' | 'nonce_spent' }>,
-  isPermitted: boolean,
+  isWithinMaximum: boolean,
 ): Refused<PrepaidCode> {
   if (placed.outcome === 'unknown_account') {
     const unknown = { credential: 'failed', balanceMicroUsd: 0n, receipt: receiptOf(0n, 0n) } as const;
@@ -211,7 +211,7 @@ function refuse(
   }
   const { balanceMicroUsd } = placed;
   const known = { credential: 'verified', balanceMicroUsd, receipt: receiptOf(balanceMicroUsd, 0n) } as const;
-  return refused('PAYMENT_REQUIRED', isPermitted ? 'insufficient_funds' : 'over_max_amount', known);
+  return refused('PAYMENT_REQUIRED', isWithinMaximum ? 'insufficient_funds' : 'over_max_amount', known);
 }
 
 type ReplayRefused = Refused<'PREPAID_NONCE_REPLAYED'>;
