@@ -1,13 +1,14 @@
 import type { CompiledQuery } from 'kysely';
 import type { Database } from './database.ts';
 
+/** Stands for a value while the statement is built. */
 class Placeholder {
   constructor(readonly name: string) {}
 }
 
 /**
  * A statement that is built and compiled only once, at its first execution: for those of every request.
- * @param build must pass its values on as parameters, and not look at them
+ * @param build gets a placeholder for each value: it must pass them on as parameters, and not look at them
  */
 export function compiledOnce<Values extends object, Row>(
   build: (db: Database, values: Values) => { compile(db: Database): CompiledQuery<Row> },

@@ -151,13 +151,12 @@ function placedOf(
   }
 }
 
-export async function placeCardHold(
-  db: Database,
-  { accountId, ...asked }: CardHoldRequest,
-  terms: Pick<CardHoldTerms, 'leaseSeconds' | 'livemode'>,
-): Promise<CardHoldResult> {
-  if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
-  const holds = [{ accountId: accountId.toLowerCase(), ...asked }];
-  const [grouped] = await cardHoldStatement({ ...terms, locked: 'wait' })(db, holds);
-  return (grouped?.outcome === 'judged' && grouped.placed) || { outcome: 'unknown_account' };
+/** Places one hold without a limit, and waits for an account that another transaction has locked. */
+export function singleCardHold(terms: Omit<CardHoldTerms, 'locked' | 'limit'>) {
+  const place = cardHoldStatement({ ...terms, locked: 'wait' });
+  return async (db: Database, { accountId, ...request }: CardHoldRequest): Promise<CardHoldResult> => {
+    if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
+    const [judged] = await place(db, [{ accountId: accountId.toLowerCase(), ...request }]);
+    return (judged?.outcome === 'judged' && judged.placed) || { outcome: 'unknown_account' };
+  };
 }

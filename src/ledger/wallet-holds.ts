@@ -121,13 +121,13 @@ const placeHolds = (values: ReturnType<typeof valuesOf>, terms: WalletHoldTerms)
       left join paid on paid_place = request.place
       left join hold on held_id = paid.hold_id`;
 
-export async function placeWalletHold(
-  db: Database,
-  request: WalletHoldRequest,
-  terms: Pick<WalletHoldTerms, 'leaseSeconds'>,
-): Promise<WalletHoldResult> {
-  const [placed] = await walletHoldStatement({ ...terms, locked: 'wait' })(db, [request]);
-  return placed as WalletHoldResult;
+/** Places one hold, and waits for an account that another transaction has locked. */
+export function singleWalletHold(terms: Omit<WalletHoldTerms, 'locked'>) {
+  const place = walletHoldStatement({ ...terms, locked: 'wait' });
+  return async (db: Database, request: WalletHoldRequest): Promise<WalletHoldResult> => {
+    const [placed] = await place(db, [request]);
+    return placed as WalletHoldResult;
+  };
 }
 
 async function resultOf(

@@ -57,10 +57,6 @@ export class HoldKeeper {
     this.#parts = parts;
   }
 
-  get leaseSeconds(): number {
-    return this.#parts.leases.seconds;
-  }
-
   /** Places a hold with the statement, unless the payer has too much unpaid work, or too many captures wait. */
   async place<NotPlaced extends { readonly outcome: string }, R extends Receipt>(
     payer: string,

@@ -1,8 +1,8 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Database } from '../../src/db/database.ts';
-import { type CardHoldResult, placeCardHold } from '../../src/ledger/card-holds.ts';
+import { type CardHoldResult, singleCardHold } from '../../src/ledger/card-holds.ts';
 import type { UsageRecord } from '../../src/ledger/hold.ts';
-import { placeWalletHold, type WalletHoldRequest, type WalletHoldResult } from '../../src/ledger/wallet-holds.ts';
+import { singleWalletHold, type WalletHoldRequest, type WalletHoldResult } from '../../src/ledger/wallet-holds.ts';
 
 /** As long as that of a gateway without SPEECH_TIMEOUT_MS. */
 export const HOLD_LEASE_SECONDS = 75;
@@ -19,7 +19,7 @@ export async function holdOnCard(
   { usage, livemode = null }: { readonly usage?: UsageRecord; readonly livemode?: boolean | null } = {},
 ): Promise<CardHoldResult> {
   const asked = { id: uuidv7(), accountId, amountMicroUsd, usage };
-  return placeCardHold(db, asked, { leaseSeconds, livemode });
+  return singleCardHold({ leaseSeconds, livemode })(db, asked);
 }
 
 /** Holds an amount on a wallet's balance, and spends the nonce. */
@@ -28,5 +28,5 @@ export async function holdOnWallet(
   spend: Omit<WalletHoldRequest, 'id'>,
   leaseSeconds = HOLD_LEASE_SECONDS,
 ): Promise<WalletHoldResult> {
-  return placeWalletHold(db, { id: uuidv7(), ...spend }, { leaseSeconds });
+  return singleWalletHold({ leaseSeconds })(db, { id: uuidv7(), ...spend });
 }

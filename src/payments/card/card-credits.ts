@@ -7,7 +7,7 @@ import {
   type CardHoldResult,
   cardHoldStatement,
   type GroupedCardHold,
-  placeCardHold,
+  singleCardHold,
 } from '../../ledger/card-holds.ts';
 import { findDebt } from '../../ledger/debts.ts';
 import { type BalanceHold, HoldKeeper, type HoldKeeperParts } from '../hold-keeper.ts';
@@ -42,6 +42,8 @@ export class CardCredits implements PaymentFlow<CardCredential> {
   readonly #holds: HoldKeeper;
   readonly #limits: RollingWindow;
   readonly #grouped: GroupedStatement<CardHoldRequest, GroupedCardHold>;
+  readonly #placeAlone: ReturnType<typeof singleCardHold>;
+  readonly #placeForJob: ReturnType<typeof singleCardHold>;
 
   constructor(livemode: boolean, limits: RollingWindow, parts: HoldKeeperParts) {
     const { db, leases } = parts;
@@ -49,10 +51,12 @@ export class CardCredits implements PaymentFlow<CardCredential> {
     this.#db = db;
     this.#holds = new HoldKeeper('card', parts);
     this.#limits = limits;
-    const terms = { leaseSeconds: leases.seconds, livemode, locked: 'skip', limit: limits.size } as const;
-    const place = cardHoldStatement(terms);
+    const terms = { leaseSeconds: leases.seconds, livemode };
+    this.#placeAlone = singleCardHold(terms);
+    this.#placeForJob = singleCardHold({ leaseSeconds: null, livemode });
+    const place = cardHoldStatement({ ...terms, locked: 'skip', limit: limits.size });
     this.#grouped = new GroupedStatement({
-      run: (asked) => place(db, asked),
+      run: (requests) => place(db, requests),
       keyOf: ({ id }) => id,
     });
   }
@@ -84,8 +88,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
       cardReceipt(accountId, balanceMicroUsd, chargedMicroUsd);
     const asked = { accountId, amountMicroUsd: priceMicroUsd, usage };
     if (trx) {
-      const terms = { leaseSeconds: null, livemode: this.livemode };
-      const placed = await placeCardHold(trx, { id: uuidv7(), ...asked }, terms);
+      const placed = await this.#placeForJob(trx, { id: uuidv7(), ...asked });
       if (placed.outcome !== 'held') return refuse(trx, accountId, placed);
       return { outcome: 'held', hold: this.#holds.ofJob(placed.hold, { receiptOf, log }) };
     }
@@ -111,7 +114,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
       }
     }
     if (slot && !(await slot.take())) return RATE_LIMITED;
-    return placeCardHold(this.#db, asked, { leaseSeconds: this.#holds.leaseSeconds, livemode: this.livemode });
+    return this.#placeAlone(this.#db, asked);
   }
 }
 

@@ -2,7 +2,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../../db/database.ts';
 import { GroupedStatement } from '../../db/grouped-statement.ts';
 import {
-  placeWalletHold,
+  singleWalletHold,
   type WalletHoldRequest,
   type WalletHoldResult,
   walletHoldStatement,
@@ -99,6 +99,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   readonly #verifier: PrepaidVerifier;
   readonly #holds: HoldKeeper;
   readonly #grouped: GroupedStatement<WalletHoldRequest, WalletHoldResult | undefined>;
+  readonly #placeAlone: ReturnType<typeof singleWalletHold>;
   readonly #audio: PrepaidAudio;
   readonly #replays: PrepaidReplays;
 
@@ -109,9 +110,11 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     this.#replays = replays;
     this.#verifier = verifier;
     this.#holds = new HoldKeeper('prepaid', parts);
-    const place = walletHoldStatement({ leaseSeconds: leases.seconds, locked: 'skip' });
+    const terms = { leaseSeconds: leases.seconds };
+    this.#placeAlone = singleWalletHold(terms);
+    const place = walletHoldStatement({ ...terms, locked: 'skip' });
     this.#grouped = new GroupedStatement({
-      run: (asked) => place(db, asked),
+      run: (requests) => place(db, requests),
       keyOf: (request) => request,
     });
   }
@@ -163,8 +166,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   }
 
   async #place(request: WalletHoldRequest): Promise<WalletHoldResult> {
-    const placed = await this.#grouped.execute(request);
-    return placed ?? placeWalletHold(this.#db, request, { leaseSeconds: this.#holds.leaseSeconds });
+    return (await this.#grouped.execute(request)) ?? this.#placeAlone(this.#db, request);
   }
 
   /** An expiry out of range is reported first, regardless of the signer (R30). */
