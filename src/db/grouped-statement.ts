@@ -13,8 +13,8 @@ interface Waiting<Item, Result> {
 
 interface GroupedStatementOptions<Item, Result> {
   readonly run: (items: readonly Item[]) => Promise<readonly Result[]>;
-  /** Items with equal keys never share a statement, for example if both change the same row. */
-  readonly keyOf: (item: Item) => unknown;
+  /** Items with equal keys never share a statement, for example if both change the same row. By default any may. */
+  readonly keyOf?: (item: Item) => unknown;
   /** How long the first item waits for others, in ms; by default one turn of the event loop. */
   readonly groupWithinMs?: number;
 }
@@ -48,7 +48,7 @@ export class GroupedStatement<Item, Result> {
     const keys = new Set<unknown>();
     const group: Waiting<Item, Result>[] = [];
     this.#waiting = this.#waiting.filter((waiting) => {
-      const key = this.#options.keyOf(waiting.item);
+      const key = this.#options.keyOf?.(waiting.item) ?? waiting;
       if (group.length === MAX_ITEMS || keys.has(key)) return true;
       keys.add(key);
       group.push(waiting);

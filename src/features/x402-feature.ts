@@ -17,8 +17,10 @@ import { DirectWork } from '../payments/direct/direct-work.ts';
 import { PaymentIntake } from '../payments/intake.ts';
 import { PaymentLookup } from '../payments/payment-lookup.ts';
 import { DepositReplays, Deposits } from '../payments/prepaid/deposits.ts';
-import { PrepaidAudio, PrepaidBalance, PrepaidReplays } from '../payments/prepaid/prepaid-balance.ts';
+import { PrepaidAudioStore } from '../payments/prepaid/prepaid-audio-store.ts';
+import { PrepaidBalance } from '../payments/prepaid/prepaid-balance.ts';
 import { PrepaidVerifier } from '../payments/prepaid/prepaid-credential.ts';
+import { PrepaidReplays } from '../payments/prepaid/prepaid-replays.ts';
 import { SPEECH_EXAMPLE } from '../payments/x402/discovery.ts';
 import { Facilitator, Facilitators } from '../payments/x402/facilitator.ts';
 import { ServiceMetadata } from '../payments/x402/metadata.ts';
@@ -63,7 +65,7 @@ export function openX402(
   const verifier = x402 && new PrepaidVerifier(serviceName, x402.asset, x402.payees);
   const { signingSecrets } = config.jobs;
   const signer = signingSecrets.length > 0 ? createLinkSigner('prepaid-audio', signingSecrets) : undefined;
-  const audio = new PrepaidAudio({ store, maxBytesPerMinute: config.jobs.prepaidAudioBytes, work });
+  const audio = new PrepaidAudioStore({ store, maxBytesPerMinute: config.jobs.prepaidAudioBytes, work });
   const prepaidReplays = new PrepaidReplays(db);
   const prepaid = verifier && new PrepaidBalance(verifier, prepaidReplays, audio, holds.parts());
   const flows = [

@@ -3,11 +3,11 @@ import { mock } from 'node:test';
 import { pino } from 'pino';
 import { test } from 'tap';
 import { readConfig } from '../../src/config/config.ts';
-import { PrepaidAudio } from '../../src/payments/prepaid/prepaid-balance.ts';
+import { PrepaidAudioStore } from '../../src/payments/prepaid/prepaid-audio-store.ts';
 import { CHARGED, concluded, detailsOf, startWithFunds } from '../support/lost-answer.ts';
 import { HELLO, TTS } from '../support/prepaid.ts';
 
-type Parts = ConstructorParameters<typeof PrepaidAudio>[0];
+type Parts = ConstructorParameters<typeof PrepaidAudioStore>[0];
 
 test('R60: so much of the audio of each minute is kept', async (t) => {
   t.teardown(() => mock.timers.reset());
@@ -18,7 +18,7 @@ test('R60: so much of the audio of each minute is kept', async (t) => {
     work: { add: () => {} },
     maxBytesPerMinute: 10,
   };
-  const audio = new PrepaidAudio(parts as unknown as Parts);
+  const audio = new PrepaidAudioStore(parts as unknown as Parts);
   const log = pino({ level: 'silent' });
   const keep = (id: string, bytes: number) => audio.store(id, Buffer.alloc(bytes), log);
   keep('first', 7);

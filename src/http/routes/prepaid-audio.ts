@@ -2,7 +2,7 @@ import type { GetPrepaidAudioRequest, GetPrepaidAudioResult } from '../../contra
 import type { Database } from '../../db/database.ts';
 import { findAudioEnd } from '../../ledger/wallets.ts';
 import { isUuid } from '../../lib/uuid.ts';
-import { PREPAID_AUDIO_SECONDS, type PrepaidAudio } from '../../payments/prepaid/prepaid-balance.ts';
+import { PREPAID_AUDIO_SECONDS, type PrepaidAudioStore } from '../../payments/prepaid/prepaid-audio-store.ts';
 import type { Repeated } from '../../payments/refusal.ts';
 import { StoreError } from '../../speech/store/audio-store.ts';
 import type { LinkSigner } from '../../speech/store/link-token.ts';
@@ -13,7 +13,7 @@ import { answerStoredAudio } from './stored-audio.ts';
 export interface PrepaidAudioLinks {
   readonly baseUrl: string;
   readonly db: Database;
-  readonly audio: PrepaidAudio;
+  readonly audio: PrepaidAudioStore;
   readonly signer: LinkSigner | undefined;
 }
 

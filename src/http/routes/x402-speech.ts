@@ -14,7 +14,8 @@ import type {
   RequestContext,
 } from '../../payments/payment-flow.ts';
 import { readPaymentHeader } from '../../payments/payment-lookup.ts';
-import { type PrepaidReplays, readPrepaidHeaders } from '../../payments/prepaid/prepaid-balance.ts';
+import { readPrepaidHeaders } from '../../payments/prepaid/prepaid-credential.ts';
+import type { PrepaidReplays } from '../../payments/prepaid/prepaid-replays.ts';
 import { NOTHING_CHARGED, outcomeOf, type Refused, unknownPayment } from '../../payments/refusal.ts';
 import { speak } from '../../payments/speak.ts';
 import type { Resource } from '../../payments/x402/challenge.ts';

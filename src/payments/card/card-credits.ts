@@ -55,10 +55,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
     this.#placeAlone = singleCardHold(terms);
     this.#placeForJob = singleCardHold({ leaseSeconds: null, livemode });
     const place = cardHoldStatement({ ...terms, locked: 'skip', limit: limits.size });
-    this.#grouped = new GroupedStatement({
-      run: (requests) => place(db, requests),
-      keyOf: ({ id }) => id,
-    });
+    this.#grouped = new GroupedStatement({ run: (requests) => place(db, requests) });
   }
 
   credentialOf(headers: Readonly<Record<string, string | undefined>>) {

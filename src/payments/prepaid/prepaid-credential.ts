@@ -3,9 +3,10 @@ import type { Asset } from '../../config/network.ts';
 import { type Address, type Payee, payablePayees } from '../../config/payees.ts';
 import { domainSeparator, type Message, signingDigest, structHasher } from '../../lib/eip712.ts';
 import { keccak256 } from '../../lib/keccak.ts';
-import { recoverAddress, withFullV } from '../../lib/wallet-signature.ts';
+import { compactFault, recoverAddress, withFullV } from '../../lib/wallet-signature.ts';
+import { refused } from '../refusal.ts';
 import type { Hex } from '../x402/envelope.ts';
-import { type PREPAID, prepaidDomain } from '../x402/prepaid-terms.ts';
+import { PREPAID, prepaidDomain } from '../x402/prepaid-terms.ts';
 import { canonicalQuery, PREPAID_TYPES } from './signed-request.ts';
 
 export type PrepaidRequest = Message<typeof PREPAID_TYPES.PrepaidRequest>;
@@ -30,6 +31,24 @@ export interface SignedRequest {
 
 const MAX_UINT256 = 2n ** 256n - 1n;
 
+/** Reads the five headers: all or none (R30). */
+export function readPrepaidHeaders(headers: Readonly<Record<string, string | undefined>>) {
+  const missing = PREPAID.headers.find((name) => headers[name] === undefined);
+  if (missing !== undefined) {
+    const message = `${missing} is missing. A prepaid request carries ${PREPAID.headers.join(', ')}.`;
+    return malformed(missing, 'required', message);
+  }
+  const compact = compactFault('x-x402-signature', headers['x-x402-signature']);
+  if (compact) return malformed('x-x402-signature', '65 bytes', compact);
+  const credential = readCredential(headers);
+  return credential
+    ? { outcome: 'read' as const, credential }
+    : malformed('x-x402-max-amount', 'uint256', 'x-x402-max-amount must be a uint256.');
+}
+
+const malformed = (field: string, rule: string, message: string) =>
+  refused('INVALID_REQUEST', 'malformed_credential', { fault: { field, rule, message } });
+
 /** Reads the five prepaid headers, which the contract has validated. Undefined if the maximum is no uint256 (R30). */
 export function readCredential(headers: Readonly<Record<string, string | undefined>>): PrepaidCredential | undefined {
   const text = (name: (typeof PREPAID.headers)[number]) => String(headers[name]);
@@ -43,6 +62,9 @@ export function readCredential(headers: Readonly<Record<string, string | undefin
     signature: withFullV(text('x-x402-signature').toLowerCase()) as Hex,
   };
 }
+
+export const isOfAddress = ({ account }: PrepaidCredential, address: string): boolean =>
+  account === address.toLowerCase();
 
 export interface RawRequest {
   readonly method: string;
