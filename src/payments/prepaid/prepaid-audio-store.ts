@@ -32,7 +32,12 @@ export class PrepaidAudioStore {
     const stored = store.dated.prepaid
       .put(id, audio, 'audio/mpeg')
       .then(() => testPoint('prepaid audio kept'))
-      .catch((err) => log.warn({ err, hold: id }, 'failed to store the audio of a prepaid response'));
+      .catch((err) =>
+        log.warn(
+          { err, hold: id },
+          'failed to keep the audio of a prepaid response for repetitions; its charge is not affected',
+        ),
+      );
     work.add(stored);
   }
 
