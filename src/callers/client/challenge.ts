@@ -75,7 +75,7 @@ export function checkChallenge(challenge: PaymentRequired, expected: Expected): 
   return { scheme, network, asset, amount, payTo, maxTimeoutSeconds, extra };
 }
 
-export function currentPayee({ payment }: Metadata): string {
+export function currentPayee({ payment }: Pick<Metadata, 'payment'>): string {
   const payee = payment.payees.find(({ status }) => status === 'current');
   if (!payee) throw new UntrustedError('wrong_payee', 'The metadata has no current payee.');
   return payee.address;
@@ -124,6 +124,7 @@ export async function signPayment(
   challenge: PaymentRequired,
   offer: PaymentRequirements,
   request: Pick<PendingPurchase, 'kind' | 'baseUrl' | 'target' | 'body'>,
+  nowMs = Date.now(),
 ): Promise<PendingPurchase> {
   if (!isSame(challenge.extensions?.[PAYMENT_IDENTIFIER], DECLARED)) {
     throw new UntrustedError(
@@ -134,7 +135,7 @@ export async function signPayment(
   const identifier = `pay_${crypto.randomUUID()}`;
   const payload = {
     x402Version: 2,
-    payload: await signTransfer(wallet, offer),
+    payload: await signTransfer(wallet, offer, nowMs),
     extensions: { [PAYMENT_IDENTIFIER]: { ...DECLARED, info: { ...DECLARED.info, id: identifier } } },
     resource: { url: challenge.resource.url },
     accepted: offer,
@@ -151,14 +152,14 @@ export async function signPayment(
 }
 
 /** One transfer of USDC (EIP-3009), in the form of the scheme `exact` of x402. */
-async function signTransfer(wallet: Wallet, offer: PaymentRequirements) {
+async function signTransfer(wallet: Wallet, offer: PaymentRequirements, nowMs: number) {
   const { network, asset, amount, payTo, maxTimeoutSeconds, extra } = offer;
   const authorization = {
     from: wallet.address,
     to: lowerCase(payTo),
     value: amount,
     validAfter: '0',
-    validBefore: String(Math.floor(Date.now() / 1000) + maxTimeoutSeconds),
+    validBefore: String(Math.floor(nowMs / 1000) + maxTimeoutSeconds),
     nonce: toHex(crypto.getRandomValues(new Uint8Array(32))),
   };
   const signature = await wallet.signTypedData({

@@ -112,8 +112,24 @@ interface PrepaidCall {
   readonly maxMicroUsd: bigint;
 }
 
-/** Signs a request as documented in docs/api.md. @throws UntrustedError when the metadata requires another scheme */
 export async function signPrepaid(wallet: Wallet, metadata: Metadata, call: PrepaidCall) {
+  // Loaded here: it takes longer than the start of a program that pays by card.
+  const { keccak256, toHex } = await import('viem/utils');
+  return signPrepaidRequest(wallet, metadata, call, (text) => keccak256(toHex(text)));
+}
+
+/**
+ * Signs a request as documented in docs/api.md.
+ * @throws UntrustedError when the metadata requires another scheme
+ * @public codegen/client-script.ts bundles it
+ */
+export async function signPrepaidRequest(
+  wallet: Wallet,
+  metadata: Pick<Metadata, 'payment' | 'prepaid'>,
+  call: PrepaidCall,
+  hash: (text: string) => string,
+  nowMs = Date.now(),
+) {
   const { scheme, primaryType, domainName, domainVersion, chainId, headers } = metadata.prepaid.authentication;
   if (scheme !== 'eip712' || primaryType !== 'PrepaidRequest' || headers.join() !== HEADERS.join()) {
     throw new UntrustedError(
@@ -127,15 +143,13 @@ export async function signPrepaid(wallet: Wallet, metadata: Metadata, call: Prep
       `prepaid.authentication.chainId is ${chainId}, but payment.network is ${metadata.payment.network}.`,
     );
   }
-  // Loaded here: it takes longer than the start of a program that pays by card.
-  const { keccak256, toHex } = await import('viem/utils');
   const nonce = crypto.randomUUID();
-  const expiry = Math.floor(Date.now() / 1000) + LIFETIME_SECONDS;
+  const expiry = Math.floor(nowMs / 1000) + LIFETIME_SECONDS;
   const message = {
     account: wallet.address,
     method: call.method,
     path: call.target.split('?', 1)[0] as string,
-    bodyHash: keccak256(toHex(call.method === 'POST' ? call.body : canonicalQuery(call.target))),
+    bodyHash: hash(call.method === 'POST' ? call.body : canonicalQuery(call.target)),
     maxAmountMicroUsd: call.maxMicroUsd,
     nonce,
     expiry: BigInt(expiry),

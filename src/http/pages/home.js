@@ -1,4 +1,7 @@
-/** The script of the page at `/`: speaks a text, paid from a credit account or by a wallet. */
+/**
+ * The script of the page at `/`: speaks a text, paid from a credit account, by a wallet, or from its prepaid balance. `client`
+ * is what client-script.ts has.
+ */
 const PICO_PER_MICRO = 1_000_000n;
 const RETRY_MS = 2_000;
 const MAX_TRIES = 60;
@@ -43,12 +46,16 @@ function start() {
     speak();
   });
   $('hear').addEventListener('click', hear);
+  $('deposit-form')?.addEventListener('submit', (event) => {
+    event.preventDefault();
+    deposit();
+  });
   form.hidden = false;
   show();
   if ($('account')?.value) showBalance();
 }
 
-const isByWallet = () => form.elements.way.value === 'wallet';
+const chosenWay = () => form.elements.way.value;
 const accountId = () => $('account')?.value.trim() ?? '';
 
 /** What is to be spoken, and its price: characters times rate, rounded up to a whole micro-USD. */
@@ -71,13 +78,11 @@ function show() {
   const count = `${characters.toLocaleString('en-US')} of ${limit.toLocaleString('en-US')} characters`;
   $('cost').textContent = isTooLong ? `${count}. Shorten the text.` : `${count}, ${usd(price)}`;
   $('text').setCustomValidity(characters === 0 ? 'Type a text.' : isTooLong ? 'The text is too long.' : '');
-  form.querySelector('[type=submit]').textContent = characters === 0 ? 'Speak' : `Speak for ${usd(price)}`;
-  if ($('credit')) {
-    $('credit').hidden = isByWallet();
-    $('account').required = !isByWallet();
-    $('account').disabled = isByWallet();
+  $('buy').textContent = characters === 0 ? 'Speak' : `Speak for ${usd(price)}`;
+  for (const part of form.querySelectorAll('[data-way]')) {
+    part.hidden = part.dataset.way !== chosenWay();
+    for (const field of part.querySelectorAll('input')) field.disabled = part.hidden;
   }
-  $('wallet-hint').hidden = !isByWallet();
   $('hear').hidden = !$('voice').selectedOptions[0].dataset.sample;
   const account = UUID.test(accountId()) ? accountId() : 'YOUR_ACCOUNT_ID';
   const shell = `'${body.replaceAll("'", "'\\''")}'`;
@@ -100,42 +105,53 @@ async function showBalance() {
 const tell = (message) => $('balance').replaceChildren(message);
 const tellBalance = (microUsd) => tell(`Balance ${usd(microUsd)}. The id is kept in this tab only.`);
 
+const PAY = { card: payByCard, wallet: payByWallet, prepaid: payFromDeposit };
+
 async function speak() {
-  const button = form.querySelector('[type=submit]');
   const wanted = order();
-  const byWallet = isByWallet();
-  button.disabled = true;
-  try {
-    const response = await (byWallet ? payByWallet(wanted) : payByCard(wanted));
-    if (!response.ok) return await explain(response, byWallet);
-    const balance = response.headers.get('x-credit-balance');
-    say('Speaking…');
-    if (balance !== null) tellBalance(balance);
-    await play(response);
-    say(`Done. You paid ${usd(response.headers.get('x-credit-charged') ?? wanted.price)}.`);
-  } catch (error) {
-    say(error.message);
-    if (!byWallet) await showBalance();
-  } finally {
-    button.disabled = false;
-  }
+  const way = chosenWay();
+  await whileBusy(async () => {
+    try {
+      const response = await PAY[way](wanted);
+      if (!response.ok) return await explain(response, way);
+      const { headers } = response;
+      say('Speaking…');
+      tellBalances(headers.get('x-credit-balance'), headers.get('x-x402-balance'));
+      await play(response);
+      say(`Done. You paid ${usd(headers.get('x-credit-charged') ?? headers.get('x-x402-charged') ?? wanted.price)}.`);
+    } catch (error) {
+      say(error.message);
+      if (way === 'card') await showBalance();
+    }
+  });
+}
+
+/** One thing is paid at a time. */
+async function whileBusy(work) {
+  const buttons = form.querySelectorAll('#hear, #deposit, #buy');
+  for (const button of buttons) button.disabled = true;
+  await work();
+  for (const button of buttons) button.disabled = false;
+}
+
+function tellBalances(credit, prepaid) {
+  if (credit !== null) tellBalance(credit);
+  if (prepaid !== null) $('prepaid-balance').textContent = `Prepaid balance ${usd(prepaid)}.`;
 }
 
 /** Plays the sample of the chosen voice. */
 async function hear() {
   const { sample } = $('voice').selectedOptions[0].dataset;
-  const buttons = form.querySelectorAll('#hear, [type=submit]');
-  for (const button of buttons) button.disabled = true;
-  try {
-    const response = await fetch(sample).catch(() => undefined);
-    if (!response?.ok) return say('This sample cannot be loaded now. Try again later. Nothing was charged.');
-    await play(response);
-    say('This is a sample. Nothing was charged.');
-  } catch (error) {
-    say(error.message);
-  } finally {
-    for (const button of buttons) button.disabled = false;
-  }
+  await whileBusy(async () => {
+    try {
+      const response = await fetch(sample).catch(() => undefined);
+      if (!response?.ok) return say('This sample cannot be loaded now. Try again later. Nothing was charged.');
+      await play(response);
+      say('This is a sample. Nothing was charged.');
+    } catch (error) {
+      say(error.message);
+    }
+  });
 }
 
 const post = (path, body, headers = {}) =>
@@ -195,99 +211,122 @@ const once = (target, event) => new Promise((resolve) => target.addEventListener
 const ADVICE = {
   unknown_account: 'There is no account with this id. Nothing was charged.',
   insufficient_funds: 'The balance is lower than the price. Nothing was charged.',
+  never_deposited: 'This wallet has no prepaid balance. Deposit first. Nothing was charged.',
 };
 
-async function explain(response, byWallet) {
+async function explain(response, way) {
   const { error, topUpUrl } = await response.json().catch(() => ({}));
-  const advice = byWallet ? undefined : ADVICE[error?.details?.reason];
+  const advice = way === 'wallet' ? undefined : ADVICE[error?.details?.reason];
   say(advice ?? error?.message ?? `The service answered ${response.status}.`);
   if (!topUpUrl) return;
   const link = Object.assign(document.createElement('a'), { href: topUpUrl, textContent: 'Add credit' });
   $('status').append(' ', link);
 }
 
-/** A signed payment whose outcome is not known. The same order repeats it, and is never charged twice. */
-let pending;
+function payByWallet({ body, price }) {
+  return payOnce(`wallet ${body}`, () => signTransfer({ kind: 'speech', target: '/x402/tts', body }, price));
+}
 
-async function payByWallet(wanted) {
-  if (pending?.body !== wanted.body) {
-    const challenged = await post('/x402/tts', wanted.body);
-    if (challenged.status !== 402) return challenged;
-    pending = { body: wanted.body, signature: await sign(challenged, wanted.price) };
-  }
-  say('Paying, and waiting for the audio…');
-  for (let tries = 1; tries <= MAX_TRIES; tries++) {
-    const headers = { 'payment-signature': pending.signature };
-    const response = await post('/x402/tts', pending.body, headers).catch(() => undefined);
-    if (response && response.status !== 409) {
-      const state = response.ok ? 'charged' : (await response.clone().json()).error.details?.payment?.state;
-      // Without a state nothing was looked up: only an earlier try may have been charged.
-      if (state === undefined ? !pending.mayBePaid : state !== 'unknown') pending = undefined;
-      else pending.mayBePaid = true;
-      return response;
+function payFromDeposit({ body, price }) {
+  return payOnce(`prepaid ${body}`, () => signPrepaid(body, price));
+}
+
+async function deposit() {
+  const amount = BigInt(Math.round(Number($('amount').value) * 1e6));
+  const body = `{"amountMicroUsd":${amount}}`;
+  await whileBusy(async () => {
+    try {
+      const sign = () => signTransfer({ kind: 'deposit', target: '/x402/deposit', body }, amount);
+      const response = await payOnce(`deposit ${body}`, sign);
+      if (!response.ok) return await explain(response, 'wallet');
+      tellBalances(null, (await response.json()).balanceMicroUsd);
+      say(`Deposited ${usd(amount)}.`);
+    } catch (error) {
+      say(error.message);
     }
-    pending.mayBePaid = true;
+  });
+}
+
+/** Signed requests whose outcome is not known. The same order repeats the same request, which is never charged twice. */
+const pending = new Map();
+
+/** @param sign returns a signed request, or the response that says why there is none */
+async function payOnce(key, sign) {
+  const signed = pending.get(key) ?? (await sign());
+  if (signed instanceof Response) return signed;
+  pending.set(key, signed);
+  say('Paying, and waiting for the answer…');
+  for (let tries = 1; tries <= MAX_TRIES; tries++) {
+    const response = await post(signed.target, signed.body, signed.headers).catch(() => undefined);
+    const { error } = response?.ok
+      ? {}
+      : ((await response
+          ?.clone()
+          .json()
+          .catch(() => undefined)) ?? {});
+    const { payment, audio } = error?.details ?? {};
+    const state = response?.ok ? 'charged' : payment?.state;
+    const isKnown = state === 'charged' || state === 'not_charged';
+    if (isKnown || (response && response.status !== 409)) {
+      // Without a state nothing was looked up: only an earlier try may have been charged.
+      if (isKnown || response.status === 400 || (state === undefined && !signed.mayBePaid)) pending.delete(key);
+      else signed.mayBePaid = true;
+      return state === 'charged' && audio ? fetch(audio) : response;
+    }
+    signed.mayBePaid = true;
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
   throw new Error('It is not known yet whether you paid. Press the button again: the same payment is repeated.');
 }
 
-const TRANSFER = [
-  ['from', 'address'],
-  ['to', 'address'],
-  ['value', 'uint256'],
-  ['validAfter', 'uint256'],
-  ['validBefore', 'uint256'],
-  ['nonce', 'bytes32'],
-];
-const DOMAIN = [
+/** By the clock of the service: that of this computer may be wrong. */
+const nowMs = (response) => Date.parse(response.headers.get('date'));
+
+/** One USDC transfer of exactly the price. */
+async function signTransfer(request, price) {
+  const challenged = await post(request.target, request.body);
+  if (challenged.status !== 402) return challenged;
+  const challenge = JSON.parse(atob(challenged.headers.get('payment-required')));
+  const [offer] = challenge.accepts;
+  if (BigInt(offer.amount) !== price) throw new Error('The price has changed. Reload this page. Nothing was charged.');
+  const wallet = await connect(Number(offer.network.split(':')[1]));
+  return client.signPayment(wallet, challenge, offer, { ...request, baseUrl: location.origin }, nowMs(challenged));
+}
+
+async function signPrepaid(body, price) {
+  const response = await fetch('/.well-known/x402-service-metadata', { cache: 'no-store' });
+  if (!response.ok) return response;
+  const { payload } = await response.json();
+  const wallet = await connect(payload.prepaid.authentication.chainId);
+  const call = { method: 'POST', target: '/x402/tts', body, maxMicroUsd: price };
+  const hash = (text) => client.keccak256(client.toHex(text));
+  const { headers } = await client.signPrepaidRequest(wallet, payload, call, hash, nowMs(response));
+  return { target: call.target, body, headers };
+}
+
+const EIP712_DOMAIN = [
   ['name', 'string'],
   ['version', 'string'],
   ['chainId', 'uint256'],
   ['verifyingContract', 'address'],
-];
-const fields = (list) => list.map(([name, type]) => ({ name, type }));
+].map(([name, type]) => ({ name, type }));
 
-/** Has the wallet sign the challenge: an EIP-3009 authorization of exactly the price. */
-async function sign(challenged, price) {
-  const wallet = globalThis.ethereum;
-  if (!wallet) throw new Error('No wallet was found in this browser. Install one, or pay with card credit.');
-  const { resource, accepts, extensions } = JSON.parse(atob(challenged.headers.get('payment-required')));
-  const [offer] = accepts;
-  if (BigInt(offer.amount) !== price) throw new Error('The price has changed. Reload this page. Nothing was charged.');
-  say('Confirm the payment in your wallet…');
-  const chainId = Number(offer.network.split(':')[1]);
-  const [from] = await wallet.request({ method: 'eth_requestAccounts' });
-  const chain = { chainId: `0x${chainId.toString(16)}` };
-  await wallet.request({ method: 'wallet_switchEthereumChain', params: [chain] });
-  // By the clock of the service: that of this computer may be wrong.
-  const now = Math.floor(Date.parse(challenged.headers.get('date')) / 1000);
-  const nonce = crypto.getRandomValues(new Uint8Array(32));
-  const authorization = {
-    from,
-    to: offer.payTo,
-    value: offer.amount,
-    validAfter: '0',
-    validBefore: String(now + offer.maxTimeoutSeconds),
-    nonce: `0x${[...nonce].map((byte) => byte.toString(16).padStart(2, '0')).join('')}`,
+/** The wallet of this browser (EIP-1193), on the chain of the service. */
+async function connect(chain) {
+  const { ethereum } = globalThis;
+  if (!ethereum) throw new Error('No wallet was found in this browser. Install one, or pay with card credit.');
+  say('Confirm in your wallet…');
+  const [address] = await ethereum.request({ method: 'eth_requestAccounts' });
+  const chainId = `0x${chain.toString(16)}`;
+  await ethereum.request({ method: 'wallet_switchEthereumChain', params: [{ chainId }] });
+  return {
+    address,
+    signTypedData({ types, ...typed }) {
+      const data = { ...typed, types: { EIP712Domain: EIP712_DOMAIN, ...types } };
+      const json = JSON.stringify(data, (_, value) => (typeof value === 'bigint' ? String(value) : value));
+      return ethereum.request({ method: 'eth_signTypedData_v4', params: [address, json] });
+    },
   };
-  const typed = {
-    domain: { ...offer.extra, chainId, verifyingContract: offer.asset },
-    types: { EIP712Domain: fields(DOMAIN), TransferWithAuthorization: fields(TRANSFER) },
-    primaryType: 'TransferWithAuthorization',
-    message: authorization,
-  };
-  const params = [from, JSON.stringify(typed)];
-  const signature = await wallet.request({ method: 'eth_signTypedData_v4', params });
-  const identifier = { info: { required: true, id: `pay_${crypto.randomUUID()}` } };
-  const payment = {
-    x402Version: 2,
-    resource,
-    accepted: offer,
-    payload: { signature, authorization },
-    extensions: { 'payment-identifier': { ...extensions['payment-identifier'], ...identifier } },
-  };
-  return btoa(JSON.stringify(payment));
 }
 
 for (const button of document.querySelectorAll('.copy')) {

@@ -29,6 +29,7 @@ legend { padding: 0 0 .5rem; color: var(--muted); font-size: .875rem; }
 .choice { display: flex; flex-wrap: wrap; align-items: center; gap: .6rem; min-height: 2.75rem; margin: 0; padding: .5rem .8rem; border: 1px solid var(--muted); border-radius: .6rem; cursor: pointer; }
 .choice:has(:checked) { border-color: var(--accent); box-shadow: inset 0 0 0 1px var(--accent); }
 .choice input { flex: none; width: 1.25rem; height: 1.25rem; min-height: 0; margin: 0; accent-color: var(--accent); }
+.choice span { flex: 1; }
 .choice small { flex-basis: 100%; color: var(--muted); font-weight: 400; }
 .chosen { display: none; }
 form:has(.choice:nth-of-type(1) :checked) .chosen:nth-of-type(1), form:has(.choice:nth-of-type(2) :checked) .chosen:nth-of-type(2), form:has(.choice:nth-of-type(3) :checked) .chosen:nth-of-type(3), form:has(.choice:nth-of-type(4) :checked) .chosen:nth-of-type(4), form:has(.choice:nth-of-type(5) :checked) .chosen:nth-of-type(5) { display: inline; }
@@ -91,7 +92,7 @@ dt { color: inherit; font-size: 1rem; font-weight: 600; }
 .docs h2, .docs dt { scroll-margin-top: 1rem; }
 dt:target, h2:target { text-decoration: underline; text-decoration-color: var(--accent); text-underline-offset: .3rem; }
 details { border-top: 1px solid var(--line); padding-bottom: .75rem; }
-button.copy, #hear { width: auto; min-height: 2.75rem; margin-top: .5rem; padding: .4rem .9rem; }
+button.copy, #hear, #deposit { width: auto; min-height: 2.75rem; margin-top: .5rem; padding: .4rem .9rem; }
 button[disabled] { opacity: .6; cursor: progress; }
 `;
 

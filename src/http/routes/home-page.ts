@@ -7,6 +7,7 @@ import { formatCents, formatDollars } from '../../lib/money.ts';
 import { PREPAID } from '../../payments/x402/prepaid-terms.ts';
 import { priceMicroUsd } from '../../speech/price.ts';
 import { type KnownSamples, samplePath } from '../../speech/voice-samples.ts';
+import { CLIENT_SCRIPT } from '../pages/client-script.ts';
 import { type Html, html } from '../pages/html.ts';
 import { type Site, widePage } from '../pages/page.ts';
 
@@ -44,7 +45,8 @@ ${waysToPay(options)}</div>
 <li><a href="/llms.txt">/llms.txt</a> is the short form for agents.</li>
 <li><a href="/tts/models">/tts/models</a> lists models, voices and rates.</li>
 </ul>`;
-  const script = readFileSync(new URL('../pages/home.js', import.meta.url), 'utf8');
+  const home = readFileSync(new URL('../pages/home.js', import.meta.url), 'utf8');
+  const script = hasWallet(options, sandbox) ? CLIENT_SCRIPT + home : home;
   return widePage('Text to speech, paid per request', content, options, script);
 }
 
@@ -57,18 +59,30 @@ const modelPanel = (model: Model): Html => html`<section class="panel"><h3>${mod
 <p class="hint">${model.voices.map(({ name }) => name).join(', ')}</p></section>
 `;
 
+/** The sandbox's chain has the id of a real one: no wallet with real money may sign for it. */
+const hasWallet = ({ x402 }: HomeOptions, sandbox: Sandbox | undefined): boolean =>
+  x402?.rpcUrls !== undefined && !sandbox;
+
 /** Without script it stays hidden: a form can't send the account's header. */
 function speakForm(
-  { card, x402, catalog }: HomeOptions,
+  options: HomeOptions,
   models: readonly Model[],
   samples: KnownSamples,
   sandbox: Sandbox | undefined,
 ): Html {
-  // The sandbox's chain has the id of a real one: no wallet with real money may sign for it.
-  const hasWallet = x402?.rpcUrls !== undefined && !sandbox;
-  if (!card && !hasWallet) return html`<p class="notice">No payment is set up here yet.</p>`;
-  const way = (value: string, label: string, isChosen: boolean) =>
-    html`<label class="choice"><input type="radio" name="way" value="${value}"${isChosen ? html` checked` : ''}> <span>${label}</span></label>\n`;
+  const { card, catalog } = options;
+  const ways = [
+    ...(card ? [['card', 'Card credit']] : []),
+    ...(hasWallet(options, sandbox)
+      ? [
+          ['wallet', 'Wallet (USDC)'],
+          ['prepaid', 'Prepaid (USDC)'],
+        ]
+      : []),
+  ] as [value: string, label: string][];
+  if (ways.length === 0) return html`<p class="notice">No payment is set up here yet.</p>`;
+  const choice = ([value, label]: [string, string], index: number) =>
+    html`<label class="choice"><input type="radio" name="way" value="${value}"${index === 0 ? html` checked` : ''}> <span>${label}</span></label>\n`;
   return html`<div><noscript><p class="notice">To try a voice on this page, allow scripts. Requests from programs work without it.</p></noscript>
 <form id="speak" class="panel" hidden>
 <label for="text">Text</label>
@@ -79,21 +93,33 @@ function speakForm(
 ${models.map((model) => voiceGroup(model, model === catalog.defaultModel, samples))}</select>
 <button type="button" class="plain" id="hear" hidden>Hear this voice, free</button>
 ${
-  card && hasWallet
+  ways.length > 1
     ? html`<fieldset>
 <legend>Pay with</legend>
-${way('card', 'Card credit', true)}${way('wallet', 'Wallet (USDC)', false)}</fieldset>`
-    : html`<input type="hidden" name="way" value="${card ? 'card' : 'wallet'}">`
+${ways.map(choice)}</fieldset>`
+    : html`<input type="hidden" name="way" value="card">`
 }
-${card ? accountField(sandbox?.account) : ''}<p id="wallet-hint" class="hint" hidden>Your wallet signs one USDC payment of exactly this price. It needs no ether, and the payment is final.</p>
-<button type="submit">Speak</button>
+${card ? accountField(sandbox?.account) : ''}${hasWallet(options, sandbox) ? WALLET : ''}<button type="submit" id="buy">Speak</button>
 <p id="status" role="status"></p>
 <audio id="player" controls hidden></audio>
 <p id="download" hidden><a download="speech.mp3">Download the audio</a></p>
-</form></div>`;
+</form>
+<form id="deposit-form"></form></div>`;
 }
 
-const accountField = (demoAccount = ''): Html => html`<div id="credit">
+const [LEAST_DEPOSIT, MOST_DEPOSIT] = [PREPAID.minDepositMicroUsd, PREPAID.maxDepositMicroUsd];
+
+const WALLET = html`<p data-way="wallet" class="hint" hidden>Your wallet signs one USDC payment of exactly this price. It needs no ether, and the payment is final.</p>
+<div data-way="prepaid" hidden>
+<p id="prepaid-balance" class="hint" role="status">Deposit once. Then your wallet signs each request, without a transaction and without a wait.</p>
+<label for="amount">Deposit in US dollars</label>
+<input id="amount" form="deposit-form" type="number" inputmode="decimal" value="1" min="${LEAST_DEPOSIT / 1e6}" max="${MOST_DEPOSIT / 1e6}" step="0.01" required aria-describedby="deposit-hint">
+<p id="deposit-hint" class="hint">From ${formatDollars(BigInt(LEAST_DEPOSIT))} to ${formatDollars(BigInt(MOST_DEPOSIT))}, in one USDC payment that your wallet signs. A deposit is not paid back.</p>
+<button type="submit" form="deposit-form" class="plain" id="deposit">Deposit</button>
+</div>
+`;
+
+const accountField = (demoAccount = ''): Html => html`<div data-way="card">
 ${demoAccount === '' ? '' : html`<p class="notice">This is a sandbox. The account below is filled with play money: no real money moves.</p>`}
 <label for="account">Account id</label>
 <input class="id" id="account" value="${demoAccount}" pattern=" *[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12} *" title="the id that you got when you added credit" required autocomplete="off" autocapitalize="none" spellcheck="false" aria-describedby="balance">
@@ -176,9 +202,7 @@ function waysToPay({ card, x402 }: HomeOptions): Html[] {
       'request. No account. The payment is settled once the audio exists, and is final.',
     html`<a href="/docs#direct-x402">How to pay each request</a>`,
   );
-  const [least, most] = [PREPAID.minDepositMicroUsd, PREPAID.maxDepositMicroUsd].map((microUsd) =>
-    formatDollars(BigInt(microUsd)),
-  );
+  const [least, most] = [LEAST_DEPOSIT, MOST_DEPOSIT].map((microUsd) => formatDollars(BigInt(microUsd)));
   const prepaid = way(
     'Prepaid USDC',
     `Deposit ${least} to ${most} once, then sign each request. No transaction and no wait per request. A deposit is not paid back.`,

@@ -10,6 +10,7 @@ import { wallet as fundedWallet, testChain } from '../../support/chain.ts';
 import { testCheckout } from '../../support/checkout.ts';
 import { brokenRules, cutElements, openBrowser, shot, withoutChromium } from '../../support/chromium.ts';
 import { startCardGateway, startPaidGateway } from '../../support/client.ts';
+import { mineSteadily } from '../../support/deposit.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
 import { ControlledStream, wav } from '../../support/stub-upstream.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
@@ -285,6 +286,54 @@ test('a wallet pays once, also when the first answer is lost', { skip: withoutCh
   assert.equal(await gateway.revenue(), PRICE);
 });
 
+test('a wallet deposits once, then signs each request, also when answers are lost', {
+  skip: withoutChromium || withoutChain,
+}, async (t) => {
+  const gateway = await startPaidGateway(t, chain);
+  mineSteadily(t, chain);
+  const page = await openPage(t);
+  const payer = await fundedWallet(chain.client, 10_000_000n);
+  const asked = await injectWallet(page, payer);
+  const complaints: string[] = [];
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  for (const [path, header] of [
+    ['deposit', 'payment-signature'],
+    ['tts', 'x-x402-signature'],
+  ] as const) {
+    let isLost = false;
+    await page.route(`**/x402/${path}`, async (route) => {
+      if (isLost || !route.request().headers()[header]) return route.continue();
+      isLost = true;
+      await route.fetch();
+      await route.abort();
+    });
+  }
+  await page.goto(gateway.config.baseUrl);
+  await page.getByLabel('Text').fill('Grüße, world');
+  await page.getByLabel('Prepaid (USDC)').check();
+  await speak(page).click();
+  await page.getByRole('status').getByText('This wallet has no prepaid balance. Deposit first.').waitFor();
+
+  await page.getByLabel('Deposit in US dollars').fill('0.01');
+  await page.getByRole('button', { name: 'Deposit' }).click();
+  assert.equal(await page.locator('#amount:invalid').count(), 1, 'below the least deposit');
+  await page.getByLabel('Deposit in US dollars').fill('0.25');
+  await page.getByRole('button', { name: 'Deposit' }).click();
+  await page.getByText('Prepaid balance $0.25.').waitFor();
+  await page.getByText('Deposited $0.25.').waitFor();
+
+  await speak(page).click();
+  await isPlaying(page);
+  await done(page);
+  assert.equal(await gateway.revenue(), 250_000n, 'the deposit');
+  const signed = asked.filter((method) => method === 'eth_signTypedData_v4');
+  assert.equal(signed.length, 3, 'the refused request, the deposit and the speech');
+  await speak(page).click();
+  await page.getByText(`Prepaid balance $${(250_000 - 2 * 12 * 18) / 1e6}.`).waitFor();
+  await done(page);
+  assert.deepEqual(complaints, []);
+});
+
 test('without script the page shows the request, the prices and how to pay', { skip: withoutChromium }, async (t) => {
   const gateway = await startCardGateway(t);
   const page = await openPage(t, { javaScriptEnabled: false });
@@ -324,6 +373,8 @@ test('the pages are accessible from 320 px on, light and dark, at 200 %', { skip
     await speak(page).click();
     await done(page);
     await look(`home-${width}-${colorScheme}`, page);
+    await page.getByLabel('Prepaid (USDC)').check();
+    await look(`home-prepaid-${width}-${colorScheme}`, page);
     await page.goto(`${gateway.config.baseUrl}/docs`);
     await page.getByText('What is signed').click();
     await look(`docs-${width}-${colorScheme}`, page);
