@@ -240,7 +240,7 @@ export interface components {
          */
         VoiceId: string;
         /**
-         * @description Speech rate. 1 is the natural rate.
+         * @description Speech rate. 1 is the natural rate. A model may allow less, as `speed` in `/tts/models` says.
          * @default 1
          */
         Speed: number;
