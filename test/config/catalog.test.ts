@@ -116,7 +116,7 @@ test('examples/catalogs/openai.json sells voices under ids without a hyphen', as
   assert.equal(await gateway.balance(account), 5_000_000n - spent);
 });
 
-test('a model whose upstreams have no speeds says so, and refuses others before it charges', async (t) => {
+test('a model whose upstreams have no speeds says so, and refuses others uncharged', async (t) => {
   const upstream = await testUpstream(t);
   const file = await catalogWith(t, { speed: { max: 1.5 }, upstreams: [{ name: 'default', speed: false }] });
   const gateway = await startGateway(t, { CATALOG_FILE: file, SPEECH_BASE_URL: upstream.url });

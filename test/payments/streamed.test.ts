@@ -62,7 +62,7 @@ test('a stream silent for SPEECH_TIMEOUT_MS is aborted and not charged', async (
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('with charactersPerSecond, a stream of silence is aborted at its end and not charged', async (t) => {
+test('with charactersPerSecond, silence is aborted at its end and not charged', async (t) => {
   const CATALOG_FILE = await catalogWith(t, { charactersPerSecond: { min: 1, max: 50 } });
   const { gateway, account, drip, speak } = await bench(t, { CATALOG_FILE });
   const reply = assert.rejects(speak(), BROKEN_OFF);

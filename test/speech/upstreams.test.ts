@@ -213,7 +213,7 @@ for (const [name, utterance, seconds, model] of [
   });
 }
 
-test('silence is right for a text without words, and for any without charactersPerSecond', async (t) => {
+test('silence is right for a text without words, and without charactersPerSecond', async (t) => {
   const checked = await startFailover(t, { model: CHECKED });
   assert.equal((await collectSpeech(checked.provider, { ...UTTERANCE, text: '…' }, NEVER)).upstream?.name, 'first');
   const unchecked = await startFailover(t, {});
