@@ -6,7 +6,7 @@ import { FileLock } from '../../lib/file-lock.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { ownFolder } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
-import { hasWord } from '../../speech/split-text.ts';
+import { hasWord, splitText } from '../../speech/split-text.ts';
 import { priceOf } from '../client/catalog.ts';
 import { type Flow, OutcomeUnknownError, OverCapError, type Speechgate, type SpeechOrder } from '../client/index.ts';
 import { openAudioFile } from './audio-file.ts';
@@ -32,6 +32,7 @@ const FORMATS: Readonly<Record<string, Cleaning['format']>> = {
   // Its words are read without markup.
   '.epub': 'off',
 };
+const PLACE_CHARACTERS = 40;
 const FIRST_WORDS = /^.{1,60}(?!\S)/;
 const NOTHING_BOUGHT = 'Nothing was bought.';
 
@@ -76,22 +77,14 @@ export async function readTerms(client: Speechgate, order: SpeechOrder) {
   };
 }
 
-const sentences = new Intl.Segmenter(undefined, { granularity: 'sentence' });
-
-/** Cuts a text between sentences, and a sentence that is too long between words, into parts of at most that length. */
-export function partsOf(text: string, maxCharacters: number): string[] {
-  // The pattern counts code points, which have up to two characters.
-  const most = Math.floor(maxCharacters / 2);
-  const piece = new RegExp(`[^]{1,${most}}(?=\\s|$)|[^]{1,${most}}`, 'gu');
-  const parts = [''];
-  for (const { segment } of sentences.segment(text)) {
-    for (const part of segment.length > maxCharacters ? (segment.match(piece) ?? []) : [segment]) {
-      const last = parts.at(-1) as string;
-      if (last.length + part.length > maxCharacters) parts.push(part);
-      else parts[parts.length - 1] = last + part;
-    }
-  }
-  return parts.map((part) => part.trim()).filter(Boolean);
+/** The parts that have words. @throws UsageError */
+function splitChapter(text: string, maxCharacters: number): string[] {
+  const split = splitText(text, maxCharacters);
+  if (split.outcome === 'split') return split.parts.filter(hasWord).map((part) => part.trim());
+  const place = text.slice(split.offset, split.offset + PLACE_CHARACTERS);
+  throw new UsageError(
+    `The text has no place to split in ${maxCharacters} characters from: ${place}. ${NOTHING_BOUGHT}`,
+  );
 }
 
 interface Part {
@@ -141,14 +134,15 @@ export async function sayFile(
   const spoken = await withCaller(host, { pay }, async (caller) => {
     assertCanPay(caller);
     const terms = await readTerms(caller.client, order);
-    output.note(capsLine(caller.caps));
     let index = 0;
     const partOf = (text: string): Part => {
       const part = { ...terms.order, text };
       return { order: part, priceMicroUsd: terms.priceOf(text), path: join(folder, nameOf(part, index++)) };
     };
     const most = Math.min(terms.maxCharacters, MAX_PART_CHARACTERS);
-    return chapters.map(({ title, text }) => ({ title, parts: partsOf(text, most).filter(hasWord).map(partOf) }));
+    const split = chapters.map(({ title, text }) => ({ title, parts: splitChapter(text, most).map(partOf) }));
+    output.note(capsLine(caller.caps));
+    return split;
   });
   const parts = spoken.flatMap((chapter) => chapter.parts);
   const missing: Part[] = [];
