@@ -124,7 +124,8 @@ export async function prepareScene(t: Test): Promise<Scene> {
     },
   };
   const systemctl = await serviceManager(t, {
-    'restart speechgate': () => scene.restart(),
+    'restart speechgate@8081': () => scene.restart(),
+    'restart speechgate@8082': async () => {},
     'restart postgresql': async () => database.restore(),
     'start speechgate-worker': () =>
       startCommand(t, programCommand('src/main.ts', '--role=worker'), {

@@ -4,7 +4,7 @@ import type { Test } from 'tap';
 import { serve } from './listening.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
-/** What `systemctl` does: `restart speechgate`, `start speechgate-worker`. */
+/** What `systemctl` does: `restart speechgate@8081`, `start speechgate-worker`. */
 export type Services = Readonly<Record<string, () => Promise<unknown>>>;
 
 /** A `systemctl` that calls these instead of an init system. Tells the folder to put first into PATH. */
