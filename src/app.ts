@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
+import { describeAddress } from './config/edge-settings.ts';
 import type { Role } from './config/role.ts';
 import { DEFAULT_SPEECH_TIMEOUT_MS } from './config/speech-settings.ts';
 import { catalogRoutes, serviceRoutes } from './contract/routes.ts';
@@ -159,7 +160,7 @@ export async function createApp(config: Config, log: Logger, { demoAccount }: Ap
     const { baseUrl, host, port } = config;
     const unusable = await listen({ server, host, port, settings: { host: 'HOST', port: 'PORT' } });
     if (unusable) return { outcome: 'refused', reason: unusable };
-    return { outcome: 'started', work: `listens on ${baseUrl} (${host}:${port})` };
+    return { outcome: 'started', work: `listens on ${baseUrl} (${describeAddress(config)})` };
   };
   const leave = () => leaving.abort();
   const close = async () => {

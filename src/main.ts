@@ -1,5 +1,5 @@
 import cluster from 'node:cluster';
-import { describeFaults, readConfig } from './config/config.ts';
+import { baseUrlWarning, describeFaults, readConfig } from './config/config.ts';
 import { readRole } from './config/role.ts';
 import { EXIT_CONFIG } from './lib/arguments.ts';
 import { createLogger, lineOrigin } from './observability/logger.ts';
@@ -27,6 +27,8 @@ if (role === 'worker' && !config.speech) {
   process.exit(EXIT_CONFIG);
 }
 const log = createLogger(config.logLevel).child(lineOrigin(config));
+const warning = isForked ? undefined : baseUrlWarning(config);
+if (warning) log.warn(warning);
 if (isOneOfMany && !isForked) {
   // The primary serves nothing, so it does not load the gateway's modules.
   const { runPrimary } = await import('./primary.ts');

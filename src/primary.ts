@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { AggregatorRegistry } from 'prom-client';
 import { type Config, describeFaults, readConfig } from './config/config.ts';
+import { describeAddress } from './config/edge-settings.ts';
 import type { Role } from './config/role.ts';
 import { openDatabase } from './db/database.ts';
 import { createAdminServer } from './http/admin/admin-server.ts';
@@ -20,7 +21,7 @@ export const stopTimeoutMs = ({ speech, stopDrainMs }: Config): number =>
   stopDrainMs + (speech?.timeoutMs ?? 0) + STOP_RESERVE_MS;
 
 export async function runPrimary(config: Config, role: Role, log: Logger): Promise<void> {
-  const { databaseUrl, namedStatements, webConcurrency: count, serviceName, baseUrl, host, port } = config;
+  const { databaseUrl, namedStatements, webConcurrency: count, serviceName, baseUrl } = config;
   const say = log.child({}, { level: 'info' });
   const listening = new Map<Worker, Role>();
   const replaced = new Set<Worker>();
@@ -54,7 +55,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
   await start(role, exit);
   await Promise.all(Array.from({ length: count - 1 }, () => start('web', exit)));
   if (leaving.signal.aborted) return;
-  const started = `${serviceName} listens on ${baseUrl} (${host}:${port}), with ${count} processes`;
+  const started = `${serviceName} listens on ${baseUrl} (${describeAddress(config)}), with ${count} processes`;
   say.info(started);
 
   function reload(): void {

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { findMisspelt, type Misspelling } from '../lib/misspelt.ts';
 import { type CardConfig, readCard } from './card-settings.ts';
 import type { Catalog } from './catalog.ts';
-import { readAdmin, readEdge } from './edge-settings.ts';
+import { isSocketPath, readAdmin, readEdge } from './edge-settings.ts';
 import { type FeedbackConfig, readFeedback } from './feedback-settings.ts';
 import { readMailboxes } from './mailbox.ts';
 import { type SettingFault, SettingsReader } from './settings-reader.ts';
@@ -16,6 +16,7 @@ export interface Config extends ReturnType<typeof readEdge>, ReturnType<typeof r
   readonly host: string;
   readonly port: number;
   readonly baseUrl: string;
+  readonly isBaseUrlSet: boolean;
   readonly serviceName: string;
   readonly contact: { readonly email: string } | { readonly url: string } | undefined;
   readonly seller: ReturnType<typeof readSeller>;
@@ -61,12 +62,16 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
   if (namedStatements !== 'on' && namedStatements !== 'off') {
     reader.fault('DATABASE_NAMED_STATEMENTS', 'is neither on nor off', 'Set it to on or off.');
   }
+  const baseUrl = reader.origin('BASE_URL', 'https://speech.example');
   const origin = `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+  if (isSocketPath(host) && !reader.text('BASE_URL'))
+    reader.missing('BASE_URL', 'HOST', 'Set it to the origin of the proxy before the socket, as callers see it.');
   const speechTimeoutMs = speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS;
   const config: Config = {
     host,
     port,
-    baseUrl: reader.origin('BASE_URL', 'https://speech.example') ?? origin,
+    baseUrl: baseUrl ?? origin,
+    isBaseUrlSet: baseUrl !== undefined,
     serviceName: readServiceName(reader),
     contact: readContact(reader),
     seller: readSeller(reader),
@@ -101,7 +106,13 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
 const ANY_HOST = ['0.0.0.0', '::'];
 
 const overlap = (one: string, other: string): boolean =>
-  one === other || ANY_HOST.includes(one) || ANY_HOST.includes(other);
+  !isSocketPath(one) && (one === other || ANY_HOST.includes(one) || ANY_HOST.includes(other));
+
+/** What callers can't reach, or should not pay at: an address made up from HOST and PORT. */
+export function baseUrlWarning({ isBaseUrlSet, baseUrl, host, card, x402 }: Config): string | undefined {
+  if (isBaseUrlSet || !(ANY_HOST.includes(host) || card || x402)) return undefined;
+  return `BASE_URL is unset, so links and payments name ${baseUrl}. Set it to the origin that callers use`;
+}
 
 function readDatabaseUrl(reader: SettingsReader): string {
   const url = reader.required('DATABASE_URL', 'Set it to postgres://user:password@host:5432/database.');

@@ -1,6 +1,13 @@
 import { isIP } from 'node:net';
 import type { SettingsReader } from './settings-reader.ts';
 
+/** HOST may be the path of a Unix socket. */
+export const isSocketPath = (host: string): boolean => host.startsWith('/');
+
+/** Where it listens, for people. */
+export const describeAddress = ({ host, port }: { readonly host: string; readonly port: number }): string =>
+  isSocketPath(host) ? host : `${host}:${port}`;
+
 export function readEdge(reader: SettingsReader) {
   const trustProxy = reader.list('TRUST_PROXY');
   if (!trustProxy.every(isNetwork)) {

@@ -8,6 +8,7 @@ import Fastify, {
   type FastifyRequest,
   LogController,
 } from 'fastify';
+import { isSocketPath } from '../config/edge-settings.ts';
 import { routes } from '../contract/routes.ts';
 import type { PaymentOutcome } from '../contract/types.ts';
 import type { RunningWork } from '../lib/running-work.ts';
@@ -50,6 +51,8 @@ const STALLED_CLIENT_MS = 30_000;
 
 export interface ServerOptions {
   readonly logger: FastifyBaseLogger;
+  /** An address, or the path of a Unix socket, which only the proxy may open. */
+  readonly host: string;
   /** Only these addresses may set X-Forwarded-For (R39). A wrong one lets callers choose their rate limit. */
   readonly trustProxy: readonly string[];
   readonly edgeRateLimitMax: number;
@@ -67,12 +70,15 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   const { logger, metrics, windows, trustProxy, leaving, work } = options;
   const headers = await readEdgeHeaders();
   const isTrusted = compile([...trustProxy]);
+  const trustsProxy = trustProxy.length > 0 || isSocketPath(options.host);
   const app = Fastify({
     loggerInstance: logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'traceId' }),
     genReqId: () => randomUUID(),
     requestIdHeader: false,
-    trustProxy: trustProxy.length > 0 ? (address, hop) => isTrusted(withoutPort(address), hop) : false,
+    // The peer on a Unix socket has no address.
+    trustProxy:
+      trustsProxy && ((address?: string, hop = 0) => address === undefined || isTrusted(withoutPort(address), hop)),
     bodyLimit: DEFAULT_BODY_LIMIT,
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
     http: { maxHeaderSize: MAX_HEADER_BYTES, requireHostHeader: false, headersTimeout: HEADERS_TIMEOUT_MS },
@@ -110,7 +116,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
 
   app.addHook('onRequest', async (request, reply) => begin(request, reply));
   await app.register(accepts);
-  await app.register(connections, { ...clientErrors, leaving, trustsProxy: trustProxy.length > 0 });
+  await app.register(connections, { ...clientErrors, leaving, trustsProxy });
   await app.register(admission, limits);
   await app.register(requestHead);
   await app.register(pressure, { metrics });
@@ -122,7 +128,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   return app;
 
   function begin(request: FastifyRequest, reply: FastifyReply): void {
-    request.client = addressKey(request.ip);
+    request.client = addressKey(request.ip ?? '');
     request.record = new RequestRecord(request, reply, metrics);
     replies.add(reply);
     reply.headers(headers.plain).header('x-trace-id', request.id);

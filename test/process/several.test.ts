@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { request } from 'node:http';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'tap';
@@ -255,6 +257,66 @@ test('SIGHUP changes nothing in a single process, and says so', async (t) => {
   await until(() => logged('^SIGHUP changed nothing: .+ Restart this process instead$').length === 1);
   assert.deepEqual(await ask(url, 1), [200]);
   assert.equal(await child.stop(), 0);
+});
+
+for (const WEB_CONCURRENCY of ['1', '2']) {
+  test(`HOST is a Unix socket for the proxy's group, of ${WEB_CONCURRENCY} processes`, async (t) => {
+    const HOST = join(await temporaryFolder(t), 'gateway.sock');
+    const settings = { HOST, WEB_CONCURRENCY, BASE_URL: 'https://speech.example' };
+    const { child, env, port } = await startSeveral(t, settings);
+    await child.printed(/listens on https:\/\/speech\.example \(\/.+gateway\.sock\)/);
+    assert.equal((await stat(HOST)).mode & 0o777, 0o660);
+    await untilRefused(port);
+    const [path, job] = ['/tts/jobs/', randomUUID()];
+    for (const client of ['203.0.113.7', '203.0.113.8', undefined]) {
+      const headers = client === undefined ? {} : { 'x-forwarded-for': client };
+      const asked = request({ socketPath: HOST, path: `${path}${job}/audio`, headers }).end();
+      const [answer] = await once(asked, 'response');
+      answer.resume();
+      assert.deepEqual([answer.statusCode, answer.headers['x-ratelimit-remaining']], [404, '29'], client);
+    }
+
+    await child.stop('SIGKILL');
+    await until(() => connects(HOST).then((isOpen) => !isOpen));
+    assert.ok((await stat(HOST)).isSocket(), 'it is left behind');
+    const again = startChild(t, 'src/main.ts', env);
+    await again.printed(/listens on/);
+    assert.ok(await connects(HOST));
+    assert.equal(await again.stop(), 0);
+    await assert.rejects(stat(HOST), { code: 'ENOENT' });
+  });
+}
+
+test('R47: HOST that is a file, or has no BASE_URL, ends the start with 78', async (t) => {
+  const HOST = join(await temporaryFolder(t), 'a file');
+  await writeFile(HOST, 'precious');
+  const { env } = await severalSettings(t, { HOST, WEB_CONCURRENCY: '1' });
+  const unset = startChild(t, 'src/main.ts', env);
+  assert.equal(await unset.ended(), 78);
+  assert.match(unset.output(), /^BASE_URL is not set, but HOST is\. /m);
+  const child = startChild(t, 'src/main.ts', { ...env, BASE_URL: 'https://speech.example' });
+  assert.equal(await child.ended(), 78);
+  assert.match(child.output(), /^HOST \/.+a file can't be a socket \(EADDRINUSE\)\./m);
+  assert.equal(await readFile(HOST, 'utf8'), 'precious');
+});
+
+const connects = async (path: string): Promise<boolean> => {
+  const socket = connect(path);
+  const isOpen = await once(socket, 'connect').then(
+    () => true,
+    () => false,
+  );
+  socket.destroy();
+  return isOpen;
+};
+
+test('an unset BASE_URL is a warning where callers come from elsewhere or pay', async (t) => {
+  const { env } = await severalSettings(t, { HOST: '0.0.0.0', STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' });
+  const child = startChild(t, 'src/main.ts', env);
+  await child.printed(/listens on/);
+  const warnings = child.output().match(/"level":"warn".+BASE_URL is unset, so links and payments name [^ ]+/g);
+  assert.equal(warnings?.length, 1);
+  assert.match(warnings[0] ?? '', /http:\/\/0\.0\.0\.0:\d+\.$/);
 });
 
 test('SIGTERM during the start of the processes exits 0', async (t) => {

@@ -1,7 +1,7 @@
 import { createPublicKey, randomBytes, randomUUID, verify } from 'node:crypto';
 import { isIP } from 'node:net';
 import { compile } from '@fastify/proxy-addr';
-import type { Config } from '../../config/config.ts';
+import { baseUrlWarning, type Config } from '../../config/config.ts';
 import { currentKey, publicKeyJwk, type SigningKey } from '../../config/signing-keys.ts';
 import { routeOf } from '../../contract/routes.ts';
 import { canonicalize } from '../../lib/canonical-json.ts';
@@ -32,8 +32,8 @@ export const PUBLIC_CHECKS: readonly Check[] = [
   },
 ];
 
-function answersOnce({ once, config }: DoctorContext): Promise<Finding> {
-  return once('base-url', () => answers(config));
+function answersOnce(context: DoctorContext): Promise<Finding> {
+  return context.once('base-url', () => answers(context));
 }
 
 function proxiesOnce(context: DoctorContext): Promise<Finding> {
@@ -45,7 +45,8 @@ async function behindBaseUrl(context: DoctorContext, examine: (config: Config) =
   return state === 'fault' ? skipped('The check base-url failed.') : examine(context.config);
 }
 
-async function answers({ baseUrl, serviceName }: Config): Promise<Finding> {
+async function answers({ config, isSandbox }: DoctorContext): Promise<Finding> {
+  const { baseUrl, serviceName } = config;
   let answer: ProbeResponse;
   try {
     answer = await exchange(`${baseUrl}${pathOf('getHealth')}`);
@@ -63,6 +64,8 @@ async function answers({ baseUrl, serviceName }: Config): Promise<Finding> {
     const fix = 'Make BASE_URL lead to this service, or give all its processes the same SERVICE_NAME.';
     return fault(`The service at ${baseUrl} has another name.`, fix);
   }
+  const unset = isSandbox ? undefined : baseUrlWarning(config);
+  if (unset) return warning(`${unset}.`, 'Set BASE_URL.');
   const { protocol, hostname } = new URL(baseUrl);
   if (protocol === 'https:' || isLoopback(hostname)) return ok(`${baseUrl} answers as ${serviceName}.`);
   const fix = 'Put a proxy with TLS in front, and set BASE_URL to its https address.';

@@ -12,6 +12,10 @@ export const FAULTS_OF_ADDRESS: Cases = {
     skipped: OF_PUBLIC,
     make: () => ({ own: { BASE_URL: 'http://127.0.0.1:1' } }),
   },
+  'an unset BASE_URL of a service that takes money': {
+    finds: ['warning', 'base-url', /^BASE_URL is unset, so links and payments name http:\/\/127\.0\.0\.1:/],
+    make: () => ({ all: { BASE_URL: '' } }),
+  },
   'a BASE_URL of another service': {
     finds: ['fault', 'base-url', /is not Speechgate \(status 200\)/],
     skipped: OF_PUBLIC,
