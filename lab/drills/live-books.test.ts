@@ -95,6 +95,6 @@ test('report and audit --external hold while callers pay by every flow', { skip 
   };
   const from = new Date().toISOString().slice(0, 10);
   await Promise.all([call(), check('report', '--from', from), check('audit', '--external')]);
-  for (const [what, count] of [...counts].sort()) console.log(`${count} ${what}`);
+  for (const [what, times] of [...counts].sort()) console.error(`${times} ${what}`);
   assert.deepEqual(failures, []);
 });

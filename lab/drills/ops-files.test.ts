@@ -1,4 +1,4 @@
-/** The programs that read `ops/` accept it: Prometheus its rules and configuration, systemd its units. */
+/** The programs that read `ops/` accept it: Prometheus its rules and configuration, Helm the chart, systemd its units. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
@@ -13,6 +13,12 @@ const promtool = (...args: string[]) => execFileSync('promtool', args, { encodin
 test('promtool accepts the rules and the configuration', { skip: withoutPrometheus }, async () => {
   promtool('check', 'rules', ALERTS);
   promtool('check', 'config', pathOf('ops/prometheus/prometheus.yml'));
+});
+
+test('helm lint accepts the chart', { skip: missingProgram('helm', 'version') ?? false }, async () => {
+  const rules = `monitoring.rules=${ALERTS}`;
+  const all = ['--set', 'ingress.enabled=true,monitoring.enabled=true', '--set-file', rules];
+  execFileSync('helm', ['lint', '--strict', pathOf('ops/helm'), ...all], { stdio: 'pipe' });
 });
 
 test('systemd-analyze finds no fault in the units', {

@@ -4,11 +4,12 @@ import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { test } from 'tap';
-import { parse, parseAllDocuments } from 'yaml';
+import { parse } from 'yaml';
 import { loadCatalog } from '../../src/config/catalog.ts';
 import { readConfig } from '../../src/config/config.ts';
 import { readRole } from '../../src/config/role.ts';
 import { stopTimeoutMs } from '../../src/primary.ts';
+import { renderChart } from '../support/chart.ts';
 import { startGateway } from '../support/gateway.ts';
 import { projectFile } from '../support/project.ts';
 import { testUpstream } from '../support/stub-upstream.ts';
@@ -26,18 +27,15 @@ const readYaml = async (path: string): Promise<Document> => parse(await read(pat
 const readEnvFile = async (path: string): Promise<Record<string, string>> =>
   Object.fromEntries([...(await read(path)).matchAll(/^([A-Z0-9_]+)=(.*)$/gm)].map(([, name, value]) => [name, value]));
 
-/** The objects of ops/kubernetes by kind and name, such as `Deployment/speechgate-gateway`. */
-async function kubernetesObjects(): Promise<Map<string, Document>> {
+/** The objects of the chart with all its parts, by kind and name, such as `Deployment/speechgate-gateway`. */
+async function chartObjects(): Promise<Map<string, Document>> {
+  const rules = await read('ops/prometheus/alerts.yml');
+  const all = { ingress: { enabled: true }, monitoring: { enabled: true, rules } };
   const objects = new Map<string, Document>();
-  for (const file of await readdir(new URL('ops/kubernetes/', PROJECT))) {
-    if (file === 'kustomization.yaml') continue;
-    for (const document of parseAllDocuments(await read(`ops/kubernetes/${file}`))) {
-      if (document.errors[0]) throw document.errors[0];
-      const object = document.toJS();
-      const name = `${object.kind}/${object.metadata.name}`;
-      if (objects.has(name)) throw new Error(`${file} has ${name} again`);
-      objects.set(name, object);
-    }
+  for (const object of await renderChart(all)) {
+    const name = `${object.kind}/${object.metadata.name}`;
+    if (objects.has(name)) throw new Error(`the chart has ${name} again`);
+    objects.set(name, object);
   }
   return objects;
 }
@@ -92,7 +90,10 @@ const AUDIT = ['audit', '--external', '--seal'];
 const HEAP = '--max-semi-space-size=32';
 const SECRET = 'a-secret-of-the-tests-of-32-bytes-or-more';
 /** Of the image of Node.js programs, and what is for the other images of ops/compose.yaml. */
-const OTHERS = new Set(['NODE_ENV', 'POSTGRES_DB', 'POSTGRES_PASSWORD', 'DATABASE_APP_PASSWORD', 'S3_BUCKET']);
+const OTHERS = new Set([
+  ...['NODE_ENV', 'POSTGRES_DB', 'POSTGRES_PASSWORD', 'DATABASE_APP_PASSWORD', 'S3_BUCKET'],
+  ...['PGHOST', 'PGUSER', 'PGDATABASE', 'PGPASSWORD'],
+]);
 
 const known = await knownSettings();
 const image = await imageInstructions();
@@ -100,7 +101,7 @@ const imageEnv = assignments(image.get('ENV')?.join(' ') ?? '');
 const compose = await readYaml('ops/compose.yaml');
 const services: [string, Document][] = Object.entries(compose.services);
 const own = services.filter(([, { image }]) => /speechgate/.test(image));
-const objects = await kubernetesObjects();
+const objects = await chartObjects();
 const deployments = [...objects.values()].filter(({ kind }) => kind === 'Deployment');
 const job = objects.get('Job/speechgate-migrate');
 const audit = objects.get('CronJob/speechgate-audit');
@@ -139,8 +140,6 @@ test('each variable in the files of ops/ is a known setting', async () => {
     ...services.flatMap(([, { environment = {} }]) => Object.keys(environment)),
     ...Object.keys(settingsExample),
     ...Object.keys(objects.get('ConfigMap/speechgate').data),
-    ...Object.keys(objects.get('Secret/speechgate').stringData),
-    ...Object.keys(objects.get('Secret/speechgate-migrate').stringData),
   ];
   for (const unit of UNITS) {
     for (const line of (await readUnit(unit)).get('Service.Environment') ?? []) {
@@ -254,22 +253,23 @@ test('the image has the folders of db/ that the package has', async () => {
   );
 });
 
-test('ops/kubernetes: references exist, and pods match the image and stop timeout', async () => {
+test('ops/helm: references exist, and pods match the image and stop timeout', async () => {
   const { version } = JSON.parse(await read('package.json'));
-  const kustomization = await readYaml('ops/kubernetes/kustomization.yaml');
-  for (const file of kustomization.resources) assert.ok(existsSync(`ops/kubernetes/${file}`), file);
-  assert.equal(kustomization.images[0].newTag, version);
+  const chart = await readYaml('ops/helm/Chart.yaml');
+  assert.deepEqual([chart.version, chart.appVersion], [version, version]);
+  const values = await readYaml('ops/helm/values.yaml');
   const user = image.get('USER')?.[0];
   assert.match(audit.spec.schedule, /^\d+ \d+ \* \* \*$/, 'once a day');
   for (const { spec } of [...deployments, job, audit.spec.jobTemplate]) {
     const pod = spec.template.spec;
     const [container] = pod.containers;
     isCommand(container.command);
-    assert.equal(container.image, `${kustomization.images[0].name}:${version}`);
+    assert.equal(container.image, values.image);
+    assert.ok(values.image.endsWith(`:${version}`), values.image);
     assert.equal(`${pod.securityContext.runAsUser}:${pod.securityContext.runAsGroup}`, user);
     for (const { configMapRef, secretRef } of container.envFrom) {
-      const named = configMapRef ? `ConfigMap/${configMapRef.name}` : `Secret/${secretRef.name}`;
-      assert.ok(objects.has(named), named);
+      if (configMapRef) assert.ok(objects.has(`ConfigMap/${configMapRef.name}`), configMapRef.name);
+      else assert.ok(Object.values(values.secrets).includes(secretRef.name), secretRef.name);
     }
   }
   for (const { spec, metadata } of deployments) {
@@ -283,17 +283,32 @@ test('ops/kubernetes: references exist, and pods match the image and stop timeou
     assert.ok(Number(settings.STOP_DRAIN_MS) >= 5000, 'until no proxy of the cluster sends it requests any more');
     assert.deepEqual(spec.selector.matchLabels, labels);
     assert.deepEqual(objects.get(`PodDisruptionBudget/${metadata.name}`).spec.selector.matchLabels, labels);
-    starts({
-      ...imageEnv,
-      ...objects.get('ConfigMap/speechgate').data,
-      ...objects.get('Secret/speechgate').stringData,
-    });
+    starts({ ...imageEnv, ...settings, DATABASE_URL: 'postgres://db/x' });
   }
   const gateway = objects.get('Deployment/speechgate-gateway').spec.template;
   const { spec } = objects.get('Service/speechgate');
   assert.deepEqual(spec.selector, gateway.metadata.labels);
   const port = gateway.spec.containers[0].ports.find(({ name }: Document) => name === spec.ports[0].targetPort);
   assert.equal(String(port.containerPort), imageEnv.PORT);
+});
+
+test('ops/helm: it migrates first, scales gateways, and is watched by the shipped rules', async () => {
+  assert.equal(job.metadata.annotations['helm.sh/hook'], 'pre-install,pre-upgrade');
+  const scaled = objects.get('HorizontalPodAutoscaler/speechgate-gateway').spec;
+  assert.ok(deployments.some(({ metadata }) => metadata.name === scaled.scaleTargetRef.name));
+  assert.ok(scaled.minReplicas >= 2 && scaled.maxReplicas >= scaled.minReplicas);
+  const [rule] = objects.get('Ingress/speechgate').spec.rules;
+  assert.ok(objects.has(`Service/${rule.http.paths[0].backend.service.name}`));
+  const [{ port, relabelings }] = objects.get('PodMonitor/speechgate').spec.podMetricsEndpoints;
+  assert.ok(
+    deployments.every(({ spec }) =>
+      spec.template.spec.containers[0].ports.some((each: Document) => each.name === port),
+    ),
+  );
+  assert.deepEqual(relabelings, [{ targetLabel: 'job', replacement: 'speechgate' }]);
+  assert.deepEqual(objects.get('PrometheusRule/speechgate').spec, await readYaml('ops/prometheus/alerts.yml'));
+  const bare = (await renderChart()).map(({ kind }) => kind);
+  assert.ok(!bare.includes('Ingress') && !bare.includes('PodMonitor') && bare.includes('NetworkPolicy'));
 });
 
 test('ops/systemd: the audit runs once a day, and the migration is repeated', async () => {
@@ -326,6 +341,15 @@ test('ops/systemd: the units start existing programs after the migration', async
     const { maxConnections } = 'config' in rest ? rest.config : assert.fail();
     assert.ok(Number(unit.get('Service.LimitNOFILE')?.[0]) > maxConnections, `${name}: LimitNOFILE`);
   }
+});
+
+test('ops/speechgate-admin: commands run with the settings, user and folders of the units', async () => {
+  const wrapper = await read('ops/speechgate-admin');
+  const unit = await readUnit('speechgate-worker.service');
+  const value = (key: string) => unit.get(`Service.${key}`)?.[0] ?? assert.fail(key);
+  assert.ok(wrapper.includes(`cd ${value('WorkingDirectory')}\n`));
+  assert.ok(wrapper.includes(`--env-file=${value('EnvironmentFile')} dist/speechgate.js admin "$@"`));
+  assert.ok(wrapper.includes(`runuser -u ${value('User')} -- env ${value('Environment').split(' ').at(-1)} `));
 });
 
 // Each catalog has its settings in examples/catalogs/README.md, and can be sold from.

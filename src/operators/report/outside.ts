@@ -50,9 +50,9 @@ const KINDS: Readonly<Record<string, BookedItem['what']>> = {
  */
 export async function compareProcessor(db: Database, processor: Processor, period: Period): Promise<Comparison> {
   const purchases = new Purchases(db, processor);
-  // The processor dates by the second: what is of this one may be in neither list, or in one of them.
-  const readUntil = Math.min(period.to.getTime(), Math.floor(Date.now() / 1000) * 1000);
-  const read = { from: period.from, to: new Date(readUntil) };
+  // The processor dates by the second, so that what is of the last one may be on one side only.
+  const lastSecond = Math.floor(Math.min(period.to.getTime(), Date.now()) / 1000);
+  const read = { from: period.from, to: new Date(lastSecond * 1000) };
   const outside = new Map<string, BookedItem>();
   const apartMicroUsd: Record<string, bigint> = {};
   const putApart = (name: string, microUsd: bigint) => {
