@@ -76,6 +76,19 @@ test('the dashboard has unique panel ids and a selectable data source', async ()
   }
 });
 
+test('the dashboard keeps 402 apart from faults and shows the margin with its sign', async () => {
+  const named = (title: string) =>
+    dashboard.panels
+      .find((panel: { title: string }) => panel.title === title)
+      ?.targets.map(({ expr }: { expr: string }) => expr);
+  for (const expr of named('Faults')) assert.doesNotMatch(expr, /status=~?"[^"]*4/);
+  assert.ok(named('Challenges and refusals').some((expr: string) => expr.includes('status="402"')));
+  const [revenue, cost, margin] = named('Revenue, cost and margin');
+  assert.match(revenue, /^sum by \(flow\) .*\/1e6$/);
+  assert.match(cost, /^-sum by \(upstream\) .*\/1e6$/);
+  assert.match(margin, /revenue_micro_usd_total.*-.*upstream_cost_micro_usd_total.*\/1e6$/);
+});
+
 /** Names of metrics in expressions: what is no word of the language itself. */
 const metricsIn = (expression: string): string[] => [
   ...new Set(expression.match(/\b(speechgate|nodejs|process)_[a-z0-9_]+/g) ?? []),
