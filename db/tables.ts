@@ -133,6 +133,7 @@ export interface JobSegment {
   size_bytes: Generated<number>;
   spoken_at: Timestamp | null;
   upstream: string | null;
+  words: Generated<Json>;
 }
 
 export interface OperatorAction {

@@ -65,6 +65,8 @@ create table job_segment (
   frame_header bytea,
   upstream text,
   cost_pico_usd bigint,
+  -- When its words are spoken, if its upstream told: of each the offset in characters, and start and end in seconds.
+  words jsonb not null default '[]',
   primary key (job_id, number)
 );
 

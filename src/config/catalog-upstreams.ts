@@ -29,6 +29,8 @@ export interface ModelUpstream {
   readonly hasSpeed: boolean;
   /** Otherwise it answers only once all is spoken. */
   readonly streams: boolean;
+  /** How it tells when each word is spoken. */
+  readonly captions: 'kokoro' | undefined;
 }
 
 export interface FileModel {
@@ -44,6 +46,7 @@ export interface FileModel {
     readonly maxRequestCharacters?: number;
     readonly speed?: boolean;
     readonly streams?: boolean;
+    readonly captions?: 'kokoro';
   }[];
 }
 
@@ -77,6 +80,7 @@ export const modelUpstreamsSchema = {
       maxRequestCharacters: { type: 'integer', minimum: 100, maximum: 500_000 },
       speed: { type: 'boolean' },
       streams: { type: 'boolean' },
+      captions: { enum: ['kokoro'] },
     },
   ),
 };
@@ -147,5 +151,6 @@ export function upstreamsOf(model: FileModel): ModelUpstream[] {
     maxRequestCharacters: upstream.maxRequestCharacters ?? DEFAULT_MAX_REQUEST_CHARACTERS,
     hasSpeed: upstream.speed ?? true,
     streams: upstream.streams ?? true,
+    captions: upstream.captions,
   }));
 }

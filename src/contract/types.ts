@@ -118,7 +118,7 @@ export interface paths {
         parameters: {};
         /**
          * Captions of a completed job
-         * @description WebVTT with a cue for each sentence. Only a text that is longer than one request to the speech provider has captions. They are deleted with the audio, and `sig` is that of the audio.
+         * @description WebVTT with a cue for each sentence, in which timestamps stand before the words if the provider tells their times. Only a text that is longer than one request to the provider has captions. They are deleted with the audio, and `sig` is that of the audio.
          */
         get: operations["getJobCaptions"];
     };

@@ -5,7 +5,8 @@ import type { JobSegment } from '../../db/tables.ts';
 import type { Database } from '../db/database.ts';
 import { now, unnest } from '../db/expressions.ts';
 import { testPoint } from '../lib/test-point.ts';
-import { captionsOf } from '../speech/captions.ts';
+import { captionsOf, type PlacedWord, placeWords } from '../speech/captions.ts';
+import type { CollectedSpeech } from '../speech/collect.ts';
 import {
   canFollow,
   describeSegments,
@@ -58,7 +59,7 @@ interface Speaking {
   readonly db: Database;
   readonly store: AudioStore;
   readonly signal: AbortSignal;
-  speak(text: string): Promise<{ readonly audio: Uint8Array; readonly upstream?: SpeakingUpstream }>;
+  speak(text: string): Promise<CollectedSpeech>;
   /** A segment was stored: failures before it no longer count. */
   onProgress(): void;
 }
@@ -89,7 +90,8 @@ export async function speakSegments(claim: Claim, rows: readonly Row[], speaking
       const key = keyOf({ ...row, fence: claim.fence });
       if (segment) await store.put(key, Buffer.from(segment.bytes), 'audio/mpeg');
       testPoint('segment stored');
-      if (await recordSegment(db, claim, row.number, segment, spoken?.upstream)) {
+      const words = placeWords(text, spoken?.words ?? []);
+      if (await recordSegment(db, claim, row.number, { segment, upstream: spoken?.upstream, words })) {
         testPoint('segment recorded');
         speaking.onProgress();
       } else {
@@ -121,8 +123,12 @@ function segmentTexts({ utterance: { text } }: Claim, rows: readonly Row[]) {
 }
 
 function captionsFor(claim: Claim, rows: readonly Row[]): Buffer {
-  const parts = segmentTexts(claim, rows).map(({ row: { frame_header, frames }, text }) => {
-    return { text, seconds: frame_header ? frames * frameSeconds(frame_header) : 0 };
+  const parts = segmentTexts(claim, rows).map(({ row: { frame_header, frames, words }, text }) => {
+    return {
+      text,
+      seconds: frame_header ? frames * frameSeconds(frame_header) : 0,
+      words: words as unknown as PlacedWord[],
+    };
   });
   return Buffer.from(captionsOf(parts));
 }
@@ -178,13 +184,18 @@ async function takeSegment(db: Database, claim: Claim, number: number): Promise<
   return numUpdatedRows > 0n;
 }
 
+interface RecordedSegment {
+  readonly segment: SegmentAudio | undefined;
+  readonly upstream: SpeakingUpstream | undefined;
+  readonly words: readonly PlacedWord[];
+}
+
 /** Begins to count attempts anew. Returns false if another process has taken the job over. */
 async function recordSegment(
   db: Database,
   claim: Claim,
   number: number,
-  segment: SegmentAudio | undefined,
-  upstream: SpeakingUpstream | undefined,
+  { segment, upstream, words }: RecordedSegment,
 ): Promise<boolean> {
   const { numUpdatedRows } = await db
     .with('progressed', (qb) =>
@@ -199,6 +210,7 @@ async function recordSegment(
       frame_header: segment ? Buffer.from(segment.header) : null,
       upstream: upstream?.name ?? null,
       cost_pico_usd: upstream?.costPicoUsd ?? null,
+      words: JSON.stringify(words),
     })
     .whereRef('job_id', '=', 'progressed.id')
     .where('number', '=', number)

@@ -131,7 +131,8 @@ async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSig
     if (signal.aborted) return { kind: 'given back' };
     if (claim.isSegmented) {
       const segments = await findSegments(options.db, claim.jobId);
-      const speak = (text: string) => speakInTime({ ...claim.utterance, text }, options, signal, 'audio/mpeg');
+      const speak = (text: string) =>
+        speakInTime({ ...claim.utterance, text, isCaptioned: true }, options, signal, 'audio/mpeg');
       const spoken = await speakSegments(claim, segments, { ...options, signal, speak, onProgress });
       if (spoken.outcome === 'taken over') return { kind: 'given back' };
       return { kind: 'completed', mimeType: 'audio/mpeg', ...spoken };

@@ -13,7 +13,7 @@ import { wholeAudio } from './whole-audio.ts';
 
 const NAMES: Readonly<Record<AudioType, string>> = { 'audio/mpeg': 'MPEG', 'audio/wav': 'WAV' };
 
-export interface CollectedSpeech extends Pick<Speech, 'mimeType' | 'upstream'> {
+export interface CollectedSpeech extends Pick<Speech, 'mimeType' | 'upstream' | 'words'> {
   readonly audio: Buffer;
 }
 
@@ -52,7 +52,7 @@ async function collect(
   only: AudioType | undefined,
   share: Share | undefined,
 ): Promise<CollectedSpeech> {
-  const { mimeType, upstream } = speech;
+  const { mimeType, upstream, words } = speech;
   const chunks: Uint8Array[] = [];
   let size = 0;
   try {
@@ -67,7 +67,8 @@ async function collect(
     share?.add(-size);
     throw error;
   }
-  return { mimeType, audio: completed(speech, Buffer.concat(chunks, size)), ...(upstream && { upstream }) };
+  const audio = completed(speech, Buffer.concat(chunks, size));
+  return { mimeType, audio, ...(upstream && { upstream }), ...(words && { words }) };
 }
 
 /** The audio of speech that has ended. */

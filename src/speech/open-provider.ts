@@ -66,8 +66,9 @@ export function openProvider(
     const routes = byId.get(modelId ?? '') ?? byUpstreamModel.get(model);
     if (routes) return brokenLast(routes.filter(({ hasSpeed }) => hasSpeed || speed === SPEED.default));
     // For a job whose model is no longer in the catalog.
-    const limits = { maxRequestCharacters: DEFAULT_MAX_REQUEST_CHARACTERS, streams: true, hasSpeed: true };
-    return fallback ? [{ upstream: fallback, model, voices: new Map(), costPicoUsd: null, ...limits }] : [];
+    if (!fallback) return [];
+    const limits = { maxRequestCharacters: DEFAULT_MAX_REQUEST_CHARACTERS, streams: true, captions: undefined };
+    return [{ upstream: fallback, model, voices: new Map(), costPicoUsd: null, hasSpeed: true, ...limits }];
   }
 
   async function speakBy(
@@ -83,13 +84,15 @@ export function openProvider(
       const rest = routes.slice(turn + 1);
       const voice = voices.get(utterance.voice) ?? utterance.voice;
       try {
+        const isLong = text.length > limit;
+        const isCaptioned = utterance.isCaptioned === true && route.captions === 'kokoro' && !isLong;
         // No other upstream goes on for one that is heard.
         const speak = (text: string, signal: AbortSignal, isFirst: boolean) => {
           const firstByteMs = rest.length > 0 && (isFirst || !isStreamed) ? silenceMs : undefined;
-          return upstream.synthesize({ ...utterance, text, model, voice }, signal, firstByteMs, pace);
+          return upstream.synthesize({ ...utterance, text, model, voice, isCaptioned }, signal, firstByteMs, pace);
         };
         const isForListener = isStreamed && !route.streams;
-        const spoken = await (isForListener || text.length > limit
+        const spoken = await (isForListener || isLong
           ? speakInSegments(text, { limit, isForListener, speak }, signal)
           : speak(text, signal, true));
         metrics.upstreamSpent(upstream.name, costMicroUsd(text.length, costPicoUsd ?? 0n));

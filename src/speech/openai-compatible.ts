@@ -2,7 +2,7 @@ import { type Dispatcher, Pool } from 'undici';
 import { SPEED } from '../config/speech-limits.ts';
 import { audioReader, detectAudioType, MAGIC_BYTES } from './audio-format.ts';
 import type { AudioReader } from './audio-reader.ts';
-import { MAX_AUDIO_BYTES, type Speech, SpeechError, type Utterance } from './provider.ts';
+import { MAX_AUDIO_BYTES, type Speech, SpeechError, type SpokenWord, type Utterance } from './provider.ts';
 import {
   audioError,
   brokenOff,
@@ -40,7 +40,10 @@ const ERROR_TIMEOUT_MS = 1_000;
 /** These types are never audio. Any other type, or none, may be wrong: the bytes decide. */
 const TEXT_CONTENT_TYPE = /^(text|multipart)\/|\b(json|xml|html)\b/;
 
-/** A server with OpenAI's `POST /audio/speech`. @throws TypeError if baseUrl is no URL */
+/**
+ * A server with OpenAI's `POST /audio/speech`. For captions it is Kokoro-FastAPI, which tells at another path when each
+ * word is spoken. @throws TypeError if baseUrl is no URL
+ */
 export function openAiCompatible({
   baseUrl,
   apiKey,
@@ -53,7 +56,8 @@ export function openAiCompatible({
 }): SpeechServer {
   const base = new URL(baseUrl);
   const pathOf = (resource: string) => `${base.pathname.replace(/\/+$/, '')}/${resource}${base.search}`;
-  const path = pathOf('audio/speech');
+  const speechPath = pathOf('audio/speech');
+  const captionedPath = base.pathname.replace(/\/v1\/*$/, '/dev/captioned_speech') + base.search;
   const identity = { 'user-agent': 'speechgate', ...(apiKey && { authorization: `Bearer ${apiKey}` }) };
   const headers = { 'content-type': 'application/json', ...identity };
   const pool = new Pool(base.origin, {
@@ -66,11 +70,13 @@ export function openAiCompatible({
   let closing: Promise<void> | undefined;
 
   return {
-    async synthesize({ text, model, voice, speed }, deadline, firstByteMs = firstByteTimeoutMs) {
+    async synthesize({ text, model, voice, speed, isCaptioned = false }, deadline, firstByteMs = firstByteTimeoutMs) {
       const pace = speed === SPEED.default ? {} : { speed };
-      const body = JSON.stringify({ model, input: text, voice, ...pace, response_format: 'mp3' });
+      const captioned = isCaptioned ? { stream: false, return_timestamps: true } : {};
+      const body = JSON.stringify({ model, input: text, voice, ...pace, response_format: 'mp3', ...captioned });
+      const path = isCaptioned ? captionedPath : speechPath;
       const send = (signal: AbortSignal) => pool.request({ method: 'POST', path, headers, body, signal });
-      const steps = receive(send, deadline, Math.min(firstByteMs, firstByteTimeoutMs));
+      const steps = receive(send, isCaptioned, deadline, Math.min(firstByteMs, firstByteTimeoutMs));
       const { value: head } = await steps.next();
       return { ...(head as SpeechHead), audio: steps as AsyncGenerator<Uint8Array, void> };
     },
@@ -88,10 +94,11 @@ export function openAiCompatible({
 
 const EMPTY: Uint8Array = new Uint8Array();
 
-type SpeechHead = Pick<MeasuredSpeech, 'mimeType' | 'description' | 'measure'>;
+type SpeechHead = Pick<MeasuredSpeech, 'mimeType' | 'description' | 'measure' | 'words'>;
 
 async function* receive(
   send: (signal: AbortSignal) => Promise<Dispatcher.ResponseData>,
+  isCaptioned: boolean,
   deadline: AbortSignal,
   firstByteMs: number,
 ): AsyncGenerator<SpeechHead | Uint8Array, void> {
@@ -104,13 +111,13 @@ async function* receive(
   try {
     const response = await send(abort.signal);
     isSent = true;
-    const refusal = refusalOf(response);
+    const refusal = refusalOf(response, isCaptioned);
     if (refusal) {
       const signal = AbortSignal.timeout(ERROR_TIMEOUT_MS);
       response.body.dump({ limit: MAX_ERROR_BYTES, signal }).catch(() => {});
       throw refusal;
     }
-    for await (const step of audioOf(response)) {
+    for await (const step of isCaptioned ? captionedAudioOf(response) : audioOf(response)) {
       clearTimeout(timer);
       yield step;
     }
@@ -124,13 +131,46 @@ async function* receive(
   }
 }
 
-function refusalOf({ statusCode, headers }: Dispatcher.ResponseData): SpeechError | undefined {
+function refusalOf({ statusCode, headers }: Dispatcher.ResponseData, isCaptioned: boolean): SpeechError | undefined {
   if (statusCode > 299) return statusError(statusCode, headers['retry-after'] as string | undefined);
+  if (isCaptioned) return undefined;
   if (TEXT_CONTENT_TYPE.test(String(headers['content-type']).toLowerCase())) return notAudio();
   return Number(headers['content-length']) > MAX_AUDIO_BYTES ? tooLarge() : undefined;
 }
 
-async function* audioOf({ headers, body }: Dispatcher.ResponseData): AsyncGenerator<SpeechHead | Uint8Array, void> {
+/** JSON with the audio in base64, and the words if it knows their times. */
+async function* captionedAudioOf({ body }: Dispatcher.ResponseData): AsyncGenerator<SpeechHead | Uint8Array, void> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of body as AsyncIterable<Uint8Array>) {
+    size += chunk.length;
+    if (size > 2 * MAX_AUDIO_BYTES) throw tooLarge();
+    chunks.push(chunk);
+  }
+  const { audio, words } = parseCaptioned(Buffer.concat(chunks).toString());
+  for await (const step of audioOf({ headers: { 'content-length': String(audio.length) }, body: [audio] })) {
+    yield 'mimeType' in step ? { ...step, words } : step;
+  }
+}
+
+function parseCaptioned(json: string): { readonly audio: Buffer; readonly words: readonly SpokenWord[] } {
+  try {
+    const { audio, timestamps } = JSON.parse(json);
+    const words = (timestamps ?? []).map(({ word, start_time: start, end_time: end }: Record<string, unknown>) => {
+      return { word: String(word), start: Number(start), end: Number(end) };
+    });
+    return { audio: Buffer.from(audio, 'base64'), words };
+  } catch (error) {
+    throw notAudio().because('no_audio', error);
+  }
+}
+
+interface Answer {
+  readonly headers: Dispatcher.ResponseData['headers'];
+  readonly body: Dispatcher.ResponseData['body'] | readonly Uint8Array[];
+}
+
+async function* audioOf({ headers, body }: Answer): AsyncGenerator<SpeechHead | Uint8Array, void> {
   const length = headers['content-length'];
   const playable: Uint8Array[] = [];
   const options = {

@@ -11,6 +11,15 @@ export interface Utterance {
   readonly traceId?: string;
   /** Its beginning is heard while the rest is spoken. */
   readonly isStreamed?: boolean;
+  /** It is wanted when each word is spoken, of an upstream that tells. */
+  readonly isCaptioned?: boolean;
+}
+
+/** As its upstream wrote it, in seconds from the beginning. */
+export interface SpokenWord {
+  readonly word: string;
+  readonly start: number;
+  readonly end: number;
 }
 
 /** More than an hour at 128 kbit/s, far beyond the longest text. */
@@ -24,6 +33,7 @@ export interface Speech {
   readonly audio: AsyncIterable<Uint8Array>;
   /** The frame by which an MP3 described itself, if `audio` lacks it; known when that has ended. */
   readonly description?: () => Uint8Array | undefined;
+  readonly words?: readonly SpokenWord[];
   readonly upstream?: SpeakingUpstream;
   /** Synthesizes again with the next upstream, while nothing of the first has been sent. Undefined if none is left. */
   readonly failover?: (error: SpeechError) => Promise<Speech>;

@@ -165,6 +165,7 @@ const UPSTREAM_FAULTS: [string, object[], object[], RegExp][] = [
   ['a request of few characters', [LOCAL], [{ name: 'local', maxRequestCharacters: 99 }], /must be >= 100/],
   ['a speed that is no boolean', [LOCAL], [{ name: 'local', speed: { max: 2 } }], /speed must be boolean/],
   ['a word for streams', [LOCAL], [{ name: 'local', streams: 'no' }], /streams must be boolean/],
+  ['unknown captions', [LOCAL], [{ name: 'local', captions: 'yes' }], /captions must be equal to one of/],
   ['a negative cost', [LOCAL], [{ name: 'local', costPicoUsdPerCharacter: -1 }], /must be >= 0/],
   ['a key in the file', [{ ...LOCAL, key: 'sk-1' }], [{ name: 'local' }], /\(key\)/],
   [

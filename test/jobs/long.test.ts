@@ -1,79 +1,25 @@
 import assert from 'node:assert/strict';
-import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
-import fc from 'fast-check';
-import { type Test, t, test } from 'tap';
+import { t, test } from 'tap';
 import { MAX_ATTEMPTS } from '../../src/jobs/run-job.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { frameLength, frameRate } from '../../src/speech/mpeg-frame.ts';
 import { startChild } from '../support/child.ts';
-import { startGateway } from '../support/gateway.ts';
-import { later, untilJob } from '../support/jobs.ts';
-import { killCommand, letLeasesEnd } from '../support/kill.ts';
+import { killCommand } from '../support/kill.ts';
 import { killCases } from '../support/kills.ts';
+import { FUNDS, inputsOf, LIMIT, liveThrough, RATE, startLongJobs, WORKER } from '../support/long-jobs.ts';
 import { longCatalog, longText, secondsOf } from '../support/long-texts.ts';
 import { probe, withoutProbe } from '../support/probed-audio.ts';
-import { runTurn } from '../support/reconcile.ts';
 import { MONO_44100, mpegFrames } from '../support/silent-audio.ts';
-import {
-  body,
-  ControlledStream,
-  type Mode,
-  mp3,
-  openAiError,
-  silentMp3,
-  testUpstream,
-  wav,
-} from '../support/stub-upstream.ts';
+import { body, ControlledStream, json, type Mode, mp3, openAiError, silentMp3, wav } from '../support/stub-upstream.ts';
 import { toneMp3 } from '../support/tone.ts';
 
 // They wait for retries most of the time.
 t.jobs = 3;
 
-const FUNDS = 5_000_000n;
-const RATE = 18n;
-const LIMIT = 500;
-const WORKER = 'test/support/worker-process.ts';
 const IN_FLIGHT = 4;
 
-/** A gateway whose worker stands still until it is started, and the settings of another process. */
-async function start(t: Test, more: Record<string, string> = {}) {
-  const upstream = await testUpstream(t);
-  const env = { SPEECH_BASE_URL: upstream.url, CATALOG_FILE: await longCatalog(t, LIMIT) };
-  const gateway = await startGateway(t, { ...env, ...more });
-  const { audioStore } = gateway.config.jobs;
-  const workerEnv = { ...env, DATABASE_URL: gateway.databaseUrl, AUDIO_STORE: audioStore };
-  const account = await gateway.fund(500);
-  const takeOver = async () => {
-    await letLeasesEnd(gateway.db);
-    assert.equal((await runTurn(gateway, 'lost_jobs')).outcome, 'done');
-  };
-  return {
-    upstream,
-    gateway,
-    workerEnv,
-    account,
-    accept: async (text: string, query = '') => (await later(gateway, account, { text, query })).json.jobId as string,
-    end: async (jobId: string) => (await untilJob(gateway, jobId, 'completed', 'failed')).json,
-    takeOver,
-    resume: async () => {
-      await takeOver();
-      gateway.app.worker?.start();
-    },
-    /** How many objects are stored. */
-    stored: async () => {
-      const names = await readdir(join(gateway.config.dataDir, 'audio'), { recursive: true }).catch(() => []);
-      return names.filter((name) => name.includes('/')).length;
-    },
-    expire: async () => assert.equal((await runTurn(gateway, 'expired_audio')).outcome, 'done'),
-  };
-}
-
-const inputsOf = ({ requests }: { requests: readonly { body: Record<string, unknown> | undefined }[] }) =>
-  requests.flatMap(({ body }) => (body ? [String(body.input)] : []));
-
 test('R6: a job of 20,000 characters outlives failures and a killed worker, charged once', async (t) => {
-  const { upstream, gateway, workerEnv, account, resume, end, stored } = await start(t);
+  const { upstream, gateway, workerEnv, account, resume, end, stored } = await startLongJobs(t);
   const tone = await toneMp3(440, 24_000, 4);
   const [good, bad] = [body(tone), openAiError(500)];
   let badUntil = 0;
@@ -140,7 +86,7 @@ function longestSilence(samples: Float32Array): number {
 }
 
 test('any range of the joined audio is that part of the whole', async (t) => {
-  const { upstream, gateway, accept, resume, end } = await start(t);
+  const { upstream, gateway, accept, resume, end } = await startLongJobs(t);
   upstream.mode = (request, response) => mp3(String(request.body?.input).length * 2)(request, response);
   const jobId = await accept(longText(1_800));
   await resume();
@@ -165,7 +111,7 @@ test('any range of the joined audio is that part of the whole', async (t) => {
 });
 
 test('each stored segment begins to count attempts anew', async (t) => {
-  const { upstream, account, gateway, accept, resume, end } = await start(t);
+  const { upstream, account, gateway, accept, resume, end } = await startLongJobs(t);
   upstream.mode = (request, response) =>
     (upstream.requests.length % 2 === 0 ? openAiError(500) : mp3())(request, response);
   const jobId = await accept(longText(4_000));
@@ -177,7 +123,7 @@ test('each stored segment begins to count attempts anew', async (t) => {
 });
 
 test('a segment of another rate than the first is spoken again', async (t) => {
-  const { upstream, gateway, accept, resume, end } = await start(t);
+  const { upstream, gateway, accept, resume, end } = await startLongJobs(t);
   const other = body(mpegFrames(MONO_44100, 200));
   upstream.mode = (request, response) => (upstream.requests.length === 6 ? other : mp3())(request, response);
   const jobId = await accept(longText(3_000));
@@ -190,7 +136,7 @@ test('a segment of another rate than the first is spoken again', async (t) => {
 });
 
 test('captions name each sentence at its time, with the sig of the audio, and go with it', async (t) => {
-  const { upstream, gateway, accept, resume, end, stored, expire } = await start(t, {
+  const { upstream, gateway, accept, resume, end, stored, expire } = await startLongJobs(t, {
     JOB_SIGNING_SECRET: 'a'.repeat(32),
   });
   upstream.mode = (request, response) => mp3(String(request.body?.input).length * 24)(request, response);
@@ -225,13 +171,60 @@ test('captions name each sentence at its time, with the sig of the audio, and go
   assert.equal(await stored(), 0);
 });
 
+const CAPTIONED = [{ name: 'default', maxRequestCharacters: LIMIT, captions: 'kokoro' }];
+
+test('captions tell when each word is spoken where the upstream does', async (t) => {
+  const catalog = await longCatalog(t, LIMIT, { upstreams: CAPTIONED });
+  const { upstream, gateway, accept, resume, end } = await startLongJobs(t, { CATALOG_FILE: catalog });
+  const ms = 10_000;
+  upstream.mode = (request, response) => {
+    const input = String(request.body?.input);
+    // As Kokoro-FastAPI answers: a sign is a word of its own, and it may not know any time.
+    const words = input.match(/\w+|[^\w\s]/g) ?? [];
+    const timestamps = words.map((word, at) => ({ word, start_time: at / 100, end_time: (at + 1) / 100 }));
+    const isUnknown = input.includes('number 26 ');
+    const audio = silentMp3(ms).toString('base64');
+    json({ audio, audio_format: 'audio/mpeg', timestamps: isUnknown ? null : timestamps })(request, response);
+  };
+  const jobId = await accept(longText(1_200));
+  await resume();
+  assert.equal((await end(jobId)).status, 'completed');
+  const { path, body: order } = upstream.requests[0] ?? {};
+  assert.deepEqual(
+    [path, order?.response_format, order?.stream, order?.return_timestamps],
+    ['/dev/captioned_speech', 'mp3', false, true],
+  );
+  const { bytes } = await gateway.call(`/tts/jobs/${jobId}/audio`);
+  const seconds = (upstream.requests.length * ms) / 1000;
+  assert.ok(Math.abs(secondsOf(bytes) - seconds) < 0.2);
+  const cues = (await gateway.call(`/tts/jobs/${jobId}/captions`)).text.split('\n\n').slice(1);
+  const marked = ['is', 'sentence', 'number', '1', 'of', 'a', 'long', 'book']
+    .map((word, index) => ` <00:00:00.0${index + 1}0>${word}`)
+    .join('');
+  assert.equal(cues[0], `00:00:00.000 --> 00:00:00.090\nThis${marked}.`);
+  const second = cues.find((cue) => cue.startsWith('00:00:09.9') || cue.startsWith('00:00:10.0'));
+  assert.match(second ?? '', /\nThis <00:00:\d\d\.\d+>is /, 'the second segment begins behind the first');
+  assert.match(cues.find((cue) => cue.includes('number 26 ')) ?? '', /\nThis is sentence number 26 of/);
+});
+
+test('an answer for captions that is no JSON fails the job, uncharged', async (t) => {
+  const catalog = await longCatalog(t, LIMIT, { upstreams: CAPTIONED });
+  const { upstream, gateway, account, accept, resume, end } = await startLongJobs(t, { CATALOG_FILE: catalog });
+  upstream.mode = mp3();
+  const jobId = await accept(longText(1_200));
+  await resume();
+  const job = await end(jobId);
+  assert.deepEqual([job.status, job.error.code], ['failed', 'TTS_UPSTREAM_ERROR']);
+  assert.equal(await gateway.balance(account), FUNDS);
+});
+
 const failures: [what: string, mode: Mode][] = [
   ['that its provider refuses', openAiError(400)],
   ['that is no MP3', wav()],
 ];
 for (const [what, mode] of failures) {
   test(`a segment ${what} fails the job, uncharged, and the others are deleted`, async (t) => {
-    const { upstream, gateway, account, accept, resume, end, stored, expire } = await start(t);
+    const { upstream, gateway, account, accept, resume, end, stored, expire } = await startLongJobs(t);
     const isLast = (input: unknown) => String(input).includes('number 60 ');
     upstream.mode = (request, response) => (isLast(request.body?.input) ? mode : mp3())(request, response);
     const jobId = await accept(longText(3_000));
@@ -247,7 +240,7 @@ for (const [what, mode] of failures) {
 }
 
 test('storeAudio=false keeps the segments only until the job ends', async (t) => {
-  const { gateway, account, accept, resume, end, stored, expire } = await start(t);
+  const { gateway, account, accept, resume, end, stored, expire } = await startLongJobs(t);
   const jobId = await accept(longText(1_200), '&storeAudio=false');
   await resume();
   const job = await end(jobId);
@@ -259,7 +252,7 @@ test('storeAudio=false keeps the segments only until the job ends', async (t) =>
 });
 
 test('segments without a word are passed over', async (t) => {
-  const { upstream, accept, resume, end } = await start(t);
+  const { upstream, accept, resume, end } = await startLongJobs(t);
   const [one, two] = [longText(480), longText(490)];
   const stars = '* '.repeat(240);
   const jobId = await accept(`${one}\n\n${stars}\n\n${two}`);
@@ -278,7 +271,7 @@ const CASES = killCases<'test/jobs/long.test.ts', number>('test/jobs/long.test.t
 
 for (const [point, again] of CASES) {
   test(`kill -9 of a long job at "${point}": another process speaks what is missing`, async (t) => {
-    const { upstream, gateway, workerEnv, account, accept, resume, end, stored } = await start(t);
+    const { upstream, gateway, workerEnv, account, accept, resume, end, stored } = await startLongJobs(t);
     const jobId = await accept(longText(3_000));
     const env = { ...workerEnv, SPEECHGATE_TEST_KILL_VISIT: '3' };
     await killCommand(t, point, { program: WORKER, env });
@@ -294,7 +287,7 @@ for (const [point, again] of CASES) {
 }
 
 test('a worker that was paused changes nothing of a long job that was taken over', async (t) => {
-  const { upstream, gateway, workerEnv, account, accept, resume, end, stored } = await start(t);
+  const { upstream, gateway, workerEnv, account, accept, resume, end, stored } = await startLongJobs(t);
   const slow = new ControlledStream();
   upstream.mode = (request, response) => (upstream.requests.length === 6 ? slow.mode : mp3())(request, response);
   const jobId = await accept(longText(3_000));
@@ -315,49 +308,4 @@ test('a worker that was paused changes nothing of a long job that was taken over
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('whatever fails or dies, a long job ends charged and complete, or not charged', async (t) => {
-  const { upstream, gateway, workerEnv, account, accept, takeOver, end, stored, expire } = await start(t);
-  const history = fc.record({
-    kills: fc.array(fc.integer({ min: 1, max: 12 }), { maxLength: 2 }),
-    failEvery: fc.integer({ min: 3, max: 15 }),
-    refused: fc.option(fc.integer({ min: 1, max: 60 })),
-  });
-  await fc.assert(
-    fc.asyncProperty(history, async ({ kills, failEvery, refused }) => {
-      await expire();
-      const [balance, before] = [await gateway.balance(account), await stored()];
-      const isRefused = (input: unknown) => refused !== null && String(input).includes(`number ${refused} `);
-      upstream.mode = (request, response) => {
-        const mode = isRefused(request.body?.input) ? openAiError(400) : openAiError(500);
-        const isGood = upstream.requests.length % failEvery !== 0 && !isRefused(request.body?.input);
-        (isGood ? body(silentMp3(1_000)) : mode)(request, response);
-      };
-      const jobId = await accept(longText(3_000));
-      for (const requests of kills) {
-        const victim = startChild(t, WORKER, workerEnv);
-        await Promise.race([upstream.waitForRequests(upstream.requests.length + requests), end(jobId)]);
-        await victim.stop('SIGKILL');
-        await takeOver();
-      }
-      const worker = startChild(t, WORKER, workerEnv);
-      const job = await end(jobId);
-      await worker.stop();
-      assert.equal(job.status, refused === null ? 'completed' : 'failed');
-      assert.equal(await gateway.balance(account), job.status === 'completed' ? balance - 3_000n * RATE : balance);
-      if (job.status === 'completed') {
-        const { bytes } = await gateway.call(new URL(job.links.audio).pathname);
-        assert.equal(bytes.length, job.result.sizeBytes);
-      }
-      await expire();
-      const kept = job.status === 'completed' ? (await segmentsOf(jobId)) + 1 : 0;
-      assert.equal(await stored(), before + kept);
-      assert.deepEqual(await audit(gateway.db), []);
-    }),
-    { numRuns: 5, endOnFailure: true },
-  );
-
-  async function segmentsOf(jobId: string): Promise<number> {
-    const rows = gateway.db.selectFrom('job_segment').where('job_id', '=', jobId).where('frames', '>', 0);
-    return (await rows.selectAll().execute()).length;
-  }
-});
+test('whatever fails or dies, a long job ends charged and complete, or not charged', (t) => liveThrough(t, 5));

@@ -104,7 +104,7 @@ export const raw = (bytes: Uint8Array | string): Mode => {
   };
 };
 
-/** Starts a speech service in OpenAI's shape on 127.0.0.1: `POST {url}/audio/speech`, anything else is 404. */
+/** A speech service in OpenAI's shape on 127.0.0.1, and Kokoro-FastAPI's for captions; anything else is 404. */
 /** One that ends with the test. */
 export async function testUpstream(t: Test): Promise<StubUpstream> {
   const upstream = await startStubUpstream();
@@ -132,7 +132,7 @@ export async function startStubUpstream(
     const { method = '', url: path = '', headers } = incoming;
     const request = { method, path, headers, body: parse(Buffer.concat(chunks)), connection, closed } as const;
     requests.push(request as RecordedRequest);
-    const isSpeech = method === 'POST' && /\/v1\/audio\/speech(\?|$)/.test(path);
+    const isSpeech = method === 'POST' && /\/(v1\/audio\/speech|dev\/captioned_speech)(\?|$)/.test(path);
     const mode = isSpeech ? stub.mode : openAiError(404);
     mode(request as RecordedRequest, response);
     events.emit('change');
