@@ -6,7 +6,7 @@ import { rowNames } from './rows.ts';
 import type { Pace } from './throughput.ts';
 import { ACCOUNTS } from './world.ts';
 
-const PARTS = ['latency', 'first-byte', 'overload'] as const;
+const PARTS = ['latency', 'first-byte', 'overload', 'long-job'] as const;
 export type Part = (typeof PARTS)[number];
 
 export interface Paces {
@@ -47,7 +47,7 @@ const QUICK: Paces = {
   overload: { rounds: 1, warmUpSeconds: 0.5, seconds: 1, idle: 100, slow: 10 },
 };
 /** Measured only on request: these figures are not ratios to a peer in the same run. */
-const NAMED_PARTS: ReadonlySet<Part> = new Set(['overload']);
+const NAMED_PARTS: ReadonlySet<Part> = new Set(['overload', 'long-job']);
 /** Too slow for a quick run, unless requested by name. */
 const SLOW_PARTS: ReadonlySet<Part> = new Set(['first-byte']);
 

@@ -1,4 +1,5 @@
 import { DRIPPING, measureLatency, SLOW } from './latency.ts';
+import { measureLongJob } from './long-job.ts';
 import type { Options } from './options.ts';
 import { measureOverload } from './overload.ts';
 import { type Prepared, prepareRows } from './prepare.ts';
@@ -22,6 +23,7 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
   const overloadRows = rowsOf('overload');
   const all = [...rows, ...latencyRows, ...firstByteRows, ...overloadRows];
   const wanted: Wanted[] = all.map(({ target, processes: count }) => ({ name: target, processes: count }));
+  if (parts.has('long-job')) wanted.push({ name: 'ours', processes: 1 });
   // The prebuilt response is a copy of ours.
   if (wanted.some(({ name }) => name === 'prebuilt')) wanted.push({ name: 'ours', processes: 1 });
 
@@ -40,6 +42,7 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
       parts.has('first-byte') && (await measureLatency(setup, of(firstByteRows), DRIPPING, paces.latency, onProgress));
     const overload =
       parts.has('overload') && (await measureOverload(setup, of(overloadRows), paces.overload, onProgress));
+    const longJob = parts.has('long-job') && (await measureLongJob(setup, paces.throughput.rounds, onProgress));
     onProgress('auditing the books');
     await setup.books.audit();
     return {
@@ -51,6 +54,7 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
       ...(latency && { latency }),
       ...(firstByte && { firstByte }),
       ...(overload && { overload }),
+      ...(longJob && { longJob }),
     };
   } finally {
     await setup.close();

@@ -1,5 +1,6 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { projectFile } from '../../test/support/project.ts';
 import { type Books, openBooks } from './database/books.ts';
 import type { Job, Outcome } from './load/main.ts';
 import type { Row } from './rows.ts';
@@ -7,6 +8,7 @@ import type { StubPorts } from './servers/main.ts';
 import type { Manner } from './servers/upstream.ts';
 import { compiled, type Running, startProgram } from './targets/program.ts';
 import { startTarget, type Target, type TargetName } from './targets/start.ts';
+import { LONG_JOB_CHARACTERS } from './world.ts';
 
 /** /tmp may be in memory, but commits have to wait for a real disk. */
 const PLACE = '/var/tmp';
@@ -71,7 +73,8 @@ export async function setUp(
     const [load, servers] = [await start('load'), await start('servers')];
     let other: Running | undefined;
     const stubs = await servers.told<StubPorts>();
-    const spawnOptions = { stubs, databaseUrl: books.nearUrl, folder, node };
+    const catalog = await longCatalog(folder);
+    const spawnOptions = { stubs, databaseUrl: books.nearUrl, folder, node, catalog };
     const upstream = {
       name: 'upstream',
       processes: 1,
@@ -116,6 +119,15 @@ export async function setUp(
     await close();
     throw error;
   }
+}
+
+/** The built-in catalog, whose models take long texts. */
+async function longCatalog(folder: string): Promise<string> {
+  const builtIn = JSON.parse(await readFile(projectFile('src/config/catalog-default.json'), 'utf8'));
+  const models = builtIn.models.map((model: object) => ({ ...model, maxInputCharacters: LONG_JOB_CHARACTERS }));
+  const file = join(folder, 'catalog.json');
+  await writeFile(file, JSON.stringify({ ...builtIn, models }));
+  return file;
 }
 
 const distinct = (wanted: readonly Wanted[]): Wanted[] =>

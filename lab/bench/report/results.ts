@@ -1,6 +1,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { LatencyLine } from '../latency.ts';
+import type { LongJobLine } from '../long-job.ts';
 import type { OverloadLine } from '../overload.ts';
 import { PROJECT } from '../targets/program.ts';
 import type { Rounds } from '../throughput.ts';
@@ -18,6 +19,7 @@ export interface Results {
   readonly latency?: readonly LatencyLine[];
   readonly firstByte?: readonly LatencyLine[];
   readonly overload?: readonly OverloadLine[];
+  readonly longJob?: LongJobLine;
 }
 
 const FOLDER = join(PROJECT, 'lab/bench/results');

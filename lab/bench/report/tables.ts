@@ -1,4 +1,5 @@
 import { type LatencyLine, REQUESTS_PER_SECOND } from '../latency.ts';
+import type { LongJobLine } from '../long-job.ts';
 import type { OverloadLine } from '../overload.ts';
 import type { Spread } from '../statistics.ts';
 import { CONCURRENCY } from '../world.ts';
@@ -12,12 +13,13 @@ const ADDED_P99_MS = 4;
 /** Limit of the time to first byte, relative to the bare proxy. */
 const ADDED_FIRST_BYTE_MS = 5;
 
-export function tablesOf({ throughput, latency, firstByte, overload }: Results): Table[] {
+export function tablesOf({ throughput, latency, firstByte, overload, longJob }: Results): Table[] {
   return [
     ...(throughput ? [throughputTable(throughput), ratioTable(throughput)] : []),
     ...(latency ? [latencyTable(latency)] : []),
     ...(firstByte ? [firstByteTable(firstByte)] : []),
     ...(overload ? [overloadTable(overload)] : []),
+    ...(longJob ? [longJobTable(longJob)] : []),
   ];
 }
 
@@ -106,5 +108,13 @@ const overloadTable = (lines: readonly OverloadLine[]): Table => ({
       ...[line.shed.paid, line.shed.challenge, line.shed.guess].map((share) => `${(share * 100).toFixed(0)} %`),
       String(line.chargedButNotServed),
     ]),
+  ],
+});
+
+const longJobTable = (line: LongJobLine): Table => ({
+  title: 'A job of 100,000 characters',
+  cells: [
+    ['seconds', 'characters per CPU second (min–max)', 'per PostgreSQL second'],
+    [median(line.seconds, 1), wholeSpread(line.charactersPerCpuSecond), wholeSpread(line.charactersPerPostgresSecond)],
   ],
 });

@@ -27,6 +27,8 @@ export interface Surroundings {
   readonly databaseUrl: string;
   readonly folder: string;
   readonly node: string;
+  /** Of models that take long texts. */
+  readonly catalog: string;
 }
 
 const GATEWAY = 'dist/main.js';
@@ -121,6 +123,7 @@ const PROGRAMS: Record<StartedTarget, (place: Place) => Pick<Program, 'args' | '
       ADMIN_PORT: String(place.adminPort),
       DATABASE_URL: place.databaseUrl,
       DATA_DIR: join(place.folder, `data-${place.processes}`),
+      CATALOG_FILE: place.catalog,
       SPEECH_BASE_URL: `http://127.0.0.1:${place.stubs.upstream}/v1`,
       STRIPE_SECRET_KEY: 'sk_test_benchmark',
       STRIPE_API_BASE: 'http://127.0.0.1:1',
