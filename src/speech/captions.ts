@@ -4,7 +4,7 @@ import { hasWord } from './split-text.ts';
 /** Where a word begins in its text, in characters; and when it starts and ends in its audio, in seconds. */
 export type PlacedWord = readonly [offset: number, start: number, end: number];
 
-interface SpokenPart {
+export interface SpokenPart {
   readonly text: string;
   readonly seconds: number;
   /** In order; empty if nobody knows. */

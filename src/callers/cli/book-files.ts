@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { extname } from 'node:path';
-import { captionsOf } from '../../speech/captions.ts';
+import { captionsOf, type SpokenPart } from '../../speech/captions.ts';
 import { canFollow, describeSegments, type SegmentAudio, segmentAudio } from '../../speech/joined-mpeg.ts';
 import { frameSeconds } from '../../speech/mpeg-frame.ts';
 import { openAudioFile } from './audio-file.ts';
@@ -53,7 +53,7 @@ export async function writeBook(
 async function joinParts(chapters: readonly SpokenChapter[]) {
   const last = chapters.at(-1)?.parts.at(-1);
   const segments: SegmentAudio[] = [];
-  const parts: { readonly text: string; readonly seconds: number }[] = [];
+  const parts: SpokenPart[] = [];
   const timed: TimedChapter[] = [];
   let end = 0;
   for (const chapter of chapters) {
@@ -63,7 +63,7 @@ async function joinParts(chapters: readonly SpokenChapter[]) {
       if (!canFollow(segments[0]?.header ?? segment.header, segment.header)) throw cannotJoin(part.path);
       const seconds = segment.frames * frameSeconds(segment.header);
       segments.push(segment);
-      parts.push({ text: part.order.text, seconds });
+      parts.push({ text: part.order.text, seconds, words: [] });
       end += seconds;
     }
     timed.push({ title: chapter.title, start, end });
