@@ -1,7 +1,8 @@
 import { LeaseRenewer } from '../db/lease.ts';
 import { addHoldGauges } from '../http/admin/gauges.ts';
 import { type Hold, renewHolds } from '../ledger/hold.ts';
-import { Captures, type HoldKeeperParts } from '../payments/hold-keeper.ts';
+import { Captures } from '../payments/captures.ts';
+import type { HoldPlacerParts } from '../payments/hold-placer.ts';
 import { UnpaidWorkLimiter } from '../payments/limits/unpaid-work-limiter.ts';
 import { ledgerReconcilers } from '../reconcile/reconcilers.ts';
 import type { SharedParts } from './feature.ts';
@@ -19,7 +20,7 @@ export function openHolds({ config, db, log, metrics }: SharedParts) {
   return {
     reconcilers: ledgerReconcilers(db, config.holdLeaseSeconds),
     /** One set per flow, because each flow counts its unpaid work separately. */
-    parts: (): HoldKeeperParts => ({
+    parts: (): HoldPlacerParts => ({
       db,
       metrics,
       leases,

@@ -2,6 +2,7 @@ import { type RawBuilder, sql } from 'kysely';
 import { compiledOnce } from '../db/compiled-once.ts';
 import type { Database } from '../db/database.ts';
 import { asynchronousCommit, secondsFromNow } from '../db/expressions.ts';
+import { GroupedStatement } from '../db/grouped-statement.ts';
 import {
   HOLD_COLUMNS,
   type Hold,
@@ -35,6 +36,23 @@ interface WalletHoldTerms extends HoldTerms {
   readonly leaseSeconds: number;
 }
 
+/** Places holds in statements that concurrent requests share, or alone where a separate statement must decide. */
+export class WalletHolds {
+  readonly #grouped: GroupedStatement<WalletHoldRequest, WalletHoldResult | undefined>;
+  readonly #placeAlone: (request: WalletHoldRequest) => Promise<WalletHoldResult>;
+
+  constructor(db: Database, leaseSeconds: number) {
+    const place = walletHoldStatement({ leaseSeconds, locked: 'skip' });
+    const placeAlone = singleWalletHold({ leaseSeconds });
+    this.#grouped = new GroupedStatement({ run: (requests) => place(db, requests) });
+    this.#placeAlone = (request) => placeAlone(db, request);
+  }
+
+  async place(request: WalletHoldRequest): Promise<WalletHoldResult> {
+    return (await this.#grouped.execute(request)) ?? this.#placeAlone(request);
+  }
+}
+
 interface Row {
   readonly place: bigint;
   readonly outcome: WalletHoldResult['outcome'] | 'locked' | 'undecided';
@@ -51,7 +69,7 @@ interface Row {
  * @returns undefined if a separate statement must decide: the nonce occurs twice, earlier holds of this statement used up
  *   the balance, or another transaction has locked the account
  */
-export function walletHoldStatement(terms: WalletHoldTerms) {
+function walletHoldStatement(terms: WalletHoldTerms) {
   const place = compiledOnce((_db, values: ReturnType<typeof valuesOf>) => placeHolds(values, terms));
   return async (db: Database, requests: readonly WalletHoldRequest[]): Promise<(WalletHoldResult | undefined)[]> => {
     const rows = await place(db, valuesOf(requests));

@@ -13,7 +13,7 @@ import type { Refused } from './refusal.ts';
  *     authorize     the credential -> a hold, the response that was paid before, or a refusal
  *     the hold      is ended by exactly one of capture and void
  *
- * A hold is a transfer of the ledger (HoldKeeper) or a payment on the chain (DirectHold). Both have a lease, and a
+ * A hold is a transfer of the ledger (BalanceHold) or a payment on the chain (DirectHold). Both have a lease, and a
  * reconciler ends them if their process dies.
  */
 export interface PaymentFlow<Credential, C extends Charge = Charge> {

@@ -10,7 +10,7 @@ import {
   singleCardHold,
 } from '../../ledger/card-holds.ts';
 import { findDebt } from '../../ledger/debts.ts';
-import { type BalanceHold, HoldKeeper, type HoldKeeperParts } from '../hold-keeper.ts';
+import { type BalanceHold, HoldPlacer, type HoldPlacerParts } from '../hold-placer.ts';
 import type { PendingSlot, RollingWindow } from '../limits/rolling-window.ts';
 import type { Charge, Held, PaymentFlow } from '../payment-flow.ts';
 import { type Refused, refused } from '../refusal.ts';
@@ -39,17 +39,17 @@ export class CardCredits implements PaymentFlow<CardCredential> {
   readonly name = 'card';
   readonly livemode: boolean;
   readonly #db: Database;
-  readonly #holds: HoldKeeper;
+  readonly #holds: HoldPlacer;
   readonly #limits: RollingWindow;
   readonly #grouped: GroupedStatement<CardHoldRequest, GroupedCardHold>;
   readonly #placeAlone: ReturnType<typeof singleCardHold>;
   readonly #placeForJob: ReturnType<typeof singleCardHold>;
 
-  constructor(livemode: boolean, limits: RollingWindow, parts: HoldKeeperParts) {
+  constructor(livemode: boolean, limits: RollingWindow, parts: HoldPlacerParts) {
     const { db, leases } = parts;
     this.livemode = livemode;
     this.#db = db;
-    this.#holds = new HoldKeeper('card', parts);
+    this.#holds = new HoldPlacer('card', parts);
     this.#limits = limits;
     const terms = { leaseSeconds: leases.seconds, livemode };
     this.#placeAlone = singleCardHold(terms);
@@ -91,7 +91,8 @@ export class CardCredits implements PaymentFlow<CardCredential> {
     }
     const place = (id: string) => this.#place({ id, ...asked }, slot);
     const result = await this.#holds.place(accountId.toLowerCase(), place, { receiptOf, log });
-    return result.outcome === 'not_held' ? refuse(this.#db, accountId, result.placed) : result;
+    if (result.outcome === 'held' || result.outcome === 'refused') return result;
+    return refuse(this.#db, accountId, result);
   }
 
   async #refuseOverMax(accountId: string, trx: Database = this.#db): Promise<Refused<'PAYMENT_REQUIRED'>> {

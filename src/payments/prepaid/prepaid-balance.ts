@@ -1,13 +1,7 @@
 import type { Database } from '../../db/database.ts';
-import { GroupedStatement } from '../../db/grouped-statement.ts';
-import {
-  singleWalletHold,
-  type WalletHoldRequest,
-  type WalletHoldResult,
-  walletHoldStatement,
-} from '../../ledger/wallet-holds.ts';
+import { type WalletHoldResult, WalletHolds } from '../../ledger/wallet-holds.ts';
 import { isInTime, isNonceSpent, readWallet, type WalletReading } from '../../ledger/wallets.ts';
-import { type BalanceHold, HoldKeeper, type HoldKeeperParts } from '../hold-keeper.ts';
+import { type BalanceHold, HoldPlacer, type HoldPlacerParts } from '../hold-placer.ts';
 import type { Charge, Held, PaymentFlow, RequestContext } from '../payment-flow.ts';
 import { type Refused, refused } from '../refusal.ts';
 import type { PrepaidAudioStore } from './prepaid-audio-store.ts';
@@ -42,23 +36,19 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   readonly name = 'prepaid';
   readonly #db: Database;
   readonly #verifier: PrepaidVerifier;
-  readonly #holds: HoldKeeper;
-  readonly #grouped: GroupedStatement<WalletHoldRequest, WalletHoldResult | undefined>;
-  readonly #placeAlone: ReturnType<typeof singleWalletHold>;
+  readonly #holds: HoldPlacer;
+  readonly #wallets: WalletHolds;
   readonly #audio: PrepaidAudioStore;
   readonly #replays: PrepaidReplays;
 
-  constructor(verifier: PrepaidVerifier, replays: PrepaidReplays, audio: PrepaidAudioStore, parts: HoldKeeperParts) {
+  constructor(verifier: PrepaidVerifier, replays: PrepaidReplays, audio: PrepaidAudioStore, parts: HoldPlacerParts) {
     const { db, leases } = parts;
     this.#db = db;
     this.#audio = audio;
     this.#replays = replays;
     this.#verifier = verifier;
-    this.#holds = new HoldKeeper('prepaid', parts);
-    const terms = { leaseSeconds: leases.seconds };
-    this.#placeAlone = singleWalletHold(terms);
-    const place = walletHoldStatement({ ...terms, locked: 'skip' });
-    this.#grouped = new GroupedStatement({ run: (requests) => place(db, requests) });
+    this.#holds = new HoldPlacer('prepaid', parts);
+    this.#wallets = new WalletHolds(db, leases.seconds);
   }
 
   credentialOf(headers: Readonly<Record<string, string | undefined>>) {
@@ -80,19 +70,25 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return this.#unauthorized(credential);
     const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
     const isWithinMaximum = priceMicroUsd <= maxAmountMicroUsd;
-    const asked = { address, nonce, digest, expiry, amountMicroUsd: priceMicroUsd, isWithinMaximum, usage };
-    const result = await this.#holds.place(address, (id) => this.#place({ id, ...asked }), {
+    const hold = { address, nonce, digest, expiry, amountMicroUsd: priceMicroUsd, isWithinMaximum, usage };
+    const result = await this.#holds.place(address, (id) => this.#wallets.place({ id, ...hold }), {
       receiptOf: prepaidReceipt,
       log: request.log,
       onDelivered: ({ id }, audio) => audio && this.#audio.store(id, audio, request.log),
     });
-    if (result.outcome === 'held') return result;
-    // Over a limit, an identical repetition still learns its outcome.
-    if (result.outcome === 'refused') return (await this.#replays.ofIdentical(credential, digest)) ?? result;
-    const { placed } = result;
-    if (placed.outcome === 'expiry') return EXPIRY_REFUSED;
-    if (placed.outcome !== 'nonce_spent') return refuse(placed, isWithinMaximum);
-    return this.#replays.ofSpentNonce(credential, digest, placed.balanceMicroUsd);
+    switch (result.outcome) {
+      case 'held':
+        return result;
+      case 'refused':
+        // Over a limit, an identical repetition still learns its outcome.
+        return (await this.#replays.ofIdentical(credential, digest)) ?? result;
+      case 'expiry':
+        return EXPIRY_REFUSED;
+      case 'nonce_spent':
+        return this.#replays.ofSpentNonce(credential, digest, result.balanceMicroUsd);
+      default:
+        return refuse(result, isWithinMaximum);
+    }
   }
 
   /** Reads a balance without spending the nonce (R31). Refuses another address's credential before any read. */
@@ -105,10 +101,6 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
       return this.#unauthorized(credential);
     const reading = await readWallet(this.#db, credential.account, credential.expiry);
     return reading.outcome === 'expiry' ? EXPIRY_REFUSED : reading;
-  }
-
-  async #place(request: WalletHoldRequest): Promise<WalletHoldResult> {
-    return (await this.#grouped.execute(request)) ?? this.#placeAlone(this.#db, request);
   }
 
   /** An expiry out of range is reported first, regardless of the signer (R30). */

@@ -1,21 +1,19 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import { v7 as uuidv7 } from 'uuid';
 import type { Database } from '../db/database.ts';
 import { isUnavailable } from '../db/database-errors.ts';
-import { GroupedStatement } from '../db/grouped-statement.ts';
 import type { LeaseRenewer } from '../db/lease.ts';
-import { type CaptureRequest, captureHolds, type Hold, type UpstreamUsage, voidHold } from '../ledger/hold.ts';
-import { testPoint } from '../lib/test-point.ts';
+import { type Hold, type UpstreamUsage, voidHold } from '../ledger/hold.ts';
 import type { Flow, Metrics } from '../observability/metrics.ts';
+import type { Captures } from './captures.ts';
 import type { UnpaidWorkLimiter, WorkEnd } from './limits/unpaid-work-limiter.ts';
-import type { PaymentHold, Receipt } from './payment-flow.ts';
+import type { Held, PaymentHold, Receipt } from './payment-flow.ts';
 import { type Refused, refused } from './refusal.ts';
 
 const LOST =
   'a delivered response was not charged: its hold expired, or the process stopped while the database was unavailable';
 
-export interface HoldKeeperParts {
+export interface HoldPlacerParts {
   readonly db: Database;
   readonly metrics: Metrics;
   readonly work: UnpaidWorkLimiter;
@@ -33,7 +31,7 @@ interface HoldOptions<R extends Receipt> {
   onDelivered?(hold: Hold, audio: Buffer | undefined): void;
 }
 
-interface BalanceHoldParts<R extends Receipt> extends HoldKeeperParts {
+interface BalanceHoldParts<R extends Receipt> extends HoldPlacerParts {
   readonly flow: Flow;
   readonly options: HoldOptions<R>;
   /** From when its lease counts, in milliseconds of the monotonic clock. */
@@ -48,25 +46,25 @@ interface Placed {
 
 const isPlaced = (result: { readonly outcome: string }): result is Placed => result.outcome === 'held';
 
-export class HoldKeeper {
+/** Places the holds of one flow. */
+export class HoldPlacer {
   readonly #flow: Flow;
-  readonly #parts: HoldKeeperParts;
+  readonly #parts: HoldPlacerParts;
 
-  constructor(flow: Flow, parts: HoldKeeperParts) {
+  constructor(flow: Flow, parts: HoldPlacerParts) {
     this.#flow = flow;
     this.#parts = parts;
   }
 
-  /** Places a hold with the statement, unless the payer has too much unpaid work, or too many captures wait. */
+  /**
+   * Places a hold, unless the payer has too much unpaid work, or too many captures wait.
+   * @param place places the record of this id in the ledger
+   */
   async place<NotPlaced extends { readonly outcome: string }, R extends Receipt>(
     payer: string,
-    statement: (id: string) => Promise<Placed | NotPlaced>,
+    place: (id: string) => Promise<Placed | NotPlaced>,
     options: HoldOptions<R>,
-  ): Promise<
-    | { readonly outcome: 'held'; readonly hold: BalanceHold<R> }
-    | { readonly outcome: 'not_held'; readonly placed: NotPlaced }
-    | Refused<'RATE_LIMITED' | 'TTS_UNAVAILABLE'>
-  > {
+  ): Promise<Held<BalanceHold<R>> | NotPlaced | Refused<'RATE_LIMITED' | 'TTS_UNAVAILABLE'>> {
     if (this.#parts.captures.isFull) return refused('TTS_UNAVAILABLE', 'too_many_captures');
     const begun = this.#parts.work.begin(payer);
     if (begun.outcome === 'refused') return refused('RATE_LIMITED', begun.reason);
@@ -74,8 +72,8 @@ export class HoldKeeper {
     const placedAt = performance.now();
     let hold: BalanceHold<R> | undefined;
     try {
-      const placed = await statement(uuidv7());
-      if (!isPlaced(placed)) return { outcome: 'not_held', placed };
+      const placed = await place(uuidv7());
+      if (!isPlaced(placed)) return placed;
       hold = new BalanceHold(placed.hold, { ...this.#parts, flow: this.#flow, options, placedAt, endWork });
       this.#parts.metrics.holdMoved(this.#flow, 'placed', placed.hold.amountMicroUsd);
       return { outcome: 'held', hold };
@@ -160,88 +158,5 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
     } finally {
       endWork('unpaid');
     }
-  }
-}
-
-const GROUP_WITHIN_MS = 10;
-const FIRST_RETRY_MS = 100;
-const LONGEST_RETRY_MS = 1_000;
-/** Counted from the stop, or from the end of a response that ends later. After it the hold expires, uncharged. */
-const STOP_TIMEOUT_MS = 5_000;
-
-interface WaitingCapture {
-  readonly amountMicroUsd: bigint;
-  readonly since: number;
-}
-
-/** Captures holds of delivered responses, in shared statements, and retries while the database is unavailable. */
-export class Captures {
-  readonly #log: FastifyBaseLogger;
-  readonly #maxWaiting: number;
-  readonly #statement: GroupedStatement<CaptureRequest, boolean>;
-  readonly #waiting = new Set<WaitingCapture>();
-  readonly #givenUp: WaitingCapture[] = [];
-  #stoppingSince = Number.POSITIVE_INFINITY;
-
-  constructor(db: Database, log: FastifyBaseLogger, maxWaiting: number) {
-    this.#log = log;
-    this.#maxWaiting = maxWaiting;
-    this.#statement = new GroupedStatement({
-      run: (holds) => captureHolds(db, holds),
-      keyOf: ({ id }) => id,
-      groupWithinMs: GROUP_WITHIN_MS,
-    });
-  }
-
-  /** How many wait, and for how long the first has. */
-  get waiting(): { readonly count: number; readonly oldestSeconds: number } {
-    const [oldest] = this.#waiting;
-    return { count: this.#waiting.size, oldestSeconds: oldest ? (performance.now() - oldest.since) / 1000 : 0 };
-  }
-
-  /** Whether so many wait that no new hold may be placed (R55). */
-  get isFull(): boolean {
-    return this.#waiting.size >= this.#maxWaiting;
-  }
-
-  async capture(hold: CaptureRequest & Pick<Hold, 'amountMicroUsd'>, log: FastifyBaseLogger): Promise<boolean> {
-    const waiting = { amountMicroUsd: hold.amountMicroUsd, since: performance.now() };
-    this.#waiting.add(waiting);
-    try {
-      for (let retryMs = FIRST_RETRY_MS; ; retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS)) {
-        try {
-          testPoint('answer delivered');
-          return await this.#statement.execute(hold);
-        } catch (error) {
-          if (!isUnavailable(error)) throw error;
-          if (retryMs === FIRST_RETRY_MS)
-            log.warn(
-              { err: error, hold: hold.id },
-              'the database is unavailable; a charge for delivered audio waits and is retried',
-            );
-          if (performance.now() >= Math.max(this.#stoppingSince, waiting.since) + STOP_TIMEOUT_MS) {
-            this.#givenUp.push(waiting);
-            return false;
-          }
-        }
-        await sleep(retryMs);
-      }
-    } finally {
-      this.#waiting.delete(waiting);
-    }
-  }
-
-  stop(): void {
-    this.#stoppingSince = performance.now();
-  }
-
-  /** Logs how many captures a stop gave up, and their amount. */
-  close(): void {
-    if (this.#givenUp.length === 0) return;
-    const amountMicroUsd = this.#givenUp.reduce((sum, capture) => sum + capture.amountMicroUsd, 0n);
-    this.#log.error(
-      { captures: this.#givenUp.length, amountMicroUsd },
-      'the process stops while the database is unavailable: delivered responses are not charged',
-    );
   }
 }
