@@ -1,6 +1,6 @@
 import { LeaseRenewer } from '../db/lease.ts';
 import { addHoldGauges } from '../http/admin/gauges.ts';
-import { type Hold, renewHolds } from '../ledger/hold.ts';
+import { type HoldRecord, renewHolds } from '../ledger/hold.ts';
 import { Captures } from '../payments/captures.ts';
 import type { HoldPlacerParts } from '../payments/hold-placer.ts';
 import { UnpaidWorkLimiter } from '../payments/limits/unpaid-work-limiter.ts';
@@ -11,7 +11,7 @@ export type Holds = ReturnType<typeof openHolds>;
 
 export function openHolds({ config, db, log, metrics }: SharedParts) {
   const captures = new Captures(db, log, config.maxWaitingCaptures);
-  const leases = new LeaseRenewer<Hold>({
+  const leases = new LeaseRenewer<HoldRecord>({
     seconds: config.holdLeaseSeconds,
     keyOf: ({ id }) => id,
     renew: (holds) => renewHolds(db, holds, config.holdLeaseSeconds),

@@ -1,17 +1,11 @@
 import { createHash, createHmac } from 'node:crypto';
 import type { Database } from '../db/database.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
-import { holdAmount } from '../ledger/hold.ts';
+import { type HoldRecord, holdAmount } from '../ledger/hold.ts';
 import { canonicalize } from '../lib/canonical-json.ts';
 import { testPoint } from '../lib/test-point.ts';
 import { traceparent } from '../observability/tracing.ts';
-import {
-  type CardCredential,
-  type CardCredits,
-  type CardHold,
-  type CardReceipt,
-  cardReceipt,
-} from '../payments/card/card-credits.ts';
+import { type CardCredential, type CardCredits, type CardReceipt, cardReceipt } from '../payments/card/card-credits.ts';
 import type { Charge } from '../payments/payment-flow.ts';
 import { type Refused, refused } from '../payments/refusal.ts';
 import type { Utterance } from '../speech/provider.ts';
@@ -117,7 +111,7 @@ export async function queueJob(
     const authorization = await cardCredits.authorize(credential, charge, trx);
     if (authorization.outcome !== 'held') return authorization;
     const { hold } = authorization;
-    return { outcome: 'queued' as const, job: await insertJob(trx, hold, request), receipt: hold.receipt };
+    return { outcome: 'queued' as const, job: await insertJob(trx, hold.record, request), receipt: hold.receipt };
   });
   testPoint('job accepted');
   return queued;
@@ -125,7 +119,7 @@ export async function queueJob(
 
 const isOfKey = (refusal: PreviousRefusal): refusal is Refused<'INVALID_REQUEST'> => refusal.code === 'INVALID_REQUEST';
 
-async function insertJob(trx: Database, { record }: CardHold, request: JobRequest): Promise<Job> {
+async function insertJob(trx: Database, record: HoldRecord, request: JobRequest): Promise<Job> {
   const repeatable = idempotencyOf(request, record.accountId);
   const { text, model, voice, speed } = request.utterance;
   const row = await trx

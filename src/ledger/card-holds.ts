@@ -7,11 +7,11 @@ import { isAccountId } from './accounts.ts';
 import { isOfMode } from './database-identity.ts';
 import {
   HOLD_COLUMNS,
-  type Hold,
   type HoldRequest,
   type HoldTerms,
   holdArrays,
   holdValues,
+  type Placed,
   unlessLocked,
 } from './hold.ts';
 import { contra } from './transfer.ts';
@@ -31,11 +31,9 @@ interface CardHoldTerms extends HoldTerms {
 /** Why an account may spend nothing: a debt (R61), or an operator has frozen it. */
 type SpendBlock = 'account_frozen' | 'account_indebted';
 
-type Placed =
-  | { readonly outcome: 'held'; readonly hold: Hold }
-  | { readonly outcome: 'insufficient_funds' | SpendBlock; readonly balanceMicroUsd: bigint };
+type Decided = Placed | { readonly outcome: 'insufficient_funds' | SpendBlock; readonly balanceMicroUsd: bigint };
 
-export type CardHoldResult = Placed | { readonly outcome: 'unknown_account' };
+export type CardHoldResult = Decided | { readonly outcome: 'unknown_account' };
 
 export type GroupedCardHold =
   | {
@@ -45,7 +43,7 @@ export type GroupedCardHold =
       /** The hold's place among those of its account, from 1. */
       readonly turn: number;
       /** Undefined if the balance was too small after earlier holds of the statement: a separate statement must decide. */
-      readonly placed: Placed | undefined;
+      readonly decided: Decided | undefined;
     }
   | { readonly outcome: 'unknown_account' }
   | { readonly outcome: 'locked' };
@@ -53,7 +51,7 @@ export type GroupedCardHold =
 type Row = JudgedRow | { readonly outcome: 'locked' } | { readonly outcome: 'unknown_account' };
 
 interface JudgedRow extends TakenSlots {
-  readonly outcome: Placed['outcome'] | 'undecided';
+  readonly outcome: Decided['outcome'] | 'undecided';
   readonly account_id: string;
   readonly balance: bigint;
   readonly turn: number;
@@ -72,8 +70,8 @@ export function cardHoldStatement(terms: CardHoldTerms) {
     const rows = await place(db, valuesOf(requests));
     return rows.map((row, index) => {
       if (row.outcome === 'locked' || row.outcome === 'unknown_account') return { outcome: row.outcome };
-      const placed = placedOf(requests[index] as CardHoldRequest, row);
-      return { outcome: 'judged', slots: row, turn: row.turn, placed };
+      const decided = decidedOf(requests[index] as CardHoldRequest, row);
+      return { outcome: 'judged', slots: row, turn: row.turn, decided };
     });
   };
 }
@@ -137,10 +135,10 @@ function placeHolds(values: ReturnType<typeof valuesOf>, terms: CardHoldTerms): 
 }
 
 /** Undefined if earlier holds of the statement took the balance, so that a separate statement must decide. */
-function placedOf(
+function decidedOf(
   { id, amountMicroUsd }: CardHoldRequest,
   { outcome, account_id: accountId, balance: balanceMicroUsd, fence }: JudgedRow,
-): Placed | undefined {
+): Decided | undefined {
   switch (outcome) {
     case 'held':
       return { outcome, hold: { id, fence, accountId, amountMicroUsd, balanceMicroUsd } };
@@ -157,6 +155,6 @@ export function singleCardHold(terms: Omit<CardHoldTerms, 'locked' | 'limit'>) {
   return async (db: Database, { accountId, ...request }: CardHoldRequest): Promise<CardHoldResult> => {
     if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
     const [judged] = await place(db, [{ accountId: accountId.toLowerCase(), ...request }]);
-    return (judged?.outcome === 'judged' && judged.placed) || { outcome: 'unknown_account' };
+    return (judged?.outcome === 'judged' && judged.decided) || { outcome: 'unknown_account' };
   };
 }

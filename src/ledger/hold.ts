@@ -32,7 +32,7 @@ export interface UpstreamUsage {
  *
  * The fence names the present owner. A take-over raises it, and the former owner's capture or void then ends nothing.
  */
-export interface Hold {
+export interface HoldRecord {
   readonly id: string;
   readonly fence: number;
   readonly accountId: string;
@@ -42,7 +42,12 @@ export interface Hold {
   readonly nonce?: string;
 }
 
-type HoldRef = Pick<Hold, 'id' | 'fence'>;
+export interface Placed {
+  readonly outcome: 'held';
+  readonly hold: HoldRecord;
+}
+
+type HoldRef = Pick<HoldRecord, 'id' | 'fence'>;
 
 export interface CaptureRequest extends HoldRef {
   readonly upstream?: UpstreamUsage | undefined;
@@ -154,7 +159,10 @@ interface VoidResult {
  * Voids the hold, once. If it has already ended, reads how. A crash or failover may have lost it; then a repetition may
  * have used its nonce, and the charge of that counts.
  */
-export async function voidHold(db: Database, hold: HoldRef & Pick<Hold, 'accountId' | 'nonce'>): Promise<VoidResult> {
+export async function voidHold(
+  db: Database,
+  hold: HoldRef & Pick<HoldRecord, 'accountId' | 'nonce'>,
+): Promise<VoidResult> {
   const refunded = await db
     .with('voided', (qb) =>
       qb

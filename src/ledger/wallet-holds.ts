@@ -5,11 +5,11 @@ import { asynchronousCommit, secondsFromNow } from '../db/expressions.ts';
 import { GroupedStatement } from '../db/grouped-statement.ts';
 import {
   HOLD_COLUMNS,
-  type Hold,
   type HoldRequest,
   type HoldTerms,
   holdArrays,
   holdValues,
+  type Placed,
   unlessLocked,
 } from './hold.ts';
 import { contra } from './transfer.ts';
@@ -25,7 +25,7 @@ export interface WalletHoldRequest extends HoldRequest {
 }
 
 export type WalletHoldResult =
-  | { readonly outcome: 'held'; readonly hold: Hold }
+  | Placed
   /** Past or too far ahead by the database's clock (R34). */
   | { readonly outcome: 'expiry' }
   | { readonly outcome: 'unknown_account' }

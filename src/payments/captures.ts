@@ -3,7 +3,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { isUnavailable } from '../db/database-errors.ts';
 import { GroupedStatement } from '../db/grouped-statement.ts';
-import { type CaptureRequest, captureHolds, type Hold } from '../ledger/hold.ts';
+import { type CaptureRequest, captureHolds, type HoldRecord } from '../ledger/hold.ts';
 import { testPoint } from '../lib/test-point.ts';
 
 const GROUP_WITHIN_MS = 10;
@@ -47,7 +47,7 @@ export class Captures {
     return this.#waiting.size >= this.#maxWaiting;
   }
 
-  async capture(hold: CaptureRequest & Pick<Hold, 'amountMicroUsd'>, log: FastifyBaseLogger): Promise<boolean> {
+  async capture(hold: CaptureRequest & Pick<HoldRecord, 'amountMicroUsd'>, log: FastifyBaseLogger): Promise<boolean> {
     const waiting = { amountMicroUsd: hold.amountMicroUsd, since: performance.now() };
     this.#waiting.add(waiting);
     try {

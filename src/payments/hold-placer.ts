@@ -3,7 +3,7 @@ import { v7 as uuidv7 } from 'uuid';
 import type { Database } from '../db/database.ts';
 import { isUnavailable } from '../db/database-errors.ts';
 import type { LeaseRenewer } from '../db/lease.ts';
-import { type Hold, type UpstreamUsage, voidHold } from '../ledger/hold.ts';
+import { type HoldRecord, type Placed, type UpstreamUsage, voidHold } from '../ledger/hold.ts';
 import type { Flow, Metrics } from '../observability/metrics.ts';
 import type { Captures } from './captures.ts';
 import type { UnpaidWorkLimiter, WorkEnd } from './limits/unpaid-work-limiter.ts';
@@ -17,7 +17,7 @@ export interface HoldPlacerParts {
   readonly db: Database;
   readonly metrics: Metrics;
   readonly work: UnpaidWorkLimiter;
-  readonly leases: LeaseRenewer<Hold>;
+  readonly leases: LeaseRenewer<HoldRecord>;
   readonly captures: Captures;
 }
 
@@ -28,7 +28,7 @@ interface HoldOptions<R extends Receipt> {
   /** The request's. */
   readonly log: FastifyBaseLogger;
   readonly receiptOf: ReceiptOf<R>;
-  onDelivered?(hold: Hold, audio: Buffer | undefined): void;
+  onDelivered?(hold: HoldRecord, audio: Buffer | undefined): void;
 }
 
 interface BalanceHoldParts<R extends Receipt> extends HoldPlacerParts {
@@ -37,11 +37,6 @@ interface BalanceHoldParts<R extends Receipt> extends HoldPlacerParts {
   /** From when its lease counts, in milliseconds of the monotonic clock. */
   readonly placedAt: number;
   readonly endWork: (end: WorkEnd) => void;
-}
-
-interface Placed {
-  readonly outcome: 'held';
-  readonly hold: Hold;
 }
 
 const isPlaced = (result: { readonly outcome: string }): result is Placed => result.outcome === 'held';
@@ -83,7 +78,7 @@ export class HoldPlacer {
   }
 
   /** The job ends this hold in its own transaction, so it has no lease. */
-  ofJob<R extends Receipt>(hold: Hold, options: HoldOptions<R>): BalanceHold<R> {
+  ofJob<R extends Receipt>(hold: HoldRecord, options: HoldOptions<R>): BalanceHold<R> {
     const own = { flow: this.#flow, options, placedAt: performance.now(), endWork: () => {} };
     return new BalanceHold(hold, { ...this.#parts, ...own });
   }
@@ -92,12 +87,12 @@ export class HoldPlacer {
 /** Balance money that is held for one response, and captured after its delivery (R55). */
 export class BalanceHold<R extends Receipt> implements PaymentHold {
   /** Its record in the ledger. */
-  readonly record: Hold;
+  readonly record: HoldRecord;
   readonly #parts: BalanceHoldParts<R>;
   #balanceMicroUsd: bigint;
   #chargedMicroUsd: bigint;
 
-  constructor(record: Hold, parts: BalanceHoldParts<R>) {
+  constructor(record: HoldRecord, parts: BalanceHoldParts<R>) {
     this.record = record;
     this.#parts = parts;
     this.#balanceMicroUsd = record.balanceMicroUsd;

@@ -9,7 +9,7 @@ import { type Test, test } from 'tap';
 import type { Address } from '../../src/config/payees.ts';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { captureHold, type Hold, renewHolds, voidHold } from '../../src/ledger/hold.ts';
+import { captureHold, type HoldRecord, renewHolds, voidHold } from '../../src/ledger/hold.ts';
 import { contra } from '../../src/ledger/transfer.ts';
 import { findWallet } from '../../src/ledger/wallets.ts';
 import { creditTopUp } from '../../src/payments/top-up/credit-top-up.ts';
@@ -35,7 +35,7 @@ async function start(t: Test) {
   return { db, card, payer, stranger };
 }
 
-const held = (placed: { outcome: string; hold?: Hold }): Hold => placed.hold ?? assert.fail(placed.outcome);
+const held = (placed: { outcome: string; hold?: HoldRecord }): HoldRecord => placed.hold ?? assert.fail(placed.outcome);
 
 const spend = (db: Database, wallet: string, nonce: string) =>
   holdOnWallet(db, {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
-import { captureHold, type Hold, voidHold } from '../../src/ledger/hold.ts';
+import { captureHold, type HoldRecord, voidHold } from '../../src/ledger/hold.ts';
 import { eachOf } from '../../src/lib/each-of.ts';
 import { ApiError } from '../../src/sandbox/checkout/api-error.ts';
 import { assertSound, sell, stand } from '../payments/top-up/refunded.ts';
@@ -26,7 +26,7 @@ class Life {
   readonly sessions: string[] = [];
   readonly refunds: string[] = [];
   readonly disputes: string[] = [];
-  readonly #held: Hold[] = [];
+  readonly #held: HoldRecord[] = [];
   readonly #gateway: Gateway;
   readonly #checkout: TestCheckout;
 
@@ -108,7 +108,7 @@ class Life {
     return true;
   }
 
-  async #capture(hold: Hold): Promise<void> {
+  async #capture(hold: HoldRecord): Promise<void> {
     assert.equal(await captureHold(this.#gateway.db, hold), true);
     this.spentMicroUsd += hold.amountMicroUsd;
   }

@@ -6,7 +6,7 @@ import { type Database, openDatabase } from '../../src/db/database.ts';
 import { requeueLostMail } from '../../src/feedback/outbox.ts';
 import { requeueLostJobs, takeOverJobs } from '../../src/jobs/take-over.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { captureHold, type Hold, pendingHolds, renewHolds, voidExpiredHolds } from '../../src/ledger/hold.ts';
+import { captureHold, type HoldRecord, pendingHolds, renewHolds, voidExpiredHolds } from '../../src/ledger/hold.ts';
 import { beginPass, endPass } from '../../src/payments/top-up/sweep-pass.ts';
 import { PaymentOutcomes, paymentsInDoubt } from '../../src/payments/x402/payment-outcomes.ts';
 import { Reservations } from '../../src/payments/x402/reservations.ts';
@@ -27,14 +27,14 @@ async function hold(
   gateway: Gateway,
   account: string,
   leaseSeconds: number | null = HOLD_LEASE_SECONDS,
-): Promise<Hold> {
+): Promise<HoldRecord> {
   const result = await holdOnCard(gateway.db, account, AMOUNT, leaseSeconds);
   assert.ok(result.outcome === 'held');
   return result.hold;
 }
 
 /** As if their processes had died long ago. */
-const expire = (gateway: Gateway, holds: readonly Hold[]) =>
+const expire = (gateway: Gateway, holds: readonly HoldRecord[]) =>
   unguarded(gateway.db, (db) =>
     db
       .updateTable('transfer')

@@ -33,8 +33,6 @@ export interface CardReceipt extends Record<string, string | bigint> {
   readonly 'x-credit-charged': bigint;
 }
 
-export type CardHold = BalanceHold<CardReceipt>;
-
 export class CardCredits implements PaymentFlow<CardCredential> {
   readonly name = 'card';
   readonly livemode: boolean;
@@ -77,7 +75,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
     { accountId, maxAmountMicroUsd }: CardCredential,
     { priceMicroUsd, usage, slot, request: { log } }: Charge,
     trx?: Database,
-  ): Promise<Held<CardHold> | Refused<CardCode>> {
+  ): Promise<Held<BalanceHold<CardReceipt>> | Refused<CardCode>> {
     if (!accountId) return refused('PAYMENT_REQUIRED', 'no_account', { balanceMicroUsd: 0n });
     if (maxAmountMicroUsd !== undefined && priceMicroUsd > maxAmountMicroUsd)
       return this.#refuseOverMax(accountId, trx);
@@ -108,7 +106,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
       if (grouped.outcome === 'unknown_account') return (await slot.takeOfAddress()) ? grouped : RATE_LIMITED;
       if (grouped.outcome === 'judged') {
         if (!slot.taken(this.#limits.slotOf(grouped.slots, grouped.turn))) return RATE_LIMITED;
-        if (grouped.placed) return grouped.placed;
+        if (grouped.decided) return grouped.decided;
       }
     }
     if (slot && !(await slot.take())) return RATE_LIMITED;

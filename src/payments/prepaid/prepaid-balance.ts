@@ -29,8 +29,6 @@ interface PrepaidReceipt extends Record<string, bigint> {
   readonly 'x-x402-charged': bigint;
 }
 
-type PrepaidHold = BalanceHold<PrepaidReceipt>;
-
 /** Pays from a wallet's prepaid balance by a signature. Nonce and debit are one write (R30 to R34). */
 export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   readonly name = 'prepaid';
@@ -65,7 +63,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   async authorize(
     credential: PrepaidCredential,
     { priceMicroUsd, usage, request }: Charge,
-  ): Promise<Held<PrepaidHold> | Refused<PrepaidCode>> {
+  ): Promise<Held<BalanceHold<PrepaidReceipt>> | Refused<PrepaidCode>> {
     const digest = requestDigest(credential, request);
     if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return this.#unauthorized(credential);
     const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
