@@ -7,8 +7,8 @@ import { type HoldRecord, type Placed, type UpstreamUsage, voidHold } from '../l
 import type { Flow, Metrics } from '../observability/metrics.ts';
 import type { Captures } from './captures.ts';
 import type { UnpaidWorkLimiter, WorkEnd } from './limits/unpaid-work-limiter.ts';
-import type { Held, PaymentHold, Receipt } from './payment-flow.ts';
-import { type Refused, refused } from './refusal.ts';
+import type { Held, PaymentHold } from './payment-flow.ts';
+import { type Receipt, type Refused, refused } from './refusal.ts';
 
 const LOST =
   'a delivered response was not charged: its hold expired, or the process stopped while the database was unavailable';

@@ -4,7 +4,7 @@ import type { PaymentOutcome } from '../contract/types.ts';
 import type { UpstreamUsage, UsageRecord } from '../ledger/hold.ts';
 import type { Utterance } from '../speech/provider.ts';
 import type { PendingSlot } from './limits/rolling-window.ts';
-import type { Refused } from './refusal.ts';
+import type { Receipt, Refused } from './refusal.ts';
 
 /**
  * A way to pay for speech. The operation reads the credential; `speak` authorizes, and ends the hold:
@@ -75,9 +75,6 @@ export interface ResponseEvents {
   readonly isClosed: boolean;
   abort(): void;
 }
-
-/** Response headers that tell what was charged. */
-export type Receipt = Readonly<Record<string, string | bigint | boolean>>;
 
 export interface PaymentHold {
   readonly receipt: Receipt | undefined;

@@ -1,6 +1,8 @@
 import type { PaymentOutcome } from '../contract/types.ts';
 import type { SpendState } from '../ledger/wallets.ts';
-import type { Receipt } from './payment-flow.ts';
+
+/** Response headers that tell what was charged. */
+export type Receipt = Readonly<Record<string, string | bigint | boolean>>;
 
 export type RefusalCode =
   | 'INVALID_REQUEST'

@@ -6,7 +6,7 @@ import { test } from 'tap';
 import { recoverAddress } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { PAYMENT_VECTOR, SIGNING_VECTORS } from '../../src/payments/prepaid/prepaid-vectors.ts';
-import { PREPAID_TYPES } from '../../src/payments/prepaid/signed-request.ts';
+import { PREPAID_TYPES } from '../../src/payments/x402/signed-types.ts';
 import { fund } from '../../src/sandbox/chain/fund.ts';
 import { detectAudioType } from '../../src/speech/audio-format.ts';
 import { testChain } from '../support/chain.ts';

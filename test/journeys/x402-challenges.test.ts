@@ -11,7 +11,7 @@ import { test } from 'tap';
 import { type Address, keccak256, type LocalAccount, toHex } from 'viem';
 import type { SignedServiceMetadata } from '../../src/contract/types.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { PREPAID_TYPES } from '../../src/payments/prepaid/signed-request.ts';
+import { PREPAID_TYPES } from '../../src/payments/x402/signed-types.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { testChain, wallet } from '../support/chain.ts';

@@ -7,9 +7,10 @@ import { DEFAULT_ASSET } from '../../src/config/network.ts';
 import { currentPayee } from '../../src/config/payees.ts';
 import type { Database } from '../../src/db/database.ts';
 import { findWallet } from '../../src/ledger/wallets.ts';
+import { canonicalQuery } from '../../src/lib/canonical-query.ts';
 import type { PrepaidRequest } from '../../src/payments/prepaid/prepaid-credential.ts';
-import { canonicalQuery, PREPAID_TYPES } from '../../src/payments/prepaid/signed-request.ts';
 import { bookSettlement } from '../../src/payments/x402/book-settlement.ts';
+import { PREPAID_TYPES } from '../../src/payments/x402/signed-types.ts';
 import { type Call, type Gateway, type GatewayOptions, startGateway } from './gateway.ts';
 import { testUpstream } from './stub-upstream.ts';
 

@@ -1,6 +1,6 @@
 import type { PaymentRequired, PaymentRequirements } from '@x402/core/types';
 import { canonicalize } from '../../lib/canonical-json.ts';
-import { TRANSFER_TYPES } from '../../payments/x402/transfer-types.ts';
+import { TRANSFER_TYPES } from '../../payments/x402/signed-types.ts';
 import { type ApiResult, readJson } from './api.ts';
 import { decodeJson, encodeJson, toHex } from './digest.ts';
 import { UntrustedError } from './errors.ts';

@@ -1,5 +1,6 @@
+import { canonicalQuery } from '../../lib/canonical-query.ts';
 import { serviceWords } from '../../lib/service-words.ts';
-import { canonicalQuery, PREPAID_TYPES } from '../../payments/prepaid/signed-request.ts';
+import { PREPAID_TYPES } from '../../payments/x402/signed-types.ts';
 import { readJson } from './api.ts';
 import { priceOf, rateOf, readMicroUsd } from './catalog.ts';
 import { currentPayee } from './challenge.ts';

@@ -1,8 +1,8 @@
 import type { CreateDepositRequest, CreateDepositResult } from '../../contract/operations.ts';
-import { type PaymentIdentity, readPaymentHeader } from '../../payments/payment-lookup.ts';
 import type { DepositReplays, DepositResult, Deposits } from '../../payments/prepaid/deposits.ts';
 import { NOTHING_CHARGED, outcomeOf, type Refused, unknownPayment } from '../../payments/refusal.ts';
 import type { Resource } from '../../payments/x402/challenge.ts';
+import { type PaymentIdentity, readPaymentHeader } from '../../payments/x402/payment-lookup.ts';
 import { isSignedByPayer } from '../../payments/x402/transfer-proof.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { PRIVATE_CACHE } from '../reply.ts';

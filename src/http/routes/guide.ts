@@ -5,10 +5,10 @@ import { routeOf, routes } from '../../contract/routes.ts';
 import type { OpenApiDocument } from '../../contract/types.ts';
 import { MAX_PER_DAY } from '../../feedback/submit.ts';
 import { CANONICAL_QUERY_VECTORS, PAYMENT_VECTOR, SIGNING_VECTORS } from '../../payments/prepaid/prepaid-vectors.ts';
-import { PREPAID_TYPES } from '../../payments/prepaid/signed-request.ts';
 import { IDENTIFIER_RULE } from '../../payments/x402/envelope.ts';
 import { REPLAY_WINDOW_SECONDS } from '../../payments/x402/payment.ts';
 import { PREPAID, prepaidDomainName } from '../../payments/x402/prepaid-terms.ts';
+import { PREPAID_TYPES } from '../../payments/x402/signed-types.ts';
 import { statusOf } from '../structured-error.ts';
 
 export interface ServiceOptions {

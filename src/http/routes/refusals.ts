@@ -1,6 +1,5 @@
 import type { RunningWork } from '../../lib/running-work.ts';
-import type { Receipt } from '../../payments/payment-flow.ts';
-import type { RefusalCode, Refused } from '../../payments/refusal.ts';
+import type { Receipt, RefusalCode, Refused } from '../../payments/refusal.ts';
 import type { SpeechFailed } from '../../payments/speak.ts';
 import { REPLAY_WINDOW_SECONDS } from '../../payments/x402/payment.ts';
 import { PREPAID } from '../../payments/x402/prepaid-terms.ts';

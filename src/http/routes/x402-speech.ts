@@ -5,20 +5,13 @@ import type { RunningWork } from '../../lib/running-work.ts';
 import { type BufferedSpeech, buffered } from '../../payments/delivery.ts';
 import type { OfferedCharge } from '../../payments/direct/direct-payment.ts';
 import type { DirectReplays } from '../../payments/direct/direct-replays.ts';
-import type {
-  NewRequest,
-  PaymentFlow,
-  PaymentHold,
-  Receipt,
-  Replayed,
-  RequestContext,
-} from '../../payments/payment-flow.ts';
-import { readPaymentHeader } from '../../payments/payment-lookup.ts';
+import type { NewRequest, PaymentFlow, PaymentHold, Replayed, RequestContext } from '../../payments/payment-flow.ts';
 import { readPrepaidHeaders } from '../../payments/prepaid/prepaid-credential.ts';
 import type { PrepaidReplays } from '../../payments/prepaid/prepaid-replays.ts';
-import { NOTHING_CHARGED, outcomeOf, type Refused, unknownPayment } from '../../payments/refusal.ts';
+import { NOTHING_CHARGED, outcomeOf, type Receipt, type Refused, unknownPayment } from '../../payments/refusal.ts';
 import { speak } from '../../payments/speak.ts';
 import type { Resource } from '../../payments/x402/challenge.ts';
+import { readPaymentHeader } from '../../payments/x402/payment-lookup.ts';
 import { utteranceOf } from '../../speech/order.ts';
 import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
 import type { OperationContext } from '../operation-context.ts';

@@ -1,12 +1,12 @@
 import type { UpstreamUsage } from '../../ledger/hold.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import { type AudioStore, StoreError } from '../../speech/store/audio-store.ts';
-import type { PaymentIntake } from '../intake.ts';
 import type { Charge, Held, PaymentFlow, PaymentHold } from '../payment-flow.ts';
-import { type Reserved, readPaymentHeader, settlementRefused } from '../payment-lookup.ts';
 import { type Refused, refused } from '../refusal.ts';
 import type { Offer, Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
+import type { PaymentIntake } from '../x402/payment-intake.ts';
+import { type Reserved, readPaymentHeader, settlementRefused } from '../x402/payment-lookup.ts';
 import { paymentAudioKey } from '../x402/payment-outcomes.ts';
 import type { Reservations } from '../x402/reservations.ts';
 import type { Settlement, VerifiedPayment } from '../x402/settlement.ts';

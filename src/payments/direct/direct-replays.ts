@@ -1,10 +1,10 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { type AudioStore, StoreError } from '../../speech/store/audio-store.ts';
 import type { Replayed } from '../payment-flow.ts';
-import type { KnownPayment, PaymentIdentity, PaymentLookup } from '../payment-lookup.ts';
 import { chargedPayment, type Refused, refused } from '../refusal.ts';
 import { transactionOf } from '../x402/book-settlement.ts';
 import type { Payment } from '../x402/payment.ts';
+import type { KnownPayment, PaymentIdentity, PaymentLookup } from '../x402/payment-lookup.ts';
 import { paymentAudioKey } from '../x402/payment-outcomes.ts';
 import { type DirectReceipt, directReceipt, outcomeUnknown, type SettleCode } from './direct-payment.ts';
 

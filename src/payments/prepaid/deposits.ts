@@ -1,7 +1,10 @@
 import type { Database } from '../../db/database.ts';
 import { findWallet } from '../../ledger/wallets.ts';
 import { testPoint } from '../../lib/test-point.ts';
-import type { PaymentIntake } from '../intake.ts';
+import { type Refused, refused } from '../refusal.ts';
+import type { Booking } from '../x402/book-settlement.ts';
+import type { Payment } from '../x402/payment.ts';
+import type { PaymentIntake } from '../x402/payment-intake.ts';
 import {
   type KnownPayment,
   type PaymentIdentity,
@@ -10,10 +13,7 @@ import {
   type PaymentStatus,
   type Reserved,
   settlementRefused,
-} from '../payment-lookup.ts';
-import { type Refused, refused } from '../refusal.ts';
-import type { Booking } from '../x402/book-settlement.ts';
-import type { Payment } from '../x402/payment.ts';
+} from '../x402/payment-lookup.ts';
 import type { Reservations } from '../x402/reservations.ts';
 import type { Settlement } from '../x402/settlement.ts';
 import { FACILITATOR_LACKS_GAS } from '../x402/solvency.ts';

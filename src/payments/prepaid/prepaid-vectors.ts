@@ -1,7 +1,7 @@
 import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../config/network.ts';
 import { encodeHeader, makeOffer } from '../x402/challenge.ts';
 import type { Hex } from '../x402/envelope.ts';
-import { TRANSFER_TYPES } from '../x402/transfer-types.ts';
+import { TRANSFER_TYPES } from '../x402/signed-types.ts';
 
 export const CANONICAL_QUERY_VECTORS = [
   { shows: 'no query', query: '', canonical: '' },

@@ -5,7 +5,7 @@ import { domainSeparator, signingDigest, structHasher } from '../../lib/eip712.t
 import { recoverAddress } from '../../lib/wallet-signature.ts';
 import { pad, toEventSelector } from './abi.ts';
 import type { Hex, PaymentEnvelope } from './envelope.ts';
-import { TRANSFER_TYPES } from './transfer-types.ts';
+import { TRANSFER_TYPES } from './signed-types.ts';
 
 /** What an authorization promises the payee; addresses and nonce are in lower case. */
 export interface TransferClaim {

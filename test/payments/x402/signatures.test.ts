@@ -19,6 +19,7 @@ import {
 import { privateKeyToAccount } from 'viem/accounts';
 import type { Asset } from '../../../src/config/network.ts';
 import { parseSigningKeys, rotateKeys, SigningKeysError, type StoredKeys } from '../../../src/config/signing-keys.ts';
+import { canonicalQuery } from '../../../src/lib/canonical-query.ts';
 import { domainSeparator, signingDigest } from '../../../src/lib/eip712.ts';
 import { recoverAddress } from '../../../src/lib/wallet-signature.ts';
 import {
@@ -33,9 +34,9 @@ import {
   PAYMENT_VECTOR,
   SIGNING_VECTORS,
 } from '../../../src/payments/prepaid/prepaid-vectors.ts';
-import { canonicalQuery, PREPAID_TYPES } from '../../../src/payments/prepaid/signed-request.ts';
 import { decodeEnvelope, type Hex } from '../../../src/payments/x402/envelope.ts';
 import { PREPAID } from '../../../src/payments/x402/prepaid-terms.ts';
+import { PREPAID_TYPES } from '../../../src/payments/x402/signed-types.ts';
 import { isSignedByPayer } from '../../../src/payments/x402/transfer-proof.ts';
 import { signAuthorization } from '../../support/chain.ts';
 import { startChild } from '../../support/child.ts';

@@ -1,24 +1,28 @@
 import { createHash } from 'node:crypto';
 import type { FastifyBaseLogger } from 'fastify';
-import type { Asset } from '../config/network.ts';
-import type { PaymentOutcome } from '../contract/types.ts';
-import type { Database } from '../db/database.ts';
-import type { UsageRecord } from '../ledger/hold.ts';
-import type { RequestContext } from './payment-flow.ts';
-import { canonicalQuery } from './prepaid/signed-request.ts';
-import { chargedPayment, NOTHING_CHARGED, type Refused, refused, unknownPayment } from './refusal.ts';
-import { type Booking, failureReceipt, transactionOf } from './x402/book-settlement.ts';
-import type { TransferClaim } from './x402/chain.ts';
-import type { Offer, Resource } from './x402/challenge.ts';
-import { decodeEnvelope, InvalidEnvelope, type PaymentEnvelope } from './x402/envelope.ts';
-import type { Facilitator, FacilitatorPayment } from './x402/facilitator.ts';
-import { findByAuthorization, findByIdentifier, type Payment } from './x402/payment.ts';
-import type { Exposure } from './x402/reservations.ts';
-import type { Resolution, Resolver } from './x402/resolver.ts';
-import { FACILITATOR_LACKS_GAS } from './x402/solvency.ts';
+import type { Asset } from '../../config/network.ts';
+import type { PaymentOutcome } from '../../contract/types.ts';
+import type { Database } from '../../db/database.ts';
+import type { UsageRecord } from '../../ledger/hold.ts';
+import { canonicalQuery } from '../../lib/canonical-query.ts';
+import { chargedPayment, NOTHING_CHARGED, type Refused, refused, unknownPayment } from '../refusal.ts';
+import { type Booking, failureReceipt, transactionOf } from './book-settlement.ts';
+import type { TransferClaim } from './chain.ts';
+import type { Offer, Resource } from './challenge.ts';
+import { decodeEnvelope, InvalidEnvelope, type PaymentEnvelope } from './envelope.ts';
+import type { Facilitator, FacilitatorPayment } from './facilitator.ts';
+import { findByAuthorization, findByIdentifier, type Payment } from './payment.ts';
+import type { Exposure } from './reservations.ts';
+import type { Resolution, Resolver } from './resolver.ts';
+import { FACILITATOR_LACKS_GAS } from './solvency.ts';
 
 /** What identifies a request (R22), and the trace id and log of this one. */
-export interface PaymentIdentity extends Pick<RequestContext, 'method' | 'url' | 'bytes' | 'traceId' | 'log'> {
+export interface PaymentIdentity {
+  readonly method: string;
+  readonly url: string;
+  readonly bytes: Uint8Array;
+  readonly traceId: string;
+  readonly log: FastifyBaseLogger;
   readonly envelope: PaymentEnvelope;
 }
 

@@ -1,9 +1,21 @@
 import type { FastifyBaseLogger } from 'fastify';
-import type { Asset } from '../config/network.ts';
-import { isUnavailable } from '../db/database-errors.ts';
-import { testPoint } from '../lib/test-point.ts';
-import { withFullV } from '../lib/wallet-signature.ts';
-import type { Metrics } from '../observability/metrics.ts';
+import type { Asset } from '../../config/network.ts';
+import { isUnavailable } from '../../db/database-errors.ts';
+import { testPoint } from '../../lib/test-point.ts';
+import { withFullV } from '../../lib/wallet-signature.ts';
+import type { Metrics } from '../../observability/metrics.ts';
+import { type Refused, refused, unknownPayment } from '../refusal.ts';
+import type { Chain } from './chain.ts';
+import { findOffer, MAX_TIMEOUT_SECONDS, type Offer } from './challenge.ts';
+import type { PaymentEnvelope } from './envelope.ts';
+import {
+  type Facilitator,
+  FacilitatorError,
+  type FacilitatorPayment,
+  type Facilitators,
+  type Verification,
+} from './facilitator.ts';
+import type { Payment, PaymentPurpose } from './payment.ts';
 import {
   claimOf,
   type KnownPayment,
@@ -12,23 +24,11 @@ import {
   type Reserved,
   requestHash,
 } from './payment-lookup.ts';
-import { type Refused, refused, unknownPayment } from './refusal.ts';
-import type { Chain } from './x402/chain.ts';
-import { findOffer, MAX_TIMEOUT_SECONDS, type Offer } from './x402/challenge.ts';
-import type { PaymentEnvelope } from './x402/envelope.ts';
-import {
-  type Facilitator,
-  FacilitatorError,
-  type FacilitatorPayment,
-  type Facilitators,
-  type Verification,
-} from './x402/facilitator.ts';
-import type { Payment, PaymentPurpose } from './x402/payment.ts';
-import type { Reservations } from './x402/reservations.ts';
-import { RpcError } from './x402/rpc.ts';
-import type { VerifiedPayment } from './x402/settlement.ts';
-import { FACILITATOR_LACKS_GAS, isSolvent, LACKS_BALANCE, reportLackOfGas } from './x402/solvency.ts';
-import { isOfUndeployed, isSignedByPayer } from './x402/transfer-proof.ts';
+import type { Reservations } from './reservations.ts';
+import { RpcError } from './rpc.ts';
+import type { VerifiedPayment } from './settlement.ts';
+import { FACILITATOR_LACKS_GAS, isSolvent, LACKS_BALANCE, reportLackOfGas } from './solvency.ts';
+import { isOfUndeployed, isSignedByPayer } from './transfer-proof.ts';
 
 interface IntakeParts {
   readonly reservations: Reservations;

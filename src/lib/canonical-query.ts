@@ -1,17 +1,3 @@
-/** The EIP-712 type of a prepaid request (specification, "Authentication" 4; R30), in the form that libraries take. */
-export const PREPAID_TYPES = {
-  PrepaidRequest: [
-    { name: 'account', type: 'address' },
-    { name: 'method', type: 'string' },
-    { name: 'path', type: 'string' },
-    { name: 'bodyHash', type: 'bytes32' },
-    { name: 'maxAmountMicroUsd', type: 'uint256' },
-    { name: 'nonce', type: 'string' },
-    /** Unix seconds. */
-    { name: 'expiry', type: 'uint256' },
-  ],
-} as const;
-
 /**
  * The query as a prepaid GET signs it (R49): decoded names and values through `encodeURIComponent`, joined by `=` and
  * `&`. They are sorted by decoded name, then by decoded value, in UTF-16 code units.
