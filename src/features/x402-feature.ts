@@ -7,7 +7,7 @@ import { bodyLimitOf } from '../http/body.ts';
 import { operations } from '../http/operations.ts';
 import type { ProbeExample } from '../http/plugins/bodies.ts';
 import { x402Operations } from '../http/routes/x402-operations.ts';
-import { previousDirect, previousPrepaid } from '../http/routes/x402-speech.ts';
+import { directReplayLookup, prepaidReplayLookup } from '../http/routes/x402-speech.ts';
 import type { DatabaseIdentity } from '../ledger/database-identity.ts';
 import { credentialAlarm } from '../observability/outside.ts';
 import { CARD_HEADERS } from '../payments/card/card-credits.ts';
@@ -57,11 +57,11 @@ export function openX402(
   const nodeWatch = opened && new NodeWatch(opened.chain, x402.asset, log);
   if (nodeWatch) addNodeGauge(metrics, nodeWatch);
   const hasOtherDomain = async () => (await nodeWatch?.hasOtherDomain()) ?? false;
-  const known = new PaymentLookup({ db, asset: x402?.asset, resolver: opened?.resolver });
-  const directReplays = new DirectReplays({ known, store });
-  const depositReplays = new DepositReplays(db, known);
+  const lookup = new PaymentLookup({ db, asset: x402?.asset, resolver: opened?.resolver });
+  const directReplays = new DirectReplays({ lookup, store });
+  const depositReplays = new DepositReplays(db, lookup);
   const chained =
-    x402 && opened && openChained(shared, { ...x402, opened, known, directReplays, depositReplays, store });
+    x402 && opened && openChained(shared, { ...x402, opened, lookup, directReplays, depositReplays, store });
   const verifier = x402 && new PrepaidVerifier(serviceName, x402.asset, x402.payees);
   const { signingSecrets } = config.jobs;
   const signer = signingSecrets.length > 0 ? createLinkSigner('prepaid-audio', signingSecrets) : undefined;
@@ -69,8 +69,8 @@ export function openX402(
   const prepaidReplays = new PrepaidReplays(db);
   const prepaid = verifier && new PrepaidBalance(verifier, prepaidReplays, audio, holds.parts());
   const flows = [
-    { headers: DIRECT_HEADERS, flow: chained?.direct, previous: previousDirect(directReplays) },
-    { headers: PREPAID.headers, flow: prepaid, previous: previousPrepaid(prepaidReplays) },
+    { headers: DIRECT_HEADERS, flow: chained?.direct, replays: directReplayLookup(directReplays) },
+    { headers: PREPAID.headers, flow: prepaid, replays: prepaidReplayLookup(prepaidReplays) },
   ];
   const headers = flows.flatMap((offered): readonly string[] => offered.headers);
   if (x402 && signingKeys) addSigningKeyGauge(shared.metrics, currentKey(signingKeys));
@@ -123,7 +123,7 @@ export function openX402(
 
 interface ChainedParts extends X402Config {
   readonly opened: OpenPayments;
-  readonly known: PaymentLookup;
+  readonly lookup: PaymentLookup;
   readonly directReplays: DirectReplays;
   readonly depositReplays: DepositReplays;
   readonly store: AudioStore;
@@ -132,7 +132,7 @@ interface ChainedParts extends X402Config {
 /** Opens what needs the chain (R58). */
 function openChained(
   { config, db, metrics, log }: SharedParts,
-  { asset, opened, known, directReplays, depositReplays, store, ...x402 }: ChainedParts,
+  { asset, opened, lookup, directReplays, depositReplays, store, ...x402 }: ChainedParts,
 ) {
   const calls = metrics.outside('facilitator');
   const facilitators = new Facilitators(
@@ -142,7 +142,7 @@ function openChained(
     }),
   );
   const settlement = new Settlement({ ...opened, metrics });
-  const intake = new PaymentIntake({ ...opened, known, asset, facilitators, metrics });
+  const intake = new PaymentIntake({ ...opened, lookup, asset, facilitators, metrics });
   const work = new DirectWork(config.unpaidWork);
   const { confirmationTimeoutMs, inclusionTimeoutMs } = x402;
   addUnsettledWorkGauge(metrics, work);

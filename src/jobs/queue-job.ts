@@ -30,13 +30,13 @@ export interface RepeatableRequest {
 }
 
 /** The job of an earlier request with the same idempotency key. */
-export interface PreviousJob {
-  readonly outcome: 'repeated';
+export interface ReplayedJob {
+  readonly outcome: 'replayed';
   readonly job: Job;
   readonly receipt: CardReceipt;
 }
 
-export type PreviousRefusal = Refused<'INVALID_REQUEST' | 'PAYMENT_REQUIRED'>;
+export type ReplayRefusal = Refused<'INVALID_REQUEST' | 'PAYMENT_REQUIRED'>;
 
 /**
  * The hashes stored for an idempotency key, per account (R17). The request's hashes are keyed with what only the caller
@@ -56,11 +56,11 @@ function idempotencyOf({ idempotencyKey, sent, utterance, storeAudio }: Repeatab
 }
 
 /** Finds the job of the key (R17). Locks the account, so that the second of two equal requests sees the first's job. */
-async function findEarlier(
+async function findReplay(
   trx: Database,
   livemode: boolean | undefined,
   request: RepeatableRequest,
-): Promise<PreviousJob | PreviousRefusal | undefined> {
+): Promise<ReplayedJob | ReplayRefusal | undefined> {
   const { accountId } = request;
   const repeatable = accountId && idempotencyOf(request, accountId.toLowerCase());
   if (!repeatable) return undefined;
@@ -77,7 +77,7 @@ async function findEarlier(
   const isSame = row.sent_hash?.equals(sent) || (spoken !== undefined && row.request_hash?.equals(spoken));
   if (!isSame) return refused('INVALID_REQUEST', 'idempotency_key_reused');
   const receipt = cardReceipt(accountId, account.balanceMicroUsd, await holdAmount(trx, row.hold_id));
-  return { outcome: 'repeated', job: jobOf(row), receipt };
+  return { outcome: 'replayed', job: jobOf(row), receipt };
 }
 
 export interface JobRequest extends RepeatableRequest {
@@ -87,15 +87,15 @@ export interface JobRequest extends RepeatableRequest {
   readonly traceId: string;
 }
 
-export async function findPreviousJob(
+export async function findReplayedJob(
   db: Database,
   livemode: boolean | undefined,
   request: RepeatableRequest,
-): Promise<PreviousJob | Refused<'INVALID_REQUEST'> | undefined> {
-  const earlier = await db.transaction().execute((trx) => findEarlier(trx, livemode, request));
+): Promise<ReplayedJob | Refused<'INVALID_REQUEST'> | undefined> {
+  const replay = await db.transaction().execute((trx) => findReplay(trx, livemode, request));
   // Other refusals, such as an unknown account, matter less than that nothing is sold.
-  if (earlier?.outcome !== 'refused') return earlier;
-  return isOfKey(earlier) ? earlier : undefined;
+  if (replay?.outcome !== 'refused') return replay;
+  return isOfKey(replay) ? replay : undefined;
 }
 
 /** Queues a job together with its hold, in one transaction. A repetition returns the first request's job (R17). */
@@ -106,8 +106,8 @@ export async function queueJob(
   request: JobRequest,
 ) {
   const queued = await db.transaction().execute(async (trx) => {
-    const earlier = await findEarlier(trx, cardCredits.livemode, request);
-    if (earlier) return earlier;
+    const replay = await findReplay(trx, cardCredits.livemode, request);
+    if (replay) return replay;
     const authorization = await cardCredits.authorize(credential, charge, trx);
     if (authorization.outcome !== 'held') return authorization;
     const { hold } = authorization;
@@ -117,7 +117,7 @@ export async function queueJob(
   return queued;
 }
 
-const isOfKey = (refusal: PreviousRefusal): refusal is Refused<'INVALID_REQUEST'> => refusal.code === 'INVALID_REQUEST';
+const isOfKey = (refusal: ReplayRefusal): refusal is Refused<'INVALID_REQUEST'> => refusal.code === 'INVALID_REQUEST';
 
 async function insertJob(trx: Database, record: HoldRecord, request: JobRequest): Promise<Job> {
   const repeatable = idempotencyOf(request, record.accountId);

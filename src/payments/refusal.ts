@@ -18,7 +18,7 @@ export type RefusalCode =
   | 'REPLAY_CACHE_UNAVAILABLE'
   | 'TTS_UNAVAILABLE';
 
-export interface Repeated {
+export interface NonceReplay {
   readonly state: SpendState;
   readonly payment: PaymentOutcome;
   readonly holdId: string;
@@ -37,7 +37,7 @@ export interface Refused<Code extends RefusalCode = RefusalCode> {
   readonly receipt?: Receipt | undefined;
   readonly payment?: PaymentOutcome;
   /** The outcome of the identical earlier request. Its audio is stored under the hold's id. */
-  readonly repeated?: Repeated;
+  readonly replay?: NonceReplay;
   readonly transaction?: string;
   /** Why the facilitator refuses such payments, whoever signs them. */
   readonly facilitatorReason?: string;

@@ -54,7 +54,7 @@ export async function makeDeposit(
     context.addLogFields({ flow: 'deposit' });
     const identity = { method, url, bytes, envelope, traceId, log };
     if (isAnswer(offered) || !isSignedByPayer(envelope, offered.terms.asset)) {
-      return answerPrevious(identity, isAnswer(offered) ? offered : NOT_BY_PAYER, onAdmitted);
+      return answerReplay(identity, isAnswer(offered) ? offered : NOT_BY_PAYER, onAdmitted);
     }
     const { terms, deposits } = offered;
     const offers = offersFor(terms, amountMicroUsd);
@@ -64,18 +64,18 @@ export async function makeDeposit(
   }
 
   /** Returns the response to an earlier request with the same payment, otherwise the refusal (R45). */
-  async function answerPrevious(
+  async function answerReplay(
     identity: PaymentIdentity,
     refusal: CreateDepositResult,
     onAdmitted: () => void,
   ): Promise<CreateDepositResult> {
-    const previous = await replays.find(identity);
-    if (!previous) {
+    const replay = await replays.find(identity);
+    if (!replay) {
       context.payment = NOTHING_CHARGED;
       return refusal;
     }
     onAdmitted();
-    return answer(previous, ({ reason }, message) => ({
+    return answer(replay, ({ reason }, message) => ({
       ...failure('PAYMENT_REQUIRED', message, { reason }),
       headers: { 'cache-control': 'no-store' },
     }));

@@ -3,7 +3,7 @@ import type { Database } from '../../db/database.ts';
 import { findAudioEnd } from '../../ledger/wallets.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import { PREPAID_AUDIO_SECONDS, type PrepaidAudioStore } from '../../payments/prepaid/prepaid-audio-store.ts';
-import type { Repeated } from '../../payments/refusal.ts';
+import type { NonceReplay } from '../../payments/refusal.ts';
 import { StoreError } from '../../speech/store/audio-store.ts';
 import type { LinkSigner } from '../../speech/store/link-token.ts';
 import type { OperationContext } from '../operation-context.ts';
@@ -59,7 +59,7 @@ async function linkTo(parts: PrepaidAudioLinks, id: string): Promise<string | un
   return `${parts.baseUrl}/x402/tts/audio/${id}${sig === undefined ? '' : `?sig=${sig}`}`;
 }
 
-const MESSAGES: Readonly<Record<Repeated['state'], string>> = {
+const MESSAGES: Readonly<Record<NonceReplay['state'], string>> = {
   pending:
     'The first of these identical requests is still running, or its process died and its hold is about to expire. ' +
     'Repeat it in a second; a new nonce is a new purchase.',
@@ -71,7 +71,7 @@ const KEPT =
   'This request was charged before. Fetch its audio from details.audio within 10 minutes; a new nonce is a new purchase.';
 
 /** The 409 for a request identical to the one that spent its nonce (R60). */
-export async function answerRepeated(parts: PrepaidAudioLinks, { state, payment, holdId }: Repeated) {
+export async function refuseReplay(parts: PrepaidAudioLinks, { state, payment, holdId }: NonceReplay) {
   const audio = state === 'charged' ? await linkTo(parts, holdId) : undefined;
   return failure('PREPAID_NONCE_REPLAYED', audio === undefined ? MESSAGES[state] : KEPT, {
     field: 'x-x402-nonce',

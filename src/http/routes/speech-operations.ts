@@ -9,11 +9,11 @@ import type {
 import type { Database } from '../../db/database.ts';
 import { isAsynchronous, type Job } from '../../jobs/job.ts';
 import {
-  findPreviousJob,
+  findReplayedJob,
   type JobRequest,
-  type PreviousJob,
   queueJob,
   type RepeatableRequest,
+  type ReplayedJob,
 } from '../../jobs/queue-job.ts';
 import type { RunningWork } from '../../lib/running-work.ts';
 import type { Metrics } from '../../observability/metrics.ts';
@@ -92,7 +92,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     };
     if (!isAnswer(sale)) return answerLater(sale, sent, slot, context);
     const utterance = placed.outcome === 'placed' ? utteranceOf(placed.order, placed.order.text) : undefined;
-    return answerPreviousJob({ ...sent, utterance }, sale, slot, context);
+    return answerReplayedJob({ ...sent, utterance }, sale, slot, context);
   }
 
   /** The sale, or the first refusal in the order of R7. */
@@ -176,8 +176,8 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       case 'queued':
         metrics.holdMoved(cardCredits.name, 'placed', charge.priceMicroUsd);
         return accepted(queued.job, queued.receipt);
-      case 'repeated':
-        return repeated(queued, context);
+      case 'replayed':
+        return replayed(queued, context);
       case 'refused':
         context.payment = NOTHING_CHARGED;
         return refusalAnswer(queued, challengeOf(charge, context));
@@ -185,7 +185,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
   }
 
   /** The job of an earlier request with the key, otherwise the refusal. Today's settings must not hide it (R45). */
-  async function answerPreviousJob<Refusal>(
+  async function answerReplayedJob<Refusal>(
     request: RepeatableRequest,
     refusal: Refusal,
     slot: RequestSlot,
@@ -193,12 +193,12 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
   ) {
     if (!request.accountId || request.idempotencyKey === undefined) return refusal;
     context.payment = undefined;
-    const earlier = await findPreviousJob(db, cardCredits?.livemode, request);
-    if (earlier?.outcome !== 'repeated') {
+    const replay = await findReplayedJob(db, cardCredits?.livemode, request);
+    if (replay?.outcome !== 'replayed') {
       context.payment = NOTHING_CHARGED;
-      return earlier ? refusalFailure(earlier) : refusal;
+      return replay ? refusalFailure(replay) : refusal;
     }
-    return (await slot.refusal()) ?? repeated(earlier, context);
+    return (await slot.refusal()) ?? replayed(replay, context);
   }
 
   const challengeOf =
@@ -206,7 +206,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     (refusal: Refused, message: string) =>
       creditChallenge({ baseUrl, priceMicroUsd, payment }, refusal, message);
 
-  function repeated({ job, receipt }: PreviousJob, context: OperationContext) {
+  function replayed({ job, receipt }: ReplayedJob, context: OperationContext) {
     context.log.info({ job: job.id, first: job.traceId }, 'returned the job of an earlier request');
     return accepted(job, receipt);
   }

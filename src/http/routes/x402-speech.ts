@@ -19,7 +19,7 @@ import { PRIVATE_CACHE } from '../reply.ts';
 import { failure, isAnswer } from '../structured-error.ts';
 import { chooseFlow, type OfferedFlow, type Pauses, pausedSpeech, refuseFormerHeader } from './flows.ts';
 import { askForPayment, depositRequired, paymentRequired, showExample } from './payment-required.ts';
-import { answerRepeated, type PrepaidAudioLinks } from './prepaid-audio.ts';
+import { type PrepaidAudioLinks, refuseReplay } from './prepaid-audio.ts';
 import {
   followCharge,
   limitCredential,
@@ -43,7 +43,7 @@ export type X402Flow = PaymentFlow<unknown, OfferedCharge> & {
 };
 
 /** Looks up an earlier request with the same payment. It works without any setting and while the flow is off (R45). */
-export interface PreviousRequests {
+export interface ReplayLookup {
   readonly name: X402Flow['name'];
   /** Undefined without a readable credential: then nothing was looked up. */
   find(headers: SpeechHeaders, request: RequestContext): Promise<Replayed | Refused | NewRequest | undefined>;
@@ -58,7 +58,7 @@ type SpeechHeaders = Readonly<Record<string, string | undefined>>;
 
 export interface X402SpeechOptions {
   readonly offers: X402Offers;
-  readonly flows: readonly (OfferedFlow<X402Flow> & { readonly previous: PreviousRequests })[];
+  readonly flows: readonly (OfferedFlow<X402Flow> & { readonly replays: ReplayLookup })[];
   readonly foreignHeaders: readonly string[];
   /** Undefined without a speech provider. */
   readonly speech: X402SpeechParts | undefined;
@@ -77,7 +77,7 @@ interface SpeechRequest {
 /** A request that shows a payment of a flow that is open. */
 interface X402Sale {
   readonly flow: X402Flow;
-  readonly previous: PreviousRequests;
+  readonly replays: ReplayLookup;
   readonly headers: SpeechHeaders;
   readonly offered: OfferedOrder;
   readonly speech: X402SpeechParts;
@@ -102,12 +102,12 @@ export class X402Speech {
     const { chosen, ...checked } = await this.#check(request, context);
     if (checked.outcome === 'answered') {
       if (!chosen) return checked.answer;
-      const { previous } = chosen;
-      return this.#answerPrevious({ previous, headers }, checked.answer, context, previous.name === 'direct');
+      const { replays } = chosen;
+      return this.#answerReplay({ replays, headers }, checked.answer, context, replays.name === 'direct');
     }
     const { offered, speech, flow } = checked;
     if (chosen && flow) {
-      return this.#sell({ flow, previous: chosen.previous, headers, offered, speech, resource }, context);
+      return this.#sell({ flow, replays: chosen.replays, headers, offered, speech, resource }, context);
     }
     const former = refuseFormerHeader(context);
     if (former) return former;
@@ -168,7 +168,7 @@ export class X402Speech {
     const shown = flow.credentialOf(headers);
     if (shown.outcome === 'refused') return this.#answerRefused(sale, shown, context);
     const refusal = this.#refuseNew(sale);
-    if (refusal) return this.#answerPrevious(sale, refusal, context);
+    if (refusal) return this.#answerReplay(sale, refusal, context);
     const { text = '', characters, ratePicoUsd, priceMicroUsd } = order;
     const charge: OfferedCharge = {
       utterance: utteranceOf(order, text),
@@ -199,7 +199,7 @@ export class X402Speech {
           return await this.#answerRefused(sale, sold, context);
         case 'failed': {
           const answer = speechFailed(sold, context);
-          if (!sold.hold) return await this.#answerPrevious(sale, answer, context);
+          if (!sold.hold) return await this.#answerReplay(sale, answer, context);
           context.payment = NOTHING_CHARGED;
           showReceipt(sold.hold.receipt, context);
           return answer;
@@ -218,9 +218,9 @@ export class X402Speech {
     const limited = await limitCredential(refusal, context);
     if (limited) return limited;
     // Before the receipt is shown: x-x402-charged 0 would claim that the first request was refunded.
-    const repeated = refusal.repeated && (await answerRepeated(links, refusal.repeated));
+    const replay = refusal.replay && (await refuseReplay(links, refusal.replay));
     showReceipt(refusal.receipt, context);
-    if (repeated) return repeated;
+    if (replay) return replay;
     const explained = (await refusal.explain?.()) ?? refusal;
     const answer = refusalAnswer(explained, (known, message) =>
       known.balanceMicroUsd === undefined
@@ -229,38 +229,38 @@ export class X402Speech {
     );
     // The signature may have been valid when the identical request was paid.
     const mayBeRepetition = explained.code === 'UNAUTHORIZED' || explained.reason === 'expiry';
-    return mayBeRepetition ? this.#answerPrevious(sale, answer, context) : answer;
+    return mayBeRepetition ? this.#answerReplay(sale, answer, context) : answer;
   }
 
   /**
    * The earlier payment's response, or the refusal. Settings must not hide it (R45).
    * @param isMetered whether a response to an earlier payment takes a rate limit slot
    */
-  async #answerPrevious(
-    { previous, headers }: Pick<X402Sale, 'previous' | 'headers'>,
+  async #answerReplay(
+    { replays, headers }: Pick<X402Sale, 'replays' | 'headers'>,
     refusal: GetX402SpeechResult,
     context: OperationContext,
     isMetered = false,
   ): Promise<GetX402SpeechResult> {
-    const earlier = await previous.find(headers, context);
-    if (!earlier) return refusal;
-    if (earlier.outcome === 'new') {
-      context.payment = earlier.payment;
+    const found = await replays.find(headers, context);
+    if (!found) return refusal;
+    if (found.outcome === 'new') {
+      context.payment = found.payment;
       return refusal;
     }
     const limited = isMetered ? await context.admission.take('payment') : undefined;
     if (limited) {
-      if (earlier.outcome === 'replayed') earlier.audio.destroy();
+      if (found.outcome === 'replayed') found.audio.destroy();
       return limited;
     }
-    context.addLogFields({ flow: previous.name });
-    if (earlier.outcome === 'replayed') return replayed(earlier, context);
-    context.payment = outcomeOf(earlier, 0n);
-    await limitCredential(earlier, context);
-    const repeated = earlier.repeated && (await answerRepeated(this.#options.links, earlier.repeated));
-    showReceipt(earlier.receipt, context);
-    if (repeated) return repeated;
-    return refusalAnswer(earlier, ({ reason }, message) => ({
+    context.addLogFields({ flow: replays.name });
+    if (found.outcome === 'replayed') return replayed(found, context);
+    context.payment = outcomeOf(found, 0n);
+    await limitCredential(found, context);
+    const replay = found.replay && (await refuseReplay(this.#options.links, found.replay));
+    showReceipt(found.receipt, context);
+    if (replay) return replay;
+    return refusalAnswer(found, ({ reason }, message) => ({
       ...failure('PAYMENT_REQUIRED', message, { reason }),
       headers: { 'cache-control': 'no-store' as const },
     }));
@@ -285,7 +285,7 @@ function replayed({ audio, sizeBytes, receipt }: Replayed, context: OperationCon
   return paid(audio, sizeBytes, receipt);
 }
 
-export const previousDirect = (replays: DirectReplays): PreviousRequests => ({
+export const directReplayLookup = (replays: DirectReplays): ReplayLookup => ({
   name: 'direct',
   find: async (headers, { method, url, bytes, traceId, log }) => {
     const shown = readPaymentHeader(headers);
@@ -295,7 +295,7 @@ export const previousDirect = (replays: DirectReplays): PreviousRequests => ({
   },
 });
 
-export const previousPrepaid = (replays: PrepaidReplays): PreviousRequests => ({
+export const prepaidReplayLookup = (replays: PrepaidReplays): ReplayLookup => ({
   name: 'prepaid',
   find: async (headers, request) => {
     const shown = readPrepaidHeaders(headers);

@@ -11,7 +11,7 @@ import { type DirectReceipt, directReceipt, outcomeUnknown, type SettleCode } fr
 export type DirectReplay = Replayed | Refused<SettleCode | 'PAYMENT_IDENTIFIER_CONFLICT'>;
 
 interface DirectReplaysParts {
-  readonly known: PaymentLookup;
+  readonly lookup: PaymentLookup;
   readonly store: AudioStore;
 }
 
@@ -24,7 +24,7 @@ export class DirectReplays {
 
   /** The response to a repetition, or to a misused identifier; undefined for a new payment. */
   async find(request: PaymentIdentity): Promise<DirectReplay | undefined> {
-    const known = await this.#parts.known.find(request);
+    const known = await this.#parts.lookup.find(request);
     return known && this.answer(known, request);
   }
 

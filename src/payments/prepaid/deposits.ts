@@ -38,15 +38,15 @@ export type DepositResult =
 
 export class DepositReplays {
   readonly #db: Database;
-  readonly #known: PaymentLookup;
+  readonly #lookup: PaymentLookup;
 
-  constructor(db: Database, known: PaymentLookup) {
+  constructor(db: Database, lookup: PaymentLookup) {
     this.#db = db;
-    this.#known = known;
+    this.#lookup = lookup;
   }
 
   async find(request: PaymentIdentity): Promise<DepositResult | undefined> {
-    const known = await this.#known.find(request);
+    const known = await this.#lookup.find(request);
     return known && this.answer(known);
   }
 

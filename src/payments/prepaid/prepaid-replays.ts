@@ -33,11 +33,11 @@ export class PrepaidReplays {
     if (!spend) return undefined;
     const { balanceMicroUsd, state, holdId } = spend;
     const payment = paymentOf(spend);
-    return replayed(balanceMicroUsd, { repeated: { state, holdId, payment }, payment });
+    return replayed(balanceMicroUsd, { replay: { state, holdId, payment }, payment });
   }
 }
 
-const replayed = (balanceMicroUsd: bigint, more: Pick<Refused, 'repeated' | 'payment'> = {}): ReplayRefused =>
+const replayed = (balanceMicroUsd: bigint, more: Pick<Refused, 'replay' | 'payment'> = {}): ReplayRefused =>
   refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', {
     credential: 'verified',
     balanceMicroUsd,

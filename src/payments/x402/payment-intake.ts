@@ -32,7 +32,7 @@ import { isOfUndeployed, isSignedByPayer } from './transfer-proof.ts';
 
 interface IntakeParts {
   readonly reservations: Reservations;
-  readonly known: PaymentLookup;
+  readonly lookup: PaymentLookup;
   readonly facilitators: Facilitators;
   readonly chain: Chain;
   readonly asset: Asset;
@@ -71,7 +71,7 @@ export class PaymentIntake {
     if (isSigned && first?.outcome === 'reserved') {
       return { facilitatorRequest: terms.facilitatorRequest, verifiedBy: undefined, log: request.log, ...first };
     }
-    const { known, status } = await this.#parts.known.findWithStatus(request);
+    const { known, status } = await this.#parts.lookup.findWithStatus(request);
     if (known && status) return { outcome: 'known', payment: known, status };
     if (terms.outcome === 'refused') return terms;
     if (first?.outcome === 'refused') return first;
@@ -84,12 +84,12 @@ export class PaymentIntake {
       if (proved.outcome === 'verified') verifiedBy = proved.facilitator;
     }
     const again = await this.#reserve(purpose, request, known);
-    const winner = again.outcome === 'taken' ? await this.#parts.known.findWithStatus(request) : undefined;
+    const winner = again.outcome === 'taken' ? await this.#parts.lookup.findWithStatus(request) : undefined;
     // Without a winner, another identifier has the authorization, or the winner was released just now.
     const last = winner && !winner.known ? await this.#reserve(purpose, request) : again;
     if (last.outcome === 'refused') return last;
     if (last.outcome === 'reserved') return { facilitatorRequest, verifiedBy, log: request.log, ...last };
-    if (!winner?.known) return (await this.#parts.known.refuseTaken(claimOf(request.envelope))) ?? AUTHORIZATION_TAKEN;
+    if (!winner?.known) return (await this.#parts.lookup.refuseTaken(claimOf(request.envelope))) ?? AUTHORIZATION_TAKEN;
     const running = refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
     return { outcome: 'known', payment: winner.known, status: winner.status ?? running };
   }
@@ -183,7 +183,7 @@ export class PaymentIntake {
 
   /** Refuses another payment's authorization (R22). That of an abandoned reservation is its own. */
   async #refuseTaken(envelope: Pick<PaymentEnvelope, 'authorization'>, abandoned: Payment | undefined) {
-    return abandoned ? undefined : this.#parts.known.refuseTaken(claimOf(envelope));
+    return abandoned ? undefined : this.#parts.lookup.refuseTaken(claimOf(envelope));
   }
 
   /** A used authorization may have paid this service, in commits that a failover lost. */
