@@ -43,8 +43,8 @@ export interface Refused<Code extends RefusalCode = RefusalCode> {
   readonly facilitatorReason?: string;
   /** Something was held, or may have been, and certainly nothing was charged. */
   readonly charged?: false;
-  /** Looks in the database for a reason that must be reported first. */
-  explain?(): Promise<Refused<Code>>;
+  /** This refusal, or that of an expiry out of range, which the database's clock judges and which comes first (R30). */
+  expiryFirst?(): Promise<Refused<Code>>;
 }
 
 export const refused = <Code extends RefusalCode>(

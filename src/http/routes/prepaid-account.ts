@@ -24,7 +24,7 @@ export async function readPrepaidAccount(
     case 'refused': {
       const limited = await limitCredential(reading, context);
       if (limited) return limited;
-      return refusalFailure((await reading.explain?.()) ?? reading);
+      return refusalFailure((await reading.expiryFirst?.()) ?? reading);
     }
     case 'unknown_account':
       return (

@@ -221,7 +221,7 @@ export class X402Speech {
     const replay = refusal.replay && (await refuseReplay(links, refusal.replay));
     showReceipt(refusal.receipt, context);
     if (replay) return replay;
-    const explained = (await refusal.explain?.()) ?? refusal;
+    const explained = (await refusal.expiryFirst?.()) ?? refusal;
     const answer = refusalAnswer(explained, (known, message) =>
       known.balanceMicroUsd === undefined
         ? paymentRequired(sale.resource, offers[0], known.reason, message)

@@ -104,8 +104,8 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   /** An expiry out of range is reported first, regardless of the signer (R30). */
   #unauthorized({ expiry }: PrepaidCredential): Refused<'UNAUTHORIZED' | 'INVALID_REQUEST'> {
     const unauthorized = refused('UNAUTHORIZED', 'signature', { credential: 'failed' });
-    const explain = async () => ((await isInTime(this.#db, expiry)) ? unauthorized : EXPIRY_REFUSED);
-    return { ...unauthorized, explain };
+    const expiryFirst = async () => ((await isInTime(this.#db, expiry)) ? unauthorized : EXPIRY_REFUSED);
+    return { ...unauthorized, expiryFirst };
   }
 }
 
