@@ -31,7 +31,7 @@ export function topUps(db: Database, processor: Processor, purchases: Purchases)
     const session = await processor.findSession(session_id);
     const result = session && (await purchases.credit(session));
     if (result?.outcome === 'credited') {
-      if (!result.credit.alreadyCredited) done(1);
+      if (!result.credit.wasCredited) done(1);
       return;
     }
     const isOver = await hasEnded(session, age_seconds);
@@ -87,7 +87,7 @@ async function creditListed(
     if (state === 'credited' || (state !== undefined && session.payment_status !== 'paid')) continue;
     try {
       const result = await purchases.credit(session);
-      if (result.outcome === 'credited' && !result.credit.alreadyCredited) done(1);
+      if (result.outcome === 'credited' && !result.credit.wasCredited) done(1);
       if (result.outcome === 'unpaid') await purchases.follow(result.purchase);
     } catch (error) {
       failures.note(error);

@@ -162,7 +162,7 @@ export function creditedPage(
 ): string {
   return renderPage(
     'Credit added',
-    html`<p>${formatCents(amountCents)} was ${credit.alreadyCredited ? 'already added when you paid. Opening this page again adds nothing' : 'added'}.</p>
+    html`<p>${formatCents(amountCents)} was ${credit.wasCredited ? 'already added when you paid. Opening this page again adds nothing' : 'added'}.</p>
 ${debtNote(credit)}
 <dl>
 <dt>Balance</dt>

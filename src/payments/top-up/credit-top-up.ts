@@ -21,7 +21,7 @@ export interface TopUpCredit {
   readonly balanceMicroUsd: bigint;
   readonly debtPaidMicroUsd: bigint;
   readonly debtMicroUsd: bigint;
-  readonly alreadyCredited: boolean;
+  readonly wasCredited: boolean;
 }
 
 export class OtherModeError extends Error {}
@@ -40,7 +40,7 @@ export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpC
     const { accountId, balanceMicroUsd, isIndebted } = account;
     const { paid: debtPaidMicroUsd, owed } = isIndebted ? await collectDebt(trx, accountId) : { paid: 0n, owed: 0n };
     const balance = { balanceMicroUsd: balanceMicroUsd - debtPaidMicroUsd, debtPaidMicroUsd, debtMicroUsd: owed };
-    return { accountId, ...balance, alreadyCredited: false };
+    return { accountId, ...balance, wasCredited: false };
   });
   testPoint('purchase credited');
   if (credited) return credited;
@@ -52,7 +52,7 @@ export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpC
   if (known?.state === 'credited') {
     const { account_id: accountId } = known;
     const [balanceMicroUsd, debtMicroUsd] = [await findBalance(db, accountId), await findDebt(db, accountId)];
-    return { accountId, balanceMicroUsd, debtPaidMicroUsd: 0n, debtMicroUsd, alreadyCredited: true };
+    return { accountId, balanceMicroUsd, debtPaidMicroUsd: 0n, debtMicroUsd, wasCredited: true };
   }
   if (await isOfOtherMode(db, known?.account_id ?? paid.accountId, paid.livemode))
     throw new OtherModeError('a session of the one mode does not credit an account of the other');
