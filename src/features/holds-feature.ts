@@ -25,7 +25,7 @@ export function openHolds({ config, db, log, metrics }: SharedParts) {
       metrics,
       leases,
       captures,
-      work: new UnpaidWorkLimiter(config.unpaidWork),
+      unpaidWork: new UnpaidWorkLimiter(config.unpaidWork),
     }),
     end: async () => captures.stop(),
     close: async () => captures.close(),

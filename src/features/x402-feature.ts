@@ -143,9 +143,9 @@ function openChained(
   );
   const settlement = new Settlement({ ...opened, metrics });
   const intake = new PaymentIntake({ ...opened, lookup, asset, facilitators, metrics });
-  const work = new DirectWork(config.unpaidWork);
+  const directWork = new DirectWork(config.unpaidWork);
   const { confirmationTimeoutMs, inclusionTimeoutMs } = x402;
-  addUnsettledWorkGauge(metrics, work);
+  addUnsettledWorkGauge(metrics, directWork);
   addPaymentGauges(metrics, db);
   return {
     ...opened,
@@ -156,7 +156,7 @@ function openChained(
       intake,
       settlement,
       store,
-      work,
+      directWork,
       inclusionTimeoutMs,
     }),
     close: async () => {

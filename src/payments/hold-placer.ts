@@ -16,7 +16,7 @@ const LOST =
 export interface HoldPlacerParts {
   readonly db: Database;
   readonly metrics: Metrics;
-  readonly work: UnpaidWorkLimiter;
+  readonly unpaidWork: UnpaidWorkLimiter;
   readonly leases: LeaseRenewer<HoldRecord>;
   readonly captures: Captures;
 }
@@ -61,7 +61,7 @@ export class HoldPlacer {
     options: HoldOptions<R>,
   ): Promise<Held<BalanceHold<R>> | NotPlaced | Refused<'RATE_LIMITED' | 'TTS_UNAVAILABLE'>> {
     if (this.#parts.captures.isFull) return refused('TTS_UNAVAILABLE', 'too_many_captures');
-    const begun = this.#parts.work.begin(payer);
+    const begun = this.#parts.unpaidWork.begin(payer);
     if (begun.outcome === 'refused') return refused('RATE_LIMITED', begun.reason);
     const { end: endWork } = begun;
     const placedAt = performance.now();

@@ -143,7 +143,7 @@ interface DirectPaymentParts {
   readonly replays: DirectReplays;
   readonly intake: PaymentIntake;
   readonly store: AudioStore;
-  readonly work: DirectWork;
+  readonly directWork: DirectWork;
   readonly inclusionTimeoutMs: number;
 }
 
@@ -178,7 +178,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, OfferedCharge
       const { method, url, bytes, traceId, log } = request;
       const payment = { method, url, bytes, traceId, log, envelope, offers, resource, usage };
       const begun = await this.#parts.intake.begin('speech', payment, () => {
-        const work = this.#parts.work.begin(envelope.authorization.from, request.client);
+        const work = this.#parts.directWork.begin(envelope.authorization.from, request.client);
         if (work.outcome === 'refused') return work;
         endWork = work.end;
         return undefined;
@@ -196,9 +196,9 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, OfferedCharge
   async #admit(reserved: Reserved, endWork: (end: DirectWorkEnd) => void) {
     testPoint('x402 reserved');
     const endLease = this.#parts.reservations.keepLease(reserved.payment);
-    const end = (work: DirectWorkEnd) => {
+    const end = (workEnd: DirectWorkEnd) => {
       endLease();
-      endWork(work);
+      endWork(workEnd);
     };
     try {
       const admitted = await this.#parts.intake.admit(reserved);
