@@ -70,7 +70,7 @@ export const unknownPayment = paymentOf('unknown');
 const UNKNOWN_CODES: ReadonlySet<string> = new Set(['PAYMENT_REPLAY_PENDING', 'PAYMENT_OUTCOME_UNKNOWN']);
 
 /** What happened to the money of a payment that was refused after the look-up of its identifier or nonce (R64). */
-export function outcomeOf({ code, payment, transaction }: Refused, amountMicroUsd: bigint): PaymentOutcome {
+export function paymentAfter({ code, payment, transaction }: Refused, amountMicroUsd: bigint): PaymentOutcome {
   if (payment) return payment;
   return UNKNOWN_CODES.has(code) ? unknownPayment(amountMicroUsd, transaction) : NOTHING_CHARGED;
 }

@@ -1,6 +1,6 @@
 import type { CreateDepositRequest, CreateDepositResult } from '../../contract/operations.ts';
 import type { DepositReplays, DepositResult, Deposits } from '../../payments/prepaid/deposits.ts';
-import { NOTHING_CHARGED, outcomeOf, type Refused, unknownPayment } from '../../payments/refusal.ts';
+import { NOTHING_CHARGED, paymentAfter, type Refused, unknownPayment } from '../../payments/refusal.ts';
 import type { Resource } from '../../payments/x402/challenge.ts';
 import { type PaymentIdentity, readPaymentHeader } from '../../payments/x402/payment-lookup.ts';
 import { isSignedByPayer } from '../../payments/x402/transfer-proof.ts';
@@ -86,7 +86,7 @@ export async function makeDeposit(
     challenge: (refusal: Refused, message: string) => Extract<CreateDepositResult, { status: 402 }>,
   ): CreateDepositResult {
     if (result.outcome === 'refused') {
-      context.payment = outcomeOf(result, amountMicroUsd);
+      context.payment = paymentAfter(result, amountMicroUsd);
       showReceipt(result.receipt, context);
       return refusalAnswer(result, challenge);
     }

@@ -8,7 +8,7 @@ import type { DirectReplays } from '../../payments/direct/direct-replays.ts';
 import type { NewRequest, PaymentFlow, PaymentHold, Replayed, RequestContext } from '../../payments/payment-flow.ts';
 import { readPrepaidHeaders } from '../../payments/prepaid/prepaid-credential.ts';
 import type { PrepaidReplays } from '../../payments/prepaid/prepaid-replays.ts';
-import { NOTHING_CHARGED, outcomeOf, type Receipt, type Refused, unknownPayment } from '../../payments/refusal.ts';
+import { NOTHING_CHARGED, paymentAfter, type Receipt, type Refused, unknownPayment } from '../../payments/refusal.ts';
 import { speak } from '../../payments/speak.ts';
 import type { Resource } from '../../payments/x402/challenge.ts';
 import { readPaymentHeader } from '../../payments/x402/payment-lookup.ts';
@@ -195,7 +195,7 @@ export class X402Speech {
         case 'replayed':
           return replayed(sold, context);
         case 'refused':
-          context.payment = outcomeOf(sold, priceMicroUsd);
+          context.payment = paymentAfter(sold, priceMicroUsd);
           return await this.#answerRefused(sale, sold, context);
         case 'failed': {
           const answer = speechFailed(sold, context);
@@ -255,7 +255,7 @@ export class X402Speech {
     }
     context.addLogFields({ flow: replays.name });
     if (found.outcome === 'replayed') return replayed(found, context);
-    context.payment = outcomeOf(found, 0n);
+    context.payment = paymentAfter(found, 0n);
     await limitCredential(found, context);
     const replay = found.replay && (await refuseReplay(this.#options.links, found.replay));
     showReceipt(found.receipt, context);

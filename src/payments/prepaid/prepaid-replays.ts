@@ -32,7 +32,7 @@ export class PrepaidReplays {
     const spend = await findSpend(this.#db, account, nonce, digest);
     if (!spend) return undefined;
     const { balanceMicroUsd, state, holdId } = spend;
-    const payment = paymentOf(spend);
+    const payment = outcomeOfDebit(spend);
     return replayed(balanceMicroUsd, { replay: { state, holdId, payment }, payment });
   }
 }
@@ -45,7 +45,7 @@ const replayed = (balanceMicroUsd: bigint, more: Pick<Refused, 'replay' | 'payme
     ...more,
   });
 
-function paymentOf({ state, amountMicroUsd }: PreviousDebit) {
+function outcomeOfDebit({ state, amountMicroUsd }: PreviousDebit) {
   switch (state) {
     case 'pending':
       return unknownPayment(amountMicroUsd);

@@ -150,7 +150,7 @@ export class Facilitator {
         const { status, text } = await postJson(this.#pool, request, timeoutMs);
         return { status, body: readObject(text) };
       };
-      const { status, body } = await this.#calls.measure(action, exchange, outcomeOf);
+      const { status, body } = await this.#calls.measure(action, exchange, callResultOf);
       if (refusesCredential(status, body)) this.#onRefused();
       return { status, body };
     } catch (error) {
@@ -221,7 +221,7 @@ const hasResult = ({ isValid, success }: Readonly<Record<string, unknown>>): boo
   isValid !== undefined || success !== undefined;
 
 /** A result for the payment is an answer, whatever its status. */
-function outcomeOf({ status, body }: { status: number; body: Record<string, unknown> }): OutsideOutcome {
+function callResultOf({ status, body }: { status: number; body: Record<string, unknown> }): OutsideOutcome {
   if (status < 500 && hasResult(body)) return 'ok';
   return isSuccess(status) ? 'invalid' : outcomeOfStatus(status);
 }

@@ -177,11 +177,11 @@ export class PaymentLookup {
 function conflict(reason: string, first: Payment | undefined): Refused<'PAYMENT_IDENTIFIER_CONFLICT'> {
   const isSettled = first?.state === 'settled';
   return refused('PAYMENT_IDENTIFIER_CONFLICT', isSettled ? 'paid_by_another_request' : reason, {
-    payment: first ? moneyOf(first) : NOTHING_CHARGED,
+    payment: first ? outcomeOfPayment(first) : NOTHING_CHARGED,
   });
 }
 
-function moneyOf(payment: Payment): PaymentOutcome {
+function outcomeOfPayment(payment: Payment): PaymentOutcome {
   const { amount } = payment.claim;
   switch (payment.state) {
     case 'settled':

@@ -113,7 +113,7 @@ export class Rpc {
   async request<T>(method: string, params: readonly unknown[] = []): Promise<T> {
     let exchanged: Exchanged;
     try {
-      exchanged = await this.#calls.measure(method, () => this.#exchange(method, params), outcomeOf);
+      exchanged = await this.#calls.measure(method, () => this.#exchange(method, params), callResultOf);
     } catch (error) {
       // The error may quote the response or the address; its code does not.
       const { code } = error as { code?: unknown };
@@ -152,7 +152,7 @@ interface Exchanged {
   readonly answer: { readonly result?: unknown; readonly error?: unknown } | null;
 }
 
-function outcomeOf({ status, answer }: Exchanged): OutsideOutcome {
+function callResultOf({ status, answer }: Exchanged): OutsideOutcome {
   if (status !== 200) return outcomeOfStatus(status);
   return (answer?.error ?? null) === null ? 'ok' : 'rejected';
 }
