@@ -1,4 +1,4 @@
-import { type Expression, type QueryCreator, type RawBuilder, type Selectable, sql } from 'kysely';
+import { type Expression, type QueryCreator, type RawBuilder, type Selectable, type SqlBool, sql } from 'kysely';
 import type { DB } from '../../db/tables.ts';
 import { MAX_HOLD_LEASE_SECONDS } from '../config/work-limits.ts';
 import { compiledOnce } from '../db/compiled-once.ts';
@@ -25,7 +25,7 @@ export interface UpstreamUsage {
  * A pending transfer: its amount has left the user's balance, and exactly one capture or void ends it.
  *
  *     (none) -- place --> pending -- captureHolds --> posted
- *                         pending -- voidHold, or the lease ends --> voided
+ *                         pending -- voidHold, or voidExpiredHolds after its lease --> voided
  *
  * A hold with a lease commits without waiting for the disk. The commit of its capture waits, and so makes the hold durable
  * too. A hold that a crash loses was never captured, and is not charged (R55).
@@ -42,36 +42,48 @@ export interface HoldRecord {
   readonly nonce?: string;
 }
 
+type HoldRef = Pick<HoldRecord, 'id' | 'fence'>;
+
+export interface HoldRequest {
+  readonly id: string;
+  readonly amountMicroUsd: bigint;
+  readonly usage?: UsageRecord | undefined;
+}
+
+export interface HoldTerms {
+  /** Whether to wait for an account that another transaction has locked, or to skip it. */
+  readonly locked: 'wait' | 'skip';
+}
+
+export const holdValues = (requests: readonly HoldRequest[]) => ({
+  ids: requests.map(({ id }) => id),
+  amounts: requests.map(({ amountMicroUsd }) => amountMicroUsd),
+  traceIds: requests.map(({ usage }) => usage?.traceId),
+  characters: requests.map(({ usage }) => usage?.characters),
+  rates: requests.map(({ usage }) => usage?.ratePicoUsd),
+  models: requests.map(({ usage }) => usage?.model),
+});
+
+/** Of a raw statement's `unnest`, in the order of HOLD_COLUMNS. */
+export const holdArrays = (values: ReturnType<typeof holdValues>): RawBuilder<unknown> => sql`
+  ${values.ids}::uuid[], ${values.amounts}::bigint[], ${values.traceIds}::uuid[], ${values.characters}::integer[],
+  ${values.rates}::bigint[], ${values.models}::text[]`;
+
+export const HOLD_COLUMNS = sql`hold_id, amount, trace_id, characters, rate_pico_usd, model`;
+
+export const unlessLocked = ({ locked }: HoldTerms): RawBuilder<unknown> =>
+  locked === 'skip' ? sql`skip locked` : sql``;
+
 export interface Placed {
   readonly outcome: 'held';
   readonly hold: HoldRecord;
 }
 
-type HoldRef = Pick<HoldRecord, 'id' | 'fence'>;
-
-export interface CaptureRequest extends HoldRef {
-  readonly upstream?: UpstreamUsage | undefined;
-}
-
-const HOLD_LEASE_HAS_ENDED = leaseHasEnded(MAX_HOLD_LEASE_SECONDS);
-
-/** Takes over the hold of each row of `claimed`, within the statement that takes over its job. */
-export const takeOverHolds = (qb: QueryCreator<DB & { claimed: Selectable<DB['job']> }>) =>
-  qb
-    .updateTable('transfer')
-    .from('claimed')
-    .set((eb) => ({ fence: eb.ref('claimed.fence') }))
-    .whereRef('transfer.id', '=', 'claimed.hold_id')
-    .where('transfer.state', '=', 'pending')
-    .returning(['transfer.amount_micro_usd', 'transfer.model as model_id']);
-
-export async function holdAmount(db: Database, id: string): Promise<bigint> {
-  const transfer = db.selectFrom('transfer').select('amount_micro_usd').where('id', '=', id);
-  return (await transfer.executeTakeFirstOrThrow()).amount_micro_usd;
-}
-
-// Batch statements use `ended_at is null`, which is the same as `state = 'pending'`. With the latter the planner reads
-// the index of all pending holds instead of the keys.
+/**
+ * The same as `state = 'pending'`, with which the planner would read the index of all pending holds in a batch statement,
+ * instead of the keys.
+ */
+const HAS_NOT_ENDED = sql<SqlBool>`ended_at is null`;
 
 /** Makes leases end that many seconds from now. Returns the ids of holds that are still pending. */
 export async function renewHolds(
@@ -89,10 +101,14 @@ export async function renewHolds(
     .set({ lease_until: secondsFromNow(leaseSeconds) })
     .whereRef('transfer.id', '=', 'held.id')
     .whereRef('transfer.fence', '=', 'held.fence')
-    .where('ended_at', 'is', null)
+    .where(HAS_NOT_ENDED)
     .returning('transfer.id')
     .execute();
   return new Set(rows.map(({ id }) => id));
+}
+
+export interface CaptureRequest extends HoldRef {
+  readonly upstream?: UpstreamUsage | undefined;
 }
 
 /** Posts holds. Returns false for one that was voided or taken over. Safe to repeat after a lost response. */
@@ -134,7 +150,7 @@ const capture = compiledOnce((db, values: OwnedValues) =>
     }))
     .whereRef('transfer.id', '=', 'owned.id')
     .whereRef('transfer.fence', '=', 'owned.fence')
-    .where('ended_at', 'is', null)
+    .where(HAS_NOT_ENDED)
     .returning('transfer.id')
     .modifyEnd(statementName('capture')),
 );
@@ -210,6 +226,8 @@ export async function voidHold(
   };
 }
 
+const HOLD_LEASE_HAS_ENDED = leaseHasEnded(MAX_HOLD_LEASE_SECONDS);
+
 /** Voids holds whose lease has expired, because their process died or lost the database. Returns the count. */
 export async function voidExpiredHolds(db: Database): Promise<number> {
   const expired = (comparison: '<' | '>', time: Expression<Date>) =>
@@ -252,36 +270,6 @@ export async function voidExpiredHolds(db: Database): Promise<number> {
   return Number(voided);
 }
 
-export interface HoldRequest {
-  readonly id: string;
-  readonly amountMicroUsd: bigint;
-  readonly usage?: UsageRecord | undefined;
-}
-
-export interface HoldTerms {
-  /** Whether to wait for an account that another transaction has locked, or to skip it. */
-  readonly locked: 'wait' | 'skip';
-}
-
-export const holdValues = (asked: readonly HoldRequest[]) => ({
-  ids: asked.map(({ id }) => id),
-  amounts: asked.map(({ amountMicroUsd }) => amountMicroUsd),
-  traceIds: asked.map(({ usage }) => usage?.traceId),
-  characters: asked.map(({ usage }) => usage?.characters),
-  rates: asked.map(({ usage }) => usage?.ratePicoUsd),
-  models: asked.map(({ usage }) => usage?.model),
-});
-
-/** Of a raw statement's `unnest`, in the order of HOLD_COLUMNS. */
-export const holdArrays = (values: ReturnType<typeof holdValues>): RawBuilder<unknown> => sql`
-  ${values.ids}::uuid[], ${values.amounts}::bigint[], ${values.traceIds}::uuid[], ${values.characters}::integer[],
-  ${values.rates}::bigint[], ${values.models}::text[]`;
-
-export const HOLD_COLUMNS = sql`hold_id, amount, trace_id, characters, rate_pico_usd, model`;
-
-export const unlessLocked = ({ locked }: HoldTerms): RawBuilder<unknown> =>
-  locked === 'skip' ? sql`skip locked` : sql``;
-
 /** Counts pending holds, and those whose lease has expired. A job's hold has no lease. */
 export async function pendingHolds(db: Database) {
   const row = await db
@@ -302,4 +290,19 @@ export async function pendingHolds(db: Database) {
     pastLease: row.past_lease,
     oldestPastLeaseSeconds: row.oldest_past_lease_seconds,
   };
+}
+
+/** Takes over the hold of each row of `claimed`, within the statement that takes over its job. */
+export const takeOverHolds = (qb: QueryCreator<DB & { claimed: Selectable<DB['job']> }>) =>
+  qb
+    .updateTable('transfer')
+    .from('claimed')
+    .set((eb) => ({ fence: eb.ref('claimed.fence') }))
+    .whereRef('transfer.id', '=', 'claimed.hold_id')
+    .where('transfer.state', '=', 'pending')
+    .returning(['transfer.amount_micro_usd', 'transfer.model as model_id']);
+
+export async function holdAmount(db: Database, id: string): Promise<bigint> {
+  const transfer = db.selectFrom('transfer').select('amount_micro_usd').where('id', '=', id);
+  return (await transfer.executeTakeFirstOrThrow()).amount_micro_usd;
 }
