@@ -53,7 +53,7 @@ export async function speak<Outcome extends Authorization, Body>(
   const releasePermit = await sale.permits.take();
   if (releasePermit instanceof SpeechError) return { outcome: 'failed', error: releasePermit, hold: undefined };
   let stopRenewing: (() => void) | undefined;
-  let complete: Promise<void> | undefined;
+  let isDelivered = false;
   try {
     if (sale.charge.request.response.isClosed) return { outcome: 'failed', error: callerLeft(), hold: undefined };
     const authorization = await sale.authorize();
@@ -70,13 +70,13 @@ export async function speak<Outcome extends Authorization, Body>(
     if (delivered.outcome === 'failed') return delivered;
     // A hold refuses with the codes of its flow.
     if (delivered.outcome === 'refused') return delivered as Exclude<Outcome, Held>;
-    complete = delivered.speech.complete;
+    isDelivered = true;
+    const { body, complete } = delivered.speech;
     const captured = endHold(sale, hold, delivered.speech, lost.signal).finally(stopRenewing);
-    return { outcome: 'delivered', body: delivered.speech.body, hold, captured };
+    complete.then(releasePermit, releasePermit);
+    return { outcome: 'delivered', body, hold, captured };
   } finally {
-    if (complete) {
-      complete.then(releasePermit, releasePermit);
-    } else {
+    if (!isDelivered) {
       stopRenewing?.();
       releasePermit();
     }
@@ -85,6 +85,8 @@ export async function speak<Outcome extends Authorization, Body>(
 
 const callerLeft = () =>
   new SpeechError('TTS_UNAVAILABLE', 'The caller disconnected before the synthesis began.', true);
+
+const ownsLease = (hold: PaymentHold): boolean => hold.ownsLease?.() ?? true;
 
 async function deliver<Body>(
   { charge, delivery }: { readonly charge: Charge; readonly delivery: Delivery<Body> },
@@ -95,7 +97,7 @@ async function deliver<Body>(
     if (charge.request.response.isClosed) throw callerLeft();
     const utterance = { ...charge.utterance, traceId: charge.request.traceId };
     const speech = await delivery(utterance, { timeoutMs: hold.timeoutMs, lost: lost.signal });
-    if (hold.ownsLease?.() === false) {
+    if (!ownsLease(hold)) {
       lost.abort();
       // Nothing else awaits a stream that breaks off now.
       speech.complete.catch(() => {});
@@ -121,14 +123,14 @@ async function endHold<Outcome extends Authorization, Body>(
   { upstream, audio, complete, abort }: DeliveredSpeech<Body>,
   lost: AbortSignal,
 ): Promise<boolean> {
-  const isSent = new Promise<boolean>((resolve) => charge.request.response.onEnd((isError) => resolve(!isError)));
+  const mayCharge = new Promise<boolean>((resolve) => charge.request.response.onEnd((isError) => resolve(!isError)));
   const brokenOff = await complete.then(
     () => undefined,
     (error: Error) => error,
   );
   try {
     // A process that was frozen beyond the lease may see the disconnect before it sees the lost lease.
-    if (!brokenOff && (await isSent) && !lost.aborted && hold.ownsLease?.() !== false) {
+    if (!brokenOff && (await mayCharge) && !lost.aborted && ownsLease(hold)) {
       return await hold.capture(upstream, audio);
     }
     if (brokenOff) onBrokenOff?.(brokenOff);
