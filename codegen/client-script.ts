@@ -5,7 +5,7 @@ const HEADING =
 const EXPORTS = `
 export { signPayment } from './src/callers/client/challenge.ts';
 export { signPrepaidRequest } from './src/callers/client/prepaid.ts';
-export { keccak256, toHex } from 'viem/utils';`;
+export { keccak256, toHex } from './src/callers/client/keccak.ts';`;
 
 /** A module with what the page at `/` needs of the client to pay by a wallet: a script that defines `client`. */
 export async function clientScript(): Promise<string> {

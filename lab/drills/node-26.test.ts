@@ -3,14 +3,10 @@
  * bridge, the MCP server and the service run on it, with a collection each second.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { test } from 'tap';
 import { startCommand } from '../../test/support/child.ts';
+import { installNode } from './install-node.ts';
 
-const { platform, arch } = process;
-const PACKAGE = `node-${platform}-${arch}`;
 const COLLECT = '--expose-gc --import=data:text/javascript,setInterval(gc,1000).unref()';
 const LEAK = "import { open } from 'node:fs/promises'; open('/dev/null'); setTimeout(() => {}, 5000);";
 const FILES = [
@@ -25,11 +21,7 @@ const FILES = [
 ];
 
 test('no program leaves a FileHandle to the garbage collector', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-node-26-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  const installed = startCommand(t, ['npm', 'install', `--prefix=${folder}`, '--no-audit', `${PACKAGE}@26`], {});
-  assert.equal(await installed.ended(), 0, installed.output());
-  const node = join(folder, 'node_modules', PACKAGE, 'bin', 'node');
+  const node = await installNode(t, 26);
   const env = { NODE_OPTIONS: COLLECT };
 
   const leaking = startCommand(t, [node, '--input-type=module', '--eval', LEAK], { env });

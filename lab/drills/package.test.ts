@@ -2,9 +2,11 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { cp, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
 import { type Test, test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { detectAudioType } from '../../src/speech/audio-format.ts';
@@ -15,6 +17,7 @@ import { CLIENT, installClient, installPackage } from '../../test/support/instal
 import { projectFile } from '../../test/support/project.ts';
 import { sandboxFolder } from '../../test/support/sandbox-folder.ts';
 import { documentedPrograms } from './documented-programs.ts';
+import { installNode } from './install-node.ts';
 
 const EXAMPLES = fileURLToPath(projectFile('examples'));
 const CALLER = 'strict-caller.mts';
@@ -78,6 +81,7 @@ test('the package works when installed into an empty folder', async (t) => {
     await buysByEachFlow(t, caller, (args, env = {}) =>
       startCommand(t, [process.execPath, ...args], { cwd: caller, env }),
     );
+    await buysInEveryWay(t, caller);
   });
 
   await t.test('docs/clients.md: its command works as the sandbox writes it', async () => {
@@ -133,6 +137,58 @@ async function installCaller(t: Test, data: string): Promise<string> {
     await writeFile(path, code.replace("'speechgate/client'", `'${entry}'`));
   }
   return folder;
+}
+
+/** What `every-flow.mjs` prints. */
+const BOUGHT = [
+  ...[
+    'small: card',
+    'small job: card',
+    'card: card',
+    'job: card',
+    'direct: direct',
+    'quoted: direct',
+    'prepaid: prepaid',
+  ].map((way) => `${way}, 198 micro-USD, audio`),
+  'deposit: 100000 micro-USD',
+];
+
+/** On two releases of Node.js, and in a page of another origin than the service. */
+async function buysInEveryWay(t: Test, caller: string): Promise<void> {
+  const readJson = async (name: string) => JSON.parse(await readFile(join(caller, 'data', name), 'utf8'));
+  const settings = { ...(await readJson('sandbox.json')), trust: await readJson('trust.json') };
+  await writeFile(join(caller, 'settings.mjs'), `globalThis.settings = ${JSON.stringify(settings)};`);
+  await cp(projectFile('lab/drills/every-flow.mjs'), join(caller, 'every-flow.mjs'));
+  const hasBoughtAll = (output: string) => {
+    for (const line of BOUGHT) assert.ok(output.split('\n').includes(line), `${line}\n${output}`);
+  };
+
+  for (const node of [process.execPath, await installNode(t, 24)]) {
+    const command = [node, '--import', './settings.mjs', 'every-flow.mjs'];
+    hasBoughtAll(await succeeds(startCommand(t, command, { cwd: caller })));
+  }
+  if (withoutChromium) return;
+  const { outputFiles } = await build({
+    stdin: { contents: "import './settings.mjs'; import './every-flow.mjs';", resolveDir: caller },
+    bundle: true,
+    format: 'esm',
+    write: false,
+  });
+  const { text = '' } = outputFiles[0] ?? {};
+  const server = createServer((_, response) =>
+    response.setHeader('content-type', 'text/html').end(`<!doctype html><script type="module">${text}</script>`),
+  );
+  t.teardown(() => server.close());
+  const port = await freePort();
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+  const page = await (await openBrowser(t)).newPage();
+  const printed: string[] = [];
+  page.on('console', (message) => printed.push(message.text()));
+  page.on('pageerror', (error) => printed.push(String(error)));
+  const ended = page.waitForEvent('console', (message) => message.text() === 'done');
+  await page.goto(`http://127.0.0.1:${port}`);
+  await ended.catch((error) => assert.fail(`${error}\n${printed.join('\n')}`));
+  hasBoughtAll(printed.join('\n'));
 }
 
 async function buysByEachFlow(t: Test, folder: string, run: Run): Promise<void> {

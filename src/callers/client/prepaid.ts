@@ -115,7 +115,7 @@ interface PrepaidCall {
 
 export async function signPrepaid(wallet: Wallet, metadata: Metadata, call: PrepaidCall) {
   // Loaded here: it takes longer than the start of a program that pays by card.
-  const { keccak256, toHex } = await import('viem/utils');
+  const { keccak256, toHex } = await import('./keccak.ts');
   return signPrepaidRequest(wallet, metadata, call, (text) => keccak256(toHex(text)));
 }
 
