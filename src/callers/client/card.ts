@@ -1,7 +1,7 @@
 /**
  * The entry `.` of the package for callers, for Node.js 20+ and browsers: pays from card credit, and is small enough for
- * any page. The client of `./x402` also pays from wallets, counts what it spends in a budget that outlives the process,
- * and checks the end of audio.
+ * any page. The client of `./x402` also pays from wallets, settles what earlier processes left open in a budget, and
+ * checks the end of audio.
  */
 import type { TtsJob, TtsModelsResponse, VoicesResponse } from '../../contract/types.ts';
 import { isConfidential } from '../../lib/loopback.ts';
