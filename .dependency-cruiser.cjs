@@ -86,6 +86,13 @@ module.exports = {
       },
     },
     {
+      name: 'callers-never-load-undici',
+      comment: "To import it replaces the agent behind Node's own fetch, by which the client talks.",
+      severity: 'error',
+      from: { path: '^src/callers/' },
+      to: { path: 'node_modules/undici/', reachable: true },
+    },
+    {
       name: 'every-folder-has-its-place',
       comment: 'A new folder or file of src belongs into LAYERS.',
       severity: 'error',

@@ -1,4 +1,4 @@
-import { type Dispatcher, Pool } from 'undici';
+import { type Dispatcher, errors, Pool } from 'undici';
 import { SPEED } from '../config/speech-limits.ts';
 import { audioReader, detectAudioType, MAGIC_BYTES } from './audio-format.ts';
 import type { AudioReader } from './audio-reader.ts';
@@ -6,7 +6,6 @@ import { MAX_AUDIO_BYTES, type Speech, SpeechError, type SpokenWord, type Uttera
 import {
   audioError,
   brokenOff,
-  connectionError,
   deadlineExceeded,
   firstByteTimeout,
   notAudio,
@@ -37,6 +36,10 @@ const MAX_PROBE_BYTES = 64 * 1024;
 /** A smaller error body is read, so that its connection can be reused. For a larger one the connection is cut. */
 const MAX_ERROR_BYTES = 4096;
 const ERROR_TIMEOUT_MS = 1_000;
+/** undici's errors for a response that is not valid HTTP: the provider was reached. */
+const NOT_HTTP = [errors.HTTPParserError, errors.HeadersOverflowError, errors.ResponseContentLengthMismatchError];
+/** undici's messages for an unsolicited 100 or 101, which have no code of their own. */
+const BAD_INTERIM_RESPONSE = /^bad (response|upgrade)$/;
 /** These types are never audio. Any other type, or none, may be wrong: the bytes decide. */
 const TEXT_CONTENT_TYPE = /^(text|multipart)\/|\b(json|xml|html)\b/;
 
@@ -129,6 +132,23 @@ async function* receive(
     clearTimeout(timer);
     deadline.removeEventListener('abort', onDeadline);
   }
+}
+
+function connectionError(error: Error): SpeechError {
+  const isAnswer = NOT_HTTP.some((type) => error instanceof type) || BAD_INTERIM_RESPONSE.test(error.message);
+  if (isAnswer) {
+    const message = 'The speech provider did not answer with valid HTTP.';
+    return new SpeechError('TTS_UPSTREAM_ERROR', message, false).because('not_http', error);
+  }
+  const fault = isRefused(error) ? 'unreachable' : 'upstream';
+  const message = 'The speech provider could not be reached.';
+  return new SpeechError('TTS_UNAVAILABLE', message, true, undefined, fault).because('unreachable', error);
+}
+
+/** Nothing listens there. A name with several addresses gives one error for each. */
+function isRefused(error: Error): boolean {
+  const each: NodeJS.ErrnoException[] = error instanceof AggregateError ? error.errors : [error];
+  return each.length > 0 && each.every(({ code }) => code === 'ECONNREFUSED');
 }
 
 function refusalOf({ statusCode, headers }: Dispatcher.ResponseData, isCaptioned: boolean): SpeechError | undefined {

@@ -1,14 +1,8 @@
-import { errors } from 'undici';
 import type { AudioFault } from './audio-reader.ts';
 import { SpeechError, type SpeechFault } from './provider.ts';
 
 const RETRY_AFTER_MIN_SECONDS = 1;
 const RETRY_AFTER_MAX_SECONDS = 3600;
-
-/** undici's errors for a response that is not valid HTTP: the provider was reached. */
-const NOT_HTTP = [errors.HTTPParserError, errors.HeadersOverflowError, errors.ResponseContentLengthMismatchError];
-/** undici's messages for an unsolicited 100 or 101, which have no code of their own. */
-const BAD_INTERIM_RESPONSE = /^bad (response|upgrade)$/;
 
 /** Seconds of a Retry-After header (RFC 9110, 10.2.3), from a second to an hour; undefined if malformed. */
 function retryAfterSeconds(value: string | undefined, now: number): number | undefined {
@@ -42,23 +36,6 @@ export function statusError(status: number, retryAfter: string | undefined): Spe
   const message = `The speech provider answered with status ${status}.`;
   const failure = `status_${Math.floor(status / 100)}xx`;
   return new SpeechError('TTS_UPSTREAM_ERROR', message, status >= 500, undefined, fault).because(failure);
-}
-
-export function connectionError(error: Error): SpeechError {
-  const isAnswer = NOT_HTTP.some((type) => error instanceof type) || BAD_INTERIM_RESPONSE.test(error.message);
-  if (isAnswer) {
-    const message = 'The speech provider did not answer with valid HTTP.';
-    return new SpeechError('TTS_UPSTREAM_ERROR', message, false).because('not_http', error);
-  }
-  const fault = isRefused(error) ? 'unreachable' : 'upstream';
-  const message = 'The speech provider could not be reached.';
-  return new SpeechError('TTS_UNAVAILABLE', message, true, undefined, fault).because('unreachable', error);
-}
-
-/** Nothing listens there. A name with several addresses gives one error for each. */
-function isRefused(error: Error): boolean {
-  const each: NodeJS.ErrnoException[] = error instanceof AggregateError ? error.errors : [error];
-  return each.length > 0 && each.every(({ code }) => code === 'ECONNREFUSED');
 }
 
 export const brokenOff = (cause?: unknown) =>
