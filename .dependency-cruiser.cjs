@@ -87,7 +87,7 @@ module.exports = {
     },
     {
       name: 'callers-never-load-undici',
-      comment: "To import it replaces the agent behind Node's own fetch, by which the client talks.",
+      comment: "On Node 20 its import replaces the agent behind Node's own fetch, by which the client talks.",
       severity: 'error',
       from: { path: '^src/callers/' },
       to: { path: 'node_modules/undici/', reachable: true },
