@@ -4,6 +4,7 @@ import { type Test, test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { claimInstance } from '../../src/ledger/database-identity.ts';
 import { startChild } from '../support/child.ts';
+import { emptyDatabase } from '../support/database.ts';
 import { severalSettings } from '../support/several-processes.ts';
 
 const TEST_NETWORK = 'eip155:84532';
@@ -86,6 +87,15 @@ test('a wrong password and a DATA_DIR that is a file are both named, and the sta
   assert.match(child.output(), /^DATABASE_URL is refused by the database: password authentication failed .+ Correct/m);
   assert.match(child.output(), /^DATA_DIR: audio can't be written to \/dev\/null\/audio \(ENOTDIR\)\. Name a folder/m);
   assert.doesNotMatch(child.output(), /paused flows/);
+});
+
+test('a start on an empty schema says to run speechgate migrate', async (t) => {
+  const { url } = await emptyDatabase(t);
+  const { env } = await severalSettings(t, { WEB_CONCURRENCY: '1', DATABASE_URL: url });
+  const child = startChild(t, 'src/main.ts', env);
+  await child.printed(/listens on/);
+  assert.match(child.output(), /"DATABASE_URL: the database lacks migrations\. Run speechgate migrate"/);
+  assert.equal(await child.stop('SIGTERM'), 0);
 });
 
 test('a closed database port and a dead node are told first, and the stop is told', async (t) => {
