@@ -33,7 +33,7 @@ import { serviceOperations } from './http/routes/service-operations.ts';
 import { createServer } from './http/server.ts';
 import type { JobWorker } from './jobs/run-job.ts';
 import { DatabaseIdentity, describeMismatch } from './ledger/database-identity.ts';
-import { KnownPauses } from './ledger/known-pauses.ts';
+import { KnownPauses } from './ledger/pauses.ts';
 import { RunningWork } from './lib/running-work.ts';
 import { within } from './lib/within.ts';
 import { serviceVersion } from './observability/logger.ts';

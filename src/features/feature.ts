@@ -2,7 +2,7 @@ import type { FastifyPluginAsync } from 'fastify';
 import type { Logger } from 'pino';
 import type { Config } from '../config/config.ts';
 import type { Database } from '../db/database.ts';
-import type { KnownPauses } from '../ledger/known-pauses.ts';
+import type { KnownPauses } from '../ledger/pauses.ts';
 import type { RunningWork } from '../lib/running-work.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { RollingWindow } from '../payments/limits/rolling-window.ts';

@@ -6,7 +6,7 @@ import { backlog } from '../../jobs/job.ts';
 import { auditResults } from '../../ledger/audit.ts';
 import { totalDebt } from '../../ledger/debts.ts';
 import { pendingHolds } from '../../ledger/hold.ts';
-import type { KnownPauses } from '../../ledger/known-pauses.ts';
+import type { KnownPauses } from '../../ledger/pauses.ts';
 import type { Metrics } from '../../observability/metrics.ts';
 import type { Captures } from '../../payments/captures.ts';
 import type { DirectWork } from '../../payments/direct/direct-work.ts';

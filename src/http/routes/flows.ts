@@ -1,5 +1,4 @@
-import type { KnownPauses } from '../../ledger/known-pauses.ts';
-import type { PausableFlow } from '../../ledger/pauses.ts';
+import type { KnownPauses, PausableFlow } from '../../ledger/pauses.ts';
 import { SpeechError } from '../../speech/provider.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { failure } from '../structured-error.ts';
