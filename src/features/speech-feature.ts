@@ -1,5 +1,5 @@
 import { addWaitingAudioGauge } from '../http/admin/gauges.ts';
-import { StreamDeadlines } from '../payments/stream-deadlines.ts';
+import { StreamDeadlines } from '../payments/delivery.ts';
 import { AudioMemory } from '../speech/audio-memory.ts';
 import { openProvider } from '../speech/open-provider.ts';
 import { SynthesisPermits } from '../speech/synthesis-permits.ts';
