@@ -18,8 +18,8 @@ export async function holdOnCard(
   leaseSeconds: number | null = HOLD_LEASE_SECONDS,
   { usage, livemode = null }: { readonly usage?: UsageRecord; readonly livemode?: boolean | null } = {},
 ): Promise<CardHoldResult> {
-  const asked = { id: uuidv7(), accountId, amountMicroUsd, usage };
-  return singleCardHold({ leaseSeconds, livemode })(db, asked);
+  const holdRequest = { id: uuidv7(), accountId, amountMicroUsd, usage };
+  return singleCardHold({ leaseSeconds, livemode })(db, holdRequest);
 }
 
 /** Holds an amount on a wallet's balance, and spends the nonce. */

@@ -81,13 +81,13 @@ export class CardCredits implements PaymentFlow<CardCredential> {
       return this.#refuseOverMax(accountId, trx);
     const receiptOf = (balanceMicroUsd: bigint, chargedMicroUsd: bigint) =>
       cardReceipt(accountId, balanceMicroUsd, chargedMicroUsd);
-    const asked = { accountId, amountMicroUsd: priceMicroUsd, usage };
+    const holdRequest = { accountId, amountMicroUsd: priceMicroUsd, usage };
     if (trx) {
-      const placed = await this.#placeForJob(trx, { id: uuidv7(), ...asked });
+      const placed = await this.#placeForJob(trx, { id: uuidv7(), ...holdRequest });
       if (placed.outcome !== 'held') return refuse(trx, accountId, placed);
       return { outcome: 'held', hold: this.#holds.ofJob(placed.hold, { receiptOf, log }) };
     }
-    const place = (id: string) => this.#place({ id, ...asked }, slot);
+    const place = (id: string) => this.#place({ id, ...holdRequest }, slot);
     const result = await this.#holds.place(accountId.toLowerCase(), place, { receiptOf, log });
     if (result.outcome === 'held' || result.outcome === 'refused') return result;
     return refuse(this.#db, accountId, result);
@@ -100,9 +100,9 @@ export class CardCredits implements PaymentFlow<CardCredential> {
   }
 
   /** Shares a statement with other holds. A locked account, or one that can't pay for all of its holds, needs its own. */
-  async #place(asked: CardHoldRequest, slot: PendingSlot | undefined): Promise<CardPlacement> {
-    if (slot && isAccountId(asked.accountId)) {
-      const grouped = await this.#grouped.execute({ ...asked, accountId: asked.accountId.toLowerCase() });
+  async #place(holdRequest: CardHoldRequest, slot: PendingSlot | undefined): Promise<CardPlacement> {
+    if (slot && isAccountId(holdRequest.accountId)) {
+      const grouped = await this.#grouped.execute({ ...holdRequest, accountId: holdRequest.accountId.toLowerCase() });
       if (grouped.outcome === 'unknown_account') return (await slot.takeOfAddress()) ? grouped : RATE_LIMITED;
       if (grouped.outcome === 'judged') {
         if (!slot.taken(this.#limits.slotOf(grouped.slots, grouped.turn))) return RATE_LIMITED;
@@ -110,7 +110,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
       }
     }
     if (slot && !(await slot.take())) return RATE_LIMITED;
-    return this.#placeAlone(this.#db, asked);
+    return this.#placeAlone(this.#db, holdRequest);
   }
 }
 

@@ -68,8 +68,8 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return this.#unauthorized(credential);
     const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
     const isWithinMaximum = priceMicroUsd <= maxAmountMicroUsd;
-    const hold = { address, nonce, digest, expiry, amountMicroUsd: priceMicroUsd, isWithinMaximum, usage };
-    const result = await this.#holds.place(address, (id) => this.#wallets.place({ id, ...hold }), {
+    const holdRequest = { address, nonce, digest, expiry, amountMicroUsd: priceMicroUsd, isWithinMaximum, usage };
+    const result = await this.#holds.place(address, (id) => this.#wallets.place({ id, ...holdRequest }), {
       receiptOf: prepaidReceipt,
       log: request.log,
       onDelivered: ({ id }, audio) => audio && this.#audio.store(id, audio, request.log),
