@@ -53,3 +53,8 @@ export async function pruneFeedback(db: Database, retentionDays: number): Promis
   const feedback = db.deleteFrom('feedback').where('id', '=', anyFrom(old.forUpdate().skipLocked()));
   return Number((await feedback.executeTakeFirstOrThrow()).numDeletedRows);
 }
+
+export async function eraseFeedback(db: Database, wallet: string): Promise<number> {
+  const { numDeletedRows } = await db.deleteFrom('feedback').where('wallet', '=', wallet).executeTakeFirstOrThrow();
+  return Number(numDeletedRows);
+}

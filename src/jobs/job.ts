@@ -119,3 +119,10 @@ export async function deleteAudio(db: Database, store: AudioStore, { id, fence }
     .executeTakeFirstOrThrow();
   return numUpdatedRows > 0n;
 }
+
+/** Ends the retention of an account's audio: it is refused from now on, and reconcilers delete it. Returns the count. */
+export async function expireAudio(db: Database, accountId: string): Promise<number> {
+  const jobs = db.updateTable('job').set({ audio_expires_at: now }).where('account_id', '=', accountId);
+  const { numUpdatedRows } = await jobs.where('audio_expires_at', '>', now).executeTakeFirstOrThrow();
+  return Number(numUpdatedRows);
+}

@@ -211,3 +211,20 @@ export async function accountsOfTrace(db: Database, traceId: string): Promise<st
     .execute();
   return rows.map(({ id }) => id);
 }
+
+export const paymentsOf = (db: Database, address: string) =>
+  db
+    .selectFrom('x402_payment')
+    .select(['created_at as at', 'id', 'state', 'purpose', 'network', 'amount_micro_usd as amountMicroUsd'])
+    .select(['transaction_hash as transaction', 'trace_id as traceId'])
+    .where('payer', '=', address)
+    .orderBy('created_at')
+    .execute();
+
+export const feedbackOf = (db: Database, address: string) =>
+  db
+    .selectFrom('feedback')
+    .select(['received_at as at', 'id', 'category', 'message', 'details', 'trace_id as traceId'])
+    .where('wallet', '=', address)
+    .orderBy('received_at')
+    .execute();

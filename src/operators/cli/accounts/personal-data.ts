@@ -1,8 +1,9 @@
 import type { Database } from '../../../db/database.ts';
-import { now } from '../../../db/expressions.ts';
+import { eraseFeedback } from '../../../feedback/outbox.ts';
+import { expireAudio } from '../../../jobs/job.ts';
 import { type OperatorAction, recordAction } from '../../../ledger/operator-action.ts';
 import { csvLines, printableJson } from '../../../lib/printable.ts';
-import { nameOf, readHistory, shortenSession } from '../../audit/accounts.ts';
+import { accountsNamed, feedbackOf, nameOf, paymentsOf, readHistory, shortenSession } from '../../audit/accounts.ts';
 import { defineCommand, EXIT_FAILED, printLines, withDatabase } from '../command.ts';
 import {
   ACCOUNT_USAGE,
@@ -42,9 +43,8 @@ interface Owner {
 
 async function readOwner(db: Database, named: string): Promise<Owner> {
   if (!ADDRESS.test(named)) return readNamed(db, named);
-  const address = named.toLowerCase();
-  const account = await db.selectFrom('account').select('id').where('address', '=', address).executeTakeFirst();
-  return { id: account?.id, address };
+  const [id] = (await accountsNamed(db, named)) ?? [];
+  return { id, address: named.toLowerCase() };
 }
 
 async function recordsOf(db: Database, { id, address }: Owner, secrets: boolean): Promise<object[]> {
@@ -71,23 +71,6 @@ async function recordsOf(db: Database, { id, address }: Owner, secrets: boolean)
   return records;
 }
 
-const paymentsOf = (db: Database, address: string) =>
-  db
-    .selectFrom('x402_payment')
-    .select(['created_at as at', 'id', 'state', 'purpose', 'network', 'amount_micro_usd as amountMicroUsd'])
-    .select(['transaction_hash as transaction', 'trace_id as traceId'])
-    .where('payer', '=', address)
-    .orderBy('created_at')
-    .execute();
-
-const feedbackOf = (db: Database, address: string) =>
-  db
-    .selectFrom('feedback')
-    .select(['received_at as at', 'id', 'category', 'message', 'details', 'trace_id as traceId'])
-    .where('wallet', '=', address)
-    .orderBy('received_at')
-    .execute();
-
 const ERASE_USAGE = `speechgate admin accounts erase ACCOUNT --reason TEXT
 Erases feedback and stored audio. The books stay.${ACCOUNT_USAGE}${ACTION_USAGE}`;
 
@@ -111,16 +94,11 @@ export const eraseCommand = defineCommand({
   },
 });
 
-/** Audio that is over is refused at once, and deleted by the reconcilers. A job's text is erased when it ends (R18). */
 async function erase(db: Database, { id, address }: Owner, operatorAction: OperatorAction) {
   return db.transaction().execute(async (trx) => {
-    const messages = trx.deleteFrom('feedback').where('wallet', '=', address ?? '');
-    const audio = trx.updateTable('job').set({ audio_expires_at: now }).where('audio_expires_at', '>', now);
-    const [{ numDeletedRows }, updated] = [
-      await messages.executeTakeFirstOrThrow(),
-      id === undefined ? undefined : await audio.where('account_id', '=', id).executeTakeFirstOrThrow(),
-    ];
-    const detail = { feedback: Number(numDeletedRows), jobs: Number(updated?.numUpdatedRows ?? 0n) };
+    const jobs = id === undefined ? 0 : await expireAudio(trx, id);
+    const feedback = address === null ? 0 : await eraseFeedback(trx, address);
+    const detail = { feedback, jobs };
     await recordAction(trx, { ...operatorAction, action: 'erase', subject: id ?? address ?? '', detail });
     return detail;
   });
