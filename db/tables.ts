@@ -200,6 +200,7 @@ export interface TopUp {
   payment_intent_id: string | null;
   session_id: string | null;
   state: Generated<string>;
+  tax_cents: Generated<number>;
 }
 
 export interface Transfer {

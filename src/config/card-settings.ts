@@ -6,6 +6,7 @@ export interface CardConfig {
   /** Signs the processor's events; without it they are not received. */
   readonly webhookSecret: string | undefined;
   readonly apiBase: string | undefined;
+  readonly automaticTax: boolean;
   readonly checkoutOrigin: string;
   readonly topUpMaxCents: number;
   /** Purchases that an address may start within TOP_UP_WINDOW_SECONDS. */
@@ -20,6 +21,7 @@ export const isLiveKey = (secretKey: string): boolean => /^(sk|rk)_live_/.test(s
 export function readCard(reader: SettingsReader): CardConfig | undefined {
   const secretKey = reader.text('STRIPE_SECRET_KEY');
   const webhookSecret = readWebhookSecret(reader);
+  const automaticTax = readAutomaticTax(reader);
   const apiBase = reader.origin('STRIPE_API_BASE', 'http://127.0.0.1:12111');
   const checkoutOrigin = reader.origin('CHECKOUT_ORIGIN', CHECKOUT_ORIGIN) ?? CHECKOUT_ORIGIN;
   const topUpMaxCents = reader.integer('TOP_UP_MAX_CENTS', MIN_TOP_UP_CENTS, 99_999_999) ?? 100_000;
@@ -34,7 +36,16 @@ export function readCard(reader: SettingsReader): CardConfig | undefined {
     reader.fault('STRIPE_SECRET_KEY', 'is not a secret key', fix);
   }
   const livemode = isLiveKey(secretKey);
-  return { secretKey, livemode, webhookSecret, apiBase, checkoutOrigin, topUpMaxCents, topUpRateLimitMax };
+  const limits = { topUpMaxCents, topUpRateLimitMax };
+  return { secretKey, livemode, webhookSecret, automaticTax, apiBase, checkoutOrigin, ...limits };
+}
+
+function readAutomaticTax(reader: SettingsReader): boolean {
+  const text = reader.text('STRIPE_AUTOMATIC_TAX') ?? 'false';
+  if (text !== 'true' && text !== 'false') {
+    reader.fault('STRIPE_AUTOMATIC_TAX', 'is neither true nor false', 'Set it to true or false.');
+  }
+  return text === 'true';
 }
 
 function readWebhookSecret(reader: SettingsReader): string | undefined {

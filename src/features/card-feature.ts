@@ -28,13 +28,17 @@ export function openCard(
   const { ratePicoUsd } = catalog.defaultModel;
   const onRefused = credentialAlarm({ metrics, log }, 'STRIPE_SECRET_KEY');
   const reporting = { onRefused, calls: metrics.outside('processor') };
-  const { apiBase, checkoutOrigin = '', livemode, webhookSecret } = config.card ?? {};
+  const { apiBase, checkoutOrigin = '', livemode, webhookSecret, automaticTax = false } = config.card ?? {};
   const card = config.card && {
     credits: new CardCredits(config.card.livemode, limits, holds.parts()),
-    purchases: new Purchases(db, new Processor(config.card.secretKey, apiBase, { checkoutOrigin, ...reporting }), {
-      baseUrl,
-      serviceName,
-    }),
+    purchases: new Purchases(
+      db,
+      new Processor(config.card.secretKey, apiBase, { checkoutOrigin, automaticTax, ...reporting }),
+      {
+        baseUrl,
+        serviceName,
+      },
+    ),
     checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
   };

@@ -19,6 +19,13 @@ export const CARD_SETTINGS: Settings = {
     refused: ['sk_test_1', 'whsec_', 'whsec_123456789012345 6'],
     beside: PROCESSOR,
   },
+  STRIPE_AUTOMATIC_TAX: {
+    read: (config) => config.card?.automaticTax,
+    absent: false,
+    accepted: { true: true, false: false },
+    refused: ['yes', 'TRUE', '1'],
+    beside: PROCESSOR,
+  },
   STRIPE_API_BASE: {
     read: (config) => config.card?.apiBase,
     absent: undefined,

@@ -5,7 +5,7 @@ import { anyOf, secondsAgo, unixSeconds } from '../../db/expressions.ts';
 import { findInstanceId } from '../../ledger/database-identity.ts';
 import { eachOf } from '../../lib/each-of.ts';
 import { effectOf, isStatusKnown } from '../../payments/top-up/clawbacks.ts';
-import type { Processor } from '../../payments/top-up/processor.ts';
+import { creditPart, type Processor } from '../../payments/top-up/processor.ts';
 import {
   type ClawbackKind,
   isUsable,
@@ -24,7 +24,13 @@ const READ_AGAIN_SECONDS = 86_400;
 const clawback = expressionBuilder<DB, 'clawback'>();
 const isDue = clawback('next_check_at', '<', secondsAgo(READ_AGAIN_SECONDS));
 const isOverdue = clawback.fn.coalesce(isDue, clawback.lit(true));
-const COLUMNS = ['id', 'account_id', 'amount_cents', 'status', 'state', isOverdue.as('is_overdue')] as const;
+const purchase = clawback.selectFrom('top_up').whereRef('top_up.id', '=', 'top_up_id');
+const COLUMNS = [
+  ...(['id', 'account_id', 'amount_cents', 'status', 'state'] as const),
+  isOverdue.as('is_overdue'),
+  purchase.select('top_up.amount_cents').as('purchase_cents'),
+  purchase.select('tax_cents').as('tax_cents'),
+] as const;
 type Row = Selection<DB, 'clawback', (typeof COLUMNS)[number]>;
 
 /**
@@ -62,7 +68,8 @@ export function auditClawbacks(db: Database, processor: Processor, progress: Pro
     function compare(current: ProcessorClawback, row: Row): void {
       const follows =
         effectOf(current).isTaken === (row.state === 'taken') || (current.status !== row.status && !row.is_overdue);
-      if (follows && current.amountCents === row.amount_cents) return;
+      const amounts = { amountCents: row.purchase_cents ?? 0, taxCents: row.tax_cents ?? 0 };
+      if (follows && creditPart(current.amountCents, amounts) === row.amount_cents) return;
       add(FOLLOWS, { ...shown(current), account: row.account_id, booked: row.state, bookedCents: row.amount_cents });
     }
   });

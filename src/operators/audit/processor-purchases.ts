@@ -6,7 +6,7 @@ import { anyOf } from '../../db/expressions.ts';
 import { findInstanceId } from '../../ledger/database-identity.ts';
 import { eachOf } from '../../lib/each-of.ts';
 import { isUuid } from '../../lib/uuid.ts';
-import type { Processor } from '../../payments/top-up/processor.ts';
+import { amountsOf, type Processor } from '../../payments/top-up/processor.ts';
 import { auditOutside, type OutsideAudit, type Progress, pagesById, pagesOfList } from './outside.ts';
 
 const CREDITED_IS_PAID = 'each credited purchase is a paid session at the processor, with its amount and account';
@@ -55,7 +55,7 @@ export function auditPurchases(db: Database, processor: Processor, progress: Pro
         add(PAID_IS_CREDITED, {
           purchase: id,
           account: account_id,
-          cents: session.amount_total,
+          cents: amountsOf(session).amountCents,
           state: purchase?.state ?? 'missing',
           paid: new Date(session.created * 1000).toISOString(),
         });
@@ -73,6 +73,7 @@ export function auditPurchases(db: Database, processor: Processor, progress: Pro
 
   function faultsOf(session: Stripe.Checkout.Session, purchase: Purchase, instanceId: string): string[] {
     const { instance_id, top_up_id, account_id } = session.metadata ?? {};
+    const { amountCents } = amountsOf(session);
     const checks: [holds: boolean, fault: string][] = [
       [isPaid(session), 'it is not paid'],
       [session.id === purchase.session_id, 'it is another session'],
@@ -81,7 +82,7 @@ export function auditPurchases(db: Database, processor: Processor, progress: Pro
       [instance_id === instanceId, 'it belongs to another instance'],
       [top_up_id === purchase.id, 'it belongs to another purchase'],
       [account_id === purchase.account_id, 'it is for another account'],
-      [session.amount_total === purchase.amount_cents, `its amount is ${session.amount_total} cents`],
+      [amountCents === purchase.amount_cents, `its amount is ${amountCents} cents`],
     ];
     return checks.filter(([holds]) => !holds).map(([, fault]) => fault);
   }

@@ -202,11 +202,6 @@ export async function isOnItsWay(db: Database, { what, id, at }: BookedItem): Pr
   return (await found.executeTakeFirst()) !== undefined;
 }
 
-export async function purchaseOfPayment(db: Database, paymentIntentId: string): Promise<string | undefined> {
-  const purchase = db.selectFrom('top_up').select('id').where('payment_intent_id', '=', paymentIntentId);
-  return (await purchase.where('state', '=', 'credited').executeTakeFirst())?.id;
-}
-
 export async function processorIdsOf(
   db: Database,
   purchaseId: string,

@@ -3,7 +3,8 @@ import type { Payee } from '../../config/payees.ts';
 import type { Database } from '../../db/database.ts';
 import { findInstanceId } from '../../ledger/database-identity.ts';
 import { MICRO_USD_PER_CENT } from '../../lib/money.ts';
-import type { Processor } from '../../payments/top-up/processor.ts';
+import { purchaseOfPayment } from '../../payments/top-up/credit-top-up.ts';
+import { amountsOf, creditPart, type Processor, type PurchaseAmounts } from '../../payments/top-up/processor.ts';
 import type { BalanceEntry } from '../../payments/top-up/processor-balance.ts';
 import type { Chain } from '../../payments/x402/chain.ts';
 import type { Hex } from '../../payments/x402/envelope.ts';
@@ -17,7 +18,6 @@ import {
   isOnItsWay,
   type Period,
   processorIdsOf,
-  purchaseOfPayment,
   type SettledPayment,
   settledSince,
 } from './books.ts';
@@ -59,10 +59,13 @@ export async function compareProcessor(db: Database, processor: Processor, perio
     if (microUsd !== 0n) apartMicroUsd[name] = (apartMicroUsd[name] ?? 0n) + microUsd;
   };
   for await (const entry of processor.balance.entries(period.from, period.to)) {
-    const microUsd = BigInt(entry.amountCents) * MICRO_USD_PER_CENT;
     const what = KINDS[entry.category];
-    const id = what && (await purchases.idOf(what, entry));
+    const purchase = what && (await purchases.find(entry));
+    const id = what === 'purchase' ? purchase?.topUpId : purchase && entry.source;
+    const cents = purchase ? creditPart(entry.amountCents, purchase) : entry.amountCents;
+    const microUsd = BigInt(cents) * MICRO_USD_PER_CENT;
     putApart('fees', -BigInt(entry.feeCents) * MICRO_USD_PER_CENT);
+    putApart('tax', BigInt(entry.amountCents - cents) * MICRO_USD_PER_CENT);
     if (what && id) add(outside, { what, id, microUsd, at: entry.at });
     else putApart(what ? 'of others' : entry.category, microUsd);
   }
@@ -95,22 +98,23 @@ function add(items: Map<string, BookedItem>, { what, id, microUsd, at }: BookedI
   items.set(key, { what, id, microUsd: (known?.microUsd ?? 0n) + microUsd, at: known?.at ?? at });
 }
 
+type FoundPurchase = PurchaseAmounts & { readonly topUpId: string };
+
 class Purchases {
   readonly #db: Database;
   readonly #processor: Processor;
-  readonly #ids = new Map<string, Promise<string | undefined>>();
+  readonly #found = new Map<string, Promise<FoundPurchase | undefined>>();
 
   constructor(db: Database, processor: Processor) {
     this.#db = db;
     this.#processor = processor;
   }
 
-  async idOf(what: BookedItem['what'], { paymentIntentId, source }: BalanceEntry): Promise<string | undefined> {
+  async find({ paymentIntentId }: BalanceEntry): Promise<FoundPurchase | undefined> {
     if (paymentIntentId === null) return undefined;
-    const found = this.#ids.get(paymentIntentId) ?? this.#find(paymentIntentId);
-    this.#ids.set(paymentIntentId, found);
-    const purchase = await found;
-    return what === 'purchase' || purchase === undefined ? purchase : (source ?? undefined);
+    const found = this.#found.get(paymentIntentId) ?? this.#find(paymentIntentId);
+    this.#found.set(paymentIntentId, found);
+    return found;
   }
 
   async processorTime(what: BookedItem['what'], id: string): Promise<Date | undefined> {
@@ -121,12 +125,14 @@ class Purchases {
     return typeof payment === 'string' ? this.#processor.balance.chargedAt(payment) : undefined;
   }
 
-  async #find(paymentIntentId: string): Promise<string | undefined> {
+  async #find(paymentIntentId: string): Promise<FoundPurchase | undefined> {
     const known = await purchaseOfPayment(this.#db, paymentIntentId);
     if (known !== undefined) return known;
     // Purchases of earlier releases have no payment intent.
     const session = await this.#processor.findSessionOfPayment(paymentIntentId);
-    return session?.metadata?.instance_id === (await findInstanceId(this.#db)) ? session.metadata.top_up_id : undefined;
+    const { instance_id, top_up_id: topUpId } = session?.metadata ?? {};
+    const isOurs = session && topUpId && instance_id === (await findInstanceId(this.#db));
+    return isOurs ? { topUpId, ...amountsOf(session) } : undefined;
   }
 }
 

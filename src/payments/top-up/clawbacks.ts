@@ -7,7 +7,7 @@ import { applyClawback, lockAccount, reverseClawback } from '../../ledger/debts.
 import { formatUsd, MICRO_USD_PER_CENT } from '../../lib/money.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import { purchaseOfPayment } from './credit-top-up.ts';
-import type { Processor } from './processor.ts';
+import { amountsOf, creditPart, type Processor, type PurchaseAmounts } from './processor.ts';
 import { type ClawbackKind, isUsable, type ListedClawback, type ProcessorClawback } from './processor-clawbacks.ts';
 import type { Purchases } from './purchases.ts';
 
@@ -79,7 +79,7 @@ interface ClaimedClawback {
 async function insertClawback(
   trx: Database,
   { id, kind, chargeId, amountCents, currency, status, created }: ProcessorClawback,
-  { topUpId, accountId }: { readonly topUpId: string; readonly accountId: string },
+  { topUpId, accountId, ...purchase }: { readonly topUpId: string; readonly accountId: string } & PurchaseAmounts,
 ): Promise<ClawbackRow | undefined> {
   return trx
     .insertInto('clawback')
@@ -89,7 +89,7 @@ async function insertClawback(
       top_up_id: topUpId,
       account_id: accountId,
       charge_id: chargeId,
-      amount_cents: amountCents,
+      amount_cents: creditPart(amountCents, purchase),
       currency,
       status,
       is_status_known: isStatusKnown({ kind, status }),
@@ -226,8 +226,9 @@ export class Clawbacks {
     if (known) return known;
     const session = await this.#processor.findSessionOfPayment(paymentIntentId);
     const result = session && (await this.#purchases.credit(session));
-    if (result?.outcome === 'credited') {
-      return { topUpId: session?.metadata?.top_up_id ?? '', accountId: result.credit.accountId };
+    if (session && result?.outcome === 'credited') {
+      const topUpId = session.metadata?.top_up_id ?? '';
+      return { topUpId, accountId: result.credit.accountId, ...amountsOf(session) };
     }
     if (this.#foreign.size >= MOST_FOREIGN) this.#foreign.clear();
     this.#foreign.add(paymentIntentId);

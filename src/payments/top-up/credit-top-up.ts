@@ -12,6 +12,7 @@ interface PaidTopUp {
   readonly accountId: string;
   readonly livemode: boolean;
   readonly amountCents: number;
+  readonly taxCents?: number;
   readonly challengeId: string | null;
   readonly paymentIntentId?: string | null;
 }
@@ -73,6 +74,7 @@ async function recordCredited(trx: Database, paid: PaidTopUp): Promise<string | 
     state: 'credited',
     session_id: paid.sessionId,
     amount_cents: paid.amountCents,
+    tax_cents: paid.taxCents ?? 0,
     payment_intent_id: paid.paymentIntentId ?? null,
     credited_at: now,
   };
@@ -97,13 +99,12 @@ async function recordCredited(trx: Database, paid: PaidTopUp): Promise<string | 
 
 /** Finds the credited purchase and account of a payment of the processor; undefined if there is none. */
 export async function purchaseOfPayment(db: Database, paymentIntentId: string) {
-  const row = await db
+  return db
     .selectFrom('top_up')
-    .select(['id', 'account_id'])
+    .select(['id as topUpId', 'account_id as accountId', 'amount_cents as amountCents', 'tax_cents as taxCents'])
     .where('payment_intent_id', '=', paymentIntentId)
     .where('state', '=', 'credited')
     .executeTakeFirst();
-  return row && { topUpId: row.id, accountId: row.account_id };
 }
 
 export async function purchaseStates(db: Database, sessionIds: readonly string[]) {

@@ -30,11 +30,32 @@ export interface ProcessorOptions {
   readonly checkoutOrigin?: string;
   readonly onRefused?: CredentialAlarm;
   readonly calls?: OutsideCalls;
+  /** Stripe Tax adds tax to the price at the checkout. */
+  readonly automaticTax?: boolean;
+}
+
+/** What a session's credit costs, and the tax beside it. */
+export interface PurchaseAmounts {
+  readonly amountCents: number;
+  readonly taxCents: number;
+}
+
+export function amountsOf({ amount_total, total_details }: Stripe.Checkout.Session): PurchaseAmounts {
+  const taxCents = total_details?.amount_tax ?? 0;
+  return { amountCents: (amount_total ?? 0) - taxCents, taxCents };
+}
+
+/** The part of a charge, refund or dispute that is credit and no tax. */
+export function creditPart(cents: number, { amountCents, taxCents }: PurchaseAmounts): number {
+  if (taxCents === 0) return cents;
+  const part = Math.max(1, Math.round((Math.abs(cents) * amountCents) / (amountCents + taxCents)));
+  return Math.sign(cents) * part;
 }
 
 export class Processor {
   readonly #stripe: Stripe;
   readonly #pageProtocols: readonly string[];
+  readonly #hasTax: boolean;
   /** Whether the key is live. Sessions of the other mode are foreign (R16). */
   readonly livemode: boolean;
   readonly clawbacks: ProcessorClawbacks;
@@ -42,6 +63,7 @@ export class Processor {
 
   constructor(secretKey: string, apiBase: string | undefined, options: ProcessorOptions = {}) {
     this.#pageProtocols = options.checkoutOrigin?.startsWith('http:') ? ['http:', 'https:'] : ['https:'];
+    this.#hasTax = options.automaticTax === true;
     this.livemode = isLiveKey(secretKey);
     this.#stripe = stripeClient(secretKey, apiBase, options.retries ?? RETRIES, options.calls);
     this.#stripe.on('response', ({ status }: Stripe.ResponseEvent) => {
@@ -54,9 +76,11 @@ export class Processor {
   /** Opens a session; repeating it with the same topUpId opens no second one. */
   async openCheckout(request: CheckoutRequest): Promise<{ sessionId: string; url: string }> {
     const product_data = { name: request.productName };
-    const price_data = { currency: 'usd', unit_amount: request.amountCents, product_data };
+    const tax_behavior = this.#hasTax ? ({ tax_behavior: 'exclusive' } as const) : {};
+    const price_data = { currency: 'usd', unit_amount: request.amountCents, product_data, ...tax_behavior };
     const asked: Stripe.Checkout.SessionCreateParams = {
       mode: 'payment',
+      ...(this.#hasTax && { automatic_tax: { enabled: true } }),
       line_items: [{ quantity: 1, price_data }],
       success_url: request.successUrl,
       cancel_url: request.cancelUrl,

@@ -8,7 +8,7 @@ import { testPoint } from '../../lib/test-point.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import { creditTopUp, OtherModeError, type TopUpCredit } from './credit-top-up.ts';
 import { recordSession, type SessionPurchase } from './open-purchases.ts';
-import { isSessionId, type Processor } from './processor.ts';
+import { amountsOf, isSessionId, type Processor } from './processor.ts';
 import { idOf, ProcessorError } from './processor-call.ts';
 
 export interface PurchaseRequest {
@@ -150,13 +150,13 @@ export class Purchases {
       isAccountId(topUpId) &&
       isAccountId(accountId);
     if (!ours) return { outcome: 'foreign_session' };
-    const amountCents = session.amount_total ?? 0;
+    const { amountCents, taxCents } = amountsOf(session);
     const { id: sessionId, livemode, created } = session;
     const purchase = { topUpId, sessionId, accountId, amountCents, challengeId: challenge_id ?? null };
-    if (session.payment_status !== 'paid' || !Number.isSafeInteger(amountCents) || amountCents <= 0) {
+    if (session.payment_status !== 'paid' || !Number.isSafeInteger(amountCents) || amountCents <= 0 || taxCents < 0) {
       return { outcome: 'unpaid', purchase: { ...purchase, created } };
     }
-    const paid = { ...purchase, livemode, paymentIntentId: idOf(session.payment_intent) };
+    const paid = { ...purchase, taxCents, livemode, paymentIntentId: idOf(session.payment_intent) };
     try {
       return { outcome: 'credited', credit: await creditTopUp(this.#db, paid), amountCents, id: topUpId };
     } catch (error) {

@@ -14,6 +14,7 @@ export interface CreditedPurchase {
   readonly sessionId: string;
   readonly paymentIntentId: string | null;
   readonly amountCents: number;
+  readonly taxCents: number;
   readonly creditedAt: Date;
 }
 
@@ -21,7 +22,7 @@ export async function findCreditedPurchase(db: Database, name: string): Promise<
   return db
     .selectFrom('top_up')
     .select(['id', 'account_id as accountId', 'session_id as sessionId', 'payment_intent_id as paymentIntentId'])
-    .select(['amount_cents as amountCents', 'credited_at as creditedAt'])
+    .select(['amount_cents as amountCents', 'tax_cents as taxCents', 'credited_at as creditedAt'])
     .where('state', '=', 'credited')
     .where((eb) => eb.or([eb(eb.cast('id', 'text'), '=', name.toLowerCase()), eb('session_id', '=', name)]))
     .$narrowType<{ sessionId: NotNull; creditedAt: NotNull }>()

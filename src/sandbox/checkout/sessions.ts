@@ -15,6 +15,8 @@ import type { Change, Store } from './store.ts';
 const DAY_SECONDS = 24 * 60 * 60;
 const SMALLEST_CHARGE = 50;
 const LARGEST_CHARGE = 99_999_999;
+/** Stripe Tax has one for each place and product. */
+const TAX_RATE = 0.1;
 const CURRENCIES = Intl.supportedValuesOf('currency').map((code) => code.toLowerCase());
 
 const product = z.strictObject({ name: text(250) });
@@ -22,11 +24,17 @@ const currency = z
   .string()
   .toLowerCase()
   .refine((code) => CURRENCIES.includes(code), 'not an ISO 4217 code');
-const price = z.strictObject({ currency, unit_amount: integer(0, LARGEST_CHARGE), product_data: product });
+const price = z.strictObject({
+  currency,
+  unit_amount: integer(0, LARGEST_CHARGE),
+  product_data: product,
+  tax_behavior: z.literal('exclusive').optional(),
+});
 const lineItem = z.strictObject({ price_data: price, quantity: z.literal('1') });
 
 export const sessionParameters = {
   mode: z.literal('payment'),
+  automatic_tax: z.strictObject({ enabled: z.enum(['true', 'false']) }).optional(),
   line_items: z.strictObject({ 0: lineItem }),
   success_url: webUrl,
   cancel_url: webUrl.optional(),
@@ -40,13 +48,15 @@ export function createSession(origin: string, given: z.output<z.ZodObject<typeof
     const message = `The total must be ${SMALLEST_CHARGE} to ${LARGEST_CHARGE} minor units.`;
     throw new ApiError(400, message, { code: 'parameter_invalid', param: 'line_items' });
   }
+  const tax = given.automatic_tax?.enabled === 'true' ? Math.round(total * TAX_RATE) : 0;
   const created = now();
   const id = newId('cs_test', 32);
   const session: Session = {
     id,
     object: 'checkout.session',
     amount_subtotal: total,
-    amount_total: total,
+    amount_total: total + tax,
+    total_details: { amount_discount: 0, amount_shipping: 0, amount_tax: tax },
     cancel_url: given.cancel_url ?? null,
     created,
     currency,

@@ -4,7 +4,7 @@ import { formatUsd, MICRO_USD_PER_CENT } from '../../../lib/money.ts';
 import { printable } from '../../../lib/printable.ts';
 import { UsageError } from '../../../lib/usage-error.ts';
 import { Clawbacks } from '../../../payments/top-up/clawbacks.ts';
-import { Processor } from '../../../payments/top-up/processor.ts';
+import { creditPart, Processor } from '../../../payments/top-up/processor.ts';
 import { ProcessorError, RATE_LIMITED } from '../../../payments/top-up/processor-call.ts';
 import type { ProcessorClawback } from '../../../payments/top-up/processor-clawbacks.ts';
 import { Purchases } from '../../../payments/top-up/purchases.ts';
@@ -83,16 +83,16 @@ export const refundCommand = defineCommand({
 
 async function describe(
   db: Database,
-  { id, accountId, creditedAt, amountCents: bought }: CreditedPurchase,
+  { id, accountId, creditedAt, ...bought }: CreditedPurchase,
   amountCents: number | undefined,
 ): Promise<string> {
   const [account] = await readAccounts(db, [accountId]);
   const balance = account?.balanceMicroUsd ?? 0n;
   const [name, has] = [shortenAccount(accountId), formatUsd(balance)];
-  const purchase = `of purchase ${id} (${usd(bought)} USD on ${creditedAt.toISOString().slice(0, 10)}) to its card`;
+  const purchase = `of purchase ${id} (${usd(bought.amountCents + bought.taxCents)} USD on ${creditedAt.toISOString().slice(0, 10)}) to its card`;
   if (amountCents === undefined)
     return `refunds all that is left ${purchase}; ${name} has ${has} USD and owes the rest`;
-  const left = balance - BigInt(amountCents) * MICRO_USD_PER_CENT;
+  const left = balance - BigInt(creditPart(amountCents, bought)) * MICRO_USD_PER_CENT;
   const after = left < 0n ? `0.000000, and owes ${formatUsd(-left)} more` : formatUsd(left);
   return `refunds ${usd(amountCents)} USD ${purchase}, from ${name}: ${has} -> ${after}`;
 }
