@@ -52,7 +52,7 @@ async function recordsOf(db: Database, { id, address }: Owner, secrets: boolean)
   const add = (record: string, rows: readonly object[]) => records.push(...rows.map((row) => ({ record, ...row })));
   if (id !== undefined) {
     const { id: _, ...account } = await readNamed(db, address ?? id);
-    add('account', [{ ...account, account: nameOf({ id, address }, secrets) }]);
+    add('account', [{ account: nameOf({ id, address }, secrets), ...account }]);
     const { purchases, clawbacks, transfers, jobs, actions } = await readHistory(db, id, EVERY_ENTRY);
     const shown = (sessionId: string | null) => (secrets ? sessionId : sessionId && shortenSession(sessionId));
     add(
