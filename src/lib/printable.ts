@@ -49,7 +49,7 @@ function cellOf(value: unknown): string {
   return textOf(isRecord ? Object.fromEntries(Object.entries(value).map(inUsd)) : value);
 }
 
-/** RFC 4180, with the columns of all records. */
+/** RFC 4180, with the columns of all records. Each is one line that is safe on a terminal. */
 export function csvLines(records: readonly object[]): string[] {
   const columns = [...new Set(records.flatMap((record) => Object.keys(record)))];
   const rows = records.map((record) => columns.map((column) => textOf((record as Record<string, unknown>)[column])));
@@ -58,8 +58,9 @@ export function csvLines(records: readonly object[]): string[] {
 
 /** The apostrophe keeps spreadsheets from evaluating a cell as a formula. */
 function csvCell(text: string): string {
-  const safe = /^[=+@\t\r]|^-(?!\d)/.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  const shown = printable(text);
+  const safe = /^[=+@]|^-(?!\d)/.test(shown) ? `'${shown}` : shown;
+  return /[",]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 function textOf(value: unknown): string {

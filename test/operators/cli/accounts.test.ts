@@ -176,7 +176,10 @@ test('an account is exported whole, and sales are reported by account', async (t
 test('erasing deletes feedback and stored audio, keeps the books, and is recorded', async (t) => {
   const { gateway, run, account, session } = await start(t);
   const wallet = viemWallet();
-  assert.equal((await give(gateway, wallet)).status, 201);
+  const message = '=1+1,\u202e\u001b[2J\nBye';
+  assert.equal((await give(gateway, wallet, { message, category: 'bug' })).status, 201);
+  const exported = await run('export', wallet.address, '--csv');
+  assert.ok(exported.out.includes(`"'=1+1,\\u202e\\u001b[2J\\nBye"`), exported.out);
   gateway.app.worker?.start();
   await untilJob(gateway, (await later(gateway, account)).json.jobId, 'completed');
   const asked = await run('erase', account, '--reason', 'asked for it');
