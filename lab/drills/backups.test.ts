@@ -48,7 +48,7 @@ test('docs/backups.md: a restore finds and books each missing payment once', {
   const configuration = page.find(({ language }) => language === 'ini')?.code ?? '';
   const commands = page.filter(({ language }) => language === 'sh').map(({ code }) => code);
   const [backup = '', restore = '', find = '', book = '', audit = '', sums = '', ...more] = commands;
-  assert.deepEqual(more, []);
+  t.strictSame(more, []);
 
   const postgres = await startDebianPostgres(t, (folder) => configuration.replaceAll(BACKUPS, join(folder, 'backups')));
   const here = (text: string) =>
@@ -86,7 +86,7 @@ test('docs/backups.md: a restore finds and books each missing payment once', {
   facilitator.faults.settle({ broadcast: false, answer: 'error' });
   const unknown = await signDeposit(gateway, late, 200_000);
   const asked = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(200_000), unknown));
-  assert.equal(asked.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
+  t.equal(asked.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
   let speak = () => {};
   upstream.mode = (request, response) => {
     speak = () => mp3()(request, response);
@@ -133,7 +133,7 @@ test('docs/backups.md: a restore finds and books each missing payment once', {
   };
   await until(() => leasesHaveEnded(postgres.url));
   const first = await npm(find);
-  assert.equal(first.code, 69, first.out);
+  t.equal(first.code, 69, first.out);
   const bookedFirst = [
     'deposit 0.200000',
     'refund 2.000000',
@@ -141,10 +141,10 @@ test('docs/backups.md: a restore finds and books each missing payment once', {
     'top_up 6.000000',
     'top_up 7.000000',
   ];
-  assert.deepEqual(bookedIn(first.out), bookedFirst, first.out);
-  assert.match(first.out, /^Transfers to the payees on the chain: 4 belong to settled payments\.$/m);
-  assert.match(first.out, /^1 were sent without an authorization, .*\n.*\n.* 0\.005000 /m);
-  assert.deepEqual(
+  t.strictSame(bookedIn(first.out), bookedFirst, first.out);
+  t.match(first.out, /^Transfers to the payees on the chain: 4 belong to settled payments\.$/m);
+  t.match(first.out, /^1 were sent without an authorization, .*\n.*\n.* 0\.005000 /m);
+  t.strictSame(
     [...first.out.matchAll(/ ([\d.]+) +(0x\w{40}) +(deposit|speech|either) +0x/g)].map(([, ...cells]) => cells),
     [
       ['0.000198', direct.address.toLowerCase(), 'speech'],
@@ -161,39 +161,39 @@ test('docs/backups.md: a restore finds and books each missing payment once', {
     { databaseUrl: postgres.url },
   );
   const replayed = await again.call(TTS, repetition);
-  assert.deepEqual([replayed.status, replayed.headers.get('x-idempotent-replay')], [200, 'true']);
+  t.strictSame([replayed.status, replayed.headers.get('x-idempotent-replay')], [200, 'true']);
   const transaction = JSON.parse(atob(deposited.headers.get('payment-response') ?? '')).transaction;
   const second = await npm(`${book} --deposit ${transaction}`);
-  assert.equal(second.code, 0, second.out);
-  assert.deepEqual(bookedIn(second.out), [
+  t.equal(second.code, 0, second.out);
+  t.strictSame(bookedIn(second.out), [
     `deposit ${formatUsd(BigInt(AMBIGUOUS))}`,
     `deposit ${formatUsd(BigInt(LATER))}`,
     'settlement 0.000198',
   ]);
   const third = await npm(`${book} --deposit ${transaction}`);
-  assert.equal(third.code, 0, third.out);
-  assert.deepEqual(bookedIn(third.out), []);
-  assert.equal((await again.call(DEPOSIT_PATH, ambiguous)).status, 409);
+  t.equal(third.code, 0, third.out);
+  t.strictSame(bookedIn(third.out), []);
+  t.equal((await again.call(DEPOSIT_PATH, ambiguous)).status, 409);
 
   // Everything that came in is there; what was spent after that moment is in the balances again.
-  assert.equal(await again.balance(buyer), 5_000_000n - PRICE - 2_000_000n);
-  assert.equal(await again.balance(secondBuyer), 7_000_000n);
+  t.equal(await again.balance(buyer), 5_000_000n - PRICE - 2_000_000n);
+  t.equal(await again.balance(secondBuyer), 7_000_000n);
   for (const [owner, amount] of [
     [payer, 1_000_000 + LATER - Number(PRICE)],
     [late, 200_000],
     [other, AMBIGUOUS],
   ] as const) {
-    assert.equal(await prepaidBalance(again, owner), amount);
+    t.equal(await prepaidBalance(again, owner), amount);
   }
   const { rows } = await sql<{ sum: string }>`
     select sum(amount_micro_usd) from transfer where kind in ('settlement', 'deposit')`.execute(again.db);
-  assert.equal(BigInt(rows[0]?.sum ?? 0) + OWN_AFFAIR, await gateway.revenue());
+  t.equal(BigInt(rows[0]?.sum ?? 0) + OWN_AFFAIR, await gateway.revenue());
   const audited = await npm(audit);
-  assert.equal(audited.code, 0, audited.out);
+  t.equal(audited.code, 0, audited.out);
 
   await writeFile(join(folder, 'speechgate.log'), gateway.log.map((line) => JSON.stringify(line)).join('\n'));
   const summed = await run(t, folder, sums, { RESTORE_TO });
-  assert.deepEqual(summed.trim().split('\n').sort(), [
+  t.strictSame(summed.trim().split('\n').sort(), [
     'card 0.000198 USD',
     `deposit ${formatUsd(BigInt(LATER + AMBIGUOUS))} USD`,
     'direct 0.000396 USD',

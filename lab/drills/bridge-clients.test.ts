@@ -211,5 +211,5 @@ test('three clients are charged at most once for a call, and none waits long', a
       );
     }
   }
-  assert.deepEqual(wrong, []);
+  t.strictSame(wrong, []);
 });

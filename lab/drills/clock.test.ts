@@ -66,30 +66,30 @@ for (const seconds of [HOUR, -HOUR]) {
 
     const account = await right.fund(500);
     const speech = { headers: { 'x-credit-account': account } };
-    assert.equal((await wrong.call('/tts?text=Hello+world', speech)).status, 200);
-    assert.equal(await right.balance(account), 5_000_000n - PRICE);
+    t.equal((await wrong.call('/tts?text=Hello+world', speech)).status, 200);
+    t.equal(await right.balance(account), 5_000_000n - PRICE);
 
     const prepaid = await fundedWallet({ ...right, domain: domainOf(right.payTo) }, FUNDS);
     const signed = await prepaid.sign(TTS, HELLO);
     const reply = await wrong.call(TTS, signed);
-    assert.deepEqual([reply.status, ...balanceHeaders(reply)], [200, String(PRICE), String(FUNDS - PRICE)]);
+    t.strictSame([reply.status, ...balanceHeaders(reply)], [200, String(PRICE), String(FUNDS - PRICE)]);
     for (const gateway of [wrong, right]) {
       const again = await gateway.call(TTS, signed);
-      assert.deepEqual([again.status, again.json.error.code], [409, 'PREPAID_NONCE_REPLAYED']);
+      t.strictSame([again.status, again.json.error.code], [409, 'PREPAID_NONCE_REPLAYED']);
     }
     // In time by the wrong clock alone.
     const expiry = BigInt(Math.floor(Date.now() / 1000) + seconds + 100);
     const late = await wrong.call(TTS, await prepaid.sign(TTS, HELLO, { expiry }));
-    assert.deepEqual([late.status, late.json.error.details.field], [400, 'x-x402-expiry']);
-    assert.equal(await prepaid.balance(), FUNDS - PRICE);
-    assert.equal(spoken(), 2);
+    t.strictSame([late.status, late.json.error.details.field], [400, 'x-x402-expiry']);
+    t.equal(await prepaid.balance(), FUNDS - PRICE);
+    t.equal(spoken(), 2);
 
     const payer = await wallet(chain.client, 10n * PRICE);
     const payload = await sign(payer, await challengeOf(wrong, TTS, HELLO));
     const paid = withPayment(HELLO, payload);
     const untimely = await wrong.call(TTS, paid);
     const reason = seconds > 0 ? 'authorization_expires_too_soon' : 'authorization_valid_for_too_long';
-    assert.deepEqual(
+    t.strictSame(
       [untimely.status, untimely.json.error.code, untimely.json.error.details.error],
       [402, 'PAYMENT_REQUIRED', reason],
     );
@@ -97,14 +97,14 @@ for (const seconds of [HOUR, -HOUR]) {
     const now = BigInt(Math.floor(Date.now() / 1000) + seconds);
     const shifted = await withTerms(payer, payload, { validAfter: now - 60n, validBefore: now + 200n });
     const refused = await wrong.call(TTS, withPayment(HELLO, shifted));
-    assert.deepEqual([refused.status, refused.json.error.code], [402, 'PAYMENT_REQUIRED'], refused.text);
-    assert.equal(await timesPaid(chain, payer), 0);
-    assert.equal(await right.revenue(), 0n);
+    t.strictSame([refused.status, refused.json.error.code], [402, 'PAYMENT_REQUIRED'], refused.text);
+    t.equal(await timesPaid(chain, payer), 0);
+    t.equal(await right.revenue(), 0n);
     // What it refused the other one takes, and what was paid there it repeats.
-    assert.equal((await right.call(TTS, paid)).status, 200);
+    t.equal((await right.call(TTS, paid)).status, 200);
     const replayed = await wrong.call(TTS, paid);
-    assert.deepEqual([replayed.status, replayed.headers.get('x-idempotent-replay')], [200, 'true']);
-    assert.equal(await timesPaid(chain, payer), 1);
+    t.strictSame([replayed.status, replayed.headers.get('x-idempotent-replay')], [200, 'true']);
+    t.equal(await timesPaid(chain, payer), 1);
 
     const quote = async (gateway: Pick<Gateway, 'call'>) =>
       (await gateway.call('/x402/tts/quote', { method: 'POST', json: QUOTED })).json.quoteToken as string;
@@ -115,18 +115,18 @@ for (const seconds of [HOUR, -HOUR]) {
     // Each judges a quote by its own clock: the one that is ahead holds those of the other for expired, and gives longer ones.
     const [early, current] = seconds > 0 ? [right, wrong] : [wrong, right];
     const expired = await current.call(TTS, await order(early));
-    assert.equal(expired.json.error.code, 'QUOTE_EXPIRED', expired.text);
+    t.equal(expired.json.error.code, 'QUOTE_EXPIRED', expired.text);
     const lasting = await order(current);
     const quoted = await payFor(early, payer, lasting);
-    assert.equal(quoted.reply.status, seconds > 0 ? 200 : 402, quoted.reply.text);
-    if (seconds < 0) assert.equal((await right.call(TTS, quoted.paid)).status, 200);
-    assert.equal(await timesPaid(chain, payer), 2);
+    t.equal(quoted.reply.status, seconds > 0 ? 200 : 402, quoted.reply.text);
+    if (seconds < 0) t.equal((await right.call(TTS, quoted.paid)).status, 200);
+    t.equal(await timesPaid(chain, payer), 2);
 
-    assert.equal(await right.revenue(), 2n * PRICE);
-    assert.equal(spoken(), 4, 'nothing was spoken that was not paid');
+    t.equal(await right.revenue(), 2n * PRICE);
+    t.equal(spoken(), 4, 'nothing was spoken that was not paid');
     const { rows } = await sql`select from transfer where state = 'pending'
       union all select from x402_payment where state <> 'settled'`.execute(right.db);
-    assert.equal(rows.length, 0, 'nothing is held');
-    assert.deepEqual(await audit(right.db), []);
+    t.equal(rows.length, 0, 'nothing is held');
+    t.strictSame(await audit(right.db), []);
   });
 }

@@ -54,14 +54,14 @@ test('README: its commands work and print what it shows', {
   const folder = await installedCopy(t);
   const blocks = await blocksOf('README.md');
   const commands = blocks.filter(({ language }) => language === 'sh').map(({ code }) => code);
-  assert.deepEqual(commands.slice(0, 1), [`${INSTALL} && ${SANDBOX}`]);
+  t.strictSame(commands.slice(0, 1), [`${INSTALL} && ${SANDBOX}`]);
   let shown = '';
   const sandbox = shell(t, folder, SANDBOX);
   await sandbox.printed(READY);
   const more = await readFile(join(folder, 'data', 'try.txt'), 'utf8');
   const printed = printedCommands(more);
   shown += sandbox.output();
-  assert.ok(printed.length >= 11, more);
+  t.ok(printed.length >= 11, more);
   const { wallet, baseUrl } = await readSandbox(folder);
   const walletKey = wallet?.privateKey ?? assert.fail('there is no chain');
   const env = { SPEECHGATE_CONFIG_DIR: join(folder, 'config') };
@@ -79,13 +79,13 @@ test('README: its commands work and print what it shows', {
       else if (language === 'json') {
         const payload = { ...(await unnamedPayment(baseUrl, walletKey)), ...JSON.parse(code) };
         const headers = { 'payment-signature': encodePayment(payload) };
-        assert.equal((await fetch(`${baseUrl}/x402/tts?text=Hello+world`, { headers })).status, 200);
+        t.equal((await fetch(`${baseUrl}/x402/tts?text=Hello+world`, { headers })).status, 200);
       } else assert.fail(`nobody knows what to do with a block of ${language}`);
     });
   }
-  await t.test('docs/api.md: its examples produce audio', async () => {
+  await t.test('docs/api.md: its examples produce audio', async (t) => {
     for (const file of ['x402.mp3', 'prepaid-by-hand.mp3']) {
-      assert.equal(detectAudioType(await readFile(join(folder, file))), 'audio/mpeg');
+      t.equal(detectAudioType(await readFile(join(folder, file))), 'audio/mpeg');
     }
   });
   for (const command of printed.filter((line) => line.startsWith('npm'))) {
@@ -97,22 +97,22 @@ test('README: its commands work and print what it shows', {
     const published = await publishedFingerprints(baseUrl);
     const shown = await run(t, folder, 'SIGNING_KEYS_FILE=data/signing-keys.json node dist/speechgate.js keys --show');
     const printed = fingerprintsIn(shown);
-    assert.equal(printed.length, 2);
-    for (const fingerprint of printed) assert.ok(published.includes(fingerprint));
+    t.equal(printed.length, 2);
+    for (const fingerprint of printed) t.ok(published.includes(fingerprint));
   });
   await sandbox.stop('SIGINT');
 
-  await t.test(SUITE, async () => {
+  await t.test(SUITE, async (t) => {
     const ci = await readFile(join(folder, '.ci/run'), 'utf8');
-    assert.ok((await blocksOf('CONTRIBUTING.md')).some(({ code }) => code === SUITE));
-    for (const command of SUITE.split(' && ')) assert.match(ci, new RegExp(`^${command}$`, 'm'));
+    t.ok((await blocksOf('CONTRIBUTING.md')).some(({ code }) => code === SUITE));
+    for (const command of SUITE.split(' && ')) t.match(ci, new RegExp(`^${command}$`, 'm'));
   });
   await t.test(START.replace('\n', '; '), async (t) => {
-    assert.ok(commands.includes(START));
+    t.ok(commands.includes(START));
     const { url } = await testDatabase(t);
     const service = shell(t, folder, START, { DATABASE_URL: url, SPEECH_BASE_URL: 'http://127.0.0.1:1/v1' });
     await service.printed(LISTENS);
-    assert.equal((await fetch(`http://127.0.0.1:${DOCUMENTED_PORT}`)).status, 200);
+    t.equal((await fetch(`http://127.0.0.1:${DOCUMENTED_PORT}`)).status, 200);
     await service.stop();
   });
 });
@@ -145,7 +145,7 @@ test('docs/operate.md: its commands start the service and find a broken stream',
       } else if (language === 'sh') {
         output += await run(t, folder, code, { DATABASE_URL: databaseUrl, TRACE_ID: traceId });
       } else {
-        assert.equal(language, 'sql');
+        t.equal(language, 'sql');
         await rolledBack(db, async (transaction) => void (await sql.raw(code).execute(transaction)));
       }
     });
@@ -153,8 +153,8 @@ test('docs/operate.md: its commands start the service and find a broken stream',
   const { end, flow, chargedMicroUsd } = JSON.parse(
     output.split('\n').find((text) => text.includes('"request"')) ?? '{}',
   );
-  assert.deepEqual({ end, flow, chargedMicroUsd }, { end: 'broken_off', flow: 'card', chargedMicroUsd: 0 });
-  assert.match(output, /\scharge\s.*\svoided\s+0\.000198\s/);
+  t.strictSame({ end, flow, chargedMicroUsd }, { end: 'broken_off', flow: 'card', chargedMicroUsd: 0 });
+  t.match(output, /\scharge\s.*\svoided\s+0\.000198\s/);
   await service.stop();
 });
 
@@ -166,7 +166,7 @@ test('docs/scaling.md: the service starts with a bucket as documented', async (t
   const port = String(await freePort());
   const env = { ...S3_CREDENTIALS, AWS_ENDPOINT_URL: bucket.endpoint, DATABASE_URL: databaseUrl, PORT: port };
   const [block, ...others] = await blocksOf('docs/scaling.md', 'Audio store');
-  assert.deepEqual(others, []);
+  t.strictSame(others, []);
   const service = shell(t, folder, block?.code ?? '', env);
   await service.printed(LISTENS);
   await service.stop();
@@ -188,7 +188,7 @@ for (const [which, models] of [
     await sandbox.printed(READY);
     const { baseUrl } = await readSandbox(folder);
     const offered = (await (await fetch(`${baseUrl}/tts/models`)).json()) as TtsModelsResponse;
-    assert.deepEqual(
+    t.strictSame(
       offered.models.map(({ id }) => id),
       models,
     );

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, open, readFile, rm } from 'node:fs/promises';
@@ -109,11 +108,11 @@ test('directories report only what the published interface causes', async (t) =>
   t.teardown(() => sandbox.stop());
   const url = `http://127.0.0.1:${port}`;
   const byMppx = await mppx(t, url);
-  assert.deepEqual(sorted(byMppx.found), sorted(BY_MPPX));
-  assert.equal(byMppx.passed, 19);
+  t.strictSame(sorted(byMppx.found), sorted(BY_MPPX));
+  t.equal(byMppx.passed, 19);
   const byAgentcash = await agentcash(t, url);
-  assert.deepEqual(byAgentcash.found, BY_AGENTCASH);
-  assert.deepEqual(byAgentcash.paid.sort(), [
+  t.strictSame(byAgentcash.found, BY_AGENTCASH);
+  t.strictSame(byAgentcash.paid.sort(), [
     'GET /x402/tts: 0.000018-0.054000 USD',
     'POST /tts: 0.000018-0.147456 USD',
     'POST /x402/deposit: 0.100000-100.000000 USD',

@@ -17,7 +17,7 @@ test('doctor warns of a standby until commits wait for it', { skip: withoutPostg
       `psql '${url}' -qc "alter system set ${name} = '${value}'" -c 'select pg_reload_conf()' -c 'select pg_sleep(0.3)'`,
     );
 
-  assert.deepEqual(await examine(), { state: 'ok', message: 'It has no standby.' });
+  t.strictSame(await examine(), { state: 'ok', message: 'It has no standby.' });
 
   const standby = `${folder}/standby`;
   const port = await freePort();
@@ -27,13 +27,13 @@ test('doctor warns of a standby until commits wait for it', { skip: withoutPostg
   await run(`until psql '${url}' -Atc 'select state from pg_stat_replication' | grep -q streaming; do sleep 0.1; done`);
 
   const lax = await examine();
-  assert.equal(lax.state, 'warning');
-  assert.match(lax.message, /synchronous_standby_names is empty/);
-  assert.match(lax.fix ?? '', /alter system set synchronous_standby_names = /);
+  t.equal(lax.state, 'warning');
+  t.match(lax.message, /synchronous_standby_names is empty/);
+  t.match(lax.fix ?? '', /alter system set synchronous_standby_names = /);
 
   await set('synchronous_standby_names', 'ANY 1 (*)');
-  assert.equal((await examine()).state, 'ok');
+  t.equal((await examine()).state, 'ok');
 
   await set('synchronous_commit', 'local');
-  assert.match((await examine()).message, /synchronous_commit is local/);
+  t.match((await examine()).message, /synchronous_commit is local/);
 });

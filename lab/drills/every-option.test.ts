@@ -1,5 +1,4 @@
 /** Every command with every option that it declares: none may end by a defect. */
-import assert from 'node:assert/strict';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -85,14 +84,14 @@ async function optionsOf(file: string): Promise<[name: string, type: string][]> 
   return text.includes('JSON_OPTION') ? [...declared, ['json', 'boolean']] : declared;
 }
 
-test('the table includes every file that declares options', async () => {
+test('the table includes every file that declares options', async (t) => {
   const known = Object.values(COMMANDS).flatMap(([, ...files]) => files);
   const declaring: string[] = [];
   for (const name of await readdir(SOURCE, { recursive: true })) {
     if (/-command\.ts$|\/cli\/.*\.ts$/.test(name) && (await readFile(join(SOURCE, name), 'utf8')).match(OPTION))
       declaring.push(name);
   }
-  assert.deepEqual(
+  t.strictSame(
     declaring.filter((name) => !known.includes(name) && !SHARED.includes(name)),
     [],
   );
@@ -120,11 +119,11 @@ test('no option makes a command crash', async (t) => {
     const isCaller = files.some((file) => file.startsWith('callers/'));
     const options: [string, string][] = isCaller ? [...declared, ['help', 'boolean']] : declared;
     const calls = [[], ...options.map(argumentsOf), ...(atOnce.length > 0 ? [atOnce.flatMap(argumentsOf)] : [])];
-    await t.test(command, async () => {
+    await t.test(command, async (t) => {
       for (const call of calls) {
         const args = [...command.split(' '), ...words, ...call].map((word) => places[word] ?? word);
         const output = await run(args, command === 'bridge' || command === 'voice');
-        assert.doesNotMatch(output, DEFECT, args.join(' '));
+        t.notMatch(output, DEFECT, args.join(' '));
       }
     });
   }

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import type { LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
@@ -33,18 +32,18 @@ test('R48: an address verifies only as many failing deposits at once as its limi
   );
   const replies = await Promise.all(calls.map((call) => gateway.call(DEPOSIT_PATH, call)));
   // Under load the chain may be too slow: 502 is a failure too.
-  assert.equal(replies.filter(({ status }) => status === 402 || status === 502).length, 10);
+  t.equal(replies.filter(({ status }) => status === 402 || status === 502).length, 10);
   const limited = replies.filter(({ status }) => status === 429);
-  assert.equal(limited.length, 90);
+  t.equal(limited.length, 90);
   for (const reply of limited) {
-    assert.equal(reply.json.error.code, 'RATE_LIMITED');
-    assert.equal(reply.headers.get('x-ratelimit-scope'), 'ip');
-    assert.ok(Number(reply.headers.get('retry-after')) >= 1);
+    t.equal(reply.json.error.code, 'RATE_LIMITED');
+    t.equal(reply.headers.get('x-ratelimit-scope'), 'ip');
+    t.ok(Number(reply.headers.get('retry-after')) >= 1);
   }
-  assert.equal(gateway.facilitator.calls.length, 10);
+  t.equal(gateway.facilitator.calls.length, 10);
   const again = await gateway.call(DEPOSIT_PATH, calls[0]);
-  assert.deepEqual([again.status, left(again)], [429, '0']);
-  assert.equal((await gateway.call(DEPOSIT_PATH, depositOf(DEPOSIT))).status, 402, 'a challenge costs no slot');
+  t.strictSame([again.status, left(again)], [429, '0']);
+  t.equal((await gateway.call(DEPOSIT_PATH, depositOf(DEPOSIT))).status, 402, 'a challenge costs no slot');
 });
 
 test('R48: a paid deposit that fails before its settlement takes a slot', {
@@ -66,18 +65,18 @@ test('R48: a paid deposit that fails before its settlement takes a slot', {
   ];
   for (const [index, [payload, status]] of attempts.entries()) {
     const reply = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), payload));
-    assert.deepEqual([reply.status, left(reply)], [status, String(6 - index)], reply.text);
+    t.strictSame([reply.status, left(reply)], [status, String(6 - index)], reply.text);
   }
 
   mineSteadily(t, chain);
   const paid = withPayment(depositOf(DEPOSIT), good);
   const credited = await gateway.call(DEPOSIT_PATH, paid);
-  assert.deepEqual([told(credited), left(credited)], [[200, DEPOSIT, false], '1'], 'a success costs none');
+  t.strictSame([told(credited), left(credited)], [[200, DEPOSIT, false], '1'], 'a success costs none');
   const repeated = await gateway.call(DEPOSIT_PATH, paid);
-  assert.deepEqual([told(repeated), left(repeated)], [[200, 0, true], '1'], 'nor does a repetition');
+  t.strictSame([told(repeated), left(repeated)], [[200, 0, true], '1'], 'nor does a repetition');
   const conflict = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(2 * DEPOSIT), good));
-  assert.deepEqual([conflict.status, left(conflict)], [409, '0']);
-  assert.equal((await gateway.call(DEPOSIT_PATH, paid)).status, 429);
+  t.strictSame([conflict.status, left(conflict)], [409, '0']);
+  t.equal((await gateway.call(DEPOSIT_PATH, paid)).status, 429);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -93,5 +92,5 @@ test('R48: deposits that await confirmations take no slot of their address', {
   });
   const third = payDeposit(gateway, await wallet(chain.client, BigInt(DEPOSIT)));
   mineSteadily(t, chain);
-  for (const deposit of [...waiting, third]) assert.equal((await deposit).reply.status, 200);
+  for (const deposit of [...waiting, third]) t.equal((await deposit).reply.status, 200);
 });

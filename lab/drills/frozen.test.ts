@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
@@ -78,16 +77,16 @@ test('a process frozen past its lease never charges for undelivered audio', {
         const isStopped = () => / T /.test(readFileSync(`/proc/${child.process.pid}/stat`, 'utf8').replace(/.*\)/, ''));
         await until(isStopped);
         await sleep((HOLD_LEASE_SECONDS + 1) * 1000);
-        if (isVoided) assert.deepEqual((await runTurn(gateway, 'expired_holds')).count, 1);
+        if (isVoided) t.strictSame((await runTurn(gateway, 'expired_holds')).count, 1);
         child.process.kill('SIGCONT');
         const isDelivered = await isOver;
         // What it ends by itself, it has ended when it stops.
-        assert.equal(await child.stop(), 0, child.output());
+        t.equal(await child.stop(), 0, child.output());
         await sweepVictim(gateway);
         const isCharged = (await gateway.balance(account)) !== FUNDED;
-        assert.ok(!isCharged || (isDelivered && !isVoided), `charged: ${isCharged}, delivered: ${isDelivered}`);
-        if (at === 'answer delivered') assert.ok(isDelivered);
-        assert.deepEqual(await audit(gateway.db), []);
+        t.ok(!isCharged || (isDelivered && !isVoided), `charged: ${isCharged}, delivered: ${isDelivered}`);
+        if (at === 'answer delivered') t.ok(isDelivered);
+        t.strictSame(await audit(gateway.db), []);
       }),
     ),
   );

@@ -106,7 +106,7 @@ test('a full database disk loses no payment and leaves no hold in any flow', {
   for (const [flow, each] of Object.entries(asked)) {
     const refused = each.filter((one) => !isServed(one)).map(({ reply }) => outcomeOf(reply));
     const declared = DECLARED[flow === 'direct' || flow === 'deposit' ? 'chain' : 'balance'];
-    assert.deepEqual(
+    t.strictSame(
       refused.filter((outcome) => !declared.includes(outcome)),
       [],
       flow,
@@ -129,14 +129,14 @@ test('a full database disk loses no payment and leaves no hold in any flow', {
     await runTurn(gateway, 'expired_holds');
     return (await charged.card()) === PRICE * BigInt(asked.card.filter(isServed).length);
   });
-  assert.equal(await charged.prepaid(), PRICE * BigInt(asked.prepaid.filter(isServed).length));
-  assert.equal(await charged.job(), PRICE * BigInt(asked.job.length));
-  for (const payer of payers) assert.equal(await timesPaid(chain, payer), 1);
+  t.equal(await charged.prepaid(), PRICE * BigInt(asked.prepaid.filter(isServed).length));
+  t.equal(await charged.job(), PRICE * BigInt(asked.job.length));
+  for (const payer of payers) t.equal(await timesPaid(chain, payer), 1);
   const received = PRICE * BigInt(asked.direct.length) + BigInt(DEPOSIT) * BigInt(asked.deposit.length);
-  assert.equal(await gateway.revenue(), received);
+  t.equal(await gateway.revenue(), received);
   const { rows } = await sql`
     select from transfer where state = 'pending'
     union all select from x402_payment where state <> 'settled'`.execute(gateway.db);
-  assert.equal(rows.length, 0);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(rows.length, 0);
+  t.strictSame(await audit(gateway.db), []);
 });

@@ -1,5 +1,4 @@
 /** Memory of a caller of a service that lies in every answer; HOSTILE_SEED repeats a run. */
-import assert from 'node:assert/strict';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { test } from 'tap';
@@ -23,5 +22,5 @@ test('memory stays flat while a service lies a thousand times', async (t) => {
     before ??= memory();
   });
   const growth = memory() - (before ?? Number.NaN);
-  assert.ok(growth < MAX_GROWTH_BYTES, `memory has grown by ${growth} bytes`);
+  t.ok(growth < MAX_GROWTH_BYTES, `memory has grown by ${growth} bytes`);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { pauseFlows } from '../../src/ledger/pauses.ts';
@@ -17,7 +16,7 @@ test("no operator command prints control characters from others' text", async (t
   const { db } = gateway;
   const session = await open(gateway);
   await checkout.pay(session);
-  assert.equal((await gateway.call(`/top-up/complete?session_id=${session}`)).status, 200);
+  t.equal((await gateway.call(`/top-up/complete?session_id=${session}`)).status, 200);
   const { account_id: account } = await purchase(gateway, session);
   const spoken = await gateway.call('/tts', say(account));
   await checkout.refund({ session, amountCents: 200 });
@@ -66,8 +65,8 @@ test("no operator command prints control characters from others' text", async (t
   ] as const) {
     const { output } = await speechgate(env, ...command);
     const seen = printable(`${command.join(' ')}: ${output}`);
-    assert.ok(!OBEYED.test(output), seen);
-    assert.doesNotMatch(output, /^holds {2}forged/m, seen);
-    if (says) assert.match(output, /\\u202eysp/, seen);
+    t.ok(!OBEYED.test(output), seen);
+    t.notMatch(output, /^holds {2}forged/m, seen);
+    if (says) t.match(output, /\\u202eysp/, seen);
   }
 });

@@ -111,11 +111,11 @@ test('the image has all licences, and the service runs in it as its user', {
   const size = (path: string) => Number(execFileSync('du', ['-sb', path], { encoding: 'utf8' }).split('\t')[0]) / 1e6;
   const own = size(join(root, 'app')) + size(join(root, 'usr/local/bin/node'));
   console.error(`the image without its base: ${Math.round(own)} MB`);
-  assert.ok(own + BASE_MEGABYTES < MAX_MEGABYTES, `${own} MB`);
+  t.ok(own + BASE_MEGABYTES < MAX_MEGABYTES, `${own} MB`);
 
   for (const path of ['app/LICENSE', 'app/NOTICE', 'usr/share/doc/node/LICENSE'])
-    assert.ok(existsSync(join(root, path)), path);
-  assert.deepEqual(await lackingLicences(join(root, 'app')), []);
+    t.ok(existsSync(join(root, path)), path);
+  t.strictSame(await lackingLicences(join(root, 'app')), []);
 
   const start: Start = (command, env) => {
     const [uid = '', gid = ''] = config.User.split(':');
@@ -126,12 +126,12 @@ test('the image has all licences, and the service runs in it as its user', {
     );
   };
   const whoami = start(['node', '-p', '[process.pid, process.getuid(), process.getgid()].join()'], {});
-  assert.equal(await whoami.ended(), 0, whoami.output());
-  assert.equal(whoami.output(), '1,65532,65532\n');
+  t.equal(await whoami.ended(), 0, whoami.output());
+  t.equal(whoami.output(), '1,65532,65532\n');
   const unset = start(config.Cmd, {});
-  assert.equal(await unset.ended(), 78, unset.output());
+  t.equal(await unset.ended(), 78, unset.output());
 
-  assert.equal(config.StopSignal, 'SIGTERM');
+  t.equal(config.StopSignal, 'SIGTERM');
   await serves(t, start, '/var/lib/speechgate', async (settings) => {
     const [, ...check] = config.Healthcheck.Test;
     assert.equal(await start(check, settings).ended(), 0);

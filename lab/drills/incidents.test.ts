@@ -106,7 +106,7 @@ test('each incident of the runbook raises its alert and ends by following its pa
   scene.node.falsehood = (call) =>
     scene.facilitator.calls.some(({ endpoint }) => endpoint === 'settle') ? failing(call) : undefined;
   scene.facilitator.faults.settle({ broadcast: true, answer: 'reset' });
-  assert.equal((await payFor(scene, scene.direct)).reply.status, 409);
+  t.equal((await payFor(scene, scene.direct)).reply.status, 409);
   upstream.mode = cutChunked();
   const stopLoad = load(scene);
   t.teardown(stopLoad);
@@ -129,7 +129,7 @@ test('each incident of the runbook raises its alert and ends by following its pa
   await stopLoad();
   await incident('PaymentsInDoubt', (t) => scene.follow(t, 'PaymentsInDoubt', { X402_RPC_URL: chain.rpcUrl }));
   scene.facilitator.faults.verify(invalid('invalid_exact_evm_insufficient_balance'));
-  assert.equal((await payFor(scene, scene.direct)).reply.status, 502);
+  t.equal((await payFor(scene, scene.direct)).reply.status, 502);
   await scene.isFiring('FacilitatorLacksGas');
   await incident('FacilitatorLacksGas', (t) => scene.follow(t, 'FacilitatorLacksGas'));
   await incident('SigningKeyEnds', (t) => scene.follow(t, 'SigningKeyEnds'));
@@ -225,8 +225,8 @@ test('each incident of the runbook raises its alert and ends by following its pa
   });
 
   const all = sections.map(({ name }) => name).filter((name) => disk !== undefined || name !== 'AudioDiskFull');
-  assert.deepEqual(mended.sort(), all.sort());
-  assert.deepEqual(await audit(db), []);
+  t.strictSame(mended.sort(), all.sort());
+  t.strictSame(await audit(db), []);
   await until(async () => (await scene.prometheus.firing()).length === 0).catch(() => {});
-  assert.deepEqual(await scene.prometheus.firing(), []);
+  t.strictSame(await scene.prometheus.firing(), []);
 });

@@ -2,7 +2,6 @@
  * While callers pay by every flow, `report` and `audit --external` find nothing wrong. LIVE_SECONDS says for how long, 60
  * where it is not set.
  */
-import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
 import { sell } from '../../test/payments/top-up/refunded.ts';
@@ -35,7 +34,7 @@ test('report and audit --external hold while callers pay by every flow', { skip 
   };
   const { account } = await sell(gateway, checkout, 10_000);
   const payer = await wallet(chain.client, 1_000_000_000n);
-  assert.equal((await payDeposit(gateway, payer, 1_000_000)).reply.status, 200);
+  t.equal((await payDeposit(gateway, payer, 1_000_000)).reply.status, 200);
   const card = () => gateway.call(TTS.replace('/x402', ''), { ...HELLO, headers: { 'x-credit-account': account } });
   const prepaid = async () => gateway.call(TTS, await withCredential(payer, domainOf(payTo), TTS, HELLO));
   const direct = async () => (await payFor(gateway, payer)).reply;
@@ -96,5 +95,5 @@ test('report and audit --external hold while callers pay by every flow', { skip 
   const from = new Date().toISOString().slice(0, 10);
   await Promise.all([call(), check('report', '--from', from), check('audit', '--external')]);
   for (const [what, times] of [...counts].sort()) console.error(`${times} ${what}`);
-  assert.deepEqual(failures, []);
+  t.strictSame(failures, []);
 });

@@ -62,7 +62,7 @@ test('the voice that ships speaks a book, and its joints are understood', {
     if (await isHeard(book.path, at - SENTENCE_SECONDS, sentencesOf(joint - 1).at(-1) as string)) understood++;
     if (await isHeard(book.path, at, sentencesOf(joint)[0] as string)) understood++;
   }
-  assert.ok(understood >= LEAST_UNDERSTOOD, `${understood} of ${2 * JOINTS} sentences`);
+  t.ok(understood >= LEAST_UNDERSTOOD, `${understood} of ${2 * JOINTS} sentences`);
 });
 
 test('a tone for each segment of a book has no gap, and captions name where it begins', {
@@ -78,14 +78,14 @@ test('a tone for each segment of a book has no gap, and captions name where it b
   });
   const { gaps, changes } = await heardWhole(book);
   console.error(`longest gap: ${Math.max(0, ...gaps)} s`);
-  assert.deepEqual(
+  t.strictSame(
     gaps.filter((seconds) => seconds > MAX_GAP_SECONDS),
     [],
   );
-  assert.equal(changes.length, book.parts.length - 1);
+  t.equal(changes.length, book.parts.length - 1);
   const errors = changes.map((at, index) => Math.abs(at - book.startOf(index + 1)));
   console.error(`captions are at most ${Math.max(...errors)} s from where a segment begins`);
-  assert.ok(errors.every((error) => error <= MAX_CAPTION_ERROR_SECONDS));
+  t.ok(errors.every((error) => error <= MAX_CAPTION_ERROR_SECONDS));
 });
 
 test('a hundred long jobs that fail and die end charged and complete, or not charged', (t) => liveThrough(t, 100));

@@ -72,18 +72,18 @@ async function creditFirstAndMove({ gateway, first, second }: Awaited<ReturnType
 test('a transfer moved to the place of a recorded one is credited once', { skip }, async (t) => {
   const { gateway, first, second, run } = await scene(t);
   await creditFirstAndMove({ gateway, first, second, run });
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
   await assertCredited(gateway, first.payer, [DEPOSIT]);
   await assertCredited(gateway, second.payer, [DEPOSIT + 1]);
   const audited = await run('audit', '--external');
-  assert.deepEqual([audited.code, audited.output.match(/BROKEN|NOT CHECKED/g)], [0, null], audited.output);
+  t.strictSame([audited.code, audited.output.match(/BROKEN|NOT CHECKED/g)], [0, null], audited.output);
 });
 
 test('reconcile --since settles a transfer moved to the place of a recorded one', { skip }, async (t) => {
   const { gateway, first, second, run } = await scene(t);
   await creditFirstAndMove({ gateway, first, second, run });
   const { code, output } = await run('reconcile', '--since', SINCE);
-  assert.equal(code, 0, output);
+  t.equal(code, 0, output);
   await assertCredited(gateway, second.payer, [DEPOSIT + 1]);
 });
 
@@ -96,7 +96,7 @@ test('reconcile --since records two lost transfers of one transaction', { skip }
   const [one, other] = JSON.parse(out).transfers.undecided;
   const book = ({ transaction, logIndex }: typeof one) =>
     run('reconcile', '--since', SINCE, '--deposit', `${transaction}:${logIndex}`);
-  assert.equal((await book(one)).code, 69);
+  t.equal((await book(one)).code, 69);
   // As if it had lain there when it was recorded.
   await unguarded(gateway.db, (db) =>
     sql`
@@ -104,7 +104,7 @@ test('reconcile --since records two lost transfers of one transaction', { skip }
       where state = 'settled'`.execute(db),
   );
   const { code, output } = await book(other);
-  assert.equal(code, 0, output);
+  t.equal(code, 0, output);
   await assertCredited(gateway, first.payer, [DEPOSIT]);
   await assertCredited(gateway, second.payer, [DEPOSIT + 1]);
 });
@@ -115,14 +115,14 @@ test('reconcile --since continues past a failing payment, names it and exits 1',
   const when = sql`new.kind = 'deposit' and new.amount_micro_usd = ${sql.lit(DEPOSIT)}`;
   const failing = await failStatements(gateway.db, { table: 'transfer', on: 'insert', when, state: 'P0001' });
   const { code, output } = await run('reconcile', '--since', SINCE);
-  assert.equal(code, 1, output);
-  assert.match(output, /^FAILED: 1 could not be booked.*\n0x[0-9a-f]{64}:\d+ as it was told$/m);
+  t.equal(code, 1, output);
+  t.match(output, /^FAILED: 1 could not be booked.*\n0x[0-9a-f]{64}:\d+ as it was told$/m);
   await assertCredited(gateway, second.payer, [DEPOSIT + 1]);
   await assertCredited(gateway, first.payer, []);
   const { failed } = JSON.parse((await run('reconcile', '--since', SINCE, '--json')).out).transfers;
-  assert.deepEqual([failed.length, failed[0]?.amountMicroUsd, failed[0]?.reason], [1, DEPOSIT, 'as it was told']);
+  t.strictSame([failed.length, failed[0]?.amountMicroUsd, failed[0]?.reason], [1, DEPOSIT, 'as it was told']);
   await failing.mend();
-  assert.equal((await run('reconcile', '--since', SINCE)).code, 0);
+  t.equal((await run('reconcile', '--since', SINCE)).code, 0);
   await assertCredited(gateway, first.payer, [DEPOSIT]);
 });
 
@@ -139,9 +139,9 @@ test('audit --external fails when a payment is in doubt for too long', { skip },
   for (const state of ['unknown', 'refused']) {
     await change(state, 7_000);
     const young = await run('audit', '--external');
-    assert.equal(RULE.exec(young.output)?.[1], 'holds ', `${state}: ${young.output}`);
+    t.equal(RULE.exec(young.output)?.[1], 'holds ', `${state}: ${young.output}`);
     await change(state, 7_300);
     const old = await run('audit', '--external');
-    assert.deepEqual([old.code, RULE.exec(old.output)?.[1]], [1, 'BROKEN'], `${state}: ${old.output}`);
+    t.strictSame([old.code, RULE.exec(old.output)?.[1]], [1, 'BROKEN'], `${state}: ${old.output}`);
   }
 });

@@ -2,7 +2,6 @@
  * On Node.js 26 a FileHandle that is left to the garbage collector ends its program. Here each command with each option, the
  * bridge, the MCP server and the service run on it, with a collection each second.
  */
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { startCommand } from '../../test/support/child.ts';
 import { installNode } from './install-node.ts';
@@ -25,8 +24,8 @@ test('no program leaves a FileHandle to the garbage collector', async (t) => {
   const env = { NODE_OPTIONS: COLLECT };
 
   const leaking = startCommand(t, [node, '--input-type=module', '--eval', LEAK], { env });
-  assert.equal(await leaking.ended(), 1, 'what is looked for ends a program');
-  assert.match(leaking.output(), /ERR_INVALID_STATE/);
+  t.equal(await leaking.ended(), 1, 'what is looked for ends a program');
+  t.match(leaking.output(), /ERR_INVALID_STATE/);
 
   // One after the other: where a collection each second meets a busy machine, connections to the database time out.
   for (const file of FILES) {
@@ -34,8 +33,8 @@ test('no program leaves a FileHandle to the garbage collector', async (t) => {
       const run = startCommand(t, [node, 'build/test/run.js', '--timeout=3000', file], { env });
       const code = await run.ended();
       console.error(run.output());
-      assert.equal(code, 0);
-      assert.doesNotMatch(run.output(), /ERR_INVALID_STATE|garbage collection/);
+      t.equal(code, 0);
+      t.notMatch(run.output(), /ERR_INVALID_STATE|garbage collection/);
     });
   }
 });

@@ -71,12 +71,12 @@ test('docs/scaling.md: no statement of a request crosses accounts', { skip }, as
   const card = await gateway.fund(500);
 
   for (const [name, { run }] of Object.entries(FLOWS)) {
-    await t.test(name, async () => {
+    await t.test(name, async (t) => {
       plans.length = 0;
       await run(gateway, { card, prepaid, direct, checkout });
       const ours = plans.filter((plan) => tablesIn(plan).length > 0 && !UPKEEP.test(plan.text));
       const crossing = ours.filter((plan) => accountsIn(plan) > 1);
-      assert.deepEqual(
+      t.strictSame(
         crossing.map(({ text }) => text),
         [],
       );

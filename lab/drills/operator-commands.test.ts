@@ -1,5 +1,4 @@
 /** Operators' pages name only commands and options that there are: --help takes them all, and refuses any other. */
-import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'tap';
 import { blocksOf } from '../../test/support/documentation.ts';
@@ -17,12 +16,12 @@ async function commandsOf(page: string): Promise<string[][]> {
     .filter(([name = '']) => !(name in scripts) || scripts[name].includes('speechgate.js'));
 }
 
-test('docs/commands.md and docs/runbook.md: their commands and options exist', async () => {
+test('docs/commands.md and docs/runbook.md: their commands and options exist', async (t) => {
   const pages = await Promise.all(['docs/commands.md', 'docs/runbook.md'].map(commandsOf));
   const commands = new Map(pages.flat().map((words) => [words.join(' '), words]));
-  assert.ok(commands.size > 15);
+  t.ok(commands.size > 15);
   for (const [command, words] of commands) {
     const { code, output } = await speechgate({}, ...words, '--help');
-    assert.equal(code, 0, `${command}\n${output}`);
+    t.equal(code, 0, `${command}\n${output}`);
   }
 });

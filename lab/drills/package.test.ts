@@ -56,15 +56,15 @@ test('the package works when installed into an empty folder', async (t) => {
   const run: Run = (args, env = {}) => startCommand(t, [process.execPath, ...args], { cwd: folder, env });
   const own = { SPEECHGATE_CONFIG_DIR: join(folder, 'settings') };
 
-  await t.test('the package holds what users need, without source or tests', async () => {
+  await t.test('the package holds what users need, without source or tests', async (t) => {
     const found = await readdir(join(folder, PACKAGE), { recursive: true });
-    assert.deepEqual(found.filter((path) => !/[\\/]/.test(path)).sort(), CONTENT.sort());
+    t.strictSame(found.filter((path) => !/[\\/]/.test(path)).sort(), CONTENT.sort());
     const unneeded = /(?<!\.d)\.m?ts$|\.test\.|\.map$|\.tgz$/;
-    assert.deepEqual(
+    t.strictSame(
       found.filter((path) => unneeded.test(path)),
       [],
     );
-    assert.deepEqual(await brokenImports(join(folder, PACKAGE, 'dist')), []);
+    t.strictSame(await brokenImports(join(folder, PACKAGE, 'dist')), []);
   });
 
   await t.test('a strict TypeScript program compiles, and misuse does not', async () => {
@@ -99,17 +99,17 @@ test('the package works when installed into an empty folder', async (t) => {
     await succeeds(startCommand(t, ['sh', '-euc', commands], { cwd: folder, env: own }));
     await isSpeech(join(folder, 'hello.mp3'));
   });
-  await t.test('examples/openai.mjs speaks through the bridge', async () => {
+  await t.test('examples/openai.mjs speaks through the bridge', async (t) => {
     const bridge = run([SPEECHGATE, 'bridge', '--port', '0'], own);
     const [, url = '', key = ''] = await bridge.printed(/^export OPENAI_BASE_URL=(\S+)\nexport OPENAI_API_KEY=(\S+)$/m);
     const env = { OPENAI_BASE_URL: url, OPENAI_API_KEY: key };
-    assert.match(await succeeds(run(['examples/openai.mjs'], env)), /^openai\.mp3 0\.00[1-9]/);
+    t.match(await succeeds(run(['examples/openai.mjs'], env)), /^openai\.mp3 0\.00[1-9]/);
     await isSpeech(join(folder, 'openai.mp3'));
-    assert.equal(await bridge.stop('SIGINT'), 0, bridge.output());
+    t.equal(await bridge.stop('SIGINT'), 0, bridge.output());
   });
-  await t.test('examples/mcp-agent.mjs speaks through the client of the official SDK', async () => {
+  await t.test('examples/mcp-agent.mjs speaks through the client of the official SDK', async (t) => {
     const told = await succeeds(run(['examples/mcp-agent.mjs'], own));
-    assert.match(told, /^list_voices quote speak balance$/m);
+    t.match(told, /^list_voices quote speak balance$/m);
     const [, file = ''] = /^The speech is in (\S+\.mp3) /m.exec(told) ?? assert.fail(told);
     await isSpeech(file);
   });
@@ -118,7 +118,7 @@ test('the package works when installed into an empty folder', async (t) => {
       await succeeds(run(['--input-type=module', '--eval', program]));
     }
   });
-  assert.equal(await sandbox.stop('SIGINT'), 0, sandbox.output());
+  t.equal(await sandbox.stop('SIGINT'), 0, sandbox.output());
 });
 
 /** The examples with the import of the small package, beside the data of a running sandbox. */
@@ -193,12 +193,12 @@ async function buysInEveryWay(t: Test, caller: string): Promise<void> {
 
 async function buysByEachFlow(t: Test, folder: string, run: Run): Promise<void> {
   for (const flow of ['card', 'direct', 'prepaid']) {
-    await t.test(`examples/${flow}.mjs buys speech in ${MAX_LINES} lines`, async () => {
+    await t.test(`examples/${flow}.mjs buys speech in ${MAX_LINES} lines`, async (t) => {
       const program = `examples/${flow}.mjs`;
       const lines = (await readFile(join(folder, program), 'utf8')).split('\n').filter(Boolean);
-      assert.ok(lines.length <= MAX_LINES, `${lines.length} lines`);
+      t.ok(lines.length <= MAX_LINES, `${lines.length} lines`);
       const receipt = new RegExp(`flow: '${flow}',\\s+chargedMicroUsd: [1-9]\\d*n`);
-      assert.match(await succeeds(run([program])), receipt);
+      t.match(await succeeds(run([program])), receipt);
       await isSpeech(join(folder, `${flow}.mp3`));
     });
   }

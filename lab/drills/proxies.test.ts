@@ -212,7 +212,7 @@ test('callers notice a cut answer behind every proxy', { skip: missing ?? false 
       const hidden = { plain: 0, say: 0, client: 0, bridge: 0 };
       for (const [caller, hear] of Object.entries(callers) as [keyof typeof hidden, () => Promise<boolean>][]) {
         upstream.mode = body(AUDIO, { framing: 'chunked' });
-        assert.ok(await hear(), `${caller} refuses a whole answer`);
+        t.ok(await hear(), `${caller} refuses a whole answer`);
         for (const length of CUTS) {
           upstream.mode = resetInBody(AUDIO.subarray(0, length), { framing: 'chunked' });
           if (!(await hear())) continue;
@@ -222,7 +222,7 @@ test('callers notice a cut answer behind every proxy', { skip: missing ?? false 
       }
       const told = (caller: keyof typeof hidden) => `${CUTS.length - hidden[caller]}`;
       rows.push(`| ${name} | ${told('plain')} | ${told('say')} | ${told('client')} | ${told('bridge')} |`);
-      assert.deepEqual(wrong, []);
+      t.strictSame(wrong, []);
     });
   }
   const head = [

@@ -47,7 +47,7 @@ test('the large test ledger passes the audit', { skip }, async (t) => {
   const owner = openDatabase(filled.url, { maxConnections: 2, statementTimeoutMs: 0 });
   t.teardown(() => owner.destroy());
   await fillLedger(owner, SIZES, { known: { wallets: [prepaid.address.toLowerCase()] } });
-  assert.deepEqual(await audit(owner), []);
+  t.strictSame(await audit(owner), []);
 });
 
 for (const mode of ['auto', 'force_generic_plan'] as const) {
@@ -77,7 +77,7 @@ for (const mode of ['auto', 'force_generic_plan'] as const) {
     const direct = await wallet(chain.client, 100_000_000n);
     /** Does something, and holds each statement of it against the rules. */
     const watched = (name: string, writes: readonly string[], work: () => Promise<unknown>) =>
-      t.test(name, async () => {
+      t.test(name, async (t) => {
         plans.length = 0;
         await work();
         const missing = () => {
@@ -86,14 +86,14 @@ for (const mode of ['auto', 'force_generic_plan'] as const) {
         };
         // A charge is captured after its answer; if it is not, the assertion names the missing write.
         await until(() => missing().length === 0).catch(() => {});
-        assert.deepEqual(missing(), [], 'it has written');
-        assert.ok(plans.length > 0);
+        t.strictSame(missing(), [], 'it has written');
+        t.ok(plans.length > 0);
         console.error(`${plans.length} statements`);
         // One for each statement and table, however often it was executed.
         const faults = new Map(
           plans.flatMap((plan) => faultsOf(plan).map((fault) => [`${plan.text} ${fault.table}`, fault])),
         );
-        assert.deepEqual(
+        t.strictSame(
           [...faults].map(([where, { text }]) => `${text}: ${where}`),
           [],
         );
@@ -113,7 +113,7 @@ for (const mode of ['auto', 'force_generic_plan'] as const) {
     t.teardown(() => Promise.all([store.close(), payments.chain.close()]));
     const reconcilers = createReconcilers(config, db, store, payments);
     const withRows = reconcilers.filter(({ name }) => !OF_STORE_ALONE.includes(name));
-    assert.deepEqual(withRows.map(({ name }) => name).sort(), Object.keys(LEFTOVERS).sort());
+    t.strictSame(withRows.map(({ name }) => name).sort(), Object.keys(LEFTOVERS).sort());
     for (const { name, run } of withRows) {
       const { leave, writes } = LEFTOVERS[name] as (typeof LEFTOVERS)[string];
       await leave(owner, cards);
@@ -139,6 +139,6 @@ for (const mode of ['auto', 'force_generic_plan'] as const) {
       while ((await prune()) > 0) {}
       await watched(`pruning of ${name} with nothing to do`, [], prune);
     }
-    assert.deepEqual(await audit(owner), []);
+    t.strictSame(await audit(owner), []);
   });
 }

@@ -1,5 +1,4 @@
 /** A speech recognizer understands the real voice: each speaker, and each format that the bridge makes of it. */
-import assert from 'node:assert/strict';
 import OpenAI from 'openai';
 import { test } from 'tap';
 import { FORMATS } from '../../src/callers/bridge/audio/formats.ts';
@@ -29,9 +28,9 @@ test('a speech recognizer understands most voices, and all formats', { skip: wit
   };
 
   for (const format of Object.keys(FORMATS) as (keyof typeof FORMATS)[]) {
-    if (format !== 'pcm') assert.ok(await isUnderstood('alloy', format), format);
+    if (format !== 'pcm') t.ok(await isUnderstood('alloy', format), format);
   }
   const understood: string[] = [];
   for (const voice of VOICES) if (await isUnderstood(voice, 'mp3')) understood.push(voice);
-  assert.ok(understood.length >= 7, `only ${understood.join(', ')}`);
+  t.ok(understood.length >= 7, `only ${understood.join(', ')}`);
 });

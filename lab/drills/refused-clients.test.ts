@@ -72,13 +72,9 @@ test('R48: over the edge limit, a failed credential bars its address from the da
   for (const [index, [what, path, call]] of (await failures(gateway, payer)).entries()) {
     const address = `192.0.2.${index + 1}`;
     await useUp(address);
-    assert.equal(
-      (await gateway.call(path, from(address, await payer.sign(TTS, HELLO)))).status,
-      200,
-      'nothing failed yet',
-    );
+    t.equal((await gateway.call(path, from(address, await payer.sign(TTS, HELLO)))).status, 200, 'nothing failed yet');
     await booksClosed(gateway.db);
-    assert.ok(isRefusal(await gateway.call(path, from(address, call))), what);
+    t.ok(isRefusal(await gateway.call(path, from(address, call))), what);
     const honest = await payer.sign(TTS, HELLO);
     const sent = await sentWhile(async () => {
       for (const repeated of [call, honest, honest]) {
@@ -92,10 +88,10 @@ test('R48: over the edge limit, a failed credential bars its address from the da
       assert.match(answer.toString(), /^HTTP\/1\.1 429 /, 'answered while the body is still to come');
       socket.destroy();
     });
-    assert.equal(sent, 0, what);
+    t.equal(sent, 0, what);
   }
-  assert.deepEqual(await gateway.db.selectFrom('rate_window').select('key').execute(), []);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await gateway.db.selectFrom('rate_window').select('key').execute(), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a failure within the limit counts beyond it until a credential verifies', async (t) => {
@@ -106,20 +102,16 @@ test('a failure within the limit counts beyond it until a credential verifies', 
   const [speak, read] = [await payer.sign(TTS, HELLO), await payer.sign(own)];
   const call = async (address: string, path: string, signed: Call) =>
     (await gateway.call(path, from(address, signed))).status;
-  assert.deepEqual(
+  t.strictSame(
     [await call('192.0.2.1', '/', {}), await call('192.0.2.1', '/', {}), await call('192.0.2.1', TTS, forged)],
     [200, 200, 401],
   );
-  assert.equal(await sentWhile(async () => assert.equal(await call('192.0.2.1', TTS, speak), 429)), 0);
-  assert.deepEqual(
+  t.equal(await sentWhile(async () => assert.equal(await call('192.0.2.1', TTS, speak), 429)), 0);
+  t.strictSame(
     [await call('192.0.2.2', '/', {}), await call('192.0.2.2', TTS, forged), await call('192.0.2.2', own, read)],
     [200, 401, 200],
   );
-  assert.equal(
-    await call('192.0.2.2', TTS, speak),
-    200,
-    'a balance that was shown to its owner is a verified credential',
-  );
+  t.equal(await call('192.0.2.2', TTS, speak), 200, 'a balance that was shown to its owner is a verified credential');
 });
 
 test('of 100 first tries at once over the edge limit, only a few reach the database', async (t) => {
@@ -135,7 +127,7 @@ test('of 100 first tries at once over the edge limit, only a few reach the datab
     const replies = await Promise.all(calls.map((call) => gateway.call(`${TTS}?text=Hello`, call)));
     assert.ok(replies.every(isRefusal));
   });
-  assert.ok(sent > 0 && sent < 40, `${sent} messages to the database`);
+  t.ok(sent > 0 && sent < 40, `${sent} messages to the database`);
 });
 
 test('an address over the edge limit is served as long as its credentials verify', async (t) => {
@@ -143,8 +135,8 @@ test('an address over the edge limit is served as long as its credentials verify
   const { sign, balance } = await fundedWallet(gateway, 198n * 11n);
   await useUp('192.0.2.1');
   const speak = async () => gateway.call(TTS, from('192.0.2.1', await sign(TTS, HELLO)));
-  assert.equal((await speak()).status, 200);
+  t.equal((await speak()).status, 200);
   const replies = await Promise.all(Array.from({ length: 10 }, speak));
-  assert.deepEqual([...new Set(replies.map(({ status }) => status))], [200]);
-  assert.equal(await balance(), 0n);
+  t.strictSame([...new Set(replies.map(({ status }) => status))], [200]);
+  t.equal(await balance(), 0n);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -42,7 +41,7 @@ test('replacing gateways and a worker under load interrupts no caller', {
   for (let round = 0; round < ROUNDS; round++) {
     for (const [name, part] of Object.entries(PARTS)) {
       await sleep(BETWEEN_MS);
-      assert.equal(await replicas.stop(name), 0);
+      t.equal(await replicas.stop(name), 0);
       await replicas.start(name, part);
     }
   }
@@ -52,9 +51,9 @@ test('replacing gateways and a worker under load interrupts no caller', {
   console.error(
     `${3 * ROUNDS} replaced, ${diary.attempts.length} requests, ${resets} resets; served ${JSON.stringify(served)}`,
   );
-  assert.deepEqual(errorsBySort(diary.attempts), {});
-  assert.ok((served.job ?? 0) > 0, 'the worker had something to do');
-  assert.deepEqual(await judge(databaseUrl, told), []);
+  t.strictSame(errorsBySort(diary.attempts), {});
+  t.ok((served.job ?? 0) > 0, 'the worker had something to do');
+  t.strictSame(await judge(databaseUrl, told), []);
   const audit = await speechgate({ ...env, BASE_URL: REPLICATED_URL }, 'audit', '--external');
-  assert.equal(audit.code, 0, audit.output);
+  t.equal(audit.code, 0, audit.output);
 });

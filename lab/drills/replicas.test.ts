@@ -42,9 +42,9 @@ test('docs/operate.md: a rolling restart behind HAProxy fails no request', {
   await learnOfStop(t, page);
   isOver = true;
   await Promise.all(callers);
-  assert.ok(before > 0 && after > before && answers.length > after, 'there were requests at each stop');
-  assert.deepEqual(new Set(answers), new Set([200]));
-  assert.equal(await proxy.stop('SIGUSR1'), 0, proxy.output());
+  t.ok(before > 0 && after > before && answers.length > after, 'there were requests at each stop');
+  t.strictSame(new Set(answers), new Set([200]));
+  t.equal(await proxy.stop('SIGUSR1'), 0, proxy.output());
 });
 
 type Name = 'one' | 'two';

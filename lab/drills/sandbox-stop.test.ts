@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -47,10 +46,10 @@ test('the sandbox leaves no process, however it is stopped', async (t) => {
       const child = start(t, env);
       await child.printed(/Ctrl-C stops the sandbox/);
       const pid = (await readFile(join(dataDir, 'sandbox.pid'), 'utf8')).trim();
-      assert.deepEqual(await leftProcesses(dataDir), ['database', 'chain']);
+      t.strictSame(await leftProcesses(dataDir), ['database', 'chain']);
       stop(child);
       await until(() => !existsSync(`/proc/${pid}`), 60_000);
-      assert.deepEqual(await leftProcesses(dataDir), []);
+      t.strictSame(await leftProcesses(dataDir), []);
     });
   }
 });

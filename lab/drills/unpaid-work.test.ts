@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
 import type { Config } from '../../src/config/config.ts';
 import { audit } from '../../src/ledger/audit.ts';
@@ -74,8 +73,8 @@ for (const [name, start, reason] of [
   }, async (t) => {
     const { gateway, upstream, pay, payAsAnother } = await start(t, ofLittle);
     upstream.mode = openAiError(500);
-    assert.equal((await pay()).status, 502);
-    assert.equal((await pay()).status, 502, 'one at a time is never refused');
+    t.equal((await pay()).status, 502);
+    t.equal((await pay()).status, 502, 'one at a time is never refused');
 
     const drip = new ControlledStream();
     upstream.mode = drip.mode;
@@ -83,18 +82,18 @@ for (const [name, start, reason] of [
     await drip.opened;
     const before = upstream.requests.length;
     for (const reply of await Promise.all(Array.from({ length: 5 }, pay))) {
-      assert.equal(reply.status, 429, reply.text);
-      assert.equal(reply.headers.get('retry-after'), '5');
-      assert.equal(reply.json.error.code, 'RATE_LIMITED');
-      assert.equal(reply.json.error.details.reason, 'one_at_a_time_while_unpaid');
+      t.equal(reply.status, 429, reply.text);
+      t.equal(reply.headers.get('retry-after'), '5');
+      t.equal(reply.json.error.code, 'RATE_LIMITED');
+      t.equal(reply.json.error.details.reason, 'one_at_a_time_while_unpaid');
     }
-    assert.equal(upstream.requests.length, before, 'nobody works for those');
+    t.equal(upstream.requests.length, before, 'nobody works for those');
     upstream.mode = mp3();
-    assert.equal((await payAsAnother()).status, 200);
+    t.equal((await payAsAnother()).status, 200);
 
     await drip.write(silentMp3(500));
     drip.end();
-    assert.equal((await held).status, 200);
+    t.equal((await held).status, 200);
     upstream.mode = mp3();
     // It counts as paid once the books have followed its answer.
     await until(async () => (await pay()).status === 200);
@@ -109,22 +108,22 @@ for (const [name, start, reason] of [
       await each.write(silentMp3(500));
       each.end();
     }
-    assert.deepEqual(
+    t.strictSame(
       (await Promise.all(free)).map(({ status }) => status),
       [200, 200],
       'two at once again',
     );
-    assert.deepEqual(await audit(gateway.db), []);
+    t.strictSame(await audit(gateway.db), []);
   });
 }
 
 test('card credits: a synthesis that times out is unpaid work too', async (t) => {
   const { gateway, upstream, pay } = await card(t, ofLittle, { SPEECH_TIMEOUT_MS: '3000' });
   upstream.mode = hangBeforeHeaders();
-  assert.equal((await pay()).status, 503);
+  t.equal((await pay()).status, 503);
   const second = pay();
   await upstream.waitForRequests(2);
-  assert.equal((await pay()).status, 429);
-  assert.equal((await second).status, 503);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await pay()).status, 429);
+  t.equal((await second).status, 503);
+  t.strictSame(await audit(gateway.db), []);
 });

@@ -1,5 +1,4 @@
 /** Markup that callers have taken out before they buy: by the command line, the bridge and the MCP server. */
-import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { test } from 'tap';
@@ -24,31 +23,31 @@ test('say --clean speaks the words only, and --dry-run shows them and the price'
   const clean = ['--clean', 'markdown', '--no-emoji'];
 
   const shown = await callerCommand(env, 'say', MARKDOWN, ...clean, '--dry-run', '--out', out);
-  assert.equal(shown.code, 0, shown.err);
+  t.equal(shown.code, 0, shown.err);
   const price = `${SPOKEN.length} characters with provider-a/tts-1: 0.000${PRICE} USD. Nothing was bought.`;
-  assert.equal(shown.out, `${SPOKEN}\n\n${price}\n`);
+  t.equal(shown.out, `${SPOKEN}\n\n${price}\n`);
   const told = JSON.parse((await callerCommand(env, 'say', MARKDOWN, ...clean, '--dry-run', '--json')).out);
   const model = 'provider-a/tts-1';
-  assert.deepEqual(told, { text: SPOKEN, model, characters: SPOKEN.length, priceMicroUsd: PRICE });
+  t.strictSame(told, { text: SPOKEN, model, characters: SPOKEN.length, priceMicroUsd: PRICE });
   const hd = await callerCommand(env, 'say', MARKDOWN, ...clean, '--dry-run', '--model', 'tts-1-hd');
-  assert.match(hd.out, new RegExp(`: 0\\.000${2 * PRICE} USD\\.`));
-  assert.deepEqual([await balance(), await readdir(folder)], [1_000_000n, []]);
+  t.match(hd.out, new RegExp(`: 0\\.000${2 * PRICE} USD\\.`));
+  t.strictSame([await balance(), await readdir(folder)], [1_000_000n, []]);
 
   const quoted = JSON.parse((await callerCommand(env, 'quote', MARKDOWN, ...clean, '--json')).out);
-  assert.equal(quoted.amountMicroUsd, PRICE);
+  t.equal(quoted.amountMicroUsd, PRICE);
   const said = await startCallerCommand(env, ['say', '-', ...clean, '--out', out], MARKDOWN).ended;
-  assert.equal(said.code, 0, said.err);
-  assert.equal(gateway.upstream.requests.at(-1)?.body?.input, SPOKEN);
-  assert.equal(await balance(), 1_000_000n - BigInt(PRICE));
+  t.equal(said.code, 0, said.err);
+  t.equal(gateway.upstream.requests.at(-1)?.body?.input, SPOKEN);
+  t.equal(await balance(), 1_000_000n - BigInt(PRICE));
 
   await callerCommand(env, 'say', MARKDOWN, '--out', out);
-  assert.equal(gateway.upstream.requests.at(-1)?.body?.input, MARKDOWN.trim(), 'off is the default');
+  t.equal(gateway.upstream.requests.at(-1)?.body?.input, MARKDOWN.trim(), 'off is the default');
   for (const [text, format, message] of [
     [CODE, 'markdown', 'Without markup, code and emoji nothing is left to speak. Nothing was bought.'],
     ['Hi', 'md', '--clean must be one of markdown, html, off, not md. Nothing was bought.'],
   ] as const) {
     const refused = await callerCommand(env, 'say', text, '--clean', format, '--out', out);
-    assert.deepEqual([refused.code, refused.err.trim()], [2, message]);
+    t.strictSame([refused.code, refused.err.trim()], [2, message]);
   }
 });
 
@@ -67,14 +66,14 @@ test('the bridge cleans input when it is told to, and says so', async (t) => {
       return fetch(`${bridge.url}/audio/speech`, { method: 'POST', headers, body });
     };
     const response = await send(MARKDOWN);
-    assert.equal(response.status, 200, await response.clone().text());
-    assert.equal(response.headers.get('x-speechgate-cleaned'), header);
-    assert.equal(upstream.requests[0]?.body?.input, spoken);
-    assert.equal(await balance(), before - BigInt(18 * spoken.length), 'only what is spoken is paid');
+    t.equal(response.status, 200, await response.clone().text());
+    t.equal(response.headers.get('x-speechgate-cleaned'), header);
+    t.equal(upstream.requests[0]?.body?.input, spoken);
+    t.equal(await balance(), before - BigInt(18 * spoken.length), 'only what is spoken is paid');
     if (cleaning?.format !== 'markdown') continue;
     const empty = await send(CODE);
-    assert.equal(empty.status, 400);
-    assert.match(await empty.text(), /nothing of input is left to speak\. Nothing was bought\./);
+    t.equal(empty.status, 400);
+    t.match(await empty.text(), /nothing of input is left to speak\. Nothing was bought\./);
   }
 });
 
@@ -85,8 +84,8 @@ test('speechgate bridge takes --clean', async (t) => {
   const body = JSON.stringify({ model: 'tts-1', voice: 'alloy', input: '<p>Hello <b>world</b></p>' });
   const headers = { 'content-type': 'application/json' };
   const response = await fetch(`${url}/audio/speech`, { method: 'POST', headers, body });
-  assert.equal(response.headers.get('x-speechgate-cleaned'), 'html', await response.text());
-  assert.equal(gateway.upstream.requests[0]?.body?.input, 'Hello world');
+  t.equal(response.headers.get('x-speechgate-cleaned'), 'html', await response.text());
+  t.equal(gateway.upstream.requests[0]?.body?.input, 'Hello world');
   await bridge.stop('SIGINT');
 });
 
@@ -96,12 +95,12 @@ test('an agent has a text cleaned, and pays for the words only', async (t) => {
   const client = new Speechgate({ baseUrl: gateway.url, pay: prepaid(wallet), trust: pinsOf(gateway), budget });
   const { call } = await startMcpAgent(t, dirname(budgetPath), { client, budget, flow: 'prepaid' });
   const args = { text: MARKDOWN, clean: 'markdown', emoji: false };
-  assert.equal((await call('quote', args)).data.characters, SPOKEN.length);
+  t.equal((await call('quote', args)).data.characters, SPOKEN.length);
   const spoken = await call('speak', args);
-  assert.equal(spoken.data.priceUsd, `0.000${PRICE}`, spoken.text);
-  assert.equal(gateway.upstream.requests[0]?.body?.input, SPOKEN);
+  t.equal(spoken.data.priceUsd, `0.000${PRICE}`, spoken.text);
+  t.equal(gateway.upstream.requests[0]?.body?.input, SPOKEN);
   const empty = await call('speak', { text: CODE, clean: 'markdown' });
-  assert.deepEqual([empty.isError, /nothing of text is left to speak/.test(empty.text)], [true, true]);
+  t.strictSame([empty.isError, /nothing of text is left to speak/.test(empty.text)], [true, true]);
   const other = await call('speak', { text: 'Hi', clean: 'md' });
-  assert.match(other.text, /clean must be one of markdown, html, off, not "md"/);
+  t.match(other.text, /clean must be one of markdown, html, off, not "md"/);
 });

@@ -78,32 +78,32 @@ const ANSWERS: readonly (readonly [what: string, mode: Mode, isWhole: boolean])[
 ];
 
 for (const [program, buy] of Object.entries(PROGRAMS)) {
-  test(`${program}: audio that the provider broke off is no success behind a proxy that hides it`, async () => {
+  test(`${program}: audio that the provider broke off is no success behind a proxy that hides it`, async (t) => {
     for (const [what, mode, isWhole] of ANSWERS) {
       gateway.upstream.mode = mode;
       const account = await gateway.fund(500);
       const heard = await buy(account);
-      assert.equal(heard.isWhole, isWhole, `${what}: ${heard.told}`);
-      if (!isWhole) assert.match(heard.told, /not charged/, what);
-      assert.equal(await gateway.balance(account), isWhole ? FUNDED - PRICE : FUNDED, what);
+      t.equal(heard.isWhole, isWhole, `${what}: ${heard.told}`);
+      if (!isWhole) t.match(heard.told, /not charged/, what);
+      t.equal(await gateway.balance(account), isWhole ? FUNDED - PRICE : FUNDED, what);
     }
   });
 }
 
-test('an answer that the proxy itself cuts was charged, and the client says so', async () => {
+test('an answer that the proxy itself cuts was charged, and the client says so', async (t) => {
   gateway.upstream.mode = body(MP3, { framing: 'chunked' });
   for (const at of [1, 385, 50_000]) {
     const account = await gateway.fund(500);
     proxy.cutNextAt = at;
     const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account) });
     const error = await errorOf(client.speak(HELLO).then((speech) => speech.bytes()));
-    assert.ok(error instanceof AudioLostError, `${at}: ${error}`);
-    assert.equal(error.chargedMicroUsd, PRICE, `${at}`);
+    t.ok(error instanceof AudioLostError, `${at}: ${error}`);
+    t.equal(error.chargedMicroUsd, PRICE, `${at}`);
   }
 });
 
 // MCP pays card credit for jobs, too.
-test('prepaid and durable audio that a proxy cuts is fetched again', async () => {
+test('prepaid and durable audio that a proxy cuts is fetched again', async (t) => {
   gateway.upstream.mode = body(MP3);
   const account = await gateway.fund(500);
   const card = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account) });
@@ -113,7 +113,7 @@ test('prepaid and durable audio that a proxy cuts is fetched again', async () =>
   for (const at of [1, 385, MP3.length - 1]) {
     for (const buy of [() => card.speak(HELLO, { durable: true }), () => wallet.speak(HELLO)]) {
       proxy.cutNextAt = at;
-      assert.deepEqual(Buffer.from(await (await buy()).bytes()), MP3);
+      t.strictSame(Buffer.from(await (await buy()).bytes()), MP3);
     }
   }
 });
@@ -125,7 +125,7 @@ test('bridge: a length that is known is told', async (t) => {
   for (const response_format of ['mp3', 'wav']) {
     const response = await askBridge(url, { response_format });
     const { byteLength } = await response.arrayBuffer();
-    assert.equal(Number(response.headers.get('content-length')), byteLength, response_format);
-    assert.ok(byteLength > 0);
+    t.equal(Number(response.headers.get('content-length')), byteLength, response_format);
+    t.ok(byteLength > 0);
   }
 });

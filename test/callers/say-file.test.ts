@@ -73,31 +73,31 @@ test('a Markdown file becomes one MP3, spoken without its markup', async (t) => 
   const { env, upstream, balance } = await byPrepaid(t);
   const { folder, out, say } = await bookIn(t);
   const shown = await callerCommand(env, ...say, '--dry-run');
-  assert.ok(shown.out.startsWith('A book.\nThis sentence'), shown.output);
+  t.ok(shown.out.startsWith('A book.\nThis sentence'), shown.output);
   const before = await balance();
   const { code, err, out: line } = await callerCommand(env, ...say);
-  assert.equal(code, 0, err);
-  assert.match(
+  t.equal(code, 0, err);
+  t.match(
     err,
     new RegExp(`^${PARTS.length} parts, of which ${PARTS.length} are to be bought for 0\\.0\\d+ USD\\.$`, 'm'),
   );
-  assert.match(line, new RegExp(`book\\.mp3: ${PARTS.length} parts, \\d+ bytes, 0\\.0\\d+ USD paid now`));
-  assert.deepEqual(spokenBy(upstream), PARTS);
-  assert.equal(await balance(), before - PRICE);
+  t.match(line, new RegExp(`book\\.mp3: ${PARTS.length} parts, \\d+ bytes, 0\\.0\\d+ USD paid now`));
+  t.strictSame(spokenBy(upstream), PARTS);
+  t.equal(await balance(), before - PRICE);
   const audio = await readFile(out);
-  assert.ok(Math.abs((secondsOf(audio, 'audio/mpeg') ?? 0) - PARTS.length) < 0.1 * PARTS.length);
-  assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
-  assert.deepEqual(await readdir(join(env.SPEECHGATE_CONFIG_DIR ?? '', 'pending')).catch(() => []), []);
+  t.ok(Math.abs((secondsOf(audio, 'audio/mpeg') ?? 0) - PARTS.length) < 0.1 * PARTS.length);
+  t.strictSame((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
+  t.strictSame(await readdir(join(env.SPEECHGATE_CONFIG_DIR ?? '', 'pending')).catch(() => []), []);
 });
 
 test('a text file is spoken as it is, also with --json', async (t) => {
   const { env, upstream } = await byCard(t);
   const { out, say } = await bookIn(t, '\ufeff# One * two', 'a.txt');
   const told = await callerCommand(env, ...say, '--json');
-  assert.equal(told.code, 0, told.err);
+  t.equal(told.code, 0, told.err);
   const { length: bytes } = await readFile(out);
-  assert.deepEqual(JSON.parse(told.out), { file: out, parts: 1, bytes, chargedMicroUsd: 18 * '# One * two'.length });
-  assert.deepEqual(spokenBy(upstream), ['# One * two']);
+  t.strictSame(JSON.parse(told.out), { file: out, parts: 1, bytes, chargedMicroUsd: 18 * '# One * two'.length });
+  t.strictSame(spokenBy(upstream), ['# One * two']);
 });
 
 for (const [flow, start] of Object.entries({ prepaid: byPrepaid, card: byCard })) {
@@ -114,19 +114,19 @@ for (const [flow, start] of Object.entries({ prepaid: byPrepaid, card: byCard })
     const command = startCallerCommand(env, say);
     await second.opened;
     const interrupted = await command.stop('SIGINT');
-    assert.equal(interrupted.code, 5, interrupted.output);
-    assert.match(interrupted.err, /^Interrupted: 1 of 3 parts are bought, 0\.0\d+ USD now\. The same command goes on/m);
-    assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3.parts']);
+    t.equal(interrupted.code, 5, interrupted.output);
+    t.match(interrupted.err, /^Interrupted: 1 of 3 parts are bought, 0\.0\d+ USD now\. The same command goes on/m);
+    t.strictSame((await readdir(folder)).sort(), ['book.md', 'book.mp3.parts']);
     await second.write(silentMp3(1000));
     second.end();
 
     const { code, err } = await callerCommand(env, ...say);
-    assert.equal(code, 0, err);
-    assert.match(err, /^3 parts, of which 2 are to be bought/m);
-    assert.equal(await balance(), before - PRICE);
-    assert.deepEqual(spokenBy(upstream), PARTS, 'each is spoken once');
-    assert.ok(Math.abs((secondsOf(await readFile(out), 'audio/mpeg') ?? 0) - 3) < 0.3);
-    assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
+    t.equal(code, 0, err);
+    t.match(err, /^3 parts, of which 2 are to be bought/m);
+    t.equal(await balance(), before - PRICE);
+    t.strictSame(spokenBy(upstream), PARTS, 'each is spoken once');
+    t.ok(Math.abs((secondsOf(await readFile(out), 'audio/mpeg') ?? 0) - 3) < 0.3);
+    t.strictSame((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
   });
 }
 
@@ -143,10 +143,10 @@ test('after kill -9 the same command goes on and pays for each part once', async
   first.end();
   upstream.mode = mp3();
   const { code, err } = await callerCommand(env, ...say);
-  assert.equal(code, 0, err);
-  assert.equal(await balance(), before - PRICE);
-  assert.deepEqual(spokenBy(upstream), PARTS);
-  assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
+  t.equal(code, 0, err);
+  t.equal(await balance(), before - PRICE);
+  t.strictSame(spokenBy(upstream), PARTS);
+  t.strictSame((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
 });
 
 const CONTAINER = 'META-INF/container.xml';
@@ -173,9 +173,9 @@ test('an EPUB is spoken chapter by chapter, in the order of its spine', async (t
   for (const book of [EPUB, encryptedBy('http://www.idpf.org/2008/embedding')]) {
     const { say } = await bookIn(t, zipOf(book), 'book.epub');
     const { code, err } = await callerCommand(env, ...say);
-    assert.equal(code, 0, err);
+    t.equal(code, 0, err);
   }
-  assert.deepEqual([...new Set(spokenBy(upstream))], ['One.\nFirst & last.', 'Two.\nThe end.']);
+  t.strictSame([...new Set(spokenBy(upstream))], ['One.\nFirst & last.', 'Two.\nThe end.']);
 });
 
 const CONTENTS = (entries: readonly (readonly [title: string, address: string])[]) =>
@@ -217,11 +217,11 @@ for (const [version, book] of [
     const { env } = await byCard(t);
     const { say } = await bookIn(t, zipOf(book), 'book.epub');
     const { code, out, err } = await callerCommand(env, ...say, '--dry-run', '--json');
-    assert.equal(code, 0, err);
+    t.equal(code, 0, err);
     const { text, chapters } = JSON.parse(out);
-    assert.equal(text, 'By me.\nFirst.\nMore.\nThe end.');
+    t.equal(text, 'By me.\nFirst.\nMore.\nThe end.');
     const isNested = version === 'EPUB 3';
-    assert.deepEqual(chapters, [isNested ? 'Book' : 'By me.', 'The first', 'The second & last']);
+    t.strictSame(chapters, [isNested ? 'Book' : 'By me.', 'The first', 'The second & last']);
   });
 }
 
@@ -243,13 +243,13 @@ test('an MP3 of several chapters has their titles and times in a tag, and plays'
   await readAloud(upstream);
   const { folder, out, say } = await bookIn(t, CHAPTERED);
   const shown = await callerCommand(env, ...say, '--dry-run');
-  assert.match(shown.out, /^4 chapters: A book, One, Zwölf, Three$/m);
+  t.match(shown.out, /^4 chapters: A book, One, Zwölf, Three$/m);
   const told = await callerCommand(env, ...say, '--captions');
-  assert.equal(told.code, 0, told.err);
+  t.equal(told.code, 0, told.err);
   const { stdout, stderr } = await run('ffprobe', ['-v', 'warning', '-show_chapters', '-of', 'json', out]);
-  assert.equal(stderr, '');
+  t.equal(stderr, '');
   const chapters: { start_time: string; end_time: string; tags: { title: string } }[] = JSON.parse(stdout).chapters;
-  assert.deepEqual(
+  t.strictSame(
     chapters.map(({ tags }) => tags.title),
     ['A book', 'One', 'Zwölf', 'Three'],
   );
@@ -257,13 +257,13 @@ test('an MP3 of several chapters has their titles and times in a tag, and plays'
   chapters.forEach(({ start_time }, at) => {
     assert.equal(start_time, at === 0 ? '0.000000' : chapters[at - 1]?.end_time);
   });
-  assert.ok(Math.abs(Number(chapters.at(-1)?.end_time) - seconds) < 0.1, `${chapters.at(-1)?.end_time} of ${seconds}`);
+  t.ok(Math.abs(Number(chapters.at(-1)?.end_time) - seconds) < 0.1, `${chapters.at(-1)?.end_time} of ${seconds}`);
 
   const captions = await readFile(join(folder, 'book.vtt'), 'utf8');
-  assert.match(captions, /^WEBVTT\n\n00:00:00\.000 --> [\d:.]+\nA book\.\n/);
+  t.match(captions, /^WEBVTT\n\n00:00:00\.000 --> [\d:.]+\nA book\.\n/);
   const one = Number(chapters[1]?.start_time).toFixed(3).padStart(6, '0');
-  assert.ok(captions.includes(`\n00:00:${one} --> `), `${one} in ${captions.slice(0, 400)}`);
-  assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3', 'book.vtt']);
+  t.ok(captions.includes(`\n00:00:${one} --> `), `${one} in ${captions.slice(0, 400)}`);
+  t.strictSame((await readdir(folder)).sort(), ['book.md', 'book.mp3', 'book.vtt']);
 });
 
 test('a tag lists more chapters than one table of contents may', { skip: withoutProbe }, async (t) => {
@@ -276,7 +276,7 @@ test('a tag lists more chapters than one table of contents may', { skip: without
   await writeFile(file, Buffer.concat([chapterTag(chapters), silentMp3(6_000)]));
   const { stdout } = await run('ffprobe', ['-v', 'error', '-show_chapters', '-of', 'json', file]);
   const found: { tags: { title: string } }[] = JSON.parse(stdout).chapters;
-  assert.deepEqual([found.length, found.at(-1)?.tags.title], [600, 'Chapter 599']);
+  t.strictSame([found.length, found.at(-1)?.tags.title], [600, 'Chapter 599']);
 });
 
 test('parts of several sampling rates are not joined, and stay', { skip: withoutProbe }, async (t) => {
@@ -286,13 +286,13 @@ test('parts of several sampling rates are not joined, and stay', { skip: without
   let asked = 0;
   upstream.mode = (request, response) => (asked++ === 1 ? high : low)(request, response);
   const { code, err } = await callerCommand(env, ...say);
-  assert.equal(code, 1, err);
+  t.equal(code, 1, err);
   const [, path = ''] =
     /different sampling rates.* Delete (.+), and the same command buys it again\.$/m.exec(err) ?? [];
   await rm(path);
-  assert.equal((await callerCommand(env, ...say)).code, 0);
-  assert.equal(upstream.requests.length, 4);
-  assert.deepEqual((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
+  t.equal((await callerCommand(env, ...say)).code, 0);
+  t.equal(upstream.requests.length, 4);
+  t.strictSame((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
 });
 
 test('with --chapters files each chapter is a file with its title, and captions', { skip: withoutProbe }, async (t) => {
@@ -300,19 +300,19 @@ test('with --chapters files each chapter is a file with its title, and captions'
   await readAloud(upstream);
   const { folder, say } = await bookIn(t, CHAPTERED);
   const { code, err, out } = await callerCommand(env, ...say, '--chapters', 'files', '--captions', '--json');
-  assert.equal(code, 0, err);
+  t.equal(code, 0, err);
   const names = ['01', '02', '03', '04'].map((number) => `book-${number}`);
-  assert.deepEqual(
+  t.strictSame(
     JSON.parse(out).files,
     names.map((name) => join(folder, `${name}.mp3`)),
   );
   const all = names.flatMap((name) => [`${name}.mp3`, `${name}.vtt`]);
-  assert.deepEqual((await readdir(folder)).sort(), [...all, 'book.md'].sort());
+  t.strictSame((await readdir(folder)).sort(), [...all, 'book.md'].sort());
   const shown = await run('ffprobe', ['-v', 'warning', '-show_format', '-of', 'json', join(folder, 'book-03.mp3')]);
   const { tags, duration } = JSON.parse(shown.stdout).format;
-  assert.deepEqual([tags.title, tags.track], ['Zwölf', '3/4']);
-  assert.ok(Math.abs(Number(duration) - (SENTENCE.length * 50) / 30) < 3, duration);
-  assert.match(await readFile(join(folder, 'book-03.vtt'), 'utf8'), /^WEBVTT\n\n00:00:00\.000 --> [\d:.]+\nZwölf\.\n/);
+  t.strictSame([tags.title, tags.track], ['Zwölf', '3/4']);
+  t.ok(Math.abs(Number(duration) - (SENTENCE.length * 50) / 30) < 3, duration);
+  t.match(await readFile(join(folder, 'book-03.vtt'), 'utf8'), /^WEBVTT\n\n00:00:00\.000 --> [\d:.]+\nZwölf\.\n/);
 });
 
 test('after Ctrl-C the same command goes on in files of chapters, and says how long', async (t) => {
@@ -328,15 +328,15 @@ test('after Ctrl-C the same command goes on in files of chapters, and says how l
   const command = startCallerCommand(env, [...say, '--chapters', 'files']);
   await third.opened;
   await command.printed(/^Part 3 of 7, about \d+ s left, 0\.0\d+ USD paid …$/m);
-  assert.equal((await command.stop('SIGINT')).code, 5);
+  t.equal((await command.stop('SIGINT')).code, 5);
   await third.write(silentMp3(1000));
   third.end();
   const { code, err } = await callerCommand(env, ...say, '--chapters', 'files');
-  assert.equal(code, 0, err);
-  assert.equal(upstream.requests.length, 7, 'each is spoken once');
+  t.equal(code, 0, err);
+  t.equal(upstream.requests.length, 7, 'each is spoken once');
   const spoken = spokenBy(upstream).reduce<number>((sum, text) => sum + String(text).length, 0);
-  assert.equal(await balance(), before - BigInt(18 * spoken));
-  assert.equal((await readdir(folder)).length, 5);
+  t.equal(await balance(), before - BigInt(18 * spoken));
+  t.equal((await readdir(folder)).length, 5);
 });
 
 test('what is no EPUB, or is encrypted, is refused in one line, with 2', async (t) => {
@@ -354,9 +354,9 @@ test('what is no EPUB, or is encrypted, is refused in one line, with 2', async (
   ] as const) {
     const { say } = await bookIn(t, content, 'book.epub');
     const { code, err } = await callerCommand(env, ...say);
-    assert.deepEqual([code, err], [2, `${say[1]} ${why}. Nothing was bought.\n`]);
+    t.strictSame([code, err], [2, `${say[1]} ${why}. Nothing was bought.\n`]);
   }
-  assert.equal(upstream.requests.length, 0);
+  t.equal(upstream.requests.length, 0);
 });
 
 test('Ctrl-C before a part is sent ends with 130', async (t) => {
@@ -374,16 +374,16 @@ test('Ctrl-C before a part is sent ends with 130', async (t) => {
   const command = startCallerCommand({ ...env, SPEECHGATE_URL: `http://127.0.0.1:${port}` }, say);
   stop = () => void command.stop('SIGINT');
   const { code, err } = await command.ended;
-  assert.deepEqual([code, upstream.requests.length], [130, 0], err);
-  assert.match(err, /^Interrupted: 0 of 3 parts are bought, 0\.000000 USD now\./m);
+  t.strictSame([code, upstream.requests.length], [130, 0], err);
+  t.match(err, /^Interrupted: 0 of 3 parts are bought, 0\.000000 USD now\./m);
 });
 
 test('a file waits where the service limits requests', async (t) => {
   const { env, upstream } = await byCard(t, { RATE_LIMIT_MAX: '1', RATE_LIMIT_WINDOW_SECONDS: '2' });
   const { say } = await bookIn(t);
   const { code, err } = await callerCommand(env, ...say);
-  assert.equal(code, 0, err);
-  assert.deepEqual(spokenBy(upstream), PARTS);
+  t.equal(code, 0, err);
+  t.strictSame(spokenBy(upstream), PARTS);
 });
 
 test('a second command for the same file buys nothing', async (t) => {
@@ -395,34 +395,31 @@ test('a second command for the same file buys nothing', async (t) => {
   const running = startCallerCommand(env, say);
   await first.opened;
   const second = await callerCommand(env, ...say);
-  assert.deepEqual([second.code, upstream.requests.length], [1, 1], second.err);
-  assert.match(
-    second.err,
-    /^Another command keeps its parts in .+\. Let that go on, or end it\. Nothing was bought\.$/m,
-  );
+  t.strictSame([second.code, upstream.requests.length], [1, 1], second.err);
+  t.match(second.err, /^Another command keeps its parts in .+\. Let that go on, or end it\. Nothing was bought\.$/m);
   upstream.mode = mp3();
   await first.write(silentMp3(1000));
   first.end();
-  assert.equal((await running.ended).code, 0, running.output());
-  assert.equal(await balance(), before - PRICE);
+  t.equal((await running.ended).code, 0, running.output());
+  t.equal(await balance(), before - PRICE);
 });
 
 test('a cap stops a file before its first part, or between two, and nothing is lost', async (t) => {
   const { env, upstream, balance } = await byPrepaid(t);
   const { folder, say } = await bookIn(t);
   const over = await callerCommand(env, ...say, '--max', '0.05');
-  assert.deepEqual([over.code, upstream.requests.length], [4, 0], over.err);
-  assert.match(over.err, /cap of 0\.050000 USD for one call is left.* Nothing was signed\.$/m);
+  t.strictSame([over.code, upstream.requests.length], [4, 0], over.err);
+  t.match(over.err, /cap of 0\.050000 USD for one call is left.* Nothing was signed\.$/m);
 
   const capped = await callerCommand({ ...env, SPEECHGATE_MAX_PER_DAY: '0.05' }, ...say);
-  assert.equal(capped.code, 4, capped.err);
-  assert.match(capped.err, /^1 of 3 parts are bought, 0\.0\d+ USD now\. The same command goes on/m);
-  assert.equal((await readdir(join(folder, 'book.mp3.parts'))).filter((name) => name.endsWith('.mp3')).length, 1);
+  t.equal(capped.code, 4, capped.err);
+  t.match(capped.err, /^1 of 3 parts are bought, 0\.0\d+ USD now\. The same command goes on/m);
+  t.equal((await readdir(join(folder, 'book.mp3.parts'))).filter((name) => name.endsWith('.mp3')).length, 1);
   const before = await balance();
   const rest = await callerCommand(env, ...say, '--max', '0.06');
-  assert.equal(rest.code, 0, rest.err);
-  assert.deepEqual(spokenBy(upstream), PARTS);
-  assert.equal(before - (await balance()), PRICE - 18n * BigInt(PARTS[0]?.length ?? 0));
+  t.equal(rest.code, 0, rest.err);
+  t.strictSame(spokenBy(upstream), PARTS);
+  t.equal(before - (await balance()), PRICE - 18n * BigInt(PARTS[0]?.length ?? 0));
 });
 
 test('a file that cannot be spoken is refused in one line, with 2, and nothing is bought', async (t) => {
@@ -445,12 +442,12 @@ test('a file that cannot be spoken is refused in one line, with 2, and nothing i
     ['a.txt', ['--out', out, '--chapters', 'marks'], /--chapters must be one of tags, files, not marks\./],
   ] as const) {
     const { code, err } = await callerCommand(env, 'say', join(folder, name), ...args);
-    assert.equal(code, 2, err);
-    assert.match(err, message);
-    assert.match(err, /^[^\n]+ Nothing was bought\.\n$/);
+    t.equal(code, 2, err);
+    t.match(err, message);
+    t.match(err, /^[^\n]+ Nothing was bought\.\n$/);
   }
   const noFile = await callerCommand(env, 'say', 'Hello', '--out', out, '--captions');
-  assert.deepEqual([noFile.code, noFile.err.slice(0, 37)], [2, '--chapters and --captions need a file']);
-  assert.equal((await callerCommand(env, 'say', 'Read about a.txt', '--out', out)).code, 0);
-  assert.deepEqual(spokenBy(upstream), ['Read about a.txt']);
+  t.strictSame([noFile.code, noFile.err.slice(0, 37)], [2, '--chapters and --captions need a file']);
+  t.equal((await callerCommand(env, 'say', 'Read about a.txt', '--out', out)).code, 0);
+  t.strictSame(spokenBy(upstream), ['Read about a.txt']);
 });

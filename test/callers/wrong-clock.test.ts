@@ -1,5 +1,4 @@
 /** A caller's clock that is off is named, with how far, by every program that pays. */
-import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Test, test } from 'tap';
@@ -55,7 +54,7 @@ test('a clock that is off is named by every program, and nothing is charged', as
   const { programs, balance } = await openPrograms(t);
   let aheadSeconds = 0;
   t.intercept(Date, 'now', { value: () => realNow() + aheadSeconds * 1000 });
-  for (const [name, run] of Object.entries(programs)) assert.doesNotMatch(await run(), /charged|Nothing/, name);
+  for (const [name, run] of Object.entries(programs)) t.notMatch(await run(), /charged|Nothing/, name);
   const before = await balance();
   for (const [seconds, words] of [
     [45, /clock of this machine is 4[456] s ahead of the service's: correct it/],
@@ -63,8 +62,8 @@ test('a clock that is off is named by every program, and nothing is charged', as
   ] as const) {
     aheadSeconds = seconds;
     for (const [name, run] of Object.entries(programs)) {
-      await t.test(`${name}, ${seconds} s`, async () => assert.match(await run(), words));
+      await t.test(`${name}, ${seconds} s`, async (t) => t.match(await run(), words));
     }
   }
-  assert.equal(await balance(), before);
+  t.equal(await balance(), before);
 });

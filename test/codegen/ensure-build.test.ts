@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { appendFile, mkdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -53,11 +52,11 @@ async function project(t: Test) {
 test('sources are compiled when there is no output, and not again', async (t) => {
   const { output, ensureBuild, mark, isRebuilt } = await project(t);
   await ensureBuild();
-  assert.match(await readFile(output, 'utf8'), /export const greeting = "hello"/);
-  assert.equal((await stat(output)).mode & 0o111, 0o111, 'npx links it as a program');
+  t.match(await readFile(output, 'utf8'), /export const greeting = "hello"/);
+  t.equal((await stat(output)).mode & 0o111, 0o111, 'npx links it as a program');
   await mark();
   await ensureBuild();
-  assert.equal(await isRebuilt(), false);
+  t.equal(await isRebuilt(), false);
 });
 
 test('a source or setting that is newer than the output is compiled', async (t) => {
@@ -66,16 +65,16 @@ test('a source or setting that is newer than the output is compiled', async (t) 
   await mark();
   await writeFile(join(root, 'src/speechgate.ts'), 'export const greeting: string = "good day";\n');
   await ensureBuild();
-  assert.match(await readFile(output, 'utf8'), /good day/);
+  t.match(await readFile(output, 'utf8'), /good day/);
   await writeFile(join(root, 'src/added.ts'), 'export const added: number = 1;\n');
   await ensureBuild();
-  assert.match(await readFile(join(root, 'dist/added.js'), 'utf8'), /added = 1/);
+  t.match(await readFile(join(root, 'dist/added.js'), 'utf8'), /added = 1/);
   // Its text is the same, so the compiler writes nothing; the next start must not compile again.
   await touch('src/added.ts');
   await ensureBuild();
   await mark();
   await ensureBuild();
-  assert.equal(await isRebuilt(), false);
+  t.equal(await isRebuilt(), false);
 });
 
 test('without a compiler the output is kept, and a missing one is an error', async (t) => {
@@ -85,9 +84,9 @@ test('without a compiler the output is kept, and a missing one is an error', asy
   await removeCompiler();
   await touch('src/speechgate.ts');
   await ensureBuild();
-  assert.equal(await isRebuilt(), false);
+  t.equal(await isRebuilt(), false);
   await rm(join(root, 'dist'), { recursive: true });
-  await assert.rejects(ensureBuild(), {
+  await t.rejects(ensureBuild(), {
     code: 1,
     stderr: /^dist\/ is missing and TypeScript is not installed\. Run npm ci/,
   });

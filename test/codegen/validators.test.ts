@@ -57,13 +57,13 @@ test('R1, R2: x-text counts UTF-16 code units of trimmed, well-formed text', asy
     ['U+0000 and too long', 'abcdef\0', 'wellFormed'],
   ];
   for (const [name, text, rule] of cases) {
-    t.test(name, async () => assert.equal(errorOf('getNoteQuery', { text }), rule));
+    t.test(name, async (t) => t.equal(errorOf('getNoteQuery', { text }), rule));
   }
 
-  t.test('R7: the validator does not check the cap of the model', async () => {
-    assert.equal(errorOf('createNoteTextBody', 'a'.repeat(5000)), undefined);
-    assert.equal(errorOf('createNoteTextBody', '  '), 'minLength');
-    assert.equal(errorOf('createNoteTextBody', 'a\0'), 'wellFormed');
+  t.test('R7: the validator does not check the cap of the model', async (t) => {
+    t.equal(errorOf('createNoteTextBody', 'a'.repeat(5000)), undefined);
+    t.equal(errorOf('createNoteTextBody', '  '), 'minLength');
+    t.equal(errorOf('createNoteTextBody', 'a\0'), 'wellFormed');
   });
 });
 
@@ -74,70 +74,70 @@ test('R51: numbers in parameters are plain decimals', async (t) => {
     ['1.50', 1.5],
     ['2', 2],
   ] as const) {
-    t.test(`${text} is a number`, async () => {
+    t.test(`${text} is a number`, async (t) => {
       const query = { text: 'a', speed: text };
-      assert.equal(errorOf('getNoteQuery', query), undefined);
-      assert.deepEqual(query, { text: 'a', speed: value });
+      t.equal(errorOf('getNoteQuery', query), undefined);
+      t.strictSame(query, { text: 'a', speed: value });
     });
   }
   for (const text of ['1e0', '0x1', ' 1', '1 ', '+1', '', '.5', '1.', '1,5', '１', 'NaN', 'Infinity', 'true', '1\n']) {
-    t.test(`${JSON.stringify(text)} is not a number`, async () =>
-      assert.equal(errorOf('getNoteQuery', { text: 'a', speed: text }), 'type'),
+    t.test(`${JSON.stringify(text)} is not a number`, async (t) =>
+      t.equal(errorOf('getNoteQuery', { text: 'a', speed: text }), 'type'),
     );
   }
-  t.test('the range of a number is checked', async () => {
-    assert.equal(errorOf('getNoteQuery', { text: 'a', speed: '0.49' }), 'minimum');
-    assert.equal(errorOf('getNoteQuery', { text: 'a', speed: '2.01' }), 'maximum');
-    assert.equal(errorOf('getNoteQuery', { text: 'a', speed: '-1' }), 'minimum');
-    assert.equal(errorOf('getNoteQuery', { text: 'a', count: '0' }), 'exclusiveMinimum');
-    assert.equal(errorOf('getNoteQuery', { text: 'a', count: '1.5' }), 'type');
-    assert.equal(errorOf('getNoteQuery', { text: 'a', count: '9'.repeat(400) }), 'type');
+  t.test('the range of a number is checked', async (t) => {
+    t.equal(errorOf('getNoteQuery', { text: 'a', speed: '0.49' }), 'minimum');
+    t.equal(errorOf('getNoteQuery', { text: 'a', speed: '2.01' }), 'maximum');
+    t.equal(errorOf('getNoteQuery', { text: 'a', speed: '-1' }), 'minimum');
+    t.equal(errorOf('getNoteQuery', { text: 'a', count: '0' }), 'exclusiveMinimum');
+    t.equal(errorOf('getNoteQuery', { text: 'a', count: '1.5' }), 'type');
+    t.equal(errorOf('getNoteQuery', { text: 'a', count: '9'.repeat(400) }), 'type');
   });
 });
 
-test('booleans in parameters are only true and false', async () => {
+test('booleans in parameters are only true and false', async (t) => {
   const query = { text: 'a', flag: 'true' };
-  assert.equal(errorOf('getNoteQuery', query), undefined);
-  assert.deepEqual(query, { text: 'a', flag: true });
-  for (const flag of ['1', 'TRUE', '', 'yes']) assert.equal(errorOf('getNoteQuery', { text: 'a', flag }), 'type');
+  t.equal(errorOf('getNoteQuery', query), undefined);
+  t.strictSame(query, { text: 'a', flag: true });
+  for (const flag of ['1', 'TRUE', '', 'yes']) t.equal(errorOf('getNoteQuery', { text: 'a', flag }), 'type');
 });
 
-test('R49: a parameter given twice is refused', async () => {
-  assert.equal(errorOf('getNoteQuery', { text: ['a', 'b'] }), 'type');
-  assert.equal(errorOf('getNoteQuery', { text: 'a', speed: ['1', '1'] }), 'type');
+test('R49: a parameter given twice is refused', async (t) => {
+  t.equal(errorOf('getNoteQuery', { text: ['a', 'b'] }), 'type');
+  t.equal(errorOf('getNoteQuery', { text: 'a', speed: ['1', '1'] }), 'type');
 });
 
-test('undeclared parameters are ignored, and missing required ones are refused', async () => {
-  assert.equal(errorOf('getNoteQuery', { text: 'a', other: 'b' }), undefined);
-  assert.equal(errorOf('getNoteQuery', {}), 'required');
-  assert.equal(errorOf('getNoteParams', { noteId: '' }), 'minLength');
+test('undeclared parameters are ignored, and missing required ones are refused', async (t) => {
+  t.equal(errorOf('getNoteQuery', { text: 'a', other: 'b' }), undefined);
+  t.equal(errorOf('getNoteQuery', {}), 'required');
+  t.equal(errorOf('getNoteParams', { noteId: '' }), 'minLength');
 });
 
-test('headers are validated by their lower-case names', async () => {
-  assert.equal(errorOf('getNoteHeaders', { 'x-key': '123456789' }), 'maxLength');
+test('headers are validated by their lower-case names', async (t) => {
+  t.equal(errorOf('getNoteHeaders', { 'x-key': '123456789' }), 'maxLength');
   const headers = { 'x-expiry': '1700000000', host: 'example' };
-  assert.equal(errorOf('getNoteHeaders', headers), undefined);
-  assert.equal(headers['x-expiry'], 1700000000);
+  t.equal(errorOf('getNoteHeaders', headers), undefined);
+  t.equal(headers['x-expiry'], 1700000000);
 });
 
-test('types are coerced in forms, but not in JSON bodies', async () => {
-  assert.equal(errorOf('createNoteJsonBody', { text: 'a', speed: '1' }), 'anyOf');
+test('types are coerced in forms, but not in JSON bodies', async (t) => {
+  t.equal(errorOf('createNoteJsonBody', { text: 'a', speed: '1' }), 'anyOf');
   const form = { amount: '500', name: '7' };
-  assert.equal(errorOf('orderFormFormBody', form), undefined);
-  assert.deepEqual(form, { amount: 500, name: '7' });
+  t.equal(errorOf('orderFormFormBody', form), undefined);
+  t.strictSame(form, { amount: 500, name: '7' });
 });
 
-test('R51: either alternative of a body passes, with unknown members', async () => {
-  assert.equal(errorOf('createNoteJsonBody', { text: 'a', other: [1] }), undefined);
-  assert.equal(errorOf('createNoteJsonBody', { quoteToken: 'a' }), undefined);
-  assert.equal(errorOf('createNoteJsonBody', { other: 1 }), 'anyOf');
-  assert.equal(errorOf('createNoteJsonBody', null), 'anyOf');
+test('R51: either alternative of a body passes, with unknown members', async (t) => {
+  t.equal(errorOf('createNoteJsonBody', { text: 'a', other: [1] }), undefined);
+  t.equal(errorOf('createNoteJsonBody', { quoteToken: 'a' }), undefined);
+  t.equal(errorOf('createNoteJsonBody', { other: 1 }), 'anyOf');
+  t.equal(errorOf('createNoteJsonBody', null), 'anyOf');
 });
 
-test('a schema that strict mode refuses is reported by name', async () => {
+test('a schema that strict mode refuses is reported by name', async (t) => {
   const document = fixture();
   document.paths['/notes/{noteId}'].get.parameters[2].schema.format = 'warp';
-  await assert.rejects(generate(JSON.stringify(document)), /getNoteQuery: unknown format "warp"/);
+  await t.rejects(generate(JSON.stringify(document)), /getNoteQuery: unknown format "warp"/);
 });
 
 const response = (operationId: string, status: number) => {
@@ -146,31 +146,31 @@ const response = (operationId: string, status: number) => {
   return found;
 };
 
-test('response headers are validated as received text', async () => {
+test('response headers are validated as received text', async (t) => {
   const { headers, headerNames } = response('getNote', 200);
-  assert.deepEqual(headerNames, ['x-trace-id', 'x-balance', 'x-limit']);
-  assert.equal(headers({ 'x-trace-id': 'a', 'x-balance': '12' }), true);
-  assert.equal(headers({ 'x-trace-id': 'a' }), false);
-  assert.equal(headers({ 'x-trace-id': 'a', 'x-balance': '1.5' }), false);
+  t.strictSame(headerNames, ['x-trace-id', 'x-balance', 'x-limit']);
+  t.equal(headers({ 'x-trace-id': 'a', 'x-balance': '12' }), true);
+  t.equal(headers({ 'x-trace-id': 'a' }), false);
+  t.equal(headers({ 'x-trace-id': 'a', 'x-balance': '1.5' }), false);
 });
 
-test('a response body is validated by its media type', async () => {
+test('a response body is validated by its media type', async (t) => {
   const json = response('getNote', 200).content['application/json'];
   const body = { id: 'a', balance: 1, endedAt: null, state: null, details: null, result: null };
-  assert.equal(json?.(body), true);
-  assert.equal(json?.({ ...body, state: 'lost' }), false);
-  assert.equal(json?.({ ...body, result: { id: 'a' } }), false);
-  assert.deepEqual(Object.keys(response('orderForm', 400).content), ['text/html', 'application/json']);
-  assert.equal(response('createNote', 200).content['audio/mpeg'], null, 'audio is not validated');
+  t.equal(json?.(body), true);
+  t.equal(json?.({ ...body, state: 'lost' }), false);
+  t.equal(json?.({ ...body, result: { id: 'a' } }), false);
+  t.strictSame(Object.keys(response('orderForm', 400).content), ['text/html', 'application/json']);
+  t.equal(response('createNote', 200).content['audio/mpeg'], null, 'audio is not validated');
 });
 
-test('responses of the edge are validated too', async () => {
+test('responses of the edge are validated too', async (t) => {
   const json = declared.edgeResponses[404]?.content['application/json'];
   const error = { error: { code: 'NOT_FOUND', message: 'm', details: { any: [1] } } };
-  assert.equal(json?.(error), true);
-  assert.equal(json?.({ error: { ...error.error, code: 'OTHER' } }), false);
-  assert.equal(declared.edgeHeaders.headers({ 'x-frame-options': 'DENY' }), true);
-  assert.equal(declared.edgeHeaders.headers({ 'x-frame-options': 'SAMEORIGIN' }), false);
+  t.equal(json?.(error), true);
+  t.equal(json?.({ error: { ...error.error, code: 'OTHER' } }), false);
+  t.equal(declared.edgeHeaders.headers({ 'x-frame-options': 'DENY' }), true);
+  t.equal(declared.edgeHeaders.headers({ 'x-frame-options': 'SAMEORIGIN' }), false);
 });
 
 const note = {
@@ -185,10 +185,10 @@ const note = {
   rate: 0.000018,
 };
 
-test('serializes like JSON.stringify, including members of every allOf part', async () => {
-  assert.deepEqual(JSON.parse(serializers.getNote200?.(note) ?? ''), note);
+test('serializes like JSON.stringify, including members of every allOf part', async (t) => {
+  t.strictSame(JSON.parse(serializers.getNote200?.(note) ?? ''), note);
   const few = { id: 'a', balance: 1, endedAt: null, state: null, details: null, result: null };
-  assert.deepEqual(JSON.parse(serializers.getNote200?.(few) ?? ''), few, 'null stays null, absent stays absent');
+  t.strictSame(JSON.parse(serializers.getNote200?.(few) ?? ''), few, 'null stays null, absent stays absent');
 });
 
 test('serializes any note like JSON.stringify', async () => {
@@ -212,22 +212,22 @@ test('serializes any note like JSON.stringify', async () => {
   );
 });
 
-test('serializes an int64 from a bigint without loss', async () => {
+test('serializes an int64 from a bigint without loss', async (t) => {
   const json = serializers.getNote200?.({ ...note, balance: 9007199254740993n, owed: -1n }) ?? '';
-  assert.match(json, /"balance":9007199254740993[,}]/);
-  assert.match(json, /"owed":-1[,}]/);
+  t.match(json, /"balance":9007199254740993[,}]/);
+  t.match(json, /"owed":-1[,}]/);
 });
 
-test('omits undeclared members and refuses a body without a required one', async () => {
+test('omits undeclared members and refuses a body without a required one', async (t) => {
   const json = serializers.getNote200?.({ ...note, secret: 's', result: { ...note.result, secret: 's' } }) ?? '';
-  assert.doesNotMatch(json, /secret/);
+  t.notMatch(json, /secret/);
   const { balance: _balance, ...incomplete } = note;
-  assert.throws(() => serializers.getNote200?.(incomplete), /balance/);
+  t.throws(() => serializers.getNote200?.(incomplete), /balance/);
 });
 
-test('serializes a structured error with free-form details', async () => {
+test('serializes a structured error with free-form details', async (t) => {
   const error = { error: { code: 'NOT_FOUND', message: 'It\'s "gone"', details: { a: [{ b: null }], c: undefined } } };
-  assert.equal(serializers.error400?.(error), JSON.stringify(error));
+  t.equal(serializers.error400?.(error), JSON.stringify(error));
 });
 
 test('differently written errors of one status have separate serializers', async (t) => {
@@ -238,8 +238,8 @@ test('differently written errors of one status have separate serializers', async
   const [own] = (await load(t, contract, 'serializers.js')) as [typeof serializers];
   const error = { error: { code: 'INVALID_REQUEST', message: 'No.', details: null } };
   const hinted = { ...error, hint: 'Say more.' };
-  assert.equal(own.error400?.(hinted), JSON.stringify(error));
-  assert.equal(own[`${post.operationId}400`]?.(hinted), JSON.stringify(hinted));
+  t.equal(own.error400?.(hinted), JSON.stringify(error));
+  t.equal(own[`${post.operationId}400`]?.(hinted), JSON.stringify(hinted));
 });
 
 const shapes: [string, Schema, object][] = [
@@ -272,12 +272,12 @@ const shapes: [string, Schema, object][] = [
   ],
 ];
 for (const [name, schema, expected] of shapes) {
-  test(name, async () => assert.deepEqual(written(schema), expected));
+  test(name, async (t) => t.strictSame(written(schema), expected));
 }
 
-test('an int64 among alternatives of other types is refused', async () => {
+test('an int64 among alternatives of other types is refused', async (t) => {
   const schema: Schema = { anyOf: [{ type: 'integer', format: 'int64' }, { type: 'string' }] };
-  assert.throws(() => written(schema), /int64 is not supported/);
+  t.throws(() => written(schema), /int64 is not supported/);
 });
 
 const cases: [string, Schema, object][] = [
@@ -316,5 +316,5 @@ const cases: [string, Schema, object][] = [
 ];
 
 for (const [name, schema, expected] of cases) {
-  test(name, async () => assert.deepEqual(toJsonSchema(schema), expected));
+  test(name, async (t) => t.strictSame(toJsonSchema(schema), expected));
 }

@@ -35,8 +35,8 @@ const acme = {
 test('the built-in catalog matches the specification', async (t) => {
   const gateway = await startGateway(t);
   const { json } = await gateway.call('/tts/models');
-  assert.equal(json.defaultModel, 'provider-a/tts-1');
-  assert.deepEqual(
+  t.equal(json.defaultModel, 'provider-a/tts-1');
+  t.strictSame(
     json.models.map((model: { id: string; pricing: object; maxInputCharacters: number; available: boolean }) => [
       model.id,
       model.pricing,
@@ -62,25 +62,25 @@ test('the built-in catalog matches the specification', async (t) => {
   );
   for (const model of json.models) {
     const voices = (await gateway.call(`/tts/voices?model=${model.id}`)).json;
-    assert.deepEqual(voices.voices, model.voices);
-    assert.deepEqual(
+    t.strictSame(voices.voices, model.voices);
+    t.strictSame(
       voices.voices.map((voice: { id: string }) => voice.id),
       VOICES.map((slug) => `provider-a_${slug}`),
     );
-    assert.equal(voices.total, 9);
+    t.equal(voices.total, 9);
   }
-  assert.equal((await gateway.call('/tts/voices')).json.model, 'provider-a/tts-1');
+  t.equal((await gateway.call('/tts/voices')).json.model, 'provider-a/tts-1');
 });
 
 test('R42: another catalog is served, priced and capped without code changes', async (t) => {
   const gateway = await startGateway(t, { CATALOG_FILE: await catalogFile(t, acme) });
   const { json } = await gateway.call('/tts/models');
-  assert.equal(json.models[0].voices[0].id, 'acme-2_bella');
+  t.equal(json.models[0].voices[0].id, 'acme-2_bella');
   const over = await gateway.call('/tts', { method: 'POST', json: { text: 'a'.repeat(11) } });
-  assert.equal(over.status, 413);
-  assert.equal(over.json.error.details.maximum, 10);
+  t.equal(over.status, 413);
+  t.equal(over.json.error.details.maximum, 10);
   const { error } = (await gateway.call('/tts', { method: 'POST', json: { text: 'abc' } })).json;
-  assert.equal(error.details.priceMicroUsd, 5, '3 characters at 1.500003 micro-USD, rounded up');
+  t.equal(error.details.priceMicroUsd, 5, '3 characters at 1.500003 micro-USD, rounded up');
 });
 
 test('examples/catalogs/openai.json sells voices under ids without a hyphen', async (t) => {
@@ -88,32 +88,32 @@ test('examples/catalogs/openai.json sells voices under ids without a hyphen', as
   const file = fileURLToPath(projectFile('examples/catalogs/openai.json'));
   const gateway = await startGateway(t, { CATALOG_FILE: file, SPEECH_BASE_URL: upstream.url });
   const { json } = await gateway.call('/tts/models');
-  assert.deepEqual([json.defaultModel, json.models.length], ['openai/tts-1', 2]);
+  t.strictSame([json.defaultModel, json.models.length], ['openai/tts-1', 2]);
 
   const account = await gateway.fund(500);
   let spent = 0n;
   for (const { id, pricing, voices } of json.models) {
-    assert.match(id, /^[a-z0-9]+\//);
-    assert.deepEqual(
+    t.match(id, /^[a-z0-9]+\//);
+    t.strictSame(
       voices.map((voice: { id: string }) => voice.id),
       VOICES.map((slug) => `openai_${slug}`),
     );
     for (const voice of voices) {
-      assert.match(voice.id, /^[a-z0-9]+_[a-z0-9]+$/);
+      t.match(voice.id, /^[a-z0-9]+_[a-z0-9]+$/);
       const call = { model: id, voice: voice.id, text: 'Hello world' };
       const reply = await gateway.call('/tts', {
         method: 'POST',
         headers: { 'x-credit-account': account },
         json: call,
       });
-      assert.equal(reply.status, 200, reply.text.slice(0, 300));
+      t.equal(reply.status, 200, reply.text.slice(0, 300));
       const { model, voice: spoken } = upstream.requests.at(-1)?.body ?? {};
-      assert.deepEqual([`openai/${model}`, `openai_${spoken}`], [id, voice.id]);
+      t.strictSame([`openai/${model}`, `openai_${spoken}`], [id, voice.id]);
       spent += BigInt(11 * pricing.ratePerMillionCharsUsd);
     }
   }
-  assert.equal(spent, 9n * 11n * (18n + 36n), "OpenAI's 15 and 30 USD per million characters, and a fifth");
-  assert.equal(await gateway.balance(account), 5_000_000n - spent);
+  t.equal(spent, 9n * 11n * (18n + 36n), "OpenAI's 15 and 30 USD per million characters, and a fifth");
+  t.equal(await gateway.balance(account), 5_000_000n - spent);
 });
 
 test('a model whose upstreams have no speeds says so, and refuses others uncharged', async (t) => {
@@ -121,7 +121,7 @@ test('a model whose upstreams have no speeds says so, and refuses others uncharg
   const file = await catalogWith(t, { speed: { max: 1.5 }, upstreams: [{ name: 'default', speed: false }] });
   const gateway = await startGateway(t, { CATALOG_FILE: file, SPEECH_BASE_URL: upstream.url });
   const { models } = (await gateway.call('/tts/models')).json;
-  assert.deepEqual(models[0].speed, { min: 1, max: 1, default: 1 });
+  t.strictSame(models[0].speed, { min: 1, max: 1, default: 1 });
   const account = await gateway.fund(100);
   const speakAt = (speed: number) =>
     gateway.call('/tts', {
@@ -131,14 +131,14 @@ test('a model whose upstreams have no speeds says so, and refuses others uncharg
     });
   for (const speed of [1.2, 0.5]) {
     const { status, json } = await speakAt(speed);
-    assert.deepEqual([status, json.error.code], [400, 'INVALID_SPEED']);
-    assert.equal(json.error.message, 'speed must be 1 for provider-a/tts-1, which has no other. Leave it out.');
+    t.strictSame([status, json.error.code], [400, 'INVALID_SPEED']);
+    t.equal(json.error.message, 'speed must be 1 for provider-a/tts-1, which has no other. Leave it out.');
     const { field, rule, minimum, maximum } = json.error.details;
-    assert.deepEqual({ field, rule, minimum, maximum }, { field: 'speed', rule: 'range', minimum: 1, maximum: 1 });
+    t.strictSame({ field, rule, minimum, maximum }, { field: 'speed', rule: 'range', minimum: 1, maximum: 1 });
   }
-  assert.equal(await gateway.balance(account), 1_000_000n);
-  assert.equal((await speakAt(1)).status, 200);
-  assert.equal(upstream.requests.length, 1);
+  t.equal(await gateway.balance(account), 1_000_000n);
+  t.equal((await speakAt(1)).status, 200);
+  t.equal(upstream.requests.length, 1);
 });
 
 const LOCAL = { name: 'local', baseUrl: 'http://127.0.0.1:8880/v1' };
@@ -316,9 +316,9 @@ test('a model may restrict speeds to a narrower range than the contract', async 
   const gateway = await startGateway(t, { CATALOG_FILE: file, SPEECH_BASE_URL: upstream.url });
   const account = await gateway.fund(500);
 
-  await t.test('GET /tts/models shows the speed range', async () => {
+  await t.test('GET /tts/models shows the speed range', async (t) => {
     const { json } = await gateway.call('/tts/models');
-    assert.deepEqual(
+    t.strictSame(
       json.models.map(({ speed }: { speed: object }) => speed),
       [
         { min: 0.8, max: 1.2, default: 1 },
@@ -329,7 +329,7 @@ test('a model may restrict speeds to a narrower range than the contract', async 
     );
   });
 
-  await t.test('a speed outside the range is INVALID_SPEED in each flow', async () => {
+  await t.test('a speed outside the range is INVALID_SPEED in each flow', async (t) => {
     const json = { text: 'a', model: 'acme-2/fast', speed: 1.3 };
     const query = 'text=a&model=acme-2/fast&speed=1.3';
     const refused = [
@@ -344,19 +344,19 @@ test('a model may restrict speeds to a narrower range than the contract', async 
       }),
     ];
     for (const { status, json: body } of refused) {
-      assert.deepEqual([status, body.error.code], [400, 'INVALID_SPEED']);
-      assert.match(body.error.message, /0\.8 to 1\.2/);
-      assert.deepEqual(body.error.details, { field: 'speed', rule: 'range', minimum: 0.8, maximum: 1.2 });
+      t.strictSame([status, body.error.code], [400, 'INVALID_SPEED']);
+      t.match(body.error.message, /0\.8 to 1\.2/);
+      t.strictSame(body.error.details, { field: 'speed', rule: 'range', minimum: 0.8, maximum: 1.2 });
     }
-    assert.equal(upstream.requests.length, 0);
+    t.equal(upstream.requests.length, 0);
   });
 
-  await t.test('a speed within the range or an omitted speed is accepted', async () => {
+  await t.test('a speed within the range or an omitted speed is accepted', async (t) => {
     for (const model of ['acme-2/fast', 'acme-2/steady']) {
       for (const speed of [1, undefined, ...(model === 'acme-2/fast' ? [0.8, 1.2] : [])]) {
         const json = { text: 'a', model, speed };
         const reply = await gateway.call('/tts', { method: 'POST', json, headers: { 'x-credit-account': account } });
-        assert.equal(reply.status, 200, `${model} at ${speed}`);
+        t.equal(reply.status, 200, `${model} at ${speed}`);
       }
     }
   });
@@ -374,7 +374,7 @@ test('R3: the price is ceil(characters x rate) in whole micro-USD', async (t) =>
     [1_000_001, 1n, 2n],
     [3, 1_500_000n, 5n],
   ];
-  for (const [characters, rate, price] of cases) assert.equal(priceMicroUsd(characters, rate), price);
+  for (const [characters, rate, price] of cases) t.equal(priceMicroUsd(characters, rate), price);
 
   await t.test('rounding up adds less than one micro-USD', async () => {
     fc.assert(
@@ -401,9 +401,9 @@ test('R7: the catalog checks run in the order model, voice, speed, cap', async (
     ['a speed that is not a number', { text: 'a', speed: Number.NaN }, 'INVALID_SPEED'],
   ];
   for (const [name, request, code] of cases) {
-    await t.test(name, async () => {
+    await t.test(name, async (t) => {
       const result = placeOrder(catalog, request);
-      assert.equal(result.outcome === 'refused' && result.code, code);
+      t.equal(result.outcome === 'refused' && result.code, code);
     });
   }
 });
@@ -424,9 +424,9 @@ test('R1, R2: characters are UTF-16 units of the trimmed text', async () => {
   }
 });
 
-test('omitted fields use the default model, its default voice and speed 1', async () => {
+test('omitted fields use the default model, its default voice and speed 1', async (t) => {
   const result = placeOrder(catalog, { text: 'a' });
   assert.ok(result.outcome === 'placed');
   const { model, voice, speed } = result.order;
-  assert.deepEqual([model.id, voice.id, speed], ['provider-a/tts-1', 'provider-a_alloy', 1]);
+  t.strictSame([model.id, voice.id, speed], ['provider-a/tts-1', 'provider-a_alloy', 1]);
 });

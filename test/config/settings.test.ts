@@ -21,27 +21,27 @@ const FEEDBACK = {
 
 const namesOf = (faults: readonly SettingFault[]) => faults.map((fault) => fault.name);
 
-test('these tests cover every variable that the service reads', async () => {
+test('these tests cover every variable that the service reads', async (t) => {
   const asked = new Set<string>();
   readConfig(new Proxy<NodeJS.ProcessEnv>({}, { get: (_env, name) => void asked.add(String(name)) }));
   const files = SECRETS.map((name) => `${name}_FILE`);
-  assert.deepEqual([...asked].sort(), [...Object.keys(SETTINGS), ...files].sort());
+  t.strictSame([...asked].sort(), [...Object.keys(SETTINGS), ...files].sort());
 });
 
 testSettings(SETTINGS);
 
-test('BASE_URL defaults to the listening address', async () => {
-  assert.equal(configOf({ DATABASE_URL, HOST: '192.0.2.7', PORT: '81' }).baseUrl, 'http://192.0.2.7:81');
-  assert.equal(configOf({ DATABASE_URL, HOST: '::1' }).baseUrl, 'http://[::1]:8080');
+test('BASE_URL defaults to the listening address', async (t) => {
+  t.equal(configOf({ DATABASE_URL, HOST: '192.0.2.7', PORT: '81' }).baseUrl, 'http://192.0.2.7:81');
+  t.equal(configOf({ DATABASE_URL, HOST: '::1' }).baseUrl, 'http://[::1]:8080');
 });
 
-test('R47: a missing or blank DATABASE_URL is a fault', async () => {
-  for (const env of [{}, { DATABASE_URL: ' ' }]) assert.deepEqual(namesOf(faultsOf(env)), ['DATABASE_URL']);
+test('R47: a missing or blank DATABASE_URL is a fault', async (t) => {
+  for (const env of [{}, { DATABASE_URL: ' ' }]) t.strictSame(namesOf(faultsOf(env)), ['DATABASE_URL']);
 });
 
-test('R47: a flow without settings is off', async () => {
+test('R47: a flow without settings is off', async (t) => {
   const { speech, card, x402, feedback, adminPort } = configOf({ DATABASE_URL });
-  assert.deepEqual([speech, card, x402, feedback, adminPort], Array(5).fill(undefined));
+  t.strictSame([speech, card, x402, feedback, adminPort], Array(5).fill(undefined));
 });
 
 for (const { env, missing } of [
@@ -55,15 +55,15 @@ for (const { env, missing } of [
   })),
   { env: { X402_FACILITATOR_AUTH: 'token' }, missing: 'X402_FACILITATOR_URL' },
 ]) {
-  test(`R47: ${Object.keys(env)} without ${missing} is half a flow`, async () => {
+  test(`R47: ${Object.keys(env)} without ${missing} is half a flow`, async (t) => {
     const [fault, ...more] = faultsOf({ DATABASE_URL, ...env });
     assert.equal(fault?.name, missing);
-    assert.ok(fault.problem.includes(Object.keys(env)[0] as string));
-    assert.deepEqual(more, []);
+    t.ok(fault.problem.includes(Object.keys(env)[0] as string));
+    t.strictSame(more, []);
   });
 }
 
-test('R47: all faults are reported at once', async () => {
+test('R47: all faults are reported at once', async (t) => {
   const env = Object.fromEntries(
     Object.entries(SETTINGS).flatMap(
       ([
@@ -74,34 +74,34 @@ test('R47: all faults are reported at once', async () => {
       ]) => (value === undefined ? [] : [[name, value]]),
     ),
   );
-  assert.deepEqual(namesOf(faultsOf(env)).sort(), Object.keys(env).sort());
+  t.strictSame(namesOf(faultsOf(env)).sort(), Object.keys(env).sort());
 });
 
-test('R47: one secret in two settings is a fault, and a list of secrets is not', async () => {
+test('R47: one secret in two settings is a fault, and a list of secrets is not', async (t) => {
   const [shared, other] = [SECRET, 't'.repeat(32)];
-  assert.equal(configOf({ DATABASE_URL, QUOTE_SECRET: `${shared},${other}` }).quotes?.secrets.length, 2);
+  t.equal(configOf({ DATABASE_URL, QUOTE_SECRET: `${shared},${other}` }).quotes?.secrets.length, 2);
   const faults = faultsOf({ DATABASE_URL, QUOTE_SECRET: `${other},${shared}`, FEEDBACK_SECRET: shared });
-  assert.deepEqual(namesOf(faults), ['FEEDBACK_SECRET']);
-  assert.match(faults[0]?.problem ?? '', /QUOTE_SECRET/);
-  assert.doesNotMatch(describeFaults(faults), new RegExp(shared));
+  t.strictSame(namesOf(faults), ['FEEDBACK_SECRET']);
+  t.match(faults[0]?.problem ?? '', /QUOTE_SECRET/);
+  t.notMatch(describeFaults(faults), new RegExp(shared));
 });
 
-test('R47: PORT and ADMIN_PORT on one address are a fault', async () => {
+test('R47: PORT and ADMIN_PORT on one address are a fault', async (t) => {
   const port = { DATABASE_URL, PORT: '8080', ADMIN_PORT: '8080' };
   for (const hosts of [{}, { HOST: '0.0.0.0' }, { HOST: '10.0.0.1', ADMIN_HOST: '::' }]) {
-    assert.deepEqual(namesOf(faultsOf({ ...port, ...hosts })), ['ADMIN_PORT']);
+    t.strictSame(namesOf(faultsOf({ ...port, ...hosts })), ['ADMIN_PORT']);
   }
-  assert.equal(configOf({ ...port, HOST: '10.0.0.1' }).adminPort, 8080, 'two addresses have two ports');
+  t.equal(configOf({ ...port, HOST: '10.0.0.1' }).adminPort, 8080, 'two addresses have two ports');
 });
 
 test('R47: a faulty keys file is told with a way out that works', async (t) => {
   const folder = await temporaryFolder(t);
   const SIGNING_KEYS_FILE = join(folder, 'keys.json');
   const fault = () => describeFaults(faultsOf({ DATABASE_URL, SIGNING_KEYS_FILE }));
-  assert.match(fault(), /^SIGNING_KEYS_FILE names a file that does not exist\. Make it with: speechgate keys\.$/);
+  t.match(fault(), /^SIGNING_KEYS_FILE names a file that does not exist\. Make it with: speechgate keys\.$/);
   for (const text of ['no JSON', '{}', '{"keys":[{}]}']) {
     await writeFile(SIGNING_KEYS_FILE, text);
-    assert.match(fault(), /^SIGNING_KEYS_FILE names a file that .+\. Restore it from a backup, or move it away and /);
+    t.match(fault(), /^SIGNING_KEYS_FILE names a file that .+\. Restore it from a backup, or move it away and /);
   }
 });
 
@@ -113,7 +113,7 @@ test('a secret is read from the file that NAME_FILE names', async (t) => {
     const [value = '', expected] = Object.entries(accepted)[0] ?? [];
     await writeFile(file, `${value}\n`);
     const others = name === 'DATABASE_URL' ? {} : { DATABASE_URL };
-    assert.deepEqual(read(configOf({ ...others, ...beside, [`${name}_FILE`]: file })), expected, name);
+    t.strictSame(read(configOf({ ...others, ...beside, [`${name}_FILE`]: file })), expected, name);
   }
 });
 
@@ -122,21 +122,15 @@ test('R47: a secret file that can not be used is a fault that says why', async (
   const file = join(folder, 'secret');
   await writeFile(file, SECRET, { mode: 0o600 });
   const faultOf = (env: NodeJS.ProcessEnv) => describeFaults(faultsOf({ DATABASE_URL, ...env }));
-  assert.match(
-    faultOf({ QUOTE_SECRET: SECRET, QUOTE_SECRET_FILE: file }),
-    /^QUOTE_SECRET_FILE is set, and QUOTE_SECRET is/,
-  );
-  assert.match(faultOf({ QUOTE_SECRET_FILE: `${file}s` }), /^QUOTE_SECRET_FILE names a file that does not exist\./);
-  assert.match(
-    faultOf({ QUOTE_SECRET_FILE: folder }),
-    /^QUOTE_SECRET_FILE names a file that can't be read \(EISDIR\)\./,
-  );
+  t.match(faultOf({ QUOTE_SECRET: SECRET, QUOTE_SECRET_FILE: file }), /^QUOTE_SECRET_FILE is set, and QUOTE_SECRET is/);
+  t.match(faultOf({ QUOTE_SECRET_FILE: `${file}s` }), /^QUOTE_SECRET_FILE names a file that does not exist\./);
+  t.match(faultOf({ QUOTE_SECRET_FILE: folder }), /^QUOTE_SECRET_FILE names a file that can't be read \(EISDIR\)\./);
   const { seteuid } = process;
   if (process.geteuid?.() !== 0 || !seteuid) return;
   await chmod(folder, 0o755);
   seteuid(65_534);
   try {
-    assert.match(
+    t.match(
       faultOf({ QUOTE_SECRET_FILE: file }),
       /^QUOTE_SECRET_FILE names a file that this user may not read\..*0640/,
     );
@@ -145,15 +139,15 @@ test('R47: a secret file that can not be used is a fault that says why', async (
   }
 });
 
-test('R47: the faults are printed one a line: name, problem, fix', async () => {
+test('R47: the faults are printed one a line: name, problem, fix', async (t) => {
   const faults = [
     { name: 'PORT', problem: 'is wrong', fix: 'Correct it.' },
     { name: 'HOST', problem: 'is missing', fix: 'Set it.' },
   ];
-  assert.equal(describeFaults(faults), 'PORT is wrong. Correct it.\nHOST is missing. Set it.');
+  t.equal(describeFaults(faults), 'PORT is wrong. Correct it.\nHOST is missing. Set it.');
 });
 
-test('no fault message repeats a secret', async () => {
+test('no fault message repeats a secret', async (t) => {
   const secrets = {
     DATABASE_URL: 'mysql://user:hidden-1@127.0.0.1/speech',
     STRIPE_SECRET_KEY: 'hidden-2',
@@ -169,8 +163,8 @@ test('no fault message repeats a secret', async () => {
     FEEDBACK_TO: 'hidden-12',
   };
   const faults = faultsOf(secrets);
-  assert.equal(faults.length, 12);
-  assert.ok(!describeFaults(faults).includes('hidden'));
+  t.equal(faults.length, 12);
+  t.ok(!describeFaults(faults).includes('hidden'));
 });
 
 const NAMES = new Set(['HOST', 'RATE_LIMIT_MAX', 'X402_PAY_TO', 'DATABASE_URL', 'SANDBOX_DATABASE_URL']);
@@ -182,8 +176,8 @@ for (const [name, meant] of [
   ['X402_PAYTO', 'X402_PAY_TO'],
   ['DATABASE_URI', 'DATABASE_URL'],
 ] as const) {
-  test(`${name} is reported as a misspelt ${meant}`, async () => {
-    assert.deepEqual(findMisspelt([name], NAMES), [{ name, meant }]);
+  test(`${name} is reported as a misspelt ${meant}`, async (t) => {
+    t.strictSame(findMisspelt([name], NAMES), [{ name, meant }]);
   });
 }
 
@@ -196,26 +190,26 @@ for (const [name, meant] of [
   ['play', undefined],
   ['s', undefined],
 ] as const) {
-  test(`the name ${name} is nearest to ${meant}`, async () => {
-    assert.equal(nearest(name, ['say', 'models', 'voice', 'voices', 'top-up']), meant);
+  test(`the name ${name} is nearest to ${meant}`, async (t) => {
+    t.equal(nearest(name, ['say', 'models', 'voice', 'voices', 'top-up']), meant);
   });
 }
 
-test('known settings and unrelated names are not reported as misspelt', async () => {
-  assert.deepEqual(findMisspelt([...NAMES, 'HOME', 'PATH', 'RATE', 'TEST_DATABASE_URL', 'PWD'], NAMES), []);
+test('known settings and unrelated names are not reported as misspelt', async (t) => {
+  t.strictSame(findMisspelt([...NAMES, 'HOME', 'PATH', 'RATE', 'TEST_DATABASE_URL', 'PWD'], NAMES), []);
 });
 
-test('AUDIO_STORE defaults to a directory in DATA_DIR', async () => {
-  assert.equal(configOf({ DATABASE_URL, DATA_DIR: '/var/lib/speech' }).jobs.audioStore, 'file:/var/lib/speech/audio');
+test('AUDIO_STORE defaults to a directory in DATA_DIR', async (t) => {
+  t.equal(configOf({ DATABASE_URL, DATA_DIR: '/var/lib/speech' }).jobs.audioStore, 'file:/var/lib/speech/audio');
 });
 
-test('SPEECH_BASE_URL=embedded: is a fault that names the voice command', async () => {
+test('SPEECH_BASE_URL=embedded: is a fault that names the voice command', async (t) => {
   const faults = faultsOf({ DATABASE_URL, SPEECH_BASE_URL: 'embedded:', PORT: 'x' });
-  assert.deepEqual(
+  t.strictSame(
     faults.map(({ name }) => name),
     ['PORT', 'SPEECH_BASE_URL'],
   );
-  assert.match(faults[1]?.fix ?? '', /npx --no -- speechgate voice --port 8090/);
+  t.match(faults[1]?.fix ?? '', /npx --no -- speechgate voice --port 8090/);
 });
 
 const MODEL = {
@@ -235,8 +229,8 @@ const CATALOG = {
 test('catalog upstreams read their keys from the variables that it names', async (t) => {
   const CATALOG_FILE = await catalogFile(t, CATALOG);
   const { speech } = configOf({ DATABASE_URL, CATALOG_FILE, CLOUD_SPEECH_KEY: 'key of the cloud' });
-  assert.equal(speech?.baseUrl, undefined);
-  assert.deepEqual(speech?.servers, [
+  t.equal(speech?.baseUrl, undefined);
+  t.strictSame(speech?.servers, [
     { name: 'cloud', baseUrl: 'https://cloud.example/v1', apiKey: 'key of the cloud', keyVariable: 'CLOUD_SPEECH_KEY' },
     { name: 'local', baseUrl: 'http://127.0.0.1:8880/v1', apiKey: undefined, keyVariable: undefined },
   ]);
@@ -246,10 +240,10 @@ test('R47: a missing key variable is reported with all other faults', async (t) 
   const both = [MODEL, { ...MODEL, id: 'acme/two' }].map((model) => ({ ...model, upstreams: [{ name: 'default' }] }));
   const CATALOG_FILE = await catalogFile(t, { ...CATALOG, models: [CATALOG.models[0], both[1]] });
   const faults = faultsOf({ DATABASE_URL, CATALOG_FILE, PORT: 'x' });
-  assert.deepEqual(
+  t.strictSame(
     faults.map(({ name }) => name),
     ['PORT', 'CLOUD_SPEECH_KEY', 'SPEECH_BASE_URL'],
   );
-  assert.match(faults[1]?.problem ?? '', /^is not set, but upstream cloud in CATALOG_FILE takes its key from it$/);
-  assert.match(faults[2]?.problem ?? '', /acme\/two$/);
+  t.match(faults[1]?.problem ?? '', /^is not set, but upstream cloud in CATALOG_FILE takes its key from it$/);
+  t.match(faults[2]?.problem ?? '', /acme\/two$/);
 });

@@ -76,24 +76,24 @@ for (const [name, headers, message] of faults) {
 }
 
 for (const name of Object.keys(HEADERS).filter((header) => header !== 'content-type')) {
-  test(`a response without ${name} fails`, async () => {
+  test(`a response without ${name} fails`, async (t) => {
     const lacking = answer();
     lacking.headers.delete(name);
-    assert.throws(() => assertContract('GET', '/nowhere', lacking), new RegExp(`${name}|its policy`));
+    t.throws(() => assertContract('GET', '/nowhere', lacking), new RegExp(`${name}|its policy`));
   });
 }
 
-test('an undeclared status, media type or body fails', async () => {
-  assert.throws(() => assertContract('GET', '/nowhere', { ...answer(), status: 418 }), /418, which the contract/);
-  assert.throws(() => assertContract('GET', '/nowhere', answer({ 'content-type': 'audio/ogg' })), /audio\/ogg/);
+test('an undeclared status, media type or body fails', async (t) => {
+  t.throws(() => assertContract('GET', '/nowhere', { ...answer(), status: 418 }), /418, which the contract/);
+  t.throws(() => assertContract('GET', '/nowhere', answer({ 'content-type': 'audio/ogg' })), /audio\/ogg/);
   const other = { error: { ...NOT_FOUND.error, code: 'OTHER' } };
-  assert.throws(() => assertContract('GET', '/nowhere', answer({}, other)), /OTHER/);
+  t.throws(() => assertContract('GET', '/nowhere', answer({}, other)), /OTHER/);
 });
 
-test('the contract declares the values of the common response headers', async () => {
+test('the contract declares the values of the common response headers', async (t) => {
   const contract = parse(await readFile('openapi.yaml', 'utf8'));
   const { 'x-trace-id': _traceId, ...declared } = contract['x-edge-headers'].headers;
-  assert.deepEqual(
+  t.strictSame(
     Object.fromEntries(
       Object.entries(declared as Record<string, EdgeHeader>).map(([name, { schema }]) => [
         name,
@@ -347,17 +347,17 @@ test('a typed client reaches each operation with a success and an error', { skip
     ],
   };
 
-  assert.deepEqual(Object.keys(calls).sort(), [...operationIds].sort(), 'no operation is left out');
+  t.strictSame(Object.keys(calls).sort(), [...operationIds].sort(), 'no operation is left out');
   for (const [operationId, cases] of Object.entries(calls)) {
-    await t.test(operationId, async () => {
+    await t.test(operationId, async (t) => {
       for (const [status, call] of cases) {
         await call();
-        assert.equal(answered.get(operationId)?.at(-1), status);
+        t.equal(answered.get(operationId)?.at(-1), status);
       }
     });
   }
 
-  await t.test('the examples of the contract are well-formed requests', async () => {
+  await t.test('the examples of the contract are well-formed requests', async (t) => {
     const document = (await gateway.call('/openapi.json')).json;
     let sent = 0;
     for (const [path, methods] of Object.entries<Record<string, { requestBody?: Body }>>(document.paths)) {
@@ -371,12 +371,12 @@ test('a typed client reaches each operation with a success and an error', { skip
             body,
           });
           const { code } = reply.json.error ?? {};
-          assert.ok(!/^(INVALID_(REQUEST|JSON)|UNSUPPORTED)/.test(code ?? ''), `${method} ${path}: ${reply.text}`);
+          t.ok(!/^(INVALID_(REQUEST|JSON)|UNSUPPORTED)/.test(code ?? ''), `${method} ${path}: ${reply.text}`);
           sent += 1;
         }
       }
     }
-    assert.ok(sent > 4, `${sent} examples`);
+    t.ok(sent > 4, `${sent} examples`);
   });
 });
 
@@ -399,61 +399,61 @@ const calledBy = ({ extensions }: ReturnType<typeof speechResource>) =>
   // biome-ignore lint/suspicious/noExplicitAny: a JSON schema, held against another one.
   (extensions.bazaar as any).schema.properties.input.properties;
 
-test('the contract declares the published lengths of texts and names', async () => {
+test('the contract declares the published lengths of texts and names', async (t) => {
   const { text } = schemas.TtsRequest.properties;
   const inText = declaredPaths['/tts'].post.requestBody.content['text/plain'].schema;
   for (const { maxLength } of [text, inText, schemas.QuotedTtsRequest.properties.text]) {
-    assert.equal(maxLength, MAX_TEXT_LENGTH);
+    t.equal(maxLength, MAX_TEXT_LENGTH);
   }
-  assert.equal(parameters.Text.schema.maxLength, MAX_QUERY_TEXT_LENGTH);
-  assert.equal(schemas.ModelId.maxLength, MAX_NAME_LENGTH);
-  assert.equal(schemas.VoiceId.maxLength, MAX_NAME_LENGTH);
-  assert.deepEqual([limits.maxTextLength, limits.getTtsMaxTextLength], [MAX_TEXT_LENGTH, MAX_QUERY_TEXT_LENGTH]);
+  t.equal(parameters.Text.schema.maxLength, MAX_QUERY_TEXT_LENGTH);
+  t.equal(schemas.ModelId.maxLength, MAX_NAME_LENGTH);
+  t.equal(schemas.VoiceId.maxLength, MAX_NAME_LENGTH);
+  t.strictSame([limits.maxTextLength, limits.getTtsMaxTextLength], [MAX_TEXT_LENGTH, MAX_QUERY_TEXT_LENGTH]);
 });
 
-test('the descriptions in the contract state the published limits', async () => {
-  assert.ok(schemas.TtsRequest.properties.text.description.includes(`1 to ${MAX_TEXT_LENGTH} characters`));
-  assert.ok(parameters.Text.description.includes(`1 to ${MAX_QUERY_TEXT_LENGTH} characters`));
+test('the descriptions in the contract state the published limits', async (t) => {
+  t.ok(schemas.TtsRequest.properties.text.description.includes(`1 to ${MAX_TEXT_LENGTH} characters`));
+  t.ok(parameters.Text.description.includes(`1 to ${MAX_QUERY_TEXT_LENGTH} characters`));
   const { description } = declaredPaths['/x402/tts'].post;
-  assert.ok(description.replaceAll(/\s+/g, ' ').includes(`within ${REPLAY_WINDOW_SECONDS} seconds`));
-  assert.ok(parameters.PrepaidExpiry.description.includes(`at most ${PREPAID.signatureTtlSeconds} seconds from now`));
-  assert.ok(parameters.JobSig.description.includes(`1 to ${MAX_TOKEN_LENGTH} characters`));
+  t.ok(description.replaceAll(/\s+/g, ' ').includes(`within ${REPLAY_WINDOW_SECONDS} seconds`));
+  t.ok(parameters.PrepaidExpiry.description.includes(`at most ${PREPAID.signatureTtlSeconds} seconds from now`));
+  t.ok(parameters.JobSig.description.includes(`1 to ${MAX_TOKEN_LENGTH} characters`));
 });
 
-test('the contract declares the published range of speed', async () => {
+test('the contract declares the published range of speed', async (t) => {
   const { minimum, maximum } = schemas.Speed;
-  assert.deepEqual({ minimum, maximum }, { minimum: SPEED.min, maximum: SPEED.max });
-  assert.deepEqual(limits.speed, SPEED);
+  t.strictSame({ minimum, maximum }, { minimum: SPEED.min, maximum: SPEED.max });
+  t.strictSame(limits.speed, SPEED);
 });
 
-test('the challenges describe requests as the contract does', async () => {
+test('the challenges describe requests as the contract does', async (t) => {
   const speech = calledBy(speechResource('https://speech.example', 'speechgate', 'POST')).body.properties;
   for (const [name, schema] of Object.entries({ model: schemas.ModelId, voice: schemas.VoiceId })) {
     const { minLength, maxLength } = schema;
-    assert.deepEqual({ ...speech[name], minLength, maxLength }, speech[name], name);
+    t.strictSame({ ...speech[name], minLength, maxLength }, speech[name], name);
   }
-  assert.equal(speech.text.maxLength, MAX_TEXT_LENGTH);
+  t.equal(speech.text.maxLength, MAX_TEXT_LENGTH);
   const { queryParams } = calledBy(speechResource('https://speech.example', 'speechgate', 'GET'));
-  assert.equal(queryParams.properties.text.maxLength, MAX_QUERY_TEXT_LENGTH);
+  t.equal(queryParams.properties.text.maxLength, MAX_QUERY_TEXT_LENGTH);
   const { type, minimum, maximum } = schemas.X402DepositRequest.properties.amountMicroUsd;
   const deposit = calledBy(depositResource('https://speech.example', 'speechgate')).body.properties;
-  assert.deepEqual(deposit.amountMicroUsd, { type, minimum, maximum });
+  t.strictSame(deposit.amountMicroUsd, { type, minimum, maximum });
 });
 
-test('the contract declares the limits of identifiers, nonces and deposits', async () => {
+test('the contract declares the limits of identifiers, nonces and deposits', async (t) => {
   const { minLength, maxLength } = headers.PaymentIdentifier.schema;
   const { id } = identifierExtension().schema.properties as { id: object };
-  assert.deepEqual({ ...id, minLength, maxLength }, id);
-  assert.ok(parameters.PaymentSignature.description.replaceAll(/\s+/g, ' ').includes(`${minLength} to ${maxLength} c`));
-  assert.equal(parameters.PrepaidNonce.schema.pattern, `^[!-~]{1,${PREPAID.maxNonceLength}}$`);
+  t.strictSame({ ...id, minLength, maxLength }, id);
+  t.ok(parameters.PaymentSignature.description.replaceAll(/\s+/g, ' ').includes(`${minLength} to ${maxLength} c`));
+  t.equal(parameters.PrepaidNonce.schema.pattern, `^[!-~]{1,${PREPAID.maxNonceLength}}$`);
   const { minimum, maximum } = schemas.X402DepositRequest.properties.amountMicroUsd;
-  assert.deepEqual([PREPAID.minDepositMicroUsd, PREPAID.maxDepositMicroUsd], [minimum, maximum]);
+  t.strictSame([PREPAID.minDepositMicroUsd, PREPAID.maxDepositMicroUsd], [minimum, maximum]);
 });
 
-test('the guide publishes the other limits of the contract', async () => {
+test('the guide publishes the other limits of the contract', async (t) => {
   const { minDepositMicroUsd, maxDepositMicroUsd, maxTextLength, getTtsMaxTextLength, speed, characters, ...others } =
     limits;
-  assert.deepEqual(others, {
+  t.strictSame(others, {
     speechTimeoutSeconds: 45,
     asynchronousTextLength: ASYNC_TEXT_LENGTH,
     idempotencyKeyMaxLength: parameters.IdempotencyKey.schema.maxLength,
@@ -466,7 +466,7 @@ test('the guide publishes the other limits of the contract', async () => {
     feedbackBodyMaxBytes: declaredPaths['/feedback'].post.requestBody['x-body-limit'],
     feedbackPerWalletIn24Hours: MAX_PER_DAY,
   });
-  assert.ok(agentGuide.feedback[0]?.includes(`one of ${schemas.FeedbackCategory.enum.join(', ')}.`));
+  t.ok(agentGuide.feedback[0]?.includes(`one of ${schemas.FeedbackCategory.enum.join(', ')}.`));
 });
 
 interface Response {
@@ -478,7 +478,7 @@ interface Contract {
   readonly components: { readonly responses: Record<string, Response> };
 }
 
-test('R62: no generic error promises anything about money', async () => {
+test('R62: no generic error promises anything about money', async (t) => {
   const { paths, components } = parse(await readFile('openapi.yaml', 'utf8')) as Contract;
   const described = Object.values(paths)
     .flatMap((path) => Object.values(path))
@@ -487,8 +487,8 @@ test('R62: no generic error promises anything about money', async () => {
       const shared = $ref && components.responses[$ref.split('/').at(-1) as string];
       return operationId ? [`${operationId}: ${(shared || { description }).description}`] : [];
     });
-  assert.equal(described.length, 29);
-  assert.deepEqual(
+  t.equal(described.length, 29);
+  t.strictSame(
     described.filter((text) => /refund|charge|debit|pa(id|y)\b/i.test(text)),
     [],
   );

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
@@ -37,7 +36,7 @@ for (const [name, [greeting, mode, fault]] of Object.entries(GREETINGS)) {
     t.teardown(() => db.destroy());
     const error = await sql`select 1`.execute(db).catch((thrown) => thrown);
     t.match(`${error.code} ${error.message}`, fault);
-    assert.ok(isConnectionError(error), `${error.code} ${error.message}`);
+    t.ok(isConnectionError(error), `${error.code} ${error.message}`);
   });
 }
 
@@ -50,13 +49,13 @@ test('a database is unavailable that ends long transactions or refuses too many 
       .execute(db)
       .catch((error) => error);
   for (const state of ['25P03', '25P04', '57P01', '57P05', '53300', '08006', 'XX000']) {
-    assert.ok(isConnectionError(await raised(state)), state);
+    t.ok(isConnectionError(await raised(state)), state);
   }
   for (const state of ['XX001', '40001', '58030']) {
     const error = await raised(state);
-    assert.deepEqual([isConnectionError(error), isUnavailable(error)], [false, true], state);
+    t.strictSame([isConnectionError(error), isUnavailable(error)], [false, true], state);
   }
-  for (const state of ['23505', '22003', 'P0001']) assert.equal(isDatabaseFault(await raised(state)), false, state);
+  for (const state of ['23505', '22003', 'P0001']) t.equal(isDatabaseFault(await raised(state)), false, state);
 });
 
 const CODES = [
@@ -68,14 +67,14 @@ const CODES = [
   ...['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT'],
 ];
 
-test('errors of network and TLS are told from those of files and of the program', async () => {
+test('errors of network and TLS are told from those of files and of the program', async (t) => {
   const withCode = (code: string, syscall?: string) => Object.assign(new Error('told'), { code, syscall });
-  for (const code of CODES) assert.ok(isConnectionError(withCode(code)), code);
-  assert.ok(isConnectionError(withCode('EMFILE', 'connect')) && isConnectionError(withCode('EMFILE', 'getaddrinfo')));
-  assert.ok(isConnectionError(new AggregateError([withCode('EACCES', 'connect')])));
-  for (const code of ['EMFILE', 'EACCES', 'EPERM']) assert.equal(isDatabaseFault(withCode(code, 'open')), false, code);
+  for (const code of CODES) t.ok(isConnectionError(withCode(code)), code);
+  t.ok(isConnectionError(withCode('EMFILE', 'connect')) && isConnectionError(withCode('EMFILE', 'getaddrinfo')));
+  t.ok(isConnectionError(new AggregateError([withCode('EACCES', 'connect')])));
+  for (const code of ['EMFILE', 'EACCES', 'EPERM']) t.equal(isDatabaseFault(withCode(code, 'open')), false, code);
   for (const error of [new TypeError('x is undefined'), withCode('ERR_INVALID_ARG_TYPE'), undefined, 'ECONNRESET']) {
-    assert.equal(isDatabaseFault(error), false);
+    t.equal(isDatabaseFault(error), false);
   }
 });
 
@@ -84,7 +83,7 @@ test('a URL of several hosts and a missing password are refused, which needs an 
     const db = openDatabase(url, { maxConnections: 1 });
     t.teardown(() => db.destroy().catch(() => {}));
     const error = await sql`select 1`.execute(db).catch((thrown) => thrown);
-    assert.ok(isRefused(error) && isNotSetUp(error), `${error.code} ${error.message}`);
+    t.ok(isRefused(error) && isNotSetUp(error), `${error.code} ${error.message}`);
   }
-  assert.ok(isRefused(new Error('SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string')));
+  t.ok(isRefused(new Error('SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string')));
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { test } from 'tap';
 import { GroupedStatement } from '../../src/db/grouped-statement.ts';
@@ -60,30 +59,30 @@ const CASES: readonly { title: string; before: string; asked: string; groups: re
 const succeeded = (keys: string) => [...keys].map((key, number) => `${key}${number}`);
 
 for (const { title, before, asked, groups } of CASES) {
-  test(title, async () => {
+  test(title, async (t) => {
     const statements = new Statements();
     const first = statements.ask(before);
     await nextTurn();
-    assert.equal(statements.groups.length, before.length, 'nobody waits for company');
+    t.equal(statements.groups.length, before.length, 'nobody waits for company');
     const then = statements.ask(asked);
     await nextTurn();
     await statements.endAll();
-    assert.deepEqual(statements.groups, groups);
-    assert.deepEqual([await first, await then], [succeeded(before), succeeded(asked)]);
+    t.strictSame(statements.groups, groups);
+    t.strictSame([await first, await then], [succeeded(before), succeeded(asked)]);
   });
 }
 
-test('a statement takes the earliest 64 items, and the rest come next', async () => {
+test('a statement takes the earliest 64 items, and the rest come next', async (t) => {
   const statements = new Statements();
   const keys = String.fromCodePoint(...Array.from({ length: 150 }, (_, number) => 0x4e00 + number));
   const told = statements.ask(keys);
   await nextTurn();
   await statements.endAll();
-  assert.deepEqual(statements.groups, [keys.slice(0, 64), keys.slice(64, 128), keys.slice(128)]);
-  assert.deepEqual(await told, succeeded(keys));
+  t.strictSame(statements.groups, [keys.slice(0, 64), keys.slice(64, 128), keys.slice(128)]);
+  t.strictSame(await told, succeeded(keys));
 });
 
-test('items with one key finish in request order', async () => {
+test('items with one key finish in request order', async (t) => {
   const statements = new Statements();
   const ended: string[] = [];
   const results = [...'abab'].map(async (key, number) => {
@@ -92,33 +91,33 @@ test('items with one key finish in request order', async () => {
   await nextTurn();
   await statements.endAll();
   await Promise.all(results);
-  assert.deepEqual(ended, ['a0', 'b1', 'a2', 'b3']);
+  t.strictSame(ended, ['a0', 'b1', 'a2', 'b3']);
 });
 
-test('after a failed statement each item runs alone and has its own error', async () => {
+test('after a failed statement each item runs alone and has its own error', async (t) => {
   const statements = new Statements();
   statements.failure = (items) => (items.some(({ key }) => key === 'b') ? new Error('b is wrong') : undefined);
   const told = statements.ask('abcb');
   await nextTurn();
   await statements.endAll();
-  assert.deepEqual(statements.groups, ['abc', 'a', 'b', 'c', 'b']);
-  assert.deepEqual(await told, ['a0', 'b is wrong', 'c2', 'b is wrong']);
+  t.strictSame(statements.groups, ['abc', 'a', 'b', 'c', 'b']);
+  t.strictSame(await told, ['a0', 'b is wrong', 'c2', 'b is wrong']);
 });
 
 // XX000 is what pgpool says of a server that is lost in the middle of a commit, which may have been done.
 for (const code of ['ECONNREFUSED', 'XX000', 'CERT_HAS_EXPIRED']) {
-  test(`while the database is unavailable (${code}), every item fails without a retry`, async () => {
+  test(`while the database is unavailable (${code}), every item fails without a retry`, async (t) => {
     const statements = new Statements();
     statements.failure = () => Object.assign(new Error('refused'), { code });
     const told = statements.ask('abc');
     await nextTurn();
     await statements.endAll();
-    assert.deepEqual(statements.groups, ['abc']);
-    assert.deepEqual(await told, ['refused', 'refused', 'refused']);
+    t.strictSame(statements.groups, ['abc']);
+    t.strictSame(await told, ['refused', 'refused', 'refused']);
   });
 }
 
-test('after an error, waiting and later items still run', async () => {
+test('after an error, waiting and later items still run', async (t) => {
   const statements = new Statements();
   const failures = [new Error('once')];
   statements.failure = () => failures.pop();
@@ -129,5 +128,5 @@ test('after an error, waiting and later items still run', async () => {
   const later = statements.ask('c');
   await nextTurn();
   await statements.endAll();
-  assert.deepEqual([await first, await waited, await later], [['once'], ['b0'], ['c0']]);
+  t.strictSame([await first, await waited, await later], [['once'], ['b0'], ['c0']]);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { mock } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { sql } from 'kysely';
@@ -59,16 +58,16 @@ test('a lease is renewed in its second third, together with others', async (t) =
   keep('a');
   keep('b');
   await pass(4);
-  assert.deepEqual(renewals, []);
+  t.strictSame(renewals, []);
   keep('c');
   await pass(10);
-  assert.deepEqual(renewals, [
+  t.strictSame(renewals, [
     [5, 'ab'],
     [9, 'c'],
     [10, 'ab'],
     [14, 'c'],
   ]);
-  assert.deepEqual(lost, []);
+  t.strictSame(lost, []);
 });
 
 test('a failing renewal is retried until the lease is lost in its last third', async (t) => {
@@ -78,11 +77,11 @@ test('a failing renewal is retried until the lease is lost in its last third', a
   };
   keep('a');
   await pass(20);
-  assert.deepEqual(
+  t.strictSame(
     renewals.map(([second]) => second),
     [5, 6, 7, 8, 9],
   );
-  assert.deepEqual(lost, [[10, 'a']]);
+  t.strictSame(lost, [[10, 'a']]);
 });
 
 test('a renewal that succeeds after failures keeps the lease', async (t) => {
@@ -94,11 +93,11 @@ test('a renewal that succeeds after failures keeps the lease', async (t) => {
   };
   keep('a');
   await pass(13);
-  assert.deepEqual(
+  t.strictSame(
     renewals.map(([second]) => second),
     [5, 6, 7, 8, 13],
   );
-  assert.deepEqual(lost, []);
+  t.strictSame(lost, []);
 });
 
 test('renewals do not overlap, and a lease counts from the start of its renewal', async (t) => {
@@ -110,15 +109,15 @@ test('renewals do not overlap, and a lease counts from the start of its renewal'
     });
   keep('a');
   await pass(9);
-  assert.deepEqual(renewals, [[5, 'a']]);
+  t.strictSame(renewals, [[5, 'a']]);
   answer(new Set(['a']));
   await nextTurn();
   await pass(1);
-  assert.deepEqual(renewals, [
+  t.strictSame(renewals, [
     [5, 'a'],
     [10, 'a'],
   ]);
-  assert.deepEqual(lost, []);
+  t.strictSame(lost, []);
 });
 
 test('a lease taken by another process is lost at once, and the others stay', async (t) => {
@@ -126,7 +125,7 @@ test('a lease taken by another process is lost at once, and the others stay', as
   world.renew = async (items) => new Set(items.filter((item) => item !== 'b'));
   for (const item of ['a', 'b', 'c']) keep(item);
   await pass(30);
-  assert.deepEqual(lost, [[5, 'b']]);
+  t.strictSame(lost, [[5, 'b']]);
 });
 
 test('a released lease is neither renewed nor lost', async (t) => {
@@ -135,23 +134,23 @@ test('a released lease is neither renewed nor lost', async (t) => {
   keep('b');
   endA();
   await pass(6);
-  assert.deepEqual(renewals, [[5, 'b']]);
-  assert.deepEqual(lost, []);
+  t.strictSame(renewals, [[5, 'b']]);
+  t.strictSame(lost, []);
 });
 
 test('ownsLease is false once the lease may have ended, even in a frozen process', async (t) => {
   const { renewer, keep, pass, stepAhead, lost } = withClock(t);
-  assert.equal(renewer.ownsLease('a'), false, 'it was never taken');
+  t.equal(renewer.ownsLease('a'), false, 'it was never taken');
   keep('a');
   await pass(4);
-  assert.equal(renewer.ownsLease('a'), true);
+  t.equal(renewer.ownsLease('a'), true);
   stepAhead(SECONDS - 5);
-  assert.equal(renewer.ownsLease('a'), true);
+  t.equal(renewer.ownsLease('a'), true);
   stepAhead(1);
-  assert.equal(renewer.ownsLease('a'), false);
-  assert.deepEqual(lost, []);
+  t.equal(renewer.ownsLease('a'), false);
+  t.strictSame(lost, []);
   await pass(1);
-  assert.deepEqual(lost, [[SECONDS + 1, 'a']]);
+  t.strictSame(lost, [[SECONDS + 1, 'a']]);
 });
 
 test('lease_has_ended is true past the end or too far ahead of the clock', async (t) => {
@@ -167,6 +166,6 @@ test('lease_has_ended is true past the end or too far ahead of the clock', async
   for (const [lease, hasEnded] of cases) {
     const { rows } = await sql<{ ended: boolean }>`
       select lease_has_ended(${sql.raw(lease)}, ${SECONDS}) as ended`.execute(db);
-    assert.equal(rows[0]?.ended, hasEnded, lease);
+    t.equal(rows[0]?.ended, hasEnded, lease);
   }
 });

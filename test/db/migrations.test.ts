@@ -46,7 +46,7 @@ test('no migration rewrites or scans a big table while it blocks requests', asyn
   const client = await connect(t, url);
   await client.query(ROWS);
   for (const { name, text } of files.filter(({ name }) => name > BASELINE)) {
-    assert.deepEqual(await blockingStatements(client, text), [], name);
+    t.strictSame(await blockingStatements(client, text), [], name);
     await client.query('commit');
   }
 });
@@ -92,7 +92,7 @@ test('a migration that would block requests is detected', async (t) => {
   await client.query("insert into account (kind, balance_micro_usd) select 'card', 1 from generate_series(1, 500)");
   for (const [name, [migration, fault]] of Object.entries(REFUSED)) {
     const faults = await blockingStatements(client, migration);
-    assert.ok(
+    t.ok(
       faults.some((line) => fault.test(line)),
       `${name}: ${faults.join('; ') || 'not refused'}`,
     );
@@ -108,8 +108,8 @@ test('a migration without rewrites or scans is accepted', async (t) => {
     create index bonus_note on bonus (note);
     alter table transfer add column note text default 'a; b', add constraint noted check (note <> '') not valid;
     create function nothing() returns int language plpgsql as $$ begin return 1; end $$;`;
-  assert.equal(statementsOf(migration).length, 4);
-  assert.deepEqual(await blockingStatements(client, migration), []);
+  t.equal(statementsOf(migration).length, 4);
+  t.strictSame(await blockingStatements(client, migration), []);
   await client.query('rollback');
 });
 
@@ -131,7 +131,7 @@ test('a migration waits for a long write without blocking other requests', async
     await caller.query('update transfer set fence = fence where false');
   }
   await writer.query('commit');
-  assert.deepEqual((await done).applied, ['0008_operators', '0009_tax']);
+  t.strictSame((await done).applied, ['0008_operators', '0009_tax']);
 });
 
 test('each migration commits by itself, so those before a failure stay', async (t) => {
@@ -140,9 +140,9 @@ test('each migration commits by itself, so those before a failure stay', async (
   const client = await connect(t, url);
   // In the way of 0008.
   await client.query('create table audit_result ()');
-  await assert.rejects(migrate(url), /audit_result/);
+  await t.rejects(migrate(url), /audit_result/);
   const { rows } = await client.query('select name from schema_migration order by name desc limit 1');
-  assert.deepEqual(rows, [{ name: '0007_feedback' }]);
+  t.strictSame(rows, [{ name: '0007_feedback' }]);
 });
 
 test('an older release accepts a newer schema and changes nothing', async (t) => {
@@ -150,7 +150,7 @@ test('an older release accepts a newer schema and changes nothing', async (t) =>
   const client = await connect(t, url);
   await client.query("insert into schema_migration (name, timestamp) values ('9999_later', '2100-01-01')");
   const { applied, newer, hasGranted } = await migrate(url, 'postgres');
-  assert.deepEqual({ applied, newer, hasGranted }, { applied: [], newer: ['9999_later'], hasGranted: false });
+  t.strictSame({ applied, newer, hasGranted }, { applied: [], newer: ['9999_later'], hasGranted: false });
 });
 
 test('what is pending can be read while another process replaces a table', async (t) => {
@@ -171,9 +171,9 @@ test('parallel replicas apply each migration to an empty database once', async (
   const { url } = await emptyDatabase(t);
   const runs = await Promise.all([migrate(url), migrate(url), migrate(url)]);
   const applied = runs.flatMap((run) => run.applied);
-  assert.ok(applied.length > 0);
-  assert.equal(new Set(applied).size, applied.length);
-  assert.deepEqual((await migrate(url)).applied, []);
+  t.ok(applied.length > 0);
+  t.equal(new Set(applied).size, applied.length);
+  t.strictSame((await migrate(url)).applied, []);
 });
 
 test('a schema of the name of the role, and settings of role and URL, change nothing', async (t) => {
@@ -195,7 +195,7 @@ test('a schema of the name of the role, and settings of role and URL, change not
   odd.search = `?statement_timeout=1&options=${encodeURIComponent(`-c search_path=${role} -c intervalstyle=iso_8601`)}`;
   await migrate(odd.href, role);
   const { rows } = await owner.query('select relname from pg_class where relnamespace = $1::regnamespace', [role]);
-  assert.deepEqual(rows, [{ relname: 'schema_migration' }]);
+  t.strictSame(rows, [{ relname: 'schema_migration' }]);
 
   const db = openDatabase(odd.href, { maxConnections: 1, statementTimeoutMs: 5_000 });
   t.teardown(() => db.destroy());
@@ -203,8 +203,8 @@ test('a schema of the name of the role, and settings of role and URL, change not
     select now() as at, ${[null, 'a']}::text[] as list, current_setting('synchronous_commit') as commit,
            current_setting('statement_timeout') as timeout, current_setting('plan_cache_mode') as plans,
            current_setting('IntervalStyle') as intervals, current_setting('search_path') as path`.execute(db);
-  assert.ok(told[0]?.at instanceof Date);
-  assert.deepEqual(
+  t.ok(told[0]?.at instanceof Date);
+  t.strictSame(
     { ...told[0], at: undefined },
     {
       ...{ at: undefined, list: [null, 'a'], commit: 'on', timeout: '5s', plans: 'force_generic_plan' },

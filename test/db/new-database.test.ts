@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { testChain, wallet } from '../support/chain.ts';
@@ -29,8 +28,8 @@ test('a database without statistics is read by keys', { skip }, async (t) => {
   for (const [name, { run }] of Object.entries(FLOWS)) {
     plans.length = 0;
     await run(gateway, payers);
-    assert.ok(plans.length > 0, name);
-    assert.deepEqual(
+    t.ok(plans.length > 0, name);
+    t.strictSame(
       plans.flatMap((plan) => faultsOf(plan).map(({ text }) => `${text}: ${plan.text}`)),
       [],
       name,

@@ -60,12 +60,12 @@ test('a pooler without named statements ends the start with 78, and doctor names
   const DATABASE_URL = await startPgbouncer(t, url);
   const { env } = await severalSettings(t, { WEB_CONCURRENCY: '1', DATABASE_URL });
   const child = startChild(t, 'src/main.ts', env);
-  assert.equal(await child.ended(), 78);
-  assert.match(child.output(), /DATABASE_URL is refused .+prepared statement.+ set max_prepared_statements = 200 in/);
+  t.equal(await child.ended(), 78);
+  t.match(child.output(), /DATABASE_URL is refused .+prepared statement.+ set max_prepared_statements = 200 in/);
 
   const pooler = (await examine({ DATABASE_URL })).get('pooler');
   assert.equal(pooler?.state, 'fault');
-  assert.match(`${pooler.message} ${pooler.fix}`, /Named statements fail: .+DATABASE_NAMED_STATEMENTS=off/);
+  t.match(`${pooler.message} ${pooler.fix}`, /Named statements fail: .+DATABASE_NAMED_STATEMENTS=off/);
 });
 
 test('/readyz fails behind such a pooler, and names its setting', { skip }, async (t) => {
@@ -75,11 +75,8 @@ test('/readyz fails behind such a pooler, and names its setting', { skip }, asyn
   t.teardown(() => other.destroy());
   await sql`/* readiness */ select ${1}::int`.execute(other).catch(() => undefined);
   const ready = await app.admin.inject('/readyz');
-  assert.equal(ready.statusCode, 503);
-  assert.match(
-    ready.json().checks.database,
-    /^refuses DATABASE_URL: .+ set max_prepared_statements = 200 in PgBouncer/,
-  );
+  t.equal(ready.statusCode, 503);
+  t.match(ready.json().checks.database, /^refuses DATABASE_URL: .+ set max_prepared_statements = 200 in PgBouncer/);
 });
 
 test('without named statements the start succeeds, and doctor says what to give the role', { skip }, async (t) => {
@@ -89,7 +86,7 @@ test('without named statements the start succeeds, and doctor says what to give 
   const { env } = await severalSettings(t, { WEB_CONCURRENCY: '1', DATABASE_URL, DATABASE_NAMED_STATEMENTS });
   const child = startChild(t, 'src/main.ts', env);
   await child.printed(/listens on/);
-  assert.equal(await child.stop(), 0);
+  t.equal(await child.stop(), 0);
   const pooler = (await examine({ DATABASE_URL, DATABASE_NAMED_STATEMENTS })).get('pooler');
   assert.equal(pooler?.state, 'warning');
   for (const setting of [
@@ -98,7 +95,7 @@ test('without named statements the start succeeds, and doctor says what to give 
     "enable_seqscan = 'off'",
   ])
     assert.ok(pooler.fix?.includes(`alter role ${new URL(url).username} set ${setting}`), pooler.fix);
-  assert.equal((await examine({ DATABASE_URL: url })).get('pooler')?.state, 'ok', 'without a pooler');
+  t.equal((await examine({ DATABASE_URL: url })).get('pooler')?.state, 'ok', 'without a pooler');
 });
 
 test('a pooler that refuses our parameters ends the start with 78, and doctor names them', { skip }, async (t) => {
@@ -106,9 +103,9 @@ test('a pooler that refuses our parameters ends the start with 78, and doctor na
   const DATABASE_URL = await startPgbouncer(t, url, '');
   const { env } = await severalSettings(t, { WEB_CONCURRENCY: '1', DATABASE_URL });
   const child = startChild(t, 'src/main.ts', env);
-  assert.equal(await child.ended(), 78);
-  assert.match(child.output(), /unsupported startup parameter: .+ Set ignore_startup_parameters = statement_timeout,/);
+  t.equal(await child.ended(), 78);
+  t.match(child.output(), /unsupported startup parameter: .+ Set ignore_startup_parameters = statement_timeout,/);
   const database = (await examine({ DATABASE_URL })).get('database');
   assert.equal(database?.state, 'fault');
-  assert.match(database.fix ?? '', /^Set ignore_startup_parameters = /);
+  t.match(database.fix ?? '', /^Set ignore_startup_parameters = /);
 });

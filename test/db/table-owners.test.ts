@@ -107,32 +107,32 @@ for (const { name, text } of await readSqlFiles('audit')) {
 
 const isAudit = (file: string) => AUDITS.some((folder) => file.startsWith(folder));
 
-test('only one folder uses each table, apart from read-only audits', async () => {
+test('only one folder uses each table, apart from read-only audits', async (t) => {
   const uses = [...sources].flatMap(([file, source]) => usesIn(file, source));
   const strays = uses.filter(
     ({ table, file, isWrite }) => !(isAudit(file) ? !isWrite : file.startsWith(OWNERS[table] as string)),
   );
-  assert.deepEqual(strays, []);
+  t.strictSame(strays, []);
   for (const [table, folder] of Object.entries(OWNERS)) {
-    assert.ok(
+    t.ok(
       uses.some((use) => use.table === table && use.file.startsWith(folder)),
       `${folder} uses ${table}`,
     );
   }
 });
 
-test('every table of the schema has an owning folder', async () => {
+test('every table of the schema has an owning folder', async (t) => {
   const types = readFileSync(join(ROOT, 'db/tables.ts'), 'utf8');
   const schema = /export interface DB \{([^}]*)\}/.exec(types)?.[1] ?? '';
   const tables = [...schema.matchAll(/^ {2}(\w+):/gm)].map(([, table]) => table);
-  assert.deepEqual(tables.sort(), Object.keys(OWNERS).sort());
+  t.strictSame(tables.sort(), Object.keys(OWNERS).sort());
 });
 
-test('only src/ledger/ inserts transfers: entries in one file, holds in two', async () => {
+test('only src/ledger/ inserts transfers: entries in one file, holds in two', async (t) => {
   const spelled = [...sources].flatMap(([file, source]) =>
     Array(source.match(INSERT_TRANSFER)?.length ?? 0).fill(file),
   );
-  assert.deepEqual(
+  t.strictSame(
     new Set(spelled),
     new Set(['src/ledger/card-holds.ts', 'src/ledger/transfer.ts', 'src/ledger/wallet-holds.ts']),
   );
@@ -155,19 +155,19 @@ const NAMINGS = [
 ] as const;
 
 for (const [how, source] of NAMINGS) {
-  test(`a table name is detected ${how}`, async () => {
-    assert.ok(usesIn('src/x.ts', source).some(({ table }) => table === 'account'));
+  test(`a table name is detected ${how}`, async (t) => {
+    t.ok(usesIn('src/x.ts', source).some(({ table }) => table === 'account'));
   });
 }
 
-test('the scan distinguishes writes from reads and kinds from tables', async () => {
-  assert.deepEqual(usesIn('src/x.ts', "sql`update account set kind = 'job' from top_up`"), [
+test('the scan distinguishes writes from reads and kinds from tables', async (t) => {
+  t.strictSame(usesIn('src/x.ts', "sql`update account set kind = 'job' from top_up`"), [
     { table: 'account', file: 'src/x.ts', isWrite: true },
     { table: 'top_up', file: 'src/x.ts', isWrite: false },
   ]);
-  assert.ok(usesIn('src/x.ts', "db.deleteFrom('job')").every(({ isWrite }) => isWrite));
+  t.ok(usesIn('src/x.ts', "db.deleteFrom('job')").every(({ isWrite }) => isWrite));
   for (const text of ['update only job set x = 1', 'INSERT INTO public.job values (1)', 'truncate table "job"']) {
-    assert.deepEqual(
+    t.strictSame(
       usesIn('src/x.ts', `sql\`${text}\``).map(({ isWrite }) => isWrite),
       [true],
       text,
@@ -194,24 +194,24 @@ async function withRole(t: Test): Promise<{ owner: Database; role: string; owner
 
 test('the application role can neither delete nor rewrite booked transfers', async (t) => {
   const { owner, role, ownerUrl, url } = await withRole(t);
-  assert.equal((await migrate(ownerUrl, role)).hasGranted, true);
+  t.equal((await migrate(ownerUrl, role)).hasGranted, true);
   // Twice, by replicas at the same time.
   await Promise.all([migrate(ownerUrl, role), migrate(ownerUrl, role)]);
 
   const gateway = await startPrepaidGateway(t, {}, { databaseUrl: url });
   const account = await gateway.fund(500);
   const card = await gateway.call('/tts', { ...HELLO, headers: { 'x-credit-account': account } });
-  assert.equal(card.status, 200);
+  t.equal(card.status, 200);
   const { sign } = await fundedWallet(gateway, 1000n);
-  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200);
+  t.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200);
   const { jobId } = (await later(gateway, account)).json;
   gateway.app.worker?.start();
-  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+  t.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
   for (const { name, outcome } of await gateway.app.reconcilers.turn()) {
-    if (!['top_ups', 'checkout_sweep', 'clawback_sweep'].includes(name)) assert.equal(outcome, 'done', name);
+    if (!['top_ups', 'checkout_sweep', 'clawback_sweep'].includes(name)) t.equal(outcome, 'done', name);
   }
-  assert.equal(await pruneNonces(gateway.db), 0);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await pruneNonces(gateway.db), 0);
+  t.strictSame(await audit(gateway.db), []);
 
   for (const statement of [
     sql`delete from transfer`,
@@ -228,16 +228,16 @@ test('the application role can neither delete nor rewrite booked transfers', asy
     sql`alter table transfer disable trigger user`,
     sql`create or replace function refuse_change() returns trigger language plpgsql as 'begin return new; end'`,
   ]) {
-    await assert.rejects(statement.execute(gateway.db), { code: '42501' });
+    await t.rejects(statement.execute(gateway.db), { code: '42501' });
   }
-  await assert.rejects(sql`update prepaid_nonce set account_id = account_id`.execute(gateway.db), { code: '23000' });
-  await assert.rejects(sql`delete from top_up`.execute(gateway.db), { code: '23000' });
-  await assert.rejects(sql`delete from x402_payment`.execute(gateway.db), { code: '23000' });
-  assert.deepEqual(await audit(owner), []);
+  await t.rejects(sql`update prepaid_nonce set account_id = account_id`.execute(gateway.db), { code: '23000' });
+  await t.rejects(sql`delete from top_up`.execute(gateway.db), { code: '23000' });
+  await t.rejects(sql`delete from x402_payment`.execute(gateway.db), { code: '23000' });
+  t.strictSame(await audit(owner), []);
 
   await sql`revoke insert on transfer from ${sql.ref(role)}`.execute(owner);
   const refused = await gateway.call(TTS, await sign(TTS, HELLO));
-  assert.deepEqual([refused.status, refused.json.error.code], [503, 'CONFIG_ERROR'], 'the operator has to act');
+  t.strictSame([refused.status, refused.json.error.code], [503, 'CONFIG_ERROR'], 'the operator has to act');
 });
 
 test('the application role cannot choose positions in the ledger', async (t) => {
@@ -249,23 +249,23 @@ test('the application role cannot choose positions in the ledger', async (t) => 
     select attrelid::regclass::text as table, attname as column from pg_attribute
     where attidentity <> '' and attrelid in (select oid from pg_class where relnamespace = 'public'::regnamespace)
     order by 1`.execute(owner);
-  assert.deepEqual(
+  t.strictSame(
     rows.map(({ table }) => table),
     ['operator_action', 'transfer', 'x402_payment'],
   );
   for (const { table, column } of rows) {
-    await assert.rejects(
+    await t.rejects(
       sql`insert into ${sql.table(table)} (${sql.ref(column)}) overriding system value values (7)`.execute(app),
       { code: '42501' },
       table,
     );
   }
   await sql`grant insert (position) on x402_payment to ${sql.ref(role)}`.execute(owner);
-  assert.deepEqual((await readRoleRights(app)).excess, ['choose ids in x402_payment']);
+  t.strictSame((await readRoleRights(app)).excess, ['choose ids in x402_payment']);
   await migrate(ownerUrl, role);
   const { missing, excess } = await readRoleRights(app);
-  assert.deepEqual([missing, excess], [[], []]);
-  await assert.rejects(sql`select setval('transfer_position_seq', 7)`.execute(app), { code: '42501' });
+  t.strictSame([missing, excess], [[], []]);
+  await t.rejects(sql`select setval('transfer_position_seq', 7)`.execute(app), { code: '42501' });
 });
 
 test('the database sets the time and role of an operator action', async (t) => {
@@ -278,7 +278,7 @@ test('the database sets the time and role of an operator action', async (t) => {
     values ('alice', 'freeze', 'x', 'forged', '2001-01-01', 'alice')`.execute(app);
   const { rows } = await sql`
     select operator, database_user, at > now() - interval '1 hour' as is_now from operator_action`.execute(owner);
-  assert.deepEqual(rows, [{ operator: 'alice', database_user: role, is_now: true }]);
+  t.strictSame(rows, [{ operator: 'alice', database_user: role, is_now: true }]);
 });
 
 test('no pause begins, changes or ends without an operator action', async (t) => {
@@ -310,21 +310,21 @@ test('no pause begins, changes or ends without an operator action', async (t) =>
   await record('pause').execute(app);
   await assert.rejects(card.execute(app), refused, 'a record of an earlier transaction');
 
-  assert.deepEqual(await pauseFlows(app, ['card', 'jobs'], operatorAction), ['card', 'jobs']);
+  t.strictSame(await pauseFlows(app, ['card', 'jobs'], operatorAction), ['card', 'jobs']);
   const end = sql`delete from paused_flow`;
   for (const db of [app, owner]) await assert.rejects(end.execute(db), refused);
   await assert.rejects(together(record('resume'), end), refused, 'jobs have no record');
-  await assert.rejects(sql`update paused_flow set reason = 'another'`.execute(owner), /a pause never changes/);
+  await t.rejects(sql`update paused_flow set reason = 'another'`.execute(owner), /a pause never changes/);
   await assert.rejects(sql`truncate paused_flow`.execute(owner), refused);
-  assert.deepEqual(await resumeFlows(app, ['card', 'jobs'], operatorAction), ['card', 'jobs']);
-  assert.deepEqual(await audit(owner), []);
+  t.strictSame(await resumeFlows(app, ['card', 'jobs'], operatorAction), ['card', 'jobs']);
+  t.strictSame(await audit(owner), []);
 });
 
 test('a database with a single role migrates without granting rights', async (t) => {
   const { owner, ownerUrl } = await withRole(t);
-  assert.equal((await migrate(ownerUrl, 'no_such_role')).hasGranted, false);
+  t.equal((await migrate(ownerUrl, 'no_such_role')).hasGranted, false);
   const { rows } = await sql<{ name: string }>`select current_user as name`.execute(owner);
-  assert.equal((await migrate(ownerUrl, rows[0]?.name)).hasGranted, false);
+  t.equal((await migrate(ownerUrl, rows[0]?.name)).hasGranted, false);
 });
 
 test('old rows that break a new constraint fail the audit, not the migration', async (t) => {
@@ -339,12 +339,12 @@ test('old rows that break a new constraint fail the audit, not the migration', a
     alter table x402_payment add constraint x402_payment_lower_case check (payer = lower(payer)) not valid`.execute(
     owner,
   );
-  assert.deepEqual((await migrate(ownerUrl, '')).notValid, ['x402_payment_lower_case']);
-  assert.deepEqual(
+  t.strictSame((await migrate(ownerUrl, '')).notValid, ['x402_payment_lower_case']);
+  t.strictSame(
     (await audit(owner)).map(({ rule }) => rule),
     ['hashes and addresses are in canonical form'],
   );
   await sql`delete from x402_payment`.execute(owner);
-  assert.deepEqual((await migrate(ownerUrl, '')).notValid, []);
-  assert.deepEqual(await audit(owner), []);
+  t.strictSame((await migrate(ownerUrl, '')).notValid, []);
+  t.strictSame(await audit(owner), []);
 });

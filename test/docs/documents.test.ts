@@ -38,39 +38,39 @@ const documents = [
 ];
 
 for (const document of documents) {
-  test(`${document}: its scripts and files exist`, async () => {
+  test(`${document}: its scripts and files exist`, async (t) => {
     const text = await read(document);
     const { scripts } = JSON.parse(await read('package.json'));
     const named = [...text.matchAll(/npm run (?:-s |--silent )?([\w:]*\w)/g)].map(([, name]) => name as string);
-    assert.deepEqual(
+    t.strictSame(
       named.filter((name) => !(name in scripts)),
       [],
     );
     const files = [
       ...text.matchAll(/(?<![\w/])(?:src|test|docs|db|codegen|\.ci|lab|ops|examples)\/[\w/.-]*[\w/]/g),
     ].map(([path]) => path);
-    assert.deepEqual(
+    t.strictSame(
       files.filter((path) => !existsSync(new URL(path, PROJECT))),
       [],
     );
     for (const [, link = ''] of text.matchAll(/\]\((?!https?:)([^)#]+)\)/g)) {
-      assert.ok(existsSync(new URL(link, new URL(document, PROJECT))), link);
+      t.ok(existsSync(new URL(link, new URL(document, PROJECT))), link);
     }
   });
 }
 
-test('docs/operate.md: its table lists exactly the settings that are read', async () => {
+test('docs/operate.md: its table lists exactly the settings that are read', async (t) => {
   const known = new Set<string>();
   readConfig(new Proxy({}, { get: (_env, name) => void known.add(String(name)), ownKeys: () => [] }));
   const table = await settingsTable();
   const listed = [...table.matchAll(/^\| (.+?) \|/gm)].flatMap(([, cell = '']) => [...cell.matchAll(/`(\w+)`/g)]);
   // The text below the table says that each secret may be in a file.
   for (const name of SECRETS) known.delete(`${name}_FILE`);
-  assert.match(await readFile(new URL('docs/operate.md', PROJECT), 'utf8'), /may be in a file that `NAME_FILE` names/);
+  t.match(await readFile(new URL('docs/operate.md', PROJECT), 'utf8'), /may be in a file that `NAME_FILE` names/);
   // Those that only commands read.
   known.add('DATABASE_APP_ROLE');
   known.add('SPEECHGATE_OPERATOR');
-  assert.deepEqual(listed.map(([, name]) => name).sort(), [...known].sort());
+  t.strictSame(listed.map(([, name]) => name).sort(), [...known].sort());
 });
 
 // The numbers that the documents tell are those of the code, where each stands once.
@@ -110,15 +110,15 @@ const SENTENCES: readonly [document: string, sentence: string, ...values: (numbe
 ];
 
 for (const [document, sentence, ...values] of SENTENCES) {
-  test(`${document}: ${sentence.slice(0, 60)}`, async () => {
+  test(`${document}: ${sentence.slice(0, 60)}`, async (t) => {
     const text = (await readDocument(document)).replaceAll(/\s+/g, ' ');
     const parts = sentence.split('…').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
     const [, ...told] = new RegExp(parts.join('([\\d.,]*\\d)')).exec(text) ?? [];
-    assert.deepEqual(told, values.map(String));
+    t.strictSame(told, values.map(String));
   });
 }
 
-test('docs/operate.md: the default numbers in its table match the code', async () => {
+test('docs/operate.md: the default numbers in its table match the code', async (t) => {
   const table = await settingsTable();
   const rows = table.split('\n').map((line) => line.split('|').map((cell) => [...cell.matchAll(/`([^`]+)`/g)]));
   const defaults = rows.flatMap(([, names = [], , values = []]) =>
@@ -127,26 +127,26 @@ test('docs/operate.md: the default numbers in its table match the code', async (
       : [],
   );
   const numbers = defaults.filter(([, value]) => /^\d+$/.test(value));
-  assert.ok(numbers.length >= 15);
+  t.ok(numbers.length >= 15);
   for (const [name, value] of numbers) {
-    assert.deepEqual(configOf({ [name]: value }), config, name);
-    assert.notDeepEqual(configOf({ [name]: String(Number(value) + 1) }), config, `${name} has no effect here`);
+    t.strictSame(configOf({ [name]: value }), config, name);
+    t.strictNotSame(configOf({ [name]: String(Number(value) + 1) }), config, `${name} has no effect here`);
   }
 });
 
 // What docs/clients.md quotes of examples/, which test/installing runs, is what stands there.
 
-test('docs/clients.md: its programs match those in examples/', async () => {
+test('docs/clients.md: its programs match those in examples/', async (t) => {
   const text = await read('docs/clients.md');
   const quoted: string[] = [];
   for (const { index, 1: code } of text.matchAll(/^```\w+\n(.*?)^```$/gms)) {
     const paragraph = text.slice(0, index).trimEnd().split('\n\n').at(-1) ?? '';
     const [, file] = /\(\.\.\/(examples\/[\w.-]+)\)/.exec(paragraph) ?? [];
     if (file === undefined) continue;
-    assert.equal(code, await read(file), file);
+    t.equal(code, await read(file), file);
     quoted.push(file);
   }
-  assert.deepEqual(
+  t.strictSame(
     quoted,
     ['card.mjs', 'openai.mjs', 'mcp.json'].map((name) => `examples/${name}`),
   );
@@ -164,20 +164,20 @@ const FETCHES = [
 
 const fetches = (text: string): string[] => FETCHES.flatMap((pattern) => text.match(pattern) ?? []);
 
-test('no file tells users to run the package from the registry', async () => {
+test('no file tells users to run the package from the registry', async (t) => {
   const files = execFileSync('git', ['ls-files', '-z'], { cwd: PROJECT, encoding: 'utf8' }).split('\0').filter(Boolean);
-  assert.ok(files.includes('README.md'));
+  t.ok(files.includes('README.md'));
   for (const file of files) {
     const text = await readFile(new URL(file, PROJECT), 'utf8').catch(() => '');
-    assert.deepEqual(fetches(text), [], file);
+    t.strictSame(fetches(text), [], file);
   }
 });
 
-test('commands that fetch a package are distinguished from those that do not', async () => {
+test('commands that fetch a package are distinguished from those that do not', async (t) => {
   const [name, npx] = ['speechgate', ['np', 'x'].join('')];
   const calls = [`${npx} ${name}`, `${npx} -y ${name}`, `${npx}\n${name} mcp`, `npm exec ${name}`, `"${npx}"`];
   for (const call of [...calls, `npm install ${name}`, `npm i -D @${name}/client viem`]) {
-    assert.ok(fetches(call).length > 0, call);
+    t.ok(fetches(call).length > 0, call);
   }
   for (const call of [
     `${npx} --no -- ${name}`,
@@ -186,42 +186,42 @@ test('commands that fetch a package are distinguished from those that do not', a
     `${npx} mppx@0.11.0`,
     `${name} bridge`,
   ]) {
-    assert.deepEqual(fetches(call), [], call);
+    t.strictSame(fetches(call), [], call);
   }
 });
 
-test('lab/attacks/README.md: its results cover each attack, with no failure of ours', async () => {
+test('lab/attacks/README.md: its results cover each attack, with no failure of ours', async (t) => {
   const [, table = ''] = (await read('lab/attacks/README.md')).split('<!-- measured: begin -->');
   const rows = table.split('\n').filter((line) => /^\| (?!attack or fault|---|\*\*)/.test(line));
   const cells = rows.map((row) => row.slice(2, -2).split(' | '));
-  assert.deepEqual(
+  t.strictSame(
     cells.map(([name]) => name),
     ATTACKS.map(({ name }) => name),
   );
   for (const [name, ours] of cells) assert.equal(ours, '0 · 0 · 0 · 0 · 0 · 0', name);
 });
 
-test('docs/security.md: its totals match lab/attacks/README.md', async () => {
+test('docs/security.md: its totals match lab/attacks/README.md', async (t) => {
   const [, sums = ''] = /^\| \*\*all\*\* \| (.+) \|$/m.exec(await read('lab/attacks/README.md')) ?? [];
   const [, table = ''] = (await read('docs/security.md')).split('<!-- measured: begin -->');
   const rows = table.split('\n').filter((line) => /^\| (?!server|---)/.test(line));
-  assert.deepEqual(
+  t.strictSame(
     rows.map((row) => row.slice(2, -2).replaceAll(',', '').split(' | ').slice(1).join(' · ')),
     sums.replaceAll('**', '').split(' | '),
   );
 });
 
-test('attacks have unique names', async () => {
+test('attacks have unique names', async (t) => {
   const names = ATTACKS.map(({ name }) => name);
-  assert.deepEqual([...new Set(names)], names);
+  t.strictSame([...new Set(names)], names);
 });
 
-test('.editorconfig matches biome.json', async () => {
+test('.editorconfig matches biome.json', async (t) => {
   const { formatter } = JSON.parse(await readFile(new URL('biome.json', PROJECT), 'utf8'));
   const text = await readFile(new URL('.editorconfig', PROJECT), 'utf8');
   const settings = Object.fromEntries([...text.matchAll(/^(\w+) = (.+)$/gm)].map(([, name, value]) => [name, value]));
   const { indent_style, indent_size, max_line_length } = settings;
-  assert.deepEqual(
+  t.strictSame(
     { indentStyle: indent_style, indentWidth: Number(indent_size), lineWidth: Number(max_line_length) },
     formatter,
   );
@@ -232,16 +232,16 @@ test('.editorconfig matches biome.json', async () => {
 const parts = [...ranked.matchAll(/'([\w/-]+)'/g)].map(([, name]) => name as string);
 const nameOf = (path: string): string => path.replace(/^src\//, '').replace(/\.ts$|\/$/, '');
 
-test('docs/architecture.md: its table lists the folders of src in layer order', async () => {
+test('docs/architecture.md: its table lists the folders of src in layer order', async (t) => {
   const text = await read('docs/architecture.md');
   const rows = [...text.matchAll(/^\| `(src\/[\w/-]+(?:\.ts)?)` \| .+ \|$/gm)].map(([, path]) => path as string);
-  assert.deepEqual(rows.map(nameOf), parts);
-  assert.deepEqual(
+  t.strictSame(rows.map(nameOf), parts);
+  t.strictSame(
     rows.filter((path) => !existsSync(new URL(path, PROJECT))),
     [],
   );
   const names = (await readdir(new URL('src/', PROJECT))).map((name) => name.replace(/\.ts$/, ''));
-  assert.deepEqual(
+  t.strictSame(
     names.filter((name) => !parts.some((part) => `${part}/`.startsWith(`${name}/`))),
     [],
   );

@@ -1,5 +1,4 @@
 /** Links between documents lead to files and headings that are there. */
-import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { test } from 'tap';
@@ -30,12 +29,12 @@ const anchorsIn = (text: string): Set<string> =>
   );
 
 for (const document of documents) {
-  test(`${document}: its links are valid`, async () => {
+  test(`${document}: its links are valid`, async (t) => {
     const page = new URL(document, PROJECT);
     for (const [link, path = '', anchor] of (await read(page)).matchAll(LINK)) {
       const target = path === '' ? page : new URL(path, page);
-      assert.ok(existsSync(target), link);
-      if (anchor !== undefined) assert.ok(anchorsIn(await read(target)).has(anchor), link);
+      t.ok(existsSync(target), link);
+      if (anchor !== undefined) t.ok(anchorsIn(await read(target)).has(anchor), link);
     }
   });
 }

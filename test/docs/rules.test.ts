@@ -1,5 +1,4 @@
 /** docs/rules.md defines what code, tests and documents cite as R1, R2, …; both sides are held against each other here. */
-import assert from 'node:assert/strict';
 import { readdir, readFile } from 'node:fs/promises';
 import { test } from 'tap';
 import { projectFile } from '../support/project.ts';
@@ -43,30 +42,30 @@ const saysWhyNot = (text: string): boolean => /^Not cited: /m.test(text);
 const citedIn = (id: string): string[] =>
   [...citations].filter(([path, ids]) => path !== RULES && ids.has(id)).map(([path]) => path);
 
-test('every cited rule is defined in docs/rules.md', async () => {
+test('every cited rule is defined in docs/rules.md', async (t) => {
   const defined = new Set(rules.map(({ id }) => id));
-  assert.ok(defined.size > 60);
+  t.ok(defined.size > 60);
   const unknown = [...citations].flatMap(([path, ids]) =>
     [...ids].filter((id) => !defined.has(id)).map((id) => `${path} cites ${id}`),
   );
-  assert.deepEqual(unknown, []);
+  t.strictSame(unknown, []);
 });
 
-test('each rule is defined once, in numeric order', async () => {
+test('each rule is defined once, in numeric order', async (t) => {
   const ids = rules.map(({ id }) => id);
   const inOrder = [...new Set(ids)].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
-  assert.deepEqual(ids, inOrder);
+  t.strictSame(ids, inOrder);
 });
 
-test('each rule is cited by code or by a test, or says why not', async () => {
+test('each rule is cited by code or by a test, or says why not', async (t) => {
   const isCited = (id: string) => citedIn(id).some((path) => /^(src|test|codegen)\//.test(path));
-  assert.deepEqual(
+  t.strictSame(
     rules.filter(({ id, text }) => isCited(id) === saysWhyNot(text)).map(({ id }) => id),
     [],
   );
 });
 
-test('each file listed for a rule exists and cites it', async () => {
+test('each file listed for a rule exists and cites it', async (t) => {
   const broken = rules.flatMap(({ id, text }) => {
     const [, line] = /^At: (.+)$/m.exec(text) ?? [];
     if (line === undefined) return saysWhyNot(text) ? [] : [`${id} has no line of files`];
@@ -75,5 +74,5 @@ test('each file listed for a rule exists and cites it', async () => {
       .filter((file) => !citations.get(file)?.has(id))
       .map((file) => `${id} is not in ${file}; it is cited in ${citedIn(id).join(', ')}`);
   });
-  assert.deepEqual(broken, []);
+  t.strictSame(broken, []);
 });

@@ -56,19 +56,19 @@ test('R62: replays of an unrecorded settlement are 409 until the database recove
   const failing = await failStatements(gateway.db, { ...BOOKINGS, state: SURPRISE });
   const payer = await wallet(chain.client, 1_000_000n);
   const { reply, paid } = await payFor(gateway, payer);
-  assert.deepEqual([reply.status, reply.json.error.code], [409, 'PAYMENT_OUTCOME_UNKNOWN']);
-  assert.doesNotMatch(reply.text, /nothing was charged/i);
-  assert.equal(await gateway.revenue(), PRICE);
-  assert.equal(await failing.count(), 1);
+  t.strictSame([reply.status, reply.json.error.code], [409, 'PAYMENT_OUTCOME_UNKNOWN']);
+  t.notMatch(reply.text, /nothing was charged/i);
+  t.equal(await gateway.revenue(), PRICE);
+  t.equal(await failing.count(), 1);
   const again = await gateway.call('/x402/tts', paid);
-  assert.deepEqual([again.status, again.json.error.code], [409, 'PAYMENT_OUTCOME_UNKNOWN'], 'R25: on each replay');
-  assert.equal(await failing.count(), 2);
+  t.strictSame([again.status, again.json.error.code], [409, 'PAYMENT_OUTCOME_UNKNOWN'], 'R25: on each replay');
+  t.equal(await failing.count(), 2);
   await failing.mend();
   await chain.client.mine({ blocks: 2 });
   // The chain is asked once a second.
   await until(async () => (await gateway.call('/x402/tts', paid)).status === 200);
-  assert.equal(await timesPaid(chain, payer), 1);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await timesPaid(chain, payer), 1);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R62: an unrecorded deposit is 409, then credited once the database recovers', { skip }, async (t) => {
@@ -77,8 +77,8 @@ test('R62: an unrecorded deposit is 409, then credited once the database recover
   const failing = await failStatements(gateway.db, { ...BOOKINGS, state: SURPRISE });
   const payer = await wallet(chain.client, 1_000_000n);
   const { reply, paid } = await payDeposit(gateway, payer);
-  assert.equal(reply.status, 409, reply.text);
-  assert.doesNotMatch(reply.text, /nothing was charged/i);
+  t.equal(reply.status, 409, reply.text);
+  t.notMatch(reply.text, /nothing was charged/i);
   const before = await failing.count();
   await until(async () => {
     assert.equal((await gateway.call(DEPOSIT_PATH, paid)).status, 409, 'R25: on each replay');
@@ -90,7 +90,7 @@ test('R62: an unrecorded deposit is 409, then credited once the database recover
     answer = told(await gateway.call(DEPOSIT_PATH, paid));
     return answer[0] === 200;
   });
-  assert.deepEqual(answer, [200, DEPOSIT, false]);
+  t.strictSame(answer, [200, DEPOSIT, false]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -114,14 +114,14 @@ test('R62: a malformed receipt from the node leaves the payment outcome unknown'
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url }, { inclusionTimeoutMs: 3_000 });
   const payer = await wallet(chain.client, 1_000_000n);
   const { reply, paid } = await payFor(gateway, payer);
-  assert.deepEqual([reply.status, reply.json.error.code], [409, 'PAYMENT_OUTCOME_UNKNOWN']);
-  assert.ok(asked >= NO_RECEIPTS.length, 'each of them was seen');
-  assert.deepEqual(await paymentStates(gateway), ['unknown']);
+  t.strictSame([reply.status, reply.json.error.code], [409, 'PAYMENT_OUTCOME_UNKNOWN']);
+  t.ok(asked >= NO_RECEIPTS.length, 'each of them was seen');
+  t.strictSame(await paymentStates(gateway), ['unknown']);
   node.falsehood = () => undefined;
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
-  assert.equal((await gateway.call('/x402/tts', paid)).status, 200);
-  assert.equal(await timesPaid(chain, payer), 1);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
+  t.equal((await gateway.call('/x402/tts', paid)).status, 200);
+  t.equal(await timesPaid(chain, payer), 1);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 /** In this order: what a node has answered well is kept for a while. */
@@ -153,10 +153,10 @@ test('a malformed node response before settle is 502 and reserves nothing', {
       };
       const { reply } = await payFor(gateway, payer);
       const name = `${nonsensical}: ${JSON.stringify(result)}`;
-      assert.deepEqual([reply.status, reply.json.error.code], [502, 'PAYMENT_ERROR'], name);
-      assert.ok(isAsked, name);
-      assert.deepEqual(await paymentStates(gateway), earlier, name);
-      assert.equal(await gateway.revenue(), 0n);
+      t.strictSame([reply.status, reply.json.error.code], [502, 'PAYMENT_ERROR'], name);
+      t.ok(isAsked, name);
+      t.strictSame(await paymentStates(gateway), earlier, name);
+      t.equal(await gateway.revenue(), 0n);
     }
   }
 });
@@ -176,8 +176,8 @@ test('R28: an authorization that expires during the checks is 402, without reser
   };
   mock.timers.enable({ apis: ['Date'], now: Date.now() });
   const reply = await gateway.call('/x402/tts', withPayment(HELLO, short));
-  assert.deepEqual([reply.status, reply.json.error.details.error], [402, 'authorization_expires_too_soon']);
-  assert.equal(gateway.facilitator.calls.filter(({ endpoint }) => endpoint === 'verify').length, 1);
-  assert.deepEqual(await paymentStates(gateway), []);
-  assert.equal(gateway.upstream.requests.length, 0);
+  t.strictSame([reply.status, reply.json.error.details.error], [402, 'authorization_expires_too_soon']);
+  t.equal(gateway.facilitator.calls.filter(({ endpoint }) => endpoint === 'verify').length, 1);
+  t.strictSame(await paymentStates(gateway), []);
+  t.equal(gateway.upstream.requests.length, 0);
 });

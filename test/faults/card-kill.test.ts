@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
@@ -58,14 +57,14 @@ test('kill -9 at any step of a card request charges only for delivered audio', {
           else drip.reset();
         } else answer = send(victim.url, '/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
         if (isDelivered) await answer;
-        else await assert.rejects(answer);
+        else await t.rejects(answer);
         await until(() => victim.child.process.signalCode === 'SIGKILL');
-        assert.equal(await balance(account), PAID, 'held, or charged');
-        assert.deepEqual(await audit(db), []);
+        t.equal(await balance(account), PAID, 'held, or charged');
+        t.strictSame(await audit(db), []);
 
         await sweepVictim(gateway);
-        assert.equal(await balance(account), isCharged ? PAID : FUNDED);
-        assert.deepEqual(await audit(db), []);
+        t.equal(await balance(account), isCharged ? PAID : FUNDED);
+        t.strictSame(await audit(db), []);
       }),
     ),
   );

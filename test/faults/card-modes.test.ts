@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type Stripe from 'stripe';
@@ -49,13 +48,13 @@ test('an account of one Stripe mode is unknown to a key of the other mode', asyn
     [gateways.live, gateways.test, true],
   ] as const) {
     const account = await fund(own, livemode);
-    assert.deepEqual(await uses(other, account), [402, 402, 404, 404, 400]);
+    t.strictSame(await uses(other, account), [402, 402, 404, 404, 400]);
     const reply = await other.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
-    assert.equal(reply.headers.get('x-ratelimit-scope'), 'ip', 'R13: it counts as an unknown one');
-    assert.equal(await own.balance(account), 5_000_000n);
+    t.equal(reply.headers.get('x-ratelimit-scope'), 'ip', 'R13: it counts as an unknown one');
+    t.equal(await own.balance(account), 5_000_000n);
     // The processor is not there: its call fails, after the account was found.
-    assert.deepEqual(await uses(own, account), [200, 202, 200, 200, 502]);
-    assert.deepEqual(await audit(own.db), []);
+    t.strictSame(await uses(own, account), [200, 202, 200, 200, 502]);
+    t.strictSame(await audit(own.db), []);
   }
 });
 
@@ -77,13 +76,13 @@ test('R16: a checkout session of the other mode never credits an account', async
     .values({ id: recorded, account_id: account, amount_cents: 700, state: 'open', session_id: 'cs_recorded' })
     .execute();
   for (const topUp of [recorded, randomUUID()]) {
-    assert.equal((await live.credit(session(topUp, true))).outcome, 'foreign_session');
+    t.equal((await live.credit(session(topUp, true))).outcome, 'foreign_session');
   }
-  assert.equal(await gateway.balance(account), 5_000_000n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await gateway.balance(account), 5_000_000n);
+  t.strictSame(await audit(gateway.db), []);
   const own = new Purchases(gateway.db, new Processor(KEYS.test, 'http://127.0.0.1:1'), service);
-  assert.equal((await own.credit(session(recorded, false))).outcome, 'credited');
-  assert.equal(await gateway.balance(account), 12_000_000n);
+  t.equal((await own.credit(session(recorded, false))).outcome, 'credited');
+  t.equal(await gateway.balance(account), 12_000_000n);
 });
 
 test('an account without a mode takes the mode of the first key that uses it', async (t) => {
@@ -92,6 +91,6 @@ test('an account without a mode takes the mode of the first key that uses it', a
   await unguarded(gateways.test.db, (db) => sql`update account set livemode = null where kind = 'card'`.execute(db));
   await gateways.live.app.databaseIdentity.check();
   await gateways.test.app.databaseIdentity.check();
-  assert.equal((await gateways.test.call(`/credits/${account}`)).status, 404);
-  assert.equal((await gateways.live.call(`/credits/${account}`)).status, 200);
+  t.equal((await gateways.test.call(`/credits/${account}`)).status, 404);
+  t.equal((await gateways.live.call(`/credits/${account}`)).status, 200);
 });

@@ -34,16 +34,16 @@ test('missing tables are 503 CONFIG_ERROR with the fix, and fail readiness', asy
   await sql`create schema public`.execute(gateway.db);
   for (const path of ENDPOINTS) {
     const reply = await gateway.call(path, { headers });
-    assert.equal(reply.status, 503, path);
-    assert.equal(reply.json.error.code, 'CONFIG_ERROR');
-    assert.equal(reply.json.error.details.command, 'npm run migrate');
+    t.equal(reply.status, 503, path);
+    t.equal(reply.json.error.code, 'CONFIG_ERROR');
+    t.equal(reply.json.error.details.command, 'npm run migrate');
   }
-  assert.equal((await gateway.call('/top-up', { method: 'POST' })).json.error.code, 'CONFIG_ERROR');
+  t.equal((await gateway.call('/top-up', { method: 'POST' })).json.error.code, 'CONFIG_ERROR');
   const ready = await gateway.app.admin.inject('/readyz');
-  assert.equal(ready.statusCode, 503);
-  assert.match(ready.json().checks.schema, /npm run migrate/);
-  assert.equal((await gateway.app.admin.inject('/livez')).statusCode, 200);
-  assert.equal((await gateway.call('/tts/models')).status, 200, 'what needs no table is served');
+  t.equal(ready.statusCode, 503);
+  t.match(ready.json().checks.schema, /npm run migrate/);
+  t.equal((await gateway.app.admin.inject('/livez')).statusCode, 200);
+  t.equal((await gateway.call('/tts/models')).status, 200, 'what needs no table is served');
 });
 
 test('a refused login is 503 that names DATABASE_URL, and /readyz tells the cause', async (t) => {
@@ -51,11 +51,11 @@ test('a refused login is 503 that names DATABASE_URL, and /readyz tells the caus
   wrong.password = 'wrong';
   const gateway = await startGateway(t, {}, { databaseUrl: wrong.href });
   const reply = await gateway.call('/tts?text=hello', { headers });
-  assert.equal(reply.status, 503);
+  t.equal(reply.status, 503);
   const { details } = reply.json.error;
-  assert.deepEqual([details.reason, details.setting, details.command], ['database_refused', 'DATABASE_URL', undefined]);
+  t.strictSame([details.reason, details.setting, details.command], ['database_refused', 'DATABASE_URL', undefined]);
   const ready = await gateway.app.admin.inject('/readyz');
-  assert.match(ready.json().checks.database, /^refuses DATABASE_URL: password authentication failed/);
+  t.match(ready.json().checks.database, /^refuses DATABASE_URL: password authentication failed/);
 });
 
 test('requests are 503 while the database is down and succeed once it recovers', async (t) => {
@@ -67,14 +67,14 @@ test('requests are 503 while the database is down and succeed once it recovers',
   proxy.cut();
   for (const path of ENDPOINTS) {
     const reply = await gateway.call(path, { headers });
-    assert.equal(reply.status, 503, path);
-    assert.equal(reply.json.error.code, 'CONFIG_ERROR');
+    t.equal(reply.status, 503, path);
+    t.equal(reply.json.error.code, 'CONFIG_ERROR');
   }
-  assert.equal((await gateway.app.admin.inject('/readyz')).statusCode, 503);
+  t.equal((await gateway.app.admin.inject('/readyz')).statusCode, 503);
   proxy.restore();
   const reply = await gateway.call('/tts?text=hello', { headers: { 'x-credit-account': account } });
-  assert.equal(reply.status, 200);
-  assert.equal((await gateway.app.admin.inject('/readyz')).statusCode, 200);
+  t.equal(reply.status, 200);
+  t.equal((await gateway.app.admin.inject('/readyz')).statusCode, 200);
 });
 
 test('requests are 503 while the certificate of the database is not accepted', async (t) => {
@@ -91,11 +91,11 @@ test('requests are 503 while the certificate of the database is not accepted', a
   const buy = { path: '/top-up', call: { method: 'POST' } };
   for (const { path, call } of [...ENDPOINTS.map((path) => ({ path, call: { headers } })), job, buy]) {
     const reply = await gateway.call(path, call);
-    assert.equal(reply.status, 503, `${path} ${reply.text.slice(0, 200)}`);
-    assert.equal(reply.json.error.details.reason, 'database_unavailable', path);
+    t.equal(reply.status, 503, `${path} ${reply.text.slice(0, 200)}`);
+    t.equal(reply.json.error.details.reason, 'database_unavailable', path);
   }
-  assert.equal((await gateway.app.admin.inject('/readyz')).statusCode, 503);
-  assert.equal(upstream.requests.length, 0);
+  t.equal((await gateway.app.admin.inject('/readyz')).statusCode, 503);
+  t.equal(upstream.requests.length, 0);
 });
 
 test('the top-up form loads even when the account cannot be looked up', async (t) => {
@@ -103,16 +103,16 @@ test('the top-up form loads even when the account cannot be looked up', async (t
   const proxy = await startTcpProxy(t, url);
   const gateway = await startGateway(t, {}, { databaseUrl: proxy.url });
   const path = '/top-up?account=6b1f0f9e-0000-4000-8000-000000000000';
-  assert.match((await gateway.call(path)).text, /There is no account/);
+  t.match((await gateway.call(path)).text, /There is no account/);
   proxy.cut();
   const down = await gateway.call(path);
-  assert.equal(down.status, 200);
-  assert.match(down.text, /method="post"/);
+  t.equal(down.status, 200);
+  t.match(down.text, /method="post"/);
   proxy.restore();
   await sql`drop schema public cascade`.execute(gateway.db);
   const notSetUp = await gateway.call(path);
-  assert.equal(notSetUp.status, 200);
-  assert.match(notSetUp.text, /method="post"/);
+  t.equal(notSetUp.status, 200);
+  t.match(notSetUp.text, /method="post"/);
 });
 
 test('a capture waits for the database even after its lease expires', async (t) => {
@@ -124,7 +124,7 @@ test('a capture waits for the database even after its lease expires', async (t) 
   proxy.cut();
   await drip.write(silentMp3(500));
   drip.end();
-  assert.equal((await reply).status, 200);
+  t.equal((await reply).status, 200);
   // As if the outage had lasted an hour: the lease has ended, and no reconciler had a turn.
   const { rows } = await sql<{ now: Date }>`select now() as now`.execute(db);
   await sql`update transfer set lease_until = now() - interval '59 minutes' where state = 'pending'`.execute(db);
@@ -144,8 +144,8 @@ test('a capture waits for the database even after its lease expires', async (t) 
   await reconcilers.stop();
   capture.letGo();
   await booksClosed(db);
-  assert.equal(await gateway.balance(account), 4_999_802n, 'the first turn after the outage has voided nothing');
-  assert.deepEqual(await audit(db), []);
+  t.equal(await gateway.balance(account), 4_999_802n, 'the first turn after the outage has voided nothing');
+  t.strictSame(await audit(db), []);
 });
 
 test('a stop ends while captures wait for the database', async (t) => {
@@ -156,13 +156,13 @@ test('a stop ends while captures wait for the database', async (t) => {
   await answer;
   await until(() => gateway.log.some(({ msg }) => msg.startsWith('the database is unavailable; a charge')));
   await gateway.app.close();
-  assert.ok(gateway.log.some(({ msg }) => msg.startsWith('a delivered response was not charged')));
+  t.ok(gateway.log.some(({ msg }) => msg.startsWith('a delivered response was not charged')));
   const left = gateway.log.find(({ msg }) => msg.startsWith('the process stops while the database is unavailable'));
-  assert.deepEqual([left?.captures, left?.amountMicroUsd], [1, 198], 'how many and how much (R55)');
+  t.strictSame([left?.captures, left?.amountMicroUsd], [1, 198], 'how many and how much (R55)');
   proxy.restore();
   await sweepVictim(gateway);
-  assert.equal(await gateway.balance(account), 5_000_000n);
-  assert.deepEqual(await audit(db), []);
+  t.equal(await gateway.balance(account), 5_000_000n);
+  t.strictSame(await audit(db), []);
 });
 
 test('what is delivered long after a stop began waits for the database too', async (t) => {
@@ -193,40 +193,37 @@ test('beyond the bound of waiting captures no new hold is placed (R55)', async (
   const byCard = () => gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
   const byWallet = async () => gateway.call(TTS, await payer.sign(TTS, HELLO));
   const capture = recordStatements(t).holdBack(CAPTURE);
-  assert.equal((await byCard()).status, 200);
+  t.equal((await byCard()).status, 200);
   await capture.held;
   const metrics = async () => (await gateway.app.admin.inject('/metrics')).body;
-  assert.match(await metrics(), /^speechgate_waiting_captures 1$/m);
-  assert.match(await metrics(), /^speechgate_oldest_waiting_capture_seconds \d/m);
+  t.match(await metrics(), /^speechgate_waiting_captures 1$/m);
+  t.match(await metrics(), /^speechgate_oldest_waiting_capture_seconds \d/m);
   const spoken = gateway.upstream.requests.length;
   for (const ask of [byCard, byWallet]) {
     const { status, headers, json } = await ask();
-    assert.deepEqual(
-      [status, json.error.code, json.error.details.reason],
-      [503, 'TTS_UNAVAILABLE', 'too_many_captures'],
-    );
-    assert.ok(Number(headers.get('retry-after')) > 0);
+    t.strictSame([status, json.error.code, json.error.details.reason], [503, 'TTS_UNAVAILABLE', 'too_many_captures']);
+    t.ok(Number(headers.get('retry-after')) > 0);
   }
-  assert.equal(gateway.upstream.requests.length, spoken);
+  t.equal(gateway.upstream.requests.length, spoken);
   capture.letGo();
   for (const ask of [byCard, byWallet]) {
     await until(async () => /^speechgate_waiting_captures 0$/m.test(await metrics()));
-    assert.equal((await ask()).status, 200);
+    t.equal((await ask()).status, 200);
   }
   await booksClosed(gateway.db);
-  assert.equal(await gateway.balance(account), 5_000_000n - 2n * 198n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await gateway.balance(account), 5_000_000n - 2n * 198n);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a hold is leased for SPEECH_TIMEOUT_MS and 30 seconds (R55)', async (t) => {
   const gateway = await startPrepaidGateway(t, { SPEECH_TIMEOUT_MS: '2500' });
   const payer = await fundedWallet(gateway, 1_000_000n);
   const byCard = { headers: { 'x-credit-account': await gateway.fund(500) } };
-  assert.equal((await gateway.call('/tts?text=Hello+world', byCard)).status, 200);
-  assert.equal((await gateway.call(TTS, await payer.sign(TTS, HELLO))).status, 200);
+  t.equal((await gateway.call('/tts?text=Hello+world', byCard)).status, 200);
+  t.equal((await gateway.call(TTS, await payer.sign(TTS, HELLO))).status, 200);
   const seconds = sql<number>`extract(epoch from lease_until - created_at)::float8`.as('seconds');
   const leases = gateway.db.selectFrom('transfer').select(['kind', seconds]).where('lease_until', 'is not', null);
-  assert.deepEqual(await leases.orderBy('kind').execute(), [
+  t.strictSame(await leases.orderBy('kind').execute(), [
     { kind: 'charge', seconds: 33 },
     { kind: 'spend', seconds: 33 },
   ]);
@@ -238,12 +235,12 @@ test('a hold whose void fails is voided when its lease expires', async (t) => {
   await drip.opened;
   proxy.cut();
   drip.reset();
-  assert.ok((await call).status >= 502);
+  t.ok((await call).status >= 502);
   proxy.restore();
-  assert.equal(await gateway.balance(account), 4_999_802n);
+  t.equal(await gateway.balance(account), 4_999_802n);
   await sweepVictim(gateway);
-  assert.equal(await gateway.balance(account), 5_000_000n);
-  assert.deepEqual(await audit(db), []);
+  t.equal(await gateway.balance(account), 5_000_000n);
+  t.strictSame(await audit(db), []);
 });
 
 /** A gateway whose database can be taken away, with audio that comes as the test says; `db` is always there. */

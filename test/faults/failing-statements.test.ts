@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
@@ -17,11 +16,11 @@ test('a capture is retried after a database outage error', async (t) => {
     const account = await gateway.fund(500);
     const failing = await failStatements(gateway.db, { ...CAPTURES, state, times: 2 });
     const reply = await gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
-    assert.deepEqual([reply.status, reply.bytes.length > 1000], [200, true], state);
+    t.strictSame([reply.status, reply.bytes.length > 1000], [200, true], state);
     await booksClosed(gateway.db);
-    assert.equal(await failing.count(), 2);
-    assert.equal(await gateway.balance(account), 4_999_802n);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.equal(await failing.count(), 2);
+    t.equal(await gateway.balance(account), 4_999_802n);
+    t.strictSame(await audit(gateway.db), []);
   }
 });
 
@@ -31,10 +30,10 @@ test('an unexpected database error on a hold is 500 and charges nothing', async 
   const account = await gateway.fund(500);
   await failStatements(gateway.db, { table: 'transfer', on: 'insert', when: sql`true`, state: 'P0001' });
   const reply = await gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
-  assert.deepEqual([reply.status, reply.json.error.code], [500, 'INTERNAL_ERROR']);
-  assert.deepEqual(reply.json.error.details, { payment: { state: 'not_charged', amountMicroUsd: 0 } });
-  assert.equal(await gateway.balance(account), 5_000_000n);
-  assert.match(reply.json.error.message, /x-trace-id/);
+  t.strictSame([reply.status, reply.json.error.code], [500, 'INTERNAL_ERROR']);
+  t.strictSame(reply.json.error.details, { payment: { state: 'not_charged', amountMicroUsd: 0 } });
+  t.equal(await gateway.balance(account), 5_000_000n);
+  t.match(reply.json.error.message, /x-trace-id/);
 });
 
 for (const [state, status] of [
@@ -55,13 +54,13 @@ for (const [state, status] of [
       ...{ table: 'transfer', on: 'insert', when: sql`new.kind = 'top_up'`, state },
     });
     const page = await gateway.call(pathname + search);
-    assert.equal(page.status, status);
-    assert.match(page.headers.get('content-type') ?? '', /^text\/html/);
-    assert.match(page.text, /Nothing is lost: reload this page/);
+    t.equal(page.status, status);
+    t.match(page.headers.get('content-type') ?? '', /^text\/html/);
+    t.match(page.text, /Nothing is lost: reload this page/);
     await failing.mend();
     const later = await gateway.call(pathname + search);
-    assert.equal(later.status, 200);
-    assert.match(later.text, /\$7\.00 was added/);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.equal(later.status, 200);
+    t.match(later.text, /\$7\.00 was added/);
+    t.strictSame(await audit(gateway.db), []);
   });
 }

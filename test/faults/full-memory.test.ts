@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import type { Config } from '../../src/config/config.ts';
 import { audit } from '../../src/ledger/audit.ts';
@@ -31,13 +30,13 @@ for (const name of ['prepaid', 'direct'] as const) {
     await drip.write(PIECE);
     await until(async () => (await waitingBytes(gateway)) === PIECE.length);
     const refused = await gateway.call(path, second);
-    assert.equal(refused.status, 503);
-    assert.equal(refused.json.error.code, 'TTS_UNAVAILABLE');
-    assert.ok(Number(refused.headers.get('retry-after')) > 0);
-    assert.equal(upstream.requests.length, 1);
+    t.equal(refused.status, 503);
+    t.equal(refused.json.error.code, 'TTS_UNAVAILABLE');
+    t.ok(Number(refused.headers.get('retry-after')) > 0);
+    t.equal(upstream.requests.length, 1);
     drip.end();
-    assert.equal((await served).status, 200);
-    assert.equal(await paid(), PRICE);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.equal((await served).status, 200);
+    t.equal(await paid(), PRICE);
+    t.strictSame(await audit(gateway.db), []);
   });
 }

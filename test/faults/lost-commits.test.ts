@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import pg from 'pg';
 import { type Test, test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
@@ -62,12 +61,12 @@ test('after a failover loses commits, a process captures only its own holds', as
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, LOG_LEVEL: 'warn' }, { databaseUrl: url });
   const call = { headers: { 'x-credit-account': account } };
   const ask = () => gateway.call('/tts?text=Hello+world', call);
-  assert.equal((await ask()).status, 200);
+  t.equal((await ask()).status, 200);
   await booksClosed(gateway.db);
   upstream.mode = drip.mode;
   const begunBefore = ask();
   await drip.opened;
-  assert.equal(await gateway.balance(account), FUNDED - 2n * PRICE);
+  t.equal(await gateway.balance(account), FUNDED - 2n * PRICE);
 
   await failOver();
   let balance: bigint | undefined;
@@ -75,23 +74,23 @@ test('after a failover loses commits, a process captures only its own holds', as
     balance = await gateway.balance(account).catch(() => undefined);
     return balance !== undefined;
   });
-  assert.equal(balance, FUNDED, 'both commits are lost');
+  t.equal(balance, FUNDED, 'both commits are lost');
   const later = new ControlledStream();
   upstream.mode = later.mode;
   const begunAfter = ask();
   await later.opened;
   await drip.write(silentMp3(500));
   drip.end();
-  assert.equal((await begunBefore).status, 200);
+  t.equal((await begunBefore).status, 200);
   await until(() => gateway.log.some(({ msg }) => /delivered response was not charged/.test(msg)));
-  assert.equal(await gateway.balance(account), FUNDED - PRICE, 'the later hold is as it was');
+  t.equal(await gateway.balance(account), FUNDED - PRICE, 'the later hold is as it was');
   later.reset();
-  assert.ok((await begunAfter).status >= 500);
-  assert.equal(await gateway.balance(account), FUNDED);
+  t.ok((await begunAfter).status >= 500);
+  t.equal(await gateway.balance(account), FUNDED);
 
   upstream.mode = mp3();
-  assert.equal((await ask()).status, 200);
+  t.equal((await ask()).status, 200);
   await booksClosed(gateway.db);
-  assert.equal(await gateway.balance(account), FUNDED - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await gateway.balance(account), FUNDED - PRICE);
+  t.strictSame(await audit(gateway.db), []);
 });

@@ -54,10 +54,10 @@ test('a database that accepts connections but never responds is 503', async (t) 
     gateway.call(`/top-up/status?account=${account}`),
   ]);
   for (const reply of replies) {
-    assert.equal(reply.status, 503);
-    assert.equal(reply.json.error.code, 'CONFIG_ERROR');
+    t.equal(reply.status, 503);
+    t.equal(reply.json.error.code, 'CONFIG_ERROR');
   }
-  assert.equal((await launcher).status, 200, 'the launcher needs no database');
+  t.equal((await launcher).status, 200, 'the launcher needs no database');
   proxy.restore();
-  assert.equal((await gateway.call(`/credits/${account}`)).status, 200);
+  t.equal((await gateway.call(`/credits/${account}`)).status, 200);
 });

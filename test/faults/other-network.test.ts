@@ -60,8 +60,8 @@ for (const [what, program, args] of [
       X402_RPC_URL: 'http://127.0.0.1:1',
     };
     const child = startChild(t, program, env, [...args]);
-    assert.equal(await child.ended(), 78, child.output());
-    assert.match(child.output(), REFUSAL);
+    t.equal(await child.ended(), 78, child.output());
+    t.match(child.output(), REFUSAL);
   });
 }
 
@@ -70,14 +70,14 @@ test('a worker is refused on a database of another network', async (t) => {
   const { app } = await startGateway(t, {}, { databaseUrl: url });
   const started = await app.start('worker');
   assert.ok(started.outcome === 'refused');
-  assert.match(started.reason, REFUSAL);
+  t.match(started.reason, REFUSAL);
 });
 
 test("a start accepts the database's asset in any letter case", async (t) => {
   const { url } = await testNetworkDatabase(t);
   const asset = TEST_ASSET.toUpperCase().replace('0X', '0x');
   const { app } = await startGateway(t, { ...ON_TEST_NETWORK, X402_ASSET: asset }, { databaseUrl: url });
-  assert.equal((await app.start('worker')).outcome, 'started');
+  t.equal((await app.start('worker')).outcome, 'started');
 });
 
 test('balances of a test network buy nothing on the real network', async (t) => {
@@ -97,11 +97,11 @@ test('balances of a test network buy nothing on the real network', async (t) => 
   proxy.cut();
   // It can't tell at its start whose database this is.
   const gateway = await startGateway(t, {}, { databaseUrl: proxy.url });
-  assert.equal((await gateway.app.start('worker')).outcome, 'started');
+  t.equal((await gateway.app.start('worker')).outcome, 'started');
   proxy.restore();
   const domain = { ...domainOf(PAYEE, 'speechgate-Prepaid'), chainId: 8453 };
   const spend = await gateway.call('/x402/tts', await withCredential(owner, domain, '/x402/tts', HELLO));
-  assert.deepEqual(
+  t.strictSame(
     [spend.status, spend.json.error.code, spend.json.error.details.reason],
     [503, 'CONFIG_ERROR', 'database_of_another_network'],
   );
@@ -111,13 +111,13 @@ test('balances of a test network buy nothing on the real network', async (t) => 
     ['/x402/tts', HELLO],
     [DEPOSIT_PATH, depositOf(100_000)],
   ] as const) {
-    assert.equal((await gateway.call(to, call)).json.error.details.reason, 'database_of_another_network', to);
+    t.equal((await gateway.call(to, call)).json.error.details.reason, 'database_of_another_network', to);
   }
-  assert.deepEqual(await audit(before.db), []);
+  t.strictSame(await audit(before.db), []);
   const { rows } = await sql<{
     balance: bigint;
   }>`select balance_micro_usd as balance from account where kind = 'wallet'`.execute(before.db);
-  assert.deepEqual(rows, [{ balance: 1_000_000n }]);
+  t.strictSame(rows, [{ balance: 1_000_000n }]);
 });
 
 test('a payment in doubt on another network is not looked up on this chain', async (t) => {
@@ -132,7 +132,7 @@ test('a payment in doubt on another network is not looked up on this chain', asy
     gateway.db,
   );
   await gateway.app.reconcilers.turn();
-  assert.deepEqual(node.calls, []);
+  t.strictSame(node.calls, []);
 });
 
 test('of replicas of two networks, one network claims the database, the others are refused', async (t) => {
@@ -147,7 +147,7 @@ test('of replicas of two networks, one network claims the database, the others a
     .executeTakeFirstOrThrow();
   const outcomes = starts.map(({ outcome }) => outcome);
   const isTest = network === TEST_NETWORK;
-  assert.deepEqual(outcomes, isTest ? ['refused', 'started', 'refused'] : ['started', 'refused', 'started']);
+  t.strictSame(outcomes, isTest ? ['refused', 'started', 'refused'] : ['started', 'refused', 'started']);
 });
 
 test('a database accepts payments of its own network only, and never changes network', async (t) => {
@@ -155,12 +155,12 @@ test('a database accepts payments of its own network only, and never changes net
   const db = openDatabase(url, { maxConnections: 1 });
   t.teardown(() => db.destroy());
   const { denomination } = await claimInstance(db, { denomination: undefined, livemode: undefined });
-  assert.equal(denomination, undefined, 'a database without payments belongs to nobody');
+  t.equal(denomination, undefined, 'a database without payments belongs to nobody');
   await insertPaymentInDoubt(db, `0x${'c'.repeat(40)}`, 1n);
   const wanted = { network: TEST_NETWORK, asset: TEST_ASSET.toLowerCase() };
-  assert.deepEqual((await claimInstance(db, { denomination: wanted, livemode: undefined })).denomination, REAL);
-  await assert.rejects(sql`update x402_payment set network = ${TEST_NETWORK}`.execute(db), /does not belong/);
-  await assert.rejects(sql`update instance set network = ${TEST_NETWORK}`.execute(db), /for ever/);
-  assert.deepEqual(await audit(db), []);
-  assert.deepEqual((await migrate(url)).applied, []);
+  t.strictSame((await claimInstance(db, { denomination: wanted, livemode: undefined })).denomination, REAL);
+  await t.rejects(sql`update x402_payment set network = ${TEST_NETWORK}`.execute(db), /does not belong/);
+  await t.rejects(sql`update instance set network = ${TEST_NETWORK}`.execute(db), /for ever/);
+  t.strictSame(await audit(db), []);
+  t.strictSame((await migrate(url)).applied, []);
 });

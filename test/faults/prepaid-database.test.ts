@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { booksClosed } from '../support/books.ts';
@@ -14,10 +13,10 @@ test('a database outage before the void charges nothing once the lease expires',
   proxy.cut();
   drip.reset();
   const reply = await answer;
-  assert.deepEqual([reply.status, reply.json.error.code], [502, 'TTS_UPSTREAM_ERROR']);
-  assert.deepEqual(balanceHeaders(reply), ['0', String(FUNDS)]);
+  t.strictSame([reply.status, reply.json.error.code], [502, 'TTS_UPSTREAM_ERROR']);
+  t.strictSame(balanceHeaders(reply), ['0', String(FUNDS)]);
   proxy.restore();
-  assert.equal(await balance(), LEFT, 'restored with the lease');
+  t.equal(await balance(), LEFT, 'restored with the lease');
   await leasePasses();
   await assertEnd(FUNDS);
 });
@@ -30,9 +29,9 @@ test('a database outage before the capture delays only the charge', async (t) =>
   await drip.write(silentMp3(500));
   drip.end();
   const reply = await answer;
-  assert.equal(reply.status, 200);
-  assert.deepEqual(balanceHeaders(reply), ['198', String(LEFT)]);
-  assert.deepEqual(reply.bytes, silentMp3(500));
+  t.equal(reply.status, 200);
+  t.strictSame(balanceHeaders(reply), ['198', String(LEFT)]);
+  t.strictSame(reply.bytes, silentMp3(500));
   proxy.restore();
   await booksClosed(db);
   await assertEnd(LEFT);
@@ -45,7 +44,7 @@ test('a capture whose response is lost is retried and charges once', async (t) =
   proxy.mute();
   await drip.write(silentMp3(500));
   drip.end();
-  assert.equal((await answer).status, 200);
+  t.equal((await answer).status, 200);
   await untilHold('posted');
   proxy.restore();
   await assertEnd(LEFT);
@@ -58,7 +57,7 @@ test('a capture that outlives its connection charges once when retried', async (
   const lock = await lockRows(t, url, sql`select from transfer where kind = 'spend' for update`);
   await drip.write(silentMp3(500));
   drip.end();
-  assert.equal((await answer).status, 200);
+  t.equal((await answer).status, 200);
   await lock.untilWaiting(1);
   proxy.cut();
   proxy.restore();
@@ -78,10 +77,10 @@ test('a debit whose response is lost is 503, and its lease restores the balance'
   await untilHold('pending');
   proxy.restore();
   const reply = await answer;
-  assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
-  assert.deepEqual(balanceHeaders(reply), [null, null]);
-  assert.equal(await balance(), LEFT);
+  t.strictSame([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+  t.strictSame(balanceHeaders(reply), [null, null]);
+  t.equal(await balance(), LEFT);
   await leasePasses();
   await assertEnd(FUNDS);
-  assert.equal(gateway.upstream.requests.length, 0);
+  t.equal(gateway.upstream.requests.length, 0);
 });

@@ -52,10 +52,10 @@ test("after kill -9 at any step, a repeated prepaid request gets the ledger's st
         });
         const call = await sign(TTS, HELLO);
         const answer = send(victim.url, TTS, call);
-        if (isDelivered) assert.equal((await answer).status, 200);
-        else await assert.rejects(answer);
+        if (isDelivered) t.equal((await answer).status, 200);
+        else await t.rejects(answer);
         await until(() => victim.child.process.signalCode === 'SIGKILL');
-        assert.deepEqual(await audit(gateway.db), []);
+        t.strictSame(await audit(gateway.db), []);
 
         const repeated = async () => {
           const reply = await gateway.call(TTS, call);
@@ -66,14 +66,14 @@ test("after kill -9 at any step, a repeated prepaid request gets the ledger's st
         };
         const told = { pending: LEFT, charged: LEFT, restored: FUNDS };
         const isInDoubt = point === 'prepaid audio kept';
-        if (!isInDoubt) assert.deepEqual(await repeated(), [before, '0', String(told[before])]);
+        if (!isInDoubt) t.strictSame(await repeated(), [before, '0', String(told[before])]);
         await sweepVictim(gateway);
         const isCharged = isInDoubt ? (await balance()) === LEFT : after === 'charged';
         const end = isCharged ? 'charged' : 'restored';
-        assert.deepEqual(await repeated(), [end, '0', String(told[end])]);
-        assert.equal(await balance(), told[end]);
-        assert.deepEqual(await audit(gateway.db), []);
-        assert.equal(gateway.upstream.requests.length, point === 'speech held' ? 0 : 1, 'nothing is spoken again');
+        t.strictSame(await repeated(), [end, '0', String(told[end])]);
+        t.equal(await balance(), told[end]);
+        t.strictSame(await audit(gateway.db), []);
+        t.equal(gateway.upstream.requests.length, point === 'speech held' ? 0 : 1, 'nothing is spoken again');
       }),
     ),
   );

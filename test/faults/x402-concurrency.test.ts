@@ -61,13 +61,13 @@ test('of 20 identical paid requests at once, one settles and 19 are pending', { 
   const payer = await wallet(chain.client, 10n * PRICE);
   const paid = withPayment(HELLO, await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO)));
   const replies = await callAll(gateway, Array(20).fill(paid));
-  assert.equal(countOf(replies, 200), 1);
+  t.equal(countOf(replies, 200), 1);
   const pending = replies.filter(({ status }) => status === 409);
-  assert.equal(pending.length, 19);
-  assert.ok(pending.every(({ json }) => json.error.code === 'PAYMENT_REPLAY_PENDING'));
-  assert.equal(await timesPaid(chain, payer), 1);
-  assert.equal(gateway.upstream.requests.length, 1);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(pending.length, 19);
+  t.ok(pending.every(({ json }) => json.error.code === 'PAYMENT_REPLAY_PENDING'));
+  t.equal(await timesPaid(chain, payer), 1);
+  t.equal(gateway.upstream.requests.length, 1);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R22: of two identifiers for one authorization, one settles and one is 409', { skip }, async (t) => {
@@ -77,11 +77,11 @@ test('R22: of two identifiers for one authorization, one settles and one is 409'
   const first = await sign(payer, challenge);
   const second: PaymentPayload = { ...(await sign(payer, challenge)), payload: first.payload };
   const replies = await callAll(gateway, [withPayment(HELLO, first), withPayment(HELLO, second)]);
-  assert.equal(countOf(replies, 200), 1);
+  t.equal(countOf(replies, 200), 1);
   const conflict = replies.find(({ status }) => status === 409);
-  assert.equal(conflict?.json.error.code, 'PAYMENT_IDENTIFIER_CONFLICT');
-  assert.equal(await timesPaid(chain, payer), 1);
-  assert.equal(gateway.upstream.requests.length, 1);
+  t.equal(conflict?.json.error.code, 'PAYMENT_IDENTIFIER_CONFLICT');
+  t.equal(await timesPaid(chain, payer), 1);
+  t.equal(gateway.upstream.requests.length, 1);
 });
 
 test('R21b: a wallet that holds one price gets one synthesis for 50 authorizations', { skip }, async (t) => {
@@ -93,11 +93,11 @@ test('R21b: a wallet that holds one price gets one synthesis for 50 authorizatio
     gateway,
     payloads.map((payload) => withPayment(HELLO, payload)),
   );
-  assert.equal(countOf(replies, 200), 1);
-  assert.equal(countOf(replies, 402), 49);
-  assert.equal(gateway.upstream.requests.length, 1);
-  assert.equal(await timesPaid(chain, payer), 1);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(countOf(replies, 200), 1);
+  t.equal(countOf(replies, 402), 49);
+  t.equal(gateway.upstream.requests.length, 1);
+  t.equal(await timesPaid(chain, payer), 1);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R21b: the balance is read only beside another unsettled payment', { skip }, async (t) => {
@@ -109,11 +109,11 @@ test('R21b: the balance is read only beside another unsettled payment', { skip }
   };
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
   const payer = await wallet(chain.client, 3n * PRICE);
-  assert.equal((await payFor(gateway, payer)).reply.status, 200);
-  assert.equal(reads, 0, 'the facilitator has compared it with this payment');
+  t.equal((await payFor(gateway, payer)).reply.status, 200);
+  t.equal(reads, 0, 'the facilitator has compared it with this payment');
   await insertPaymentInDoubt(gateway.db, payer.address.toLowerCase(), PRICE);
-  assert.equal((await payFor(gateway, payer)).reply.status, 200);
-  assert.equal(reads, 1);
+  t.equal((await payFor(gateway, payer)).reply.status, 200);
+  t.equal(reads, 1);
 });
 
 test('R21b: a wallet that holds three prices gets three syntheses at once', { skip }, async (t) => {
@@ -122,11 +122,11 @@ test('R21b: a wallet that holds three prices gets three syntheses at once', { sk
   const challenge = await challengeOf(gateway, '/x402/tts', HELLO);
   const payloads = await Promise.all(Array.from({ length: 3 }, () => sign(payer, challenge)));
   const replies = await Promise.all(payloads.map((payload) => gateway.call('/x402/tts', withPayment(HELLO, payload))));
-  assert.deepEqual(
+  t.strictSame(
     replies.map(({ status }) => status),
     [200, 200, 200],
   );
-  assert.equal(await gateway.revenue(), 3n * PRICE);
+  t.equal(await gateway.revenue(), 3n * PRICE);
 });
 
 test('R21b: a sent payment that is not recorded yet does not count twice', {
@@ -139,7 +139,7 @@ test('R21b: a sent payment that is not recorded yet does not count twice', {
   const paid = payFor(gateway, payer);
   await until(() => gateway.facilitator.calls.length > 0);
   await bookSettlement(gateway.db, earlier, { transaction: `0x${'1'.repeat(64)}`, logIndex: 0 }, 'receipt');
-  assert.equal((await paid).reply.status, 200);
+  t.equal((await paid).reply.status, 200);
 });
 
 test('R21b: after a failed settlement a payer gets one request at a time', {
@@ -148,21 +148,21 @@ test('R21b: after a failed settlement a payer gets one request at a time', {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
-  assert.equal((await payFor(gateway, payer)).reply.status, 402);
+  t.equal((await payFor(gateway, payer)).reply.status, 402);
 
   const drip = new ControlledStream();
   gateway.upstream.mode = drip.mode;
   const first = payFor(gateway, payer);
   await drip.opened;
   const second = await payFor(gateway, payer);
-  assert.equal(second.reply.status, 429);
-  assert.equal(second.reply.json.error.code, 'RATE_LIMITED');
+  t.equal(second.reply.status, 429);
+  t.equal(second.reply.json.error.code, 'RATE_LIMITED');
   gateway.upstream.mode = mp3();
-  assert.equal((await payFor(gateway, await wallet(chain.client, PRICE))).reply.status, 200);
+  t.equal((await payFor(gateway, await wallet(chain.client, PRICE))).reply.status, 200);
   await drip.write(silentMp3(500));
   drip.end();
-  assert.equal((await first).reply.status, 200);
-  assert.equal((await gateway.call('/x402/tts', second.paid)).status, 200);
+  t.equal((await first).reply.status, 200);
+  t.equal((await gateway.call('/x402/tts', second.paid)).status, 200);
 });
 
 test('an authorization reused for another request is refused before any call', {
@@ -171,7 +171,7 @@ test('an authorization reused for another request is refused before any call', {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   const { reply, payload } = await payFor(gateway, payer);
-  assert.equal(reply.status, 200);
+  t.equal(reply.status, 200);
   const calls = gateway.facilitator.calls.length;
   const longer: Call = { method: 'POST', json: { text: 'Hello world, hello' } };
   const other = await sign(payer, await challengeOf(gateway, '/x402/tts', longer));
@@ -191,8 +191,8 @@ test('an authorization reused for another request is refused before any call', {
   ];
   for (const [path, call, sent, status] of attempts) {
     const answer = await gateway.call(path, withPayment(call, sent));
-    assert.equal(answer.status, status, `${path} ${JSON.stringify(call)}: ${answer.text}`);
+    t.equal(answer.status, status, `${path} ${JSON.stringify(call)}: ${answer.text}`);
   }
-  assert.equal(gateway.facilitator.calls.length, calls);
-  assert.equal(await timesPaid(chain, payer), 1);
+  t.equal(gateway.facilitator.calls.length, calls);
+  t.equal(await timesPaid(chain, payer), 1);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { type Authorization, testChain, wallet } from '../support/chain.ts';
@@ -42,9 +41,9 @@ test('R23: a deposit that accepts a modified offer is 402 with a fresh challenge
   for (const [amount, change] of changes) {
     const call = withPayment(depositOf(amount), { ...payload, accepted: { ...accepted, ...change } });
     const reply = await gateway.call(DEPOSIT_PATH, call);
-    assert.deepEqual(told(reply), [402, 'PAYMENT_REQUIRED']);
+    t.strictSame(told(reply), [402, 'PAYMENT_REQUIRED']);
     const challenge = decodeHeader(reply.headers.get('payment-required'));
-    assert.deepEqual(
+    t.strictSame(
       [challenge.error, challenge.accepts[0].amount, challenge.accepts[0].payTo],
       ['accepted_is_no_offer', String(amount), gateway.payTo],
     );
@@ -71,8 +70,8 @@ test('R28: a deposit with a wrong payee, amount or time is 402 before any call',
   for (const [changed, reason] of terms) {
     const call = withPayment(depositOf(DEPOSIT), await withTerms(payer, payload, changed));
     const reply = await gateway.call(DEPOSIT_PATH, call);
-    assert.deepEqual(told(reply), [402, 'PAYMENT_REQUIRED']);
-    assert.equal(decodeHeader(reply.headers.get('payment-required')).error, reason);
+    t.strictSame(told(reply), [402, 'PAYMENT_REQUIRED']);
+    t.equal(decodeHeader(reply.headers.get('payment-required')).error, reason);
   }
   await assertUntouched(gateway);
 });
@@ -95,15 +94,15 @@ test('a failed verify releases the deposit, and the same payment succeeds later'
   for (const [name, fault, status, code] of VERIFY_FAULTS) {
     gateway.facilitator.faults.verify(fault);
     const reply = await gateway.call(DEPOSIT_PATH, paid);
-    assert.deepEqual(told(reply), [status, code], name);
-    assert.deepEqual(await paymentStates(gateway), [], name);
+    t.strictSame(told(reply), [status, code], name);
+    t.strictSame(await paymentStates(gateway), [], name);
     if (status === 402) {
-      assert.equal(decodeHeader(reply.headers.get('payment-required')).error, 'invalid_exact_evm_signature');
+      t.equal(decodeHeader(reply.headers.get('payment-required')).error, 'invalid_exact_evm_signature');
     }
   }
-  assert.equal(gateway.facilitator.broadcasts.length, 0);
+  t.equal(gateway.facilitator.broadcasts.length, 0);
   mineSteadily(t, chain);
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -114,16 +113,16 @@ test('R24: an unreachable facilitator or chain is 502, and the deposit can be re
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
   const payer = await wallet(chain.client, 1_000_000n);
   const lost = await startX402Gateway(t, chain, { X402_FACILITATOR_URL: NOBODY });
-  assert.deepEqual(told((await payDeposit(lost, payer)).reply), [502, 'PAYMENT_ERROR']);
-  assert.deepEqual(await paymentStates(lost), []);
+  t.strictSame(told((await payDeposit(lost, payer)).reply), [502, 'PAYMENT_ERROR']);
+  t.strictSame(await paymentStates(lost), []);
 
   node.cut();
   const { reply, paid } = await payDeposit(gateway, payer);
-  assert.deepEqual(told(reply), [502, 'PAYMENT_ERROR']);
+  t.strictSame(told(reply), [502, 'PAYMENT_ERROR']);
   await assertUntouched(gateway);
   node.restore();
   mineSteadily(t, chain);
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -131,10 +130,10 @@ test("R21b: a deposit beyond the payer's balance is 402, without reservation", {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, BigInt(DEPOSIT) - 1n);
   const { reply } = await payDeposit(gateway, payer);
-  assert.deepEqual(told(reply), [402, 'PAYMENT_REQUIRED']);
-  assert.match(decodeHeader(reply.headers.get('payment-required')).error, /insufficient/);
-  assert.deepEqual(await paymentStates(gateway), []);
-  assert.equal(await timesPaid(chain, payer), 0);
+  t.strictSame(told(reply), [402, 'PAYMENT_REQUIRED']);
+  t.match(decodeHeader(reply.headers.get('payment-required')).error, /insufficient/);
+  t.strictSame(await paymentStates(gateway), []);
+  t.equal(await timesPaid(chain, payer), 0);
   await assertCredited(gateway, payer, []);
 });
 
@@ -147,23 +146,23 @@ test('R26: an identical deposit takes over a reservation whose lease has expired
   await sql`create function lose() returns trigger language plpgsql as 'begin return null; end'`.execute(gateway.db);
   await sql`create trigger lose before delete on x402_payment for each row execute function lose()`.execute(gateway.db);
   gateway.facilitator.faults.verify('error');
-  assert.equal((await gateway.call(DEPOSIT_PATH, paid)).status, 502);
-  assert.deepEqual(await paymentStates(gateway), ['reserved']);
+  t.equal((await gateway.call(DEPOSIT_PATH, paid)).status, 502);
+  t.strictSame(await paymentStates(gateway), ['reserved']);
   await sql`drop trigger lose on x402_payment`.execute(gateway.db);
 
   const lease = (interval: string) =>
     sql`update x402_payment set lease_until = now() + ${interval}::interval`.execute(gateway.db);
   await lease('5 seconds');
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [409, 'PAYMENT_REPLAY_PENDING']);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [409, 'PAYMENT_REPLAY_PENDING']);
   await lease('-1 second');
   const fresh = await signDeposit(gateway, payer);
   for (const misuse of [
     withPayment(depositOf(DEPOSIT), { ...fresh, payload: payload.payload }),
     withPayment(depositOf(DEPOSIT), { ...payload, payload: fresh.payload }),
   ]) {
-    assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, misuse)), [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
+    t.strictSame(told(await gateway.call(DEPOSIT_PATH, misuse)), [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
   }
   mineSteadily(t, chain);
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { testChain, wallet } from '../support/chain.ts';
@@ -43,16 +42,16 @@ test('R44: a deposit is credited only after another block confirms its inclusion
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const { payer, paid, pending, transaction } = await startWaiting(gateway);
-  assert.deepEqual([transaction], gateway.facilitator.broadcasts);
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), PENDING, 'the first request is still running');
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0], 'the reconciler leaves it to the request');
+  t.strictSame([transaction], gateway.facilitator.broadcasts);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), PENDING, 'the first request is still running');
+  t.strictSame(await doubtfulTurn(gateway), ['done', 0], 'the reconciler leaves it to the request');
   await assertCredited(gateway, payer, []);
-  assert.equal(pending.isAnswered(), false);
+  t.equal(pending.isAnswered(), false);
   await chain.client.mine({ blocks: 1 });
   const reply = await pending.reply;
-  assert.deepEqual(told(reply), [200, DEPOSIT, false]);
-  assert.equal(decodeHeader(reply.headers.get('payment-response')).transaction, transaction);
-  assert.equal(await timesPaid(chain, payer), 1);
+  t.strictSame(told(reply), [200, DEPOSIT, false]);
+  t.equal(decodeHeader(reply.headers.get('payment-response')).transaction, transaction);
+  t.equal(await timesPaid(chain, payer), 1);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -64,10 +63,10 @@ test('R35: an unconfirmed deposit is 409 with its transaction, then credited onc
   const { reply, paid } = await payDeposit(gateway, payer);
   const [transaction] = gateway.facilitator.broadcasts;
   for (const answer of [reply, await gateway.call(DEPOSIT_PATH, paid), await gateway.call(DEPOSIT_PATH, paid)]) {
-    assert.deepEqual([...told(answer), answer.json.error.details.transaction], [...PENDING, transaction]);
+    t.strictSame([...told(answer), answer.json.error.details.transaction], [...PENDING, transaction]);
   }
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0]);
-  assert.deepEqual(await paymentStates(gateway), ['unknown']);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 0]);
+  t.strictSame(await paymentStates(gateway), ['unknown']);
   await assertCredited(gateway, payer, []);
 
   await chain.client.mine({ blocks: 1 });
@@ -76,10 +75,10 @@ test('R35: an unconfirmed deposit is 409 with its transaction, then credited onc
     repeat = await gateway.call(DEPOSIT_PATH, paid);
     return repeat.status === 200;
   });
-  assert.deepEqual(told(repeat), [200, DEPOSIT, false], 'it was this request that credited');
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
-  assert.equal(decodeHeader(repeat.headers.get('payment-response')).transaction, transaction);
-  assert.equal(gateway.facilitator.calls.length, 2);
+  t.strictSame(told(repeat), [200, DEPOSIT, false], 'it was this request that credited');
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  t.equal(decodeHeader(repeat.headers.get('payment-response')).transaction, transaction);
+  t.equal(gateway.facilitator.calls.length, 2);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -87,13 +86,13 @@ test('R35: a deposit confirmed late is credited once, without a retry', { skip }
   const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
   const payer = await wallet(chain.client, 1_000_000n);
   const { reply, paid } = await payDeposit(gateway, payer);
-  assert.deepEqual(told(reply), PENDING);
+  t.strictSame(told(reply), PENDING);
   await chain.client.mine({ blocks: 1 });
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
   await assertCredited(gateway, payer, [DEPOSIT]);
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 0]);
   const repeats = await Promise.all(Array.from({ length: 5 }, () => gateway.call(DEPOSIT_PATH, paid)));
-  for (const repeat of repeats) assert.deepEqual(told(repeat), [200, 0, true]);
+  for (const repeat of repeats) t.strictSame(told(repeat), [200, 0, true]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -105,7 +104,7 @@ test('concurrent reconcilers and retries credit a late deposit once', { skip }, 
   const repeats = Array.from({ length: 10 }, () => gateway.call(DEPOSIT_PATH, paid));
   await Promise.all([...repeats, doubtfulTurn(gateway), doubtfulTurn(gateway)]);
   await doubtfulTurn(gateway);
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -125,8 +124,8 @@ test('a deposit that the reconciler takes over from a waiting request is credite
   await assertCredited(gateway, payer, [DEPOSIT]);
   // The request looks at the chain too, and may be the first to see the block.
   const [status, credited, isAlreadyCredited] = told(await pending.reply);
-  assert.deepEqual([status, credited], [200, isAlreadyCredited ? 0 : DEPOSIT]);
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  t.strictSame([status, credited], [200, isAlreadyCredited ? 0 : DEPOSIT]);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -137,22 +136,22 @@ test('a deposit undone by a reorganization is credited once after it lands again
   const { payer, payload, paid, pending, transaction } = await startWaiting(gateway);
   await reorganize(chain.client, 1);
   await chain.client.mine({ blocks: 3 });
-  assert.deepEqual(told(await pending.reply), PENDING);
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0]);
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), PENDING);
-  assert.equal(await timesPaid(chain, payer), 0);
+  t.strictSame(told(await pending.reply), PENDING);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 0]);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), PENDING);
+  t.equal(await timesPaid(chain, payer), 0);
   await assertCredited(gateway, payer, []);
 
   const second = await land(chain, payload);
-  assert.notEqual(second, transaction);
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0]);
-  assert.equal(await awaitedTransaction(gateway, payload), second);
+  t.not(second, transaction);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 0]);
+  t.equal(await awaitedTransaction(gateway, payload), second);
   await assertCredited(gateway, payer, []);
   await chain.client.mine({ blocks: 1 });
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
   const repeat = await gateway.call(DEPOSIT_PATH, paid);
-  assert.deepEqual(told(repeat), [200, 0, true]);
-  assert.equal(decodeHeader(repeat.headers.get('payment-response')).transaction, second);
+  t.strictSame(told(repeat), [200, 0, true]);
+  t.equal(decodeHeader(repeat.headers.get('payment-response')).transaction, second);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -165,9 +164,9 @@ test('a deposit whose transaction moves to another block is credited', { skip },
   await chain.client.sendRawTransaction({ serializedTransaction: raw });
   await chain.client.mine({ blocks: 1 });
   const reply = await pending.reply;
-  assert.deepEqual(told(reply), [200, DEPOSIT, false]);
-  assert.equal(decodeHeader(reply.headers.get('payment-response')).transaction, transaction);
-  assert.equal(await timesPaid(chain, payer), 1);
+  t.strictSame(told(reply), [200, DEPOSIT, false]);
+  t.equal(decodeHeader(reply.headers.get('payment-response')).transaction, transaction);
+  t.equal(await timesPaid(chain, payer), 1);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -176,12 +175,12 @@ test('a deposit that a reorganization moves below its reservation block is credi
   const payer = await wallet(chain.client, 1_000_000n);
   await chain.client.mine({ blocks: 3 });
   const { reply, paid } = await payDeposit(gateway, payer);
-  assert.deepEqual(told(reply), PENDING);
+  t.strictSame(told(reply), PENDING);
   const raw = await rawTransaction(chain.client, reply.json.error.details.transaction);
   await reorganize(chain.client, 3, [raw]);
-  assert.equal(await timesPaid(chain, payer), 1);
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  t.equal(await timesPaid(chain, payer), 1);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -191,9 +190,9 @@ test('a deposit that waits through a node outage is credited after it', { skip }
   const { payer, pending } = await startWaiting(gateway);
   node.cut();
   await chain.client.mine({ blocks: 1 });
-  assert.equal(pending.isAnswered(), false);
+  t.equal(pending.isAnswered(), false);
   node.restore();
-  assert.deepEqual(told(await pending.reply), [200, DEPOSIT, false]);
+  t.strictSame(told(await pending.reply), [200, DEPOSIT, false]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -204,13 +203,13 @@ test('R35: a shutdown answers waiting deposits, and another process credits them
   // Well within the 120 seconds of the wait.
   await until(pending.isAnswered);
   const reply = await pending.reply;
-  assert.deepEqual([...told(reply), reply.json.error.details.transaction], [...PENDING, transaction]);
+  t.strictSame([...told(reply), reply.json.error.details.transaction], [...PENDING, transaction]);
   await closed;
 
   const { databaseUrl } = gateway;
   const next = await startX402Gateway(t, chain, { X402_PAY_TO: gateway.payTo }, { databaseUrl });
   await chain.client.mine({ blocks: 1 });
-  assert.deepEqual(await doubtfulTurn(next), ['done', 1]);
-  assert.deepEqual(told(await next.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  t.strictSame(await doubtfulTurn(next), ['done', 1]);
+  t.strictSame(told(await next.call(DEPOSIT_PATH, paid)), [200, 0, true]);
   await assertCredited(next, payer, [DEPOSIT]);
 });

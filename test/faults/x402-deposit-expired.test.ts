@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { testChain, wallet } from '../support/chain.ts';
 import {
@@ -34,31 +33,31 @@ test('R44: a deposit that never lands is 402 once validBefore is finalized', {
   );
   const deposits = [];
   for (const payer of [neverSent, rejected, vanished]) deposits.push(await payDeposit(gateway, payer));
-  assert.deepEqual(
+  t.strictSame(
     deposits.map(({ reply }) => reply.status),
     [409, 402, 409],
   );
-  assert.equal(await timesPaid(chain, vanished), 1);
+  t.equal(await timesPaid(chain, vanished), 1);
   await reorganize(chain.client, 1);
-  assert.equal(await timesPaid(chain, vanished), 0);
+  t.equal(await timesPaid(chain, vanished), 0);
 
   await chain.client.mine({ blocks: 5 });
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0], 'they may still land');
+  t.strictSame(await doubtfulTurn(gateway), ['done', 0], 'they may still land');
   await chain.client.increaseTime({ seconds: 400 });
   await chain.client.mine({ blocks: 2 });
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0], 'the block past validBefore is not finalized');
+  t.strictSame(await doubtfulTurn(gateway), ['done', 0], 'the block past validBefore is not finalized');
   await chain.client.mine({ blocks: 1 });
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 3]);
-  assert.deepEqual(await paymentStates(gateway), ['failed', 'failed', 'failed']);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 3]);
+  t.strictSame(await paymentStates(gateway), ['failed', 'failed', 'failed']);
 
   for (const { paid, payload } of deposits) {
     const repeat = await gateway.call(DEPOSIT_PATH, paid);
-    assert.deepEqual(told(repeat), [402, 'PAYMENT_REQUIRED']);
-    assert.equal(decodeHeader(repeat.headers.get('payment-required')).accepts[0].amount, String(DEPOSIT));
+    t.strictSame(told(repeat), [402, 'PAYMENT_REQUIRED']);
+    t.equal(decodeHeader(repeat.headers.get('payment-required')).accepts[0].amount, String(DEPOSIT));
     const fresh = await signDeposit(gateway, vanished);
     const misuse = withPayment(depositOf(DEPOSIT), { ...fresh, payload: payload.payload });
-    assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, misuse)), [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
+    t.strictSame(told(await gateway.call(DEPOSIT_PATH, misuse)), [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
   }
   for (const payer of [vanished, neverSent, rejected]) await assertCredited(gateway, payer, []);
-  assert.equal(await gateway.revenue(), 0n);
+  t.equal(await gateway.revenue(), 0n);
 });

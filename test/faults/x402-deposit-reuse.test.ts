@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { testChain, wallet } from '../support/chain.ts';
@@ -36,7 +35,7 @@ test('R22: a used identifier or authorization is always 409 for another request'
   const payer = await wallet(chain.client, 1_000_000n);
   mineSteadily(t, chain);
   const { reply, payload, paid } = await payDeposit(gateway, payer);
-  assert.deepEqual(told(reply), [200, DEPOSIT, false]);
+  t.strictSame(told(reply), [200, DEPOSIT, false]);
   const calls = gateway.facilitator.calls.length;
   const same = await signDeposit(gateway, payer);
   const other = await signDeposit(gateway, payer, 2 * DEPOSIT);
@@ -57,13 +56,13 @@ test('R22: a used identifier or authorization is always 409 for another request'
   for (const when of ['now', 'long after']) {
     for (const [path, call, misuse] of misuses) {
       const answer = await gateway.call(path, withPayment(call, misuse));
-      assert.deepEqual(told(answer), CONFLICT, `${when}: ${path} ${JSON.stringify(call)}`);
+      t.strictSame(told(answer), CONFLICT, `${when}: ${path} ${JSON.stringify(call)}`);
     }
     await unguarded(gateway.db, (db) => LONG_AGO.execute(db));
   }
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
-  assert.equal(gateway.facilitator.calls.length, calls);
-  assert.equal(await timesPaid(chain, payer), 1);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  t.equal(gateway.facilitator.calls.length, calls);
+  t.equal(await timesPaid(chain, payer), 1);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -71,19 +70,19 @@ test('R22: a payment for speech is never accepted as a deposit', { skip }, async
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const { reply, payload } = await payFor(gateway, payer, SPEECH);
-  assert.equal(reply.status, 200, reply.text.slice(0, 300));
+  t.equal(reply.status, 200, reply.text.slice(0, 300));
   const calls = gateway.facilitator.calls.length;
   const fresh = await signDeposit(gateway, payer, SPEECH_PRICE);
-  assert.deepEqual(fresh.accepted, payload.accepted, 'an offer of both requests');
+  t.strictSame(fresh.accepted, payload.accepted, 'an offer of both requests');
   for (const when of ['now', 'long after']) {
     for (const misuse of [payload, { ...fresh, payload: payload.payload }]) {
       const answer = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(SPEECH_PRICE), misuse));
-      assert.deepEqual(told(answer), CONFLICT, when);
+      t.strictSame(told(answer), CONFLICT, when);
     }
     await unguarded(gateway.db, (db) => LONG_AGO.execute(db));
   }
-  assert.equal(gateway.facilitator.calls.length, calls);
-  assert.equal(await timesPaid(chain, payer), 1);
+  t.equal(gateway.facilitator.calls.length, calls);
+  t.equal(await timesPaid(chain, payer), 1);
   await assertCredited(gateway, payer, []);
 });
 
@@ -92,18 +91,18 @@ test('R22: a deposit is never accepted as a payment for speech', { skip }, async
   const payer = await wallet(chain.client, 1_000_000n);
   mineSteadily(t, chain);
   const { reply, payload } = await payDeposit(gateway, payer, SPEECH_PRICE);
-  assert.equal(reply.status, 200, reply.text);
+  t.equal(reply.status, 200, reply.text);
   const calls = gateway.facilitator.calls.length;
   const fresh = await sign(payer, await challengeOf(gateway, '/x402/tts', SPEECH));
   for (const when of ['now', 'long after']) {
     for (const misuse of [payload, { ...fresh, payload: payload.payload }]) {
       const answer = await gateway.call('/x402/tts', withPayment(SPEECH, misuse));
-      assert.deepEqual([answer.status, answer.json.error.code], CONFLICT, when);
+      t.strictSame([answer.status, answer.json.error.code], CONFLICT, when);
     }
     await unguarded(gateway.db, (db) => LONG_AGO.execute(db));
   }
-  assert.equal(gateway.facilitator.calls.length, calls);
-  assert.equal(gateway.upstream.requests.length, 0);
+  t.equal(gateway.facilitator.calls.length, calls);
+  t.equal(gateway.upstream.requests.length, 0);
   await assertCredited(gateway, payer, [SPEECH_PRICE]);
 });
 
@@ -117,9 +116,9 @@ test('of 10 identical deposits at once, one is credited and 9 are pending', { sk
   await until(() => all.filter(({ isAnswered }) => isAnswered()).length === 9);
   await chain.client.mine({ blocks: 1 });
   const replies = await Promise.all(all.map(({ reply }) => reply));
-  assert.deepEqual(replies.filter(({ status }) => status === 200).map(told), [[200, DEPOSIT, false]]);
-  for (const pending of replies.filter(({ status }) => status !== 200)) assert.deepEqual(told(pending), PENDING);
-  assert.deepEqual(
+  t.strictSame(replies.filter(({ status }) => status === 200).map(told), [[200, DEPOSIT, false]]);
+  for (const pending of replies.filter(({ status }) => status !== 200)) t.strictSame(told(pending), PENDING);
+  t.strictSame(
     gateway.facilitator.calls.map(({ endpoint }) => endpoint),
     ['verify', 'settle'],
   );
@@ -136,8 +135,8 @@ test('R22: of two identifiers for one authorization, one is credited and one is 
     [first, second].map((payload) => gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), payload))),
   );
   const answers = replies.map(told).sort(([one], [other]) => Number(one) - Number(other));
-  assert.deepEqual(answers, [[200, DEPOSIT, false], CONFLICT]);
-  assert.equal(await timesPaid(chain, payer), 1);
+  t.strictSame(answers, [[200, DEPOSIT, false], CONFLICT]);
+  t.equal(await timesPaid(chain, payer), 1);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -150,11 +149,11 @@ test('two equal deposits of one payer at once are each credited once', { skip },
   for (const payload of payloads) await awaitedTransaction(gateway, payload);
   await chain.client.mine({ blocks: 1 });
   const replies = await Promise.all(both.map(({ reply }) => reply));
-  for (const reply of replies) assert.deepEqual(told(reply), [200, DEPOSIT, false]);
-  assert.equal(transactionsOf(replies).size, 2);
-  for (const call of calls) assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, call)), [200, 0, true]);
-  assert.equal(await timesPaid(chain, payer), 2);
-  assert.equal(await gateway.revenue(), BigInt(2 * DEPOSIT));
+  for (const reply of replies) t.strictSame(told(reply), [200, DEPOSIT, false]);
+  t.equal(transactionsOf(replies).size, 2);
+  for (const call of calls) t.strictSame(told(await gateway.call(DEPOSIT_PATH, call)), [200, 0, true]);
+  t.equal(await timesPaid(chain, payer), 2);
+  t.equal(await gateway.revenue(), BigInt(2 * DEPOSIT));
   await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });
 
@@ -169,6 +168,6 @@ test('R21b: a deposit that awaits confirmation does not count twice', {
     await awaitedTransaction(gateway, payload);
   }
   await chain.client.mine({ blocks: 1 });
-  for (const { reply } of both) assert.deepEqual(told(await reply), [200, DEPOSIT, false]);
+  for (const { reply } of both) t.strictSame(told(await reply), [200, DEPOSIT, false]);
   await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { testChain, wallet } from '../support/chain.ts';
 import {
@@ -59,9 +58,9 @@ test('R25: a deposit whose settle response is lost is credited to its own reques
     const payer = await wallet(chain.client, 1_000_000n);
     gateway.facilitator.faults.settle(fault);
     const { reply } = await payDeposit(gateway, payer);
-    assert.deepEqual(told(reply), [200, DEPOSIT, false], name);
-    assert.equal(transactionOf(reply), gateway.facilitator.broadcasts.at(-1), name);
-    assert.equal(await timesPaid(chain, payer), 1);
+    t.strictSame(told(reply), [200, DEPOSIT, false], name);
+    t.equal(transactionOf(reply), gateway.facilitator.broadcasts.at(-1), name);
+    t.equal(await timesPaid(chain, payer), 1);
     await assertCredited(gateway, payer, [DEPOSIT]);
   }
 });
@@ -73,21 +72,21 @@ test('R25: an unconfirmed deposit without a settle response is 409, then credite
     gateway.facilitator.faults.settle(fault);
     const before = settles(gateway);
     const { reply, paid } = await payDeposit(gateway, payer);
-    assert.deepEqual(await doubtfulTurn(gateway), ['done', 0], `${name}: R44: included is not confirmed`);
+    t.strictSame(await doubtfulTurn(gateway), ['done', 0], `${name}: R44: included is not confirmed`);
     for (const answer of [reply, await gateway.call(DEPOSIT_PATH, paid)]) {
-      assert.deepEqual(told(answer), [409, 'PAYMENT_REPLAY_PENDING'], name);
-      assert.equal(answer.json.error.details.transaction, gateway.facilitator.broadcasts.at(-1));
-      assert.match(answer.headers.get('retry-after') ?? '', /^[1-9]\d?$/);
+      t.strictSame(told(answer), [409, 'PAYMENT_REPLAY_PENDING'], name);
+      t.equal(answer.json.error.details.transaction, gateway.facilitator.broadcasts.at(-1));
+      t.match(answer.headers.get('retry-after') ?? '', /^[1-9]\d?$/);
     }
     await assertCredited(gateway, payer, []);
     await chain.client.mine({ blocks: 1 });
-    assert.deepEqual(await doubtfulTurn(gateway), ['done', 1], name);
-    assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true], name);
-    assert.equal(settles(gateway) - before, 1);
-    assert.equal(await timesPaid(chain, payer), 1);
+    t.strictSame(await doubtfulTurn(gateway), ['done', 1], name);
+    t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true], name);
+    t.equal(settles(gateway) - before, 1);
+    t.equal(await timesPaid(chain, payer), 1);
     await assertCredited(gateway, payer, [DEPOSIT]);
   }
-  assert.equal(await gateway.revenue(), BigInt(LOST.length * DEPOSIT));
+  t.equal(await gateway.revenue(), BigInt(LOST.length * DEPOSIT));
 });
 
 const NOT_SENT: [string, SettleFault, unknown[]][] = [
@@ -105,15 +104,15 @@ test('R25: a deposit whose settle sends nothing is 409 on each retry, never sent
     gateway.facilitator.faults.settle(fault);
     const { reply, paid } = await payDeposit(gateway, payer);
     await chain.client.mine({ blocks: 2 });
-    assert.deepEqual(await doubtfulTurn(gateway), ['done', 0], name);
+    t.strictSame(await doubtfulTurn(gateway), ['done', 0], name);
     for (const repeat of [reply, await gateway.call(DEPOSIT_PATH, paid), await gateway.call(DEPOSIT_PATH, paid)]) {
-      assert.deepEqual(told(repeat), answer, name);
+      t.strictSame(told(repeat), answer, name);
     }
     await assertCredited(gateway, payer, []);
   }
-  assert.equal(settles(gateway), NOT_SENT.length);
-  assert.equal(gateway.facilitator.broadcasts.length, 0);
-  assert.deepEqual(
+  t.equal(settles(gateway), NOT_SENT.length);
+  t.equal(gateway.facilitator.broadcasts.length, 0);
+  t.strictSame(
     await paymentStates(gateway),
     NOT_SENT.map(() => 'unknown'),
   );
@@ -127,34 +126,34 @@ test('R23: a refused deposit is blocked with 402, and credited once if it lands'
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
   const { reply, paid, payload } = await payDeposit(gateway, payer);
   for (const answer of [reply, await gateway.call(DEPOSIT_PATH, paid)]) {
-    assert.deepEqual(told(answer), [402, 'PAYMENT_REQUIRED']);
+    t.strictSame(told(answer), [402, 'PAYMENT_REQUIRED']);
     const challenge = decodeHeader(answer.headers.get('payment-required'));
-    assert.deepEqual([challenge.error, challenge.accepts[0].amount], ['insufficient_funds', String(DEPOSIT)]);
-    assert.equal(decodeHeader(answer.headers.get('payment-response')).success, false);
+    t.strictSame([challenge.error, challenge.accepts[0].amount], ['insufficient_funds', String(DEPOSIT)]);
+    t.equal(decodeHeader(answer.headers.get('payment-response')).success, false);
   }
-  assert.deepEqual(await paymentStates(gateway), ['refused']);
+  t.strictSame(await paymentStates(gateway), ['refused']);
   const fresh = await signDeposit(gateway, payer);
   for (const misuse of [
     { ...payload, payload: fresh.payload },
     { ...fresh, payload: payload.payload },
   ]) {
-    assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), misuse))), CONFLICT);
+    t.strictSame(told(await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), misuse))), CONFLICT);
   }
 
   const transaction = await land(chain, payload);
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 0]);
   await assertCredited(gateway, payer, []);
   const landed = await gateway.call(DEPOSIT_PATH, paid);
-  assert.deepEqual(
+  t.strictSame(
     [...told(landed), landed.json.error.details.transaction],
     [409, 'PAYMENT_REPLAY_PENDING', transaction],
     'whoever has paid is not asked to pay again',
   );
   await chain.client.mine({ blocks: 1 });
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
   const repeat = await gateway.call(DEPOSIT_PATH, paid);
-  assert.deepEqual([...told(repeat), transactionOf(repeat)], [200, 0, true, transaction]);
-  assert.equal(gateway.facilitator.broadcasts.length, 0);
+  t.strictSame([...told(repeat), transactionOf(repeat)], [200, 0, true, transaction]);
+  t.equal(gateway.facilitator.broadcasts.length, 0);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -165,13 +164,13 @@ test('R23: a deposit that a facilitator without gas refuses is 502, and is credi
   const payer = await wallet(chain.client, 1_000_000n);
   gateway.facilitator.faults.verify(invalid('invalid_exact_evm_insufficient_balance'));
   const unverified = await payDeposit(gateway, payer);
-  assert.deepEqual(told(unverified.reply), [502, 'PAYMENT_ERROR']);
-  assert.equal(unverified.reply.json.error.details.payment.state, 'not_charged');
+  t.strictSame(told(unverified.reply), [502, 'PAYMENT_ERROR']);
+  t.equal(unverified.reply.json.error.details.payment.state, 'not_charged');
   gateway.facilitator.faults.settle(refused('invalid_exact_evm_insufficient_balance'));
   const { reply, paid, payload } = await payDeposit(gateway, payer);
   for (const answer of [reply, await gateway.call(DEPOSIT_PATH, paid)]) {
-    assert.deepEqual(told(answer), [502, 'PAYMENT_ERROR']);
-    assert.equal(answer.json.error.details.payment.state, 'unknown');
+    t.strictSame(told(answer), [502, 'PAYMENT_ERROR']);
+    t.equal(answer.json.error.details.payment.state, 'unknown');
   }
   await land(chain, payload);
   await chain.client.mine({ blocks: 1 });
@@ -184,7 +183,7 @@ test('R23: a retry credits a refused deposit that lands later', { skip }, async 
   const payer = await wallet(chain.client, 1_000_000n);
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
   const { reply, paid, payload } = await payDeposit(gateway, payer);
-  assert.equal(reply.status, 402);
+  t.equal(reply.status, 402);
   await land(chain, payload);
   await chain.client.mine({ blocks: 1 });
   await until(async () => (await gateway.call(DEPOSIT_PATH, paid)).status === 200);
@@ -198,24 +197,24 @@ test('R35: each deposit is credited from its own transfer if settle names anothe
   const payer = await wallet(chain.client, 1_000_000n);
   const first = await payDeposit(gateway, payer);
   await chain.client.mine({ blocks: 1 });
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
   const [transaction] = gateway.facilitator.broadcasts as [string];
 
   gateway.facilitator.faults.settle(onlyClaimed(transaction), anotherTransaction(transaction));
   const lie = await payDeposit(gateway, payer);
   const second = await payDeposit(gateway, payer);
   for (const { reply, paid } of [lie, second]) {
-    assert.equal(reply.status, 409);
-    assert.equal((await gateway.call(DEPOSIT_PATH, paid)).status, 409);
+    t.equal(reply.status, 409);
+    t.equal((await gateway.call(DEPOSIT_PATH, paid)).status, 409);
   }
   await assertCredited(gateway, payer, [DEPOSIT]);
   await chain.client.mine({ blocks: 1 });
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
 
   const receipts = [await gateway.call(DEPOSIT_PATH, first.paid), await gateway.call(DEPOSIT_PATH, second.paid)];
-  assert.deepEqual(receipts.map(transactionOf), gateway.facilitator.broadcasts);
-  assert.equal((await gateway.call(DEPOSIT_PATH, lie.paid)).status, 409);
-  assert.equal(await timesPaid(chain, payer), 2);
+  t.strictSame(receipts.map(transactionOf), gateway.facilitator.broadcasts);
+  t.equal((await gateway.call(DEPOSIT_PATH, lie.paid)).status, 409);
+  t.equal(await timesPaid(chain, payer), 2);
   await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });
 
@@ -223,10 +222,10 @@ test('R35: a deposit waits for its own transfer when settle names another', { sk
   const gateway = await startX402Gateway(t, chain);
   mineSteadily(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
-  assert.equal((await payDeposit(gateway, payer)).reply.status, 200);
+  t.equal((await payDeposit(gateway, payer)).reply.status, 200);
   gateway.facilitator.faults.settle(anotherTransaction(gateway.facilitator.broadcasts[0] as string));
   const { reply } = await payDeposit(gateway, payer);
-  assert.deepEqual(told(reply), [200, DEPOSIT, false]);
-  assert.equal(transactionOf(reply), gateway.facilitator.broadcasts[1]);
+  t.strictSame(told(reply), [200, DEPOSIT, false]);
+  t.equal(transactionOf(reply), gateway.facilitator.broadcasts[1]);
   await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });

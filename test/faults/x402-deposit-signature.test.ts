@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import {
   concatHex,
@@ -83,12 +82,12 @@ test('R35: a deposit that its payer did not sign is refused before any call', { 
   }
   for (const [name, payload] of others) {
     const reply = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), payload));
-    assert.deepEqual([reply.status, reply.json.error.code], [400, 'INVALID_PAYMENT_PAYLOAD'], name);
-    assert.equal(reply.json.error.details.field, 'payload.signature', name);
+    t.strictSame([reply.status, reply.json.error.code], [400, 'INVALID_PAYMENT_PAYLOAD'], name);
+    t.equal(reply.json.error.details.field, 'payload.signature', name);
   }
   await assertUntouched(gateway);
   const control = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), good));
-  assert.deepEqual(told(control), [502, 'PAYMENT_ERROR']);
+  t.strictSame(told(control), [502, 'PAYMENT_ERROR']);
   await assertUntouched(gateway);
 });
 
@@ -106,7 +105,7 @@ test('R22: a payload with Permit2 or without an identifier is refused before any
     { ...payload, payload: { ...payload.payload, permit2Authorization: authorization } },
   ]) {
     const reply = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), wrong));
-    assert.deepEqual(told(reply), [400, 'INVALID_PAYMENT_PAYLOAD']);
+    t.strictSame(told(reply), [400, 'INVALID_PAYMENT_PAYLOAD']);
   }
   await assertUntouched(gateway);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
@@ -20,10 +19,10 @@ for (const broadcast of [true, false]) {
     gateway.facilitator.faults.settle({ broadcast, answer: 'hang' });
     const { reply, paid } = await payFor(gateway, payer);
     const replay = await gateway.call('/x402/tts', paid);
-    assert.deepEqual([reply.status, replay.status], broadcast ? [200, 200] : [409, 409]);
-    assert.equal(await timesPaid(chain, payer), broadcast ? 1 : 0);
-    assert.equal(gateway.facilitator.calls.filter(({ endpoint }) => endpoint === 'settle').length, 1);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.strictSame([reply.status, replay.status], broadcast ? [200, 200] : [409, 409]);
+    t.equal(await timesPaid(chain, payer), broadcast ? 1 : 0);
+    t.equal(gateway.facilitator.calls.filter(({ endpoint }) => endpoint === 'settle').length, 1);
+    t.strictSame(await audit(gateway.db), []);
   });
 }
 
@@ -39,10 +38,10 @@ test('R25: a deposit whose settle hangs after the broadcast is credited', {
   const payer = await wallet(chain.client, 1_000_000n);
   gateway.facilitator.faults.settle({ broadcast: true, answer: 'hang' });
   const { reply, paid } = await payDeposit(gateway, payer);
-  assert.deepEqual(told(reply), [409, 'PAYMENT_REPLAY_PENDING']);
+  t.strictSame(told(reply), [409, 'PAYMENT_REPLAY_PENDING']);
   await chain.client.mine({ blocks: 1 });
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -58,15 +57,15 @@ for (const broadcast of [true, false]) {
     const payer = await wallet(chain.client, 1_000_000n);
     first.faults.settle({ broadcast, answer: 'hang' });
     const { reply, paid } = await payDeposit(gateway, payer);
-    assert.deepEqual(told(reply), [409, broadcast ? 'PAYMENT_REPLAY_PENDING' : 'PAYMENT_OUTCOME_UNKNOWN']);
+    t.strictSame(told(reply), [409, broadcast ? 'PAYMENT_REPLAY_PENDING' : 'PAYMENT_OUTCOME_UNKNOWN']);
     if (broadcast) await chain.client.mine({ blocks: 1 });
-    assert.deepEqual(await doubtfulTurn(gateway), ['done', broadcast ? 1 : 0]);
+    t.strictSame(await doubtfulTurn(gateway), ['done', broadcast ? 1 : 0]);
     const replay = told(await gateway.call(DEPOSIT_PATH, paid));
-    assert.deepEqual(replay, broadcast ? [200, 0, true] : [409, 'PAYMENT_OUTCOME_UNKNOWN']);
+    t.strictSame(replay, broadcast ? [200, 0, true] : [409, 'PAYMENT_OUTCOME_UNKNOWN']);
     const calls = [first, second].map((each) => each.calls.map(({ endpoint }) => endpoint));
-    assert.deepEqual(calls, [['verify', 'settle'], []]);
-    assert.equal(await timesPaid(chain, payer), broadcast ? 1 : 0);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.strictSame(calls, [['verify', 'settle'], []]);
+    t.equal(await timesPaid(chain, payer), broadcast ? 1 : 0);
+    t.strictSame(await audit(gateway.db), []);
   });
 }
 
@@ -75,9 +74,9 @@ test('R24: a verify that hangs times out after 5 s, and the payment can be retri
   const payer = await wallet(chain.client, 1_000_000n);
   gateway.facilitator.faults.verify('hang');
   const { reply, paid } = await payDeposit(gateway, payer);
-  assert.deepEqual(told(reply), [502, 'PAYMENT_ERROR']);
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [409, 'PAYMENT_REPLAY_PENDING']);
+  t.strictSame(told(reply), [502, 'PAYMENT_ERROR']);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [409, 'PAYMENT_REPLAY_PENDING']);
   await chain.client.mine({ blocks: 1 });
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });

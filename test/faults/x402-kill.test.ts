@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'tap';
@@ -97,10 +96,10 @@ for (const [point, { paidBefore, status, fault, landsLater }] of CASES) {
     const payload = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
     const paid = withPayment(HELLO, payload);
     fault?.(gateway);
-    await assert.rejects(send(victim.url, '/x402/tts', paid));
+    await t.rejects(send(victim.url, '/x402/tts', paid));
     await killed(victim.child);
     await letLeasesEnd(gateway.db);
-    assert.equal(await timesPaid(chain, payer), paidBefore);
+    t.equal(await timesPaid(chain, payer), paidBefore);
     gateway.upstream.mode = mp3();
     if (landsLater) await land(chain, payload);
 
@@ -118,14 +117,14 @@ for (const [point, { paidBefore, status, fault, landsLater }] of CASES) {
       await chain.client.mine({ blocks: 3 });
     }
     await repeatUntil((reply) => reply.status === status);
-    assert.ok(
+    t.ok(
       [...codes].every((code) => ['PAYMENT_REPLAY_PENDING', 'PAYMENT_OUTCOME_UNKNOWN'].includes(code)),
       [...codes].join(),
     );
     const isPaid = status === 200;
-    assert.equal(await timesPaid(chain, payer), isPaid ? 1 : 0);
-    assert.equal(await gateway.revenue(), isPaid ? PRICE : 0n);
-    if (isPaid) assert.equal((await gateway.call('/x402/tts', paid)).headers.get('x-idempotent-replay'), 'true');
-    assert.deepEqual(await audit(gateway.db), []);
+    t.equal(await timesPaid(chain, payer), isPaid ? 1 : 0);
+    t.equal(await gateway.revenue(), isPaid ? PRICE : 0n);
+    if (isPaid) t.equal((await gateway.call('/x402/tts', paid)).headers.get('x-idempotent-replay'), 'true');
+    t.strictSame(await audit(gateway.db), []);
   });
 }

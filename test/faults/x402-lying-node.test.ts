@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { mock } from 'node:test';
 import { sql } from 'kysely';
 import { test } from 'tap';
@@ -68,7 +67,7 @@ for (const [order, isFirst] of [
     const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: urls.join(',') }, IMPATIENT);
     const payer = await wallet(chain.client, 1_000_000n);
     await lost(gateway, () => payDeposit(gateway, payer));
-    assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+    t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 1]);
     await assertCredited(gateway, payer, [DEPOSIT]);
   });
 }
@@ -80,10 +79,10 @@ test('a payment that one node denies has not failed while another node is down',
   const payer = await wallet(chain.client, 1_000_000n);
   await lost(gateway, () => payDeposit(gateway, payer));
   other.falsehood = failing;
-  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 0]);
-  assert.deepEqual(await paymentStates(gateway), ['unknown']);
+  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 0]);
+  t.strictSame(await paymentStates(gateway), ['unknown']);
   other.falsehood = () => undefined;
-  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 1]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -93,24 +92,24 @@ test('a deposit that the only node denies is credited once, by the check a day l
   const payer = await wallet(chain.client, 1_000_000n);
   const { paid } = await lost(gateway, () => payDeposit(gateway, payer));
   node.falsehood = denial;
-  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
-  assert.deepEqual(await paymentStates(gateway), ['failed']);
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [402, 'PAYMENT_REQUIRED']);
+  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  t.strictSame(await paymentStates(gateway), ['failed']);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [402, 'PAYMENT_REQUIRED']);
 
   node.falsehood = () => undefined;
   node.calls.length = 0;
-  assert.deepEqual(await turn(gateway, 'failed_payments'), ['done', 0], 'a day has not passed');
-  assert.deepEqual(node.calls, []);
+  t.strictSame(await turn(gateway, 'failed_payments'), ['done', 0], 'a day has not passed');
+  t.strictSame(node.calls, []);
   await aDayLater(gateway);
   node.falsehood = failing;
-  assert.deepEqual(await turn(gateway, 'failed_payments'), ['failed', 0], 'no answer is not the last word');
+  t.strictSame(await turn(gateway, 'failed_payments'), ['failed', 0], 'no answer is not the last word');
   await aDayLater(gateway);
   node.falsehood = () => undefined;
-  assert.deepEqual(await turn(gateway, 'failed_payments'), ['done', 1]);
+  t.strictSame(await turn(gateway, 'failed_payments'), ['done', 1]);
   await aDayLater(gateway);
-  assert.deepEqual(await turn(gateway, 'failed_payments'), ['done', 0]);
+  t.strictSame(await turn(gateway, 'failed_payments'), ['done', 0]);
   await assertCredited(gateway, payer, [DEPOSIT]);
-  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
 });
 
 test('speech whose payment the only node denies is served after the check a day later', {
@@ -121,18 +120,18 @@ test('speech whose payment the only node denies is served after the check a day 
   const payer = await wallet(chain.client, PRICE);
   const { paid } = await lost(gateway, () => payFor(gateway, payer));
   node.falsehood = denial;
-  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 1]);
   await gateway.app.reconcilers.turn();
   node.falsehood = () => undefined;
   await aDayLater(gateway);
-  assert.deepEqual(await turn(gateway, 'failed_payments'), ['done', 1]);
-  assert.deepEqual(await paymentStates(gateway), ['settled']);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await turn(gateway, 'failed_payments'), ['done', 1]);
+  t.strictSame(await paymentStates(gateway), ['settled']);
+  t.strictSame(await audit(gateway.db), []);
   await gateway.app.reconcilers.turn();
   const reply = await gateway.call('/x402/tts', paid);
-  assert.equal(reply.status, 200);
-  assert.match(reply.headers.get('content-type') ?? '', /^audio\/mpeg/);
-  assert.ok(reply.bytes.length > 0);
+  t.equal(reply.status, 200);
+  t.match(reply.headers.get('content-type') ?? '', /^audio\/mpeg/);
+  t.ok(reply.bytes.length > 0);
 });
 
 test('a node that gives few logs or none leaves no payment in doubt', { skip }, async (t) => {
@@ -145,19 +144,19 @@ test('a node that gives few logs or none leaves no payment in doubt', { skip }, 
   await payUnknown(gateway, chain, () => payFor(gateway, payer));
   await chain.client.mine({ blocks: 3 });
   node.falsehood = narrow(10, { status: 400 });
-  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 2]);
-  assert.deepEqual(await paymentStates(gateway), ['settled', 'settled']);
+  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 2]);
+  t.strictSame(await paymentStates(gateway), ['settled', 'settled']);
   const lines = gateway.log.filter(({ msg }) => msg === 'a chain node allows logs of few blocks at once');
-  assert.equal(lines.length, 1);
-  assert.ok(Number(lines[0]?.blocks) >= 5 && Number(lines[0]?.blocks) <= 10, JSON.stringify(lines));
-  assert.equal(lines[0]?.node, '1 of 1');
+  t.equal(lines.length, 1);
+  t.ok(Number(lines[0]?.blocks) >= 5 && Number(lines[0]?.blocks) <= 10, JSON.stringify(lines));
+  t.equal(lines[0]?.node, '1 of 1');
 
   // The facilitator has named the transaction.
   node.falsehood = narrow(0, { status: 400 });
   const { reply } = await payDeposit(gateway, payer);
-  assert.equal(reply.status, 409);
+  t.equal(reply.status, 409);
   await chain.client.mine({ blocks: 3 });
-  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 1]);
   await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });
 
@@ -170,16 +169,16 @@ test('a failed payment is checked once more after a day, with 4 calls of the nod
   await chain.client.mine({ blocks: 3 });
   const verdict = ['eth_blockNumber', 'eth_getLogs', 'eth_getBlockByNumber', 'eth_call'];
   node.calls.length = 0;
-  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
-  assert.deepEqual(node.calls, verdict);
+  t.strictSame(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  t.strictSame(node.calls, verdict);
   await aDayLater(gateway);
   node.calls.length = 0;
-  assert.deepEqual(await turn(gateway, 'failed_payments'), ['done', 0]);
-  assert.deepEqual(node.calls, verdict);
+  t.strictSame(await turn(gateway, 'failed_payments'), ['done', 0]);
+  t.strictSame(node.calls, verdict);
   await aDayLater(gateway);
-  assert.deepEqual(await turn(gateway, 'failed_payments'), ['done', 0]);
-  assert.equal(node.calls.length, verdict.length, 'it has failed for good');
-  assert.deepEqual(await paymentStates(gateway), ['failed']);
+  t.strictSame(await turn(gateway, 'failed_payments'), ['done', 0]);
+  t.equal(node.calls.length, verdict.length, 'it has failed for good');
+  t.strictSame(await paymentStates(gateway), ['failed']);
 });
 
 const DOMAIN_SEPARATOR = '0x3644e515';
@@ -213,19 +212,19 @@ for (const [name, falsehood, assetName, status, level] of DOMAINS) {
       [DEPOSIT_PATH, depositOf(DEPOSIT)],
     ] as const) {
       const reply = await gateway.call(path, call);
-      assert.equal(reply.status, status, path);
-      if (status === 503) assert.deepEqual(refusalOf(reply), OTHER_DOMAIN);
+      t.equal(reply.status, status, path);
+      if (status === 503) t.strictSame(refusalOf(reply), OTHER_DOMAIN);
     }
     const { json } = await gateway.call('/openapi.json');
     const isListed = Object.hasOwn(json.paths['/x402/tts'].post, 'x-payment-info');
-    assert.equal(isListed, status === 402, 'the contract lists what can be paid');
+    t.equal(isListed, status === 402, 'the contract lists what can be paid');
     const lines = gateway.log.filter(({ msg }) => /EIP-712/.test(msg));
-    assert.deepEqual(
+    t.strictSame(
       lines.map((line) => line.level),
       level === undefined ? [] : [level],
     );
     const ready = await gateway.app.admin.inject({ url: '/readyz', headers: { host: 'localhost' } });
-    assert.equal(ready.statusCode, 200);
+    t.equal(ready.statusCode, 200);
   });
 }
 
@@ -235,7 +234,7 @@ test('R58: a node that answers later reports another domain, and former payments
   t.teardown(() => mock.timers.reset());
   mock.timers.enable({ apis: ['setInterval'] });
   await gateway.app.start('worker');
-  assert.equal((await gateway.call('/x402/tts', HELLO)).status, 402, 'an unreachable node proves nothing');
+  t.equal((await gateway.call('/x402/tts', HELLO)).status, 402, 'an unreachable node proves nothing');
   node.falsehood = () => undefined;
   const payer = await wallet(chain.client, 1_000_000n);
   const former = await payFor(gateway, payer);
@@ -245,13 +244,13 @@ test('R58: a node that answers later reports another domain, and former payments
   mock.timers.tick(60_000);
   await until(async () => (await gateway.call('/x402/tts', HELLO)).status === 503);
   const lines = gateway.log.filter(({ msg }) => /^X402_/.test(msg)).map(({ msg }) => msg.split(':')[0]);
-  assert.deepEqual(lines, ['X402_RPC_URL', 'X402_ASSET_NAME, X402_ASSET_VERSION']);
+  t.strictSame(lines, ['X402_RPC_URL', 'X402_ASSET_NAME, X402_ASSET_VERSION']);
   const calls = gateway.facilitator.calls.length;
-  assert.deepEqual(refusalOf(await gateway.call('/x402/tts', withPayment(HELLO, payload))), OTHER_DOMAIN);
-  assert.deepEqual(refusalOf(await gateway.call(DEPOSIT_PATH, deposit)), OTHER_DOMAIN);
-  assert.equal(gateway.facilitator.calls.length, calls);
-  assert.equal((await gateway.call('/x402/tts', former.paid)).status, 200);
+  t.strictSame(refusalOf(await gateway.call('/x402/tts', withPayment(HELLO, payload))), OTHER_DOMAIN);
+  t.strictSame(refusalOf(await gateway.call(DEPOSIT_PATH, deposit)), OTHER_DOMAIN);
+  t.equal(gateway.facilitator.calls.length, calls);
+  t.equal((await gateway.call('/x402/tts', former.paid)).status, 200);
   const prepaid = await withCredential(payer, domainOf(gateway.payTo), '/x402/tts', HELLO);
-  assert.equal((await gateway.call('/x402/tts', prepaid)).status, 402, 'prepaid balances need no token domain');
-  assert.deepEqual(await paymentStates(gateway), ['settled']);
+  t.equal((await gateway.call('/x402/tts', prepaid)).status, 402, 'prepaid balances need no token domain');
+  t.strictSame(await paymentStates(gateway), ['settled']);
 });

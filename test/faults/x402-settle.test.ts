@@ -76,20 +76,20 @@ for (const [name, fault] of LOST) {
     const payer = await wallet(chain.client, 10n * PRICE);
     gateway.facilitator.faults.settle(fault);
     const { reply, paid, payload } = await payFor(gateway, payer);
-    assert.equal(reply.status, 200, reply.text.slice(0, 300));
-    assert.equal(reply.headers.get('x-idempotent-replay'), 'false');
+    t.equal(reply.status, 200, reply.text.slice(0, 300));
+    t.equal(reply.headers.get('x-idempotent-replay'), 'false');
     const { transaction } = decodeHeader(reply.headers.get('payment-response'));
-    assert.deepEqual([transaction], gateway.facilitator.broadcasts);
-    assert.equal((await gateway.call('/x402/tts', paid)).headers.get('x-idempotent-replay'), 'true');
-    assert.equal(await timesPaid(chain, payer), 1);
-    assert.equal(await gateway.revenue(), PRICE);
-    assert.equal(gateway.facilitator.calls.filter(({ endpoint }) => endpoint === 'settle').length, 1);
-    assert.equal(gateway.upstream.requests.length, 1);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.strictSame([transaction], gateway.facilitator.broadcasts);
+    t.equal((await gateway.call('/x402/tts', paid)).headers.get('x-idempotent-replay'), 'true');
+    t.equal(await timesPaid(chain, payer), 1);
+    t.equal(await gateway.revenue(), PRICE);
+    t.equal(gateway.facilitator.calls.filter(({ endpoint }) => endpoint === 'settle').length, 1);
+    t.equal(gateway.upstream.requests.length, 1);
+    t.strictSame(await audit(gateway.db), []);
 
     const other = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
     const reused = await gateway.call('/x402/tts', withPayment(HELLO, { ...other, payload: payload.payload }));
-    assert.equal(reused.json.error.code, 'PAYMENT_IDENTIFIER_CONFLICT');
+    t.equal(reused.json.error.code, 'PAYMENT_IDENTIFIER_CONFLICT');
   });
 }
 
@@ -101,8 +101,8 @@ test('R25: a transfer that lands during the chain look-up is answered with its a
   const settled = gateway.call('/x402/tts', withPayment(HELLO, payload));
   await until(async () => (await stateOf(gateway)) === 'settling');
   await land(chain, payload);
-  assert.equal((await settled).status, 200);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await settled).status, 200);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R25: 409 names a known transaction on each replay', { skip }, async (t) => {
@@ -111,9 +111,9 @@ test('R25: 409 names a known transaction on each replay', { skip }, async (t) =>
   gateway.facilitator.faults.settle({ broadcast: false, answer: () => pending });
   const { reply, paid } = await payFor(gateway, await wallet(chain.client, 10n * PRICE));
   for (const answer of [reply, await gateway.call('/x402/tts', paid)]) {
-    assert.deepEqual([answer.status, answer.json.error.code], [409, 'PAYMENT_OUTCOME_UNKNOWN']);
-    assert.equal(answer.json.error.details.transaction, NOWHERE);
-    assert.match(answer.headers.get('retry-after') ?? '', /^[1-9]\d?$/);
+    t.strictSame([answer.status, answer.json.error.code], [409, 'PAYMENT_OUTCOME_UNKNOWN']);
+    t.equal(answer.json.error.details.transaction, NOWHERE);
+    t.match(answer.headers.get('retry-after') ?? '', /^[1-9]\d?$/);
   }
 });
 
@@ -131,13 +131,13 @@ for (const [name, fault] of NOT_SENT) {
     gateway.facilitator.faults.settle(fault);
     const { reply, paid } = await payFor(gateway, payer);
     for (const answer of [reply, await gateway.call('/x402/tts', paid), await gateway.call('/x402/tts', paid)]) {
-      assert.equal(answer.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
+      t.equal(answer.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
     }
-    assert.equal(await stateOf(gateway), 'unknown');
-    assert.equal(await timesPaid(chain, payer), 0);
-    assert.equal(gateway.facilitator.calls.length, 2);
-    assert.equal(gateway.facilitator.broadcasts.length, 0);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.equal(await stateOf(gateway), 'unknown');
+    t.equal(await timesPaid(chain, payer), 0);
+    t.equal(gateway.facilitator.calls.length, 2);
+    t.equal(gateway.facilitator.broadcasts.length, 0);
+    t.strictSame(await audit(gateway.db), []);
   });
 }
 
@@ -149,12 +149,12 @@ test('R23: a refused settlement is 402 until it lands, then the replay has the a
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
   const { reply, paid, payload } = await payFor(gateway, payer);
   for (const answer of [reply, await gateway.call('/x402/tts', paid)]) {
-    assert.equal(answer.status, 402);
-    assert.equal(answer.json.error.details.error, 'insufficient_funds');
+    t.equal(answer.status, 402);
+    t.equal(answer.json.error.details.error, 'insufficient_funds');
     const { success, errorReason, transaction } = decodeHeader(answer.headers.get('payment-response'));
-    assert.deepEqual([success, errorReason, transaction], [false, 'insufficient_funds', '']);
+    t.strictSame([success, errorReason, transaction], [false, 'insufficient_funds', '']);
   }
-  assert.equal(await stateOf(gateway), 'refused');
+  t.equal(await stateOf(gateway), 'refused');
 
   const fresh = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
   const misuses = [
@@ -163,7 +163,7 @@ test('R23: a refused settlement is 402 until it lands, then the replay has the a
   ];
   for (const misuse of misuses) {
     const answer = await gateway.call('/x402/tts', withPayment(HELLO, misuse));
-    assert.equal(answer.json.error.code, 'PAYMENT_IDENTIFIER_CONFLICT');
+    t.equal(answer.json.error.code, 'PAYMENT_IDENTIFIER_CONFLICT');
   }
 
   const sender = await wallet(chain.client);
@@ -179,10 +179,10 @@ test('R23: a refused settlement is 402 until it lands, then the replay has the a
     submitAuthorization(chain.client, sender, { authorization: { ...rest, ...numbers }, signature }),
   );
   const replay = await replayUntil(gateway, paid, 200);
-  assert.equal(replay.headers.get('x-idempotent-replay'), 'true');
-  assert.equal(await timesPaid(chain, payer), 1);
-  assert.equal(gateway.facilitator.broadcasts.length, 0);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(replay.headers.get('x-idempotent-replay'), 'true');
+  t.equal(await timesPaid(chain, payer), 1);
+  t.equal(gateway.facilitator.broadcasts.length, 0);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R23: a facilitator without gas is not blamed on a payer who can pay', { skip }, async (t) => {
@@ -193,15 +193,15 @@ test('R23: a facilitator without gas is not blamed on a payer who can pay', { sk
     gateway.facilitator.faults.settle(refused(LACKS_BALANCE));
     const { reply, paid } = await payFor(gateway, payer);
     for (const answer of [reply, await gateway.call('/x402/tts', paid)]) {
-      assert.deepEqual([answer.status, answer.json.error.code], [502, 'PAYMENT_ERROR'], answer.text);
-      assert.match(answer.json.error.message, /lacks gas/);
+      t.strictSame([answer.status, answer.json.error.code], [502, 'PAYMENT_ERROR'], answer.text);
+      t.match(answer.json.error.message, /lacks gas/);
       const { reason, payment } = answer.json.error.details;
-      assert.deepEqual([reason, payment.state], ['facilitator_lacks_gas', 'unknown']);
+      t.strictSame([reason, payment.state], ['facilitator_lacks_gas', 'unknown']);
     }
   }
   gateway.facilitator.faults.verify(invalid(LACKS_BALANCE));
   const { reply, paid } = await payFor(gateway, payer);
-  assert.deepEqual([reply.status, reply.json.error.details.payment.state], [502, 'not_charged'], reply.text);
+  t.strictSame([reply.status, reply.json.error.details.payment.state], [502, 'not_charged'], reply.text);
 
   let spoken = 0;
   gateway.upstream.mode = async (request, response) => {
@@ -210,22 +210,22 @@ test('R23: a facilitator without gas is not blamed on a payer who can pay', { sk
     mp3()(request, response);
   };
   const both = await Promise.all([gateway.call('/x402/tts', paid), payFor(gateway, payer)]);
-  assert.deepEqual([both[0].status, both[1].reply.status], [200, 200], 'two at once are sold to a payer without blame');
+  t.strictSame([both[0].status, both[1].reply.status], [200, 200], 'two at once are sold to a payer without blame');
   const errors = gateway.log.filter(({ level }) => level === 'error');
-  assert.equal(errors.filter(({ msg }) => /lacks gas/.test(String(msg))).length, 3);
+  t.equal(errors.filter(({ msg }) => /lacks gas/.test(String(msg))).length, 3);
   const scrape = (await gateway.app.admin.inject({ url: '/metrics', headers: { host: 'localhost' } })).body;
-  assert.match(scrape, /^speechgate_facilitator_lacked_gas_total 3$/m);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.match(scrape, /^speechgate_facilitator_lacked_gas_total 3$/m);
+  t.strictSame(await audit(gateway.db), []);
 
   gateway.upstream.mode = mp3();
   const poor = await wallet(chain.client, PRICE);
   gateway.facilitator.faults.settle(refused(LACKS_BALANCE));
-  assert.equal((await payFor(gateway, poor)).reply.status, 502);
+  t.equal((await payFor(gateway, poor)).reply.status, 502);
   // The payer's only money is promised to the payment before.
   gateway.facilitator.faults.verify(invalid(LACKS_BALANCE));
   const second = await payFor(gateway, poor);
-  assert.deepEqual([second.reply.status, second.reply.json.error.details.error], [402, LACKS_BALANCE]);
-  assert.match(second.reply.json.error.message, /too little USDC/);
+  t.strictSame([second.reply.status, second.reply.json.error.details.error], [402, LACKS_BALANCE]);
+  t.match(second.reply.json.error.message, /too little USDC/);
 });
 
 test('an authorization that is cancelled before settle is never paid and ends as 402', {
@@ -240,13 +240,13 @@ test('an authorization that is cancelled before settle is never paid and ends as
   };
   const paid = withPayment(HELLO, payload);
   const reply = await gateway.call('/x402/tts', paid);
-  assert.equal(reply.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
+  t.equal(reply.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
   await chain.client.mine({ blocks: 3 });
   const failed = await replayUntil(gateway, paid, 402);
-  assert.equal(decodeHeader(failed.headers.get('payment-response')).success, false);
-  assert.equal(await stateOf(gateway), 'failed');
-  assert.equal(await timesPaid(chain, payer), 0);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(decodeHeader(failed.headers.get('payment-response')).success, false);
+  t.equal(await stateOf(gateway), 'failed');
+  t.equal(await timesPaid(chain, payer), 0);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a payer whose wallet is emptied before settle gets 402 and no audio', { skip }, async (t) => {
@@ -265,10 +265,10 @@ test('a payer whose wallet is emptied before settle gets 402 and no audio', { sk
     mp3()(request, response);
   };
   const { reply, paid } = await payFor(gateway, payer);
-  assert.equal(reply.status, 402);
-  assert.equal((await gateway.call('/x402/tts', paid)).status, 402);
-  assert.equal(await stateOf(gateway), 'refused');
-  assert.equal(await timesPaid(chain, payer), 0);
+  t.equal(reply.status, 402);
+  t.equal((await gateway.call('/x402/tts', paid)).status, 402);
+  t.equal(await stateOf(gateway), 'refused');
+  t.equal(await timesPaid(chain, payer), 0);
 });
 
 test('R25: with the node down after settle, replays are 409 until it recovers', { skip }, async (t) => {
@@ -280,8 +280,8 @@ test('R25: with the node down after settle, replays are 409 until it recovers', 
     mp3()(request, response);
   };
   const { reply, paid, payload } = await payFor(gateway, payer);
-  assert.equal(reply.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
-  assert.equal((await gateway.call('/x402/tts', paid)).json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
+  t.equal(reply.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
+  t.equal((await gateway.call('/x402/tts', paid)).json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
   // The head is known for a second after it was read. Beside another payment, the balance is read too.
   const other = await wallet(chain.client, PRICE);
   await insertPaymentInDoubt(gateway.db, other.address.toLowerCase(), PRICE);
@@ -294,12 +294,12 @@ test('R25: with the node down after settle, replays are 409 until it recovers', 
   for (const signature of [payload.payload.signature, `0x${'12'.repeat(70)}`]) {
     const reused = { ...renamed, payload: { authorization, signature } };
     const refusal = await gateway.call('/x402/tts', withPayment(HELLO, reused));
-    assert.equal(refusal.json.error.code, 'PAYMENT_IDENTIFIER_CONFLICT', 'R45: even then');
+    t.equal(refusal.json.error.code, 'PAYMENT_IDENTIFIER_CONFLICT', 'R45: even then');
   }
   node.restore();
-  assert.equal((await replayUntil(gateway, paid, 200)).headers.get('x-idempotent-replay'), 'true');
-  assert.equal(await timesPaid(chain, payer), 1);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await replayUntil(gateway, paid, 200)).headers.get('x-idempotent-replay'), 'true');
+  t.equal(await timesPaid(chain, payer), 1);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R55: a caller who disconnects during synthesis is charged and can replay', { skip }, async (t) => {
@@ -317,9 +317,9 @@ test('R55: a caller who disconnects during synthesis is charged and can replay',
     body: JSON.stringify(HELLO.json),
     signal: leaving.signal,
   });
-  await assert.rejects(left);
+  await t.rejects(left);
   await until(async () => (await stateOf(gateway)) === 'settled');
   const replay = await gateway.call('/x402/tts', paid);
-  assert.equal(replay.headers.get('x-idempotent-replay'), 'true');
-  assert.equal(await timesPaid(chain, payer), 1);
+  t.equal(replay.headers.get('x-idempotent-replay'), 'true');
+  t.equal(await timesPaid(chain, payer), 1);
 });

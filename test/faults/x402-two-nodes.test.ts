@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
 import { numberToHex } from 'viem';
 import type { X402Config } from '../../src/config/x402-settings.ts';
@@ -64,11 +63,11 @@ for (const order of ['ahead first', 'behind first'] as const) {
     included ??= chain.client.getBlockNumber();
     const block = await included;
     await chain.client.mine({ blocks: 5 });
-    assert.deepEqual(told(await pending.reply), PENDING);
-    assert.deepEqual(await doubtfulTurn(gateway), ['done', 0]);
+    t.strictSame(told(await pending.reply), PENDING);
+    t.strictSame(await doubtfulTurn(gateway), ['done', 0]);
     await assertCredited(gateway, payer, []);
     included = Promise.resolve(block + 1n);
-    assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+    t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
     await assertCredited(gateway, payer, [DEPOSIT]);
   });
 }
@@ -82,11 +81,11 @@ test('R66: a receipt from a block that its node has replaced is not confirmed', 
   await awaitedTransaction(gateway, payload);
   block = await chain.client.getBlockNumber();
   await chain.client.mine({ blocks: 5 });
-  assert.deepEqual(told(await pending.reply), PENDING);
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0]);
+  t.strictSame(told(await pending.reply), PENDING);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 0]);
   await assertCredited(gateway, payer, []);
   block = undefined;
-  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
@@ -109,10 +108,10 @@ test('R66: a restored deposit is credited only when a single node confirms it', 
   const payments = openPayments(gateway.db, config.asset, [ahead.url, other.url]);
   t.teardown(() => payments.chain.close());
   const look = () => settleReceived({ db: gateway.db, payments, ...config }, new Date(Date.now() - 60_000));
-  assert.equal((await look()).open.length, 1);
-  assert.deepEqual(await paymentStates(gateway), ['unknown']);
+  t.equal((await look()).open.length, 1);
+  t.strictSame(await paymentStates(gateway), ['unknown']);
   other.falsehood = behind(included + 1n);
   receipts = 0;
-  assert.equal((await look()).known.length, 1);
+  t.equal((await look()).known.length, 1);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });

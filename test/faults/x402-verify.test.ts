@@ -40,13 +40,13 @@ for (const [name, fault, status, code] of VERIFY_FAULTS) {
     const gateway = await startX402Gateway(t, chain);
     gateway.facilitator.faults.verify(fault);
     const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
-    assert.equal(reply.status, status, reply.text);
-    assert.equal(reply.json.error.code, code);
-    assert.equal(gateway.upstream.requests.length, 0);
-    assert.ok(gateway.facilitator.calls.every(({ redirected }) => !redirected));
+    t.equal(reply.status, status, reply.text);
+    t.equal(reply.json.error.code, code);
+    t.equal(gateway.upstream.requests.length, 0);
+    t.ok(gateway.facilitator.calls.every(({ redirected }) => !redirected));
     if (status === 402) {
-      assert.equal(decodeHeader(reply.headers.get('payment-required')).error, 'invalid_exact_evm_signature');
-      assert.equal(reply.json.error.details.accepts[0].amount, String(PRICE));
+      t.equal(decodeHeader(reply.headers.get('payment-required')).error, 'invalid_exact_evm_signature');
+      t.equal(reply.json.error.details.accepts[0].amount, String(PRICE));
     }
     await assertReleasedAndPayable(gateway, paid);
   });
@@ -72,24 +72,24 @@ for (const status of [undefined, 401, 403, 404, 429, 500]) {
     const { gateway, second } = await startBehind(t, url);
     const payer = await wallet(chain.client, PRICE);
     const { reply } = await payFor(gateway, payer);
-    assert.equal(reply.status, 200, reply.text.slice(0, 300));
-    assert.deepEqual(asked, status === undefined ? [] : ['/verify']);
-    assert.deepEqual(
+    t.equal(reply.status, 200, reply.text.slice(0, 300));
+    t.strictSame(asked, status === undefined ? [] : ['/verify']);
+    t.strictSame(
       second.calls.map(({ endpoint }) => endpoint),
       ['verify', 'settle'],
     );
-    assert.equal(await timesPaid(chain, payer), 1);
+    t.equal(await timesPaid(chain, payer), 1);
     const { host } = new URL(url);
     const [line] = gateway.log.filter(
       ({ msg }) => msg === 'a facilitator failed to check a payment; the next one is asked, if there is one',
     );
-    assert.deepEqual([line?.facilitator, line?.traceId], [host, reply.headers.get('x-trace-id')]);
+    t.strictSame([line?.facilitator, line?.traceId], [host, reply.headers.get('x-trace-id')]);
     const setting = `X402_FACILITATORS (${host})`;
     const refused = `speechgate_refused_credentials_total{setting="${setting}"} ${status === 401 || status === 403 ? 1 : 0}`;
-    assert.ok((await gateway.app.metrics.scrape()).includes(refused), refused);
+    t.ok((await gateway.app.metrics.scrape()).includes(refused), refused);
     const alarms = gateway.log.filter((each) => each.setting === setting);
-    assert.equal(alarms.length, status === 401 || status === 403 ? 1 : 0);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.equal(alarms.length, status === 401 || status === 403 ? 1 : 0);
+    t.strictSame(await audit(gateway.db), []);
   });
 }
 
@@ -98,8 +98,8 @@ test('R23: a payment that the first facilitator finds invalid is not shown to th
   const { gateway, second } = await startBehind(t, first.url);
   first.faults.verify(invalid('invalid_exact_evm_signature'));
   const { reply } = await payFor(gateway, await wallet(chain.client, PRICE));
-  assert.equal(reply.status, 402);
-  assert.equal(second.calls.length, 0);
+  t.equal(reply.status, 402);
+  t.equal(second.calls.length, 0);
 });
 
 const UPSTREAM_FAULTS: [string, Mode, string][] = [
@@ -116,7 +116,7 @@ for (const [name, mode, code] of UPSTREAM_FAULTS) {
     const gateway = await startX402Gateway(t, chain, { SPEECH_TIMEOUT_MS: '1500' });
     gateway.upstream.mode = mode;
     const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
-    assert.equal(reply.json.error.code, code);
+    t.equal(reply.json.error.code, code);
     gateway.upstream.mode = mp3();
     await assertReleasedAndPayable(gateway, paid);
   });
@@ -130,8 +130,8 @@ test('an audio store failure before settle is 503 REPLAY_CACHE_UNAVAILABLE', {
   t.teardown(() => rm(blocked, { recursive: true, force: true }));
   const gateway = await startX402Gateway(t, chain, { AUDIO_STORE: `file:${blocked}/audio` });
   const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
-  assert.equal(reply.status, 503);
-  assert.equal(reply.json.error.code, 'REPLAY_CACHE_UNAVAILABLE');
+  t.equal(reply.status, 503);
+  t.equal(reply.json.error.code, 'REPLAY_CACHE_UNAVAILABLE');
   await rm(blocked);
   await assertReleasedAndPayable(gateway, paid);
 });
@@ -141,9 +141,9 @@ test('R21b: an unreachable chain is 502 PAYMENT_ERROR, without synthesis', { ski
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
   node.cut();
   const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
-  assert.equal(reply.status, 502);
-  assert.equal(reply.json.error.code, 'PAYMENT_ERROR');
-  assert.equal(gateway.upstream.requests.length, 0);
+  t.equal(reply.status, 502);
+  t.equal(reply.json.error.code, 'PAYMENT_ERROR');
+  t.equal(gateway.upstream.requests.length, 0);
   node.restore();
   await assertReleasedAndPayable(gateway, paid);
 });
@@ -152,8 +152,8 @@ test('R23: a payer without money is refused before synthesis', { skip }, async (
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, PRICE - 1n);
   const { reply } = await payFor(gateway, payer);
-  assert.equal(reply.status, 402);
-  assert.match(decodeHeader(reply.headers.get('payment-required')).error, /insufficient/);
-  assert.equal(gateway.upstream.requests.length, 0);
-  assert.equal(await timesPaid(chain, payer), 0);
+  t.equal(reply.status, 402);
+  t.match(decodeHeader(reply.headers.get('payment-required')).error, /insufficient/);
+  t.equal(gateway.upstream.requests.length, 0);
+  t.equal(await timesPaid(chain, payer), 0);
 });

@@ -51,8 +51,8 @@ for (const [table, leave, pruneOf] of [
       [500, 0],
       [0, 0],
     ]) {
-      assert.equal(await pruneOf(parts), pruned);
-      assert.equal(await countOf(parts.db, table), left);
+      t.equal(await pruneOf(parts), pruned);
+      t.equal(await countOf(parts.db, table), left);
     }
   });
 
@@ -67,7 +67,7 @@ for (const [table, leave, pruneOf] of [
         3 * BATCH - 10,
       );
     });
-    assert.equal(await pruneOf(parts), 10);
+    t.equal(await pruneOf(parts), 10);
   });
 }
 
@@ -88,10 +88,10 @@ test('pruning runs one batch at a time until done and stops between batches', as
   const stop = startPruning(shared, { check: async () => undefined } as unknown as DatabaseIdentity);
   t.teardown(stop);
   await until(() => left === 0);
-  assert.equal(most, 1);
+  t.equal(most, 1);
   left = Number.POSITIVE_INFINITY;
   await until(() => running === 1);
   stop();
   await work.idle();
-  assert.equal(running, 0);
+  t.equal(running, 0);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { createSecretKey } from 'node:crypto';
 import { CompactSign } from 'jose';
 import { test } from 'tap';
@@ -16,15 +15,14 @@ const CHALLENGE = {
   expiresAt: new Date('2030-01-01T00:10:00.123Z'),
 };
 
-test('a challenge token with any changed character is refused', async () => {
+test('a challenge token with any changed character is refused', async (t) => {
   const signer = createChallengeSigner([SECRET]);
   const token = await signer.sign(CHALLENGE);
-  assert.deepEqual(await signer.open(token), CHALLENGE);
+  t.strictSame(await signer.open(token), CHALLENGE);
   for (let at = 0; at < token.length; at++) {
     for (const character of ['A', 'B', '.', '=', ' ', '']) {
       const changed = token.slice(0, at) + character + token.slice(at + 1);
-      if (changed !== token)
-        assert.equal(await signer.open(changed), undefined, `${JSON.stringify(character)} at ${at}`);
+      if (changed !== token) t.equal(await signer.open(changed), undefined, `${JSON.stringify(character)} at ${at}`);
     }
   }
   const last = token.at(-1) as string;
@@ -32,33 +30,32 @@ test('a challenge token with any changed character is refused', async () => {
   const spellings = [...neighbour]
     .filter((character) => character !== last)
     .map((character) => token.slice(0, -1) + character);
-  for (const spelling of spellings)
-    assert.equal(await signer.open(spelling), undefined, 'stray bits of the last character');
+  for (const spelling of spellings) t.equal(await signer.open(spelling), undefined, 'stray bits of the last character');
   for (const text of ['', '.', '..', 'a.b.c', `${token}.x`, `${token}\n`, '😀', 'x'.repeat(30_000)]) {
-    assert.equal(await signer.open(text), undefined);
+    t.equal(await signer.open(text), undefined);
   }
 });
 
-test('secrets rotate: the first signs, all verify, a retired one does not', async () => {
+test('secrets rotate: the first signs, all verify, a retired one does not', async (t) => {
   const before = await createChallengeSigner([OTHER]).sign(CHALLENGE);
   const during = createChallengeSigner([SECRET, OTHER]);
-  assert.deepEqual(await during.open(before), CHALLENGE);
+  t.strictSame(await during.open(before), CHALLENGE);
   const after = createChallengeSigner([SECRET]);
-  assert.deepEqual(await after.open(await during.sign(CHALLENGE)), CHALLENGE);
-  assert.equal(await after.open(before), undefined);
+  t.strictSame(await after.open(await during.sign(CHALLENGE)), CHALLENGE);
+  t.equal(await after.open(before), undefined);
 });
 
-test('a token of another purpose or algorithm is not a challenge', async () => {
+test('a token of another purpose or algorithm is not a challenge', async (t) => {
   const signer = createChallengeSigner([SECRET]);
   const key = createSecretKey(Buffer.from(SECRET));
   const made = (payload: object, alg: string) =>
     new CompactSign(Buffer.from(JSON.stringify(payload))).setProtectedHeader({ alg }).sign(key);
-  assert.equal(await signer.open(await made({ aud: 'job-audio', ...CHALLENGE }, 'HS256')), undefined);
-  assert.ok(await signer.open(await made({ aud: 'feedback', ...CHALLENGE }, 'HS256')), 'the making itself is right');
+  t.equal(await signer.open(await made({ aud: 'job-audio', ...CHALLENGE }, 'HS256')), undefined);
+  t.ok(await signer.open(await made({ aud: 'feedback', ...CHALLENGE }, 'HS256')), 'the making itself is right');
   const unsigned = `${Buffer.from('{"alg":"none"}').toString('base64url')}.${Buffer.from(
     JSON.stringify({ aud: 'feedback', ...CHALLENGE }),
   ).toString('base64url')}.`;
-  assert.equal(await signer.open(unsigned), undefined);
+  t.equal(await signer.open(unsigned), undefined);
 });
 
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
@@ -68,35 +65,31 @@ for (const [library, make] of [
   ['viem', viemWallet],
   ['elliptic and js-sha3', plainWallet],
 ] as const) {
-  test(`EIP-191: the signer of a ${library} signature is recovered`, async () => {
+  test(`EIP-191: the signer of a ${library} signature is recovered`, async (t) => {
     for (const message of MESSAGES) {
       const wallet = make();
       const signature = await wallet.sign(message);
-      assert.equal(recoverPersonalSigner(message, signature), wallet.address.toLowerCase(), JSON.stringify(message));
-      assert.notEqual(recoverPersonalSigner(`${message} `, signature), wallet.address.toLowerCase());
+      t.equal(recoverPersonalSigner(message, signature), wallet.address.toLowerCase(), JSON.stringify(message));
+      t.not(recoverPersonalSigner(`${message} `, signature), wallet.address.toLowerCase());
     }
   });
 }
 
-test('v may be 27, 28, 0 or 1; malformed and high-s signatures are refused', async () => {
+test('v may be 27, 28, 0 or 1; malformed and high-s signatures are refused', async (t) => {
   const wallet = viemWallet();
   const signer = wallet.address.toLowerCase();
   const signature = await wallet.sign('hello');
   const [r, s, v] = [signature.slice(2, 66), signature.slice(66, 130), Number.parseInt(signature.slice(130), 16)];
   const withV = (value: number) => `0x${r}${s}${value.toString(16).padStart(2, '0')}`;
-  assert.equal(recoverPersonalSigner('hello', withV(v - 27)), signer);
-  assert.equal(recoverPersonalSigner('hello', `0x${signature.slice(2).toUpperCase()}`), signer);
+  t.equal(recoverPersonalSigner('hello', withV(v - 27)), signer);
+  t.equal(recoverPersonalSigner('hello', `0x${signature.slice(2).toUpperCase()}`), signer);
   for (const wrong of [2, 3, 26, 29, 30, 31, 37, 255]) {
-    assert.equal(recoverPersonalSigner('hello', withV(wrong)), undefined, `v ${wrong}`);
+    t.equal(recoverPersonalSigner('hello', withV(wrong)), undefined, `v ${wrong}`);
   }
-  assert.notEqual(recoverPersonalSigner('hello', withV(v === 27 ? 28 : 27)), signer);
+  t.not(recoverPersonalSigner('hello', withV(v === 27 ? 28 : 27)), signer);
 
   const highS = (ORDER - BigInt(`0x${s}`)).toString(16).padStart(64, '0');
-  assert.equal(
-    recoverPersonalSigner('hello', `0x${r}${highS}${(v === 27 ? 28 : 27).toString(16)}`),
-    undefined,
-    'high s',
-  );
+  t.equal(recoverPersonalSigner('hello', `0x${r}${highS}${(v === 27 ? 28 : 27).toString(16)}`), undefined, 'high s');
   const zero = '0'.repeat(64);
   const tooLarge = ORDER.toString(16);
   for (const [name, text] of [
@@ -112,6 +105,6 @@ test('v may be 27, 28, 0 or 1; malformed and high-s signatures are refused', asy
     ['r of the order', `0x${tooLarge}${s}1b`],
     ['r that is no point', `0x${'0'.repeat(63)}5${s}1b`],
   ] as const) {
-    assert.equal(recoverPersonalSigner('hello', text), undefined, name);
+    t.equal(recoverPersonalSigner('hello', text), undefined, name);
   }
 });

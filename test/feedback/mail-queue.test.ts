@@ -22,8 +22,8 @@ test('feedback that was mailed or does not exist is not mailed again', async (t)
   await enqueueMail(gateway.db, json.feedbackId);
   await enqueueMail(gateway.db, randomUUID());
   await until(async () => (await entries(gateway)).length === 0);
-  assert.equal(server.mails.length, 1);
-  assert.equal(await requeueLostMail(gateway.db), 0);
+  t.equal(server.mails.length, 1);
+  t.equal(await requeueLostMail(gateway.db), 0);
 });
 
 test('two workers never mail the same feedback', async (t) => {
@@ -42,42 +42,42 @@ test('two workers never mail the same feedback', async (t) => {
   const first = deliverFeedback(gateway.db, json.feedbackId, PARTIES, slow, signal);
   await hasBegun;
   const send = async ({ messageId }: { messageId?: string | undefined }) => void sent.push(messageId ?? '');
-  await assert.rejects(deliverFeedback(gateway.db, json.feedbackId, PARTIES, send, signal), { code: '55P03' });
+  await t.rejects(deliverFeedback(gateway.db, json.feedbackId, PARTIES, send, signal), { code: '55P03' });
   finish();
   await first;
   await deliverFeedback(gateway.db, json.feedbackId, PARTIES, send, signal);
-  assert.equal(sent.length, 1);
+  t.equal(sent.length, 1);
 });
 
 test('lost mail is queued again, but not mail in progress or out of attempts', async (t) => {
   const { gateway, server } = await start(t, { worker: false });
   const { db } = gateway;
   const { json } = await give(gateway, viemWallet());
-  assert.equal(await requeueLostMail(db), 0, 'it waits in the queue');
+  t.equal(await requeueLostMail(db), 0, 'it waits in the queue');
 
   const take = (seconds: number) =>
     sql`
     update graphile_worker._private_jobs set locked_by = 'dead', locked_at = now() - make_interval(secs => ${seconds})
     where key is not null`.execute(db);
   await take(20);
-  assert.equal(await requeueLostMail(db), 0, 'it was taken a moment ago');
+  t.equal(await requeueLostMail(db), 0, 'it was taken a moment ago');
   await take(40);
   await db.transaction().execute(async (trx) => {
     await trx.selectFrom('feedback').select('id').where('id', '=', json.feedbackId).forUpdate().execute();
     assert.equal(await requeueLostMail(db), 0, 'the record is locked: its mail is being handed over');
   });
-  assert.equal(await requeueLostMail(db), 1, 'taken by a process that is gone');
+  t.equal(await requeueLostMail(db), 1, 'taken by a process that is gone');
 
   await sql`delete from graphile_worker._private_jobs`.execute(db);
-  assert.equal(await requeueLostMail(db), 1, 'no entry at all');
+  t.equal(await requeueLostMail(db), 1, 'no entry at all');
   await sql`update graphile_worker._private_jobs set attempts = max_attempts`.execute(db);
-  assert.equal(await requeueLostMail(db), 0, 'an operator has to look');
+  t.equal(await requeueLostMail(db), 0, 'an operator has to look');
 
   await sql`delete from graphile_worker._private_jobs`.execute(db);
-  assert.equal(await requeueLostMail(db), 1);
+  t.equal(await requeueLostMail(db), 1);
   gateway.app.mailer?.start();
   await until(() => isMailed(gateway, json.feedbackId));
-  assert.equal(server.mails.length, 1);
+  t.equal(server.mails.length, 1);
 });
 
 test('record and queue entry are written together or not at all', async (t) => {
@@ -86,8 +86,8 @@ test('record and queue entry are written together or not at all', async (t) => {
     gateway.db,
   );
   const reply = await give(gateway, viemWallet());
-  assert.equal(reply.status, 500);
-  assert.deepEqual(await gateway.db.selectFrom('feedback').select('id').execute(), []);
+  t.equal(reply.status, 500);
+  t.strictSame(await gateway.db.selectFrom('feedback').select('id').execute(), []);
   await sql`alter table graphile_worker._private_jobs drop constraint full_up`.execute(gateway.db);
 
   await sql`
@@ -97,6 +97,6 @@ test('record and queue entry are written together or not at all', async (t) => {
   await sql`
     create constraint trigger at_commit after insert on feedback deferrable initially deferred
     for each row execute function refuse()`.execute(gateway.db);
-  assert.equal((await give(gateway, viemWallet())).status, 500);
-  assert.deepEqual(await entries(gateway), []);
+  t.equal((await give(gateway, viemWallet())).status, 500);
+  t.strictSame(await entries(gateway), []);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { connect, type Socket } from 'node:net';
@@ -63,10 +62,10 @@ test('a complete stream is one log line and one count', async (t) => {
   drip.end();
   const reply = await streamed;
   const [line, ...more] = await untilLogged(gateway, 1);
-  assert.deepEqual(more, []);
+  t.strictSame(more, []);
   const { level, time, ms, ...told } = line as LogLine;
-  assert.ok(Number(ms) > 0);
-  assert.deepEqual(told, {
+  t.ok(Number(ms) > 0);
+  t.strictSame(told, {
     msg: 'request',
     traceId: reply.headers.get('x-trace-id'),
     method: 'POST',
@@ -78,7 +77,7 @@ test('a complete stream is one log line and one count', async (t) => {
     characters: TEXT.length,
     chargedMicroUsd: PRICE,
   });
-  assert.equal(await counted(gateway, 'operation="createSpeech",status="200",end="answered"'), 1);
+  t.equal(await counted(gateway, 'operation="createSpeech",status="200",end="answered"'), 1);
 });
 
 /** A stream of which half has come. */
@@ -98,12 +97,12 @@ test('a stream whose caller disconnects is one log line with its charge', async 
   await drip.write(AUDIO.subarray(HALF.length));
   drip.end();
   const lines = await untilLogged(gateway, 1);
-  assert.equal(lines.length, 1);
+  t.equal(lines.length, 1);
   const [{ status, end, bytes, chargedMicroUsd, flow, ...line } = {} as LogLine] = lines;
-  assert.deepEqual([status, end, flow, chargedMicroUsd], [200, 'caller_left', 'card', PRICE]);
-  assert.equal(line.traceId, traceId);
-  assert.ok(Number(bytes) > 0 && Number(bytes) <= AUDIO.length, `${bytes} bytes`);
-  assert.equal(await counted(gateway, 'operation="createSpeech",status="200",end="caller_left"'), 1);
+  t.strictSame([status, end, flow, chargedMicroUsd], [200, 'caller_left', 'card', PRICE]);
+  t.equal(line.traceId, traceId);
+  t.ok(Number(bytes) > 0 && Number(bytes) <= AUDIO.length, `${bytes} bytes`);
+  t.equal(await counted(gateway, 'operation="createSpeech",status="200",end="caller_left"'), 1);
 });
 
 test('a stream whose provider breaks off is one log line, charged nothing', async (t) => {
@@ -111,12 +110,12 @@ test('a stream whose provider breaks off is one log line, charged nothing', asyn
   drip.reset();
   await new Promise((resolve) => incoming.once('close', resolve));
   const [line, ...more] = await untilLogged(gateway, 1);
-  assert.deepEqual(more, []);
-  assert.deepEqual(
+  t.strictSame(more, []);
+  t.strictSame(
     [line?.traceId, line?.end, line?.flow, line?.chargedMicroUsd, line?.characters],
     [traceId, 'broken_off', 'card', 0, TEXT.length],
   );
-  assert.equal(await counted(gateway, 'operation="createSpeech",status="200",end="broken_off"'), 1);
+  t.equal(await counted(gateway, 'operation="createSpeech",status="200",end="broken_off"'), 1);
 });
 
 test('a request whose caller disconnects before the response has no status', async (t) => {
@@ -143,7 +142,7 @@ test('a request whose caller disconnects before the response has no status', asy
     bytes,
     chargedMicroUsd,
   ]);
-  assert.deepEqual(told, [
+  t.strictSame(told, [
     ['/', null, 'caller_left', 0, undefined],
     ['/tts', null, 'caller_left', 0, PRICE],
     ['/tts', null, 'caller_left', 0, PRICE],
@@ -156,7 +155,7 @@ test('a request without an operation is one log line', async (t) => {
   await gateway.call('/%zz');
   await gateway.call(`/credits/${account}`, { method: 'HEAD' });
   const lines = await untilLogged(gateway, 3);
-  assert.deepEqual(
+  t.strictSame(
     lines.map(({ route, status, end }) => [route, status, end]),
     [
       [null, 404, 'answered'],
@@ -164,13 +163,13 @@ test('a request without an operation is one log line', async (t) => {
       ['/credits/:accountId', 200, 'answered'],
     ],
   );
-  assert.equal(lines[2]?.bytes, 0);
+  t.equal(lines[2]?.bytes, 0);
   const { socket, answers } = await connectRaw(gateway.url);
   answers.catch(() => {});
   socket.write('POST /tts HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-length: 100\r\n\r\nhalf');
   socket.end();
   const cut = (await untilLogged(gateway, 4))[3];
-  assert.deepEqual([cut?.route, cut?.status, cut?.end], ['/tts', 400, 'answered']);
+  t.strictSame([cut?.route, cut?.status, cut?.end], ['/tts', 400, 'answered']);
 });
 
 for (const [name, bytes, route, status] of [
@@ -188,10 +187,10 @@ for (const [name, bytes, route, status] of [
     const { gateway } = await start(t);
     const [answer] = await exchange(gateway.url, bytes);
     const told = (await untilLogged(gateway, 1)).map((line) => [line.traceId, line.route, line.status, line.end]);
-    assert.deepEqual(told, [[answer?.headers.get('x-trace-id'), route, status, 'answered']]);
-    assert.equal(requestLines(gateway)[0]?.bytes, answer?.bytes.length);
+    t.strictSame(told, [[answer?.headers.get('x-trace-id'), route, status, 'answered']]);
+    t.equal(requestLines(gateway)[0]?.bytes, answer?.bytes.length);
     const operation = route === null ? 'none' : route === '/' ? 'getHealth' : 'createSpeech';
-    assert.equal(await counted(gateway, `operation="${operation}",status="${status}",end="answered"`), 1);
+    t.equal(await counted(gateway, `operation="${operation}",status="${status}",end="answered"`), 1);
   });
 }
 
@@ -210,7 +209,7 @@ for (const [flow, { start, skip }] of Object.entries({ card, prepaid, direct }))
     upstream.mode = openAiError(500);
     await gateway.call(path, await pay());
     await until(() => paying().length >= 2);
-    assert.deepEqual(
+    t.strictSame(
       paying().map(({ status, characters, chargedMicroUsd }) => [status, characters, chargedMicroUsd]),
       [
         [200, text.length, Number(PAYERS_PRICE)],
@@ -228,7 +227,7 @@ test('R40: no log line holds text, account or credential', async (t) => {
   );
   await untilLogged(gateway, 1);
   const text = JSON.stringify(gateway.log);
-  for (const secret of ['canary', account]) assert.ok(!text.includes(secret), secret);
+  for (const secret of ['canary', account]) t.ok(!text.includes(secret), secret);
 });
 
 test('a caller that disconnects within its body is not logged as a failure', async (t) => {
@@ -242,7 +241,7 @@ test('a caller that disconnects within its body is not logged as a failure', asy
     socket.end();
     await untilLogged(gateway, before + 1);
   }
-  assert.deepEqual(
+  t.strictSame(
     gateway.log.filter(({ msg }) => msg === 'request failed'),
     [],
   );
@@ -266,7 +265,7 @@ test('an idle keep-alive connection does not delay a stop', async (t) => {
   const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
   incoming.resume();
   await once(incoming, 'end');
-  assert.equal(incoming.statusCode, 200);
+  t.equal(incoming.statusCode, 200);
   // The server itself would keep the connection for 75 seconds.
   await until(() => isClosed);
 });
@@ -298,7 +297,7 @@ test('R55: a request after a stop has ended its connection starts no work', asyn
   await once(socket, 'end');
   socket.write(speech);
   await until(() => requestLines(gateway).length > 1 || upstream.requests.length > 2);
-  assert.equal(upstream.requests.length, 2);
+  t.equal(upstream.requests.length, 2);
   running.end();
   await kept;
   await closed;
@@ -310,10 +309,10 @@ test('GET /openapi.json, /docs and / are stable, and HEAD states their length', 
   const { call } = await startGateway(t);
   for (const path of ['/openapi.json', '/docs', '/']) {
     const [first, second] = [await call(path), await call(path)];
-    assert.equal(first.status, 200);
-    assert.deepEqual(second.bytes, first.bytes);
+    t.equal(first.status, 200);
+    t.strictSame(second.bytes, first.bytes);
     const head = await call(path, { method: 'HEAD' });
-    assert.equal(head.headers.get('content-length'), String(first.bytes.length));
+    t.equal(head.headers.get('content-length'), String(first.bytes.length));
   }
 });
 
@@ -326,10 +325,10 @@ test('R55: a payment does not shorten the time that a long synthesis may take', 
   const reply = ask(call);
   const [socket] = (await connected) as [Socket];
   await drip.opened;
-  assert.ok(Number(socket.timeout) > 600_000, `${path} is cut after ${socket.timeout} ms`);
+  t.ok(Number(socket.timeout) > 600_000, `${path} is cut after ${socket.timeout} ms`);
   await drip.write(AUDIO);
   await drip.end();
-  assert.equal((await reply).status, 200);
+  t.equal((await reply).status, 200);
 });
 
 test('MAX_CONNECTIONS: an extra connection is closed until another one ends', async (t) => {
@@ -346,9 +345,9 @@ test('MAX_CONNECTIONS: an extra connection is closed until another one ends', as
     return Promise.race([once(socket, 'data').then(() => true), once(socket, 'close').then(() => false)]);
   };
   const [first, second, third] = [open(), open(), open()];
-  assert.equal(await answers(first), true);
-  assert.equal(await answers(second), true);
-  assert.equal(await answers(third), false);
+  t.equal(await answers(first), true);
+  t.equal(await answers(second), true);
+  t.equal(await answers(third), false);
   first.destroy();
   await until(() => answers(open()));
 });

@@ -68,15 +68,15 @@ test('bytes already sent after a paid request make it 400 before any hold', asyn
     ] as const) {
       const [answer, ...more] = await exchange(gateway.url, bytes);
       assert.ok(answer, what);
-      assert.deepEqual([answer.status, more.length], [400, 0], what);
-      assert.equal(answer.headers.get('connection'), 'close');
+      t.strictSame([answer.status, more.length], [400, 0], what);
+      t.equal(answer.headers.get('connection'), 'close');
       assertContract('POST', path, answer);
     }
   }
-  assert.equal(gateway.upstream.requests.length, 0);
-  assert.deepEqual(await balances(), FUNDED);
+  t.equal(gateway.upstream.requests.length, 0);
+  t.strictSame(await balances(), FUNDED);
   const held = await gateway.db.selectFrom('transfer').select('id').where('kind', 'in', ['charge', 'spend']).execute();
-  assert.deepEqual(held, []);
+  t.strictSame(held, []);
   await assertBooks();
 });
 
@@ -86,12 +86,12 @@ test('bytes sent while a paid request runs close the connection after its respon
     for (const bytes of [requestBytes(path, await pay(path, HELLO)), requestBytes(get, await pay(get, {}))]) {
       const [paid, ...more] = await answersWithGarbage(gateway, bytes);
       assert.ok(paid, path);
-      assert.deepEqual([paid.status, more.length], [200, 0], path);
-      assert.deepEqual(paid.bytes, silentMp3(1000));
+      t.strictSame([paid.status, more.length], [200, 0], path);
+      t.strictSame(paid.bytes, silentMp3(1000));
       assertContract('GET', get, paid);
     }
   }
-  assert.deepEqual(
+  t.strictSame(
     await balances(),
     FUNDED.map((funds) => funds - 2n * PRICE),
   );
@@ -114,9 +114,9 @@ test('bytes sent while audio flows do not interrupt it', async (t) => {
   };
   socket.write(requestBytes(path, await pay(path, HELLO)));
   const [paid, ...more] = await answers;
-  assert.deepEqual([paid?.status, more.length], [200, 0]);
-  assert.deepEqual(paid?.bytes, Buffer.from(whole));
-  assert.equal((await balances())[0], (FUNDED[0] as bigint) - PRICE);
+  t.strictSame([paid?.status, more.length], [200, 0]);
+  t.strictSame(paid?.bytes, Buffer.from(whole));
+  t.equal((await balances())[0], (FUNDED[0] as bigint) - PRICE);
   await assertBooks();
 });
 
@@ -131,8 +131,8 @@ test('running pipelined requests are answered and charged before a 400 closes th
   };
   const { socket, answers } = await connectRaw(gateway.url);
   socket.write(requestBytes(path, await pay(path, HELLO)) + requestBytes(path, await pay(path, HELLO)));
-  assert.deepEqual(statuses(await answers), [200, 200, 400], 'GET / had not begun');
-  assert.equal((await balances())[1], (FUNDED[1] as bigint) - 2n * PRICE);
+  t.strictSame(statuses(await answers), [200, 200, 400], 'GET / had not begun');
+  t.equal((await balances())[1], (FUNDED[1] as bigint) - 2n * PRICE);
   await assertBooks();
 });
 
@@ -147,9 +147,9 @@ test('a paid request is answered when half a request and an end follow it', asyn
     };
     const { socket, answers } = await connectRaw(gateway.url);
     socket.write(requestBytes(path, await pay(path, HELLO)));
-    assert.deepEqual(statuses(await answers), [200], path);
+    t.strictSame(statuses(await answers), [200], path);
   }
-  assert.deepEqual(
+  t.strictSame(
     await balances(),
     FUNDED.map((funds) => funds - PRICE),
   );
@@ -161,12 +161,12 @@ test('a direct payment followed by bytes is either 400 and unspent or settled', 
   const payer = await wallet(chain.client, 10_000n);
   const challenge = await x402.challengeOf(gateway, TTS, HELLO);
   const bytes = requestBytes(TTS, x402.withPayment(HELLO, await x402.sign(payer, challenge)));
-  assert.deepEqual(statuses(await exchange(gateway.url, bytes + GARBAGE)), [400]);
-  assert.deepEqual(await gateway.db.selectFrom('x402_payment').select('id').execute(), []);
+  t.strictSame(statuses(await exchange(gateway.url, bytes + GARBAGE)), [400]);
+  t.strictSame(await gateway.db.selectFrom('x402_payment').select('id').execute(), []);
   const [paid, ...more] = await answersWithGarbage(gateway, bytes);
-  assert.deepEqual([paid?.status, more.length], [200, 0]);
-  assert.ok(paid?.headers.get('payment-response'));
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame([paid?.status, more.length], [200, 0]);
+  t.ok(paid?.headers.get('payment-response'));
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a malformed body is 400 at once, and its request never starts', async (t) => {
@@ -178,10 +178,10 @@ test('a malformed body is 400 at once, and its request never starts', async (t) 
       [get, 'GET'],
     ] as const) {
       const call = await pay(target, { method, headers: chunked });
-      assert.deepEqual(statuses(await exchange(gateway.url, `${requestBytes(target, call)}zz\r\n`)), [400], target);
+      t.strictSame(statuses(await exchange(gateway.url, `${requestBytes(target, call)}zz\r\n`)), [400], target);
     }
   }
-  assert.deepEqual(await balances(), FUNDED);
+  t.strictSame(await balances(), FUNDED);
   await assertBooks();
 });
 
@@ -194,10 +194,10 @@ test('R9, R10: CONNECT is 405 with allow, whatever follows it', async (t) => {
     [`${CONNECT}\x16\x03\x01 a handshake`, [405]],
   ] as const) {
     const answers = await exchange(gateway.url, bytes);
-    assert.deepEqual(statuses(answers), expected);
+    t.strictSame(statuses(answers), expected);
     const last = answers.at(-1) ?? assert.fail();
-    assert.equal(last.headers.get('allow'), 'GET, HEAD, POST, OPTIONS');
-    assert.equal(JSON.parse(last.bytes.toString()).error.code, 'INVALID_REQUEST');
+    t.equal(last.headers.get('allow'), 'GET, HEAD, POST, OPTIONS');
+    t.equal(JSON.parse(last.bytes.toString()).error.code, 'INVALID_REQUEST');
     assertContract('CONNECT', '/nowhere', last);
   }
 });
@@ -216,7 +216,7 @@ test('a client reset after CONNECT leaves the paid request captured', async (t) 
   socket.write(requestBytes(path, await pay(path, HELLO)));
   await gateway.upstream.waitForRequests(1);
   await gateway.app.close();
-  assert.equal((await balances())[0], (FUNDED[0] as bigint) - PRICE, 'R55: captured, though nobody listens');
+  t.equal((await balances())[0], (FUNDED[0] as bigint) - PRICE, 'R55: captured, though nobody listens');
   await assertBooks();
 });
 
@@ -225,10 +225,10 @@ test('R55: a paid request that CONNECT ends before its synthesis is not charged'
   const [{ path, pay } = assert.fail()] = payers;
   const { socket, answers } = await connectRaw(gateway.url);
   socket.write(requestBytes(path, await pay(path, HELLO)) + CONNECT);
-  assert.deepEqual(await answers.catch(() => []), []);
+  t.strictSame(await answers.catch(() => []), []);
   await gateway.app.close();
-  assert.equal(gateway.upstream.requests.length, 0);
-  assert.deepEqual(await balances(), FUNDED);
+  t.equal(gateway.upstream.requests.length, 0);
+  t.strictSame(await balances(), FUNDED);
   await assertBooks();
 });
 
@@ -239,9 +239,9 @@ test('an upgrade request is served without upgrade and closes its connection', a
   const paid = requestBytes(path, await pay(path, { ...HELLO, headers: upgrade }));
   for (const bytes of [requestBytes('/', { headers: upgrade }), paid]) {
     const [answer, ...more] = await exchange(gateway.url, bytes + requestBytes('/tts/models'));
-    assert.deepEqual([answer?.status, more.length], [200, 0]);
-    assert.equal(answer?.headers.get('connection'), 'close');
+    t.strictSame([answer?.status, more.length], [200, 0]);
+    t.equal(answer?.headers.get('connection'), 'close');
   }
-  assert.equal((await balances())[0], (FUNDED[0] as bigint) - PRICE);
+  t.equal((await balances())[0], (FUNDED[0] as bigint) - PRICE);
   await assertBooks();
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { test } from 'tap';
@@ -33,10 +32,10 @@ test('a request target without a path of this origin is 400 before routing', asy
       requestBytes(target, { method, headers: { connection: 'close' } } as Call),
       [method ?? 'GET'],
     );
-    assert.deepEqual([answer?.status, more.length], [status, 0], what);
+    t.strictSame([answer?.status, more.length], [status, 0], what);
     if (!answer || status !== 400) continue;
     assertContract(method ?? 'GET', '/nowhere', answer);
-    if (method !== 'HEAD') assert.equal(JSON.parse(answer.bytes.toString()).error.code, 'INVALID_REQUEST', what);
+    if (method !== 'HEAD') t.equal(JSON.parse(answer.bytes.toString()).error.code, 'INVALID_REQUEST', what);
   }
 });
 
@@ -51,10 +50,10 @@ test('R39: X-Forwarded-For counts even after thousands of other headers', async 
     ['192.0.2.1', 200],
     ['192.0.2.2', 2_500],
   ] as const) {
-    assert.equal((await gateway.call('/', forwarded(address, count))).status, 200);
-    assert.equal((await gateway.call('/', forwarded(address, count))).status, 429, 'counted as that client');
+    t.equal((await gateway.call('/', forwarded(address, count))).status, 200);
+    t.equal((await gateway.call('/', forwarded(address, count))).status, 429, 'counted as that client');
   }
-  assert.equal((await gateway.call('/')).status, 200, 'the proxy has its own minute yet');
+  t.equal((await gateway.call('/')).status, 200, 'the proxy has its own minute yet');
 });
 
 test('100 pipelined requests are answered in order before the connection closes', async (t) => {
@@ -88,7 +87,7 @@ test('100 pipelined requests are answered in order before the connection closes'
       .toString()
       .matchAll(/HTTP\/1\.1 (\d+) /g),
   ].map(([, status]) => Number(status));
-  assert.deepEqual(statuses, [...expected, 200]);
+  t.strictSame(statuses, [...expected, 200]);
 });
 
 test('a connection serves 100 requests, and a client that sends more is disconnected', async (t) => {
@@ -103,7 +102,7 @@ test('a connection serves 100 requests, and a client that sends more is disconne
   for (let count = 1; count <= 100; count += 1) {
     patient.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
     const [answer] = (await once(patient, 'data')) as [string];
-    assert.equal(/^connection: close/im.test(answer), count === 100, `${count}`);
+    t.equal(/^connection: close/im.test(answer), count === 100, `${count}`);
   }
   const greedy = open();
   greedy.resume().write('GET / HTTP/1.1\r\nhost: a\r\n\r\n'.repeat(101));

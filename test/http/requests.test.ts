@@ -143,12 +143,12 @@ test('a violation names the field, the rule and the fix', async (t) => {
     ],
   ];
   for (const [name, location, data, expected] of cases) {
-    t.test(expected.message, async () => assert.deepEqual(violationOf(name, location, data), expected));
+    t.test(expected.message, async (t) => t.strictSame(violationOf(name, location, data), expected));
   }
 });
 
-test('R49: a parameter given twice is INVALID_REQUEST, whatever its own code', async () => {
-  assert.deepEqual(violationOf('getNoteQuery', 'query', { text: 'a', speed: ['1', '2'] }), {
+test('R49: a parameter given twice is INVALID_REQUEST, whatever its own code', async (t) => {
+  t.strictSame(violationOf('getNoteQuery', 'query', { text: 'a', speed: ['1', '2'] }), {
     code: 'INVALID_REQUEST',
     message: 'speed must be given once.',
     details: { field: 'speed', location: 'query', rule: 'once' },
@@ -178,14 +178,14 @@ test('the closest of several alternatives determines the violation', async (t) =
     [[], 'body', 'INVALID_REQUEST', 'body must be an object.'],
   ];
   for (const [body, field, code, message] of cases) {
-    t.test(message, async () => {
+    t.test(message, async (t) => {
       const found = violationOf('createNoteJsonBody', 'body', body);
-      assert.deepEqual([found.details.field, found.code, found.message], [field, code, message]);
+      t.strictSame([found.details.field, found.code, found.message], [field, code, message]);
     });
   }
 });
 
-test('R40: a violation never repeats the value', async () => {
+test('R40: a violation never repeats the value', async (t) => {
   const secret = 'correct horse battery staple';
   for (const data of [
     { text: secret },
@@ -193,7 +193,7 @@ test('R40: a violation never repeats the value', async () => {
     { text: 'a', kind: secret },
     { text: 'a', flag: secret },
   ]) {
-    assert.doesNotMatch(JSON.stringify(violationOf('getNoteQuery', 'query', data)), /horse/);
+    t.notMatch(JSON.stringify(violationOf('getNoteQuery', 'query', data)), /horse/);
   }
 });
 
@@ -223,13 +223,13 @@ test('R70: a JSON request labelled as text is refused and not charged', async (t
       for (const query of ['', '?async=true', '?voice=provider-a_nova&speed=1.5']) {
         const { status, json: answer } = await post(scene, account, body, type, query);
         const { code, message, details } = answer.error;
-        assert.deepEqual([status, code, details.field], [400, 'INVALID_REQUEST', 'content-type'], `${name}, ${type}`);
-        assert.match(message, /content-type: application\/json/);
+        t.strictSame([status, code, details.field], [400, 'INVALID_REQUEST', 'content-type'], `${name}, ${type}`);
+        t.match(message, /content-type: application\/json/);
       }
     }
   }
-  assert.equal(scene.upstream.requests.length, 0);
-  assert.equal(await scene.gateway.balance(account), 5_000_000n);
+  t.equal(scene.upstream.requests.length, 0);
+  t.equal(await scene.gateway.balance(account), 5_000_000n);
 });
 
 test('R70: JSON without the JSON content type is 415', async (t) => {
@@ -239,7 +239,7 @@ test('R70: JSON without the JSON content type is 415', async (t) => {
     const { status, json: answer } = await post(scene, account, json({ text: 'Hello world' }), type);
     assert.deepEqual([status, answer.error.code], [415, 'UNSUPPORTED_CONTENT_TYPE'], type);
   }
-  assert.equal(await scene.gateway.balance(account), 5_000_000n);
+  t.equal(await scene.gateway.balance(account), 5_000_000n);
 });
 
 test('R70: other texts with braces and quotes are spoken', async (t) => {
@@ -257,8 +257,8 @@ test('R70: other texts with braces and quotes are spoken', async (t) => {
     '{}',
   ];
   for (const text of texts) {
-    assert.equal((await post(scene, account, text, 'text/plain')).status, 200, text);
-    assert.equal(scene.upstream.requests.at(-1)?.body?.input, text);
+    t.equal((await post(scene, account, text, 'text/plain')).status, 200, text);
+    t.equal(scene.upstream.requests.at(-1)?.body?.input, text);
   }
 });
 
@@ -317,20 +317,20 @@ test('every response has the same common headers', async (t) => {
     ],
   ];
   for (const [name, bytes, more] of cases) {
-    await t.test(name, async () => {
+    await t.test(name, async (t) => {
       const headers = (await headersOf(url, bytes)).filter(([field]) => !OWN.includes(field.toLowerCase()));
-      assert.deepEqual(Object.fromEntries(headers), { ...ON_EVERY_ANSWER, ...more });
+      t.strictSame(Object.fromEntries(headers), { ...ON_EVERY_ANSWER, ...more });
     });
   }
 });
 
-test('pages of other origins may send every declared request header', async () => {
+test('pages of other origins may send every declared request header', async (t) => {
   const { paths, components } = parse(await readFile(projectFile('openapi.yaml'), 'utf8'));
   const declared = [...JSON.stringify([paths, components.parameters]).matchAll(/"name":"([\w-]+)","in":"header"/g)];
   const names = new Set(declared.map(([, name]) => (name as string).toLowerCase()));
-  assert.ok(names.size > 5);
+  t.ok(names.size > 5);
   const allowed = ON_PREFLIGHTS['access-control-allow-headers'].split(', ');
-  assert.deepEqual(
+  t.strictSame(
     [...names].filter((name) => !allowed.includes(name)),
     [],
   );
@@ -361,8 +361,8 @@ test('a repeated single-value header is 400 and named, even with equal values', 
       ['1', ''],
     ]) {
       const reply = await gateway.call(path, { ...call, headers: { [name]: values } });
-      assert.deepEqual([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST'], `${path} ${name}`);
-      assert.deepEqual(reply.json.error.details, { field: name, rule: 'once' });
+      t.strictSame([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST'], `${path} ${name}`);
+      t.strictSame(reply.json.error.details, { field: name, rule: 'once' });
     }
   }
 });
@@ -392,45 +392,45 @@ async function startEdge<T>(terms: Terms, serve: (admission: Admission) => Promi
 const proves = (proof: () => Promise<boolean>) => async (admission: Admission) =>
   (await admission.requireCredential(proof)) ? 'refused' : 'admitted';
 
-test('a credential is verified only above the edge limit, if the contract says so', async () => {
+test('a credential is verified only above the edge limit, if the contract says so', async (t) => {
   let asked = 0;
   const verified = proves(async () => {
     asked += 1;
     return true;
   });
   const send = await startEdge(UNLESS_VERIFIED, verified);
-  assert.deepEqual([await send(CREDENTIAL), asked], [{ served: 'admitted' }, 0]);
-  assert.deepEqual([await send(CREDENTIAL), asked], [{ served: 'admitted' }, 1]);
-  assert.deepEqual([await send(), asked], [{ refused: 'edge' }, 1]);
+  t.strictSame([await send(CREDENTIAL), asked], [{ served: 'admitted' }, 0]);
+  t.strictSame([await send(CREDENTIAL), asked], [{ served: 'admitted' }, 1]);
+  t.strictSame([await send(), asked], [{ refused: 'edge' }, 1]);
   const always = await startEdge({ edge: 'always' }, verified);
-  assert.deepEqual([await always(CREDENTIAL), await always(CREDENTIAL)], [{ served: 'admitted' }, { refused: 'edge' }]);
-  assert.equal(asked, 1);
+  t.strictSame([await always(CREDENTIAL), await always(CREDENTIAL)], [{ served: 'admitted' }, { refused: 'edge' }]);
+  t.equal(asked, 1);
 });
 
-test('a failed credential counts against its client, an unverifiable one does not', async () => {
+test('a failed credential counts against its client, an unverifiable one does not', async (t) => {
   let proof = async (): Promise<boolean> => {
     throw new Error('the database is away');
   };
   const send = await startEdge(UNLESS_VERIFIED, (admission) => proves(proof)(admission));
-  assert.deepEqual(await send(CREDENTIAL), { served: 'admitted' });
+  t.strictSame(await send(CREDENTIAL), { served: 'admitted' });
   for (let count = 0; count < 10; count += 1) {
-    assert.deepEqual(await send(CREDENTIAL), { failed: 'the database is away' });
+    t.strictSame(await send(CREDENTIAL), { failed: 'the database is away' });
   }
   proof = async () => false;
-  assert.deepEqual(await send(CREDENTIAL), { served: 'refused' });
+  t.strictSame(await send(CREDENTIAL), { served: 'refused' });
   proof = async () => true;
-  assert.deepEqual(await send(CREDENTIAL), { refused: 'edge' });
+  t.strictSame(await send(CREDENTIAL), { refused: 'edge' });
 });
 
-test('a verified request is not counted where the contract says so', async () => {
+test('a verified request is not counted where the contract says so', async (t) => {
   const verify = async (admission: Admission) => admission.uncountVerified();
   const spared = await startEdge(UNLESS_VERIFIED, verify);
-  assert.deepEqual([await spared(), await spared(), await spared()], [{}, {}, {}]);
+  t.strictSame([await spared(), await spared(), await spared()], [{}, {}, {}]);
   const counted = await startEdge({ edge: 'always' }, verify);
-  assert.deepEqual([await counted(), await counted()], [{}, { refused: 'edge' }]);
+  t.strictSame([await counted(), await counted()], [{}, { refused: 'edge' }]);
 });
 
-test('an operation takes no slot that the contract does not declare', async () => {
+test('an operation takes no slot that the contract does not declare', async (t) => {
   for (const [terms, take, reason] of [
     [{ edge: 'always' }, (admission) => admission.take('request'), 'request'],
     [{ edge: 'always', window: { by: 'ip', when: ['payment'] } }, (admission) => admission.take('request'), 'request'],
@@ -442,6 +442,6 @@ test('an operation takes no slot that the contract does not declare', async () =
     [{ edge: 'always', window: { by: 'ip', when: ['request'] } }, (admission) => admission.attempt(), 'failed-payment'],
   ] as [Terms, (admission: Admission) => Promise<unknown>, string][]) {
     const send = await startEdge(terms, take);
-    assert.deepEqual(await send(), { failed: `x-admission does not say that a ${reason} takes a slot` });
+    t.strictSame(await send(), { failed: `x-admission does not say that a ${reason} takes a slot` });
   }
 });

@@ -74,11 +74,11 @@ test('the package for callers', async (t) => {
     ]);
   });
 
-  await t.test('its types compile in a strict program without types of other packages', async () => {
+  await t.test('its types compile in a strict program without types of other packages', async (t) => {
     await writeFile(join(folder, 'caller.mts'), CALLER);
     for (const resolution of RESOLUTIONS) {
       const compiled = run([TSC, ...STRICT, '--target', 'es2022', '--lib', 'es2022,dom', ...resolution, 'caller.mts']);
-      assert.equal(await compiled.ended(), 0, compiled.output());
+      t.equal(await compiled.ended(), 0, compiled.output());
     }
   });
 
@@ -113,9 +113,9 @@ test('the package for callers', async (t) => {
   await t.test('a tag publishes both packages with the repository that npm compares', async (t) => {
     const { jobs } = parse(await readFile(projectFile('.github/workflows/publish.yml'), 'utf8'));
     const { permissions, steps } = jobs.publish as { permissions: object; steps: Record<string, string>[] };
-    assert.deepEqual(permissions, { contents: 'read', 'id-token': 'write' });
+    t.strictSame(permissions, { contents: 'read', 'id-token': 'write' });
     const published = steps.filter(({ run = '' }) => run.startsWith('npm publish --provenance'));
-    assert.deepEqual(
+    t.strictSame(
       published.map((step) => step['working-directory']),
       [undefined, 'client'],
     );
@@ -128,19 +128,19 @@ test('the package for callers', async (t) => {
     for (const { name, run = '' } of steps) {
       if (name === undefined) continue;
       const step = startCommand(t, ['bash', '-euc', run], { cwd: copy, env });
-      assert.equal(await step.ended(), 0, step.output());
+      t.equal(await step.ended(), 0, step.output());
     }
     for (const [folder, directory] of [['.'], ['client', { directory: 'client' }]] as const) {
       const manifest = JSON.parse(await readFile(join(copy, folder, 'package.json'), 'utf8'));
       const url = 'git+https://github.com/acme/speech.git';
-      assert.deepEqual([manifest.repository, manifest.private], [{ type: 'git', url, ...directory }, undefined]);
+      t.strictSame([manifest.repository, manifest.private], [{ type: 'git', url, ...directory }, undefined]);
     }
   });
 
-  await t.test('its name stands in its package.json, and its version is that of the service', async () => {
+  await t.test('its name stands in its package.json, and its version is that of the service', async (t) => {
     const read = async (path: string) => JSON.parse(await readFile(projectFile(path), 'utf8'));
-    assert.equal((await read('client/package.json')).version, (await read('package.json')).version);
+    t.equal((await read('client/package.json')).version, (await read('package.json')).version);
     const readme = await readFile(projectFile('client/README.md'), 'utf8');
-    assert.deepEqual([...new Set(readme.match(/@[\w-]+\/[\w-]+/g))], [CLIENT]);
+    t.strictSame([...new Set(readme.match(/@[\w-]+\/[\w-]+/g))], [CLIENT]);
   });
 });

@@ -134,7 +134,7 @@ function starts(env: Record<string, string>): void {
   assert.deepEqual([outcome, misspelt, 'faults' in rest ? rest.faults : []], ['read', [], []]);
 }
 
-test('each variable in the files of ops/ is a known setting', async () => {
+test('each variable in the files of ops/ is a known setting', async (t) => {
   const named = [
     ...Object.keys(imageEnv),
     ...services.flatMap(([, { environment = {} }]) => Object.keys(environment)),
@@ -146,22 +146,22 @@ test('each variable in the files of ops/ is a known setting', async () => {
       named.push(...Object.keys(assignments(line)));
     }
   }
-  assert.ok(named.length > 40, named.join(' '));
-  assert.deepEqual(
+  t.ok(named.length > 40, named.join(' '));
+  t.strictSame(
     named.filter((name) => !known.has(name) && !OTHERS.has(name)),
     [],
   );
 });
 
-test('ops/compose.yaml: each variable is in ops/compose.env.example or has a default', async () => {
+test('ops/compose.yaml: each variable is in ops/compose.env.example or has a default', async (t) => {
   const text = await read('ops/compose.yaml');
   const wanted = [...text.matchAll(/\$\{(\w+):\?\}/g)].map(([, name]) => name);
-  assert.deepEqual([...new Set(wanted)].sort(), Object.keys(await readEnvFile('ops/compose.env.example')).sort());
-  assert.equal(text.match(/\$\{/g)?.length, wanted.length + (text.match(/\$\{SPEECHGATE_IMAGE:-/g)?.length ?? 0));
+  t.strictSame([...new Set(wanted)].sort(), Object.keys(await readEnvFile('ops/compose.env.example')).sort());
+  t.equal(text.match(/\$\{/g)?.length, wanted.length + (text.match(/\$\{SPEECHGATE_IMAGE:-/g)?.length ?? 0));
 });
 
-test('ops/compose.yaml: two gateways and a worker start after the migration', async () => {
-  assert.deepEqual(
+test('ops/compose.yaml: two gateways and a worker start after the migration', async (t) => {
+  t.strictSame(
     own.map(([name, { command }]) => [name, command.at(-1)]),
     [
       ['migrate', 'migrate'],
@@ -175,14 +175,14 @@ test('ops/compose.yaml: two gateways and a worker start after the migration', as
     isCommand(command);
     for (const [other, { condition }] of Object.entries<Document>(depends_on)) {
       const waitedFor = compose.services[other];
-      if (condition === 'service_healthy') assert.ok(waitedFor.healthcheck.test, other);
-      else assert.equal(condition, 'service_completed_successfully');
+      if (condition === 'service_healthy') t.ok(waitedFor.healthcheck.test, other);
+      else t.equal(condition, 'service_completed_successfully');
     }
     if (name === 'migrate') continue;
-    assert.equal(depends_on.migrate.condition, 'service_completed_successfully');
-    assert.equal(restart, name === 'audit' ? 'no' : 'unless-stopped');
-    assert.equal(env_file, 'speechgate.env');
-    assert.ok(Number.parseInt(stop_grace_period, 10) > stopSeconds(settingsExample), stop_grace_period);
+    t.equal(depends_on.migrate.condition, 'service_completed_successfully');
+    t.equal(restart, name === 'audit' ? 'no' : 'unless-stopped');
+    t.equal(env_file, 'speechgate.env');
+    t.ok(Number.parseInt(stop_grace_period, 10) > stopSeconds(settingsExample), stop_grace_period);
     const filled = Object.entries<string>(environment).map(([key, value]) => [
       key,
       value.replace(/\$\{\w+:\?\}/, 'secret'),
@@ -191,165 +191,159 @@ test('ops/compose.yaml: two gateways and a worker start after the migration', as
   }
   const volumes = services.flatMap(([, { volumes = [] }]) => volumes as string[]).map((volume) => volume.split(':')[0]);
   for (const volume of volumes as string[]) {
-    assert.ok(volume.startsWith('./') ? existsSync(`ops/${volume}`) : volume in compose.volumes, volume);
+    t.ok(volume.startsWith('./') ? existsSync(`ops/${volume}`) : volume in compose.volumes, volume);
   }
 });
 
-test("the health checks are programs that ask the operators' listener", async () => {
+test("the health checks are programs that ask the operators' listener", async (t) => {
   const [, shown = '[]'] = /CMD (\[.+\])$/.exec(image.get('HEALTHCHECK')?.[0] ?? '') ?? [];
   const checks = [JSON.parse(shown), compose['x-service'].healthcheck.test.slice(1)];
   for (const [node, option, program] of checks) {
-    assert.deepEqual([node, option], ['node', '-e']);
-    assert.match(program, /process\.env\.ADMIN_PORT.*\/(livez|readyz)/);
-    assert.doesNotThrow(() => new Function(program));
+    t.strictSame([node, option], ['node', '-e']);
+    t.match(program, /process\.env\.ADMIN_PORT.*\/(livez|readyz)/);
+    t.doesNotThrow(() => new Function(program));
   }
-  assert.equal(deployments.length, 2);
+  t.equal(deployments.length, 2);
   for (const { spec } of deployments) {
     const [container] = spec.template.spec.containers;
     const { containerPort } = container.ports.find(({ name }: Document) => name === 'operators');
-    assert.equal(String(containerPort), imageEnv.ADMIN_PORT);
+    t.equal(String(containerPort), imageEnv.ADMIN_PORT);
     for (const [probe, path] of [
       ['startupProbe', '/livez'],
       ['livenessProbe', '/livez'],
       ['readinessProbe', '/readyz'],
     ] as const) {
-      assert.deepEqual(container[probe].httpGet, { path, port: 'operators' });
+      t.strictSame(container[probe].httpGet, { path, port: 'operators' });
     }
   }
 });
 
-test('HAProxy checks readiness, and gateways drain for longer than it needs', async () => {
+test('HAProxy checks readiness, and gateways drain for longer than it needs', async (t) => {
   for (const configuration of [await read('ops/ha/haproxy.cfg'), await read('ops/haproxy.cfg')]) {
     const [, gateways = ''] = /^backend gateways\n((?: .*\n?)+)/m.exec(configuration) ?? [];
-    assert.match(gateways, /^ {2}option httpchk GET \/readyz$/m);
+    t.match(gateways, /^ {2}option httpchk GET \/readyz$/m);
     const [, seconds, answers] = /check inter (\d)s fall (\d)/.exec(gateways) ?? [];
-    assert.ok(Number(settingsExample.STOP_DRAIN_MS) >= 1000 * Number(seconds) * (Number(answers) + 1), gateways);
-    assert.match(configuration, /use_backend living if \{ nbsrv\(gateways\) eq 0 \}/);
-    assert.match(configuration, /^backend living\n(?: .*\n)* {2}option httpchk GET \/livez$/m);
+    t.ok(Number(settingsExample.STOP_DRAIN_MS) >= 1000 * Number(seconds) * (Number(answers) + 1), gateways);
+    t.match(configuration, /use_backend living if \{ nbsrv\(gateways\) eq 0 \}/);
+    t.match(configuration, /^backend living\n(?: .*\n)* {2}option httpchk GET \/livez$/m);
   }
   for (const name of ['gateway-1', 'gateway-2']) {
     const { ports, environment } = compose.services[name];
     const published = ports.map((port: string) => port.split(':').at(-1));
-    assert.deepEqual(published, [imageEnv.PORT, imageEnv.ADMIN_PORT], 'a proxy of the machine can ask');
-    assert.equal(environment.ADMIN_HOST, '0.0.0.0');
+    t.strictSame(published, [imageEnv.PORT, imageEnv.ADMIN_PORT], 'a proxy of the machine can ask');
+    t.equal(environment.ADMIN_HOST, '0.0.0.0');
   }
 });
 
-test('docs/operate.md: its proxy table quotes ops/haproxy.cfg', async () => {
+test('docs/operate.md: its proxy table quotes ops/haproxy.cfg', async (t) => {
   const configuration = await read('ops/haproxy.cfg');
   const [, table = ''] = /^\| line \| effect \|\n(.*?)\n\n/ms.exec(await read('docs/operate.md')) ?? [];
   const cells = [...table.matchAll(/^\| (.+?) \|/gm)].map(([, cell = '']) => cell);
   const lines = cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, line = '']) => line));
-  assert.ok(lines.length > 8);
-  for (const part of lines.flatMap((line) => line.split(' … '))) assert.ok(configuration.includes(part), part);
+  t.ok(lines.length > 8);
+  for (const part of lines.flatMap((line) => line.split(' … '))) t.ok(configuration.includes(part), part);
 });
 
-test('the image has the folders of db/ that the package has', async () => {
+test('the image has the folders of db/ that the package has', async (t) => {
   const { files } = JSON.parse(await read('package.json'));
   const copied = image.get('COPY')?.flatMap((copy) => / (db\/\S+)$/.exec(copy)?.[1] ?? []);
-  assert.deepEqual(
+  t.strictSame(
     copied,
     files.filter((path: string) => path.startsWith('db/')),
   );
 });
 
-test('ops/helm: references exist, and pods match the image and stop timeout', async () => {
+test('ops/helm: references exist, and pods match the image and stop timeout', async (t) => {
   const { version } = JSON.parse(await read('package.json'));
   const chart = await readYaml('ops/helm/Chart.yaml');
-  assert.deepEqual([chart.version, chart.appVersion], [version, version]);
+  t.strictSame([chart.version, chart.appVersion], [version, version]);
   const values = await readYaml('ops/helm/values.yaml');
   const user = image.get('USER')?.[0];
-  assert.match(audit.spec.schedule, /^\d+ \d+ \* \* \*$/, 'once a day');
+  t.match(audit.spec.schedule, /^\d+ \d+ \* \* \*$/, 'once a day');
   for (const { spec } of [...deployments, job, audit.spec.jobTemplate]) {
     const pod = spec.template.spec;
     const [container] = pod.containers;
     isCommand(container.command);
-    assert.equal(container.image, values.image);
-    assert.ok(values.image.endsWith(`:${version}`), values.image);
-    assert.equal(`${pod.securityContext.runAsUser}:${pod.securityContext.runAsGroup}`, user);
+    t.equal(container.image, values.image);
+    t.ok(values.image.endsWith(`:${version}`), values.image);
+    t.equal(`${pod.securityContext.runAsUser}:${pod.securityContext.runAsGroup}`, user);
     for (const { configMapRef, secretRef } of container.envFrom) {
-      if (configMapRef) assert.ok(objects.has(`ConfigMap/${configMapRef.name}`), configMapRef.name);
-      else assert.ok(Object.values(values.secrets).includes(secretRef.name), secretRef.name);
+      if (configMapRef) t.ok(objects.has(`ConfigMap/${configMapRef.name}`), configMapRef.name);
+      else t.ok(Object.values(values.secrets).includes(secretRef.name), secretRef.name);
     }
   }
   for (const { spec, metadata } of deployments) {
     const { labels } = spec.template.metadata;
     const { terminationGracePeriodSeconds } = spec.template.spec;
     const settings = objects.get('ConfigMap/speechgate').data;
-    assert.ok(
-      terminationGracePeriodSeconds > stopSeconds(settings),
-      `${metadata.name}: ${terminationGracePeriodSeconds} s`,
-    );
-    assert.ok(Number(settings.STOP_DRAIN_MS) >= 5000, 'until no proxy of the cluster sends it requests any more');
-    assert.deepEqual(spec.selector.matchLabels, labels);
-    assert.deepEqual(objects.get(`PodDisruptionBudget/${metadata.name}`).spec.selector.matchLabels, labels);
+    t.ok(terminationGracePeriodSeconds > stopSeconds(settings), `${metadata.name}: ${terminationGracePeriodSeconds} s`);
+    t.ok(Number(settings.STOP_DRAIN_MS) >= 5000, 'until no proxy of the cluster sends it requests any more');
+    t.strictSame(spec.selector.matchLabels, labels);
+    t.strictSame(objects.get(`PodDisruptionBudget/${metadata.name}`).spec.selector.matchLabels, labels);
     starts({ ...imageEnv, ...settings, DATABASE_URL: 'postgres://db/x' });
   }
   const gateway = objects.get('Deployment/speechgate-gateway').spec.template;
   const { spec } = objects.get('Service/speechgate');
-  assert.deepEqual(spec.selector, gateway.metadata.labels);
+  t.strictSame(spec.selector, gateway.metadata.labels);
   const port = gateway.spec.containers[0].ports.find(({ name }: Document) => name === spec.ports[0].targetPort);
-  assert.equal(String(port.containerPort), imageEnv.PORT);
+  t.equal(String(port.containerPort), imageEnv.PORT);
 });
 
-test('ops/helm: it migrates first, scales gateways, and is watched by the shipped rules', async () => {
-  assert.equal(job.metadata.annotations['helm.sh/hook'], 'pre-install,pre-upgrade');
+test('ops/helm: it migrates first, scales gateways, and is watched by the shipped rules', async (t) => {
+  t.equal(job.metadata.annotations['helm.sh/hook'], 'pre-install,pre-upgrade');
   const scaled = objects.get('HorizontalPodAutoscaler/speechgate-gateway').spec;
-  assert.ok(deployments.some(({ metadata }) => metadata.name === scaled.scaleTargetRef.name));
-  assert.ok(scaled.minReplicas >= 2 && scaled.maxReplicas >= scaled.minReplicas);
+  t.ok(deployments.some(({ metadata }) => metadata.name === scaled.scaleTargetRef.name));
+  t.ok(scaled.minReplicas >= 2 && scaled.maxReplicas >= scaled.minReplicas);
   const [rule] = objects.get('Ingress/speechgate').spec.rules;
-  assert.ok(objects.has(`Service/${rule.http.paths[0].backend.service.name}`));
+  t.ok(objects.has(`Service/${rule.http.paths[0].backend.service.name}`));
   const [{ port, relabelings }] = objects.get('PodMonitor/speechgate').spec.podMetricsEndpoints;
-  assert.ok(
+  t.ok(
     deployments.every(({ spec }) =>
       spec.template.spec.containers[0].ports.some((each: Document) => each.name === port),
     ),
   );
-  assert.deepEqual(relabelings, [{ targetLabel: 'job', replacement: 'speechgate' }]);
-  assert.deepEqual(objects.get('PrometheusRule/speechgate').spec, await readYaml('ops/prometheus/alerts.yml'));
+  t.strictSame(relabelings, [{ targetLabel: 'job', replacement: 'speechgate' }]);
+  t.strictSame(objects.get('PrometheusRule/speechgate').spec, await readYaml('ops/prometheus/alerts.yml'));
   const bare = (await renderChart()).map(({ kind }) => kind);
-  assert.ok(!bare.includes('Ingress') && !bare.includes('PodMonitor') && bare.includes('NetworkPolicy'));
+  t.ok(!bare.includes('Ingress') && !bare.includes('PodMonitor') && bare.includes('NetworkPolicy'));
 });
 
-test('ops/systemd: the audit runs once a day, and the migration is repeated', async () => {
+test('ops/systemd: the audit runs once a day, and the migration is repeated', async (t) => {
   const timer = await readUnit('speechgate-audit.timer');
-  assert.match(timer.get('Timer.OnCalendar')?.[0] ?? '', /^\*-\*-\* \d\d:\d\d:\d\d$/);
-  assert.deepEqual(timer.get('Timer.Persistent'), ['true']);
+  t.match(timer.get('Timer.OnCalendar')?.[0] ?? '', /^\*-\*-\* \d\d:\d\d:\d\d$/);
+  t.strictSame(timer.get('Timer.Persistent'), ['true']);
   const migration = await readUnit('speechgate-migrate.service');
-  assert.deepEqual(migration.get('Service.Restart'), ['on-failure'], 'the database may start later');
+  t.strictSame(migration.get('Service.Restart'), ['on-failure'], 'the database may start later');
 });
 
-test('ops/systemd: the units start existing programs after the migration', async () => {
+test('ops/systemd: the units start existing programs after the migration', async (t) => {
   for (const name of UNITS) {
     const unit = await readUnit(name);
     isCommand(unit.get('Service.ExecStart')?.[0]?.split(' ') ?? []);
     if (!SERVICES.includes(name)) {
-      assert.deepEqual(unit.get('Service.Type'), ['oneshot']);
+      t.strictSame(unit.get('Service.Type'), ['oneshot']);
       continue;
     }
     for (const key of ['Unit.Wants', 'Unit.After']) {
-      assert.match(unit.get(key)?.[0] ?? '', /\bspeechgate-migrate\.service\b/, key);
+      t.match(unit.get(key)?.[0] ?? '', /\bspeechgate-migrate\.service\b/, key);
     }
-    assert.ok(
-      Number(unit.get('Service.TimeoutStopSec')?.[0]) > stopSeconds(settingsExample),
-      `${name}: TimeoutStopSec`,
-    );
+    t.ok(Number(unit.get('Service.TimeoutStopSec')?.[0]) > stopSeconds(settingsExample), `${name}: TimeoutStopSec`);
     const set = assignments(unit.get('Service.Environment')?.[0]?.replaceAll('%i', '8081') ?? '');
     starts({ ...settingsExample, ...set, DATABASE_URL: 'postgres://db/x', JOB_SIGNING_SECRET: SECRET });
     const { outcome, ...rest } = readConfig({ ...set, DATABASE_URL: 'postgres://db/x' });
-    assert.equal(outcome, 'read');
+    t.equal(outcome, 'read');
     const { maxConnections } = 'config' in rest ? rest.config : assert.fail();
-    assert.ok(Number(unit.get('Service.LimitNOFILE')?.[0]) > maxConnections, `${name}: LimitNOFILE`);
+    t.ok(Number(unit.get('Service.LimitNOFILE')?.[0]) > maxConnections, `${name}: LimitNOFILE`);
   }
 });
 
-test('ops/speechgate-admin: commands run with the settings, user and folders of the units', async () => {
+test('ops/speechgate-admin: commands run with the settings, user and folders of the units', async (t) => {
   const wrapper = await read('ops/speechgate-admin');
   const unit = await readUnit('speechgate-worker.service');
   const value = (key: string) => unit.get(`Service.${key}`)?.[0] ?? assert.fail(key);
-  assert.ok(wrapper.includes(`cd ${value('WorkingDirectory')}\n`));
-  assert.ok(wrapper.includes(`--env-file=${value('EnvironmentFile')} dist/speechgate.js admin "$@"`));
-  assert.ok(wrapper.includes(`runuser -u ${value('User')} -- env ${value('Environment').split(' ').at(-1)} `));
+  t.ok(wrapper.includes(`cd ${value('WorkingDirectory')}\n`));
+  t.ok(wrapper.includes(`--env-file=${value('EnvironmentFile')} dist/speechgate.js admin "$@"`));
+  t.ok(wrapper.includes(`runuser -u ${value('User')} -- env ${value('Environment').split(' ').at(-1)} `));
 });
 
 // Each catalog has its settings in examples/catalogs/README.md, and can be sold from.
@@ -357,9 +351,9 @@ test('ops/speechgate-admin: commands run with the settings, user and folders of 
 const settingsIn = (recipe: string): Record<string, string> =>
   Object.fromEntries([...recipe.matchAll(/^([A-Z_]+)=(.+)$/gm)].map(([, name, value]) => [name, value]));
 
-test('each catalog has a recipe, and each recipe a catalog', async () => {
+test('each catalog has a recipe, and each recipe a catalog', async (t) => {
   const named = recipes.map((recipe) => settingsIn(recipe).CATALOG_FILE);
-  assert.deepEqual(named.toSorted(), files.toSorted());
+  t.strictSame(named.toSorted(), files.toSorted());
 });
 
 for (const recipe of recipes) {
@@ -367,17 +361,17 @@ for (const recipe of recipes) {
   const file = settings.CATALOG_FILE ?? '';
   test(`${file}: its recipe serves each voice`, async (t) => {
     const read = readConfig({ DATABASE_URL: 'postgres://db.example/speechgate', ...settings });
-    assert.deepEqual([read.outcome, read.misspelt], ['read', []]);
+    t.strictSame([read.outcome, read.misspelt], ['read', []]);
     const { models } = loadCatalog(file);
     const upstream = await testUpstream(t);
     const gateway = await startGateway(t, { CATALOG_FILE: file, SPEECH_BASE_URL: upstream.url });
     const headers = { 'x-credit-account': await gateway.fund(500) };
     for (const { id, upstreamModel, voices } of models) {
-      assert.ok(recipe.includes(`\`${upstreamModel}\``), `${RECIPES} names ${upstreamModel}`);
+      t.ok(recipe.includes(`\`${upstreamModel}\``), `${RECIPES} names ${upstreamModel}`);
       for (const voice of voices) {
         const json = { text: 'Hello world', model: id, voice: voice.id, speed: 1.5 };
-        assert.equal((await gateway.call('/tts', { method: 'POST', headers, json })).status, 200);
-        assert.deepEqual(upstream.requests.at(-1)?.body, {
+        t.equal((await gateway.call('/tts', { method: 'POST', headers, json })).status, 200);
+        t.strictSame(upstream.requests.at(-1)?.body, {
           ...{ model: upstreamModel, input: 'Hello world', voice: voice.upstreamVoice, speed: 1.5 },
           response_format: 'mp3',
         });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,11 +11,11 @@ test('npm pack makes the program, types for callers, SQL files and the tested ve
   const copy = await copyProject(t);
   await symlink(fileURLToPath(projectFile('node_modules')), join(copy, 'node_modules'));
   const packed = startCommand(t, [...PACK, '--dry-run', '--json'], { cwd: copy });
-  assert.equal(await packed.ended(), 0, packed.output());
+  t.equal(await packed.ended(), 0, packed.output());
   const listed: string = packed.output().slice(packed.output().indexOf('[\n'));
   const [{ files }] = JSON.parse(listed) as [{ files: { path: string; mode: number }[] }];
   const modeOf = (path: string) => files.find((file) => file.path === path)?.mode.toString(8);
-  assert.equal(modeOf('dist/speechgate.js'), '755');
+  t.equal(modeOf('dist/speechgate.js'), '755');
   const read = ['dist/callers/client/index.d.ts', 'db/audit/201_holds.sql', 'db/migrations/0001_ledger.sql'];
-  for (const path of [...read, 'npm-shrinkwrap.json']) assert.equal(modeOf(path), '644', path);
+  for (const path of [...read, 'npm-shrinkwrap.json']) t.equal(modeOf(path), '644', path);
 });

@@ -28,13 +28,13 @@ test('async=true returns 202 with a queued job and debits its price at once', as
   const gateway = await start(t);
   const account = await gateway.fund(500);
   const reply = await later(gateway, account);
-  assert.equal(reply.status, 202);
-  assert.equal(reply.headers.get('x-credit-account'), account);
-  assert.equal(reply.headers.get('x-credit-balance'), String(FUNDS - PRICE));
-  assert.equal(reply.headers.get('cache-control'), 'private, no-store');
+  t.equal(reply.status, 202);
+  t.equal(reply.headers.get('x-credit-account'), account);
+  t.equal(reply.headers.get('x-credit-balance'), String(FUNDS - PRICE));
+  t.equal(reply.headers.get('cache-control'), 'private, no-store');
   const job = reply.json;
-  assert.match(job.jobId, UUID_V4, 'R57');
-  assert.deepEqual(job, {
+  t.match(job.jobId, UUID_V4, 'R57');
+  t.strictSame(job, {
     jobId: job.jobId,
     status: 'queued',
     traceId: reply.headers.get('x-trace-id'),
@@ -46,17 +46,17 @@ test('async=true returns 202 with a queued job and debits its price at once', as
     result: null,
     links: { status: `${BASE_URL}/tts/jobs/${job.jobId}`, audio: null },
   });
-  assert.ok(Math.abs(Date.parse(job.createdAt) - Date.now()) < 60_000);
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  t.ok(Math.abs(Date.parse(job.createdAt) - Date.now()) < 60_000);
+  t.equal(await gateway.balance(account), FUNDS - PRICE);
 
   const polled = await gateway.call(`/tts/jobs/${job.jobId}`);
-  assert.equal(polled.status, 200);
-  assert.equal(polled.headers.get('cache-control'), 'private, no-store', 'R52');
-  assert.deepEqual(polled.json, job);
+  t.equal(polled.status, 200);
+  t.equal(polled.headers.get('cache-control'), 'private, no-store', 'R52');
+  t.strictSame(polled.json, job);
   const [entry, ...rest] = await entries(gateway);
-  assert.deepEqual(entry, { key: job.jobId, payload: { jobId: job.jobId } }, "the queue knows the job's id only");
-  assert.deepEqual(rest, []);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(entry, { key: job.jobId, payload: { jobId: job.jobId } }, "the queue knows the job's id only");
+  t.strictSame(rest, []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R2: POST and GET make the same job, and storeAudio=false wins', async (t) => {
@@ -83,15 +83,15 @@ test('R2: POST and GET make the same job, and storeAudio=false wins', async (t) 
   ];
   for (const [path, call, stored] of asked) {
     const reply = await gateway.call(path, call);
-    assert.equal(reply.status, 202, path);
+    t.equal(reply.status, 202, path);
     const row = await gateway.db.selectFrom('job').selectAll().where('id', '=', reply.json.jobId).executeTakeFirst();
     assert.ok(row);
-    assert.equal(row.text, 'Hello world');
-    assert.equal(row.store_audio, stored, `${path} ${JSON.stringify(call)}`);
+    t.equal(row.text, 'Hello world');
+    t.equal(row.store_audio, stored, `${path} ${JSON.stringify(call)}`);
     const isVoiced = path.includes(voiced) || JSON.stringify(call).includes('nova');
-    assert.deepEqual([row.model, row.voice, row.speed], isVoiced ? ['tts-1-hd', 'nova', 1.25] : ['tts-1', 'alloy', 1]);
+    t.strictSame([row.model, row.voice, row.speed], isVoiced ? ['tts-1-hd', 'nova', 1.25] : ['tts-1', 'alloy', 1]);
   }
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('async and storeAudio accept only true and false and ignore other text', async (t) => {
@@ -100,22 +100,22 @@ test('async and storeAudio accept only true and false and ignore other text', as
   const post = { method: 'POST', headers, json: { text: 'Hello world' } };
   for (const async of ['0', '1', '', 'TRUE', 'maybe']) {
     const challenge = await gateway.call(`/tts?async=${async}`, { ...post, headers: {} });
-    assert.equal(challenge.status, 402, `POST async=${async}`);
+    t.equal(challenge.status, 402, `POST async=${async}`);
     const got = await gateway.call(`/tts?text=Hello+world&async=${async}`);
-    assert.equal(got.status, 402, `GET async=${async}`);
+    t.equal(got.status, 402, `GET async=${async}`);
     // The provider can't be reached: this was asked at once, and no job was made.
-    assert.equal((await gateway.call(`/tts?async=${async}`, post)).json.error.code, 'TTS_UNAVAILABLE');
+    t.equal((await gateway.call(`/tts?async=${async}`, post)).json.error.code, 'TTS_UNAVAILABLE');
   }
-  assert.deepEqual(await jobs(gateway), []);
+  t.strictSame(await jobs(gateway), []);
   for (const storeAudio of ['0', '1', '', 'FALSE', 'no']) {
     for (const [path, call] of [
       [`/tts?async=true&storeAudio=${storeAudio}`, post],
       [`/tts?async=true&text=Hello+world&storeAudio=${storeAudio}`, { headers }],
     ] as const) {
       const reply = await gateway.call(path, call);
-      assert.equal(reply.status, 202, path);
+      t.equal(reply.status, 202, path);
       const row = (await jobs(gateway)).find(({ id }) => id === reply.json.jobId);
-      assert.equal(row?.store_audio, true, path);
+      t.equal(row?.store_audio, true, path);
     }
   }
 });
@@ -161,33 +161,33 @@ test('R7: nothing is queued or debited unless every check passes', async (t) => 
   ];
   for (const [path, call, status, code] of refused) {
     const reply = await gateway.call(path, { method: 'POST', ...call });
-    assert.equal(reply.status, status, JSON.stringify(call).slice(0, 200));
-    assert.equal(reply.json.error.code, code);
+    t.equal(reply.status, status, JSON.stringify(call).slice(0, 200));
+    t.equal(reply.json.error.code, code);
   }
   const poor = await gateway.fund(500);
   await gateway.db.updateTable('account').set({ balance_micro_usd: 197n }).where('id', '=', poor).execute();
   const reply = await later(gateway, poor);
-  assert.equal(reply.status, 402);
-  assert.deepEqual(
+  t.equal(reply.status, 402);
+  t.strictSame(
     [reply.json.error.details.reason, reply.json.error.details.priceMicroUsd, reply.json.error.details.balanceMicroUsd],
     ['insufficient_funds', 198, 197],
   );
-  assert.deepEqual(await jobs(gateway), []);
-  assert.deepEqual(await entries(gateway), []);
-  assert.equal(await gateway.balance(account), FUNDS);
+  t.strictSame(await jobs(gateway), []);
+  t.strictSame(await entries(gateway), []);
+  t.equal(await gateway.balance(account), FUNDS);
 });
 
 test('no job is accepted without a speech provider or with the card flow off', async (t) => {
   const silent = await startGateway(t, { SPEECH_BASE_URL: '' });
   const reply = await later(silent, await silent.fund(500));
-  assert.deepEqual([reply.status, reply.json.error.code], [503, 'TTS_PROVIDER_NOT_CONFIGURED']);
+  t.strictSame([reply.status, reply.json.error.code], [503, 'TTS_PROVIDER_NOT_CONFIGURED']);
   const free = await startGateway(
     t,
     { STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' },
     { databaseUrl: silent.databaseUrl },
   );
   const refused = await later(free, await free.fund(500));
-  assert.deepEqual([refused.status, refused.json.error.code], [503, 'CONFIG_ERROR']);
+  t.strictSame([refused.status, refused.json.error.code], [503, 'CONFIG_ERROR']);
 });
 
 test('R57: an unknown job or an id that is not a UUID is 404', async (t) => {
@@ -195,22 +195,22 @@ test('R57: an unknown job or an id that is not a UUID is 404', async (t) => {
   for (const id of [randomUUID(), 'x', '1', `${randomUUID()}0`, "';--", '%00', 'x'.repeat(5000)]) {
     for (const path of [`/tts/jobs/${id}`, `/tts/jobs/${id}/audio`]) {
       const reply = await gateway.call(path);
-      assert.deepEqual([reply.status, reply.json.error.code], [404, 'NOT_FOUND'], path.slice(0, 60));
+      t.strictSame([reply.status, reply.json.error.code], [404, 'NOT_FOUND'], path.slice(0, 60));
     }
   }
   const account = await gateway.fund(500);
   const { jobId } = (await later(gateway, account)).json;
-  assert.equal((await gateway.call(`/tts/jobs/${jobId.toUpperCase()}`)).status, 200);
-  assert.equal((await gateway.call(`/tts/jobs/${jobId}`, { method: 'HEAD' })).status, 200);
+  t.equal((await gateway.call(`/tts/jobs/${jobId.toUpperCase()}`)).status, 200);
+  t.equal((await gateway.call(`/tts/jobs/${jobId}`, { method: 'HEAD' })).status, 200);
   const refused = await gateway.call(`/tts/jobs/${jobId}`, { method: 'POST' });
-  assert.deepEqual([refused.status, refused.headers.get('allow')], [405, 'GET, HEAD, OPTIONS']);
+  t.strictSame([refused.status, refused.headers.get('allow')], [405, 'GET, HEAD, OPTIONS']);
 });
 
 test('R17: the same key and request return the same job without a new debit', async (t) => {
   const gateway = await start(t);
   const account = await gateway.fund(500);
   const first = await later(gateway, account, { key: 'order 7' });
-  assert.equal(first.status, 202);
+  t.equal(first.status, 202);
   // The same request in other words: defaults spelt out, the text untrimmed, the account's id in capitals.
   const same = [
     await later(gateway, account, { key: 'order 7' }),
@@ -225,14 +225,14 @@ test('R17: the same key and request return the same job without a new debit', as
     }),
   ];
   for (const reply of same) {
-    assert.equal(reply.status, 202);
-    assert.equal(reply.json.jobId, first.json.jobId);
-    assert.equal(reply.json.traceId, first.json.traceId, 'the trace is that of the request that made the job');
-    assert.equal(reply.headers.get('x-credit-balance'), String(FUNDS - PRICE));
+    t.equal(reply.status, 202);
+    t.equal(reply.json.jobId, first.json.jobId);
+    t.equal(reply.json.traceId, first.json.traceId, 'the trace is that of the request that made the job');
+    t.equal(reply.headers.get('x-credit-balance'), String(FUNDS - PRICE));
   }
-  assert.equal((await jobs(gateway)).length, 1);
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await jobs(gateway)).length, 1);
+  t.equal(await gateway.balance(account), FUNDS - PRICE);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R17: the same key with a different request is 400', async (t) => {
@@ -249,10 +249,10 @@ test('R17: the same key with a different request is 400', async (t) => {
   ];
   for (const other of others) {
     const reply = await later(gateway, account, { key: 'k', ...other });
-    assert.deepEqual([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST'], JSON.stringify(other));
-    assert.equal(reply.json.error.details.field, 'idempotency-key');
+    t.strictSame([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST'], JSON.stringify(other));
+    t.equal(reply.json.error.details.field, 'idempotency-key');
   }
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  t.equal(await gateway.balance(account), FUNDS - PRICE);
 });
 
 test('R17: a key belongs to its account, and each other request is a new job', async (t) => {
@@ -266,11 +266,11 @@ test('R17: a key belongs to its account, and each other request is a new job', a
     await later(gateway, two),
     await later(gateway, two),
   ];
-  assert.equal(new Set(replies.map((reply) => reply.json.jobId)).size, replies.length);
+  t.equal(new Set(replies.map((reply) => reply.json.jobId)).size, replies.length);
   const rows = await jobs(gateway);
   const hashes = rows.map((row) => row.idempotency_key?.toString('hex')).filter((hash) => hash !== undefined);
-  assert.equal(new Set(hashes).size, 4, 'equal keys of two accounts have different hashes');
-  for (const hash of hashes) assert.match(hash, /^[0-9a-f]{64}$/);
+  t.equal(new Set(hashes).size, 4, 'equal keys of two accounts have different hashes');
+  for (const hash of hashes) t.match(hash, /^[0-9a-f]{64}$/);
 });
 
 test('R17: synchronous requests ignore the key', async (t) => {
@@ -278,21 +278,21 @@ test('R17: synchronous requests ignore the key', async (t) => {
   const account = await gateway.fund(500);
   const call = { method: 'POST', headers: { 'x-credit-account': account, 'idempotency-key': 'k' } };
   const accepted = await gateway.call('/tts?async=true', { ...call, json: { text: 'one' } });
-  assert.equal(accepted.status, 202);
+  t.equal(accepted.status, 202);
   const reply = await gateway.call('/tts?async=false', { ...call, json: { text: 'two' } });
-  assert.equal(reply.status, 503, 'it was sent to the provider, which is not there');
+  t.equal(reply.status, 503, 'it was sent to the provider, which is not there');
 });
 
 test('R17: twenty equal parallel requests are one job with one hold', async (t) => {
   const gateway = await start(t);
   const account = await gateway.fund(500);
   const replies = await Promise.all(Array.from({ length: 20 }, () => later(gateway, account, { key: 'k' })));
-  assert.deepEqual([...new Set(replies.map((reply) => reply.status))], [202]);
-  assert.equal(new Set(replies.map((reply) => reply.json.jobId)).size, 1);
-  assert.equal((await jobs(gateway)).length, 1);
-  assert.equal((await entries(gateway)).length, 1);
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame([...new Set(replies.map((reply) => reply.status))], [202]);
+  t.equal(new Set(replies.map((reply) => reply.json.jobId)).size, 1);
+  t.equal((await jobs(gateway)).length, 1);
+  t.equal((await entries(gateway)).length, 1);
+  t.equal(await gateway.balance(account), FUNDS - PRICE);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R17: of different parallel requests with one key, only one becomes a job', async (t) => {
@@ -302,9 +302,9 @@ test('R17: of different parallel requests with one key, only one becomes a job',
     Array.from({ length: 10 }, (_, index) => later(gateway, account, { key: 'k', text: `text ${index}` })),
   );
   const statuses = replies.map((reply) => reply.status).sort();
-  assert.deepEqual(statuses, [202, ...Array.from({ length: 9 }, () => 400)]);
-  assert.equal((await jobs(gateway)).length, 1);
-  assert.equal(await gateway.balance(account), FUNDS - 6n * 18n);
+  t.strictSame(statuses, [202, ...Array.from({ length: 9 }, () => 400)]);
+  t.equal((await jobs(gateway)).length, 1);
+  t.equal(await gateway.balance(account), FUNDS - 6n * 18n);
 });
 
 test('a retry finds its job even if the account is empty by then', async (t) => {
@@ -314,9 +314,9 @@ test('a retry finds its job even if the account is empty by then', async (t) => 
   const balance = await gateway.balance(account);
   await gateway.db.updateTable('account').set({ balance_micro_usd: 0n }).where('id', '=', account).execute();
   const again = await later(gateway, account, { key: 'k' });
-  assert.equal(again.status, 202);
-  assert.equal(again.json.jobId, first.json.jobId);
-  assert.equal(again.headers.get('x-credit-balance'), '0');
+  t.equal(again.status, 202);
+  t.equal(again.json.jobId, first.json.jobId);
+  t.equal(again.headers.get('x-credit-balance'), '0');
   await gateway.db.updateTable('account').set({ balance_micro_usd: balance }).where('id', '=', account).execute();
 });
 
@@ -326,7 +326,7 @@ test('R17: a database constraint allows one job per key', async (t) => {
   await later(gateway, account, { key: 'k' });
   const other = await later(gateway, account);
   const [first] = (await jobs(gateway)).filter((row) => row.idempotency_key !== null);
-  await assert.rejects(
+  await t.rejects(
     gateway.db
       .updateTable('job')
       .set({ idempotency_key: first?.idempotency_key, request_hash: first?.request_hash })
@@ -336,8 +336,8 @@ test('R17: a database constraint allows one job per key', async (t) => {
   );
 });
 
-test('R6: a request is asynchronous on demand or from 20000 characters', async () => {
-  assert.equal(ASYNC_TEXT_LENGTH, 20_000);
+test('R6: a request is asynchronous on demand or from 20000 characters', async (t) => {
+  t.equal(ASYNC_TEXT_LENGTH, 20_000);
   const rows: [asked: boolean, characters: number, expected: boolean][] = [
     [false, 1, false],
     [false, 4096, false],
@@ -348,6 +348,6 @@ test('R6: a request is asynchronous on demand or from 20000 characters', async (
     [true, 20_000, true],
   ];
   for (const [asked, characters, expected] of rows) {
-    assert.equal(isAsynchronous(asked, characters), expected, `${asked}, ${characters} characters`);
+    t.equal(isAsynchronous(asked, characters), expected, `${asked}, ${characters} characters`);
   }
 });

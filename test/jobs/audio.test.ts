@@ -31,16 +31,16 @@ test('audio is inline, never cached and served in ranges', async (t) => {
   const { gateway, complete } = await start(t);
   const { jobId, links } = await complete();
   const url = path(links.audio);
-  assert.equal(url, `/tts/jobs/${jobId}/audio`, 'unsigned');
+  t.equal(url, `/tts/jobs/${jobId}/audio`, 'unsigned');
   const whole = await gateway.call(url);
   const size = 16_128;
-  assert.equal(whole.status, 200);
-  assert.equal(whole.bytes.length, size);
-  assert.equal(whole.headers.get('content-type'), 'audio/mpeg');
-  assert.equal(whole.headers.get('content-length'), String(size));
-  assert.equal(whole.headers.get('content-disposition'), `inline; filename="speech-${jobId}.mp3"`);
-  assert.equal(whole.headers.get('accept-ranges'), 'bytes');
-  assert.equal(whole.headers.get('cache-control'), 'private, no-store');
+  t.equal(whole.status, 200);
+  t.equal(whole.bytes.length, size);
+  t.equal(whole.headers.get('content-type'), 'audio/mpeg');
+  t.equal(whole.headers.get('content-length'), String(size));
+  t.equal(whole.headers.get('content-disposition'), `inline; filename="speech-${jobId}.mp3"`);
+  t.equal(whole.headers.get('accept-ranges'), 'bytes');
+  t.equal(whole.headers.get('cache-control'), 'private, no-store');
 
   const parts: [range: string, first: number, last: number][] = [
     ['bytes=0-0', 0, 0],
@@ -52,28 +52,28 @@ test('audio is inline, never cached and served in ranges', async (t) => {
   ];
   for (const [range, first, last] of parts) {
     const part = await gateway.call(url, { headers: { range } });
-    assert.equal(part.status, 206, range);
-    assert.equal(part.headers.get('content-range'), `bytes ${first}-${last}/${size}`);
-    assert.equal(part.headers.get('content-length'), String(last - first + 1));
-    assert.deepEqual(part.bytes, whole.bytes.subarray(first, last + 1));
+    t.equal(part.status, 206, range);
+    t.equal(part.headers.get('content-range'), `bytes ${first}-${last}/${size}`);
+    t.equal(part.headers.get('content-length'), String(last - first + 1));
+    t.strictSame(part.bytes, whole.bytes.subarray(first, last + 1));
   }
   for (const range of ['bytes=16128-', 'bytes=99999-', 'bytes=-0']) {
     const refused = await gateway.call(url, { headers: { range } });
-    assert.equal(refused.status, 416, range);
-    assert.equal(refused.headers.get('content-range'), `bytes */${size}`);
-    assert.equal(refused.json.error.code, 'INVALID_REQUEST');
+    t.equal(refused.status, 416, range);
+    t.equal(refused.headers.get('content-range'), `bytes */${size}`);
+    t.equal(refused.json.error.code, 'INVALID_REQUEST');
   }
   for (const range of ['bytes=0-1,5-6', 'bytes=5-1', 'lines=0-1', 'nonsense']) {
     const all = await gateway.call(url, { headers: { range } });
-    assert.deepEqual([all.status, all.bytes.length], [200, size], range);
+    t.strictSame([all.status, all.bytes.length], [200, size], range);
   }
   const stale = await gateway.call(url, { headers: { range: 'bytes=0-9', 'if-range': '"tag"' } });
-  assert.deepEqual([stale.status, stale.bytes.length], [200, size], 'If-Range never matches: there are no validators');
+  t.strictSame([stale.status, stale.bytes.length], [200, size], 'If-Range never matches: there are no validators');
 
   const head = await gateway.call(url, { method: 'HEAD', headers: { range: 'bytes=0-9' } });
-  assert.deepEqual([head.status, head.headers.get('content-length'), head.bytes.length], [200, String(size), 0]);
+  t.strictSame([head.status, head.headers.get('content-length'), head.bytes.length], [200, String(size), 0]);
   // The audio of a job is paid for once, however often it is fetched.
-  assert.equal((await gateway.db.selectFrom('transfer').selectAll().where('kind', '=', 'charge').execute()).length, 1);
+  t.equal((await gateway.db.selectFrom('transfer').selectAll().where('kind', '=', 'charge').execute()).length, 1);
 });
 
 test('R50: audio errors come in the order 401, 404, 409, 410, missing sig', async (t) => {
@@ -95,9 +95,9 @@ test('R50: audio errors come in the order 401, 404, 409, 410, missing sig', asyn
   const unknown = randomUUID();
 
   const valid = new URL(completed.links.audio).searchParams.get('sig') as string;
-  assert.ok(valid.length <= 1500);
-  assert.equal(completed.result.audioUrl, completed.links.audio);
-  assert.equal((await gateway.call(path(completed.links.audio))).status, 200);
+  t.ok(valid.length <= 1500);
+  t.equal(completed.result.audioUrl, completed.links.audio);
+  t.equal((await gateway.call(path(completed.links.audio))).status, 200);
 
   const bad = [
     '',
@@ -116,8 +116,8 @@ test('R50: audio errors come in the order 401, 404, 409, 410, missing sig', asyn
     for (const sig of bad) {
       if (id !== completed.jobId && bad.indexOf(sig) > 2) continue;
       const reply = await gateway.call(`/tts/jobs/${id}/audio?sig=${sig}`);
-      assert.deepEqual([reply.status, reply.json.error.code], [401, 'UNAUTHORIZED'], `${id} ${sig.slice(0, 20)}`);
-      assert.ok(sig === '' || !reply.text.includes(sig));
+      t.strictSame([reply.status, reply.json.error.code], [401, 'UNAUTHORIZED'], `${id} ${sig.slice(0, 20)}`);
+      t.ok(sig === '' || !reply.text.includes(sig));
     }
   }
   const rows: [id: string, status: number, code: string][] = [
@@ -132,17 +132,17 @@ test('R50: audio errors come in the order 401, 404, 409, 410, missing sig', asyn
       await gateway.call(`/tts/jobs/${id}/audio`),
       await gateway.call(`/tts/jobs/${id}/audio?sig=${await signer.sign(id, later1h)}`),
     ];
-    for (const reply of answers) assert.deepEqual([reply.status, reply.json.error.code], [status, code], id);
-    if (status === 409) assert.equal(answers[0]?.headers.get('retry-after'), '1');
+    for (const reply of answers) t.strictSame([reply.status, reply.json.error.code], [status, code], id);
+    if (status === 409) t.equal(answers[0]?.headers.get('retry-after'), '1');
   }
   const missing = await gateway.call(`/tts/jobs/${completed.jobId}/audio`);
-  assert.deepEqual([missing.status, missing.json.error.code], [401, 'UNAUTHORIZED']);
+  t.strictSame([missing.status, missing.json.error.code], [401, 'UNAUTHORIZED']);
   const twice = await gateway.call(`${path(completed.links.audio)}&sig=x`);
-  assert.deepEqual([twice.status, twice.json.error.code], [400, 'INVALID_REQUEST'], 'R49');
+  t.strictSame([twice.status, twice.json.error.code], [400, 'INVALID_REQUEST'], 'R49');
 
   const rotated = await createLinkSigner('job-audio', [OLD_SECRET]).sign(completed.jobId, later1h);
-  assert.equal((await gateway.call(`/tts/jobs/${completed.jobId}/audio?sig=${rotated}`)).status, 200);
-  assert.equal((await gateway.call(`/tts/jobs/${completed.jobId.toUpperCase()}/audio?sig=${valid}`)).status, 200);
+  t.equal((await gateway.call(`/tts/jobs/${completed.jobId}/audio?sig=${rotated}`)).status, 200);
+  t.equal((await gateway.call(`/tts/jobs/${completed.jobId.toUpperCase()}/audio?sig=${valid}`)).status, 200);
   // Nobody waits for the synthesis that hangs.
   await upstream.close();
 });
@@ -151,7 +151,7 @@ test('unsigned links ignore a sig', async (t) => {
   const { gateway, complete } = await start(t);
   const { links } = await complete();
   for (const sig of ['', 'x', 'x'.repeat(3000)]) {
-    assert.equal((await gateway.call(`${path(links.audio)}?sig=${sig}`)).status, 200);
+    t.equal((await gateway.call(`${path(links.audio)}?sig=${sig}`)).status, 200);
   }
 });
 
@@ -162,25 +162,25 @@ test('R48: a valid sig has its own bucket, anything else uses the address', asyn
     const reply = await gateway.call(url);
     return [reply.status, reply.headers.get('x-ratelimit-scope'), reply.headers.get('x-ratelimit-remaining')];
   };
-  assert.deepEqual(await scopes(one), [200, 'audio', '2']);
-  assert.deepEqual(await scopes(one), [200, 'audio', '1']);
-  assert.deepEqual(await scopes(two), [200, 'audio', '2']);
-  assert.deepEqual(await scopes(one), [200, 'audio', '0']);
+  t.strictSame(await scopes(one), [200, 'audio', '2']);
+  t.strictSame(await scopes(one), [200, 'audio', '1']);
+  t.strictSame(await scopes(two), [200, 'audio', '2']);
+  t.strictSame(await scopes(one), [200, 'audio', '0']);
   const refused = await gateway.call(one);
-  assert.deepEqual([refused.status, refused.json.error.code], [429, 'RATE_LIMITED']);
-  assert.ok(Number(refused.headers.get('retry-after')) >= 1);
-  assert.deepEqual(await scopes(`/tts/jobs/${randomUUID()}/audio?sig=x`), [401, 'ip', '2']);
-  assert.deepEqual(await scopes(`/tts/jobs/${randomUUID()}/audio`), [404, 'ip', '1']);
-  assert.deepEqual(await scopes(one.replace(/[?].*/, '')), [401, 'ip', '0']);
-  assert.deepEqual(await scopes(`${two}x`), [429, 'ip', '0']);
-  assert.deepEqual(await scopes(two), [200, 'audio', '1'], 'a valid sig is not held up by it');
+  t.strictSame([refused.status, refused.json.error.code], [429, 'RATE_LIMITED']);
+  t.ok(Number(refused.headers.get('retry-after')) >= 1);
+  t.strictSame(await scopes(`/tts/jobs/${randomUUID()}/audio?sig=x`), [401, 'ip', '2']);
+  t.strictSame(await scopes(`/tts/jobs/${randomUUID()}/audio`), [404, 'ip', '1']);
+  t.strictSame(await scopes(one.replace(/[?].*/, '')), [401, 'ip', '0']);
+  t.strictSame(await scopes(`${two}x`), [429, 'ip', '0']);
+  t.strictSame(await scopes(two), [200, 'audio', '1'], 'a valid sig is not held up by it');
 });
 
 test('unsigned links use the address as the bucket', async (t) => {
   const { gateway, complete } = await start(t, { RATE_LIMIT_MAX: '5' });
   const url = path((await complete()).links.audio);
   const reply = await gateway.call(`${url}?sig=anything`);
-  assert.deepEqual([reply.status, reply.headers.get('x-ratelimit-scope')], [200, 'ip']);
+  t.strictSame([reply.status, reply.headers.get('x-ratelimit-scope')], [200, 'ip']);
 });
 
 /** The key of a job's first owner, whose fence is 2, and the directory of that object. */
@@ -194,14 +194,14 @@ test('missing audio is 404, and an unavailable store is 503', async (t) => {
   const { fence } = await gateway.db.selectFrom('job').select('fence').executeTakeFirstOrThrow();
   await stored(gateway).delete(`jobs/${jobId}/${fence}`);
   const gone = await gateway.call(path(links.audio));
-  assert.deepEqual([gone.status, gone.json.error.code], [404, 'NOT_FOUND']);
+  t.strictSame([gone.status, gone.json.error.code], [404, 'NOT_FOUND']);
   const another = await complete();
   const away = join(gateway.config.dataDir, 'audio');
   await rm(away, { recursive: true });
   await writeFile(away, 'no directory');
   const reply = await gateway.call(path(another.links.audio));
-  assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
-  assert.ok(!reply.text.includes(gateway.config.dataDir));
+  t.strictSame([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+  t.ok(!reply.text.includes(gateway.config.dataDir));
 });
 
 test('audio is deleted after AUDIO_RETENTION_SECONDS, and its download is 410', async (t) => {
@@ -211,10 +211,10 @@ test('audio is deleted after AUDIO_RETENTION_SECONDS, and its download is 410', 
     select extract(epoch from audio_expires_at - completed_at)::double precision as seconds from job`.execute(
     gateway.db,
   );
-  assert.deepEqual(rows, [{ seconds: 3600 }, { seconds: 3600 }]);
+  t.strictSame(rows, [{ seconds: 3600 }, { seconds: 3600 }]);
   const store = stored(gateway);
   t.teardown(() => store.close());
-  assert.equal((await runTurn(gateway, 'expired_audio')).count, 0);
+  t.equal((await runTurn(gateway, 'expired_audio')).count, 0);
 
   // What an earlier owner stored before it died goes too.
   const { fence } = await gateway.db
@@ -234,12 +234,12 @@ test('audio is deleted after AUDIO_RETENTION_SECONDS, and its download is 410', 
     assert.deepEqual([audio.status, audio.json.error.code], [410, 'AUDIO_NOT_STORED']);
   };
   await isGone();
-  assert.equal((await runTurn(gateway, 'expired_audio')).count, 1);
-  assert.equal((await runTurn(gateway, 'expired_audio')).count, 0, 'once');
-  assert.equal(await store.open(`jobs/${old.jobId}/${fence}`), undefined);
-  assert.equal(await store.open(`jobs/${old.jobId}/${fence - 1}`), undefined);
+  t.equal((await runTurn(gateway, 'expired_audio')).count, 1);
+  t.equal((await runTurn(gateway, 'expired_audio')).count, 0, 'once');
+  t.equal(await store.open(`jobs/${old.jobId}/${fence}`), undefined);
+  t.equal(await store.open(`jobs/${old.jobId}/${fence - 1}`), undefined);
   await isGone();
-  assert.equal((await gateway.call(path(young.links.audio))).status, 200);
+  t.equal((await gateway.call(path(young.links.audio))).status, 200);
 });
 
 test('a failed deletion is retried and does not block other deletions', async (t) => {
@@ -257,11 +257,11 @@ test('a failed deletion is retried and does not block other deletions', async (t
   await rename(directory, `${directory}.away`);
   await writeFile(directory, 'in its place');
   const first = await runTurn(gateway, 'expired_audio');
-  assert.deepEqual([first.outcome, first.count], ['failed', 1]);
-  assert.equal(await stored(gateway).open(firstKey(good.jobId)), undefined);
+  t.strictSame([first.outcome, first.count], ['failed', 1]);
+  t.equal(await stored(gateway).open(firstKey(good.jobId)), undefined);
   await rm(directory);
   await rename(`${directory}.away`, directory);
   const second = await runTurn(gateway, 'expired_audio');
-  assert.deepEqual([second.outcome, second.count], ['done', 1]);
-  assert.equal(await stored(gateway).open(firstKey(bad.jobId)), undefined);
+  t.strictSame([second.outcome, second.count], ['done', 1]);
+  t.equal(await stored(gateway).open(firstKey(bad.jobId)), undefined);
 });

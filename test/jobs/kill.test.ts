@@ -196,11 +196,11 @@ test('a paused worker can neither complete nor capture a job taken over', async 
   const before = await row(gateway, id);
   await wake();
   await frozen.printed(/took over the job/);
-  assert.deepEqual(await row(gateway, id), before);
-  assert.equal(await balance(), FUNDS - PRICE);
-  assert.deepEqual((await gateway.call(`/tts/jobs/${id}/audio`)).bytes, silentMp3(200));
-  assert.deepEqual(await audit(gateway.db), []);
-  assert.equal(await frozen.stop(), 0);
+  t.strictSame(await row(gateway, id), before);
+  t.equal(await balance(), FUNDS - PRICE);
+  t.strictSame((await gateway.call(`/tts/jobs/${id}/audio`)).bytes, silentMp3(200));
+  t.strictSame(await audit(gateway.db), []);
+  t.equal(await frozen.stop(), 0);
 });
 
 test('SIGTERM requeues a long job with its hold, and the process exits with 0', async (t) => {
@@ -209,15 +209,15 @@ test('SIGTERM requeues a long job with its hold, and the process exits with 0', 
   const id = await accept();
   const worker = startChild(t, WORKER.program, env);
   await upstream.waitForRequests(1);
-  assert.equal(await worker.stop(), 0);
+  t.equal(await worker.stop(), 0);
   const { state, attempts, lease_until } = await row(gateway, id);
-  assert.deepEqual([state, attempts, lease_until], ['queued', 0, null]);
-  assert.equal(await balance(), FUNDS - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame([state, attempts, lease_until], ['queued', 0, null]);
+  t.equal(await balance(), FUNDS - PRICE);
+  t.strictSame(await audit(gateway.db), []);
   upstream.mode = mp3(200);
   gateway.app.worker?.start();
-  assert.equal((await untilJob(gateway, id, 'completed', 'failed')).json.status, 'completed');
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await untilJob(gateway, id, 'completed', 'failed')).json.status, 'completed');
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('--role=web only serves requests; --role=worker only runs jobs, and ends one first', async (t) => {
@@ -231,27 +231,27 @@ test('--role=web only serves requests; --role=worker only runs jobs, and ends on
   const worker = startChild(t, REAL_WORKER.program, { ...env, ...ports }, REAL_WORKER.args);
   await worker.printed(/runs jobs/);
   await slow.opened;
-  assert.equal(upstream.requests.length, 1);
+  t.equal(upstream.requests.length, 1);
   await assert.rejects(fetch(`http://127.0.0.1:${port}`), 'no public listener');
-  assert.equal((await fetch(`http://127.0.0.1:${adminPort}/livez`)).status, 200);
-  assert.equal((await fetch(`http://127.0.0.1:${adminPort}/readyz`)).status, 200);
+  t.equal((await fetch(`http://127.0.0.1:${adminPort}/livez`)).status, 200);
+  t.equal((await fetch(`http://127.0.0.1:${adminPort}/readyz`)).status, 200);
   await slow.write(silentMp3(200));
   const stopped = worker.stop();
   slow.end();
-  assert.equal(await stopped, 0, worker.output());
-  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
-  assert.equal(await web.child.stop(), 0);
+  t.equal(await stopped, 0, worker.output());
+  t.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+  t.equal(await web.child.stop(), 0);
 });
 
 test('R47: an unknown role or a worker without a provider exits with 78', async (t) => {
-  assert.equal(readRole(['--role=web', 'more']), undefined);
+  t.equal(readRole(['--role=web', 'more']), undefined);
   const env = { DATABASE_URL: 'postgres://127.0.0.1:1/none' };
   for (const [arg, says] of [
     ['--role=both', /--role=web or --role=worker/],
     ['--role=worker', /SPEECH_BASE_URL is not set/],
   ] as const) {
     const child = startChild(t, 'src/main.ts', env, [arg]);
-    assert.equal(await child.ended(), 78);
-    assert.match(child.output(), says);
+    t.equal(await child.ended(), 78);
+    t.match(child.output(), says);
   }
 });

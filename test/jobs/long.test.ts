@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { t, test } from 'tap';
 import { MAX_ATTEMPTS } from '../../src/jobs/run-job.ts';
 import { audit } from '../../src/ledger/audit.ts';
@@ -29,15 +28,15 @@ test('R6: a job of 20,000 characters outlives failures and a killed worker, char
   };
   const call = { method: 'POST', json: { text: longText(20_000) }, headers: { 'x-credit-account': account } };
   const accepted = await gateway.call('/tts', call);
-  assert.equal(accepted.status, 202);
-  assert.deepEqual(accepted.json.progress, { characters: 0, total: 20_000 });
+  t.equal(accepted.status, 202);
+  t.strictSame(accepted.json.progress, { characters: 0, total: 20_000 });
 
   const { jobId } = accepted.json;
   const victim = startChild(t, WORKER, workerEnv);
   await upstream.waitForRequests(25);
   await victim.stop('SIGKILL');
   const { progress } = (await gateway.call(`/tts/jobs/${jobId}`)).json;
-  assert.ok(progress.characters > 0 && progress.characters < 20_000, JSON.stringify(progress));
+  t.ok(progress.characters > 0 && progress.characters < 20_000, JSON.stringify(progress));
   // An attempt that makes no progress is repeated for 15 minutes after the last progress, not after the first attempt.
   badUntil = upstream.requests.length + IN_FLIGHT;
   await gateway.db
@@ -46,28 +45,28 @@ test('R6: a job of 20,000 characters outlives failures and a killed worker, char
     .execute();
   await resume();
   const job = await end(jobId);
-  assert.equal(job.status, 'completed');
-  assert.deepEqual(job.progress, { characters: 20_000, total: 20_000 });
-  assert.equal(await gateway.balance(account), FUNDS - 20_000n * RATE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(job.status, 'completed');
+  t.strictSame(job.progress, { characters: 20_000, total: 20_000 });
+  t.equal(await gateway.balance(account), FUNDS - 20_000n * RATE);
+  t.strictSame(await audit(gateway.db), []);
 
   const inputs = inputsOf(upstream);
-  assert.ok(inputs.every((input) => input.length <= LIMIT));
+  t.ok(inputs.every((input) => input.length <= LIMIT));
   const segments = new Set(inputs).size;
   const most = segments + Math.floor(upstream.requests.length / 20) + 2 * IN_FLIGHT;
-  assert.ok(inputs.length <= most, `${inputs.length} requests for ${segments} segments`);
-  assert.equal(await stored(), segments + 1, 'the segments and their captions');
+  t.ok(inputs.length <= most, `${inputs.length} requests for ${segments} segments`);
+  t.equal(await stored(), segments + 1, 'the segments and their captions');
 
   const { bytes } = await gateway.call(new URL(job.links.audio).pathname);
-  assert.equal(bytes.length, job.result.sizeBytes);
-  assert.equal(bytes.indexOf('Xing'), bytes.lastIndexOf('Xing'), 'one frame describes the whole');
+  t.equal(bytes.length, job.result.sizeBytes);
+  t.equal(bytes.indexOf('Xing'), bytes.lastIndexOf('Xing'), 'one frame describes the whole');
   const seconds = segments * secondsOf(tone);
-  assert.ok(Math.abs(secondsOf(bytes) - seconds) < seconds / 100);
-  await t.test('players find no gap in it', { skip: withoutProbe }, async () => {
+  t.ok(Math.abs(secondsOf(bytes) - seconds) < seconds / 100);
+  await t.test('players find no gap in it', { skip: withoutProbe }, async (t) => {
     const [single, joined] = [await probe(tone, 'mp3'), await probe(bytes, 'mp3')];
-    assert.ok(Math.abs(joined.seconds - segments * single.seconds) < seconds / 100);
+    t.ok(Math.abs(joined.seconds - segments * single.seconds) < seconds / 100);
     const [first, last] = [silenceOf(single.samples), silenceOf(single.samples.toReversed())];
-    assert.ok(longestSilence(joined.samples) <= first + last, 'no longer than its segments have themselves');
+    t.ok(longestSilence(joined.samples) <= first + last, 'no longer than its segments have themselves');
   });
 });
 
@@ -93,7 +92,7 @@ test('any range of the joined audio is that part of the whole', async (t) => {
   const { result } = await end(jobId);
   const path = `/tts/jobs/${jobId}/audio`;
   const { bytes } = await gateway.call(path);
-  assert.equal(bytes.length, result.sizeBytes);
+  t.equal(bytes.length, result.sizeBytes);
   for (const [first, last] of [
     [0, 0],
     [0, 2_000],
@@ -102,12 +101,12 @@ test('any range of the joined audio is that part of the whole', async (t) => {
     [bytes.length - 1, bytes.length + 500],
   ] as const) {
     const part = await gateway.call(path, { headers: { range: `bytes=${first}-${last}` } });
-    assert.equal(part.status, 206);
-    assert.ok(part.bytes.equals(bytes.subarray(first, last + 1)), `${first}-${last}`);
+    t.equal(part.status, 206);
+    t.ok(part.bytes.equals(bytes.subarray(first, last + 1)), `${first}-${last}`);
   }
   const beyond = await gateway.call(path, { headers: { range: `bytes=${bytes.length}-` } });
-  assert.equal(beyond.status, 416);
-  assert.equal((await gateway.call(path, { method: 'HEAD' })).status, 200);
+  t.equal(beyond.status, 416);
+  t.equal((await gateway.call(path, { method: 'HEAD' })).status, 200);
 });
 
 test('each stored segment begins to count attempts anew', async (t) => {
@@ -116,10 +115,10 @@ test('each stored segment begins to count attempts anew', async (t) => {
     (upstream.requests.length % 2 === 0 ? openAiError(500) : mp3())(request, response);
   const jobId = await accept(longText(4_000));
   await resume();
-  assert.equal((await end(jobId)).status, 'completed');
+  t.equal((await end(jobId)).status, 'completed');
   const failed = inputsOf(upstream).length - new Set(inputsOf(upstream)).size;
-  assert.ok(failed > MAX_ATTEMPTS, `${failed} requests failed`);
-  assert.equal(await gateway.balance(account), FUNDS - 4_000n * RATE);
+  t.ok(failed > MAX_ATTEMPTS, `${failed} requests failed`);
+  t.equal(await gateway.balance(account), FUNDS - 4_000n * RATE);
 });
 
 test('a segment of another rate than the first is spoken again', async (t) => {
@@ -128,11 +127,11 @@ test('a segment of another rate than the first is spoken again', async (t) => {
   upstream.mode = (request, response) => (upstream.requests.length === 6 ? other : mp3())(request, response);
   const jobId = await accept(longText(3_000));
   await resume();
-  assert.equal((await end(jobId)).status, 'completed');
-  assert.equal(upstream.requests.length, new Set(inputsOf(upstream)).size + 1);
+  t.equal((await end(jobId)).status, 'completed');
+  t.equal(upstream.requests.length, new Set(inputsOf(upstream)).size + 1);
   const { bytes } = await gateway.call(`/tts/jobs/${jobId}/audio`);
   for (let at = 0; at < bytes.length; at += frameLength(bytes, at) ?? bytes.length)
-    assert.equal(frameRate(bytes, at), 48_000);
+    t.equal(frameRate(bytes, at), 48_000);
 });
 
 test('captions name each sentence at its time, with the sig of the audio, and go with it', async (t) => {
@@ -142,33 +141,33 @@ test('captions name each sentence at its time, with the sig of the audio, and go
   upstream.mode = (request, response) => mp3(String(request.body?.input).length * 24)(request, response);
   const jobId = await accept(`First I <3 you & me --> here.\n\n${longText(990)}`);
   const path = `/tts/jobs/${jobId}/captions`;
-  assert.equal((await gateway.call(path)).status, 409);
+  t.equal((await gateway.call(path)).status, 409);
   await resume();
   const { links } = await end(jobId);
   const { pathname, search } = new URL(links.captions);
-  assert.deepEqual([pathname, search], [path, new URL(links.audio).search]);
-  assert.deepEqual([(await gateway.call(path)).status, (await gateway.call(`${path}?sig=x`)).status], [401, 401]);
+  t.strictSame([pathname, search], [path, new URL(links.audio).search]);
+  t.strictSame([(await gateway.call(path)).status, (await gateway.call(`${path}?sig=x`)).status], [401, 401]);
   const reply = await gateway.call(path + search);
-  assert.equal(reply.headers.get('content-type'), 'text/vtt');
+  t.equal(reply.headers.get('content-type'), 'text/vtt');
   const [head, first, ...cues] = reply.text.split('\n\n');
-  assert.deepEqual([head, first?.split('\n')[1]], ['WEBVTT', 'First I &lt;3 you &amp; me --&gt; here.']);
-  assert.equal(cues.length, longText(990).match(/This/g)?.length);
+  t.strictSame([head, first?.split('\n')[1]], ['WEBVTT', 'First I &lt;3 you &amp; me --&gt; here.']);
+  t.equal(cues.length, longText(990).match(/This/g)?.length);
   const times = [...reply.text.matchAll(/(\d+):(\d\d):(\d\d\.\d{3})/g)].map(
     ([, hours, minutes, seconds]) => Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds),
   );
-  assert.deepEqual(
+  t.strictSame(
     times,
     times.toSorted((a, b) => a - b),
   );
   const audio = await gateway.call(`/tts/jobs/${jobId}/audio${search}`);
-  assert.ok(Math.abs((times.at(-1) ?? 0) - secondsOf(audio.bytes)) < 0.1);
+  t.ok(Math.abs((times.at(-1) ?? 0) - secondsOf(audio.bytes)) < 0.1);
   await gateway.db
     .updateTable('job')
     .set({ audio_expires_at: new Date(0) })
     .execute();
-  assert.equal((await gateway.call(path + search)).status, 410);
+  t.equal((await gateway.call(path + search)).status, 410);
   await expire();
-  assert.equal(await stored(), 0);
+  t.equal(await stored(), 0);
 });
 
 const CAPTIONED = [{ name: 'default', maxRequestCharacters: LIMIT, captions: 'kokoro' }];
@@ -188,23 +187,23 @@ test('captions tell when each word is spoken where the upstream does', async (t)
   };
   const jobId = await accept(longText(1_200));
   await resume();
-  assert.equal((await end(jobId)).status, 'completed');
+  t.equal((await end(jobId)).status, 'completed');
   const { path, body: order } = upstream.requests[0] ?? {};
-  assert.deepEqual(
+  t.strictSame(
     [path, order?.response_format, order?.stream, order?.return_timestamps],
     ['/dev/captioned_speech', 'mp3', false, true],
   );
   const { bytes } = await gateway.call(`/tts/jobs/${jobId}/audio`);
   const seconds = (upstream.requests.length * ms) / 1000;
-  assert.ok(Math.abs(secondsOf(bytes) - seconds) < 0.2);
+  t.ok(Math.abs(secondsOf(bytes) - seconds) < 0.2);
   const cues = (await gateway.call(`/tts/jobs/${jobId}/captions`)).text.split('\n\n').slice(1);
   const marked = ['is', 'sentence', 'number', '1', 'of', 'a', 'long', 'book']
     .map((word, index) => ` <00:00:00.0${index + 1}0>${word}`)
     .join('');
-  assert.equal(cues[0], `00:00:00.000 --> 00:00:00.090\nThis${marked}.`);
+  t.equal(cues[0], `00:00:00.000 --> 00:00:00.090\nThis${marked}.`);
   const second = cues.find((cue) => cue.startsWith('00:00:09.9') || cue.startsWith('00:00:10.0'));
-  assert.match(second ?? '', /\nThis <00:00:\d\d\.\d+>is /, 'the second segment begins behind the first');
-  assert.match(cues.find((cue) => cue.includes('number 26 ')) ?? '', /\nThis is sentence number 26 of/);
+  t.match(second ?? '', /\nThis <00:00:\d\d\.\d+>is /, 'the second segment begins behind the first');
+  t.match(cues.find((cue) => cue.includes('number 26 ')) ?? '', /\nThis is sentence number 26 of/);
 });
 
 test('an answer for captions that is no JSON fails the job, uncharged', async (t) => {
@@ -214,8 +213,8 @@ test('an answer for captions that is no JSON fails the job, uncharged', async (t
   const jobId = await accept(longText(1_200));
   await resume();
   const job = await end(jobId);
-  assert.deepEqual([job.status, job.error.code], ['failed', 'TTS_UPSTREAM_ERROR']);
-  assert.equal(await gateway.balance(account), FUNDS);
+  t.strictSame([job.status, job.error.code], ['failed', 'TTS_UPSTREAM_ERROR']);
+  t.equal(await gateway.balance(account), FUNDS);
 });
 
 const failures: [what: string, mode: Mode][] = [
@@ -230,12 +229,12 @@ for (const [what, mode] of failures) {
     const jobId = await accept(longText(3_000));
     await resume();
     const job = await end(jobId);
-    assert.deepEqual([job.status, job.error.code], ['failed', 'TTS_UPSTREAM_ERROR']);
-    assert.equal(await gateway.balance(account), FUNDS);
-    assert.ok((await stored()) > 0);
+    t.strictSame([job.status, job.error.code], ['failed', 'TTS_UPSTREAM_ERROR']);
+    t.equal(await gateway.balance(account), FUNDS);
+    t.ok((await stored()) > 0);
     await expire();
-    assert.equal(await stored(), 0);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.equal(await stored(), 0);
+    t.strictSame(await audit(gateway.db), []);
   });
 }
 
@@ -244,11 +243,11 @@ test('storeAudio=false keeps the segments only until the job ends', async (t) =>
   const jobId = await accept(longText(1_200), '&storeAudio=false');
   await resume();
   const job = await end(jobId);
-  assert.deepEqual([job.status, job.result.stored, job.links.audio], ['completed', false, null]);
-  assert.equal((await gateway.call(`/tts/jobs/${jobId}/audio`)).status, 410);
+  t.strictSame([job.status, job.result.stored, job.links.audio], ['completed', false, null]);
+  t.equal((await gateway.call(`/tts/jobs/${jobId}/audio`)).status, 410);
   await expire();
-  assert.equal(await stored(), 0);
-  assert.equal(await gateway.balance(account), FUNDS - 1_200n * RATE);
+  t.equal(await stored(), 0);
+  t.equal(await gateway.balance(account), FUNDS - 1_200n * RATE);
 });
 
 test('segments without a word are passed over', async (t) => {
@@ -258,9 +257,9 @@ test('segments without a word are passed over', async (t) => {
   const jobId = await accept(`${one}\n\n${stars}\n\n${two}`);
   await resume();
   const job = await end(jobId);
-  assert.equal(job.status, 'completed');
-  assert.equal(job.progress.characters, job.progress.total);
-  assert.deepEqual(inputsOf(upstream).sort(), [one, two].sort());
+  t.equal(job.status, 'completed');
+  t.equal(job.progress.characters, job.progress.total);
+  t.strictSame(inputsOf(upstream).sort(), [one, two].sort());
 });
 
 const CASES = killCases<'test/jobs/long.test.ts', number>('test/jobs/long.test.ts', {
@@ -276,13 +275,13 @@ for (const [point, again] of CASES) {
     const env = { ...workerEnv, SPEECHGATE_TEST_KILL_VISIT: '3' };
     await killCommand(t, point, { program: WORKER, env });
     await resume();
-    assert.equal((await end(jobId)).status, 'completed');
+    t.equal((await end(jobId)).status, 'completed');
     const inputs = inputsOf(upstream);
     const segments = new Set(inputs).size;
-    assert.ok(inputs.length >= segments + again && inputs.length <= segments + IN_FLIGHT);
-    assert.equal(await stored(), segments + 1);
-    assert.equal(await gateway.balance(account), FUNDS - 3_000n * RATE);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.ok(inputs.length >= segments + again && inputs.length <= segments + IN_FLIGHT);
+    t.equal(await stored(), segments + 1);
+    t.equal(await gateway.balance(account), FUNDS - 3_000n * RATE);
+    t.strictSame(await audit(gateway.db), []);
   });
 }
 
@@ -302,10 +301,10 @@ test('a worker that was paused changes nothing of a long job that was taken over
   await slow.write(silentMp3(9_000));
   slow.end();
   await paused.printed(/took over the job/);
-  assert.ok((await gateway.call(path)).bytes.equals(bytes));
-  assert.equal(await stored(), new Set(inputsOf(upstream)).size + 1);
-  assert.equal(await gateway.balance(account), FUNDS - 3_000n * RATE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.ok((await gateway.call(path)).bytes.equals(bytes));
+  t.equal(await stored(), new Set(inputsOf(upstream)).size + 1);
+  t.equal(await gateway.balance(account), FUNDS - 3_000n * RATE);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('whatever fails or dies, a long job ends charged and complete, or not charged', (t) => liveThrough(t, 5));

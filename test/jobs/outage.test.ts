@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { type Test, t, test } from 'tap';
@@ -43,20 +42,20 @@ test('a job spoken during a database outage is completed after it', async (t) =>
   proxy.cut();
   await drip.write(silentMp3(300));
   drip.end();
-  assert.equal(await upstream.requests[0]?.closed, 'complete');
-  assert.equal((await gateway.call(`/tts/jobs/${jobId}`)).status, 503);
-  assert.equal((await gateway.call(`/tts/jobs/${jobId}/audio`)).status, 503);
-  assert.equal((await later(gateway, account)).status, 503);
+  t.equal(await upstream.requests[0]?.closed, 'complete');
+  t.equal((await gateway.call(`/tts/jobs/${jobId}`)).status, 503);
+  t.equal((await gateway.call(`/tts/jobs/${jobId}/audio`)).status, 503);
+  t.equal((await later(gateway, account)).status, 503);
   proxy.restore();
   const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  assert.equal(job.status, 'completed');
-  assert.equal(upstream.requests.length, 1, 'spoken once');
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(job.status, 'completed');
+  t.equal(upstream.requests.length, 1, 'spoken once');
+  t.equal(await gateway.balance(account), FUNDS - PRICE);
+  t.strictSame(await audit(gateway.db), []);
 
   upstream.mode = mp3();
   const next = (await later(gateway, account)).json;
-  assert.equal((await untilJob(gateway, next.jobId, 'completed', 'failed')).json.status, 'completed', 'it goes on');
+  t.equal((await untilJob(gateway, next.jobId, 'completed', 'failed')).json.status, 'completed', 'it goes on');
 });
 
 test('a worker that starts during a database outage begins after it', async (t) => {
@@ -66,8 +65,8 @@ test('a worker that starts during a database outage begins after it', async (t) 
   gateway.app.worker?.start();
   await until(async () => (await gateway.call(`/tts/jobs/${jobId}`)).status === 503);
   proxy.restore();
-  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('an unreadable queue is logged once and read again after the outage', async (t) => {
@@ -81,8 +80,8 @@ test('an unreadable queue is logged once and read again after the outage', async
   await until(() => said() > 0);
   proxy.restore();
   const next = (await later(gateway, account)).json;
-  assert.equal((await untilJob(gateway, next.jobId, 'completed', 'failed')).json.status, 'completed');
-  assert.equal(said(), 1);
+  t.equal((await untilJob(gateway, next.jobId, 'completed', 'failed')).json.status, 'completed');
+  t.equal(said(), 1);
 });
 
 test('a queue whose first statement fails is opened again', async (t) => {
@@ -92,26 +91,26 @@ test('a queue whose first statement fails is opened again', async (t) => {
   const lost = proxy.loseAnswer('INSERT 0');
   gateway.app.worker?.start();
   await lost;
-  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('missing tables are 503 with the command, and nothing stays debited', async (t) => {
   const { gateway, account } = await start(t, { worker: false });
   await sql`drop schema graphile_worker cascade`.execute(gateway.db);
   const refused = await later(gateway, account);
-  assert.deepEqual([refused.status, refused.json.error.code], [503, 'CONFIG_ERROR']);
-  assert.equal(refused.json.error.details.command, 'npm run migrate');
-  assert.equal(await gateway.balance(account), FUNDS);
+  t.strictSame([refused.status, refused.json.error.code], [503, 'CONFIG_ERROR']);
+  t.equal(refused.json.error.details.command, 'npm run migrate');
+  t.equal(await gateway.balance(account), FUNDS);
 
   await sql`drop schema public cascade`.execute(gateway.db);
   await sql`create schema public`.execute(gateway.db);
   gateway.app.worker?.start();
-  assert.equal((await gateway.call(`/tts/jobs/${randomUUID()}`)).json.error.details.command, 'npm run migrate');
+  t.equal((await gateway.call(`/tts/jobs/${randomUUID()}`)).json.error.details.command, 'npm run migrate');
   await migrate(gateway.databaseUrl);
   const { jobId } = (await later(gateway, await gateway.fund(500))).json;
-  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a worker replaces a queue that cannot record the end of an entry', async (t) => {
@@ -126,13 +125,13 @@ test('a worker replaces a queue that cannot record the end of an entry', async (
     gateway.db,
   );
   const second = (await later(gateway, account)).json;
-  assert.equal((await untilJob(gateway, second.jobId, 'completed', 'failed')).json.status, 'completed');
+  t.equal((await untilJob(gateway, second.jobId, 'completed', 'failed')).json.status, 'completed');
   await sql`drop function refuse() cascade`.execute(gateway.db);
   const third = (await later(gateway, account)).json;
-  assert.equal((await untilJob(gateway, third.jobId, 'completed', 'failed')).json.status, 'completed');
-  assert.equal(upstream.requests.length, 3, 'each was spoken once');
-  assert.equal(await gateway.balance(account), FUNDS - 3n * PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await untilJob(gateway, third.jobId, 'completed', 'failed')).json.status, 'completed');
+  t.equal(upstream.requests.length, 3, 'each was spoken once');
+  t.equal(await gateway.balance(account), FUNDS - 3n * PRICE);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a claim with a lost response is claimed again after its lease, charged once', async (t) => {
@@ -142,14 +141,14 @@ test('a claim with a lost response is claimed again after its lease, charged onc
   gateway.app.worker?.start();
   await lost;
   const { state, fence } = await job(gateway, jobId);
-  assert.deepEqual([state, fence], ['processing', 2], 'the database has seen the claim');
+  t.strictSame([state, fence], ['processing', 2], 'the database has seen the claim');
   await endLease(gateway, jobId);
-  assert.equal((await runTurn(gateway, 'lost_jobs')).count, 1);
+  t.equal((await runTurn(gateway, 'lost_jobs')).count, 1);
   await until(async () => (await job(gateway, jobId)).state === 'completed');
-  assert.equal((await job(gateway, jobId)).fence, 3);
-  assert.equal(upstream.requests.length, 1);
-  assert.equal(await gateway.balance(account), FUNDS - 16n * 18n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await job(gateway, jobId)).fence, 3);
+  t.equal(upstream.requests.length, 1);
+  t.equal(await gateway.balance(account), FUNDS - 16n * 18n);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a job whose get_job response was lost is queued again and spoken once', async (t) => {
@@ -165,7 +164,7 @@ test('a job whose get_job response was lost is queued again and spoken once', as
     await runTurn(gateway, 'lost_jobs');
     return (await job(gateway, jobId)).state === 'completed';
   });
-  assert.equal(upstream.requests.length, 1);
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(upstream.requests.length, 1);
+  t.equal(await gateway.balance(account), FUNDS - PRICE);
+  t.strictSame(await audit(gateway.db), []);
 });

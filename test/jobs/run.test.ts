@@ -73,14 +73,14 @@ test('R18: a completed job is stored and captured, and its text is erased', asyn
   await drip.opened;
 
   const processing = (await untilJob(gateway, jobId, 'processing')).json;
-  assert.ok(processing.startedAt >= processing.createdAt && processing.updatedAt >= processing.startedAt);
-  assert.deepEqual(
+  t.ok(processing.startedAt >= processing.createdAt && processing.updatedAt >= processing.startedAt);
+  t.strictSame(
     [processing.completedAt, processing.error, processing.result, processing.links.audio],
     [null, null, null, null],
   );
-  assert.equal((await holdOf(gateway, jobId)).state, 'pending');
-  assert.equal((await row(gateway, jobId)).text, CANARY);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await holdOf(gateway, jobId)).state, 'pending');
+  t.equal((await row(gateway, jobId)).text, CANARY);
+  t.strictSame(await audit(gateway.db), []);
 
   const audio = silentMp3(500);
   await drip.write(audio);
@@ -88,20 +88,20 @@ test('R18: a completed job is stored and captured, and its text is erased', asyn
   const reply = await untilJob(gateway, jobId, 'completed', 'failed');
   const job = reply.json;
   const audioUrl = `${BASE_URL}/tts/jobs/${jobId}/audio`;
-  assert.equal(job.status, 'completed');
-  assert.equal(job.error, null);
-  assert.deepEqual(job.result, { audioUrl, stored: true, mimeType: 'audio/mpeg', sizeBytes: audio.length });
-  assert.deepEqual(job.links, { status: `${BASE_URL}/tts/jobs/${jobId}`, audio: audioUrl });
-  assert.ok(job.completedAt >= job.startedAt);
-  assert.equal((await holdOf(gateway, jobId)).state, 'posted');
-  assert.equal((await row(gateway, jobId)).text, null);
-  assert.equal(await gateway.balance(account), FUNDS - 15n * 18n);
-  assert.deepEqual((await gateway.call(`/tts/jobs/${jobId}/audio`)).bytes, audio);
-  assert.deepEqual(
+  t.equal(job.status, 'completed');
+  t.equal(job.error, null);
+  t.strictSame(job.result, { audioUrl, stored: true, mimeType: 'audio/mpeg', sizeBytes: audio.length });
+  t.strictSame(job.links, { status: `${BASE_URL}/tts/jobs/${jobId}`, audio: audioUrl });
+  t.ok(job.completedAt >= job.startedAt);
+  t.equal((await holdOf(gateway, jobId)).state, 'posted');
+  t.equal((await row(gateway, jobId)).text, null);
+  t.equal(await gateway.balance(account), FUNDS - 15n * 18n);
+  t.strictSame((await gateway.call(`/tts/jobs/${jobId}/audio`)).bytes, audio);
+  t.strictSame(
     upstream.requests.map(({ body }) => body),
     [{ model: 'tts-1', input: CANARY, voice: 'alloy', response_format: 'mp3' }],
   );
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R18: after a job has ended, its text is nowhere in the database', async (t) => {
@@ -123,29 +123,29 @@ test('R18: after a job has ended, its text is nowhere in the database', async (t
   upstream.mode = drip.mode;
   const good = (await later(gateway, account, { text: CANARY, key: CANARY })).json;
   await drip.opened;
-  assert.deepEqual(await texts(), ['public.job']);
+  t.strictSame(await texts(), ['public.job']);
   await drip.write(silentMp3(100));
   drip.end();
   await untilJob(gateway, good.jobId, 'completed');
   upstream.mode = openAiError(400, CANARY);
   const bad = (await later(gateway, account, { text: CANARY })).json;
   const failed = await untilJob(gateway, bad.jobId, 'failed');
-  assert.ok(!failed.text.includes(CANARY));
-  assert.deepEqual(await texts(), []);
+  t.ok(!failed.text.includes(CANARY));
+  t.strictSame(await texts(), []);
 });
 
 test('storeAudio=false completes and charges a job without storing audio', async (t) => {
   const { gateway, account } = await start(t);
   const { jobId } = (await later(gateway, account, { query: '&storeAudio=false' })).json;
   const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  assert.equal(job.status, 'completed');
-  assert.deepEqual(job.result, { audioUrl: null, stored: false, mimeType: 'audio/mpeg', sizeBytes: 16_128 });
-  assert.equal(job.links.audio, null);
+  t.equal(job.status, 'completed');
+  t.strictSame(job.result, { audioUrl: null, stored: false, mimeType: 'audio/mpeg', sizeBytes: 16_128 });
+  t.equal(job.links.audio, null);
   const audio = await gateway.call(`/tts/jobs/${jobId}/audio`);
-  assert.deepEqual([audio.status, audio.json.error.code], [410, 'AUDIO_NOT_STORED']);
-  assert.deepEqual(await stored(gateway), []);
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame([audio.status, audio.json.error.code], [410, 'AUDIO_NOT_STORED']);
+  t.strictSame(await stored(gateway), []);
+  t.equal(await gateway.balance(account), FUNDS - PRICE);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R56: a streamed WAV from the provider is served as audio/wav with its real sizes', async (t) => {
@@ -155,11 +155,11 @@ test('R56: a streamed WAV from the provider is served as audio/wav with its real
   upstream.mode = body(streamed, { framing: 'chunked' });
   const { jobId } = (await later(gateway, account)).json;
   const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  assert.equal(job.result.mimeType, 'audio/wav');
+  t.equal(job.result.mimeType, 'audio/wav');
   const audio = await gateway.call(`/tts/jobs/${jobId}/audio`);
-  assert.equal(audio.headers.get('content-type'), 'audio/wav');
-  assert.deepEqual(audio.bytes, silentWav(100));
-  assert.equal(audio.headers.get('content-disposition'), `inline; filename="speech-${jobId}.wav"`);
+  t.equal(audio.headers.get('content-type'), 'audio/wav');
+  t.strictSame(audio.bytes, silentWav(100));
+  t.equal(audio.headers.get('content-disposition'), `inline; filename="speech-${jobId}.wav"`);
 });
 
 test('a permanent failure fails the job at once and voids its hold', async (t) => {
@@ -173,19 +173,19 @@ test('a permanent failure fails the job at once and voids its hold', async (t) =
     const before = upstream.requests.length;
     const { jobId } = (await later(gateway, account)).json;
     const reply = await untilJob(gateway, jobId, 'completed', 'failed');
-    assert.equal(reply.json.status, 'failed');
-    assert.equal(reply.json.error.code, code);
-    assert.match(reply.json.error.message, /not charged/);
-    assert.doesNotMatch(reply.text, /secret|stack|node:/);
-    assert.deepEqual([reply.json.result, reply.json.links.audio], [null, null]);
-    assert.ok(reply.json.completedAt);
-    assert.equal(upstream.requests.length, before + 1, 'one attempt');
-    assert.equal((await holdOf(gateway, jobId)).state, 'voided');
-    assert.equal((await row(gateway, jobId)).text, null);
-    assert.equal((await gateway.call(`/tts/jobs/${jobId}/audio`)).status, 404, 'R18');
+    t.equal(reply.json.status, 'failed');
+    t.equal(reply.json.error.code, code);
+    t.match(reply.json.error.message, /not charged/);
+    t.notMatch(reply.text, /secret|stack|node:/);
+    t.strictSame([reply.json.result, reply.json.links.audio], [null, null]);
+    t.ok(reply.json.completedAt);
+    t.equal(upstream.requests.length, before + 1, 'one attempt');
+    t.equal((await holdOf(gateway, jobId)).state, 'voided');
+    t.equal((await row(gateway, jobId)).text, null);
+    t.equal((await gateway.call(`/tts/jobs/${jobId}/audio`)).status, 404, 'R18');
   }
-  assert.equal(await gateway.balance(account), FUNDS);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await gateway.balance(account), FUNDS);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('synthesis ends at its deadline', async (t) => {
@@ -195,7 +195,7 @@ test('synthesis ends at its deadline', async (t) => {
   await hurry(gateway, jobId, 4);
   gateway.app.worker?.start();
   const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  assert.deepEqual([job.status, job.error.code], ['failed', 'TTS_UNAVAILABLE']);
+  t.strictSame([job.status, job.error.code], ['failed', 'TTS_UNAVAILABLE']);
 });
 
 test('a job whose audio cannot be stored is retried, not captured', async (t) => {
@@ -207,13 +207,13 @@ test('a job whose audio cannot be stored is retried, not captured', async (t) =>
     const { state, attempts } = await row(gateway, jobId);
     return state === 'queued' && attempts > 0;
   });
-  assert.equal((await holdOf(gateway, jobId)).state, 'pending');
+  t.equal((await holdOf(gateway, jobId)).state, 'pending');
   await hurry(gateway, jobId, 4);
   const reply = await untilJob(gateway, jobId, 'completed', 'failed');
-  assert.deepEqual([reply.json.status, reply.json.error.code], ['failed', 'INTERNAL_ERROR']);
-  assert.ok(!reply.text.includes(gateway.config.dataDir));
-  assert.equal(await gateway.balance(account), FUNDS);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame([reply.json.status, reply.json.error.code], ['failed', 'INTERNAL_ERROR']);
+  t.ok(!reply.text.includes(gateway.config.dataDir));
+  t.equal(await gateway.balance(account), FUNDS);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a job that waits longer than any lease keeps its hold', async (t) => {
@@ -229,12 +229,12 @@ test('a job that waits longer than any lease keeps its hold', async (t) => {
   await sql`update job set created_at = now() - interval '30 days', run_at = now() - interval '30 days'`.execute(
     gateway.db,
   );
-  assert.equal(await voidExpiredHolds(gateway.db), 0);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await voidExpiredHolds(gateway.db), 0);
+  t.strictSame(await audit(gateway.db), []);
   gateway.app.worker?.start();
-  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+  t.equal(await gateway.balance(account), FUNDS - PRICE);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a transient failure requeues the job with its hold, until the time that the provider named', async (t) => {
@@ -245,18 +245,18 @@ test('a transient failure requeues the job with its hold, until the time that th
   await upstream.waitForRequests(2);
   await untilJob(gateway, jobId, 'queued');
   const waiting = await row(gateway, jobId);
-  assert.equal(Number(waiting.run_at) - Number(waiting.updated_at), 120_000);
-  assert.equal(waiting.attempts, 2);
-  assert.equal((await gateway.call(`/tts/jobs/${jobId}/audio`)).json.error.code, 'JOB_NOT_READY');
-  assert.equal((await holdOf(gateway, jobId)).state, 'pending');
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(Number(waiting.run_at) - Number(waiting.updated_at), 120_000);
+  t.equal(waiting.attempts, 2);
+  t.equal((await gateway.call(`/tts/jobs/${jobId}/audio`)).json.error.code, 'JOB_NOT_READY');
+  t.equal((await holdOf(gateway, jobId)).state, 'pending');
+  t.equal(await gateway.balance(account), FUNDS - PRICE);
+  t.strictSame(await audit(gateway.db), []);
   await hurry(gateway, jobId);
   const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  assert.equal(job.status, 'completed');
-  assert.equal(upstream.requests.length, 3);
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(job.status, 'completed');
+  t.equal(upstream.requests.length, 3);
+  t.equal(await gateway.balance(account), FUNDS - PRICE);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a failed last attempt fails the job and voids its hold', async (t) => {
@@ -266,11 +266,11 @@ test('a failed last attempt fails the job and voids its hold', async (t) => {
   await hurry(gateway, jobId, 4);
   gateway.app.worker?.start();
   const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  assert.equal(job.status, 'failed');
-  assert.equal(job.error.code, 'TTS_UPSTREAM_ERROR');
-  assert.equal(upstream.requests.length, 1);
-  assert.equal(await gateway.balance(account), FUNDS);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(job.status, 'failed');
+  t.equal(job.error.code, 'TTS_UPSTREAM_ERROR');
+  t.equal(upstream.requests.length, 1);
+  t.equal(await gateway.balance(account), FUNDS);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a job fails if the provider asks for too long a wait', async (t) => {
@@ -278,8 +278,8 @@ test('a job fails if the provider asks for too long a wait', async (t) => {
   upstream.mode = tooManyRequests('3600');
   const { jobId } = (await later(gateway, account)).json;
   const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  assert.deepEqual([job.status, job.error.code], ['failed', 'TTS_UNAVAILABLE']);
-  assert.equal(await gateway.balance(account), FUNDS);
+  t.strictSame([job.status, job.error.code], ['failed', 'TTS_UNAVAILABLE']);
+  t.equal(await gateway.balance(account), FUNDS);
 });
 
 test('a job whose workers keep dying is not retried forever', async (t) => {
@@ -288,15 +288,15 @@ test('a job whose workers keep dying is not retried forever', async (t) => {
   await hurry(gateway, jobId, 5);
   gateway.app.worker?.start();
   const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  assert.deepEqual([job.status, job.error.code], ['failed', 'INTERNAL_ERROR']);
-  assert.equal(upstream.requests.length, 0);
-  assert.equal(await gateway.balance(account), FUNDS);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame([job.status, job.error.code], ['failed', 'INTERNAL_ERROR']);
+  t.equal(upstream.requests.length, 0);
+  t.equal(await gateway.balance(account), FUNDS);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 const MINUTES = 60_000;
 
-test('retry delays triple from one second, and the fifth attempt is the last', async () => {
+test('retry delays triple from one second, and the fifth attempt is the last', async (t) => {
   const rows: [attempt: number, random: number, expected: number | undefined][] = [
     [1, 0, 1_000],
     [1, 1, 1_250],
@@ -308,22 +308,22 @@ test('retry delays triple from one second, and the fifth attempt is the last', a
     [6, 0, undefined],
   ];
   for (const [attempt, random, expected] of rows) {
-    assert.equal(retryDelayMs(attempt, 0, undefined, random), expected, `attempt ${attempt}`);
+    t.equal(retryDelayMs(attempt, 0, undefined, random), expected, `attempt ${attempt}`);
   }
-  assert.equal(MAX_ATTEMPTS, 5);
+  t.equal(MAX_ATTEMPTS, 5);
 });
 
-test('a retry delay is never shorter than the provider asked for', async () => {
-  assert.equal(retryDelayMs(1, 0, 30, 0), 30_000);
-  assert.equal(retryDelayMs(4, 0, 2, 0), 27_000);
+test('a retry delay is never shorter than the provider asked for', async (t) => {
+  t.equal(retryDelayMs(1, 0, 30, 0), 30_000);
+  t.equal(retryDelayMs(4, 0, 2, 0), 27_000);
 });
 
-test('no attempt begins more than 15 minutes after the first', async () => {
-  assert.equal(retryDelayMs(1, 0, 15 * 60, 0), 15 * MINUTES);
-  assert.equal(retryDelayMs(1, 0, 15 * 60 + 1, 0), undefined);
-  assert.equal(retryDelayMs(2, 15 * MINUTES - 3_000, undefined, 0), 3_000);
-  assert.equal(retryDelayMs(2, 15 * MINUTES - 2_999, undefined, 0), undefined);
-  assert.equal(retryDelayMs(1, 0, 3600, 0), undefined);
+test('no attempt begins more than 15 minutes after the first', async (t) => {
+  t.equal(retryDelayMs(1, 0, 15 * 60, 0), 15 * MINUTES);
+  t.equal(retryDelayMs(1, 0, 15 * 60 + 1, 0), undefined);
+  t.equal(retryDelayMs(2, 15 * MINUTES - 3_000, undefined, 0), 3_000);
+  t.equal(retryDelayMs(2, 15 * MINUTES - 2_999, undefined, 0), undefined);
+  t.equal(retryDelayMs(1, 0, 3600, 0), undefined);
 });
 
 test('retry delays and attempts are bounded, whatever the provider says', async () => {
@@ -357,15 +357,15 @@ test('at most JOB_CONCURRENCY jobs run at the same time', async (t) => {
   await upstream.waitForRequests(3);
   const states = async () =>
     (await gateway.db.selectFrom('job').select('state').orderBy('state').execute()).map(({ state }) => state);
-  assert.deepEqual(await states(), ['processing', 'processing', 'processing', 'queued', 'queued']);
+  t.strictSame(await states(), ['processing', 'processing', 'processing', 'queued', 'queued']);
   for (let index = 0; index < 5; index++) {
     await upstream.waitForRequests(index + 1);
     await open[index]?.write(silentMp3(100));
     open[index]?.end();
   }
-  for (const { jobId } of jobs) assert.equal((await untilJob(gateway, jobId, 'completed')).json.status, 'completed');
-  assert.equal(upstream.requests.length, 5);
-  assert.deepEqual(await audit(gateway.db), []);
+  for (const { jobId } of jobs) t.equal((await untilJob(gateway, jobId, 'completed')).json.status, 'completed');
+  t.equal(upstream.requests.length, 5);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a stopping worker finishes its job first', async (t) => {
@@ -379,9 +379,9 @@ test('a stopping worker finishes its job first', async (t) => {
   const stopped = gateway.app.worker?.stop();
   drip.end();
   await stopped;
-  assert.equal((await row(gateway, jobId)).state, 'completed');
-  assert.equal((await row(gateway, waiting.jobId)).state, 'queued');
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await row(gateway, jobId)).state, 'completed');
+  t.equal((await row(gateway, waiting.jobId)).state, 'queued');
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('metrics show waiting and running jobs and the ends of their holds', async (t) => {
@@ -389,14 +389,14 @@ test('metrics show waiting and running jobs and the ends of their holds', async 
   const metrics = async () => (await gateway.app.admin.inject('/metrics')).body;
   const first = (await later(gateway, account, { key: 'k' })).json;
   await later(gateway, account, { key: 'k' });
-  assert.match(await metrics(), /^speechgate_queued_jobs 1$/m);
+  t.match(await metrics(), /^speechgate_queued_jobs 1$/m);
   const drip = new ControlledStream();
   upstream.mode = drip.mode;
   gateway.app.worker?.start();
   await drip.opened;
   const running = await metrics();
-  assert.match(running, /^speechgate_queued_jobs 0$/m);
-  assert.match(running, /^speechgate_processing_jobs 1$/m);
+  t.match(running, /^speechgate_queued_jobs 0$/m);
+  t.match(running, /^speechgate_processing_jobs 1$/m);
   await drip.write(silentMp3(100));
   drip.end();
   await untilJob(gateway, first.jobId, 'completed');
@@ -407,9 +407,9 @@ test('metrics show waiting and running jobs and the ends of their holds', async 
   // Counted right after the transaction that a caller may already see.
   await until(async () => /speechgate_holds_total{flow="card",event="voided"} 1$/m.test(await metrics()));
   const text = await metrics();
-  assert.match(text, /^speechgate_processing_jobs 0$/m);
-  assert.match(text, placed, 'a repeat places no hold');
-  assert.match(text, /speechgate_holds_total{flow="card",event="captured"} 1$/m);
+  t.match(text, /^speechgate_processing_jobs 0$/m);
+  t.match(text, placed, 'a repeat places no hold');
+  t.match(text, /speechgate_holds_total{flow="card",event="captured"} 1$/m);
 });
 
 test('log lines about a job carry its trace id, and the cause of a failure', async (t) => {
@@ -426,10 +426,10 @@ test('log lines about a job carry its trace id, and the cause of a failure', asy
   await until(() => gateway.log.some(({ end }) => end === 'completed'));
   const lines = gateway.log.filter((line) => line.job === jobId);
   const traceId = accepted.headers.get('x-trace-id');
-  assert.ok(lines.every((line) => line.traceId === traceId));
+  t.ok(lines.every((line) => line.traceId === traceId));
   const [failed] = lines.flatMap(({ err }) => (err ? [err as { failure?: string; upstream?: string }] : []));
-  assert.deepEqual([failed?.failure, failed?.upstream], ['broken_off', 'default']);
-  assert.deepEqual(
+  t.strictSame([failed?.failure, failed?.upstream], ['broken_off', 'default']);
+  t.strictSame(
     lines
       .filter(({ err }) => !err)
       .map(({ msg, attempt, end, chargedMicroUsd }) => [msg, attempt, end, chargedMicroUsd]),

@@ -26,11 +26,11 @@ test('a job is claimed once, and only when it is due', async (t) => {
   const { jobId } = (await later(gateway, account)).json;
   const claims = await Promise.all(Array.from({ length: 10 }, () => claimJob(gateway.db, jobId)));
   const [claim, ...others] = claims.filter((found) => found !== undefined);
-  assert.deepEqual(others, []);
-  assert.deepEqual([claim?.attempt, claim?.fence], [1, 2]);
+  t.strictSame(others, []);
+  t.strictSame([claim?.attempt, claim?.fence], [1, 2]);
   await requeueJob(gateway.db, claim as Claim, { delayMs: 60_000 });
-  assert.equal(await claimJob(gateway.db, jobId), undefined);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await claimJob(gateway.db, jobId), undefined);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a job with an expired lease is taken over once, by any worker', async (t) => {
@@ -41,16 +41,16 @@ test('a job with an expired lease is taken over once, by any worker', async (t) 
   await claimed(gateway, alive.jobId);
   await endLease(gateway, jobId);
   const counts = await Promise.all(gateways.map(({ db }) => takeOverJobs(db)));
-  assert.deepEqual(counts.sort(), [0, 1]);
-  assert.equal((await row(gateway, jobId)).state, 'queued');
-  assert.equal((await row(gateway, alive.jobId)).state, 'processing');
-  assert.equal(await gateway.balance(account), FUNDS - 2n * PRICE, 'no hold is lost');
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(counts.sort(), [0, 1]);
+  t.equal((await row(gateway, jobId)).state, 'queued');
+  t.equal((await row(gateway, alive.jobId)).state, 'processing');
+  t.equal(await gateway.balance(account), FUNDS - 2n * PRICE, 'no hold is lost');
+  t.strictSame(await audit(gateway.db), []);
   gateways[1]?.app.worker?.start();
   const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  assert.equal(job.status, 'completed');
-  assert.equal(upstream.requests.length, 1);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(job.status, 'completed');
+  t.equal(upstream.requests.length, 1);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a worker renews all leases together and learns which it has lost', async (t) => {
@@ -69,10 +69,10 @@ test('a worker renews all leases together and learns which it has lost', async (
   );
   const leaseOf = async ({ jobId }: Claim) => Number((await row(gateway, jobId)).lease_until);
   await until(() => lost.length === 2);
-  assert.deepEqual(lost, [taken, ended]);
-  for (const claim of [live, owner]) assert.ok((await leaseOf(claim)) > Date.now() + SECOND_THIRD_MS);
+  t.strictSame(lost, [taken, ended]);
+  for (const claim of [live, owner]) t.ok((await leaseOf(claim)) > Date.now() + SECOND_THIRD_MS);
   for (const end of ends) end();
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a stale worker can neither complete, fail nor requeue a job taken over', async (t) => {
@@ -92,14 +92,14 @@ test('a stale worker can neither complete, fail nor requeue a job taken over', a
   };
   await tries();
   const owner = await claimed(gateway, jobId);
-  assert.ok(owner.fence > paused.fence);
-  assert.equal(owner.attempt, 2, 'the attempt that ended with its worker counts');
+  t.ok(owner.fence > paused.fence);
+  t.equal(owner.attempt, 2, 'the attempt that ended with its worker counts');
   await tries();
-  assert.equal((await row(gateway, jobId)).state, 'processing');
-  assert.equal(await completeJob(gateway.db, owner, RESULT, RETENTION), true);
+  t.equal((await row(gateway, jobId)).state, 'processing');
+  t.equal(await completeJob(gateway.db, owner, RESULT, RETENTION), true);
   await tries();
-  assert.equal((await row(gateway, jobId)).state, 'completed');
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  t.equal((await row(gateway, jobId)).state, 'completed');
+  t.equal(await gateway.balance(account), FUNDS - PRICE);
 });
 
 test('ending a job again after a lost response has no further effect', async (t) => {
@@ -107,15 +107,15 @@ test('ending a job again after a lost response has no further effect', async (t)
   const make = async () => claimed(gateway, (await later(gateway, account)).json.jobId);
   const [completed, failed, requeued] = [await make(), await make(), await make()];
   for (let times = 0; times < 2; times++) {
-    assert.equal(await completeJob(gateway.db, completed, RESULT, RETENTION), true);
-    assert.equal(await failJob(gateway.db, failed, { code: 'X', message: 'x' }, RETENTION), true);
-    assert.equal(await requeueJob(gateway.db, requeued, { delayMs: 60_000, uncounted: true }), true);
+    t.equal(await completeJob(gateway.db, completed, RESULT, RETENTION), true);
+    t.equal(await failJob(gateway.db, failed, { code: 'X', message: 'x' }, RETENTION), true);
+    t.equal(await requeueJob(gateway.db, requeued, { delayMs: 60_000, uncounted: true }), true);
   }
-  assert.equal(await failJob(gateway.db, completed, { code: 'X', message: 'x' }, RETENTION), false);
-  assert.equal(await completeJob(gateway.db, failed, RESULT, RETENTION), false);
-  assert.equal((await row(gateway, requeued.jobId)).attempts, 0);
-  assert.equal(await gateway.balance(account), FUNDS - 2n * PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await failJob(gateway.db, completed, { code: 'X', message: 'x' }, RETENTION), false);
+  t.equal(await completeJob(gateway.db, failed, RESULT, RETENTION), false);
+  t.equal((await row(gateway, requeued.jobId)).attempts, 0);
+  t.equal(await gateway.balance(account), FUNDS - 2n * PRICE);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('audio that a worker stored for a lost job is deleted', async (t) => {
@@ -131,18 +131,18 @@ test('audio that a worker stored for a lost job is deleted', async (t) => {
   upstream.mode = mp3(200);
   await takeOverJobs(gateway.db);
   quick.app.worker?.start();
-  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+  t.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
   const objects = async () =>
     (await readdir(join(gateway.config.dataDir, 'audio'), { recursive: true })).filter((name) => name.includes('/'));
-  assert.equal((await objects()).length, 1);
+  t.equal((await objects()).length, 1);
   await drip.write(silentMp3(1000));
   drip.end();
   await slow.app.worker?.stop();
-  assert.equal((await objects()).length, 1);
+  t.equal((await objects()).length, 1);
   const audio = await gateway.call(`/tts/jobs/${jobId}/audio`);
-  assert.deepEqual(audio.bytes, silentMp3(200), 'of the worker that completed the job');
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(audio.bytes, silentMp3(200), 'of the worker that completed the job');
+  t.equal(await gateway.balance(account), FUNDS - PRICE);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('two replicas on one database speak each of 40 jobs once', async (t) => {
@@ -151,11 +151,10 @@ test('two replicas on one database speak each of 40 jobs once', async (t) => {
   const jobs = await Promise.all(
     Array.from({ length: 40 }, (_, index) => later(gateways[index % 2] as Gateway, account, { text: `text ${index}` })),
   );
-  for (const { json } of jobs)
-    assert.equal((await untilJob(gateway, json.jobId, 'completed')).json.status, 'completed');
+  for (const { json } of jobs) t.equal((await untilJob(gateway, json.jobId, 'completed')).json.status, 'completed');
   const spoken = upstream.requests.map(({ body }) => body?.input);
-  assert.deepEqual(spoken.sort(), Array.from({ length: 40 }, (_, index) => `text ${index}`).sort());
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(spoken.sort(), Array.from({ length: 40 }, (_, index) => `text ${index}`).sort());
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('metrics show the age of a hanging attempt', async (t) => {
@@ -165,7 +164,7 @@ test('metrics show the age of a hanging attempt', async (t) => {
   await sql`update job set updated_at = now() - interval '1 hour' where id = ${jobId}`.execute(gateway.db);
   const metrics = (await gateway.app.admin.inject('/metrics')).body;
   const seconds = Number(/^speechgate_oldest_processing_job_seconds (\S+)$/m.exec(metrics)?.[1]);
-  assert.ok(seconds >= 3600 && seconds < 3660, `${seconds} s`);
+  t.ok(seconds >= 3600 && seconds < 3660, `${seconds} s`);
 });
 
 const updateEntry = ({ db }: Gateway, jobId: string, set: string) =>
@@ -200,13 +199,13 @@ test('the safety net requeues only due jobs that the queue has lost', async (t) 
   await updateEntry(gateway, deadWorker, "locked_at = now() - interval '1 minute', locked_by = 'dead'");
   await updateEntry(gateway, liveWorker, "locked_at = now(), locked_by = 'alive'");
 
-  assert.equal(await requeueLostJobs(gateway.db), 4);
-  assert.equal(await requeueLostJobs(gateway.db), 0);
-  assert.deepEqual(await runnable(gateway), [lost, exhausted, postponed, waiting, deadWorker].sort());
+  t.equal(await requeueLostJobs(gateway.db), 4);
+  t.equal(await requeueLostJobs(gateway.db), 0);
+  t.strictSame(await runnable(gateway), [lost, exhausted, postponed, waiting, deadWorker].sort());
   await updateEntry(gateway, liveWorker, 'locked_at = null, locked_by = null');
   gateway.app.worker?.start();
   for (const jobId of all) await untilJob(gateway, jobId, 'completed');
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a job whose worker died with its entry gets one new entry', async (t) => {
@@ -215,11 +214,11 @@ test('a job whose worker died with its entry gets one new entry', async (t) => {
   await updateEntry(gateway, jobId, "locked_at = now(), locked_by = 'dead'");
   await claimed(gateway, jobId);
   await endLease(gateway, jobId);
-  assert.equal(await takeOverJobs(gateway.db), 1);
-  assert.deepEqual(await runnable(gateway), [jobId]);
+  t.equal(await takeOverJobs(gateway.db), 1);
+  t.strictSame(await runnable(gateway), [jobId]);
   gateway.app.worker?.start();
   await untilJob(gateway, jobId, 'completed');
-  assert.equal((await row(gateway, jobId)).attempts, 2);
+  t.equal((await row(gateway, jobId)).attempts, 2);
 });
 
 test('a queue entry for a missing or ended job does nothing', async (t) => {
@@ -232,9 +231,9 @@ test('a queue entry for a missing or ended job does nothing', async (t) => {
   }
   const entries = async () => (await sql`select from graphile_worker._private_jobs`.execute(gateway.db)).rows.length;
   while ((await entries()) > 0);
-  assert.equal(upstream.requests.length, 1);
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(upstream.requests.length, 1);
+  t.equal(await gateway.balance(account), FUNDS - PRICE);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 async function startSingle(t: Test) {
@@ -266,9 +265,9 @@ test('accounts take turns: a job of a new account runs before a long backlog', a
   await accept(gateway, await gateway.fund(500), many('few', 3));
   gateway.app.worker?.start();
   for (const id of crowd) await untilJob(gateway, id, 'completed');
-  assert.deepEqual(spoken().slice(0, 7), ['crowd 0', 'single', 'few 0', 'crowd 1', 'few 1', 'crowd 2', 'few 2']);
-  assert.deepEqual(spoken().slice(7), many('crowd', 40).slice(3));
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(spoken().slice(0, 7), ['crowd 0', 'single', 'few 0', 'crowd 1', 'few 1', 'crowd 2', 'few 2']);
+  t.strictSame(spoken().slice(7), many('crowd', 40).slice(3));
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('the turn of a job counts the live jobs of its account', async (t) => {
@@ -280,8 +279,8 @@ test('the turn of a job counts the live jobs of its account', async (t) => {
   await gateway.app.worker?.stop();
   await Promise.all(many('b', 10).map((text) => later(gateway, account, { text })));
   const found = await turns(gateway);
-  assert.deepEqual(found.map(({ turn }) => turn).sort(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-  assert.ok(found.every(({ turn, priority }) => turn === priority));
+  t.strictSame(found.map(({ turn }) => turn).sort(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  t.ok(found.every(({ turn, priority }) => turn === priority));
 });
 
 test('a retried or lost job keeps its turn', async (t) => {
@@ -296,8 +295,8 @@ test('a retried or lost job keeps its turn', async (t) => {
   await sql`update job set state = 'queued', lease_until = null, run_at = now() - interval '11 seconds'
             where id = ${second as string}`.execute(gateway.db);
   await sql`delete from graphile_worker._private_jobs`.execute(gateway.db);
-  assert.equal((await runTurn(gateway, 'lost_jobs')).count, 1);
-  assert.deepEqual(await turns(gateway), [{ text: 'second', turn: 1, priority: 1 }]);
+  t.equal((await runTurn(gateway, 'lost_jobs')).count, 1);
+  t.strictSame(await turns(gateway), [{ text: 'second', turn: 1, priority: 1 }]);
 });
 
 test('a job that has waited two minutes per earlier job goes by its age', async (t) => {
@@ -305,7 +304,7 @@ test('a job that has waited two minutes per earlier job goes by its age', async 
   await accept(gateway, await gateway.fund(500), many('crowd', 4));
   await sql`update job set run_at = now() - interval '241 seconds'`.execute(gateway.db);
   await runTurn(gateway, 'lost_jobs');
-  assert.deepEqual(
+  t.strictSame(
     (await turns(gateway)).map(({ turn, priority }) => [turn, priority]),
     [
       [0, 0],
@@ -318,9 +317,9 @@ test('a job that has waited two minutes per earlier job goes by its age', async 
   gateway.app.worker?.start();
   await untilJob(gateway, ids[0] as string, 'completed');
   const spoken = upstream.requests.map(({ body }) => body?.input);
-  assert.deepEqual(spoken.slice(0, 3).sort(), ['crowd 0', 'crowd 1', 'crowd 2']);
-  assert.equal(spoken[3], 'later');
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(spoken.slice(0, 3).sort(), ['crowd 0', 'crowd 1', 'crowd 2']);
+  t.equal(spoken[3], 'later');
+  t.strictSame(await audit(gateway.db), []);
 });
 
 const HOLD = 'a hold has ended, is within its lease, or is owned by a live job';
@@ -347,7 +346,7 @@ test('each audit rule for jobs and holds detects its own damage', async (t) => {
         execute format('alter table job drop constraint %I', name);
       end loop;
     end $$`.execute(gateway.db);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 
   const hold = (jobId: string) => sql`(select hold_id from job where id = ${jobId})`;
   const damages: [name: string, damage: ReturnType<typeof sql>, rules: string[]][] = [
@@ -380,7 +379,7 @@ test('each audit rule for jobs and holds detects its own damage', async (t) => {
       await unguarded(trx, () => damage.execute(trx));
       return brokenRules(trx);
     });
-    assert.deepEqual(
+    t.strictSame(
       found.filter((rule) => [HOLD, STATE, TEXT].includes(rule)),
       rules,
       name,

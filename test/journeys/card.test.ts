@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { x402Client } from '@x402/core/client';
@@ -22,22 +21,22 @@ test('R3: a request costs ceil(characters x rate), 198 micro-USD for "Hello worl
     '/tts',
     say(account, { text: '  Hello world\n', voice: 'provider-a_nova', speed: 1.5 }),
   );
-  assert.equal(reply.status, 200);
-  assert.equal(reply.headers.get('content-type'), 'audio/mpeg');
-  assert.equal(reply.headers.get('x-credit-account'), account);
-  assert.equal(reply.headers.get('x-credit-balance'), '4999802');
-  assert.equal(reply.headers.get('cache-control'), 'private, no-store');
-  assert.equal(await gateway.balance(account), 4_999_802n);
+  t.equal(reply.status, 200);
+  t.equal(reply.headers.get('content-type'), 'audio/mpeg');
+  t.equal(reply.headers.get('x-credit-account'), account);
+  t.equal(reply.headers.get('x-credit-balance'), '4999802');
+  t.equal(reply.headers.get('cache-control'), 'private, no-store');
+  t.equal(await gateway.balance(account), 4_999_802n);
   const sent = { model: 'tts-1', input: 'Hello world', voice: 'nova', speed: 1.5, response_format: 'mp3' };
-  assert.deepEqual(upstream.requests[0]?.body, sent);
+  t.strictSame(upstream.requests[0]?.body, sent);
   const credits = await gateway.call(`/credits/${account}`);
-  assert.deepEqual(credits.json, {
+  t.strictSame(credits.json, {
     accountId: account,
     balanceMicroUsd: 4999802,
     balanceUsd: '4.999802',
     currency: 'USD',
   });
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('GET and text/plain requests synthesize like JSON', async (t) => {
@@ -45,15 +44,15 @@ test('GET and text/plain requests synthesize like JSON', async (t) => {
   const account = await gateway.fund(500);
   const headers = { 'x-credit-account': account };
   const query = '/tts?text=Hello+w%C3%B6rld&model=provider-a/tts-1-hd&voice=provider-a_ash&speed=0.5';
-  assert.equal((await gateway.call(query, { headers })).status, 200);
+  t.equal((await gateway.call(query, { headers })).status, 200);
   const plain = await gateway.call('/tts?model=provider-a/tts-1-hd&voice=provider-a_ash&speed=0.5', {
     method: 'POST',
     headers: { ...headers, 'content-type': 'text/plain' },
     body: 'Hello wörld',
   });
-  assert.equal(plain.status, 200);
-  assert.equal(plain.headers.get('x-credit-balance'), String(5_000_000 - 2 * 11 * 36));
-  assert.deepEqual(upstream.requests[0]?.body, upstream.requests[1]?.body);
+  t.equal(plain.status, 200);
+  t.equal(plain.headers.get('x-credit-balance'), String(5_000_000 - 2 * 11 * 36));
+  t.strictSame(upstream.requests[0]?.body, upstream.requests[1]?.body);
 });
 
 test('R12: a missing, unknown or underfunded account is 402 and charges nothing', async (t) => {
@@ -70,17 +69,17 @@ test('R12: a missing, unknown or underfunded account is 402 and charges nothing'
   ];
   for (const [named, reason] of cases) {
     const reply = await gateway.call('/tts', say(named));
-    assert.equal(reply.status, 402, reason);
-    assert.equal(reply.json.error.details.reason, reason);
+    t.equal(reply.status, 402, reason);
+    t.equal(reply.json.error.details.reason, reason);
   }
-  assert.equal(upstream.requests.length, 0);
-  assert.equal(await gateway.balance(account), 197n);
+  t.equal(upstream.requests.length, 0);
+  t.equal(await gateway.balance(account), 197n);
   const { count } = await gateway.db
     .selectFrom('account')
     .select(({ fn }) => fn.countAll<bigint>().as('count'))
     .where('kind', '=', 'card')
     .executeTakeFirstOrThrow();
-  assert.equal(count, 1n, 'naming an unknown account makes no account');
+  t.equal(count, 1n, 'naming an unknown account makes no account');
 });
 
 test('R11, R46: the 402 names the amount and carries the challenge in both headers', async (t) => {
@@ -88,34 +87,34 @@ test('R11, R46: the 402 names the amount and carries the challenge in both heade
   for (const call of [say(undefined), { method: 'GET' }]) {
     const reply = await gateway.call(call.method === 'GET' ? '/tts?text=Hello' : '/tts', call);
     const body = reply.json;
-    assert.equal(body.amount, '500');
-    assert.equal(body.currency, 'usd');
-    assert.equal(body.topUpUrl, `${BASE_URL}/top-up?amount=500`);
-    assert.equal(body.creditAccount.name, 'x-credit-account');
-    assert.equal(reply.headers.get('cache-control'), 'no-store');
+    t.equal(body.amount, '500');
+    t.equal(body.currency, 'usd');
+    t.equal(body.topUpUrl, `${BASE_URL}/top-up?amount=500`);
+    t.equal(body.creditAccount.name, 'x-credit-account');
+    t.equal(reply.headers.get('cache-control'), 'no-store');
     const required = decodePaymentRequiredHeader(reply.headers.get('payment-required') ?? '');
     const { x402Version, resource, accepts, ...members } = required;
-    assert.deepEqual([x402Version, resource, accepts], [2, { url: `${BASE_URL}/tts` }, []]);
-    assert.deepEqual(members, body);
+    t.strictSame([x402Version, resource, accepts], [2, { url: `${BASE_URL}/tts` }, []]);
+    t.strictSame(members, body);
     const payer = new x402Client().register(
       'eip155:8453',
       new ExactEvmScheme(privateKeyToAccount(generatePrivateKey())),
     );
-    await assert.rejects(payer.createPaymentPayload(required), /No network\/scheme registered/);
+    await t.rejects(payer.createPaymentPayload(required), /No network\/scheme registered/);
     const challenge = reply.headers.get('www-authenticate') ?? '';
-    assert.match(
+    t.match(
       challenge,
       /^Payment id="[^"]+", realm="speechgate\.test", method="credits", intent="charge", request="[\w-]+", expires="[^"]+"$/,
     );
     const parameters = Object.fromEntries(
       [...challenge.matchAll(/(\w+)="([^"]*)"/g)].map((match) => [match[1], match[2]]),
     );
-    assert.equal(
+    t.equal(
       Buffer.from(parameters.request as string, 'base64url').toString(),
       `{"amount":"500","currency":"usd","topUpUrl":"${BASE_URL}/top-up?amount=500&challenge=${parameters.id}"}`,
     );
-    assert.ok(Date.parse(parameters.expires as string) > Date.now());
-    assert.equal(body.error.details.challengeId, parameters.id);
+    t.ok(Date.parse(parameters.expires as string) > Date.now());
+    t.equal(body.error.details.challengeId, parameters.id);
   }
 });
 
@@ -130,23 +129,23 @@ test('of 50 parallel requests on an account that covers 20, exactly 20 are serve
   const replies = await Promise.all(
     Array.from({ length: 50 }, () => gateway.call('/tts', say(account, { text: 'x'.repeat(characters) }))),
   );
-  assert.equal(replies.filter((reply) => reply.status === 200).length, 20);
-  assert.equal(replies.filter((reply) => reply.status === 402).length, 30);
-  assert.equal(upstream.requests.length - served, 20, 'the provider is called for what was paid only');
-  assert.equal(Number(await gateway.balance(account)), rest - 20 * characters * 18);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(replies.filter((reply) => reply.status === 200).length, 20);
+  t.equal(replies.filter((reply) => reply.status === 402).length, 30);
+  t.equal(upstream.requests.length - served, 20, 'the provider is called for what was paid only');
+  t.equal(Number(await gateway.balance(account)), rest - 20 * characters * 18);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R47: a flow without its settings is off and answers 503', async (t) => {
   const off = await startGateway(t, { STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' });
   for (const reply of [await off.call('/tts?text=a'), await off.call('/top-up', { method: 'POST' })]) {
-    assert.equal(reply.status, 503);
-    assert.equal(reply.json.error.code, 'CONFIG_ERROR');
+    t.equal(reply.status, 503);
+    t.equal(reply.json.error.code, 'CONFIG_ERROR');
   }
   const mute = await startGateway(t, { SPEECH_BASE_URL: '' });
   const reply = await mute.call('/tts?text=a');
-  assert.equal(reply.status, 503);
-  assert.equal(reply.json.error.code, 'TTS_PROVIDER_NOT_CONFIGURED');
+  t.equal(reply.status, 503);
+  t.equal(reply.json.error.code, 'TTS_PROVIDER_NOT_CONFIGURED');
 });
 
 test('R9: each upstream fault returns its error and leaves the balance unchanged', async (t) => {
@@ -168,21 +167,21 @@ test('R9: each upstream fault returns its error and leaves the balance unchanged
     ['429', tooManyRequests('7'), 503, 'TTS_UNAVAILABLE'],
   ];
   for (const [name, mode, status, code] of cases) {
-    await t.test(name, async () => {
+    await t.test(name, async (t) => {
       upstream.mode = mode;
       const reply = await gateway.call('/tts', say(account));
-      assert.equal(reply.json.error.code, code);
-      assert.equal(reply.status, status);
-      if (name === '429') assert.equal(reply.headers.get('retry-after'), '7');
-      assert.equal(await gateway.balance(account), 5_000_000n);
-      assert.deepEqual(await audit(gateway.db), []);
+      t.equal(reply.json.error.code, code);
+      t.equal(reply.status, status);
+      if (name === '429') t.equal(reply.headers.get('retry-after'), '7');
+      t.equal(await gateway.balance(account), 5_000_000n);
+      t.strictSame(await audit(gateway.db), []);
     });
   }
-  await t.test('an unreachable upstream', async () => {
+  await t.test('an unreachable upstream', async (t) => {
     await upstream.close();
     const reply = await gateway.call('/tts', say(account));
-    assert.equal(reply.json.error.code, 'TTS_UNAVAILABLE');
-    assert.equal(await gateway.balance(account), 5_000_000n);
+    t.equal(reply.json.error.code, 'TTS_UNAVAILABLE');
+    t.equal(await gateway.balance(account), 5_000_000n);
   });
 });
 
@@ -192,18 +191,18 @@ test('R55: an upstream that aborts mid-audio costs nothing and resets the respon
   const { contentLengthTooLarge, cutChunked, hangInBody, resetInBody } = upstreamModes;
   for (const mode of [contentLengthTooLarge(), cutChunked(), resetInBody(), hangInBody()]) {
     upstream.mode = mode;
-    await assert.rejects(gateway.call('/tts', say(account)), /aborted|ECONNRESET|socket hang up/);
+    await t.rejects(gateway.call('/tts', say(account)), /aborted|ECONNRESET|socket hang up/);
     await until(async () => (await gateway.balance(account)) === 5_000_000n);
   }
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R56: card TTS passes WAV on as audio/wav', async (t) => {
   const { gateway, upstream } = await bench(t);
   upstream.mode = wav();
   const reply = await gateway.call('/tts', say(await gateway.fund(500)));
-  assert.equal(reply.status, 200);
-  assert.equal(reply.headers.get('content-type'), 'audio/wav');
+  t.equal(reply.status, 200);
+  t.equal(reply.headers.get('content-type'), 'audio/wav');
 });
 
 test('R55: audio streams while the upstream sends, and the hold is captured at the end', async (t) => {
@@ -218,8 +217,8 @@ test('R55: audio streams while the upstream sends, and the hold is captured at t
   drip.write(audio.subarray(0, 8000));
   const [incoming] = await once(outgoing, 'response');
   const [first] = await once(incoming, 'data');
-  assert.ok(first.length > 0);
-  assert.equal(
+  t.ok(first.length > 0);
+  t.equal(
     (await gateway.db.selectFrom('transfer').select('state').where('kind', '=', 'charge').executeTakeFirstOrThrow())
       .state,
     'pending',
@@ -229,9 +228,9 @@ test('R55: audio streams while the upstream sends, and the hold is captured at t
   drip.write(audio.subarray(8000));
   drip.end();
   await once(incoming, 'end');
-  assert.deepEqual(Buffer.concat(chunks), Buffer.from(audio));
+  t.strictSame(Buffer.concat(chunks), Buffer.from(audio));
   await booksClosed(gateway.db);
-  assert.equal(await gateway.balance(account), 4_999_802n);
+  t.equal(await gateway.balance(account), 4_999_802n);
 });
 
 test('R55: a caller who disconnects at any point of the response is charged', async (t) => {
@@ -258,10 +257,10 @@ test('R55: a caller who disconnects at any point of the response is charged', as
     drip.end();
     balance -= 198n;
     await booksClosed(gateway.db);
-    assert.equal(await gateway.balance(account), balance, `gone at ${share * 100} %`);
-    assert.equal(await upstream.requests.at(-1)?.closed, 'complete', 'synthesis was read to the end');
+    t.equal(await gateway.balance(account), balance, `gone at ${share * 100} %`);
+    t.equal(await upstream.requests.at(-1)?.closed, 'complete', 'synthesis was read to the end');
   }
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R55: a caller who does not read never slows the upstream', async (t) => {
@@ -273,9 +272,9 @@ test('R55: a caller who does not read never slows the upstream', async (t) => {
   outgoing.end();
   const [incoming] = await once(outgoing, 'response');
   incoming.pause();
-  assert.equal(await upstream.requests[0]?.closed, 'complete');
+  t.equal(await upstream.requests[0]?.closed, 'complete');
   outgoing.destroy();
   await booksClosed(gateway.db);
-  assert.equal(await gateway.balance(account), 4_999_802n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await gateway.balance(account), 4_999_802n);
+  t.strictSame(await audit(gateway.db), []);
 });

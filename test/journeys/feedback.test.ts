@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import { test } from 'tap';
@@ -12,24 +11,24 @@ test('feedback signed with viem or with an independent library is stored', async
   const gateway = await startGateway(t);
   for (const wallet of [viemWallet(), plainWallet()]) {
     const reply = await give(gateway, wallet);
-    assert.equal(reply.status, 201, reply.text);
-    assert.equal(reply.json.notification, 'not_configured');
-    assert.equal(reply.headers.get('x-ratelimit-scope'), 'feedback');
+    t.equal(reply.status, 201, reply.text);
+    t.equal(reply.json.notification, 'not_configured');
+    t.equal(reply.headers.get('x-ratelimit-scope'), 'feedback');
     const row = await gateway.db
       .selectFrom('feedback')
       .selectAll()
       .where('id', '=', reply.json.feedbackId)
       .executeTakeFirstOrThrow();
-    assert.equal(row.wallet, wallet.address.toLowerCase());
-    assert.equal(row.category, BUG.category);
-    assert.equal(row.message, BUG.message);
-    assert.deepEqual(row.details, BUG.details);
-    assert.equal(row.trace_id, reply.headers.get('x-trace-id'));
-    assert.equal(row.received_at.toISOString(), reply.json.receivedAt);
-    assert.equal(row.mailed_at, null);
-    assert.equal(await wallet.sign(row.signing_message).then((text) => text.length), row.signature.length);
+    t.equal(row.wallet, wallet.address.toLowerCase());
+    t.equal(row.category, BUG.category);
+    t.equal(row.message, BUG.message);
+    t.strictSame(row.details, BUG.details);
+    t.equal(row.trace_id, reply.headers.get('x-trace-id'));
+    t.equal(row.received_at.toISOString(), reply.json.receivedAt);
+    t.equal(row.mailed_at, null);
+    t.equal(await wallet.sign(row.signing_message).then((text) => text.length), row.signature.length);
   }
-  assert.equal((await stored(gateway)).length, 2);
+  t.equal((await stored(gateway)).length, 2);
 });
 
 test('R38, R53: the digest is SHA-256 of canonical JSON with a lower-case wallet', async (t) => {
@@ -58,9 +57,9 @@ test('R38, R53: the digest is SHA-256 of canonical JSON with a lower-case wallet
         method: 'POST',
         json: { wallet: spelling, ...feedback },
       });
-      assert.equal(reply.status, 200, reply.text);
-      assert.equal(reply.json.payloadSha256, createHash('sha256').update(canonical).digest('hex'));
-      assert.equal(reply.json.wallet, wallet);
+      t.equal(reply.status, 200, reply.text);
+      t.equal(reply.json.payloadSha256, createHash('sha256').update(canonical).digest('hex'));
+      t.equal(reply.json.wallet, wallet);
     }
   }
 });
@@ -80,12 +79,12 @@ test('the signing message names service, wallet, category, digest, nonce and tim
     `Issued: ${json.issuedAt}`,
     `Expires: ${json.expiresAt}`,
   ]) {
-    assert.ok(lines.includes(line), line);
+    t.ok(lines.includes(line), line);
   }
-  assert.match(json.signingMessage, /^[\x20-\x7e\n]+$/);
-  assert.equal(Date.parse(json.expiresAt) - Date.parse(json.issuedAt), 600_000, 'the default is 600 s');
-  assert.notEqual((await gateway.call('/feedback/challenge', call)).json.nonce, json.nonce);
-  assert.deepEqual(await stored(gateway), []);
+  t.match(json.signingMessage, /^[\x20-\x7e\n]+$/);
+  t.equal(Date.parse(json.expiresAt) - Date.parse(json.issuedAt), 600_000, 'the default is 600 s');
+  t.not((await gateway.call('/feedback/challenge', call)).json.nonce, json.nonce);
+  t.strictSame(await stored(gateway), []);
 });
 
 test('changed feedback gets the code of its fault, and the challenge stays usable', async (t) => {
@@ -129,34 +128,34 @@ test('changed feedback gets the code of its fault, and the challenge stays usabl
   ];
   for (const [name, mutation, status, code] of cases) {
     const reply = await submit(gateway, { ...good, ...mutation });
-    assert.equal(reply.status, status, `${name}: ${reply.text}`);
-    assert.equal(reply.json.error.code, code, name);
-    if (name === 'a compact signature') assert.match(reply.json.error.message, /^signature has 64 bytes, .+ 65 bytes/);
+    t.equal(reply.status, status, `${name}: ${reply.text}`);
+    t.equal(reply.json.error.code, code, name);
+    if (name === 'a compact signature') t.match(reply.json.error.message, /^signature has 64 bytes, .+ 65 bytes/);
   }
-  assert.deepEqual(await stored(gateway), []);
+  t.strictSame(await stored(gateway), []);
 
   const details = Object.fromEntries(Object.entries(BUG.details ?? {}).reverse());
   const same = { ...good, details: { ...details, unknown: 1 }, wallet: wallet.address.toLowerCase(), unknown: 2 };
-  assert.equal(
+  t.equal(
     (await submit(gateway, same)).status,
     201,
     'the order of details, letter case and unknown members do not matter',
   );
   const again = await submit(gateway, good);
-  assert.equal(again.status, 409);
-  assert.equal(again.json.error.code, 'FEEDBACK_CHALLENGE_REPLAYED');
+  t.equal(again.status, 409);
+  t.equal(again.json.error.code, 'FEEDBACK_CHALLENGE_REPLAYED');
   const changed = await submit(gateway, { ...good, signature: another.signature });
-  assert.equal(changed.json.error.code, 'FEEDBACK_SIGNATURE_INVALID', 'that it was used is told to the signer only');
+  t.equal(changed.json.error.code, 'FEEDBACK_SIGNATURE_INVALID', 'that it was used is told to the signer only');
 });
 
 test('of 20 identical submissions at once, one is stored', async (t) => {
   const gateway = await startGateway(t);
   const good = await signedFeedback(gateway, plainWallet());
   const replies = await Promise.all(Array.from({ length: 20 }, () => submit(gateway, good)));
-  assert.equal(replies.filter(({ status }) => status === 201).length, 1);
+  t.equal(replies.filter(({ status }) => status === 201).length, 1);
   const refused = replies.filter(({ status }) => status !== 201);
-  for (const { json } of refused) assert.equal(json.error.code, 'FEEDBACK_CHALLENGE_REPLAYED');
-  assert.equal((await stored(gateway)).length, 1);
+  for (const { json } of refused) t.equal(json.error.code, 'FEEDBACK_CHALLENGE_REPLAYED');
+  t.equal((await stored(gateway)).length, 1);
 });
 
 test("a challenge expires by the database's clock, and a used one stays used", async (t) => {
@@ -165,14 +164,14 @@ test("a challenge expires by the database's clock, and a used one stays used", a
   const used = await signedFeedback(gateway, first);
   const late = await signedFeedback(gateway, second);
   await clock.advance('899.999999 seconds');
-  assert.equal((await submit(gateway, used)).status, 201);
+  t.equal((await submit(gateway, used)).status, 201);
   await clock.advance('0.000001 seconds');
   const reply = await submit(gateway, late);
-  assert.equal(reply.status, 400);
-  assert.equal(reply.json.error.code, 'FEEDBACK_CHALLENGE_EXPIRED');
-  assert.equal(reply.json.error.details.expiresAt, '2030-01-01T00:15:00.000Z');
-  assert.equal((await submit(gateway, used)).json.error.code, 'FEEDBACK_CHALLENGE_REPLAYED');
-  assert.equal((await stored(gateway)).length, 1);
+  t.equal(reply.status, 400);
+  t.equal(reply.json.error.code, 'FEEDBACK_CHALLENGE_EXPIRED');
+  t.equal(reply.json.error.details.expiresAt, '2030-01-01T00:15:00.000Z');
+  t.equal((await submit(gateway, used)).json.error.code, 'FEEDBACK_CHALLENGE_REPLAYED');
+  t.equal((await stored(gateway)).length, 1);
 });
 
 test('a contract violation names its field and rule', async (t) => {
@@ -201,21 +200,21 @@ test('a contract violation names its field and rule', async (t) => {
     for (const [name, change, field, rule] of cases) {
       const json = { ...good, challenge: 'c', signature: 's', ...change };
       const reply = await gateway.call(path, { method: 'POST', json });
-      assert.equal(reply.status, 400, `${path}, ${name}: ${reply.text}`);
-      assert.equal(reply.json.error.code, 'INVALID_REQUEST', name);
-      assert.equal(reply.json.error.details.field, field, name);
-      assert.equal(reply.json.error.details.rule, rule, name);
+      t.equal(reply.status, 400, `${path}, ${name}: ${reply.text}`);
+      t.equal(reply.json.error.code, 'INVALID_REQUEST', name);
+      t.equal(reply.json.error.details.field, field, name);
+      t.equal(reply.json.error.details.rule, rule, name);
     }
     const post = async (body: string | Buffer, type = 'application/json') => {
       const reply = await gateway.call(path, { method: 'POST', body, headers: { 'content-type': type } });
       return [reply.status, reply.json.error.code];
     };
     const padded = (bytes: number) => `{"wallet":5,"pad":"${'x'.repeat(bytes - 21)}"}`;
-    assert.deepEqual(await post('{'), [400, 'INVALID_JSON']);
-    assert.deepEqual(await post(Buffer.from('{"message":"\xff"}', 'latin1')), [400, 'INVALID_JSON']);
-    assert.deepEqual(await post(padded(32_768)), [400, 'INVALID_REQUEST'], 'R4: 32 KiB are read');
-    assert.deepEqual(await post(`${padded(32_768)} `), [413, 'REQUEST_TOO_LARGE']);
-    assert.deepEqual(await post('{}', 'text/plain'), [415, 'UNSUPPORTED_CONTENT_TYPE']);
+    t.strictSame(await post('{'), [400, 'INVALID_JSON']);
+    t.strictSame(await post(Buffer.from('{"message":"\xff"}', 'latin1')), [400, 'INVALID_JSON']);
+    t.strictSame(await post(padded(32_768)), [400, 'INVALID_REQUEST'], 'R4: 32 KiB are read');
+    t.strictSame(await post(`${padded(32_768)} `), [413, 'REQUEST_TOO_LARGE']);
+    t.strictSame(await post('{}', 'text/plain'), [415, 'UNSUPPORTED_CONTENT_TYPE']);
   }
 });
 
@@ -223,13 +222,13 @@ test('R1: a message may have 4000 UTF-16 code units plus outer white space', asy
   const gateway = await startGateway(t);
   const message = `  ${'😀'.repeat(2000)}\r\n `;
   const reply = await give(gateway, viemWallet(), { message, category: 'other' });
-  assert.equal(reply.status, 201, reply.text);
-  assert.equal((await stored(gateway))[0]?.message, message);
+  t.equal(reply.status, 201, reply.text);
+  t.equal((await stored(gateway))[0]?.message, message);
 });
 
 test("GET / lists the specification's endpoints only, and the guide explains signing", async (t) => {
   const gateway = await startGateway(t);
-  assert.deepEqual((await gateway.call('/')).json.endpoints, [
+  t.strictSame((await gateway.call('/')).json.endpoints, [
     'GET /openapi.json',
     'GET /.well-known/x402-service-metadata',
     'GET /docs',
@@ -252,7 +251,7 @@ test("GET / lists the specification's endpoints only, and the guide explains sig
     'GET /credits/:accountId',
   ]);
   const { agentGuide } = (await gateway.call('/docs')).json;
-  assert.match(agentGuide.feedback.join('\n'), /personal_sign/);
+  t.match(agentGuide.feedback.join('\n'), /personal_sign/);
 });
 
 const DAY = '24 hours';
@@ -261,76 +260,72 @@ test('a wallet may send 5 messages in 24 hours and then gets Retry-After', async
   const { gateway, clock } = await gatewayWithClock(t);
   const wallet = viemWallet();
   const early = await give(gateway, wallet, { message: 'the first', category: 'other' });
-  assert.equal(early.status, 201);
+  t.equal(early.status, 201);
   await clock.advance('1 hour');
   const feedback = (index: number): Feedback => ({ message: `number ${index}`, category: 'other' });
   const signed = await Promise.all(
     Array.from({ length: 10 }, (_, index) => signedFeedback(gateway, wallet, feedback(index))),
   );
   const replies = await Promise.all(signed.map((one) => submit(gateway, one)));
-  assert.equal(replies.filter(({ status }) => status === 201).length, 4);
+  t.equal(replies.filter(({ status }) => status === 201).length, 4);
   const refused = replies.findIndex(({ status }) => status !== 201);
   for (const reply of replies.filter(({ status }) => status !== 201)) {
-    assert.equal(reply.status, 429);
-    assert.equal(reply.json.error.code, 'FEEDBACK_RATE_LIMITED');
-    assert.equal(reply.headers.get('retry-after'), String(23 * 3600), 'until the first one is 24 hours old');
+    t.equal(reply.status, 429);
+    t.equal(reply.json.error.code, 'FEEDBACK_RATE_LIMITED');
+    t.equal(reply.headers.get('retry-after'), String(23 * 3600), 'until the first one is 24 hours old');
   }
-  assert.equal((await give(gateway, viemWallet())).status, 201, 'another wallet is not concerned');
+  t.equal((await give(gateway, viemWallet())).status, 201, 'another wallet is not concerned');
 
-  assert.equal((await submit(gateway, signed[refused])).status, 429);
+  t.equal((await submit(gateway, signed[refused])).status, 429);
   await clock.advance('599.999999 seconds');
-  assert.equal((await submit(gateway, signed[refused])).headers.get('retry-after'), String(23 * 3600 - 599));
-  assert.equal((await stored(gateway)).length, 6);
+  t.equal((await submit(gateway, signed[refused])).headers.get('retry-after'), String(23 * 3600 - 599));
+  t.equal((await stored(gateway)).length, 6);
 
   await clock.advance('22 hours 50 minutes');
   const later = await signedFeedback(gateway, wallet, feedback(11));
   const reply = await submit(gateway, later);
-  assert.equal(reply.headers.get('retry-after'), '1', 'a microsecond before');
+  t.equal(reply.headers.get('retry-after'), '1', 'a microsecond before');
   await clock.advance('0.000001 seconds');
-  assert.equal((await submit(gateway, later)).status, 201, 'a refusal leaves the challenge as it was');
-  assert.equal(
+  t.equal((await submit(gateway, later)).status, 201, 'a refusal leaves the challenge as it was');
+  t.equal(
     (await give(gateway, wallet, feedback(12))).status,
     429,
     'the window rolls: the next one waits for the second',
   );
   await clock.advance(DAY);
-  assert.equal((await give(gateway, wallet, feedback(13))).status, 201);
+  t.equal((await give(gateway, wallet, feedback(13))).status, 201);
 });
 
 test('a used challenge is 409 even when the wallet has reached its limit', async (t) => {
   const gateway = await startGateway(t);
   const wallet = viemWallet();
   const first = await signedFeedback(gateway, wallet);
-  assert.equal((await submit(gateway, first)).status, 201);
-  for (let index = 0; index < 4; index++) assert.equal((await give(gateway, wallet)).status, 201);
-  assert.equal((await give(gateway, wallet)).status, 429);
-  assert.equal((await submit(gateway, first)).status, 409);
+  t.equal((await submit(gateway, first)).status, 201);
+  for (let index = 0; index < 4; index++) t.equal((await give(gateway, wallet)).status, 201);
+  t.equal((await give(gateway, wallet)).status, 429);
+  t.equal((await submit(gateway, first)).status, 409);
 });
 
 test('R48: both feedback endpoints share a bucket per address, apart from speech', async (t) => {
   const gateway = await startGateway(t, { RATE_LIMIT_MAX: '3' });
   const wallet = viemWallet();
   const good = await signedFeedback(gateway, wallet);
-  assert.equal((await submit(gateway, good)).headers.get('x-ratelimit-remaining'), '1');
-  assert.equal((await submit(gateway, good)).status, 409);
+  t.equal((await submit(gateway, good)).headers.get('x-ratelimit-remaining'), '1');
+  t.equal((await submit(gateway, good)).status, 409);
   for (const [path, json] of [
     ['/feedback', good],
     ['/feedback/challenge', { wallet: wallet.address, ...BUG }],
   ] as const) {
     const reply = await gateway.call(path, { method: 'POST', json });
-    assert.equal(reply.status, 429);
-    assert.equal(reply.json.error.code, 'RATE_LIMITED');
-    assert.equal(reply.headers.get('x-ratelimit-scope'), 'feedback');
-    assert.equal(reply.headers.get('x-ratelimit-policy'), '3;w=60');
+    t.equal(reply.status, 429);
+    t.equal(reply.json.error.code, 'RATE_LIMITED');
+    t.equal(reply.headers.get('x-ratelimit-scope'), 'feedback');
+    t.equal(reply.headers.get('x-ratelimit-policy'), '3;w=60');
   }
   const speech = await gateway.call('/tts?text=Hello');
-  assert.equal(speech.status, 402);
-  assert.equal(speech.headers.get('x-ratelimit-remaining'), '2');
-  assert.equal(
-    (await gateway.call('/feedback', { method: 'POST', json: {} })).status,
-    400,
-    'R7: the contract comes first',
-  );
+  t.equal(speech.status, 402);
+  t.equal(speech.headers.get('x-ratelimit-remaining'), '2');
+  t.equal((await gateway.call('/feedback', { method: 'POST', json: {} })).status, 400, 'R7: the contract comes first');
 });
 
 test('R47: without FEEDBACK_SECRET both endpoints answer 503 CONFIG_ERROR', async (t) => {
@@ -341,27 +336,27 @@ test('R47: without FEEDBACK_SECRET both endpoints answer 503 CONFIG_ERROR', asyn
     ['/feedback', { ...good, challenge: 'c', signature: 's' }],
   ] as const) {
     const reply = await gateway.call(path, { method: 'POST', json });
-    assert.equal(reply.status, 503);
-    assert.equal(reply.json.error.code, 'CONFIG_ERROR');
-    assert.deepEqual(reply.json.error.details, { setting: 'FEEDBACK_SECRET' });
+    t.equal(reply.status, 503);
+    t.equal(reply.json.error.code, 'CONFIG_ERROR');
+    t.strictSame(reply.json.error.details, { setting: 'FEEDBACK_SECRET' });
   }
 });
 
 test('all wallets together may send FEEDBACK_MAX_PER_HOUR messages in an hour', async (t) => {
   const { gateway, clock } = await gatewayWithClock(t, { FEEDBACK_MAX_PER_HOUR: '3' });
   for (let count = 0; count < 3; count++) {
-    assert.equal((await give(gateway, viemWallet())).status, 201);
+    t.equal((await give(gateway, viemWallet())).status, 201);
     await clock.advance('10 minutes');
   }
   const refused = await give(gateway, viemWallet());
-  assert.deepEqual([refused.status, refused.json.error.code], [429, 'FEEDBACK_RATE_LIMITED']);
-  assert.equal(refused.headers.get('retry-after'), '1800');
-  assert.deepEqual(refused.json.error.details, { limit: 3, windowSeconds: 3600, retryAfterSeconds: 1800 });
-  assert.equal((await stored(gateway)).length, 3);
+  t.strictSame([refused.status, refused.json.error.code], [429, 'FEEDBACK_RATE_LIMITED']);
+  t.equal(refused.headers.get('retry-after'), '1800');
+  t.strictSame(refused.json.error.details, { limit: 3, windowSeconds: 3600, retryAfterSeconds: 1800 });
+  t.equal((await stored(gateway)).length, 3);
   await clock.advance('30 minutes');
   const fresh = await Promise.all(Array.from({ length: 3 }, () => signedFeedback(gateway, viemWallet())));
   const statuses = await Promise.all(fresh.map(async (signed) => (await submit(gateway, signed)).status));
-  assert.deepEqual(statuses.sort(), [201, 429, 429], 'the limit is exact when several come at once');
+  t.strictSame(statuses.sort(), [201, 429, 429], 'the limit is exact when several come at once');
 });
 
 test('mailed feedback is deleted after FEEDBACK_RETENTION_DAYS', async (t) => {
@@ -377,7 +372,7 @@ test('mailed feedback is deleted after FEEDBACK_RETENTION_DAYS', async (t) => {
   );
   await sql`update feedback set notification = 'queued' where id in (${mailed}, ${unmailed})`.execute(gateway.db);
   await sql`update feedback set mailed_at = now() where id = ${mailed}`.execute(gateway.db);
-  assert.equal((await runTurn(gateway, 'old_feedback')).count, 2);
-  assert.deepEqual((await stored(gateway)).map(({ id }) => id).sort(), [unmailed, young].sort());
-  assert.ok(!(await stored(gateway)).some(({ id }) => id === old));
+  t.equal((await runTurn(gateway, 'old_feedback')).count, 2);
+  t.strictSame((await stored(gateway)).map(({ id }) => id).sort(), [unmailed, young].sort());
+  t.ok(!(await stored(gateway)).some(({ id }) => id === old));
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
@@ -75,10 +74,10 @@ test('npm start, as process 1 where possible: SIGTERM finishes requests before n
   await drip.write(rest);
   drip.end();
   const reply = await running;
-  assert.equal(reply.status, 200);
-  assert.ok(reply.bytes.length > rest.length, 'the audio is whole');
-  assert.equal(await npm.child.ended(), 0);
-  assert.equal(await balance(account), 4_999_802n);
-  assert.deepEqual(await audit(db), []);
-  for (const line of npm.child.output().trim().split('\n')) assert.doesNotThrow(() => JSON.parse(line), line);
+  t.equal(reply.status, 200);
+  t.ok(reply.bytes.length > rest.length, 'the audio is whole');
+  t.equal(await npm.child.ended(), 0);
+  t.equal(await balance(account), 4_999_802n);
+  t.strictSame(await audit(db), []);
+  for (const line of npm.child.output().trim().split('\n')) t.doesNotThrow(() => JSON.parse(line), line);
 });

@@ -1,5 +1,4 @@
 /** Examples that pay run at the smallest and the largest amount that their caps and the service allow. */
-import assert from 'node:assert/strict';
 import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'tap';
@@ -78,7 +77,7 @@ test('each example pays the smallest and the largest amount that it may', { skip
   for (const [at, [example, changes]] of RUNS.entries()) {
     let program = await readFile(projectFile(`examples/${example}`), 'utf8');
     for (const [printed, instead] of changes) {
-      assert.equal(program.split(printed).length, 2, `${example}: ${printed}`);
+      t.equal(program.split(printed).length, 2, `${example}: ${printed}`);
       program = program.replace(printed, () => instead);
     }
     await writeFile(join(folder, `${at}.mjs`), program);
@@ -87,13 +86,13 @@ test('each example pays the smallest and the largest amount that it may', { skip
   const main = RUNS.map((_, at) => `console.log('run ${at}'); await import('./${at}.mjs');`).join('\n');
   await writeFile(join(folder, 'main.mjs'), main);
   const child = startCommand(t, [process.execPath, 'main.mjs'], { cwd: folder });
-  assert.equal(await child.ended(), 0, child.output());
+  t.equal(await child.ended(), 0, child.output());
   const outputs = child
     .output()
     .split(/^run \d+$/m)
     .slice(1);
   for (const [at, [example, changes, printed]] of RUNS.entries()) {
-    assert.ok(outputs[at]?.includes(printed), `${example} ${String(changes).slice(0, 200)}: ${outputs[at]}`);
+    t.ok(outputs[at]?.includes(printed), `${example} ${String(changes).slice(0, 200)}: ${outputs[at]}`);
   }
-  assert.equal((await gateway.revenue()) - before, BigInt(ON_CHAIN));
+  t.equal((await gateway.revenue()) - before, BigInt(ON_CHAIN));
 });

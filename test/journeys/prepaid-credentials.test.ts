@@ -30,8 +30,8 @@ test('R30: a missing or malformed prepaid header is 400 and is named', async (t)
   const signed = await sign(TTS, HELLO);
   for (const name of PREPAID.headers) {
     const missing = await gateway.call(TTS, withHeaders(signed, { [name]: undefined }));
-    assert.deepEqual([missing.status, missing.json.error.code], [400, 'INVALID_REQUEST']);
-    assert.deepEqual([missing.json.error.details.field, missing.headers.get('payment-required')], [name, null]);
+    t.strictSame([missing.status, missing.json.error.code], [400, 'INVALID_REQUEST']);
+    t.strictSame([missing.json.error.details.field, missing.headers.get('payment-required')], [name, null]);
   }
   const malformed: Record<string, string[]> = {
     'x-x402-account': ['', '0x12', 'me', `0x${'g'.repeat(40)}`, `${signed.headers?.['x-x402-account']}0`],
@@ -43,11 +43,11 @@ test('R30: a missing or malformed prepaid header is 400 and is named', async (t)
   for (const [name, values] of Object.entries(malformed)) {
     for (const value of values) {
       const reply = await gateway.call(TTS, withHeaders(signed, { [name]: Buffer.from(value).toString('latin1') }));
-      assert.deepEqual([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST'], `${name}: ${value}`);
-      assert.equal(reply.json.error.details.field, name);
+      t.strictSame([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST'], `${name}: ${value}`);
+      t.equal(reply.json.error.details.field, name);
     }
   }
-  assert.deepEqual([await balance(), await noncesOf(gateway)], [100_000n, []]);
+  t.strictSame([await balance(), await noncesOf(gateway)], [100_000n, []]);
 });
 
 test('R30: a changed request or a signature of no single key is 401', async (t) => {
@@ -90,12 +90,12 @@ test('R30: a changed request or a signature of no single key is 401', async (t) 
   ];
   for (const [what, path, call] of mutations) {
     const reply = await gateway.call(path, call);
-    assert.deepEqual([reply.status, reply.json?.error.code], [401, 'UNAUTHORIZED'], what);
-    assert.deepEqual(balanceHeaders(reply), [null, null], `${what}: nothing is told of the balance`);
+    t.strictSame([reply.status, reply.json?.error.code], [401, 'UNAUTHORIZED'], what);
+    t.strictSame(balanceHeaders(reply), [null, null], `${what}: nothing is told of the balance`);
   }
-  assert.deepEqual([await balance(), await other.balance(), await noncesOf(gateway)], [100_000n, 100_000n, []]);
-  assert.equal(gateway.upstream.requests.length, 0);
-  assert.equal((await gateway.call(TTS, signed)).status, 200, 'the original is still good');
+  t.strictSame([await balance(), await other.balance(), await noncesOf(gateway)], [100_000n, 100_000n, []]);
+  t.equal(gateway.upstream.requests.length, 0);
+  t.equal((await gateway.call(TTS, signed)).status, 200, 'the original is still good');
 });
 
 test('a compact signature of 64 bytes is 400 and told apart from a malformed one', async (t) => {
@@ -109,10 +109,10 @@ test('a compact signature of 64 bytes is 400 and told apart from a malformed one
     const compact = String(call.headers?.['x-x402-signature']).slice(0, 130);
     const reply = await gateway.call(path, withHeaders(call, { 'x-x402-signature': compact }));
     const { code, message, details } = reply.json.error;
-    assert.deepEqual([reply.status, code, details.rule], [400, 'INVALID_REQUEST', '65 bytes']);
-    assert.match(message, /^x-x402-signature has 64 bytes, .+ instead of the 65 bytes r, s and v\./);
+    t.strictSame([reply.status, code, details.rule], [400, 'INVALID_REQUEST', '65 bytes']);
+    t.match(message, /^x-x402-signature has 64 bytes, .+ instead of the 65 bytes r, s and v\./);
     const other = await gateway.call(path, withHeaders(call, { 'x-x402-signature': compact.slice(0, -2) }));
-    assert.deepEqual([other.status, other.json.error.details.rule], [400, 'pattern']);
+    t.strictSame([other.status, other.json.error.details.rule], [400, 'pattern']);
   }
 });
 
@@ -121,7 +121,7 @@ test('the account is accepted in any letter case', async (t) => {
   const { wallet, sign } = await fundedWallet(gateway, 100_000n);
   for (const account of [wallet.address.toLowerCase(), `0x${wallet.address.slice(2).toUpperCase()}`]) {
     const call = withHeaders(await sign(TTS, HELLO), { 'x-x402-account': account });
-    assert.equal((await gateway.call(TTS, call)).status, 200, account);
+    t.equal((await gateway.call(TTS, call)).status, 200, account);
   }
 });
 
@@ -143,21 +143,21 @@ test("R30, R34: the expiry is 1 to 125 seconds ahead by the database's clock", a
     [126n, 400],
     [10n ** 12n, 400],
   ] as const) {
-    assert.equal(await status(rich, now + ahead), expected, `${ahead} s ahead`);
-    assert.equal(await status(poor, now + ahead), expected === 200 ? 402 : 400, `${ahead} s ahead, no account`);
+    t.equal(await status(rich, now + ahead), expected, `${ahead} s ahead`);
+    t.equal(await status(poor, now + ahead), expected === 200 ? 402 : 400, `${ahead} s ahead, no account`);
   }
   const late = await rich.sign(TTS, HELLO, { expiry: now + 100n });
   await clock.advance('99.999 seconds');
-  assert.equal((await gateway.call(TTS, late)).status, 200);
+  t.equal((await gateway.call(TTS, late)).status, 200);
   const later = await rich.sign(TTS, HELLO, { expiry: now + 100n });
   await clock.advance('0.001 seconds');
   const refused = await gateway.call(TTS, later);
-  assert.deepEqual([refused.status, refused.json.error.details.field], [400, 'x-x402-expiry']);
-  assert.deepEqual(balanceHeaders(refused), [null, null]);
+  t.strictSame([refused.status, refused.json.error.details.field], [400, 'x-x402-expiry']);
+  t.strictSame(balanceHeaders(refused), [null, null]);
   const junk = withHeaders(later, { 'x-x402-nonce': 'another' });
-  assert.equal((await gateway.call(TTS, junk)).status, 400, 'the expiry is told before the signature');
+  t.equal((await gateway.call(TTS, junk)).status, 400, 'the expiry is told before the signature');
   const path = `/x402/accounts/${rich.wallet.address}`;
-  assert.equal((await gateway.call(path, await rich.sign(path, {}, { expiry: now }))).status, 400);
+  t.equal((await gateway.call(path, await rich.sign(path, {}, { expiry: now }))).status, 400);
 });
 
 test('R30: an expiry too far ahead is refused even if counting the refusal takes time', async (t) => {
@@ -167,7 +167,7 @@ test('R30: an expiry too far ahead is refused even if counting the refusal takes
   const gateway = await startPrepaidGateway(t, {}, { databaseUrl });
   const { wallet, sign } = await fundedWallet(gateway, 100_000n);
   const now = BigInt(Date.parse('2030-01-01T00:00:00Z') / 1000);
-  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO, { expiry: now }))).status, 400, 'the window is begun');
+  t.equal((await gateway.call(TTS, await sign(TTS, HELLO, { expiry: now }))).status, 400, 'the window is begun');
   const calls: [string, Call][] = [
     [TTS, HELLO],
     [`/x402/accounts/${wallet.address}`, {}],
@@ -180,7 +180,7 @@ test('R30: an expiry too far ahead is refused even if counting the refusal takes
     await clock.advance('1 second');
     await window.release();
     const reply = await answer;
-    assert.deepEqual([reply.status, reply.json.error.details.field], [400, 'x-x402-expiry'], path);
+    t.strictSame([reply.status, reply.json.error.details.field], [400, 'x-x402-expiry'], path);
   }
 });
 
@@ -202,7 +202,7 @@ test('R30: a signature names the current or a retiring payee, and no other', asy
     ['5', 401],
   ] as const) {
     const domain = { ...gateway.domain, verifyingContract: address(payee) };
-    assert.equal((await gateway.call(TTS, await withCredential(wallet, domain, TTS, HELLO))).status, expected, payee);
+    t.equal((await gateway.call(TTS, await withCredential(wallet, domain, TTS, HELLO))).status, expected, payee);
   }
 });
 
@@ -223,9 +223,9 @@ test('R36: headers of two flows are refused before verification', async (t) => {
     ['/x402/tts/quote', { method: 'POST', json: QUOTED, headers: { 'x-credit-account': account } }],
   ] as const) {
     const reply = await gateway.call(path, call);
-    assert.deepEqual([reply.status, reply.json.error.details.rule], [400, 'one flow'], path);
+    t.strictSame([reply.status, reply.json.error.details.rule], [400, 'one flow'], path);
   }
-  assert.equal(await balance(), 1000n);
+  t.equal(await balance(), 1000n);
 });
 
 test('R7: errors in the request are reported before the credential is checked', async (t) => {
@@ -238,10 +238,10 @@ test('R7: errors in the request are reported before the credential is checked', 
     [{ text: 'a'.repeat(4097) }, 'TEXT_TOO_LONG'],
   ] as const) {
     const call = withHeaders(await sign(TTS, { method: 'POST', json }), { 'x-x402-nonce': 'another' });
-    assert.equal((await gateway.call(TTS, call)).json.error.code, code);
+    t.equal((await gateway.call(TTS, call)).json.error.code, code);
   }
   const head = await gateway.call(`${TTS}?text=a`, { ...(await sign(`${TTS}?text=a`)), method: 'HEAD' });
-  assert.deepEqual([head.status, head.headers.get('allow')], [405, 'GET, POST, OPTIONS']);
+  t.strictSame([head.status, head.headers.get('allow')], [405, 'GET, POST, OPTIONS']);
 });
 
 test('R47: without X402_PAY_TO prepaid requests answer 503 CONFIG_ERROR', async (t) => {
@@ -254,7 +254,7 @@ test('R47: without X402_PAY_TO prepaid requests answer 503 CONFIG_ERROR', async 
     [own, await sign(own)],
   ] as const) {
     const reply = await off.call(path, call);
-    assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+    t.strictSame([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
   }
 });
 
@@ -267,28 +267,28 @@ test('R31: a balance read returns the balance and does not spend the nonce', asy
   const call = await sign(path, {}, { nonce: 'read', max: 0n });
   for (let count = 0; count < 2; count += 1) {
     const { status, json, headers } = await gateway.call(path, call);
-    assert.equal(status, 200);
-    assert.deepEqual(json, {
+    t.equal(status, 200);
+    t.strictSame(json, {
       address: wallet.address.toLowerCase(),
       balanceMicroUsd: 1_234_567,
       balanceUsd: '1.234567',
       currency: 'USD',
       refundable: false,
     });
-    assert.equal(headers.get('cache-control'), 'private, no-store');
+    t.equal(headers.get('cache-control'), 'private, no-store');
   }
-  assert.deepEqual(await noncesOf(gateway), []);
-  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO, { nonce: 'read' }))).status, 200);
-  assert.equal((await gateway.call(path, call)).json.balanceMicroUsd, 1_234_369);
+  t.strictSame(await noncesOf(gateway), []);
+  t.equal((await gateway.call(TTS, await sign(TTS, HELLO, { nonce: 'read' }))).status, 200);
+  t.equal((await gateway.call(path, call)).json.balanceMicroUsd, 1_234_369);
 });
 
 test('R31: a balance read signs an empty query and the path as sent', async (t) => {
   const gateway = await startPrepaidGateway(t);
   const { wallet, sign } = await fundedWallet(gateway, 1000n);
   const lower = accountOf(wallet.address.toLowerCase());
-  assert.equal((await gateway.call(`${lower}?x=1`, await sign(lower))).status, 200);
-  assert.equal((await gateway.call(lower, await sign(`${lower}?x=1`, {}, { query: 'x=1' }))).status, 401);
-  assert.equal((await gateway.call(accountOf(wallet.address), await sign(lower))).status, 401);
+  t.equal((await gateway.call(`${lower}?x=1`, await sign(lower))).status, 200);
+  t.equal((await gateway.call(lower, await sign(`${lower}?x=1`, {}, { query: 'x=1' }))).status, 401);
+  t.equal((await gateway.call(accountOf(wallet.address), await sign(lower))).status, 401);
 });
 
 test('a credential for another address is refused before its balance is read', async (t) => {
@@ -305,7 +305,7 @@ test('a credential for another address is refused before its balance is read', a
     [accountOf(wallet.address), await withCredential(wallet, { ...gateway.domain, chainId: 1 }, path, {})],
   ] as const) {
     const reply = await gateway.call(at, call);
-    assert.deepEqual([reply.status, reply.json.error.code], [401, 'UNAUTHORIZED']);
+    t.strictSame([reply.status, reply.json.error.code], [401, 'UNAUTHORIZED']);
   }
 });
 
@@ -315,22 +315,22 @@ test('an address without deposits is 404 for its owner and 401 for others', asyn
   const other = await fundedWallet(gateway, 0n);
   const path = accountOf(wallet.address);
   const own = await gateway.call(path, await sign(path));
-  assert.deepEqual([own.status, own.json.error.code], [404, 'NOT_FOUND']);
-  assert.equal((await gateway.call(path, await other.sign(path))).status, 401);
+  t.strictSame([own.status, own.json.error.code], [404, 'NOT_FOUND']);
+  t.equal((await gateway.call(path, await other.sign(path))).status, 401);
 });
 
 test('R30: a balance read without five headers or with an invalid path is 400', async (t) => {
   const gateway = await startPrepaidGateway(t);
   const { wallet, sign } = await fundedWallet(gateway, 1000n);
   const path = accountOf(wallet.address);
-  assert.equal((await gateway.call(path)).json.error.details.field, 'x-x402-account');
+  t.equal((await gateway.call(path)).json.error.details.field, 'x-x402-account');
   const partial = withHeaders(await sign(path), { 'x-x402-nonce': undefined });
-  assert.equal((await gateway.call(path, partial)).json.error.details.field, 'x-x402-nonce');
+  t.equal((await gateway.call(path, partial)).json.error.details.field, 'x-x402-nonce');
   for (const address of ['0x12', wallet.address.slice(2), `${wallet.address}0`, 'me']) {
     const reply = await gateway.call(accountOf(address), await sign(accountOf(address)));
-    assert.deepEqual([reply.status, reply.json.error.details.field], [400, 'address'], address);
+    t.strictSame([reply.status, reply.json.error.details.field], [400, 'address'], address);
   }
-  assert.equal((await gateway.call(path, await sign(path, {}, { expiry: 1n }))).status, 400);
+  t.equal((await gateway.call(path, await sign(path, {}, { expiry: 1n }))).status, 400);
 });
 
 test('R49: a GET is signed over the canonical query, however its URL is written', async (t) => {
@@ -349,13 +349,13 @@ test('R49: a GET is signed over the canonical query, however its URL is written'
     ['?text=1%2B1%3D2%26', 'text=1%2B1%3D2%26'],
   ] as const) {
     const path = `${TTS}${url}`;
-    assert.equal((await gateway.call(path, await sign(path, {}, { query }))).status, 200, url);
+    t.equal((await gateway.call(path, await sign(path, {}, { query }))).status, 200, url);
     const sent = await sign(path, {}, { query: `${query}&` });
-    assert.equal((await gateway.call(path, sent)).status, 401, `another query than ${url}`);
+    t.equal((await gateway.call(path, sent)).status, 401, `another query than ${url}`);
   }
   const twice = `${TTS}?text=a&text=b`;
   const refused = await gateway.call(twice, await sign(twice));
-  assert.deepEqual([refused.status, refused.json.error.code], [400, 'INVALID_REQUEST']);
+  t.strictSame([refused.status, refused.json.error.code], [400, 'INVALID_REQUEST']);
 });
 
 test('R49: one signature covers one query, also with a second question mark', async (t) => {
@@ -375,13 +375,13 @@ test('R49: one signature covers one query, also with a second question mark', as
     ['?text=a', '?text=a#b', 400],
   ] as const) {
     const reply = await gateway.call(`${TTS}${sent}`, await sign(`${TTS}${signedFor}`));
-    assert.equal(reply.status, status, `${sent}, signed for ${signedFor}`);
+    t.equal(reply.status, status, `${sent}, signed for ${signedFor}`);
   }
-  assert.deepEqual(
+  t.strictSame(
     gateway.upstream.requests.map(({ body }) => body?.input),
     ['a?b', 'a', 'a', 'a', '\ufffda'],
   );
-  assert.equal(await balance(), 10_000n - 18n * 8n);
+  t.equal(await balance(), 10_000n - 18n * 8n);
 });
 
 test('the path and query of an absolute request target are signed (RFC 9112, 3.2.2)', async (t) => {
@@ -392,7 +392,7 @@ test('the path and query of an absolute request target are signed (RFC 9112, 3.2
   const outgoing = request(gateway.url, { path: `http://speech.example${path}`, headers }).end();
   const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
   incoming.resume();
-  assert.deepEqual([incoming.statusCode, await balance()], [200, 982n]);
+  t.strictSame([incoming.statusCode, await balance()], [200, 982n]);
 });
 
 const remaining = ({ headers }: Reply) => headers.get('x-ratelimit-remaining');
@@ -409,10 +409,10 @@ test('R48: verified prepaid requests never take a slot', async (t) => {
     [await sign(TTS, HELLO), 200],
   ] as const) {
     const reply = await gateway.call(TTS, call);
-    assert.deepEqual([reply.status, remaining(reply)], [status, null]);
+    t.strictSame([reply.status, remaining(reply)], [status, null]);
   }
   gateway.upstream.mode = openAiError(500);
-  assert.equal(remaining(await gateway.call(TTS, await sign(TTS, HELLO))), null);
+  t.equal(remaining(await gateway.call(TTS, await sign(TTS, HELLO))), null);
 });
 
 test('R48: a failed credential costs its address a slot at each endpoint, then 429', async (t) => {
@@ -434,12 +434,12 @@ test('R48: a failed credential costs its address a slot at each endpoint, then 4
     [unknown, await stranger.sign(unknown), 429, '0'],
   ] as const) {
     const reply = await gateway.call(path, call);
-    assert.deepEqual([reply.status, remaining(reply)], [status, left]);
-    assert.equal(reply.headers.get('x-ratelimit-scope'), 'ip');
+    t.strictSame([reply.status, remaining(reply)], [status, left]);
+    t.equal(reply.headers.get('x-ratelimit-scope'), 'ip');
   }
-  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200, 'whoever can sign is served');
-  assert.equal((await gateway.call(own, await sign(own))).status, 200);
-  assert.equal(await balance(), 802n);
+  t.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200, 'whoever can sign is served');
+  t.equal((await gateway.call(own, await sign(own))).status, 200);
+  t.equal(await balance(), 802n);
 });
 
 test('the edge limit counts failed and malformed prepaid requests, not verified ones', async (t) => {
@@ -459,30 +459,27 @@ test('the edge limit counts failed and malformed prepaid requests, not verified 
     return [status, headers.get('x-ratelimit-scope')];
   };
   const refused = [429, 'edge'];
-  assert.deepEqual(await beyond('/', {}), refused);
-  assert.deepEqual(await beyond(own, await sign(own)), refused, 'balance reads meet the edge (R48)');
-  assert.deepEqual(await beyond(TTS, HELLO), refused);
-  assert.deepEqual(
-    await beyond(TTS, await withCredential(wallet, { ...gateway.domain, chainId: 1 }, TTS, HELLO)),
-    refused,
-  );
-  assert.deepEqual(await beyond(TTS, await stranger.sign(TTS, HELLO)), refused);
-  assert.deepEqual(await beyond(TTS, withHeaders(await sign(TTS, HELLO), { 'x-x402-nonce': undefined })), refused);
-  assert.deepEqual(await beyond(TTS, { ...(await sign(TTS, HELLO)), json: { text: '' } }), refused);
-  assert.deepEqual(await beyond(TTS, withHeaders(await sign(TTS, HELLO), { 'content-type': 'text/plain' })), refused);
-  assert.deepEqual(await beyond(get, withHeaders(await sign(get), { 'payment-signature': 'e30=' })), refused);
+  t.strictSame(await beyond('/', {}), refused);
+  t.strictSame(await beyond(own, await sign(own)), refused, 'balance reads meet the edge (R48)');
+  t.strictSame(await beyond(TTS, HELLO), refused);
+  t.strictSame(await beyond(TTS, await withCredential(wallet, { ...gateway.domain, chainId: 1 }, TTS, HELLO)), refused);
+  t.strictSame(await beyond(TTS, await stranger.sign(TTS, HELLO)), refused);
+  t.strictSame(await beyond(TTS, withHeaders(await sign(TTS, HELLO), { 'x-x402-nonce': undefined })), refused);
+  t.strictSame(await beyond(TTS, { ...(await sign(TTS, HELLO)), json: { text: '' } }), refused);
+  t.strictSame(await beyond(TTS, withHeaders(await sign(TTS, HELLO), { 'content-type': 'text/plain' })), refused);
+  t.strictSame(await beyond(get, withHeaders(await sign(get), { 'payment-signature': 'e30=' })), refused);
   const windows = await gateway.db.selectFrom('rate_window').select('key').execute();
-  assert.deepEqual(windows, [], 'what the edge refuses takes no slot of its address');
-  assert.deepEqual(await beyond(TTS, await sign(TTS, HELLO)), [200, null], 'a verified one is served all the same');
+  t.strictSame(windows, [], 'what the edge refuses takes no slot of its address');
+  t.strictSame(await beyond(TTS, await sign(TTS, HELLO)), [200, null], 'a verified one is served all the same');
 
   for (let count = 0; count < 10; count += 1) {
-    assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200, 'none of these is counted');
+    t.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200, 'none of these is counted');
   }
-  for (const path of ['/', '/tts/models', '/docs']) assert.equal((await gateway.call(path)).status, 200, path);
-  assert.equal((await gateway.call('/')).status, 429);
+  for (const path of ['/', '/tts/models', '/docs']) t.equal((await gateway.call(path)).status, 200, path);
+  t.equal((await gateway.call('/')).status, 429);
   const repeated = await sign(get);
   const statuses = [];
   for (let count = 0; count < 3; count += 1) statuses.push((await gateway.call(get, repeated)).status);
-  assert.deepEqual(statuses, [200, 429, 429], 'a replay is counted, and refused, as any other');
-  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 429, 'and nothing more is looked at');
+  t.strictSame(statuses, [200, 429, 429], 'a replay is counted, and refused, as any other');
+  t.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 429, 'and nothing more is looked at');
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { createHash, randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { test } from 'tap';
@@ -28,26 +27,26 @@ test('R21b: a deposit that awaits its second block no longer counts as owed', {
         ?.awaited_transaction != null,
   );
   const { reply } = await payFor(gateway, payer, HELLO);
-  assert.equal(reply.status, 200, reply.text.slice(0, 300));
+  t.equal(reply.status, 200, reply.text.slice(0, 300));
   await chain.client.mine({ blocks: 1 });
-  assert.equal((await deposited).reply.status, 200);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await deposited).reply.status, 200);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a prepaid request charges its exact price and returns the balance', async (t) => {
   const gateway = await startPrepaidGateway(t);
   const { sign, balance } = await fundedWallet(gateway, 100_000n);
   const spoken = await gateway.call(TTS, await sign(TTS, HELLO));
-  assert.deepEqual([spoken.status, spoken.headers.get('content-type')], [200, 'audio/mpeg']);
-  assert.deepEqual(balanceHeaders(spoken), ['198', '99802']);
-  assert.equal(spoken.headers.get('cache-control'), 'private, no-store');
+  t.strictSame([spoken.status, spoken.headers.get('content-type')], [200, 'audio/mpeg']);
+  t.strictSame(balanceHeaders(spoken), ['198', '99802']);
+  t.equal(spoken.headers.get('cache-control'), 'private, no-store');
   for (const name of ['payment-response', 'x-payment-identifier', 'x-ratelimit-limit']) {
-    assert.equal(spoken.headers.get(name), null, name);
+    t.equal(spoken.headers.get(name), null, name);
   }
   const hd: Call = { method: 'POST', json: { text: ' Hello world ', model: 'provider-a/tts-1-hd' } };
-  assert.deepEqual(balanceHeaders(await gateway.call(TTS, await sign(TTS, hd))), ['396', '99406']);
-  assert.equal(await balance(), 99_406n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(balanceHeaders(await gateway.call(TTS, await sign(TTS, hd))), ['396', '99406']);
+  t.equal(await balance(), 99_406n);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R32: a balance or maximum below the price is 402 and spends no nonce', async (t) => {
@@ -55,11 +54,11 @@ test('R32: a balance or maximum below the price is 402 and spends no nonce', asy
   const { sign, balance } = await fundedWallet(gateway, 500n);
   const nonce = randomUUID();
   const tooLow = await gateway.call(TTS, await sign(TTS, HELLO, { nonce, max: PRICE - 1n }));
-  assert.deepEqual([tooLow.status, tooLow.json.error.details.reason], [402, 'over_max_amount']);
+  t.strictSame([tooLow.status, tooLow.json.error.details.reason], [402, 'over_max_amount']);
   const dear: Call = { method: 'POST', json: { text: 'a'.repeat(28) } };
   const tooDear = await gateway.call(TTS, await sign(TTS, dear, { nonce }));
-  assert.equal(tooDear.status, 402);
-  assert.deepEqual(tooDear.json.error.details, {
+  t.equal(tooDear.status, 402);
+  t.strictSame(tooDear.json.error.details, {
     reason: 'insufficient_funds',
     priceMicroUsd: 504,
     balanceMicroUsd: 500,
@@ -67,33 +66,33 @@ test('R32: a balance or maximum below the price is 402 and spends no nonce', asy
     payment: { state: 'not_charged', amountMicroUsd: 0 },
   });
   for (const reply of [tooLow, tooDear]) {
-    assert.equal(reply.json.error.code, 'PAYMENT_REQUIRED');
-    assert.deepEqual(balanceHeaders(reply), ['0', '500']);
-    assert.deepEqual([reply.headers.get('payment-required'), reply.headers.get('cache-control')], [null, 'no-store']);
+    t.equal(reply.json.error.code, 'PAYMENT_REQUIRED');
+    t.strictSame(balanceHeaders(reply), ['0', '500']);
+    t.strictSame([reply.headers.get('payment-required'), reply.headers.get('cache-control')], [null, 'no-store']);
   }
-  assert.deepEqual(await noncesOf(gateway), []);
+  t.strictSame(await noncesOf(gateway), []);
   const exact = await sign(TTS, HELLO, { nonce, max: PRICE });
-  assert.equal((await gateway.call(TTS, exact)).status, 200);
+  t.equal((await gateway.call(TTS, exact)).status, 200);
   const huge = await sign(TTS, HELLO, { max: 2n ** 256n - 1n });
-  assert.equal((await gateway.call(TTS, huge)).status, 200);
-  assert.equal(await balance(), 500n - 2n * PRICE);
+  t.equal((await gateway.call(TTS, huge)).status, 200);
+  t.equal(await balance(), 500n - 2n * PRICE);
 
   const spent = await gateway.call(TTS, exact);
-  assert.deepEqual([spent.status, spent.json.error.code], [409, 'PREPAID_NONCE_REPLAYED'], 'though 104 are too little');
+  t.strictSame([spent.status, spent.json.error.code], [409, 'PREPAID_NONCE_REPLAYED'], 'though 104 are too little');
   const reused = await gateway.call(TTS, await sign(TTS, dear, { nonce, max: 1n }));
-  assert.equal(reused.status, 409, 'a spent nonce wins over everything that the request asks for');
-  assert.deepEqual(balanceHeaders(reused), ['0', '104']);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(reused.status, 409, 'a spent nonce wins over everything that the request asks for');
+  t.strictSame(balanceHeaders(reused), ['0', '104']);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R12, R32: a wallet that never deposited is 402 and gets no account', async (t) => {
   const gateway = await startPrepaidGateway(t);
   const { sign } = await fundedWallet(gateway, 0n);
   const reply = await gateway.call(TTS, await sign(TTS, HELLO));
-  assert.deepEqual([reply.status, reply.json.error.details.reason], [402, 'never_deposited']);
-  assert.deepEqual(balanceHeaders(reply), ['0', '0']);
+  t.strictSame([reply.status, reply.json.error.details.reason], [402, 'never_deposited']);
+  t.strictSame(balanceHeaders(reply), ['0', '0']);
   const accounts = await gateway.db.selectFrom('account').select('id').where('kind', '=', 'wallet').execute();
-  assert.deepEqual(accounts, []);
+  t.strictSame(accounts, []);
 });
 
 test('of 50 equal requests at once, one is charged and 49 are PREPAID_NONCE_REPLAYED', async (t) => {
@@ -104,11 +103,11 @@ test('of 50 equal requests at once, one is charged and 49 are PREPAID_NONCE_REPL
     const before = gateway.upstream.requests.length;
     const replies = await Promise.all(Array.from({ length: 50 }, () => gateway.call(TTS, call)));
     const codes = replies.map((reply) => (reply.status === 200 ? 200 : reply.json.error.code)).sort();
-    assert.deepEqual(codes, [200, ...Array(49).fill('PREPAID_NONCE_REPLAYED')], `with ${funds} micro-USD`);
-    assert.equal(gateway.upstream.requests.length - before, 1);
-    assert.equal(await balance(), funds - PRICE);
+    t.strictSame(codes, [200, ...Array(49).fill('PREPAID_NONCE_REPLAYED')], `with ${funds} micro-USD`);
+    t.equal(gateway.upstream.requests.length - before, 1);
+    t.equal(await balance(), funds - PRICE);
   }
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 const { body, hangBeforeHeaders, hangInBody, resetBeforeHeaders, resetInBody, cutChunked, garbage, empty, html } =
@@ -135,14 +134,14 @@ test('R33: each upstream fault restores the debit exactly, and the nonce stays s
     gateway.upstream.mode = mode;
     const call = await sign(TTS, HELLO);
     const failed = await gateway.call(TTS, call);
-    assert.deepEqual([failed.status, failed.json.error.code], [status, code], what);
-    assert.deepEqual(balanceHeaders(failed), ['0', '1000'], what);
-    assert.equal(await balance(), 1000n, what);
+    t.strictSame([failed.status, failed.json.error.code], [status, code], what);
+    t.strictSame(balanceHeaders(failed), ['0', '1000'], what);
+    t.equal(await balance(), 1000n, what);
     const again = await gateway.call(TTS, call);
-    assert.deepEqual([again.status, again.json.error.code], [409, 'PREPAID_NONCE_REPLAYED'], what);
-    assert.deepEqual(balanceHeaders(again), ['0', '1000'], what);
+    t.strictSame([again.status, again.json.error.code], [409, 'PREPAID_NONCE_REPLAYED'], what);
+    t.strictSame(balanceHeaders(again), ['0', '1000'], what);
   }
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a response whose hold was voided meanwhile is delivered, not charged, and logged', async (t) => {
@@ -158,13 +157,13 @@ test('a response whose hold was voided meanwhile is delivered, not charged, and 
     .where('state', '=', 'pending')
     .execute();
   await gateway.app.reconcilers.turn();
-  assert.equal(await balance(), 1000n);
+  t.equal(await balance(), 1000n);
   drip.write(silentMp3(500));
   drip.end();
-  assert.equal((await reply).status, 200);
+  t.equal((await reply).status, 200);
   await until(() => gateway.log.some(({ msg }) => /delivered response was not charged: its hold expired/.test(msg)));
-  assert.equal(await balance(), 1000n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await balance(), 1000n);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R54: a prepaid balance may spend a quote repeatedly until it expires', async (t) => {
@@ -177,13 +176,13 @@ test('R54: a prepaid balance may spend a quote repeatedly until it expires', asy
     gateway.call(TTS, await sign(TTS, { method: 'POST', json: { quoteToken, ...body } }));
   for (const left of [802, 604]) {
     const reply = await spend({ text: 'Hello world' });
-    assert.deepEqual([reply.status, ...balanceHeaders(reply)], [200, '198', String(left)]);
+    t.strictSame([reply.status, ...balanceHeaders(reply)], [200, '198', String(left)]);
   }
-  assert.equal((await spend({})).json.error.code, 'INVALID_REQUEST');
-  assert.equal((await spend({ text: 'Hello wurld' })).json.error.code, 'QUOTE_BODY_MISMATCH');
+  t.equal((await spend({})).json.error.code, 'INVALID_REQUEST');
+  t.equal((await spend({ text: 'Hello wurld' })).json.error.code, 'QUOTE_BODY_MISMATCH');
   await until(() => Date.now() >= Date.parse(json.expiresAt));
-  assert.equal((await spend({ text: 'Hello world' })).json.error.code, 'QUOTE_EXPIRED');
-  assert.equal(await balance(), 604n);
+  t.equal((await spend({ text: 'Hello world' })).json.error.code, 'QUOTE_EXPIRED');
+  t.equal(await balance(), 604n);
 });
 
 test('R34: a spent nonce is kept for at least 24 hours, then deleted', async (t) => {
@@ -202,6 +201,6 @@ test('R34: a spent nonce is kept for at least 24 hours, then deleted', async (t)
   await age('kept', '24 hours');
   await age('old', '26 hours');
   await until(async () => (await noncesOf(gateway)).length === 1);
-  assert.deepEqual(await noncesOf(gateway), ['kept']);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await noncesOf(gateway), ['kept']);
+  t.strictSame(await audit(gateway.db), []);
 });

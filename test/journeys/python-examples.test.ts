@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -43,15 +42,15 @@ test('the Python examples buy speech from card credit and from a deposit', {
   const [pin] = pinsOf(gateway);
   const [other] = pinsOf(await startPaidGateway(t, chain));
   const { output } = await run('prepaid.py', [{ ...other, keyId: pin?.keyId }]);
-  assert.match(output, /^The metadata is not valid\.$/m);
-  assert.equal(await gateway.revenue(), 0n, 'nothing was paid to a service of another key');
+  t.match(output, /^The metadata is not valid\.$/m);
+  t.equal(await gateway.revenue(), 0n, 'nothing was paid to a service of another key');
   // "Hello world, paid …" at 18 micro-USD per character.
-  assert.deepEqual(await run('card.py'), { code: 0, output: 'card.mp3 630 4999370\n' });
-  assert.deepEqual(await run('prepaid.py'), { code: 0, output: 'prepaid.mp3 594 99406\n' });
-  assert.equal(await gateway.revenue(), 100_000n);
-  assert.deepEqual(await run('prepaid.py'), { code: 0, output: 'prepaid.mp3 594 98812\n' });
+  t.strictSame(await run('card.py'), { code: 0, output: 'card.mp3 630 4999370\n' });
+  t.strictSame(await run('prepaid.py'), { code: 0, output: 'prepaid.mp3 594 99406\n' });
+  t.equal(await gateway.revenue(), 100_000n);
+  t.strictSame(await run('prepaid.py'), { code: 0, output: 'prepaid.mp3 594 98812\n' });
   for (const file of ['card.mp3', 'prepaid.mp3'])
-    assert.equal(detectAudioType(await readFile(join(folder, file))), 'audio/mpeg');
+    t.equal(detectAudioType(await readFile(join(folder, file))), 'audio/mpeg');
 });
 
 test('the Python signatures match the published vectors', { skip: withoutPython }, async (t) => {
@@ -74,12 +73,12 @@ for vector in json.loads(sys.argv[1]):
     digest = typed_data_digest(vector["domain"], vector["name"], fields, vector["message"])
     print("0x" + digest.hex(), sign(digest, "${privateKey}"))`;
   const child = startCommand(t, python(['-c', script, JSON.stringify(vectors)]), { cwd: EXAMPLES });
-  assert.equal(await child.ended(), 0, child.output());
+  t.equal(await child.ended(), 0, child.output());
   const lines = child.output().trim().split('\n');
-  assert.equal(lines.length, vectors.length);
+  t.equal(lines.length, vectors.length);
   for (const [at, line] of lines.entries()) {
     const [hash, signature] = line.split(' ') as [`0x${string}`, `0x${string}`];
-    assert.equal(hash, vectors[at]?.digest);
-    assert.equal(await recoverAddress({ hash, signature }), address);
+    t.equal(hash, vectors[at]?.digest);
+    t.equal(await recoverAddress({ hash, signature }), address);
   }
 });

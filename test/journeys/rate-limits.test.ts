@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
@@ -37,16 +36,16 @@ test('R39: two processes on one database share exactly 30 requests a minute', as
   const { gateway, clock, startAnother } = await startLimited(t);
   const gateways = [gateway, await startAnother()];
   const replies = await Promise.all(Array.from({ length: 40 }, (_, index) => speak(gateways[index % 2] as Gateway)));
-  assert.equal(replies.filter((reply) => reply.status === 402).length, 30);
-  assert.equal(replies.filter((reply) => reply.status === 429).length, 10);
+  t.equal(replies.filter((reply) => reply.status === 402).length, 30);
+  t.equal(replies.filter((reply) => reply.status === 429).length, 10);
   await clock.advance('59.999999 seconds');
   for (const either of gateways) {
     const refused = await speak(either);
-    assert.equal(refused.status, 429);
-    assert.deepEqual(headersOf(refused), ['30', '30;w=60', '0', '1', 'ip', '1']);
+    t.equal(refused.status, 429);
+    t.strictSame(headersOf(refused), ['30', '30;w=60', '0', '1', 'ip', '1']);
   }
   await clock.advance('0.000001 seconds');
-  for (const either of gateways) assert.equal((await speak(either)).status, 402);
+  for (const either of gateways) t.equal((await speak(either)).status, 402);
 });
 
 test('R48: served, unpaid, failed and refused requests carry rate limit headers', async (t) => {
@@ -57,33 +56,33 @@ test('R48: served, unpaid, failed and refused requests carry rate limit headers'
     retryAfter,
   ];
   const served = await speak(gateway, account);
-  assert.equal(served.status, 200);
-  assert.deepEqual(headersOf(served), headers(4));
+  t.equal(served.status, 200);
+  t.strictSame(headersOf(served), headers(4));
 
   const served2 = await gateway.call('/tts?text=Hello', { headers: { 'x-credit-account': account } });
-  assert.equal(served2.status, 200);
-  assert.deepEqual(headersOf(served2), headers(3));
+  t.equal(served2.status, 200);
+  t.strictSame(headersOf(served2), headers(3));
 
   upstream.mode = openAiError(500);
   const failed = await speak(gateway, account);
-  assert.equal(failed.status, 502);
-  assert.deepEqual(headersOf(failed), headers(2));
+  t.equal(failed.status, 502);
+  t.strictSame(headersOf(failed), headers(2));
 
   upstream.mode = openAiError(503, 'busy', { 'retry-after': '7' });
   const unavailable = await speak(gateway, account);
-  assert.equal(unavailable.status, 503);
-  assert.deepEqual(headersOf(unavailable), headers(1, '7'), "the upstream's Retry-After is no limit of ours");
+  t.equal(unavailable.status, 503);
+  t.strictSame(headersOf(unavailable), headers(1, '7'), "the upstream's Retry-After is no limit of ours");
 
   await gateway.db.updateTable('account').set({ balance_micro_usd: 0n }).where('id', '=', account).execute();
   const unpaid = await speak(gateway, account);
-  assert.equal(unpaid.status, 402);
-  assert.deepEqual(headersOf(unpaid), headers(0));
+  t.equal(unpaid.status, 402);
+  t.strictSame(headersOf(unpaid), headers(0));
 
   const refused = await speak(gateway, account);
-  assert.equal(refused.status, 429);
-  assert.deepEqual(headersOf(refused), headers(0, '20'));
-  assert.equal(refused.json.error.code, 'RATE_LIMITED');
-  assert.deepEqual(refused.json.error.details, {
+  t.equal(refused.status, 429);
+  t.strictSame(headersOf(refused), headers(0, '20'));
+  t.equal(refused.json.error.code, 'RATE_LIMITED');
+  t.strictSame(refused.json.error.details, {
     scope: 'account',
     limit: 5,
     windowSeconds: 20,
@@ -96,10 +95,10 @@ test('a rate-limited request charges nothing and never reaches the upstream', as
   const account = await gateway.fund(500);
   const statuses = [];
   for (let count = 0; count < 5; count += 1) statuses.push((await speak(gateway, account)).status);
-  assert.deepEqual(statuses, [200, 200, 429, 429, 429]);
-  assert.equal(await gateway.balance(account), 5_000_000n - 2n * 198n);
-  assert.equal(upstream.requests.length, 2);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(statuses, [200, 200, 429, 429, 429]);
+  t.equal(await gateway.balance(account), 5_000_000n - 2n * 198n);
+  t.equal(upstream.requests.length, 2);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test("R13: unknown account ids share their address's bucket, known ones have their own", async (t) => {
@@ -110,10 +109,10 @@ test("R13: unknown account ids share their address's bucket, known ones have the
     const reply = await speak(gateway, id);
     scopes.push(`${reply.status} ${reply.headers.get('x-ratelimit-scope')}`);
   }
-  assert.deepEqual(scopes, ['402 ip', '402 ip', '402 ip', '429 ip', '429 ip']);
+  t.strictSame(scopes, ['402 ip', '402 ip', '402 ip', '429 ip', '429 ip']);
   for (const account of [one, two]) {
-    assert.equal((await speak(gateway, account)).status, 200);
-    assert.equal((await speak(gateway, account.toUpperCase())).headers.get('x-ratelimit-remaining'), '1');
+    t.equal((await speak(gateway, account)).status, 200);
+    t.equal((await speak(gateway, account.toUpperCase())).headers.get('x-ratelimit-remaining'), '1');
   }
 });
 
@@ -128,13 +127,13 @@ test('R7: an invalid request or one that mixes flows takes no slot', async (t) =
     await speak(gateway, undefined, { 'payment-signature': 'e30=' }),
     await speak(gateway, undefined, { 'x-x402-nonce': '1' }),
   ];
-  assert.deepEqual(
+  t.strictSame(
     broken.map((reply) => reply.status),
     [400, 400, 400, 413, 415, 400, 400],
   );
-  for (const reply of broken) assert.equal(reply.headers.get('x-ratelimit-scope'), null);
-  assert.equal((await speak(gateway)).status, 402);
-  assert.equal((await speak(gateway)).status, 429);
+  for (const reply of broken) t.equal(reply.headers.get('x-ratelimit-scope'), null);
+  t.equal((await speak(gateway)).status, 402);
+  t.equal((await speak(gateway)).status, 429);
 });
 
 test('R48: an unmetered path takes no slot and has no rate limit headers', async (t) => {
@@ -148,33 +147,30 @@ test('R48: an unmetered path takes no slot and has no rate limit headers', async
     '/top-up',
     `/credits/${randomUUID()}`,
   ]) {
-    assert.equal((await gateway.call(path)).headers.get('x-ratelimit-limit'), null, path);
+    t.equal((await gateway.call(path)).headers.get('x-ratelimit-limit'), null, path);
   }
-  assert.equal((await speak(gateway)).status, 402);
+  t.equal((await speak(gateway)).status, 402);
 });
 
 test("R39: a bucket belongs to the socket's or trusted proxy's address, IPv6 by /64", async (t) => {
   const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '1', TRUST_PROXY: '127.0.0.1' });
   const from = async (address: string) => (await speak(gateway, undefined, { 'x-forwarded-for': address })).status;
-  assert.deepEqual([await from('192.0.2.1'), await from('198.51.100.1, 192.0.2.1')], [402, 429]);
-  assert.deepEqual(
-    [await from('2001:db8::1'), await from('2001:db8::2'), await from('2001:db8:1::2')],
-    [402, 429, 402],
-  );
-  assert.deepEqual([await from('::ffff:192.0.2.1'), await from('::ffff:192.0.2.9')], [429, 402]);
+  t.strictSame([await from('192.0.2.1'), await from('198.51.100.1, 192.0.2.1')], [402, 429]);
+  t.strictSame([await from('2001:db8::1'), await from('2001:db8::2'), await from('2001:db8:1::2')], [402, 429, 402]);
+  t.strictSame([await from('::ffff:192.0.2.1'), await from('::ffff:192.0.2.9')], [429, 402]);
 });
 
 test('R39: without TRUST_PROXY, X-Forwarded-For opens no bucket', async (t) => {
   const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '1' });
-  assert.equal((await speak(gateway, undefined, { 'x-forwarded-for': '192.0.2.1' })).status, 402);
-  assert.equal((await speak(gateway, undefined, { 'x-forwarded-for': '192.0.2.2' })).status, 429);
+  t.equal((await speak(gateway, undefined, { 'x-forwarded-for': '192.0.2.1' })).status, 402);
+  t.equal((await speak(gateway, undefined, { 'x-forwarded-for': '192.0.2.2' })).status, 429);
 });
 
 test('expired windows are deleted while the gateway runs', async (t) => {
   const { gateway, clock } = await startLimited(t, { RECONCILE_INTERVAL_MS: '100' });
   await speak(gateway);
   const rows = async () => (await gateway.db.selectFrom('rate_window').select('scope').execute()).length;
-  assert.equal(await rows(), 1);
+  t.equal(await rows(), 1);
   await clock.advance('3 minutes');
   await until(async () => (await rows()) === 0);
 });

@@ -84,55 +84,51 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
   const first = startChild(t, PROGRAM, { ...PRODUCTION, ...env, DATABASE_URL: foreign.url });
   await first.printed(READY);
   const sandbox = await fileOf(dataDir);
-  assert.match(first.output(), /voice, which reads English only/);
+  t.match(first.output(), /voice, which reads English only/);
   const more = await readFile(join(dataDir, 'try.txt'), 'utf8');
-  assert.ok(more.includes(`Everything is kept in ${dataDir}.`), 'the folder was empty, and all fits into it');
+  t.ok(more.includes(`Everything is kept in ${dataDir}.`), 'the folder was empty, and all fits into it');
   let walletMicroUsd = 0;
 
-  await t.test('R63: nothing leads to production', async () => {
-    assert.equal(sandbox.baseUrl, `http://127.0.0.1:${port}`);
-    assert.doesNotMatch(first.output(), /invalid/);
-    assert.notEqual(sandbox.databaseUrl, foreign.url);
-    assert.equal(await foreign.tables(), 0);
+  await t.test('R63: nothing leads to production', async (t) => {
+    t.equal(sandbox.baseUrl, `http://127.0.0.1:${port}`);
+    t.notMatch(first.output(), /invalid/);
+    t.not(sandbox.databaseUrl, foreign.url);
+    t.equal(await foreign.tables(), 0);
     const metadata = await fetch(`${sandbox.baseUrl}/.well-known/x402-service-metadata`);
     const { payload } = (await metadata.json()) as SignedServiceMetadata;
-    assert.deepEqual([payload.payment.asset.address, payload.service.origin], [sandbox.chain?.asset, sandbox.baseUrl]);
-    assert.notEqual(payload.payment.payees[0]?.address.toLowerCase(), PRODUCTION.X402_PAY_TO);
+    t.strictSame([payload.payment.asset.address, payload.service.origin], [sandbox.chain?.asset, sandbox.baseUrl]);
+    t.not(payload.payment.payees[0]?.address.toLowerCase(), PRODUCTION.X402_PAY_TO);
   });
 
-  await t.test('a browser that loads its page can speak at once', async () => {
+  await t.test('a browser that loads its page can speak at once', async (t) => {
     const headers = { accept: 'text/html', 'sec-fetch-dest': 'document' };
     const page = await (await fetch(sandbox.baseUrl, { headers })).text();
-    assert.ok(page.includes(`id="account" value="${sandbox.creditAccount}"`));
+    t.ok(page.includes(`id="account" value="${sandbox.creditAccount}"`));
   });
 
-  await t.test('its own voice has made samples, which cost nothing', async () => {
+  await t.test('its own voice has made samples, which cost nothing', async (t) => {
     const funded = await balanceOf(sandbox);
     await until(async () => (await fetch(`${sandbox.baseUrl}/tts/voices/provider-a_alloy/sample`)).status === 200);
     const { voices } = (await (await fetch(`${sandbox.baseUrl}/tts/voices`)).json()) as VoicesResponse;
     const sample = await fetch(voices.find(({ id }) => id === 'provider-a_alloy')?.sampleUrl ?? '');
-    assert.ok(rootMeanSquare(decode(Buffer.from(await sample.arrayBuffer()))) > 0.01);
-    assert.equal(await balanceOf(sandbox), funded);
+    t.ok(rootMeanSquare(decode(Buffer.from(await sample.arrayBuffer()))) > 0.01);
+    t.equal(await balanceOf(sandbox), funded);
   });
 
-  await t.test('the commands of curl speak for the demo account', async () => {
+  await t.test('the commands of curl speak for the demo account', async (t) => {
     const funded = await balanceOf(sandbox);
     const commands = more.replaceAll('\\\n', ' ').match(/^ {2}curl .+$/gm) ?? [];
-    assert.ok(commands.length >= 4, 'commands are written');
+    t.ok(commands.length >= 4, 'commands are written');
     const answers = commands.map((command) =>
       execFileSync('sh', ['-euc', command], { cwd: dataDir, stdio: 'pipe' }).toString(),
     );
     const spoken = ['Hello world, this is speech paid by the character.', 'Hello world', 'Fetch me later.'];
-    assert.equal(
-      await balanceOf(sandbox),
-      funded - 18 * spoken.join('').length,
-      'the price is ceil(characters x rate)',
-    );
+    t.equal(await balanceOf(sandbox), funded - 18 * spoken.join('').length, 'the price is ceil(characters x rate)');
     for (const name of ['hello.mp3', 'slow.mp3']) {
       const mp3 = await readFile(join(dataDir, name));
       const options = ['-v', 'error', '-show_entries', 'stream=codec_name', '-of', 'csv=p=0', join(dataDir, name)];
-      assert.equal(execFileSync('ffprobe', options).toString().trim(), 'mp3');
-      assert.ok(rootMeanSquare(decode(mp3)) > 0.01, `${name} is not silent`);
+      t.equal(execFileSync('ffprobe', options).toString().trim(), 'mp3');
+      t.ok(rootMeanSquare(decode(mp3)) > 0.01, `${name} is not silent`);
     }
     const job = answers.find((answer) => answer.includes('"jobId"')) ?? assert.fail('no command makes a job');
     let { status, links } = JSON.parse(job) as TtsJob;
@@ -140,40 +136,40 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
       ({ status, links } = (await (await fetch(links.status)).json()) as TtsJob);
       return status === 'completed';
     });
-    assert.equal((await fetch(links.audio ?? '')).status, 200);
+    t.equal((await fetch(links.audio ?? '')).status, 200);
   });
 
-  await t.test('the first screen has eight lines, and then each request prints one', async () => {
+  await t.test('the first screen has eight lines, and then each request prints one', async (t) => {
     const [, screen = ''] = first.output().split(/Ready\n\n/);
     const [lines = '', requests = ''] = screen.split('\n\n');
-    assert.equal(lines.split('\n').length, 8, lines);
-    assert.match(lines, /id of Base, 8453: use only the demo wallet/);
-    assert.match(requests, /^\d\d:\d\d:\d\d {2}POST \/tts {2}200 {2}50 characters {2}\$0\.000900 {2}\d+ ms$/m);
-    assert.ok(!requests.includes(sandbox.creditAccount), 'a path names no account');
+    t.equal(lines.split('\n').length, 8, lines);
+    t.match(lines, /id of Base, 8453: use only the demo wallet/);
+    t.match(requests, /^\d\d:\d\d:\d\d {2}POST \/tts {2}200 {2}50 characters {2}\$0\.000900 {2}\d+ ms$/m);
+    t.ok(!requests.includes(sandbox.creditAccount), 'a path names no account');
     const [, curl = ''] = /^ {2}by curl {2}(.+)$/m.exec(lines) ?? [];
     const before = await balanceOf(sandbox);
     execFileSync('sh', ['-euc', curl], { cwd: dataDir, stdio: 'pipe' });
-    assert.equal(await balanceOf(sandbox), before - 18 * 'Hello'.length);
+    t.equal(await balanceOf(sandbox), before - 18 * 'Hello'.length);
   });
 
-  await t.test('the commands of npm pay by signatures of the demo wallet', async () => {
+  await t.test('the commands of npm pay by signatures of the demo wallet', async (t) => {
     const signed = more.match(/^ {2}DATA_DIR='.+' npm run -s prepaid -- .+$/gm) ?? [];
     const answers = signed.map((command) => {
       const elsewhere = command.replace('npm run', `npm --prefix '${PROJECT}' run`);
       return execFileSync('sh', ['-euc', elsewhere], { cwd: dataDir, stdio: 'pipe' }).toString();
     });
     const [deposited, post, get, read] = answers as [string, string, string, string];
-    assert.equal(JSON.parse(deposited).balanceMicroUsd, 1_000_000);
+    t.equal(JSON.parse(deposited).balanceMicroUsd, 1_000_000);
     const [postPrice = 0, getPrice = 0] = ['Hello world, paid by a signature.', 'Hello again'].map(
       (text) => 18 * text.length,
     );
-    assert.deepEqual(moneyHeaders(post), { charged: postPrice, balance: 1_000_000 - postPrice });
-    assert.deepEqual(moneyHeaders(get), { charged: getPrice, balance: 1_000_000 - postPrice - getPrice });
+    t.strictSame(moneyHeaders(post), { charged: postPrice, balance: 1_000_000 - postPrice });
+    t.strictSame(moneyHeaders(get), { charged: getPrice, balance: 1_000_000 - postPrice - getPrice });
     walletMicroUsd = JSON.parse(read).balanceMicroUsd;
-    assert.equal(walletMicroUsd, moneyHeaders(get).balance);
+    t.equal(walletMicroUsd, moneyHeaders(get).balance);
     const files = [post, get].map((answer) => /The speech is in (.+)\n$/.exec(answer)?.[1] ?? assert.fail(answer));
-    assert.notEqual(files[0], files[1], 'none overwrites another');
-    for (const file of files) assert.ok(rootMeanSquare(decode(await readFile(join(dataDir, file)))) > 0.01);
+    t.not(files[0], files[1], 'none overwrites another');
+    for (const file of files) t.ok(rootMeanSquare(decode(await readFile(join(dataDir, file)))) > 0.01);
   });
 
   await t.test('the demo pays in each flow', async () => {
@@ -215,7 +211,7 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
       language,
       code: code.replaceAll('127.0.0.1:8080', `127.0.0.1:${port}`),
     }));
-    assert.equal(start?.code, 'npm ci && npm run sandbox');
+    t.equal(start?.code, 'npm ci && npm run sandbox');
     const { url } = await testDatabase(t);
     const service = { DATABASE_URL: url, PORT: String(await freePort()) };
     const isService = ({ code }: { code: string }) => /^npm start$/m.test(code);
@@ -225,7 +221,7 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
       { folder, env: { SPEECHGATE_CONFIG_DIR: join(folder, 'config') } },
     );
     const started = blocks.filter(isService).map(({ code }) => shell(t, folder, code, service));
-    assert.equal(started.length, 1);
+    t.equal(started.length, 1);
     for (const command of started) await command.printed(/listens on/);
     for (const command of started) await command.stop();
   });
@@ -294,7 +290,7 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
     busy.process.kill('SIGINT');
     await busy.printed(/Stopping…/);
     await until(() => busy.process.exitCode !== null || !busy.process.kill('SIGINT'));
-    assert.equal(await busy.ended(), 130, busy.output());
+    t.equal(await busy.ended(), 130, busy.output());
     await waiting;
     await until(async () => (await leftProcesses(dataDir)).length === 0);
   });
@@ -325,15 +321,15 @@ test('a sandbox uses SANDBOX_DATABASE_URL, and a second one on it names the firs
     startChild(t, PROGRAM, { PORT: String(await freePort()), DATA_DIR: folder, SANDBOX_DATABASE_URL: url });
   const first = await start(dataDir);
   await first.printed(READY);
-  assert.match(await readFile(join(dataDir, 'try.txt'), 'utf8'), /The database is that of SANDBOX_DATABASE_URL/);
-  assert.equal((await fileOf(dataDir)).databaseUrl, url);
+  t.match(await readFile(join(dataDir, 'try.txt'), 'utf8'), /The database is that of SANDBOX_DATABASE_URL/);
+  t.equal((await fileOf(dataDir)).databaseUrl, url);
   const second = await start(await sandboxFolder(t));
-  assert.equal(await second.ended(), 78, second.output());
-  assert.match(second.output(), new RegExp(`Process ${first.process.pid} runs a sandbox on the database`));
+  t.equal(await second.ended(), 78, second.output());
+  t.match(second.output(), new RegExp(`Process ${first.process.pid} runs a sandbox on the database`));
   first.process.kill('SIGTERM');
   await first.printed(/Stopping/);
   first.process.kill('SIGTERM');
-  assert.equal(await first.stop('SIGHUP'), 0, first.output());
-  assert.match(first.output(), /Stopped\n$/);
-  assert.deepEqual(await leftProcesses(dataDir), []);
+  t.equal(await first.stop('SIGHUP'), 0, first.output());
+  t.match(first.output(), /Stopped\n$/);
+  t.strictSame(await leftProcesses(dataDir), []);
 });

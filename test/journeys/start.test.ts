@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { test } from 'tap';
@@ -48,24 +47,24 @@ test('npm start serves paid speech, and SIGTERM leaves no hold open', async (t) 
   let account = '';
   const speak = () => open(`GET ${SPEECH} HTTP/1.1\r\nhost: a\r\nx-credit-account: ${account}\r\n\r\n`);
 
-  await t.test('credit is bought, and speech is paid from it', async () => {
+  await t.test('credit is bought, and speech is paid from it', async (t) => {
     const opened = await send(url, '/top-up', { method: 'POST' });
-    assert.equal(opened.status, 303);
+    t.equal(opened.status, 303);
     const back = new URL(await checkout.pay(opened.headers.get('location') ?? ''));
     const page = await send(url, `${back.pathname}${back.search}`);
     account = /<code>([0-9a-f-]{36})<\/code>/.exec(page.text)?.[1] ?? '';
-    assert.equal((await send(url, SPEECH, { headers: { 'x-credit-account': account } })).status, 200);
-    assert.equal(upstream.requests[0]?.headers.authorization, 'Bearer upstream-key');
+    t.equal((await send(url, SPEECH, { headers: { 'x-credit-account': account } })).status, 200);
+    t.equal(upstream.requests[0]?.headers.authorization, 'Bearer upstream-key');
   });
 
-  await t.test('the single process has its own admin listener', async () => {
+  await t.test('the single process has its own admin listener', async (t) => {
     const ready = (await (await fetch(`${alone.adminUrl}/readyz`)).json()) as object;
-    assert.deepEqual(ready, { status: 'ok', checks: { database: 'ok', schema: 'ok' } });
+    t.strictSame(ready, { status: 'ok', checks: { database: 'ok', schema: 'ok' } });
     await until(async () => (await alone.metric('speechgate_holds_total{flow="card",event="captured"}')) === 1);
-    assert.deepEqual(alone.pids(), [undefined], 'lines of the log name no process');
+    t.strictSame(alone.pids(), [undefined], 'lines of the log name no process');
   });
 
-  await t.test('SIGTERM finishes running requests, whatever other connections do', async () => {
+  await t.test('SIGTERM finishes running requests, whatever other connections do', async (t) => {
     const idle = await Promise.all(
       Object.entries(IDLE).map(async ([name, bytes]) => [name, read(await open(bytes))] as const),
     );
@@ -88,24 +87,20 @@ test('npm start serves paid speech, and SIGTERM leaves no hold open', async (t) 
     abandoned.end();
     const answer = read(late);
     late.write(`${HALF_BODY.slice(-5)}${'7'.padEnd(92)}}`);
-    assert.match(
-      await answer,
-      /^HTTP\/1\.1 400 [\s\S]*connection: close/i,
-      'a request that arrives in time is answered',
-    );
+    t.match(await answer, /^HTTP\/1\.1 400 [\s\S]*connection: close/i, 'a request that arrives in time is answered');
     await drip.write(silentMp3(500));
     drip.end();
     const text = await running;
-    assert.match(text, /^HTTP\/1\.1 200 OK[\s\S]*connection: close/i);
-    assert.ok(text.length > silentMp3(500).length, 'the audio is whole');
-    assert.equal(await stopped, 0);
-    for (const [name, closed] of idle) assert.equal(await closed, '', name);
-    assert.doesNotMatch(child.output(), /killed/);
-    await assert.rejects(send(url, '/'), /ECONNREFUSED/);
-    assert.deepEqual(await db.selectFrom('transfer').select('id').where('state', '=', 'pending').execute(), []);
-    assert.equal(await gateway.balance(account), 5_000_000n - 2n * 198n, 'the request of the client that left is free');
-    assert.deepEqual(await audit(db), []);
-    assert.doesNotMatch(child.output(), new RegExp(account), 'R40: no account id reaches the log');
-    assert.doesNotMatch(child.output(), /Hello/, 'R40: no text reaches the log');
+    t.match(text, /^HTTP\/1\.1 200 OK[\s\S]*connection: close/i);
+    t.ok(text.length > silentMp3(500).length, 'the audio is whole');
+    t.equal(await stopped, 0);
+    for (const [name, closed] of idle) t.equal(await closed, '', name);
+    t.notMatch(child.output(), /killed/);
+    await t.rejects(send(url, '/'), /ECONNREFUSED/);
+    t.strictSame(await db.selectFrom('transfer').select('id').where('state', '=', 'pending').execute(), []);
+    t.equal(await gateway.balance(account), 5_000_000n - 2n * 198n, 'the request of the client that left is free');
+    t.strictSame(await audit(db), []);
+    t.notMatch(child.output(), new RegExp(account), 'R40: no account id reaches the log');
+    t.notMatch(child.output(), /Hello/, 'R40: no text reaches the log');
   });
 });

@@ -64,20 +64,19 @@ for (const [name, path, bare] of BARE) {
     const probed = decodeHeader((await gateway.call(path, bare)).headers.get('payment-required'));
     const { info, schema } = probed.extensions.bazaar;
     const validate = new Ajv2020().compile(schema);
-    assert.ok(validate(info), JSON.stringify(validate.errors));
+    t.ok(validate(info), JSON.stringify(validate.errors));
 
     const example = exampleOf(probed);
     const asked = await gateway.call(example.path, example.call);
     const challenge = decodeHeader(asked.headers.get('payment-required'));
-    if (path === PATH)
-      assert.deepEqual(challenge.accepts, probed.accepts, 'the probe gets the challenge of the example');
+    if (path === PATH) t.strictSame(challenge.accepts, probed.accepts, 'the probe gets the challenge of the example');
     const payer = await wallet(chain.client, BigInt(challenge.accepts[0].amount));
     const reply = await gateway.call(example.path, withPayment(example.call, await sign(payer, challenge)));
-    assert.equal(reply.status, 200, reply.text);
-    assert.equal(await usdcBalance(chain.client, payer.address), 0n, 'it was paid');
-    assert.equal(reply.headers.get('content-type')?.split(';')[0], challenge.resource.mimeType);
-    if (path === DEPOSIT_PATH) assert.equal(reply.json.creditedMicroUsd, Number(challenge.accepts[0].amount));
-    else assert.ok(reply.bytes.length > 0);
+    t.equal(reply.status, 200, reply.text);
+    t.equal(await usdcBalance(chain.client, payer.address), 0n, 'it was paid');
+    t.equal(reply.headers.get('content-type')?.split(';')[0], challenge.resource.mimeType);
+    if (path === DEPOSIT_PATH) t.equal(reply.json.creditedMicroUsd, Number(challenge.accepts[0].amount));
+    else t.ok(reply.bytes.length > 0);
   });
 }
 
@@ -92,18 +91,18 @@ test("R27: the body repeats the challenge's members beside the error", { skip },
   ];
   for (const [name, path, call] of asked) {
     const reply = await gateway.call(path, call);
-    assert.equal(reply.status, 402, name);
-    assert.equal(reply.headers.get('cache-control'), 'no-store', name);
+    t.equal(reply.status, 402, name);
+    t.equal(reply.headers.get('cache-control'), 'no-store', name);
     const challenge = decodeHeader(reply.headers.get('payment-required'));
     const { error, ...members } = reply.json;
-    assert.deepEqual({ ...members, error: error.details.error }, challenge, name);
+    t.strictSame({ ...members, error: error.details.error }, challenge, name);
     const { payment: _, ...details } = error.details;
-    assert.deepEqual(details, challenge, name);
-    assert.equal(error.code, 'PAYMENT_REQUIRED', name);
-    assert.deepEqual(validatePaymentRequiredDetailed(challenge).issues, [], name);
+    t.strictSame(details, challenge, name);
+    t.equal(error.code, 'PAYMENT_REQUIRED', name);
+    t.strictSame(validatePaymentRequiredDetailed(challenge).issues, [], name);
     // x402's own `error` is a text. The specification's errors are objects, so a reader of the body has to let it be.
     const { issues } = validatePaymentRequiredDetailed(reply.json);
-    assert.deepEqual(
+    t.strictSame(
       issues.map(({ code, path }) => [code, path]),
       [['COINBASE_SCHEMA_INVALID', 'error']],
       name,
@@ -126,9 +125,9 @@ test('R59: a bare probe is 400 by default', async (t) => {
   const { call } = await startGateway(t);
   for (const [name, path, request] of BARE_PROBES) {
     const reply = await call(path, request);
-    assert.equal(reply.status, 400, name);
+    t.equal(reply.status, 400, name);
     const code = name === 'POST with an empty body' ? 'INVALID_JSON' : 'INVALID_REQUEST';
-    assert.equal(reply.json.error.code, code, name);
+    t.equal(reply.json.error.code, code, name);
   }
 });
 
@@ -136,14 +135,14 @@ test('R59: with X402_PROBE_ANSWER=402 a bare probe gets the discovery challenge'
   const { call } = await startGateway(t, { X402_PROBE_ANSWER: '402' });
   for (const [name, path, request] of BARE_PROBES) {
     const reply = await call(path, request);
-    assert.equal(reply.status, 402, name);
-    assert.equal(reply.headers.get('cache-control'), 'no-store');
+    t.equal(reply.status, 402, name);
+    t.equal(reply.headers.get('cache-control'), 'no-store');
     const example = await (request.method === 'POST' ? call(PATH, HELLO) : call(`${PATH}?text=Hello+world`));
     const { error, ...challenge } = reply.json.error.details;
     const { error: _, ...expected } = example.json.error.details;
-    assert.deepEqual(challenge, expected, name);
-    assert.match(error, /\btext\b/, 'it names the missing field');
-    assert.deepEqual(decodeHeader(reply.headers.get('payment-required')), reply.json.error.details);
+    t.strictSame(challenge, expected, name);
+    t.match(error, /\btext\b/, 'it names the missing field');
+    t.strictSame(decodeHeader(reply.headers.get('payment-required')), reply.json.error.details);
   }
 });
 
@@ -168,12 +167,12 @@ test('R59: a request with any content is not a probe and is refused as usual', a
     ['another operation', '/tts', {}, 400],
     ['a deposit', '/x402/deposit', post('{}'), 400],
   ];
-  for (const [name, path, request, status] of cases) assert.equal((await call(path, request)).status, status, name);
+  for (const [name, path, request, status] of cases) t.equal((await call(path, request)).status, status, name);
 });
 
 test('R59: a probe without the x402 settings is CONFIG_ERROR', async (t) => {
   const { call } = await startGateway(t, { X402_PROBE_ANSWER: '402', X402_RPC_URL: '' });
-  assert.equal((await call(PATH)).json.error.code, 'CONFIG_ERROR');
+  t.equal((await call(PATH)).json.error.code, 'CONFIG_ERROR');
 });
 
 test('R59: a paid bare request is 400 before any reservation', {
@@ -184,11 +183,11 @@ test('R59: a paid bare request is 400 before any reservation', {
   for (const bare of [{}, { method: 'POST', json: {} }]) {
     const paid = withPayment(bare, await sign(payer, await challengeOf(gateway, PATH, bare)));
     const reply = await gateway.call(PATH, paid);
-    assert.deepEqual([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST']);
+    t.strictSame([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST']);
   }
-  assert.deepEqual(await gateway.db.selectFrom('x402_payment').select('id').execute(), []);
-  assert.equal(gateway.upstream.requests.length, 0);
-  assert.equal(await gateway.revenue(), 0n);
+  t.strictSame(await gateway.db.selectFrom('x402_payment').select('id').execute(), []);
+  t.equal(gateway.upstream.requests.length, 0);
+  t.equal(await gateway.revenue(), 0n);
 });
 
 const TEXT = 'Hello world';
@@ -206,22 +205,22 @@ test('a quote token alone gets the challenge, and the text is paid at the quoted
     voice: 'provider-a_nova',
     speed: 1.25,
   });
-  assert.equal(json.textSha256, DIGEST);
-  assert.deepEqual([json.amountMicroUsd, json.amountUsd, json.payTo], [198, '0.000198', gateway.payTo]);
-  assert.equal(json.paymentEndpoint, '/x402/tts');
-  assert.equal(Date.parse(json.expiresAt) - Date.parse(json.issuedAt), 300_000);
+  t.equal(json.textSha256, DIGEST);
+  t.strictSame([json.amountMicroUsd, json.amountUsd, json.payTo], [198, '0.000198', gateway.payTo]);
+  t.equal(json.paymentEndpoint, '/x402/tts');
+  t.equal(Date.parse(json.expiresAt) - Date.parse(json.issuedAt), 300_000);
 
   const challenge = await challengeOf(gateway, '/x402/tts', post({ quoteToken: json.quoteToken }));
-  assert.equal(challenge.accepts[0]?.amount, '198');
+  t.equal(challenge.accepts[0]?.amount, '198');
   const payload = await sign(await wallet(chain.client, 1000n), challenge);
   const withoutText = await gateway.call('/x402/tts', withPayment(post({ quoteToken: json.quoteToken }), payload));
-  assert.equal(withoutText.json.error.code, 'INVALID_REQUEST');
+  t.equal(withoutText.json.error.code, 'INVALID_REQUEST');
   const call = withPayment(post({ quoteToken: json.quoteToken, text: ` ${TEXT}\n` }), payload);
-  assert.equal((await gateway.call('/x402/tts', call)).status, 200);
-  assert.deepEqual(gateway.upstream.requests[0]?.body?.input, TEXT);
-  assert.equal(gateway.upstream.requests[0]?.body?.speed, 1.25);
-  assert.equal(await gateway.revenue(), 198n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await gateway.call('/x402/tts', call)).status, 200);
+  t.strictSame(gateway.upstream.requests[0]?.body?.input, TEXT);
+  t.equal(gateway.upstream.requests[0]?.body?.speed, 1.25);
+  t.equal(await gateway.revenue(), 198n);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R29: a request that differs from its quote is QUOTE_BODY_MISMATCH', { skip }, async (t) => {
@@ -241,18 +240,18 @@ test('R29: a request that differs from its quote is QUOTE_BODY_MISMATCH', { skip
     const body = { quoteToken, text: TEXT, ...change };
     for (const call of [post(body), withPayment(post(body), payload)]) {
       const reply = await gateway.call('/x402/tts', call);
-      assert.deepEqual([reply.status, reply.json.error.code], [400, 'QUOTE_BODY_MISMATCH']);
+      t.strictSame([reply.status, reply.json.error.code], [400, 'QUOTE_BODY_MISMATCH']);
     }
   }
   const same = { quoteToken, text: TEXT, model: 'provider-a/tts-1', speed: 1 };
-  assert.equal((await gateway.call('/x402/tts', post(same))).status, 402);
+  t.equal((await gateway.call('/x402/tts', post(same))).status, 402);
   const tooLong = await gateway.call('/x402/tts', post({ quoteToken, text: 'x'.repeat(4097) }));
-  assert.deepEqual([tooLong.status, tooLong.json.error.code], [413, 'TEXT_TOO_LONG']);
+  t.strictSame([tooLong.status, tooLong.json.error.code], [413, 'TEXT_TOO_LONG']);
   const forged = await gateway.call('/x402/tts', post({ quoteToken: `${quoteToken}x`, text: TEXT }));
-  assert.deepEqual([forged.status, forged.json.error.code], [400, 'INVALID_QUOTE']);
+  t.strictSame([forged.status, forged.json.error.code], [400, 'INVALID_QUOTE']);
   const empty = await gateway.call('/x402/tts', post({ quoteToken: '', text: TEXT }));
-  assert.deepEqual([empty.status, empty.json.error.code], [400, 'INVALID_REQUEST']);
-  assert.equal(gateway.facilitator.calls.length, 0);
+  t.strictSame([empty.status, empty.json.error.code], [400, 'INVALID_REQUEST']);
+  t.equal(gateway.facilitator.calls.length, 0);
 });
 
 test('an expired quote buys nothing, but its earlier payment is still replayed', { skip }, async (t) => {
@@ -263,15 +262,15 @@ test('an expired quote buys nothing, but its earlier payment is still replayed',
   const challenge = await challengeOf(gateway, '/x402/tts', body);
   const paid = withPayment(body, await sign(payer, challenge));
   const late = withPayment(body, await sign(payer, challenge));
-  assert.equal((await gateway.call('/x402/tts', paid)).status, 200);
+  t.equal((await gateway.call('/x402/tts', paid)).status, 200);
   await sleep(Math.max(0, Date.parse(expiresAt) - Date.now()) + 1);
   for (const call of [body, late]) {
     const reply = await gateway.call('/x402/tts', call);
-    assert.deepEqual([reply.status, reply.json.error.code], [400, 'QUOTE_EXPIRED']);
+    t.strictSame([reply.status, reply.json.error.code], [400, 'QUOTE_EXPIRED']);
   }
   const replay = await gateway.call('/x402/tts', paid);
-  assert.deepEqual([replay.status, replay.headers.get('x-idempotent-replay')], [200, 'true']);
-  assert.equal(await gateway.revenue(), 198n);
+  t.strictSame([replay.status, replay.headers.get('x-idempotent-replay')], [200, 'true']);
+  t.equal(await gateway.revenue(), 198n);
 });
 
 test('R29: a quote stays valid after a price change or while its payee retires', {
@@ -292,17 +291,17 @@ test('R29: a quote stays valid after a price change or while its payee retires',
   });
   const body = post({ quoteToken, text: TEXT });
   const challenge = await challengeOf(after, '/x402/tts', body);
-  assert.deepEqual([challenge.accepts[0]?.amount, challenge.accepts[0]?.payTo], ['198', before.payTo]);
+  t.strictSame([challenge.accepts[0]?.amount, challenge.accepts[0]?.payTo], ['198', before.payTo]);
   const payload = await sign(await wallet(chain.client, 1000n), challenge);
-  assert.equal((await after.call('/x402/tts', withPayment(body, payload))).status, 200);
-  assert.equal(await before.revenue(), 198n);
+  t.equal((await after.call('/x402/tts', withPayment(body, payload))).status, 200);
+  t.equal(await before.revenue(), 198n);
 
   const unquoted = await challengeOf(after, '/x402/tts', post({ text: TEXT }));
-  assert.deepEqual([unquoted.accepts[0]?.amount, unquoted.accepts[0]?.payTo], ['396', other]);
+  t.strictSame([unquoted.accepts[0]?.amount, unquoted.accepts[0]?.payTo], ['396', other]);
 
   const gone = await startX402Gateway(t, chain);
   const reply = await gone.call('/x402/tts', body);
-  assert.equal(reply.json.error.code, 'INVALID_QUOTE');
+  t.equal(reply.json.error.code, 'INVALID_QUOTE');
 });
 
 test('R8: every violation in a quote request is 400 with its code', { skip }, async (t) => {
@@ -321,17 +320,17 @@ test('R8: every violation in a quote request is 400 with its code', { skip }, as
   ];
   for (const [body, code] of cases) {
     const reply = await quote(gateway, body);
-    assert.deepEqual([reply.status, reply.json.error.code], [400, code], JSON.stringify(body));
+    t.strictSame([reply.status, reply.json.error.code], [400, code], JSON.stringify(body));
   }
-  assert.equal((await quote(gateway, { ...plain, textLength: 4096 })).status, 200);
+  t.equal((await quote(gateway, { ...plain, textLength: 4096 })).status, 200);
 });
 
 test('without QUOTE_SECRET quotes answer 503 CONFIG_ERROR', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, { QUOTE_SECRET: '' });
   for (const reply of [await quote(gateway, plain), await gateway.call('/x402/tts', post({ quoteToken: 'x' }))]) {
-    assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+    t.strictSame([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
   }
-  assert.equal(
+  t.equal(
     decodeHeader((await gateway.call('/x402/tts', post({ text: TEXT }))).headers.get('payment-required')).x402Version,
     2,
   );
@@ -341,7 +340,7 @@ const METADATA = '/.well-known/x402-service-metadata';
 
 test('the prepaid member of the challenge matches the specification', async (t) => {
   const gateway = await startGateway(t, { SERVICE_NAME: 'example', BASE_URL: 'https://speech.example' });
-  assert.deepEqual((await gateway.call(METADATA)).json.payload.prepaid, {
+  t.strictSame((await gateway.call(METADATA)).json.payload.prepaid, {
     supported: true,
     depositEndpoint: 'https://speech.example/x402/deposit',
     balanceEndpoint: 'https://speech.example/x402/accounts/{address}',
@@ -442,11 +441,11 @@ test('a client can deposit, spend and read its balance from the signed metadata 
   const client = await MetadataClient.of(await wallet(chain.client, 100_000n), origin, publicKey);
 
   const deposited = await client.deposit();
-  assert.equal(deposited.status, 200, await deposited.clone().text());
+  t.equal(deposited.status, 200, await deposited.clone().text());
   const spoken = await client.speak('{"text": "Größe"}');
-  assert.equal(spoken.status, 200, await spoken.clone().text());
+  t.equal(spoken.status, 200, await spoken.clone().text());
   const [charged, left] = ['x-x402-charged', 'x-x402-balance'].map((name) => Number(spoken.headers.get(name)));
-  assert.deepEqual([charged, left], [5 * 18, 100_000 - 5 * 18]);
+  t.strictSame([charged, left], [5 * 18, 100_000 - 5 * 18]);
   const { balanceMicroUsd } = (await (await client.balance()).json()) as { balanceMicroUsd: number };
-  assert.equal(balanceMicroUsd, left);
+  t.equal(balanceMicroUsd, left);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { wrapFetchWithPayment } from '@x402/fetch';
 import { sql } from 'kysely';
 import { test } from 'tap';
@@ -50,7 +49,7 @@ test('the official client deposits, and response, balance and chain agree', { sk
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ amountMicroUsd }),
     });
-    assert.deepEqual(
+    t.strictSame(
       [paid.status, ((await paid.json()) as { creditedMicroUsd: number }).creditedMicroUsd],
       [200, amountMicroUsd],
     );
@@ -62,8 +61,8 @@ test('the official client deposits, and response, balance and chain agree', { sk
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ amountMicroUsd: 250_000 }),
   });
-  assert.equal(response.status, 200, await response.clone().text());
-  assert.deepEqual(await response.json(), {
+  t.equal(response.status, 200, await response.clone().text());
+  t.strictSame(await response.json(), {
     address: payer.address.toLowerCase(),
     balanceMicroUsd: 250_000,
     balanceUsd: '0.250000',
@@ -72,12 +71,12 @@ test('the official client deposits, and response, balance and chain agree', { sk
     creditedMicroUsd: 250_000,
     alreadyCredited: false,
   });
-  assert.equal(response.headers.get('cache-control'), 'private, no-store');
+  t.equal(response.headers.get('cache-control'), 'private, no-store');
   const receipt = decodeHeader(response.headers.get('payment-response'));
   const transaction = gateway.facilitator.broadcasts.at(-1);
-  assert.deepEqual(receipt, { success: true, transaction, network: 'eip155:8453', payer: payer.address });
-  assert.equal((await gateway.revenue()) - before, 250_000n);
-  assert.equal(await usdcBalance(chain.client, payer.address), 750_000n);
+  t.strictSame(receipt, { success: true, transaction, network: 'eip155:8453', payer: payer.address });
+  t.equal((await gateway.revenue()) - before, 250_000n);
+  t.equal(await usdcBalance(chain.client, payer.address), 750_000n);
   await assertCredited(gateway, payer, [250_000]);
 });
 
@@ -99,18 +98,18 @@ test('deposits add up, and a repeat returns the receipt and credits nothing', {
   const payer = await wallet(chain.client, 1_000_000n);
   mineSteadily(t, chain);
   const first = await payDeposit(gateway, payer);
-  assert.deepEqual(told(first.reply), [200, DEPOSIT, false]);
+  t.strictSame(told(first.reply), [200, DEPOSIT, false]);
   const second = await payDeposit(gateway, payer, 150_000);
-  assert.deepEqual([second.reply.json.creditedMicroUsd, second.reply.json.balanceMicroUsd], [150_000, 250_000]);
+  t.strictSame([second.reply.json.creditedMicroUsd, second.reply.json.balanceMicroUsd], [150_000, 250_000]);
   const calls = gateway.facilitator.calls.length;
   // Long after the replay window of speech: a deposit's repeat stays the repeat of a credited deposit.
   await unguarded(gateway.db, (db) => sql`update x402_payment set settled_at = now() - interval '10 days'`.execute(db));
   const repeat = await gateway.call(DEPOSIT_PATH, first.paid);
-  assert.deepEqual(told(repeat), [200, 0, true]);
-  assert.equal(repeat.json.balanceMicroUsd, 250_000);
-  assert.equal(repeat.headers.get('payment-response'), first.reply.headers.get('payment-response'));
-  assert.equal(gateway.facilitator.calls.length, calls);
-  assert.equal(await timesPaid(chain, payer), 2);
+  t.strictSame(told(repeat), [200, 0, true]);
+  t.equal(repeat.json.balanceMicroUsd, 250_000);
+  t.equal(repeat.headers.get('payment-response'), first.reply.headers.get('payment-response'));
+  t.equal(gateway.facilitator.calls.length, calls);
+  t.equal(await timesPaid(chain, payer), 2);
   await assertCredited(gateway, payer, [DEPOSIT, 150_000]);
 });
 
@@ -122,10 +121,10 @@ test('a payer in any letter case is one account', { skip }, async (t) => {
   for (const from of [getAddress(payer.address), payer.address.toLowerCase() as typeof payer.address]) {
     const payload = await withTerms(payer, await signDeposit(gateway, payer), { from });
     const reply = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), payload));
-    assert.deepEqual(told(reply), [200, DEPOSIT, false]);
+    t.strictSame(told(reply), [200, DEPOSIT, false]);
     balances.push(reply.json.balanceMicroUsd);
   }
-  assert.deepEqual(balances, [DEPOSIT, 2 * DEPOSIT]);
+  t.strictSame(balances, [DEPOSIT, 2 * DEPOSIT]);
   await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });
 
@@ -141,19 +140,19 @@ test('R45: an offer of a retiring payee is honored, challenges name the current 
   for (const setting of ['retiring::2020-01-01', 'next']) {
     const gateway = await after(setting);
     const refused = await gateway.call(DEPOSIT_PATH, paid);
-    assert.deepEqual([refused.status, refused.json.error.details.error], [402, 'accepted_is_no_offer'], setting);
-    assert.equal(refused.json.error.details.accepts[0].payTo, current);
+    t.strictSame([refused.status, refused.json.error.details.error], [402, 'accepted_is_no_offer'], setting);
+    t.equal(refused.json.error.details.accepts[0].payTo, current);
     await assertUntouched(gateway);
   }
   const retiring = await after('retiring');
   const challenge = await challengeOf(retiring, DEPOSIT_PATH, depositOf(DEPOSIT));
-  assert.deepEqual(
+  t.strictSame(
     challenge.accepts.map(({ payTo }) => payTo),
     [current],
   );
   mineSteadily(t, chain);
-  assert.deepEqual(told(await retiring.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
-  assert.equal(await before.revenue(), BigInt(DEPOSIT));
+  t.strictSame(told(await retiring.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
+  t.equal(await before.revenue(), BigInt(DEPOSIT));
   await assertCredited(retiring, payer, [DEPOSIT]);
 });
 
@@ -183,11 +182,11 @@ test('a deposit is a whole number of 100,000 to 100,000,000 micro-USD', { skip }
       if (rule === undefined) {
         const isPaid = call.headers !== undefined;
         const expected = isPaid ? [400, 'INVALID_PAYMENT_PAYLOAD'] : [402, 'PAYMENT_REQUIRED'];
-        assert.deepEqual([status, json.error.code], expected, what);
-        if (!isPaid) assert.equal(json.error.details.accepts[0].amount, String(amount));
+        t.strictSame([status, json.error.code], expected, what);
+        if (!isPaid) t.equal(json.error.details.accepts[0].amount, String(amount));
       } else {
         const { code, details } = json.error;
-        assert.deepEqual(
+        t.strictSame(
           [status, code, details.field, details.rule],
           [400, 'INVALID_REQUEST', 'amountMicroUsd', rule],
           what,
@@ -212,11 +211,11 @@ test('R7: a malformed deposit is 400, 413 or 415 before its payment is checked',
   for (const [call, status, code] of bodies) {
     for (const sent of [call, withPayment(call, payload)]) {
       const reply = await gateway.call(DEPOSIT_PATH, { method: 'POST', ...sent });
-      assert.deepEqual([reply.status, reply.json.error.code], [status, code], String(call.body).slice(0, 50));
+      t.strictSame([reply.status, reply.json.error.code], [status, code], String(call.body).slice(0, 50));
     }
   }
   const get = await gateway.call(DEPOSIT_PATH);
-  assert.deepEqual([get.status, get.headers.get('allow')], [405, 'POST, OPTIONS']);
+  t.strictSame([get.status, get.headers.get('allow')], [405, 'POST, OPTIONS']);
   await assertUntouched(gateway);
 });
 
@@ -232,8 +231,8 @@ test('R36: a deposit ignores prepaid headers and refuses mixed flows with 400', 
   const prepaid = [signed.headers ?? {}, malformed, { 'x-x402-nonce': '' }, { 'x-x402-signature': '0x' }];
   for (const headers of prepaid) {
     const alone = await gateway.call(DEPOSIT_PATH, { ...call, headers });
-    assert.equal(alone.status, 402, alone.text);
-    assert.equal(decodeHeader(alone.headers.get('payment-required')).accepts[0].amount, String(DEPOSIT));
+    t.equal(alone.status, 402, alone.text);
+    t.equal(decodeHeader(alone.headers.get('payment-required')).accepts[0].amount, String(DEPOSIT));
   }
   const payload = await signDeposit(gateway, payer);
   const mixtures = [...prepaid.map((headers) => withPayment({ ...call, headers }, payload))];
@@ -242,13 +241,13 @@ test('R36: a deposit ignores prepaid headers and refuses mixed flows with 400', 
   }
   for (const mixture of mixtures) {
     const reply = await gateway.call(DEPOSIT_PATH, mixture);
-    assert.deepEqual(
+    t.strictSame(
       [reply.status, reply.json.error.code, reply.json.error.details.rule],
       [400, 'INVALID_REQUEST', 'one flow'],
     );
   }
   await assertUntouched(gateway);
-  assert.equal(await prepaidBalance(gateway, payer), undefined);
+  t.equal(await prepaidBalance(gateway, payer), undefined);
 });
 
 test('R48: an unpaid deposit takes no slot, a failed paid one does', {
@@ -262,12 +261,12 @@ test('R48: an unpaid deposit takes no slot, a failed paid one does', {
     const gateway = await startX402Gateway(t, chain, { RATE_LIMIT_MAX: '1' });
     for (let count = 0; count < 3; count++) {
       const reply = await gateway.call(DEPOSIT_PATH, depositOf(DEPOSIT));
-      assert.deepEqual([reply.status, reply.headers.get('x-ratelimit-limit')], [402, null]);
+      t.strictSame([reply.status, reply.headers.get('x-ratelimit-limit')], [402, null]);
     }
     const failed = await gateway.call(DEPOSIT_PATH, await fail(gateway));
-    assert.ok([400, 402].includes(failed.status), failed.text);
-    assert.equal(failed.headers.get('x-ratelimit-remaining'), '0');
-    assert.equal((await gateway.call(DEPOSIT_PATH, await fail(gateway))).status, 429);
+    t.ok([400, 402].includes(failed.status), failed.text);
+    t.equal(failed.headers.get('x-ratelimit-remaining'), '0');
+    t.equal((await gateway.call(DEPOSIT_PATH, await fail(gateway))).status, 429);
   }
 });
 
@@ -281,7 +280,7 @@ test('R47, R58: without payee or X402_RPC_URL a payment is 503 CONFIG_ERROR', as
     ] as const) {
       for (const sent of [call, withPayment(call, 'junk')]) {
         const reply = await gateway.call(path, sent);
-        assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR'], path);
+        t.strictSame([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR'], path);
       }
     }
   }
@@ -294,7 +293,7 @@ test('R47: a deposit without tables is 503 CONFIG_ERROR before any call', {
   const payload = await signDeposit(gateway, await wallet(chain.client, 1_000_000n));
   await sql`drop table x402_payment`.execute(gateway.db);
   const reply = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), payload));
-  assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
-  assert.equal(reply.json.error.details.command, 'npm run migrate');
-  assert.equal(gateway.facilitator.calls.length, 0);
+  t.strictSame([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+  t.equal(reply.json.error.details.command, 'npm run migrate');
+  t.equal(gateway.facilitator.calls.length, 0);
 });

@@ -37,33 +37,33 @@ test('the official client pays POST and GET, and chain and ledger agree', { skip
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ text: 'Hello world' }),
   });
-  assert.equal(post.status, 200, await post.clone().text());
-  assert.equal(post.headers.get('content-type'), 'audio/mpeg');
-  assert.equal(post.headers.get('x-idempotent-replay'), 'false');
-  assert.equal(post.headers.get('cache-control'), 'private, no-store');
+  t.equal(post.status, 200, await post.clone().text());
+  t.equal(post.headers.get('content-type'), 'audio/mpeg');
+  t.equal(post.headers.get('x-idempotent-replay'), 'false');
+  t.equal(post.headers.get('cache-control'), 'private, no-store');
   const get = await wrapFetchWithPayment(fetch, officialClient(payer))(`${gateway.url}/x402/tts?text=Hello%20world`);
-  assert.equal(get.status, 200, await get.clone().text());
-  assert.equal(await gateway.revenue(), 2n * PRICE);
-  assert.equal(await usdcBalance(chain.client, payer.address), 10_000n - 2n * PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(get.status, 200, await get.clone().text());
+  t.equal(await gateway.revenue(), 2n * PRICE);
+  t.equal(await usdcBalance(chain.client, payer.address), 10_000n - 2n * PRICE);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R22: an exact replay gets the same bytes and receipt without a facilitator call', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10_000n);
   const { reply, paid } = await payFor(gateway, payer);
-  assert.equal(reply.status, 200, reply.text.slice(0, 500));
+  t.equal(reply.status, 200, reply.text.slice(0, 500));
   const calls = gateway.facilitator.calls.length;
   const replay = await gateway.call('/x402/tts', paid);
-  assert.equal(replay.status, 200);
-  assert.ok(replay.bytes.equals(reply.bytes));
-  assert.equal(replay.headers.get('payment-response'), reply.headers.get('payment-response'));
-  assert.equal(replay.headers.get('x-payment-identifier'), reply.headers.get('x-payment-identifier'));
-  assert.equal(replay.headers.get('x-idempotent-replay'), 'true');
-  assert.equal(Number(replay.headers.get('content-length')), replay.bytes.length);
-  assert.equal(gateway.facilitator.calls.length, calls);
-  assert.equal(await timesPaid(chain, payer), 1);
-  assert.equal(gateway.upstream.requests.length, 1);
+  t.equal(replay.status, 200);
+  t.ok(replay.bytes.equals(reply.bytes));
+  t.equal(replay.headers.get('payment-response'), reply.headers.get('payment-response'));
+  t.equal(replay.headers.get('x-payment-identifier'), reply.headers.get('x-payment-identifier'));
+  t.equal(replay.headers.get('x-idempotent-replay'), 'true');
+  t.equal(Number(replay.headers.get('content-length')), replay.bytes.length);
+  t.equal(gateway.facilitator.calls.length, calls);
+  t.equal(await timesPaid(chain, payer), 1);
+  t.equal(gateway.upstream.requests.length, 1);
 });
 
 test('R27: the payment header may be standard, URL-safe or unpadded Base64', {
@@ -74,11 +74,11 @@ test('R27: the payment header may be standard, URL-safe or unpadded Base64', {
   const standard = encodePayment({ ...payload, note: '>>>???ÿÿÿ' });
   const urlSafe = standard.replaceAll('+', '-').replaceAll('/', '_');
   const forms = [standard, urlSafe, standard.replaceAll('=', ''), urlSafe.replaceAll('=', '')];
-  assert.equal(new Set(forms).size >= 2, true);
+  t.equal(new Set(forms).size >= 2, true);
   for (const form of forms) {
-    assert.equal((await gateway.call('/x402/tts', withPayment(HELLO, form))).status, 200);
+    t.equal((await gateway.call('/x402/tts', withPayment(HELLO, form))).status, 200);
   }
-  assert.equal(await gateway.revenue(), PRICE);
+  t.equal(await gateway.revenue(), PRICE);
 });
 
 test('a malformed payment is INVALID_PAYMENT_PAYLOAD without a facilitator call', { skip }, async (t) => {
@@ -102,17 +102,17 @@ test('a malformed payment is INVALID_PAYMENT_PAYLOAD without a facilitator call'
   for (const value of junk) {
     const header = typeof value === 'string' ? value : encodePayment(value);
     const reply = await gateway.call('/x402/tts', withPayment(HELLO, header));
-    assert.deepEqual([reply.status, reply.json.error.code], [400, 'INVALID_PAYMENT_PAYLOAD'], header.slice(0, 100));
+    t.strictSame([reply.status, reply.json.error.code], [400, 'INVALID_PAYMENT_PAYLOAD'], header.slice(0, 100));
   }
-  assert.equal(gateway.facilitator.calls.length, 0);
-  assert.deepEqual(await gateway.db.selectFrom('x402_payment').select('id').execute(), []);
+  t.equal(gateway.facilitator.calls.length, 0);
+  t.strictSame(await gateway.db.selectFrom('x402_payment').select('id').execute(), []);
   const schema = {
     ...payload.extensions,
     'payment-identifier': { info: { id: 'pay_0123456789abcdef' }, schema: hostile },
   };
-  assert.equal((await gateway.call('/x402/tts', withPayment(HELLO, { ...payload, extensions: schema }))).status, 200);
+  t.equal((await gateway.call('/x402/tts', withPayment(HELLO, { ...payload, extensions: schema }))).status, 200);
   const forwarded = gateway.facilitator.calls[0]?.paymentPayload.extensions?.['payment-identifier'];
-  assert.ok(!JSON.stringify(forwarded).includes('127.0.0.1:1'), 'a client-sent schema is not passed on');
+  t.ok(!JSON.stringify(forwarded).includes('127.0.0.1:1'), 'a client-sent schema is not passed on');
 });
 
 test('R5: a GET with 1500 CJK characters and a full PAYMENT-SIGNATURE is served', { skip }, async (t) => {
@@ -120,9 +120,9 @@ test('R5: a GET with 1500 CJK characters and a full PAYMENT-SIGNATURE is served'
   const text = '語'.repeat(1500);
   const path = `/x402/tts?text=${encodeURIComponent(text)}`;
   const { reply } = await payFor(gateway, await wallet(chain.client, 100_000n), {}, path);
-  assert.equal(reply.status, 200, reply.text.slice(0, 300));
-  assert.equal(gateway.upstream.requests[0]?.body?.input, text);
-  assert.equal(await gateway.revenue(), 27_000n);
+  t.equal(reply.status, 200, reply.text.slice(0, 300));
+  t.equal(gateway.upstream.requests[0]?.body?.input, text);
+  t.equal(await gateway.revenue(), 27_000n);
 });
 
 test('R28, R45: a payment of a wrong time, payee or amount is refused before any call', {
@@ -145,9 +145,9 @@ test('R28, R45: a payment of a wrong time, payee or amount is refused before any
     const authorization = { ...(payload.payload.authorization as object), ...change };
     const call = withPayment(HELLO, { ...payload, payload: { ...payload.payload, authorization } });
     const reply = await gateway.call('/x402/tts', call);
-    assert.deepEqual([reply.status, reply.json.error.details.error], [402, reason]);
+    t.strictSame([reply.status, reply.json.error.details.error], [402, reason]);
   }
-  assert.equal(gateway.facilitator.calls.length, 0);
+  t.equal(gateway.facilitator.calls.length, 0);
 });
 
 test('R45: a retiring payee still accepts payments for its challenges', { skip }, async (t) => {
@@ -155,10 +155,10 @@ test('R45: a retiring payee still accepts payments for its challenges', { skip }
   const payload = await sign(await wallet(chain.client, PRICE), await challengeOf(before, '/x402/tts', HELLO));
   const other = '0xcA11bde05977b3631167028862bE2a173976CA11';
   const retired = await startX402Gateway(t, chain, { X402_PAY_TO: `${other},${before.payTo}:retiring::2020-01-01` });
-  assert.equal((await retired.call('/x402/tts', withPayment(HELLO, payload))).status, 402);
+  t.equal((await retired.call('/x402/tts', withPayment(HELLO, payload))).status, 402);
   const retiring = await startX402Gateway(t, chain, { X402_PAY_TO: `${other},${before.payTo}:retiring` });
-  assert.equal((await retiring.call('/x402/tts', withPayment(HELLO, payload))).status, 200);
-  assert.equal(await before.revenue(), PRICE);
+  t.equal((await retiring.call('/x402/tts', withPayment(HELLO, payload))).status, 200);
+  t.equal(await before.revenue(), PRICE);
 });
 
 test('R48: paid requests and junk payments take a slot, unpaid challenges take none', {
@@ -167,17 +167,17 @@ test('R48: paid requests and junk payments take a slot, unpaid challenges take n
   const gateway = await startX402Gateway(t, chain, { RATE_LIMIT_MAX: '3' });
   for (let count = 0; count < 5; count++) {
     const unpaid = await gateway.call('/x402/tts', HELLO);
-    assert.deepEqual([unpaid.status, unpaid.headers.get('x-ratelimit-limit')], [402, null]);
+    t.strictSame([unpaid.status, unpaid.headers.get('x-ratelimit-limit')], [402, null]);
   }
   const junk = await gateway.call('/x402/tts', withPayment(HELLO, 'junk'));
-  assert.deepEqual([junk.status, junk.headers.get('x-ratelimit-remaining')], [400, '2']);
+  t.strictSame([junk.status, junk.headers.get('x-ratelimit-remaining')], [400, '2']);
   const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
-  assert.deepEqual([reply.status, reply.headers.get('x-ratelimit-remaining')], [200, '1']);
-  assert.equal(reply.headers.get('x-ratelimit-scope'), 'ip');
-  assert.equal((await gateway.call('/x402/tts', paid)).status, 200);
+  t.strictSame([reply.status, reply.headers.get('x-ratelimit-remaining')], [200, '1']);
+  t.equal(reply.headers.get('x-ratelimit-scope'), 'ip');
+  t.equal((await gateway.call('/x402/tts', paid)).status, 200);
   const refused = await gateway.call('/x402/tts', paid);
-  assert.deepEqual([refused.status, refused.json.error.code], [429, 'RATE_LIMITED']);
-  assert.ok(Number(refused.headers.get('retry-after')) > 0);
+  t.strictSame([refused.status, refused.json.error.code], [429, 'RATE_LIMITED']);
+  t.ok(Number(refused.headers.get('retry-after')) > 0);
 });
 
 for (const [path, call, amountMicroUsd] of [
@@ -190,13 +190,13 @@ for (const [path, call, amountMicroUsd] of [
     mineSteadily(t, chain);
     const payer = await wallet(chain.client, 1_000_000n);
     const { reply, paid } = await payFor(before, payer, call, path);
-    assert.equal(reply.status, 200, reply.text.slice(0, 500));
+    t.equal(reply.status, 200, reply.text.slice(0, 500));
     const { status, json } = await after.call(path, paid);
-    assert.deepEqual([status, json.error.details.error], [402, 'invalid_exact_evm_nonce_already_used']);
-    assert.match(json.error.message, /Ask the operator before you sign another one/);
-    assert.deepEqual(json.error.details.payment, { state: 'unknown', amountMicroUsd });
-    assert.equal(await timesPaid(chain, payer), 1);
-    assert.deepEqual(await audit(after.db), []);
+    t.strictSame([status, json.error.details.error], [402, 'invalid_exact_evm_nonce_already_used']);
+    t.match(json.error.message, /Ask the operator before you sign another one/);
+    t.strictSame(json.error.details.payment, { state: 'unknown', amountMicroUsd });
+    t.equal(await timesPaid(chain, payer), 1);
+    t.strictSame(await audit(after.db), []);
   });
 }
 
@@ -230,14 +230,14 @@ for (const v of FULL_V) {
       const payload = await signUntil(v, () => sign(payer, challenge));
       const { signature } = signedOf(payload);
       const reply = await gateway.call(path, withPayment(call, withSignature(payload, withShortV(signature))));
-      assert.equal(reply.status, 200, reply.text.slice(0, 300));
+      t.equal(reply.status, 200, reply.text.slice(0, 300));
       const repeated = await gateway.call(path, withPayment(call, payload));
-      assert.equal(repeated.status, 200, 'the same payment, however v is written');
+      t.equal(repeated.status, 200, 'the same payment, however v is written');
     }
     for (const { paymentPayload } of gateway.facilitator.calls) {
-      assert.ok(String(paymentPayload.payload.signature).endsWith(v));
+      t.ok(String(paymentPayload.payload.signature).endsWith(v));
     }
-    assert.deepEqual(await audit(gateway.db), []);
+    t.strictSame(await audit(gateway.db), []);
   });
 }
 
@@ -249,7 +249,7 @@ test('R67: prepaid requests accept v 0 and 1 and treat them like 27 and 28', asy
     while (!String(call.headers?.['x-x402-signature']).endsWith(v)) call = await signPrepaid(TTS, HELLO);
     const short = withShortV(call.headers?.['x-x402-signature'] as Hex);
     const reply = await gateway.call(TTS, { ...call, headers: { ...call.headers, 'x-x402-signature': short } });
-    assert.equal(reply.status, 200, reply.text.slice(0, 300));
+    t.equal(reply.status, 200, reply.text.slice(0, 300));
     // Until the books have followed the answer, the state is pending.
     await until(async () => {
       const { status, json } = await gateway.call(TTS, call);
@@ -268,7 +268,7 @@ test('R67: feedback accepts v 0 and 1', async (t) => {
       signed = await signedFeedback(gateway, sender, { ...BUG, message: randomUUID() });
     }
     const reply = await submit(gateway, { ...signed, signature: withShortV(signed.signature as Hex) });
-    assert.equal(reply.status, 201, reply.text);
+    t.equal(reply.status, 201, reply.text);
   }
 });
 
@@ -279,16 +279,16 @@ test("the facilitator's reason is logged shortened and without control character
   const invalidReason = `bad\u001b[31m\n v in ${signature} \u202e${'x'.repeat(5_000)}`;
   gateway.facilitator.faults.verify({ isValid: false, invalidReason, invalidMessage: 'of the wallet' });
   const reply = await gateway.call(TTS, withPayment(HELLO, payload));
-  assert.deepEqual([reply.status, reply.json.error.details.error], [402, 'invalid_payment']);
+  t.strictSame([reply.status, reply.json.error.details.error], [402, 'invalid_payment']);
   const [line] = gateway.log.filter(({ detail }) => detail !== undefined);
-  assert.match(String(line?.detail), /^status 200 bad \[31m v in 0x… x{100}/);
-  assert.ok(String(line?.detail).length < 300);
-  assert.match(reply.json.error.message, /\(invalid_payment\), and signing again does not help/);
+  t.match(String(line?.detail), /^status 200 bad \[31m v in 0x… x{100}/);
+  t.ok(String(line?.detail).length < 300);
+  t.match(reply.json.error.message, /\(invalid_payment\), and signing again does not help/);
   gateway.facilitator.faults.verify({ isValid: false, invalidReason: 'invalid_payload' });
   const small = await gateway.call(TTS, withPayment(HELLO, payload));
-  assert.equal(small.status, 402);
-  assert.match(small.json.error.message, /\(invalid_payload\), and signing again does not help: its minimum/);
-  assert.ok(!JSON.stringify(gateway.log).includes(signature.slice(10, 100)));
+  t.equal(small.status, 402);
+  t.match(small.json.error.message, /\(invalid_payload\), and signing again does not help: its minimum/);
+  t.ok(!JSON.stringify(gateway.log).includes(signature.slice(10, 100)));
 });
 
 test('a payment of an undeployed wallet goes to the facilitator (ERC-6492)', { skip }, async (t) => {
@@ -308,11 +308,11 @@ test('a payment of an undeployed wallet goes to the facilitator (ERC-6492)', { s
     },
   });
   const reply = await gateway.call(TTS, withPayment(HELLO, payload));
-  assert.equal(reply.status, 200, reply.text.slice(0, 300));
-  assert.equal(await gateway.revenue(), PRICE);
+  t.equal(reply.status, 200, reply.text.slice(0, 300));
+  t.equal(await gateway.revenue(), PRICE);
   const sent = gateway.facilitator.calls.map(({ paymentPayload }) => paymentPayload.payload.signature);
-  assert.deepEqual(sent, [signature, signature]);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(sent, [signature, signature]);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('an ERC-6492 payment that the facilitator finds invalid reserves nothing', { skip }, async (t) => {
@@ -321,13 +321,13 @@ test('an ERC-6492 payment that the facilitator finds invalid reserves nothing', 
   const signature = serializeErc6492Signature({ address: payer, data: '0x1234', signature: APPROVED });
   gateway.facilitator.faults.verify({ isValid: false, invalidReason: 'invalid_exact_evm_signature' });
   const reply = await gateway.call(TTS, withPayment(HELLO, await payFromContract(gateway, payer, HELLO, signature)));
-  assert.deepEqual([reply.status, reply.json.error.details.error], [402, 'invalid_exact_evm_signature']);
+  t.strictSame([reply.status, reply.json.error.details.error], [402, 'invalid_exact_evm_signature']);
 
   // R23: the payer's balance covers the price, so it is the facilitator's that does not.
   gateway.facilitator.faults.verify({ isValid: false, invalidReason: 'invalid_exact_evm_insufficient_balance' });
   const covered = await gateway.call(TTS, withPayment(HELLO, await payFromContract(gateway, payer, HELLO, signature)));
-  assert.deepEqual([covered.status, covered.json.error.details.reason], [502, 'facilitator_lacks_gas']);
-  assert.deepEqual(await paymentStates(gateway), []);
+  t.strictSame([covered.status, covered.json.error.details.reason], [502, 'facilitator_lacks_gas']);
+  t.strictSame(await paymentStates(gateway), []);
 });
 
 test('a payment in X-PAYMENT is 400 and names the header of version 2', { skip }, async (t) => {
@@ -340,10 +340,10 @@ test('a payment in X-PAYMENT is 400 and names the header of version 2', { skip }
   ] as const) {
     const paid = withPayment(call, await sign(payer, await challengeOf(gateway, path, call)));
     const reply = await gateway.call(path, { ...call, headers: { 'x-payment': paid.headers?.['payment-signature'] } });
-    assert.deepEqual(told(reply), [400, 'INVALID_PAYMENT_PAYLOAD'], path);
-    assert.equal(reply.json.error.details.field, 'x-payment');
-    assert.match(reply.json.error.message, /payment-signature/);
+    t.strictSame(told(reply), [400, 'INVALID_PAYMENT_PAYLOAD'], path);
+    t.equal(reply.json.error.details.field, 'x-payment');
+    t.match(reply.json.error.message, /payment-signature/);
     const both = { ...paid, headers: { ...paid.headers, 'x-payment': 'of older servers' } };
-    if (path !== DEPOSIT_PATH) assert.equal((await gateway.call(path, both)).status, 200);
+    if (path !== DEPOSIT_PATH) t.equal((await gateway.call(path, both)).status, 200);
   }
 });

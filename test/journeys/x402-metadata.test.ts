@@ -32,16 +32,16 @@ test('R37: WebCrypto verifies the metadata signature with the published key', as
   const gateway = await startSigned(t, stored);
   const { payload, signature } = (await gateway.call(PATH)).json;
   const current = stored.keys.find(({ status }) => status === 'current');
-  assert.equal(signature.keyId, current?.kid);
+  t.equal(signature.keyId, current?.kid);
   const { publicKeyJwk } = payload.trust.keys.find(({ keyId }: { keyId: string }) => keyId === signature.keyId);
-  assert.equal(await isSignedBy(publicKeyJwk, { payload, signature }), true);
+  t.equal(await isSignedBy(publicKeyJwk, { payload, signature }), true);
   const changed = { ...payload, payment: { ...payload.payment, network: 'eip155:1' } };
-  assert.equal(await isSignedBy(publicKeyJwk, { payload: changed, signature }), false);
-  assert.deepEqual(
+  t.equal(await isSignedBy(publicKeyJwk, { payload: changed, signature }), false);
+  t.strictSame(
     payload.trust.keys.map(({ status }: { status: string }) => status),
     ['retiring', 'current', 'next'],
   );
-  assert.ok(!JSON.stringify(payload).includes(String(current?.d)), 'a private key is never published');
+  t.ok(!JSON.stringify(payload).includes(String(current?.d)), 'a private key is never published');
 });
 
 test("the metadata's figures match the catalog and the challenge", async (t) => {
@@ -49,7 +49,7 @@ test("the metadata's figures match the catalog and the challenge", async (t) => 
   const reply = await gateway.call(PATH);
   const { payload } = reply.json;
   const { models } = (await gateway.call('/tts/models')).json;
-  assert.deepEqual(
+  t.strictSame(
     payload.pricing.models,
     models.map((model: { id: string; provider: string; maxInputCharacters: number }, index: number) => ({
       id: model.id,
@@ -63,18 +63,18 @@ test("the metadata's figures match the catalog and the challenge", async (t) => 
   const challenge = await gateway.call('/x402/tts', { method: 'POST', json: { text: 'x'.repeat(4096) } });
   const [offer] = challenge.json.error.details.accepts;
   const { network, asset, payees } = payload.payment;
-  assert.deepEqual(
+  t.strictSame(
     [offer.network, offer.asset, offer.payTo, offer.extra.name, offer.amount],
     [network, asset.address, payees[0].address, asset.name, '73728'],
   );
-  assert.deepEqual([asset.decimals, asset.symbol], [6, 'USDC']);
-  assert.equal(payees[1].validFrom, '2030-01-01T00:00:00.000Z');
-  assert.equal(payload.service.metadataUrl, `${BASE_URL}${PATH}`);
-  assert.equal(payload.prepaid.authentication.domainName, 'speechgate-Prepaid');
-  assert.equal(payload.recovery.replayWindowSeconds, 86_400);
+  t.strictSame([asset.decimals, asset.symbol], [6, 'USDC']);
+  t.equal(payees[1].validFrom, '2030-01-01T00:00:00.000Z');
+  t.equal(payload.service.metadataUrl, `${BASE_URL}${PATH}`);
+  t.equal(payload.prepaid.authentication.domainName, 'speechgate-Prepaid');
+  t.equal(payload.recovery.replayWindowSeconds, 86_400);
   const [, maxAge] = /^public, max-age=(\d+)$/.exec(reply.headers.get('cache-control') ?? '') ?? [];
   const validMs = Date.parse(payload.validity.validUntil) - Date.parse(payload.validity.validFrom);
-  assert.ok(Number(maxAge) > 0 && Number(maxAge) * 1000 <= validMs / 2);
+  t.ok(Number(maxAge) > 0 && Number(maxAge) * 1000 <= validMs / 2);
 });
 
 test('R37: the metadata is signed again before half of its validity has passed', async (t) => {
@@ -96,13 +96,13 @@ test('R37: the metadata is signed again before half of its validity has passed',
     const { document, maxAgeSeconds } = (await metadata.read(new Date(now))) ?? assert.fail();
     const { issuedAt, validUntil } = document.payload.validity;
     const validMs = Date.parse(validUntil) - Date.parse(issuedAt);
-    assert.ok(now - Date.parse(issuedAt) < validMs / 2);
-    assert.ok(now + maxAgeSeconds * 1000 <= Date.parse(issuedAt) + validMs / 2);
+    t.ok(now - Date.parse(issuedAt) < validMs / 2);
+    t.ok(now + maxAgeSeconds * 1000 <= Date.parse(issuedAt) + validMs / 2);
     issued = issued.add(issuedAt);
     payeeSince ??= document.payload.payment.payees[0]?.validFrom;
-    assert.equal(document.payload.payment.payees[0]?.validFrom, payeeSince);
+    t.equal(document.payload.payment.payees[0]?.validFrom, payeeSince);
   }
-  assert.ok(issued.size > 3);
+  t.ok(issued.size > 3);
 });
 
 test('the metadata expires with its signing key and is then 503 CONFIG_ERROR', async (t) => {
@@ -126,11 +126,11 @@ test('the metadata expires with its signing key and is then 503 CONFIG_ERROR', a
     assert.ok(asked + Number(maxAge) * 1000 <= (Date.parse(validFrom) + Date.parse(validUntil)) / 2);
     return false;
   });
-  assert.ok(served > 0);
-  assert.ok(Date.now() >= end);
-  assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
-  assert.deepEqual(reply.json.error.details, { setting: 'SIGNING_KEYS_FILE', reason: 'signing_key_expired' });
-  assert.equal((await gateway.call('/x402/tts?text=a')).status, 402, 'what needs no signature goes on');
+  t.ok(served > 0);
+  t.ok(Date.now() >= end);
+  t.strictSame([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+  t.strictSame(reply.json.error.details, { setting: 'SIGNING_KEYS_FILE', reason: 'signing_key_expired' });
+  t.equal((await gateway.call('/x402/tts?text=a')).status, 402, 'what needs no signature goes on');
 });
 
 test("the signing key's expiry is logged 30 days ahead, as an error 7 days ahead", async (t) => {
@@ -143,20 +143,20 @@ test("the signing key's expiry is logged 30 days ahead, as an error 7 days ahead
   const log = { warn: write('warn'), error: write('error') };
   const validUntil = new Date(start + 40 * DAY);
   const stop = watchKeyExpiry({ keyId: 'key-1', validUntil }, log);
-  assert.equal(lines.length, 0);
+  t.equal(lines.length, 0);
   for (let day = 0; day < 42; day++) mock.timers.tick(DAY);
-  assert.deepEqual(
+  t.strictSame(
     lines.map(([level, atDay]) => [level, atDay]),
     Array.from({ length: 33 }, (_, index) => [index < 23 ? 'warn' : 'error', index + 10]),
   );
-  assert.deepEqual(lines[0]?.[2], { keyId: 'key-1', validUntil: validUntil.toISOString() });
+  t.strictSame(lines[0]?.[2], { keyId: 'key-1', validUntil: validUntil.toISOString() });
   stop();
   mock.timers.tick(DAY);
-  assert.equal(lines.length, 33);
+  t.equal(lines.length, 33);
   watchKeyExpiry({ keyId: 'key-1', validUntil }, log)();
-  assert.equal(lines.length, 34, 'also at once when the process starts');
+  t.equal(lines.length, 34, 'also at once when the process starts');
   watchKeyExpiry({ keyId: 'key-2', validUntil: undefined }, log)();
-  assert.equal(lines.length, 34);
+  t.equal(lines.length, 34);
 });
 
 test('without signing keys or USDC payment, the metadata is 503 CONFIG_ERROR', async (t) => {
@@ -168,6 +168,6 @@ test('without signing keys or USDC payment, the metadata is 503 CONFIG_ERROR', a
   });
   for (const gateway of [unsigned, off]) {
     const reply = await gateway.call(PATH);
-    assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+    t.strictSame([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
   }
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
@@ -95,8 +94,8 @@ for (const [when, cut] of CUTS) {
       await cut(gateway, call, path);
       await assertOffered(gateway, call, LONG, path);
     }
-    assert.equal(gateway.upstream.requests.length, 2);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.equal(gateway.upstream.requests.length, 2);
+    t.strictSame(await audit(gateway.db), []);
   });
 }
 
@@ -104,23 +103,23 @@ test('R60: only the identical request learns the state of the first', async (t) 
   const { gateway, sign, wallet, balance } = await startWithFunds(t);
   const nonce = 'the-same-one';
   const call = await sign(TTS, HELLO, { nonce });
-  assert.equal((await gateway.call(TTS, call)).status, 200);
+  t.equal((await gateway.call(TTS, call)).status, 200);
   await assertOffered(gateway, call, HELLO_AUDIO);
   const shouted = `0x${String(call.headers?.['x-x402-signature']).slice(2).toUpperCase()}`;
-  assert.ok(detailsOf(await gateway.call(TTS, withHeaders(call, { 'x-x402-signature': shouted }))).audio);
+  t.ok(detailsOf(await gateway.call(TTS, withHeaders(call, { 'x-x402-signature': shouted }))).audio);
   for (const [path, other] of [
     [TTS, await sign(TTS, HELLO, { nonce, max: 999_999n })],
     [TTS, await sign(TTS, { method: 'POST', json: { text: 'Other words' } }, { nonce })],
     [GET, await sign(GET, {}, { nonce })],
   ] as const) {
     const refused = await gateway.call(path, other);
-    assert.deepEqual([refused.status, detailsOf(refused)], [409, BARE]);
+    t.strictSame([refused.status, detailsOf(refused)], [409, BARE]);
   }
-  assert.equal(await balance(), FUNDS - BigInt(PRICE));
+  t.equal(await balance(), FUNDS - BigInt(PRICE));
   const stranger = await fundedWallet(gateway, FUNDS);
   const foreign = await withCredential(stranger.wallet, gateway.domain, TTS, HELLO, { nonce });
-  assert.equal((await gateway.call(TTS, withHeaders(foreign, { 'x-x402-account': wallet.address }))).status, 401);
-  assert.equal((await gateway.call(TTS, foreign)).status, 200, "another wallet's nonce is another one");
+  t.equal((await gateway.call(TTS, withHeaders(foreign, { 'x-x402-account': wallet.address }))).status, 401);
+  t.equal((await gateway.call(TTS, foreign)).status, 200, "another wallet's nonce is another one");
 });
 
 test('R60: another body with the headers of the first request is not a repeat', async (t) => {
@@ -141,30 +140,30 @@ test('R60: the state of a failed synthesis goes from pending to restored', async
   const first = gateway.call(TTS, call);
   await drip.opened;
   const pending = await gateway.call(TTS, call);
-  assert.deepEqual(detailsOf(pending), PENDING);
-  assert.deepEqual(balanceHeaders(pending), ['0', String(FUNDS - BigInt(PRICE))]);
+  t.strictSame(detailsOf(pending), PENDING);
+  t.strictSame(balanceHeaders(pending), ['0', String(FUNDS - BigInt(PRICE))]);
   drip.end();
-  assert.equal((await first).status, 502);
-  assert.deepEqual(detailsOf(await concluded(gateway, call)), RESTORED);
+  t.equal((await first).status, 502);
+  t.strictSame(detailsOf(await concluded(gateway, call)), RESTORED);
   gateway.upstream.mode = openAiError(500);
   const failed = await sign(TTS, HELLO);
-  assert.equal((await gateway.call(TTS, failed)).status, 502);
+  t.equal((await gateway.call(TTS, failed)).status, 502);
   const restored = await gateway.call(TTS, failed);
-  assert.deepEqual(detailsOf(restored), RESTORED);
-  assert.match(restored.json.error.message, /new nonce/);
+  t.strictSame(detailsOf(restored), RESTORED);
+  t.match(restored.json.error.message, /new nonce/);
 });
 
 test('R60: an identical request learns the state of the first even after its expiry', async (t) => {
   const { gateway, sign } = await startWithFunds(t);
   const expiry = BigInt(Math.floor(Date.now() / 1000) + 2);
   const [spent, unspent] = [await sign(TTS, HELLO, { expiry }), await sign(TTS, HELLO, { expiry })];
-  assert.equal((await gateway.call(TTS, spent)).status, 200);
+  t.equal((await gateway.call(TTS, spent)).status, 200);
   await until(() => Date.now() / 1000 > Number(expiry));
   await assertOffered(gateway, spent, HELLO_AUDIO);
   const refused = await gateway.call(TTS, unspent);
-  assert.deepEqual([refused.status, detailsOf(refused).field], [400, 'x-x402-expiry']);
+  t.strictSame([refused.status, detailsOf(refused).field], [400, 'x-x402-expiry']);
   const forged = withHeaders(spent, { 'x-x402-max-amount': '7' });
-  assert.equal((await gateway.call(TTS, forged)).status, 400, 'its signature does not verify');
+  t.equal((await gateway.call(TTS, forged)).status, 400, 'its signature does not verify');
 });
 
 async function audioStore(t: Test): Promise<string> {
@@ -194,11 +193,11 @@ test('R60: charged audio stays available after a quote expires or the flow is pa
   await until(() => Date.now() > Date.parse(quote.json.expiresAt));
   await assertOffered(gateway, call, HELLO_AUDIO);
   const unspent = await sign(TTS, { method: 'POST', json: { quoteToken: quote.json.quoteToken, text } });
-  assert.equal((await gateway.call(TTS, unspent)).json.error.code, 'QUOTE_EXPIRED');
+  t.equal((await gateway.call(TTS, unspent)).json.error.code, 'QUOTE_EXPIRED');
   await pauseFlows(gateway.db, ['prepaid'], { operator: 'me', reason: 'test' });
   await gateway.app.pauses.read();
-  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 503);
-  assert.ok(detailsOf(await concluded(gateway, call)).audio);
+  t.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 503);
+  t.ok(detailsOf(await concluded(gateway, call)).audio);
 });
 
 test("R60: a repeat returns its state even at the wallet's limit of running requests", async (t) => {
@@ -209,20 +208,20 @@ test("R60: a repeat returns its state even at the wallet's limit of running requ
   const call = await sign(TTS, HELLO);
   const first = gateway.call(TTS, call);
   await drip.opened;
-  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 429);
+  t.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 429);
   const again = await gateway.call(TTS, call);
-  assert.deepEqual([again.status, detailsOf(again)], [409, PENDING]);
+  t.strictSame([again.status, detailsOf(again)], [409, PENDING]);
   drip.end();
-  assert.equal((await first).status, 502);
+  t.equal((await first).status, 502);
 });
 
 test('R60: a repeat is pending until the capture is known', async (t) => {
   const { gateway, sign } = await startWithFunds(t);
   const capture = recordStatements(t).holdBack(CAPTURE);
   const call = await sign(TTS, HELLO);
-  assert.equal((await gateway.call(TTS, call)).status, 200);
+  t.equal((await gateway.call(TTS, call)).status, 200);
   await capture.held;
-  assert.deepEqual(detailsOf(await gateway.call(TTS, call)), PENDING);
+  t.strictSame(detailsOf(await gateway.call(TTS, call)), PENDING);
   capture.letGo();
   await assertOffered(gateway, call, HELLO_AUDIO);
 });
@@ -230,7 +229,7 @@ test('R60: a repeat is pending until the capture is known', async (t) => {
 test('R60: after 10 minutes the audio is gone, but the request is still known', async (t) => {
   const { gateway, sign } = await startWithFunds(t);
   const call = await sign(TTS, HELLO);
-  assert.equal((await gateway.call(TTS, call)).status, 200);
+  t.equal((await gateway.call(TTS, call)).status, 200);
   const link = await assertOffered(gateway, call, HELLO_AUDIO);
   await unguarded(gateway.db, (trx) =>
     trx
@@ -239,8 +238,8 @@ test('R60: after 10 minutes the audio is gone, but the request is still known', 
       .where('kind', '=', 'spend')
       .execute(),
   );
-  assert.equal((await follow(gateway.url, link)).status, 404);
-  assert.deepEqual(detailsOf(await gateway.call(TTS, call)), CHARGED);
+  t.equal((await follow(gateway.url, link)).status, 404);
+  t.strictSame(detailsOf(await gateway.call(TTS, call)), CHARGED);
 });
 
 test('R60: a failing store is logged and leaves the request charged', async (t) => {
@@ -249,24 +248,24 @@ test('R60: a failing store is logged and leaves the request charged', async (t) 
   const env = { AUDIO_STORE: `file:${join(folder, 'file')}`, LOG_LEVEL: 'warn' };
   const { gateway, sign, balance } = await startWithFunds(t, env);
   const call = await sign(TTS, HELLO);
-  assert.equal((await gateway.call(TTS, call)).status, 200);
+  t.equal((await gateway.call(TTS, call)).status, 200);
   await booksClosed(gateway.db);
   const again = await gateway.call(TTS, call);
-  assert.deepEqual(detailsOf(again), CHARGED);
-  assert.match(again.json.error.message, /audio is not stored/);
-  assert.equal(await balance(), FUNDS - BigInt(PRICE));
+  t.strictSame(detailsOf(again), CHARGED);
+  t.match(again.json.error.message, /audio is not stored/);
+  t.equal(await balance(), FUNDS - BigInt(PRICE));
   await until(() =>
     gateway.log.some(
       ({ msg }) => msg === 'failed to keep the audio of a prepaid response for repetitions; its charge is not affected',
     ),
   );
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R60: a signed link opens only its own audio', async (t) => {
   const { gateway, sign } = await startWithFunds(t);
   const call = await sign(TTS, HELLO);
-  assert.equal((await gateway.call(TTS, call)).status, 200);
+  t.equal((await gateway.call(TTS, call)).status, 200);
   const link = new URL(await assertOffered(gateway, call, HELLO_AUDIO));
   const [, id = ''] = /audio\/(.+)$/.exec(link.pathname) ?? [];
   const later = new Date(Date.now() + 60_000);
@@ -277,35 +276,35 @@ test('R60: a signed link opens only its own audio', async (t) => {
   const forged = await createLinkSigner('prepaid-audio', ['another secret of 32 bytes or more']).sign(id, later);
   const ofAnother = await own.sign('7c9e6679-7425-40de-944b-e07fc1f90ae7', later);
   const past = await own.sign(id, new Date(Date.now() - 1000));
-  for (const sig of [undefined, '', ofJob, forged, ofAnother, past]) assert.equal(await status(sig), 401, String(sig));
+  for (const sig of [undefined, '', ofJob, forged, ofAnother, past]) t.equal(await status(sig), 401, String(sig));
   const good = await own.sign(id, later);
-  assert.equal(await status(good), 200);
-  assert.equal(await status(good, `/tts/jobs/${id}/audio`), 401, 'a job is opened by a sig of its own');
-  assert.equal(await status(undefined, '/x402/tts/audio/none'), 404);
+  t.equal(await status(good), 200);
+  t.equal(await status(good, `/tts/jobs/${id}/audio`), 401, 'a job is opened by a sig of its own');
+  t.equal(await status(undefined, '/x402/tts/audio/none'), 404);
   const part = await follow(gateway.url, link.href, { headers: { range: 'bytes=0-383' } });
-  assert.deepEqual([part.status, part.bytes.length], [206, 384]);
+  t.strictSame([part.status, part.bytes.length], [206, 384]);
   const none = await follow(gateway.url, link.href, { headers: { range: 'bytes=99999999-' } });
-  assert.equal(none.status, 416);
-  assert.equal((await follow(gateway.url, link.href, { method: 'HEAD' })).bytes.length, 0);
+  t.equal(none.status, 416);
+  t.equal((await follow(gateway.url, link.href, { method: 'HEAD' })).bytes.length, 0);
 });
 
 test('R60: without signed links, the id alone opens the audio', async (t) => {
   const { gateway, sign } = await startWithFunds(t, { JOB_SIGNING_SECRET: '' });
   const call = await sign(TTS, HELLO);
-  assert.equal((await gateway.call(TTS, call)).status, 200);
+  t.equal((await gateway.call(TTS, call)).status, 200);
   const link = await assertOffered(gateway, call, HELLO_AUDIO);
-  assert.match(link, /\/x402\/tts\/audio\/[0-9a-f-]{36}$/);
-  assert.equal((await gateway.call('/x402/tts/audio/7c9e6679-7425-40de-944b-e07fc1f90ae7')).status, 404);
+  t.match(link, /\/x402\/tts\/audio\/[0-9a-f-]{36}$/);
+  t.equal((await gateway.call('/x402/tts/audio/7c9e6679-7425-40de-944b-e07fc1f90ae7')).status, 404);
 });
 
 test('R60: a repeat whose audio cannot be looked up claims no refund', async (t) => {
   const { gateway, sign } = await startWithFunds(t);
   const call = await sign(TTS, HELLO);
-  assert.equal((await gateway.call(TTS, call)).status, 200);
+  t.equal((await gateway.call(TTS, call)).status, 200);
   await booksClosed(gateway.db);
   recordStatements(t).loseAnswer(/ended_at \+ make_interval/);
   const again = await gateway.call(TTS, call);
-  assert.deepEqual([again.status, again.json.error.code], [503, 'CONFIG_ERROR']);
-  assert.deepEqual(balanceHeaders(again), [null, null]);
-  assert.deepEqual(detailsOf(again).payment, CHARGED.payment);
+  t.strictSame([again.status, again.json.error.code], [503, 'CONFIG_ERROR']);
+  t.strictSame(balanceHeaders(again), [null, null]);
+  t.strictSame(detailsOf(again).payment, CHARGED.payment);
 });

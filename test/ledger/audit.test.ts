@@ -108,8 +108,8 @@ test('the audit passes on a sound ledger, and each rule can fail', async (t) => 
   await addPayments(db);
   await addSpends(db);
   await addClawbacks(db);
-  assert.equal((await holdOnCard(db, accountId, 100n)).outcome, 'held');
-  assert.deepEqual(await audit(db), []);
+  t.equal((await holdOnCard(db, accountId, 100n)).outcome, 'held');
+  t.strictSame(await audit(db), []);
 
   const broken = new Set<string>();
   for (const [name, corrupt, rules] of [
@@ -117,32 +117,32 @@ test('the audit passes on a sound ledger, and each rule can fail', async (t) => 
     ...CORRUPTIONS_OF_PAYMENTS,
     ...CORRUPTIONS_OF_CLAWBACKS,
   ]) {
-    await t.test(name, async () => {
+    await t.test(name, async (t) => {
       const found = await rolledBack(db, async (trx) => {
         await unguarded(trx, async () => {
           for (const statement of corrupt(accountId)) await statement.execute(trx);
         });
         return brokenRules(trx);
       });
-      assert.deepEqual(found, rules);
+      t.strictSame(found, rules);
       for (const rule of found) broken.add(rule);
     });
   }
-  await t.test('every audit rule was broken', async () => {
+  await t.test('every audit rule was broken', async (t) => {
     const rules = invariants.map(({ rule }) => rule).filter((rule) => !OF_JOBS.test(rule) && !OF_BOOKS.has(rule));
-    assert.deepEqual([...broken].filter((rule) => !OF_BOOKS.has(rule)).sort(), rules.sort());
+    t.strictSame([...broken].filter((rule) => !OF_BOOKS.has(rule)).sort(), rules.sort());
   });
 });
 
-test('the audit names the contra accounts and the retention of nonces as the service does', async () => {
+test('the audit names the contra accounts and the retention of nonces as the service does', async (t) => {
   const files = new Map((await readSqlFiles('audit')).map(({ name, text }) => [name, text]));
   const snakeCase = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-  assert.deepEqual(
+  t.strictSame(
     files.get('902_contra_accounts')?.match(/(?<=')0{8}-.+(?=')/g),
     Object.entries(contra).map(([name, id]) => `${id} ${snakeCase(name)}`),
   );
-  assert.ok(files.get('101_card_balances')?.includes(`when '${contra.cardAdjustments}' then`));
-  assert.ok(files.get('107_spent_nonces')?.includes(`interval '${NONCE_RETENTION_HOURS} hours'`));
+  t.ok(files.get('101_card_balances')?.includes(`when '${contra.cardAdjustments}' then`));
+  t.ok(files.get('107_spent_nonces')?.includes(`interval '${NONCE_RETENTION_HOURS} hours'`));
 });
 
 test('a nonce pruned after its retention breaks no rule', async (t) => {
@@ -157,9 +157,9 @@ test('a nonce pruned after its retention breaks no rule', async (t) => {
     );
     await sql`update prepaid_nonce set spent_at = spent_at - interval '26 hours'`.execute(trx);
   });
-  assert.deepEqual(await audit(db), []);
-  assert.equal(await pruneNonces(db), 3);
-  assert.deepEqual(await audit(db), []);
+  t.strictSame(await audit(db), []);
+  t.equal(await pruneNonces(db), 3);
+  t.strictSame(await audit(db), []);
 });
 
 async function start(t: Test): Promise<{ db: Database; accountId: string }> {
@@ -187,13 +187,13 @@ const positionOf = async (db: Database, { id }: { readonly id: string }): Promis
 
 test('a seal ends before the first pending hold and before recent transfers', async (t) => {
   const { db, accountId } = await start(t);
-  assert.equal(await newestSealable(db), undefined, 'a transfer of this moment');
-  assert.equal(await newestSealable(db, 0), 1n);
+  t.equal(await newestSealable(db), undefined, 'a transfer of this moment');
+  t.equal(await newestSealable(db, 0), 1n);
   const [first, second] = [await hold(db, accountId), await hold(db, accountId)];
   await captureHold(db, second);
-  assert.equal(await newestSealable(db, 0), 1n);
+  t.equal(await newestSealable(db, 0), 1n);
   await captureHold(db, first);
-  assert.equal(await newestSealable(db, 0), await positionOf(db, second));
+  t.equal(await newestSealable(db, 0), await positionOf(db, second));
 });
 
 test('a seal is stable while transfers are added and reveals any change to old ones', async (t) => {
@@ -202,8 +202,8 @@ test('a seal is stable while transfers are added and reveals any change to old o
   await captureHold(db, earlier);
   const seal = await sealUpTo(db, await positionOf(db, earlier));
   const later = await hold(db, accountId);
-  assert.deepEqual(await sealUpTo(db, seal.upTo), seal);
-  assert.notEqual((await sealUpTo(db, await positionOf(db, later))).hash, seal.hash);
+  t.strictSame(await sealUpTo(db, seal.upTo), seal);
+  t.not((await sealUpTo(db, await positionOf(db, later))).hash, seal.hash);
 
   const columns = [
     ...['id', 'kind', 'state', 'debit_account_id', 'credit_account_id', 'amount_micro_usd', 'reference', 'created_at'],
@@ -234,7 +234,7 @@ test('a seal is stable while transfers are added and reveals any change to old o
       .catch((error) => assert.equal(error.message, 'undo'));
   }
   await unguarded(db, (trx) => sql`delete from transfer where position = 1`.execute(trx));
-  assert.notEqual((await sealUpTo(db, seal.upTo)).hash, seal.hash, 'one is missing');
+  t.not((await sealUpTo(db, seal.upTo)).hash, seal.hash, 'one is missing');
 });
 
 test('a seal over many steps and gaps does not depend on later transfers', async (t) => {
@@ -247,18 +247,18 @@ test('a seal over many steps and gaps does not depend on later transfers', async
   await insert(15_000).execute(db);
   const steps: bigint[] = [];
   const seal = await sealUpTo(db, 60_500n, (position) => steps.push(position));
-  assert.deepEqual(steps, [9_999n, 19_999n, 29_999n, 39_999n, 49_999n, 59_999n, 60_500n]);
+  t.strictSame(steps, [9_999n, 19_999n, 29_999n, 39_999n, 49_999n, 59_999n, 60_500n]);
   await insert(10).execute(db);
-  assert.deepEqual(await sealUpTo(db, 60_500n), seal);
+  t.strictSame(await sealUpTo(db, 60_500n), seal);
   await unguarded(db, (trx) => sql`update transfer set amount_micro_usd = 2 where position = 12345`.execute(trx));
-  assert.notEqual((await sealUpTo(db, 60_500n)).hash, seal.hash);
+  t.not((await sealUpTo(db, 60_500n)).hash, seal.hash);
 });
 
-test('a printed seal can be parsed', async () => {
+test('a printed seal can be parsed', async (t) => {
   const hash = 'ab'.repeat(32);
-  assert.deepEqual(parseSeal(`12:${hash}`), { upTo: 12n, hash });
-  assert.deepEqual(parseSeal(` 12 ${hash.toUpperCase()}\n`), { upTo: 12n, hash });
+  t.strictSame(parseSeal(`12:${hash}`), { upTo: 12n, hash });
+  t.strictSame(parseSeal(` 12 ${hash.toUpperCase()}\n`), { upTo: 12n, hash });
   for (const text of ['', '12', hash, `12:${hash}0`, `-1:${hash}`, `12:${hash.slice(1)}`]) {
-    assert.equal(parseSeal(text), undefined, text);
+    t.equal(parseSeal(text), undefined, text);
   }
 });

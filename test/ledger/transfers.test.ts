@@ -84,30 +84,30 @@ test('after lost commits a stale process cannot end the hold of another caller',
   // In the places of the book that those had, with the same amounts and fences.
   const others = [held(await holdOnCard(db, card, 198n)), held(await spend(db, stranger, 'one'))];
   for (const hold of stale) {
-    assert.deepEqual([...(await renewHolds(db, [hold], 60))], []);
-    assert.equal(await captureHold(db, hold), false);
+    t.strictSame([...(await renewHolds(db, [hold], 60))], []);
+    t.equal(await captureHold(db, hold), false);
     const { isVoided, isCharged, balanceMicroUsd } = await voidHold(db, hold);
-    assert.deepEqual([isVoided, isCharged], [false, false]);
-    assert.equal(balanceMicroUsd, hold.accountId === card ? FUNDS - 198n : 1_000n, 'what is in the account now');
+    t.strictSame([isVoided, isCharged], [false, false]);
+    t.equal(balanceMicroUsd, hold.accountId === card ? FUNDS - 198n : 1_000n, 'what is in the account now');
   }
   const pending = await db.selectFrom('transfer').select('id').where('state', '=', 'pending').execute();
-  assert.deepEqual(pending.map(({ id }) => id).sort(), others.map(({ id }) => id).sort());
-  assert.deepEqual(await audit(db), []);
+  t.strictSame(pending.map(({ id }) => id).sort(), others.map(({ id }) => id).sort());
+  t.strictSame(await audit(db), []);
 });
 
 test('after lost commits, a void reports the charge of the same nonce', async (t) => {
   const { db, payer } = await start(t);
   const lost = await lostCommits(db, async (trx) => held(await spend(trx, payer, 'one')));
-  assert.equal((await voidHold(db, lost)).isCharged, false);
+  t.equal((await voidHold(db, lost)).isCharged, false);
   const repeated = held(await spend(db, payer, 'one'));
   for (const end of [undefined, () => captureHold(db, repeated)]) {
     await end?.();
     const { isVoided, isCharged } = await voidHold(db, lost);
-    assert.deepEqual([isVoided, isCharged], [false, true]);
+    t.strictSame([isVoided, isCharged], [false, true]);
   }
   const voided = await lostCommits(db, async (trx) => held(await spend(trx, payer, 'two')));
   await voidHold(db, held(await spend(db, payer, 'two')));
-  assert.equal((await voidHold(db, voided)).isCharged, false);
+  t.equal((await voidHold(db, voided)).isCharged, false);
 });
 
 test('only the commit of a hold without a lease waits for the disk', async (t) => {
@@ -117,9 +117,9 @@ test('only the commit of a hold without a lease waits for the disk', async (t) =
       await work(trx);
       return (await sql<{ commit: string }>`select current_setting('synchronous_commit') as commit`.execute(trx)).rows;
     });
-  assert.deepEqual(await commitOf((trx) => holdOnCard(trx, card, 198n)), [{ commit: 'off' }]);
-  assert.deepEqual(await commitOf((trx) => holdOnCard(trx, card, 198n, null)), [{ commit: 'on' }]);
-  assert.deepEqual(await commitOf((trx) => spend(trx, payer, 'one')), [{ commit: 'off' }]);
+  t.strictSame(await commitOf((trx) => holdOnCard(trx, card, 198n)), [{ commit: 'off' }]);
+  t.strictSame(await commitOf((trx) => holdOnCard(trx, card, 198n, null)), [{ commit: 'on' }]);
+  t.strictSame(await commitOf((trx) => spend(trx, payer, 'one')), [{ commit: 'off' }]);
 });
 
 test('after lost commits a stale process cannot touch the payment of another', async (t) => {
@@ -129,27 +129,27 @@ test('after lost commits a stale process cannot touch the payment of another', a
   const reservations = new Reservations(db, ASSET);
   const state = async () =>
     (await db.selectFrom('x402_payment').select('state').where('id', '=', other.id).executeTakeFirst())?.state;
-  assert.equal(await reservations.beginSettling(stale), false);
-  assert.equal(await reservations.release(stale), false);
-  assert.equal(await state(), 'reserved');
-  assert.equal(await reservations.beginSettling(other), true);
+  t.equal(await reservations.beginSettling(stale), false);
+  t.equal(await reservations.release(stale), false);
+  t.equal(await state(), 'reserved');
+  t.equal(await reservations.beginSettling(other), true);
   const proof = { transaction: `0x${'1'.repeat(64)}`, logIndex: 0 };
-  assert.equal(await bookSettlement(db, stale.id, proof, 'receipt'), undefined);
-  assert.equal(await state(), 'settling');
-  assert.equal((await bookSettlement(db, other.id, proof, 'receipt'))?.isNew, true);
-  assert.deepEqual(await audit(db), []);
+  t.equal(await bookSettlement(db, stale.id, proof, 'receipt'), undefined);
+  t.equal(await state(), 'settling');
+  t.equal((await bookSettlement(db, other.id, proof, 'receipt'))?.isNew, true);
+  t.strictSame(await audit(db), []);
 });
 
 test('a void without effect reports charged, voided before or missing', async (t) => {
   const { db, card } = await start(t);
   const place = async () => held(await holdOnCard(db, card, 198n));
   const [charged, voided, missing] = [await place(), await place(), { ...(await place()), id: randomUUID() }];
-  assert.equal(await captureHold(db, charged), true);
-  assert.equal((await voidHold(db, voided)).isVoided, true);
+  t.equal(await captureHold(db, charged), true);
+  t.equal((await voidHold(db, voided)).isVoided, true);
   const balanceMicroUsd = FUNDS - 2n * 198n;
-  assert.deepEqual(await voidHold(db, charged), { isVoided: false, isCharged: true, balanceMicroUsd });
-  assert.deepEqual(await voidHold(db, voided), { isVoided: false, isCharged: false, balanceMicroUsd });
-  assert.deepEqual(await voidHold(db, missing), { isVoided: false, isCharged: false, balanceMicroUsd });
+  t.strictSame(await voidHold(db, charged), { isVoided: false, isCharged: true, balanceMicroUsd });
+  t.strictSame(await voidHold(db, voided), { isVoided: false, isCharged: false, balanceMicroUsd });
+  t.strictSame(await voidHold(db, missing), { isVoided: false, isCharged: false, balanceMicroUsd });
 });
 
 const PAYER = `0x${'a'.repeat(40)}`;
@@ -183,9 +183,9 @@ test('a capture repeated while the first still runs finds the hold posted', asyn
   await bookDeposit(db, PAYER, 1000n);
   const hold = await holdOne(db);
   const rows = sql`select from transfer where id = ${hold.id} for update`;
-  assert.deepEqual(await twice(t, url, rows, () => captureHold(db, hold)), [true, true]);
-  assert.equal(await findWallet(db, PAYER), 802n);
-  assert.deepEqual(await audit(db), []);
+  t.strictSame(await twice(t, url, rows, () => captureHold(db, hold)), [true, true]);
+  t.equal(await findWallet(db, PAYER), 802n);
+  t.strictSame(await audit(db), []);
 });
 
 test('a settlement booked twice in parallel is booked once, with one receipt', async (t) => {
@@ -194,13 +194,13 @@ test('a settlement booked twice in parallel is booked once, with one receipt', a
   const rows = sql`select from x402_payment where id = ${id} for update`;
   const book = () => bookSettlement(db, id, { transaction: `0x${'1'.repeat(64)}`, logIndex: 0 }, 'receipt');
   const bookings = await twice(t, url, rows, book);
-  assert.deepEqual(
+  t.strictSame(
     bookings.map((booking) => booking?.receipt),
     ['receipt', 'receipt'],
   );
-  assert.deepEqual(bookings.map((booking) => booking?.isNew).sort(), [false, true]);
-  assert.equal(await findWallet(db, PAYER), 1000n);
-  assert.deepEqual(await audit(db), []);
+  t.strictSame(bookings.map((booking) => booking?.isNew).sort(), [false, true]);
+  t.equal(await findWallet(db, PAYER), 1000n);
+  t.strictSame(await audit(db), []);
 });
 
 const [ONE, TWO] = [`0x${'1'.repeat(40)}`, `0x${'2'.repeat(40)}`];
@@ -222,21 +222,21 @@ test('settlements in one statement are each booked once, to their own payer', as
     })),
   );
 
-  assert.deepEqual(
+  t.strictSame(
     booked.map((booking) => booking?.isNew),
     [true, true, true, true],
   );
   const { rows } = await sql<{ kind: string; reference: string; address: string | null; amount: bigint }>`
     select transfer.kind, reference, address, amount_micro_usd as amount
     from transfer join account on account.id = credit_account_id order by amount`.execute(db);
-  assert.deepEqual(rows, [
+  t.strictSame(rows, [
     { kind: 'settlement', reference: payments[0], address: null, amount: 198n },
     { kind: 'settlement', reference: payments[3], address: null, amount: 396n },
     { kind: 'deposit', reference: payments[1], address: ONE, amount: 100_000n },
     { kind: 'deposit', reference: payments[2], address: TWO, amount: 200_000n },
   ]);
-  assert.deepEqual([await findWallet(db, ONE), await findWallet(db, TWO)], [100_000n, 200_000n]);
-  assert.deepEqual(await audit(db), []);
+  t.strictSame([await findWallet(db, ONE), await findWallet(db, TWO)], [100_000n, 200_000n]);
+  t.strictSame(await audit(db), []);
 });
 
 /** A hold of 11 characters at 18 USD for a million. */
@@ -329,9 +329,9 @@ for (const [name, credit, debit] of FLOWS) {
     await lock.untilWaiting(2);
     await lock.release();
     await credited;
-    assert.equal((await debited).outcome, 'held');
+    t.equal((await debited).outcome, 'held');
     const { rows } = await sql`select balance_micro_usd as balance from account where kind <> 'contra'`.execute(db);
-    assert.deepEqual(rows, [{ balance: 5000n }]);
-    assert.deepEqual(await audit(db), []);
+    t.strictSame(rows, [{ balance: 5000n }]);
+    t.strictSame(await audit(db), []);
   });
 }

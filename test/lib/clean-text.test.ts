@@ -28,8 +28,8 @@ const MARKDOWN: readonly (readonly [what: string, text: string, spoken: string])
 ];
 
 for (const [what, text, spoken] of MARKDOWN) {
-  test(`Markdown: ${what}`, async () => {
-    assert.equal(cleanText(text, { format: 'markdown', emoji: true }), spoken);
+  test(`Markdown: ${what}`, async (t) => {
+    t.equal(cleanText(text, { format: 'markdown', emoji: true }), spoken);
   });
 }
 
@@ -62,44 +62,44 @@ const CHAPTERS: readonly (readonly [what: string, text: string, chapters: readon
 ];
 
 for (const [what, text, chapters] of CHAPTERS) {
-  test(`chapters: ${what}`, async () => {
+  test(`chapters: ${what}`, async (t) => {
     const found = chaptersOf(text, { format: 'markdown', emoji: true });
-    assert.deepEqual(
+    t.strictSame(
       found.map((chapter) => [chapter.title, chapter.text]),
       chapters,
     );
-    assert.equal(found.map((chapter) => chapter.text).join('\n'), cleanText(text, { format: 'markdown', emoji: true }));
+    t.equal(found.map((chapter) => chapter.text).join('\n'), cleanText(text, { format: 'markdown', emoji: true }));
   });
 }
 
-test('chapters: a text that is not cleaned is one, as it is', async () => {
-  assert.deepEqual(chaptersOf('# a\n# b', { format: 'off', emoji: true }), [{ title: '', text: '# a\n# b' }]);
+test('chapters: a text that is not cleaned is one, as it is', async (t) => {
+  t.strictSame(chaptersOf('# a\n# b', { format: 'off', emoji: true }), [{ title: '', text: '# a\n# b' }]);
 });
 
-test('HTML: head, script, style and code blocks are left out, also where tags are not closed', async () => {
+test('HTML: head, script, style and code blocks are left out, also where tags are not closed', async (t) => {
   const page = `<!doctype html><html><head><title>T</title><style>p { color: red }</style></head><body>
     <h1>Hi &amp; bye</h1><p>One<br>two <a href="/x">three</a><script>alert(1)</script><p>four
     <table><tr><th>A<th>B<tr><td>1<td>2</table> 1 &lt; 2<pre>code</pre><img alt="A cat"><img alt=""></body></html>`;
   const spoken = 'Hi & bye.\nOne\ntwo three\nfour\nA, B.\n1, 2.\n1 < 2\nA cat';
-  assert.equal(cleanText(page, { format: 'html', emoji: true }), spoken);
+  t.equal(cleanText(page, { format: 'html', emoji: true }), spoken);
 });
 
-test('XHTML: an element that closes itself hides nothing after it', async () => {
+test('XHTML: an element that closes itself hides nothing after it', async (t) => {
   const page =
     '<?xml version="1.0"?><html><head><title/><script src="x"/></head><body><p>One<br/>two</p><pre/>three</body></html>';
-  assert.equal(cleanText(page, { format: 'html', emoji: true }), 'One\ntwo\nthree');
+  t.equal(cleanText(page, { format: 'html', emoji: true }), 'One\ntwo\nthree');
 });
 
-test('emoji are left out on request, in any format; digits and signs stay', async () => {
+test('emoji are left out on request, in any format; digits and signs stay', async (t) => {
   const text = '🎉 Hi 👩🏽‍🚀, 1️⃣ of 3 © #1 🇩🇪.\n🎉\nBye';
   for (const format of ['off', 'markdown'] as const) {
-    assert.equal(cleanText(text, { format, emoji: false }).replaceAll('\n', ' '), 'Hi, of 3 © #1. Bye', format);
+    t.equal(cleanText(text, { format, emoji: false }).replaceAll('\n', ' '), 'Hi, of 3 © #1. Bye', format);
   }
 });
 
-test('a text without markup stays as it is', async () => {
+test('a text without markup stays as it is', async (t) => {
   const text = ' a * b_c <d> 🎉 \n\n# e ';
-  assert.equal(cleanText(text, { format: 'off', emoji: true }), text);
+  t.equal(cleanText(text, { format: 'off', emoji: true }), text);
 });
 
 test('no text makes cleaning fail', async () => {

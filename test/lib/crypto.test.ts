@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { CompactSign } from 'jose';
 import { test } from 'tap';
@@ -14,24 +13,24 @@ import { createLinkSigner } from '../../src/speech/store/link-token.ts';
 const RATE = 136;
 const LENGTHS = [0, 1, 32, RATE - 1, RATE, RATE + 1, 2 * RATE, 4096, 16_384, 16_385, 100_000];
 
-test('keccak-256 matches viem for any length and returns separate digests', async () => {
+test('keccak-256 matches viem for any length and returns separate digests', async (t) => {
   const inputs = LENGTHS.map((length) => randomBytes(length));
   const digests = inputs.map(keccak256);
-  assert.deepEqual(
+  t.strictSame(
     digests.map((digest) => [...digest]),
     inputs.map((input) => [...viem.hexToBytes(viem.keccak256(input))]),
   );
 });
 
-test('the checksum of an address matches viem, in whatever case it was given', async () => {
+test('the checksum of an address matches viem, in whatever case it was given', async (t) => {
   for (let times = 0; times < 100; times++) {
     const address = `0x${randomBytes(20).toString('hex')}` as const;
-    assert.equal(checksumAddress(address), viem.getAddress(address));
-    assert.equal(checksumAddress(`0x${address.slice(2).toUpperCase()}`), viem.getAddress(address));
+    t.equal(checksumAddress(address), viem.getAddress(address));
+    t.equal(checksumAddress(`0x${address.slice(2).toUpperCase()}`), viem.getAddress(address));
   }
 });
 
-test('what is asked of a node is encoded as by viem', async () => {
+test('what is asked of a node is encoded as by viem', async (t) => {
   const address = `0x${randomBytes(20).toString('hex')}` as const;
   const value = BigInt(address);
   const encodings = ({ concat, numberToHex, pad, toEventSelector, toFunctionSelector }: typeof abi) => [
@@ -39,7 +38,7 @@ test('what is asked of a node is encoded as by viem', async () => {
     concat([toFunctionSelector('balanceOf(address)'), pad(address), pad('0x0')]),
     toEventSelector('Transfer(address,address,uint256)'),
   ];
-  assert.deepEqual(encodings(abi), encodings(viem));
+  t.strictSame(encodings(abi), encodings(viem));
 });
 
 /** Tokens that release 2.0.0 has signed with this secret, and that are still with its callers. */
@@ -64,19 +63,19 @@ const CHALLENGE = [
 const NEW_SECRET = 'the secret that signs now, of 32 bytes';
 
 for (const secrets of [[SECRET], [NEW_SECRET, SECRET]] as const) {
-  test(`tokens of an earlier release are still valid with ${secrets.length} secrets`, async () => {
-    assert.equal(await createLinkSigner('job-audio', secrets).verify(LINK, JOB), true);
-    assert.equal(
+  test(`tokens of an earlier release are still valid with ${secrets.length} secrets`, async (t) => {
+    t.equal(await createLinkSigner('job-audio', secrets).verify(LINK, JOB), true);
+    t.equal(
       await createLinkSigner('job-audio', secrets, () => new Date('2099-01-01T00:00:00Z')).verify(LINK, JOB),
       false,
     );
-    assert.equal((await new Quotes([...secrets], 60).read(QUOTE))?.amountMicroUsd, 500n);
+    t.equal((await new Quotes([...secrets], 60).read(QUOTE))?.amountMicroUsd, 500n);
     const challenge = await createChallengeSigner(secrets).open(CHALLENGE);
-    assert.deepEqual(challenge?.expiresAt, new Date('2030-01-01T00:10:00.123Z'));
+    t.strictSame(challenge?.expiresAt, new Date('2030-01-01T00:10:00.123Z'));
   });
 }
 
-test('one secret can sign every kind of token without confusion', async () => {
+test('one secret can sign every kind of token without confusion', async (t) => {
   const tokens = [LINK, QUOTE, CHALLENGE];
   const link = createLinkSigner('job-audio', [SECRET]);
   const read = async (token: string) => [
@@ -84,37 +83,37 @@ test('one secret can sign every kind of token without confusion', async () => {
     (await new Quotes([SECRET], 60).read(token)) !== undefined,
     (await createChallengeSigner([SECRET]).open(token)) !== undefined,
   ];
-  assert.deepEqual(await Promise.all(tokens.map(read)), [
+  t.strictSame(await Promise.all(tokens.map(read)), [
     [true, false, false],
     [false, true, false],
     [false, false, true],
   ]);
 });
 
-test('a token must hold JSON, and a signer needs a secret', async () => {
+test('a token must hold JSON, and a signer needs a secret', async (t) => {
   const signed = await new CompactSign(Buffer.from('words'))
     .setProtectedHeader({ alg: 'HS256' })
     .sign(createSecretKey(Buffer.from(SECRET)));
-  assert.equal(await createTokenSigner([SECRET], {}).open(signed), undefined);
-  assert.throws(() => createTokenSigner([], {}), TypeError);
+  t.equal(await createTokenSigner([SECRET], {}).open(signed), undefined);
+  t.throws(() => createTokenSigner([], {}), TypeError);
 });
 
-test('the first secret signs, all verify, and a retired one does not', async () => {
+test('the first secret signs, all verify, and a retired one does not', async (t) => {
   for (const kind of [{}, { typ: 'a kind', keyId: (secret: string) => secret.slice(0, 4) }]) {
     const former = await createTokenSigner([SECRET], kind).sign({ a: 1 });
     const rotated = createTokenSigner([NEW_SECRET, SECRET], kind);
-    assert.deepEqual(await rotated.open(former), { a: 1 });
+    t.strictSame(await rotated.open(former), { a: 1 });
     const token = await rotated.sign({ a: 2 });
-    assert.deepEqual(await createTokenSigner([NEW_SECRET], kind).open(token), { a: 2 });
-    assert.equal(await createTokenSigner([SECRET], kind).open(token), undefined);
+    t.strictSame(await createTokenSigner([NEW_SECRET], kind).open(token), { a: 2 });
+    t.equal(await createTokenSigner([SECRET], kind).open(token), undefined);
   }
 });
 
-test('a token with another type in its header, or none, is refused', async () => {
+test('a token with another type in its header, or none, is refused', async (t) => {
   const [quote, other, plain] = [{ typ: 'quote' }, { typ: 'other' }, {}].map((kind) =>
     createTokenSigner([SECRET], kind),
   );
   const token = (await quote?.sign({ a: 1 })) ?? '';
-  assert.deepEqual(await quote?.open(token), { a: 1 });
-  assert.deepEqual([await other?.open(token), await plain?.open(token)], [undefined, undefined]);
+  t.strictSame(await quote?.open(token), { a: 1 });
+  t.strictSame([await other?.open(token), await plain?.open(token)], [undefined, undefined]);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { createTransport } from 'nodemailer';
@@ -27,10 +26,10 @@ test('a disconnect during a mail does not stop the mail server', async (t) => {
 
   const mailer = createTransport(server.url);
   await mailer.sendMail({ from: 'a@localhost.test', to: 'b@localhost.test', subject: 'whole', text: 'a whole mail' });
-  assert.equal(server.mails.length, 1);
+  t.equal(server.mails.length, 1);
 });
 
-test('a moment is a calendar day, or a date with time and zone', async () => {
+test('a moment is a calendar day, or a date with time and zone', async (t) => {
   for (const [text, at] of [
     ['2026-11-01', '2026-11-01T00:00:00.000Z'],
     ['2024-02-29', '2024-02-29T00:00:00.000Z'],
@@ -38,7 +37,7 @@ test('a moment is a calendar day, or a date with time and zone', async () => {
     ['2026-11-01 09:00:30.5+0200', '2026-11-01T07:00:30.500Z'],
     ['2026-11-01T00:30:00-05:00', '2026-11-01T05:30:00.000Z'],
   ] as const) {
-    assert.equal(readMoment(text)?.toISOString(), at, text);
+    t.equal(readMoment(text)?.toISOString(), at, text);
   }
   for (const text of [
     ...[
@@ -53,14 +52,14 @@ test('a moment is a calendar day, or a date with time and zone', async () => {
     ],
     ...['1.11.2026', '2026-11-01Z', ' 2026-11-01', '2026-11-01T09:00+2'],
   ]) {
-    assert.equal(readMoment(text), undefined, text);
+    t.equal(readMoment(text), undefined, text);
   }
 });
 
-test('a period that ends on a day includes the whole day', async () => {
-  assert.equal(readEnd('2026-11-30')?.toISOString(), '2026-12-01T00:00:00.000Z');
-  assert.equal(readEnd('2026-11-30T12:00Z')?.toISOString(), '2026-11-30T12:00:00.000Z');
-  assert.equal(readEnd('soon'), undefined);
+test('a period that ends on a day includes the whole day', async (t) => {
+  t.equal(readEnd('2026-11-30')?.toISOString(), '2026-12-01T00:00:00.000Z');
+  t.equal(readEnd('2026-11-30T12:00Z')?.toISOString(), '2026-11-30T12:00:00.000Z');
+  t.equal(readEnd('soon'), undefined);
 });
 
 const CASES: readonly (readonly [what: string, text: string, words: string])[] = [

@@ -64,10 +64,10 @@ for (const umask of [0, 0o277]) {
       process.umask(former);
     }
     const names = await readdir(dataDir, { recursive: true });
-    assert.ok(names.length >= 8, names.join());
+    t.ok(names.length >= 8, names.join());
     for (const name of ['', ...names]) {
       const status = await stat(join(dataDir, name));
-      assert.equal((status.mode & 0o777).toString(8), status.isDirectory() ? '700' : '600', name);
+      t.equal((status.mode & 0o777).toString(8), status.isDirectory() ? '700' : '600', name);
     }
   });
 }
@@ -85,12 +85,12 @@ test('links planted in DATA_DIR are neither read nor written through', async (t)
   await assert.rejects(sandboxKeys(directory), ForeignFileError);
   await symlink(outside, join(directory, 'log'));
   await assert.rejects(openOwnLog(join(directory, 'log')), ForeignFileError);
-  await assert.rejects(createOwnFile(join(directory, 'log'), ''), { code: 'EEXIST' });
+  await t.rejects(createOwnFile(join(directory, 'log'), ''), { code: 'EEXIST' });
   await mkdir(join(directory, 'elsewhere'));
   await symlink(join(directory, 'elsewhere'), join(directory, 'mail'));
   await assert.rejects(startMailSink({ dataDir: directory, onMail: () => {} }), ForeignFileError);
-  assert.equal(await readFile(outside, 'utf8'), 'theirs');
-  assert.deepEqual(await readdir(join(directory, 'elsewhere')), []);
+  t.equal(await readFile(outside, 'utf8'), 'theirs');
+  t.strictSame(await readdir(join(directory, 'elsewhere')), []);
 });
 
 test('a folder of another user is refused, even behind a link', async (t) => {
@@ -101,9 +101,9 @@ test('a folder of another user is refused, even behind a link', async (t) => {
   for (const path of [folder, link]) await assert.rejects(ownFolder(path), ForeignFileError);
   await assert.rejects(ownSubfolder(link), ForeignFileError);
   const sandbox = startChild(t, 'src/sandbox/main.ts', { DATA_DIR: folder });
-  assert.equal(await sandbox.ended(), 78, sandbox.output());
-  assert.match(sandbox.output(), /belongs to user id \d+, and this process runs as user id \d+.*DATA_DIR/);
-  assert.deepEqual(await readdir(folder), before);
+  t.equal(await sandbox.ended(), 78, sandbox.output());
+  t.match(sandbox.output(), /belongs to user id \d+, and this process runs as user id \d+.*DATA_DIR/);
+  t.strictSame(await readdir(folder), before);
 });
 
 test('a file or audio store of another user is not used', {
@@ -115,7 +115,7 @@ test('a file or audio store of another user is not used', {
   await chown(file, NOBODY, NOBODY);
   await assert.rejects(readOwnFile(file), ForeignFileError);
   await assert.rejects(openOwnLog(file), ForeignFileError);
-  assert.equal(await readOwnFile(join(directory, 'none')), undefined);
+  t.equal(await readOwnFile(join(directory, 'none')), undefined);
   const store = new FileAudioStore(await foreignFolder(t));
   await assert.rejects(store.put('key', Buffer.from('audio')), StoreError);
 });

@@ -1,5 +1,4 @@
 /** Every step of the code has a proof that kills the process there. */
-import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
@@ -13,32 +12,32 @@ const PROJECT = projectFile('');
 const steps = readSteps();
 const kills = Object.values(KILL_POINTS).flat() as string[];
 
-test('every step of the code has a proof that kills the process there', async () => {
+test('every step of the code has a proof that kills the process there', async (t) => {
   const unproved = steps.filter(({ name }) => !kills.includes(name)).map(({ name, place }) => `${name} (${place})`);
-  assert.deepEqual(unproved, []);
+  t.strictSame(unproved, []);
 });
 
-test('no proof names a step that does not exist', async () => {
+test('no proof names a step that does not exist', async (t) => {
   const names = new Set(steps.map(({ name }) => name));
-  assert.deepEqual(
+  t.strictSame(
     kills.filter((kill) => !names.has(kill)),
     [],
   );
 });
 
-test('each step name stands at one place in the code', async () => {
+test('each step name stands at one place in the code', async (t) => {
   const places = new Map<string, string[]>();
   for (const { name, place } of steps) places.set(name, [...(places.get(name) ?? []), place]);
-  assert.deepEqual(
+  t.strictSame(
     [...places].filter(([, of]) => of.length > 1),
     [],
   );
 });
 
-test('each proof takes its cases from the shared list', async () => {
+test('each proof takes its cases from the shared list', async (t) => {
   for (const proof of Object.keys(KILL_POINTS)) {
     const source = await readFile(new URL(proof, PROJECT), 'utf8');
-    assert.match(source, new RegExp(`killCases(<[^;]*?>)?\\(\\s*'${proof}'`), proof);
+    t.match(source, new RegExp(`killCases(<[^;]*?>)?\\(\\s*'${proof}'`), proof);
   }
 });
 
@@ -59,11 +58,11 @@ async function end(make: () => Promise<End>) {
   testPoint('work told');
 }`,
   );
-  assert.deepEqual(steps, [
+  t.strictSame(steps, [
     { name: 'work done', line: 4 },
     { name: 'work lost', line: 4 },
     { name: 'work told', line: 5 },
   ]);
-  await assert.rejects(stepsOf(t, 'function end(kind: string) { testPoint(`work ${' + 'kind}`); }'), /does not tell/);
-  await assert.rejects(stepsOf(t, 'function end(kind: string) { testPoint(kind); }'), /not the name of a step/);
+  await t.rejects(stepsOf(t, 'function end(kind: string) { testPoint(`work ${' + 'kind}`); }'), /does not tell/);
+  await t.rejects(stepsOf(t, 'function end(kind: string) { testPoint(kind); }'), /not the name of a step/);
 });

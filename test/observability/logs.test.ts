@@ -60,7 +60,7 @@ for (const [what, end, code, maxLate] of [
 ] as const) {
   test(`all lines are written when a process ${what}`, async (t) => {
     const child = write(t, COUNT, end);
-    assert.equal(await child.ended(), code);
+    t.equal(await child.ended(), code);
     await until(() => child.process.stdout?.readableEnded === true);
     assertComplete(linesOf(child.output()), 'one', COUNT, maxLate);
   });
@@ -86,22 +86,22 @@ test('writers that share a pipe do not break each other’s lines', async (t) =>
     programCommand(WRITER, name, String(5 * COUNT), 'end', meeting, String(writers.length)).join(' ');
   // A pipe of the shell's, since those that Node makes are sockets.
   const child = startCommand(t, ['sh', '-c', `(${writers.map(start).join(' & ')} & wait) | cat`], { isGroup: true });
-  assert.equal(await child.ended(), 0);
+  t.equal(await child.ended(), 0);
   const lines = linesOf(child.output());
   for (const name of writers) assertComplete(lines, name, 5 * COUNT);
   const changes = lines.filter(({ name }, index) => lines[index - 1]?.name !== name).length;
-  assert.ok(changes > writers.length, 'they did write at the same time');
+  t.ok(changes > writers.length, 'they did write at the same time');
 });
 
-test('a log line escapes control characters and keeps its value', async () => {
+test('a log line escapes control characters and keeps its value', async (t) => {
   const hostile = 'x\u001b[2J\u009b31m\u202eysp\u2028\u007f\ud83d\ude00é\n';
   const lines: string[] = [];
   const log = createLogger('info', { write: (line) => lines.push(line) });
   log.error({ err: new Error(hostile), userAgent: hostile }, hostile);
   const [line = ''] = lines;
-  assert.match(line, /^[\x20-\x7e]+\n$/);
+  t.match(line, /^[\x20-\x7e]+\n$/);
   const { err, userAgent, msg } = JSON.parse(line);
-  assert.deepEqual([err.message, userAgent, msg], [hostile, hostile, hostile]);
+  t.strictSame([err.message, userAgent, msg], [hostile, hostile, hostile]);
 });
 
 /** The settings that errors in the log name, and how often the metric counts each of those in use. */
@@ -129,13 +129,13 @@ for (const status of [401, 403]) {
       upstream.mode = mode;
       await speak(gateway, account);
     }
-    assert.deepEqual((await refusals(gateway)).logged, []);
-    assert.equal((await refusals(gateway)).counted.SPEECH_API_KEY, 0);
+    t.strictSame((await refusals(gateway)).logged, []);
+    t.equal((await refusals(gateway)).counted.SPEECH_API_KEY, 0);
     upstream.mode = openAiError(status);
-    assert.equal(await speak(gateway, account), 502);
-    assert.deepEqual((await refusals(gateway)).logged, ['SPEECH_API_KEY']);
-    assert.equal((await refusals(gateway)).counted.SPEECH_API_KEY, 1);
-    assert.doesNotMatch(JSON.stringify(gateway.log), /sk-secret|Hello world/);
+    t.equal(await speak(gateway, account), 502);
+    t.strictSame((await refusals(gateway)).logged, ['SPEECH_API_KEY']);
+    t.equal((await refusals(gateway)).counted.SPEECH_API_KEY, 1);
+    t.notMatch(JSON.stringify(gateway.log), /sk-secret|Hello world/);
   });
 }
 
@@ -156,33 +156,33 @@ test("a catalog upstream that refuses its key is logged with that key's variable
   });
   const env = { CATALOG_FILE: file, CLOUD_KEY: 'sk-cloud', SPEECH_BASE_URL: '', LOG_LEVEL: 'error' };
   const gateway = await startGateway(t, env);
-  assert.equal(await speak(gateway, await gateway.fund(500)), 502);
+  t.equal(await speak(gateway, await gateway.fund(500)), 502);
   const { logged, counted } = await refusals(gateway);
-  assert.deepEqual([logged, counted.CLOUD_KEY], [['CLOUD_KEY'], 1]);
+  t.strictSame([logged, counted.CLOUD_KEY], [['CLOUD_KEY'], 1]);
 });
 
 test('a facilitator that refuses the token is logged with X402_FACILITATOR_AUTH', { skip }, async (t) => {
   const env = { X402_FACILITATOR_AUTH: 'old-token', LOG_LEVEL: 'error' };
   const gateway = await startX402Gateway(t, chain, env, { facilitator: { auth: 'new-token' } });
-  assert.equal((await refusals(gateway)).counted.X402_FACILITATOR_AUTH, 0);
+  t.equal((await refusals(gateway)).counted.X402_FACILITATOR_AUTH, 0);
   const { reply } = await payFor(gateway, await wallet(chain.client, 1_000_000n));
-  assert.equal(reply.status, 502);
-  assert.equal(reply.json.error.code, 'PAYMENT_ERROR');
+  t.equal(reply.status, 502);
+  t.equal(reply.json.error.code, 'PAYMENT_ERROR');
   const { logged, counted } = await refusals(gateway);
-  assert.deepEqual([logged, counted.X402_FACILITATOR_AUTH], [['X402_FACILITATOR_AUTH'], 1]);
-  assert.doesNotMatch(JSON.stringify(gateway.log), /old-token|new-token/);
+  t.strictSame([logged, counted.X402_FACILITATOR_AUTH], [['X402_FACILITATOR_AUTH'], 1]);
+  t.notMatch(JSON.stringify(gateway.log), /old-token|new-token/);
 });
 
 test('a card processor that refuses the key is logged with STRIPE_SECRET_KEY', async (t) => {
   const checkout = await testCheckout(t);
   const gateway = await startGateway(t, { ...checkout.env, STRIPE_SECRET_KEY: 'sk_test_revoked', LOG_LEVEL: 'error' });
   const buy = { method: 'POST', headers: { 'content-type': 'application/x-www-form-urlencoded' }, body: 'amount=500' };
-  assert.equal((await gateway.call('/top-up', buy)).status, 502);
+  t.equal((await gateway.call('/top-up', buy)).status, 502);
   await gateway.app.reconcilers.turn();
   const { logged, counted } = await refusals(gateway);
-  assert.ok(logged.length >= 2, 'by the purchase and by the reconcilers');
-  assert.deepEqual([...new Set(logged)], ['STRIPE_SECRET_KEY']);
-  assert.equal(counted.STRIPE_SECRET_KEY, logged.length);
+  t.ok(logged.length >= 2, 'by the purchase and by the reconcilers');
+  t.strictSame([...new Set(logged)], ['STRIPE_SECRET_KEY']);
+  t.equal(counted.STRIPE_SECRET_KEY, logged.length);
 });
 
 interface FailingPayment {
@@ -268,23 +268,23 @@ test('each line of a failing payment has its trace id, and its request line says
   const gateway = await startX402Gateway(t, chain, env, { confirmationTimeoutMs: 200, inclusionTimeoutMs: 200 });
   const begun = gateway.log.length;
   for (const [name, { status, code, reason, cause, pay }] of Object.entries(FAILING_PAYMENTS)) {
-    await t.test(name, async () => {
+    await t.test(name, async (t) => {
       gateway.upstream.mode = mp3();
       const reply = await pay(gateway);
       const traceId = reply.headers.get('x-trace-id');
-      assert.equal(reply.status, status, reply.text);
+      t.equal(reply.status, status, reply.text);
       await until(() => gateway.log.some((line) => line.traceId === traceId && line.msg === 'request'));
       const own = gateway.log.filter((line) => line.traceId === traceId);
       const request = own.find(({ msg }) => msg === 'request');
-      assert.deepEqual([request?.level, request?.code, request?.reason ?? 'none'], ['info', code, reason]);
+      t.strictSame([request?.level, request?.code, request?.reason ?? 'none'], ['info', code, reason]);
       const causes = own.filter(({ level }) => level === 'warn' || level === 'error').map(({ msg }) => msg);
-      assert.deepEqual(
+      t.strictSame(
         causes.map((msg) => cause?.test(msg)),
         cause ? [true] : [],
       );
     });
   }
-  assert.deepEqual(
+  t.strictSame(
     gateway.log.slice(begun).filter(({ traceId }) => traceId === undefined),
     [],
   );
@@ -294,7 +294,7 @@ test('an error of the database names its statement', async (t) => {
   const gateway = await startGateway(t, { LOG_LEVEL: 'info', SPEECH_BASE_URL: (await testUpstream(t)).url });
   const account = await gateway.fund(500);
   await sql`alter table transfer rename to away`.execute(gateway.db);
-  assert.equal(await speak(gateway, account), 503);
+  t.equal(await speak(gateway, account), 503);
   const failed = gateway.log.find(({ msg }) => msg === 'request failed');
-  assert.match(JSON.stringify(failed?.err), /"statement":"hold"/);
+  t.match(JSON.stringify(failed?.err), /"statement":"hold"/);
 });

@@ -174,10 +174,10 @@ test('a request of each flow is one trace from the caller to the provider', { sk
   for (const [flow, { ask }] of Object.entries(FLOWS)) {
     const caller = { traceId: randomBytes(16).toString('hex'), spanId: randomBytes(8).toString('hex') };
     const asked = await ask(gateway, { traceparent: `00-${caller.traceId}-${caller.spanId}-01` });
-    assert.ok(asked.reply.status < 300, asked.reply.text);
+    t.ok(asked.reply.status < 300, asked.reply.text);
     requests.push({ ...asked, flow, caller, heard: String(gateway.upstream.requests.at(-1)?.headers.traceparent) });
   }
-  assert.equal(await child.stop(), 0, child.output());
+  t.equal(await child.stop(), 0, child.output());
   const lines: Record<string, unknown>[] = child
     .output()
     .split('\n')
@@ -185,7 +185,7 @@ test('a request of each flow is one trace from the caller to the provider', { sk
     .map((line) => JSON.parse(line));
 
   for (const { flow, caller, heard, reply } of requests) {
-    await t.test(flow, async () => {
+    await t.test(flow, async (t) => {
       const { route, statements, outside, calls } = FLOWS[flow] as TracedFlow;
       const traceId = reply.headers.get('x-trace-id');
       const spans = collector.spans().filter((span) => span.traceId === caller.traceId);
@@ -193,59 +193,59 @@ test('a request of each flow is one trace from the caller to the provider', { sk
         ({ kind, attributes }) => kind === SERVER && attributes['speechgate.trace_id'] === traceId,
       );
       assert.ok(root, 'the request has a span');
-      assert.equal(root.name, route);
-      assert.equal(root.parentSpanId, caller.spanId);
-      assert.equal(root.attributes['http.response.status_code'], reply.status);
+      t.equal(root.name, route);
+      t.equal(root.parentSpanId, caller.spanId);
+      t.equal(root.attributes['http.response.status_code'], reply.status);
       const under = spans.filter((span) => isUnder(spans, span, root));
-      assert.ok(
+      t.ok(
         under.some(({ attributes }) =>
           /insert into "?(transfer|x402_payment)/.test(String(attributes['db.query.text'])),
         ),
         'its statements are under it',
       );
       for (const name of outside)
-        assert.ok(
+        t.ok(
           under.some((span) => span.name === name),
           `the call ${name} is under it`,
         );
       for (const name of statements) {
-        assert.ok(
+        t.ok(
           under.some((span) => span.name.replace(/_\d+ /, ' ').startsWith(`pg.query:${name} `)),
           `the statement ${name} is under it`,
         );
       }
       for (const port of calls(gateway).map((url) => Number(new URL(url).port))) {
         const call = under.find(({ kind, attributes }) => kind === CLIENT && attributes['server.port'] === port);
-        assert.ok(call, `the call to port ${port} is under it`);
+        t.ok(call, `the call to port ${port} is under it`);
       }
       const [, heardTrace, heardSpan] = heard.split('-');
-      assert.equal(heardTrace, caller.traceId);
-      assert.ok(
+      t.equal(heardTrace, caller.traceId);
+      t.ok(
         under.some(({ spanId }) => spanId === heardSpan),
         'the provider is told of the call',
       );
       const logged = lines.filter((line) => line.traceId === traceId);
-      assert.ok(logged.some(({ msg }) => msg === 'request'));
-      for (const line of logged) assert.equal(line.trace_id, caller.traceId, JSON.stringify(line));
+      t.ok(logged.some(({ msg }) => msg === 'request'));
+      for (const line of logged) t.equal(line.trace_id, caller.traceId, JSON.stringify(line));
     });
   }
-  await t.test('no text, account, signature or key is told (R40)', async () => {
+  await t.test('no text, account, signature or key is told (R40)', async (t) => {
     const sent = collector.received.join().toLowerCase();
     const { SPEECH_API_KEY, QUOTE_SECRET } = gateway.env;
     const secrets = [...requests.flatMap(({ secrets }) => secrets), TEXT, NODE_KEY, SPEECH_API_KEY, QUOTE_SECRET];
-    for (const secret of secrets) assert.ok(!sent.includes(String(secret).toLowerCase()), `${secret} is not told`);
+    for (const secret of secrets) t.ok(!sent.includes(String(secret).toLowerCase()), `${secret} is not told`);
   });
-  await t.test('tracing leaves the ledger correct', async () => {
+  await t.test('tracing leaves the ledger correct', async (t) => {
     const { audit } = await import('../../src/ledger/audit.ts');
-    assert.deepEqual(await audit(gateway.db), []);
+    t.strictSame(await audit(gateway.db), []);
   });
-  await t.test('spans name the service and its environment', async () => {
+  await t.test('spans name the service and its environment', async (t) => {
     const { 'service.name': name, 'deployment.environment.name': environment } = collector.resource();
-    assert.deepEqual([name, environment], ['voices', 'test']);
+    t.strictSame([name, environment], ['voices', 'test']);
   });
 });
 
-test('the command that installs the packages names the tested versions', async () => {
+test('the command that installs the packages names the tested versions', async (t) => {
   const { devDependencies } = JSON.parse(await readFile(projectFile('package.json'), 'utf8'));
   const isTraced = ([name]: [string, unknown]) => /^@opentelemetry\/|\/otel$/.test(name);
   const tested = Object.entries(devDependencies)
@@ -253,5 +253,5 @@ test('the command that installs the packages names the tested versions', async (
     .map((entry) => entry.join('@'));
   const text = await readFile(projectFile('ops/otel.mjs'), 'utf8');
   const [, packages = ''] = /npm i --no-save --prefix ops ((?:.*\\\n)+.*)/.exec(text) ?? [];
-  assert.deepEqual(packages.match(/@\S+/g), tested);
+  t.strictSame(packages.match(/@\S+/g), tested);
 });

@@ -35,21 +35,21 @@ test('a paused direct flow still replays paid audio and takes no new payment', {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   const { reply, paid } = await payFor(gateway, payer);
-  assert.equal(reply.status, 200);
+  t.equal(reply.status, 200);
   const next = withPayment(HELLO, await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO)));
   await pause(gateway, 'direct');
   const calls = gateway.facilitator.calls.length;
 
   const replayed = await gateway.call('/x402/tts', paid);
-  assert.deepEqual([replayed.status, replayed.headers.get('x-idempotent-replay')], [200, 'true']);
-  assert.ok(replayed.bytes.equals(reply.bytes));
+  t.strictSame([replayed.status, replayed.headers.get('x-idempotent-replay')], [200, 'true']);
+  t.ok(replayed.bytes.equals(reply.bytes));
   const refused = await gateway.call('/x402/tts', next);
-  assert.deepEqual([refused.status, refused.json.error.details.reason], [503, 'paused']);
+  t.strictSame([refused.status, refused.json.error.details.reason], [503, 'paused']);
   const reused = await gateway.call('/x402/tts', { ...paid, json: { text: 'Another text' } });
-  assert.equal(reused.status, 409, 'an identifier that belongs to another request is told as ever');
-  assert.equal(gateway.facilitator.calls.length, calls);
-  assert.equal((await gateway.db.selectFrom('x402_payment').select('id').execute()).length, 1);
-  assert.equal(await timesPaid(chain, payer), 1);
+  t.equal(reused.status, 409, 'an identifier that belongs to another request is told as ever');
+  t.equal(gateway.facilitator.calls.length, calls);
+  t.equal((await gateway.db.selectFrom('x402_payment').select('id').execute()).length, 1);
+  t.equal(await timesPaid(chain, payer), 1);
 });
 
 test('a paused deposit flow still replays deposits and takes no new one', {
@@ -59,17 +59,17 @@ test('a paused deposit flow still replays deposits and takes no new one', {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, BigInt(3 * DEPOSIT));
   const { reply, paid } = await payDeposit(gateway, payer);
-  assert.equal(reply.status, 200, reply.text);
+  t.equal(reply.status, 200, reply.text);
   const next = withPayment({ method: 'POST', json: { amountMicroUsd: DEPOSIT } }, await signDeposit(gateway, payer));
   await pause(gateway, 'deposit');
 
   const replayed = await gateway.call('/x402/deposit', paid);
-  assert.deepEqual([replayed.status, replayed.json.alreadyCredited], [200, true]);
+  t.strictSame([replayed.status, replayed.json.alreadyCredited], [200, true]);
   const refused = await gateway.call('/x402/deposit', next);
-  assert.deepEqual([refused.status, refused.json.error.details.reason], [503, 'paused']);
-  assert.ok(Number(refused.headers.get('retry-after')) > 0);
-  assert.equal(await timesPaid(chain, payer), 1);
-  assert.equal(await prepaidBalance(gateway, payer), DEPOSIT, 'the balance can be read');
+  t.strictSame([refused.status, refused.json.error.details.reason], [503, 'paused']);
+  t.ok(Number(refused.headers.get('retry-after')) > 0);
+  t.equal(await timesPaid(chain, payer), 1);
+  t.equal(await prepaidBalance(gateway, payer), DEPOSIT, 'the balance can be read');
 });
 
 /** Of a pause until a process has seen it. */
@@ -101,13 +101,13 @@ test('paused card speech charges nothing and returns no challenge until resumed'
   assertPaused(await gateway.call('/tts', say(account)));
   assertPaused(await gateway.call('/tts?text=Hello', { headers: { 'x-credit-account': account } }));
   assertPaused(await gateway.call('/tts', say(undefined)));
-  assert.equal((await gateway.call('/tts', say(account, { text: '' }))).status, 400, 'what is wrong is told first');
-  assert.equal(await gateway.balance(account), 5_000_000n);
-  assert.equal(upstream.requests.length, 0);
-  assert.equal((await later(gateway, account)).status, 202, 'jobs are another flow');
-  assert.deepEqual(await resumeFlows(gateway.db, ['card', 'jobs'], ACTION), ['card']);
+  t.equal((await gateway.call('/tts', say(account, { text: '' }))).status, 400, 'what is wrong is told first');
+  t.equal(await gateway.balance(account), 5_000_000n);
+  t.equal(upstream.requests.length, 0);
+  t.equal((await later(gateway, account)).status, 202, 'jobs are another flow');
+  t.strictSame(await resumeFlows(gateway.db, ['card', 'jobs'], ACTION), ['card']);
   await seePauses(gateway);
-  assert.equal((await gateway.call('/tts', say(account))).status, 200);
+  t.equal((await gateway.call('/tts', say(account))).status, 200);
 });
 
 test('paused jobs finish the queue and answer repeated keys, but accept nothing new', async (t) => {
@@ -118,13 +118,13 @@ test('paused jobs finish the queue and answer repeated keys, but accept nothing 
   assertPaused(await later(gateway, account, { key: 'order 2' }));
   assertPaused(await later(gateway, randomUUID(), { key: 'order 2' }));
   const repeated = await later(gateway, account, { key: 'order 1' });
-  assert.deepEqual([repeated.status, repeated.json.jobId], [202, first.json.jobId]);
-  assert.equal((await later(gateway, account, { key: 'order 1', text: 'Another' })).status, 400);
-  assert.equal((await gateway.call('/tts', say(account))).status, 200, 'speech at once is another flow');
+  t.strictSame([repeated.status, repeated.json.jobId], [202, first.json.jobId]);
+  t.equal((await later(gateway, account, { key: 'order 1', text: 'Another' })).status, 400);
+  t.equal((await gateway.call('/tts', say(account))).status, 200, 'speech at once is another flow');
   gateway.app.worker?.start();
   const spoken = await untilJob(gateway, first.json.jobId, 'completed', 'failed');
-  assert.equal(spoken.json.status, 'completed');
-  assert.equal(await gateway.balance(account), 5_000_000n - 2n * 198n);
+  t.equal(spoken.json.status, 'completed');
+  t.equal(await gateway.balance(account), 5_000_000n - 2n * 198n);
 });
 
 test('paused prepaid speech spends no nonce, so the same request succeeds later', async (t) => {
@@ -133,11 +133,11 @@ test('paused prepaid speech spends no nonce, so the same request succeeds later'
   const signed = await sign(TTS, HELLO);
   await pause(gateway, 'prepaid');
   assertPaused(await gateway.call(TTS, signed));
-  assert.equal(await balance(), 1000n);
-  assert.equal((await gateway.call(TTS, HELLO)).status, 402, 'a request without payment is asked for a direct one');
+  t.equal(await balance(), 1000n);
+  t.equal((await gateway.call(TTS, HELLO)).status, 402, 'a request without payment is asked for a direct one');
   await resumeFlows(gateway.db, ['prepaid'], ACTION);
   await seePauses(gateway);
-  assert.equal((await gateway.call(TTS, signed)).status, 200);
+  t.equal((await gateway.call(TTS, signed)).status, 200);
 });
 
 test('paused direct payments and deposits return no challenges', async (t) => {
@@ -148,7 +148,7 @@ test('paused direct payments and deposits return no challenges', async (t) => {
   const deposit = await gateway.call('/x402/deposit', { method: 'POST', json: { amountMicroUsd: 1_000_000 } });
   assertPaused(deposit, 'CONFIG_ERROR');
   const { sign } = await fundedWallet(gateway, 1000n);
-  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200, 'prepaid speech is another flow');
+  t.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200, 'prepaid speech is another flow');
 });
 
 test('paused purchases open no checkout and show a page', async (t) => {
@@ -159,11 +159,11 @@ test('paused purchases open no checkout and show a page', async (t) => {
     await gateway.call('/top-up', form('amount=500', 'text/html')),
     await gateway.call('/top-up', { headers: { accept: 'text/html' } }),
   ]) {
-    assert.equal(reply.status, 503);
-    assert.match(reply.text, /Adding credit is paused/);
-    assert.ok(Number(reply.headers.get('retry-after')) > 0);
+    t.equal(reply.status, 503);
+    t.match(reply.text, /Adding credit is paused/);
+    t.ok(Number(reply.headers.get('retry-after')) > 0);
   }
-  assert.deepEqual(await gateway.db.selectFrom('top_up').select('id').execute(), []);
+  t.strictSame(await gateway.db.selectFrom('top_up').select('id').execute(), []);
 });
 
 test('replicas see a pause within seconds and keep it through a database outage', async (t) => {
@@ -171,28 +171,28 @@ test('replicas see a pause within seconds and keep it through a database outage'
   const second = await startGateway(t, {}, { databaseUrl: first.databaseUrl });
   await pauseFlows(first.db, FLOWS, ACTION);
   await until(() => first.app.pauses.count === FLOWS.length && second.app.pauses.count === FLOWS.length, SECONDS);
-  assert.match(await first.app.metrics.scrape(), new RegExp(`^speechgate_paused_flows ${FLOWS.length}$`, 'm'));
+  t.match(await first.app.metrics.scrape(), new RegExp(`^speechgate_paused_flows ${FLOWS.length}$`, 'm'));
   const third = await startGateway(t, {}, { databaseUrl: first.databaseUrl });
   await third.app.pauses.read();
-  assert.equal(third.app.pauses.count, FLOWS.length);
-  assert.equal((await first.call('/tts/models')).status, 200, 'what takes no money is not paused');
+  t.equal(third.app.pauses.count, FLOWS.length);
+  t.equal((await first.call('/tts/models')).status, 200, 'what takes no money is not paused');
 
   await first.db.schema.alterTable('paused_flow').renameTo('paused_flow_away').execute();
   await seePauses(second);
-  assert.equal(second.app.pauses.count, FLOWS.length, 'what was known last stands');
+  t.equal(second.app.pauses.count, FLOWS.length, 'what was known last stands');
 });
 
 test('operator actions are recorded once with name and reason and cannot change', async (t) => {
   const { db } = await startGateway(t);
-  assert.deepEqual(await pauseFlows(db, ['card', 'direct'], ACTION), ['card', 'direct']);
-  assert.deepEqual(await pauseFlows(db, ['card', 'jobs'], { ...ACTION, operator: 'bob' }), ['jobs']);
-  assert.deepEqual(await resumeFlows(db, ['card'], { operator: 'bob', reason: 'moved' }), ['card']);
+  t.strictSame(await pauseFlows(db, ['card', 'direct'], ACTION), ['card', 'direct']);
+  t.strictSame(await pauseFlows(db, ['card', 'jobs'], { ...ACTION, operator: 'bob' }), ['jobs']);
+  t.strictSame(await resumeFlows(db, ['card'], { operator: 'bob', reason: 'moved' }), ['card']);
   const actions = await db
     .selectFrom('operator_action')
     .select(['operator', 'action', 'subject', 'reason'])
     .orderBy('id')
     .execute();
-  assert.deepEqual(
+  t.strictSame(
     actions.map(({ operator, action, subject }) => [operator, action, subject]),
     [
       ['alice', 'pause', 'card'],
@@ -201,9 +201,9 @@ test('operator actions are recorded once with name and reason and cannot change'
       ['bob', 'resume', 'card'],
     ],
   );
-  assert.equal(actions[3]?.reason, 'moved');
-  await assert.rejects(db.deleteFrom('operator_action').execute(), /never deleted/);
-  await assert.rejects(db.updateTable('operator_action').set({ operator: 'eve' }).execute(), /never changes/);
+  t.equal(actions[3]?.reason, 'moved');
+  await t.rejects(db.deleteFrom('operator_action').execute(), /never deleted/);
+  await t.rejects(db.updateTable('operator_action').set({ operator: 'eve' }).execute(), /never changes/);
 });
 
 async function startWithAccount(t: Test) {
@@ -216,35 +216,35 @@ async function startWithAccount(t: Test) {
 test('a frozen account spends nothing new, finishes its jobs and can be unfrozen', async (t) => {
   const { gateway, db, accountId } = await startWithAccount(t);
   const { jobId } = (await later(gateway, accountId)).json;
-  assert.equal(await freezeAccount(db, accountId, true, ACTION), true);
-  assert.equal(await freezeAccount(db, accountId, true, ACTION), false, 'it was frozen before');
+  t.equal(await freezeAccount(db, accountId, true, ACTION), true);
+  t.equal(await freezeAccount(db, accountId, true, ACTION), false, 'it was frozen before');
   for (const refused of [await gateway.call('/tts', say(accountId)), await later(gateway, accountId)]) {
-    assert.equal(refused.status, 402);
-    assert.equal(refused.json.error.details.reason, 'account_frozen');
+    t.equal(refused.status, 402);
+    t.equal(refused.json.error.details.reason, 'account_frozen');
   }
   gateway.app.worker?.start();
-  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
-  assert.equal(await freezeAccount(db, accountId, false, ACTION), true);
-  assert.equal((await gateway.call('/tts', say(accountId))).status, 200);
+  t.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+  t.equal(await freezeAccount(db, accountId, false, ACTION), true);
+  t.equal((await gateway.call('/tts', say(accountId))).status, 200);
   const actions = await db.selectFrom('operator_action').select(['action', 'subject']).orderBy('id').execute();
-  assert.deepEqual(actions, [
+  t.strictSame(actions, [
     { action: 'freeze', subject: accountId },
     { action: 'unfreeze', subject: accountId },
   ]);
-  assert.equal(await freezeAccount(db, randomUUID(), true, ACTION), false);
+  t.equal(await freezeAccount(db, randomUUID(), true, ACTION), false);
 });
 
 test('an adjustment applies once per key and never overdraws', async (t) => {
   const { gateway, db, accountId, adjust } = await startWithAccount(t);
   const key = randomUUID();
   const outcomes = await Promise.all([1, 2, 3].map(() => adjust(1_000_000n, key)));
-  assert.deepEqual(outcomes.map(({ outcome }) => outcome).sort(), ['adjusted', 'made_before', 'made_before']);
-  assert.equal((await adjust(2_000_000n, key)).outcome, 'key_of_another');
-  assert.equal(await gateway.balance(accountId), 6_000_000n);
-  assert.deepEqual(await adjust(-6_000_001n), { outcome: 'too_little', balanceMicroUsd: 6_000_000n });
-  assert.equal((await adjust(-6_000_000n)).outcome, 'adjusted');
-  assert.equal(await gateway.balance(accountId), 0n);
-  assert.equal(
+  t.strictSame(outcomes.map(({ outcome }) => outcome).sort(), ['adjusted', 'made_before', 'made_before']);
+  t.equal((await adjust(2_000_000n, key)).outcome, 'key_of_another');
+  t.equal(await gateway.balance(accountId), 6_000_000n);
+  t.strictSame(await adjust(-6_000_001n), { outcome: 'too_little', balanceMicroUsd: 6_000_000n });
+  t.equal((await adjust(-6_000_000n)).outcome, 'adjusted');
+  t.equal(await gateway.balance(accountId), 0n);
+  t.equal(
     (await adjustBalance(db, { accountId: randomUUID(), amountMicroUsd: 1n, key: randomUUID() }, ACTION)).outcome,
     'unknown_account',
   );
@@ -254,7 +254,7 @@ test('an adjustment applies once per key and never overdraws', async (t) => {
     .select(['action', 'operator', 'detail', 'amount_micro_usd'])
     .orderBy('operator_action.id')
     .execute();
-  assert.deepEqual(
+  t.strictSame(
     actions.map(({ detail, amount_micro_usd }) => [detail, amount_micro_usd]),
     [
       [{ amountMicroUsd: 1_000_000 }, 1_000_000n],
@@ -262,7 +262,7 @@ test('an adjustment applies once per key and never overdraws', async (t) => {
     ],
   );
   const findings = await audit(db);
-  assert.deepEqual(
+  t.strictSame(
     findings.filter(({ rule }) => /adjust/.test(rule) || /balance/.test(rule)),
     [],
   );
@@ -273,10 +273,10 @@ test("an adjustment pays the account's debt first", async (t) => {
   await db
     .transaction()
     .execute((trx) => applyClawback(trx, 'refund', { accountId, amountMicroUsd: 7_000_000n, reference: 're_1' }));
-  assert.equal(await gateway.balance(accountId), 0n);
+  t.equal(await gateway.balance(accountId), 0n);
   const adjusted = await adjust(3_000_000n);
   assert.ok(adjusted.outcome === 'adjusted');
-  assert.deepEqual([adjusted.balanceMicroUsd, adjusted.debtPaidMicroUsd], [1_000_000n, 2_000_000n]);
-  assert.equal(await gateway.balance(accountId), 1_000_000n);
-  assert.equal((await gateway.call('/tts', say(accountId))).status, 200, 'it owes nothing any more');
+  t.strictSame([adjusted.balanceMicroUsd, adjusted.debtPaidMicroUsd], [1_000_000n, 2_000_000n]);
+  t.equal(await gateway.balance(accountId), 1_000_000n);
+  t.equal((await gateway.call('/tts', say(accountId))).status, 200, 'it owes nothing any more');
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -41,52 +40,52 @@ interface Panel {
   readonly targets?: readonly { readonly expr: string; readonly datasource: { readonly uid: string } }[];
 }
 
-test('each alert has a severity, a description and a section in the runbook', async () => {
+test('each alert has a severity, a description and a section in the runbook', async (t) => {
   for (const { alert, labels, annotations } of alerts) {
-    assert.match(labels.severity, /^(critical|warning)$/, alert);
-    assert.match(annotations.summary, /\.$/, alert);
-    assert.equal(annotations.runbook_url, `docs/runbook.md#${alert.toLowerCase()}`);
+    t.match(labels.severity, /^(critical|warning)$/, alert);
+    t.match(annotations.summary, /\.$/, alert);
+    t.equal(annotations.runbook_url, `docs/runbook.md#${alert.toLowerCase()}`);
   }
   const sections = await runbook();
-  assert.deepEqual(sections.map(({ name }) => name).sort(), alerts.map(({ alert }) => alert).sort());
+  t.strictSame(sections.map(({ name }) => name).sort(), alerts.map(({ alert }) => alert).sort());
   for (const { name, text, blocks } of sections) {
     const parts = [...text.matchAll(/^\*\*(.+?):\*\*/gm)].map(([, part = '']) => part);
-    assert.equal(parts.join(', ').replace('Look and fix', 'Look, Fix'), 'Means, Callers see, Look, Fix, Fixed', name);
-    assert.ok(
+    t.equal(parts.join(', ').replace('Look and fix', 'Look, Fix'), 'Means, Callers see, Look, Fix, Fixed', name);
+    t.ok(
       blocks.some(({ language }) => language === 'sh'),
       `${name} has commands`,
     );
   }
 });
 
-test('the dashboard has unique panel ids and a selectable data source', async () => {
+test('the dashboard has unique panel ids and a selectable data source', async (t) => {
   const panels: Panel[] = dashboard.panels;
-  assert.equal(new Set(panels.map(({ id }) => id)).size, panels.length);
-  assert.ok(dashboard.schemaVersion >= 36);
-  assert.deepEqual(
+  t.equal(new Set(panels.map(({ id }) => id)).size, panels.length);
+  t.ok(dashboard.schemaVersion >= 36);
+  t.strictSame(
     dashboard.templating.list.map(({ name }: { name: string }) => name),
     ['datasource', 'job'],
   );
   for (const { type, datasource, targets } of panels.filter(({ type }) => type !== 'row')) {
-    assert.match(type, /^(timeseries|stat)$/);
+    t.match(type, /^(timeseries|stat)$/);
     for (const of of [datasource, ...(targets ?? []).map((target) => target.datasource)]) {
-      assert.equal(of?.uid, '$' + '{datasource}');
+      t.equal(of?.uid, '$' + '{datasource}');
     }
-    assert.ok((targets?.length ?? 0) > 0);
+    t.ok((targets?.length ?? 0) > 0);
   }
 });
 
-test('the dashboard keeps 402 apart from faults and shows the margin with its sign', async () => {
+test('the dashboard keeps 402 apart from faults and shows the margin with its sign', async (t) => {
   const named = (title: string) =>
     dashboard.panels
       .find((panel: { title: string }) => panel.title === title)
       ?.targets.map(({ expr }: { expr: string }) => expr);
-  for (const expr of named('Faults')) assert.doesNotMatch(expr, /status=~?"[^"]*4/);
-  assert.ok(named('Challenges and refusals').some((expr: string) => expr.includes('status="402"')));
+  for (const expr of named('Faults')) t.notMatch(expr, /status=~?"[^"]*4/);
+  t.ok(named('Challenges and refusals').some((expr: string) => expr.includes('status="402"')));
   const [revenue, cost, margin] = named('Revenue, cost and margin');
-  assert.match(revenue, /^sum by \(flow\) .*\/1e6$/);
-  assert.match(cost, /^-sum by \(upstream\) .*\/1e6$/);
-  assert.match(margin, /revenue_micro_usd_total.*-.*upstream_cost_micro_usd_total.*\/1e6$/);
+  t.match(revenue, /^sum by \(flow\) .*\/1e6$/);
+  t.match(cost, /^-sum by \(upstream\) .*\/1e6$/);
+  t.match(margin, /revenue_micro_usd_total.*-.*upstream_cost_micro_usd_total.*\/1e6$/);
 });
 
 /** Names of metrics in expressions: what is no word of the language itself. */
@@ -131,7 +130,7 @@ test('a loaded gateway exports every metric that alerts and dashboard use', {
   const settlements = () => gateway.facilitator.calls.filter(({ endpoint }) => endpoint === 'settle').length;
   const before = settlements();
   node.falsehood = (call) => (settlements() > before ? failing(call) : undefined);
-  assert.equal((await payFor(gateway, payers.direct)).reply.status, 409);
+  t.equal((await payFor(gateway, payers.direct)).reply.status, 409);
   await gateway.app.reconcilers.turn();
   await keepAuditResult(gateway.db, 'books', 0);
 
@@ -142,20 +141,20 @@ test('a loaded gateway exports every metric that alerts and dashboard use', {
     ...dashboard.panels.flatMap(({ targets = [] }: Panel) => targets.map(({ expr }) => expr)),
   ];
   const named = [...new Set(expressions.flatMap(metricsIn))];
-  assert.ok(named.length > 25);
+  t.ok(named.length > 25);
   // Only refusals make these, of which there are none here.
   const known = new Metrics();
   known.rateLimitRefused('account');
   known.shed('work');
   const ofRefusals = ['speechgate_rate_limit_refusals_total', 'speechgate_shed_requests_total'];
   const possible = await known.scrape();
-  assert.deepEqual(
+  t.strictSame(
     named.filter((name) => !shown.has(name) && !(ofRefusals.includes(name) && possible.includes(name))),
     [],
   );
-  assert.match(scrape, /^speechgate_payments_in_doubt 1$/m);
+  t.match(scrape, /^speechgate_payments_in_doubt 1$/m);
   for (const flow of ['card', 'prepaid', 'direct']) {
-    assert.match(scrape, new RegExp(`^speechgate_revenue_micro_usd_total\\{flow="${flow}"\\} [1-9]`, 'm'));
+    t.match(scrape, new RegExp(`^speechgate_revenue_micro_usd_total\\{flow="${flow}"\\} [1-9]`, 'm'));
   }
-  assert.match(scrape, /^speechgate_upstream_cost_micro_usd_total\{upstream="default"\} [1-9]/m);
+  t.match(scrape, /^speechgate_upstream_cost_micro_usd_total\{upstream="default"\} [1-9]/m);
 });

@@ -61,59 +61,59 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
       assert.deepEqual(await audit(gateway.db), []);
     };
 
-    await t.test('after a fault of the first upstream, within one hold and at the same price', async () => {
+    await t.test('after a fault of the first upstream, within one hold and at the same price', async (t) => {
       for (const fault of FAULTS) {
         first.mode = FAULTS_BEFORE_AUDIO[fault] as Mode;
-        assert.equal(await asks(), 200, fault);
+        t.equal(await asks(), 200, fault);
         first.mode = working;
-        assert.equal(await asks(), 200);
+        t.equal(await asks(), 200);
         expected.push(SECOND, FIRST);
       }
       await isBooked();
-      assert.equal(spoken(second), FAULTS.length);
+      t.equal(spoken(second), FAULTS.length);
       const { rows } = await sql`select from transfer where state <> 'posted'`.execute(gateway.db);
-      assert.deepEqual(rows, [], 'no hold was placed twice, and none was voided');
+      t.strictSame(rows, [], 'no hold was placed twice, and none was voided');
     });
 
     if (name === 'direct') {
-      await t.test('the payment records model, characters, upstream and cost', async () => {
+      await t.test('the payment records model, characters, upstream and cost', async (t) => {
         const { rows } = await sql`
           select model, characters, upstream, cost_pico_usd as cost from x402_payment
           where purpose = 'speech' order by id limit 1`.execute(gateway.db);
-        assert.deepEqual(rows, [{ model: MODEL, characters: 111, upstream: 'second', cost: SECOND_COST }]);
+        t.strictSame(rows, [{ model: MODEL, characters: 111, upstream: 'second', cost: SECOND_COST }]);
       });
     }
 
     if (name === 'card') {
-      await t.test('after the first byte the response is aborted uncharged, without failover', async () => {
+      await t.test('after the first byte the response is aborted uncharged, without failover', async (t) => {
         first.mode = resetInBody();
-        await assert.rejects(asks());
+        await t.rejects(asks());
         await until(async () => (await paid()) === BigInt(expected.length) * PRICE);
-        assert.equal(spoken(second), FAULTS.length);
+        t.equal(spoken(second), FAULTS.length);
         await isBooked();
       });
     } else {
-      await t.test('also after a failure mid-audio, since nothing has been sent yet', async () => {
+      await t.test('also after a failure mid-audio, since nothing has been sent yet', async (t) => {
         first.mode = resetInBody();
-        assert.equal(await asks(), 200);
-        assert.equal(spoken(second), FAULTS.length + 1);
+        t.equal(await asks(), 200);
+        t.equal(spoken(second), FAULTS.length + 1);
         expected.push(SECOND);
         await isBooked();
       });
     }
 
-    await t.test('when every upstream fails, nothing is charged and the payer can retry', async () => {
+    await t.test('when every upstream fails, nothing is charged and the payer can retry', async (t) => {
       const before = [spoken(first), spoken(second)];
       // What does not pass by itself: a job would be tried again.
       for (const status of [400, 403, 403, 403]) {
         for (const upstream of [first, second]) upstream.mode = openAiError(status);
-        assert.equal(await asks(), 502);
+        t.equal(await asks(), 502);
       }
       const asked = [spoken(first), spoken(second)].map((count, index) => count - (before[index] ?? 0));
-      assert.deepEqual(asked, [4, 4], 'broken ones are asked all the same');
+      t.strictSame(asked, [4, 4], 'broken ones are asked all the same');
       await isBooked();
       second.mode = working;
-      assert.equal(await asks(), 200);
+      t.equal(await asks(), 200);
       expected.push(SECOND);
       await isBooked();
     });

@@ -119,25 +119,25 @@ for (const flow of FLOWS) {
   test(`${flow.name}: 16 requests of 16 accounts share statements and pay once each`, async (t) => {
     const { payers, together, groupSizes, statements, balances, findings } = await setUp(t, flow, 16);
     const calls = await callsOf(payers);
-    assert.deepEqual(await statusesOf(await together(calls)), Array(16).fill(200));
-    assert.deepEqual(groupSizes(PLACING), [1, 16], 'the opener, and all others');
-    assert.ok(statements.recorded.length < 32, `${statements.recorded.length} statements`);
-    assert.deepEqual(await balances(), Array(16).fill(FUNDS - PRICE));
-    assert.deepEqual(await findings(), []);
+    t.strictSame(await statusesOf(await together(calls)), Array(16).fill(200));
+    t.strictSame(groupSizes(PLACING), [1, 16], 'the opener, and all others');
+    t.ok(statements.recorded.length < 32, `${statements.recorded.length} statements`);
+    t.strictSame(await balances(), Array(16).fill(FUNDS - PRICE));
+    t.strictSame(await findings(), []);
   });
 
   test(`${flow.name}: 16 concurrent requests of one account each pay`, async (t) => {
     const { gateway, payers, together, groupSizes, balances, findings } = await setUp(t, flow, 1);
     const [payer] = payers as [Payer];
     const calls = await Promise.all(Array.from({ length: 16 }, () => payer.call()));
-    assert.deepEqual(await statusesOf(await together(calls)), Array(16).fill(200));
-    assert.deepEqual(groupSizes(PLACING), [1, 16], 'the opener, and all others');
-    assert.deepEqual(await balances(), [FUNDS - 16n * PRICE]);
+    t.strictSame(await statusesOf(await together(calls)), Array(16).fill(200));
+    t.strictSame(groupSizes(PLACING), [1, 16], 'the opener, and all others');
+    t.strictSame(await balances(), [FUNDS - 16n * PRICE]);
     await booksClosed(gateway.db);
     const posted = await sql`
       select from transfer where debit_account_id = ${payer.id} and state = 'posted'`.execute(gateway.db);
-    assert.equal(posted.rows.length, 16);
-    assert.deepEqual(await findings(), []);
+    t.equal(posted.rows.length, 16);
+    t.strictSame(await findings(), []);
   });
 
   test(`${flow.name}: an account locked by another connection delays no other`, async (t) => {
@@ -151,31 +151,31 @@ for (const flow of FLOWS) {
     const [locked] = replies.splice(2, 1) as [Promise<Reply>];
     let isAnswered = false;
     locked.finally(() => (isAnswered = true));
-    assert.deepEqual(await statusesOf(replies), Array(4).fill(200));
+    t.strictSame(await statusesOf(replies), Array(4).fill(200));
     await lock.untilWaiting(1);
-    assert.deepEqual([isAnswered, groupSizes(PLACING)], [false, [1, 5, 1]]);
-    assert.deepEqual(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS));
+    t.strictSame([isAnswered, groupSizes(PLACING)], [false, [1, 5, 1]]);
+    t.strictSame(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS));
     await lock.release();
-    assert.equal((await locked).status, 200);
-    assert.deepEqual(await balances(), Array(5).fill(FUNDS - PRICE));
-    assert.deepEqual(await findings(), []);
+    t.equal((await locked).status, 200);
+    t.strictSame(await balances(), Array(5).fill(FUNDS - PRICE));
+    t.strictSame(await findings(), []);
   });
 
   test(`${flow.name}: requests of unknown accounts share statements`, async (t) => {
     const { gateway, together, statements } = await setUp(t, flow, 0);
     const calls = await Promise.all(Array.from({ length: 16 }, () => flow.stranger(gateway)));
-    assert.deepEqual(await statusesOf(await together(calls)), Array(16).fill(402));
-    assert.ok(statements.recorded.length < 8, `${statements.recorded.length} statements`);
+    t.strictSame(await statusesOf(await together(calls)), Array(16).fill(402));
+    t.ok(statements.recorded.length < 8, `${statements.recorded.length} statements`);
   });
 
   test(`${flow.name}: an account with too little balance is refused alone`, async (t) => {
     const { payers, together, groupSizes, balances, findings } = await setUp(t, flow, 5);
     const calls = await callsOf(payers);
     calls[2] = (await payers[2]?.call({ text: 'a'.repeat(1_000) })) as Call;
-    assert.deepEqual(await statusesOf(await together(calls)), allBut(5, 200, 2, 402));
-    assert.deepEqual(groupSizes(PLACING), [1, 5]);
-    assert.deepEqual(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS));
-    assert.deepEqual(await findings(), []);
+    t.strictSame(await statusesOf(await together(calls)), allBut(5, 200, 2, 402));
+    t.strictSame(groupSizes(PLACING), [1, 5]);
+    t.strictSame(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS));
+    t.strictSame(await findings(), []);
   });
 
   test(`${flow.name}: a hold that the database refuses fails alone, uncharged`, async (t) => {
@@ -183,10 +183,10 @@ for (const flow of FLOWS) {
     const when = sql`new.debit_account_id = ${sql.lit(payers[2]?.id)} and new.state <> 'voided'`;
     await failStatements(gateway.db, { table: 'transfer', on: 'insert', when, state: 'P0001' });
     const replies = await together(await callsOf(payers));
-    assert.deepEqual(await statusesOf(replies), allBut(5, 200, 2, 500));
-    assert.deepEqual(groupSizes(PLACING), [1, 5, 1, 1, 1, 1, 1], 'together, and then each alone');
-    assert.deepEqual(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS));
-    assert.deepEqual(await findings(), []);
+    t.strictSame(await statusesOf(replies), allBut(5, 200, 2, 500));
+    t.strictSame(groupSizes(PLACING), [1, 5, 1, 1, 1, 1, 1], 'together, and then each alone');
+    t.strictSame(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS));
+    t.strictSame(await findings(), []);
   });
 
   test(`${flow.name}: a capture that the database refuses fails alone`, async (t) => {
@@ -194,13 +194,13 @@ for (const flow of FLOWS) {
     const when = sql`new.debit_account_id = ${sql.lit(payers[2]?.id)} and new.state = 'posted'`;
     await failStatements(gateway.db, { table: 'transfer', on: 'update', when, state: 'P0001' });
     const replies = await together(await callsOf(payers), CAPTURE);
-    assert.deepEqual(await statusesOf(replies), Array(5).fill(200));
+    t.strictSame(await statusesOf(replies), Array(5).fill(200));
     const pending = gateway.db.selectFrom('transfer').select('id').where('state', '=', 'pending');
     await until(async () => groupSizes(CAPTURE).length === 7 && (await pending.execute()).length === 1);
-    assert.deepEqual(groupSizes(CAPTURE), [1, 5, 1, 1, 1, 1, 1], 'together, and then each alone');
+    t.strictSame(groupSizes(CAPTURE), [1, 5, 1, 1, 1, 1, 1], 'together, and then each alone');
     await sweepVictim(gateway);
-    assert.deepEqual(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS));
-    assert.deepEqual(await findings(), []);
+    t.strictSame(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS));
+    t.strictSame(await findings(), []);
   });
 }
 
@@ -209,19 +209,19 @@ test('card: an account at its rate limit is refused alone', async (t) => {
   const env = { RATE_LIMIT_MAX: '2' };
   const { gateway, payers, together, groupSizes, balances, findings } = await setUp(t, card, 5, env);
   const busy = (await payers[2]?.call()) as Call;
-  for (let slot = 0; slot < 2; slot++) assert.equal((await gateway.call(card.path, busy)).status, 200);
+  for (let slot = 0; slot < 2; slot++) t.equal((await gateway.call(card.path, busy)).status, 200);
   const replies = await Promise.all(await together(await callsOf(payers)));
-  assert.deepEqual(
+  t.strictSame(
     replies.map(({ status }) => status),
     allBut(5, 200, 2, 429),
   );
-  assert.deepEqual(
+  t.strictSame(
     replies.map(({ headers }) => headers.get('x-ratelimit-remaining')),
     allBut(5, '1', 2, '0'),
   );
-  assert.deepEqual(groupSizes(PLACING), [1, 5]);
-  assert.deepEqual(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS - 2n * PRICE));
-  assert.deepEqual(await findings(), []);
+  t.strictSame(groupSizes(PLACING), [1, 5]);
+  t.strictSame(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS - 2n * PRICE));
+  t.strictSame(await findings(), []);
 });
 
 for (const flow of FLOWS) {
@@ -231,11 +231,11 @@ for (const flow of FLOWS) {
     await sql`update account set balance_micro_usd = ${5n * PRICE + 1n} where id = ${payer.id}`.execute(gateway.db);
     const calls = await Promise.all(Array.from({ length: 16 }, () => payer.call()));
     const statuses = await statusesOf(await together(calls));
-    assert.deepEqual(statuses.sort(), [...Array(5).fill(200), ...Array(11).fill(402)]);
-    assert.deepEqual(await balances(), [1n]);
+    t.strictSame(statuses.sort(), [...Array(5).fill(200), ...Array(11).fill(402)]);
+    t.strictSame(await balances(), [1n]);
     const held = await sql`select from transfer where debit_account_id = ${payer.id} and kind <> 'top_up'`.execute(
       gateway.db,
     );
-    assert.equal(held.rows.length, 5);
+    t.equal(held.rows.length, 5);
   });
 }

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { request } from 'node:http';
 import { mock } from 'node:test';
 import { sql } from 'kysely';
@@ -45,12 +44,12 @@ for (const flow of ['card', 'prepaid', 'direct'] as const) {
     await caller.leave();
     await drip.write(silentMp3(1000));
     await drip.end();
-    assert.equal((await first).status, 200);
+    t.equal((await first).status, 200);
     // A stop waits for what runs.
     await gateway.app.close();
-    assert.equal(upstream.requests.length, 1, 'only the first is synthesized');
-    assert.equal(await paid(), PRICE);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.equal(upstream.requests.length, 1, 'only the first is synthesized');
+    t.equal(await paid(), PRICE);
+    t.strictSame(await audit(gateway.db), []);
   });
 }
 
@@ -66,8 +65,8 @@ for (const flow of ['card', 'prepaid'] as const) {
     await lock.release();
     const hold = () => gateway.db.selectFrom('transfer').select('state').where('kind', 'in', ['charge', 'spend']);
     await until(async () => (await hold().executeTakeFirst())?.state === 'voided');
-    assert.equal(upstream.requests.length, 0);
-    assert.equal(await paid(), 0n);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.equal(upstream.requests.length, 0);
+    t.equal(await paid(), 0n);
+    t.strictSame(await audit(gateway.db), []);
   });
 }

@@ -165,21 +165,21 @@ test('R45: a paid request is replayed after any change of settings', { skip }, a
     }
     await after.app.close();
   }
-  assert.deepEqual(await audit(before.db), []);
+  t.strictSame(await audit(before.db), []);
 });
 
 test('R48: a replay beyond the rate limit leaves its stored audio closed', { skip }, async (t) => {
   const { openFiles } = await import(projectFile('test/support/open-files.mjs').href);
   const before = await startX402Gateway(t, chain);
   const { reply, paid } = await payFor(before, await wallet(chain.client, PRICE));
-  assert.equal(reply.status, 200, reply.text);
+  t.equal(reply.status, 200, reply.text);
   const { dataDir } = before.config;
   const settings = { X402_PAY_TO: before.payTo, X402_RPC_URL: chain.rpcUrl, AUDIO_STORE: `file:${dataDir}/audio` };
   // Without a provider the request is refused, and then looked up.
   const unset = { SPEECH_BASE_URL: '', X402_FACILITATOR_URL: before.facilitator.url };
   const env = { ...settings, ...unset, RATE_LIMIT_MAX: '2' };
   const after = await startGateway(t, env, { databaseUrl: before.databaseUrl });
-  for (const status of [200, 429]) assert.equal((await after.call(TTS, paid)).status, status);
+  for (const status of [200, 429]) t.equal((await after.call(TTS, paid)).status, status);
   await until(() => openFiles().filter((file: string) => /audio\/[0-9a-f]{2}\/./.test(file)).length === 0);
 });
 
@@ -206,7 +206,7 @@ test('R22: the canonical query identifies a direct GET request', { skip }, async
   ]) {
     assertAnswered(await gateway.call(same, paid));
   }
-  assert.equal(await timesPaid(chain, payer), 1);
+  t.equal(await timesPaid(chain, payer), 1);
 });
 
 test('R22: another request with a settled payment is referred to the paid one', { skip }, async (t) => {
@@ -219,11 +219,11 @@ test('R22: another request with a settled payment is referred to the paid one', 
   const header = Buffer.from(JSON.stringify(renamed)).toString('base64');
   const again = await gateway.call(TTS, { ...paid, headers: { ...paid.headers, 'payment-signature': header } });
   for (const { status, json } of [other, again]) {
-    assert.deepEqual([status, json.error.code], [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
-    assert.match(json.error.message, /repeat it unchanged, with its first signature, to get its response/);
+    t.strictSame([status, json.error.code], [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
+    t.match(json.error.message, /repeat it unchanged, with its first signature, to get its response/);
     const { state, amountMicroUsd, transaction } = json.error.details.payment;
-    assert.deepEqual([state, amountMicroUsd], ['charged', 198]);
-    assert.match(transaction, /^0x[0-9a-f]{64}$/);
+    t.strictSame([state, amountMicroUsd], ['charged', 198]);
+    t.match(transaction, /^0x[0-9a-f]{64}$/);
   }
 });
 
@@ -247,32 +247,32 @@ for (const [flow, amount] of [
     if (flow === 'deposit') mineSteadily(t, chain);
     const payer = await wallet(chain.client, 1_000_000n);
     const { reply } = await (flow === 'direct' ? payFor(gateway, payer) : payDeposit(gateway, payer));
-    assert.equal(reply.status, 200, reply.text.slice(0, 300));
+    t.equal(reply.status, 200, reply.text.slice(0, 300));
     const traceId = reply.headers.get('x-trace-id');
     const { id, trace_id } = await payment(gateway);
-    assert.equal(trace_id, traceId);
+    t.equal(trace_id, traceId);
     const transfers = await gateway.db.selectFrom('transfer').select(['reference', 'trace_id']).execute();
-    assert.deepEqual(transfers, [{ reference: String(id), trace_id: traceId }]);
-    await assert.rejects(
+    t.strictSame(transfers, [{ reference: String(id), trace_id: traceId }]);
+    await t.rejects(
       gateway.db.updateTable('x402_payment').set({ trace_id: null }).execute(),
       /what a payment promises never changes/,
     );
-    assert.deepEqual(await audit(gateway.db), []);
-    assert.equal(await sample(gateway, `speechgate_payments_total{flow="${flow}",event="settled"}`), 1);
+    t.strictSame(await audit(gateway.db), []);
+    t.equal(await sample(gateway, `speechgate_payments_total{flow="${flow}",event="settled"}`), 1);
     const micro = await sample(gateway, `speechgate_payments_micro_usd_total{flow="${flow}",event="settled"}`);
-    assert.equal(BigInt(micro), amount);
+    t.equal(BigInt(micro), amount);
   });
 }
 
 test('R64: a paid request whose stored audio is lost says that it is paid', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const { reply, paid } = await payFor(gateway, await wallet(chain.client, 1_000_000n));
-  assert.equal(reply.status, 200, reply.text);
+  t.equal(reply.status, 200, reply.text);
   await rm(gateway.config.jobs.audioStore.replace(/^file:/, ''), { recursive: true });
   const { status, json } = await gateway.call(TTS, paid);
-  assert.deepEqual([status, json.error.code], [503, 'REPLAY_CACHE_UNAVAILABLE']);
-  assert.equal(json.error.details.payment.state, 'charged');
-  assert.match(json.error.message, /is paid.* Repeat the identical request later/);
+  t.strictSame([status, json.error.code], [503, 'REPLAY_CACHE_UNAVAILABLE']);
+  t.equal(json.error.details.payment.state, 'charged');
+  t.match(json.error.message, /is paid.* Repeat the identical request later/);
 });
 
 test('R25: while the outcome of a payment is unknown, each 409 has Retry-After', { skip }, async (t) => {
@@ -299,24 +299,20 @@ test('metrics count refused, unknown and later settled payments', {
     );
   faults.settle(refused('insufficient_funds'));
   await payFor(gateway, await wallet(chain.client, 1_000_000n));
-  assert.deepEqual(await counts(), [1, 0, 0]);
+  t.strictSame(await counts(), [1, 0, 0]);
   const line = gateway.log.find(({ msg, flow, status }) => msg === 'request' && flow === 'direct' && status === 402);
-  assert.deepEqual(
-    [line?.characters, line?.chargedMicroUsd],
-    [11, undefined],
-    'the authorization may still land (R23)',
-  );
+  t.strictSame([line?.characters, line?.chargedMicroUsd], [11, undefined], 'the authorization may still land (R23)');
   const payer = await wallet(chain.client, 1_000_000n);
   const { reply, paid } = await payUnknown(gateway, chain, () => payFor(gateway, payer));
-  assert.deepEqual(await counts(), [1, 1, 0]);
+  t.strictSame(await counts(), [1, 1, 0]);
   await chain.client.mine({ blocks: 2 });
   const again = await gateway.call('/x402/tts', paid);
-  assert.equal(again.status, 200);
+  t.equal(again.status, 200);
   const repeated = gateway.log.find(({ first }) => first !== undefined);
-  assert.deepEqual(
+  t.strictSame(
     [repeated?.traceId, repeated?.first],
     [again, reply].map(({ headers }) => headers.get('x-trace-id')),
     'the line leads to the request that made the payment',
   );
-  assert.deepEqual(await counts(), [1, 1, 1]);
+  t.strictSame(await counts(), [1, 1, 1]);
 });

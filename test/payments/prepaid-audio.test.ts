@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { mock } from 'node:test';
 import { pino } from 'pino';
 import { test } from 'tap';
@@ -28,21 +27,21 @@ test('R60: so much of the audio of each minute is kept', async (t) => {
   mock.timers.setTime(1_800_000_060_000);
   keep('next minute', 10);
   keep('full again', 1);
-  assert.deepEqual(kept, ['first', 'fits', 'next minute']);
+  t.strictSame(kept, ['first', 'fits', 'next minute']);
 });
 
-test('R60: in a bucket nothing is kept, unless a setting turns it on', async () => {
+test('R60: in a bucket nothing is kept, unless a setting turns it on', async (t) => {
   const bytesOf = (env: Record<string, string>) => {
     const result = readConfig({ DATABASE_URL: 'postgres://localhost/x', AUDIO_STORE: 's3://voices', ...env });
     return result.outcome === 'read' && result.config.jobs.prepaidAudioBytes;
   };
-  assert.equal(bytesOf({}), 0);
-  assert.equal(bytesOf({ PREPAID_AUDIO_MIB_PER_MINUTE: '2' }), 2 * 1024 * 1024);
+  t.equal(bytesOf({}), 0);
+  t.equal(bytesOf({ PREPAID_AUDIO_MIB_PER_MINUTE: '2' }), 2 * 1024 * 1024);
 });
 
 test('R60: where no audio is kept, a repetition is told its charge', async (t) => {
   const { gateway, sign } = await startWithFunds(t, { PREPAID_AUDIO_MIB_PER_MINUTE: '0' });
   const call = await sign(TTS, HELLO);
-  assert.equal((await gateway.call(TTS, call)).status, 200);
-  assert.deepEqual(detailsOf(await concluded(gateway, call)), CHARGED);
+  t.equal((await gateway.call(TTS, call)).status, 200);
+  t.strictSame(detailsOf(await concluded(gateway, call)), CHARGED);
 });

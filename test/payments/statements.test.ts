@@ -80,8 +80,8 @@ for (const { flow, paid, repeated } of PAID) {
     const call = await payer.pay();
     const count = await counting(t, payer.gateway, payer.upstream);
     const last = flow === 'direct' ? undefined : CAPTURE;
-    assert.deepEqual(await count(async () => assert.equal((await payer.ask(call)).status, 200), last), paid);
-    if (repeated) assert.deepEqual(await count(() => payer.ask(call)), repeated);
+    t.strictSame(await count(async () => assert.equal((await payer.ask(call)).status, 200), last), paid);
+    if (repeated) t.strictSame(await count(() => payer.ask(call)), repeated);
   });
 }
 
@@ -93,7 +93,7 @@ test('a deposit takes 6 statements', { skip }, async (t) => {
   await gateway.call(DEPOSIT_PATH, await deposit());
   const call = await deposit();
   const count = await counting(t, gateway);
-  assert.deepEqual(await count(async () => assert.equal((await gateway.call(DEPOSIT_PATH, call)).status, 200)), {
+  t.strictSame(await count(async () => assert.equal((await gateway.call(DEPOSIT_PATH, call)).status, 200)), {
     statements: '6',
     commits: [RESERVATION, SETTLING, SETTLING, 'account transfer x402_payment: waits'],
   });
@@ -110,7 +110,7 @@ test("a job takes 5 statements to accept and 6 to synthesize, beside its queue's
     assert.equal((await payer.gateway.call(payer.path, call)).status, 202);
     await until(isOver);
   });
-  assert.deepEqual(counted, {
+  t.strictSame(counted, {
     // The sixth claims the job.
     statements: '6 + 5',
     commits: [SLOT, 'account job transfer: waits', 'job transfer: waits', 'job transfer: waits'],
@@ -161,6 +161,6 @@ test('a refused request writes at most its rate limit slot', async (t) => {
   for (const { title, path, account, status, told } of REFUSED) {
     const call = { ...LONG, headers: headersOf(account) };
     const counted = await count(async () => assert.equal((await gateway.call(path, call)).status, status, title));
-    assert.deepEqual(counted, told, title);
+    t.strictSame(counted, told, title);
   }
 });

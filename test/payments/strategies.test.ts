@@ -46,16 +46,15 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
   test(`R64: ${name}: a failed synthesis says that nothing was charged`, { skip }, async (t) => {
     const { gateway, upstream, path, pay, paid } = await start(t);
     upstream.mode = openAiError(500);
-    assert.deepEqual(paymentOf(await gateway.call(path, await pay())), NOTHING);
-    assert.equal(await paid(), 0n);
+    t.strictSame(paymentOf(await gateway.call(path, await pay())), NOTHING);
+    t.equal(await paid(), 0n);
   });
 
   test(`R64: ${name}: a refusal for insufficient funds says nothing was charged`, { skip }, async (t) => {
     const { gateway, path, pay, ask } = await start(t, {}, undefined, 10_000n);
-    for (let left = 10_000n; left >= PAYER_PRICE; left -= PAYER_PRICE)
-      assert.equal((await ask(await pay())).status, 200);
+    for (let left = 10_000n; left >= PAYER_PRICE; left -= PAYER_PRICE) t.equal((await ask(await pay())).status, 200);
     const refused = await gateway.call(path, await pay());
-    assert.deepEqual([refused.status, paymentOf(refused)], [402, NOTHING]);
+    t.strictSame([refused.status, paymentOf(refused)], [402, NOTHING]);
   });
 
   test(`R64: ${name}: an error before the look-up makes no claim about money`, { skip }, async (t) => {
@@ -63,7 +62,7 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
     const { json: _, ...call } = await pay();
     const headers = { ...call.headers, 'content-type': 'application/json' };
     const broken = await gateway.call(path, { ...call, headers, body: '{' });
-    assert.deepEqual([broken.status, broken.json.error.code, paymentOf(broken)], [400, 'INVALID_JSON', undefined]);
+    t.strictSame([broken.status, broken.json.error.code, paymentOf(broken)], [400, 'INVALID_JSON', undefined]);
   });
 }
 
@@ -73,21 +72,21 @@ test('R64: a job whose COMMIT got no response may be charged, and a repeat finds
   const key = randomUUID();
   recordStatements(t).loseAnswer(/^commit$/i);
   const lost = await later(gateway, account, { key });
-  assert.equal(lost.status, 503, lost.text);
-  assert.equal(lost.json.error.details.reason, 'database_unavailable');
-  assert.deepEqual(paymentOf(lost), { state: 'unknown', amountMicroUsd: 198 });
+  t.equal(lost.status, 503, lost.text);
+  t.equal(lost.json.error.details.reason, 'database_unavailable');
+  t.strictSame(paymentOf(lost), { state: 'unknown', amountMicroUsd: 198 });
   const again = await later(gateway, account, { key });
-  assert.deepEqual([again.status, again.headers.get('x-credit-charged')], [202, '198']);
-  assert.equal(await gateway.balance(account), 5_000_000n - 198n);
+  t.strictSame([again.status, again.headers.get('x-credit-charged')], [202, '198']);
+  t.equal(await gateway.balance(account), 5_000_000n - 198n);
 });
 
 test('R64: a reused idempotency key or an empty account charges nothing', async (t) => {
   const gateway = await startGateway(t);
   const account = await gateway.fund(500);
   await later(gateway, account, { key: 'k' });
-  assert.deepEqual(paymentOf(await later(gateway, account, { key: 'k', text: 'Other words' })), NOTHING);
+  t.strictSame(paymentOf(await later(gateway, account, { key: 'k', text: 'Other words' })), NOTHING);
   const poor = await gateway.fund(1);
-  assert.deepEqual(paymentOf(await later(gateway, poor, { key: 'k', text: 'x'.repeat(4000) })), NOTHING);
+  t.strictSame(paymentOf(await later(gateway, poor, { key: 'k', text: 'x'.repeat(4000) })), NOTHING);
 });
 
 test('R64: a prepaid request whose debit got no response may be charged', async (t) => {
@@ -95,14 +94,14 @@ test('R64: a prepaid request whose debit got no response may be charged', async 
   const { sign } = await fundedWallet(gateway, 10_000n);
   recordStatements(t).loseAnswer(/insert into prepaid_nonce/);
   const lost = await gateway.call(TTS, await sign(TTS, HELLO));
-  assert.deepEqual([lost.status, paymentOf(lost)], [503, { state: 'unknown', amountMicroUsd: 198 }]);
+  t.strictSame([lost.status, paymentOf(lost)], [503, { state: 'unknown', amountMicroUsd: 198 }]);
 });
 
 test('R64: prepaid refusals after the look-up charge nothing', async (t) => {
   const gateway = await startPrepaidGateway(t);
   const { sign } = await fundedWallet(gateway, 10_000n);
   const nonce = randomUUID();
-  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO, { nonce }))).status, 200);
+  t.equal((await gateway.call(TTS, await sign(TTS, HELLO, { nonce }))).status, 200);
   const now = BigInt(Math.floor(Date.now() / 1000));
   const refused = {
     'another request with the nonce': await sign(TTS, { method: 'POST', json: { text: 'Other words' } }, { nonce }),
@@ -111,10 +110,10 @@ test('R64: prepaid refusals after the look-up charge nothing', async (t) => {
     'an expiry of an hour ago': await sign(TTS, HELLO, { expiry: now - 3600n }),
   };
   for (const [name, call] of Object.entries(refused)) {
-    assert.deepEqual(paymentOf(await gateway.call(TTS, call)), NOTHING, name);
+    t.strictSame(paymentOf(await gateway.call(TTS, call)), NOTHING, name);
   }
   const forgotten = await gateway.call(TTS, await sign(TTS, HELLO, { expiry: now - 100_000n }));
-  assert.deepEqual([forgotten.status, paymentOf(forgotten)], [400, { state: 'unknown' }], 'its nonce may be pruned');
+  t.strictSame([forgotten.status, paymentOf(forgotten)], [400, { state: 'unknown' }], 'its nonce may be pruned');
 });
 
 test('R64: a malformed credential is refused before the look-up', async (t) => {
@@ -122,7 +121,7 @@ test('R64: a malformed credential is refused before the look-up', async (t) => {
   const { sign } = await fundedWallet(gateway, 10_000n);
   const missing = await gateway.call(TTS, withHeaders(await sign(TTS, HELLO), { 'x-x402-nonce': undefined }));
   const junk = await gateway.call(TTS, withPayment(HELLO, 'junk'));
-  for (const reply of [missing, junk]) assert.deepEqual([reply.status, paymentOf(reply)], [400, undefined]);
+  for (const reply of [missing, junk]) t.strictSame([reply.status, paymentOf(reply)], [400, undefined]);
 });
 
 test('R64: a direct payment says whether it was settled', { skip }, async (t) => {
@@ -130,25 +129,25 @@ test('R64: a direct payment says whether it was settled', { skip }, async (t) =>
   const payer = await wallet(chain.client, 1_000_000n);
   gateway.facilitator.faults.verify({ isValid: false, invalidReason: 'insufficient_funds' });
   const invalid = (await payFor(gateway, payer)).reply;
-  assert.deepEqual([invalid.status, paymentOf(invalid)], [402, NOTHING]);
+  t.strictSame([invalid.status, paymentOf(invalid)], [402, NOTHING]);
   gateway.facilitator.faults.verify('error');
   const unverified = (await payFor(gateway, payer)).reply;
-  assert.deepEqual([unverified.status, paymentOf(unverified)], [502, NOTHING]);
+  t.strictSame([unverified.status, paymentOf(unverified)], [502, NOTHING]);
   gateway.facilitator.faults.settle({
     broadcast: false,
     answer: () => ({ success: false, errorReason: 'insufficient_funds', transaction: '', network: 'eip155:8453' }),
   });
   const { reply: refused, paid } = await payFor(gateway, payer);
   const unknown = { state: 'unknown', amountMicroUsd: Number(PRICE) };
-  assert.deepEqual([refused.status, paymentOf(refused)], [402, unknown], 'R62: it may still land');
-  assert.match(refused.json.error.message, /may still settle.* Repeat the identical request/);
-  assert.deepEqual(paymentOf(await gateway.call(TTS, paid)), unknown);
+  t.strictSame([refused.status, paymentOf(refused)], [402, unknown], 'R62: it may still land');
+  t.match(refused.json.error.message, /may still settle.* Repeat the identical request/);
+  t.strictSame(paymentOf(await gateway.call(TTS, paid)), unknown);
   const offer = await challengeOf(gateway, TTS, HELLO);
   const foreign = await sign(payer, {
     ...offer,
     accepts: [{ ...offer.accepts[0], payTo: payer.address }],
   } as typeof offer);
-  assert.deepEqual(paymentOf(await gateway.call(TTS, withPayment(HELLO, foreign))), NOTHING);
+  t.strictSame(paymentOf(await gateway.call(TTS, withPayment(HELLO, foreign))), NOTHING);
 });
 
 test('R65: a card price above x-credit-max-amount is refused and nothing is held', async (t) => {
@@ -158,19 +157,19 @@ test('R65: a card price above x-credit-max-amount is refused and nothing is held
   for (const path of ['/tts', '/tts?async=true']) {
     const refused = await gateway.call(path, { ...HELLO, headers });
     const { reason, payment, priceMicroUsd } = refused.json.error.details;
-    assert.deepEqual([refused.status, reason, payment, priceMicroUsd], [402, 'over_max_amount', NOTHING, 198], path);
-    assert.match(refused.json.error.message, /above x-credit-max-amount.* You were not charged/);
+    t.strictSame([refused.status, reason, payment, priceMicroUsd], [402, 'over_max_amount', NOTHING, 198], path);
+    t.match(refused.json.error.message, /above x-credit-max-amount.* You were not charged/);
     const unknown = await gateway.call(path, { ...HELLO, headers: { ...headers, 'x-credit-account': randomUUID() } });
-    assert.deepEqual([unknown.status, unknown.json.error.details.reason], [402, 'unknown_account']);
+    t.strictSame([unknown.status, unknown.json.error.details.reason], [402, 'unknown_account']);
   }
   const get = await gateway.call('/tts?text=Hello%20world', { headers });
-  assert.deepEqual([get.status, get.json.error.details.reason], [402, 'over_max_amount']);
-  assert.equal((await gateway.db.selectFrom('transfer').select('id').where('kind', '=', 'charge').execute()).length, 0);
+  t.strictSame([get.status, get.json.error.details.reason], [402, 'over_max_amount']);
+  t.equal((await gateway.db.selectFrom('transfer').select('id').where('kind', '=', 'charge').execute()).length, 0);
   const allowed = await gateway.call('/tts?async=true', {
     ...HELLO,
     headers: { ...headers, 'x-credit-max-amount': '198' },
   });
-  assert.deepEqual([allowed.status, allowed.headers.get('x-credit-charged')], [202, '198']);
+  t.strictSame([allowed.status, allowed.headers.get('x-credit-charged')], [202, '198']);
 });
 
 test('R65: x-credit-max-amount is a whole number up to 2^63 - 1, at /tts only', async (t) => {
@@ -180,14 +179,11 @@ test('R65: x-credit-max-amount is a whole number up to 2^63 - 1, at /tts only', 
     gateway.call(path, { ...HELLO, headers: { 'x-credit-account': account, 'x-credit-max-amount': maximum } });
   for (const maximum of ['', '-1', '1.5', '1e3', 'x', '9223372036854775808', '10000000000000000000']) {
     const { status, json } = await ask('/tts?async=true', maximum);
-    assert.deepEqual(
-      [status, json.error.code, json.error.details.field],
-      [400, 'INVALID_REQUEST', 'x-credit-max-amount'],
-    );
+    t.strictSame([status, json.error.code, json.error.details.field], [400, 'INVALID_REQUEST', 'x-credit-max-amount']);
   }
-  assert.equal((await ask('/tts?async=true', '9223372036854775807')).status, 202);
+  t.equal((await ask('/tts?async=true', '9223372036854775807')).status, 202);
   const foreign = await gateway.call(TTS, { ...HELLO, headers: { 'x-credit-max-amount': '1' } });
-  assert.deepEqual([foreign.status, foreign.json.error.details.rule], [400, 'one flow']);
+  t.strictSame([foreign.status, foreign.json.error.details.rule], [400, 'one flow']);
 });
 
 /** Those that may pass by themselves are tried again by a job (test/jobs/run.test.ts). */
@@ -205,9 +201,9 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
   test(`${name}: the payment strategy keeps the common rules`, { skip }, async (t) => {
     await t.test('speech is charged once, at its exact price', async (t) => {
       const { gateway, ask, pay, paid } = await start(t, {});
-      assert.deepEqual(await ask(await pay()), { status: 200, mimeType: 'audio/mpeg' });
-      assert.equal(await paid(), PAYER_PRICE);
-      assert.deepEqual(await audit(gateway.db), []);
+      t.strictSame(await ask(await pay()), { status: 200, mimeType: 'audio/mpeg' });
+      t.equal(await paid(), PAYER_PRICE);
+      t.strictSame(await audit(gateway.db), []);
     });
 
     await t.test('a failed synthesis charges nothing, and the payer can pay again', async (t) => {
@@ -219,13 +215,13 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
           (reply) => reply.status,
           () => 'reset',
         );
-        assert.ok([502, 503, 'reset'].includes(status), `${fault.name}: ${status}`);
+        t.ok([502, 503, 'reset'].includes(status), `${fault.name}: ${status}`);
         await until(async () => (await paid()) === 0n);
         upstream.mode = working;
       }
-      assert.equal((await ask(await pay())).status, 200);
-      assert.equal(await paid(), PAYER_PRICE);
-      assert.deepEqual(await audit(gateway.db), []);
+      t.equal((await ask(await pay())).status, 200);
+      t.equal(await paid(), PAYER_PRICE);
+      t.strictSame(await audit(gateway.db), []);
     });
 
     await t.test('of 12 concurrent requests on a budget for 5, exactly 5 are served and charged', async (t) => {
@@ -233,10 +229,10 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
       const calls = await Promise.all(Array.from({ length: 12 }, pay));
       const replies = await Promise.all(calls.map(ask));
       const served = replies.filter(({ status }) => status === 200).length;
-      assert.equal(served, 5, replies.map(({ status }) => status).join());
-      assert.ok(replies.every(({ status }) => status === 200 || status === 402));
-      assert.equal(await paid(), 5n * PAYER_PRICE);
-      assert.deepEqual(await audit(gateway.db), []);
+      t.equal(served, 5, replies.map(({ status }) => status).join());
+      t.ok(replies.every(({ status }) => status === 200 || status === 402));
+      t.equal(await paid(), 5n * PAYER_PRICE);
+      t.strictSame(await audit(gateway.db), []);
     });
 
     await t.test('R55: a caller who disconnects during synthesis is charged', async (t) => {
@@ -253,7 +249,7 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
       drip.end();
       await until(async () => (await paid()) === PAYER_PRICE);
       await gateway.app.server.close();
-      assert.deepEqual(await audit(gateway.db), []);
+      t.strictSame(await audit(gateway.db), []);
     });
 
     // The caller of a job is answered before.
@@ -265,13 +261,13 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
         upstream.mode = openAiError(status, 'canary', { 'retry-after': '7' });
         const { json, headers, ...reply } = await gateway.call(path, await pay());
         const isOverloaded = status === 429 || status === 503;
-        assert.equal(reply.status, isOverloaded ? 503 : 502, String(status));
-        assert.equal(json.error.code, isOverloaded ? 'TTS_UNAVAILABLE' : 'TTS_UPSTREAM_ERROR');
-        assert.equal(headers.get('retry-after'), isOverloaded ? '7' : null);
-        assert.doesNotMatch(reply.text, /canary/);
+        t.equal(reply.status, isOverloaded ? 503 : 502, String(status));
+        t.equal(json.error.code, isOverloaded ? 'TTS_UNAVAILABLE' : 'TTS_UPSTREAM_ERROR');
+        t.equal(headers.get('retry-after'), isOverloaded ? '7' : null);
+        t.notMatch(reply.text, /canary/);
       }
-      assert.equal(await paid(), 0n);
-      assert.deepEqual(await audit(gateway.db), []);
+      t.equal(await paid(), 0n);
+      t.strictSame(await audit(gateway.db), []);
     });
   });
 }
@@ -363,10 +359,10 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
     const payer = await start(t, { SPEECH_TIMEOUT_MS: '2000' });
     for (const [fault, mode] of Object.entries(isJob ? NOT_SOLD : { ...NOT_SOLD, ...CUT })) {
       payer.upstream.mode = mode;
-      assert.equal(await askOf(payer), 502, fault);
+      t.equal(await askOf(payer), 502, fault);
     }
-    assert.equal(await payer.paid(), 0n);
-    assert.deepEqual(await audit(payer.gateway.db), []);
+    t.equal(await payer.paid(), 0n);
+    t.strictSame(await audit(payer.gateway.db), []);
   });
 
   // A job answers 202 without audio, so there are no bytes to compare.
@@ -376,11 +372,11 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
     for (const [shown, mode] of Object.entries(SOLD)) {
       payer.upstream.mode = mode;
       const { status, headers, bytes } = await payer.gateway.call(payer.path, await payer.pay());
-      assert.equal(status, 200, shown);
-      assert.equal(headers.get('content-type'), 'audio/mpeg', shown);
-      assert.ok(bytes.equals(Buffer.concat([FRAMES, FRAMES])), shown);
+      t.equal(status, 200, shown);
+      t.equal(headers.get('content-type'), 'audio/mpeg', shown);
+      t.ok(bytes.equals(Buffer.concat([FRAMES, FRAMES])), shown);
     }
-    assert.equal(await payer.paid(), PAYER_PRICE * BigInt(Object.keys(SOLD).length));
+    t.equal(await payer.paid(), PAYER_PRICE * BigInt(Object.keys(SOLD).length));
   });
 }
 
@@ -389,12 +385,12 @@ test('R68: card: consecutive WAV files are joined, with sizes where the response
   const file = silentWav(20);
   payer.upstream.mode = labelled('', Buffer.concat([file, file, file]));
   const { status, headers, bytes } = await payer.gateway.call(payer.path, await payer.pay());
-  assert.deepEqual([status, headers.get('content-type')], [200, 'audio/wav']);
+  t.strictSame([status, headers.get('content-type')], [200, 'audio/wav']);
   const isWhole = headers.has('content-length');
   const sizes = isWhole ? [bytes.length - 8, bytes.length - 44] : [0xffffffff, 0xffffffff];
-  assert.deepEqual([bytes.readUInt32LE(4), bytes.readUInt32LE(40)], sizes);
-  assert.ok(bytes.subarray(44).equals(Buffer.concat([file, file, file].map((each) => each.subarray(44)))));
-  assert.equal(await payer.paid(), PAYER_PRICE);
+  t.strictSame([bytes.readUInt32LE(4), bytes.readUInt32LE(40)], sizes);
+  t.ok(bytes.subarray(44).equals(Buffer.concat([file, file, file].map((each) => each.subarray(44)))));
+  t.equal(await payer.paid(), PAYER_PRICE);
 });
 
 test('R68: card: invalid audio found while streaming aborts the response uncharged', async (t) => {
@@ -415,13 +411,13 @@ test('R68: card: invalid audio found while streaming aborts the response uncharg
     await until(async () => (await payer.paid()) > 0n);
     await drip.write(bytes);
     drip.end();
-    assert.equal(await asked, 'reset', ending);
+    t.equal(await asked, 'reset', ending);
     await until(async () => (await payer.paid()) === 0n);
   }
-  assert.deepEqual(await audit(payer.gateway.db), []);
+  t.strictSame(await audit(payer.gateway.db), []);
 });
 
-test('speech that starts after its lease may have ended is aborted and voided', async () => {
+test('speech that starts after its lease may have ended is aborted and voided', async (t) => {
   const events: string[] = [];
   const hold: PaymentHold = {
     receipt: undefined,
@@ -450,8 +446,8 @@ test('speech that starts after its lease may have ended is aborted and voided', 
   const response = { onEnd: () => {}, abort: () => {} };
   const charge = { utterance: {}, request: { response } } as unknown as Charge;
   const sold = await speak({ authorize, charge, delivery, permits });
-  assert.equal(sold.outcome, 'failed');
+  t.equal(sold.outcome, 'failed');
   await nextTurn();
-  assert.deepEqual(events, ['synthesis ended', 'voided', 'lease let go']);
-  assert.equal(permits.taken, 0);
+  t.strictSame(events, ['synthesis ended', 'voided', 'lease let go']);
+  t.equal(permits.taken, 0);
 });

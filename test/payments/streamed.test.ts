@@ -47,9 +47,9 @@ test('audio that streams for longer than SPEECH_TIMEOUT_MS is delivered and char
   const reply = speak();
   const poured = await pourWhile(drip, forMs(4000));
   drip.end();
-  assert.deepEqual((await reply).bytes, poured);
-  assert.equal(await gateway.balance(account), PAID);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame((await reply).bytes, poured);
+  t.equal(await gateway.balance(account), PAID);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a stream silent for SPEECH_TIMEOUT_MS is aborted and not charged', async (t) => {
@@ -59,7 +59,7 @@ test('a stream silent for SPEECH_TIMEOUT_MS is aborted and not charged', async (
   await drip.write(PIECE);
   await reply;
   await until(async () => (await gateway.balance(account)) === FUNDED);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('with charactersPerSecond, silence is aborted at its end and not charged', async (t) => {
@@ -72,16 +72,16 @@ test('with charactersPerSecond, silence is aborted at its end and not charged', 
   drip.end();
   await reply;
   await until(async () => (await gateway.balance(account)) === FUNDED);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('audio that does not start within SPEECH_TIMEOUT_MS is 503 and not charged', async (t) => {
   const { gateway, account, drip, speak } = await bench(t, { SPEECH_TIMEOUT_MS: '400' });
   const reply = await speak();
   await drip.opened;
-  assert.deepEqual([reply.status, reply.json.error.code], [503, 'TTS_UNAVAILABLE']);
-  assert.equal(await gateway.balance(account), FUNDED);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame([reply.status, reply.json.error.code], [503, 'TTS_UNAVAILABLE']);
+  t.equal(await gateway.balance(account), FUNDED);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a stream that never ends is aborted at the total timeout and not charged', async (t) => {
@@ -93,7 +93,7 @@ test('a stream that never ends is aborted at the total timeout and not charged',
   await pourWhile(drip, () => !isOver);
   await reply;
   await until(async () => (await gateway.balance(account)) === FUNDED);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test("the hold's lease is renewed while audio streams", async (t) => {
@@ -108,10 +108,10 @@ test("the hold's lease is renewed while audio streams", async (t) => {
     return (lease_until as Date).getTime() === (placed.lease_until as Date).getTime();
   });
   drip.end();
-  assert.deepEqual((await reply).bytes, poured);
+  t.strictSame((await reply).bytes, poured);
   await booksClosed(gateway.db);
-  assert.equal(await gateway.balance(account), PAID);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await gateway.balance(account), PAID);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a stream is aborted before a lease that cannot be renewed ends', async (t) => {
@@ -134,12 +134,12 @@ test('a stream is aborted before a lease that cannot be renewed ends', async (t)
     .execute();
   await pourWhile(drip, () => !isOver);
   await reply;
-  assert.equal(await upstream.requests[0]?.closed, 'aborted');
-  assert.equal((await runTurn(outside, 'expired_holds')).count, 0, 'nobody could have voided it meanwhile');
+  t.equal(await upstream.requests[0]?.closed, 'aborted');
+  t.equal((await runTurn(outside, 'expired_holds')).count, 0, 'nobody could have voided it meanwhile');
   proxy.restore();
   await sweepVictim(outside);
-  assert.equal(await outside.balance(account), FUNDED);
-  assert.deepEqual(await audit(outside.db), []);
+  t.equal(await outside.balance(account), FUNDED);
+  t.strictSame(await audit(outside.db), []);
 });
 
 test('shutdown waits for a stream, for at most SPEECH_TIMEOUT_MS', async (t) => {
@@ -154,8 +154,8 @@ test('shutdown waits for a stream, for at most SPEECH_TIMEOUT_MS', async (t) => 
   await pourWhile(drip, () => !isClosed);
   await closing;
   await reply;
-  assert.equal(await gateway.balance(account), FUNDED);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await gateway.balance(account), FUNDED);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 /** The head and the body of an answer whose connection is reset, and the error that tells so. */
@@ -223,19 +223,19 @@ test('R55: a stream that breaks off is voided, then reset inside a frame, and it
       const cutOff = () => breakOff(drip);
       const { end, head, body } = await cutAnswer(gateway.url, account, version, sent - 1, cutOff);
       const message = `${what}, HTTP/${version}`;
-      assert.equal(end, 'ECONNRESET', message);
-      assert.equal(await gateway.balance(account), FUNDED, 'the balance shows the void as soon as the caller can ask');
+      t.equal(end, 'ECONNRESET', message);
+      t.equal(await gateway.balance(account), FUNDED, 'the balance shows the void as soon as the caller can ask');
       const follower = audioEnd(contentType);
       follower.push(body);
-      assert.equal(follower.end, 'cut', message);
-      assert.ok(body.length >= sent - 1, 'only a byte is held back');
-      assert.match(head, /^HTTP\/1\.1 200 /);
-      assert.match(head, /x-accel-buffering: no/i);
-      assert.doesNotMatch(head, /^trailer:/im);
+      t.equal(follower.end, 'cut', message);
+      t.ok(body.length >= sent - 1, 'only a byte is held back');
+      t.match(head, /^HTTP\/1\.1 200 /);
+      t.match(head, /x-accel-buffering: no/i);
+      t.notMatch(head, /^trailer:/im);
       const [line] = gateway.log.slice(logged).filter(({ msg }) => msg.startsWith('the audio stopped early'));
       const traceId = /x-trace-id: (\S+)/i.exec(head)?.[1];
       const { err, ...more } = line as { err?: { failure?: string; upstream?: string } } & LogLine;
-      assert.deepEqual([err?.failure, err?.upstream, more.traceId], [failure, 'default', traceId], message);
+      t.strictSame([err?.failure, err?.upstream, more.traceId], [failure, 'default', traceId], message);
     }
   }
   const { server } = gateway.app.server;
@@ -245,10 +245,10 @@ test('R55: a stream that breaks off is voided, then reset inside a frame, and it
   void stalled.opened.then(() => stalled.write(PIECE));
   const timeOut = async () => server.emit('timeout', await connected);
   const { end } = await cutAnswer(gateway.url, account, '1.0', PIECE.length - 1, () => void timeOut());
-  assert.equal(end, 'ECONNRESET', 'a caller who stalls');
+  t.equal(end, 'ECONNRESET', 'a caller who stalls');
   stalled.end();
   await booksClosed(gateway.db);
-  assert.equal(await gateway.balance(account), PAID, 'a caller who stalls has paid');
+  t.equal(await gateway.balance(account), PAID, 'a caller who stalls has paid');
 
   const metrics = (await gateway.app.admin.inject({ url: '/metrics' })).body;
   for (const [reason, count] of [
@@ -256,7 +256,7 @@ test('R55: a stream that breaks off is voided, then reset inside a frame, and it
     ['damaged', 2],
     ['truncated', 2],
   ]) {
-    assert.ok(metrics.includes(`speechgate_upstream_failures_total{upstream="default",reason="${reason}"} ${count}\n`));
+    t.ok(metrics.includes(`speechgate_upstream_failures_total{upstream="default",reason="${reason}"} ${count}\n`));
   }
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });

@@ -35,18 +35,18 @@ test('R55: with too much unread audio, new work is 503 until readers disconnect'
   const stalled = await stall(t, started, async () => (await waitingBytes(gateway)) >= 6.5 * MIB);
 
   const refused = await speak();
-  assert.deepEqual([refused.status, refused.json.error.code], [503, 'TTS_UNAVAILABLE']);
-  assert.ok(Number(refused.headers.get('retry-after')) > 0);
-  assert.equal(upstream.requests.length, 1, 'the provider is not asked');
-  assert.equal(await gateway.balance(account), PAID);
+  t.strictSame([refused.status, refused.json.error.code], [503, 'TTS_UNAVAILABLE']);
+  t.ok(Number(refused.headers.get('retry-after')) > 0);
+  t.equal(upstream.requests.length, 1, 'the provider is not asked');
+  t.equal(await gateway.balance(account), PAID);
 
   stalled.destroy();
   await until(async () => (await waitingBytes(gateway)) === 0);
   await until(async () => !(await isPending(gateway)));
-  assert.equal(await gateway.balance(account), PAID, 'a caller who disconnects has paid');
+  t.equal(await gateway.balance(account), PAID, 'a caller who disconnects has paid');
   upstream.mode = mp3();
-  assert.equal((await speak()).status, 200);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await speak()).status, 200);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R55: at twice the limit, the slowest reader is disconnected and charged', async (t) => {
@@ -60,7 +60,7 @@ test('R55: at twice the limit, the slowest reader is disconnected and charged', 
   const closed = new Promise((resolve) => stalled.once('close', resolve));
   stalled.resume();
   await closed;
-  assert.ok(!received.endsWith('\r\n0\r\n\r\n'), 'no end of the chunked body');
-  assert.equal(await waitingBytes(gateway), 0);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.ok(!received.endsWith('\r\n0\r\n\r\n'), 'no end of the chunked body');
+  t.equal(await waitingBytes(gateway), 0);
+  t.strictSame(await audit(gateway.db), []);
 });

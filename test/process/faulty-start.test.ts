@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { createServer } from 'node:net';
 import { type Test, test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
@@ -35,7 +34,7 @@ test('R47: every bad setting is named once for all processes, with the fix, and 
     CATALOG_FILE: '/nowhere/catalog.json',
     RATE_LIMT_MAX: '5',
   });
-  assert.equal(await child.ended(), 78);
+  t.equal(await child.ended(), 78);
   for (const name of [
     'PORT',
     'BASE_URL',
@@ -46,10 +45,10 @@ test('R47: every bad setting is named once for all processes, with the fix, and 
     'TRUST_PROXY',
     'CATALOG_FILE',
   ]) {
-    assert.equal(child.output().match(new RegExp(`^${name} .+\\. .+`, 'gm'))?.length, 1, `${name} and its fix`);
+    t.equal(child.output().match(new RegExp(`^${name} .+\\. .+`, 'gm'))?.length, 1, `${name} and its fix`);
   }
   const misspelt = /^Unknown setting RATE_LIMT_MAX is ignored\. Did you mean RATE_LIMIT_MAX\?$/gm;
-  assert.equal(child.output().match(misspelt)?.length, 1);
+  t.equal(child.output().match(misspelt)?.length, 1);
 });
 
 test('a database of another network is reported once, and the start exits 78', async (t) => {
@@ -59,9 +58,9 @@ test('a database of another network is reported once, and the start exits 78', a
   const denomination = { network: TEST_NETWORK, asset: TEST_ASSET.toLowerCase() };
   await claimInstance(db, { denomination, livemode: undefined });
   const child = startChild(t, 'src/main.ts', env);
-  assert.equal(await child.ended(), 78);
-  assert.equal(count(child.output(), 'DATABASE_URL holds balances in'), 1);
-  assert.doesNotMatch(child.output(), /listen/i);
+  t.equal(await child.ended(), 78);
+  t.equal(count(child.output(), 'DATABASE_URL holds balances in'), 1);
+  t.notMatch(child.output(), /listen/i);
 });
 
 for (const [which, name] of [
@@ -72,9 +71,9 @@ for (const [which, name] of [
     const settings = await severalSettings(t);
     await occupy(t, settings[which]);
     const child = startChild(t, 'src/main.ts', settings.env);
-    assert.equal(await child.ended(), 78);
-    assert.equal(count(child.output(), `${name} ${settings[which]} is in use on 127.0.0.1. `), 1);
-    assert.doesNotMatch(child.output(), /listens on|EADDRINUSE|^ +at /m);
+    t.equal(await child.ended(), 78);
+    t.equal(count(child.output(), `${name} ${settings[which]} is in use on 127.0.0.1. `), 1);
+    t.notMatch(child.output(), /listens on|EADDRINUSE|^ +at /m);
   });
 }
 
@@ -83,10 +82,10 @@ test('a wrong password and a DATA_DIR that is a file are both named, and the sta
   const wrong = new URL(databaseUrl);
   wrong.password = 'wrong';
   const child = startChild(t, 'src/main.ts', { ...env, DATABASE_URL: wrong.href });
-  assert.equal(await child.ended(), 78);
-  assert.match(child.output(), /^DATABASE_URL is refused by the database: password authentication failed .+ Correct/m);
-  assert.match(child.output(), /^DATA_DIR: audio can't be written to \/dev\/null\/audio \(ENOTDIR\)\. Name a folder/m);
-  assert.doesNotMatch(child.output(), /paused flows/);
+  t.equal(await child.ended(), 78);
+  t.match(child.output(), /^DATABASE_URL is refused by the database: password authentication failed .+ Correct/m);
+  t.match(child.output(), /^DATA_DIR: audio can't be written to \/dev\/null\/audio \(ENOTDIR\)\. Name a folder/m);
+  t.notMatch(child.output(), /paused flows/);
 });
 
 test('a start on an empty schema says to run speechgate migrate', async (t) => {
@@ -94,8 +93,8 @@ test('a start on an empty schema says to run speechgate migrate', async (t) => {
   const { env } = await severalSettings(t, { WEB_CONCURRENCY: '1', DATABASE_URL: url });
   const child = startChild(t, 'src/main.ts', env);
   await child.printed(/listens on/);
-  assert.match(child.output(), /"DATABASE_URL: the database lacks migrations\. Run speechgate migrate"/);
-  assert.equal(await child.stop('SIGTERM'), 0);
+  t.match(child.output(), /"DATABASE_URL: the database lacks migrations\. Run speechgate migrate"/);
+  t.equal(await child.stop('SIGTERM'), 0);
 });
 
 test('a closed database port and a dead node are told first, and the stop is told', async (t) => {
@@ -112,13 +111,13 @@ test('a closed database port and a dead node are told first, and the stop is tol
     .split('\n')
     .map((line) => JSON.parse(line));
   const [first] = lines.filter(({ level }) => level === 'error');
-  assert.match(`${first.instance} ${first.version}`, /^\S+:\d+ \d+\.\d+\.\d+$/);
-  assert.match(first.msg, /^DATABASE_URL: the database is unavailable \(connect ECONNREFUSED 127\.0\.0\.1:1\)/);
+  t.match(`${first.instance} ${first.version}`, /^\S+:\d+ \d+\.\d+\.\d+$/);
+  t.match(first.msg, /^DATABASE_URL: the database is unavailable \(connect ECONNREFUSED 127\.0\.0\.1:1\)/);
   await child.printed(/X402_RPC_URL: no node of the chain answers/);
   const ready = await fetch(`http://127.0.0.1:${adminPort}/readyz`);
   const { checks } = (await ready.json()) as { checks: Record<string, string> };
-  assert.deepEqual([ready.status, checks.chain], [503, 'unreachable']);
-  assert.match(checks.database ?? '', /^unreachable: connect ECONNREFUSED/);
-  assert.equal(await child.stop('SIGTERM'), 0);
-  assert.match(child.output(), /"msg":"stopping: .+\n(.+\n)*.+"msg":"stopped"/);
+  t.strictSame([ready.status, checks.chain], [503, 'unreachable']);
+  t.match(checks.database ?? '', /^unreachable: connect ECONNREFUSED/);
+  t.equal(await child.stop('SIGTERM'), 0);
+  t.match(child.output(), /"msg":"stopping: .+\n(.+\n)*.+"msg":"stopped"/);
 });

@@ -106,30 +106,30 @@ test('several processes serve one port', async (t) => {
     return (await untilJob({ call }, jobId, 'completed', 'failed')).json.status;
   };
 
-  await t.test('both share the port, and one admin listener has their summed metrics', async () => {
-    assert.match(child.output(), /listens on http:\/\/127\.0\.0\.1:\d+ \(127\.0\.0\.1:\d+\), with 2 processes/);
-    assert.equal(several.logged('listens on').length, 1, 'it is announced once');
-    assert.equal((await fetch(`${adminUrl}/livez`)).status, 200);
+  await t.test('both share the port, and one admin listener has their summed metrics', async (t) => {
+    t.match(child.output(), /listens on http:\/\/127\.0\.0\.1:\d+ \(127\.0\.0\.1:\d+\), with 2 processes/);
+    t.equal(several.logged('listens on').length, 1, 'it is announced once');
+    t.equal((await fetch(`${adminUrl}/livez`)).status, 200);
     const ready = await fetch(`${adminUrl}/readyz`);
-    assert.deepEqual(
+    t.strictSame(
       [ready.status, await ready.json()],
       [200, { status: 'ok', checks: { database: 'ok', schema: 'ok', processes: '2 of 2 listen' } }],
     );
 
-    assert.deepEqual(new Set(await ask(url, 40)), new Set([200]));
+    t.strictSame(new Set(await ask(url, 40)), new Set([200]));
     await until(() => several.logged('^request$').length === 40);
     const servers = new Set(several.logged('^request$').map(({ pid }) => pid));
-    assert.deepEqual(servers, new Set(several.pids()), 'each of them has answered some');
-    assert.equal(servers.size, 2);
-    assert.ok(!servers.has(child.process.pid as number), 'the primary serves nothing');
-    assert.equal(await several.metric(answered('getHealth')), 40);
+    t.strictSame(servers, new Set(several.pids()), 'each of them has answered some');
+    t.equal(servers.size, 2);
+    t.ok(!servers.has(child.process.pid as number), 'the primary serves nothing');
+    t.equal(await several.metric(answered('getHealth')), 40);
 
     const account = await gateway.fund(500);
     await holdOnCard(gateway.db, account, 100n);
-    assert.equal(await several.metric('speechgate_pending_holds'), 1, 'what the database tells is told once');
+    t.equal(await several.metric('speechgate_pending_holds'), 1, 'what the database tells is told once');
     const headers = { 'x-credit-account': account };
     for (let request = 0; request < 3; request++) {
-      assert.equal((await send(url, '/tts?text=Hello+world', { headers })).status, 200);
+      t.equal((await send(url, '/tts?text=Hello+world', { headers })).status, 200);
     }
     for (const metric of [
       answered('getSpeech'),
@@ -142,41 +142,41 @@ test('several processes serve one port', async (t) => {
 
   const [first = 0, second = 0] = several.pids();
 
-  await t.test('after kill -9 of one the other continues, and the hold ends with its lease', async () => {
+  await t.test('after kill -9 of one the other continues, and the hold ends with its lease', async (t) => {
     const customer = await gateway.fund(500);
-    assert.equal(await runJob(customer, 'first'), 'completed');
+    t.equal(await runJob(customer, 'first'), 'completed');
     await until(() => attempts().length > 0);
-    assert.deepEqual(attempts(), [first], 'one of them runs the jobs');
+    t.strictSame(attempts(), [first], 'one of them runs the jobs');
 
     const { account, finish } = await runInBoth(several);
     process.kill(first, 'SIGKILL');
     await untilGone(first);
-    assert.deepEqual(new Set(await ask(url, 20)), new Set([200]));
+    t.strictSame(new Set(await ask(url, 20)), new Set([200]));
     const replies = await finish();
-    assert.deepEqual(new Set(replies), new Set([200, 'lost']));
+    t.strictSame(new Set(replies), new Set([200, 'lost']));
     const lost = replies.filter((reply) => reply === 'lost').length;
     const paid = FUNDED - BigInt(replies.length - lost) * PRICE;
     // One is the hold of the test itself.
     await until(async () => (await pendingOf(gateway)).length === lost + 1);
-    assert.ok((await gateway.balance(account)) < paid);
+    t.ok((await gateway.balance(account)) < paid);
     await sweepVictim(gateway);
-    assert.equal(await gateway.balance(account), paid);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.equal(await gateway.balance(account), paid);
+    t.strictSame(await audit(gateway.db), []);
   });
 
-  await t.test('the ended process is replaced, and so is the one that runs the jobs', async () => {
+  await t.test('the ended process is replaced, and so is the one that runs the jobs', async (t) => {
     await until(async () => (await several.processes()) === '2 of 2 listen');
     await until(() => several.pids().length === 3);
     const third = several.pids()[2];
-    assert.deepEqual(new Set(await ask(url, 20)), new Set([200]));
-    assert.deepEqual(
+    t.strictSame(new Set(await ask(url, 20)), new Set([200]));
+    t.strictSame(
       several.logged('^a gateway process exited').map(({ ended, signal, level }) => [ended, signal, level]),
       [[first, 'SIGKILL', 'error']],
     );
-    assert.equal(await runJob(await gateway.fund(500), 'second'), 'completed');
+    t.equal(await runJob(await gateway.fund(500), 'second'), 'completed');
     await until(() => attempts().length > 1);
-    assert.deepEqual(attempts(), [first, third]);
-    assert.ok(isThere(second));
+    t.strictSame(attempts(), [first, third]);
+    t.ok(isThere(second));
   });
 
   await t.test('SIGTERM lets both finish their audio and exits 0 without holds', () => assertStops(several, 'SIGTERM'));
@@ -184,7 +184,7 @@ test('several processes serve one port', async (t) => {
 
 test('R47: a misspelt setting is named once, the start continues, and SIGINT finishes audio', async (t) => {
   const several = await startSeveral(t, { RATE_LIMT_MAX: '5' });
-  assert.equal(several.child.output().split('Unknown setting RATE_LIMT_MAX').length, 2);
+  t.equal(several.child.output().split('Unknown setting RATE_LIMT_MAX').length, 2);
   await assertStops(several, 'SIGINT');
 });
 
@@ -196,17 +196,17 @@ test('after kill -9 of the primary, running requests finish and every process ex
   upstream.mode = drip.mode;
   const answer = await askForFlowingAudio(url, account, drip);
   await child.stop('SIGKILL');
-  await assert.rejects(send(url, '/'), /ECONNREFUSED/);
+  await t.rejects(send(url, '/'), /ECONNREFUSED/);
   await until(() => several.pids().filter(isThere).length === 1);
   drip.write(silentMp3(500));
   drip.end();
   const pieces: Buffer[] = [];
   for await (const piece of answer) pieces.push(piece);
-  assert.deepEqual(Buffer.concat(pieces), Buffer.concat([silentMp3(500), silentMp3(500)]));
+  t.strictSame(Buffer.concat(pieces), Buffer.concat([silentMp3(500), silentMp3(500)]));
   for (const pid of several.pids()) await untilGone(pid);
-  assert.deepEqual(await pendingOf(gateway), []);
-  assert.equal(await gateway.balance(account), FUNDED - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await pendingOf(gateway), []);
+  t.equal(await gateway.balance(account), FUNDED - PRICE);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('SIGHUP replaces each process by one with the new catalog and secrets, and no request fails', async (t) => {
@@ -232,31 +232,31 @@ test('SIGHUP replaces each process by one with the new catalog and secrets, and 
     while (!isReloaded) statuses.push(...(await ask(url, 4)));
   })();
   await until(() => several.pids().length === 3);
-  assert.deepEqual(await finish(), [200, 200, 200, 200], 'speech that has begun is finished and paid');
+  t.strictSame(await finish(), [200, 200, 200, 200], 'speech that has begun is finished and paid');
   await until(() => several.logged('^reloaded').length === 1);
   isReloaded = true;
   await asking;
-  assert.deepEqual(new Set(statuses), new Set([200]));
-  assert.ok(!isThere(first) && !isThere(second));
-  assert.equal(await several.processes(), '2 of 2 listen');
-  assert.notEqual(await models(), before);
-  assert.equal(several.logged('^a gateway process exited').length, 0);
-  assert.equal(await gateway.balance(account), FUNDED - 4n * PRICE);
+  t.strictSame(new Set(statuses), new Set([200]));
+  t.ok(!isThere(first) && !isThere(second));
+  t.equal(await several.processes(), '2 of 2 listen');
+  t.not(await models(), before);
+  t.equal(several.logged('^a gateway process exited').length, 0);
+  t.equal(await gateway.balance(account), FUNDED - 4n * PRICE);
 
   await writeFile(CATALOG_FILE, 'no JSON');
   process.kill(child.process.pid as number, 'SIGHUP');
   await until(() => several.logged('^not reloaded: CATALOG_FILE ').length === 1);
-  assert.deepEqual(new Set(await ask(url, 10)), new Set([200]));
-  assert.equal(several.pids().length, 4, 'none was replaced');
-  assert.equal(await child.stop(), 0);
+  t.strictSame(new Set(await ask(url, 10)), new Set([200]));
+  t.equal(several.pids().length, 4, 'none was replaced');
+  t.equal(await child.stop(), 0);
 });
 
 test('SIGHUP changes nothing in a single process, and says so', async (t) => {
   const { url, child, logged } = await startSeveral(t, { WEB_CONCURRENCY: '1' });
   process.kill(child.process.pid as number, 'SIGHUP');
   await until(() => logged('^SIGHUP changed nothing: .+ Restart this process instead$').length === 1);
-  assert.deepEqual(await ask(url, 1), [200]);
-  assert.equal(await child.stop(), 0);
+  t.strictSame(await ask(url, 1), [200]);
+  t.equal(await child.stop(), 0);
 });
 
 for (const WEB_CONCURRENCY of ['1', '2']) {
@@ -265,7 +265,7 @@ for (const WEB_CONCURRENCY of ['1', '2']) {
     const settings = { HOST, WEB_CONCURRENCY, BASE_URL: 'https://speech.example' };
     const { child, env, port } = await startSeveral(t, settings);
     await child.printed(/listens on https:\/\/speech\.example \(\/.+gateway\.sock\)/);
-    assert.equal((await stat(HOST)).mode & 0o777, 0o660);
+    t.equal((await stat(HOST)).mode & 0o777, 0o660);
     await untilRefused(port);
     const [path, job] = ['/tts/jobs/', randomUUID()];
     for (const client of ['203.0.113.7', '203.0.113.8', undefined]) {
@@ -278,12 +278,12 @@ for (const WEB_CONCURRENCY of ['1', '2']) {
 
     await child.stop('SIGKILL');
     await until(() => connects(HOST).then((isOpen) => !isOpen));
-    assert.ok((await stat(HOST)).isSocket(), 'it is left behind');
+    t.ok((await stat(HOST)).isSocket(), 'it is left behind');
     const again = startChild(t, 'src/main.ts', env);
     await again.printed(/listens on/);
-    assert.ok(await connects(HOST));
-    assert.equal(await again.stop(), 0);
-    await assert.rejects(stat(HOST), { code: 'ENOENT' });
+    t.ok(await connects(HOST));
+    t.equal(await again.stop(), 0);
+    await t.rejects(stat(HOST), { code: 'ENOENT' });
   });
 }
 
@@ -292,12 +292,12 @@ test('R47: HOST that is a file, or has no BASE_URL, ends the start with 78', asy
   await writeFile(HOST, 'precious');
   const { env } = await severalSettings(t, { HOST, WEB_CONCURRENCY: '1' });
   const unset = startChild(t, 'src/main.ts', env);
-  assert.equal(await unset.ended(), 78);
-  assert.match(unset.output(), /^BASE_URL is not set, but HOST is\. /m);
+  t.equal(await unset.ended(), 78);
+  t.match(unset.output(), /^BASE_URL is not set, but HOST is\. /m);
   const child = startChild(t, 'src/main.ts', { ...env, BASE_URL: 'https://speech.example' });
-  assert.equal(await child.ended(), 78);
-  assert.match(child.output(), /^HOST \/.+a file can't be a socket \(EADDRINUSE\)\./m);
-  assert.equal(await readFile(HOST, 'utf8'), 'precious');
+  t.equal(await child.ended(), 78);
+  t.match(child.output(), /^HOST \/.+a file can't be a socket \(EADDRINUSE\)\./m);
+  t.equal(await readFile(HOST, 'utf8'), 'precious');
 });
 
 const connects = async (path: string): Promise<boolean> => {
@@ -323,6 +323,6 @@ test('SIGTERM during the start of the processes exits 0', async (t) => {
   const { env } = await severalSettings(t);
   const child = startChild(t, 'src/main.ts', env);
   await child.printed(/Server listening at/);
-  assert.equal(await child.stop(), 0);
-  assert.doesNotMatch(child.output(), /listens on/);
+  t.equal(await child.stop(), 0);
+  t.notMatch(child.output(), /listens on/);
 });

@@ -153,11 +153,8 @@ test('R61: random purchases, spends, refunds and disputes match processor and ca
     for (const life of lives) {
       const { balance, debt } = await stand(gateway, life.account);
       const taken = await takenCents(checkout, life);
-      assert.ok(balance >= 0 && debt >= 0 && (balance === 0 || debt === 0), `${balance} and ${debt}`);
-      assert.equal(
-        Math.round((balance - debt) * 10_000),
-        (life.boughtCents - taken) * 10_000 - Number(life.spentMicroUsd),
-      );
+      t.ok(balance >= 0 && debt >= 0 && (balance === 0 || debt === 0), `${balance} and ${debt}`);
+      t.equal(Math.round((balance - debt) * 10_000), (life.boughtCents - taken) * 10_000 - Number(life.spentMicroUsd));
       if (debt > 0) indebted++;
     }
     // As if months had passed: the lists are read on from here, and what came before changes no more.
@@ -167,9 +164,9 @@ test('R61: random purchases, spends, refunds and disputes match processor and ca
   await assertSound(gateway, checkout);
   t.comment(JSON.stringify({ ...did, indebted }));
   for (const step of ['buy', 'spend', 'refund', 'settle', 'dispute', 'turn', 'follow']) {
-    assert.ok((did[step] ?? 0) > HISTORIES / 10, `${step} happened`);
+    t.ok((did[step] ?? 0) > HISTORIES / 10, `${step} happened`);
   }
-  assert.ok(indebted > HISTORIES / 30);
+  t.ok(indebted > HISTORIES / 30);
 });
 
 /** What the processor has of this account's purchases now. */

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
@@ -50,24 +49,24 @@ test('R16: a paid session missing from the database, as after a restore, is cred
   ];
   const checkout = await startFaultyCheckout(t, { sessions });
   const gateway = await startGateway(t, settings(checkout), { databaseUrl });
-  assert.deepEqual(await runTurn(gateway, 'checkout_sweep'), { name: 'checkout_sweep', outcome: 'done', count: 1 });
-  assert.equal(await gateway.balance(metadata.account_id), 7_000_000n);
+  t.strictSame(await runTurn(gateway, 'checkout_sweep'), { name: 'checkout_sweep', outcome: 'done', count: 1 });
+  t.equal(await gateway.balance(metadata.account_id), 7_000_000n);
   const row = await gateway.db.selectFrom('top_up').selectAll().executeTakeFirstOrThrow();
-  assert.deepEqual([row.id, row.state, row.challenge_id], [metadata.top_up_id, 'credited', 'challenge-1']);
-  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 0);
+  t.strictSame([row.id, row.state, row.challenge_id], [metadata.top_up_id, 'credited', 'challenge-1']);
+  t.equal((await runTurn(gateway, 'checkout_sweep')).count, 0);
 
   // The watermark is as old as the backup.
   await gateway.db.updateTable('processor_list').set({ read_until: sql`now() - interval '3 days'` }).execute();
-  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
-  assert.equal(await gateway.balance(longAgo.account_id), 7_000_000n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
+  t.equal(await gateway.balance(longAgo.account_id), 7_000_000n);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('an orphaned session is credited after a restart, even if the sweep is rare', async (t) => {
   const { databaseUrl, orphan } = await instance(t);
   const metadata = orphan();
   const before = await startGateway(t, settings(await startFaultyCheckout(t)), { databaseUrl });
-  assert.equal((await runTurn(before, 'checkout_sweep')).outcome, 'done');
+  t.equal((await runTurn(before, 'checkout_sweep')).outcome, 'done');
   const checkout = await startFaultyCheckout(t, { sessions: [stored(now() - 100, metadata)] });
   const env = { ...settings(checkout), RECONCILE_INTERVAL_MS: '100' };
   const gateway = await startGateway(t, env, { databaseUrl });
@@ -75,7 +74,7 @@ test('an orphaned session is credited after a restart, even if the sweep is rare
     async () =>
       (await gateway.db.selectFrom('account').select('id').where('id', '=', metadata.account_id).execute()).length > 0,
   );
-  assert.equal(await gateway.balance(metadata.account_id), 7_000_000n);
+  t.equal(await gateway.balance(metadata.account_id), 7_000_000n);
 });
 
 test('a sweep reads every page back to the watermark and then advances it', async (t) => {
@@ -89,15 +88,15 @@ test('a sweep reads every page back to the watermark and then advances it', asyn
   const checkout = await startFaultyCheckout(t, { sessions });
   const gateway = await startGateway(t, settings(checkout), { databaseUrl });
   await gateway.db.updateTable('processor_list').set({ read_until: sql`now() - interval '2 days'` }).execute();
-  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
-  assert.equal(lists(checkout).length, 3);
+  t.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
+  t.equal(lists(checkout).length, 3);
   for (const { query } of lists(checkout)) {
-    assert.ok(Math.abs(Number(query.get('created[gte]')) - (now() - 48 * HOUR)) < 60);
-    assert.equal(query.get('status'), 'complete');
+    t.ok(Math.abs(Number(query.get('created[gte]')) - (now() - 48 * HOUR)) < 60);
+    t.equal(query.get('status'), 'complete');
   }
   const { read_until, pass_started_at, pass_cursor } = await sweepState(gateway);
-  assert.ok(Math.abs(read_until.getTime() / 1000 - (now() - 25 * HOUR)) < 60);
-  assert.deepEqual([pass_started_at, pass_cursor], [null, null]);
+  t.ok(Math.abs(read_until.getTime() / 1000 - (now() - 25 * HOUR)) < 60);
+  t.strictSame([pass_started_at, pass_cursor], [null, null]);
 });
 
 test('an interrupted sweep resumes, or restarts if its cursor is unknown', async (t) => {
@@ -113,16 +112,16 @@ test('an interrupted sweep resumes, or restarts if its cursor is unknown', async
       .set({ pass_started_at: sql`now() - interval '1 hour'`, pass_cursor: cursor })
       .execute();
   await interrupt(place.id);
-  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
-  assert.equal(await gateway.balance(older.account_id), 7_000_000n);
+  t.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
+  t.equal(await gateway.balance(older.account_id), 7_000_000n);
   const { read_until } = await sweepState(gateway);
-  assert.ok(Math.abs(read_until.getTime() / 1000 - (now() - 25 * HOUR)) < 60, 'never backwards');
+  t.ok(Math.abs(read_until.getTime() / 1000 - (now() - 25 * HOUR)) < 60, 'never backwards');
 
   await interrupt('cs_test_unknown');
-  assert.equal((await runTurn(gateway, 'checkout_sweep')).outcome, 'failed');
-  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
-  assert.equal(await gateway.balance(newer.account_id), 7_000_000n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await runTurn(gateway, 'checkout_sweep')).outcome, 'failed');
+  t.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
+  t.equal(await gateway.balance(newer.account_id), 7_000_000n);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a sweep and a returning buyer at once credit each session once', async (t) => {
@@ -137,9 +136,9 @@ test('a sweep and a returning buyer at once credit each session once', async (t)
     ...sessions.map(({ id }) => gateway.call(`/top-up/complete?session_id=${id}`)),
   ]);
   const fresh = pages.filter((page) => page.status === 200 && !/already/i.test(page.text)).length;
-  assert.equal(first.count + second.count + fresh, sessions.length);
-  for (const { metadata } of sessions) assert.equal(await gateway.balance(metadata.account_id ?? ''), 7_000_000n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(first.count + second.count + fresh, sessions.length);
+  for (const { metadata } of sessions) t.equal(await gateway.balance(metadata.account_id ?? ''), 7_000_000n);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('two sweeps at once credit each session once and miss none', async (t) => {
@@ -149,8 +148,8 @@ test('two sweeps at once credit each session once and miss none', async (t) => {
   const gateway = await startGateway(t, settings(checkout), { databaseUrl });
   const replica = await startGateway(t, settings(checkout), { databaseUrl });
   const counts = await Promise.all([gateway, replica].map((each) => runWithoutTurn(each, 'checkout_sweep')));
-  assert.ok(lists(checkout).length > 3, 'both have read a page');
-  assert.equal(
+  t.ok(lists(checkout).length > 3, 'both have read a page');
+  t.equal(
     counts.reduce((sum, count) => sum + count),
     sessions.length,
   );
@@ -159,13 +158,13 @@ test('two sweeps at once credit each session once and miss none', async (t) => {
     .select('balance_micro_usd')
     .where('kind', '=', 'card')
     .execute();
-  assert.deepEqual(
+  t.strictSame(
     balances.map((account) => account.balance_micro_usd),
     sessions.map(() => 7_000_000n),
   );
   const { read_until, pass_started_at, pass_cursor } = await sweepState(gateway);
-  assert.ok(Math.abs(read_until.getTime() / 1000 - (now() - 25 * HOUR)) < 60);
-  assert.deepEqual([pass_started_at, pass_cursor], [null, null]);
-  assert.equal(await runWithoutTurn(replica, 'checkout_sweep'), 0);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.ok(Math.abs(read_until.getTime() / 1000 - (now() - 25 * HOUR)) < 60);
+  t.strictSame([pass_started_at, pass_cursor], [null, null]);
+  t.equal(await runWithoutTurn(replica, 'checkout_sweep'), 0);
+  t.strictSame(await audit(gateway.db), []);
 });

@@ -61,13 +61,13 @@ test('two replicas at once void an expired hold once', async (t) => {
     const holds = await Promise.all(accounts.flatMap((account) => [hold(first, account), hold(second, account)]));
     await expire(first, holds);
     const turns = await Promise.all([first, second, first, second].map(({ app }) => app.reconcilers.turn()));
-    assert.equal(
+    t.equal(
       turns.reduce((sum, results) => sum + voided(results), 0),
       holds.length,
     );
-    for (const account of accounts) assert.equal(await first.balance(account), 5_000_000n);
+    for (const account of accounts) t.equal(await first.balance(account), 5_000_000n);
   }
-  assert.deepEqual(await audit(first.db), []);
+  t.strictSame(await audit(first.db), []);
 });
 
 test('even without the lock, concurrent voids happen once and without deadlock', async (t) => {
@@ -77,13 +77,13 @@ test('even without the lock, concurrent voids happen once and without deadlock',
     const holds = await Promise.all([...accounts, ...accounts].map((account) => hold(first, account)));
     await expire(first, holds);
     const counts = await Promise.all([first, second, first, second].map(({ db }) => voidExpiredHolds(db)));
-    assert.equal(
+    t.equal(
       counts.reduce((sum, count) => sum + count, 0),
       holds.length,
     );
   }
-  for (const account of accounts) assert.equal(await first.balance(account), 5_000_000n);
-  assert.deepEqual(await audit(first.db), []);
+  for (const account of accounts) t.equal(await first.balance(account), 5_000_000n);
+  t.strictSame(await audit(first.db), []);
 });
 
 test('a hold with a live lease, without lease or already ended is left alone', async (t) => {
@@ -92,12 +92,12 @@ test('a hold with a live lease, without lease or already ended is left alone', a
   await hold(gateway, account);
   const ofJob = await hold(gateway, account, null);
   const captured = await hold(gateway, account);
-  assert.equal(await captureHold(gateway.db, captured), true);
+  t.equal(await captureHold(gateway.db, captured), true);
   await expire(gateway, [captured]);
-  assert.equal(voided(await gateway.app.reconcilers.turn()), 0);
-  assert.equal(await gateway.balance(account), 5_000_000n - 3n * AMOUNT);
-  assert.equal(await captureHold(gateway.db, ofJob), true);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(voided(await gateway.app.reconcilers.turn()), 0);
+  t.equal(await gateway.balance(account), 5_000_000n - 3n * AMOUNT);
+  t.equal(await captureHold(gateway.db, ofJob), true);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a renewed hold stays, and a hold taken over or ended is not renewed', async (t) => {
@@ -111,14 +111,14 @@ test('a renewed hold stays, and a hold taken over or ended is not renewed', asyn
   await captureHold(gateway.db, captured);
   await expire(gateway, [live, voided]);
   const taken = { ...live, fence: live.fence - 1 };
-  assert.deepEqual([...(await renewHolds(gateway.db, [taken, captured], HOLD_LEASE_SECONDS))], []);
-  assert.deepEqual([...(await renewHolds(gateway.db, [live], HOLD_LEASE_SECONDS))], [live.id]);
-  assert.equal(await voidExpiredHolds(gateway.db), 1);
-  assert.deepEqual([...(await renewHolds(gateway.db, [voided], HOLD_LEASE_SECONDS))], []);
-  assert.equal(await captureHold(gateway.db, voided), false, 'its answer is not charged');
-  assert.equal(await captureHold(gateway.db, live), true);
-  assert.equal(await gateway.balance(account), 5_000_000n - 2n * AMOUNT);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame([...(await renewHolds(gateway.db, [taken, captured], HOLD_LEASE_SECONDS))], []);
+  t.strictSame([...(await renewHolds(gateway.db, [live], HOLD_LEASE_SECONDS))], [live.id]);
+  t.equal(await voidExpiredHolds(gateway.db), 1);
+  t.strictSame([...(await renewHolds(gateway.db, [voided], HOLD_LEASE_SECONDS))], []);
+  t.equal(await captureHold(gateway.db, voided), false, 'its answer is not charged');
+  t.equal(await captureHold(gateway.db, live), true);
+  t.equal(await gateway.balance(account), 5_000_000n - 2n * AMOUNT);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('for one lease after a pause nothing is voided (R55)', async (t) => {
@@ -132,10 +132,10 @@ test('for one lease after a pause nothing is voided (R55)', async (t) => {
   const turn = { signal: new AbortController().signal, done, report: () => {} };
   const { run } = expiredHolds(gateway.db, HOLD_LEASE_SECONDS);
   await run({ ...turn, steadyMs: HOLD_LEASE_SECONDS * 1000 - 1 });
-  assert.equal(count, 0);
+  t.equal(count, 0);
   await run({ ...turn, steadyMs: HOLD_LEASE_SECONDS * 1000 });
-  assert.equal(count, 1);
-  assert.equal(await gateway.balance(account), 5_000_000n);
+  t.equal(count, 1);
+  t.equal(await gateway.balance(account), 5_000_000n);
 });
 
 test('of a capture and a reconciler at once, exactly one ends the hold', async (t) => {
@@ -148,9 +148,9 @@ test('of a capture and a reconciler at once, exactly one ends the hold', async (
     gateway.app.reconcilers.turn(),
   ]);
   const captured = captures.filter(Boolean).length;
-  assert.equal(captured + voided(results), holds.length);
-  assert.equal(await gateway.balance(account), 5_000_000n - BigInt(captured) * AMOUNT);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(captured + voided(results), holds.length);
+  t.equal(await gateway.balance(account), 5_000_000n - BigInt(captured) * AMOUNT);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('one turn voids more holds than one statement can', async (t) => {
@@ -165,13 +165,13 @@ test('one turn voids more holds than one statement can', async (t) => {
     select 'charge', 'pending', ${account}, '00000000-0000-4000-8000-000000000002', 1, now() - interval '1 hour'
     from generate_series(1, ${count}::int)`.execute(gateway.db);
   const findings = await audit(gateway.db);
-  assert.deepEqual(
+  t.strictSame(
     findings.map((finding) => finding.rule),
     ['a hold has ended, is within its lease, or is owned by a live job'],
   );
-  assert.equal(voided(await gateway.app.reconcilers.turn()), count);
-  assert.equal(await gateway.balance(account), 5_000_000n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(voided(await gateway.app.reconcilers.turn()), count);
+  t.equal(await gateway.balance(account), 5_000_000n);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('the interval voids the hold of a dead process', async (t) => {
@@ -203,11 +203,11 @@ test("after the clock steps back, a reconciler's lease and last turn do not bind
     on conflict (name) do update
       set owner = excluded.owner, started_at = excluded.started_at, lease_until = excluded.lease_until`;
   await run(db, held(`now() + ${STEP}`));
-  assert.equal(await take(), 'taken');
+  t.equal(await take(), 'taken');
   await run(db, `update reconciler set started_at = now() + ${STEP}`);
-  assert.equal(await take(), 'taken', 'no gap is kept to a turn that has not begun');
+  t.equal(await take(), 'taken', 'no gap is kept to a turn that has not begun');
   await run(db, held('now()'));
-  assert.equal(await take(), undefined, 'one within its length binds');
+  t.equal(await take(), undefined, 'one within its length binds');
 });
 
 test('after the clock steps back, a hold with a lease too far ahead is voided', async (t) => {
@@ -221,12 +221,12 @@ test('after the clock steps back, a hold with a lease too far ahead is voided', 
   const [stale, live] = [await held(), await held()];
   await run(gateway.db, `update transfer set lease_until = lease_until + interval '600 seconds' where id = '${stale}'`);
   const { count, pastLease } = await pendingHolds(gateway.db);
-  assert.deepEqual([count, pastLease], [2, 1]);
-  assert.equal(await voidExpiredHolds(gateway.db), 1);
-  assert.equal(await voidExpiredHolds(gateway.db), 0);
+  t.strictSame([count, pastLease], [2, 1]);
+  t.equal(await voidExpiredHolds(gateway.db), 1);
+  t.equal(await voidExpiredHolds(gateway.db), 0);
   await run(gateway.db, `update transfer set lease_until = lease_until + ${STEP} where id = '${live}'`);
-  assert.equal(await voidExpiredHolds(gateway.db), 1);
-  assert.equal(await gateway.balance(account), 5_000_000n);
+  t.equal(await voidExpiredHolds(gateway.db), 1);
+  t.equal(await gateway.balance(account), 5_000_000n);
 });
 
 test("after the clock steps back, a payment's lease and last check do not bind", async (t) => {
@@ -250,33 +250,33 @@ test("after the clock steps back, a payment's lease and last check do not bind",
 
   const reservations = new Reservations(db, ASSET);
   const abandoned = await reservations.findAbandoned(10);
-  assert.deepEqual([abandoned.map(({ claim }) => claim.nonce), abandoned[0]?.isLeased], [['reserved'], false]);
-  assert.ok(await reservations.takeOver(abandoned[0] as never, 1n));
-  assert.deepEqual(await reservations.findAbandoned(10), []);
-  assert.equal((await paymentsInDoubt(db)).count, 2);
+  t.strictSame([abandoned.map(({ claim }) => claim.nonce), abandoned[0]?.isLeased], [['reserved'], false]);
+  t.ok(await reservations.takeOver(abandoned[0] as never, 1n));
+  t.strictSame(await reservations.findAbandoned(10), []);
+  t.equal((await paymentsInDoubt(db)).count, 2);
   const outcomes = new PaymentOutcomes(db, ASSET);
   const since = await outcomes.now();
   const claimed = [await outcomes.claimNextCheck(since), await outcomes.claimNextCheck(since)];
-  assert.deepEqual(claimed.map((payment) => payment?.claim.nonce).sort(), ['settling', 'unknown']);
-  assert.equal(await outcomes.claimNextCheck(since), undefined, 'each once');
+  t.strictSame(claimed.map((payment) => payment?.claim.nonce).sort(), ['settling', 'unknown']);
+  t.equal(await outcomes.claimNextCheck(since), undefined, 'each once');
 });
 
 test("after the clock steps back, a job's lease ends and waiting jobs become due", async (t) => {
   const { gateway, account } = await start(t);
   const [taken, waiting] = [(await later(gateway, account)).json.jobId, (await later(gateway, account)).json.jobId];
   await claimed(gateway, taken);
-  assert.equal(await takeOverJobs(gateway.db), 0, 'a lease within its length binds');
+  t.equal(await takeOverJobs(gateway.db), 0, 'a lease within its length binds');
   await run(gateway.db, `update job set lease_until = now() + ${STEP} where id = '${taken}'`);
-  assert.equal(await takeOverJobs(gateway.db), 1);
-  assert.equal((await row(gateway, taken)).state, 'queued');
+  t.equal(await takeOverJobs(gateway.db), 1);
+  t.equal((await row(gateway, taken)).state, 'queued');
 
   await run(gateway.db, `update job set run_at = now() + ${STEP} where id = '${waiting}'`);
   await run(gateway.db, `update graphile_worker._private_jobs set run_at = now() + ${STEP} where key = '${waiting}'`);
   await requeueLostJobs(gateway.db);
   const { rows } = await sql`
     select from graphile_worker.jobs where key = ${waiting} and run_at <= now()`.execute(gateway.db);
-  assert.equal(rows.length, 1);
-  assert.ok((await row(gateway, waiting)).run_at.getTime() <= Date.now() + 1_000);
+  t.equal(rows.length, 1);
+  t.ok((await row(gateway, waiting)).run_at.getTime() <= Date.now() + 1_000);
 
   await run(gateway.db, `update job set run_at = now() - interval '11 seconds' where id = '${waiting}'`);
   const lock = (at: string) =>
@@ -285,9 +285,9 @@ test("after the clock steps back, a job's lease ends and waiting jobs become due
       `update graphile_worker._private_jobs set locked_at = ${at}, locked_by = 'dead' where key = '${waiting}'`,
     );
   await lock('now()');
-  assert.equal(await requeueLostJobs(gateway.db), 0);
+  t.equal(await requeueLostJobs(gateway.db), 0);
   await lock(`now() + ${STEP}`);
-  assert.equal(await requeueLostJobs(gateway.db), 1, 'an entry that was locked then');
+  t.equal(await requeueLostJobs(gateway.db), 1, 'an entry that was locked then');
 });
 
 test('after the clock steps back, mail taken by a dead process is sent', async (t) => {
@@ -297,7 +297,7 @@ test('after the clock steps back, mail taken by a dead process is sent', async (
     values (gen_random_uuid(), ${`0x${'a'.repeat(40)}`}, 'bug', 'Hello', '', '', gen_random_uuid(), now(), 'queued')
     returning id`.execute(db);
   const [feedback] = rows;
-  assert.equal(await requeueLostMail(db), 1);
+  t.equal(await requeueLostMail(db), 1);
   const lock = (at: string) =>
     run(
       db,
@@ -305,9 +305,9 @@ test('after the clock steps back, mail taken by a dead process is sent', async (
        where key = 'feedback ${feedback?.id}'`,
     );
   await lock('now()');
-  assert.equal(await requeueLostMail(db), 0);
+  t.equal(await requeueLostMail(db), 0);
   await lock(`now() + ${STEP}`);
-  assert.equal(await requeueLostMail(db), 1);
+  t.equal(await requeueLostMail(db), 1);
 });
 
 test("after the clock steps back, reading the processor's lists does not fail", async (t) => {
@@ -317,11 +317,11 @@ test("after the clock steps back, reading the processor's lists does not fail", 
   await run(db, `alter table processor_list enable trigger processor_list_read`);
   for (const name of ['sessions', 'refunds', 'disputes'] as const) {
     const pass = await beginPass(db, name);
-    assert.ok(pass.created_from <= Date.now() / 1000 - 3_600 + 1, 'the last hour is read again');
+    t.ok(pass.created_from <= Date.now() / 1000 - 3_600 + 1, 'the last hour is read again');
     await endPass(db, pass);
   }
   const { rows } = await sql`select from processor_list where pass_started_at is null and read_until < now()`.execute(
     db,
   );
-  assert.equal(rows.length, 3);
+  t.equal(rows.length, 3);
 });

@@ -185,6 +185,6 @@ for (const [point, [scene, reconciler]] of CASES) {
     await due?.();
     await gateway.app.reconcilers.turn();
     await done();
-    assert.deepEqual(await audit(gateway.db), []);
+    t.strictSame(await audit(gateway.db), []);
   });
 }

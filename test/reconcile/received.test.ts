@@ -84,11 +84,11 @@ for (const [name, columns, found] of [
     const { nonce } = await land(payer);
     await row(gateway, payer, nonce, columns);
     for (let times = 0; times < 2; times++) {
-      assert.deepEqual(await ofPayer(), { ...found, unrecorded: 0, others: 0 });
+      t.strictSame(await ofPayer(), { ...found, unrecorded: 0, others: 0 });
     }
     const { rows } = await sql`select from transfer where kind = 'deposit'`.execute(gateway.db);
-    assert.equal(rows.length, found.known);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.equal(rows.length, found.known);
+    t.strictSame(await audit(gateway.db), []);
   });
 }
 
@@ -100,17 +100,17 @@ test('a transfer without a payment is recorded and booked once', {
   const [transfer = assert.fail()] = (await look()).unrecorded.filter((each) => each.transaction === transaction);
   const record = () => recordTransfer(gateway.db, asset, transfer, 'deposit');
   const recorded = await Promise.all(Array.from({ length: 8 }, record));
-  assert.equal(recorded.filter(Boolean).length, 1);
-  assert.equal(await record(), false);
-  assert.equal(await recordTransfer(gateway.db, asset, transfer, 'speech'), false);
-  assert.deepEqual(await ofPayer(), { known: 1, open: 0, unrecorded: 0, others: 0 });
+  t.equal(recorded.filter(Boolean).length, 1);
+  t.equal(await record(), false);
+  t.equal(await recordTransfer(gateway.db, asset, transfer, 'speech'), false);
+  t.strictSame(await ofPayer(), { known: 1, open: 0, unrecorded: 0, others: 0 });
   const account = await gateway.db
     .selectFrom('account')
     .select('balance_micro_usd')
     .where('address', '=', payer.address.toLowerCase())
     .executeTakeFirst();
-  assert.equal(account?.balance_micro_usd, AMOUNT);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(account?.balance_micro_usd, AMOUNT);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('block ranges shrink for a node that limits them, and every node is read', {
@@ -124,12 +124,12 @@ test('block ranges shrink for a node that limits them, and every node is read', 
   await chain.client.mine({ blocks: 20 });
   await land(payer);
   narrow.falsehood = allowing(5, { error: { code: -32005, message: 'query returned more than 10000 results' } });
-  assert.deepEqual(await ofPayer(), { known: 0, open: 0, unrecorded: 2, others: 0 });
+  t.strictSame(await ofPayer(), { known: 0, open: 0, unrecorded: 2, others: 0 });
 
   narrow.falsehood = failing;
-  assert.equal((await ofPayer()).unrecorded, 0, 'one node is enough for an answer');
+  t.equal((await ofPayer()).unrecorded, 0, 'one node is enough for an answer');
   blind.falsehood = failing;
-  await assert.rejects(ofPayer(), /refused/);
+  await t.rejects(ofPayer(), /refused/);
 });
 
 test('transfers before the given time are not read', { skip }, async (t) => {
@@ -142,5 +142,5 @@ test('transfers before the given time are not read', { skip }, async (t) => {
   const { timestamp } = await chain.client.getBlock();
   const later = new Date(Number(timestamp) * 1000);
   const { unrecorded } = await settleReceived({ db: gateway.db, payments, asset, payees: config.payees }, later);
-  assert.deepEqual(unrecorded, []);
+  t.strictSame(unrecorded, []);
 });

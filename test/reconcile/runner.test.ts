@@ -70,10 +70,10 @@ test('two replicas run a reconciler one at a time, and once per interval togethe
   second.runner.start();
   await until(() => begun.length >= 12);
   await Promise.all([first.runner.stop(), second.runner.stop()]);
-  assert.equal(most, 1);
+  t.equal(most, 1);
   const gaps = begun.slice(1).map((at, index) => at.getTime() - (begun[index] as Date).getTime());
   // 90 ms by the database's clock; timestamps come here in whole milliseconds.
-  assert.ok(
+  t.ok(
     gaps.every((gap) => gap >= intervalMs * 0.9 - 1),
     `gaps of ${gaps} ms`,
   );
@@ -119,13 +119,13 @@ test('a long turn is not joined by another replica or by the same one', async (t
   const second = setUp(t, url, [reconciler]);
   const long = first.runner.turn();
   await entered.promise;
-  assert.deepEqual(await second.runner.turn(), [{ name: 'slow', outcome: 'skipped', count: 0 }]);
-  assert.deepEqual(await first.runner.turn(), [{ name: 'slow', outcome: 'skipped', count: 0 }]);
+  t.strictSame(await second.runner.turn(), [{ name: 'slow', outcome: 'skipped', count: 0 }]);
+  t.strictSame(await first.runner.turn(), [{ name: 'slow', outcome: 'skipped', count: 0 }]);
   leave.resolve();
-  assert.deepEqual(await long, [{ name: 'slow', outcome: 'done', count: 1 }]);
-  assert.equal(runs, 1);
-  assert.deepEqual(await second.runner.turn(), [{ name: 'slow', outcome: 'done', count: 1 }]);
-  assert.deepEqual(second.reported, [['slow', 1]]);
+  t.strictSame(await long, [{ name: 'slow', outcome: 'done', count: 1 }]);
+  t.equal(runs, 1);
+  t.strictSame(await second.runner.turn(), [{ name: 'slow', outcome: 'done', count: 1 }]);
+  t.strictSame(second.reported, [['slow', 1]]);
 });
 
 test('turns are steady since the last pause of over three intervals and half a lease', async (t) => {
@@ -141,23 +141,23 @@ test('turns are steady since the last pause of over three intervals and half a l
     return db;
   };
   const db = await life(() => seen.length > 0);
-  assert.ok((seen[0] as number) > 365 * 86_400_000, 'the first of all has no pause before it');
+  t.ok((seen[0] as number) > 365 * 86_400_000, 'the first of all has no pause before it');
   const pause = (length: string) => sql`update reconciler set started_at = now() - ${length}::interval`.execute(db);
   await pause('2 seconds');
   seen.length = 0;
   await life(() => seen.length > 0);
-  assert.ok((seen[0] as number) > 365 * 86_400_000, 'a pause of four intervals ends no lease');
+  t.ok((seen[0] as number) > 365 * 86_400_000, 'a pause of four intervals ends no lease');
   await pause('8 seconds');
   seen.length = 0;
   await life(() => seen.length > 1);
   const [first, second] = seen as [number, number];
-  assert.equal(first, 0);
-  assert.ok(second > 0 && second < 600_000, String(second));
+  t.equal(first, 0);
+  t.ok(second > 0 && second < 600_000, String(second));
   await pause('1 hour');
   const { runner } = setUp(t, url, [reconciler], { intervalMs });
   seen.length = 0;
   await runner.turn();
-  assert.ok((seen[0] as number) > second, 'an operator asks for the turn');
+  t.ok((seen[0] as number) > second, 'an operator asks for the turn');
 });
 
 test("a dead process's turn is free once its lease expires", async (t) => {
@@ -177,19 +177,19 @@ test("a dead process's turn is free once its lease expires", async (t) => {
     return { leave: leave.resolve, left };
   };
   const first = await hold();
-  assert.equal(await turns.run('probe', 0, async () => 'mine'), undefined);
-  assert.equal(await turns.run('another', 0, async () => 'mine'), 'mine');
+  t.equal(await turns.run('probe', 0, async () => 'mine'), undefined);
+  t.equal(await turns.run('another', 0, async () => 'mine'), 'mine');
   await pass();
   const second = await hold();
   const present = await owner();
-  assert.ok(present);
+  t.ok(present);
   first.leave();
   await first.left;
-  assert.equal(await owner(), present);
+  t.equal(await owner(), present);
   second.leave();
   await second.left;
-  assert.equal(await turns.run('probe', 60_000, async () => 'mine'), undefined, 'the last one began a moment ago');
-  assert.equal(await turns.run('probe', 0, async () => 'mine'), 'mine');
+  t.equal(await turns.run('probe', 60_000, async () => 'mine'), undefined, 'the last one began a moment ago');
+  t.equal(await turns.run('probe', 0, async () => 'mine'), 'mine');
 });
 
 const WARN = 40;
@@ -212,11 +212,11 @@ test('a failing reconciler stops no other, and is logged once until it recovers'
     const [bad, good] = await runner.turn();
     assert.equal(bad?.outcome, 'failed');
     assert.equal(bad.count, 2);
-    assert.deepEqual(good, { name: 'good', outcome: 'done', count: 1 });
+    t.strictSame(good, { name: 'good', outcome: 'done', count: 1 });
   }
   fails = false;
   await runner.turn();
-  assert.deepEqual(
+  t.strictSame(
     lines.filter((line) => line.reconciler === 'bad').map((line) => line.msg),
     [
       'a reconciler failed; it retries every turn, and logs the same error only once',
@@ -224,8 +224,8 @@ test('a failing reconciler stops no other, and is logged once until it recovers'
       'a reconciler finished or removed items',
     ],
   );
-  assert.equal(lines.filter((line) => line.level >= ERROR).length, 1);
-  assert.deepEqual(
+  t.equal(lines.filter((line) => line.level >= ERROR).length, 1);
+  t.strictSame(
     reported.filter(([name]) => name === 'bad'),
     Array.from({ length: 4 }, () => ['bad', 2]),
   );
@@ -243,12 +243,12 @@ test('an unavailable database or missing tables are logged once', async (t) => {
   unreachable.runner.start();
   for (let turn = 0; turn < 3; turn++) {
     const results = await unreachable.runner.turn();
-    assert.deepEqual(
+    t.strictSame(
       results.map((result) => result.outcome),
       ['failed', 'failed'],
     );
   }
-  assert.deepEqual(
+  t.strictSame(
     unreachable.lines.map(({ level, msg }) => [level, msg]),
     [[WARN, 'reconcilers wait for the database']],
   );
@@ -268,11 +268,11 @@ test('an unavailable database or missing tables are logged once', async (t) => {
   await later.runner.turn();
   await migrate(empty.href);
   const results = await later.runner.turn();
-  assert.deepEqual(
+  t.strictSame(
     results.map((result) => result.outcome),
     ['done', 'done'],
   );
-  assert.deepEqual(
+  t.strictSame(
     later.lines.map(({ msg }) => msg),
     ['reconcilers wait for the database', 'reconcilers reconnected to the database'],
   );
@@ -303,6 +303,6 @@ test('stopping signals the running turn, waits for it and starts no other', asyn
   runner.start();
   await entered.promise;
   await runner.stop();
-  assert.equal(ended, true);
-  assert.equal(runs, 1);
+  t.equal(ended, true);
+  t.equal(runs, 1);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { pino } from 'pino';
@@ -41,7 +40,7 @@ test('R16, R54: foreign, unpaid, other-currency and other-mode sessions credit n
   }
   for (let turn = 0; turn < 2; turn++) {
     const results = await gateway.app.reconcilers.turn();
-    for (const { name, outcome, count } of results) assert.deepEqual([outcome, count], ['done', 0], name);
+    for (const { name, outcome, count } of results) t.strictSame([outcome, count], ['done', 0], name);
   }
 
   // A service with a live key, at a processor whose sessions are those of the test mode.
@@ -49,13 +48,13 @@ test('R16, R54: foreign, unpaid, other-currency and other-mode sessions credit n
   const liveGateway = await startGateway(t, settings(live));
   const session = await open(liveGateway);
   await live.pay(session);
-  assert.equal(credited(await liveGateway.app.reconcilers.turn()), 0);
-  assert.equal((await purchase(liveGateway, session)).state, 'open');
+  t.equal(credited(await liveGateway.app.reconcilers.turn()), 0);
+  t.equal((await purchase(liveGateway, session)).state, 'open');
 
   for (const { db } of [gateway, liveGateway]) {
-    assert.deepEqual(await db.selectFrom('transfer').selectAll().execute(), []);
-    assert.deepEqual(await db.selectFrom('account').select('id').where('kind', '=', 'card').execute(), []);
-    assert.deepEqual(await audit(db), []);
+    t.strictSame(await db.selectFrom('transfer').selectAll().execute(), []);
+    t.strictSame(await db.selectFrom('account').select('id').where('kind', '=', 'card').execute(), []);
+    t.strictSame(await audit(db), []);
   }
 });
 
@@ -74,21 +73,21 @@ test('a failing processor gets few calls and leaks nothing into the log', async 
     const results = await runner.turn();
     for (const result of results) {
       const outcome = ['top_ups', 'checkout_sweep', 'clawback_sweep'].includes(result.name) ? 'failed' : 'done';
-      assert.deepEqual([result.outcome, result.count], [outcome, 0], `${name}: ${result.name}`);
+      t.strictSame([result.outcome, result.count], [outcome, 0], `${name}: ${result.name}`);
     }
     // Three sessions, and the lists of sessions and of refunds; the SDK repeats a call once whose connection was closed.
-    assert.ok(checkout.calls.length <= 2 * (3 + 2), `${name}: ${checkout.calls.length} calls`);
+    t.ok(checkout.calls.length <= 2 * (3 + 2), `${name}: ${checkout.calls.length} calls`);
   }
-  assert.equal((await gateway.call('/tts/models')).status, 200);
-  assert.equal((await gateway.call('/top-up/complete?session_id=cs_test_1')).status, 502);
+  t.equal((await gateway.call('/tts/models')).status, 200);
+  t.equal((await gateway.call('/top-up/complete?session_id=cs_test_1')).status, 502);
   for (const secret of [checkout.secretKey, 'secret-of-the-processor', 'cs_test_']) {
-    assert.ok(!logged.includes(secret), secret);
+    t.ok(!logged.includes(secret), secret);
   }
-  assert.match(logged, /the call to the card processor failed/);
+  t.match(logged, /the call to the card processor failed/);
   checkout.fault = () => false;
-  assert.equal(credited(await runner.turn()), 6);
-  assert.match(logged, /a reconciler works again/);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(credited(await runner.turn()), 6);
+  t.match(logged, /a reconciler works again/);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a session for which the processor always fails does not block others', async (t) => {
@@ -98,7 +97,7 @@ test('a session for which the processor always fails does not block others', asy
   const fault = faults['500 without a body'] as Fault;
   checkout.fault = (method, path, response) => path.endsWith(bad as string) && fault(method, path, response);
   const { outcome, count } = await runTurn(gateway, 'top_ups');
-  assert.deepEqual([outcome, count], ['failed', 2]);
+  t.strictSame([outcome, count], ['failed', 2]);
 });
 
 test('a purchase for which the database always fails does not block others', async (t) => {
@@ -108,7 +107,7 @@ test('a purchase for which the database always fails does not block others', asy
   const damaged = { table: 'transfer', on: 'insert', when: sql`new.amount_micro_usd = 9990000` } as const;
   await failStatements(gateway.db, { ...damaged, state: 'XX001' });
   const { outcome, count } = await runTurn(gateway, 'top_ups');
-  assert.deepEqual([outcome, count], ['failed', 2]);
+  t.strictSame([outcome, count], ['failed', 2]);
 });
 
 test('R16: an ended purchase is deleted after three weeks and still credited if paid', async (t) => {
@@ -131,22 +130,22 @@ test('R16: an ended purchase is deleted after three weeks and still credited if 
   await unguarded(gateway.db, (db) =>
     sql`update top_up set created_at = now() - interval '1 year' where session_id = ${paid}`.execute(db),
   );
-  assert.equal((await runTurn(gateway, 'unpaid_purchases')).count, 1);
+  t.equal((await runTurn(gateway, 'unpaid_purchases')).count, 1);
   const left = await gateway.db.selectFrom('top_up').select('session_id').execute();
-  assert.deepEqual(left.map(({ session_id }) => session_id).sort(), [young, unpaid, paid].sort());
+  t.strictSame(left.map(({ session_id }) => session_id).sort(), [young, unpaid, paid].sort());
 
   await checkout.pay(old);
   const back = () => gateway.call(`/top-up/complete?session_id=${old}`);
   const pages = await Promise.all([back(), back()]);
-  assert.deepEqual(
+  t.strictSame(
     pages.map(({ status }) => status),
     [200, 200],
   );
   const { account_id, state } = await purchase(gateway, old);
-  assert.equal(state, 'credited');
-  assert.equal(await gateway.balance(account_id), 7_000_000n);
-  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 0);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(state, 'credited');
+  t.equal(await gateway.balance(account_id), 7_000_000n);
+  t.equal((await runTurn(gateway, 'checkout_sweep')).count, 0);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R16: a session paid while its purchase is deleted is credited', async (t) => {
@@ -157,7 +156,7 @@ test('R16: a session paid while its purchase is deleted is credited', async (t) 
   const page = gateway.call(`/top-up/complete?session_id=${session}`);
   await lock.untilWaiting(1);
   await lock.release();
-  assert.equal((await page).status, 200);
-  assert.equal(await gateway.balance((await purchase(gateway, session)).account_id), 7_000_000n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await page).status, 200);
+  t.equal(await gateway.balance((await purchase(gateway, session)).account_id), 7_000_000n);
+  t.strictSame(await audit(gateway.db), []);
 });

@@ -20,21 +20,21 @@ const retrieves = (checkout: FaultyCheckout, session = '') =>
 test("R16: a paid session is credited in the next turn, without the buyer's return", async (t) => {
   const { checkout, gateway } = await setUp(t);
   const session = await open(gateway);
-  assert.equal((await runTurn(gateway, 'top_ups')).count, 0);
+  t.equal((await runTurn(gateway, 'top_ups')).count, 0);
   await checkout.pay(session);
-  assert.equal((await runTurn(gateway, 'top_ups')).count, 1);
+  t.equal((await runTurn(gateway, 'top_ups')).count, 1);
   const { account_id, state } = await purchase(gateway, session);
-  assert.equal(state, 'credited');
-  assert.equal(await gateway.balance(account_id), 7_000_000n);
+  t.equal(state, 'credited');
+  t.equal(await gateway.balance(account_id), 7_000_000n);
 
   const page = await gateway.call(`/top-up/complete?session_id=${session}`);
-  assert.equal(page.status, 200);
-  assert.match(page.text, /already/i);
-  assert.equal(await gateway.balance(account_id), 7_000_000n);
+  t.equal(page.status, 200);
+  t.match(page.text, /already/i);
+  t.equal(await gateway.balance(account_id), 7_000_000n);
   const before = retrieves(checkout, session).length;
-  assert.equal((await runTurn(gateway, 'top_ups')).count, 0);
-  assert.equal(retrieves(checkout, session).length, before, 'what is credited is not asked for again');
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal((await runTurn(gateway, 'top_ups')).count, 0);
+  t.equal(retrieves(checkout, session).length, before, 'what is credited is not asked for again');
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R16: the interval credits the account that a purchase was opened for', async (t) => {
@@ -43,7 +43,7 @@ test('R16: the interval credits the account that a purchase was opened for', asy
   const session = await open(gateway, { accountId: account });
   await checkout.pay(session);
   await until(async () => (await gateway.balance(account)) === 12_000_000n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R16: concurrent returns of the buyer and reconcilers credit once', async (t) => {
@@ -60,11 +60,11 @@ test('R16: concurrent returns of the buyer and reconcilers credit once', async (
       replica.app.reconcilers.turn(),
     ]);
     const fresh = [one, two].filter((page) => page.status === 200 && !/already/i.test(page.text)).length;
-    assert.deepEqual([one.status, two.status], [200, 200]);
-    assert.equal(fresh + credited(first) + credited(second), 1);
-    assert.equal(await gateway.balance((await purchase(gateway, session)).account_id), 7_000_000n);
+    t.strictSame([one.status, two.status], [200, 200]);
+    t.equal(fresh + credited(first) + credited(second), 1);
+    t.equal(await gateway.balance((await purchase(gateway, session)).account_id), 7_000_000n);
   }
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('an unpaid session stays open, an expired one ends, a lost one ends with its time', async (t) => {
@@ -75,18 +75,18 @@ test('an unpaid session stays open, an expired one ends, a lost one ends with it
     .insertInto('top_up')
     .values({ state: 'open', account_id: randomUUID(), amount_cents: 700, session_id: lost })
     .execute();
-  assert.equal(credited(await gateway.app.reconcilers.turn()), 0);
-  assert.equal((await purchase(gateway, unpaid)).state, 'open');
-  assert.equal((await purchase(gateway, expired)).state, 'expired');
-  assert.equal((await purchase(gateway, lost)).state, 'open');
+  t.equal(credited(await gateway.app.reconcilers.turn()), 0);
+  t.equal((await purchase(gateway, unpaid)).state, 'open');
+  t.equal((await purchase(gateway, expired)).state, 'expired');
+  t.equal((await purchase(gateway, lost)).state, 'open');
   await age(gateway, lost, 24 * HOUR + 61);
   await age(gateway, unpaid, 24 * HOUR + 61);
   await gateway.app.reconcilers.turn();
-  assert.equal((await purchase(gateway, lost)).state, 'expired');
-  assert.equal((await purchase(gateway, unpaid)).state, 'open', 'the processor says when a session is over');
+  t.equal((await purchase(gateway, lost)).state, 'expired');
+  t.equal((await purchase(gateway, unpaid)).state, 'open', 'the processor says when a session is over');
   await age(gateway, unpaid, 15 * 24 * HOUR);
   await gateway.app.reconcilers.turn();
-  assert.equal((await purchase(gateway, unpaid)).state, 'expired');
+  t.equal((await purchase(gateway, unpaid)).state, 'expired');
 });
 
 test('R16: a bank payment is credited however late it succeeds, and ends when it fails', async (t) => {
@@ -96,15 +96,15 @@ test('R16: a bank payment is credited however late it succeeds, and ends when it
     await checkout.pay(session, 'bank');
     await age(gateway, session, 40 * 24 * HOUR);
   }
-  assert.equal((await runTurn(gateway, 'top_ups')).count, 0);
-  assert.deepEqual([(await purchase(gateway, late)).state, (await purchase(gateway, refused)).state], ['open', 'open']);
+  t.equal((await runTurn(gateway, 'top_ups')).count, 0);
+  t.strictSame([(await purchase(gateway, late)).state, (await purchase(gateway, refused)).state], ['open', 'open']);
   const { next_check_at } = await purchase(gateway, late);
-  assert.ok((next_check_at?.getTime() ?? Infinity) < Date.now() + 25 * 3_600_000, 'within a day');
+  t.ok((next_check_at?.getTime() ?? Infinity) < Date.now() + 25 * 3_600_000, 'within a day');
   await checkout.endBankPayment(late, 'arrived');
   await checkout.endBankPayment(refused, 'refused');
   for (const session of [late, refused]) await age(gateway, session, 41 * 24 * HOUR);
-  assert.equal((await runTurn(gateway, 'top_ups')).count, 1);
-  assert.deepEqual(
+  t.equal((await runTurn(gateway, 'top_ups')).count, 1);
+  t.strictSame(
     [(await purchase(gateway, late)).state, (await purchase(gateway, refused)).state],
     ['credited', 'expired'],
   );
@@ -126,7 +126,7 @@ test('a purchase without a session ends once nobody can have paid it', async (t)
       gateway.db.selectFrom('top_up').select('state').where('id', '=', id).executeTakeFirstOrThrow(),
     ),
   );
-  assert.deepEqual(states, [{ state: 'opening' }, { state: 'expired' }]);
+  t.strictSame(states, [{ state: 'opening' }, { state: 'expired' }]);
 });
 
 test('an open purchase is checked ever more rarely, and once more after its end', async (t) => {
@@ -147,7 +147,7 @@ test('an open purchase is checked ever more rarely, and once more after its end'
   about(await next(23 * HOUR), 24 * HOUR + 60);
   const before = retrieves(checkout).length;
   await gateway.app.reconcilers.turn();
-  assert.equal(retrieves(checkout).length, before, 'not before its time');
+  t.equal(retrieves(checkout).length, before, 'not before its time');
 });
 
 test('R16: one paid checkout among a hundred abandoned is credited in the next turn', async (t) => {
@@ -166,13 +166,13 @@ test('R16: one paid checkout among a hundred abandoned is credited in the next t
   const session = await open(gateway);
   await checkout.pay(session);
   checkout.calls.length = 0;
-  assert.equal((await runTurn(gateway, 'top_ups')).count, 1);
-  assert.equal((await purchase(gateway, session)).state, 'credited');
-  assert.equal(checkout.calls.length, 25 + 1);
+  t.equal((await runTurn(gateway, 'top_ups')).count, 1);
+  t.equal((await purchase(gateway, session)).state, 'credited');
+  t.equal(checkout.calls.length, 25 + 1);
   for (let turn = 0; turn < 3; turn++) await runTurn(gateway, 'top_ups');
   const asked = new Set(retrieves(checkout, 'cs_').map(({ path }) => path));
-  assert.equal(asked.size, 100, 'each has its turn');
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(asked.size, 100, 'each has its turn');
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('two replicas together check a purchase as often as one', async (t) => {
@@ -187,7 +187,7 @@ test('two replicas together check a purchase as often as one', async (t) => {
   const before = retrieves(checkout, session).length;
   await until(() => retrieves(checkout, session).length >= before + 5);
   // Five more than the first take four gaps at least, each shorter than the interval by a tenth at most.
-  assert.ok(performance.now() - begin >= 4 * 0.9 * intervalMs - intervalMs);
+  t.ok(performance.now() - begin >= 4 * 0.9 * intervalMs - intervalMs);
 });
 
 const DAY = 86_400;
@@ -205,7 +205,7 @@ test('catching up reads the lists again from the given time, also during another
   const readUntil = sql<Date>`now() - interval '25 hours'`;
   await gateway.db.updateTable('processor_list').set({ read_until: readUntil }).execute();
   const runner = testRunner(gateway);
-  assert.deepEqual((await runner.turn()).map(({ count }) => count).filter(Boolean), []);
+  t.strictSame((await runner.turn()).map(({ count }) => count).filter(Boolean), []);
 
   let isTaken = false;
   let giveUp = () => {};
@@ -226,16 +226,16 @@ test('catching up reads the lists again from the given time, also during another
   giveUp();
   await other;
   const results = await catching;
-  assert.deepEqual(
+  t.strictSame(
     results.filter(({ count, outcome }) => count > 0 || outcome !== 'done'),
     [{ name: 'checkout_sweep', outcome: 'done', count: 1 }],
   );
-  assert.equal(await gateway.balance(metadata.account_id), 7_000_000n);
-  assert.equal(
+  t.equal(await gateway.balance(metadata.account_id), 7_000_000n);
+  t.equal(
     (await catchUp(gateway.db, runner, since)).find(({ count }) => count > 0),
     undefined,
   );
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('catching up continues past a purchase that fails', async (t) => {
@@ -251,9 +251,9 @@ test('catching up continues past a purchase that fails', async (t) => {
   checkout.fault = (method, path, response) => path.endsWith('/cs_test_7') && refused(method, path, response);
   const results = await catchUp(gateway.db, testRunner(gateway), new Date(Date.now() - DAY * 1000));
   const { outcome } = results.find(({ name }) => name === 'top_ups') ?? {};
-  assert.equal(outcome, 'failed', 'which is told');
+  t.equal(outcome, 'failed', 'which is told');
   const asked = new Set(checkout.calls.map(({ path }) => path).filter((path) => path.includes('cs_test_')));
-  assert.equal(asked.size, 60);
+  t.equal(asked.size, 60);
 });
 
 test('catching up ends when the processor is unavailable', async (t) => {
@@ -262,7 +262,7 @@ test('catching up ends when the processor is unavailable', async (t) => {
   const gateway = await startGateway(t, card);
   checkout.fault = answerWith(500, '');
   const results = await catchUp(gateway.db, testRunner(gateway), new Date(Date.now() - DAY * 1000));
-  assert.ok(results.some(({ outcome }) => outcome === 'failed'));
+  t.ok(results.some(({ outcome }) => outcome === 'failed'));
 });
 
 const TURN = {
@@ -291,11 +291,11 @@ test('a page that could not be booked is read again, even after an aborted pass'
       return isHandled;
     },
   };
-  await assert.rejects(runPass(db, 'refunds', steps, TURN), /is away/);
-  assert.deepEqual(handled, ['a']);
+  await t.rejects(runPass(db, 'refunds', steps, TURN), /is away/);
+  t.strictSame(handled, ['a']);
   isFaulty = false;
   await runPass(db, 'refunds', steps, TURN);
-  assert.deepEqual(handled, ['a', 'b', 'c']);
+  t.strictSame(handled, ['a', 'b', 'c']);
   const list = await db.selectFrom('processor_list').selectAll().where('name', '=', 'refunds').executeTakeFirst();
-  assert.deepEqual([list?.pass_started_at, list?.pass_cursor], [null, null]);
+  t.strictSame([list?.pass_started_at, list?.pass_cursor], [null, null]);
 });

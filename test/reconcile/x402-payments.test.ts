@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { mock } from 'node:test';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
@@ -66,19 +65,19 @@ test('a payment whose settle response was lost ends without its client', { skip 
   const payer = await wallet(chain.client, PRICE);
   const { paid } = await payUnknown(gateway, chain, () => payFor(gateway, payer));
 
-  await t.test('R25: a turn without its node fails and changes nothing, the next one settles', async () => {
+  await t.test('R25: a turn without its node fails and changes nothing, the next one settles', async (t) => {
     node.cut();
-    assert.deepEqual(await turn(gateway), { doubtful_payments: 'failed' });
-    assert.equal(await stateOf(gateway), 'unknown');
+    t.strictSame(await turn(gateway), { doubtful_payments: 'failed' });
+    t.equal(await stateOf(gateway), 'unknown');
     node.restore();
-    assert.deepEqual(await turn(gateway), { doubtful_payments: 1 });
-    assert.equal(await stateOf(gateway), 'settled');
-    assert.deepEqual(await turn(gateway), {});
-    assert.deepEqual(await audit(gateway.db), []);
-    assert.equal((await gateway.call('/x402/tts', paid)).headers.get('x-idempotent-replay'), 'true');
+    t.strictSame(await turn(gateway), { doubtful_payments: 1 });
+    t.equal(await stateOf(gateway), 'settled');
+    t.strictSame(await turn(gateway), {});
+    t.strictSame(await audit(gateway.db), []);
+    t.equal((await gateway.call('/x402/tts', paid)).headers.get('x-idempotent-replay'), 'true');
   });
 
-  await t.test('R45: the chain decides a payment whose process died while settling', async () => {
+  await t.test('R45: the chain decides a payment whose process died while settling', async (t) => {
     const asIf = (lease: string) =>
       unguarded(gateway.db, async (db) => {
         await sql`delete from transfer`.execute(db);
@@ -87,19 +86,19 @@ test('a payment whose settle response was lost ends without its client', { skip 
             receipt = null, lease_until = ${sql.raw(lease)}`.execute(db);
       });
     await asIf(`now() + interval '5 seconds'`);
-    assert.deepEqual(await turn(gateway), {});
-    assert.equal(await stateOf(gateway), 'settling');
+    t.strictSame(await turn(gateway), {});
+    t.equal(await stateOf(gateway), 'settling');
     await asIf(`now() - interval '1 second'`);
-    assert.deepEqual(await turn(gateway), { doubtful_payments: 1 });
-    assert.equal(await stateOf(gateway), 'settled');
-    assert.deepEqual(await audit(gateway.db), []);
+    t.strictSame(await turn(gateway), { doubtful_payments: 1 });
+    t.equal(await stateOf(gateway), 'settled');
+    t.strictSame(await audit(gateway.db), []);
   });
 });
 
 test('R26: the reservation of a dead process is freed', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const { reply } = await payFor(gateway, await wallet(chain.client, PRICE));
-  assert.equal(reply.status, 200);
+  t.equal(reply.status, 200);
   // Back to before its settlement, whose process died then.
   await unguarded(gateway.db, async (db) => {
     await sql`delete from transfer`.execute(db);
@@ -108,12 +107,12 @@ test('R26: the reservation of a dead process is freed', { skip }, async (t) => {
         log_index = null, receipt = null, lease_until = now() - interval '1 hour'`.execute(db);
   });
   const findings = await audit(gateway.db);
-  assert.deepEqual(
+  t.strictSame(
     findings.map(({ rule }) => rule),
     ['a payment under way is within its lease'],
   );
-  assert.deepEqual(await turn(gateway), { abandoned_payments: 1 });
-  assert.equal(await stateOf(gateway), undefined);
+  t.strictSame(await turn(gateway), { abandoned_payments: 1 });
+  t.equal(await stateOf(gateway), undefined);
 });
 
 test('a refused settlement is watched until it fails and keeps its audio until then', {
@@ -122,46 +121,46 @@ test('a refused settlement is watched until it fails and keeps its audio until t
   const gateway = await startX402Gateway(t, chain);
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
   const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
-  assert.equal(reply.status, 402);
-  assert.deepEqual(await turn(gateway), {});
-  assert.equal(await stateOf(gateway), 'refused');
+  t.equal(reply.status, 402);
+  t.strictSame(await turn(gateway), {});
+  t.equal(await stateOf(gateway), 'refused');
   // As if its authorization had ended long ago, instead of leading the chain's clock away.
   await unguarded(gateway.db, (db) => sql`update x402_payment set valid_before = 1`.execute(db));
   await chain.client.mine({ blocks: 3 });
-  assert.equal((await turn(gateway)).doubtful_payments, 1);
-  assert.equal(await stateOf(gateway), 'failed');
+  t.equal((await turn(gateway)).doubtful_payments, 1);
+  t.equal(await stateOf(gateway), 'failed');
   const { body: metrics } = await gateway.app.admin.inject({ url: '/metrics' });
-  assert.match(metrics, /^speechgate_payments_total\{flow="direct",event="failed"\} 1$/m);
-  assert.deepEqual(await turnTomorrow(t, gateway), {});
-  assert.equal(await isStored(gateway), true);
+  t.match(metrics, /^speechgate_payments_total\{flow="direct",event="failed"\} 1$/m);
+  t.strictSame(await turnTomorrow(t, gateway), {});
+  t.equal(await isStored(gateway), true);
   const again = await gateway.call('/x402/tts', paid);
-  assert.deepEqual([again.status, again.json.error.details.error], [402, 'insufficient_funds']);
+  t.strictSame([again.status, again.json.error.details.error], [402, 'insufficient_funds']);
   await unguarded(gateway.db, (db) =>
     sql`update x402_payment set failed_at = now() - interval '86401 seconds', next_look_at = now()`.execute(db),
   );
   await turn(gateway);
-  assert.deepEqual(await turnTomorrow(t, gateway), { payment_audio: 1 });
-  assert.equal(await isStored(gateway), false);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await turnTomorrow(t, gateway), { payment_audio: 1 });
+  t.equal(await isStored(gateway), false);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('after the replay window the audio is deleted and the payment buys nothing', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   const { paid, payload } = await payFor(gateway, payer);
-  assert.deepEqual(await turnTomorrow(t, gateway), {});
+  t.strictSame(await turnTomorrow(t, gateway), {});
   await unguarded(gateway.db, (db) =>
     sql`update x402_payment set settled_at = now() - interval '86401 seconds'`.execute(db),
   );
-  assert.deepEqual(await turn(gateway), {}, 'its minute began less than a day ago');
-  assert.deepEqual(await turnTomorrow(t, gateway), { payment_audio: 1 });
-  assert.equal(await isStored(gateway), false);
+  t.strictSame(await turn(gateway), {}, 'its minute began less than a day ago');
+  t.strictSame(await turnTomorrow(t, gateway), { payment_audio: 1 });
+  t.equal(await isStored(gateway), false);
   const fresh = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
   for (const call of [paid, withPayment(HELLO, { ...fresh, payload: payload.payload })]) {
-    assert.equal((await gateway.call('/x402/tts', call)).json.error.code, 'PAYMENT_IDENTIFIER_CONFLICT');
+    t.equal((await gateway.call('/x402/tts', call)).json.error.code, 'PAYMENT_IDENTIFIER_CONFLICT');
   }
-  assert.deepEqual(await turn(gateway), {});
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await turn(gateway), {});
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('audio is needed while its payment can be replayed or may turn out to be paid', async (t) => {
@@ -194,7 +193,7 @@ test('audio is needed while its payment can be replayed or may turn out to be pa
         values ('', 'eip155:8453', '0xa', '0xb', '0xc', 198, 1, 0, ${values})`.execute(db);
       const told = JSON.stringify([purpose, columns]);
       const needed = [0, 1].map((after) => isAudioNeeded(db, minute + 2 * index + after));
-      assert.deepEqual(await Promise.all(needed), [isNeeded, false], told);
+      t.strictSame(await Promise.all(needed), [isNeeded, false], told);
       if (at === 0) await unguarded(db, (open) => sql`delete from x402_payment where id = ${id}`.execute(open));
     }
   }
@@ -225,14 +224,14 @@ test('a minute that cannot be deleted is retried next turn and does not block ot
     return { count, error };
   };
   const { count, error } = await turn();
-  assert.deepEqual([count, error?.message], [20, 'the store fails']);
+  t.strictSame([count, error?.message], [20, 'the store fails']);
   isStuck = false;
-  assert.deepEqual(await turn(), { count: 10, error: undefined });
+  t.strictSame(await turn(), { count: 10, error: undefined });
 });
 
 const catalog = loadCatalog();
 
-test('the purpose of a transfer is inferred from its amount by catalog prices', async () => {
+test('the purpose of a transfer is inferred from its amount by catalog prices', async (t) => {
   const meanings = [
     [0n, 'neither'],
     [17n, 'neither'],
@@ -246,14 +245,14 @@ test('the purpose of a transfer is inferred from its amount by catalog prices', 
     [100_000_000n, 'deposit'],
     [100_000_001n, 'neither'],
   ] as const;
-  for (const [amount, meaning] of meanings) assert.equal(inferPurpose(amount, catalog), meaning, `${amount}`);
+  for (const [amount, meaning] of meanings) t.equal(inferPurpose(amount, catalog), meaning, `${amount}`);
 });
 
-test('an amount is a price exactly if a text of some length costs it', async () => {
+test('an amount is a price exactly if a text of some length costs it', async (t) => {
   for (const rate of [1n, 333_333n, 1_000_000n, 1_500_001n, 18_000_000n]) {
     const prices = new Set(Array.from({ length: 50 }, (_, index) => priceMicroUsd(index + 1, rate)));
     for (let amount = 0n; amount < 1000n; amount++) {
-      assert.equal(isPrice(amount, rate, 50), prices.has(amount), `${amount} at ${rate}`);
+      t.equal(isPrice(amount, rate, 50), prices.has(amount), `${amount} at ${rate}`);
     }
   }
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
@@ -33,7 +32,7 @@ async function send(url: string, body: unknown, headers: Record<string, string> 
 
 const { chain, skip } = await testChain();
 
-test("the chain's address accepts no WebSocket and no request from a web page", { skip }, async () => {
+test("the chain's address accepts no WebSocket and no request from a web page", { skip }, async (t) => {
   const { rpcUrl } = chain;
   for (const url of [rpcUrl, new URL(rpcUrl).origin]) {
     const handshake = request(url, {
@@ -49,24 +48,24 @@ test("the chain's address accepts no WebSocket and no request from a web page", 
       once(handshake, 'response').then(() => false),
     ]);
     handshake.destroy();
-    assert.equal(isOpened, false, url);
+    t.equal(isOpened, false, url);
   }
-  assert.equal((await send(rpcUrl, READ, { origin: 'http://evil.example' })).statusCode, 403);
-  assert.equal((await send(rpcUrl, READ, { origin: new URL(rpcUrl).origin })).statusCode, 403);
-  assert.equal((await send(rpcUrl, READ)).statusCode, 200);
+  t.equal((await send(rpcUrl, READ, { origin: 'http://evil.example' })).statusCode, 403);
+  t.equal((await send(rpcUrl, READ, { origin: new URL(rpcUrl).origin })).statusCode, 403);
+  t.equal((await send(rpcUrl, READ)).statusCode, 200);
 });
 
-test('the chain answers only for its own host and secret path', { skip }, async () => {
+test('the chain answers only for its own host and secret path', { skip }, async (t) => {
   const { rpcUrl } = chain;
-  assert.equal((await send(rpcUrl, READ, { host: 'evil.example' })).statusCode, 421);
+  t.equal((await send(rpcUrl, READ, { host: 'evil.example' })).statusCode, 421);
   const { origin, pathname } = new URL(rpcUrl);
-  assert.match(pathname, /^\/[\w-]{43}$/);
+  t.match(pathname, /^\/[\w-]{43}$/);
   for (const path of ['/', '/nowhere', pathname.slice(0, -1), `${pathname}/`, pathname.toUpperCase()]) {
-    assert.equal((await send(`${origin}${path}`, READ)).statusCode, 404, path);
+    t.equal((await send(`${origin}${path}`, READ)).statusCode, 404, path);
   }
 });
 
-test("the chain's address allows reads and payments but no control, also in a batch", { skip }, async () => {
+test("the chain's address allows reads and payments but no control, also in a batch", { skip }, async (t) => {
   const { rpcUrl } = chain;
   const refused = [
     GIFT,
@@ -80,39 +79,37 @@ test("the chain's address allows reads and payments but no control, also in a ba
     '{"jsonrpc":"2.0","id":1,"method":"eth_chainId","method":"anvil_setBalance","params":[]}',
     '"eth_chainId"',
   ];
-  assert.equal((await send(rpcUrl, { ...READ, padding: 'x'.repeat(600_000) })).statusCode, 413);
+  t.equal((await send(rpcUrl, { ...READ, padding: 'x'.repeat(600_000) })).statusCode, 413);
   for (const body of refused) {
     const { statusCode } = await send(rpcUrl, body);
-    assert.ok(statusCode === 400 || statusCode === 403, `${statusCode} ${JSON.stringify(body)}`);
+    t.ok(statusCode === 400 || statusCode === 403, `${statusCode} ${JSON.stringify(body)}`);
   }
-  assert.equal(await chain.client.getBalance({ address: SOMEBODY }), 0n);
+  t.equal(await chain.client.getBalance({ address: SOMEBODY }), 0n);
 
   const answer = await fetch(rpcUrl, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify(GIFT) });
   const { id, error } = (await answer.json()) as { id: number; error: { code: number; message: string } };
-  assert.deepEqual([id, error.code], [2, -32601]);
-  assert.match(error.message, /^anvil_setBalance is refused: .* Nothing was sent to the chain\.$/);
+  t.strictSame([id, error.code], [2, -32601]);
+  t.match(error.message, /^anvil_setBalance is refused: .* Nothing was sent to the chain\.$/);
 
   const batch = await fetch(rpcUrl, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify([READ, READ]) });
-  assert.equal(batch.status, 200);
+  t.equal(batch.status, 200);
   const results = (await batch.json()) as { result: string }[];
-  assert.deepEqual(
+  t.strictSame(
     results.map(({ result }) => Number(result)),
     [CHAIN_ID, CHAIN_ID],
   );
 });
 
-test('the chain listens only on its address and on a socket in its private folder', { skip }, async () => {
+test('the chain listens only on its address and on a socket in its private folder', { skip }, async (t) => {
   const { dataDir, socketPath, pid } = chain;
   const listening = execFileSync('ss', ['-Hltnp']).toString().split('\n');
   const own = listening.filter((line) => line.includes(`pid=${pid},`));
   const addresses = own.map((line) => line.trim().split(/\s+/)[3] ?? '');
-  assert.equal(addresses.length, 1);
+  t.equal(addresses.length, 1);
   for (const address of addresses) {
-    await assert.rejects(
-      fetch(`http://${address}/`, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify(READ) }),
-    );
+    await t.rejects(fetch(`http://${address}/`, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify(READ) }));
   }
-  assert.ok(socketPath.startsWith(join(dataDir, 'chain')));
+  t.ok(socketPath.startsWith(join(dataDir, 'chain')));
 });
 
 for (const condition of ['answers', 'hangs'] as const) {
@@ -145,11 +142,11 @@ for (const condition of ['answers', 'hangs'] as const) {
     }
 
     const chain = await start(t, { dataDir });
-    assert.equal(chain.rpcUrl, url);
-    assert.notEqual(chain.pid, left);
-    assert.equal(await readFile(`/proc/${left}/cmdline`, 'utf8').catch(() => ''), '', 'it has gone');
-    assert.equal(await balance(chain.client), kept);
+    t.equal(chain.rpcUrl, url);
+    t.not(chain.pid, left);
+    t.equal(await readFile(`/proc/${left}/cmdline`, 'utf8').catch(() => ''), '', 'it has gone');
+    t.equal(await balance(chain.client), kept);
     await chain.stop();
-    assert.equal(await findAnvil(join(dataDir, 'chain')), undefined);
+    t.equal(await findAnvil(join(dataDir, 'chain')), undefined);
   });
 }

@@ -60,17 +60,17 @@ test('the committed bytecode matches the compiled sources', async () => {
   await promisify(execFile)(process.execPath, ['--import', 'tsx', script, '--check']);
 });
 
-test('the chain has the chain id, address and domain of USDC on Base', { skip }, async () => {
-  assert.equal(await chain.client.getChainId(), CHAIN_ID);
-  assert.equal(chain.asset, '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913');
+test('the chain has the chain id, address and domain of USDC on Base', { skip }, async (t) => {
+  t.equal(await chain.client.getChainId(), CHAIN_ID);
+  t.equal(chain.asset, '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913');
   const names = ['name', 'symbol', 'version', 'decimals', 'DOMAIN_SEPARATOR'] as const;
   const contracts = names.map((functionName) => ({ ...usdc, functionName }) as const);
   // viem asks the Multicall contract.
   const answers = await chain.client.multicall({ contracts, allowFailure: false });
-  assert.deepEqual(answers, ['USD Coin', 'USDC', '2', 6, domainSeparator({ domain: USDC_DOMAIN })]);
+  t.strictSame(answers, ['USD Coin', 'USDC', '2', 6, domainSeparator({ domain: USDC_DOMAIN })]);
 });
 
-test('multicall reports each failed call', { skip }, async () => {
+test('multicall reports each failed call', { skip }, async (t) => {
   const { address } = await wallet(chain.client);
   const [good, bad] = await chain.client.multicall({
     contracts: [
@@ -78,28 +78,28 @@ test('multicall reports each failed call', { skip }, async () => {
       { ...usdc, functionName: 'transferFrom', args: [address, address, 1n] },
     ],
   });
-  assert.deepEqual(good, { status: 'success', result: 0n });
-  assert.match(String(bad.error), /ERC20: transfer amount exceeds allowance/);
+  t.strictSame(good, { status: 'success', result: 0n });
+  t.match(String(bad.error), /ERC20: transfer amount exceeds allowance/);
 });
 
-test('ERC-20: transfer, approve and transferFrom move balances', { skip }, async () => {
+test('ERC-20: transfer, approve and transferFrom move balances', { skip }, async (t) => {
   const [owner, spender] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
   const supply = await read('totalSupply');
   await write(owner, 'transfer', [spender.address, 300n]);
   await done(write(owner, 'approve', [spender.address, 500n]));
   const spend = (value: bigint) => write(spender, 'transferFrom', [owner.address, spender.address, value]);
   const hash = await done(spend(400n));
-  assert.deepEqual(await eventsOf(hash), [
+  t.strictSame(await eventsOf(hash), [
     { eventName: 'Transfer', args: { from: owner.address, to: spender.address, value: 400n } },
   ]);
-  assert.deepEqual([await balance(owner), await balance(spender)], [300n, 700n]);
-  assert.equal(await read('allowance', owner.address, spender.address), 100n);
-  assert.equal(await read('totalSupply'), supply);
-  await assert.rejects(spend(101n), /ERC20: transfer amount exceeds allowance/);
+  t.strictSame([await balance(owner), await balance(spender)], [300n, 700n]);
+  t.equal(await read('allowance', owner.address, spender.address), 100n);
+  t.equal(await read('totalSupply'), supply);
+  await t.rejects(spend(101n), /ERC20: transfer amount exceeds allowance/);
 });
 
 for (const [overload, argumentsOf] of Object.entries(signatureArguments)) {
-  test(`EIP-3009 transferWithAuthorization (${overload}) moves the money once`, { skip }, async () => {
+  test(`EIP-3009 transferWithAuthorization (${overload}) moves the money once`, { skip }, async (t) => {
     const [payer, payee, sender] = [
       await wallet(chain.client, 1000n),
       await wallet(chain.client),
@@ -110,17 +110,17 @@ for (const [overload, argumentsOf] of Object.entries(signatureArguments)) {
     const submit = () =>
       write(sender, 'transferWithAuthorization', [...termsOf(signed), ...argumentsOf(signed.signature)]);
     const hash = await done(submit());
-    assert.deepEqual(await eventsOf(hash), [
+    t.strictSame(await eventsOf(hash), [
       { eventName: 'AuthorizationUsed', args: { authorizer: payer.address, nonce } },
       { eventName: 'Transfer', args: { from: payer.address, to: payee.address, value: 600n } },
     ]);
-    assert.equal(await balance(payee), 600n);
-    assert.equal(await read('authorizationState', payer.address, nonce), true);
-    await assert.rejects(submit(), /FiatTokenV2: authorization is used or canceled/);
-    assert.deepEqual(await usesOfAuthorizations(chain.client, payer.address), [hash]);
+    t.equal(await balance(payee), 600n);
+    t.equal(await read('authorizationState', payer.address, nonce), true);
+    await t.rejects(submit(), /FiatTokenV2: authorization is used or canceled/);
+    t.strictSame(await usesOfAuthorizations(chain.client, payer.address), [hash]);
   });
 
-  test(`EIP-3009 receiveWithAuthorization (${overload}) accepts only the payee`, { skip }, async () => {
+  test(`EIP-3009 receiveWithAuthorization (${overload}) accepts only the payee`, { skip }, async (t) => {
     const [payer, payee, stranger] = [
       await wallet(chain.client, 1000n),
       await wallet(chain.client),
@@ -129,25 +129,25 @@ for (const [overload, argumentsOf] of Object.entries(signatureArguments)) {
     const signed = await signAuthorization(payer, { to: payee.address, value: 600n }, 'ReceiveWithAuthorization');
     const submit = (account: LocalAccount) =>
       write(account, 'receiveWithAuthorization', [...termsOf(signed), ...argumentsOf(signed.signature)]);
-    await assert.rejects(submit(stranger), /FiatTokenV2: caller must be the payee/);
+    await t.rejects(submit(stranger), /FiatTokenV2: caller must be the payee/);
     await done(submit(payee));
-    assert.equal(await balance(payee), 600n);
-    await assert.rejects(submitAuthorization(chain.client, payee, signed), /used or canceled/);
+    t.equal(await balance(payee), 600n);
+    await t.rejects(submitAuthorization(chain.client, payee, signed), /used or canceled/);
   });
 
-  test(`R25: EIP-3009 cancelAuthorization (${overload}) uses the nonce without payment`, { skip }, async () => {
+  test(`R25: EIP-3009 cancelAuthorization (${overload}) uses the nonce without payment`, { skip }, async (t) => {
     const [payer, payee] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
     const signed = await signAuthorization(payer, { to: payee.address, value: 600n });
     const { nonce } = signed.authorization;
     const signature = await signCancellation(payer, nonce);
     const hash = await done(write(payee, 'cancelAuthorization', [payer.address, nonce, ...argumentsOf(signature)]));
-    assert.deepEqual(await eventsOf(hash), [
+    t.strictSame(await eventsOf(hash), [
       { eventName: 'AuthorizationCanceled', args: { authorizer: payer.address, nonce } },
     ]);
-    assert.equal(await read('authorizationState', payer.address, nonce), true);
-    await assert.rejects(submitAuthorization(chain.client, payee, signed), /used or canceled/);
-    await assert.rejects(cancelAuthorization(chain.client, payer, nonce), /used or canceled/);
-    assert.deepEqual(await usesOfAuthorizations(chain.client, payer.address), []);
+    t.equal(await read('authorizationState', payer.address, nonce), true);
+    await t.rejects(submitAuthorization(chain.client, payee, signed), /used or canceled/);
+    await t.rejects(cancelAuthorization(chain.client, payer, nonce), /used or canceled/);
+    t.strictSame(await usesOfAuthorizations(chain.client, payer.address), []);
   });
 }
 
@@ -184,18 +184,18 @@ test("an invalid authorization is refused with the real token's reason", { skip 
   await refuse({ ...signed, signature: `${signed.signature.slice(0, -2)}00` as Hex }, /invalid signature 'v' value/);
 });
 
-test('a contract wallet verifies its own signatures (EIP-1271)', { skip }, async () => {
+test('a contract wallet verifies its own signatures (EIP-1271)', { skip }, async (t) => {
   const [funder, payee] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
   const contract = `0x${newNonce().slice(-40)}` as Address;
   await done(write(funder, 'transfer', [contract, 1000n]));
   const signed = await signAuthorization(funder, { from: contract, to: payee.address, value: 10n });
-  await assert.rejects(submitAuthorization(chain.client, payee, signed), /FiatTokenV2: invalid signature/);
+  await t.rejects(submitAuthorization(chain.client, payee, signed), /FiatTokenV2: invalid signature/);
   // Answers every call with 0x1626ba7e.
   await chain.client.setCode({ address: contract, bytecode: '0x631626ba7e60e01b60005260206000f3' });
   await done(submitAuthorization(chain.client, payee, { ...signed, signature: '0x1234' }));
-  assert.equal(await balance(payee), 10n);
+  t.equal(await balance(payee), 10n);
   // Answers every call with nothing.
   await chain.client.setCode({ address: contract, bytecode: '0x00' });
   const next = await signAuthorization(funder, { from: contract, to: payee.address, value: 10n });
-  await assert.rejects(submitAuthorization(chain.client, payee, next), /FiatTokenV2: invalid signature/);
+  await t.rejects(submitAuthorization(chain.client, payee, next), /FiatTokenV2: invalid signature/);
 });

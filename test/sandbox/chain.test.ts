@@ -19,34 +19,34 @@ test('R25: balances, logs, contracts and the port survive a stop, and time goes 
   await fund(first.client, SOMEBODY, { usdc: 5n, ether: 7n });
   const head = await first.client.getBlockNumber();
 
-  await t.test('the chain listens on loopback only, and its files are private to the owner', async () => {
+  await t.test('the chain listens on loopback only, and its files are private to the owner', async (t) => {
     const sockets = (await readFile('/proc/net/tcp', 'utf8')).split('\n').map((line) => line.trim().split(/\s+/));
     const port = Number(new URL(first.rpcUrl).port).toString(16).toUpperCase().padStart(4, '0');
     const listening = sockets.filter(([, local, , state]) => state === '0A' && local?.endsWith(`:${port}`));
-    assert.deepEqual(
+    t.strictSame(
       listening.map(([, local]) => local),
       [`0100007F:${port}`],
     );
-    assert.equal((await stat(join(dataDir, 'chain'))).mode & 0o777, 0o700);
-    assert.ok((await readdir(join(dataDir, 'chain'))).includes('state.json'));
+    t.equal((await stat(join(dataDir, 'chain'))).mode & 0o777, 0o700);
+    t.ok((await readdir(join(dataDir, 'chain'))).includes('state.json'));
   });
 
   await first.stop();
-  assert.equal(await findAnvil(join(dataDir, 'chain')), undefined);
+  t.equal(await findAnvil(join(dataDir, 'chain')), undefined);
 
   const second = await start(t, { dataDir });
-  assert.equal(second.rpcUrl, first.rpcUrl);
-  assert.equal(await balance(second.client), 5n);
-  assert.equal(await second.client.getBalance({ address: SOMEBODY }), 7n);
-  assert.ok((await second.client.getBlockNumber()) >= head);
+  t.equal(second.rpcUrl, first.rpcUrl);
+  t.equal(await balance(second.client), 5n);
+  t.equal(await second.client.getBalance({ address: SOMEBODY }), 7n);
+  t.ok((await second.client.getBlockNumber()) >= head);
   const logs = await second.client.getLogs({ address: ASSET, fromBlock: 0n });
-  assert.equal(logs.length, 1);
+  t.equal(logs.length, 1);
   const hash = logs[0]?.transactionHash ?? '0x';
-  assert.equal((await second.client.getTransactionReceipt({ hash })).status, 'success');
+  t.equal((await second.client.getTransactionReceipt({ hash })).status, 'success');
   const { timestamp } = await second.client.getBlock();
-  assert.ok(Math.abs(Number(timestamp) - Date.now() / 1000) < 60);
+  t.ok(Math.abs(Number(timestamp) - Date.now() / 1000) < 60);
   await fund(second.client, SOMEBODY, { usdc: 5n });
-  assert.equal(await balance(second.client), 10n);
+  t.equal(await balance(second.client), 10n);
 });
 
 test('persisted state survives kill -9 of the chain, and block numbers are not reused', { skip }, async (t) => {
@@ -59,8 +59,8 @@ test('persisted state survives kill -9 of the chain, and block numbers are not r
   await kill(first);
 
   const second = await start(t, { dataDir });
-  assert.equal(await balance(second.client), 5n);
-  assert.ok((await second.client.getBlockNumber()) >= seen);
+  t.equal(await balance(second.client), 5n);
+  t.ok((await second.client.getBlockNumber()) >= seen);
 });
 
 test('a state of tens of megabytes is persisted and restored', { skip }, async (t) => {
@@ -70,10 +70,10 @@ test('a state of tens of megabytes is persisted and restored', { skip }, async (
   for (const address of accounts)
     await first.client.setCode({ address, bytecode: `0x${randomBytes(500_000).toString('hex')}` });
   await first.stop();
-  assert.ok((await stat(join(dataDir, 'chain/state.json'))).size > 20_000_000);
+  t.ok((await stat(join(dataDir, 'chain/state.json'))).size > 20_000_000);
 
   const second = await start(t, { dataDir });
-  for (const address of accounts) assert.equal((await second.client.getCode({ address }))?.length, 2 + 2 * 500_000);
+  for (const address of accounts) t.equal((await second.client.getCode({ address }))?.length, 2 + 2 * 500_000);
 });
 
 test('a damaged state file is named and not overwritten', { skip }, async (t) => {
@@ -84,8 +84,8 @@ test('a damaged state file is named and not overwritten', { skip }, async (t) =>
   const whole = await readFile(file, 'utf8');
   for (const damaged of ['', whole.slice(0, whole.length / 2), 'null']) {
     await writeFile(file, damaged);
-    await assert.rejects(startChain({ dataDir }), /state\.json is damaged\. Remove it/);
-    assert.equal(await readFile(file, 'utf8'), damaged);
+    await t.rejects(startChain({ dataDir }), /state\.json is damaged\. Remove it/);
+    t.equal(await readFile(file, 'utf8'), damaged);
   }
 });
 
@@ -104,8 +104,8 @@ test('a missing anvil is reported in the result', async (t) => {
   Object.defineProperty(process, 'platform', { ...original, value: 'sunos' });
   const result = await startChain({ dataDir });
   assert.ok(!result.available);
-  assert.match(result.reason, /not available on this platform \(sunos-/);
+  t.match(result.reason, /not available on this platform \(sunos-/);
   Object.defineProperty(process, 'platform', original);
 
-  assert.match((await whyUnrunnable(join(dataDir, 'absent'))) ?? '', /ENOENT/);
+  t.match((await whyUnrunnable(join(dataDir, 'absent'))) ?? '', /ENOENT/);
 });

@@ -8,12 +8,12 @@ test('a payment can be refunded in parts, up to its amount', async (t) => {
   const { intent } = await purchase(stripe);
   const part = { payment_intent: intent, amount: 250, metadata: { operator: 'ann' } };
   const first = await stripe.refunds.create(part);
-  assert.deepEqual([first.object, first.amount, first.currency, first.status], ['refund', 250, 'usd', 'succeeded']);
-  assert.deepEqual(first.metadata, { operator: 'ann' });
+  t.strictSame([first.object, first.amount, first.currency, first.status], ['refund', 250, 'usd', 'succeeded']);
+  t.strictSame(first.metadata, { operator: 'ann' });
   const charge = await chargeOf(stripe, intent);
-  assert.deepEqual([charge.id, charge.amount_refunded, charge.refunded], [first.charge, 250, false]);
+  t.strictSame([charge.id, charge.amount_refunded, charge.refunded], [first.charge, 250, false]);
   const taken = await stripe.balanceTransactions.retrieve(String(first.balance_transaction));
-  assert.deepEqual([taken.type, taken.net, taken.source], ['refund', -250, first.id]);
+  t.strictSame([taken.type, taken.net, taken.source], ['refund', -250, first.id]);
 
   const refused: [object, object][] = [
     [
@@ -28,14 +28,14 @@ test('a payment can be refunded in parts, up to its amount', async (t) => {
     [{ payment_intent: 'pi_none' }, { statusCode: 404 }],
   ];
   for (const [refund, error] of refused) await assert.rejects(stripe.refunds.create(refund), error);
-  assert.deepEqual(idsOf(await stripe.refunds.list()), [first.id]);
+  t.strictSame(idsOf(await stripe.refunds.list()), [first.id]);
 
-  assert.equal((await stripe.refunds.create({ payment_intent: intent })).amount, 1000, 'by default all that is left');
-  await assert.rejects(stripe.refunds.create({ payment_intent: intent, amount: 1 }), {
+  t.equal((await stripe.refunds.create({ payment_intent: intent })).amount, 1000, 'by default all that is left');
+  await t.rejects(stripe.refunds.create({ payment_intent: intent, amount: 1 }), {
     code: 'charge_already_refunded',
   });
-  assert.equal((await chargeOf(stripe, intent)).refunded, true);
-  assert.equal(await balanceOf(stripe), 0);
+  t.equal((await chargeOf(stripe, intent)).refunded, true);
+  t.equal(await balanceOf(stripe), 0);
 });
 
 test('repeated refunds with one Idempotency-Key happen once', async (t) => {
@@ -45,11 +45,11 @@ test('repeated refunds with one Idempotency-Key happen once', async (t) => {
   const refunds = await Promise.all(
     [1, 2, 3].map(() => stripe.refunds.create({ payment_intent: intent, amount: 100 }, key)),
   );
-  assert.equal(new Set(refunds.map(({ id }) => id)).size, 1);
+  t.equal(new Set(refunds.map(({ id }) => id)).size, 1);
   await assert.rejects(stripe.refunds.create({ payment_intent: intent, amount: 200 }, key), {
     type: 'StripeIdempotencyError',
   });
-  assert.equal((await chargeOf(stripe, intent)).amount_refunded, 100);
+  t.equal((await chargeOf(stripe, intent)).amount_refunded, 100);
 });
 
 test('a failed or canceled refund returns its amount and is final', async (t) => {
@@ -57,24 +57,24 @@ test('a failed or canceled refund returns its amount and is final', async (t) =>
   const { stripe } = checkout;
   const { session, intent } = await purchase(stripe);
   const { id } = await checkout.refund({ session, amountCents: 400, status: 'pending' });
-  assert.equal((await stripe.refunds.retrieve(id)).status, 'pending');
-  assert.equal(await balanceOf(stripe), 850);
+  t.equal((await stripe.refunds.retrieve(id)).status, 'pending');
+  t.equal(await balanceOf(stripe), 850);
   await checkout.settleRefund(id, 'succeeded');
-  assert.equal((await stripe.refunds.retrieve(id)).status, 'succeeded');
+  t.equal((await stripe.refunds.retrieve(id)).status, 'succeeded');
   await checkout.settleRefund(id, 'failed');
 
   const failed = await stripe.refunds.retrieve(id);
-  assert.deepEqual([failed.status, failed.failure_reason], ['failed', 'unknown']);
+  t.strictSame([failed.status, failed.failure_reason], ['failed', 'unknown']);
   const returned = await stripe.balanceTransactions.retrieve(String(failed.failure_balance_transaction));
-  assert.deepEqual([returned.type, returned.net, returned.source], ['refund_failure', 400, id]);
-  assert.equal((await chargeOf(stripe, intent)).amount_refunded, 0);
-  assert.equal(await balanceOf(stripe), 1250);
-  await assert.rejects(checkout.settleRefund(id, 'succeeded'), { name: 'ApiError', status: 400 });
+  t.strictSame([returned.type, returned.net, returned.source], ['refund_failure', 400, id]);
+  t.equal((await chargeOf(stripe, intent)).amount_refunded, 0);
+  t.equal(await balanceOf(stripe), 1250);
+  await t.rejects(checkout.settleRefund(id, 'succeeded'), { name: 'ApiError', status: 400 });
 
   const canceled = await checkout.refund({ session, status: 'requires_action' });
-  assert.equal((await chargeOf(stripe, intent)).refunded, true);
+  t.equal((await chargeOf(stripe, intent)).refunded, true);
   await checkout.settleRefund(canceled.id, 'canceled');
-  assert.equal(await balanceOf(stripe), 1250);
+  t.equal(await balanceOf(stripe), 1250);
 });
 
 test('an open dispute withdraws its amount, and a won one returns it', async (t) => {
@@ -83,27 +83,27 @@ test('an open dispute withdraws its amount, and a won one returns it', async (t)
   const { session, intent } = await purchase(stripe);
   const { id } = await checkout.openDispute({ session, amountCents: 700 });
   const opened = await stripe.disputes.retrieve(id);
-  assert.deepEqual([opened.object, opened.amount, opened.status], ['dispute', 700, 'needs_response']);
-  assert.deepEqual([opened.payment_intent, opened.is_charge_refundable], [intent, false]);
+  t.strictSame([opened.object, opened.amount, opened.status], ['dispute', 700, 'needs_response']);
+  t.strictSame([opened.payment_intent, opened.is_charge_refundable], [intent, false]);
   const charge = await chargeOf(stripe, intent);
-  assert.deepEqual([charge.id, charge.disputed], [opened.charge, true]);
-  assert.equal(await balanceOf(stripe), 550);
+  t.strictSame([charge.id, charge.disputed], [opened.charge, true]);
+  t.equal(await balanceOf(stripe), 550);
   await checkout.updateDispute(id, 'under_review');
-  assert.equal(await balanceOf(stripe), 550, 'a review moves nothing');
+  t.equal(await balanceOf(stripe), 550, 'a review moves nothing');
 
   await checkout.updateDispute(id, 'won');
   const won = await stripe.disputes.retrieve(id);
-  assert.equal(won.status, 'won');
-  assert.deepEqual(
+  t.equal(won.status, 'won');
+  t.strictSame(
     won.balance_transactions.map((moved) => [moved.type, moved.net, moved.reporting_category, moved.source]),
     [
       ['adjustment', -700, 'dispute', id],
       ['adjustment', 700, 'dispute_reversal', id],
     ],
   );
-  assert.equal(await balanceOf(stripe), 1250);
+  t.equal(await balanceOf(stripe), 1250);
   const { status } = await stripe.refunds.create({ payment_intent: intent, amount: 100 });
-  assert.equal(status, 'succeeded', 'it is refundable again');
+  t.equal(status, 'succeeded', 'it is refundable again');
 });
 
 test('a charge under dispute cannot be refunded, one under inquiry can', async (t) => {
@@ -111,21 +111,21 @@ test('a charge under dispute cannot be refunded, one under inquiry can', async (
   const { stripe } = checkout;
   const { session, intent } = await purchase(stripe);
   const { id } = await checkout.openDispute({ session, status: 'warning_needs_response' });
-  assert.equal((await stripe.disputes.retrieve(id)).is_charge_refundable, true);
-  assert.equal(await balanceOf(stripe), 1250);
+  t.equal((await stripe.disputes.retrieve(id)).is_charge_refundable, true);
+  t.equal(await balanceOf(stripe), 1250);
   await stripe.refunds.create({ payment_intent: intent, amount: 250 });
   for (const status of ['needs_response', 'under_review', 'lost'] as const) {
     await checkout.updateDispute(id, status);
-    await assert.rejects(stripe.refunds.create({ payment_intent: intent }), {
+    await t.rejects(stripe.refunds.create({ payment_intent: intent }), {
       statusCode: 400,
       code: 'charge_disputed',
     });
   }
-  assert.equal(await balanceOf(stripe), -250, 'both the refund and the whole charge are gone');
+  t.equal(await balanceOf(stripe), -250, 'both the refund and the whole charge are gone');
   for (const status of ['warning_under_review', 'warning_closed', 'prevented', 'won'] as const) {
-    assert.deepEqual((await checkout.openDispute({ session, status })).balance_transactions, [], status);
+    t.strictSame((await checkout.openDispute({ session, status })).balance_transactions, [], status);
   }
-  await assert.rejects(checkout.openDispute({ session, amountCents: 1251 }), { name: 'ApiError' });
+  await t.rejects(checkout.openDispute({ session, amountCents: 1251 }), { name: 'ApiError' });
   await assert.rejects(checkout.openDispute({ session: 'cs_test_none' }), { status: 404 });
 });
 
@@ -135,14 +135,14 @@ test('disputes are listed by payment, balance transactions by source or currency
   const [one, two] = [await purchase(stripe), await purchase(stripe)];
   const first = await checkout.openDispute({ session: one.session });
   const second = await checkout.openDispute({ session: two.session });
-  assert.deepEqual(idsOf(await stripe.disputes.list()), [second.id, first.id]);
-  assert.deepEqual(idsOf(await stripe.disputes.list({ payment_intent: two.intent })), [second.id]);
+  t.strictSame(idsOf(await stripe.disputes.list()), [second.id, first.id]);
+  t.strictSame(idsOf(await stripe.disputes.list({ payment_intent: two.intent })), [second.id]);
 
   const { data } = await stripe.balanceTransactions.list({ source: first.id, expand: ['data.source'] });
-  assert.deepEqual(
+  t.strictSame(
     data.map(({ source }) => source && typeof source === 'object' && [source.object, source.id]),
     [['dispute', first.id]],
   );
-  assert.equal((await stripe.balanceTransactions.list({ currency: 'usd' })).data.length, 4);
-  assert.equal((await stripe.balanceTransactions.list({ currency: 'eur' })).data.length, 0);
+  t.equal((await stripe.balanceTransactions.list({ currency: 'usd' })).data.length, 4);
+  t.equal((await stripe.balanceTransactions.list({ currency: 'eur' })).data.length, 0);
 });

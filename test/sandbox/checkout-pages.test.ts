@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { testCheckout } from '../support/checkout.ts';
 import { balanceOf, chargeOf, choose, FORM, get, order, purchase, urlOf } from './checkout-client.ts';
@@ -6,19 +5,19 @@ import { balanceOf, chargeOf, choose, FORM, get, order, purchase, urlOf } from '
 test("R19: the page escapes text, and its policy limits forms to the merchant's origin", async (t) => {
   const { stripe } = await testCheckout(t);
   const page = await get(urlOf(await stripe.checkout.sessions.create(order)));
-  assert.equal(page.status, 200);
+  t.equal(page.status, 200);
   const text = await page.text();
   for (const part of ['<h1>Pay Speechgate</h1>', '$12.50', 'Speech &lt;credits&gt;', 'Sandbox', '<html lang="en">']) {
-    assert.ok(text.includes(part), part);
+    t.ok(text.includes(part), part);
   }
-  assert.doesNotMatch(text, /<script/);
+  t.notMatch(text, /<script/);
   const { headers } = page;
   const policy = headers.get('content-security-policy') ?? '';
-  assert.match(policy, /default-src 'none'/);
-  assert.match(policy, /form-action 'self' http:\/\/127\.0\.0\.1:8080(;|$)/);
-  assert.match(policy, /frame-ancestors 'none'/);
+  t.match(policy, /default-src 'none'/);
+  t.match(policy, /form-action 'self' http:\/\/127\.0\.0\.1:8080(;|$)/);
+  t.match(policy, /frame-ancestors 'none'/);
   const names = ['x-content-type-options', 'x-frame-options', 'referrer-policy', 'cache-control'];
-  assert.deepEqual(
+  t.strictSame(
     names.map((name) => headers.get(name)),
     ['nosniff', 'DENY', 'no-referrer', 'no-store'],
   );
@@ -28,18 +27,18 @@ test('a declined card pays nothing, and the buyer may retry or go back', async (
   const { stripe } = await testCheckout(t);
   const session = await stripe.checkout.sessions.create(order);
   const declined = await choose(urlOf(session), 'declined');
-  assert.equal(declined.status, 200);
+  t.equal(declined.status, 200);
   const text = await declined.text();
-  assert.match(text, /role="alert">The card was declined/);
-  assert.match(text, /Try again/);
-  assert.ok(text.includes('href="http://127.0.0.1:8080/top-up?amount=1250&amp;account=x"'));
-  assert.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, 'unpaid');
-  assert.equal((await choose(urlOf(session), 'accepted')).status, 303);
+  t.match(text, /role="alert">The card was declined/);
+  t.match(text, /Try again/);
+  t.ok(text.includes('href="http://127.0.0.1:8080/top-up?amount=1250&amp;account=x"'));
+  t.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, 'unpaid');
+  t.equal((await choose(urlOf(session), 'accepted')).status, 303);
 
   const paid = await (await get(urlOf(session))).text();
-  assert.match(paid, /Already paid/);
-  assert.ok(paid.includes(`href="http://127.0.0.1:8080/top-up/complete?session_id=${session.id}"`));
-  assert.doesNotMatch(paid, /<form/);
+  t.match(paid, /Already paid/);
+  t.ok(paid.includes(`href="http://127.0.0.1:8080/top-up/complete?session_id=${session.id}"`));
+  t.notMatch(paid, /<form/);
 });
 
 test('an unknown payment, an invalid choice and a malformed address get an error page', async (t) => {
@@ -55,10 +54,10 @@ test('an unknown payment, an invalid choice and a malformed address get an error
   ];
   for (const [attempt, status, text = /<main>/] of cases) {
     const answer = await attempt;
-    assert.equal(answer.status, status);
-    assert.match(answer.headers.get('content-type') ?? '', /^text\/html/);
-    assert.match(answer.headers.get('content-security-policy') ?? '', /default-src 'none'/);
-    assert.match(await answer.text(), text);
+    t.equal(answer.status, status);
+    t.match(answer.headers.get('content-type') ?? '', /^text\/html/);
+    t.match(answer.headers.get('content-security-policy') ?? '', /default-src 'none'/);
+    t.match(await answer.text(), text);
   }
 });
 
@@ -69,34 +68,34 @@ test('purchases can be refunded and disputed on the dashboard', async (t) => {
     const body = new URLSearchParams(fields);
     return fetch(`${origin}/dashboard`, { method: 'POST', headers: { ...FORM, ...headers }, body, redirect: 'manual' });
   };
-  assert.match(await page(), /Nothing was paid yet/);
+  t.match(await page(), /Nothing was paid yet/);
   const { session, intent } = await purchase(stripe);
-  assert.ok((await page()).includes(session));
-  assert.doesNotMatch(await page(), /<script/);
+  t.ok((await page()).includes(session));
+  t.notMatch(await page(), /<script/);
 
   const refunded = await send({ id: session, action: 'refund', amount: '250' });
-  assert.deepEqual([refunded.status, refunded.headers.get('location')], [303, '/dashboard']);
+  t.strictSame([refunded.status, refunded.headers.get('location')], [303, '/dashboard']);
   const [refund] = (await stripe.refunds.list({ payment_intent: intent })).data;
-  assert.equal(refund?.amount, 250);
-  assert.match(await page(), /Refund of \$2\.50: succeeded/);
+  t.equal(refund?.amount, 250);
+  t.match(await page(), /Refund of \$2\.50: succeeded/);
   await send({ id: String(refund?.id), action: 'settle', status: 'failed' });
-  assert.equal((await chargeOf(stripe, intent)).amount_refunded, 0);
+  t.equal((await chargeOf(stripe, intent)).amount_refunded, 0);
 
   await send({ id: session, action: 'dispute', amount: '1250' });
   const [dispute] = (await stripe.disputes.list({ payment_intent: intent })).data;
-  assert.equal(await balanceOf(stripe), 0);
+  t.equal(await balanceOf(stripe), 0);
   const refused = await send({ id: session, action: 'refund' });
-  assert.equal(refused.status, 400);
-  assert.match(await refused.text(), /has been charged back/);
+  t.equal(refused.status, 400);
+  t.match(await refused.text(), /has been charged back/);
   await send({ id: String(dispute?.id), action: 'decide', status: 'won' });
-  assert.match(await page(), /Dispute of \$12\.50: won/);
-  assert.equal(await balanceOf(stripe), 1250);
+  t.match(await page(), /Dispute of \$12\.50: won/);
+  t.equal(await balanceOf(stripe), 1250);
 
   const foreign = await send({ id: session, action: 'refund' }, { 'sec-fetch-site': 'cross-site' });
-  assert.equal(foreign.status, 403);
-  assert.equal((await send({ id: 'cs_none', action: 'refund' })).status, 404);
-  assert.equal((await send({ id: session, action: 'steal' })).status, 400);
-  assert.equal(await balanceOf(stripe), 1250);
+  t.equal(foreign.status, 403);
+  t.equal((await send({ id: 'cs_none', action: 'refund' })).status, 404);
+  t.equal((await send({ id: session, action: 'steal' })).status, 400);
+  t.equal(await balanceOf(stripe), 1250);
 });
 
 test('a bank payment is pending until it arrives or is refused on the dashboard', async (t) => {
@@ -107,13 +106,13 @@ test('a bank payment is pending until it arrives or is refused on the dashboard'
   ];
   for (const [end, payment_status, title, cents] of pages) {
     const session = await stripe.checkout.sessions.create(order);
-    assert.equal((await choose(urlOf(session), 'bank')).status, 303);
-    assert.match(await (await get(urlOf(session))).text(), /On its way/);
-    assert.match(await (await get(`${origin}/dashboard`)).text(), new RegExp(`on its way</dt><dd>${session.id}`));
+    t.equal((await choose(urlOf(session), 'bank')).status, 303);
+    t.match(await (await get(urlOf(session))).text(), /On its way/);
+    t.match(await (await get(`${origin}/dashboard`)).text(), new RegExp(`on its way</dt><dd>${session.id}`));
     const body = new URLSearchParams({ id: session.id, action: 'bank', status: end });
-    assert.equal((await fetch(`${origin}/dashboard`, { method: 'POST', body, redirect: 'manual' })).status, 303);
-    assert.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, payment_status);
-    assert.match(await (await get(urlOf(session))).text(), title);
-    assert.equal(await balanceOf(stripe), cents);
+    t.equal((await fetch(`${origin}/dashboard`, { method: 'POST', body, redirect: 'manual' })).status, 303);
+    t.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, payment_status);
+    t.match(await (await get(urlOf(session))).text(), title);
+    t.equal(await balanceOf(stripe), cents);
   }
 });

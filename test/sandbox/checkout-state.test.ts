@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { appendFile, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'tap';
@@ -21,15 +20,15 @@ test('confirmed sessions survive a kill, and the address stays the same', async 
   const stripe = stripeAt(origin);
   const session = await stripe.checkout.sessions.create(order, { idempotencyKey: 'once' });
   const other = await stripe.checkout.sessions.create(order);
-  assert.equal((await choose(urlOf(session), 'accepted')).status, 303);
+  t.equal((await choose(urlOf(session), 'accepted')).status, 303);
   await child.stop('SIGKILL');
 
   const again = await testCheckout(t, dataDir);
-  assert.equal(again.origin, origin);
-  assert.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, 'paid');
-  assert.equal((await stripe.checkout.sessions.retrieve(other.id)).status, 'open');
-  assert.equal((await stripe.checkout.sessions.create(order, { idempotencyKey: 'once' })).id, session.id);
-  assert.equal((await stat(join(dataDir, 'checkout.json'))).mode & 0o777, 0o600);
+  t.equal(again.origin, origin);
+  t.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, 'paid');
+  t.equal((await stripe.checkout.sessions.retrieve(other.id)).status, 'open');
+  t.equal((await stripe.checkout.sessions.create(order, { idempotencyKey: 'once' })).id, session.id);
+  t.equal((await stat(join(dataDir, 'checkout.json'))).mode & 0o777, 0o600);
 });
 
 test('payments, refunds and disputes survive a restart after a partial write', async (t) => {
@@ -43,22 +42,22 @@ test('payments, refunds and disputes survive a restart after a partial write', a
   await appendFile(join(dataDir, 'checkout.json'), '[{"id":"re_cut');
 
   const second = await testCheckout(t, dataDir);
-  assert.equal((await second.stripe.refunds.retrieve(refund.id)).status, 'pending');
-  assert.equal((await second.stripe.disputes.retrieve(dispute.id)).amount, 100);
-  assert.equal((await chargeOf(second.stripe, intent)).amount_refunded, 300);
-  assert.deepEqual((await second.stripe.balanceTransactions.list()).data, balance);
+  t.equal((await second.stripe.refunds.retrieve(refund.id)).status, 'pending');
+  t.equal((await second.stripe.disputes.retrieve(dispute.id)).amount, 100);
+  t.equal((await chargeOf(second.stripe, intent)).amount_refunded, 300);
+  t.strictSame((await second.stripe.balanceTransactions.list()).data, balance);
   await second.settleRefund(refund.id, 'failed');
   await second.close();
 
   const third = await testCheckout(t, dataDir);
-  assert.equal((await third.stripe.refunds.retrieve(refund.id)).status, 'failed');
-  assert.equal(await balanceOf(third.stripe), 1150);
+  t.equal((await third.stripe.refunds.retrieve(refund.id)).status, 'failed');
+  t.equal(await balanceOf(third.stripe), 1150);
   await third.close();
   const file = join(dataDir, 'checkout.json');
   const whole = await readFile(file, 'utf8');
   for (const damaged of [whole.replace('{', ''), whole.slice(0, 20)]) {
     await writeFile(file, damaged);
-    await assert.rejects(startCheckout({ dataDir, secretKey: STRIPE_KEY }), /checkout\.json is damaged/);
+    await t.rejects(startCheckout({ dataDir, secretKey: STRIPE_KEY }), /checkout\.json is damaged/);
   }
 });
 

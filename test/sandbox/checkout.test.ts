@@ -9,65 +9,65 @@ test('the SDK creates a session and retrieves every given field', async (t) => {
   const { stripe, origin } = await testCheckout(t);
   const before = Math.floor(Date.now() / 1000);
   const created = await stripe.checkout.sessions.create(order);
-  assert.match(created.id, /^cs_test_\w+$/);
-  assert.equal(created.object, 'checkout.session');
-  assert.equal(created.url, `${origin}/c/pay/${created.id}`);
-  assert.deepEqual([created.status, created.payment_status, created.payment_intent], ['open', 'unpaid', null]);
-  assert.deepEqual([created.amount_total, created.currency, created.livemode], [1250, 'usd', false]);
-  assert.equal(created.success_url, order.success_url);
-  assert.deepEqual(created.metadata, order.metadata);
-  assert.ok(created.created >= before && created.created <= before + 60);
-  assert.equal(created.expires_at, created.created + 86_400);
+  t.match(created.id, /^cs_test_\w+$/);
+  t.equal(created.object, 'checkout.session');
+  t.equal(created.url, `${origin}/c/pay/${created.id}`);
+  t.strictSame([created.status, created.payment_status, created.payment_intent], ['open', 'unpaid', null]);
+  t.strictSame([created.amount_total, created.currency, created.livemode], [1250, 'usd', false]);
+  t.equal(created.success_url, order.success_url);
+  t.strictSame(created.metadata, order.metadata);
+  t.ok(created.created >= before && created.created <= before + 60);
+  t.equal(created.expires_at, created.created + 86_400);
 
   const found = await stripe.checkout.sessions.retrieve(created.id);
-  assert.deepEqual({ ...found, lastResponse: undefined }, { ...created, lastResponse: undefined });
+  t.strictSame({ ...found, lastResponse: undefined }, { ...created, lastResponse: undefined });
 });
 
 test('payment redirects to the success URL and creates intent, charge and transaction', async (t) => {
   const { stripe } = await testCheckout(t);
   const session = await stripe.checkout.sessions.create(order);
   const answer = await choose(urlOf(session), 'accepted');
-  assert.equal(answer.status, 303);
+  t.equal(answer.status, 303);
   const target = `http://127.0.0.1:8080/top-up/complete?session_id=${session.id}`;
-  assert.equal(answer.headers.get('location'), target);
+  t.equal(answer.headers.get('location'), target);
 
   const paid = await stripe.checkout.sessions.retrieve(session.id);
-  assert.deepEqual([paid.status, paid.payment_status, paid.url], ['complete', 'paid', null]);
+  t.strictSame([paid.status, paid.payment_status, paid.url], ['complete', 'paid', null]);
   const intent = await stripe.paymentIntents.retrieve(String(paid.payment_intent));
-  assert.deepEqual([intent.object, intent.amount, intent.amount_received], ['payment_intent', 1250, 1250]);
-  assert.equal(intent.status, 'succeeded');
+  t.strictSame([intent.object, intent.amount, intent.amount_received], ['payment_intent', 1250, 1250]);
+  t.equal(intent.status, 'succeeded');
   const charge = await chargeOf(stripe, intent.id);
-  assert.deepEqual([charge.amount, charge.amount_refunded, charge.refunded, charge.disputed], [1250, 0, false, false]);
-  assert.deepEqual([charge.id, charge.paid, charge.payment_intent], [intent.latest_charge, true, intent.id]);
+  t.strictSame([charge.amount, charge.amount_refunded, charge.refunded, charge.disputed], [1250, 0, false, false]);
+  t.strictSame([charge.id, charge.paid, charge.payment_intent], [intent.latest_charge, true, intent.id]);
   const [received] = (await stripe.balanceTransactions.list({ source: charge.id })).data;
-  assert.deepEqual([received?.type, received?.amount, received?.fee, received?.net], ['charge', 1250, 0, 1250]);
-  assert.equal(charge.balance_transaction, received?.id);
+  t.strictSame([received?.type, received?.amount, received?.fee, received?.net], ['charge', 1250, 0, 1250]);
+  t.equal(charge.balance_transaction, received?.id);
 
-  assert.equal((await choose(urlOf(session), 'accepted')).headers.get('location'), target);
-  assert.equal(await balanceOf(stripe), 1250, 'nothing is paid twice');
+  t.equal((await choose(urlOf(session), 'accepted')).headers.get('location'), target);
+  t.equal(await balanceOf(stripe), 1250, 'nothing is paid twice');
 });
 
 test('a session expires on request or by its time and can no longer be paid', async (t) => {
   const { stripe } = await testCheckout(t);
   const told = await stripe.checkout.sessions.create(order);
-  assert.equal((await stripe.checkout.sessions.expire(told.id)).status, 'expired');
+  t.equal((await stripe.checkout.sessions.expire(told.id)).status, 'expired');
   await assert.rejects(stripe.checkout.sessions.expire(told.id), { type: 'StripeInvalidRequestError' });
 
   const brief = await stripe.checkout.sessions.create(order);
   t.teardown(() => mock.reset());
   mock.timers.enable({ apis: ['Date'], now: (brief.expires_at - 1) * 1000 });
-  assert.equal((await stripe.checkout.sessions.retrieve(brief.id)).status, 'open');
+  t.equal((await stripe.checkout.sessions.retrieve(brief.id)).status, 'open');
   mock.timers.setTime(brief.expires_at * 1000);
   for (const { id, url } of [told, brief]) {
     const page = await get(urlOf({ url }));
-    assert.equal(page.status, 410);
-    assert.match(await page.text(), /expired/);
-    assert.equal((await choose(urlOf({ url }), 'accepted')).status, 410);
+    t.equal(page.status, 410);
+    t.match(await page.text(), /expired/);
+    t.equal((await choose(urlOf({ url }), 'accepted')).status, 410);
     const session = await stripe.checkout.sessions.retrieve(id);
-    assert.deepEqual([session.status, session.payment_status, session.url], ['expired', 'unpaid', null]);
+    t.strictSame([session.status, session.payment_status, session.url], ['expired', 'unpaid', null]);
   }
   const rest = await stripe.checkout.sessions.list({ status: 'expired', limit: 1, starting_after: brief.id });
-  assert.deepEqual(idsOf(rest), [told.id], 'the list goes on after one whose time has come');
+  t.strictSame(idsOf(rest), [told.id], 'the list goes on after one whose time has come');
 });
 
 test('lists are paginated newest first and filtered by time and fields', async (t) => {
@@ -82,27 +82,27 @@ test('lists are paginated newest first and filtered by time and fields', async (
     ids.unshift((await stripe.refunds.create({ payment_intent: intent, amount: 50 })).id);
   }
   const first = await stripe.refunds.list({ limit: 2 });
-  assert.deepEqual([idsOf(first), first.has_more], [ids.slice(0, 2), true]);
+  t.strictSame([idsOf(first), first.has_more], [ids.slice(0, 2), true]);
   const rest = await stripe.refunds.list({ limit: 3, starting_after: ids[1] as string });
-  assert.deepEqual([idsOf(rest), rest.has_more], [ids.slice(2), false]);
+  t.strictSame([idsOf(rest), rest.has_more], [ids.slice(2), false]);
   const seen: string[] = [];
   for await (const { id } of stripe.refunds.list({ limit: 2 })) seen.push(id);
-  assert.deepEqual(seen, ids);
+  t.strictSame(seen, ids);
   const some = await stripe.refunds.list({ created: { gte: 1_800_000_001, lt: 1_800_000_003 } });
-  assert.deepEqual(idsOf(some), ids.slice(2, 4));
-  assert.deepEqual(idsOf(await stripe.refunds.list({ payment_intent: two.intent })), [ids[1]]);
+  t.strictSame(idsOf(some), ids.slice(2, 4));
+  t.strictSame(idsOf(await stripe.refunds.list({ payment_intent: two.intent })), [ids[1]]);
 
-  assert.deepEqual(idsOf(await stripe.checkout.sessions.list({ payment_intent: one.intent })), [one.session]);
-  assert.deepEqual(idsOf(await stripe.checkout.sessions.list({ status: 'expired' })), []);
-  assert.equal((await stripe.checkout.sessions.list({ status: 'complete' })).data.length, 2);
+  t.strictSame(idsOf(await stripe.checkout.sessions.list({ payment_intent: one.intent })), [one.session]);
+  t.strictSame(idsOf(await stripe.checkout.sessions.list({ status: 'expired' })), []);
+  t.equal((await stripe.checkout.sessions.list({ status: 'complete' })).data.length, 2);
 });
 
 test('an Idempotency-Key repeats its response and belongs to one set of parameters', async (t) => {
   const { stripe } = await testCheckout(t);
   const idempotencyKey = 'top-up-1';
   const answers = await Promise.all([1, 2, 3].map(() => stripe.checkout.sessions.create(order, { idempotencyKey })));
-  assert.equal(new Set(answers.map((session) => session.id)).size, 1);
-  assert.equal((await stripe.checkout.sessions.list()).data.length, 1);
+  t.equal(new Set(answers.map((session) => session.id)).size, 1);
+  t.equal((await stripe.checkout.sessions.list()).data.length, 1);
   await assert.rejects(stripe.checkout.sessions.create({ ...order, metadata: { other: 'yes' } }, { idempotencyKey }), {
     type: 'StripeIdempotencyError',
     statusCode: 400,
@@ -127,7 +127,7 @@ test('errors have the status, type, code and parameter that the SDK expects', as
     type: 'StripeAuthenticationError',
     statusCode: 401,
   });
-  assert.equal((await get(`${origin}/v1/checkout/sessions`)).status, 401);
+  t.equal((await get(`${origin}/v1/checkout/sessions`)).status, 401);
   await assert.rejects(stripe.customers.list(), { type: 'StripeInvalidRequestError', statusCode: 404 });
   await assert.rejects(stripe.paymentIntents.list(), { statusCode: 404 });
   const { intent } = await purchase(stripe);
@@ -176,7 +176,7 @@ test('a malformed body is a 4xx in the same error format', async (t) => {
   for (const [body, contentType, status] of cases) {
     const headers = { authorization: `Bearer ${STRIPE_KEY}`, 'content-type': contentType };
     const answer = await fetch(`${origin}/v1/checkout/sessions`, { method: 'POST', headers, body });
-    assert.equal(answer.status, status, body.slice(0, 30));
-    assert.equal(((await answer.json()) as { error: { type: string } }).error.type, 'invalid_request_error');
+    t.equal(answer.status, status, body.slice(0, 30));
+    t.equal(((await answer.json()) as { error: { type: string } }).error.type, 'invalid_request_error');
   }
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { HTTPFacilitatorClient } from '@x402/core/http';
 import { type Test, test } from 'tap';
 import type { Address, Hex, LocalAccount } from 'viem';
@@ -39,27 +38,27 @@ async function scene(t: Test, options: Parameters<typeof testFacilitator>[2] = {
 test('a payment signed by the official client is verified, settled and transferred', { skip }, async (t) => {
   const { facilitator, official, payer, payee, offer, paid, uses } = await scene(t);
   const payload = await pay(payer, offer);
-  assert.deepEqual(await official.verify(payload, offer), { isValid: true, payer: payer.address });
-  assert.equal(await paid(), 0n);
+  t.strictSame(await official.verify(payload, offer), { isValid: true, payer: payer.address });
+  t.equal(await paid(), 0n);
 
   const settled = await official.settle(payload, offer);
   const { transaction } = settled;
-  assert.deepEqual(settled, { success: true, transaction, network: 'eip155:8453', payer: payer.address });
-  assert.deepEqual(await uses(), [transaction]);
-  assert.deepEqual(facilitator.broadcasts, [transaction]);
-  assert.equal(await paid(), PRICE);
-  assert.equal(await usdcBalance(chain.client, payer.address), 1000n - PRICE);
-  assert.ok((await chain.client.getTransactionReceipt({ hash: transaction as Hex })).from !== payee.address);
+  t.strictSame(settled, { success: true, transaction, network: 'eip155:8453', payer: payer.address });
+  t.strictSame(await uses(), [transaction]);
+  t.strictSame(facilitator.broadcasts, [transaction]);
+  t.equal(await paid(), PRICE);
+  t.equal(await usdcBalance(chain.client, payer.address), 1000n - PRICE);
+  t.ok((await chain.client.getTransactionReceipt({ hash: transaction as Hex })).from !== payee.address);
 
-  assert.deepEqual(
+  t.strictSame(
     facilitator.calls.map(({ endpoint, redirected }) => ({ endpoint, redirected })),
     [
       { endpoint: 'verify', redirected: false },
       { endpoint: 'settle', redirected: false },
     ],
   );
-  assert.deepEqual(facilitator.calls[0]?.paymentPayload, JSON.parse(JSON.stringify(payload)));
-  assert.deepEqual(facilitator.calls[1]?.paymentRequirements, offer);
+  t.strictSame(facilitator.calls[0]?.paymentPayload, JSON.parse(JSON.stringify(payload)));
+  t.strictSame(facilitator.calls[1]?.paymentRequirements, offer);
 });
 
 test('a signature of other than 65 bytes uses the bytes overload (EIP-1271)', { skip }, async (t) => {
@@ -70,9 +69,9 @@ test('a signature of other than 65 bytes uses the bytes overload (EIP-1271)', { 
   await chain.client.setCode({ address: contract, bytecode: '0x631626ba7e60e01b60005260206000f3' });
   const signed = await signAuthorization(payer, { from: contract, to: offer.payTo as Address, value: PRICE });
   const payload = payloadOf(offer, { ...signed, signature: '0x123456' });
-  assert.deepEqual(await official.verify(payload, offer), { isValid: true, payer: contract });
-  assert.equal((await official.settle(payload, offer)).success, true);
-  assert.equal(await paid(), PRICE);
+  t.strictSame(await official.verify(payload, offer), { isValid: true, payer: contract });
+  t.equal((await official.settle(payload, offer)).success, true);
+  t.equal(await paid(), PRICE);
 });
 
 test('an invalid payment is refused at verify and settle with the official reason', {
@@ -105,12 +104,12 @@ test('an invalid payment is refused at verify and settle with the official reaso
   ] as const) {
     const payload = payloadOf(offer, await authorization);
     const verified = await official.verify(payload, offer);
-    assert.deepEqual([verified.isValid, verified.invalidReason], [false, `invalid_exact_evm_${reason}`]);
+    t.strictSame([verified.isValid, verified.invalidReason], [false, `invalid_exact_evm_${reason}`]);
     const { success, errorReason, transaction } = await official.settle(payload, offer);
-    assert.deepEqual([success, errorReason, transaction], [false, `invalid_exact_evm_${reason}`, '']);
+    t.strictSame([success, errorReason, transaction], [false, `invalid_exact_evm_${reason}`, '']);
   }
-  assert.equal(await paid(), before);
-  assert.deepEqual(facilitator.broadcasts, []);
+  t.equal(await paid(), before);
+  t.strictSame(facilitator.broadcasts, []);
 });
 
 test('concurrent settlements serve ten wallets and use one authorization once', { skip }, async (t) => {
@@ -118,45 +117,41 @@ test('concurrent settlements serve ten wallets and use one authorization once', 
   const payers = await Promise.all(Array.from({ length: 10 }, () => wallet(chain.client, PRICE)));
   const payloads = await Promise.all(payers.map((each) => pay(each, offer)));
   const settled = await Promise.all(payloads.map((payload) => official.settle(payload, offer)));
-  assert.deepEqual(new Set(settled.map(({ success }) => success)), new Set([true]));
-  assert.equal(new Set(facilitator.broadcasts).size, 10);
-  assert.equal(await paid(), 10n * PRICE);
+  t.strictSame(new Set(settled.map(({ success }) => success)), new Set([true]));
+  t.equal(new Set(facilitator.broadcasts).size, 10);
+  t.equal(await paid(), 10n * PRICE);
 
   const payload = await pay(payer, offer);
   const results = await Promise.all([1, 2, 3].map(() => official.settle(payload, offer)));
   const reasons = results.map(({ success, errorReason }) => (success ? 'success' : errorReason)).sort();
-  assert.deepEqual(reasons, [
-    'invalid_exact_evm_nonce_already_used',
-    'invalid_exact_evm_nonce_already_used',
-    'success',
-  ]);
-  assert.equal((await uses()).length, 1);
+  t.strictSame(reasons, ['invalid_exact_evm_nonce_already_used', 'invalid_exact_evm_nonce_already_used', 'success']);
+  t.equal((await uses()).length, 1);
 });
 
 test('a transaction left in the pool is settlement_pending, and a retry settles it', { skip }, async (t) => {
   const { facilitator, official, payer, offer, paid } = await scene(t, { confirmationTimeoutMs: 300 });
   const payload = await pay(payer, offer);
   const pending = await withoutMining(chain.client, () => official.settle(payload, offer));
-  assert.deepEqual([pending.success, pending.errorReason], [false, 'settlement_pending']);
-  assert.deepEqual(facilitator.broadcasts, [pending.transaction]);
+  t.strictSame([pending.success, pending.errorReason], [false, 'settlement_pending']);
+  t.strictSame(facilitator.broadcasts, [pending.transaction]);
 
   await included(chain.client, Promise.resolve(pending.transaction as Hex));
-  assert.deepEqual(await official.settle(payload, offer), {
+  t.strictSame(await official.settle(payload, offer), {
     success: true,
     transaction: pending.transaction,
     network: 'eip155:8453',
     payer: payer.address,
   });
-  assert.equal(await paid(), PRICE);
-  assert.equal(facilitator.broadcasts.length, 1);
+  t.equal(await paid(), PRICE);
+  t.equal(facilitator.broadcasts.length, 1);
 });
 
 test('/supported names scheme, network and signer', { skip }, async (t) => {
   const { official } = await scene(t);
   const { kinds, extensions, signers } = await official.getSupported();
-  assert.deepEqual(kinds, [{ x402Version: 2, scheme: 'exact', network: 'eip155:8453' }]);
-  assert.deepEqual(extensions, []);
-  assert.equal(signers['eip155:*']?.length, 1);
+  t.strictSame(kinds, [{ x402Version: 2, scheme: 'exact', network: 'eip155:8453' }]);
+  t.strictSame(extensions, []);
+  t.equal(signers['eip155:*']?.length, 1);
 });
 
 test('a malformed body is 400 and is not recorded as a call', { skip }, async (t) => {
@@ -173,10 +168,10 @@ test('a malformed body is 400 and is not recorded as a call', { skip }, async (t
     for (const body of bodies) {
       const headers = { 'content-type': 'application/json' };
       const { status } = await fetch(`${facilitator.url}/${endpoint}`, { method: 'POST', headers, body });
-      assert.equal(status, 400, `${endpoint} ${body}`);
+      t.equal(status, 400, `${endpoint} ${body}`);
     }
   }
-  assert.deepEqual(facilitator.calls, []);
+  t.strictSame(facilitator.calls, []);
 });
 
 test('the facilitator answers 421 to a foreign host name', { skip }, async (t) => {

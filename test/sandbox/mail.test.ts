@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { readdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { test } from 'tap';
@@ -15,22 +14,22 @@ test("the sandbox's mail server stores each mail in a file, on loopback only", a
   const files: string[] = [];
   const sink = await startMailSink({ dataDir, onMail: (file) => files.push(file) });
   t.teardown(() => sink.close());
-  assert.equal(new URL(sink.url).hostname, '127.0.0.1');
+  t.equal(new URL(sink.url).hostname, '127.0.0.1');
   const env = { SMTP_URL: sink.url, FEEDBACK_FROM: 'from@sandbox.test', FEEDBACK_TO: 'to@sandbox.test' };
   const gateway = await startGateway(t, env, { worker: true });
   const messages = ['the first', 'the second, größer'];
   for (const message of messages)
-    assert.equal((await give(gateway, viemWallet(), { message, category: 'other' })).status, 201);
+    t.equal((await give(gateway, viemWallet(), { message, category: 'other' })).status, 201);
   await until(() => files.length === 2);
-  assert.deepEqual((await readdir(join(dataDir, 'mail'))).length, 2);
+  t.strictSame((await readdir(join(dataDir, 'mail'))).length, 2);
   const texts = [];
   for (const file of files) {
-    assert.equal(dirname(file), join(dataDir, 'mail'));
-    assert.match(file, /\.eml$/);
+    t.equal(dirname(file), join(dataDir, 'mail'));
+    t.match(file, /\.eml$/);
     texts.push(readMail(await readFile(file, 'latin1')).text);
   }
   for (const message of messages)
-    assert.ok(
+    t.ok(
       texts.some((text) => text.includes(`\n${message}\n`)),
       message,
     );

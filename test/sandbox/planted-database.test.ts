@@ -49,14 +49,14 @@ async function plant(t: Test): Promise<{ dataDir: string; canary: string }> {
 
 test('a planted database is not started, and the error names --adopt', async (t) => {
   const { dataDir, canary } = await plant(t);
-  await assert.rejects(start(t, { dataDir }), /^Error: .*postgres is not in the list .* not started\. .*--adopt/);
-  assert.equal(existsSync(join(dataDir, 'postgres/cluster/data/postmaster.pid')), false);
-  assert.equal(existsSync(canary), false);
+  await t.rejects(start(t, { dataDir }), /^.*postgres is not in the list .* not started\. .*--adopt/);
+  t.equal(existsSync(join(dataDir, 'postgres/cluster/data/postmaster.pid')), false);
+  t.equal(existsSync(canary), false);
 
   const sandbox = startChild(t, 'src/sandbox/main.ts', { DATA_DIR: dataDir });
-  assert.equal(await sandbox.ended(), 78, sandbox.output());
-  assert.match(sandbox.output(), /--adopt/);
-  assert.doesNotMatch(sandbox.output(), /^\s+at /m, 'no stack');
+  t.equal(await sandbox.ended(), 78, sandbox.output());
+  t.match(sandbox.output(), /--adopt/);
+  t.notMatch(sandbox.output(), /^\s+at /m, 'no stack');
 
   await t.test('an adopted one starts now and later', async (t) => {
     await (await start(t, { dataDir, adopt: true })).stop();
@@ -70,17 +70,17 @@ test('a database is trusted only at its place, neither copied nor replaced', asy
   const home = (dataDir: string) => databaseHome(dataDir, account, () => undefined);
   for (const dataDir of [mine, other]) {
     await home(dataDir);
-    assert.equal(await home(dataDir), join(dataDir, 'postgres'));
+    t.equal(await home(dataDir), join(dataDir, 'postgres'));
   }
   await cp(join(mine, 'postgres'), join(copy, 'postgres'), { recursive: true, preserveTimestamps: true });
   const { uid, gid } = await stat(join(mine, 'postgres'));
   await chownAll(join(copy, 'postgres'), uid, gid);
-  await assert.rejects(home(copy), /is not in the list/);
+  await t.rejects(home(copy), /is not in the list/);
 
   await rm(join(mine, 'postgres'), { recursive: true });
   await cp(join(other, 'postgres'), join(mine, 'postgres'), { recursive: true });
   await chownAll(join(mine, 'postgres'), uid, gid);
-  await assert.rejects(home(mine), /is not in the list/);
+  await t.rejects(home(mine), /is not in the list/);
 });
 
 test('without a folder for the list nothing starts, and the error names the setting', async (t) => {
@@ -93,12 +93,12 @@ test('without a folder for the list nothing starts, and the error names the sett
   setVariable(t, 'XDG_STATE_HOME', '');
   for (const home of ['/dev/null', '', 'relative']) {
     setVariable(t, 'HOME', home);
-    await assert.rejects(start(t, { dataDir }), /Set XDG_STATE_HOME to a folder of your own/);
+    await t.rejects(start(t, { dataDir }), /Set XDG_STATE_HOME to a folder of your own/);
     await noDatabase();
   }
   const sandbox = startChild(t, 'src/sandbox/main.ts', { DATA_DIR: dataDir, XDG_STATE_HOME: '', HOME: '' });
-  assert.equal(await sandbox.ended(), 78, sandbox.output());
-  assert.match(sandbox.output(), /Set XDG_STATE_HOME to a folder of your own/);
-  assert.doesNotMatch(sandbox.output(), /^\s+at /m, 'no stack');
+  t.equal(await sandbox.ended(), 78, sandbox.output());
+  t.match(sandbox.output(), /Set XDG_STATE_HOME to a folder of your own/);
+  t.notMatch(sandbox.output(), /^\s+at /m, 'no stack');
   await noDatabase();
 });

@@ -17,12 +17,12 @@ test('the data and the port survive a stop, and stop() ends the server', async (
   const first = await start(t, { dataDir });
   await query(first.url, "create table kept as select 'é' as word");
   await first.stop();
-  assert.equal(await findPostmaster(data()), undefined);
+  t.equal(await findPostmaster(data()), undefined);
 
   const second = await start(t, { dataDir });
-  assert.equal(second.url, first.url);
-  assert.deepEqual(await query(second.url, 'select upper(word) as word from kept'), [{ word: 'É' }]);
-  assert.deepEqual(await query(second.adminUrl, 'select current_database() as name'), [{ name: 'postgres' }]);
+  t.equal(second.url, first.url);
+  t.strictSame(await query(second.url, 'select upper(word) as word from kept'), [{ word: 'É' }]);
+  t.strictSame(await query(second.adminUrl, 'select current_database() as name'), [{ name: 'postgres' }]);
   await second.stop();
 });
 
@@ -31,27 +31,27 @@ test('the server accepts over 100 connections, from loopback with the password o
   const names = ['max_connections', 'listen_addresses', 'unix_socket_directories'];
   const settings = await query(url, `select name, setting from pg_settings where name in ('${names.join("','")}')`);
   const setting = Object.fromEntries(settings.map((row) => [row.name, row.setting]));
-  assert.ok(Number(setting.max_connections) > 100);
-  assert.equal(setting.listen_addresses, '127.0.0.1');
+  t.ok(Number(setting.max_connections) > 100);
+  t.equal(setting.listen_addresses, '127.0.0.1');
   const data = join(home, 'cluster/data');
-  assert.equal(setting.unix_socket_directories, data);
-  assert.equal((await stat(data)).mode & 0o777, 0o700);
-  assert.deepEqual(await query(nearUrl, 'select inet_client_addr() as address'), [{ address: null }]);
+  t.equal(setting.unix_socket_directories, data);
+  t.equal((await stat(data)).mode & 0o777, 0o700);
+  t.strictSame(await query(nearUrl, 'select inet_client_addr() as address'), [{ address: null }]);
 
   const stranger = new URL(url);
   stranger.password = 'guessed';
-  await assert.rejects(query(stranger.href, 'select 1'), { code: '28P01' });
-  await assert.rejects(query(nearUrl.replace(/password=[^&]*/, 'password=guessed'), 'select 1'), { code: '28P01' });
-  assert.equal((await stat(join(dataDir, 'postgres/cluster/password'))).mode & 0o777, 0o600);
+  await t.rejects(query(stranger.href, 'select 1'), { code: '28P01' });
+  await t.rejects(query(nearUrl.replace(/password=[^&]*/, 'password=guessed'), 'select 1'), { code: '28P01' });
+  t.equal((await stat(join(dataDir, 'postgres/cluster/password'))).mode & 0o777, 0o600);
   await stop();
 });
 
 test('fsync is on unless switched off', async (t) => {
   for (const durable of [false, true]) {
     const server = await start(t, { dataDir, durable });
-    assert.deepEqual(await query(server.url, 'show fsync'), [{ fsync: durable ? 'on' : 'off' }]);
+    t.strictSame(await query(server.url, 'show fsync'), [{ fsync: durable ? 'on' : 'off' }]);
     await server.stop();
-    await assert.rejects(query(server.url, 'select 1'), { code: 'ECONNREFUSED' });
+    await t.rejects(query(server.url, 'select 1'), { code: 'ECONNREFUSED' });
   }
 });
 
@@ -63,11 +63,11 @@ test('a server orphaned by a killed process group is replaced on its port', asyn
   await child.stop('SIGKILL');
 
   const { url, stop } = await start(t, { dataDir });
-  assert.equal(url, before);
-  assert.notEqual((await findPostmaster(data()))?.pid, left?.pid);
-  assert.deepEqual(await query(url, 'select n from left_behind'), [{ n: 3 }]);
+  t.equal(url, before);
+  t.not((await findPostmaster(data()))?.pid, left?.pid);
+  t.strictSame(await query(url, 'select n from left_behind'), [{ n: 3 }]);
   await stop();
-  assert.equal(await findPostmaster(data()), undefined);
+  t.equal(await findPostmaster(data()), undefined);
 });
 
 test('after kill -9 of the server the next start recovers committed data', async (t) => {
@@ -77,7 +77,7 @@ test('after kill -9 of the server the next start recovers committed data', async
   assert.ok(running);
   process.kill(running.pid, 'SIGKILL');
   const again = await start(t, { dataDir });
-  assert.deepEqual(await query(again.url, 'select n from committed'), [{ n: 7 }]);
+  t.strictSame(await query(again.url, 'select n from committed'), [{ n: 7 }]);
 });
 
 test('a server that is killed while it stops counts as stopped', async (t) => {
@@ -102,7 +102,7 @@ test('a stale process id of another program neither blocks the start nor is kill
   const { url, stop } = await start(t, { dataDir });
   await query(url, 'select 1');
   await stop();
-  assert.equal(bystander.exitCode ?? bystander.signalCode, null);
+  t.equal(bystander.exitCode ?? bystander.signalCode, null);
 });
 
 test('a requested port is used, or named in the error when taken', async (t) => {
@@ -110,14 +110,14 @@ test('a requested port is used, or named in the error when taken', async (t) => 
   t.teardown(() => holder.close());
   await once(holder, 'listening');
   const { port } = holder.address() as AddressInfo;
-  await assert.rejects(
+  await t.rejects(
     start(t, { dataDir, port }),
     new RegExp(`did not start on port ${port}: .*Address already in use`, 's'),
   );
   holder.close();
   await once(holder, 'close');
   const server = await start(t, { dataDir, port });
-  assert.equal(new URL(server.url).port, String(port));
+  t.equal(new URL(server.url).port, String(port));
   await query(server.url, 'select 1');
 });
 
@@ -128,15 +128,15 @@ test('an interrupted initialization of a cluster starts again', async (t) => {
   const unfinished = join(directory, 'postgres/cluster.new');
   const child = startElsewhere(t, directory);
   while (!existsSync(join(unfinished, 'data/base'))) {
-    assert.equal(child.output(), '', 'the cluster was complete before it was seen');
+    t.equal(child.output(), '', 'the cluster was complete before it was seen');
     await sleep(2);
   }
   await child.stop('SIGKILL');
-  assert.equal(existsSync(unfinished), true);
+  t.equal(existsSync(unfinished), true);
 
   const { url } = await start(t, { dataDir: directory });
   await query(url, 'select 1');
-  assert.equal(existsSync(unfinished), false);
+  t.equal(existsSync(unfinished), false);
 });
 
 test('a DATA_DIR inaccessible to the server works and keeps its data', async (t) => {
@@ -147,10 +147,10 @@ test('a DATA_DIR inaccessible to the server works and keeps its data', async (t)
   await query(first.url, 'create table kept as select 1 as n');
   await first.stop();
   const second = await start(t, { dataDir: directory });
-  assert.deepEqual(await query(second.url, 'select n from kept'), [{ n: 1 }]);
+  t.strictSame(await query(second.url, 'select n from kept'), [{ n: 1 }]);
   await second.stop();
-  assert.equal((await stat(directory)).mode & 0o777, 0o700, 'the directory is as private as before');
-  assert.equal((await realpath(join(directory, 'postgres'))) === join(await realpath(directory), 'postgres'), !isRoot);
+  t.equal((await stat(directory)).mode & 0o777, 0o700, 'the directory is as private as before');
+  t.equal((await realpath(join(directory, 'postgres'))) === join(await realpath(directory), 'postgres'), !isRoot);
 });
 
 test('the programs are copied if npm made no links or the server cannot reach them', async (t) => {
@@ -164,12 +164,12 @@ test('the programs are copied if npm made no links or the server cannot reach th
   await chmod(join(directory, 'native/lib'), 0o555);
 
   const binaries = await serverBinaries(home, account, () => undefined, directory);
-  assert.equal(dirname(dirname(dirname(dirname(binaries.initdb)))), home);
+  t.equal(dirname(dirname(dirname(dirname(binaries.initdb)))), home);
   const initdb = spawn(binaries.initdb, ['--version'], { stdio: ['ignore', 'pipe', 'inherit'] });
   const [line] = (await once(initdb.stdout as NodeJS.ReadableStream, 'data')) as [Buffer];
-  assert.match(line.toString(), new RegExp(`PostgreSQL\\) ${binaries.majorVersion}\\.`));
+  t.match(line.toString(), new RegExp(`PostgreSQL\\) ${binaries.majorVersion}\\.`));
   await chmod(home, 0o755);
-  assert.equal(await obstacle(binaries.postgres, account), undefined);
+  t.equal(await obstacle(binaries.postgres, account), undefined);
 });
 
 test('a cluster of another major version is refused, and both versions are named', async (t) => {
@@ -177,6 +177,6 @@ test('a cluster of another major version is refused, and both versions are named
   const file = join(data(), 'PG_VERSION');
   const version = await readFile(file, 'utf8');
   await writeFile(file, '15\n');
-  await assert.rejects(start(t, { dataDir }), /made by PostgreSQL 15, and the one installed is 18/);
+  await t.rejects(start(t, { dataDir }), /made by PostgreSQL 15, and the one installed is 18/);
   await writeFile(file, version);
 });

@@ -33,33 +33,33 @@ const { packages } = JSON.parse(await readFile(projectFile('package-lock.json'),
 };
 
 for (const [platform, arch] of PLATFORMS) {
-  test(`chain and database are found where npm installs them on ${platform} ${arch}`, async () => {
+  test(`chain and database are found where npm installs them on ${platform} ${arch}`, async (t) => {
     const [, name = '', program = ''] = /^(@[^/]+\/[^/]+)\/(.*)$/.exec(packagedBinary(platform, arch)) ?? [];
     const chain = packages[`node_modules/${name}`];
-    assert.deepEqual([chain?.os, chain?.cpu, chain?.bin], [[platform], [arch], { anvil: program }]);
+    t.strictSame([chain?.os, chain?.cpu, chain?.bin], [[platform], [arch], { anvil: program }]);
     const database = packages[`node_modules/${packageName(platform, arch)}`];
-    assert.deepEqual([database?.os, database?.cpu], [[platform], [arch]]);
+    t.strictSame([database?.os, database?.cpu], [[platform], [arch]]);
   });
 }
 
-test('no port is given twice by one process', async () => {
+test('no port is given twice by one process', async (t) => {
   const ports = [];
   for (let count = 0; count < 1000; count++) ports.push(await freePort());
-  assert.equal(new Set(ports).size, ports.length);
+  t.equal(new Set(ports).size, ports.length);
 });
 
-test('the account nobody is found in /etc/passwd of Linux and macOS', async () => {
+test('the account nobody is found in /etc/passwd of Linux and macOS', async (t) => {
   const linux = 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n';
-  assert.deepEqual(nobody(linux), { uid: 65534, gid: 65534, identity: { uid: 65534, gid: 65534 } });
+  t.strictSame(nobody(linux), { uid: 65534, gid: 65534, identity: { uid: 65534, gid: 65534 } });
   const macOs = '# User Database\nnobody:*:-2:-2:Unprivileged User:/var/empty:/usr/bin/false\n';
-  assert.deepEqual(nobody(macOs), { uid: 4294967294, gid: 4294967294, identity: { uid: -2, gid: -2 } });
-  assert.equal(nobody('root:x:0:0:root:/root:/bin/sh\n'), undefined);
+  t.strictSame(nobody(macOs), { uid: 4294967294, gid: 4294967294, identity: { uid: -2, gid: -2 } });
+  t.equal(nobody('root:x:0:0:root:/root:/bin/sh\n'), undefined);
 });
 
-test('without a multicast address anvil gets a port that browsers block', async () => {
+test('without a multicast address anvil gets a port that browsers block', async (t) => {
   for (const platform of ['darwin', 'win32'] as const) {
     const [, host, , port] = await httpArguments(platform);
-    assert.equal(host, '127.0.0.1');
+    t.equal(host, '127.0.0.1');
     // Node blocks the ports of the same list.
     await assert.rejects(fetch(`http://127.0.0.1:${port}/`), ({ cause }) => /bad port/.test(String(cause)));
   }
@@ -70,14 +70,14 @@ test("trust.json contains the gateway's public keys and no private key", async (
   const stored = JSON.stringify(rotateKeys(undefined, new Date()));
   await writeTrustFile(folder, stored);
   const keys = parseSigningKeys(stored, new Date());
-  assert.equal(keys.length, 2);
-  assert.deepEqual(
+  t.equal(keys.length, 2);
+  t.strictSame(
     JSON.parse(await readFile(join(folder, 'trust.json'), 'utf8')),
     keys.map(({ keyId, publicJwk: { x, y } }) => ({ keyId, publicKeyJwk: { kty: 'EC', crv: 'P-256', x, y } })),
   );
 });
 
-test('the instructions name the place of a database outside the folder', async () => {
+test('the instructions name the place of a database outside the folder', async (t) => {
   const sandbox = {
     ...{ baseUrl: 'http://127.0.0.1:8080', creditAccount: 'a', checkoutUrl: 'http://127.0.0.1:8081' },
     ...{ chain: null, facilitatorUrl: null, wallet: null, databaseUrl: 'postgres://localhost/a' },
@@ -85,12 +85,9 @@ test('the instructions name the place of a database outside the folder', async (
   const offered = { voice: 'a', otherVoice: 'b', otherModel: 'c' };
   const shown = (databaseHome: string | undefined) =>
     instructions(sandbox, { dataDir: '/data', databaseHome, hasScripts: false }, offered);
-  assert.match(
-    shown('/var/lib/speechgate/1'),
-    /The database is kept in \/var\/lib\/speechgate\/1, all else in \/data\./,
-  );
-  assert.match(shown('/data/postgres'), /Everything is kept in \/data\./);
-  assert.match(shown(undefined), /The database is that of SANDBOX_DATABASE_URL; all else is kept in \/data\./);
+  t.match(shown('/var/lib/speechgate/1'), /The database is kept in \/var\/lib\/speechgate\/1, all else in \/data\./);
+  t.match(shown('/data/postgres'), /Everything is kept in \/data\./);
+  t.match(shown(undefined), /The database is that of SANDBOX_DATABASE_URL; all else is kept in \/data\./);
 });
 
 for (const [error, fault] of [
@@ -103,9 +100,9 @@ for (const [error, fault] of [
   [new Error('initdb failed\nFATAL: could not write: No space left on device'), /^The disk is full\./],
   [new Error('anything else'), undefined],
 ] as const) {
-  test(`the error ${error.message.split('\n')[0]} is told as ${fault}`, async () => {
-    if (fault) assert.match(folderFault('/data', error) ?? '', fault);
-    else assert.equal(folderFault('/data', error), undefined);
+  test(`the error ${error.message.split('\n')[0]} is told as ${fault}`, async (t) => {
+    if (fault) t.match(folderFault('/data', error) ?? '', fault);
+    else t.equal(folderFault('/data', error), undefined);
   });
 }
 
@@ -117,22 +114,22 @@ for (const [record, line] of [
     /200 {2}2 characters {2}\$0\.000036 /,
   ],
 ] as const) {
-  test(`a request is a line for people: ${line.source.slice(0, 40)}`, async () => {
-    assert.match(lineForPeople(JSON.stringify({ level: 'info', msg: 'request', ...record }), true), line);
+  test(`a request is a line for people: ${line.source.slice(0, 40)}`, async (t) => {
+    t.match(lineForPeople(JSON.stringify({ level: 'info', msg: 'request', ...record }), true), line);
   });
 }
 
-test('a warning stays a line of JSON, and requests of the start are not printed', async () => {
+test('a warning stays a line of JSON, and requests of the start are not printed', async (t) => {
   const warning = '{"level":"warn","msg":"x"}\n';
   const others = ['{"level":"info","msg":"x"}\n', '{"level":"info","msg":"request","ms":1}\n'];
-  assert.deepEqual(
+  t.strictSame(
     [warning, ...others].map((line) => lineForPeople(line, false)),
     [warning, '', ''],
   );
 });
 
-test('a Node.js that is too old is named with the version that is needed', async () => {
-  assert.match(missingPackages('say', [], '18.20.8') ?? '', /needs Node\.js 20\.19 or newer, and this is 18\.20\.8\./);
-  assert.match(missingPackages('say', [], '20.9.0') ?? '', /20\.9\.0/);
-  for (const node of ['20.19.0', '24.0.1']) assert.equal(missingPackages('say', [], node), undefined);
+test('a Node.js that is too old is named with the version that is needed', async (t) => {
+  t.match(missingPackages('say', [], '18.20.8') ?? '', /needs Node\.js 20\.19 or newer, and this is 18\.20\.8\./);
+  t.match(missingPackages('say', [], '20.9.0') ?? '', /20\.9\.0/);
+  for (const node of ['20.19.0', '24.0.1']) t.equal(missingPackages('say', [], node), undefined);
 });

@@ -37,19 +37,19 @@ async function* pieces(audio: Buffer, length: number) {
 }
 
 for (const [what, type, audio, end, mayEnd] of CASES) {
-  test(`${what}: each place where audio may end is known`, async () => {
+  test(`${what}: each place where audio may end is known`, async (t) => {
     for (const length of [1, 7, 100, MP3_FRAME_BYTES, audio.length]) {
       const follower = audioEnd(type);
       let read = 0;
       for await (const piece of pieces(audio, length)) {
         follower.push(piece);
         read += piece.length;
-        assert.equal(follower.end, mayEnd(read) ? end : 'cut', `after ${read} bytes, by ${length}`);
+        t.equal(follower.end, mayEnd(read) ? end : 'cut', `after ${read} bytes, by ${length}`);
       }
     }
   });
 
-  test(`${what}: what is passed on never ends there before the end`, async () => {
+  test(`${what}: what is passed on never ends there before the end`, async (t) => {
     for (const length of [1, 7, MP3_FRAME_BYTES, 1000, audio.length]) {
       const passed: Uint8Array[] = [];
       let read = 0;
@@ -64,12 +64,12 @@ for (const [what, type, audio, end, mayEnd] of CASES) {
         passed.push(piece);
         read += piece.length;
       }
-      assert.deepEqual(Buffer.concat(passed), audio);
+      t.strictSame(Buffer.concat(passed), audio);
     }
   });
 }
 
-test('bytes of another kind are unknown, never endless', async () => {
+test('bytes of another kind are unknown, never endless', async (t) => {
   const format = Buffer.from([...Buffer.from('RIFF    WAVEfmt '), 1, 0, 0, 0, ...Buffer.alloc(40)]);
   for (const [type, bytes] of [
     ['audio/mpeg', Buffer.from('neither frames nor tags')],
@@ -80,7 +80,7 @@ test('bytes of another kind are unknown, never endless', async () => {
     for (const length of [1, bytes.length]) {
       const follower = audioEnd(type);
       for (let at = 0; at < bytes.length; at += length) follower.push(bytes.subarray(at, at + length));
-      assert.equal(follower.end, 'unknown', `${type} of ${bytes.length} bytes`);
+      t.equal(follower.end, 'unknown', `${type} of ${bytes.length} bytes`);
     }
   }
 });

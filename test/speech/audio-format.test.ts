@@ -119,28 +119,28 @@ test('magic bytes decide the audio type', async (t) => {
     ['FLAC', concat('fLaC'), 'not-audio'],
   ];
   for (const [name, start, expected] of cases) {
-    t.test(`detects ${name} as ${expected}`, async () => assert.equal(detectAudioType(start), expected));
+    t.test(`detects ${name} as ${expected}`, async (t) => t.equal(detectAudioType(start), expected));
   }
 
-  t.test('asks for more bytes while the type is undecided', async () => {
+  t.test('asks for more bytes while the type is undecided', async (t) => {
     for (const [whole, needed] of [
       [silentMp3(24), 4],
       [id3(0), 10],
       [silentWav(1), 12],
     ] as const) {
       for (let length = 0; length < needed; length++) {
-        assert.equal(detectAudioType(whole.subarray(0, length)), undefined, `${length} of ${needed} bytes`);
+        t.equal(detectAudioType(whole.subarray(0, length)), undefined, `${length} of ${needed} bytes`);
       }
-      assert.notEqual(detectAudioType(whole.subarray(0, needed)), undefined);
+      t.not(detectAudioType(whole.subarray(0, needed)), undefined);
     }
   });
 });
 
-test('computes frame lengths of every MPEG version, with and without padding', async () => {
-  assert.equal(frameLength(bytes(0xff, 0xfb, 0x90, 0xc4)), 417); // MPEG 1, 128 kbit/s, 44.1 kHz
-  assert.equal(frameLength(bytes(0xff, 0xfb, 0x92, 0xc4)), 418);
-  assert.equal(frameLength(bytes(0xff, 0xf3, 0x64, 0xc4)), 144); // MPEG 2, 48 kbit/s, 24 kHz
-  assert.equal(frameLength(bytes(0xff, 0xe3, 0x18, 0xc4)), 72); // MPEG 2.5, 8 kbit/s, 8 kHz
+test('computes frame lengths of every MPEG version, with and without padding', async (t) => {
+  t.equal(frameLength(bytes(0xff, 0xfb, 0x90, 0xc4)), 417); // MPEG 1, 128 kbit/s, 44.1 kHz
+  t.equal(frameLength(bytes(0xff, 0xfb, 0x92, 0xc4)), 418);
+  t.equal(frameLength(bytes(0xff, 0xf3, 0x64, 0xc4)), 144); // MPEG 2, 48 kbit/s, 24 kHz
+  t.equal(frameLength(bytes(0xff, 0xe3, 0x18, 0xc4)), 72); // MPEG 2.5, 8 kbit/s, 8 kHz
 });
 
 /** A frame that describes a file of so many bytes, itself included, as LAME writes it. */
@@ -254,10 +254,10 @@ test('R68: an MP3 whose bit rate or stereo mode changes is sold', async () => {
 });
 
 test('R68: a truncated MP3 is not sold', async (t) => {
-  t.test('cut anywhere in its last frame', async () => {
+  t.test('cut anywhere in its last frame', async (t) => {
     const whole = silentMp3(72);
     for (let length = 2 * MP3_FRAME_BYTES + 1; length < whole.length; length++) {
-      assert.equal(fault('audio/mpeg', whole.subarray(0, length)), 'truncated', `${length} bytes`);
+      t.equal(fault('audio/mpeg', whole.subarray(0, length)), 'truncated', `${length} bytes`);
     }
   });
 
@@ -375,16 +375,16 @@ test('R68: WAV files that cannot be joined are not sold', async (t) => {
 });
 
 test('R68: a truncated WAV is not sold', async (t) => {
-  t.test('cut anywhere', async () => {
+  t.test('cut anywhere', async (t) => {
     const whole = silentWav(1);
     for (let length = 12; length < whole.length; length++) {
-      assert.equal(fault('audio/wav', whole.subarray(0, length)), 'truncated', `${length} bytes`);
+      t.equal(fault('audio/wav', whole.subarray(0, length)), 'truncated', `${length} bytes`);
     }
   });
 
-  t.test('with a RIFF size larger than the body', async () => {
+  t.test('with a RIFF size larger than the body', async (t) => {
     const body = riff([FMT, riffChunk('data', SAMPLES, 0xffffffff)]);
-    assert.equal(fault('audio/wav', body), undefined);
+    t.equal(fault('audio/wav', body), undefined);
     refuses('audio/wav', body.subarray(0, -100), 'truncated');
   });
 
@@ -399,11 +399,11 @@ test('R68: a truncated WAV is not sold', async (t) => {
   for (const [name, body] of cases) t.test(name, async () => refuses('audio/wav', body, 'truncated'));
 });
 
-test('R68: a WAV without a sample is not sold', async () => {
+test('R68: a WAV without a sample is not sold', async (t) => {
   refuses('audio/wav', silentWav(0), 'no audio');
   refuses('audio/wav', riff([FMT], 0), 'no audio');
   refuses('audio/wav', streamingWav(Buffer.alloc(0)), 'no audio');
-  assert.equal(silentWav(0).length, WAV_HEADER_BYTES);
+  t.equal(silentWav(0).length, WAV_HEADER_BYTES);
 });
 
 test('R68: a WAV that players cannot read to its end is not sold', async (t) => {
@@ -464,43 +464,43 @@ async function flowing(audio: AsyncIterable<Uint8Array>) {
   return begun;
 }
 
-test('audio that ends in the turn in which it starts is complete', async () => {
+test('audio that ends in the turn in which it starts is complete', async (t) => {
   const queue = given('one ', 'two ');
   queue.push(Buffer.from('three'));
   queue.push(null);
-  assert.deepEqual(await readIfComplete(queue), { outcome: 'whole', audio: Buffer.from('one two three') });
+  t.strictSame(await readIfComplete(queue), { outcome: 'whole', audio: Buffer.from('one two three') });
 });
 
-test('audio without its end yet streams completely and in order', async () => {
+test('audio without its end yet streams completely and in order', async (t) => {
   const queue = given('one ', 'two ');
   const begun = await flowing(queue);
   queue.push(Buffer.from('three'));
   queue.push(null);
-  assert.equal(await textOf(begun), 'one two three');
+  t.equal(await textOf(begun), 'one two three');
 });
 
-test('audio larger than one write streams, even if it has ended', async () => {
+test('audio larger than one write streams, even if it has ended', async (t) => {
   const queue = given('a'.repeat(40_000), 'b'.repeat(40_000), 'c');
   queue.push(null);
-  assert.equal((await textOf(await flowing(queue))).length, 80_001);
+  t.equal((await textOf(await flowing(queue))).length, 80_001);
 });
 
-test('audio aborted at once is refused, and later the read fails', async () => {
+test('audio aborted at once is refused, and later the read fails', async (t) => {
   const atOnce = given('one');
   atOnce.destroy(new Error('cut'));
-  await assert.rejects(readIfComplete(atOnce), /cut/);
+  await t.rejects(readIfComplete(atOnce), /cut/);
 
   const later = given('one');
   const begun = await flowing(later);
   later.destroy(new Error('cut later'));
-  await assert.rejects(textOf(begun), /cut later/);
+  await t.rejects(textOf(begun), /cut later/);
 });
 
-test('a reader that stops also stops the upstream', async () => {
+test('a reader that stops also stops the upstream', async (t) => {
   const source = given('a'.repeat(70_000));
   for await (const chunk of (await flowing(source)).audio) {
-    assert.equal(chunk.length, 70_000);
+    t.equal(chunk.length, 70_000);
     break;
   }
-  assert.ok(source.destroyed);
+  t.ok(source.destroyed);
 });

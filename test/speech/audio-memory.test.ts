@@ -1,8 +1,7 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { AudioMemory } from '../../src/speech/audio-memory.ts';
 
-test('R55: collected audio refuses new work and disconnects no stream reader', async () => {
+test('R55: collected audio refuses new work and disconnects no stream reader', async (t) => {
   const memory = new AudioMemory(100);
   let isCut = false;
   const stream = memory.share(() => {
@@ -11,10 +10,10 @@ test('R55: collected audio refuses new work and disconnects no stream reader', a
   const collected = memory.share();
   collected.add(1_000);
   stream.add(10);
-  assert.deepEqual([memory.isFull, isCut], [true, false]);
+  t.strictSame([memory.isFull, isCut], [true, false]);
   stream.add(200);
-  assert.equal(isCut, true, 'twice the bound waits for who does not read');
+  t.equal(isCut, true, 'twice the bound waits for who does not read');
   collected.release();
   stream.release();
-  assert.equal(memory.bytes, 0);
+  t.equal(memory.bytes, 0);
 });

@@ -1,11 +1,10 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { captionsOf, placeWords } from '../../src/speech/captions.ts';
 
 const spoken = (...words: [word: string, start: number, end: number][]) =>
   words.map(([word, start, end]) => ({ word, start, end }));
 
-test('words are found in their text, in order', async () => {
+test('words are found in their text, in order', async (t) => {
   const rows: [text: string, words: [string, number, number][], placed: number[][]][] = [
     [
       'Hello world!',
@@ -64,10 +63,10 @@ test('words are found in their text, in order', async () => {
     ],
     ['one', [['', 0, 1]], []],
   ];
-  for (const [text, words, placed] of rows) assert.deepEqual(placeWords(text, spoken(...words)), placed, text);
+  for (const [text, words, placed] of rows) t.strictSame(placeWords(text, spoken(...words)), placed, text);
 });
 
-test('a cue has the times of its words, or else its share of the time', async () => {
+test('a cue has the times of its words, or else its share of the time', async (t) => {
   const text = 'Hello <world>! Welcome\nback.';
   const words = placeWords(
     text,
@@ -84,12 +83,12 @@ test('a cue has the times of its words, or else its share of the time', async ()
     { text: 'First.', seconds: 10, words: [] },
     { text, seconds: 2.5, words },
   ]);
-  assert.deepEqual(timed.split('\n\n'), [
+  t.strictSame(timed.split('\n\n'), [
     'WEBVTT',
     '00:00:00.000 --> 00:00:10.000\nFirst.',
     '00:00:10.175 --> 00:00:10.900\nHello &lt;<00:00:10.525>world&gt;!',
     '00:00:10.988 --> 00:00:12.000\nWelcome <00:00:11.450>back.\n',
   ]);
   const [, first, last] = captionsOf([{ text: 'One. Two.', seconds: 9, words: [[0, 0, 1]] }]).split('\n\n');
-  assert.deepEqual([first, last], ['00:00:00.000 --> 00:00:05.000\nOne.', '00:00:05.000 --> 00:00:09.000\nTwo.\n']);
+  t.strictSame([first, last], ['00:00:00.000 --> 00:00:05.000\nOne.', '00:00:05.000 --> 00:00:09.000\nTwo.\n']);
 });

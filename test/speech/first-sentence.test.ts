@@ -58,16 +58,16 @@ test('a caller hears the first sentence before any further text is spoken', asyn
     outgoing.on('response', (response) => response.on('data', (chunk) => received.push(chunk)).on('end', resolve));
   });
   await until(async () => Buffer.concat(received).length > first.length / 2);
-  assert.equal(inputs()[0], FIRST);
-  assert.ok(inputs().length <= 2, 'the rest is not spoken yet');
+  t.equal(inputs()[0], FIRST);
+  t.ok(inputs().length <= 2, 'the rest is not spoken yet');
   await rest.opened;
   await rest.write(silentMp3(4_000));
   rest.end();
   await ended;
-  assert.equal(inputs().join(' '), TEXT);
-  assert.ok(secondsOf(Buffer.concat(received)) > 6);
+  t.equal(inputs().join(' '), TEXT);
+  t.ok(secondsOf(Buffer.concat(received)) > 6);
   await hasFunds(FUNDS - 4_000n * RATE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('the parts are joined to one MP3, each at most twice as long as the text before', async (t) => {
@@ -76,13 +76,13 @@ test('the parts are joined to one MP3, each at most twice as long as the text be
   upstream.mode = body(tone);
   const { bytes } = await ask(TEXT);
   const seconds = inputs().length * secondsOf(tone);
-  assert.ok(Math.abs(secondsOf(bytes) - seconds) < seconds / 100);
+  t.ok(Math.abs(secondsOf(bytes) - seconds) < seconds / 100);
   let before = FIRST.length;
   for (const { length } of inputs().slice(1)) {
-    assert.ok(length <= 2 * (before + 1));
+    t.ok(length <= 2 * (before + 1));
     before += length + 1;
   }
-  assert.ok(inputs().length > 3 && inputs().length <= 6, `${inputs().length} requests`);
+  t.ok(inputs().length > 3 && inputs().length <= 6, `${inputs().length} requests`);
 });
 
 test('a part that fails after the first sentence breaks the stream off, uncharged', async (t) => {
@@ -92,15 +92,15 @@ test('a part that fails after the first sentence breaks the stream off, uncharge
   await assert.rejects(ask(TEXT), BROKEN_OFF);
   await hasFunds(FUNDS);
   await upstream.waitForNoConnection();
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('an upstream without MP3 speaks the whole text after the first sentence', async (t) => {
   const { upstream, ask, inputs, hasFunds } = await start(t);
   upstream.mode = wav();
   const reply = await ask(TEXT);
-  assert.equal(reply.headers.get('content-type'), 'audio/wav');
-  assert.deepEqual(inputs(), [FIRST, TEXT]);
+  t.equal(reply.headers.get('content-type'), 'audio/wav');
+  t.strictSame(inputs(), [FIRST, TEXT]);
   await hasFunds(FUNDS - 4_000n * RATE);
 });
 
@@ -110,8 +110,8 @@ test('audio that is sent as a whole is spoken as a whole', async (t) => {
   });
   const { sign } = await fundedWallet(gateway, FUNDS);
   const reply = await gateway.call(TTS, await sign(TTS, { method: 'POST', json: { text: TEXT } }));
-  assert.equal(reply.status, 200);
-  assert.deepEqual(
+  t.equal(reply.status, 200);
+  t.strictSame(
     gateway.upstream.requests.map(({ body }) => body?.input),
     [TEXT],
   );
@@ -131,9 +131,9 @@ test('only the first sentence is given up for the next upstream after silencePer
     if (request.body?.input === FIRST) mp3()(request, response);
     else setTimeout(() => mp3()(request, response), lateMs);
   };
-  assert.equal((await ask()).status, 200);
-  assert.equal(next.requests.length, 0);
+  t.equal((await ask()).status, 200);
+  t.equal(next.requests.length, 0);
   slow.mode = (request, response) => setTimeout(() => mp3()(request, response), lateMs);
-  assert.equal((await ask()).status, 200);
-  assert.equal(next.requests.length, 1);
+  t.equal((await ask()).status, 200);
+  t.equal(next.requests.length, 1);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { describeSegments, segmentAudio, speakInSegments } from '../../src/speech/joined-mpeg.ts';
 import { xingOffset } from '../../src/speech/mpeg-frame.ts';
@@ -33,15 +32,15 @@ const rows: [name: string, segment: Buffer, frames: number, kept: number][] = [
   ['short frames', mpegFrames(MPEG2, 9), 9, 7],
 ];
 for (const [name, segment, frames, kept] of rows) {
-  test(`a segment with ${name}: only silence as long as the next delay goes`, async () => {
-    assert.deepEqual(
+  test(`a segment with ${name}: only silence as long as the next delay goes`, async (t) => {
+    t.strictSame(
       [segmentAudio(segment, true).frames, segmentAudio(segment, true).bytes.length],
       [frames, segment.length],
     );
     const { frames: count, bytes } = segmentAudio(segment, false);
-    assert.equal(count, kept);
-    assert.ok(segment.subarray(0, bytes.length).equals(bytes));
-    assert.equal(bytes.length, (segment.length / frames) * kept);
+    t.equal(count, kept);
+    t.ok(segment.subarray(0, bytes.length).equals(bytes));
+    t.equal(bytes.length, (segment.length / frames) * kept);
   });
 }
 
@@ -63,19 +62,19 @@ async function join(...segments: readonly Buffer[]): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-test('a stream leaves silence out before a segment only if it needs no earlier bytes', async () => {
+test('a stream leaves silence out before a segment only if it needs no earlier bytes', async (t) => {
   const [one, other] = [Buffer.concat([sounding(5), silent(2)]), sounding(3)];
-  assert.deepEqual(await join(one, other), Buffer.concat([sounding(5), silent(1), other]));
-  assert.deepEqual(await join(one, dependent(3)), Buffer.concat([one, dependent(3)]));
-  assert.deepEqual(await join(other, one), Buffer.concat([other, one]), 'what the last one ends with stays');
+  t.strictSame(await join(one, other), Buffer.concat([sounding(5), silent(1), other]));
+  t.strictSame(await join(one, dependent(3)), Buffer.concat([one, dependent(3)]));
+  t.strictSame(await join(other, one), Buffer.concat([other, one]), 'what the last one ends with stays');
 });
 
-test('segments of another rate or number of channels are not joined', async () => {
-  await assert.rejects(join(sounding(3), mpegFrames(MONO_44100)), /cannot be joined/);
-  await assert.rejects(join(sounding(3), mpegFrames([0xff, 0xfb, 0x94, 0x04])), /cannot be joined/);
+test('segments of another rate or number of channels are not joined', async (t) => {
+  await t.rejects(join(sounding(3), mpegFrames(MONO_44100)), /cannot be joined/);
+  await t.rejects(join(sounding(3), mpegFrames([0xff, 0xfb, 0x94, 0x04])), /cannot be joined/);
 });
 
-test('the frame in front of joined segments tells frames, bytes and positions', async () => {
+test('the frame in front of joined segments tells frames, bytes and positions', async (t) => {
   const header = sounding(1).subarray(0, 4);
   const frame = Buffer.from(
     describeSegments([
@@ -85,16 +84,13 @@ test('the frame in front of joined segments tells frames, bytes and positions', 
   );
   const at = xingOffset(frame);
   const total = frame.length + 100_000;
-  assert.equal(frame.toString('latin1', at, at + 4), 'Xing');
-  assert.deepEqual([frame.readUInt32BE(at + 8), frame.readUInt32BE(at + 12)], [400, total]);
+  t.equal(frame.toString('latin1', at, at + 4), 'Xing');
+  t.strictSame([frame.readUInt32BE(at + 8), frame.readUInt32BE(at + 12)], [400, total]);
   const positions = [...frame.subarray(at + 16, at + 116)];
-  assert.deepEqual(
+  t.strictSame(
     positions,
     positions.toSorted((a, b) => a - b),
   );
   const placeOf = (bytes: number) => Math.floor((256 * (frame.length + bytes)) / total);
-  assert.deepEqual(
-    [positions[0], positions[50], positions[75], positions[99]],
-    [0, 20_000, 30_000, 97_200].map(placeOf),
-  );
+  t.strictSame([positions[0], positions[50], positions[75], positions[99]], [0, 20_000, 30_000, 97_200].map(placeOf));
 });

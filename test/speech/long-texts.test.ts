@@ -41,19 +41,19 @@ test('a streamed text over the limit of a request is spoken in segments, charged
   upstream.mode = body(Buffer.concat([tag, tone, Buffer.from('TAG'.padEnd(128, '.'))]));
   const text = longText(1_900);
   const reply = await ask(text);
-  assert.equal(reply.status, 200);
-  assert.ok(inputs().length > 3 && inputs().every((input) => input.length <= LIMIT));
-  assert.equal(
+  t.equal(reply.status, 200);
+  t.ok(inputs().length > 3 && inputs().every((input) => input.length <= LIMIT));
+  t.equal(
     inputs()
       .toSorted((a, b) => text.indexOf(a) - text.indexOf(b))
       .join(' '),
     text,
   );
   const seconds = secondsOf(reply.bytes);
-  assert.ok(seconds > 0, 'begins with a frame, and has only frames');
-  assert.ok(Math.abs(seconds - inputs().length * secondsOf(tone)) < seconds / 100);
-  assert.equal(await gateway.balance(account), FUNDS - 1_900n * RATE);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.ok(seconds > 0, 'begins with a frame, and has only frames');
+  t.ok(Math.abs(seconds - inputs().length * secondsOf(tone)) < seconds / 100);
+  t.equal(await gateway.balance(account), FUNDS - 1_900n * RATE);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('the first segment is sent while the next ones are spoken', async (t) => {
@@ -84,7 +84,7 @@ test('the first segment is sent while the next ones are spoken', async (t) => {
   await later.write(silentMp3(500));
   later.end();
   await ended;
-  assert.ok(received > first.length);
+  t.ok(received > first.length);
 });
 
 test('a segment that fails breaks the stream off, uncharged', async (t) => {
@@ -96,7 +96,7 @@ test('a segment that fails breaks the stream off, uncharged', async (t) => {
   await assert.rejects(ask(longText(1_900)), BROKEN_OFF);
   await until(async () => (await gateway.balance(account)) === FUNDS);
   await upstream.waitForNoConnection();
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('segments of another rate are not joined', async (t) => {
@@ -116,14 +116,14 @@ test('prepaid speech of several segments is one MP3 that one frame describes', a
   const own = description({ frames: 100, fileBytes: frames.length + 384 });
   gateway.upstream.mode = body(Buffer.concat([own, frames]));
   const reply = await gateway.call(TTS, await sign(TTS, { method: 'POST', json: { text: longText(1_500) } }));
-  assert.equal(reply.status, 200);
+  t.equal(reply.status, 200);
   const segments = gateway.upstream.requests.length;
-  assert.ok(segments >= 4);
-  assert.deepEqual([reply.bytes.indexOf('Info'), reply.bytes.lastIndexOf('Info')], [21, 21]);
+  t.ok(segments >= 4);
+  t.strictSame([reply.bytes.indexOf('Info'), reply.bytes.lastIndexOf('Info')], [21, 21]);
   // Of each segment but the last, one silent frame stands for the delay of the encoder.
-  assert.equal(reply.bytes.readUInt32BE(29), 100 * segments - (segments - 1));
-  assert.equal(reply.bytes.readUInt32BE(33), reply.bytes.length);
-  assert.equal(await balance(), FUNDS - 1_500n * RATE);
+  t.equal(reply.bytes.readUInt32BE(29), 100 * segments - (segments - 1));
+  t.equal(reply.bytes.readUInt32BE(33), reply.bytes.length);
+  t.equal(await balance(), FUNDS - 1_500n * RATE);
 });
 
 test('an upstream that fails at a segment is replaced for the whole text, in its own segments', async (t) => {
@@ -141,8 +141,8 @@ test('an upstream that fails at a segment is replaced for the whole text, in its
     (isLast ? openAiError(500) : mp3())(request, response);
   };
   const reply = await gateway.call(TTS, await sign(TTS, { method: 'POST', json: { text: longText(1_500) } }));
-  assert.equal(reply.status, 200);
-  assert.equal(second.requests.length, 2);
+  t.equal(reply.status, 200);
+  t.equal(second.requests.length, 2);
 });
 
 test('a word longer than a request is 400 with its place, before anything is held', async (t) => {
@@ -151,15 +151,15 @@ test('a word longer than a request is 400 with its place, before anything is hel
   for (const path of ['/tts', '/tts?async=true', TTS]) {
     const call = { method: 'POST', json: { text }, ...(path !== TTS && { headers }) };
     const reply = await gateway.call(path, call);
-    assert.equal(reply.status, 400, path);
+    t.equal(reply.status, 400, path);
     const { code, details } = reply.json.error;
-    assert.deepEqual(
+    t.strictSame(
       [code, details.field, details.rule, details.offset, details.maximum],
       ['INVALID_REQUEST', 'text', 'splittable', 301, LIMIT],
     );
   }
-  assert.equal(await gateway.balance(account), FUNDS);
-  assert.deepEqual(inputs(), []);
+  t.equal(await gateway.balance(account), FUNDS);
+  t.strictSame(inputs(), []);
 });
 
 test('a body may have the longest text of the catalog in its longest form, and no more', async (t) => {
@@ -171,22 +171,22 @@ test('a body may have the longest text of the catalog in its longest form, and n
     return gateway.call('/tts', { method: 'POST', body: `{"text":"${escaped.join('')}"}`, headers: json });
   };
   const accepted = await post(longText(500_000));
-  assert.equal(accepted.status, 202);
-  assert.equal(accepted.json.progress.total, 500_000);
+  t.equal(accepted.status, 202);
+  t.equal(accepted.json.progress.total, 500_000);
   const tooLong = await post(longText(500_001));
-  assert.deepEqual([tooLong.status, tooLong.json.error.code], [413, 'TEXT_TOO_LONG']);
-  assert.equal(tooLong.json.error.details.maximum, 500_000);
+  t.strictSame([tooLong.status, tooLong.json.error.code], [413, 'TEXT_TOO_LONG']);
+  t.equal(tooLong.json.error.details.maximum, 500_000);
   const tooLarge = await post(longText(502_000));
-  assert.deepEqual([tooLarge.status, tooLarge.json.error.code], [413, 'REQUEST_TOO_LARGE']);
+  t.strictSame([tooLarge.status, tooLarge.json.error.code], [413, 'REQUEST_TOO_LARGE']);
 });
 
 test('/x402/tts knows no jobs: it takes less than 20,000 characters', async (t) => {
   const { gateway } = await start(t);
   const reply = await gateway.call(TTS, { method: 'POST', json: { text: longText(20_000) } });
-  assert.deepEqual([reply.status, reply.json.error.code], [413, 'TEXT_TOO_LONG']);
-  assert.equal(reply.json.error.details.maximum, 19_999);
-  assert.equal((await gateway.call(TTS, { method: 'POST', json: { text: longText(19_999) } })).status, 402);
+  t.strictSame([reply.status, reply.json.error.code], [413, 'TEXT_TOO_LONG']);
+  t.equal(reply.json.error.details.maximum, 19_999);
+  t.equal((await gateway.call(TTS, { method: 'POST', json: { text: longText(19_999) } })).status, 402);
   const { payload } = (await gateway.call('/.well-known/x402-service-metadata')).json;
-  assert.equal(payload.pricing.models[0].maxCharactersPerRequest, 19_999);
-  assert.equal((await gateway.call('/tts/models')).json.models[0].maxInputCharacters, 500_000);
+  t.equal(payload.pricing.models[0].maxCharactersPerRequest, 19_999);
+  t.equal((await gateway.call('/tts/models')).json.models[0].maxInputCharacters, 500_000);
 });

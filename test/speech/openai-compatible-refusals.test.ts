@@ -54,7 +54,7 @@ test('R9: an upstream error or invalid audio is TTS_UPSTREAM_ERROR', async (t) =
     t.test(name, async (t) => {
       const { upstream, speak } = await start(t, mode);
       await fails(speak(), expected);
-      assert.equal(upstream.requests.length, 1);
+      t.equal(upstream.requests.length, 1);
     });
   }
 
@@ -64,7 +64,7 @@ test('R9: an upstream error or invalid audio is TTS_UPSTREAM_ERROR', async (t) =
       upstream.mode = stub.redirect(`${upstream.url}/audio/speech`, status);
       await fails(speak(), UPSTREAM_ERROR);
     }
-    assert.equal(upstream.requests.length, 5);
+    t.equal(upstream.requests.length, 5);
   });
 
   t.test('keeps the connection after a short error', async (t) => {
@@ -80,7 +80,7 @@ test('R9: an upstream error or invalid audio is TTS_UPSTREAM_ERROR', async (t) =
     }
     upstream.mode = stub.mp3();
     await read(await speak());
-    assert.deepEqual(new Set(upstream.requests.map(({ connection }) => connection)), new Set([1]));
+    t.strictSame(new Set(upstream.requests.map(({ connection }) => connection)), new Set([1]));
   });
 
   t.test('closes the connection when an error is long', async (t) => {
@@ -88,7 +88,7 @@ test('R9: an upstream error or invalid audio is TTS_UPSTREAM_ERROR', async (t) =
     const { upstream, speak } = await start(t, drip.mode, { firstByteTimeoutMs: 1_000_000 });
     await fails(speak(), BROKEN_OFF);
     await drip.write(Buffer.alloc(10_000, 0x61));
-    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+    t.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 
   t.test('closes the connection when an error never ends', async (t) => {
@@ -98,7 +98,7 @@ test('R9: an upstream error or invalid audio is TTS_UPSTREAM_ERROR', async (t) =
     mock.timers.enable({ apis: ['setTimeout'] });
     await fails(speak(), BROKEN_OFF);
     mock.timers.tick(1000);
-    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+    t.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 });
 
@@ -158,7 +158,7 @@ test('R9: an unreachable, slow or overloaded upstream is TTS_UNAVAILABLE', async
     t.test(`a connection ${name} before a response is not retried`, async (t) => {
       const { upstream, speak } = await start(t, mode);
       await fails(speak(), UNAVAILABLE);
-      assert.equal(upstream.requests.length, 1);
+      t.equal(upstream.requests.length, 1);
     });
   }
 
@@ -172,7 +172,7 @@ test('R9: an unreachable, slow or overloaded upstream is TTS_UNAVAILABLE', async
   t.test('no header within the first-byte timeout', async (t) => {
     const { upstream, speak } = await start(t, stub.hangBeforeHeaders(), { firstByteTimeoutMs: 300 });
     await fails(speak(), UNAVAILABLE);
-    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+    t.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 
   t.test('a header but no audio within the first-byte timeout', async (t) => {
@@ -196,7 +196,7 @@ test('R9: an unreachable, slow or overloaded upstream is TTS_UNAVAILABLE', async
       await upstream.waitForRequests(1);
       mock.timers.tick(timeoutMs - 1);
       await turn();
-      assert.equal(isPending, true, 'it still waits just before the timeout');
+      t.equal(isPending, true, 'it still waits just before the timeout');
       mock.timers.tick(1);
       await failed;
     });
@@ -213,6 +213,6 @@ test('R9: an unreachable, slow or overloaded upstream is TTS_UNAVAILABLE', async
     const audio = read(await speech);
     mock.timers.tick(1000);
     drip.end();
-    assert.equal((await audio).length, silentMp3(24).length);
+    t.equal((await audio).length, silentMp3(24).length);
   });
 });

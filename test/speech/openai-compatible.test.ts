@@ -15,10 +15,10 @@ test('the request', async (t) => {
     await read(await speak());
     const [request] = upstream.requests;
     assert.ok(request);
-    assert.equal(`${request.method} ${request.path}`, 'POST /v1/audio/speech');
-    assert.equal(request.headers['content-type'], 'application/json');
-    assert.equal(request.headers.authorization, 'Bearer sk-test');
-    assert.deepEqual(request.body, {
+    t.equal(`${request.method} ${request.path}`, 'POST /v1/audio/speech');
+    t.equal(request.headers['content-type'], 'application/json');
+    t.equal(request.headers.authorization, 'Bearer sk-test');
+    t.strictSame(request.body, {
       model: 'tts-1',
       input: 'a canary sings',
       voice: 'alloy',
@@ -30,7 +30,7 @@ test('the request', async (t) => {
   t.test('leaves out speed 1, since not every server supports it', async (t) => {
     const { upstream, provider } = await start(t);
     await read(await provider.synthesize({ ...UTTERANCE, speed: 1 }, NEVER));
-    assert.deepEqual(Object.keys(upstream.requests[0]?.body ?? {}), ['model', 'input', 'voice', 'response_format']);
+    t.strictSame(Object.keys(upstream.requests[0]?.body ?? {}), ['model', 'input', 'voice', 'response_format']);
   });
 
   t.test('keeps the path of the base URL and sends no authorization without a key', async (t) => {
@@ -41,8 +41,8 @@ test('the request', async (t) => {
     });
     t.teardown(() => provider.close());
     await read(await provider.synthesize(UTTERANCE, NEVER));
-    assert.equal(upstream.requests[0]?.path, '/tenant/v1/audio/speech');
-    assert.equal(upstream.requests[0]?.headers.authorization, undefined);
+    t.equal(upstream.requests[0]?.path, '/tenant/v1/audio/speech');
+    t.equal(upstream.requests[0]?.headers.authorization, undefined);
   });
 
   t.test('uses one kept-alive connection for requests in a row', async (t) => {
@@ -51,7 +51,7 @@ test('the request', async (t) => {
       await read(await speak());
       await turn();
     }
-    assert.deepEqual(
+    t.strictSame(
       upstream.requests.map(({ connection }) => connection),
       [1, 1, 1],
     );
@@ -60,7 +60,7 @@ test('the request', async (t) => {
   t.test('synthesizes many texts at once', async (t) => {
     const { speak } = await start(t);
     const audio = await Promise.all(Array.from({ length: 50 }, async () => read(await speak())));
-    for (const body of audio) assert.deepEqual(body, silentMp3(1000));
+    for (const body of audio) t.strictSame(body, silentMp3(1000));
   });
 });
 
@@ -69,27 +69,27 @@ test('the audio', async (t) => {
     t.test(`passes MP3 and WAV through unchanged (body framed by ${framing})`, async (t) => {
       const { upstream, speak } = await start(t, stub.mp3(1536, { framing }));
       const mp3 = await speak();
-      assert.equal(mp3.mimeType, 'audio/mpeg');
-      assert.deepEqual(await read(mp3), silentMp3(1536));
+      t.equal(mp3.mimeType, 'audio/mpeg');
+      t.strictSame(await read(mp3), silentMp3(1536));
 
       upstream.mode = stub.wav(500, { framing });
       const wav = await speak();
-      assert.equal(wav.mimeType, 'audio/wav');
-      assert.deepEqual(await read(wav), silentWav(500));
+      t.equal(wav.mimeType, 'audio/wav');
+      t.strictSame(await read(wav), silentWav(500));
     });
   }
 
   for (const contentType of ['Audio/MPEG; charset=binary', 'audio/mp3', 'audio/x-mpeg', 'application/octet-stream']) {
     t.test(`accepts MP3 as ${contentType}`, async (t) => {
       const { speak } = await start(t, stub.mp3(100, { contentType }));
-      assert.equal((await speak()).mimeType, 'audio/mpeg');
+      t.equal((await speak()).mimeType, 'audio/mpeg');
     });
   }
 
   for (const contentType of ['audio/x-wav', 'audio/wave', 'audio/vnd.wave', 'application/octet-stream', 'audio/mpeg']) {
     t.test(`detects WAV by its magic bytes in ${contentType}`, async (t) => {
       const { speak } = await start(t, stub.wav(100, { contentType }));
-      assert.equal((await speak()).mimeType, 'audio/wav');
+      t.equal((await speak()).mimeType, 'audio/wav');
     });
   }
 
@@ -107,10 +107,10 @@ test('the audio', async (t) => {
       });
       await drip.opened;
       for (const byte of bytes.subarray(0, 3)) await drip.write(Uint8Array.of(byte));
-      assert.equal(isResolved, false);
+      t.equal(isResolved, false);
       for (const byte of bytes.subarray(3)) await drip.write(Uint8Array.of(byte));
       drip.end();
-      assert.deepEqual(await read(await speech), bytes);
+      t.strictSame(await read(await speech), bytes);
     });
   }
 
@@ -122,13 +122,13 @@ test('the audio', async (t) => {
     const frame = silentMp3(24);
     await drip.write(frame);
     const chunks = (await speech).audio[Symbol.asyncIterator]();
-    assert.deepEqual((await chunks.next()).value, frame);
+    t.strictSame((await chunks.next()).value, frame);
     for (let i = 0; i < 5; i++) {
       await drip.write(frame);
-      assert.deepEqual((await chunks.next()).value, frame);
+      t.strictSame((await chunks.next()).value, frame);
     }
     drip.end();
-    assert.equal((await chunks.next()).done, true);
+    t.equal((await chunks.next()).done, true);
   });
 
   t.test('loses nothing when the consumer starts late and the body is large', async (t) => {
@@ -137,7 +137,7 @@ test('the audio', async (t) => {
     const late = await speak();
     upstream.mode = stub.mp3(24);
     await read(await speak());
-    assert.ok((await read(late)).equals(large));
+    t.ok((await read(late)).equals(large));
   });
 
   t.test('follows interim responses to the final one', async (t) => {
@@ -145,7 +145,7 @@ test('the audio', async (t) => {
       response.writeEarlyHints({ link: '</x>; rel=preload' });
       stub.mp3(24)(request, response);
     });
-    assert.deepEqual(await read(await speak()), silentMp3(24));
+    t.strictSame(await read(await speak()), silentMp3(24));
   });
 });
 
@@ -159,7 +159,7 @@ test('closing', async (t) => {
     const audio = read(await speech);
     const closed = provider.close();
     drip.end();
-    assert.equal((await audio).length, silentMp3(24).length);
+    t.equal((await audio).length, silentMp3(24).length);
     await closed;
     await provider.close();
     await upstream.waitForNoConnection();

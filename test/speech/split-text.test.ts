@@ -5,7 +5,7 @@ import { splitForListener, splitText } from '../../src/speech/split-text.ts';
 
 const FILLER = 'The quick brown fox jumps over the lazy dog and runs on without a stop until it is tired';
 
-test('a text is split at the last paragraph, sentence, clause or word within the limit', async () => {
+test('a text is split at the last paragraph, sentence, clause or word within the limit', async (t) => {
   const rows: [text: string, limit: number, parts: string[]][] = [
     ['Hello world', 11, ['Hello world']],
     ['Hello world', 10, ['Hello ', 'world']],
@@ -27,10 +27,10 @@ test('a text is split at the last paragraph, sentence, clause or word within the
     ['👩‍👩‍👧‍👦👩‍👩‍👧‍👦', 15, ['👩‍👩‍👧‍👦', '👩‍👩‍👧‍👦']],
     ['cafe\u0301 cafe\u0301', 7, ['cafe\u0301 ', 'cafe\u0301']],
   ];
-  for (const [text, limit, parts] of rows) assert.deepEqual(splitText(text, limit), { outcome: 'split', parts }, text);
+  for (const [text, limit, parts] of rows) t.strictSame(splitText(text, limit), { outcome: 'split', parts }, text);
 });
 
-test('a text without a place to split tells where that begins', async () => {
+test('a text without a place to split tells where that begins', async (t) => {
   const url = `https://a.example/${'x'.repeat(100)}`;
   const rows: [text: string, limit: number, offset: number][] = [
     ['x'.repeat(101), 100, 0],
@@ -39,11 +39,11 @@ test('a text without a place to split tells where that begins', async () => {
     [`Zalgo: e${'\u0301'.repeat(120)}`, 100, 7],
   ];
   for (const [text, limit, offset] of rows) {
-    assert.deepEqual(splitText(text, limit), { outcome: 'unsplittable', offset }, text);
+    t.strictSame(splitText(text, limit), { outcome: 'unsplittable', offset }, text);
   }
 });
 
-test('for a listener the first sentence is alone, and each part at most twice what is before', async () => {
+test('for a listener the first sentence is alone, and each part at most twice what is before', async (t) => {
   const long = 'This one is a sentence of forty letters. ';
   const rows: [text: string, limit: number, parts: string[]][] = [
     ['Hello world', 500, ['Hello world']],
@@ -58,7 +58,7 @@ test('for a listener the first sentence is alone, and each part at most twice wh
     [`https://a.example/?${'B'.repeat(60)}`, 100, [`https://a.example/?${'B'.repeat(60)}`]],
   ];
   for (const [text, limit, parts] of rows) {
-    assert.deepEqual(splitForListener(text, limit), { outcome: 'split', parts }, text);
+    t.strictSame(splitForListener(text, limit), { outcome: 'split', parts }, text);
   }
 });
 

@@ -21,12 +21,12 @@ const setMode = ({ upstreams }: Failover, index: number, mode: stub.Mode) => {
 test('the first upstream serves while it works, with its own model, voice and key', async (t) => {
   const failover = await startFailover(t, {});
   const speech = await failover.speak();
-  assert.deepEqual(speech.upstream, { name: 'first', costPicoUsd: 100n });
-  assert.deepEqual(await read(speech), silentMp3(1000));
+  t.strictSame(speech.upstream, { name: 'first', costPicoUsd: 100n });
+  t.strictSame(await read(speech), silentMp3(1000));
   const [request] = failover.upstreams[0]?.requests ?? [];
-  assert.deepEqual([request?.body?.model, request?.body?.voice], ['name', 'voice']);
-  assert.equal(request?.headers.authorization, 'Bearer key of first');
-  assert.deepEqual(failover.asked(), [1, 0]);
+  t.strictSame([request?.body?.model, request?.body?.voice], ['name', 'voice']);
+  t.equal(request?.headers.authorization, 'Bearer key of first');
+  t.strictSame(failover.asked(), [1, 0]);
 });
 
 for (const [name, mode] of Object.entries(FAULTS_BEFORE_AUDIO)) {
@@ -34,20 +34,20 @@ for (const [name, mode] of Object.entries(FAULTS_BEFORE_AUDIO)) {
     const failover = await startFailover(t, { timeoutMs: 3000 });
     setMode(failover, 0, mode);
     const speech = await failover.speak();
-    assert.deepEqual(speech.upstream, { name: 'second', costPicoUsd: 1n });
-    assert.deepEqual(await read(speech), silentMp3(1000));
+    t.strictSame(speech.upstream, { name: 'second', costPicoUsd: 1n });
+    t.strictSame(await read(speech), silentMp3(1000));
     const [request] = failover.upstreams[1]?.requests ?? [];
-    assert.deepEqual([request?.body?.model, request?.body?.voice], ['model of second', 'voice of second']);
-    assert.equal(request?.headers.authorization, 'Bearer key of second');
-    assert.deepEqual(failover.asked(), [1, 1]);
+    t.strictSame([request?.body?.model, request?.body?.voice], ['model of second', 'voice of second']);
+    t.equal(request?.headers.authorization, 'Bearer key of second');
+    t.strictSame(failover.asked(), [1, 1]);
   });
 }
 
 test('a refused connection fails over and marks the upstream unavailable', async (t) => {
   const failover = await startFailover(t, {});
   await failover.upstreams[0]?.close();
-  assert.equal((await failover.speak()).upstream?.name, 'second');
-  assert.equal(await failover.metric('speechgate_upstream_available{upstream="first"}'), 0);
+  t.equal((await failover.speak()).upstream?.name, 'second');
+  t.equal(await failover.metric('speechgate_upstream_available{upstream="first"}'), 0);
 });
 
 const TWO_RATES = stub.body(Buffer.concat([silentMp3(20_000), mpegFrames(MONO_44100)]));
@@ -62,10 +62,10 @@ for (const [name, mode, error] of [
     const failover = await startFailover(t, {});
     setMode(failover, 0, mode);
     const collected = await collectSpeech(failover.provider, UTTERANCE, NEVER);
-    assert.deepEqual(collected.audio, silentMp3(1000));
-    assert.equal(collected.upstream?.name, 'second');
+    t.strictSame(collected.audio, silentMp3(1000));
+    t.equal(collected.upstream?.name, 'second');
     await fails(failover.speak().then(read), error);
-    assert.deepEqual(failover.asked(), [2, 1]);
+    t.strictSame(failover.asked(), [2, 1]);
   });
 }
 
@@ -73,8 +73,8 @@ test('a caller that needs MP3 fails over from an upstream that returns WAV', asy
   const failover = await startFailover(t, {});
   setMode(failover, 0, stub.hangInBody(stub.silentWav(500), { contentType: 'audio/wav' }));
   const { mimeType } = await collectSpeech(failover.provider, UTTERANCE, NEVER, 'audio/mpeg');
-  assert.equal(mimeType, 'audio/mpeg');
-  assert.equal(await failover.upstreams[0]?.requests[0]?.closed, 'aborted', 'what is of no use is not read on');
+  t.equal(mimeType, 'audio/mpeg');
+  t.equal(await failover.upstreams[0]?.requests[0]?.closed, 'aborted', 'what is of no use is not read on');
   setMode(failover, 1, stub.wav());
   await fails(collectSpeech(failover.provider, UTTERANCE, NEVER, 'audio/mpeg'), UPSTREAM_ERROR);
 });
@@ -86,9 +86,9 @@ test('what all upstreams refuse is the fault of the text, and no upstream is lef
     setMode(failover, 0, stub.openAiError(status));
     for (let turn = 0; turn < BROKEN; turn++) await fails(failover.speak(), UPSTREAM_ERROR);
   }
-  assert.deepEqual(failover.asked(), [9, 9]);
+  t.strictSame(failover.asked(), [9, 9]);
   setMode(failover, 0, stub.mp3());
-  assert.equal(await hear(failover), 'first');
+  t.equal(await hear(failover), 'first');
 });
 
 test('when all upstreams fail, the first transient error is returned, else the last', async (t) => {
@@ -110,12 +110,12 @@ test('a text without words that gets no audio says nothing about the upstream', 
       await assert.rejects(failover.provider.synthesize({ ...UTTERANCE, text }, NEVER), SpeechError);
     }
   }
-  assert.equal(await failover.metric(AVAILABLE), 1);
+  t.equal(await failover.metric(AVAILABLE), 1);
   setMode(failover, 0, stub.empty());
   for (const text of ['Å', '7', '日本']) {
     await assert.rejects(failover.provider.synthesize({ ...UTTERANCE, text }, NEVER), SpeechError);
   }
-  assert.equal(await failover.metric(AVAILABLE), 0);
+  t.equal(await failover.metric(AVAILABLE), 0);
 });
 
 test('the deadline covers all upstreams together', async (t) => {
@@ -123,14 +123,14 @@ test('the deadline covers all upstreams together', async (t) => {
   for (const index of [0, 1, 2]) setMode(failover, index, stub.hangBeforeHeaders());
   const deadline = AbortSignal.timeout(1500);
   await fails(failover.speak(deadline), UNAVAILABLE);
-  assert.equal(deadline.aborted, true, 'the last one is asked until then');
-  assert.deepEqual(failover.asked(), [1, 1, 1]);
+  t.equal(deadline.aborted, true, 'the last one is asked until then');
+  t.strictSame(failover.asked(), [1, 1, 1]);
 
   const late = await startFailover(t, { timeoutMs: 10_000 });
   setMode(late, 0, stub.hangBeforeHeaders());
   await fails(late.speak(AbortSignal.timeout(200)), UNAVAILABLE);
-  assert.deepEqual(late.asked(), [1, 0], 'no upstream is asked after the deadline');
-  assert.equal(await late.metric('speechgate_upstream_available{upstream="first"}'), 1);
+  t.strictSame(late.asked(), [1, 0], 'no upstream is asked after the deadline');
+  t.equal(await late.metric('speechgate_upstream_available{upstream="first"}'), 1);
 });
 
 test('audio aborted after the deadline is not synthesized again', async (t) => {
@@ -138,13 +138,13 @@ test('audio aborted after the deadline is not synthesized again', async (t) => {
   setMode(failover, 0, stub.hangInBody());
   const deadline = AbortSignal.timeout(300);
   await fails(collectSpeech(failover.provider, UTTERANCE, deadline), UNAVAILABLE);
-  assert.deepEqual(failover.asked(), [1, 0]);
+  t.strictSame(failover.asked(), [1, 0]);
 });
 
 test('a job of an earlier release finds its upstream by model name, or is unavailable', async (t) => {
   const failover = await startFailover(t, {});
   const { modelId: _, ...earlier } = UTTERANCE;
-  assert.equal((await failover.provider.synthesize(earlier, NEVER)).upstream?.name, 'first');
+  t.equal((await failover.provider.synthesize(earlier, NEVER)).upstream?.name, 'first');
   const gone = failover.provider.synthesize({ ...earlier, model: 'gone' }, NEVER);
   await assert.rejects(gone, (error) => error instanceof SpeechError && error.code === 'TTS_UNAVAILABLE');
 });
@@ -154,11 +154,11 @@ test('metrics count and time each upstream by name', async (t) => {
   setMode(failover, 0, stub.openAiError(500));
   for (let turn = 0; turn < 2; turn++) await read(await failover.speak());
   const { metric } = failover;
-  assert.equal(await metric('speechgate_upstream_requests_total{upstream="first",outcome="TTS_UPSTREAM_ERROR"}'), 2);
-  assert.equal(await metric('speechgate_upstream_requests_total{upstream="second",outcome="ok"}'), 2);
-  assert.equal(await metric('speechgate_upstream_seconds_count{upstream="second"}'), 2);
+  t.equal(await metric('speechgate_upstream_requests_total{upstream="first",outcome="TTS_UPSTREAM_ERROR"}'), 2);
+  t.equal(await metric('speechgate_upstream_requests_total{upstream="second",outcome="ok"}'), 2);
+  t.equal(await metric('speechgate_upstream_seconds_count{upstream="second"}'), 2);
   for (const upstream of ['first', 'second']) {
-    assert.equal(await metric(`speechgate_upstream_available{upstream="${upstream}"}`), 1);
+    t.equal(await metric(`speechgate_upstream_available{upstream="${upstream}"}`), 1);
   }
 });
 
@@ -188,11 +188,11 @@ for (const [name, mode, failure] of [
     setMode(failover, 1, right);
     for (let turn = 0; turn < BROKEN; turn++) {
       const { upstream } = await collectSpeech(failover.provider, { ...UTTERANCE, text: SENTENCES }, NEVER);
-      assert.equal(upstream?.name, 'second');
+      t.equal(upstream?.name, 'second');
     }
     const counted = `speechgate_upstream_failures_total{upstream="first",reason="${failure}"}`;
-    assert.equal(await failover.metric(counted), BROKEN);
-    assert.equal(await failover.metric(AVAILABLE), 0);
+    t.equal(await failover.metric(counted), BROKEN);
+    t.equal(await failover.metric(AVAILABLE), 0);
     setMode(failover, 1, mode);
     const failed = collectSpeech(failover.provider, { ...UTTERANCE, text: SENTENCES }, NEVER);
     await fails(failed, { code: 'TTS_UPSTREAM_ERROR', transient: true });
@@ -209,28 +209,28 @@ for (const [name, utterance, seconds, model] of [
     const failover = await startFailover(t, { model });
     setMode(failover, 0, stub.body(await toneOf(seconds)));
     const spoken = await collectSpeech(failover.provider, { ...UTTERANCE, ...utterance }, NEVER);
-    assert.equal(spoken.upstream?.name, 'first');
+    t.equal(spoken.upstream?.name, 'first');
   });
 }
 
 test('silence is right for a text without words, and without charactersPerSecond', async (t) => {
   const checked = await startFailover(t, { model: CHECKED });
-  assert.equal((await collectSpeech(checked.provider, { ...UTTERANCE, text: '…' }, NEVER)).upstream?.name, 'first');
+  t.equal((await collectSpeech(checked.provider, { ...UTTERANCE, text: '…' }, NEVER)).upstream?.name, 'first');
   const unchecked = await startFailover(t, {});
-  assert.equal((await collectSpeech(unchecked.provider, UTTERANCE, NEVER)).upstream?.name, 'first');
+  t.equal((await collectSpeech(unchecked.provider, UTTERANCE, NEVER)).upstream?.name, 'first');
 });
 
 test('another speed than 1 is not asked of an upstream without speeds', async (t) => {
   const failover = await startFailover(t, { first: { speed: false } });
   const speakAt = async (speed: number) =>
     (await failover.provider.synthesize({ ...UTTERANCE, speed }, NEVER)).upstream;
-  assert.deepEqual([(await speakAt(1))?.name, (await speakAt(1.25))?.name], ['first', 'second']);
+  t.strictSame([(await speakAt(1))?.name, (await speakAt(1.25))?.name], ['first', 'second']);
   setMode(failover, 1, stub.openAiError(500));
   await fails(failover.provider.synthesize({ ...UTTERANCE, speed: 0.8 }, NEVER), {
     code: 'TTS_UPSTREAM_ERROR',
     transient: true,
   });
-  assert.deepEqual(failover.asked(), [1, 2]);
+  t.strictSame(failover.asked(), [1, 2]);
 });
 
 async function hear(failover: Failover): Promise<string | undefined> {
@@ -249,21 +249,21 @@ async function breakFirst(failover: Failover, mode = stub.openAiError(500)): Pro
 test('an upstream that fails three times in a row is skipped until a probe succeeds', async (t) => {
   const failover = await startFailover(t, {});
   await breakFirst(failover);
-  for (let turn = 0; turn < 5; turn++) assert.equal(await hear(failover), 'second');
-  assert.deepEqual(failover.asked(), [BROKEN, BROKEN + 5]);
+  for (let turn = 0; turn < 5; turn++) t.equal(await hear(failover), 'second');
+  t.strictSame(failover.asked(), [BROKEN, BROKEN + 5]);
   first(failover).mode = stub.mp3();
   await until(async () => (await failover.metric(AVAILABLE)) === 1);
-  assert.deepEqual(failover.probes(0), ['GET /v1/models Bearer key of first']);
-  assert.equal(await hear(failover), 'first');
+  t.strictSame(failover.probes(0), ['GET /v1/models Bearer key of first']);
+  t.equal(await hear(failover), 'first');
 });
 
 test('a success resets the count of failures', async (t) => {
   const failover = await startFailover(t, {});
   for (let turn = 0; turn < 3; turn++) {
     first(failover).mode = stub.openAiError(500);
-    for (let failures = 1; failures < BROKEN; failures++) assert.equal(await hear(failover), 'second');
+    for (let failures = 1; failures < BROKEN; failures++) t.equal(await hear(failover), 'second');
     first(failover).mode = stub.mp3();
-    assert.equal(await hear(failover), 'first');
+    t.equal(await hear(failover), 'first');
   }
 });
 
@@ -276,15 +276,15 @@ test('after a probe one synthesis at a time tries the upstream, and failure back
   const trial = failover.speak();
   await drip.opened;
   const others = await Promise.all(Array.from({ length: 10 }, () => hear(failover)));
-  assert.deepEqual([...new Set(others)], ['second']);
-  assert.equal(failover.asked()[0], BROKEN + 1);
+  t.strictSame([...new Set(others)], ['second']);
+  t.equal(failover.asked()[0], BROKEN + 1);
   drip.reset();
-  assert.equal((await trial).upstream?.name, 'second');
-  assert.equal(await failover.metric(AVAILABLE), 0);
+  t.equal((await trial).upstream?.name, 'second');
+  t.equal(await failover.metric(AVAILABLE), 0);
   const leftAloneAt = performance.now();
   await until(() => failover.probes(0).length === 2);
   const waitedMs = performance.now() - leftAloneAt;
-  assert.ok(waitedMs > 1400, `the second probe came after ${waitedMs} ms`);
+  t.ok(waitedMs > 1400, `the second probe came after ${waitedMs} ms`);
 });
 
 test('an upstream that answers probes with an error stays skipped', async (t) => {
@@ -302,7 +302,7 @@ test('an upstream that answers probes with an error stays skipped', async (t) =>
   t.teardown(() => server.close());
   await until(() => probes > 0);
   await new Promise((resolve) => setImmediate(resolve));
-  assert.equal(await failover.metric(AVAILABLE), 0);
+  t.equal(await failover.metric(AVAILABLE), 0);
 });
 
 test("an upstream's Retry-After delays its probe", async (t) => {
@@ -310,7 +310,7 @@ test("an upstream's Retry-After delays its probe", async (t) => {
   const startedAt = performance.now();
   await breakFirst(failover, stub.tooManyRequests('2'));
   await until(() => failover.probes(0).length === 1);
-  assert.ok(performance.now() - startedAt > 1990);
+  t.ok(performance.now() - startedAt > 1990);
 });
 
 test('when all upstreams are unavailable, they are tried in order and can recover', async (t) => {
@@ -319,29 +319,29 @@ test('when all upstreams are unavailable, they are tried in order and can recove
   assert.ok(second);
   for (const upstream of failover.upstreams) upstream.mode = stub.resetBeforeHeaders();
   for (let turn = 0; turn < 5; turn++) await fails(failover.speak(), UNAVAILABLE);
-  assert.deepEqual(failover.asked(), [5, 5]);
+  t.strictSame(failover.asked(), [5, 5]);
   second.mode = stub.mp3();
-  assert.equal(await hear(failover), 'second');
-  assert.deepEqual(failover.asked(), [6, 6]);
-  assert.equal(await hear(failover), 'second');
-  assert.deepEqual(failover.asked(), [6, 7], 'it is asked first now');
+  t.equal(await hear(failover), 'second');
+  t.strictSame(failover.asked(), [6, 6]);
+  t.equal(await hear(failover), 'second');
+  t.strictSame(failover.asked(), [6, 7], 'it is asked first now');
 });
 
 test('the only upstream is tried even while unavailable after timeouts', async (t) => {
   const failover = await startFailover(t, { count: 1, timeoutMs: 300 });
   first(failover).mode = stub.hangBeforeHeaders();
   for (let turn = 0; turn < BROKEN; turn++) await fails(failover.speak(AbortSignal.timeout(300)), UNAVAILABLE);
-  assert.equal(await failover.metric(AVAILABLE), 0);
+  t.equal(await failover.metric(AVAILABLE), 0);
   first(failover).mode = stub.mp3();
-  assert.equal(await hear(failover), 'first');
-  assert.equal(await failover.metric(AVAILABLE), 1);
+  t.equal(await hear(failover), 'first');
+  t.equal(await failover.metric(AVAILABLE), 1);
 });
 
 test('aborting the signal stops a synthesis at once', async (t) => {
   t.test('before the call, without sending anything', async (t) => {
     const { upstream, speak } = await start(t);
     await fails(speak(AbortSignal.abort()), UNAVAILABLE);
-    assert.equal(upstream.openConnections, 0);
+    t.equal(upstream.openConnections, 0);
   });
 
   t.test('while connecting', async (t) => {
@@ -352,7 +352,7 @@ test('aborting the signal stops a synthesis at once', async (t) => {
     await fails(speech, UNAVAILABLE);
     await read(await speak());
     await provider.close();
-    assert.equal(upstream.requests.length, 1);
+    t.equal(upstream.requests.length, 1);
   });
 
   for (const [name, mode] of [
@@ -366,7 +366,7 @@ test('aborting the signal stops a synthesis at once', async (t) => {
       await upstream.waitForRequests(1);
       abort.abort();
       await fails(speech, UNAVAILABLE);
-      assert.equal(await upstream.requests[0]?.closed, 'aborted');
+      t.equal(await upstream.requests[0]?.closed, 'aborted');
     });
   }
 
@@ -376,7 +376,7 @@ test('aborting the signal stops a synthesis at once', async (t) => {
     const speech = await speak(abort.signal);
     abort.abort();
     await fails(read(speech), UNAVAILABLE);
-    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+    t.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 
   t.test('in the body, while the consumer waits for the next chunk', async (t) => {
@@ -385,7 +385,7 @@ test('aborting the signal stops a synthesis at once', async (t) => {
     const audio = read(await speak(abort.signal));
     abort.abort();
     await fails(audio, UNAVAILABLE);
-    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+    t.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 });
 
@@ -394,12 +394,12 @@ test('no listener stays on the signal after a synthesis', async (t) => {
   const { signal } = new AbortController();
   await read(await speak(signal));
   upstream.mode = stub.cutChunked();
-  await assert.rejects(read(await speak(signal)));
+  await t.rejects(read(await speak(signal)));
   upstream.mode = stub.resetBeforeHeaders();
-  await assert.rejects(speak(signal));
+  await t.rejects(speak(signal));
   upstream.mode = stub.hangInBody();
   for await (const _chunk of (await speak(signal)).audio) break;
-  assert.equal(getEventListeners(signal, 'abort').length, 0);
+  t.equal(getEventListeners(signal, 'abort').length, 0);
 });
 
 test('truncated audio throws TTS_UPSTREAM_ERROR', async (t) => {
@@ -424,7 +424,7 @@ test('truncated audio throws TTS_UPSTREAM_ERROR', async (t) => {
     t.test(name, async (t) => {
       const { upstream, speak } = await start(t, mode);
       await fails(read(await speak()), error);
-      assert.equal(upstream.requests.length, 1, 'no retry once bytes were received');
+      t.equal(upstream.requests.length, 1, 'no retry once bytes were received');
     });
   }
 
@@ -435,20 +435,20 @@ test('truncated audio throws TTS_UPSTREAM_ERROR', async (t) => {
 
   t.test('a WAV of unknown size is complete when its body ended properly', async (t) => {
     const { speak } = await start(t, stub.body(unsized, { ...asWav, framing: 'chunked' }));
-    assert.deepEqual(await read(await speak()), unsized);
+    t.strictSame(await read(await speak()), unsized);
   });
 
   t.test('a collected WAV of unknown size gets its real sizes', async (t) => {
     const failover = await startFailover(t, { count: 1 });
     setMode(failover, 0, stub.body(unsized, { ...asWav, framing: 'chunked' }));
-    assert.deepEqual((await collectSpeech(failover.provider, UTTERANCE, NEVER)).audio, wav);
+    t.strictSame((await collectSpeech(failover.provider, UTTERANCE, NEVER)).audio, wav);
   });
 
   t.test('a collected MP3 keeps the frame that describes it', async (t) => {
     const failover = await startFailover(t, { count: 1 });
     const described = Buffer.concat([description({ frames: 40, fileBytes: mp3.length + 384 }), mp3]);
     setMode(failover, 0, stub.body(described, { framing: 'chunked' }));
-    assert.deepEqual((await collectSpeech(failover.provider, UTTERANCE, NEVER)).audio, described);
+    t.strictSame((await collectSpeech(failover.provider, UTTERANCE, NEVER)).audio, described);
   });
 });
 
@@ -460,19 +460,19 @@ test('the size limit', async (t) => {
       response.write(silentMp3(24));
     });
     await fails(speak(), UPSTREAM_ERROR);
-    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+    t.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 
   t.test('a body that grows beyond the limit is aborted', async (t) => {
     const megabyte = silentMp3(65_536);
-    assert.equal(MAX_AUDIO_BYTES % megabyte.length, MAX_AUDIO_BYTES - 63 * megabyte.length);
+    t.equal(MAX_AUDIO_BYTES % megabyte.length, MAX_AUDIO_BYTES - 63 * megabyte.length);
     const { upstream, speak } = await start(t, (_request, response) => {
       response.writeHead(200, { 'content-type': 'audio/mpeg' });
       const more = () => response.write(megabyte, (error) => error || more());
       more();
     });
     await fails(read(await speak()), UPSTREAM_ERROR);
-    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+    t.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 });
 
@@ -480,14 +480,14 @@ test('a consumer that stops early aborts the connection', async (t) => {
   t.test('after the first chunk', async (t) => {
     const { upstream, speak } = await start(t, stub.hangInBody());
     for await (const _chunk of (await speak()).audio) break;
-    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+    t.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 
   t.test('before the first chunk', async (t) => {
     const { upstream, speak } = await start(t, stub.hangInBody());
     const chunks = (await speak()).audio[Symbol.asyncIterator]();
     await chunks.return?.();
-    assert.deepEqual(await chunks.next(), { value: undefined, done: true });
-    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+    t.strictSame(await chunks.next(), { value: undefined, done: true });
+    t.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
@@ -23,26 +22,26 @@ async function start(t: Test): Promise<{ gateway: Gateway; upstream: StubUpstrea
 test('a sample is spoken once, by the command, and costs its hearers nothing', async (t) => {
   const { gateway, upstream } = await start(t);
   const missing = await gateway.call(SAMPLE);
-  assert.deepEqual([missing.status, missing.json.error.code], [404, 'NOT_FOUND']);
-  assert.equal(missing.json.error.message, 'This voice has no sample yet. The operator can make it.');
-  assert.equal((await gateway.call('/tts/voices')).json.voices[0].sampleUrl, undefined);
-  assert.equal(upstream.requests.length, 0, 'a request makes none');
+  t.strictSame([missing.status, missing.json.error.code], [404, 'NOT_FOUND']);
+  t.equal(missing.json.error.message, 'This voice has no sample yet. The operator can make it.');
+  t.equal((await gateway.call('/tts/voices')).json.voices[0].sampleUrl, undefined);
+  t.equal(upstream.requests.length, 0, 'a request makes none');
 
   upstream.mode = mp3(700);
   const made = await makeSamples(gateway);
-  assert.equal(made.code, 0, made.output);
-  assert.match(made.out, /^spoken +provider-a\/tts-1-hd +provider-a_nova$/m);
-  assert.match(made.out, new RegExp(`^${VOICES} spoken, 0 failed, ${SAMPLE_TEXT.length} characters each\\.$`, 'm'));
-  assert.deepEqual([...new Set(upstream.requests.map(({ body }) => body?.input))], [SAMPLE_TEXT]);
+  t.equal(made.code, 0, made.output);
+  t.match(made.out, /^spoken +provider-a\/tts-1-hd +provider-a_nova$/m);
+  t.match(made.out, new RegExp(`^${VOICES} spoken, 0 failed, ${SAMPLE_TEXT.length} characters each\\.$`, 'm'));
+  t.strictSame([...new Set(upstream.requests.map(({ body }) => body?.input))], [SAMPLE_TEXT]);
 
   for (const path of [SAMPLE, HD]) {
     const sample = await gateway.call(path);
-    assert.deepEqual([sample.status, sample.headers.get('content-type')], [200, 'audio/mpeg']);
-    assert.deepEqual(sample.bytes, Buffer.from(silentMp3(700)));
+    t.strictSame([sample.status, sample.headers.get('content-type')], [200, 'audio/mpeg']);
+    t.strictSame(sample.bytes, Buffer.from(silentMp3(700)));
   }
-  assert.match((await makeSamples(gateway)).out, /^0 spoken/);
-  assert.equal(upstream.requests.length, VOICES);
-  assert.deepEqual(await gateway.db.selectFrom('transfer').select('id').execute(), []);
+  t.match((await makeSamples(gateway)).out, /^0 spoken/);
+  t.equal(upstream.requests.length, VOICES);
+  t.strictSame(await gateway.db.selectFrom('transfer').select('id').execute(), []);
 });
 
 test('a sample can be cached, and is not sent again to those who have it', async (t) => {
@@ -50,22 +49,22 @@ test('a sample can be cached, and is not sent again to those who have it', async
   await makeSamples(gateway);
   const first = await gateway.call(SAMPLE);
   const etag = first.headers.get('etag') ?? '';
-  assert.match(etag, /^"[0-9a-f]{64}"$/);
+  t.match(etag, /^"[0-9a-f]{64}"$/);
   for (const sent of [etag, `"other", W/${etag}`]) {
     const again = await gateway.call(SAMPLE, { headers: { 'if-none-match': sent } });
-    assert.deepEqual([again.status, again.bytes.length, again.headers.get('etag')], [304, 0, etag]);
-    assert.equal(again.headers.get('cache-control'), 'public, max-age=3600');
+    t.strictSame([again.status, again.bytes.length, again.headers.get('etag')], [304, 0, etag]);
+    t.equal(again.headers.get('cache-control'), 'public, max-age=3600');
   }
-  assert.equal((await gateway.call(SAMPLE, { headers: { 'if-none-match': '"other"' } })).status, 200);
+  t.equal((await gateway.call(SAMPLE, { headers: { 'if-none-match': '"other"' } })).status, 200);
   const head = await gateway.call(SAMPLE, { method: 'HEAD' });
-  assert.deepEqual([head.status, head.headers.get('content-length')], [200, String(first.bytes.length)]);
+  t.strictSame([head.status, head.headers.get('content-length')], [200, String(first.bytes.length)]);
 });
 
 test('a sample answers byte ranges, which some players need', async (t) => {
   const { gateway } = await start(t);
   await makeSamples(gateway);
   const whole = await gateway.call(SAMPLE);
-  assert.equal(whole.headers.get('accept-ranges'), 'bytes');
+  t.equal(whole.headers.get('accept-ranges'), 'bytes');
   const size = whole.bytes.length;
   for (const [range, start, end] of [
     ['bytes=0-1', 0, 1],
@@ -73,23 +72,23 @@ test('a sample answers byte ranges, which some players need', async (t) => {
     ['bytes=-5', size - 5, size - 1],
   ] as const) {
     const part = await gateway.call(SAMPLE, { headers: { range } });
-    assert.deepEqual([part.status, part.headers.get('content-range')], [206, `bytes ${start}-${end}/${size}`]);
-    assert.deepEqual(part.bytes, whole.bytes.subarray(start, end + 1));
-    assert.equal(part.headers.get('etag'), whole.headers.get('etag'));
+    t.strictSame([part.status, part.headers.get('content-range')], [206, `bytes ${start}-${end}/${size}`]);
+    t.strictSame(part.bytes, whole.bytes.subarray(start, end + 1));
+    t.equal(part.headers.get('etag'), whole.headers.get('etag'));
   }
   const outside = await gateway.call(SAMPLE, { headers: { range: `bytes=${size}-` } });
-  assert.deepEqual([outside.status, outside.headers.get('content-range')], [416, `bytes */${size}`]);
+  t.strictSame([outside.status, outside.headers.get('content-range')], [416, `bytes */${size}`]);
 });
 
 test('new samples are listed after a while, also when the clock was set back', async (t) => {
   const { gateway } = await start(t);
   const sampleUrl = async () => (await gateway.call('/tts/voices')).json.voices[0].sampleUrl;
-  assert.equal(await sampleUrl(), undefined);
+  t.equal(await sampleUrl(), undefined);
   await makeSamples(gateway);
   const [wallMs, elapsedMs] = [Date.now, performance.now.bind(performance)];
   t.intercept(Date, 'now', { value: () => wallMs() - 86_400_000 });
   t.intercept(performance, 'now', { value: () => elapsedMs() + 60_000 });
-  assert.match(await sampleUrl(), /sample/);
+  t.match(await sampleUrl(), /sample/);
 });
 
 test('each list names the samples that exist', async (t) => {
@@ -97,21 +96,21 @@ test('each list names the samples that exist', async (t) => {
   await makeSamples(gateway);
   const { voices } = (await gateway.call('/tts/voices?model=provider-a/tts-1-hd')).json;
   const { models } = (await gateway.call('/tts/models')).json;
-  assert.deepEqual(voices, models[1].voices);
+  t.strictSame(voices, models[1].voices);
   const urls = models.flatMap((model: { voices: { sampleUrl: string }[] }) =>
     model.voices.map((each) => each.sampleUrl),
   );
-  assert.equal(new Set(urls).size, VOICES);
-  for (const url of urls) assert.equal((await gateway.call(url.slice(BASE_URL.length))).status, 200, url);
+  t.equal(new Set(urls).size, VOICES);
+  for (const url of urls) t.equal((await gateway.call(url.slice(BASE_URL.length))).status, 200, url);
 });
 
 test('another model or voice is refused by name', async (t) => {
   const { gateway } = await start(t);
   const model = await gateway.call(`${SAMPLE}?model=none`);
-  assert.deepEqual([model.status, model.json.error.code], [400, 'UNKNOWN_TTS_MODEL']);
+  t.strictSame([model.status, model.json.error.code], [400, 'UNKNOWN_TTS_MODEL']);
   const voice = await gateway.call('/tts/voices/none/sample');
-  assert.deepEqual([voice.status, voice.json.error.details], [404, { field: 'voice' }]);
-  assert.match(voice.json.error.message, /GET \/tts\/voices\?model=provider-a\/tts-1 lists its voices\.$/);
+  t.strictSame([voice.status, voice.json.error.details], [404, { field: 'voice' }]);
+  t.match(voice.json.error.message, /GET \/tts\/voices\?model=provider-a\/tts-1 lists its voices\.$/);
 });
 
 test('what fails is named, and is spoken by the next run; --again speaks all', async (t) => {
@@ -119,25 +118,25 @@ test('what fails is named, and is spoken by the next run; --again speaks all', a
   const refuse = openAiError(500);
   upstream.mode = (request, response) => (request.body?.voice === 'nova' ? refuse : mp3())(request, response);
   const first = await makeSamples(gateway);
-  assert.equal(first.code, 1);
-  assert.match(first.out, /^FAILED +provider-a\/tts-1 +provider-a_nova: .+\.$/m);
-  assert.match(first.out, /^16 spoken, 2 failed/m);
-  assert.equal((await gateway.call(SAMPLE)).status, 404);
+  t.equal(first.code, 1);
+  t.match(first.out, /^FAILED +provider-a\/tts-1 +provider-a_nova: .+\.$/m);
+  t.match(first.out, /^16 spoken, 2 failed/m);
+  t.equal((await gateway.call(SAMPLE)).status, 404);
   upstream.mode = wav();
-  assert.match((await makeSamples(gateway)).out, /MPEG audio\.\n0 spoken, 2 failed/);
+  t.match((await makeSamples(gateway)).out, /MPEG audio\.\n0 spoken, 2 failed/);
   upstream.mode = mp3();
-  assert.match((await makeSamples(gateway)).out, /^2 spoken, 0 failed/m);
-  assert.match((await makeSamples(gateway, '--again')).out, /^18 spoken, 0 failed/m);
+  t.match((await makeSamples(gateway)).out, /^2 spoken, 0 failed/m);
+  t.match((await makeSamples(gateway, '--again')).out, /^18 spoken, 0 failed/m);
 });
 
 test('without the audio store a sample is 503, and the catalog is listed', async (t) => {
   const { gateway, folder } = await start(t);
   await writeFile(folder, 'in its place');
-  assert.equal((await gateway.call('/tts/voices')).status, 200);
+  t.equal((await gateway.call('/tts/voices')).status, 200);
   const sample = await gateway.call(SAMPLE);
-  assert.deepEqual([sample.status, sample.json.error.details], [503, { reason: 'audio_store_unavailable' }]);
+  t.strictSame([sample.status, sample.json.error.details], [503, { reason: 'audio_store_unavailable' }]);
   const made = await makeSamples(gateway);
-  assert.deepEqual(
+  t.strictSame(
     [made.code, made.err],
     [1, 'The audio store is not available. Check AUDIO_STORE. Samples that were spoken before are kept.\n'],
   );
@@ -145,7 +144,7 @@ test('without the audio store a sample is 503, and the catalog is listed', async
 
 test('without a speech server the command says what to set', async (t) => {
   const made = await makeSamples(await startGateway(t, { SPEECH_BASE_URL: '' }));
-  assert.deepEqual(
+  t.strictSame(
     [made.code, made.err],
     [1, 'SPEECH_BASE_URL is not set, so no voice can speak. Set it to your speech server.\n'],
   );

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { readDescription } from '../../src/speech/mpeg-frame.ts';
 import type { AudioType } from '../../src/speech/provider.ts';
@@ -17,13 +16,13 @@ const fitting = (frames: Uint8Array, count: number) =>
 const whole = (type: AudioType, bytes: Uint8Array, given?: Uint8Array) =>
   Buffer.from(wholeAudio(type, Buffer.from(bytes), given));
 
-test('an MP3 of one bit rate without a description is left as it is', async () => {
+test('an MP3 of one bit rate without a description is left as it is', async (t) => {
   for (const mp3 of [FRAMES, Buffer.concat([TAG, FRAMES]), Buffer.alloc(0), Buffer.from('no audio')]) {
-    assert.deepEqual(whole('audio/mpeg', mp3), mp3);
+    t.strictSame(whole('audio/mpeg', mp3), mp3);
   }
 });
 
-test('a description that fits the MP3 is kept', async () => {
+test('a description that fits the MP3 is kept', async (t) => {
   const all: [string, Uint8Array, number][] = [
     ['one bit rate', FRAMES, COUNT],
     ['several bit rates', VARIABLE, COUNT + 50],
@@ -36,8 +35,8 @@ test('a description that fits the MP3 is kept', async () => {
       description({ frames: count + 1, fileBytes: frames.length }),
     ]) {
       const file = Buffer.concat([TAG, each, frames]);
-      assert.deepEqual(whole('audio/mpeg', Buffer.concat([TAG, frames]), each), file, `${name}, left out`);
-      assert.deepEqual(whole('audio/mpeg', file), file, `${name}, in its place`);
+      t.strictSame(whole('audio/mpeg', Buffer.concat([TAG, frames]), each), file, `${name}, left out`);
+      t.strictSame(whole('audio/mpeg', file), file, `${name}, in its place`);
     }
   }
 });
@@ -55,30 +54,30 @@ test('an MP3 that needs a description without a fitting one gets one', async (t)
     ['frames with a CRC', mpegFrames([0xff, 0xfa, 0x94, 0xc4], 100), description({}), 'Info'],
   ];
   for (const [name, frames, given, kind] of cases) {
-    t.test(name, async () => {
+    t.test(name, async (t) => {
       const file = whole('audio/mpeg', Buffer.concat([TAG, frames]), given);
-      assert.deepEqual(file.subarray(0, TAG.length), TAG);
-      assert.deepEqual(file.subarray(-frames.length), frames);
+      t.strictSame(file.subarray(0, TAG.length), TAG);
+      t.strictSame(file.subarray(-frames.length), frames);
       const described = file.subarray(TAG.length, -frames.length);
       const { fileBytes, frames: count } = readDescription(described) ?? {};
-      assert.equal(fileBytes, described.length + frames.length);
-      assert.equal(whole('audio/mpeg', file).length, file.length, 'and has it once');
+      t.equal(fileBytes, described.length + frames.length);
+      t.equal(whole('audio/mpeg', file).length, file.length, 'and has it once');
       const xing = described.indexOf(kind);
-      assert.ok(xing > 0);
+      t.ok(xing > 0);
       const toc = [...described.subarray(xing + 16, xing + 116)];
-      assert.deepEqual(
+      t.strictSame(
         toc,
         toc.toSorted((one, other) => one - other),
       );
-      assert.ok((toc[99] ?? 0) > 240);
+      t.ok((toc[99] ?? 0) > 240);
       if (withoutProbe) return;
       const probed = await probe(file, 'mp3');
-      assert.equal(count, Math.round((probed.seconds * probed.rate) / (described[1] === 0xfb ? 1152 : 576)));
+      t.equal(count, Math.round((probed.seconds * probed.rate) / (described[1] === 0xfb ? 1152 : 576)));
     });
   }
 });
 
-test('a whole WAV gets its real sizes', async () => {
+test('a whole WAV gets its real sizes', async (t) => {
   const wav = silentWav(100);
   for (const sizes of [
     [0, 0],
@@ -92,14 +91,14 @@ test('a whole WAV gets its real sizes', async () => {
     sizes.forEach((size, index) => {
       streamed.writeUInt32LE(size, index === 0 ? 4 : 40);
     });
-    assert.deepEqual(whole('audio/wav', streamed), wav, String(sizes));
+    t.strictSame(whole('audio/wav', streamed), wav, String(sizes));
   }
   const list = Buffer.concat([Buffer.from('LIST\x03\0\0\0abc\0', 'latin1')]);
   const withChunks = Buffer.concat([wav.subarray(0, 36), list, wav.subarray(36), list]);
   withChunks.writeUInt32LE(0, 4);
   const sized = whole('audio/wav', withChunks);
-  assert.deepEqual([sized.readUInt32LE(4), sized.readUInt32LE(52)], [sized.length - 8, wav.length - 44]);
+  t.strictSame([sized.readUInt32LE(4), sized.readUInt32LE(52)], [sized.length - 8, wav.length - 44]);
   for (const bytes of [Buffer.alloc(0), Buffer.from('RIFF'), Buffer.from('no audio at all')]) {
-    assert.deepEqual(whole('audio/wav', bytes), bytes);
+    t.strictSame(whole('audio/wav', bytes), bytes);
   }
 });

@@ -73,14 +73,14 @@ for (const [name, audio, type] of [
   ['an MP3 at 44,100 Hz', toneMp3(1_000, 44_100, 2), 'audio/mpeg'],
   ['a WAV', toneWave(1_000, 2, { encoding: 'int', bits: 16, rate: 44_100 }), 'audio/wav'],
 ] as const) {
-  test(`${name} converts to every format`, { skip: withoutProbe }, async () => {
+  test(`${name} converts to every format`, { skip: withoutProbe }, async (t) => {
     for (const format of FORMAT_NAMES) {
       const probed = await probe(await inWhole(format, await audio, type), format);
-      assert.match(FORMATS[format].contentType, /^audio\//);
-      assert.deepEqual([probed.codec, probed.channels], [CODECS[format], 1], format);
-      assert.ok(probed.seconds >= 2 && probed.seconds < 2 + MORE[format], `${format}: ${probed.seconds} s`);
+      t.match(FORMATS[format].contentType, /^audio\//);
+      t.strictSame([probed.codec, probed.channels], [CODECS[format], 1], format);
+      t.ok(probed.seconds >= 2 && probed.seconds < 2 + MORE[format], `${format}: ${probed.seconds} s`);
       const spoken = probed.samples.slice(12_000, 36_000);
-      assert.ok(share(1_000, 24_000, spoken) > 0.99, `${format}: ${share(1_000, 24_000, spoken)}`);
+      t.ok(share(1_000, 24_000, spoken) > 0.99, `${format}: ${share(1_000, 24_000, spoken)}`);
     }
   });
 }
@@ -118,69 +118,69 @@ const CHANGES: readonly (readonly (readonly [rate: Mp3Rate, channels: 1 | 2])[])
 ];
 
 for (const parts of CHANGES) {
-  test(`MP3 keeps its pitch from ${parts.map((part) => part.join(' Hz x')).join(' to ')}`, async () => {
+  test(`MP3 keeps its pitch from ${parts.map((part) => part.join(' Hz x')).join(' to ')}`, async (t) => {
     const mp3s = await Promise.all(parts.map(([rate, channels]) => toneMp3(440, rate, 1, channels)));
     for (const size of [1, 413, 5_000, 1_000_000]) {
       const samples = pcmSamples(await inWhole('pcm', Buffer.concat(mp3s), 'audio/mpeg', size));
-      for (const each of pitches(samples, parts.length)) assert.ok(Math.abs(each - 440) <= 1, `${size}: ${each} Hz`);
+      for (const each of pitches(samples, parts.length)) t.ok(Math.abs(each - 440) <= 1, `${size}: ${each} Hz`);
       const loudest = Math.max(...samples.map(Math.abs));
-      assert.ok(loudest > 0.4 && loudest < 0.6, `${size}: ${loudest}`);
+      t.ok(loudest > 0.4 && loudest < 0.6, `${size}: ${loudest}`);
     }
   });
 }
 
-test('the other formats keep the pitch of an MP3 that changes too', { skip: withoutProbe }, async () => {
+test('the other formats keep the pitch of an MP3 that changes too', { skip: withoutProbe }, async (t) => {
   const parts = CHANGES[2] ?? [];
   const mp3s = await Promise.all(parts.map(([rate, channels]) => toneMp3(440, rate, 1, channels)));
   for (const format of ['wav', 'flac', 'opus', 'aac'] as const) {
     const { samples } = await probe(await inWhole(format, Buffer.concat(mp3s)), format);
-    for (const each of pitches(samples, parts.length)) assert.ok(Math.abs(each - 440) <= 1, `${format}: ${each} Hz`);
+    for (const each of pitches(samples, parts.length)) t.ok(Math.abs(each - 440) <= 1, `${format}: ${each} Hz`);
   }
 });
 
-test('PCM is 24,000 Hz, 16 bit, mono and little-endian, as OpenAI documents', async () => {
+test('PCM is 24,000 Hz, 16 bit, mono and little-endian, as OpenAI documents', async (t) => {
   const pcm = await inWhole('pcm', await toneMp3(1_000, 44_100, 1));
   const samples = pcmSamples(pcm);
-  assert.ok(Math.abs(samples.length - 24_000) < 2_500);
+  t.ok(Math.abs(samples.length - 24_000) < 2_500);
   const spoken = samples.slice(6_000, 18_000);
-  assert.ok(share(1_000, 24_000, spoken) > 0.99, String(share(1_000, 24_000, spoken)));
-  assert.ok(Math.abs(Math.max(...spoken) - 0.475) < 0.02);
+  t.ok(share(1_000, 24_000, spoken) > 0.99, String(share(1_000, 24_000, spoken)));
+  t.ok(Math.abs(Math.max(...spoken) - 0.475) < 0.02);
 });
 
-test('MP3 that is requested as MP3 passes through unchanged', async () => {
+test('MP3 that is requested as MP3 passes through unchanged', async (t) => {
   const mp3 = await toneMp3(1_000, 16_000, 1);
-  assert.deepEqual(await inWhole('mp3', mp3), Buffer.from(mp3));
+  t.strictSame(await inWhole('mp3', mp3), Buffer.from(mp3));
 });
 
-test('a WAV with an unknown data size is read to its end', async () => {
+test('a WAV with an unknown data size is read to its end', async (t) => {
   const wav = silentWav(1_000);
   const at = wav.indexOf('data') + 4;
   const whole = await inWhole('pcm', wav, 'audio/wav');
-  assert.ok(whole.length > 0);
+  t.ok(whole.length > 0);
   for (const size of [0, 0xffff_ffff]) {
     const streamed = Buffer.from(wav);
     streamed.writeUInt32LE(size, at);
-    assert.deepEqual(await inWhole('pcm', streamed, 'audio/wav'), whole, String(size));
+    t.strictSame(await inWhole('pcm', streamed, 'audio/wav'), whole, String(size));
   }
 });
 
 test('every MP3 frame is converted, and WAV and FLAC headers state the length', {
   skip: withoutProbe,
-}, async () => {
+}, async (t) => {
   const mp3 = silentMp3(2_400);
   const wav = await inWhole('wav', mp3);
-  assert.equal(wav.readUInt32LE(40), wav.length - 44);
+  t.equal(wav.readUInt32LE(40), wav.length - 44);
   const flac = await inWhole('flac', mp3);
-  assert.equal(flac.readUInt32BE(8 + 14), (wav.length - 44) / 2);
-  assert.notEqual(flac.toString('hex', 26, 42), '0'.repeat(32));
-  assert.equal((await probe(wav, 'wav')).samples.length, (wav.length - 44) / 2);
+  t.equal(flac.readUInt32BE(8 + 14), (wav.length - 44) / 2);
+  t.not(flac.toString('hex', 26, 42), '0'.repeat(32));
+  t.equal((await probe(wav, 'wav')).samples.length, (wav.length - 44) / 2);
 });
 
-test('bytes that are not MP3 are an error, not silence', async () => {
-  await assert.rejects(inWhole('wav', silentWav(1_000), 'audio/mpeg'), /MP3/);
+test('bytes that are not MP3 are an error, not silence', async (t) => {
+  await t.rejects(inWhole('wav', silentWav(1_000), 'audio/mpeg'), /MP3/);
 });
 
-test('parallel conversions do not affect each other', { timeout: 60_000 }, async () => {
+test('parallel conversions do not affect each other', { timeout: 60_000 }, async (t) => {
   const mp3s = await Promise.all([300, 800, 1_200, 3_000].map((hertz) => toneMp3(hertz, 24_000, 1)));
   for (const format of ['opus', 'flac'] as const) {
     const alone: Buffer[] = [];
@@ -189,7 +189,7 @@ test('parallel conversions do not affect each other', { timeout: 60_000 }, async
     together.forEach((bytes, at) => {
       assert.equal(bytes.length, alone[at]?.length, format);
     });
-    if (format === 'flac') assert.deepEqual(together, alone);
+    if (format === 'flac') t.strictSame(together, alone);
   }
 });
 
@@ -227,40 +227,40 @@ const LIES = [
   { bits: 65_535 },
 ] as const;
 
-test('a WAV with impossible header values is refused in every format', async () => {
-  assert.equal(smallWave({}).length, 76);
+test('a WAV with impossible header values is refused in every format', async (t) => {
+  t.equal(smallWave({}).length, 76);
   for (const format of Object.keys(FORMATS) as AudioFormat[]) {
     for (const lie of LIES) {
-      assert.equal(await converted(format, smallWave(lie), 'audio/wav'), undefined, `${format} ${JSON.stringify(lie)}`);
+      t.equal(await converted(format, smallWave(lie), 'audio/wav'), undefined, `${format} ${JSON.stringify(lie)}`);
     }
   }
 });
 
-test('a WAV with impossible header values is not sold and has no length', async () => {
+test('a WAV with impossible header values is not sold and has no length', async (t) => {
   for (const lie of LIES.filter((each) => !('bits' in each))) {
     const reader = audioReader('audio/wav', { pass: () => {}, bodyBytes: undefined });
-    assert.equal(reader.push(smallWave(lie)), 'damaged', JSON.stringify(lie));
-    assert.equal(secondsOf(smallWave(lie), 'audio/wav'), null);
+    t.equal(reader.push(smallWave(lie)), 'damaged', JSON.stringify(lie));
+    t.equal(secondsOf(smallWave(lie), 'audio/wav'), null);
   }
 });
 
-test('input rates from 8,000 to 192,000 Hz are resampled', async () => {
+test('input rates from 8,000 to 192,000 Hz are resampled', async (t) => {
   for (const rate of [8_000, 8_009, 95_987, 191_999, 192_000]) {
     const bytes = await converted('pcm', toneWave(440, 0.2, { encoding: 'int', bits: 16, rate }), 'audio/wav');
-    assert.ok(bytes && Math.abs(bytes - 9_600) <= 4, `${rate}: ${bytes}`);
+    t.ok(bytes && Math.abs(bytes - 9_600) <= 4, `${rate}: ${bytes}`);
   }
 });
 
-test('audio too long for its text is not converted', async () => {
+test('audio too long for its text is not converted', async (t) => {
   const wave = toneWave(440, maxSeconds(CHARACTERS) + 1, { encoding: 'int', bits: 8, rate: 8_000 });
-  assert.equal(await converted('wav', wave, 'audio/wav'), undefined);
+  t.equal(await converted('wav', wave, 'audio/wav'), undefined);
 });
 
-test('an MP3 whose rate changes with every frame is converted', async () => {
+test('an MP3 whose rate changes with every frame is converted', async (t) => {
   const [low, high] = await Promise.all([toneMp3(440, 22_050, 1), toneMp3(440, 44_100, 1)]);
   const frame = (mp3: Uint8Array, length: number) => mp3.subarray(0, length);
   const mp3 = Buffer.concat(Array.from({ length: 200 }, () => [frame(low, 209), frame(high, 417)]).flat());
-  assert.ok(await converted('pcm', mp3, 'audio/mpeg'));
+  t.ok(await converted('pcm', mp3, 'audio/mpeg'));
 });
 
 for (const [name, type, bytes] of mutants) {
@@ -295,31 +295,31 @@ function resampled(from: number, to: number, samples: Float32Array): Float32Arra
 const middle = (samples: Float32Array): Float32Array => samples.slice(1_000, -1_000);
 
 for (const rate of RATES) {
-  test(`a tone resampled from ${rate} Hz keeps its pitch, loudness and length`, async () => {
+  test(`a tone resampled from ${rate} Hz keeps its pitch, loudness and length`, async (t) => {
     const heard = resampled(rate, 24_000, tone(1_000, rate, 1));
-    assert.ok(Math.abs(heard.length - 24_000) <= 1, String(heard.length));
+    t.ok(Math.abs(heard.length - 24_000) <= 1, String(heard.length));
     const inside = middle(heard);
-    assert.ok(share(1_000, 24_000, inside) > 0.999_99);
+    t.ok(share(1_000, 24_000, inside) > 0.999_99);
     const loudness = Math.sqrt((2 * inside.reduce((sum, sample) => sum + sample * sample, 0)) / inside.length);
-    assert.ok(Math.abs(loudness - 0.5) < 0.001, String(loudness));
+    t.ok(Math.abs(loudness - 0.5) < 0.001, String(loudness));
   });
 }
 
-test('downsampling removes frequencies above half the target rate', async () => {
+test('downsampling removes frequencies above half the target rate', async (t) => {
   const heard = middle(resampled(48_000, 24_000, tone(17_000, 48_000, 1)));
-  assert.ok(Math.max(...heard.map(Math.abs)) < 0.001);
+  t.ok(Math.max(...heard.map(Math.abs)) < 0.001);
 });
 
-test('upsampling adds no frequencies above those of the input', async () => {
+test('upsampling adds no frequencies above those of the input', async (t) => {
   const heard = middle(resampled(16_000, 24_000, tone(6_000, 16_000, 1)));
-  assert.ok(share(6_000, 24_000, heard) > 0.999_9);
+  t.ok(share(6_000, 24_000, heard) > 0.999_9);
 });
 
-test('resampling does not delay the audio', async () => {
+test('resampling does not delay the audio', async (t) => {
   const click = new Float32Array(16_000);
   click[8_000] = 1;
   const heard = resampled(16_000, 24_000, click);
-  assert.equal(heard.indexOf(Math.max(...heard)), 12_000);
+  t.equal(heard.indexOf(Math.max(...heard)), 12_000);
 });
 
 const READ: readonly WaveKind[] = [
@@ -336,16 +336,16 @@ const READ: readonly WaveKind[] = [
 for (const kind of READ) {
   const { encoding, bits, bytes = bits / 8, isExtensible = false } = kind;
   const name = `${encoding} of ${bits} bits in ${bytes} bytes${isExtensible ? ', extensible' : ''}`;
-  test(`reads a WAV of ${name}`, async () => {
+  test(`reads a WAV of ${name}`, async (t) => {
     for (const channels of [1, 2, 6]) {
       const { rate, length, read } = openWave(toneWave(440, 0.5, { ...kind, channels, rate: 48_000 }));
       const heard = read(0, length);
-      assert.deepEqual([rate, heard.length], [48_000, channels]);
+      t.strictSame([rate, heard.length], [48_000, channels]);
       for (const samples of heard) {
-        assert.equal(samples.length, 24_000);
-        assert.ok(Math.abs(pitch(48_000, samples) - 440) < 0.5);
-        assert.ok(share(440, 48_000, samples) > 0.999);
-        assert.ok(Math.abs(Math.max(...samples) - 0.5) < 0.01, String(Math.max(...samples)));
+        t.equal(samples.length, 24_000);
+        t.ok(Math.abs(pitch(48_000, samples) - 440) < 0.5);
+        t.ok(share(440, 48_000, samples) > 0.999);
+        t.ok(Math.abs(Math.max(...samples) - 0.5) < 0.01, String(Math.max(...samples)));
       }
     }
   });

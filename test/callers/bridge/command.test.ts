@@ -44,40 +44,40 @@ test('the bridge reports each charge and keeps to a budget that survives restart
   const { account, startProcess } = await scene(t);
   const { child, openai } = await startProcess('--max-total', '0.0005');
   const response = await openai.audio.speech.create(ORDER);
-  assert.equal(response.headers.get('x-speechgate-budget-left-micro-usd'), '302');
-  assert.ok((await response.arrayBuffer()).byteLength > 0);
+  t.equal(response.headers.get('x-speechgate-budget-left-micro-usd'), '302');
+  t.ok((await response.arrayBuffer()).byteLength > 0);
   await openai.audio.speech.create({ ...ORDER, voice: 'marin' });
   await child.printed(
     /\$0\.000198 {2}11 characters as mp3 {2}provider-a\/tts-1 provider-a_alloy {2}total \$0\.000198 {2}left \$0\.000302/,
   );
   await child.printed(/for marin {2}total \$0\.000396 {2}left \$0\.000104/);
   const repeated = await openai.audio.speech.create(ORDER);
-  assert.equal(repeated.headers.get('x-speechgate-replay'), 'true');
+  t.equal(repeated.headers.get('x-speechgate-replay'), 'true');
   await child.printed(/\$0\.000000 .* repeated {2}total \$0\.000396/);
-  await assert.rejects(openai.audio.speech.create({ ...ORDER, input: 'Hello again' }), {
+  await t.rejects(openai.audio.speech.create({ ...ORDER, input: 'Hello again' }), {
     message: /Raise --max-total of speechgate bridge/,
   });
   await child.printed(/refused {2}over_cap: .*total \$0\.000396/);
-  assert.doesNotMatch(child.output(), /Hello/);
-  assert.equal(await child.stop(), 0);
-  assert.match(child.output(), /Spent \$0\.000396/);
+  t.notMatch(child.output(), /Hello/);
+  t.equal(await child.stop(), 0);
+  t.match(child.output(), /Spent \$0\.000396/);
 
   const again = await startProcess('--max-total', '0.0005');
   await assert.rejects(again.openai.audio.speech.create(ORDER), RateLimitError);
-  assert.equal(await again.child.stop('SIGINT'), 0);
-  assert.equal(await gateway.balance(account), 1_000_000n - 396n);
+  t.equal(await again.child.stop('SIGINT'), 0);
+  t.equal(await gateway.balance(account), 1_000_000n - 396n);
 });
 
 test('the bridge creates and prints a new token at each start', async (t) => {
   const { start } = await scene(t);
   const first = await start();
-  assert.match(first.command.output(), /^export OPENAI_BASE_URL=http:\S+\nexport OPENAI_API_KEY=[\w-]{32}$/m);
+  t.match(first.command.output(), /^export OPENAI_BASE_URL=http:\S+\nexport OPENAI_API_KEY=[\w-]{32}$/m);
   const other = new OpenAI({ baseURL: first.openai.baseURL, apiKey: 'anything' });
   await assert.rejects(other.audio.speech.create(ORDER), AuthenticationError);
-  assert.ok((await (await first.openai.audio.speech.create(ORDER)).arrayBuffer()).byteLength > 0);
+  t.ok((await (await first.openai.audio.speech.create(ORDER)).arrayBuffer()).byteLength > 0);
   const second = await start('--json');
-  assert.match(second.apiKey ?? '', /^[\w-]{32}$/);
-  assert.notEqual(second.apiKey, first.apiKey);
+  t.match(second.apiKey ?? '', /^[\w-]{32}$/);
+  t.not(second.apiKey, first.apiKey);
 });
 
 test('--no-token accepts any API key and prints a warning', async (t) => {
@@ -85,9 +85,9 @@ test('--no-token accepts any API key and prints a warning', async (t) => {
   const { command, openai } = await start('--no-token');
   await openai.models.list();
   await command.printed(/--no-token: every user of this machine can spend here/);
-  assert.doesNotMatch(command.output(), /export OPENAI_API_KEY/);
+  t.notMatch(command.output(), /export OPENAI_API_KEY/);
   const { code, err } = await callerCommand({ ...env, SPEECHGATE_BRIDGE_TOKEN: 'sesame' }, 'bridge', '--no-token');
-  assert.deepEqual([code, err.trim().split('\n').length], [2, 1], err);
+  t.strictSame([code, err.trim().split('\n').length], [2, 1], err);
 });
 
 test('a token file sets the API key, which is never printed', async (t) => {
@@ -95,15 +95,15 @@ test('a token file sets the API key, which is never printed', async (t) => {
   const path = join(folder, 'token');
   await writeFile(path, 'open-sesame\n', { mode: 0o644 });
   const open = await callerCommand(env, 'bridge', '--token-file', path);
-  assert.equal(open.code, 2);
-  assert.match(open.err, /^--token-file: .* others can read it/);
+  t.equal(open.code, 2);
+  t.match(open.err, /^--token-file: .* others can read it/);
   await chmod(path, 0o600);
   const { command, openai } = await start('--token-file', path, '--json');
   await assert.rejects(openai.models.list(), AuthenticationError);
   const known = new OpenAI({ baseURL: openai.baseURL, apiKey: 'open-sesame' });
-  assert.ok((await (await known.audio.speech.create(ORDER)).arrayBuffer()).byteLength > 0);
+  t.ok((await (await known.audio.speech.create(ORDER)).arrayBuffer()).byteLength > 0);
   await command.printed(/"chargedMicroUsd":\s*198/);
-  assert.doesNotMatch(command.output(), /open-sesame|Hello/);
+  t.notMatch(command.output(), /open-sesame|Hello/);
 });
 
 test('--host and --allow-origin start nothing without a token of the user', async (t) => {
@@ -115,7 +115,7 @@ test('--host and --allow-origin start nothing without a token of the user', asyn
     for (const more of [[], ['--no-token']]) {
       const { code, err } = await callerCommand(env, 'bridge', '--port', '0', option, value, ...more);
       const needed = `${option} needs a token of yours: --token-file FILE, or SPEECHGATE_BRIDGE_TOKEN.`;
-      assert.deepEqual([code, err], [2, `${needed} Nothing was started.\n`]);
+      t.strictSame([code, err], [2, `${needed} Nothing was started.\n`]);
     }
   }
   Object.assign(env, { SPEECHGATE_BRIDGE_TOKEN: 'sesame' });
@@ -124,7 +124,7 @@ test('--host and --allow-origin start nothing without a token of the user', asyn
   const { port } = new URL(openai.baseURL);
   const headers = { authorization: 'Bearer sesame', host: 'bridge.internal', origin: 'http://localhost:3000' };
   const answer = await fetch(`http://127.0.0.2:${port}/v1/models`, { headers });
-  assert.deepEqual([answer.status, answer.headers.get('access-control-allow-origin')], [200, headers.origin]);
+  t.strictSame([answer.status, answer.headers.get('access-control-allow-origin')], [200, headers.origin]);
 });
 
 test('wrong options exit with 2 and one line; missing funds exit with 3', async (t) => {
@@ -143,12 +143,12 @@ test('wrong options exit with 2 and one line; missing funds exit with 3', async 
     [['--host', '192.0.2.1', '--token-file', token], /^--host 192\.0\.2\.1 is no address of this machine\./],
   ] as const) {
     const { code, err } = await callerCommand(env, 'bridge', ...args);
-    assert.equal(code, 2, err);
-    assert.match(err, message);
-    assert.equal(err.trim().split('\n').length, 1, err);
+    t.equal(code, 2, err);
+    t.match(err, message);
+    t.equal(err.trim().split('\n').length, 1, err);
   }
   const { SPEECHGATE_ACCOUNT: _, ...penniless } = env;
   const { code, err } = await callerCommand(penniless, 'bridge');
-  assert.equal(code, 3);
-  assert.match(err, /speechgate top-up/);
+  t.equal(code, 3);
+  t.match(err, /speechgate top-up/);
 });

@@ -32,15 +32,15 @@ async function errorOf(promise: Promise<unknown>): Promise<APIError> {
 test('a speech request returns the audio and its price', async (t) => {
   const { openai, upstream, balance, calls } = await open(t);
   const response = await openai.audio.speech.create(ORDER);
-  assert.deepEqual(Buffer.from(await response.arrayBuffer()), silentMp3(1_000));
-  assert.equal(response.headers.get('content-type'), 'audio/mpeg');
-  assert.equal(response.headers.get('x-speechgate-charged-micro-usd'), String(HELLO_MICRO_USD));
-  assert.equal(response.headers.get('x-speechgate-charged-usd'), '0.000198');
-  assert.equal(response.headers.get('x-speechgate-balance-micro-usd'), String(1_000_000n - HELLO_MICRO_USD));
-  assert.equal(response.headers.get('x-speechgate-voice'), 'provider-a_alloy');
-  assert.equal(await balance(), 1_000_000n - HELLO_MICRO_USD);
-  assert.equal(upstream.requests[0]?.body?.input, HELLO);
-  assert.deepEqual(
+  t.strictSame(Buffer.from(await response.arrayBuffer()), silentMp3(1_000));
+  t.equal(response.headers.get('content-type'), 'audio/mpeg');
+  t.equal(response.headers.get('x-speechgate-charged-micro-usd'), String(HELLO_MICRO_USD));
+  t.equal(response.headers.get('x-speechgate-charged-usd'), '0.000198');
+  t.equal(response.headers.get('x-speechgate-balance-micro-usd'), String(1_000_000n - HELLO_MICRO_USD));
+  t.equal(response.headers.get('x-speechgate-voice'), 'provider-a_alloy');
+  t.equal(await balance(), 1_000_000n - HELLO_MICRO_USD);
+  t.equal(upstream.requests[0]?.body?.input, HELLO);
+  t.strictSame(
     calls.map(({ end, chargedMicroUsd }) => [end, chargedMicroUsd]),
     [['spoken', HELLO_MICRO_USD]],
   );
@@ -57,12 +57,12 @@ test('with --no-durable audio streams to the client while it is synthesized', as
   assert.ok(body);
   const reader = body.getReader();
   const { value } = await reader.read();
-  assert.ok(value && value.length > 0, 'the first piece is here before the last one is made');
+  t.ok(value && value.length > 0, 'the first piece is here before the last one is made');
   reader.releaseLock();
   const rest = buffer(body);
   await drip.write(silentMp3(480));
   drip.end();
-  assert.deepEqual(Buffer.concat([value, await rest]), silentMp3(1_440));
+  t.strictSame(Buffer.concat([value, await rest]), silentMp3(1_440));
 });
 
 /** A second and a half of MP3 at 64 kbit/s. */
@@ -94,63 +94,60 @@ for (const [format, header] of [
     drip.end();
     for (let step = await reader.read(); !step.done; step = await reader.read()) parts.push(step.value);
     const whole = Buffer.concat(parts);
-    assert.deepEqual(whole.subarray(0, header.length), header);
+    t.strictSame(whole.subarray(0, header.length), header);
     const { seconds } = await probe(whole, format);
-    assert.ok(Math.abs(seconds - 8) < 0.2, `${seconds} s`);
+    t.ok(Math.abs(seconds - 8) < 0.2, `${seconds} s`);
   });
 }
 
 test('stream_format sse sends the events that OpenAI documents', async (t) => {
   const { openai } = await open(t);
   const response = await openai.audio.speech.create({ ...ORDER, stream_format: 'sse' });
-  assert.equal(response.headers.get('content-type'), 'text/event-stream');
+  t.equal(response.headers.get('content-type'), 'text/event-stream');
   const events = (await response.text())
     .trim()
     .split('\n\n')
     .map((event) => JSON.parse(event.replace(/^data: /, '')));
   const last = events.pop();
-  assert.equal(last.type, 'speech.audio.done');
-  assert.deepEqual(Object.keys(last.usage), ['input_tokens', 'output_tokens', 'total_tokens']);
-  assert.ok(events.every(({ type }) => type === 'speech.audio.delta'));
-  assert.deepEqual(Buffer.concat(events.map(({ audio }) => Buffer.from(audio, 'base64'))), silentMp3(1_000));
+  t.equal(last.type, 'speech.audio.done');
+  t.strictSame(Object.keys(last.usage), ['input_tokens', 'output_tokens', 'total_tokens']);
+  t.ok(events.every(({ type }) => type === 'speech.audio.delta'));
+  t.strictSame(Buffer.concat(events.map(({ audio }) => Buffer.from(audio, 'base64'))), silentMp3(1_000));
 });
 
 test('models are listed, and unknown OpenAI names map to the catalog', async (t) => {
   const { openai, upstream, calls } = await open(t);
   const ids: string[] = [];
   for await (const model of openai.models.list()) ids.push(model.id);
-  assert.deepEqual(ids, ['provider-a/tts-1', 'provider-a/tts-1-hd']);
-  assert.equal((await openai.models.retrieve('provider-a/tts-1-hd')).owned_by, 'provider-a');
-  assert.equal((await openai.models.retrieve('tts-1')).id, 'provider-a/tts-1');
+  t.strictSame(ids, ['provider-a/tts-1', 'provider-a/tts-1-hd']);
+  t.equal((await openai.models.retrieve('provider-a/tts-1-hd')).owned_by, 'provider-a');
+  t.equal((await openai.models.retrieve('tts-1')).id, 'provider-a/tts-1');
   const missing = await errorOf(openai.models.retrieve('gpt-9'));
-  assert.ok(missing instanceof NotFoundError);
-  assert.equal(missing.code, 'model_not_found');
+  t.ok(missing instanceof NotFoundError);
+  t.equal(missing.code, 'model_not_found');
 
   const spoken = async (order: Partial<OpenAI.Audio.SpeechCreateParams>) => {
     await (await openai.audio.speech.create({ ...ORDER, ...order })).arrayBuffer();
     const { model, voice } = upstream.requests.at(-1)?.body ?? {};
     return [model, voice];
   };
-  assert.deepEqual(await spoken({ model: 'provider-a/tts-1-hd', voice: 'provider-a_nova' }), ['tts-1-hd', 'nova']);
-  assert.deepEqual(await spoken({ model: 'tts-1-hd', voice: { id: 'echo' } }), ['tts-1-hd', 'echo']);
+  t.strictSame(await spoken({ model: 'provider-a/tts-1-hd', voice: 'provider-a_nova' }), ['tts-1-hd', 'nova']);
+  t.strictSame(await spoken({ model: 'tts-1-hd', voice: { id: 'echo' } }), ['tts-1-hd', 'echo']);
   const stood = await spoken({ model: 'gpt-4o-mini-tts', voice: 'marin', instructions: 'Speak like a pirate.' });
-  assert.equal(stood[0], 'tts-1');
-  assert.deepEqual(await spoken({ model: 'gpt-4o-mini-tts', voice: 'marin' }), stood);
-  assert.deepEqual(calls.at(-1)?.spokenWith?.model, 'provider-a/tts-1');
+  t.equal(stood[0], 'tts-1');
+  t.strictSame(await spoken({ model: 'gpt-4o-mini-tts', voice: 'marin' }), stood);
+  t.strictSame(calls.at(-1)?.spokenWith?.model, 'provider-a/tts-1');
 });
 
 test('members that have no effect are named in a header', async (t) => {
   const { openai } = await open(t);
   const ignored = async (more: object) =>
     (await openai.audio.speech.create({ ...ORDER, ...more })).headers.get('x-speechgate-ignored');
-  assert.equal(await ignored({}), null);
-  assert.equal(await ignored({ instructions: '', lang: null }), null);
-  assert.equal(await ignored({ response_format: null, stream_format: null }), null, 'as absent');
-  assert.equal(await ignored({ instructions: 'Speak like a pirate.' }), 'instructions');
-  assert.equal(
-    await ignored({ instructions: 'Whisper.', backend: 'piper', 'no\r\nheader': 1 }),
-    'instructions, backend',
-  );
+  t.equal(await ignored({}), null);
+  t.equal(await ignored({ instructions: '', lang: null }), null);
+  t.equal(await ignored({ response_format: null, stream_format: null }), null, 'as absent');
+  t.equal(await ignored({ instructions: 'Speak like a pirate.' }), 'instructions');
+  t.equal(await ignored({ instructions: 'Whisper.', backend: 'piper', 'no\r\nheader': 1 }), 'instructions, backend');
 });
 
 test('an invalid request is an uncharged BadRequestError that names the field', async (t) => {
@@ -166,12 +163,12 @@ test('an invalid request is an uncharged BadRequestError that names the field', 
   ] as const;
   for (const [change, param, message] of cases) {
     const error = await errorOf(openai.audio.speech.create({ ...ORDER, ...change } as never));
-    assert.ok(error instanceof BadRequestError, param);
-    assert.equal(error.param, param);
-    assert.equal(error.type, 'invalid_request_error');
-    assert.match(error.message, message);
+    t.ok(error instanceof BadRequestError, param);
+    t.equal(error.param, param);
+    t.equal(error.type, 'invalid_request_error');
+    t.match(error.message, message);
   }
-  assert.equal(await balance(), 1_000_000n);
+  t.equal(await balance(), 1_000_000n);
 });
 
 for (const [what, given, code, message] of [
@@ -182,16 +179,12 @@ for (const [what, given, code, message] of [
     const { openai, upstream, account, balance, calls } = await open(t, given);
     const before = await balance();
     const error = await errorOf(openai.audio.speech.create({ ...ORDER, input: 'x'.repeat(4_000) }));
-    assert.ok(error instanceof RateLimitError);
-    assert.deepEqual([error.type, error.code], ['insufficient_quota', code]);
-    assert.match(error.message, message);
-    assert.doesNotMatch(
-      JSON.stringify(calls[0]?.error) + error.message,
-      new RegExp(account),
-      'the bearer id stays here',
-    );
-    assert.equal(error.headers?.get('x-should-retry'), 'false');
-    assert.deepEqual([calls.length, upstream.requests.length, await balance()], [1, 0, before]);
+    t.ok(error instanceof RateLimitError);
+    t.strictSame([error.type, error.code], ['insufficient_quota', code]);
+    t.match(error.message, message);
+    t.notMatch(JSON.stringify(calls[0]?.error) + error.message, new RegExp(account), 'the bearer id stays here');
+    t.equal(error.headers?.get('x-should-retry'), 'false');
+    t.strictSame([calls.length, upstream.requests.length, await balance()], [1, 0, before]);
   });
 }
 
@@ -199,9 +192,9 @@ test('paid audio is delivered even if the budget cannot be read afterwards', asy
   const budget = { read: () => Promise.reject(new Error('The budget is busy.')), concludeLost: async () => {} };
   const { openai, calls } = await open(t, { bridge: { budget } });
   const response = await openai.audio.speech.create(ORDER);
-  assert.deepEqual(Buffer.from(await response.arrayBuffer()), silentMp3(1_000));
-  assert.equal(response.headers.get('x-speechgate-budget-left-micro-usd'), null);
-  assert.deepEqual([calls[0]?.end, calls[0]?.leftMicroUsd, calls[0]?.error], ['spoken', null, undefined]);
+  t.strictSame(Buffer.from(await response.arrayBuffer()), silentMp3(1_000));
+  t.equal(response.headers.get('x-speechgate-budget-left-micro-usd'), null);
+  t.strictSame([calls[0]?.end, calls[0]?.leftMicroUsd, calls[0]?.error], ['spoken', null, undefined]);
 });
 
 test('an unknown outcome is a ConflictError, and a retry resumes that purchase', async (t) => {
@@ -219,15 +212,15 @@ test('an unknown outcome is a ConflictError, and a retry resumes that purchase',
   await until(async () => (await balance()) < 1_000_000n);
   gone?.cut();
   const error = await asked;
-  assert.ok(error instanceof ConflictError, String(error));
-  assert.equal(error.code, 'outcome_unknown');
-  assert.equal(error.headers?.get('x-should-retry'), 'false');
-  assert.equal(calls.length, 1);
+  t.ok(error instanceof ConflictError, String(error));
+  t.equal(error.code, 'outcome_unknown');
+  t.equal(error.headers?.get('x-should-retry'), 'false');
+  t.equal(calls.length, 1);
   gone?.restore();
   const audio = await (await openai.audio.speech.create(ORDER)).arrayBuffer();
-  assert.equal(audio.byteLength, silentMp3(1_000).length);
-  assert.equal(await balance(), 1_000_000n - HELLO_MICRO_USD);
-  assert.equal(upstream.requests.length, 1);
+  t.equal(audio.byteLength, silentMp3(1_000).length);
+  t.equal(await balance(), 1_000_000n - HELLO_MICRO_USD);
+  t.equal(upstream.requests.length, 1);
 });
 
 test('a program that disconnects is charged, and its retry gets the same audio', async (t) => {
@@ -251,17 +244,17 @@ test('a program that disconnects is charged, and its retry gets the same audio',
     const second = openai.audio.speech.create({ ...ORDER, input });
     await drip.write(silentMp3(960));
     drip.end();
-    assert.equal((await (await second).arrayBuffer()).byteLength, heardBytes + silentMp3(960).length);
+    t.equal((await (await second).arrayBuffer()).byteLength, heardBytes + silentMp3(960).length);
     await until(() => calls.length === before.calls + 2);
     const ended = calls
       .slice(before.calls)
       .map(({ end, isRepeated, chargedMicroUsd }) => [end, isRepeated, chargedMicroUsd]);
-    assert.deepEqual(ended.sort(), [
+    t.strictSame(ended.sort(), [
       ['left', false, HELLO_MICRO_USD],
       ['spoken', true, 0n],
     ]);
-    assert.equal(await balance(), before.balance - HELLO_MICRO_USD);
-    assert.equal(upstream.requests.length, before.requests + 1);
+    t.equal(await balance(), before.balance - HELLO_MICRO_USD);
+    t.equal(upstream.requests.length, before.requests + 1);
   }
 });
 
@@ -281,7 +274,7 @@ test('audio that breaks off ends the response with an error', async (t) => {
     await assert.rejects(response.arrayBuffer(), response_format);
   }
   await until(() => calls.length === 2);
-  assert.deepEqual(
+  t.strictSame(
     calls.map(({ end, chargedMicroUsd, error }) => [end, chargedMicroUsd, error?.code]),
     [
       ['broken', 0n, 'audio_lost'],
@@ -301,9 +294,9 @@ test('stopping waits for running speech to finish', async (t) => {
   const closed = bridge.close(10_000);
   await drip.write(silentMp3(480));
   drip.end();
-  assert.equal((await response.arrayBuffer()).byteLength, silentMp3(1_440).length);
+  t.equal((await response.arrayBuffer()).byteLength, silentMp3(1_440).length);
   await closed;
-  await assert.rejects(sdk({ bridge }, { maxRetries: 0 }).models.list());
+  await t.rejects(sdk({ bridge }, { maxRetries: 0 }).models.list());
 });
 
 /** What a program sends to an OpenAI speech service, read from its public source. */
@@ -381,7 +374,7 @@ const PROGRAMS: readonly RecordedProgram[] = [
 test('the bridge serves the recorded requests of known programs', { skip: withoutProbe }, async (t) => {
   const { origin, calls } = await openBridge(t);
   for (const { program, requests, codec } of PROGRAMS) {
-    await t.test(program, async () => {
+    await t.test(program, async (t) => {
       for (const { headers, body } of requests) {
         const before = calls.length;
         const response = await fetch(`${origin}/v1/audio/speech`, {
@@ -389,23 +382,23 @@ test('the bridge serves the recorded requests of known programs', { skip: withou
           headers: { 'content-type': 'application/json', ...headers },
           body: JSON.stringify(body),
         });
-        assert.equal(response.status, 200);
+        t.equal(response.status, 200);
         const audio = Buffer.from(await response.arrayBuffer());
         const probed = await probe(audio, codec === 'mp3' ? 'mp3' : 'wav');
-        assert.deepEqual([probed.codec, probed.channels], [codec, 1]);
-        assert.ok(Math.abs(probed.seconds - 1) < 0.1, String(probed.seconds));
+        t.strictSame([probed.codec, probed.channels], [codec, 1]);
+        t.ok(Math.abs(probed.seconds - 1) < 0.1, String(probed.seconds));
         const { isRepeated, chargedMicroUsd } = calls[before] ?? assert.fail();
-        assert.equal(chargedMicroUsd, isRepeated ? 0n : HELLO_MICRO_USD);
+        t.equal(chargedMicroUsd, isRepeated ? 0n : HELLO_MICRO_USD);
       }
     });
   }
 
-  await t.test('Open WebUI gets the id and name of each voice and the id of each model', async () => {
+  await t.test('Open WebUI gets the id and name of each voice and the id of each model', async (t) => {
     const read = async (path: string) => (await fetch(`${origin}${path}`, { headers: PYTHON })).json();
     const { voices } = (await read('/v1/audio/voices')) as { voices: object[] };
-    assert.deepEqual(voices[0], { id: 'provider-a_alloy', name: 'Alloy', voice: 'alloy' });
+    t.strictSame(voices[0], { id: 'provider-a_alloy', name: 'Alloy', voice: 'alloy' });
     const { models } = (await read('/v1/audio/models')) as { models: { id: string }[] };
-    assert.deepEqual(
+    t.strictSame(
       models.map(({ id }) => id),
       ['provider-a/tts-1', 'provider-a/tts-1-hd'],
     );

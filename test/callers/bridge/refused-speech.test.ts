@@ -46,12 +46,12 @@ for (const isDurable of [false, true]) {
       upstream.mode = mode;
       const before = { sent: sent.length, calls: calls.length };
       const error = await refusal();
-      assert.deepEqual([error.status, error.code], [422, 'TTS_UPSTREAM_ERROR'], name);
-      assert.equal(error.headers?.get('x-should-retry'), 'false', name);
-      assert.equal(error.headers?.get('x-speechgate-charged-usd'), '0.000000', name);
-      assert.doesNotMatch(error.message, /You were charged/, name);
-      assert.match(error.message, /were not charged/, name);
-      assert.deepEqual([sent.length - before.sent, calls.length - before.calls], [1, 1], name);
+      t.strictSame([error.status, error.code], [422, 'TTS_UPSTREAM_ERROR'], name);
+      t.equal(error.headers?.get('x-should-retry'), 'false', name);
+      t.equal(error.headers?.get('x-speechgate-charged-usd'), '0.000000', name);
+      t.notMatch(error.message, /You were charged/, name);
+      t.match(error.message, /were not charged/, name);
+      t.strictSame([sent.length - before.sent, calls.length - before.calls], [1, 1], name);
     }
     await until(async () => (await balance()) === 1_000_000n);
   });
@@ -61,16 +61,16 @@ test('a transient upstream failure is an uncharged 503 that may be retried', asy
   const { upstream, refusal, calls, balance } = await scene(t, { isDurable: false, maxRetries: 1 });
   upstream.mode = openAiError(500);
   const error = await refusal();
-  assert.deepEqual([error.status, error.headers?.get('x-should-retry')], [503, null]);
-  assert.match(error.headers?.get('retry-after') ?? '', /^\d+$/);
-  assert.equal(calls.length, 2);
+  t.strictSame([error.status, error.headers?.get('x-should-retry')], [503, null]);
+  t.match(error.headers?.get('retry-after') ?? '', /^\d+$/);
+  t.equal(calls.length, 2);
   await until(async () => (await balance()) === 1_000_000n);
 });
 
 /** Codes that may be answered otherwise in a while; 402 and 429 have statuses of their own. */
 const PASSING = ['TTS_UPSTREAM_ERROR', 'PAYMENT_ERROR', 'TTS_UNAVAILABLE', 'REPLAY_CACHE_UNAVAILABLE'];
 
-test('each gateway error code is either transient or not retried', async () => {
+test('each gateway error code is either transient or not retried', async (t) => {
   for (const [code, status] of Object.entries(statusOf)) {
     if (status === 402 || status === 429) continue;
     for (const transient of [undefined, true, false]) {
@@ -78,14 +78,14 @@ test('each gateway error code is either transient or not retried', async () => {
       const fault = { status, code, message: 'No.', details, traceId: '', retryAfterSeconds: null };
       const { status: told, headers } = toApiError(serviceError(fault), false);
       const isPassing = PASSING.includes(code) && transient !== false;
-      assert.equal(headers['retry-after'] !== undefined, isPassing, `${code} ${transient}`);
+      t.equal(headers['retry-after'] !== undefined, isPassing, `${code} ${transient}`);
       const isAskedAgain = ![400, 413, 415].includes(told) && headers['x-should-retry'] !== 'false';
-      assert.equal(isAskedAgain, isPassing, `${code} ${transient}: ${told}`);
+      t.equal(isAskedAgain, isPassing, `${code} ${transient}: ${told}`);
     }
   }
 });
 
-test('Retry-After is passed on as at most 30, and a longer one is not retried', async () => {
+test('Retry-After is passed on as at most 30, and a longer one is not retried', async (t) => {
   for (const [retryAfterSeconds, header, shouldRetry] of [
     [null, '5', undefined],
     [30, '30', undefined],
@@ -94,8 +94,8 @@ test('Retry-After is passed on as at most 30, and a longer one is not retried', 
   ] as const) {
     const fault = { status: 429, code: 'RATE_LIMITED', message: 'No.', details: null, traceId: '', retryAfterSeconds };
     const { status, message, headers } = toApiError(serviceError(fault), false);
-    assert.deepEqual([status, headers['retry-after'], headers['x-should-retry']], [429, header, shouldRetry]);
-    assert.match(message, new RegExp(`Retry in ${retryAfterSeconds ?? 5} s\\. You were not charged\\.`));
+    t.strictSame([status, headers['retry-after'], headers['x-should-retry']], [429, header, shouldRetry]);
+    t.match(message, new RegExp(`Retry in ${retryAfterSeconds ?? 5} s\\. You were not charged\\.`));
   }
 });
 
@@ -109,12 +109,12 @@ test('without ffmpeg only the formats that need it are refused, before a purchas
   });
   for (const response_format of ['flac', 'opus', 'aac'] as const) {
     const error = await openai.audio.speech.create({ ...ORDER, response_format }).catch((thrown) => thrown);
-    assert.deepEqual([error.status, error.code, error.param], [400, 'format_not_available', 'response_format']);
-    assert.match(error.message, /needs ffmpeg.*Nothing was bought/);
+    t.strictSame([error.status, error.code, error.param], [400, 'format_not_available', 'response_format']);
+    t.match(error.message, /needs ffmpeg.*Nothing was bought/);
   }
-  assert.equal(upstream.requests.length, 0);
+  t.equal(upstream.requests.length, 0);
   for (const response_format of ['mp3', 'wav', 'pcm'] as const) {
     await openai.audio.speech.create({ ...ORDER, response_format });
-    assert.equal(calls.at(-1)?.end, 'spoken');
+    t.equal(calls.at(-1)?.end, 'spoken');
   }
 });

@@ -102,59 +102,59 @@ test('a program that repeats its requests is charged at most once per call', asy
       return { answers, told: answers.map(({ status }) => status), last: answers.at(-1) as Answer };
     };
 
-    await t.test(`${way}: a refusal is not remembered, since nothing was charged`, async () => {
+    await t.test(`${way}: a refusal is not remembered, since nothing was charged`, async (t) => {
       const input = next();
       upstream.mode = openAiError(400);
       await order(bridge, { input });
       upstream.mode = mp3();
-      assert.equal((await order(bridge, { input })).at(-1)?.status, 200);
+      t.equal((await order(bridge, { input })).at(-1)?.status, 200);
       await until(async () => (await charged()) > 0n);
     });
 
     for (const cutAt of [0, 0.5, 0.999]) {
-      await t.test(`${way}: audio cut at ${cutAt} is charged once`, async () => {
+      await t.test(`${way}: audio cut at ${cutAt} is charged once`, async (t) => {
         const before = calls.length;
         const input = next();
         Object.assign(line, { cutAt, isCutOnce: true });
         const { told, last } = await statuses({ input });
         const price = BigInt(input.length * 18);
         if (isStreamed) {
-          assert.equal(last.code, 'audio_lost');
-          assert.equal(last.status, 422);
-          assert.match(String((await order(bridge, { input }))[0]?.body), /without --no-durable.*You were charged/);
+          t.equal(last.code, 'audio_lost');
+          t.equal(last.status, 422);
+          t.match(String((await order(bridge, { input }))[0]?.body), /without --no-durable.*You were charged/);
         } else {
-          assert.deepEqual(told, [200]);
-          assert.deepEqual(last.body, silentMp3(1_000));
+          t.strictSame(told, [200]);
+          t.strictSame(last.body, silentMp3(1_000));
         }
-        assert.equal(await charged(), price);
+        t.equal(await charged(), price);
         await until(() => calls.length > before);
         const counted = calls.slice(before).reduce((sum, { chargedMicroUsd }) => sum + chargedMicroUsd, 0n);
-        assert.equal(counted, price);
+        t.equal(counted, price);
       });
     }
 
-    await t.test(`${way}: a program that leaves in the middle gets the same audio again`, async () => {
+    await t.test(`${way}: a program that leaves in the middle gets the same audio again`, async (t) => {
       const { told, last } = await statuses({ leaves: true });
-      assert.deepEqual(told, [200, 200]);
-      assert.deepEqual(last.body, silentMp3(1_000));
-      assert.equal(last.headers.get('x-speechgate-replay'), 'true');
-      assert.ok((await charged()) <= 400n);
+      t.strictSame(told, [200, 200]);
+      t.strictSame(last.body, silentMp3(1_000));
+      t.equal(last.headers.get('x-speechgate-replay'), 'true');
+      t.ok((await charged()) <= 400n);
     });
 
-    await t.test(`${way}: equal orders are one purchase in every format`, async () => {
+    await t.test(`${way}: equal orders are one purchase in every format`, async (t) => {
       const asked = upstream.requests.length;
       const input = next();
       const formats = ['mp3', 'wav', 'pcm', 'mp3'];
       const told = await Promise.all(
         formats.map((response_format) => order(bridge, { input: ` ${input}`, response_format })),
       );
-      assert.deepEqual(
+      t.strictSame(
         told.flat().map(({ status }) => status),
         [200, 200, 200, 200],
       );
-      assert.equal(told.flat().filter(({ headers }) => headers.has('x-speechgate-replay')).length, 3);
-      assert.equal(upstream.requests.length - asked, 1);
-      assert.equal(await charged(), BigInt(input.length * 18));
+      t.equal(told.flat().filter(({ headers }) => headers.has('x-speechgate-replay')).length, 3);
+      t.equal(upstream.requests.length - asked, 1);
+      t.equal(await charged(), BigInt(input.length * 18));
     });
   }
 });
@@ -198,38 +198,38 @@ test('a charged order is remembered for ten minutes', async (t) => {
     ] as const) {
       mock.timers.tick(passedMs);
       const audio = await settled(recent, HELLO);
-      assert.equal(audio === undefined, isLost);
-      assert.equal(bought.length, count, `${passedMs}`);
+      t.equal(audio === undefined, isLost);
+      t.equal(bought.length, count, `${passedMs}`);
     }
     mock.timers.reset();
   }
 });
 
-test('an unknown outcome is not remembered: the next request resumes it', async () => {
+test('an unknown outcome is not remembered: the next request resumes it', async (t) => {
   const unknown = new OutcomeUnknownError({ identifier: 'one' } as PendingPurchase);
   const { bought, client, recent } = counted(() => Promise.reject(unknown));
   const resumed: PendingPurchase[] = [];
   Object.assign(client, { resume: (pending: PendingPurchase) => resumed.push(pending) && Promise.reject(unknown) });
   for (let count = 1; count <= 3; count++) {
     await assert.rejects(recent.buy(ORDER).recording, OutcomeUnknownError);
-    assert.deepEqual([bought.length, resumed.length], [1, count - 1]);
+    t.strictSame([bought.length, resumed.length], [1, count - 1]);
   }
 });
 
-test('above 64 MiB of audio the oldest orders are forgotten first', async () => {
+test('above 64 MiB of audio the oldest orders are forgotten first', async (t) => {
   const { bought, recent } = counted(async (text) => wholeSpeech(Buffer.from(text), 'audio/mpeg', RECEIPT), 10);
   const buyAll = async (...texts: string[]) => {
     bought.length = 0;
     for (const text of texts) await settled(recent, text);
     return [...bought];
   };
-  assert.deepEqual(await buyAll('aaaa', 'bbbb', 'aaaa'), ['aaaa', 'bbbb']);
-  assert.deepEqual(await buyAll('cccc', 'cccc', 'bbbb'), ['cccc']);
-  assert.deepEqual(await buyAll('aaaa'), ['aaaa'], 'the oldest has gone');
-  assert.deepEqual(await buyAll('longer than all', 'longer than all'), ['longer than all', 'longer than all']);
+  t.strictSame(await buyAll('aaaa', 'bbbb', 'aaaa'), ['aaaa', 'bbbb']);
+  t.strictSame(await buyAll('cccc', 'cccc', 'bbbb'), ['cccc']);
+  t.strictSame(await buyAll('aaaa'), ['aaaa'], 'the oldest has gone');
+  t.strictSame(await buyAll('longer than all', 'longer than all'), ['longer than all', 'longer than all']);
 });
 
-test('audio is read to its end without a listener, and a stop cuts it', async () => {
+test('audio is read to its end without a listener, and a stop cuts it', async (t) => {
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   const stream = new ReadableStream<Uint8Array>({
     start: (own) => {
@@ -242,10 +242,10 @@ test('audio is read to its end without a listener, and a stop cuts it', async ()
   await until(() => recording.byteLength === 4);
   recent.release();
   await recording.ended;
-  await assert.rejects(recording.play(new AbortController().signal).next(), /The bridge was stopped/);
+  await t.rejects(recording.play(new AbortController().signal).next(), /The bridge was stopped/);
 });
 
-test('audio that breaks off is remembered only if it was charged', async () => {
+test('audio that breaks off is remembered only if it was charged', async (t) => {
   for (const [chargedMicroUsd, count] of [
     [0n, 2],
     [198n, 1],
@@ -256,6 +256,6 @@ test('audio that breaks off is remembered only if it was charged', async () => {
       streamedSpeech(new ReadableStream({ start: (stream) => stream.error(failure) }), 'audio/mpeg', RECEIPT),
     );
     for (let request = 1; request <= 2; request++) await settled(recent, HELLO);
-    assert.equal(bought.length, count, `${chargedMicroUsd}`);
+    t.equal(bought.length, count, `${chargedMicroUsd}`);
   }
 });

@@ -49,13 +49,13 @@ test('a bridge with a host serves programs that know its token, by any of its na
   const outside = findOutsideAddress();
   const { bridge } = await openBridge(t, { bridge: { host: '0.0.0.0', token: TOKEN } });
   const { port, hostname } = new URL(bridge.url);
-  assert.equal(hostname, '127.0.0.1');
+  t.equal(hostname, '127.0.0.1');
   const origin = `http://${outside?.address ?? hostname}:${port}`;
-  assert.equal((await send(origin, {})).status, 401);
-  assert.equal((await send(origin, { headers: AUTHORIZATION })).status, 200);
-  assert.equal((await send(origin, { headers: { ...AUTHORIZATION, host: 'host.docker.internal' } })).status, 200);
+  t.equal((await send(origin, {})).status, 401);
+  t.equal((await send(origin, { headers: AUTHORIZATION })).status, 200);
+  t.equal((await send(origin, { headers: { ...AUTHORIZATION, host: 'host.docker.internal' } })).status, 200);
   const page = await send(origin, { headers: { ...AUTHORIZATION, origin: PAGE } });
-  assert.deepEqual([page.status, page.error.code], [403, 'cross_origin']);
+  t.strictSame([page.status, page.error.code], [403, 'cross_origin']);
 });
 
 test('pages of an allowed origin may use the bridge, and no other pages', async (t) => {
@@ -63,17 +63,17 @@ test('pages of an allowed origin may use the bridge, and no other pages', async 
   const cross = { origin: PAGE, 'sec-fetch-site': 'same-site' };
   const asked = { 'access-control-request-method': 'POST', 'access-control-request-headers': 'authorization,x-more' };
   const preflight = await send(origin, { method: 'OPTIONS', headers: { ...cross, ...asked } });
-  assert.equal(preflight.status, 204);
-  assert.equal(preflight.headers['access-control-allow-methods'], 'GET, POST');
-  assert.equal(preflight.headers['access-control-allow-headers'], 'authorization,x-more');
+  t.equal(preflight.status, 204);
+  t.equal(preflight.headers['access-control-allow-methods'], 'GET, POST');
+  t.equal(preflight.headers['access-control-allow-headers'], 'authorization,x-more');
   for (const [headers, status] of [
     [AUTHORIZATION, 200],
     [{}, 401],
   ] as const) {
     const answer = await send(origin, { headers: { ...cross, ...headers } });
-    assert.equal(answer.status, status);
+    t.equal(answer.status, status);
     const { 'access-control-allow-origin': allowed, 'access-control-expose-headers': exposed, vary } = answer.headers;
-    assert.deepEqual([allowed, exposed, vary], [PAGE, '*', 'origin']);
+    t.strictSame([allowed, exposed, vary], [PAGE, '*', 'origin']);
   }
   for (const headers of [
     { origin: 'http://localhost:3001' },
@@ -81,7 +81,7 @@ test('pages of an allowed origin may use the bridge, and no other pages', async 
     { ...cross, host: 'evil.example' },
   ]) {
     const { status, headers: answered } = await send(origin, { headers: { ...AUTHORIZATION, ...headers } });
-    assert.deepEqual([status, answered['access-control-allow-origin']], ['host' in headers ? 421 : 403, undefined]);
+    t.strictSame([status, answered['access-control-allow-origin']], ['host' in headers ? 421 : 403, undefined]);
   }
 });
 
@@ -98,16 +98,16 @@ test('a page in Chromium speaks through the bridge that allows its origin', { sk
       await response.arrayBuffer();
       return [response.status, response.headers.get('x-speechgate-charged-usd')];
     })()`);
-  assert.deepEqual(await speak(TOKEN), [200, '0.000198']);
-  assert.deepEqual(await speak('wrong'), [401, null]);
-  assert.equal(await balance(), 1_000_000n - HELLO_MICRO_USD);
+  t.strictSame(await speak(TOKEN), [200, '0.000198']);
+  t.strictSame(await speak('wrong'), [401, null]);
+  t.equal(await balance(), 1_000_000n - HELLO_MICRO_USD);
 });
 
 test('the bridge refuses foreign hosts, foreign origins and invalid requests', async (t) => {
   const { origin, balance, calls, upstream } = await openBridge(t);
   const { port } = new URL(origin);
 
-  await t.test('a foreign Host header is refused, even if its name resolves to this machine', async () => {
+  await t.test('a foreign Host header is refused, even if its name resolves to this machine', async (t) => {
     for (const host of [
       'evil.example',
       `evil.example:${port}`,
@@ -116,17 +116,17 @@ test('the bridge refuses foreign hosts, foreign origins and invalid requests', a
       'localhost:1',
     ]) {
       const { status, error } = await send(origin, { headers: { host } });
-      assert.deepEqual([status, error.code], [421, 'wrong_host'], host);
+      t.strictSame([status, error.code], [421, 'wrong_host'], host);
     }
   });
 
-  await t.test('Host headers that name this machine are accepted', async () => {
+  await t.test('Host headers that name this machine are accepted', async (t) => {
     for (const host of [`127.0.0.1:${port}`, `localhost:${port}`, `LOCALHOST:${port}`, `[::1]:${port}`]) {
-      assert.equal((await send(origin, { method: 'GET', path: '/v1/models', headers: { host } })).status, 200, host);
+      t.equal((await send(origin, { method: 'GET', path: '/v1/models', headers: { host } })).status, 200, host);
     }
   });
 
-  await t.test('requests from pages of other origins are refused without CORS headers', async () => {
+  await t.test('requests from pages of other origins are refused without CORS headers', async (t) => {
     for (const headers of [
       { origin: 'https://evil.example' },
       { origin: 'null' },
@@ -136,8 +136,8 @@ test('the bridge refuses foreign hosts, foreign origins and invalid requests', a
       { 'sec-fetch-site': 'same-site' },
     ]) {
       const { status, headers: answered, error } = await send(origin, { headers });
-      assert.deepEqual([status, error.code], [403, 'cross_origin'], JSON.stringify(headers));
-      assert.deepEqual(
+      t.strictSame([status, error.code], [403, 'cross_origin'], JSON.stringify(headers));
+      t.strictSame(
         Object.keys(answered).filter((name) => name.startsWith('access-control')),
         [],
       );
@@ -146,10 +146,10 @@ test('the bridge refuses foreign hosts, foreign origins and invalid requests', a
       method: 'OPTIONS',
       headers: { origin: 'https://evil.example', 'access-control-request-method': 'POST' },
     });
-    assert.equal(preflight.status, 403);
+    t.equal(preflight.status, 403);
   });
 
-  await t.test('bodies are read as strictly as the gateway reads them', async () => {
+  await t.test('bodies are read as strictly as the gateway reads them', async (t) => {
     const refused: readonly (readonly [
       body: string | Buffer,
       status: number,
@@ -173,11 +173,11 @@ test('the bridge refuses foreign hosts, foreign origins and invalid requests', a
     ];
     for (const [body, status, code, message, headers] of refused) {
       const { error, ...answer } = await send(origin, { body, headers: { ...headers } });
-      assert.deepEqual([answer.status, error.code], [status, code], `${body} ${JSON.stringify(headers)}`);
-      assert.match(error.message, message);
-      assert.match(error.message, /Nothing was bought\.$/);
+      t.strictSame([answer.status, error.code], [status, code], `${body} ${JSON.stringify(headers)}`);
+      t.match(error.message, message);
+      t.match(error.message, /Nothing was bought\.$/);
     }
-    assert.deepEqual(
+    t.strictSame(
       calls.map(({ end }) => end),
       refused.map(() => 'refused'),
     );
@@ -205,8 +205,8 @@ test('the bridge refuses foreign hosts, foreign origins and invalid requests', a
     }
   });
 
-  assert.equal(await balance(), 1_000_000n);
-  assert.equal(upstream.requests.length, 0);
+  t.equal(await balance(), 1_000_000n);
+  t.equal(upstream.requests.length, 0);
 });
 
 test('a charset of UTF-8 and a byte order mark are accepted', async (t) => {
@@ -216,9 +216,9 @@ test('a charset of UTF-8 and a byte order mark are accepted', async (t) => {
     ['APPLICATION/JSON;charset="UTF-8"', BODY],
     ['application/json', `\ufeff${BODY}`],
   ] as const) {
-    assert.equal((await send(origin, { headers: { 'content-type': type }, body })).status, 200, type);
+    t.equal((await send(origin, { headers: { 'content-type': type }, body })).status, 200, type);
   }
-  assert.equal(upstream.requests.at(-1)?.body?.input, HELLO);
+  t.equal(upstream.requests.at(-1)?.body?.input, HELLO);
 });
 
 test('with a token set, requests without it are unauthorized', async (t) => {
@@ -229,8 +229,8 @@ test('with a token set, requests without it are unauthorized', async (t) => {
     const { status, error } = await get(wrong);
     assert.deepEqual([status, error.code], [401, 'invalid_api_key'], wrong);
   }
-  assert.equal((await get('Bearer sesame')).status, 200);
-  assert.equal((await get('bearer sesame')).status, 200);
+  t.equal((await get('Bearer sesame')).status, 200);
+  t.equal((await get('bearer sesame')).status, 200);
 });
 
 const modelOf = (id: string, provider: string, slugs: readonly string[]): TtsModel =>
@@ -251,7 +251,7 @@ const SLUGS = ['de-anna', 'en-nova', 'en-alloy', 'en-us-echo', 'fr-nova'];
 const voice = (asked: string | undefined, slugs = SLUGS, fallbacks: Fallbacks = {}): string =>
   resolve(catalog(slugs), { model: 'tts-1', voice: asked }, fallbacks).voice;
 
-test('a voice name matches in any case, with _ or -, with or without provider', async () => {
+test('a voice name matches in any case, with _ or -, with or without provider', async (t) => {
   for (const asked of [
     'acme_en-us-echo',
     'acme-en-us-echo',
@@ -260,52 +260,52 @@ test('a voice name matches in any case, with _ or -, with or without provider', 
     'en_us_echo',
     'En-US_Echo',
   ]) {
-    assert.equal(voice(asked), 'acme_en-us-echo', asked);
+    t.equal(voice(asked), 'acme_en-us-echo', asked);
   }
-  assert.equal(voice('german', SLUGS, { voice: 'DE_Anna' }), 'acme_de-anna', 'a fallback too');
+  t.equal(voice('german', SLUGS, { voice: 'DE_Anna' }), 'acme_de-anna', 'a fallback too');
 });
 
-test('a model name matches in any case, with _ or -, with or without provider', async () => {
+test('a model name matches in any case, with _ or -, with or without provider', async (t) => {
   for (const asked of ['acme/tts-1-hd', 'ACME/TTS_1_HD', 'tts-1-hd', 'tts_1_hd', 'TTS-1-HD']) {
-    assert.equal(resolve(catalog(SLUGS), { model: asked, voice: undefined }, {}).model.id, 'acme/tts-1-hd', asked);
+    t.equal(resolve(catalog(SLUGS), { model: asked, voice: undefined }, {}).model.id, 'acme/tts-1-hd', asked);
   }
 });
 
-test('an OpenAI voice name selects the voice that ends in it', async () => {
+test('an OpenAI voice name selects the voice that ends in it', async (t) => {
   for (const [asked, expected] of [
     ['nova', 'acme_en-nova'],
     ['NOVA', 'acme_en-nova'],
     ['alloy', 'acme_en-alloy'],
     ['echo', 'acme_en-us-echo'],
   ] as const) {
-    assert.equal(voice(asked), expected);
-    assert.equal(voice(asked, SLUGS, { voice: 'de-anna' }), expected, 'rather than the fallback');
+    t.equal(voice(asked), expected);
+    t.equal(voice(asked, SLUGS, { voice: 'de-anna' }), expected, 'rather than the fallback');
   }
-  assert.equal(voice('nova', ['en-nova', 'nova']), 'acme_nova', 'the whole name goes first');
-  assert.equal(voice('sage', ['massage', 'en-sage']), 'acme_en-sage', 'a part of a word is none');
+  t.equal(voice('nova', ['en-nova', 'nova']), 'acme_nova', 'the whole name goes first');
+  t.equal(voice('sage', ['massage', 'en-sage']), 'acme_en-sage', 'a part of a word is none');
 });
 
-test('an OpenAI voice name without a match gets a stable voice or the fallback', async () => {
+test('an OpenAI voice name without a match gets a stable voice or the fallback', async (t) => {
   for (const asked of ['marin', 'onyx', 'Shimmer']) {
-    assert.equal(voice(asked), voice(asked.toLowerCase()), asked);
-    assert.ok(SLUGS.includes(voice(asked).replace('acme_', '')));
-    assert.equal(voice(asked, SLUGS, { voice: 'fr-nova' }), 'acme_fr-nova');
+    t.equal(voice(asked), voice(asked.toLowerCase()), asked);
+    t.ok(SLUGS.includes(voice(asked).replace('acme_', '')));
+    t.equal(voice(asked, SLUGS, { voice: 'fr-nova' }), 'acme_fr-nova');
   }
-  assert.throws(() => voice('nobody'), /acme_de-anna, acme_en-nova/);
-  assert.throws(() => voice('anna'), /voice does not exist for/);
+  t.throws(() => voice('nobody'), /acme_de-anna, acme_en-nova/);
+  t.throws(() => voice('anna'), /voice does not exist for/);
 });
 
 test('speed 1 is the default: a request without it is the same purchase', async (t) => {
   const { origin, upstream, calls } = await openBridge(t);
   for (const speed of [1, undefined, 1.25]) {
     const body = JSON.stringify({ ...ORDER, input: HELLO, speed });
-    assert.equal((await send(origin, { body })).status, 200);
+    t.equal((await send(origin, { body })).status, 200);
   }
-  assert.deepEqual(
+  t.strictSame(
     calls.map(({ isRepeated }) => isRepeated),
     [false, true, false],
   );
-  assert.deepEqual(
+  t.strictSame(
     upstream.requests.map(({ body }) => body?.speed ?? 1),
     [1, 1.25],
   );
@@ -328,9 +328,9 @@ test('an error ends with at most 300 printable characters from the service', asy
   for (const status of [400, 413, 429]) {
     refusal.status = status;
     const { message, code } = await ask({ model: 'm0', voice: 'v0' });
-    assert.match(message, SAID, `${status}: ${message}`);
-    assert.ok(message.length < 600, `${status}: ${message.length} characters`);
-    assert.ok(code.length <= 100, code);
+    t.match(message, SAID, `${status}: ${message}`);
+    t.ok(message.length < 600, `${status}: ${message.length} characters`);
+    t.ok(code.length <= 100, code);
   }
 });
 
@@ -338,8 +338,8 @@ test('models and voices with invalid ids are neither listed nor bought', async (
   const { ask, list } = await start(t);
   for (const path of ['/models', '/audio/models', '/audio/voices']) {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there.
-    assert.doesNotMatch(await list(path), /[\u001b\u202e]|\\u001b|W{301}|дом/, path);
+    t.notMatch(await list(path), /[\u001b\u202e]|\\u001b|W{301}|дом/, path);
   }
   const { message } = await ask({ model: 'm0', voice: 'none' });
-  assert.match(message, /It has v0, v1, .* and 50 more\. Nothing was bought\.$/);
+  t.match(message, /It has v0, v1, .* and 50 more\. Nothing was bought\.$/);
 });

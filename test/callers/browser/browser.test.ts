@@ -103,7 +103,7 @@ test('every purchase page is accessible on small and large screens, light and da
     await pay();
   }
   await look('too-many', 'Request failed');
-  assert.deepEqual(all, []);
+  t.strictSame(all, []);
 });
 
 /** In a context of its own: without cookies or caches of other tests. */
@@ -133,64 +133,64 @@ test('R19: a purchase in Chromium runs from the launcher to the completed page',
   const { checkout, baseUrl, gateway, page, complaints } = await visit(t);
   await page.goto(`${baseUrl}/top-up?amount=750&challenge=from-a-402`);
   await shot(page, '1-launcher');
-  assert.equal(await page.getByLabel('$7.50').isChecked(), true);
+  t.equal(await page.getByLabel('$7.50').isChecked(), true);
 
   await page.getByRole('button', { name: /^Continue to payment/ }).click();
   await page.waitForURL(`${checkout.origin}/**`);
   await shot(page, '2-checkout');
   await page.getByRole('button', { name: 'Decline the card' }).click();
-  assert.match(await page.getByRole('alert').innerText(), /declined/);
+  t.match(await page.getByRole('alert').innerText(), /declined/);
   await shot(page, '3-declined');
   await page.getByRole('button', { name: /pay \$7\.50/i }).click();
 
   await page.waitForURL(`${baseUrl}/top-up/complete**`);
   await shot(page, '4-credited');
-  assert.equal(await page.getByRole('heading').innerText(), 'Credit added');
+  t.equal(await page.getByRole('heading').innerText(), 'Credit added');
   const account = await page.getByLabel('Your account id').inputValue();
-  assert.equal(await gateway.balance(account), 7_500_000n);
+  t.equal(await gateway.balance(account), 7_500_000n);
 
   await page.reload();
   await shot(page, '5-already-credited');
-  assert.equal(await page.getByRole('heading').innerText(), 'Credit added');
-  assert.equal(await gateway.balance(account), 7_500_000n);
+  t.equal(await page.getByRole('heading').innerText(), 'Credit added');
+  t.equal(await gateway.balance(account), 7_500_000n);
 
   await page.getByRole('link', { name: 'Add more credit' }).click();
   await page.getByLabel('$20.00').check();
   await page.getByRole('button', { name: /^Continue to payment/ }).click();
   await page.getByRole('button', { name: 'Pay $20.00' }).click();
   await page.waitForURL(`${baseUrl}/top-up/complete**`);
-  assert.equal(await page.locator('dd.amount').innerText(), '$27.50');
-  assert.equal(await page.getByLabel('Your account id').inputValue(), account);
-  assert.deepEqual(complaints, [], 'no policy was broken and nothing was missing');
+  t.equal(await page.locator('dd.amount').innerText(), '$27.50');
+  t.equal(await page.getByLabel('Your account id').inputValue(), account);
+  t.strictSame(complaints, [], 'no policy was broken and nothing was missing');
 });
 
 test('a custom amount in Chromium can be corrected, canceled and paid', { skip: withoutChromium }, async (t) => {
   const { checkout, baseUrl, page, complaints } = await visit(t, { javaScriptEnabled: false });
   await page.goto(`${baseUrl}/top-up?challenge=from-a-402`);
   const own = page.getByLabel('Amount in US dollars');
-  assert.equal(await own.isVisible(), false, 'only what is chosen can be typed');
+  t.equal(await own.isVisible(), false, 'only what is chosen can be typed');
   await page.getByLabel('Another amount').check();
   await own.fill('4');
   await own.press('Enter');
   await page.getByText('at least $5.00').waitFor();
-  assert.equal(await own.inputValue(), '4');
+  t.equal(await own.inputValue(), '4');
 
   await own.fill('12.50');
   await page.getByRole('button', { name: /^Continue to payment/ }).click();
   await page.waitForURL(`${checkout.origin}/**`);
-  assert.equal(await page.locator('.amount').innerText(), '$12.50');
+  t.equal(await page.locator('.amount').innerText(), '$12.50');
   await page.getByRole('link', { name: /Go back/ }).click();
   await page.getByText('Nothing was charged').first().waitFor();
-  assert.equal(await page.getByLabel('$12.50').isChecked(), true);
+  t.equal(await page.getByLabel('$12.50').isChecked(), true);
 
   await page.getByRole('button', { name: /^Continue to payment/ }).click();
   await page.getByRole('button', { name: 'Pay $12.50' }).click();
   await page.waitForURL(`${baseUrl}/top-up/complete**`);
-  assert.equal(await page.locator('dd.amount').innerText(), '$12.50');
+  t.equal(await page.locator('dd.amount').innerText(), '$12.50');
   const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
-  assert.equal(session?.metadata?.challenge_id, 'from-a-402');
+  t.equal(session?.metadata?.challenge_id, 'from-a-402');
   const refusals = complaints.filter((complaint) => !/status of 400/.test(complaint));
-  assert.deepEqual(refusals, [], 'no policy was broken and nothing was missing');
+  t.strictSame(refusals, [], 'no policy was broken and nothing was missing');
 });
 
 test('a mistyped account id can be corrected in Chromium', { skip: withoutChromium }, async (t) => {
@@ -205,7 +205,7 @@ test('a mistyped account id can be corrected in Chromium', { skip: withoutChromi
   await page.getByRole('button', { name: /^Continue to payment ?, \$10\.00$/ }).click();
   await page.getByRole('button', { name: 'Pay $10.00' }).click();
   await page.waitForURL(`${baseUrl}/top-up/complete**`);
-  assert.equal(await gateway.balance(account), 15_000_000n);
+  t.equal(await gateway.balance(account), 15_000_000n);
   const refusals = complaints.filter((complaint) => !/status of 400/.test(complaint));
-  assert.deepEqual(refusals, [], 'no policy was broken and nothing was missing');
+  t.strictSame(refusals, [], 'no policy was broken and nothing was missing');
 });

@@ -51,7 +51,7 @@ test('a visitor with a credit account hears a voice in two steps, by keyboard', 
   page.on('console', (message) => complaints.push(message.text()));
   page.on('pageerror', (error) => complaints.push(String(error)));
   await page.goto(gateway.config.baseUrl);
-  assert.equal(await speak(page).innerText(), 'Speak for $0.00117');
+  t.equal(await speak(page).innerText(), 'Speak for $0.00117');
 
   // 1. Give the account id. 2. Speak.
   const id = page.getByLabel('Account id');
@@ -61,12 +61,12 @@ test('a visitor with a credit account hears a voice in two steps, by keyboard', 
 
   await isPlaying(page);
   await done(page);
-  assert.equal(await gateway.balance(account), 5_000_000n - EXAMPLE_PRICE);
+  t.equal(await gateway.balance(account), 5_000_000n - EXAMPLE_PRICE);
   await page.getByText('Balance $4.99883').waitFor();
-  assert.equal(await page.getByRole('link', { name: 'Download' }).getAttribute('download'), 'speech.mp3');
+  t.equal(await page.getByRole('link', { name: 'Download' }).getAttribute('download'), 'speech.mp3');
   await page.reload();
-  assert.equal(await id.inputValue(), account, 'kept in the tab');
-  assert.deepEqual(complaints, [], 'no policy was broken and nothing was missing');
+  t.equal(await id.inputValue(), account, 'kept in the tab');
+  t.strictSame(complaints, [], 'no policy was broken and nothing was missing');
 });
 
 test('the first sound takes three requests to this host, and less than 80 KB', { skip: withoutChromium }, async (t) => {
@@ -77,20 +77,20 @@ test('the first sound takes three requests to this host, and less than 80 KB', {
   page.on('requestfinished', (request) => finished.push(request));
   page.on('requestfailed', (request) => complaints.push(request.url()));
   await page.goto(gateway.config.baseUrl, { waitUntil: 'networkidle' });
-  assert.equal(finished.length, 1, 'the page is one request');
+  t.equal(finished.length, 1, 'the page is one request');
   await page.getByLabel('Account id').fill(await gateway.fund(500));
   await speak(page).click();
   await isPlaying(page);
   await done(page);
 
   const urls = finished.map((request) => new URL(request.url())).filter(({ protocol }) => protocol !== 'blob:');
-  assert.deepEqual([...new Set(urls.map(({ origin }) => origin))], [gateway.config.baseUrl]);
+  t.strictSame([...new Set(urls.map(({ origin }) => origin))], [gateway.config.baseUrl]);
   const paths = urls.map(({ pathname }) => pathname.replace(/[0-9a-f-]{36}/, 'ID'));
-  assert.deepEqual(paths.sort(), ['/', '/credits/ID', '/tts']);
+  t.strictSame(paths.sort(), ['/', '/credits/ID', '/tts']);
   const sizes = await Promise.all(finished.map((request) => request.sizes()));
   const bytes = sizes.reduce((sum, size) => sum + size.responseHeadersSize + size.responseBodySize, 0);
-  assert.ok(bytes < 80 * 1024, `${bytes} bytes`);
-  assert.deepEqual(complaints, []);
+  t.ok(bytes < 80 * 1024, `${bytes} bytes`);
+  t.strictSame(complaints, []);
 });
 
 test('Tab reaches each control in the order of the page, with a visible focus', {
@@ -114,11 +114,11 @@ test('Tab reaches each control in the order of the page, with a visible focus', 
       })()`),
     );
   }
-  assert.deepEqual(
+  t.strictSame(
     reached.map(({ html }) => html),
     controls,
   );
-  assert.deepEqual([...new Set(reached.map(({ outline }) => outline))], ['solid 3px']);
+  t.strictSame([...new Set(reached.map(({ outline }) => outline))], ['solid 3px']);
 });
 
 test('a visitor without an account pays by card and hears a voice in six steps', {
@@ -151,9 +151,9 @@ test('a visitor without an account hears a sample of the chosen voice', { skip: 
   const hear = page.getByRole('button', { name: 'Hear this voice, free' });
   await page.goto(gateway.config.baseUrl);
   await page.getByLabel('Voice').selectOption('provider-a_nova');
-  assert.equal(await hear.isVisible(), false, 'there is none yet');
+  t.equal(await hear.isVisible(), false, 'there is none yet');
 
-  assert.equal((await makeSamples(gateway)).code, 0);
+  t.equal((await makeSamples(gateway)).code, 0);
   const { requests } = gateway.upstream;
   const spoken = requests.length;
   await gateway.call('/tts/voices/provider-a_nova/sample');
@@ -162,8 +162,8 @@ test('a visitor without an account hears a sample of the chosen voice', { skip: 
   await hear.press('Enter');
   await isPlaying(page);
   await page.getByRole('status').getByText('This is a sample. Nothing was charged.').waitFor();
-  assert.equal(requests.length, spoken, 'it was spoken before');
-  assert.equal(await page.getByLabel('Account id').inputValue(), '');
+  t.equal(requests.length, spoken, 'it was spoken before');
+  t.equal(await page.getByLabel('Account id').inputValue(), '');
 });
 
 test('audio plays while it arrives', { skip: withoutChromium }, async (t) => {
@@ -177,7 +177,7 @@ test('audio plays while it arrives', { skip: withoutChromium }, async (t) => {
   await stream.opened;
   await stream.write(silentMp3(2000));
   await isPlaying(page);
-  assert.equal(await page.getByText('Speaking…').isVisible(), true);
+  t.equal(await page.getByText('Speaking…').isVisible(), true);
   await stream.write(silentMp3(2000));
   stream.end();
   await done(page);
@@ -191,7 +191,7 @@ test('WAV is played once it is whole', { skip: withoutChromium }, async (t) => {
   await page.getByLabel('Account id').fill(await gateway.fund(500));
   await speak(page).click();
   await isPlaying(page);
-  assert.equal(await page.getByRole('link', { name: 'Download' }).getAttribute('download'), 'speech.wav');
+  t.equal(await page.getByRole('link', { name: 'Download' }).getAttribute('download'), 'speech.wav');
 });
 
 test('the page says why nothing is spoken, and what to do', { skip: withoutChromium }, async (t) => {
@@ -202,7 +202,7 @@ test('the page says why nothing is spoken, and what to do', { skip: withoutChrom
   await page.getByLabel('Account id').fill('6b1f0f9e-0000-4000-8000-000000000000');
   await speak(page).click();
   await status.getByText('There is no account with this id. Nothing was charged.').waitFor();
-  assert.match((await status.getByRole('link').getAttribute('href')) ?? '', /\/top-up\?amount=500$/);
+  t.match((await status.getByRole('link').getAttribute('href')) ?? '', /\/top-up\?amount=500$/);
 
   const account = await gateway.fund(500);
   await page.getByLabel('Account id').fill(account);
@@ -218,9 +218,9 @@ test('the page says why nothing is spoken, and what to do', { skip: withoutChrom
   await page.getByLabel('Text').fill('x'.repeat(4097));
   await page.getByText('4,097 of 4,096 characters. Shorten the text.').waitFor();
   await page.getByLabel('Text').fill('  Hello world  ');
-  assert.equal(await speak(page).innerText(), 'Speak for $0.000198');
+  t.equal(await speak(page).innerText(), 'Speak for $0.000198');
   await page.getByLabel('Voice').selectOption({ label: 'Nova · TTS 1 HD' });
-  assert.equal(await speak(page).innerText(), 'Speak for $0.000396');
+  t.equal(await speak(page).innerText(), 'Speak for $0.000396');
 });
 
 test('the copied programs send the text as it was typed', { skip: withoutChromium }, async (t) => {
@@ -244,8 +244,8 @@ test('the copied programs send the text as it was typed', { skip: withoutChromiu
     await copy.and(page.getByText('Copied')).waitFor();
     const program = await page.evaluate<string>('navigator.clipboard.readText()');
     await run(command, [...argv, program], { cwd: folder });
-    assert.deepEqual((await readFile(join(folder, 'speech.mp3'))).subarray(0, 2), Buffer.from([0xff, 0xfb]), name);
-    assert.equal(gateway.upstream.requests[index]?.body?.input, text, name);
+    t.strictSame((await readFile(join(folder, 'speech.mp3'))).subarray(0, 2), Buffer.from([0xff, 0xfb]), name);
+    t.equal(gateway.upstream.requests[index]?.body?.input, text, name);
     await rm(join(folder, 'speech.mp3'));
   }
 });
@@ -281,9 +281,9 @@ test('a wallet pays once, also when the first answer is lost', { skip: withoutCh
   await speak(page).click();
   await isPlaying(page);
   await done(page);
-  assert.equal(isLost, true);
-  assert.deepEqual(asked, ['eth_requestAccounts', 'wallet_switchEthereumChain', 'eth_signTypedData_v4']);
-  assert.equal(await gateway.revenue(), PRICE);
+  t.equal(isLost, true);
+  t.strictSame(asked, ['eth_requestAccounts', 'wallet_switchEthereumChain', 'eth_signTypedData_v4']);
+  t.equal(await gateway.revenue(), PRICE);
 });
 
 test('a wallet deposits once, then signs each request, also when answers are lost', {
@@ -316,7 +316,7 @@ test('a wallet deposits once, then signs each request, also when answers are los
 
   await page.getByLabel('Deposit in US dollars').fill('0.01');
   await page.getByRole('button', { name: 'Deposit' }).click();
-  assert.equal(await page.locator('#amount:invalid').count(), 1, 'below the least deposit');
+  t.equal(await page.locator('#amount:invalid').count(), 1, 'below the least deposit');
   await page.getByLabel('Deposit in US dollars').fill('0.25');
   await page.getByRole('button', { name: 'Deposit' }).click();
   await page.getByText('Prepaid balance $0.25.').waitFor();
@@ -325,13 +325,13 @@ test('a wallet deposits once, then signs each request, also when answers are los
   await speak(page).click();
   await isPlaying(page);
   await done(page);
-  assert.equal(await gateway.revenue(), 250_000n, 'the deposit');
+  t.equal(await gateway.revenue(), 250_000n, 'the deposit');
   const signed = asked.filter((method) => method === 'eth_signTypedData_v4');
-  assert.equal(signed.length, 3, 'the refused request, the deposit and the speech');
+  t.equal(signed.length, 3, 'the refused request, the deposit and the speech');
   await speak(page).click();
   await page.getByText(`Prepaid balance $${(250_000 - 2 * 12 * 18) / 1e6}.`).waitFor();
   await done(page);
-  assert.deepEqual(complaints, []);
+  t.strictSame(complaints, []);
 });
 
 test('without script the page shows the request, the prices and how to pay', { skip: withoutChromium }, async (t) => {
@@ -339,12 +339,12 @@ test('without script the page shows the request, the prices and how to pay', { s
   const page = await openPage(t, { javaScriptEnabled: false });
   await page.goto(gateway.config.baseUrl);
   for (const shown of ['curl -f -o speech.mp3', '$0.018', 'Prepaid USDC']) {
-    assert.equal(await page.getByText(shown).first().isVisible(), true, shown);
+    t.equal(await page.getByText(shown).first().isVisible(), true, shown);
   }
-  assert.equal(await page.locator('noscript p').isVisible(), true);
-  assert.equal(await page.getByRole('button').count(), 0, 'nothing that does not work');
+  t.equal(await page.locator('noscript p').isVisible(), true);
+  t.equal(await page.getByRole('button').count(), 0, 'nothing that does not work');
   await page.getByText('Python', { exact: true }).click();
-  assert.equal(await page.getByText('import json, urllib.request').isVisible(), true);
+  t.equal(await page.getByText('import json, urllib.request').isVisible(), true);
 });
 
 test('the pages are accessible from 320 px on, light and dark, at 200 %', { skip: withoutChromium }, async (t) => {
@@ -381,5 +381,5 @@ test('the pages are accessible from 320 px on, light and dark, at 200 %', { skip
     await page.goto(`${gateway.config.baseUrl}/tts?text=Hello`);
     await look(`402-${width}-${colorScheme}`, page);
   }
-  assert.deepEqual(all, []);
+  t.strictSame(all, []);
 });

@@ -35,19 +35,19 @@ test('each limit admits its exact amount and refuses one micro-USD more', async 
   const perCall = await openBudget(t, path, { perCallMicroUsd: 100n });
   await assert.rejects(perCall.reserve(prepaid(101n)), overCap('call', 100n));
   await (await perCall.reserve(prepaid(100n))).settle(100n);
-  assert.equal((await perCall.read()).leftMicroUsd, null, 'nothing limits the sum');
+  t.equal((await perCall.read()).leftMicroUsd, null, 'nothing limits the sum');
   const perDay = await openBudget(t, path, { perDayMicroUsd: 150n, totalMicroUsd: 1000n });
   await assert.rejects(perDay.reserve(prepaid(51n)), overCap('day', 50n));
   await (await perDay.reserve(prepaid(50n))).settle(50n);
-  assert.equal((await perDay.read()).leftMicroUsd, 0n);
+  t.equal((await perDay.read()).leftMicroUsd, 0n);
   const lower = await openBudget(t, path, { totalMicroUsd: 40n });
-  assert.equal((await lower.read()).leftMicroUsd, 0n, 'a limit below what is spent leaves nothing');
+  t.equal((await lower.read()).leftMicroUsd, 0n, 'a limit below what is spent leaves nothing');
   await assert.rejects(lower.reserve(prepaid(1n)), overCap('total', 0n));
   await assert.rejects(lower.reserve(prepaid(0n)), overCap('total', 0n));
   const huge = 2n ** 200n;
   const unlimited = await openBudget(t, path);
   await (await unlimited.reserve(prepaid(huge))).settle(huge);
-  assert.equal((await unlimited.read()).spentMicroUsd, huge + 150n);
+  t.equal((await unlimited.read()).spentMicroUsd, huge + 150n);
 });
 
 const TODAY = Date.parse('2026-11-23T12:00:00Z');
@@ -74,20 +74,20 @@ test('a refusal tells what is spent, what is reserved, and how long its signatur
   const [refused, open] = [await buy('refused', NOON_SECONDS + 60), await buy('open', NOON_SECONDS + 30)];
   await refused.settle(0n);
   const [reserved, until, message] = await refusal();
-  assert.deepEqual([reserved, until], [400n, '12:01:30']);
-  assert.equal(
+  t.strictSame([reserved, until], [400n, '12:01:30']);
+  t.equal(
     message,
     'This may cost 800 micro-USD, but 300 of 1000 is left: 300 is spent, 400 is reserved for purchases that may still be ' +
       `charged, ${bySignature}. Raise perDayMicroUsd or shorten the text. You were not charged.`,
   );
   now += 90_000;
-  assert.deepEqual((await refusal()).slice(0, 2), [200n, null]);
+  t.strictSame((await refusal()).slice(0, 2), [200n, null]);
   await open.settle(0n);
   await buy('a job', null);
   const [, , ofJob] = await refusal();
   await (await buy('absurd', NOON_SECONDS)).settle(0n, { clockAheadMs: 9e15 });
-  assert.equal((await budget.read()).reservedUntil?.getTime(), 8.64e15);
-  assert.match(ofJob, /200 is reserved for purchases that may still be charged\. Raise/);
+  t.equal((await budget.read()).reservedUntil?.getTime(), 8.64e15);
+  t.match(ofJob, /200 is reserved for purchases that may still be charged\. Raise/);
 });
 
 test('what is left for a wallet counts signatures that only the service reports as not charged', async (t) => {
@@ -104,25 +104,25 @@ test('what is left for a wallet counts signatures that only the service reports 
     ['direct', 200n],
     ['prepaid', 200n],
   ] as const) {
-    assert.equal((await budget.read(flow)).leftMicroUsd, left, flow);
+    t.equal((await budget.read(flow)).leftMicroUsd, left, flow);
     await assert.rejects(
       budget.reserve({ flow, maxMicroUsd: left + 1n }),
       flow === 'card' ? overCap('day', left) : overCap('unconfirmed', left),
     );
     await (await budget.reserve({ flow, maxMicroUsd: left })).settle(0n, { isUnsent: true });
   }
-  await assert.rejects(budget.reserve(prepaid(201n)), /800 was signed for purchases that only the service reports as/);
+  await t.rejects(budget.reserve(prepaid(201n)), /800 was signed for purchases that only the service reports as/);
 });
 
 test('a negative amount, one above the reservation, and a record after the settlement are refused', async (t) => {
   const budget = await openBudget(t, await budgetPath(t), { totalMicroUsd: 10n });
-  await assert.rejects(budget.reserve(prepaid(-1n)), RangeError);
+  await t.rejects(budget.reserve(prepaid(-1n)), RangeError);
   const reservation = await budget.reserve(prepaid(10n));
-  await assert.rejects(reservation.settle(-1n), RangeError);
-  await assert.rejects(reservation.record(pendingOf('a', { maxMicroUsd: '11' })), RangeError);
-  assert.equal((await budget.read()).reservedMicroUsd, 10n);
+  await t.rejects(reservation.settle(-1n), RangeError);
+  await t.rejects(reservation.record(pendingOf('a', { maxMicroUsd: '11' })), RangeError);
+  t.equal((await budget.read()).reservedMicroUsd, 10n);
   await reservation.settle(4n);
-  await assert.rejects(reservation.record(pendingOf('late')), /already settled/);
+  await t.rejects(reservation.record(pendingOf('late')), /already settled/);
 });
 
 test('a purchase counts on the UTC day of its reservation', async (t) => {
@@ -135,12 +135,12 @@ test('a purchase counts on the UTC day of its reservation', async (t) => {
   const early = await budget.reserve(prepaid(70n));
   await late.settle(90n);
   const { spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, leftMicroUsd } = await budget.read();
-  assert.deepEqual([spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, leftMicroUsd], [0n, 90n, 70n, 30n]);
+  t.strictSame([spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, leftMicroUsd], [0n, 90n, 70n, 30n]);
   await early.settle(70n);
   now -= 1;
   await assert.rejects(budget.reserve(prepaid(11n)), overCap('day', 10n));
   now += 400 * DAY_MS;
-  assert.equal((await budget.read()).leftMicroUsd, 100n);
+  t.equal((await budget.read()).leftMicroUsd, 100n);
 });
 
 test('hundreds of parallel reservations by several openers stay within the limit', async (t) => {
@@ -150,10 +150,10 @@ test('hundreds of parallel reservations by several openers stay within the limit
   const attempts = budgets.flatMap((budget) => Array.from({ length: 100 }, () => budget.reserve(prepaid(7n))));
   const ends = await Promise.allSettled(attempts);
   const reserved = ends.flatMap((end) => (end.status === 'fulfilled' ? [end.value] : []));
-  assert.equal(reserved.length, 142);
-  for (const end of ends) if (end.status === 'rejected') assert.ok(end.reason instanceof OverCapError);
+  t.equal(reserved.length, 142);
+  for (const end of ends) if (end.status === 'rejected') t.ok(end.reason instanceof OverCapError);
   await Promise.all(reserved.map((reservation) => reservation.settle(3n)));
-  assert.equal((await openBudget(t, path).then((budget) => budget.read())).spentMicroUsd, 426n);
+  t.equal((await openBudget(t, path).then((budget) => budget.read())).spentMicroUsd, 426n);
 });
 
 test('purchases of a closed budget are lost and settle as the service reports', async (t) => {
@@ -165,17 +165,12 @@ test('purchases of a closed budget are lost and settle as the service reports', 
   await restored?.record(pendingOf('restored'));
   await unknown?.record(pendingOf('unknown'));
   const living = await openBudget(t, path, { totalMicroUsd: 40n });
-  assert.deepEqual(await living.lost(), []);
+  t.strictSame(await living.lost(), []);
   await ended.close();
-  await assert.rejects(ended.reserve(prepaid(1n)), /closed/);
+  await t.rejects(ended.reserve(prepaid(1n)), /closed/);
   const lost = await living.lost();
-  assert.deepEqual(lost.map(({ pending }) => pending?.identifier).sort(), [
-    'charged',
-    'restored',
-    'unknown',
-    undefined,
-  ]);
-  assert.deepEqual(
+  t.strictSame(lost.map(({ pending }) => pending?.identifier).sort(), ['charged', 'restored', 'unknown', undefined]);
+  t.strictSame(
     lost.find(({ pending }) => pending?.identifier === 'charged')?.pending,
     pendingOf('charged'),
     'all it takes to ask again',
@@ -183,10 +178,10 @@ test('purchases of a closed budget are lost and settle as the service reports', 
   await assert.rejects(living.reserve(prepaid(1n)), overCap('total', 0n));
   await living.concludeLost(serviceThatCharged({ charged: 8n, restored: 0n }));
   const { spentMicroUsd, reservedMicroUsd, leftMicroUsd } = await living.read();
-  assert.deepEqual([spentMicroUsd, reservedMicroUsd, leftMicroUsd], [8n, 10n, 22n]);
+  t.strictSame([spentMicroUsd, reservedMicroUsd, leftMicroUsd], [8n, 10n, 22n]);
   await living.concludeLost(serviceThatCharged({ unknown: 10n }));
-  assert.deepEqual((await living.read()).spentMicroUsd, 18n);
-  assert.deepEqual(await living.lost(), []);
+  t.strictSame((await living.read()).spentMicroUsd, 18n);
+  t.strictSame(await living.lost(), []);
 });
 
 test('one failed lookup does not stop the lookup of other lost purchases', async (t) => {
@@ -202,7 +197,7 @@ test('one failed lookup does not stop the lookup of other lost purchases', async
   };
   await assert.rejects(living.concludeLost(service), failure);
   const { spentMicroUsd, reservedMicroUsd } = await living.read();
-  assert.deepEqual([spentMicroUsd, reservedMicroUsd], [3n, 10n]);
+  t.strictSame([spentMicroUsd, reservedMicroUsd], [3n, 10n]);
 });
 
 test('concluding a lost purchase cancels its audio stream', async (t) => {
@@ -216,7 +211,7 @@ test('concluding a lost purchase cancels its audio stream', async (t) => {
   });
   const living = await openBudget(t, path);
   await living.concludeLost({ resolveOutcome: async () => ({ chargedMicroUsd: 2n, speech: { audio } }) });
-  assert.equal(reasons.length, 1);
+  t.equal(reasons.length, 1);
 });
 
 test('a lost purchase with audio is saved before it settles', async (t) => {
@@ -225,12 +220,12 @@ test('a lost purchase with audio is saved before it settles', async (t) => {
   const living = await openBudget(t, path);
   const service = { resolveOutcome: async () => ({ chargedMicroUsd: 2n, speech: { audio: new ReadableStream() } }) };
   const full = { save: () => Promise.reject(new Error('The disk is full.')) };
-  await assert.rejects(living.concludeLost(service, full), /full/);
-  assert.equal((await living.read()).reservedMicroUsd, 10n);
+  await t.rejects(living.concludeLost(service, full), /full/);
+  t.equal((await living.read()).reservedMicroUsd, 10n);
   const kept = new SavedPurchases(dirname(path));
   await living.concludeLost(service, kept);
-  assert.deepEqual((await kept.find('heard'))?.pending, pendingOf('heard'));
-  assert.equal((await living.read()).spentMicroUsd, 2n);
+  t.strictSame((await kept.find('heard'))?.pending, pendingOf('heard'));
+  t.equal((await living.read()).spentMicroUsd, 2n);
 });
 
 test('lookups of lost purchases do not overlap', async (t) => {
@@ -246,11 +241,11 @@ test('lookups of lost purchases do not overlap', async (t) => {
   };
   t.teardown(watchLost({ concludeLost }, serviceThatCharged({})));
   mock.timers.tick(60_000);
-  assert.equal(looks, 1);
+  t.equal(looks, 1);
   end();
   await new Promise(setImmediate);
   mock.timers.tick(60_000);
-  assert.equal(looks, 2);
+  t.equal(looks, 2);
 });
 
 test('a purchase of a live process counts as lost a minute after it expires', async (t) => {
@@ -261,11 +256,11 @@ test('a purchase of a live process counts as lost a minute after it expires', as
   const reservation = await budget.reserve(prepaid(10n));
   await reservation.record(pendingOf('given up', { expiresAt }));
   now += 60_000;
-  assert.deepEqual(await budget.lost(), []);
+  t.strictSame(await budget.lost(), []);
   now += 1;
   await budget.concludeLost(serviceThatCharged({ 'given up': 10n }));
   await reservation.settle(10n);
-  assert.equal((await budget.read()).spentMicroUsd, 10n);
+  t.equal((await budget.read()).spentMicroUsd, 10n);
 });
 
 test('any opener can find an open purchase by its identifier and settle it', async (t) => {
@@ -273,12 +268,12 @@ test('any opener can find an open purchase by its identifier and settle it', asy
   const first = await openBudget(t, path);
   await (await first.reserve(prepaid(10n))).record(pendingOf('mine'));
   const second = await openBudget(t, path);
-  assert.equal(await second.find('other'), undefined);
+  t.equal(await second.find('other'), undefined);
   const found = (await second.find('mine')) ?? assert.fail();
-  assert.deepEqual(found.pending, pendingOf('mine'));
+  t.strictSame(found.pending, pendingOf('mine'));
   await found.reservation.settle(6n);
-  assert.equal((await first.read()).spentMicroUsd, 6n);
-  assert.equal(await first.find('mine'), undefined);
+  t.equal((await first.read()).spentMicroUsd, 6n);
+  t.equal(await first.find('mine'), undefined);
 });
 
 test('only the owner can access the budget files, whatever their earlier mode', async (t) => {
@@ -289,12 +284,12 @@ test('only the owner can access the budget files, whatever their earlier mode', 
   await budget.reserve(prepaid(1n));
   const modes = async (folder: string) =>
     Promise.all((await readdir(folder)).map(async (name) => [name, (await stat(join(folder, name))).mode & 0o777]));
-  assert.deepEqual(await modes(dirname(path)), [
+  t.strictSame(await modes(dirname(path)), [
     ['budget.jsonl', 0o600],
     ['budget.jsonl.lock', 0o600],
     ['budget.jsonl.owners', 0o700],
   ]);
-  assert.deepEqual(
+  t.strictSame(
     (await modes(`${path}.owners`)).map(([, mode]) => mode),
     [0o600],
   );
@@ -307,7 +302,7 @@ for (const name of ['budget.jsonl', 'budget.jsonl.lock', 'budget.jsonl.owners'])
     await writeFile(target, 'untouched');
     await symlink(target, join(dirname(path), name));
     await assert.rejects(openFileBudget(path, {}), ForeignFileError);
-    assert.equal(await readFile(target, 'utf8'), 'untouched');
+    t.equal(await readFile(target, 'utf8'), 'untouched');
   });
 }
 
@@ -331,7 +326,7 @@ test('a file that is not a budget is refused and not changed', async (t) => {
     const path = await budgetPath(t);
     await writeFile(path, content);
     await assert.rejects(openFileBudget(path, {}), DamagedBudgetError);
-    assert.equal(await readFile(path, 'utf8'), content);
+    t.equal(await readFile(path, 'utf8'), content);
   }
 });
 
@@ -361,11 +356,11 @@ test('an open budget notices that its file was removed or replaced', async (t) =
   await (await budget.reserve(prepaid(10n))).settle(10n);
   await rename(path, `${path}.old`);
   await (await budget.reserve(prepaid(4n))).settle(4n);
-  assert.equal((await budget.read()).leftMicroUsd, 6n);
+  t.equal((await budget.read()).leftMicroUsd, 6n);
   await rename(`${path}.old`, path);
-  assert.equal((await budget.read()).leftMicroUsd, 0n);
+  t.equal((await budget.read()).leftMicroUsd, 0n);
   await rm(path);
-  assert.equal((await budget.read()).leftMicroUsd, 10n);
+  t.equal((await budget.read()).leftMicroUsd, 10n);
 });
 
 test('settled purchases do not make the file grow or leave files behind', async (t) => {
@@ -379,8 +374,8 @@ test('settled purchases do not make the file grow or leave files behind', async 
     await (await budget.reserve(prepaid(20n))).settle(11n);
     sizes.push((await stat(path)).size);
   }
-  assert.ok(Math.max(...sizes) - Math.min(...sizes) < 10, String(sizes));
-  assert.deepEqual(
+  t.ok(Math.max(...sizes) - Math.min(...sizes) < 10, String(sizes));
+  t.strictSame(
     (await readdir(dirname(path))).sort(),
     ['', '.lock', '.owners'].map((end) => `${basename(path)}${end}`),
   );
@@ -398,15 +393,15 @@ test('a budget stays open until it is closed, even if nothing refers to it', asy
     collectGarbage();
   }
   const other = await openBudget(t, path);
-  assert.deepEqual(await other.lost(), []);
-  assert.deepEqual(warnings, []);
+  t.strictSame(await other.lost(), []);
+  t.strictSame(warnings, []);
 });
 
 test('the owner files of closed budgets are removed', async (t) => {
   const path = await budgetPath(t);
   for (let round = 0; round < 3; round++) await (await openFileBudget(path, {})).close();
   await openBudget(t, path);
-  assert.equal((await readdir(`${path}.owners`)).length, 1);
+  t.equal((await readdir(`${path}.owners`)).length, 1);
 });
 
 test('the file keeps open purchases but no text or id of settled ones', async (t) => {
@@ -418,9 +413,9 @@ test('the file keeps open purchases but no text or id of settled ones', async (t
   await finished.settle(7n);
   await budget.read();
   const text = await readFile(path, 'utf8');
-  assert.doesNotMatch(text, /a secret|finished/);
+  t.notMatch(text, /a secret|finished/);
   const other = await openBudget(t, path);
-  assert.equal((await other.find('open'))?.pending.body, '{"text":"Grüße"}');
+  t.equal((await other.find('open'))?.pending.body, '{"text":"Grüße"}');
   const { spentMicroUsd, reservedMicroUsd } = await other.read();
-  assert.deepEqual([spentMicroUsd, reservedMicroUsd], [7n, 20n]);
+  t.strictSame([spentMicroUsd, reservedMicroUsd], [7n, 20n]);
 });

@@ -107,10 +107,10 @@ test('killed callers never overspend, and the budget matches the charges', async
   // By the clock that is moved below: what was signed and not sent is set aside until its signature has ended.
   const budget = await openBudget(t, budgetPath, { totalMicroUsd: LIMIT }, () => Date.now());
   const before = await budget.read();
-  assert.ok(before.spentMicroUsd + before.reservedMicroUsd <= LIMIT);
+  t.ok(before.spentMicroUsd + before.reservedMicroUsd <= LIMIT);
   const charged = async () => DEPOSIT - (await caller.balance());
   await until(async () => (await pendingHolds(gateway.db)) === 0, TIMEOUT_MS);
-  assert.ok((await charged()) <= LIMIT, 'what was charged is within the budget');
+  t.ok((await charged()) <= LIMIT, 'what was charged is within the budget');
   const lost = await budget.lost();
   const unheard = (await charged()) / PRICE - BigInt(told.spoken);
   await clock.advance(`${LATER_MS} milliseconds`);
@@ -126,12 +126,12 @@ test('killed callers never overspend, and the budget matches the charges', async
     fetch: async (...call) => dated(await fetch(...call)),
   });
   await budget.concludeLost(client);
-  assert.deepEqual(await budget.lost(), []);
+  t.strictSame(await budget.lost(), []);
   const { spentMicroUsd, reservedMicroUsd } = await budget.read();
-  assert.deepEqual([spentMicroUsd, reservedMicroUsd], [await charged(), 0n]);
-  assert.ok(spentMicroUsd <= LIMIT && spentMicroUsd >= BigInt(told.spoken) * PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
-  assert.ok(told.refused > 0, 'the budget was asked for more than it has');
+  t.strictSame([spentMicroUsd, reservedMicroUsd], [await charged(), 0n]);
+  t.ok(spentMicroUsd <= LIMIT && spentMicroUsd >= BigInt(told.spoken) * PRICE);
+  t.strictSame(await audit(gateway.db), []);
+  t.ok(told.refused > 0, 'the budget was asked for more than it has');
   const { spoken, refused, unanswered, kills } = told;
   t.comment(
     `${kills} kills; ${spoken} answered with speech, ${unanswered} not answered, ${unheard} of them charged, ${refused} ` +

@@ -32,9 +32,9 @@ test('killed processes never overspend, and the file accounts for every purchase
   await Promise.all(Array.from({ length: PROCESSES }, spendAndDie));
   const budget = await openBudget(t, path, { totalMicroUsd: limit });
   const before = await budget.read();
-  assert.ok(before.spentMicroUsd + before.reservedMicroUsd <= limit);
+  t.ok(before.spentMicroUsd + before.reservedMicroUsd <= limit);
   const lost = await budget.lost();
-  assert.ok(lost.length > 0, 'some were killed within a purchase');
+  t.ok(lost.length > 0, 'some were killed within a purchase');
   const unsent = lost.filter(({ pending }) => pending && !sent.includes(pending.identifier));
   const charges = Object.fromEntries(sent.map((identifier) => [identifier, chargeOf(identifier)]));
   for (const { pending } of unsent) Object.assign(charges, { [pending?.identifier ?? '']: 0n });
@@ -45,11 +45,11 @@ test('killed processes never overspend, and the file accounts for every purchase
   await last.ended;
   sent.push(...sentBy(last.output()));
   const { spentMicroUsd, reservedMicroUsd, leftMicroUsd } = await budget.read();
-  assert.deepEqual(
+  t.strictSame(
     [spentMicroUsd, reservedMicroUsd],
     [sent.reduce((sum, identifier) => sum + chargeOf(identifier), 0n), 0n],
   );
-  assert.ok(leftMicroUsd !== null && leftMicroUsd < MAX_MICRO_USD && spentMicroUsd <= limit);
+  t.ok(leftMicroUsd !== null && leftMicroUsd < MAX_MICRO_USD && spentMicroUsd <= limit);
   t.comment(`${KILL_POINTS} kills, ${sent.length} purchases, ${lost.length} lost, ${unsent.length} of them unsent`);
 });
 
@@ -60,12 +60,12 @@ test('parallel processes spend no more than the limit', async (t) => {
   await Promise.all(children.map((child) => child.said(/^has spent$/m)));
   const sent = children.map((child) => sentBy(child.output()));
   const { spentMicroUsd, reservedMicroUsd } = await (await openBudget(t, path)).read();
-  assert.equal(
+  t.equal(
     spentMicroUsd,
     sent.flat().reduce((sum, identifier) => sum + chargeOf(identifier), 0n),
   );
-  assert.ok(reservedMicroUsd === 0n && spentMicroUsd <= limit && spentMicroUsd > limit - MAX_MICRO_USD);
-  for (const { length } of sent) assert.ok(length > 0, 'each had its turn');
+  t.ok(reservedMicroUsd === 0n && spentMicroUsd <= limit && spentMicroUsd > limit - MAX_MICRO_USD);
+  for (const { length } of sent) t.ok(length > 0, 'each had its turn');
 });
 
 test('reservations of a stopped process are not lost, those of a killed one are', async (t) => {
@@ -74,12 +74,12 @@ test('reservations of a stopped process are not lost, those of a killed one are'
   const child = startSpender(t, 'reserve', path);
   await child.said(/^reserved$/m);
   await stopWithoutLock(child, path);
-  assert.deepEqual(await budget.lost(), []);
+  t.strictSame(await budget.lost(), []);
   child.process.kill('SIGKILL');
   await child.ended;
   await until(async () => (await budget.lost()).length === 2);
   await budget.concludeLost(serviceThatCharged({ recorded: 6n }));
-  assert.equal((await budget.read()).leftMicroUsd, 14n);
+  t.equal((await budget.read()).leftMicroUsd, 14n);
 });
 
 for (const end of ['goes on', 'is killed'] as const) {
@@ -96,11 +96,11 @@ for (const end of ['goes on', 'is killed'] as const) {
     const lock = await FileLock.open(`${path}.lock`);
     t.teardown(() => lock.close());
     await assert.rejects(lock.acquire(200), FileBusyError);
-    assert.ok(!isReserved, 'it waits, and the process does everything else');
+    t.ok(!isReserved, 'it waits, and the process does everything else');
     child.process.stdin?.write('release\n');
     child.process.kill(end === 'goes on' ? 'SIGCONT' : 'SIGKILL');
     await (await reservation).settle(1n);
-    assert.equal((await budget.read()).spentMicroUsd, 1n);
+    t.equal((await budget.read()).spentMicroUsd, 1n);
   });
 }
 
@@ -115,7 +115,7 @@ test('a full disk refuses new reservations and keeps the earlier ones', async (t
   const child = spawn('unshare', ['-rm', 'sh', '-c', command, folder, process.execPath, SPENDER, path], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  assert.deepEqual(JSON.parse((await buffer(child.stdout)).toString()), {
+  t.strictSame(JSON.parse((await buffer(child.stdout)).toString()), {
     code: 'ENOSPC',
     isKept: true,
     isTold: true,

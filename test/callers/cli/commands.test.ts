@@ -53,22 +53,22 @@ test('the caller commands work end to end on one sandbox', {
   const balance = async (pay: string) =>
     told(await callerCommand(env, 'balance', '--json', '--pay', pay)).balanceMicroUsd;
 
-  await t.test('two commands suffice to speak, and only the owner can read their files', async () => {
+  await t.test('two commands suffice to speak, and only the owner can read their files', async (t) => {
     const connected = await speechgate(env, 'connect', '--sandbox', dataDir);
-    assert.equal(connected.code, 0, connected.err);
-    for (const secret of [creditAccount, wallet.privateKey]) assert.ok(!connected.output.includes(secret));
+    t.equal(connected.code, 0, connected.err);
+    for (const secret of [creditAccount, wallet.privateKey]) t.ok(!connected.output.includes(secret));
     const spoken = told(await speechgate(env, ...hello, '--json'));
-    assert.equal(spoken.receipt.chargedMicroUsd, HELLO_PRICE);
+    t.equal(spoken.receipt.chargedMicroUsd, HELLO_PRICE);
     const audio = await readFile(spoken.file);
-    assert.deepEqual([audio.length, isMp3(audio)], [spoken.bytes, true]);
-    assert.equal((await stat(config)).mode & 0o777, 0o700);
+    t.strictSame([audio.length, isMp3(audio)], [spoken.bytes, true]);
+    t.equal((await stat(config)).mode & 0o777, 0o700);
     for (const name of ['config.json', 'wallet.json', 'trust.json', 'budget.jsonl']) {
-      assert.equal((await stat(join(config, name))).mode & 0o777, OWNER_ONLY, name);
+      t.equal((await stat(join(config, name))).mode & 0o777, OWNER_ONLY, name);
     }
-    assert.ok(!(await readdir(folder)).some((name) => name.endsWith('.part')));
+    t.ok(!(await readdir(folder)).some((name) => name.endsWith('.part')));
   });
 
-  await t.test('free commands print text for people and JSON for programs', async () => {
+  await t.test('free commands print text for people and JSON for programs', async (t) => {
     const [models, voices, quote, metadata, piped] = await Promise.all([
       callerCommand(env, 'models'),
       callerCommand(env, 'voices', '--json'),
@@ -76,43 +76,40 @@ test('the caller commands work end to end on one sandbox', {
       callerCommand(env, 'verify-metadata'),
       speechgateReading('Hello world', env, 'say', '-', '--out', '-'),
     ]);
-    assert.match(
-      models.out,
-      /^model +per 1,000,000 +characters +name\nprovider-a\/tts-1 +18 USD +4096 .*the default$/m,
-    );
-    assert.ok(told(voices).voices.some(({ id }: { id: string }) => id === 'provider-a_alloy'));
-    assert.deepEqual([told(quote).amountMicroUsd, told(quote).textLength], [HELLO_PRICE, 11]);
-    assert.match(metadata.out, /signed by a trusted key/);
-    assert.ok(isMp3(piped.bytes), 'audio on standard output');
-    assert.match(piped.err, /0\.000198 USD paid \(card\)/);
+    t.match(models.out, /^model +per 1,000,000 +characters +name\nprovider-a\/tts-1 +18 USD +4096 .*the default$/m);
+    t.ok(told(voices).voices.some(({ id }: { id: string }) => id === 'provider-a_alloy'));
+    t.strictSame([told(quote).amountMicroUsd, told(quote).textLength], [HELLO_PRICE, 11]);
+    t.match(metadata.out, /signed by a trusted key/);
+    t.ok(isMp3(piped.bytes), 'audio on standard output');
+    t.match(piped.err, /0\.000198 USD paid \(card\)/);
   });
 
-  await t.test('voices and models are found without their provider', async () => {
+  await t.test('voices and models are found without their provider', async (t) => {
     const [hd, voices] = await Promise.all([
       callerCommand(env, 'quote', 'Hello world', '--model', 'TTS-1-HD', '--voice', 'nova', '--json'),
       callerCommand(env, 'voices', '--model', 'tts-1-hd', '--json'),
     ]);
-    assert.deepEqual([told(hd).model, told(voices).model], ['provider-a/tts-1-hd', 'provider-a/tts-1-hd']);
+    t.strictSame([told(hd).model, told(voices).model], ['provider-a/tts-1-hd', 'provider-a/tts-1-hd']);
   });
 
-  await t.test('account prints the id only with --show', async () => {
+  await t.test('account prints the id only with --show', async (t) => {
     const [masked, shown] = await Promise.all([callerCommand(env, 'account'), callerCommand(env, 'account', '--show')]);
-    assert.equal(masked.out, `${creditAccount.slice(0, 8)}… (--show prints the whole id)\n`);
-    assert.equal(shown.out, `${creditAccount}\n`);
+    t.equal(masked.out, `${creditAccount.slice(0, 8)}… (--show prints the whole id)\n`);
+    t.equal(shown.out, `${creditAccount}\n`);
   });
 
-  await t.test("balance --pay x402 also prints the wallet's own USDC", async () => {
+  await t.test("balance --pay x402 also prints the wallet's own USDC", async (t) => {
     const { out, err } = await callerCommand(env, 'balance', '--pay', 'x402');
-    assert.equal(
+    t.equal(
       out,
       `20.000000 USDC in the wallet ${wallet.address}\n0.000000 USD (prepaid balance of ${wallet.address})\n`,
       err,
     );
     const wrongNode = await callerCommand({ ...env, SPEECHGATE_RPC_URL: NOBODY }, 'balance', '--pay', 'x402', '--json');
-    assert.match(failed(wrongNode).message, /^The node 127\.0\.0\.1:1 returned no balance\./);
+    t.match(failed(wrongNode).message, /^The node 127\.0\.0\.1:1 returned no balance\./);
   });
 
-  await t.test('exit 3: without funds each flow names how to add them', async () => {
+  await t.test('exit 3: without funds each flow names how to add them', async (t) => {
     const none = { SPEECHGATE_CONFIG_DIR: join(folder, 'none'), SPEECHGATE_URL: baseUrl };
     // A budget of its own: what was signed stays set aside there until it has expired.
     const poor = join(folder, 'poor');
@@ -123,52 +120,49 @@ test('the caller commands work end to end on one sandbox', {
       say({ XDG_CONFIG_HOME: poor }, '--pay', 'prepaid'),
       callerCommand({ ...none, SPEECHGATE_ACCOUNT: crypto.randomUUID() }, 'say', 'x', '--out', '-', '--pay', 'card'),
     ]);
-    assert.deepEqual([failed(noAccount).exit, failed(noAccount).topUpUrl], [3, `${baseUrl}/top-up`]);
-    assert.equal(noUsdc.code, 3, noUsdc.err);
-    assert.match(
+    t.strictSame([failed(noAccount).exit, failed(noAccount).topUpUrl], [3, `${baseUrl}/top-up`]);
+    t.equal(noUsdc.code, 3, noUsdc.err);
+    t.match(
       noUsdc.err,
       /^Insufficient funds\. .*A start of the sandbox refills its wallet .* Send no real USDC there$/m,
     );
-    assert.deepEqual([noDeposit.code, noDeposit.out], [3, '']);
-    assert.match(noDeposit.err, /0\.000198 USD is missing\. .*speechgate deposit 1\.00\n$/);
-    assert.equal(unknownAccount.code, 3, unknownAccount.err);
-    assert.match(
+    t.strictSame([noDeposit.code, noDeposit.out], [3, '']);
+    t.match(noDeposit.err, /0\.000198 USD is missing\. .*speechgate deposit 1\.00\n$/);
+    t.equal(unknownAccount.code, 3, unknownAccount.err);
+    t.match(
       unknownAccount.err,
       /^The service does not know this credit account\. You were not charged\. .*speechgate top-up \(or http:\S+\)\n$/m,
     );
   });
 
-  await t.test('a deposit pays for prepaid requests, and the budget sums all flows', async () => {
-    assert.equal(told(await callerCommand(env, 'deposit', '0.10', '--json')).balanceMicroUsd, 100_000);
+  await t.test('a deposit pays for prepaid requests, and the budget sums all flows', async (t) => {
+    t.equal(told(await callerCommand(env, 'deposit', '0.10', '--json')).balanceMicroUsd, 100_000);
     const [prepaid, direct] = await Promise.all([
       say(env, '--json', '--pay', 'prepaid'),
       say(env, '--json', '--pay', 'x402'),
     ]);
-    assert.deepEqual([told(prepaid).receipt.flow, told(direct).receipt.flow], ['prepaid', 'direct']);
+    t.strictSame([told(prepaid).receipt.flow, told(direct).receipt.flow], ['prepaid', 'direct']);
     const [left, budget] = await Promise.all([balance('prepaid'), callerCommand(env, 'budget', '--json')]);
-    assert.equal(left, 100_000 - HELLO_PRICE);
+    t.equal(left, 100_000 - HELLO_PRICE);
     const { spentMicroUsd, reservedMicroUsd } = told(budget);
-    assert.deepEqual([spentMicroUsd, reservedMicroUsd], [4 * HELLO_PRICE, 0]);
+    t.strictSame([spentMicroUsd, reservedMicroUsd], [4 * HELLO_PRICE, 0]);
   });
 
-  await t.test('exit 4: a price over a cap is refused, and nothing is signed', async () => {
+  await t.test('exit 4: a price over a cap is refused, and nothing is signed', async (t) => {
     const before = await balance('prepaid');
     const [call, day] = await Promise.all([
       say(env, '--max', '0.000197', '--pay', 'prepaid'),
       say({ ...env, SPEECHGATE_MAX_PER_DAY: '0.0009' }, '--json'),
     ]);
-    assert.deepEqual([call.code, call.out], [4, '']);
-    assert.match(
+    t.strictSame([call.code, call.out], [4, '']);
+    t.match(
       call.err,
       /^This may cost 0\.000198 USD, but .* of 0\.000197 USD for one call .* --max .*Nothing was signed\.$/m,
     );
     const { code, exit, scope, limitMicroUsd, leftMicroUsd } = failed(day);
-    assert.deepEqual(
-      [code, exit, scope, limitMicroUsd, leftMicroUsd],
-      ['OVER_CAP', 4, 'day', 900, 900 - 4 * HELLO_PRICE],
-    );
-    assert.match(failed(day).message, /for today \(UTC\) is left: 0\.000792 is spent\. Raise .* --max-per-day\./);
-    assert.equal(await balance('prepaid'), before);
+    t.strictSame([code, exit, scope, limitMicroUsd, leftMicroUsd], ['OVER_CAP', 4, 'day', 900, 900 - 4 * HELLO_PRICE]);
+    t.match(failed(day).message, /for today \(UTC\) is left: 0\.000792 is spent\. Raise .* --max-per-day\./);
+    t.equal(await balance('prepaid'), before);
   });
 
   await t.test('exit 5: Ctrl-C saves the purchase, and resume fetches it once', async () => {
@@ -201,25 +195,25 @@ test('the caller commands work end to end on one sandbox', {
     assert.deepEqual([none.code, none.out], [0, 'There are no purchases to resume.\n']);
   });
 
-  await t.test('top-up prints where to pay, waits for the credit and stores the account', async () => {
+  await t.test('top-up prints where to pay, waits for the credit and stores the account', async (t) => {
     const other = { SPEECHGATE_CONFIG_DIR: join(folder, 'buyer') };
-    assert.equal((await callerCommand(other, 'connect', baseUrl)).code, 0);
+    t.equal((await callerCommand(other, 'connect', baseUrl)).code, 0);
     const topUp = startCallerCommand(other, ['top-up', '--amount', '7']);
     const [, page = ''] = await topUp.printed(/^Pay 7\.000000 USD at (http\S+)$/m);
     await topUp.printed(/^Waiting for the payment .* …$/m);
-    assert.equal(
+    t.equal(
       (await fetch(page, { method: 'POST', body: new URLSearchParams({ card: 'accepted' }), redirect: 'manual' }))
         .status,
       303,
     );
     const { code, output } = await topUp.ended;
-    assert.equal(code, 0, output);
-    assert.match(output, /^7\.000000 USD credited; the account [0-9a-f]{8}… has 7\.000000 USD\.$/m);
+    t.equal(code, 0, output);
+    t.match(output, /^7\.000000 USD credited; the account [0-9a-f]{8}… has 7\.000000 USD\.$/m);
     const spoken = told(await say(other, '--json', '--durable'));
-    assert.equal(spoken.receipt.balanceMicroUsd, 7_000_000 - HELLO_PRICE);
+    t.equal(spoken.receipt.balanceMicroUsd, 7_000_000 - HELLO_PRICE);
   });
 
-  await t.test('top-up resumes earlier purchases and keeps all their accounts', async () => {
+  await t.test('top-up resumes earlier purchases and keeps all their accounts', async (t) => {
     const settings = join(folder, 'twice');
     const twice = { SPEECHGATE_CONFIG_DIR: settings, SPEECHGATE_URL: baseUrl };
     const topUp = async (usd: string) =>
@@ -231,25 +225,25 @@ test('the caller commands work end to end on one sandbox', {
     const stored = async () => JSON.parse(await readFile(join(settings, 'config.json'), 'utf8'));
     const longAgo = (await stored()).topUps[baseUrl].map((each: object) => ({ ...each, openedAt: 1 }));
     await changeConfig(settings, () => ({ topUps: { [baseUrl]: longAgo } }));
-    assert.deepEqual([(await topUp('10')).amountCents, (await topUp('10')).amountCents], [500, 1000]);
+    t.strictSame([(await topUp('10')).amountCents, (await topUp('10')).amountCents], [500, 1000]);
     const { accounts, formerAccounts, topUps } = await stored();
     const of = ({ [baseUrl]: mine }: Record<string, unknown>) => mine;
-    assert.match(String(of(accounts)), /^[0-9a-f-]{36}$/);
-    assert.deepEqual([(of(formerAccounts) as string[]).length, of(topUps)], [1, []]);
+    t.match(String(of(accounts)), /^[0-9a-f-]{36}$/);
+    t.strictSame([(of(formerAccounts) as string[]).length, of(topUps)], [1, []]);
   });
 
   await t.test(
     'an error about paid audio that cannot be written states the charge',
     { skip: process.platform !== 'linux' && "a disk that is always full is Linux's" },
-    async () => {
+    async (t) => {
       const buyer = { SPEECHGATE_CONFIG_DIR: join(folder, 'buyer') };
       const error = failed(await callerCommand(buyer, 'say', 'Hello world', '--out', '/dev/full', '--json'));
-      assert.deepEqual([error.code, error.exit, error.chargedMicroUsd], ['AUDIO_LOST', 1, HELLO_PRICE]);
-      assert.match(error.message, /could not be written: ENOSPC.* You were charged/);
+      t.strictSame([error.code, error.exit, error.chargedMicroUsd], ['AUDIO_LOST', 1, HELLO_PRICE]);
+      t.match(error.message, /could not be written: ENOSPC.* You were charged/);
     },
   );
 
-  await t.test('exit 1: an unreachable service and an untrusted service are errors', async () => {
+  await t.test('exit 1: an unreachable service and an untrusted service are errors', async (t) => {
     const stranger = generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'jwk' });
     const wrong = JSON.stringify([{ keyId: 'stranger', publicKeyJwk: stranger }]);
     const [away, untrusted, sent] = await Promise.all([
@@ -257,19 +251,16 @@ test('the caller commands work end to end on one sandbox', {
       say({ ...env, SPEECHGATE_TRUST: wrong }, '--pay', 'x402', '--json'),
       callerCommand(env, 'feedback', 'send', 'It works.', '--json'),
     ]);
-    assert.deepEqual([failed(away).code, failed(away).exit], ['UNREACHABLE', 1]);
-    assert.match(
-      failed(away).message,
-      /^No service answers at http:\S+ If it was a sandbox, run npx --no -- speechgate /,
-    );
-    assert.deepEqual(
+    t.strictSame([failed(away).code, failed(away).exit], ['UNREACHABLE', 1]);
+    t.match(failed(away).message, /^No service answers at http:\S+ If it was a sandbox, run npx --no -- speechgate /);
+    t.strictSame(
       [failed(untrusted).code, failed(untrusted).reason, failed(untrusted).exit],
       ['UNTRUSTED', 'wrong_key', 1],
     );
-    assert.match(told(sent).feedbackId, /^[0-9a-f-]{36}$/);
+    t.match(told(sent).feedbackId, /^[0-9a-f-]{36}$/);
   });
 
-  await t.test('exit 2: an invalid option is named with its fix and costs nothing', async () => {
+  await t.test('exit 2: an invalid option is named with its fix and costs nothing', async (t) => {
     const before = await balance('card');
     const bare = join(folder, 'bare');
     await mkdir(bare);
@@ -293,13 +284,13 @@ test('the caller commands work end to end on one sandbox', {
     const runs = await Promise.all(wrong.map(([args, , extra]) => callerCommand({ ...env, ...extra }, ...args)));
     for (const [at, [args, fault]] of wrong.entries()) {
       const { code, out, err } = runs[at] as CommandRun;
-      assert.deepEqual([code, out], [2, ''], `${args.join(' ')}: ${err}`);
+      t.strictSame([code, out], [2, ''], `${args.join(' ')}: ${err}`);
       // Beside the caps, and what is waited for, where that takes over a second.
       const isFault = (text: string) => text !== '' && !text.endsWith(' …') && !/^Caps: |^There is no cap: /.test(text);
       const [line = '', ...more] = err.split('\n').filter(isFault);
-      assert.match(line, fault);
-      assert.deepEqual(more, []);
+      t.match(line, fault);
+      t.strictSame(more, []);
     }
-    assert.equal(await balance('card'), before);
+    t.equal(await balance('card'), before);
   });
 });

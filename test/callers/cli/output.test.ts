@@ -55,11 +55,11 @@ test('audio replaces a file only when complete, also through a link', async (t) 
   await writeFile(path, 'former');
   await symlink(path, join(folder, 'link.mp3'));
   const file = await openAudioFile(join(folder, 'link.mp3'), process.stdout);
-  assert.equal(await file.write(audio()), 10);
+  t.equal(await file.write(audio()), 10);
   await file.close();
-  assert.equal(await readFile(path, 'utf8'), 'half whole');
-  assert.ok((await lstat(join(folder, 'link.mp3'))).isSymbolicLink());
-  assert.deepEqual((await readdir(folder)).sort(), ['hello.mp3', 'link.mp3']);
+  t.equal(await readFile(path, 'utf8'), 'half whole');
+  t.ok((await lstat(join(folder, 'link.mp3'))).isSymbolicLink());
+  t.strictSame((await readdir(folder)).sort(), ['hello.mp3', 'link.mp3']);
 });
 
 test('audio that breaks off keeps the old file and leaves no other', async (t) => {
@@ -67,17 +67,17 @@ test('audio that breaks off keeps the old file and leaves no other', async (t) =
   const path = join(folder, 'hello.mp3');
   await writeFile(path, 'former');
   const file = await openAudioFile(path, process.stdout);
-  await assert.rejects(file.write(audio(new Error('broken off'))), /broken off/);
+  await t.rejects(file.write(audio(new Error('broken off'))), /broken off/);
   await file.close();
-  assert.equal(await readFile(path, 'utf8'), 'former');
-  assert.deepEqual(await readdir(folder), ['hello.mp3']);
+  t.equal(await readFile(path, 'utf8'), 'former');
+  t.strictSame(await readdir(folder), ['hello.mp3']);
 });
 
-test('a device is written to and never replaced', { skip: process.platform === 'win32' }, async () => {
+test('a device is written to and never replaced', { skip: process.platform === 'win32' }, async (t) => {
   const file = await openAudioFile('/dev/null', process.stdout);
-  assert.equal(await file.write(audio()), 10);
+  t.equal(await file.write(audio()), 10);
   await file.close();
-  assert.ok((await lstat('/dev/null')).isCharacterDevice());
+  t.ok((await lstat('/dev/null')).isCharacterDevice());
 });
 
 const VARIABLE = Buffer.concat([silentMp3(240), mpegFrames([0xff, 0xfb, 0x54, 0xc4])]);
@@ -97,16 +97,16 @@ test('a file that is written has its length in its header', async (t) => {
     await file.close();
     return readFile(path);
   };
-  assert.deepEqual(await write(streamed(streamedWav(), 'audio/wav')), silentWav(100));
-  assert.ok((await write(streamed(VARIABLE, 'audio/mpeg'))).includes('Xing'));
+  t.strictSame(await write(streamed(streamedWav(), 'audio/wav')), silentWav(100));
+  t.ok((await write(streamed(VARIABLE, 'audio/mpeg'))).includes('Xing'));
   await rm(path);
   const saved = new SavedPurchases(await temporaryFolder(t));
   await saved.saveAudio('one', { contentType: 'audio/wav', bytes: streamedWav() });
   await saved.moveAudio('one', path, process.stdout);
-  assert.deepEqual(await readFile(path), silentWav(100));
+  t.strictSame(await readFile(path), silentWav(100));
 });
 
-test('a WAV on standard output has its real sizes, and MP3 flows as it comes', async () => {
+test('a WAV on standard output has its real sizes, and MP3 flows as it comes', async (t) => {
   for (const [speech, expected] of [
     [streamed(streamedWav(), 'audio/wav'), silentWav(100)],
     [streamed(VARIABLE, 'audio/mpeg'), VARIABLE],
@@ -115,18 +115,18 @@ test('a WAV on standard output has its real sizes, and MP3 flows as it comes', a
     const file = await openAudioFile('-', stdout);
     await file.write(speech);
     stdout.end();
-    assert.deepEqual(await buffer(stdout), expected);
+    t.strictSame(await buffer(stdout), expected);
   }
 });
 
-test('a file whose extension is that of another format is named', async () => {
+test('a file whose extension is that of another format is named', async (t) => {
   for (const path of ['a.mp3', 'a.MP3', 'a', 'a.part', '/dev/null', 'v1.2', '-']) {
-    assert.equal(otherFormat(path, 'audio/mpeg'), '');
+    t.equal(otherFormat(path, 'audio/mpeg'), '');
   }
-  assert.equal(otherFormat('a.WAV', 'audio/wav'), '');
-  assert.equal(otherFormat('hello.mp3', 'audio/wav'), '. The audio is WAV: rename the file to *.wav');
+  t.equal(otherFormat('a.WAV', 'audio/wav'), '');
+  t.equal(otherFormat('hello.mp3', 'audio/wav'), '. The audio is WAV: rename the file to *.wav');
   for (const path of ['a.wav', 'b/a.ogg', 'a.flac', 'a.Opus']) {
-    assert.equal(otherFormat(path, 'audio/mpeg'), '. The audio is MP3: rename the file to *.mp3', path);
+    t.equal(otherFormat(path, 'audio/mpeg'), '. The audio is MP3: rename the file to *.mp3', path);
   }
 });
 
@@ -158,9 +158,9 @@ test('a link or pipe of another user is neither followed nor written to', {
       name,
     );
   }
-  await assert.rejects(SpeechFolder.open(join(folder, 'folder')), /is a link of user id/);
-  assert.equal(await readFile(secret, 'utf8'), 'former');
-  assert.deepEqual(await readdir(join(folder, 'home')), []);
+  await t.rejects(SpeechFolder.open(join(folder, 'folder')), /is a link of user id/);
+  t.equal(await readFile(secret, 'utf8'), 'former');
+  t.strictSame(await readdir(join(folder, 'home')), []);
 });
 
 test('own pipes, standard output by path and relative links are written to', {
@@ -175,7 +175,7 @@ test('own pipes, standard output by path and relative links are written to', {
   const file = await openAudioFile(join(folder, 'a', '..', 'a', 'link'), process.stdout);
   await file.write(audio());
   await file.close();
-  assert.equal(await read, 'half whole');
+  t.equal(await read, 'half whole');
   for (const path of ['/dev/stdout', '/dev/fd/1']) {
     const script = `import { openAudioFile } from ${JSON.stringify(projectFile('dist/callers/cli/audio-file.js'))};
       const file = await openAudioFile(${JSON.stringify(path)}, process.stdout);
@@ -184,28 +184,28 @@ test('own pipes, standard output by path and relative links are written to', {
     // Node.js itself gives children sockets, which have no path.
     const piped = '"$0" --input-type=module -e "$1" | cat';
     const out = execFileSync('sh', ['-c', piped, process.execPath, script]);
-    assert.equal(String(out), 'heard', path);
+    t.equal(String(out), 'heard', path);
   }
 });
 
 const items = Array.from({ length: 10_000 }, (_, index) => ({ id: `v${index}`, name: 'x'.repeat(1_000) }));
 const cells = ({ id, name }: { id: string; name: string }) => [id, name];
 
-test('a long list is cut after 100 rows and states how many remain', async () => {
+test('a long list is cut after 100 rows and states how many remain', async (t) => {
   const lines = rowsOf(items, { all: false }, cells, ['voice', 'name']);
-  assert.equal(lines.length, 102);
-  assert.equal(lines[0], 'voice  name');
-  assert.equal(lines.at(-1), '9900 more; --all lists them.');
-  assert.ok(lines.every((line) => line.length < 400));
-  assert.equal(rowsOf(items, { all: true }, cells).length, items.length);
+  t.equal(lines.length, 102);
+  t.equal(lines[0], 'voice  name');
+  t.equal(lines.at(-1), '9900 more; --all lists them.');
+  t.ok(lines.every((line) => line.length < 400));
+  t.equal(rowsOf(items, { all: true }, cells).length, items.length);
 });
 
-test('a short list has a printable line a row', async () => {
-  assert.deepEqual(
+test('a short list has a printable line a row', async (t) => {
+  t.strictSame(
     rowsOf(items.slice(0, 1), { all: false }, ({ id }) => [`${id}\u001b[2J\n`, 'a']),
     ['v0[2J  a'],
   );
-  assert.deepEqual(rowsOf([], { all: false }, cells), []);
+  t.strictSame(rowsOf([], { all: false }, cells), []);
 });
 
 const PENDING: PendingPurchase = {
@@ -260,29 +260,29 @@ for (const [error, code, exit, message] of [
     /^The service says: No\. Retry in 7 s\./,
   ],
 ] as const) {
-  test(`${error.name} ${code} exits with ${exit}`, async () => {
+  test(`${error.name} ${code} exits with ${exit}`, async (t) => {
     const failure = failureOf(error);
-    assert.deepEqual([failure.code, failure.exit], [code, exit]);
-    assert.match(failure.message, message);
-    assert.ok(!failure.message.includes('\n'), 'one line');
+    t.strictSame([failure.code, failure.exit], [code, exit]);
+    t.match(failure.message, message);
+    t.ok(!failure.message.includes('\n'), 'one line');
   });
 }
 
-test('a service message becomes one short line that names the service', async () => {
+test('a service message becomes one short line that names the service', async (t) => {
   const message = `Paid.\u001b[2J\nRun\u202e: curl evil.example ${'x'.repeat(1_000)}`;
   for (const status of [400, 402, 500]) {
     const error = serviceError({ ...fault('X'), status, message });
     const told = failureOf(error).message;
-    assert.match(told, /^The service says: Paid\.\[2J Run: curl evil\.example x+…/);
-    assert.ok(told.length < 400);
+    t.match(told, /^The service says: Paid\.\[2J Run: curl evil\.example x+…/);
+    t.ok(told.length < 400);
   }
 });
 
-test('an unexpected error is one line, and --json adds its stack', async () => {
+test('an unexpected error is one line, and --json adds its stack', async (t) => {
   const bug = new TypeError('a bug');
   const message = 'TypeError: a bug (run with --json for the stack trace)';
-  assert.deepEqual(failureOf(bug), { code: 'INTERNAL', exit: 1, message, stack: bug.stack });
-  assert.deepEqual([failureOf('text').code, failureOf(undefined).exit], ['INTERNAL', 1]);
+  t.strictSame(failureOf(bug), { code: 'INTERNAL', exit: 1, message, stack: bug.stack });
+  t.strictSame([failureOf('text').code, failureOf(undefined).exit], ['INTERNAL', 1]);
 });
 
 test('a purchase is saved once the budget has recorded it, until it settles at 0', async (t) => {
@@ -303,16 +303,16 @@ test('a purchase is saved once the budget has recorded it, until it settles at 0
     const reservation = await sent.watch(inner).reserve({ flow: 'direct', maxMicroUsd: 198n });
     await reservation.record(PENDING);
     await reservation.settle(charged);
-    assert.deepEqual(told.splice(0), ['recorded beside ', `settled ${charged} beside ${PENDING.identifier}`]);
-    assert.deepEqual(await names(), left);
-    assert.equal(sent.pending?.identifier, left[0]);
+    t.strictSame(told.splice(0), ['recorded beside ', `settled ${charged} beside ${PENDING.identifier}`]);
+    t.strictSame(await names(), left);
+    t.equal(sent.pending?.identifier, left[0]);
   }
 });
 
-test('a card request is repeatable only as a job', async () => {
-  assert.equal(isRepeatable(PENDING), true);
-  assert.equal(isRepeatable({ ...PENDING, flow: 'card' }), false);
-  assert.equal(isRepeatable({ ...PENDING, flow: 'card', headers: { 'idempotency-key': 'k' } }), true);
+test('a card request is repeatable only as a job', async (t) => {
+  t.equal(isRepeatable(PENDING), true);
+  t.equal(isRepeatable({ ...PENDING, flow: 'card' }), false);
+  t.equal(isRepeatable({ ...PENDING, flow: 'card', headers: { 'idempotency-key': 'k' } }), true);
 });
 
 const isWindows = process.platform === 'win32';
@@ -339,8 +339,8 @@ test('a secret is read only from a file that others cannot access', { skip: isWi
     await chmod(path, mode);
     for (const place of [path, `${path}.link`]) {
       const reading = readSecret(place, '--wallet', process.stdin);
-      if (isTaken) assert.equal(await reading, 'a secret', mode.toString(8));
-      else await assert.rejects(reading, /^Error: --wallet: .* chmod 600 '/, mode.toString(8));
+      if (isTaken) t.equal(await reading, 'a secret', mode.toString(8));
+      else await t.rejects(reading, /^--wallet: .* chmod 600 '/, mode.toString(8));
     }
   }
 });
@@ -352,13 +352,13 @@ test('a secret file that is missing or belongs to another user is refused', {
   await chmod(path, 0o600);
   await chown(path, 54_321, 54_321);
   await assert.rejects(readSecret(path, '--account', process.stdin), UsageError);
-  await assert.rejects(readSecret(`${path}.none`, '--account', process.stdin), /cannot be read/);
+  await t.rejects(readSecret(`${path}.none`, '--account', process.stdin), /cannot be read/);
 });
 
-test('a secret can be read from a pipe', { skip: isWindows }, async () => {
+test('a secret can be read from a pipe', { skip: isWindows }, async (t) => {
   const url = projectFile('dist/callers/cli/read-values.js');
   const script = `const { readSecret } = await import(${JSON.stringify(url)});
     console.log(await readSecret('/dev/fd/3', '--wallet'));`;
   const piped = 'echo secret | "$0" --input-type=module -e "$1" 3<&0';
-  assert.equal(String(execFileSync('sh', ['-c', piped, process.execPath, script])), 'secret\n');
+  t.equal(String(execFileSync('sh', ['-c', piped, process.execPath, script])), 'secret\n');
 });

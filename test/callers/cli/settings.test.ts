@@ -43,15 +43,15 @@ async function stored(t: Test): Promise<string> {
   return folder;
 }
 
-test('the environment selects the settings folder', async () => {
+test('the environment selects the settings folder', async (t) => {
   for (const [env, folder] of [
     [{ SPEECHGATE_CONFIG_DIR: '/somewhere', XDG_CONFIG_HOME: '/xdg' }, '/somewhere'],
     [{ XDG_CONFIG_HOME: '/xdg' }, '/xdg/speechgate'],
     [{ XDG_CONFIG_HOME: 'relative' }, /\/\.config\/speechgate$/],
     [{}, /\/\.config\/speechgate$/],
   ] as const) {
-    if (typeof folder === 'string') assert.equal(settingsFolder(env), folder);
-    else assert.match(settingsFolder(env), folder);
+    if (typeof folder === 'string') t.equal(settingsFolder(env), folder);
+    else t.match(settingsFolder(env), folder);
   }
 });
 
@@ -59,7 +59,7 @@ test('environment variables override stored settings', async (t) => {
   const folder = await stored(t);
   const env = { SPEECHGATE_CONFIG_DIR: folder };
   const settings = await readSettings(env);
-  assert.deepEqual(settings, {
+  t.strictSame(settings, {
     ...{ folder, baseUrl: OURS, flow: 'direct', account: ACCOUNT, walletKey: WALLET, trust: [PIN] },
     caps: { perDayMicroUsd: 1_500_000n },
     node: undefined,
@@ -75,14 +75,14 @@ test('environment variables override stored settings', async (t) => {
     ...{ SPEECHGATE_MAX_PER_CALL: '0.01', SPEECHGATE_MAX_PER_DAY: '2', SPEECHGATE_TRUST: JSON.stringify([PIN]) },
     SPEECHGATE_RPC_URL: 'https://node.example/key',
   });
-  assert.deepEqual([said.flow, said.walletKey, said.account], ['prepaid', key, 'a']);
-  assert.equal(said.node, 'https://node.example/key');
+  t.strictSame([said.flow, said.walletKey, said.account], ['prepaid', key, 'a']);
+  t.equal(said.node, 'https://node.example/key');
   await assert.rejects(
     readSettings({ ...env, SPEECHGATE_RPC_URL: 'node/secret' }),
     isUsage(/^SPEECHGATE_RPC_URL must be/),
   );
-  assert.deepEqual(said.caps, { perCallMicroUsd: 10_000n, perDayMicroUsd: 2_000_000n });
-  assert.equal((await readSettings(env, 'card')).flow, 'card');
+  t.strictSame(said.caps, { perCallMicroUsd: 10_000n, perDayMicroUsd: 2_000_000n });
+  t.equal((await readSettings(env, 'card')).flow, 'card');
 });
 
 test('an account id that no header can carry is refused before a request is sent', async (t) => {
@@ -103,29 +103,29 @@ test('an account id that no header can carry is refused before a request is sent
 test('account, wallet and keys of one service are never used for another', async (t) => {
   const folder = await stored(t);
   const other = await readSettings({ SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: `${OTHER}/` });
-  assert.deepEqual([other.baseUrl, other.account, other.walletKey, other.trust], [OTHER, undefined, undefined, []]);
+  t.strictSame([other.baseUrl, other.account, other.walletKey, other.trust], [OTHER, undefined, undefined, []]);
   await changeConfig(folder, () => ({ url: OTHER, maxPerDay: undefined }));
   const back = await readSettings({ SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: OURS });
-  assert.deepEqual([back.account, back.walletKey, back.caps], [ACCOUNT, WALLET, {}]);
+  t.strictSame([back.account, back.walletKey, back.caps], [ACCOUNT, WALLET, {}]);
 });
 
 test('a wallet shared with another service causes a warning', async (t) => {
   const folder = await stored(t);
   const described = async (url: string) =>
     describeSettings(await readSettings({ SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: url }));
-  assert.ok(!(await described(OURS)).lines.some((line) => line.startsWith('WARNING')));
+  t.ok(!(await described(OURS)).lines.some((line) => line.startsWith('WARNING')));
   await storeWallet(folder, OTHER, WALLET);
   const { lines, document } = await described(OTHER);
-  assert.ok(lines.some((line) => line.startsWith(`WARNING   ${OURS} knows this wallet too.`)));
-  assert.deepEqual((document as { walletAlsoAt: string[] }).walletAlsoAt, [OURS]);
+  t.ok(lines.some((line) => line.startsWith(`WARNING   ${OURS} knows this wallet too.`)));
+  t.strictSame((document as { walletAlsoAt: string[] }).walletAlsoAt, [OURS]);
 });
 
 test('a replaced wallet is kept, since it may hold money', async (t) => {
   const folder = await stored(t);
   await storeWallet(folder, OURS, generatePrivateKey());
   const kept = `wallet-${privateKeyToAccount(WALLET).address}.json`;
-  assert.ok((await readdir(folder)).includes(kept));
-  assert.equal(JSON.parse(await readFile(join(folder, kept), 'utf8')).privateKey, WALLET);
+  t.ok((await readdir(folder)).includes(kept));
+  t.equal(JSON.parse(await readFile(join(folder, kept), 'utf8')).privateKey, WALLET);
 });
 
 test('a replaced account and each open top-up are kept', async (t) => {
@@ -138,7 +138,7 @@ test('a replaced account and each open top-up are kept', async (t) => {
   for (const topUp of [five, ten]) await storeTopUp(folder, OURS, topUp);
   await dropTopUp(folder, OURS, five);
   const { accounts, formerAccounts, topUps } = await readConfig(folder);
-  assert.deepEqual([accounts, formerAccounts, topUps], [{ [OURS]: other }, { [OURS]: [ACCOUNT] }, { [OURS]: [ten] }]);
+  t.strictSame([accounts, formerAccounts, topUps], [{ [OURS]: other }, { [OURS]: [ACCOUNT] }, { [OURS]: [ten] }]);
 });
 
 test('settings that others can read or have replaced are refused with the fix', {
@@ -162,18 +162,18 @@ test('settings that others can read or have replaced are refused with the fix', 
   await refused(/config\.json is not valid JSON\. Fix it, or remove it/);
 });
 
-test('amounts, addresses and keys are parsed strictly', async () => {
+test('amounts, addresses and keys are parsed strictly', async (t) => {
   for (const [text, microUsd] of [
     ['0.01', 10_000n],
     ['$5', 5_000_000n],
     [' 1.000001 ', 1_000_001n],
     ['0', 0n],
   ] as const) {
-    assert.equal(readUsd(text, '--max'), microUsd);
+    t.equal(readUsd(text, '--max'), microUsd);
   }
   for (const text of ['', '-1', '0.0000001', '1e3', '.5', '1,5'])
-    assert.throws(() => readUsd(text, '--max'), /^UsageError|--max must be US dollars/);
-  assert.equal(readBaseUrl('https://Speech.Example:443/', 'URL'), OURS);
+    t.throws(() => readUsd(text, '--max'), /^UsageError|--max must be US dollars/);
+  t.equal(readBaseUrl('https://Speech.Example:443/', 'URL'), OURS);
   for (const text of [
     'speech.example',
     'ftp://speech.example',
@@ -181,14 +181,14 @@ test('amounts, addresses and keys are parsed strictly', async () => {
     `${OURS}?a=b`,
     'https://user@speech.example',
   ]) {
-    assert.throws(() => readBaseUrl(text, 'URL'), /URL must be the address of a service/);
+    t.throws(() => readBaseUrl(text, 'URL'), /URL must be the address of a service/);
   }
   const stored = { kty: 'EC', crv: 'P-256', x, y, d: 'private', kid: 'k1', status: 'current' };
   for (const keys of [[PIN], { keys: [PIN] }, { keys: [stored] }]) {
-    assert.deepEqual(await readPinnedKeys(JSON.stringify(keys), '--trust'), [PIN]);
+    t.strictSame(await readPinnedKeys(JSON.stringify(keys), '--trust'), [PIN]);
   }
   const ending = { ...PIN, validUntil: '2030-01-01T00:00:00.000Z' };
-  assert.deepEqual(await readPinnedKeys(JSON.stringify({ keys: [{ ...stored, ...ending }] }), '--trust'), [ending]);
+  t.strictSame(await readPinnedKeys(JSON.stringify({ keys: [{ ...stored, ...ending }] }), '--trust'), [ending]);
   const endless = JSON.stringify([{ ...PIN, validUntil: 'never' }]);
   for (const keys of ['[]', '{}', '{"keys":[{"kty":"RSA","kid":"k"}]}', '{', '/nowhere/at/all', endless]) {
     await assert.rejects(readPinnedKeys(keys, '--trust'), UsageError);
@@ -230,12 +230,12 @@ const refused = (folder: string, message: RegExp) =>
 
 test('the files of a sandbox are read', async (t) => {
   const { baseUrl, creditAccount, wallet, trust } = await readSandboxParts(await folderWith(t));
-  assert.deepEqual(
+  t.strictSame(
     { baseUrl, creditAccount, wallet },
     { ...{ baseUrl: GOOD.baseUrl, wallet: GOOD.wallet }, creditAccount: GOOD.creditAccount },
   );
-  assert.ok(trust.length > 0);
-  assert.deepEqual(
+  t.ok(trust.length > 0);
+  t.strictSame(
     (await readSandboxParts(await folderWith(t, { chain: null, wallet: null, facilitatorUrl: null }))).trust,
     [],
   );
@@ -269,7 +269,7 @@ test('sandbox files that others can write or that are links are refused', async 
     await rename(join(linked, name), join(linked, 'elsewhere'));
     await symlink('elsewhere', join(linked, name));
     await refused(linked, /is a link/);
-    assert.ok((await lstat(join(linked, name))).isSymbolicLink());
+    t.ok((await lstat(join(linked, name))).isSymbolicLink());
   }
   const folder = await folderWith(t);
   await chmod(folder, 0o777);
@@ -300,16 +300,16 @@ test('commands use plain http to another machine only where that was allowed', a
     [callerCommand({ ...env, SPEECHGATE_URL: url }, 'top-up'), 'top-up'],
   ] as const) {
     const { code, err } = await run;
-    assert.equal(code, 2, name);
-    assert.match(err, /is not encrypted.*--insecure.*Nothing was sent/, name);
+    t.equal(code, 2, name);
+    t.match(err, /is not encrypted.*--insecure.*Nothing was sent/, name);
   }
   const allowed = await callerCommand({ ...env, SPEECHGATE_URL: url, SPEECHGATE_INSECURE: 'true' }, 'models');
-  assert.equal(allowed.code, 0, allowed.err);
+  t.equal(allowed.code, 0, allowed.err);
 
   const connected = await callerCommand(env, 'connect', url, '--insecure');
-  assert.equal(connected.code, 0, connected.err);
-  assert.deepEqual(JSON.parse(await readFile(join(folder, 'config.json'), 'utf8')).insecure, { [url]: true });
-  assert.equal((await callerCommand(env, 'models')).code, 0);
+  t.equal(connected.code, 0, connected.err);
+  t.strictSame(JSON.parse(await readFile(join(folder, 'config.json'), 'utf8')).insecure, { [url]: true });
+  t.equal((await callerCommand(env, 'models')).code, 0);
 });
 
 // A cap that is misspelt, blank or of another type is an error, never no cap.
@@ -401,12 +401,12 @@ test('a blank cap is refused in a variable and in an option', async () => {
   }
 });
 
-test('the caps line lists the caps or says that there are none', async () => {
-  assert.equal(
+test('the caps line lists the caps or says that there are none', async (t) => {
+  t.equal(
     capsLine({ perCallMicroUsd: 10_000n, totalMicroUsd: 0n }),
     'Caps: 0.010000 USD per call, 0.000000 USD in total.',
   );
-  assert.match(capsLine({}), /^There is no cap: .*speechgate connect --max-per-day 1\.$/);
+  t.match(capsLine({}), /^There is no cap: .*speechgate connect --max-per-day 1\.$/);
 });
 
 test('a misspelt or blank cap ends every command with 2 before a request is sent', async (t) => {
@@ -422,7 +422,7 @@ test('a misspelt or blank cap ends every command with 2 before a request is sent
       ['budget'],
     ]) {
       const { code, err, out } = await callerCommand({ SPEECHGATE_CONFIG_DIR: folder, ...variable }, ...args);
-      assert.deepEqual([code, out], [2, ''], `${args[0]}: ${err}`);
+      t.strictSame([code, out], [2, ''], `${args[0]}: ${err}`);
       assert.match(err, /SPEECHGATE_MAX_PER_DAY/, args[0]);
     }
   }
@@ -461,8 +461,8 @@ test('parallel changes to the settings lose no account and no private key', asyn
   await Promise.all(runs);
 
   const { accounts, formerAccounts } = JSON.parse(await readFile(join(settings, 'config.json'), 'utf8'));
-  assert.deepEqual([accounts[url], ...formerAccounts[url]].sort(), secrets.map(({ account }) => account).sort());
+  t.strictSame([accounts[url], ...formerAccounts[url]].sort(), secrets.map(({ account }) => account).sort());
   const files = (await readdir(settings)).filter((name) => name.startsWith('wallet'));
   const wallets = await Promise.all(files.map(async (name) => readFile(join(settings, name), 'utf8')));
-  for (const { key } of secrets) assert.ok(wallets.some((text) => text.includes(key)));
+  for (const { key } of secrets) t.ok(wallets.some((text) => text.includes(key)));
 });

@@ -1,5 +1,4 @@
 /** What commands keep for the next one: the keys of a service that they followed, and purchases without an end. */
-import assert from 'node:assert/strict';
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, t, test } from 'tap';
@@ -61,41 +60,41 @@ test('a command trusts the keys that earlier commands followed in a rotation', a
   proxy.tamper = issued(5_000, MINUTE_MS, current);
   const { verify, pin: repin } = await pinned(t, [pin]);
   proxy.tamper = issued(4_000, MINUTE_MS, next, rotated);
-  assert.equal(await verify(), 'taken');
+  t.equal(await verify(), 'taken');
   proxy.tamper = issued(3_000, MINUTE_MS, next, ({ trust }) => {
     rotated({ trust } as Payload);
     trust.keys.shift();
   });
-  assert.equal(await verify(), 'taken', 'without the key that was pinned');
-  assert.equal(await verify({ SPEECHGATE_TRUST: JSON.stringify([{ ...pin, keyId: 'other' }]) }), 'wrong_key');
+  t.equal(await verify(), 'taken', 'without the key that was pinned');
+  t.equal(await verify({ SPEECHGATE_TRUST: JSON.stringify([{ ...pin, keyId: 'other' }]) }), 'wrong_key');
   await repin([nextPin]);
-  assert.equal(await verify(), 'taken', 'under another pin');
+  t.equal(await verify(), 'taken', 'under another pin');
 });
 
 test('a command refuses metadata older than an earlier command has seen', async (t) => {
   proxy.tamper = issued(2 * MINUTE_MS, -30_000, current);
   const { verify } = await pinned(t, [pin]);
   proxy.tamper = issued(3 * MINUTE_MS, 10 * MINUTE_MS, current);
-  assert.equal(await verify(), 'replayed');
+  t.equal(await verify(), 'replayed');
   proxy.tamper = issued(MINUTE_MS, 10 * MINUTE_MS, next, rotated);
-  assert.equal(await verify(), 'taken');
+  t.equal(await verify(), 'taken');
   proxy.tamper = issued(0, 10 * MINUTE_MS, current);
-  assert.equal(await verify(), 'taken', 'what is known holds while a retiring key signs');
+  t.equal(await verify(), 'taken', 'what is known holds while a retiring key signs');
 });
 
 test('a command keeps its newer metadata when a replica serves older metadata', async (t) => {
   proxy.tamper = issued(MINUTE_MS, 10 * MINUTE_MS, current);
   const { verify } = await pinned(t, [pin]);
   proxy.tamper = issued(2 * MINUTE_MS, 9 * MINUTE_MS, current);
-  assert.equal(await verify(), 'taken');
+  t.equal(await verify(), 'taken');
 });
 
 test('an expired pinned key is refused, and nothing is stored', async (t) => {
   proxy.tamper = undefined;
   const { connected, verify } = await pinned(t, [{ ...pin, validUntil: later(-1_000) }]);
-  assert.equal(JSON.parse(connected.err).error.reason, 'expired_key');
-  assert.equal(connected.code, 1);
-  assert.equal(await verify(), undefined, 'and nothing was kept');
+  t.equal(JSON.parse(connected.err).error.reason, 'expired_key');
+  t.equal(connected.code, 1);
+  t.equal(await verify(), undefined, 'and nothing was kept');
 });
 
 // A deposit that is killed after its signature left is not forgotten, and not paid twice.
@@ -128,18 +127,18 @@ test('the next deposit finishes a deposit whose process was killed', async (t) =
   await child.stop('SIGKILL');
   const listed = await callerCommand(env, 'resume', '--list', '--json');
   const { purchases } = JSON.parse(listed.out);
-  assert.deepEqual([purchases.length, purchases[0]?.kind], [1, 'deposit']);
+  t.strictSame([purchases.length, purchases[0]?.kind], [1, 'deposit']);
 
   isAnswered = true;
   const again = await callerCommand(env, 'deposit', '1.00', '--json');
-  assert.equal(again.code, 0, again.err);
+  t.equal(again.code, 0, again.err);
   const told = JSON.parse(again.out);
-  assert.deepEqual([told.outcome, told.earlier, told.identifier], ['bought', true, purchases[0].identifier]);
-  assert.deepEqual([...new Set(payments)].length, 1, 'the identical payment');
-  assert.deepEqual(await readdir(join(folder, 'pending')), []);
+  t.strictSame([told.outcome, told.earlier, told.identifier], ['bought', true, purchases[0].identifier]);
+  t.strictSame([...new Set(payments)].length, 1, 'the identical payment');
+  t.strictSame(await readdir(join(folder, 'pending')), []);
 
   const fresh = await callerCommand(env, 'deposit', '1.00');
-  assert.match(fresh.out, /^1\.000000 USD deposited/);
-  assert.equal(new Set(payments).size, 2);
-  assert.deepEqual(await readdir(join(folder, 'pending')), []);
+  t.match(fresh.out, /^1\.000000 USD deposited/);
+  t.equal(new Set(payments).size, 2);
+  t.strictSame(await readdir(join(folder, 'pending')), []);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
@@ -45,28 +44,28 @@ test('only pages of the service and its card processor open in a browser', {
     ['http://127.0.0.1:631/admin', service],
     ['https://127.0.0.1:631/admin', local],
   ];
-  for (const [address, baseUrl] of refused) assert.equal(await openInBrowser(address, baseUrl, env), false, address);
+  for (const [address, baseUrl] of refused) t.equal(await openInBrowser(address, baseUrl, env), false, address);
   const opened: readonly (readonly [address: string, baseUrl: string, href: string])[] = [
     ['HTTPS://Checkout.Stripe.com/c/pay a', service, 'https://checkout.stripe.com/c/pay%20a\n'],
     ['https://speech.example/top-up', service, 'https://speech.example/top-up\n'],
     ['http://127.0.0.1:8/pay', local, 'http://127.0.0.1:8/pay\n'],
   ];
   for (const [address, baseUrl, href] of opened) {
-    assert.equal(await openInBrowser(address, baseUrl, env), true, address);
+    t.equal(await openInBrowser(address, baseUrl, env), true, address);
     await until(async () => (await opener.log()).endsWith(href));
   }
-  assert.equal((await opener.log()).split('\n').length, 4);
-  assert.doesNotMatch(await opener.env(), /speechgate_/i, 'no secrets');
+  t.equal((await opener.log()).split('\n').length, 4);
+  t.notMatch(await opener.env(), /speechgate_/i, 'no secrets');
 });
 
 test('a player gets an absolute path and no secrets', { skip: process.platform === 'win32' }, async (t) => {
   const player = await program(t, 'player');
-  assert.equal(await play([player.path, '-q'], '-vf', { PATH: process.env.PATH, ...SECRETS }), true);
-  assert.equal(await player.log(), `-q ${join(process.cwd(), '-vf')}\n`);
-  assert.doesNotMatch(await player.env(), /speechgate_/i);
+  t.equal(await play([player.path, '-q'], '-vf', { PATH: process.env.PATH, ...SECRETS }), true);
+  t.equal(await player.log(), `-q ${join(process.cwd(), '-vf')}\n`);
+  t.notMatch(await player.env(), /speechgate_/i);
 });
 
-test('a terminal shows progress, but not with --json', async () => {
+test('a terminal shows progress, but not with --json', async (t) => {
   let printed = '';
   let isDone = () => {};
   const work = new Promise<void>((resolve) => {
@@ -83,5 +82,5 @@ test('a terminal shows progress, but not with --json', async () => {
   await until(() => printed.includes('Asking … 1 s'));
   isDone();
   await Promise.all(asked);
-  assert.doesNotMatch(printed, /As JSON/);
+  t.notMatch(printed, /As JSON/);
 });

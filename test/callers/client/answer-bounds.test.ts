@@ -80,7 +80,7 @@ test('JSON responses are limited to 1 MiB after decompression', async (t) => {
     },
   });
   const error = await errorOf(new Speechgate({ baseUrl }).models());
-  assert.ok(error instanceof TooLargeError, String(error));
+  t.ok(error instanceof TooLargeError, String(error));
   await until(() => open.count === 0);
 });
 
@@ -90,7 +90,7 @@ test('JSON error responses are limited to 1 MiB', async (t) => {
       response.writeHead(400, { 'content-type': 'audio/mpeg' }).end(Buffer.alloc(1_048_577, ' '));
     },
   });
-  assert.ok((await errorOf(new Speechgate({ baseUrl }).models())) instanceof TooLargeError);
+  t.ok((await errorOf(new Speechgate({ baseUrl }).models())) instanceof TooLargeError);
 });
 
 test('streamed audio is limited by the length of its text', async (t) => {
@@ -103,9 +103,9 @@ test('streamed audio is limited by the length of its text', async (t) => {
       for await (const chunk of speech.audio) bytes += chunk.length;
     })(),
   );
-  assert.ok(error.cause instanceof TooLargeError, String(error.cause));
+  t.ok(error.cause instanceof TooLargeError, String(error.cause));
   const most = maxAudioBytes(JSON.stringify({ ...HELLO, model: 'a' }).length);
-  assert.ok(bytes > 0 && bytes <= most, String(bytes));
+  t.ok(bytes > 0 && bytes <= most, String(bytes));
   await until(() => open.count === 0);
 });
 
@@ -114,8 +114,8 @@ for (const flow of ['direct', 'prepaid'] as const) {
     const { baseUrl, open } = await start(t, { '/x402/tts': endless });
     const client = new Speechgate({ baseUrl, timeoutMs: 0 });
     const error = await errorOf(client.resume(pendingOf(baseUrl, flow)));
-    assert.ok(error instanceof OutcomeUnknownError, String(error));
-    assert.ok(error.cause instanceof TooLargeError, String(error.cause));
+    t.ok(error instanceof OutcomeUnknownError, String(error));
+    t.ok(error.cause instanceof TooLargeError, String(error.cause));
     await until(() => open.count === 0);
   });
 }
@@ -134,7 +134,7 @@ test('audio behind a link is limited by the length of its text', async (t) => {
   });
   const client = new Speechgate({ baseUrl, timeoutMs: 0 });
   const error = await errorOf(client.resume(pendingOf(baseUrl, 'prepaid')));
-  assert.ok(error.cause instanceof TooLargeError, String(error.cause));
+  t.ok(error.cause instanceof TooLargeError, String(error.cause));
   await until(() => open.count === 0);
 });
 
@@ -149,7 +149,7 @@ test('audio that takes longer than an hour is aborted', async (t) => {
   });
   const reader = boundedResponse(new Response(body), 1_000_000, undefined).body?.getReader();
   send?.enqueue(CHUNK);
-  assert.equal((await reader?.read())?.value?.length, CHUNK.length);
+  t.equal((await reader?.read())?.value?.length, CHUNK.length);
   now = 3_600_001;
   send?.enqueue(CHUNK);
   await assert.rejects(async () => reader?.read(), TooLargeError);
@@ -173,7 +173,7 @@ for (const [when, paths] of [
       collectGarbage();
     }
     caller.abort();
-    assert.ok((await heard) instanceof Error);
+    t.ok((await heard) instanceof Error);
     await until(() => open.count === 0);
   });
 }

@@ -56,30 +56,30 @@ const READINGS: readonly (readonly [what: string, path: string, read: () => Prom
 ];
 
 for (const [what, path, read] of READINGS) {
-  test(`a garbage response for ${what} is a typed error`, async () => {
+  test(`a garbage response for ${what} is a typed error`, async (t) => {
     for (const json of GARBAGE) {
       proxy.tamper = says(path, json);
       const error = await errorOf(read());
-      assert.ok(error instanceof SpeechgateError, `${JSON.stringify(json)}: ${error.stack}`);
+      t.ok(error instanceof SpeechgateError, `${JSON.stringify(json)}: ${error.stack}`);
     }
     proxy.tamper = undefined;
   });
 }
 
-test('an invalid amount is refused with the name of its member', async () => {
+test('an invalid amount is refused with the name of its member', async (t) => {
   for (const amount of [null, -1, 1.5, '5', 1e300, {}]) {
     proxy.tamper = (proxied, path) => {
       if (path.startsWith('/credits/')) changed(proxied.json, 'balanceMicroUsd', amount);
     };
     const error = await errorOf(card.balance());
-    assert.ok(error instanceof UntrustedError, String(error));
-    assert.match(error.message, /balanceMicroUsd is not an amount/);
+    t.ok(error instanceof UntrustedError, String(error));
+    t.match(error.message, /balanceMicroUsd is not an amount/);
   }
 });
 
 const NOTHING_SIGNED = 'Nothing was signed';
 
-test('feedback signs only the message that the client builds itself', async () => {
+test('feedback signs only the message that the client builds itself', async (t) => {
   const signer = countingWallet(privateKeyToAccount(generatePrivateKey()));
   const feedback = { message: 'a', category: 'bug' } as const;
   const other = { ...feedback, message: 'b' };
@@ -100,17 +100,17 @@ test('feedback signs only the message that the client builds itself', async () =
       if (path === '/feedback/challenge') proxied.json.signingMessage = tamper(proxied.json.signingMessage);
     };
     const error = await errorOf(payer.feedback(signer, feedback));
-    assert.ok(error instanceof UntrustedError && error.reason === 'wrong_message', String(error));
-    assert.ok(error.message.includes(NOTHING_SIGNED));
+    t.ok(error instanceof UntrustedError && error.reason === 'wrong_message', String(error));
+    t.ok(error.message.includes(NOTHING_SIGNED));
   }
   proxy.tamper = (proxied, path) => {
     if (path === '/feedback/challenge') proxied.json.nonce = 'a\nb';
   };
-  assert.ok((await errorOf(payer.feedback(signer, feedback))) instanceof UntrustedError);
-  assert.equal(signer.signed, 0);
+  t.ok((await errorOf(payer.feedback(signer, feedback))) instanceof UntrustedError);
+  t.equal(signer.signed, 0);
   proxy.tamper = undefined;
-  assert.ok((await payer.feedback(signer, other)).feedbackId);
-  assert.equal(signer.signed, 1);
+  t.ok((await payer.feedback(signer, other)).feedbackId);
+  t.equal(signer.signed, 1);
 });
 
 for (const [what, link] of [
@@ -120,7 +120,7 @@ for (const [what, link] of [
   ['nothing', null],
   ['an object', {}],
 ] as const) {
-  test(`audio is fetched only from the origin of the service: ${what}`, async () => {
+  test(`audio is fetched only from the origin of the service: ${what}`, async (t) => {
     const asked: string[] = [];
     const send: typeof fetch = (request, init) => {
       asked.push(new URL((request as Request).url).origin);
@@ -131,8 +131,8 @@ for (const [what, link] of [
       proxied.json = { jobId: 'a', status: 'completed', traceId: 'a', links: { audio: link } };
     };
     const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account), timeoutMs: 0, fetch: send });
-    assert.ok((await errorOf(client.speak(HELLO, { durable: true }))) instanceof SpeechgateError);
-    assert.deepEqual([...new Set(asked)], [proxy.url]);
+    t.ok((await errorOf(client.speak(HELLO, { durable: true }))) instanceof SpeechgateError);
+    t.strictSame([...new Set(asked)], [proxy.url]);
   });
 }
 
@@ -219,7 +219,7 @@ test('a challenge that differs from the signed terms is refused before signing',
   }
 });
 
-test('a payment signs only the payment-identifier extension of a challenge', async () => {
+test('a payment signs only the payment-identifier extension of a challenge', async (t) => {
   let signed: Record<string, unknown> | undefined;
   const added = ofChallenge((challenge) => {
     changed(challenge, 'extensions.eip2612GasSponsoring', { info: { description: 'a' }, schema: {} });
@@ -234,10 +234,10 @@ test('a payment signs only the payment-identifier extension of a challenge', asy
   const wallet = newWallet();
   const client = challenged(directX402(wallet), { timeoutMs: 0 });
   await client.speak(HELLO).catch(() => {});
-  assert.equal(wallet.signed, 1);
+  t.equal(wallet.signed, 1);
   const { extensions, accepted, ...rest } = signed as { extensions: object; accepted: object };
-  assert.deepEqual(Object.keys(extensions), ['payment-identifier']);
-  assert.ok(!('note' in accepted) && !('memo' in rest));
+  t.strictSame(Object.keys(extensions), ['payment-identifier']);
+  t.ok(!('note' in accepted) && !('memo' in rest));
 });
 
 test('a quote must match the signed terms, and a challenge must match its quote', async (t) => {
@@ -252,9 +252,9 @@ test('a quote must match the signed terms, and a challenge must match its quote'
     const tamper: Tamper = (proxied, asked) => {
       if (asked === '/x402/tts/quote') changed(proxied.json, path, value);
     };
-    await t.test(what, async () => {
+    await t.test(what, async (t) => {
       await assertRefused(tamper, reason, true);
-      assert.ok(!tamperedChallenger.requestedPaths.includes('/x402/tts'));
+      t.ok(!tamperedChallenger.requestedPaths.includes('/x402/tts'));
       await assert.rejects(challenged().quote(HELLO), UntrustedError);
     });
   }
@@ -267,7 +267,7 @@ test('a quote must match the signed terms, and a challenge must match its quote'
   );
 });
 
-test('a retiring payee is paid only where the quote names it', async () => {
+test('a retiring payee is paid only where the quote names it', async (t) => {
   tamperedChallenger.tamper = undefined;
   const wallet = newWallet();
   // By the time of the challenge the metadata shows another current payee.
@@ -295,8 +295,8 @@ test('a retiring payee is paid only where the quote names it', async () => {
       .catch((error) => error);
     return wallet.signed > before ? 'signed' : error.reason;
   };
-  assert.equal(await hasSigned(true), 'signed');
-  assert.equal(await hasSigned(false), 'wrong_payee');
+  t.equal(await hasSigned(true), 'signed');
+  t.equal(await hasSigned(false), 'wrong_payee');
 });
 
 test('prepaid requests are signed with the chain and scheme of the metadata', async (t) => {
@@ -308,34 +308,34 @@ test('prepaid requests are signed with the chain and scheme of the metadata', as
     ['unknown_model', 'payload.pricing.models', []],
   ];
   for (const [reason, path, value] of tampers) {
-    await t.test(path, async () => {
+    await t.test(path, async (t) => {
       tamperedChallenger.tamper = ofMetadata((document) => changed(document, path, value), current);
       const wallet = newWallet();
       const isUntrusted = (error: unknown) => error instanceof UntrustedError && error.reason === reason;
       await assert.rejects(challenged(prepaid(wallet)).speak(HELLO), isUntrusted);
-      assert.equal(wallet.signed, 0);
+      t.equal(wallet.signed, 0);
     });
   }
 });
 
-test('a wallet signs nothing for a service without a pinned key', async () => {
+test('a wallet signs nothing for a service without a pinned key', async (t) => {
   tamperedChallenger.tamper = undefined;
   const wallet = newWallet();
   for (const pay of [directX402(wallet), prepaid(wallet)]) {
     const client = challenged(pay, { trust: [] });
-    await assert.rejects(client.speak(HELLO), /pinned/);
-    await assert.rejects(client.deposit(100_000n), /pinned/);
+    await t.rejects(client.speak(HELLO), /pinned/);
+    await t.rejects(client.deposit(100_000n), /pinned/);
   }
-  assert.equal(wallet.signed, 0);
+  t.equal(wallet.signed, 0);
 });
 
-test('a redirect is not followed, and nothing is signed', async () => {
+test('a redirect is not followed, and nothing is signed', async (t) => {
   tamperedChallenger.tamper = (proxied, path) => {
     if (path !== '/x402/tts') return;
     proxied.headers.set('location', challengingGateway.url + path);
     Object.assign(proxied, { status: 307 });
   };
   const wallet = newWallet();
-  await assert.rejects(challenged(directX402(wallet)).speak(HELLO), { name: 'UnreachableError' });
-  assert.equal(wallet.signed, 0);
+  await t.rejects(challenged(directX402(wallet)).speak(HELLO), { name: 'UnreachableError' });
+  t.equal(wallet.signed, 0);
 });

@@ -42,7 +42,7 @@ const answering = (answer: (request: Request) => Response | Promise<Response>) =
     },
   });
 
-test('speech streams, with a receipt and the balance', async () => {
+test('speech streams, with a receipt and the balance', async (t) => {
   const { account, client, balance } = await openClient();
   const drip = new ControlledStream();
   upstream.mode = drip.mode;
@@ -53,10 +53,10 @@ test('speech streams, with a receipt and the balance', async () => {
   await drip.write(AUDIO.subarray(4_000));
   drip.end();
   upstream.mode = mp3();
-  assert.deepEqual(await speech.bytes(), AUDIO);
+  t.strictSame(await speech.bytes(), AUDIO);
   const { traceId, ...receipt } = speech.receipt;
-  assert.match(traceId, /^[0-9a-f-]{36}$/);
-  assert.deepEqual(receipt, {
+  t.match(traceId, /^[0-9a-f-]{36}$/);
+  t.strictSame(receipt, {
     flow: 'card',
     chargedMicroUsd: PRICE,
     balanceMicroUsd: 5_000_000n - PRICE,
@@ -64,13 +64,13 @@ test('speech streams, with a receipt and the balance', async () => {
     transaction: null,
     isReplay: false,
   });
-  assert.equal(await balance(), 5_000_000n - PRICE);
-  assert.equal(speech.contentType, 'audio/mpeg');
-  assert.equal(client.topUpLink({ amountCents: 700, account }), `${baseUrl}/top-up?amount=700&account=${account}`);
-  assert.ok((await client.voices()).voices.length > 0);
+  t.equal(await balance(), 5_000_000n - PRICE);
+  t.equal(speech.contentType, 'audio/mpeg');
+  t.equal(client.topUpLink({ amountCents: 700, account }), `${baseUrl}/top-up?amount=700&account=${account}`);
+  t.ok((await client.voices()).voices.length > 0);
 });
 
-test('a price over a cap is not sent, and failed requests release their share', async () => {
+test('a price over a cap is not sent, and failed requests release their share', async (t) => {
   const { client } = await openClient({ maxPerRequestMicroUsd: 300n, maxTotalMicroUsd: PRICE });
   const scopeOf = async (text: string, options = {}) => {
     const error = await errorOf(client.speak({ text }, options));
@@ -78,27 +78,27 @@ test('a price over a cap is not sent, and failed requests release their share', 
     return error.scope;
   };
   const asked = upstream.requests.length;
-  assert.equal(await scopeOf('x'.repeat(17)), 'call');
-  assert.equal(await scopeOf(HELLO.text, { maxMicroUsd: PRICE - 1n }), 'call');
-  assert.ok((await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }))) instanceof InvalidRequestError);
-  assert.equal(upstream.requests.length, asked);
+  t.equal(await scopeOf('x'.repeat(17)), 'call');
+  t.equal(await scopeOf(HELLO.text, { maxMicroUsd: PRICE - 1n }), 'call');
+  t.ok((await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }))) instanceof InvalidRequestError);
+  t.equal(upstream.requests.length, asked);
   await client.speak(HELLO);
-  assert.equal(await scopeOf(HELLO.text), 'client');
+  t.equal(await scopeOf(HELLO.text), 'client');
 });
 
-test('a budget reserves, records before the request is sent, then settles', async () => {
+test('a budget reserves, records before the request is sent, then settles', async (t) => {
   const { budget, told } = recordingBudget();
   const { client } = await openClient({ budget });
   await client.speak(HELLO);
   await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }));
   const open = [`reserve card ${PRICE}`, 'record speech'];
-  assert.deepEqual(told, [...open, `settle ${PRICE}`, ...open, 'settle 0']);
+  t.strictSame(told, [...open, `settle ${PRICE}`, ...open, 'settle 0']);
   const unsent = await openClient({ budget: recordingBudget('record').budget, maxTotalMicroUsd: PRICE });
-  assert.match((await errorOf(unsent.client.speak(HELLO))).message, /no record/);
-  assert.equal(await unsent.balance(), 5_000_000n);
+  t.match((await errorOf(unsent.client.speak(HELLO))).message, /no record/);
+  t.equal(await unsent.balance(), 5_000_000n);
 });
 
-test('failed speech is retried, and charged once', async () => {
+test('failed speech is retried, and charged once', async (t) => {
   for (const durable of [false, true]) {
     const { client, balance } = await openClient();
     let failures = durable ? 0 : 1;
@@ -106,37 +106,37 @@ test('failed speech is retried, and charged once', async () => {
       failures -= 1;
       (failures >= 0 ? openAiError(500) : mp3())(request, response);
     };
-    assert.deepEqual(await (await client.speak(HELLO, { durable })).bytes(), AUDIO);
-    assert.equal(await balance(), 5_000_000n - PRICE);
+    t.strictSame(await (await client.speak(HELLO, { durable })).bytes(), AUDIO);
+    t.equal(await balance(), 5_000_000n - PRICE);
   }
   upstream.mode = mp3();
 });
 
-test('errors have the class, code and way on of the service', async () => {
+test('errors have the class, code and way on of the service', async (t) => {
   const { client } = await openClient();
   const invalid = await errorOf(client.speak({ ...HELLO, speed: 3 }));
-  assert.deepEqual([invalid.constructor, invalid.code], [InvalidRequestError, 'INVALID_SPEED']);
+  t.strictSame([invalid.constructor, invalid.code], [InvalidRequestError, 'INVALID_SPEED']);
   const model = await errorOf(client.speak({ ...HELLO, model: 'none' }));
-  assert.deepEqual([model.constructor, model.code], [InvalidRequestError, 'UNKNOWN_TTS_MODEL']);
+  t.strictSame([model.constructor, model.code], [InvalidRequestError, 'UNKNOWN_TTS_MODEL']);
 
   const unknown = { pay: cardCredits('3b241101-e2bb-4255-8caf-4136c566a962') };
   const unpaid = await errorOf((await openClient(unknown)).client.speak(HELLO));
-  assert.equal(unpaid.constructor, PaymentRequiredError);
-  assert.equal(unpaid.topUpUrl, `${baseUrl}/top-up?amount=500`);
+  t.equal(unpaid.constructor, PaymentRequiredError);
+  t.equal(unpaid.topUpUrl, `${baseUrl}/top-up?amount=500`);
 
   const noHeader = await openClient({ pay: cardCredits('ä') });
-  assert.match((await errorOf(noHeader.client.speak(HELLO))).message, /^accountId has .* You were not charged\.$/);
+  t.match((await errorOf(noHeader.client.speak(HELLO))).message, /^accountId has .* You were not charged\.$/);
   const away = await openClient({ fetch: () => Promise.reject(new TypeError('fetch failed')) });
-  assert.equal((await errorOf(away.client.speak(HELLO))).constructor, UnreachableError);
-  assert.throws(() => new Speechgate({ baseUrl: 'http://speech.example' }), TypeError);
-  await assert.rejects(new Speechgate({ baseUrl }).speak(HELLO), /`pay` is missing/);
+  t.equal((await errorOf(away.client.speak(HELLO))).constructor, UnreachableError);
+  t.throws(() => new Speechgate({ baseUrl: 'http://speech.example' }), TypeError);
+  await t.rejects(new Speechgate({ baseUrl }).speak(HELLO), /`pay` is missing/);
   // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
-  await assert.rejects(client.speak(HELLO, { maxMicroUSD: 1n } as any), /no option maxMicroUSD/);
+  await t.rejects(client.speak(HELLO, { maxMicroUSD: 1n } as any), /no option maxMicroUSD/);
   // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
-  await assert.rejects(client.speak(HELLO, { maxMicroUsd: 1 } as any), /maxMicroUsd must be a bigint/);
+  await t.rejects(client.speak(HELLO, { maxMicroUsd: 1 } as any), /maxMicroUsd must be a bigint/);
 });
 
-test('a price that has risen is not paid, and the next purchase reads it', async () => {
+test('a price that has risen is not paid, and the next purchase reads it', async (t) => {
   let rate = 0.000018;
   const client = new Speechgate({
     baseUrl,
@@ -150,12 +150,12 @@ test('a price that has risen is not paid, and the next purchase reads it', async
     },
   });
   rate = 0.000017;
-  assert.equal((await errorOf(client.speak(HELLO))).constructor, PriceChangedError);
+  t.equal((await errorOf(client.speak(HELLO))).constructor, PriceChangedError);
   rate = 0.000018;
-  assert.equal((await client.speak(HELLO)).receipt.chargedMicroUsd, PRICE);
+  t.equal((await client.speak(HELLO)).receipt.chargedMicroUsd, PRICE);
 });
 
-test('a durable purchase with an unknown outcome is resumed, and settled once', async () => {
+test('a durable purchase with an unknown outcome is resumed, and settled once', async (t) => {
   const { budget, told } = recordingBudget();
   let isCut = true;
   const { client, balance } = await openClient({
@@ -168,20 +168,20 @@ test('a durable purchase with an unknown outcome is resumed, and settled once', 
     },
   });
   const lost = await errorOf(client.speak(HELLO, { durable: true }));
-  assert.ok(lost instanceof OutcomeUnknownError);
-  assert.equal(told.at(-1), 'record speech');
+  t.ok(lost instanceof OutcomeUnknownError);
+  t.equal(told.at(-1), 'record speech');
   isCut = false;
   const pending = JSON.parse(JSON.stringify(lost.pending));
   const speech = await client.resume(pending);
-  assert.deepEqual(await speech.bytes(), AUDIO);
-  assert.deepEqual([speech.receipt.chargedMicroUsd, speech.receipt.isReplay], [PRICE, true]);
-  assert.equal(told.at(-1), `settle ${PRICE}`);
-  assert.equal(await balance(), 5_000_000n - PRICE);
+  t.strictSame(await speech.bytes(), AUDIO);
+  t.strictSame([speech.receipt.chargedMicroUsd, speech.receipt.isReplay], [PRICE, true]);
+  t.equal(told.at(-1), `settle ${PRICE}`);
+  t.equal(await balance(), 5_000_000n - PRICE);
   for (const change of [{ baseUrl: 'https://b.example' }, { target: '/tts' }, { flow: 'direct' }])
-    await assert.rejects(client.resume({ ...pending, ...change }), { name: 'SpeechgateError' });
+    await t.rejects(client.resume({ ...pending, ...change }), { name: 'SpeechgateError' });
 });
 
-test('a job that failed was refunded; audio that has expired is charged', async () => {
+test('a job that failed was refunded; audio that has expired is charged', async (t) => {
   const job = (state: object, audio = 404) =>
     answering(({ url }) => {
       if (url.endsWith('async=true')) return Response.json({ jobId: 'j', traceId: 't' }, { status: 202 });
@@ -193,25 +193,25 @@ test('a job that failed was refunded; audio that has expired is charged', async 
       });
     });
   const failed = await errorOf(job({ status: 'failed' }).speak(HELLO, { durable: true }));
-  assert.deepEqual([failed.constructor, failed.payment.state], [ServiceUnavailableError, 'not_charged']);
+  t.strictSame([failed.constructor, failed.payment.state], [ServiceUnavailableError, 'not_charged']);
   const expired = await errorOf(job({ status: 'completed' }).speak(HELLO, { durable: true }));
-  assert.deepEqual([expired.constructor, expired.chargedMicroUsd], [AudioLostError, PRICE]);
+  t.strictSame([expired.constructor, expired.chargedMicroUsd], [AudioLostError, PRICE]);
   const unavailable = await errorOf(job({ status: 'completed' }, 503).speak(HELLO, { durable: true }));
-  assert.equal(unavailable.constructor, OutcomeUnknownError);
+  t.equal(unavailable.constructor, OutcomeUnknownError);
 });
 
-test('an abort gives its reason before a payment, and a lost answer after it', async () => {
+test('an abort gives its reason before a payment, and a lost answer after it', async (t) => {
   const { client } = await openClient();
   await assert.rejects(client.speak(HELLO, { signal: AbortSignal.abort('enough') }), (reason) => reason === 'enough');
   const stop = new AbortController();
   upstream.mode = () => stop.abort('enough');
   const lost = await errorOf(client.speak(HELLO, { signal: stop.signal }));
   upstream.mode = mp3();
-  assert.deepEqual([lost.constructor, lost.cause], [AudioLostError, 'enough']);
+  t.strictSame([lost.constructor, lost.cause], [AudioLostError, 'enough']);
 });
 
-test('an answer that is no audio may have been charged', async () => {
+test('an answer that is no audio may have been charged', async (t) => {
   const page = answering(() => new Response('<p>Hello</p>', { headers: { 'content-type': 'text/html' } }));
   const lost = await errorOf(page.speak(HELLO));
-  assert.deepEqual([lost.constructor, lost.chargedMicroUsd], [AudioLostError, null]);
+  t.strictSame([lost.constructor, lost.chargedMicroUsd], [AudioLostError, null]);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { type Test, t, test } from 'tap';
 import { cardCredits as byCard, Speechgate as CardClient } from '../../../src/callers/client/card.ts';
 import {
@@ -75,13 +74,13 @@ for (const [flow, startBuyer] of Object.entries(BUYERS)) {
   test(`${flow}: a request cut at any point is charged once and gets its audio`, { skip }, async (t) => {
     const { marker, buy, taken } = await startBuyer(t);
     for (const [at, cut] of CUTS.entries()) {
-      await t.test(nameOf(cut), async () => {
+      await t.test(nameOf(cut), async (t) => {
         // A job's request is answered before the provider is asked.
         const isEarly = marker === 'idempotency-key' && cut.at === 'working';
         const speech = await buyCut(marker, isEarly ? { at: 'sent' } : cut, buy);
-        assert.deepEqual(await speech.bytes(), AUDIO);
-        assert.equal(speech.receipt.chargedMicroUsd, PRICE);
-        assert.equal(await taken(), PRICE * BigInt(at + 1));
+        t.strictSame(await speech.bytes(), AUDIO);
+        t.equal(speech.receipt.chargedMicroUsd, PRICE);
+        t.equal(await taken(), PRICE * BigInt(at + 1));
       });
     }
   });
@@ -91,20 +90,20 @@ test('card, streamed: a request cut at any point is charged at most once', { ski
   const { upstream } = gateway as NonNullable<typeof gateway>;
   const asked = upstream.requests.length;
   for (const cut of CUTS) {
-    await t.test(nameOf(cut), async () => {
+    await t.test(nameOf(cut), async (t) => {
       // Of its own: the service may still be at work on the request that was cut before.
       for (const client of [open(cardCredits((await gateway?.fund(500)) as string)), await openCardClient()]) {
         const bytes = await buyCut('x-credit-account', cut, () => client.speak(HELLO)).then(
           (speech) => speech.bytes().catch((error) => error),
           (error) => error,
         );
-        if (cut.at === 'answered') assert.deepEqual(bytes, AUDIO);
-        else assert.ok(bytes instanceof AudioLostError, String(bytes));
-        assert.ok(5_000_000n - (await client.balance()).balanceMicroUsd <= PRICE);
+        if (cut.at === 'answered') t.strictSame(bytes, AUDIO);
+        else t.ok(bytes instanceof AudioLostError, String(bytes));
+        t.ok(5_000_000n - (await client.balance()).balanceMicroUsd <= PRICE);
       }
     });
   }
-  assert.ok(upstream.requests.length <= asked + 2 * CUTS.length);
+  t.ok(upstream.requests.length <= asked + 2 * CUTS.length);
 });
 
 test('deposit: a request cut at any point is paid once and credited once', { skip }, async (t) => {
@@ -112,12 +111,12 @@ test('deposit: a request cut at any point is paid once and credited once', { ski
   const client = open(prepaid(payer));
   mineSteadily(t, chain);
   for (const [at, cut] of CUTS.entries()) {
-    await t.test(nameOf(cut), async () => {
+    await t.test(nameOf(cut), async (t) => {
       const broken = proxy.cutNext('payment-signature', cut);
       const { balanceMicroUsd } = await client.deposit(100_000n);
       await broken;
-      assert.equal(balanceMicroUsd, 100_000n * BigInt(at + 1));
-      assert.equal(await timesPaid(chain, payer), at + 1);
+      t.equal(balanceMicroUsd, 100_000n * BigInt(at + 1));
+      t.equal(await timesPaid(chain, payer), at + 1);
     });
   }
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { cardCredits, ServiceError, Speechgate } from '../../../src/callers/client/index.ts';
 import { errorOf, ONE_MODEL } from '../../support/client.ts';
@@ -31,7 +30,7 @@ test('a job is polled less and less often, and not before Retry-After', async (t
     timeoutMs: 0,
     fetch: send,
   });
-  assert.ok((await errorOf(client.speak({ text: 'Hello' }, { durable: true }))) instanceof ServiceError);
-  assert.equal(asked, 12);
-  assert.deepEqual(pauses, [250, 375, 562, 843, 1265, 1898, 2847, 4000, 4000, 4000, 11_000]);
+  t.ok((await errorOf(client.speak({ text: 'Hello' }, { durable: true }))) instanceof ServiceError);
+  t.equal(asked, 12);
+  t.strictSame(pauses, [250, 375, 562, 843, 1265, 1898, 2847, 4000, 4000, 4000, 11_000]);
 });

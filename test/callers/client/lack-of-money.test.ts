@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { toApiError } from '../../../src/callers/bridge/api-error.ts';
 import { failureOf } from '../../../src/callers/cli/failure.ts';
@@ -58,16 +57,16 @@ async function told(error: Error) {
 }
 
 for (const [details, way, problem, remedy] of OF_MONEY) {
-  test(`${JSON.stringify(details)} tells how to add money in every program`, async () => {
+  test(`${JSON.stringify(details)} tells how to add money in every program`, async (t) => {
     const { command, bridge, mcp } = await told(refused(details, way));
     for (const message of [command.message, bridge.message, mcp]) {
-      assert.match(message, problem);
-      assert.match(message, remedy);
-      assert.match(message, /You were not charged|Nothing was charged/);
+      t.match(message, problem);
+      t.match(message, remedy);
+      t.match(message, /You were not charged|Nothing was charged/);
     }
-    assert.equal(command.exit, 3);
-    assert.equal(bridge.type, 'insufficient_quota');
-    for (const message of [bridge.message, mcp]) assert.ok(!message.includes('secret'), 'the bearer id stays here');
+    t.equal(command.exit, 3);
+    t.equal(bridge.type, 'insufficient_quota');
+    for (const message of [bridge.message, mcp]) t.ok(!message.includes('secret'), 'the bearer id stays here');
   });
 }
 
@@ -85,40 +84,40 @@ const OVER_CAPS = [
 ] as const;
 
 for (const [scope, used, split, option] of OVER_CAPS) {
-  test(`over the cap ${scope}: every program tells what is used and how to raise it`, async () => {
+  test(`over the cap ${scope}: every program tells what is used and how to raise it`, async (t) => {
     const amounts = { limitMicroUsd: 1000n, leftMicroUsd: 10n, wantedMicroUsd: 1198n };
     const { command, bridge, mcp } = await told(new OverCapError({ scope, ...amounts, used }));
     for (const message of [command.message, bridge.message, mcp]) {
-      assert.match(message, /0\.001198/);
-      assert.match(message, split);
-      assert.match(message, option);
-      assert.match(message, /speechgate (bridge or )?connect/);
-      assert.match(message, /You were not charged|Nothing was signed/);
+      t.match(message, /0\.001198/);
+      t.match(message, split);
+      t.match(message, option);
+      t.match(message, /speechgate (bridge or )?connect/);
+      t.match(message, /You were not charged|Nothing was signed/);
     }
-    assert.deepEqual([command.exit, bridge.type], [4, 'insufficient_quota']);
+    t.strictSame([command.exit, bridge.type], [4, 'insufficient_quota']);
   });
 }
 
 for (const [details, way] of OF_OTHERS) {
-  test(`${JSON.stringify(details)} is told in the words of the service`, async () => {
+  test(`${JSON.stringify(details)} is told in the words of the service`, async (t) => {
     const { command, bridge, mcp } = await told(refused(details, way));
     for (const message of [command.message, bridge.message, mcp]) {
-      assert.match(message, /Its own words\./);
-      assert.doesNotMatch(message, /nsufficient|top-up|deposit|Send USDC|Retry/);
+      t.match(message, /Its own words\./);
+      t.notMatch(message, /nsufficient|top-up|deposit|Send USDC|Retry/);
     }
-    assert.equal(command.exit, 1);
-    assert.notEqual(bridge.type, 'insufficient_quota');
+    t.equal(command.exit, 1);
+    t.not(bridge.type, 'insufficient_quota');
   });
 }
 
 for (const field of ['accountId', 'address']) {
-  test(`an unknown ${field} is told in the words of the service, without a hint at voices`, async () => {
+  test(`an unknown ${field} is told in the words of the service, without a hint at voices`, async (t) => {
     const message = 'This address has no account. Deposit at POST /x402/deposit to create one.';
     const fault = { status: 404, code: 'NOT_FOUND', message, details: { field }, traceId: '', retryAfterSeconds: null };
     const { command, bridge, mcp } = await told(serviceError(fault));
     for (const said of [command.message, bridge.message, mcp]) {
-      assert.match(said, /has no account\./);
-      assert.doesNotMatch(said, /voice|model/);
+      t.match(said, /has no account\./);
+      t.notMatch(said, /voice|model/);
     }
   });
 }

@@ -49,14 +49,14 @@ test('card: speech returns streamed audio, a receipt and the balance', async (t)
   const account = await gateway.fund(500);
   const client = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(account) });
   const speech = await client.speak(ORDER);
-  assert.deepEqual(await speech.bytes(), AUDIO);
-  assert.equal(speech.contentType, 'audio/mpeg');
+  t.strictSame(await speech.bytes(), AUDIO);
+  t.equal(speech.contentType, 'audio/mpeg');
   const { flow, chargedMicroUsd, balanceMicroUsd, identifier, isReplay } = speech.receipt;
-  assert.deepEqual(
+  t.strictSame(
     [flow, chargedMicroUsd, balanceMicroUsd, identifier, isReplay],
     ['card', PRICE, 4_999_802n, null, false],
   );
-  assert.deepEqual(await client.balance(), { flow: 'card', account, balanceMicroUsd: 4_999_802n });
+  t.strictSame(await client.balance(), { flow: 'card', account, balanceMicroUsd: 4_999_802n });
 });
 
 test('direct: each request makes one payment on chain, with or without a quote', { skip }, async (t) => {
@@ -66,10 +66,10 @@ test('direct: each request makes one payment on chain, with or without a quote',
     const pay = directX402(payer, { quoteFirst });
     const client = new Speechgate({ baseUrl: gateway.url, pay, trust: pinsOf(gateway) });
     const speech = await client.speak(ORDER);
-    assert.deepEqual(await speech.bytes(), AUDIO);
-    assert.equal(speech.receipt.chargedMicroUsd, PRICE);
-    assert.match(speech.receipt.transaction ?? '', /^0x[0-9a-f]{64}$/);
-    assert.equal(await timesPaid(chain, payer), paid + 1);
+    t.strictSame(await speech.bytes(), AUDIO);
+    t.equal(speech.receipt.chargedMicroUsd, PRICE);
+    t.match(speech.receipt.transaction ?? '', /^0x[0-9a-f]{64}$/);
+    t.equal(await timesPaid(chain, payer), paid + 1);
   }
 });
 
@@ -78,69 +78,69 @@ test('R23: a refused direct payment stays reserved, since it may still settle', 
   const poor = await wallet(chain.client, PRICE - 1n);
   const { budget, told } = recordingBudget();
   const client = new Speechgate({ baseUrl: gateway.url, pay: directX402(poor), trust: pinsOf(gateway), budget });
-  assert.ok((await errorOf(client.speak(ORDER))) instanceof PaymentRequiredError);
-  assert.deepEqual(told, [`reserve direct ${PRICE}`, 'record speech']);
+  t.ok((await errorOf(client.speak(ORDER))) instanceof PaymentRequiredError);
+  t.strictSame(told, [`reserve direct ${PRICE}`, 'record speech']);
 });
 
 test('prepaid: a deposit pays for speech and shows in the balance', { skip }, async (t) => {
   const gateway = await startPaidGateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const client = new Speechgate({ baseUrl: gateway.url, pay: prepaid(payer), trust: pinsOf(gateway) });
-  assert.equal((await client.balance()).balanceMicroUsd, 0n);
+  t.equal((await client.balance()).balanceMicroUsd, 0n);
   const stop = mineSteadily(t, chain);
   const deposit = await client.deposit(100_000n);
   stop();
-  assert.equal(deposit.balanceMicroUsd, 100_000n);
+  t.equal(deposit.balanceMicroUsd, 100_000n);
   const speech = await client.speak(ORDER);
-  assert.deepEqual(await speech.bytes(), AUDIO);
-  assert.equal(speech.receipt.chargedMicroUsd, PRICE);
-  assert.equal(speech.receipt.balanceMicroUsd, 100_000n - PRICE);
-  assert.equal((await client.balance()).balanceMicroUsd, 100_000n - PRICE);
+  t.strictSame(await speech.bytes(), AUDIO);
+  t.equal(speech.receipt.chargedMicroUsd, PRICE);
+  t.equal(speech.receipt.balanceMicroUsd, 100_000n - PRICE);
+  t.equal((await client.balance()).balanceMicroUsd, 100_000n - PRICE);
 });
 
 const HELLO = { text: 'Hello world' };
 const { upstream } = gateway;
 
-test('a price over a cap is refused before anything is signed', async () => {
+test('a price over a cap is refused before anything is signed', async (t) => {
   const { client, wallet } = await prepaidCaller(gateway, { maxPerRequestMicroUsd: 300n, maxTotalMicroUsd: 500n });
   const wide = await errorOf(client.speak(HELLO, { maxMicroUsd: 197n }));
-  assert.ok(wide instanceof OverCapError);
-  assert.deepEqual([wide.scope, wide.limitMicroUsd, wide.wantedMicroUsd], ['call', 197n, PRICE]);
-  assert.equal((await errorOf(client.speak({ text: 'x'.repeat(17) }))).scope, 'call');
-  assert.equal(wallet.signed, 0);
+  t.ok(wide instanceof OverCapError);
+  t.strictSame([wide.scope, wide.limitMicroUsd, wide.wantedMicroUsd], ['call', 197n, PRICE]);
+  t.equal((await errorOf(client.speak({ text: 'x'.repeat(17) }))).scope, 'call');
+  t.equal(wallet.signed, 0);
 
   await client.speak(HELLO);
   await client.speak(HELLO);
   const signed = wallet.signed;
   const total = await errorOf(client.speak(HELLO));
-  assert.deepEqual([total.scope, total.limitMicroUsd, total.leftMicroUsd], ['client', 500n, 500n - 2n * PRICE]);
-  assert.equal(wallet.signed, signed);
+  t.strictSame([total.scope, total.limitMicroUsd, total.leftMicroUsd], ['client', 500n, 500n - 2n * PRICE]);
+  t.equal(wallet.signed, signed);
 });
 
-test('a failed card request releases its share of the cap', async () => {
+test('a failed card request releases its share of the cap', async (t) => {
   const pay = cardCredits(await gateway.fund(500));
   const { baseUrl } = gateway.config;
   const client = new Speechgate({ baseUrl, pay, maxTotalMicroUsd: PRICE });
   for (let failed = 0; failed < 3; failed += 1) {
-    assert.ok((await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }))) instanceof InvalidRequestError);
+    t.ok((await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }))) instanceof InvalidRequestError);
   }
   await client.speak(HELLO);
 });
 
-test('parallel purchases stay within the caps', async () => {
+test('parallel purchases stay within the caps', async (t) => {
   const { client, balance } = await prepaidCaller(gateway, { maxTotalMicroUsd: 3n * PRICE });
   const ends = await Promise.allSettled(Array.from({ length: 8 }, () => client.speak(HELLO)));
-  assert.equal(ends.filter(({ status }) => status === 'fulfilled').length, 3);
-  assert.equal(await balance(), 1_000_000n - 3n * PRICE);
+  t.equal(ends.filter(({ status }) => status === 'fulfilled').length, 3);
+  t.equal(await balance(), 1_000_000n - 3n * PRICE);
 });
 
-test('a budget reserves before signing, records before sending, then settles', async () => {
+test('a budget reserves before signing, records before sending, then settles', async (t) => {
   const { budget, told } = recordingBudget();
   const { client } = await prepaidCaller(gateway, { budget });
   await client.speak(HELLO);
   await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }));
   const bought = [`reserve prepaid ${PRICE}`, 'record speech', `settle ${PRICE}`];
-  assert.deepEqual(told, [...bought, `reserve prepaid ${PRICE}`, 'record speech', 'settle 0']);
+  t.strictSame(told, [...bought, `reserve prepaid ${PRICE}`, 'record speech', 'settle 0']);
 });
 
 test('R1: a client reserves the price of UTF-16 code units, not of bytes', async (t) => {
@@ -152,68 +152,68 @@ test('R1: a client reserves the price of UTF-16 code units, not of bytes', async
   t.equal(told.at(-1), `settle ${text.length * 18}`);
 });
 
-test('nothing is signed without a reservation or sent without a record', async () => {
+test('nothing is signed without a reservation or sent without a record', async (t) => {
   for (const [fails, signatures] of [
     ['reserve', 0],
     ['record', 1],
   ] as const) {
     const { budget, told } = recordingBudget(fails);
     const { client, wallet, balance } = await prepaidCaller(gateway, { budget, maxTotalMicroUsd: PRICE });
-    assert.match((await errorOf(client.speak(HELLO))).message, new RegExp(`no ${fails}`));
-    assert.equal(wallet.signed, signatures);
-    assert.equal(await balance(), 1_000_000n);
-    if (fails === 'record') assert.equal(told.at(-1), 'settle 0');
+    t.match((await errorOf(client.speak(HELLO))).message, new RegExp(`no ${fails}`));
+    t.equal(wallet.signed, signatures);
+    t.equal(await balance(), 1_000_000n);
+    if (fails === 'record') t.equal(told.at(-1), 'settle 0');
   }
 });
 
-test('a budget that fails to settle loses no audio', async () => {
+test('a budget that fails to settle loses no audio', async (t) => {
   const { client } = await prepaidCaller(gateway, { budget: recordingBudget('settle').budget });
-  assert.deepEqual(await (await client.speak(HELLO)).bytes(), AUDIO);
+  t.strictSame(await (await client.speak(HELLO)).bytes(), AUDIO);
 });
 
-test('error classes carry the code and details of the service', async () => {
+test('error classes carry the code and details of the service', async (t) => {
   const account = await gateway.fund(500);
   const client = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(account) });
   const invalid = await errorOf(client.speak({ ...HELLO, speed: 3 }));
-  assert.ok(invalid instanceof InvalidRequestError);
-  assert.deepEqual([invalid.status, invalid.code, invalid.details?.field], [400, 'INVALID_SPEED', 'speed']);
-  assert.match(invalid.traceId, /^[0-9a-f-]{36}$/);
-  assert.equal(invalid.name, 'InvalidRequestError');
+  t.ok(invalid instanceof InvalidRequestError);
+  t.strictSame([invalid.status, invalid.code, invalid.details?.field], [400, 'INVALID_SPEED', 'speed']);
+  t.match(invalid.traceId, /^[0-9a-f-]{36}$/);
+  t.equal(invalid.name, 'InvalidRequestError');
 
   const poor = new Speechgate({ baseUrl: gateway.url, pay: cardCredits('3b241101-e2bb-4255-8caf-4136c566a962') });
   const unpaid = await errorOf(poor.speak(HELLO));
-  assert.ok(unpaid instanceof PaymentRequiredError);
-  assert.deepEqual([unpaid.topUpUrl, unpaid.missingMicroUsd], [`${gateway.url}/top-up?amount=500`, PRICE]);
+  t.ok(unpaid instanceof PaymentRequiredError);
+  t.strictSame([unpaid.topUpUrl, unpaid.missingMicroUsd], [`${gateway.url}/top-up?amount=500`, PRICE]);
 
   const pay = prepaid(privateKeyToAccount(generatePrivateKey()));
   const undeposited = new Speechgate({ baseUrl: gateway.url, pay, trust: pinsOf(gateway) });
   const short = await errorOf(undeposited.speak(HELLO));
-  assert.ok(short instanceof PaymentRequiredError);
-  assert.deepEqual([short.details?.reason, short.topUpUrl, short.missingMicroUsd], ['never_deposited', null, PRICE]);
+  t.ok(short instanceof PaymentRequiredError);
+  t.strictSame([short.details?.reason, short.topUpUrl, short.missingMicroUsd], ['never_deposited', null, PRICE]);
 
   upstream.mode = tooManyRequests('30');
   const impatient = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(account), timeoutMs: 1000 });
   const busy = await errorOf(impatient.speak(HELLO));
-  assert.ok(busy instanceof ServiceUnavailableError);
-  assert.deepEqual([busy.code, busy.retryAfterSeconds], ['TTS_UNAVAILABLE', 30]);
+  t.ok(busy instanceof ServiceUnavailableError);
+  t.strictSame([busy.code, busy.retryAfterSeconds], ['TTS_UNAVAILABLE', 30]);
   upstream.mode = mp3();
-  assert.equal(await gateway.balance(account), 5_000_000n);
+  t.equal(await gateway.balance(account), 5_000_000n);
 });
 
-test('failed speech is retried with a new signature and charged once', async () => {
+test('failed speech is retried with a new signature and charged once', async (t) => {
   const { client, balance, wallet } = await prepaidCaller(gateway);
   let failures = 1;
   upstream.mode = (request, response) => {
     failures -= 1;
     (failures >= 0 ? openAiError(500) : mp3())(request, response);
   };
-  assert.deepEqual(await (await client.speak(HELLO)).bytes(), AUDIO);
+  t.strictSame(await (await client.speak(HELLO)).bytes(), AUDIO);
   upstream.mode = mp3();
-  assert.equal(await balance(), 1_000_000n - PRICE);
-  assert.equal(wallet.signed, 2);
+  t.equal(await balance(), 1_000_000n - PRICE);
+  t.equal(wallet.signed, 2);
 });
 
-test('a streamed card request returns its first bytes before the rest is spoken', async () => {
+test('a streamed card request returns its first bytes before the rest is spoken', async (t) => {
   const drip = new ControlledStream();
   upstream.mode = drip.mode;
   const client = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(await gateway.fund(500)) });
@@ -221,13 +221,13 @@ test('a streamed card request returns its first bytes before the rest is spoken'
   await drip.opened;
   await drip.write(silentMp3(1000));
   const reader = (await speaking).audio.getReader();
-  assert.ok(((await reader.read()).value?.length ?? 0) > 0);
+  t.ok(((await reader.read()).value?.length ?? 0) > 0);
   drip.end();
   while (!(await reader.read()).done);
   upstream.mode = mp3();
 });
 
-test('a streamed WAV of size 0 is sent as one of unknown size, and gets its real sizes when it is whole', async () => {
+test('a streamed WAV of size 0 is sent as one of unknown size, and gets its real sizes when it is whole', async (t) => {
   const wav = silentWav(100);
   const [zero, unknown] = [0, 0xffffffff].map((size) => {
     const streamed = Buffer.from(wav);
@@ -247,7 +247,7 @@ test('a streamed WAV of size 0 is sent as one of unknown size, and gets its real
     const audio = read(await speaking);
     await drip.write((zero as Buffer).subarray(1000));
     drip.end();
-    assert.deepEqual(Buffer.from(await audio), expected);
+    t.strictSame(Buffer.from(await audio), expected);
   }
   upstream.mode = mp3();
 });
@@ -264,32 +264,32 @@ async function lostPurchase(client: Speechgate, options = {}): Promise<PendingPu
   return JSON.parse(JSON.stringify(error.pending));
 }
 
-test('another process without a wallet can resume an unknown outcome, paid once', async () => {
+test('another process without a wallet can resume an unknown outcome, paid once', async (t) => {
   const { budget, told } = recordingBudget();
   const { client, balance, wallet } = await prepaidCaller(cutGateway, { timeoutMs: 0, budget });
   const pending = await lostPurchase(client);
-  assert.deepEqual(told.slice(-1), ['record speech'], 'it stays set aside');
+  t.strictSame(told.slice(-1), ['record speech'], 'it stays set aside');
   const speech = await new Speechgate({ baseUrl: proxy.url }).resume(pending);
-  assert.deepEqual(await speech.bytes(), AUDIO);
-  assert.deepEqual([speech.receipt.chargedMicroUsd, speech.receipt.isReplay], [PRICE, true]);
+  t.strictSame(await speech.bytes(), AUDIO);
+  t.strictSame([speech.receipt.chargedMicroUsd, speech.receipt.isReplay], [PRICE, true]);
   await client.resume(pending);
-  assert.equal(told.at(-1), `settle ${PRICE}`);
-  assert.equal(await balance(), 1_000_000n - PRICE);
-  assert.equal(wallet.signed, 1);
+  t.equal(told.at(-1), `settle ${PRICE}`);
+  t.equal(await balance(), 1_000_000n - PRICE);
+  t.equal(wallet.signed, 1);
 });
 
-test('resolveOutcome reports what became of an expired purchase', async () => {
+test('resolveOutcome reports what became of an expired purchase', async (t) => {
   const { client, balance, wallet } = await prepaidCaller(cutGateway, { timeoutMs: 0 });
   const pending = await lostPurchase(client);
-  assert.equal(await client.resolveOutcome(pending), null, 'it is still in time');
+  t.equal(await client.resolveOutcome(pending), null, 'it is still in time');
   const ended = { ...pending, expiresAt: Math.floor(Date.now() / 1000) - 60 };
   let conclusion = await client.resolveOutcome(ended);
   await until(async () => {
     conclusion ??= await client.resolveOutcome(ended);
     return conclusion !== null;
   });
-  assert.equal(conclusion?.chargedMicroUsd, PRICE);
-  assert.deepEqual(await conclusion?.speech?.bytes(), AUDIO);
+  t.equal(conclusion?.chargedMicroUsd, PRICE);
+  t.strictSame(await conclusion?.speech?.bytes(), AUDIO);
 
   const expiry = BigInt(ended.expiresAt);
   const { headers } = await withCredential(
@@ -306,11 +306,11 @@ test('resolveOutcome reports what became of an expired purchase', async () => {
     return Response.json({ error }, { status: 400 });
   };
   const asking = new Speechgate({ baseUrl: proxy.url, fetch: looksUp });
-  assert.deepEqual(await asking.resolveOutcome(never), { chargedMicroUsd: 0n, speech: null });
-  assert.equal(await balance(), 1_000_000n - PRICE);
+  t.strictSame(await asking.resolveOutcome(never), { chargedMicroUsd: 0n, speech: null });
+  t.equal(await balance(), 1_000_000n - PRICE);
 });
 
-test('a streamed card request cannot be resumed and counts as charged', async () => {
+test('a streamed card request cannot be resumed and counts as charged', async (t) => {
   const account = await cutGateway.fund(500);
   const { budget, told } = recordingBudget();
   let recorded: PendingPurchase | undefined;
@@ -328,17 +328,17 @@ test('a streamed card request cannot be resumed and counts as charged', async ()
   const broken = proxy.cutNext('x-credit-account', { at: 'answer head', share: 0 });
   const lost = await errorOf(client.speak(HELLO));
   await broken;
-  assert.ok(lost instanceof AudioLostError);
-  assert.deepEqual([lost.chargedMicroUsd, lost.maxMicroUsd, told.at(-1)], [null, PRICE, `settle ${PRICE}`]);
-  assert.ok((await errorOf(client.resume(recorded as PendingPurchase))) instanceof AudioLostError);
-  assert.deepEqual(await client.resolveOutcome(recorded as PendingPurchase), { chargedMicroUsd: PRICE, speech: null });
+  t.ok(lost instanceof AudioLostError);
+  t.strictSame([lost.chargedMicroUsd, lost.maxMicroUsd, told.at(-1)], [null, PRICE, `settle ${PRICE}`]);
+  t.ok((await errorOf(client.resume(recorded as PendingPurchase))) instanceof AudioLostError);
+  t.strictSame(await client.resolveOutcome(recorded as PendingPurchase), { chargedMicroUsd: PRICE, speech: null });
 });
 
-test('an abort gives its reason before a payment, a resumable purchase after it', async () => {
+test('an abort gives its reason before a payment, a resumable purchase after it', async (t) => {
   const { client, wallet, balance } = await prepaidCaller(cutGateway);
   const reason = new Error('enough');
-  assert.equal(await errorOf(client.speak(HELLO, { signal: AbortSignal.abort(reason) })), reason);
-  assert.equal(wallet.signed, 0);
+  t.equal(await errorOf(client.speak(HELLO, { signal: AbortSignal.abort(reason) })), reason);
+  t.equal(wallet.signed, 0);
   const stop = new AbortController();
   let asked = 0;
   cutUpstream.mode = (request, response) => {
@@ -347,19 +347,19 @@ test('an abort gives its reason before a payment, a resumable purchase after it'
     void until(() => asked > 1).then(() => mp3()(request, response));
   };
   const error = await errorOf(client.speak(HELLO, { signal: stop.signal }));
-  assert.ok(error instanceof OutcomeUnknownError);
-  assert.equal(error.cause, reason);
+  t.ok(error instanceof OutcomeUnknownError);
+  t.equal(error.cause, reason);
   const counting: typeof fetch = (...call) => {
     asked += 1;
     return fetch(...call);
   };
   const resumed = await new Speechgate({ baseUrl: proxy.url, fetch: counting }).resume(error.pending);
   cutUpstream.mode = mp3();
-  assert.deepEqual(await resumed.bytes(), AUDIO);
-  assert.equal(await balance(), 1_000_000n - PRICE);
+  t.strictSame(await resumed.bytes(), AUDIO);
+  t.equal(await balance(), 1_000_000n - PRICE);
 });
 
-test('a purchase of another service or kind, or one tampered with, is not sent', async () => {
+test('a purchase of another service or kind, or one tampered with, is not sent', async (t) => {
   const { client } = await prepaidCaller(cutGateway, { timeoutMs: 0 });
   const pending = await lostPurchase(client);
   for (const change of [
@@ -368,7 +368,7 @@ test('a purchase of another service or kind, or one tampered with, is not sent',
     { target: '/feedback' },
     { method: 'GET' },
   ]) {
-    await assert.rejects(client.resume({ ...pending, ...change } as PendingPurchase), /pending|purchase/);
+    await t.rejects(client.resume({ ...pending, ...change } as PendingPurchase), /pending|purchase/);
   }
-  await assert.rejects(client.resumeDeposit(pending), /pending deposit/);
+  await t.rejects(client.resumeDeposit(pending), /pending deposit/);
 });

@@ -106,40 +106,40 @@ for (const flow of FLOWS) {
     const pending = await lostPurchase(flow, { budget });
     const client = open(flow, { budget });
     for (const [status, code, details] of TELL_NOTHING) {
-      await t.test(`${status} ${code}`, async () => {
+      await t.test(`${status} ${code}`, async (t) => {
         proxy.tamper = answer(flow, status, refusal(code, details));
         for (const repeated of [pending, ended(pending)]) {
-          assert.ok((await errorOf(flow.resume(client, repeated))) instanceof OutcomeUnknownError);
+          t.ok((await errorOf(flow.resume(client, repeated))) instanceof OutcomeUnknownError);
         }
-        assert.equal(await client.resolveOutcome(ended(pending)), null);
+        t.equal(await client.resolveOutcome(ended(pending)), null);
       });
     }
-    assert.ok(!told.some((line) => line.startsWith('settle')), told.join());
+    t.ok(!told.some((line) => line.startsWith('settle')), told.join());
   });
 
-  test(`${flow.name}: not_charged after expiry means that nothing was charged`, async () => {
+  test(`${flow.name}: not_charged after expiry means that nothing was charged`, async (t) => {
     const pending = ended(await lostPurchase(flow));
     const client = open(flow);
     for (const [status, code] of TELL_NOTHING) {
       proxy.tamper = answer(flow, status, refusal(code, NOT_CHARGED));
       const error = await errorOf(flow.resume(client, pending));
-      assert.ok(error instanceof ServiceError, `${status} ${code}: ${error}`);
-      assert.equal(error.payment?.state, 'not_charged');
-      assert.deepEqual(await client.resolveOutcome(pending), { chargedMicroUsd: 0n, speech: null });
+      t.ok(error instanceof ServiceError, `${status} ${code}: ${error}`);
+      t.equal(error.payment?.state, 'not_charged');
+      t.strictSame(await client.resolveOutcome(pending), { chargedMicroUsd: 0n, speech: null });
     }
   });
 
-  test(`${flow.name}: payment state unknown stays reserved and resumable`, async () => {
+  test(`${flow.name}: payment state unknown stays reserved and resumable`, async (t) => {
     const pending = ended(await lostPurchase(flow));
     const client = open(flow);
     for (const [status, code] of TELL_NOTHING) {
       proxy.tamper = answer(flow, status, refusal(code, { payment: { state: 'unknown', amountMicroUsd: 198 } }));
-      assert.ok((await errorOf(flow.resume(client, pending))) instanceof OutcomeUnknownError, `${status} ${code}`);
-      assert.equal(await client.resolveOutcome(pending), null);
+      t.ok((await errorOf(flow.resume(client, pending))) instanceof OutcomeUnknownError, `${status} ${code}`);
+      t.equal(await client.resolveOutcome(pending), null);
     }
   });
 
-  test(`${flow.name}: a first refusal without payment state was not charged`, async () => {
+  test(`${flow.name}: a first refusal without payment state was not charged`, async (t) => {
     for (const [status, code] of [
       [400, 'INVALID_VOICE'],
       [402, 'PAYMENT_REQUIRED'],
@@ -149,12 +149,12 @@ for (const flow of FLOWS) {
     ] as const) {
       proxy.tamper = answer(flow, status, refusal(code));
       const error = await errorOf(flow.buy(open(flow)));
-      assert.ok(error instanceof ServiceError, `${status} ${code}: ${error}`);
-      assert.equal(error.payment, null);
+      t.ok(error instanceof ServiceError, `${status} ${code}: ${error}`);
+      t.equal(error.payment, null);
     }
   });
 
-  test(`${flow.name}: a first error after the lookup leaves the outcome unknown`, async () => {
+  test(`${flow.name}: a first error after the lookup leaves the outcome unknown`, async (t) => {
     for (const [status, json] of [
       [503, refusal('CONFIG_ERROR', { reason: 'database_unavailable' })],
       [503, refusal('CONFIG_ERROR', { payment: { state: 'unknown' } })],
@@ -163,11 +163,11 @@ for (const flow of FLOWS) {
       [502, '<h1>Bad Gateway</h1>'],
     ] as const) {
       proxy.tamper = answer(flow, status, json);
-      assert.ok((await errorOf(flow.buy(open(flow)))) instanceof OutcomeUnknownError, `${status} ${json}`);
+      t.ok((await errorOf(flow.buy(open(flow)))) instanceof OutcomeUnknownError, `${status} ${json}`);
     }
   });
 
-  test(`${flow.name}: a request is retried while the database is unavailable`, async () => {
+  test(`${flow.name}: a request is retried while the database is unavailable`, async (t) => {
     let asked = 0;
     proxy.tamper = (proxied, path, headers) => {
       if (headers[flow.marker] === undefined) return;
@@ -181,59 +181,59 @@ for (const flow of FLOWS) {
       );
     };
     await errorOf(flow.buy(open(flow, { timeoutMs: 5_000 })));
-    assert.ok(asked > 1, String(asked));
+    t.ok(asked > 1, String(asked));
   });
 }
 
-test('a charge settles at its amount, and audio that may still come is resumable', async () => {
+test('a charge settles at its amount, and audio that may still come is resumable', async (t) => {
   for (const flow of [CARD, DIRECT, PREPAID]) {
     const pending = ended(await lostPurchase(flow));
     const client = open(flow);
     const charged = { payment: { state: 'charged', amountMicroUsd: 150 } };
     proxy.tamper = answer(flow, 409, refusal('PAYMENT_IDENTIFIER_CONFLICT', charged));
     const lost = await errorOf(client.resume(pending));
-    assert.ok(lost instanceof AudioLostError, `${flow.name}: ${lost}`);
-    assert.equal(lost.chargedMicroUsd, 150n);
-    assert.deepEqual(await client.resolveOutcome(pending), { chargedMicroUsd: 150n, speech: null });
+    t.ok(lost instanceof AudioLostError, `${flow.name}: ${lost}`);
+    t.equal(lost.chargedMicroUsd, 150n);
+    t.strictSame(await client.resolveOutcome(pending), { chargedMicroUsd: 150n, speech: null });
     proxy.tamper = answer(flow, 503, refusal('REPLAY_CACHE_UNAVAILABLE', charged));
-    assert.ok((await errorOf(client.resume(pending))) instanceof OutcomeUnknownError, flow.name);
-    assert.equal(await client.resolveOutcome(pending), null);
+    t.ok((await errorOf(client.resume(pending))) instanceof OutcomeUnknownError, flow.name);
+    t.equal(await client.resolveOutcome(pending), null);
   }
 });
 
-test('a charged deposit that is not credited yet stays resumable', async () => {
+test('a charged deposit that is not credited yet stays resumable', async (t) => {
   const pending = ended(await lostPurchase(DEPOSIT));
   const payment = { state: 'charged', transaction: `0x${'1'.repeat(64)}` };
   proxy.tamper = answer(DEPOSIT, 409, refusal('PAYMENT_REPLAY_PENDING', { payment }));
-  assert.ok((await errorOf(open(DEPOSIT).resumeDeposit(pending))) instanceof OutcomeUnknownError);
-  assert.equal(await open(DEPOSIT).resolveOutcome(pending), null);
+  t.ok((await errorOf(open(DEPOSIT).resumeDeposit(pending))) instanceof OutcomeUnknownError);
+  t.equal(await open(DEPOSIT).resolveOutcome(pending), null);
 });
 
-test('an unexpired authorization may still settle, whatever a retry returns', async () => {
+test('an unexpired authorization may still settle, whatever a retry returns', async (t) => {
   for (const flow of [DIRECT, DEPOSIT]) {
     const pending = await lostPurchase(flow);
     proxy.tamper = answer(flow, 402, refusal('PAYMENT_REQUIRED', NOT_CHARGED));
-    assert.ok((await errorOf(flow.resume(open(flow), pending))) instanceof OutcomeUnknownError, flow.name);
+    t.ok((await errorOf(flow.resume(open(flow), pending))) instanceof OutcomeUnknownError, flow.name);
   }
 });
 
-test('R34: not_charged proves nothing a day after a prepaid nonce expired', async () => {
+test('R34: not_charged proves nothing a day after a prepaid nonce expired', async (t) => {
   const pending = await lostPurchase(PREPAID);
   const client = open(PREPAID);
   proxy.tamper = answer(PREPAID, 400, refusal('INVALID_REQUEST', NOT_CHARGED));
-  assert.deepEqual(await client.resolveOutcome(ended(pending, DAY_SECONDS - 3600)), {
+  t.strictSame(await client.resolveOutcome(ended(pending, DAY_SECONDS - 3600)), {
     chargedMicroUsd: 0n,
     speech: null,
   });
   for (const seconds of [DAY_SECONDS, 7 * DAY_SECONDS]) {
-    assert.equal(await client.resolveOutcome(ended(pending, seconds)), null);
-    assert.ok((await errorOf(client.resume(ended(pending, seconds)))) instanceof OutcomeUnknownError);
+    t.equal(await client.resolveOutcome(ended(pending, seconds)), null);
+    t.ok((await errorOf(client.resume(ended(pending, seconds)))) instanceof OutcomeUnknownError);
   }
   proxy.tamper = answer(PREPAID, 409, refusal('PREPAID_NONCE_REPLAYED', { payment: { state: 'charged' } }));
-  assert.equal((await errorOf(client.resume(ended(pending, DAY_SECONDS)))).chargedMicroUsd, PRICE);
+  t.equal((await errorOf(client.resume(ended(pending, DAY_SECONDS)))).chargedMicroUsd, PRICE);
 });
 
-test('a streamed card request that may have been charged counts as charged', async () => {
+test('a streamed card request that may have been charged counts as charged', async (t) => {
   const card = { ...CARD, marker: 'x-credit-account' };
   for (const [status, json, settled] of [
     [503, refusal('CONFIG_ERROR', { reason: 'database_unavailable' }), 198],
@@ -248,8 +248,8 @@ test('a streamed card request that may have been charged counts as charged', asy
     const { budget, told } = recordingBudget();
     proxy.tamper = answer(card, status, json);
     const error = await errorOf(open(card, { budget }).speak(HELLO));
-    assert.equal(error instanceof AudioLostError, settled > 0, String(error));
-    assert.equal(told.at(-1), `settle ${settled}`);
+    t.equal(error instanceof AudioLostError, settled > 0, String(error));
+    t.equal(told.at(-1), `settle ${settled}`);
   }
 });
 
@@ -289,30 +289,30 @@ const REFUSALS = [
 ] as const;
 
 for (const [status, code] of REFUSALS) {
-  test(`a direct payment refused with ${status} stays reserved until it expires`, async () => {
+  test(`a direct payment refused with ${status} stays reserved until it expires`, async (t) => {
     const { pay, end } = endingDirect();
     const trust = pinsOf(gateway);
     const client = new Speechgate({ baseUrl: proxy.url, trust, pay, maxTotalMicroUsd: (3n * PRICE) / 2n });
     proxy.tamper = answer(DIRECT, status, refusal(code, NOT_CHARGED));
-    assert.ok((await errorOf(client.speak(HELLO))) instanceof ServiceError);
+    t.ok((await errorOf(client.speak(HELLO))) instanceof ServiceError);
     proxy.tamper = undefined;
-    assert.equal((await errorOf(client.speak(HELLO))).scope, 'client');
+    t.equal((await errorOf(client.speak(HELLO))).scope, 'client');
     end();
     proxy.tamper = answer(DIRECT, 402, refusal('PAYMENT_REQUIRED', NOT_CHARGED));
-    assert.equal((await errorOf(client.speak(HELLO))).scope, 'unconfirmed');
+    t.equal((await errorOf(client.speak(HELLO))).scope, 'unconfirmed');
   });
 }
 
 /** Charges truly, and says that it has not. */
 const deny = answer(PREPAID, 503, refusal('TTS_PROVIDER_ERROR', NOT_CHARGED));
 
-test('prepaid: a service that denies its charges cannot exceed the cap', async () => {
+test('prepaid: a service that denies its charges cannot exceed the cap', async (t) => {
   const { client, balance } = await prepaidCaller(gateway, { maxTotalMicroUsd: 5n * PRICE, timeoutMs: 2000 });
   proxy.tamper = deny;
   for (let call = 0; call < 10; call += 1) await errorOf(client.speak(HELLO));
   proxy.tamper = undefined;
-  assert.equal((await errorOf(client.speak(HELLO))).scope, 'client');
-  assert.equal(await balance(), 1_000_000n - 5n * PRICE);
+  t.equal((await errorOf(client.speak(HELLO))).scope, 'client');
+  t.equal(await balance(), 1_000_000n - 5n * PRICE);
 });
 
 test('prepaid: after expiry, denied charges count in a second sum up to the cap', async (t) => {
@@ -325,19 +325,19 @@ test('prepaid: after expiry, denied charges count in a second sum up to the cap'
   for (; taken < 20; taken += 1) {
     const error = await errorOf(client.speak(HELLO));
     if (error instanceof OverCapError) {
-      assert.equal(error.scope, 'unconfirmed');
+      t.equal(error.scope, 'unconfirmed');
       break;
     }
     aheadMs += 131_000;
   }
   proxy.tamper = undefined;
-  assert.equal(taken, 5);
-  assert.equal(await balance(), 1_000_000n - 5n * PRICE);
+  t.equal(taken, 5);
+  t.equal(await balance(), 1_000_000n - 5n * PRICE);
   const { spentMicroUsd, unconfirmedTodayMicroUsd } = await budget.read();
-  assert.deepEqual([spentMicroUsd, unconfirmedTodayMicroUsd], [0n, 5n * PRICE]);
+  t.strictSame([spentMicroUsd, unconfirmedTodayMicroUsd], [0n, 5n * PRICE]);
   await budget.close();
   const reopened = await openBudget(t, path, { perDayMicroUsd: 5n * PRICE }, () => Date.now() + aheadMs);
-  assert.equal((await reopened.read()).unconfirmedTodayMicroUsd, 5n * PRICE);
+  t.equal((await reopened.read()).unconfirmedTodayMicroUsd, 5n * PRICE);
 });
 
 test('a reservation lasts until it expires by both clocks, client and service', async (t) => {
@@ -352,9 +352,9 @@ test('a reservation lasts until it expires by both clocks, client and service', 
   await errorOf(client.speak(HELLO));
   proxy.tamper = undefined;
   aheadMs = 600_000;
-  assert.equal((await budget.read()).reservedMicroUsd, PRICE);
+  t.equal((await budget.read()).reservedMicroUsd, PRICE);
   aheadMs = 3_800_000;
-  assert.equal((await budget.read()).reservedMicroUsd, 0n);
+  t.equal((await budget.read()).reservedMicroUsd, 0n);
 });
 
 test('a purchase that was never sent is released at once', async (t) => {
@@ -373,7 +373,7 @@ test('a purchase that was never sent is released at once', async (t) => {
   const { client } = await prepaidCaller(gateway, { budget: leaving });
   await errorOf(client.speak(HELLO, { signal: stop.signal }));
   const { reservedMicroUsd, unconfirmedMicroUsd } = await budget.read();
-  assert.deepEqual([reservedMicroUsd, unconfirmedMicroUsd], [0n, 0n]);
+  t.strictSame([reservedMicroUsd, unconfirmedMicroUsd], [0n, 0n]);
 });
 
 for (const cap of ['a client', 'a budget file'] as const) {
@@ -405,11 +405,11 @@ for (const cap of ['a client', 'a budget file'] as const) {
     }
     proxy.tamper = undefined;
     // Nothing is known before the first balance; from then on every fall counts.
-    assert.ok(bought <= 5, String(bought));
+    t.ok(bought <= 5, String(bought));
   });
 }
 
-test('an implausible charge counts as the full reserved amount', async () => {
+test('an implausible charge counts as the full reserved amount', async (t) => {
   for (const charged of ['-1', '199', '99999999999']) {
     proxy.tamper = undefined;
     const { budget, told } = recordingBudget();
@@ -417,6 +417,6 @@ test('an implausible charge counts as the full reserved amount', async () => {
     const payment = { state: 'charged', amountMicroUsd: Number(charged) };
     proxy.tamper = answer(PREPAID, 409, refusal('PREPAID_NONCE_REPLAYED', { payment }));
     await errorOf(client.speak(HELLO));
-    assert.equal(told.at(-1), `settle ${PRICE}`);
+    t.equal(told.at(-1), `settle ${PRICE}`);
   }
 });

@@ -36,7 +36,7 @@ const gateway = await startGateway(t, { BASE_URL: proxy.url });
 proxy.target = gateway.url;
 const baseUrl = proxy.url;
 
-test('a quote request sends the length and digest of the text, never the text', async () => {
+test('a quote request sends the length and digest of the text, never the text', async (t) => {
   const bodies: string[] = [];
   const client = new Speechgate({
     baseUrl,
@@ -48,56 +48,56 @@ test('a quote request sends the length and digest of the text, never the text', 
   });
   const text = 'Grüße aus dem Osten';
   const quote = await client.quote({ text: ` ${text}\n`, speed: 1.5 });
-  assert.equal(quote.amountMicroUsd, BigInt(text.length * 18));
-  assert.deepEqual([quote.textLength, quote.speed], [text.length, 1.5]);
-  assert.equal(quote.textSha256, createHash('sha256').update(text).digest('hex'));
-  assert.ok(bodies.some((body) => body.includes(quote.textSha256)));
-  assert.ok(!bodies.some((body) => body.includes('Osten')));
+  t.equal(quote.amountMicroUsd, BigInt(text.length * 18));
+  t.strictSame([quote.textLength, quote.speed], [text.length, 1.5]);
+  t.equal(quote.textSha256, createHash('sha256').update(text).digest('hex'));
+  t.ok(bodies.some((body) => body.includes(quote.textSha256)));
+  t.ok(!bodies.some((body) => body.includes('Osten')));
 });
 
-test('models and voices are those of the catalog', async () => {
+test('models and voices are those of the catalog', async (t) => {
   const client = new Speechgate({ baseUrl });
   const { models, defaultModel } = await client.models();
-  assert.deepEqual(
+  t.strictSame(
     models.map(({ id }) => id),
     ['provider-a/tts-1', 'provider-a/tts-1-hd'],
   );
   const { model, voices } = await client.voices();
-  assert.equal(model, defaultModel);
-  assert.ok(voices.length > 0);
-  assert.equal((await client.voices('provider-a/tts-1-hd')).model, 'provider-a/tts-1-hd');
+  t.equal(model, defaultModel);
+  t.ok(voices.length > 0);
+  t.equal((await client.voices('provider-a/tts-1-hd')).model, 'provider-a/tts-1-hd');
 });
 
-test('card: the client returns the top-up link and the account status', async () => {
+test('card: the client returns the top-up link and the account status', async (t) => {
   const account = await gateway.fund(500);
   const client = new Speechgate({ baseUrl, pay: cardCredits(account) });
-  assert.equal(client.topUpLink(), `${baseUrl}/top-up`);
-  assert.equal(client.topUpLink({ amountCents: 700, account }), `${baseUrl}/top-up?amount=700&account=${account}`);
-  assert.equal((await client.topUpStatus(account)).status, 'active');
-  assert.equal((await client.topUpStatus('3b241101-e2bb-4255-8caf-4136c566a962')).status, 'not_found');
-  assert.equal((await client.balance()).balanceMicroUsd, 5_000_000n);
+  t.equal(client.topUpLink(), `${baseUrl}/top-up`);
+  t.equal(client.topUpLink({ amountCents: 700, account }), `${baseUrl}/top-up?amount=700&account=${account}`);
+  t.equal((await client.topUpStatus(account)).status, 'active');
+  t.equal((await client.topUpStatus('3b241101-e2bb-4255-8caf-4136c566a962')).status, 'not_found');
+  t.equal((await client.balance()).balanceMicroUsd, 5_000_000n);
 });
 
-test('feedback is signed by the wallet, and received', async () => {
+test('feedback is signed by the wallet, and received', async (t) => {
   const wallet = countingWallet(privateKeyToAccount(generatePrivateKey()));
   const client = new Speechgate({ baseUrl });
   const feedback = { message: 'The voices are fine. ', category: 'other', details: { agent: 'a test' } } as const;
   const { feedbackId, notification } = await client.feedback(wallet, feedback);
-  assert.match(feedbackId, /^[0-9a-f-]{36}$/);
-  assert.equal(notification, 'not_configured');
-  assert.equal(wallet.signed, 1);
+  t.match(feedbackId, /^[0-9a-f-]{36}$/);
+  t.equal(notification, 'not_configured');
+  t.equal(wallet.signed, 1);
 });
 
-test('a call that the way to pay does not allow is a typed error', async () => {
+test('a call that the way to pay does not allow is a typed error', async (t) => {
   const client = new Speechgate({ baseUrl });
   await assert.rejects(client.speak({ text: 'Hello world' }), SpeechgateError);
   await assert.rejects(client.deposit(100_000n), SpeechgateError);
   await assert.rejects(client.metadata(), SpeechgateError);
   const wallet = privateKeyToAccount(generatePrivateKey());
-  await assert.rejects(new Speechgate({ baseUrl, pay: directX402(wallet) }).balance(), /on the chain/);
+  await t.rejects(new Speechgate({ baseUrl, pay: directX402(wallet) }).balance(), /on the chain/);
 });
 
-test('plain http is refused for other machines unless it is allowed', async () => {
+test('plain http is refused for other machines unless it is allowed', async (t) => {
   for (const [url, isAllowed, isTaken] of [
     ['https://speech.example', false, true],
     ['http://127.0.0.1:8080', false, true],
@@ -114,19 +114,19 @@ test('plain http is refused for other machines unless it is allowed', async () =
     ['ws://gateway:8080', true, false],
   ] as const) {
     const open = () => new Speechgate({ baseUrl: url, allowInsecureHttp: isAllowed });
-    if (isTaken) assert.doesNotThrow(open, url);
-    else assert.throws(open, TypeError, url);
+    if (isTaken) t.doesNotThrow(open, url);
+    else t.throws(open, TypeError, url);
   }
 });
 
-test('an unreachable service and a failing service are different errors', async () => {
-  await assert.rejects(new Speechgate({ baseUrl: 'http://127.0.0.1:1' }).models(), { name: 'UnreachableError' });
+test('an unreachable service and a failing service are different errors', async (t) => {
+  await t.rejects(new Speechgate({ baseUrl: 'http://127.0.0.1:1' }).models(), { name: 'UnreachableError' });
   proxy.tamper = (proxied) => {
     Object.assign(proxied, { status: 503, json: { anything: 'else' } });
   };
   const error = await new Speechgate({ baseUrl }).models().catch((error) => error);
   proxy.tamper = undefined;
-  assert.deepEqual([error.name, error.status, error.code], ['ServiceUnavailableError', 503, 'UNKNOWN']);
+  t.strictSame([error.name, error.status, error.code], ['ServiceUnavailableError', 503, 'UNKNOWN']);
 });
 
 const METADATA = '/.well-known/x402-service-metadata';
@@ -143,15 +143,15 @@ const reasonOf = (promise: Promise<unknown>) =>
     () => 'none',
     (error) => (error instanceof UntrustedError ? error.reason : Promise.reject(error)),
   );
-test('metadata signed by a pinned key is accepted and cached until it expires', async () => {
+test('metadata signed by a pinned key is accepted and cached until it expires', async (t) => {
   proxy.tamper = undefined;
   proxy.requestedPaths.length = 0;
   const client = open();
   const [metadata, same] = await Promise.all([client.metadata(), client.metadata()]);
-  assert.equal(metadata.service.origin, proxy.url);
-  assert.equal(same, metadata);
-  assert.equal(await client.metadata(), metadata);
-  assert.deepEqual(proxy.requestedPaths, [METADATA]);
+  t.equal(metadata.service.origin, proxy.url);
+  t.equal(same, metadata);
+  t.equal(await client.metadata(), metadata);
+  t.strictSame(proxy.requestedPaths, [METADATA]);
 });
 
 /** What is changed in the document, and who signs it again; nobody where it says no key. */
@@ -189,27 +189,27 @@ const LIES: readonly (readonly [what: string, reason: string, path: string, valu
 
 test('invalid metadata is refused before any request or signature', async (t) => {
   for (const [what, reason, path, value, key] of LIES) {
-    await t.test(what, async () => {
+    await t.test(what, async (t) => {
       proxy.tamper = ofMetadata((document) => changed(document, path, value), key);
       const wallet = countingWallet(privateKeyToAccount(generatePrivateKey()));
       const trust = what.includes('next') ? [pin, nextPin] : [pin];
       for (const pay of [directX402(wallet), prepaid(wallet)]) {
         const client = new Speechgate({ baseUrl: proxy.url, trust, pay });
-        assert.equal(await reasonOf(client.metadata()), reason);
+        t.equal(await reasonOf(client.metadata()), reason);
         proxy.requestedPaths.length = 0;
         await assert.rejects(client.speak({ text: 'Hello world' }), UntrustedError);
         await assert.rejects(client.deposit(100_000n), UntrustedError);
-        assert.ok(!proxy.requestedPaths.includes('/x402/tts/quote'));
+        t.ok(!proxy.requestedPaths.includes('/x402/tts/quote'));
       }
-      assert.equal(wallet.signed, 0);
+      t.equal(wallet.signed, 0);
     });
   }
 });
 
-test('an expired pinned key is not trusted', async () => {
+test('an expired pinned key is not trusted', async (t) => {
   proxy.tamper = undefined;
-  assert.equal(await reasonOf(open([{ ...pin, validUntil: later(-1) }]).metadata()), 'expired_key');
-  assert.equal(await reasonOf(open([{ ...pin, validUntil: later(MINUTE) }]).metadata()), 'none');
+  t.equal(await reasonOf(open([{ ...pin, validUntil: later(-1) }]).metadata()), 'expired_key');
+  t.equal(await reasonOf(open([{ ...pin, validUntil: later(MINUTE) }]).metadata()), 'none');
 });
 
 /** The metadata ends a moment after it was read, so that the next call reads it again. */
@@ -226,17 +226,17 @@ function rotated({ trust }: Payload): void {
   Object.assign(second ?? {}, { status: 'current' });
 }
 
-test('a key rotation is followed only along keys that a trusted key vouches for', async () => {
+test('a key rotation is followed only along keys that a trusted key vouches for', async (t) => {
   proxy.tamper = brief(() => {}, current);
   const client = open();
   await client.metadata();
-  assert.deepEqual(client.trustedKeys.map(({ keyId }) => keyId).sort(), [current.keyId, next.keyId].sort());
+  t.strictSame(client.trustedKeys.map(({ keyId }) => keyId).sort(), [current.keyId, next.keyId].sort());
 
   proxy.tamper = brief(rotated, next);
   await until(async () => (await client.metadata()).trust.keys[0]?.status === 'retiring');
-  assert.equal(await reasonOf(open().metadata()), 'wrong_key', 'without the step between');
+  t.equal(await reasonOf(open().metadata()), 'wrong_key', 'without the step between');
   const [retiring] = client.trustedKeys;
-  assert.ok(Date.parse(retiring?.validUntil ?? '') > Date.now(), 'with its end');
+  t.ok(Date.parse(retiring?.validUntil ?? '') > Date.now(), 'with its end');
 
   proxy.tamper = brief(rotated, stranger);
   await until(async () => (await reasonOf(client.metadata())) === 'wrong_key');
@@ -244,32 +244,32 @@ test('a key rotation is followed only along keys that a trusted key vouches for'
   await until(async () => (await reasonOf(client.metadata())) === 'wrong_key');
 });
 
-test('a retiring key cannot extend itself, and cannot withdraw or name other keys', async () => {
+test('a retiring key cannot extend itself, and cannot withdraw or name other keys', async (t) => {
   proxy.tamper = brief(rotated, next);
   const client = open([pin, nextPin]);
   await client.metadata();
   const { trustedKeys } = client;
   proxy.tamper = brief(({ trust }) => void trust.keys.splice(1, 1), current);
   await until(async () => (await reasonOf(client.metadata())) === 'replayed');
-  assert.deepEqual(client.trustedKeys, trustedKeys);
+  t.strictSame(client.trustedKeys, trustedKeys);
   proxy.tamper = brief(rotated, next);
-  assert.equal(await reasonOf(client.metadata()), 'none');
+  t.equal(await reasonOf(client.metadata()), 'none');
 });
 
-test('a pinned expiry is kept even if the metadata names none', async () => {
+test('a pinned expiry is kept even if the metadata names none', async (t) => {
   proxy.tamper = undefined;
   const validUntil = later(MINUTE);
   const client = open([{ ...pin, validUntil }]);
   await client.metadata();
-  assert.equal(client.trustedKeys.find(({ keyId }) => keyId === pin.keyId)?.validUntil, validUntil);
+  t.equal(client.trustedKeys.find(({ keyId }) => keyId === pin.keyId)?.validUntil, validUntil);
 });
 
-test('replayed older metadata is refused, even with a trusted signature', async () => {
+test('replayed older metadata is refused, even with a trusted signature', async (t) => {
   const old = (await (await fetch(proxy.target + METADATA)).json()) as SignedServiceMetadata;
   old.payload.validity = { issuedAt: later(-MINUTE), validFrom: later(-MINUTE), validUntil: later(10 * MINUTE) };
   Object.assign(old, { signature: signatureOf(old.payload, current) });
   proxy.tamper = ofMetadata(() => old);
-  assert.equal(await reasonOf(open().metadata()), 'none', 'by itself it holds');
+  t.equal(await reasonOf(open().metadata()), 'none', 'by itself it holds');
 
   const client = open();
   proxy.tamper = brief(() => {}, current);
@@ -288,7 +288,7 @@ const reading = (limits: unknown) => {
   return { catalog: new Catalog(api), asked: () => asked };
 };
 
-test('a client waits 30 s longer than the service, and at least two minutes', async () => {
+test('a client waits 30 s longer than the service, and at least two minutes', async (t) => {
   const cases: readonly [limits: unknown, ms: number][] = [
     [{ speechTimeoutSeconds: 600 }, 630_000],
     [{ speechTimeoutSeconds: 45 }, 120_000],
@@ -299,22 +299,22 @@ test('a client waits 30 s longer than the service, and at least two minutes', as
     [undefined, 120_000],
   ];
   for (const [limits, ms] of cases) {
-    assert.equal(await reading(limits).catalog.speechTimeoutMs(undefined), ms, JSON.stringify(limits));
+    t.equal(await reading(limits).catalog.speechTimeoutMs(undefined), ms, JSON.stringify(limits));
   }
 });
 
-test('the timeout of the service is read once, and again only after a failure', async () => {
+test('the timeout of the service is read once, and again only after a failure', async (t) => {
   const told = reading({ speechTimeoutSeconds: 600 });
   for (let read = 0; read < 3; read += 1) await told.catalog.speechTimeoutMs(undefined);
-  assert.equal(told.asked(), 1);
+  t.equal(told.asked(), 1);
   const silent = reading(undefined);
   for (let read = 0; read < 2; read += 1) await silent.catalog.speechTimeoutMs(undefined);
-  assert.equal(silent.asked(), 2);
+  t.equal(silent.asked(), 2);
 });
 
 test("a client waits longer than its gateway's SPEECH_TIMEOUT_MS", async (t) => {
   const gateway = await startGateway(t, { SPEECH_TIMEOUT_MS: '300500' });
-  assert.equal(await new Catalog(openApi(gateway.url, boundedResponse)).speechTimeoutMs(undefined), 331_000);
+  t.equal(await new Catalog(openApi(gateway.url, boundedResponse)).speechTimeoutMs(undefined), 331_000);
 });
 
 // A cap that is no amount, or is misspelt, is refused: it would be none.
@@ -325,15 +325,15 @@ const OPTIONS = { baseUrl: 'https://speech.example', pay: cardCredits('a') };
 const openWith = (options: any) => new Speechgate({ ...OPTIONS, ...options });
 
 for (const name of ['maxPerRequestMicroUsd', 'maxTotalMicroUsd']) {
-  test(`a client refuses a ${name} that is not an amount`, async () => {
+  test(`a client refuses a ${name} that is not an amount`, async (t) => {
     for (const value of NO_AMOUNTS) {
-      assert.throws(() => openWith({ [name]: value }), { name: 'TypeError', message: new RegExp(name) });
+      t.throws(() => openWith({ [name]: value }), { name: 'TypeError', message: new RegExp(name) });
     }
     openWith({ [name]: 0n });
   });
 }
 
-test('a client refuses unknown options and invalid values', async () => {
+test('a client refuses unknown options and invalid values', async (t) => {
   for (const options of [
     { maxPerRequest: 5n },
     { MaxTotalMicroUsd: 5n },
@@ -347,48 +347,48 @@ test('a client refuses unknown options and invalid values', async () => {
     { timeoutMs: -1 },
     { fetch: 'fetch' },
   ]) {
-    assert.throws(() => openWith(options), TypeError, Object.keys(options).join());
+    t.throws(() => openWith(options), TypeError, Object.keys(options).join());
   }
 });
 
-test('a cap inherited from a prototype applies', async () => {
+test('a cap inherited from a prototype applies', async (t) => {
   const options = Object.create({ ...OPTIONS, maxPerRequestMicroUsd: 1n, fetch: catalogOnly });
-  await assert.rejects(new Speechgate(options).speak({ text: 'Hello world' }), { name: 'OverCapError' });
+  await t.rejects(new Speechgate(options).speak({ text: 'Hello world' }), { name: 'OverCapError' });
 });
 
-test('changing the options object later does not change the cap', async () => {
+test('changing the options object later does not change the cap', async (t) => {
   const options = { ...OPTIONS, maxPerRequestMicroUsd: 1n, fetch: catalogOnly };
   const client = new Speechgate(options);
   options.maxPerRequestMicroUsd = 1_000_000n;
-  await assert.rejects(client.speak({ text: 'Hello world' }), { name: 'OverCapError' });
+  await t.rejects(client.speak({ text: 'Hello world' }), { name: 'OverCapError' });
 });
 
-test('a purchase refuses an invalid cap and unknown options', async () => {
+test('a purchase refuses an invalid cap and unknown options', async (t) => {
   const client = openWith({});
   for (const value of NO_AMOUNTS) {
     // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
     const options: any = { maxMicroUsd: value };
-    await assert.rejects(client.speak({ text: 'a' }, options), { name: 'TypeError', message: /maxMicroUsd/ });
+    await t.rejects(client.speak({ text: 'a' }, options), { name: 'TypeError', message: /maxMicroUsd/ });
   }
   // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
   const misspelt: any = { maxMicroUSD: 5n };
-  await assert.rejects(client.speak({ text: 'a' }, misspelt), { name: 'TypeError', message: /maxMicroUSD/ });
+  await t.rejects(client.speak({ text: 'a' }, misspelt), { name: 'TypeError', message: /maxMicroUSD/ });
   // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
-  await assert.rejects(client.deposit(5 as any), { name: 'TypeError' });
+  await t.rejects(client.deposit(5 as any), { name: 'TypeError' });
 });
 
 test('a budget refuses invalid limits and unknown options', async (t) => {
   const path = await budgetPath(t);
   for (const name of ['perCallMicroUsd', 'perDayMicroUsd', 'totalMicroUsd']) {
     for (const value of NO_AMOUNTS) {
-      await assert.rejects(openFileBudget(path, { [name]: value }), { name: 'TypeError', message: new RegExp(name) });
+      await t.rejects(openFileBudget(path, { [name]: value }), { name: 'TypeError', message: new RegExp(name) });
     }
   }
   // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
-  await assert.rejects(openFileBudget(path, { perDay: 5n } as any), { name: 'TypeError', message: /perDay/ });
+  await t.rejects(openFileBudget(path, { perDay: 5n } as any), { name: 'TypeError', message: /perDay/ });
 });
 
-test('the card client refuses wallets, their purchases and pinned keys, and sends nothing', async () => {
+test('the card client refuses wallets, their purchases and pinned keys, and sends nothing', async (t) => {
   const wallet = countingWallet(privateKeyToAccount(generatePrivateKey()));
   const asked: unknown[] = [];
   const options = {
@@ -400,12 +400,12 @@ test('the card client refuses wallets, their purchases and pinned keys, and send
     },
   };
   for (const pay of [directX402(wallet), prepaid(wallet)])
-    assert.throws(() => new CardClient({ ...options, pay: pay as object as CardCredits }), {
+    t.throws(() => new CardClient({ ...options, pay: pay as object as CardCredits }), {
       name: 'SpeechgateError',
       message: /`\/x402`/,
     });
   const pinned: object = { trust: pinsOf(gateway) };
-  assert.throws(() => new CardClient({ ...options, ...pinned }), { name: 'TypeError', message: /no option trust/ });
+  t.throws(() => new CardClient({ ...options, ...pinned }), { name: 'TypeError', message: /no option trust/ });
   const client = new CardClient(options);
   const [speech, deposit] = (['/x402/tts', '/x402/deposit'] as const).map(
     (target): PendingPurchase => ({
@@ -422,8 +422,8 @@ test('the card client refuses wallets, their purchases and pinned keys, and send
     }),
   ) as [PendingPurchase, PendingPurchase];
   for (const pending of [speech, deposit])
-    await assert.rejects(client.resume(pending), { name: 'SpeechgateError', message: /`\/x402`/ });
-  assert.deepEqual([asked.length, wallet.signed], [0, 0]);
+    await t.rejects(client.resume(pending), { name: 'SpeechgateError', message: /`\/x402`/ });
+  t.strictSame([asked.length, wallet.signed], [0, 0]);
 });
 
 const catalogOnly = async () => Response.json(ONE_MODEL);

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import { inspect } from 'node:util';
 import { t, test } from 'tap';
@@ -30,11 +29,11 @@ const HELLO = { text: 'Hello world' };
 const AUDIO = new Uint8Array(silentMp3(1000));
 proxy.target = gateway.url;
 
-test('a purchase leaves no listeners on a long-lived signal', async () => {
+test('a purchase leaves no listeners on a long-lived signal', async (t) => {
   const { signal } = new AbortController();
   const { client } = await prepaidCaller(gateway);
   await client.speak(HELLO, { signal });
-  assert.equal(getEventListeners(signal, 'abort').length, 0);
+  t.equal(getEventListeners(signal, 'abort').length, 0);
 });
 
 test('audio shorter than its content-length is not taken for the whole', async (t) => {
@@ -50,26 +49,26 @@ test('audio shorter than its content-length is not taken for the whole', async (
   t.equal(error.cause.message, 'The audio was cut off.');
 });
 
-test('job audio is fetched under another host name of the service too', async () => {
+test('job audio is fetched under another host name of the service too', async (t) => {
   const account = await gateway.fund(500);
   const baseUrl = proxy.url.replace('127.0.0.1', 'localhost');
   const client = new Speechgate({ baseUrl, pay: cardCredits(account), timeoutMs: 2000 });
-  assert.deepEqual(await (await client.speak(HELLO, { durable: true })).bytes(), AUDIO);
+  t.strictSame(await (await client.speak(HELLO, { durable: true })).bytes(), AUDIO);
 });
 
-test('a printed OutcomeUnknownError contains neither text nor credential', async () => {
+test('a printed OutcomeUnknownError contains neither text nor credential', async (t) => {
   const { client } = await prepaidCaller(gateway, { timeoutMs: 0 });
   proxy.tamper = (proxied, path) => {
     if (path === '/x402/tts') Object.assign(proxied, { status: 502, json: 'a proxy' });
   };
   const error = await errorOf(client.speak(HELLO));
   proxy.tamper = undefined;
-  assert.ok(error instanceof OutcomeUnknownError, String(error));
-  assert.equal(error.pending.maxMicroUsd, '198');
-  assert.ok(!inspect(error).includes('x-x402-signature'));
+  t.ok(error instanceof OutcomeUnknownError, String(error));
+  t.equal(error.pending.maxMicroUsd, '198');
+  t.ok(!inspect(error).includes('x-x402-signature'));
 });
 
-test('a card request that was never sent is not charged', async () => {
+test('a card request that was never sent is not charged', async (t) => {
   const account = await gateway.fund(500);
   const { budget, told } = recordingBudget();
   const closed = `http://127.0.0.1:${await freePort()}/tts`;
@@ -78,13 +77,13 @@ test('a card request that was never sent is not charged', async () => {
     return fetch(url.endsWith('/tts') ? new Request(closed, request as Request) : request, init);
   };
   const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account), budget, fetch: away });
-  assert.ok((await errorOf(client.speak(HELLO))) instanceof UnreachableError);
-  assert.equal(told.at(-1), 'settle 0');
+  t.ok((await errorOf(client.speak(HELLO))) instanceof UnreachableError);
+  t.equal(told.at(-1), 'settle 0');
 
   const wrong = new Speechgate({ baseUrl: proxy.url, pay: cardCredits('a\nb'), budget });
   told.length = 0;
-  assert.match((await errorOf(wrong.speak(HELLO))).message, /accountId .* not charged/);
-  assert.deepEqual(told, []);
+  t.match((await errorOf(wrong.speak(HELLO))).message, /accountId .* not charged/);
+  t.strictSame(told, []);
 });
 
 // Prices and models that change while a client runs (R65).
@@ -133,35 +132,35 @@ const all =
 
 for (const durable of [false, true]) {
   for (const trust of [undefined, pinsOf(gateway)]) {
-    test(`R65: a card request stays within its caps (durable: ${durable}, pinned: ${trust !== undefined})`, async () => {
+    test(`R65: a card request stays within its caps (durable: ${durable}, pinned: ${trust !== undefined})`, async (t) => {
       const { budget, told } = recordingBudget();
       const options = { budget, maxPerRequestMicroUsd: 2_000n, ...(trust && { trust }) };
       const client = open(cardCredits(account), options);
       const sent: string[] = [];
       proxy.tamper = judged(PRICE_MICRO_USD, 'x-credit-max-amount', sent);
-      assert.equal((await client.speak(HELLO, { durable })).receipt.chargedMicroUsd, 198n);
+      t.equal((await client.speak(HELLO, { durable })).receipt.chargedMicroUsd, 198n);
 
       proxy.tamper = all(rates(10), judged(10 * PRICE_MICRO_USD, 'x-credit-max-amount', sent));
       const risen = await client.speak(HELLO, { durable });
-      assert.equal(risen.receipt.chargedMicroUsd, 1_980n);
-      assert.deepEqual(told.slice(-4), ['settle 0', 'reserve card 1980', 'record speech', 'settle 1980']);
+      t.equal(risen.receipt.chargedMicroUsd, 1_980n);
+      t.strictSame(told.slice(-4), ['settle 0', 'reserve card 1980', 'record speech', 'settle 1980']);
 
       proxy.tamper = all(rates(100), judged(100 * PRICE_MICRO_USD, 'x-credit-max-amount', sent));
-      assert.ok((await errorOf(client.speak(HELLO, { durable }))) instanceof OverCapError);
-      assert.equal(told.at(-1), 'settle 0');
-      assert.deepEqual(sent, ['198', '198', '1980', '1980']);
+      t.ok((await errorOf(client.speak(HELLO, { durable }))) instanceof OverCapError);
+      t.equal(told.at(-1), 'settle 0');
+      t.strictSame(sent, ['198', '198', '1980', '1980']);
     });
   }
 }
 
-test('R65: receipt and budget state the amount charged after a price cut', async () => {
+test('R65: receipt and budget state the amount charged after a price cut', async (t) => {
   const { budget, told } = recordingBudget();
   proxy.tamper = judged(150, 'x-credit-max-amount');
   const { receipt } = await open(cardCredits(account), { budget }).speak(HELLO);
-  assert.deepEqual([receipt.chargedMicroUsd, told.at(-1)], [150n, 'settle 150']);
+  t.strictSame([receipt.chargedMicroUsd, told.at(-1)], [150n, 'settle 150']);
 });
 
-test('a price above the published one is retried once and then reported', async () => {
+test('a price above the published one is retried once and then reported', async (t) => {
   const { client } = await prepaidCaller(gateway, { budget: recordingBudget().budget });
   for (const [flow, buyer, header] of [
     ['card', open(cardCredits(account)), 'x-credit-max-amount'],
@@ -172,14 +171,14 @@ test('a price above the published one is retried once and then reported', async 
       if (path === '/tts' || path === '/x402/tts') judged(500, header, sent)(proxied, path, headers);
     };
     const error = await errorOf(buyer.speak(HELLO));
-    assert.ok(error instanceof PriceChangedError, `${flow}: ${error}`);
-    assert.match(error.message, /price has risen to 0\.000500 USD.* Nothing was charged/);
-    assert.doesNotMatch(error.message, /[Dd]eposit/);
-    assert.deepEqual(sent, ['198', '198'], flow);
+    t.ok(error instanceof PriceChangedError, `${flow}: ${error}`);
+    t.match(error.message, /price has risen to 0\.000500 USD.* Nothing was charged/);
+    t.notMatch(error.message, /[Dd]eposit/);
+    t.strictSame(sent, ['198', '198'], flow);
   }
 });
 
-test('a direct payment is signed again once when its offer is no longer made', async () => {
+test('a direct payment is signed again once when its offer is no longer made', async (t) => {
   let paid = 0;
   proxy.tamper = (proxied, path, headers) => {
     if (path !== '/x402/tts' || headers['payment-signature'] === undefined) return;
@@ -191,8 +190,8 @@ test('a direct payment is signed again once when its offer is no longer made', a
   const { budget, told } = recordingBudget();
   const client = open(directX402(wallet), { trust: pinsOf(gateway), budget });
   await errorOf(client.speak(HELLO));
-  assert.equal(paid, 2);
-  assert.ok(!told.some((line) => line.startsWith('settle')), 'both signatures stay set aside');
+  t.equal(paid, 2);
+  t.ok(!told.some((line) => line.startsWith('settle')), 'both signatures stay set aside');
 });
 
 test('a renamed model is found, and an unknown one is UNKNOWN_TTS_MODEL', async (t) => {
@@ -206,8 +205,8 @@ test('a renamed model is found, and an unknown one is UNKNOWN_TTS_MODEL', async 
     ['direct', directX402(payer), { baseUrl: own.url, trust: pinsOf(own) }],
   ] as const) {
     const error = await errorOf(open(pay, options).speak({ ...HELLO, model: 'provider-a/none' }));
-    assert.ok(error instanceof InvalidRequestError, `${flow}: ${error}`);
-    assert.deepEqual([error.code, error.details?.field], ['UNKNOWN_TTS_MODEL', 'model'], flow);
+    t.ok(error instanceof InvalidRequestError, `${flow}: ${error}`);
+    t.strictSame([error.code, error.details?.field], ['UNKNOWN_TTS_MODEL', 'model'], flow);
   }
   let isRenamed = true;
   proxy.tamper = (proxied, path) => {
@@ -218,12 +217,12 @@ test('a renamed model is found, and an unknown one is UNKNOWN_TTS_MODEL', async 
   const client = open(cardCredits(await own.fund(500)));
   await client.models();
   isRenamed = false;
-  assert.equal((await client.speak(HELLO)).receipt.chargedMicroUsd, 198n);
+  t.equal((await client.speak(HELLO)).receipt.chargedMicroUsd, 198n);
   proxy.target = gateway.url;
 });
 
 for (const status of [502, 503, 504, 524]) {
-  test(`a proxy error (${status}) is not an answer of the service: the same purchase is sent again`, async () => {
+  test(`a proxy error (${status}) is not an answer of the service: the same purchase is sent again`, async (t) => {
     let lost = 0;
     proxy.tamper = (proxied, path) => {
       if (lost === 1 || !(path === '/tts?async=true' || (path === '/x402/tts' && proxied.status !== 402))) return;
@@ -235,12 +234,12 @@ for (const status of [502, 503, 504, 524]) {
       });
     };
     const account = await gateway.fund(500);
-    assert.deepEqual(await (await open(cardCredits(account)).speak(HELLO, { durable: true })).bytes(), AUDIO);
-    assert.deepEqual([lost, await gateway.balance(account)], [1, 5_000_000n - 198n]);
+    t.strictSame(await (await open(cardCredits(account)).speak(HELLO, { durable: true })).bytes(), AUDIO);
+    t.strictSame([lost, await gateway.balance(account)], [1, 5_000_000n - 198n]);
 
     lost = 0;
     const { client, balance, wallet } = await prepaidCaller(gateway);
-    assert.deepEqual(await (await client.speak(HELLO)).bytes(), AUDIO);
-    assert.deepEqual([lost, wallet.signed, await balance()], [1, 1, 1_000_000n - 198n]);
+    t.strictSame(await (await client.speak(HELLO)).bytes(), AUDIO);
+    t.strictSame([lost, wallet.signed, await balance()], [1, 1, 1_000_000n - 198n]);
   });
 }

@@ -39,15 +39,15 @@ test('null, empty and blank arguments count as absent', async (t) => {
     for (const absent of [null, '', ' ']) {
       const args = { text: TEXT, ...Object.fromEntries(names.map((name) => [name, absent])) };
       const { isError, text } = await call(tool, args);
-      assert.equal(isError, false, `${tool} ${JSON.stringify(absent)}: ${text}`);
+      t.equal(isError, false, `${tool} ${JSON.stringify(absent)}: ${text}`);
     }
   }
   for (const absent of [undefined, {}, { model: null }, { model: '' }]) {
-    assert.equal((await call('list_voices', absent)).isError, false, JSON.stringify(absent));
+    t.equal((await call('list_voices', absent)).isError, false, JSON.stringify(absent));
   }
-  for (const absent of [undefined, {}]) assert.equal((await call('balance', absent)).isError, false);
+  for (const absent of [undefined, {}]) t.equal((await call('balance', absent)).isError, false);
   const { input, voice, speed } = upstream.requests.at(-1)?.body ?? {};
-  assert.deepEqual([input, voice, speed ?? 1], [TEXT, 'alloy', 1]);
+  t.strictSame([input, voice, speed ?? 1], [TEXT, 'alloy', 1]);
 });
 
 test('numbers, booleans and amounts are read from text, amounts also from numbers', async (t) => {
@@ -59,25 +59,25 @@ test('numbers, booleans and amounts are read from text, amounts also from number
     [1.5, 1.5],
   ] as const) {
     const { isError, text } = await call('speak', { text: TEXT, speed });
-    assert.equal(isError, false, text);
-    assert.equal(upstream.requests.at(-1)?.body?.speed, spoken);
-    assert.equal((await call('quote', { text: TEXT, speed })).isError, false);
+    t.equal(isError, false, text);
+    t.equal(upstream.requests.at(-1)?.body?.speed, spoken);
+    t.equal((await call('quote', { text: TEXT, speed })).isError, false);
   }
   for (const maxUsd of ['0.01', '$0.01', ' $0.01 ', 0.01, 1, '1']) {
     const { isError, text } = await call('speak', { text: TEXT, maxUsd });
-    assert.equal(isError, false, `${maxUsd}: ${text}`);
+    t.equal(isError, false, `${maxUsd}: ${text}`);
   }
   for (const maxUsd of ['$0.0001', 0.0001, 0, '0']) {
-    assert.match((await call('speak', { text: TEXT, maxUsd })).text, /Over the budget/, String(maxUsd));
+    t.match((await call('speak', { text: TEXT, maxUsd })).text, /Over the budget/, String(maxUsd));
   }
   await writeFile(join(folder, 'mine.mp3'), 'mine');
   for (const overwrite of ['false', 'False', false]) {
-    assert.match((await call('speak', { text: TEXT, file: 'mine.mp3', overwrite })).text, /already exists/);
+    t.match((await call('speak', { text: TEXT, file: 'mine.mp3', overwrite })).text, /already exists/);
   }
   for (const overwrite of ['true', 'TRUE', true]) {
-    assert.equal((await call('speak', { text: TEXT, file: 'mine.mp3', overwrite })).isError, false);
+    t.equal((await call('speak', { text: TEXT, file: 'mine.mp3', overwrite })).isError, false);
   }
-  assert.deepEqual(await readFile(join(folder, 'mine.mp3')), Buffer.from(silentMp3(1000)));
+  t.strictSame(await readFile(join(folder, 'mine.mp3')), Buffer.from(silentMp3(1000)));
 });
 
 test('an invalid value names its argument and buys nothing', async (t) => {
@@ -108,46 +108,43 @@ test('an invalid value names its argument and buys nothing', async (t) => {
   ];
   for (const [args, pattern] of wrong) {
     const { text, isError } = await call('speak', args);
-    assert.ok(isError, JSON.stringify(args));
-    assert.match(text, pattern, JSON.stringify(args));
-    assert.match(text, /Nothing was bought/, JSON.stringify(args));
+    t.ok(isError, JSON.stringify(args));
+    t.match(text, pattern, JSON.stringify(args));
+    t.match(text, /Nothing was bought/, JSON.stringify(args));
   }
   for (const args of [{}, { text: '' }, { text: null }, { text: 5 }]) {
-    assert.match((await call('quote', args)).text, /text must.*Nothing was bought/, JSON.stringify(args));
+    t.match((await call('quote', args)).text, /text must.*Nothing was bought/, JSON.stringify(args));
   }
-  assert.match((await call('list_voices', { model: 5 })).text, /model must.*Nothing was bought/);
-  assert.equal(upstream.requests.length, 0);
-  assert.equal(await balance(), 1_000_000n);
-  assert.deepEqual(await readdir(folder), []);
+  t.match((await call('list_voices', { model: 5 })).text, /model must.*Nothing was bought/);
+  t.equal(upstream.requests.length, 0);
+  t.equal(await balance(), 1_000_000n);
+  t.strictSame(await readdir(folder), []);
 });
 
 test('an unknown argument is refused with the list of known ones', async (t) => {
   const { call, upstream } = await startAgent(t);
   for (const unknown of ['voice_id', 'format', 'response_format', 'Text', 'input', 'output', 'max_usd']) {
     const { text } = await call('speak', { text: TEXT, [unknown]: 'x' });
-    assert.match(
+    t.match(
       text,
       new RegExp(
         `speak has no argument ${unknown}\\. Use only: text, voice, model, speed, clean, emoji, file, overwrite`,
       ),
     );
-    assert.match(text, /Nothing was bought/);
+    t.match(text, /Nothing was bought/);
   }
-  assert.match(
-    (await call('speak', { text: TEXT, voice_id: 'x', format: 'wav' })).text,
-    /no argument voice_id, format\./,
-  );
-  assert.match((await call('speak', { text: TEXT, voice_id: null })).text, /no argument voice_id\./);
-  assert.match(
+  t.match((await call('speak', { text: TEXT, voice_id: 'x', format: 'wav' })).text, /no argument voice_id, format\./);
+  t.match((await call('speak', { text: TEXT, voice_id: null })).text, /no argument voice_id\./);
+  t.match(
     (await call('quote', { text: TEXT, file: 'x' })).text,
     /quote has no argument file\. Use only: text, voice, model, speed, clean, emoji\./,
   );
-  assert.match(
+  t.match(
     (await call('list_voices', { voice: 'x' })).text,
     /list_voices has no argument voice\. Use only: model, page\./,
   );
-  assert.match((await call('balance', { account: 'x' })).text, /balance has no argument account\. Use only: none\./);
-  assert.equal(upstream.requests.length, 0);
+  t.match((await call('balance', { account: 'x' })).text, /balance has no argument account\. Use only: none\./);
+  t.equal(upstream.requests.length, 0);
 });
 
 test('a file name that does not end in .mp3 is refused', async (t) => {
@@ -156,17 +153,17 @@ test('a file name that does not end in .mp3 is refused', async (t) => {
   await writeFile(join(folder, 'hi.wav'), 'mine too');
   for (const file of ['hi.wav', 'hi.WAV', 'hi.ogg', 'hi.flac', 'hi.mp4', 'hi.mp3.wav', 'notes.txt', 'v1.5']) {
     const { text } = await call('speak', { text: TEXT, file, overwrite: true });
-    assert.match(text, /file must end in \.mp3.*Nothing was bought/, file);
+    t.match(text, /file must end in \.mp3.*Nothing was bought/, file);
   }
-  assert.equal(await readFile(join(folder, 'hi.mp3'), 'utf8'), 'mine');
-  assert.equal(await readFile(join(folder, 'hi.wav'), 'utf8'), 'mine too');
-  assert.equal(upstream.requests.length, 0);
+  t.equal(await readFile(join(folder, 'hi.mp3'), 'utf8'), 'mine');
+  t.equal(await readFile(join(folder, 'hi.wav'), 'utf8'), 'mine too');
+  t.equal(upstream.requests.length, 0);
   for (const [file, written] of [
     ['one', 'one.mp3'],
     ['two.MP3', 'two.mp3'],
     ['Version 1.5.mp3', 'Version 1.5.mp3'],
   ] as const) {
-    assert.equal((await call('speak', { text: TEXT, file })).data?.path, join(folder, written));
+    t.equal((await call('speak', { text: TEXT, file })).data?.path, join(folder, written));
   }
 });
 
@@ -174,22 +171,19 @@ test('overwrite replaces only the named file, not one of another type', async (t
   const path = await temporaryFolder(t);
   await writeFile(join(path, 'hi.wav'), 'mine');
   const file = await (await SpeechFolder.open(path)).plan('hi.mp3', true);
-  assert.equal(await file.write(silentWav(10), 'audio/wav'), join(path, 'hi-1.wav'));
+  t.equal(await file.write(silentWav(10), 'audio/wav'), join(path, 'hi-1.wav'));
   await file.close();
-  assert.equal(await readFile(join(path, 'hi.wav'), 'utf8'), 'mine');
+  t.equal(await readFile(join(path, 'hi.wav'), 'utf8'), 'mine');
 });
 
 test('an error about a voice or model lists the valid ones', async (t) => {
   const { call, upstream } = await startAgent(t);
   for (const tool of ['speak', 'quote']) {
-    assert.match(
-      (await call(tool, { text: TEXT, voice: 'provider-a_nobody' })).text,
-      /provider-a_alloy, .*Nothing was/,
-    );
-    assert.match((await call(tool, { text: TEXT, voice: 'nobody' })).text, /provider-a_alloy, .*Nothing was/);
+    t.match((await call(tool, { text: TEXT, voice: 'provider-a_nobody' })).text, /provider-a_alloy, .*Nothing was/);
+    t.match((await call(tool, { text: TEXT, voice: 'nobody' })).text, /provider-a_alloy, .*Nothing was/);
   }
-  assert.match((await call('list_voices', { model: 'none' })).text, /provider-a\/tts-1, /);
-  assert.equal(upstream.requests.length, 0);
+  t.match((await call('list_voices', { model: 'none' })).text, /provider-a\/tts-1, /);
+  t.equal(upstream.requests.length, 0);
 });
 
 test('the tool schemas are plain and match what the tools accept', async (t) => {
@@ -200,20 +194,18 @@ test('the tool schemas are plain and match what the tools accept', async (t) => 
   for (const { name, inputSchema, outputSchema } of tools) {
     ajv.compile(inputSchema);
     ajv.compile(outputSchema ?? assert.fail(name));
-    assert.deepEqual([inputSchema.type, inputSchema.additionalProperties], ['object', false], name);
+    t.strictSame([inputSchema.type, inputSchema.additionalProperties], ['object', false], name);
     for (const [argument, schema] of Object.entries(inputSchema.properties ?? {})) {
       const { type, description } = schema as { type?: unknown; description?: unknown };
-      assert.ok(['string', 'number', 'boolean'].includes(type as string), `${name} ${argument}: ${type}`);
-      assert.equal(typeof description, 'string', `${name} ${argument}`);
+      t.ok(['string', 'number', 'boolean'].includes(type as string), `${name} ${argument}: ${type}`);
+      t.equal(typeof description, 'string', `${name} ${argument}`);
     }
   }
-  assert.deepEqual(schemaOf('quote').required, ['text']);
-  assert.deepEqual(schemaOf('speak').required ?? [], []);
+  t.strictSame(schemaOf('quote').required, ['text']);
+  t.strictSame(schemaOf('speak').required ?? [], []);
   const speak = ajv.compile(schemaOf('speak'));
-  assert.ok(
-    speak({ text: TEXT, voice: 'provider-a_alloy', speed: 1.25, file: 'a.mp3', overwrite: true, maxUsd: '0.01' }),
-  );
-  assert.ok(!speak({ text: TEXT, voice_id: 'x' }));
+  t.ok(speak({ text: TEXT, voice: 'provider-a_alloy', speed: 1.25, file: 'a.mp3', overwrite: true, maxUsd: '0.01' }));
+  t.ok(!speak({ text: TEXT, voice_id: 'x' }));
 });
 
 // What a service says reaches a model as the service's: short, printable, and last.
@@ -233,9 +225,9 @@ test('an error ends with at most 300 printable characters from the service', asy
     // What 5xx mean for a purchase is not known.
     for (const name of status < 500 ? ['speak', 'quote'] : ['quote']) {
       const { text, isError } = await call(name, { text: 'Hello', model: 'm0' });
-      assert.ok(isError);
-      assert.match(text, SAID, `${status} ${name}: ${text}`);
-      assert.ok(text.length < 1_000, `${status} ${name}: ${text.length} characters`);
+      t.ok(isError);
+      t.match(text, SAID, `${status} ${name}: ${text}`);
+      t.ok(text.length < 1_000, `${status} ${name}: ${text.length} characters`);
     }
   }
 });
@@ -247,11 +239,11 @@ test('list_voices returns pages of short lines without invalid ids', async (t) =
     const { data, text } = await call('list_voices', { page });
     pages = data.pages;
     ids.push(...data.models.map(({ id }: { id: string }) => id));
-    assert.ok(text.length < 50_000, `${text.length} characters`);
+    t.ok(text.length < 50_000, `${text.length} characters`);
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there.
-    assert.doesNotMatch(JSON.stringify(data), /[\u001b\u202e\u2028]|\\u001b|W{301}/);
+    t.notMatch(JSON.stringify(data), /[\u001b\u202e\u2028]|\\u001b|W{301}/);
   }
-  assert.deepEqual([ids.length, new Set(ids).size, ids[0]], [120, 120, 'm0']);
+  t.strictSame([ids.length, new Set(ids).size, ids[0]], [120, 120, 'm0']);
 });
 
 test('list_voices returns the voices of one model in pages', async (t) => {
@@ -260,11 +252,11 @@ test('list_voices returns the voices of one model in pages', async (t) => {
   for (let page = 1, pages = 1; page <= pages; page += 1) {
     const { data } = await call('list_voices', { model: 'm0', page });
     pages = data.pages;
-    assert.equal(data.models[0].voiceCount, 70);
+    t.equal(data.models[0].voiceCount, 70);
     voices.push(...data.models[0].voices.map(({ id }: { id: string }) => id));
   }
-  assert.deepEqual([voices.length, voices.at(-1)], [70, 'v69']);
-  assert.match((await call('list_voices', { model: 'none' })).text, /There are: m0, m1, .* and 100 more\.$/);
+  t.strictSame([voices.length, voices.at(-1)], [70, 'v69']);
+  t.match((await call('list_voices', { model: 'none' })).text, /There are: m0, m1, .* and 100 more\.$/);
 });
 
 // Where the MCP server writes: a folder of its own user, by whatever way it is named.
@@ -289,23 +281,23 @@ test('a folder or link of another user is not written to', { skip }, async (t) =
   for (const path of [foreign, planted]) {
     await assert.rejects(SpeechFolder.open(path), ForeignFileError, path);
     const { code, err } = await callerCommand({}, 'mcp', '--folder', path);
-    assert.deepEqual([code, err.trim().split('\n').length], [2, 1], err);
-    assert.match(err, /is another user's, or a link of theirs/);
+    t.strictSame([code, err.trim().split('\n').length], [2, 1], err);
+    t.match(err, /is another user's, or a link of theirs/);
   }
-  assert.equal((await SpeechFolder.open(mine)).path, own);
-  await assert.rejects(SpeechFolder.open(join(root, 'none')));
-  assert.deepEqual((await readdir(root)).sort(), ['foreign', 'mine', 'own', 'planted'], 'none is made');
+  t.equal((await SpeechFolder.open(mine)).path, own);
+  await t.rejects(SpeechFolder.open(join(root, 'none')));
+  t.strictSame((await readdir(root)).sort(), ['foreign', 'mine', 'own', 'planted'], 'none is made');
 });
 
 const near = (seconds: number | null, expected: number) =>
   assert.ok(seconds !== null && Math.abs(seconds - expected) < 0.06, `${seconds} instead of ${expected}`);
 
-test('the length of an MP3 is that of its frames at each sampling rate', async () => {
+test('the length of an MP3 is that of its frames at each sampling rate', async (t) => {
   near(secondsOf(silentMp3(2500), 'audio/mpeg'), 2.5);
   const tag = Buffer.concat([Buffer.from('ID3\x04\0\0\0\0\0\x05', 'latin1'), Buffer.alloc(5)]);
   near(secondsOf(Buffer.concat([tag, silentMp3(1000)]), 'audio/mpeg'), 1);
   const described = Buffer.concat([tag, description({ frames: 42 }), silentMp3(1000)]);
-  assert.equal(secondsOf(described, 'audio/mpeg'), secondsOf(silentMp3(1000), 'audio/mpeg'));
+  t.equal(secondsOf(described, 'audio/mpeg'), secondsOf(silentMp3(1000), 'audio/mpeg'));
   // Bytes of the header's second and third: MPEG 1 at 44.1 kHz, MPEG 2 at 22.05 kHz, MPEG 2.5 at 11.025 kHz.
   for (const [version, samples, rate] of [
     [0xfb, 1152, 44_100],
@@ -331,9 +323,9 @@ test('the length of a WAV is that of its data, even with an unknown size', async
   }
 });
 
-test('bytes that are not audio have no length', async () => {
+test('bytes that are not audio have no length', async (t) => {
   for (const type of ['audio/mpeg', 'audio/wav'] as const) {
-    assert.equal(secondsOf(new Uint8Array(0), type), null);
-    assert.equal(secondsOf(Buffer.alloc(2000, 0x5a), type), null);
+    t.equal(secondsOf(new Uint8Array(0), type), null);
+    t.equal(secondsOf(Buffer.alloc(2000, 0x5a), type), null);
   }
 });

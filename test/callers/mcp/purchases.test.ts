@@ -74,19 +74,19 @@ for (const flow of ['card', 'prepaid', 'direct'] as const) {
     const first = call('speak', { text: 'Hello world' }, { signal: host.signal });
     await gateway.upstream.waitForRequests(1);
     host.abort();
-    await assert.rejects(first);
+    await t.rejects(first);
     await until(async () => (await call('balance')).openPurchases.length === 1);
     const [open] = (await call('balance')).openPurchases;
-    assert.deepEqual([open.flow, open.maxUsd], [flow, '0.000198']);
+    t.strictSame([open.flow, open.maxUsd], [flow, '0.000198']);
     const second = call('speak', { text: ' Hello world\n', speed: 1 });
     release();
     const { path, receipt } = await second;
-    assert.equal(receipt.isReplay, true);
-    assert.deepEqual(await readFile(path), Buffer.from(silentMp3(1000)));
-    assert.equal(await spent(), BigInt(PRICE));
+    t.equal(receipt.isReplay, true);
+    t.strictSame(await readFile(path), Buffer.from(silentMp3(1000)));
+    t.equal(await spent(), BigInt(PRICE));
     const { spentMicroUsd, reservedMicroUsd } = await budget.read();
-    assert.deepEqual([spentMicroUsd, reservedMicroUsd], [BigInt(PRICE), 0n]);
-    assert.deepEqual((await call('balance')).openPurchases, []);
+    t.strictSame([spentMicroUsd, reservedMicroUsd], [BigInt(PRICE), 0n]);
+    t.strictSame((await call('balance')).openPurchases, []);
   });
 
   test(`${flow}: two identical calls at the same time are one purchase`, options, async (t) => {
@@ -96,9 +96,9 @@ for (const flow of ['card', 'prepaid', 'direct'] as const) {
     await gateway.upstream.waitForRequests(1);
     release();
     const told = await Promise.all(calls);
-    assert.equal(new Set(told.map(({ path }) => path)).size, 2);
-    assert.deepEqual(told.map(({ receipt }) => receipt.isReplay).sort(), [false, true]);
-    assert.equal(await spent(), BigInt(PRICE));
+    t.equal(new Set(told.map(({ path }) => path)).size, 2);
+    t.strictSame(told.map(({ receipt }) => receipt.isReplay).sort(), [false, true]);
+    t.equal(await spent(), BigInt(PRICE));
   });
 }
 
@@ -106,15 +106,15 @@ test('a call repeated after a slow response gets the same speech', async (t) => 
   const { call, spent } = await startAgent(t, 'prepaid', 0);
   await call('speak', { text: 'Hello world' });
   const again = await call('speak', { text: 'Hello world' });
-  assert.equal(again.receipt.isReplay, true);
-  assert.equal(await spent(), BigInt(PRICE));
+  t.equal(again.receipt.isReplay, true);
+  t.equal(await spent(), BigInt(PRICE));
 });
 
 test('a call repeated after a fast response is bought again', async (t) => {
   const { call, spent } = await startAgent(t, 'prepaid', 60_000);
   await call('speak', { text: 'Hello world' });
-  assert.equal((await call('speak', { text: 'Hello world' })).receipt.isReplay, false);
-  assert.equal(await spent(), BigInt(2 * PRICE));
+  t.equal((await call('speak', { text: 'Hello world' })).receipt.isReplay, false);
+  t.equal(await spent(), BigInt(2 * PRICE));
 });
 
 // What an agent does about a purchase whose end it was not told.
@@ -151,14 +151,14 @@ test('resuming a request that never arrived buys it once', async (t) => {
   const { budget, line, speak, balance } = await startCutAgent(t);
   line.loses = 'requests';
   const identifier = toResume((await speak(ORDER)).text);
-  assert.equal((await budget.read()).reservedMicroUsd, 198n);
-  assert.equal(toResume((await speak({ resume: identifier })).text), identifier, 'still unknown');
+  t.equal((await budget.read()).reservedMicroUsd, 198n);
+  t.equal(toResume((await speak({ resume: identifier })).text), identifier, 'still unknown');
   line.loses = 'nothing';
   const { data } = await speak({ resume: identifier, file: 'late' });
-  assert.deepEqual(await readFile(data.path), Buffer.from(silentMp3(1000)));
-  assert.deepEqual([data.priceUsd, data.budgetLeftUsd], ['0.000198', '0.000802']);
-  assert.match((await speak({ resume: identifier })).text, /no purchase .* is open/);
-  assert.equal(await balance(), 10_000n - 198n);
+  t.strictSame(await readFile(data.path), Buffer.from(silentMp3(1000)));
+  t.strictSame([data.priceUsd, data.budgetLeftUsd], ['0.000198', '0.000802']);
+  t.match((await speak({ resume: identifier })).text, /no purchase .* is open/);
+  t.equal(await balance(), 10_000n - 198n);
 });
 
 test('resuming a purchase with a lost response fetches its audio, charged once', async (t) => {
@@ -172,17 +172,17 @@ test('resuming a purchase with a lost response fetches its audio, charged once',
     ({ path } = (await speak({ resume: identifier })).data ?? {});
     return path !== undefined;
   });
-  assert.deepEqual(await readFile(path ?? assert.fail()), Buffer.from(silentMp3(1000)));
+  t.strictSame(await readFile(path ?? assert.fail()), Buffer.from(silentMp3(1000)));
   const { spentMicroUsd, reservedMicroUsd } = await budget.read();
-  assert.deepEqual([spentMicroUsd, reservedMicroUsd], [198n, 0n]);
-  assert.equal(await balance(), 10_000n - 198n);
+  t.strictSame([spentMicroUsd, reservedMicroUsd], [198n, 0n]);
+  t.equal(await balance(), 10_000n - 198n);
 });
 
 test('paid speech is written even if the budget cannot be read any more', async (t) => {
   const { line, speak, balance } = await startCutAgent(t);
   line.loses = 'budget';
   const { text, data } = await speak(ORDER);
-  assert.deepEqual(await readFile(data?.path ?? assert.fail(text)), Buffer.from(silentMp3(1000)));
-  assert.deepEqual([data.priceUsd, data.budgetLeftUsd], ['0.000198', null]);
-  assert.equal(await balance(), 10_000n - 198n);
+  t.strictSame(await readFile(data?.path ?? assert.fail(text)), Buffer.from(silentMp3(1000)));
+  t.strictSame([data.priceUsd, data.budgetLeftUsd], ['0.000198', null]);
+  t.equal(await balance(), 10_000n - 198n);
 });

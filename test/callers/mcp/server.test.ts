@@ -83,25 +83,22 @@ test('an agent lists voices, gets a quote, buys speech and reads its balance', a
   gateway.upstream.mode = mp3(2500);
   const agent = await startAgent(t, { ...env, SPEECHGATE_MAX_TOTAL: '0.001' }, asProcess);
   const { tools } = await agent.client.listTools();
-  assert.deepEqual(tools.map(({ name }) => name).sort(), ['balance', 'list_voices', 'quote', 'speak']);
-  for (const { description, inputSchema, outputSchema } of tools) assert.ok(description && inputSchema && outputSchema);
+  t.strictSame(tools.map(({ name }) => name).sort(), ['balance', 'list_voices', 'quote', 'speak']);
+  for (const { description, inputSchema, outputSchema } of tools) t.ok(description && inputSchema && outputSchema);
 
   const voices = await agent.call('list_voices');
-  assert.equal(voices.data.defaultModel, 'provider-a/tts-1');
-  assert.ok(voices.data.models.find(({ id }: { id: string }) => id === 'provider-a/tts-1').voices.length > 1);
+  t.equal(voices.data.defaultModel, 'provider-a/tts-1');
+  t.ok(voices.data.models.find(({ id }: { id: string }) => id === 'provider-a/tts-1').voices.length > 1);
   const one = await agent.call('list_voices', { model: 'provider-a/tts-1' });
-  assert.equal(one.data.models.length, 1);
-  assert.match((await agent.call('list_voices', { model: 'none' })).text, /There are: .*provider-a\/tts-1/);
+  t.equal(one.data.models.length, 1);
+  t.match((await agent.call('list_voices', { model: 'none' })).text, /There are: .*provider-a\/tts-1/);
 
   const quote = await agent.call('quote', { text: 'Hello world' });
-  assert.deepEqual(
-    [quote.data.priceUsd, quote.data.characters, quote.data.budgetLeftUsd],
-    ['0.000198', 11, '0.001000'],
-  );
+  t.strictSame([quote.data.priceUsd, quote.data.characters, quote.data.budgetLeftUsd], ['0.000198', 11, '0.001000']);
 
   const spoken = await agent.call('speak', { text: 'Hello world', voice: 'provider-a_alloy', file: 'hello.mp3' });
   const { receipt, ...told } = spoken.data;
-  assert.deepEqual(told, {
+  t.strictSame(told, {
     path: join(agent.folder, 'hello.mp3'),
     seconds: told.seconds,
     bytes: silentMp3(2500).length,
@@ -109,14 +106,14 @@ test('an agent lists voices, gets a quote, buys speech and reads its balance', a
     priceUsd: '0.000198',
     budgetLeftUsd: '0.000802',
   });
-  assert.ok(Math.abs(told.seconds - 2.5) < 0.1, String(told.seconds));
-  assert.deepEqual([receipt.flow, receipt.balanceUsd, receipt.isReplay], ['prepaid', '0.999802', false]);
-  assert.match(receipt.traceId, /^[0-9a-f-]{36}$/);
-  assert.deepEqual(await readFile(told.path), Buffer.from(silentMp3(2500)));
-  assert.equal(await balance(), 1_000_000n - PRICE);
+  t.ok(Math.abs(told.seconds - 2.5) < 0.1, String(told.seconds));
+  t.strictSame([receipt.flow, receipt.balanceUsd, receipt.isReplay], ['prepaid', '0.999802', false]);
+  t.match(receipt.traceId, /^[0-9a-f-]{36}$/);
+  t.strictSame(await readFile(told.path), Buffer.from(silentMp3(2500)));
+  t.equal(await balance(), 1_000_000n - PRICE);
 
   const left = await agent.call('balance');
-  assert.deepEqual(left.data, {
+  t.strictSame(left.data, {
     balanceUsd: '0.999802',
     budgetLeftUsd: '0.000802',
     spentTodayUsd: '0.000198',
@@ -125,7 +122,7 @@ test('an agent lists voices, gets a quote, buys speech and reads its balance', a
     openPurchases: [],
   });
   await agent.client.close();
-  assert.equal(agent.complaints(), 'Caps: 0.001000 USD in total.\n', 'nothing else but the protocol was printed');
+  t.equal(agent.complaints(), 'Caps: 0.001000 USD in total.\n', 'nothing else but the protocol was printed');
 });
 
 test('docs/clients.md: a host starts the server from another folder, and it buys speech', async (t) => {
@@ -145,9 +142,9 @@ test('docs/clients.md: a host starts the server from another folder, and it buys
     return { transport, stderr: transport.stderr };
   });
   const spoken = await agent.call('speak', { text: 'Hello world', file: 'hello.mp3' });
-  assert.deepEqual([spoken.data.path, spoken.data.budgetLeftUsd], [join(speech, 'hello.mp3'), '0.499802'], spoken.text);
-  assert.equal(await balance(), 1_000_000n - PRICE);
-  assert.deepEqual(await readdir(elsewhere), []);
+  t.strictSame([spoken.data.path, spoken.data.budgetLeftUsd], [join(speech, 'hello.mp3'), '0.499802'], spoken.text);
+  t.equal(await balance(), 1_000_000n - PRICE);
+  t.strictSame(await readdir(elsewhere), []);
 });
 
 test('a refused call tells the agent what to do and charges nothing', async (t) => {
@@ -169,9 +166,9 @@ test('a refused call tells the agent what to do and charges nothing', async (t) 
   await say({}, /text or resume is missing/);
   await say({ text: 'Hello world', resume: 'x' }, /text or resume is missing/);
   await say({ resume: 'unknown' }, /no purchase unknown is open/);
-  assert.equal(gateway.upstream.requests.length, 0);
-  assert.equal(await balance(), 300n);
-  assert.deepEqual(await readdir(agent.folder), [], 'nothing is left in the folder');
+  t.equal(gateway.upstream.requests.length, 0);
+  t.equal(await balance(), 300n);
+  t.strictSame(await readdir(agent.folder), [], 'nothing is left in the folder');
 });
 
 test('an agent without card credit learns how to top up, not the account id', async (t) => {
@@ -181,25 +178,25 @@ test('an agent without card credit learns how to top up, not the account id', as
   const env = { SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: gateway.url, SPEECHGATE_ACCOUNT: account };
   const agent = await startAgent(t, env);
   const spoken = await agent.call('speak', { text: 'Hello world' });
-  assert.equal(spoken.data.receipt.flow, 'card');
-  assert.equal(await gateway.balance(account), 500_000n - PRICE);
-  assert.doesNotMatch(JSON.stringify(await agent.call('balance')), new RegExp(account), 'the bearer id stays here');
+  t.equal(spoken.data.receipt.flow, 'card');
+  t.equal(await gateway.balance(account), 500_000n - PRICE);
+  t.notMatch(JSON.stringify(await agent.call('balance')), new RegExp(account), 'the bearer id stays here');
   const poor = await startAgent(t, { ...env, SPEECHGATE_ACCOUNT: '00000000-0000-4000-8000-000000000000' });
   const { text } = await poor.call('speak', { text: 'Hello world' });
-  assert.match(text, /Ask your user to run: speechgate top-up/);
+  t.match(text, /Ask your user to run: speechgate top-up/);
   const unknown = await callerCommand(
     { ...env, SPEECHGATE_ACCOUNT: '00000000-0000-4000-8000-000000000000' },
     'balance',
   );
   for (const said of [(await poor.call('balance')).text, unknown.err]) {
-    assert.match(said, /The service says: .*account/);
-    assert.doesNotMatch(said, /voice|model/, 'a balance has no arguments to change');
+    t.match(said, /The service says: .*account/);
+    t.notMatch(said, /voice|model/, 'a balance has no arguments to change');
   }
   const little = await gateway.fund(1);
   const short = await startAgent(t, { ...env, SPEECHGATE_ACCOUNT: little });
   const refused = await short.call('speak', { text: 'x'.repeat(1000) });
-  assert.match(refused.text, /0\.008000 USD is missing\. .*Ask your user to run: speechgate top-up/);
-  assert.doesNotMatch(refused.text, new RegExp(little), 'nor is it in what a refusal tells');
+  t.match(refused.text, /0\.008000 USD is missing\. .*Ask your user to run: speechgate top-up/);
+  t.notMatch(refused.text, new RegExp(little), 'nor is it in what a refusal tells');
 });
 
 test('speech is written only inside its folder and replaces nothing by default', async (t) => {
@@ -222,22 +219,22 @@ test('speech is written only inside its folder and replaces nothing by default',
     'com1.mp3',
     'con.x.wav',
   ]) {
-    assert.match((await say({ file })).text, /file must be a plain name/, file);
+    t.match((await say({ file })).text, /file must be a plain name/, file);
   }
   await symlink(outside, join(agent.folder, 'link.mp3'));
-  assert.match((await say({ file: 'link.mp3' })).text, /already exists/);
-  assert.match((await say({ file: 'link.mp3', overwrite: true })).text, /already exists/);
+  t.match((await say({ file: 'link.mp3' })).text, /already exists/);
+  t.match((await say({ file: 'link.mp3', overwrite: true })).text, /already exists/);
   await mkdir(join(agent.folder, 'folder.mp3'));
-  assert.match((await say({ file: 'folder.mp3', overwrite: true })).text, /Choose another name/);
+  t.match((await say({ file: 'folder.mp3', overwrite: true })).text, /Choose another name/);
   await writeFile(join(agent.folder, 'taken.mp3'), 'mine');
-  assert.match((await say({ file: 'taken' })).text, /overwrite: true/);
-  assert.equal(gateway.upstream.requests.length, 0, 'nothing was bought');
+  t.match((await say({ file: 'taken' })).text, /overwrite: true/);
+  t.equal(gateway.upstream.requests.length, 0, 'nothing was bought');
   const { data } = await say({ file: 'taken', overwrite: true });
-  assert.deepEqual(await readFile(data.path), Buffer.from(silentMp3(1000)));
+  t.strictSame(await readFile(data.path), Buffer.from(silentMp3(1000)));
   const names = await Promise.all([1, 2].map(async () => (await say({})).data.path));
-  assert.equal(new Set(names).size, 2);
+  t.equal(new Set(names).size, 2);
   const [first, second] = await Promise.all([say({ file: 'same' }), say({ file: 'same' })]);
-  assert.deepEqual([first.data?.path, second.data?.path].sort(), [
+  t.strictSame([first.data?.path, second.data?.path].sort(), [
     join(agent.folder, 'same-1.mp3'),
     join(agent.folder, 'same.mp3'),
   ]);
@@ -251,8 +248,8 @@ test('a folder that was replaced by a link is not written to', async (t) => {
   t.teardown(() => rm(elsewhere, { recursive: true }));
   await rm(agent.folder, { recursive: true });
   await symlink(elsewhere, agent.folder);
-  assert.match((await agent.call('speak', { text: 'Hi' })).text, /was replaced by another folder/);
-  assert.deepEqual([gateway.upstream.requests.length, await readdir(elsewhere)], [0, []]);
+  t.match((await agent.call('speak', { text: 'Hi' })).text, /was replaced by another folder/);
+  t.strictSame([gateway.upstream.requests.length, await readdir(elsewhere)], [0, []]);
 });
 
 test('a client of SDK 2 speaks revision 2026-07-28, with progress and cancellation', async (t) => {
@@ -264,9 +261,9 @@ test('a client of SDK 2 speaks revision 2026-07-28, with progress and cancellati
   const client = new Client2({ name: 'agent', version: '2' }, { versionNegotiation: { mode: 'auto' } });
   t.teardown(() => client.close());
   await client.connect(inProcess(env, ['mcp', '--folder', folder]).transport);
-  assert.equal(client.getNegotiatedProtocolVersion(), '2026-07-28');
-  assert.match(client.getInstructions() ?? '', /resume that purchase/);
-  assert.equal((await client.listTools()).tools.length, 4);
+  t.equal(client.getNegotiatedProtocolVersion(), '2026-07-28');
+  t.match(client.getInstructions() ?? '', /resume that purchase/);
+  t.equal((await client.listTools()).tools.length, 4);
   const heard: number[] = [];
   const cancel = new AbortController();
   const speak = { name: 'speak', arguments: { text: 'Hello world' } };
@@ -274,10 +271,10 @@ test('a client of SDK 2 speaks revision 2026-07-28, with progress and cancellati
   const call = client.callTool(speak, options);
   await until(() => heard.length >= 1);
   cancel.abort();
-  await assert.rejects(call);
+  await t.rejects(call);
   await until(async () => (await readdir(folder)).length === 0);
   const { structuredContent } = await client.callTool({ name: 'balance' });
-  assert.equal((structuredContent as { reservedUsd: string }).reservedUsd, '0.000198');
+  t.equal((structuredContent as { reservedUsd: string }).reservedUsd, '0.000198');
 });
 
 test('a long call reports progress, and a canceled call stays reserved', async (t) => {
@@ -296,10 +293,10 @@ test('a long call reports progress, and a canceled call stays reserved', async (
   );
   await until(() => heard.length >= 2);
   cancel.abort();
-  await assert.rejects(call);
-  assert.deepEqual(heard.slice(0, 2), [1, 2]);
+  await t.rejects(call);
+  t.strictSame(heard.slice(0, 2), [1, 2]);
   await until(async () => (await readdir(agent.folder)).length === 0);
-  assert.equal((await agent.call('balance')).data.reservedUsd, '0.000198');
+  t.equal((await agent.call('balance')).data.reservedUsd, '0.000198');
 });
 
 test('a server without settings or folder starts, and each tool says what is missing', async (t) => {
@@ -325,18 +322,18 @@ test('a server without settings or folder starts, and each tool says what is mis
   for (const [settings, args, code, says] of cases) {
     const agent = await startAgent(t, settings, inProcess, ['mcp', ...args]);
     const { tools } = await agent.client.listTools();
-    assert.equal(tools.length, 4);
+    t.equal(tools.length, 4);
     for (const { name } of tools) {
       const given = { list_voices: {}, quote: { text: 'Hi' }, speak: { text: 'Hi' }, balance: {} }[name];
       const { isError, text } = await agent.call(name, given);
-      assert.ok(isError, name);
-      assert.match(text, says);
-      assert.match(text, /restart this server\. Nothing was bought\.$/);
+      t.ok(isError, name);
+      t.match(text, says);
+      t.match(text, /restart this server\. Nothing was bought\.$/);
     }
     await agent.client.close();
     const ended = await callerCommand(settings, 'mcp', ...args);
-    assert.deepEqual([ended.code, ended.out], [code, ''], ended.err);
-    assert.match(ended.err, says);
+    t.strictSame([ended.code, ended.out], [code, ''], ended.err);
+    t.match(ended.err, says);
   }
 });
 
@@ -349,7 +346,7 @@ test('~/ in --folder is the home of the user, and results hold nothing beyond th
   });
   const folder = await temporaryFolder(t);
   const agent = await startAgent(t, env, inProcess, ['mcp', '--folder', `~/${basename(folder)}`]);
-  assert.equal(dirname((await agent.call('speak', { text: 'Hi' })).data.path), folder);
+  t.equal(dirname((await agent.call('speak', { text: 'Hi' })).data.path), folder);
 
   const { tools } = await agent.client.listTools();
   for (const [name, args] of [
@@ -360,7 +357,7 @@ test('~/ in --folder is the home of the user, and results hold nothing beyond th
   ] as const) {
     const schema = tools.find((tool) => tool.name === name)?.outputSchema;
     const { data } = await agent.call(name, args);
-    assert.deepEqual(unlisted(data, schema), [], name);
+    t.strictSame(unlisted(data, schema), [], name);
   }
 });
 

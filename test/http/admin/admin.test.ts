@@ -34,7 +34,7 @@ test("the operators' listener accepts addresses, localhost and ADMIN_HOST names"
   ]) {
     for (const url of PATHS) {
       const { statusCode } = await app.admin.inject({ url, headers: { host } });
-      assert.equal(statusCode, url === '/nowhere' ? 404 : 200, `${host} ${url}`);
+      t.equal(statusCode, url === '/nowhere' ? 404 : 200, `${host} ${url}`);
     }
   }
 });
@@ -55,10 +55,10 @@ test("the operators' listener refuses any other Host with 421", async (t) => {
   ]) {
     for (const url of PATHS) {
       const { statusCode, headers, body } = await app.admin.inject({ url, headers: { host } });
-      assert.equal(statusCode, 421, `${host} ${url}`);
-      assert.match(String(headers['content-type']), /^application\/json/);
+      t.equal(statusCode, 421, `${host} ${url}`);
+      t.match(String(headers['content-type']), /^application\/json/);
       const { error } = JSON.parse(body);
-      assert.deepEqual([error.code, error.details.field], ['INVALID_REQUEST', 'host']);
+      t.strictSame([error.code, error.details.field], ['INVALID_REQUEST', 'host']);
     }
   }
 });
@@ -100,17 +100,17 @@ test('R40: metrics count requests, money and refusals without text, id or addres
   const upstream = await testUpstream(t);
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, RATE_LIMIT_MAX: '3' });
   const before = await scrape(gateway);
-  for (const family of FAMILIES) assert.ok(before.includes(`# TYPE ${family} `), family);
-  assert.equal(sample(before, 'speechgate_holds_total{flow="card",event="placed"}'), undefined);
+  for (const family of FAMILIES) t.ok(before.includes(`# TYPE ${family} `), family);
+  t.equal(sample(before, 'speechgate_holds_total{flow="card",event="placed"}'), undefined);
 
   const account = await gateway.fund(500);
   const secret = 'canary of the text';
-  assert.equal((await speak(gateway, account, secret)).status, 200);
+  t.equal((await speak(gateway, account, secret)).status, 200);
   upstream.mode = openAiError(500);
-  assert.equal((await speak(gateway, account)).status, 502);
+  t.equal((await speak(gateway, account)).status, 502);
   upstream.mode = openAiError(429);
-  assert.equal((await speak(gateway, account)).status, 503);
-  assert.equal((await speak(gateway, account)).status, 429);
+  t.equal((await speak(gateway, account)).status, 503);
+  t.equal((await speak(gateway, account)).status, 429);
   await gateway.call(`/nowhere/${account}`);
   await gateway.call(`/credits/${account}`);
   await until(async () => sample(await scrape(gateway), 'speechgate_holds_total{flow="card",event="captured"}') === 1);
@@ -119,29 +119,29 @@ test('R40: metrics count requests, money and refusals without text, id or addres
   const value = (name: string) => sample(after, name);
   const requests = (labels: string) =>
     value(`speechgate_http_request_duration_seconds_count{${labels},end="answered"}`);
-  assert.equal(requests('operation="createSpeech",status="200"'), 1);
-  assert.equal(requests('operation="createSpeech",status="502"'), 1);
-  assert.equal(requests('operation="createSpeech",status="503"'), 1);
-  assert.equal(requests('operation="createSpeech",status="429"'), 1);
-  assert.equal(requests('operation="none",status="404"'), 1);
-  assert.equal(requests('operation="getCredits",status="200"'), 1);
-  assert.equal(value('speechgate_holds_total{flow="card",event="placed"}'), 3);
-  assert.equal(value('speechgate_holds_total{flow="card",event="captured"}'), 1);
-  assert.equal(value('speechgate_holds_total{flow="card",event="voided"}'), 2);
-  assert.equal(value('speechgate_held_micro_usd_total{flow="card",event="placed"}'), 18 * 18 + 2 * 198);
-  assert.equal(value('speechgate_held_micro_usd_total{flow="card",event="captured"}'), 18 * 18);
-  assert.equal(value('speechgate_held_micro_usd_total{flow="card",event="voided"}'), 2 * 198);
-  assert.equal(value('speechgate_upstream_first_byte_seconds_count'), 1);
-  assert.equal(value('speechgate_upstream_duration_seconds_count{outcome="ok"}'), 1);
-  assert.equal(value('speechgate_upstream_duration_seconds_count{outcome="TTS_UPSTREAM_ERROR"}'), 1);
-  assert.equal(value('speechgate_upstream_duration_seconds_count{outcome="TTS_UNAVAILABLE"}'), 1);
-  assert.equal(value('speechgate_rate_limit_refusals_total{scope="account"}'), 1);
-  assert.equal(value('speechgate_pending_holds'), 0);
-  assert.equal(value('speechgate_oldest_pending_hold_seconds'), 0);
-  assert.ok((value('speechgate_database_connections') ?? 0) > 0);
-  assert.equal(value('speechgate_database_waiting'), 0);
+  t.equal(requests('operation="createSpeech",status="200"'), 1);
+  t.equal(requests('operation="createSpeech",status="502"'), 1);
+  t.equal(requests('operation="createSpeech",status="503"'), 1);
+  t.equal(requests('operation="createSpeech",status="429"'), 1);
+  t.equal(requests('operation="none",status="404"'), 1);
+  t.equal(requests('operation="getCredits",status="200"'), 1);
+  t.equal(value('speechgate_holds_total{flow="card",event="placed"}'), 3);
+  t.equal(value('speechgate_holds_total{flow="card",event="captured"}'), 1);
+  t.equal(value('speechgate_holds_total{flow="card",event="voided"}'), 2);
+  t.equal(value('speechgate_held_micro_usd_total{flow="card",event="placed"}'), 18 * 18 + 2 * 198);
+  t.equal(value('speechgate_held_micro_usd_total{flow="card",event="captured"}'), 18 * 18);
+  t.equal(value('speechgate_held_micro_usd_total{flow="card",event="voided"}'), 2 * 198);
+  t.equal(value('speechgate_upstream_first_byte_seconds_count'), 1);
+  t.equal(value('speechgate_upstream_duration_seconds_count{outcome="ok"}'), 1);
+  t.equal(value('speechgate_upstream_duration_seconds_count{outcome="TTS_UPSTREAM_ERROR"}'), 1);
+  t.equal(value('speechgate_upstream_duration_seconds_count{outcome="TTS_UNAVAILABLE"}'), 1);
+  t.equal(value('speechgate_rate_limit_refusals_total{scope="account"}'), 1);
+  t.equal(value('speechgate_pending_holds'), 0);
+  t.equal(value('speechgate_oldest_pending_hold_seconds'), 0);
+  t.ok((value('speechgate_database_connections') ?? 0) > 0);
+  t.equal(value('speechgate_database_waiting'), 0);
   for (const hidden of [account, secret, 'canary', '127.0.0.1', gateway.databaseUrl]) {
-    assert.ok(!after.includes(hidden), hidden);
+    t.ok(!after.includes(hidden), hidden);
   }
 });
 
@@ -150,17 +150,17 @@ test('an upstream that breaks off is counted as an error', async (t) => {
   t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
   const account = await gateway.fund(500);
-  await assert.rejects(speak(gateway, account));
+  await t.rejects(speak(gateway, account));
   const text = await scrape(gateway);
-  assert.equal(sample(text, 'speechgate_upstream_duration_seconds_count{outcome="TTS_UPSTREAM_ERROR"}'), 1);
-  assert.equal(sample(text, 'speechgate_upstream_first_byte_seconds_count'), 1);
+  t.equal(sample(text, 'speechgate_upstream_duration_seconds_count{outcome="TTS_UPSTREAM_ERROR"}'), 1);
+  t.equal(sample(text, 'speechgate_upstream_first_byte_seconds_count'), 1);
 });
 
 test('pending holds and their age are read from the database at each scrape', async (t) => {
   const gateway = await startGateway(t);
   const account = await gateway.fund(500);
   const held = await holdOnCard(gateway.db, account, 100n, 60);
-  assert.equal(held.outcome, 'held');
+  t.equal(held.outcome, 'held');
   await unguarded(gateway.db, (db) =>
     db
       .updateTable('transfer')
@@ -169,20 +169,20 @@ test('pending holds and their age are read from the database at each scrape', as
       .execute(),
   );
   const text = await scrape(gateway);
-  assert.equal(sample(text, 'speechgate_pending_holds'), 1);
+  t.equal(sample(text, 'speechgate_pending_holds'), 1);
   const age = sample(text, 'speechgate_oldest_pending_hold_seconds') ?? 0;
-  assert.ok(age > 85, `${age} seconds`);
+  t.ok(age > 85, `${age} seconds`);
 });
 
 test('without a database the scrape omits the values that need it', async (t) => {
   const gateway = await startGateway(t, {}, { databaseUrl: 'postgres://postgres@127.0.0.1:1/none' });
   const text = await scrape(gateway);
-  assert.equal(sample(text, 'speechgate_pending_holds'), undefined);
-  assert.equal(sample(text, 'speechgate_oldest_pending_hold_seconds'), undefined);
-  assert.equal(sample(text, 'speechgate_database_connections'), 0);
+  t.equal(sample(text, 'speechgate_pending_holds'), undefined);
+  t.equal(sample(text, 'speechgate_oldest_pending_hold_seconds'), undefined);
+  t.equal(sample(text, 'speechgate_database_connections'), 0);
 });
 
-test('a slow gauge delays no scrape, is read once and shows when available', async () => {
+test('a slow gauge delays no scrape, is read once and shows when available', async (t) => {
   const metrics = new Metrics();
   let reads = 0;
   let arrive: (depth: number) => void = () => {};
@@ -193,32 +193,32 @@ test('a slow gauge delays no scrape, is read once and shows when available', asy
     });
   };
   metrics.addGauges('process', read, { depth: ['Jobs in the queue.', 'depth'] });
-  assert.equal(sample(await metrics.scrape(), 'depth'), undefined);
+  t.equal(sample(await metrics.scrape(), 'depth'), undefined);
   const second = metrics.scrape();
-  assert.equal(reads, 1);
+  t.equal(reads, 1);
   arrive(7);
-  assert.equal(sample(await second, 'depth'), 7);
+  t.equal(sample(await second, 'depth'), 7);
 });
 
 test('each app has its own counters, and repairs are counted by reconciler', async (t) => {
   const [one, two] = [await startGateway(t), await startGateway(t)];
   await one.call('/');
   const count = 'speechgate_http_request_duration_seconds_count{operation="getHealth",status="200",end="answered"}';
-  assert.equal(sample(await scrape(one), count), 1);
-  assert.equal(sample(await scrape(two), count), undefined);
+  t.equal(sample(await scrape(one), count), 1);
+  t.equal(sample(await scrape(two), count), undefined);
 
   const metrics = new Metrics();
   metrics.repaired('expired_holds', 3);
   metrics.repaired('top_ups', 1);
   const text = await metrics.scrape();
-  assert.equal(sample(text, 'speechgate_reconciler_repairs_total{reconciler="expired_holds"}'), 3);
-  assert.equal(sample(text, 'speechgate_reconciler_repairs_total{reconciler="top_ups"}'), 1);
+  t.equal(sample(text, 'speechgate_reconciler_repairs_total{reconciler="expired_holds"}'), 3);
+  t.equal(sample(text, 'speechgate_reconciler_repairs_total{reconciler="top_ups"}'), 1);
 });
 
 test('the public listener serves no metrics', async (t) => {
   const gateway = await startGateway(t);
-  assert.equal((await gateway.call('/metrics')).status, 404);
-  assert.equal((await gateway.call(`/metrics?${randomUUID()}`)).status, 404);
+  t.equal((await gateway.call('/metrics')).status, 404);
+  t.equal((await gateway.call(`/metrics?${randomUUID()}`)).status, 404);
 });
 
 test('with several processes, one that listens is enough for readiness', async (t) => {
@@ -242,7 +242,7 @@ test('with several processes, one that listens is enough for readiness', async (
     listening = count;
     const { statusCode, body } = await admin.inject('/readyz');
     const checks = { database: 'ok', schema: 'ok', processes: `${count} of 2 listen` };
-    assert.deepEqual([statusCode, JSON.parse(body)], [code, { status, checks }]);
+    t.strictSame([statusCode, JSON.parse(body)], [code, { status, checks }]);
   }
 });
 
@@ -253,7 +253,7 @@ test('a stopping process is not ready', async (t) => {
   t.teardown(() => admin.close());
   const { statusCode, body } = await admin.inject('/readyz');
   const checks = { database: 'ok', schema: 'ok', stopping: 'finishing running requests' };
-  assert.deepEqual([statusCode, JSON.parse(body)], [503, { status: 'not ready', checks }]);
+  t.strictSame([statusCode, JSON.parse(body)], [503, { status: 'not ready', checks }]);
 });
 
 const FACILITATOR_FAULTS = [
@@ -266,13 +266,13 @@ const FACILITATOR_FAULTS = [
 test('requests to other services are counted by call and outcome', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, {});
   const payer = await wallet(chain.client, 1_000_000n);
-  assert.equal((await payFor(gateway, payer)).reply.status, 200);
+  t.equal((await payFor(gateway, payer)).reply.status, 200);
   for (const [fault] of FACILITATOR_FAULTS) {
     gateway.facilitator.faults.verify(fault);
-    assert.ok((await payFor(gateway, payer)).reply.status >= 402);
+    t.ok((await payFor(gateway, payer)).reply.status >= 402);
   }
   gateway.upstream.mode = openAiError(401);
-  assert.equal((await payFor(gateway, payer)).reply.status, 502);
+  t.equal((await payFor(gateway, payer)).reply.status, 502);
   const text = await scrape(gateway);
   const counted = (labels: string) => sample(text, `speechgate_outside_requests_total{${labels}}`);
   const outcomes = new Map<string, number>();
@@ -280,16 +280,16 @@ test('requests to other services are counted by call and outcome', { skip }, asy
     outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
   }
   for (const [outcome, count] of outcomes) {
-    assert.equal(counted(`service="facilitator",call="verify",outcome="${outcome}"`), count, outcome);
+    t.equal(counted(`service="facilitator",call="verify",outcome="${outcome}"`), count, outcome);
   }
-  assert.equal(counted('service="facilitator",call="settle",outcome="ok"'), 1);
-  assert.equal(counted('service="upstream",call="synthesize",outcome="refused"'), 1);
-  assert.equal(counted('service="store",call="put",outcome="ok"'), 1);
-  assert.ok(Number(counted('service="node",call="eth_getTransactionReceipt",outcome="ok"')) > 0);
-  assert.equal(sample(text, 'speechgate_outside_request_seconds_count{service="facilitator",call="settle"}'), 1);
-  assert.ok(text.includes('speechgate_http_request_duration_seconds_bucket{le="180"'));
+  t.equal(counted('service="facilitator",call="settle",outcome="ok"'), 1);
+  t.equal(counted('service="upstream",call="synthesize",outcome="refused"'), 1);
+  t.equal(counted('service="store",call="put",outcome="ok"'), 1);
+  t.ok(Number(counted('service="node",call="eth_getTransactionReceipt",outcome="ok"')) > 0);
+  t.equal(sample(text, 'speechgate_outside_request_seconds_count{service="facilitator",call="settle"}'), 1);
+  t.ok(text.includes('speechgate_http_request_duration_seconds_bucket{le="180"'));
   const age = sample(text, 'speechgate_node_block_age_seconds');
-  assert.ok(age !== undefined && age < 3_600, `${age}`);
+  t.ok(age !== undefined && age < 3_600, `${age}`);
 });
 
 test('metrics tell whether the database answers and the service is ready', async (t) => {
@@ -300,12 +300,12 @@ test('metrics tell whether the database answers and the service is ready', async
     const text = await scrape(gateway);
     return [sample(text, 'speechgate_database_up'), sample(text, 'speechgate_ready')];
   };
-  assert.deepEqual(await state(), [1, 1]);
-  assert.match(await scrape(gateway), /^speechgate_build_info\{version="\d+\.\d+\.\d+"\} 1$/m);
+  t.strictSame(await state(), [1, 1]);
+  t.match(await scrape(gateway), /^speechgate_build_info\{version="\d+\.\d+\.\d+"\} 1$/m);
   proxy.cut();
   await until(async () => (await state()).join() === '0,0');
   proxy.restore();
   await until(async () => (await state()).join() === '1,1');
   gateway.app.leave();
-  assert.deepEqual(await state(), [1, 0], 'a stopping process is not ready');
+  t.strictSame(await state(), [1, 0], 'a stopping process is not ready');
 });

@@ -17,16 +17,16 @@ test("an account's page shows balance, charges with trace ids, and purchases", a
   const spoken = await speak('Hello world');
   upstream.mode = openAiError(500);
   const failed = await speak('Hello');
-  assert.deepEqual([spoken.status, failed.status], [200, 502]);
+  t.strictSame([spoken.status, failed.status], [200, 502]);
 
   const show = () => gateway.call('/account', form({ accountId: ` ${account} ` }));
   await until(async () => !/ held/.test((await show()).text));
   const page = await show();
-  assert.equal(page.status, 200);
-  assert.equal(page.headers.get('cache-control'), 'private, no-store');
-  assert.match(page.text, /<dd class="amount">\$11\.999802<\/dd>/);
+  t.equal(page.status, 200);
+  t.equal(page.headers.get('cache-control'), 'private, no-store');
+  t.match(page.text, /<dd class="amount">\$11\.999802<\/dd>/);
   const charges = [...page.text.matchAll(/<li>.*UTC<\/time>: ([^\n]*)\n<small>Trace id <code>([^<]*)</g)];
-  assert.deepEqual(
+  t.strictSame(
     charges.map(([, charge, traceId]) => [charge, traceId]),
     [
       ['5 characters, $0.00009, not charged', failed.headers.get('x-trace-id')],
@@ -34,15 +34,15 @@ test("an account's page shows balance, charges with trace ids, and purchases", a
     ],
   );
   const purchases = [...page.text.matchAll(/<li>.*UTC<\/time>: (\$[\d.]+)<\/li>/g)].map(([, amount]) => amount);
-  assert.deepEqual(purchases, ['$7.00', '$5.00']);
+  t.strictSame(purchases, ['$7.00', '$5.00']);
   const [more = assert.fail()] = links(page.text);
-  assert.doesNotMatch(more, new RegExp(account));
-  assert.match((await gateway.call(more)).text, /The account of your earlier purchase/);
+  t.notMatch(more, new RegExp(account));
+  t.match((await gateway.call(more)).text, /The account of your earlier purchase/);
 });
 
 test('an unknown account gets the form again, and no other account is shown', async (t) => {
   const { gateway } = await shop(t);
-  assert.match((await gateway.call('/account')).text, /<form method="post" action="\/account">/);
+  t.match((await gateway.call('/account')).text, /<form method="post" action="\/account">/);
   const wallet = await gateway.db
     .insertInto('account')
     .values({ kind: 'wallet', address: `0x${'a'.repeat(40)}`, balance_micro_usd: 5n })
@@ -50,9 +50,9 @@ test('an unknown account gets the form again, and no other account is shown', as
     .executeTakeFirstOrThrow();
   for (const accountId of [UNKNOWN, 'nobody', '', '"><b>', wallet.id]) {
     const page = await gateway.call('/account', form({ accountId }));
-    assert.equal(page.status, 404, accountId);
-    assert.match(page.text, /There is no account with this id/);
-    assert.doesNotMatch(page.text, /<b>|class="amount"/);
+    t.equal(page.status, 404, accountId);
+    t.match(page.text, /There is no account with this id/);
+    t.notMatch(page.text, /<b>|class="amount"/);
   }
 });
 
@@ -61,6 +61,6 @@ test('a frozen account says so, and an account without history says that too', a
   const account = await gateway.fund(500);
   await gateway.db.updateTable('account').set({ frozen_at: new Date() }).where('id', '=', account).execute();
   const { text } = await gateway.call('/account', form({ accountId: account }));
-  assert.match(text, /The operator has frozen this account/);
-  assert.match(text, /None yet\./);
+  t.match(text, /The operator has frozen this account/);
+  t.match(text, /None yet\./);
 });

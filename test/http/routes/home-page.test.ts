@@ -32,13 +32,13 @@ for (const path of ['/', '/docs']) {
   test(`R69: GET ${path} is a page where Accept prefers HTML, otherwise the JSON`, async (t) => {
     const gateway = await startGateway(t);
     const plain = await gateway.call(path);
-    assert.equal(plain.json.service, 'speechgate');
+    t.equal(plain.json.service, 'speechgate');
     for (const [accept, isPage] of ACCEPTED) {
       const reply = await gateway.call(path, { headers: { accept } });
-      assert.equal(reply.status, 200);
-      assert.equal(reply.headers.get('vary'), 'accept', accept);
-      assert.equal(/^text\/html/.test(reply.headers.get('content-type') ?? ''), isPage, accept);
-      if (!isPage) assert.equal(reply.text, plain.text, accept);
+      t.equal(reply.status, 200);
+      t.equal(reply.headers.get('vary'), 'accept', accept);
+      t.equal(/^text\/html/.test(reply.headers.get('content-type') ?? ''), isPage, accept);
+      if (!isPage) t.equal(reply.text, plain.text, accept);
     }
   });
 }
@@ -48,27 +48,27 @@ test('the page of /docs has an anchor for each error code, and each endpoint', a
   const { text } = await gateway.call('/docs', { headers: BROWSER });
   const guide = (await gateway.call('/docs')).json;
   const anchors = [...text.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id);
-  assert.equal(new Set(anchors).size, anchors.length, 'each once');
+  t.equal(new Set(anchors).size, anchors.length, 'each once');
   const named = guide.errorCodes.map((code: string) => code.toLowerCase().replaceAll('_', '-'));
-  assert.deepEqual(
+  t.strictSame(
     named.filter((id: string) => !anchors.includes(id)),
     [],
   );
   const { type } = (await gateway.call('/tts?text=Hello')).json;
   const [page, anchor] = type.split('#');
-  assert.deepEqual([page, anchors.includes(anchor)], [`${BASE_URL}/docs`, true]);
+  t.strictSame([page, anchors.includes(anchor)], [`${BASE_URL}/docs`, true]);
   const { paths } = (await gateway.call('/openapi.json')).json;
   for (const [path, methods] of Object.entries<object>(paths)) {
     for (const method of Object.keys(methods))
-      assert.ok(text.includes(`<code>${method.toUpperCase()} ${path}</code>`), path);
+      t.ok(text.includes(`<code>${method.toUpperCase()} ${path}</code>`), path);
   }
   const links = [...text.matchAll(/href="#([^"]+)"/g)].map(([, id]) => id);
-  assert.deepEqual(
+  t.strictSame(
     links.filter((id) => !anchors.includes(id)),
     [],
   );
   for (const steps of Object.values<string | string[]>(guide.agentGuide)) {
-    for (const step of [steps].flat()) assert.ok(text.includes(escapeText(step)), step);
+    for (const step of [steps].flat()) t.ok(text.includes(escapeText(step)), step);
   }
 });
 
@@ -77,27 +77,27 @@ test('the policy of the page allows its own style and script only', async (t) =>
   const policy = page.headers.get('content-security-policy') ?? '';
   for (const tag of ['style', 'script'] as const) {
     const [source = '', ...more] = inlineOf(page.text, tag);
-    assert.deepEqual(more, [], `one ${tag}`);
+    t.strictSame(more, [], `one ${tag}`);
     const hash = createHash('sha256').update(source).digest('base64');
-    assert.ok(policy.includes(`${tag}-src 'sha256-${hash}'`), tag);
+    t.ok(policy.includes(`${tag}-src 'sha256-${hash}'`), tag);
   }
-  assert.doesNotMatch(page.text, / (style|on\w+)=/, 'which the policy would block');
+  t.notMatch(page.text, / (style|on\w+)=/, 'which the policy would block');
 });
 
 test('the page is one request of less than 60 KB, and names no other host', async (t) => {
   const page = await (await startGateway(t)).call('/', { headers: BROWSER });
-  assert.ok(page.bytes.length < MAX_PAGE_BYTES, `${page.bytes.length} bytes`);
+  t.ok(page.bytes.length < MAX_PAGE_BYTES, `${page.bytes.length} bytes`);
   const loaded = [
     ...page.text.matchAll(/ (?:src|srcset|poster|action)="([^"]*)"|<link [^>]*href="([^"]*)"|url\(([^)]*)\)/g),
   ];
-  assert.deepEqual(
+  t.strictSame(
     loaded.map(([, ...urls]) => urls.find(Boolean)).filter((url) => !url?.startsWith('data:')),
     [],
   );
   // It has the name of a schema, which it compares.
-  assert.ok(page.text.includes(CLIENT_SCRIPT));
+  t.ok(page.text.includes(CLIENT_SCRIPT));
   const hosts = [...page.text.replace(CLIENT_SCRIPT, '').matchAll(/https?:\/\/[\w.:-]+/g)].map(([url]) => url);
-  assert.deepEqual([...new Set(hosts)], [BASE_URL]);
+  t.strictSame([...new Set(hosts)], [BASE_URL]);
 });
 
 test('the page shows the voices, prices and links of the deployment', async (t) => {
@@ -123,9 +123,9 @@ test('the page shows the voices, prices and links of the deployment', async (t) 
     'href="/docs"',
     'href="/openapi.json"',
   ]) {
-    assert.ok(text.includes(shown), shown);
+    t.ok(text.includes(shown), shown);
   }
-  assert.doesNotMatch(text, /<b>/);
+  t.notMatch(text, /<b>/);
 });
 
 test('the page offers only the ways to pay that are on', async (t) => {
@@ -143,39 +143,39 @@ test('the page offers only the ways to pay that are on', async (t) => {
   ] as const) {
     const { text } = await (await startGateway(t, env)).call('/', { headers: BROWSER });
     const where = JSON.stringify(env);
-    assert.equal(text.includes('href="/top-up"'), hasCard, where);
-    assert.equal(/<h3>Prepaid USDC<\/h3>/.test(text), hasUsdc, where);
-    assert.equal(/<form id="speak"/.test(text), notice === undefined, where);
-    if (notice !== undefined) assert.ok(text.includes(notice), where);
+    t.equal(text.includes('href="/top-up"'), hasCard, where);
+    t.equal(/<h3>Prepaid USDC<\/h3>/.test(text), hasUsdc, where);
+    t.equal(/<form id="speak"/.test(text), notice === undefined, where);
+    if (notice !== undefined) t.ok(text.includes(notice), where);
   }
 });
 
 test('only a page load of a sandbox shows its demo account, which nothing caches', async (t) => {
   const sandbox = await startGateway(t, {}, { demoAccount: () => ACCOUNT });
   const loaded = await sandbox.call('/', { headers: PAGE_LOAD });
-  assert.ok(loaded.text.includes(ACCOUNT));
-  assert.equal(loaded.headers.get('cache-control'), 'private, no-store');
-  assert.doesNotMatch(loaded.text, /value="wallet"/, 'its chain has the id of a real one');
+  t.ok(loaded.text.includes(ACCOUNT));
+  t.equal(loaded.headers.get('cache-control'), 'private, no-store');
+  t.notMatch(loaded.text, /value="wallet"/, 'its chain has the id of a real one');
   for (const dest of ['empty', 'iframe', undefined]) {
     const headers = { ...BROWSER, ...(dest !== undefined && { 'sec-fetch-dest': dest }) };
     assert.ok(!(await sandbox.call('/', { headers })).text.includes(ACCOUNT), dest);
   }
   const service = await (await startGateway(t)).call('/', { headers: PAGE_LOAD });
-  assert.doesNotMatch(service.text, /play money/);
-  assert.match(service.text, /value="wallet"/);
+  t.notMatch(service.text, /play money/);
+  t.match(service.text, /value="wallet"/);
 });
 
 test('GET /llms.txt names the ways to pay that are on, and where the rest is', async (t) => {
   const gateway = await startGateway(t);
   const notes = await gateway.call('/llms.txt', { headers: BROWSER });
-  assert.equal(notes.headers.get('content-type'), 'text/plain; charset=utf-8');
+  t.equal(notes.headers.get('content-type'), 'text/plain; charset=utf-8');
   const links = [...notes.text.matchAll(/\]\(([^)]+)\)/g)].map(([, link = '']) => link);
-  for (const link of links) assert.equal((await gateway.call(link.slice(BASE_URL.length))).status, 200, link);
-  assert.equal(links.length, 5);
+  for (const link of links) t.equal((await gateway.call(link.slice(BASE_URL.length))).status, 200, link);
+  t.equal(links.length, 5);
   const ways = (text: string) => [...text.matchAll(/^- ([^:[]+):/gm)].map(([, way]) => way);
-  assert.deepEqual(ways(notes.text), ['Card credit', 'Direct x402', 'Prepaid x402']);
+  t.strictSame(ways(notes.text), ['Card credit', 'Direct x402', 'Prepaid x402']);
   const byCard = await startGateway(t, { X402_RPC_URL: '' });
-  assert.deepEqual(ways((await byCard.call('/llms.txt')).text), ['Card credit']);
+  t.strictSame(ways((await byCard.call('/llms.txt')).text), ['Card credit']);
 });
 
 test('a browser gets 402 and 404 as a page with the way on, in the status of the API', async (t) => {
@@ -191,14 +191,14 @@ test('a browser gets 402 and 404 as a page with the way on, in the status of the
     ['/x402/tts?text=Hello', 402, ['/', '/docs']],
   ] as const) {
     const plain = await gateway.call(path, { headers: { accept: '*/*' } });
-    assert.deepEqual([plain.status, typeof plain.json.error.code], [status, 'string'], path);
+    t.strictSame([plain.status, typeof plain.json.error.code], [status, 'string'], path);
     const page = await gateway.call(path, { headers: BROWSER });
-    assert.equal(page.status, status, path);
-    assert.deepEqual(links(page.text), ways, path);
-    assert.ok(page.text.includes(escapeText(plain.json.error.message)), path);
+    t.equal(page.status, status, path);
+    t.strictSame(links(page.text), ways, path);
+    t.ok(page.text.includes(escapeText(plain.json.error.message)), path);
     const names = (headers: Headers) => [...headers.keys()].filter((name) => name !== 'content-length');
-    assert.deepEqual(names(page.headers), names(plain.headers), path);
+    t.strictSame(names(page.headers), names(plain.headers), path);
   }
   const posted = await gateway.call('/tts', { method: 'POST', json: { text: 'Hello' }, headers: BROWSER });
-  assert.equal(posted.json.error.code, 'PAYMENT_REQUIRED');
+  t.equal(posted.json.error.code, 'PAYMENT_REQUIRED');
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { getWarningsForOpenAPI, PaymentInfoSchema } from '@agentcash/discovery';
 import { validate } from 'mppx/discovery';
 import { test } from 'tap';
@@ -13,12 +12,12 @@ import { fundedWallet, startPrepaidGateway, withHeaders } from '../../support/pr
 test('R41: the guide has payment and steps of each flow and stable limit names', async (t) => {
   const gateway = await startGateway(t);
   const { limits, payment, agentGuide } = (await gateway.call('/docs')).json;
-  assert.deepEqual([limits.maxTextLength, limits.getTtsMaxTextLength], [4096, 1500]);
-  assert.deepEqual([limits.depositConfirmations, limits.depositTimeoutSeconds], [2, 120]);
-  assert.equal(gateway.config.x402?.confirmationTimeoutMs, 120_000);
-  assert.deepEqual(Object.keys(payment), ['cardCredits', 'directX402', 'prepaidX402']);
-  for (const flow of Object.keys(payment)) assert.ok(agentGuide[flow].length >= 4, flow);
-  assert.match(agentGuide.privacy, /neither logged nor stored nor forwarded/);
+  t.strictSame([limits.maxTextLength, limits.getTtsMaxTextLength], [4096, 1500]);
+  t.strictSame([limits.depositConfirmations, limits.depositTimeoutSeconds], [2, 120]);
+  t.equal(gateway.config.x402?.confirmationTimeoutMs, 120_000);
+  t.strictSame(Object.keys(payment), ['cardCredits', 'directX402', 'prepaidX402']);
+  for (const flow of Object.keys(payment)) t.ok(agentGuide[flow].length >= 4, flow);
+  t.match(agentGuide.privacy, /neither logged nor stored nor forwarded/);
 });
 
 test('the guide publishes SPEECH_TIMEOUT_MS in whole seconds, rounded up', async (t) => {
@@ -29,7 +28,7 @@ test('the guide publishes SPEECH_TIMEOUT_MS in whole seconds, rounded up', async
     [{ SPEECH_BASE_URL: '' }, 45],
   ] as const) {
     const gateway = await startGateway(t, env);
-    assert.equal((await gateway.call('/docs')).json.limits.speechTimeoutSeconds, seconds, JSON.stringify(env));
+    t.equal((await gateway.call('/docs')).json.limits.speechTimeoutSeconds, seconds, JSON.stringify(env));
   }
 });
 
@@ -37,14 +36,14 @@ test('the guide describes the domain and headers of the signed metadata', async 
   const gateway = await startGateway(t, { SERVICE_NAME: 'example' });
   const { authentication } = (await gateway.call('/docs')).json.payment.prepaidX402;
   const signed = (await gateway.call('/.well-known/x402-service-metadata')).json.payload.prepaid.authentication;
-  assert.deepEqual(
+  t.strictSame(
     [authentication.domain.name, authentication.domain.version, authentication.primaryType],
     [signed.domainName, signed.domainVersion, signed.primaryType],
   );
-  assert.equal(signed.domainName, 'example-Prepaid');
-  assert.deepEqual(Object.keys(authentication.headers), signed.headers);
+  t.equal(signed.domainName, 'example-Prepaid');
+  t.strictSame(Object.keys(authentication.headers), signed.headers);
   const fields = authentication.types.PrepaidRequest.map(({ name }: { name: string }) => name);
-  assert.deepEqual(Object.keys(authentication.message), fields);
+  t.strictSame(Object.keys(authentication.message), fields);
 });
 
 test('the published example requests are accepted until they expire', async (t) => {
@@ -62,13 +61,13 @@ test('the published example requests are accepted until they expire', async (t) 
     const { method, target, body } = request;
     const call: Call = withHeaders({ method, headers, body }, { 'content-type': body && 'application/json' });
     const changed = withHeaders(call, { 'x-x402-nonce': 'another' });
-    assert.equal((await example.call(target, changed)).status, 401, shows);
+    t.equal((await example.call(target, changed)).status, 401, shows);
     const reply = await example.call(target, call);
-    assert.equal(reply.status, 200, `${shows}: ${reply.text.slice(0, 300)}`);
+    t.equal(reply.status, 200, `${shows}: ${reply.text.slice(0, 300)}`);
   }
   await clock.advance('61 seconds');
   const [{ request, headers }] = vectors.requests.slice(-1);
-  assert.equal((await example.call(request.target, { headers })).status, 400, 'they have expired since');
+  t.equal((await example.call(request.target, { headers })).status, 400, 'they have expired since');
 });
 
 test('the published direct payment is refused for its time alone', async (t) => {
@@ -77,7 +76,7 @@ test('the published direct payment is refused for its time alone', async (t) => 
   const { method, target, body } = request;
   const call: Call = withHeaders({ method, headers, body }, { 'content-type': 'application/json' });
   const reply = await gateway.call(target, call);
-  assert.deepEqual([reply.status, reply.json.error.details.error], [402, 'authorization_expires_too_soon'], reply.text);
+  t.strictSame([reply.status, reply.json.error.details.error], [402, 'authorization_expires_too_soon'], reply.text);
 });
 
 interface Operation {
@@ -101,14 +100,14 @@ const rangeOf = (info: { price: { min: string; max: string } }) => [info.price.m
 test('the contract states prices as the catalog, metadata and challenges do', async (t) => {
   const gateway = await startGateway(t);
   const { paid } = await served(gateway);
-  assert.deepEqual(Object.keys(paid).sort(), ['createDeposit', 'createSpeech', 'createX402Speech', 'getX402Speech']);
+  t.strictSame(Object.keys(paid).sort(), ['createDeposit', 'createSpeech', 'createX402Speech', 'getX402Speech']);
 
   const { pricing, payment, prepaid } = (await gateway.call('/.well-known/x402-service-metadata')).json.payload;
   const [standard, better] = pricing.models;
-  assert.deepEqual(rangeOf(paid.createX402Speech), [standard.ratePerCharacterUsd, better.maxChargeUsd]);
-  assert.deepEqual(rangeOf(paid.createSpeech), rangeOf(paid.createX402Speech));
-  assert.deepEqual(rangeOf(paid.getX402Speech), ['0.000018', '0.054000'], '1500 characters of the better model');
-  assert.deepEqual(
+  t.strictSame(rangeOf(paid.createX402Speech), [standard.ratePerCharacterUsd, better.maxChargeUsd]);
+  t.strictSame(rangeOf(paid.createSpeech), rangeOf(paid.createX402Speech));
+  t.strictSame(rangeOf(paid.getX402Speech), ['0.000018', '0.054000'], '1500 characters of the better model');
+  t.strictSame(
     rangeOf(paid.createDeposit).map((usd) => Math.round(Number(usd) * 1e6)),
     [prepaid.minDepositMicroUsd, prepaid.maxDepositMicroUsd],
   );
@@ -116,36 +115,36 @@ test('the contract states prices as the catalog, metadata and challenges do', as
   for (const operation of ['createX402Speech', 'getX402Speech', 'createDeposit']) {
     const { protocols, offers } = paid[operation];
     const [{ scheme, network, asset }] = details.accepts;
-    assert.deepEqual(protocols, [{ x402: { version: details.x402Version, scheme, network, asset } }]);
-    assert.deepEqual([network, asset], [payment.network, payment.asset.address]);
-    assert.equal(offers[0].currency, asset);
+    t.strictSame(protocols, [{ x402: { version: details.x402Version, scheme, network, asset } }]);
+    t.strictSame([network, asset], [payment.network, payment.asset.address]);
+    t.equal(offers[0].currency, asset);
   }
   const challenge = (await gateway.call('/tts?text=Hello')).headers.get('www-authenticate') ?? '';
   const [{ method, intent, currency }] = paid.createSpeech.offers;
-  assert.match(challenge, new RegExp(`method="${method}", intent="${intent}"`));
-  assert.equal(currency, 'usd');
+  t.match(challenge, new RegExp(`method="${method}", intent="${intent}"`));
+  t.equal(currency, 'usd');
 });
 
 test('directories accept the contract, and each operation declares its security', async (t) => {
   const { document, operations, paid } = await served(
     await startGateway(t, { SERVICE_CONTACT: 'help@speech.example' }),
   );
-  assert.deepEqual(validate(document), []);
+  t.strictSame(validate(document), []);
   for (const info of Object.values<object>(paid)) PaymentInfoSchema.parse(info);
   const found = { raw: document, routes: operations.map(() => ({})) };
-  assert.deepEqual(getWarningsForOpenAPI(found as never), []);
-  assert.deepEqual(
+  t.strictSame(getWarningsForOpenAPI(found as never), []);
+  t.strictSame(
     operations.filter(({ security }) => security === undefined).map(({ operationId }) => operationId),
     [],
   );
-  assert.ok(document.info['x-guidance'].length < 4000, 'what agents read at once');
+  t.ok(document.info['x-guidance'].length < 4000, 'what agents read at once');
 });
 
 test('an operation whose flow is off is not listed as paid', async (t) => {
   const paidWith = async (env: Record<string, string>) => Object.keys((await served(await startGateway(t, env))).paid);
-  assert.deepEqual(await paidWith({ X402_PAY_TO: '', X402_FACILITATOR_URL: '' }), ['createSpeech']);
-  assert.deepEqual(await paidWith({ X402_RPC_URL: '' }), ['createSpeech'], 'R58');
-  assert.ok(!(await paidWith({ STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' })).includes('createSpeech'));
+  t.strictSame(await paidWith({ X402_PAY_TO: '', X402_FACILITATOR_URL: '' }), ['createSpeech']);
+  t.strictSame(await paidWith({ X402_RPC_URL: '' }), ['createSpeech'], 'R58');
+  t.ok(!(await paidWith({ STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' })).includes('createSpeech'));
 });
 
 test('name, contact, addresses and catalog are those of the deployment', async (t) => {
@@ -163,19 +162,19 @@ test('name, contact, addresses and catalog are those of the deployment', async (
   });
   const { document, paid } = await served(gateway);
   const { title, contact } = document.info;
-  assert.deepEqual([title, contact], ['Voices of Acme', { name: title, url: 'https://acme.example/help' }]);
-  assert.deepEqual(document['x-service-info'].docs, {
+  t.strictSame([title, contact], ['Voices of Acme', { name: title, url: 'https://acme.example/help' }]);
+  t.strictSame(document['x-service-info'].docs, {
     homepage: `${BASE_URL}/docs`,
     apiReference: `${BASE_URL}/openapi.json`,
   });
-  assert.deepEqual(rangeOf(paid.createSpeech), ['0.000015', '0.001500'], 'what is not available has no price');
-  assert.deepEqual(rangeOf(paid.getX402Speech), ['0.000015', '0.001500'], "the model's own cap is the lower one");
+  t.strictSame(rangeOf(paid.createSpeech), ['0.000015', '0.001500'], 'what is not available has no price');
+  t.strictSame(rangeOf(paid.getX402Speech), ['0.000015', '0.001500'], "the model's own cap is the lower one");
   const { ModelId, VoiceId } = document.components.schemas;
-  assert.deepEqual([ModelId.example, VoiceId.example], ['acme/fast', 'acme_bella']);
+  t.strictSame([ModelId.example, VoiceId.example], ['acme/fast', 'acme_bella']);
   const example = document.paths['/x402/tts'].post.requestBody.content['application/json'].example;
-  assert.equal((await gateway.call('/x402/tts', { method: 'POST', json: example })).status, 402);
+  t.equal((await gateway.call('/x402/tts', { method: 'POST', json: example })).status, 402);
 
   const other = await served(await startGateway(t));
-  assert.equal(other.document.info.title, 'speechgate', 'what one deployment is told stays with it');
-  assert.deepEqual(other.document.info.contact, { name: 'speechgate', url: `${BASE_URL}/docs` });
+  t.equal(other.document.info.title, 'speechgate', 'what one deployment is told stays with it');
+  t.strictSame(other.document.info.contact, { name: 'speechgate', url: `${BASE_URL}/docs` });
 });

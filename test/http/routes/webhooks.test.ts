@@ -47,15 +47,15 @@ test('R16: a signed event makes a paid session credited now, once however often 
   const { checkout, gateway } = await shop(t);
   const { session, account } = await buy(gateway, checkout);
   const payload = event('checkout.session.completed', session, { amount_total: 99_999_999, payment_status: 'paid' });
-  assert.equal((await deliver(gateway, payload)).status, 204);
+  t.equal((await deliver(gateway, payload)).status, 204);
   await until(async () => (await credits(gateway)) === 1);
-  assert.equal(await gateway.balance(account), 7_000_000n, 'booked is what the processor says');
-  assert.equal((await deliver(gateway, payload)).status, 204);
+  t.equal(await gateway.balance(account), 7_000_000n, 'booked is what the processor says');
+  t.equal((await deliver(gateway, payload)).status, 204);
   const later = await buy(gateway, checkout);
   await deliver(gateway, event('checkout.session.completed', later.session));
   await until(async () => (await credits(gateway)) === 2);
-  assert.equal(await gateway.balance(account), 7_000_000n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(await gateway.balance(account), 7_000_000n);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R16: an event about an old purchase makes it the next that is checked', async (t) => {
@@ -64,9 +64,9 @@ test('R16: an event about an old purchase makes it the next that is checked', as
   const aDayOn = new Date(Date.now() + 24 * HOUR_SECONDS * 1000);
   await gateway.db.updateTable('top_up').set({ next_check_at: aDayOn }).where('id', '=', id).execute();
   await checkout.endBankPayment(session, 'arrived');
-  assert.equal((await deliver(gateway, event('checkout.session.async_payment_succeeded', session))).status, 204);
+  t.equal((await deliver(gateway, event('checkout.session.async_payment_succeeded', session))).status, 204);
   await until(async () => (await credits(gateway)) === 1);
-  assert.equal(await gateway.balance(account), 7_000_000n);
+  t.equal(await gateway.balance(account), 7_000_000n);
 });
 
 test('R61: signed events make refunds and the ends of disputes booked now', async (t) => {
@@ -83,7 +83,7 @@ test('R61: signed events make refunds and the ends of disputes booked now', asyn
   await checkout.updateDispute(dispute, 'won');
   await deliver(gateway, event('charge.dispute.closed', dispute));
   await until(async () => (await gateway.balance(account)) === 5_000_000n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('an event arrives while another process has the turn, and is read after it', async (t) => {
@@ -110,33 +110,33 @@ test('an event without a valid signature is 400, and nothing is looked up', asyn
     ['older than five minutes', await deliver(gateway, payload, { ageSeconds: 301 })],
     ['absent', await gateway.call('/webhooks/stripe', unsigned)],
   ] as const) {
-    assert.equal(reply.status, 400, fault);
-    assert.equal(reply.json.error.details.field, 'stripe-signature', fault);
+    t.equal(reply.status, 400, fault);
+    t.equal(reply.json.error.details.field, 'stripe-signature', fault);
   }
-  assert.deepEqual(await dueOf(), due);
-  assert.equal(await credits(gateway), 0);
+  t.strictSame(await dueOf(), due);
+  t.equal(await credits(gateway), 0);
 });
 
 test('other signed events and unknown ids are accepted and change nothing', async (t) => {
   const { gateway } = await shop(t);
   for (const payload of [event('invoice.paid', 'in_1'), event('checkout.session.completed', 'cs_of_another_shop')]) {
-    assert.equal((await deliver(gateway, payload)).status, 204);
+    t.equal((await deliver(gateway, payload)).status, 204);
   }
 });
 
 test('without STRIPE_WEBHOOK_SECRET the path of events is 404, whatever arrives', async (t) => {
   const gateway = await startGateway(t);
-  assert.equal((await deliver(gateway, event('checkout.session.completed', 'cs_test_1'))).status, 404);
-  assert.equal((await gateway.call('/webhooks/stripe', { method: 'POST', body: 'no json' })).status, 404);
-  assert.equal((await gateway.call('/webhooks/stripe')).status, 404);
+  t.equal((await deliver(gateway, event('checkout.session.completed', 'cs_test_1'))).status, 404);
+  t.equal((await gateway.call('/webhooks/stripe', { method: 'POST', body: 'no json' })).status, 404);
+  t.equal((await gateway.call('/webhooks/stripe')).status, 404);
 });
 
 test('events are limited at the edge and in size, and not listed at GET /', async (t) => {
   const { gateway } = await shop(t);
   const large = await deliver(gateway, JSON.stringify({ padding: 'x'.repeat(262_144) }));
-  assert.deepEqual([large.status, large.json.error.details.maximum], [413, 262_144]);
-  assert.doesNotMatch((await gateway.call('/')).text, /webhooks/);
+  t.strictSame([large.status, large.json.error.details.maximum], [413, 262_144]);
+  t.notMatch((await gateway.call('/')).text, /webhooks/);
   const limited = await startGateway(t, { STRIPE_WEBHOOK_SECRET: SECRET, EDGE_RATE_LIMIT_MAX: '1' });
-  assert.equal((await deliver(limited, event('invoice.paid', 'in_1'))).status, 204);
-  assert.equal((await deliver(limited, event('invoice.paid', 'in_2'))).status, 429);
+  t.equal((await deliver(limited, event('invoice.paid', 'in_1'))).status, 204);
+  t.equal((await deliver(limited, event('invoice.paid', 'in_2'))).status, 429);
 });

@@ -52,34 +52,34 @@ test('an account is found by email, session, payment, trace or address', async (
     ['--trace', traceId],
   ]) {
     const found = await run('find', ...by);
-    assert.equal(found.code, 0, found.output);
-    assert.match(found.out, new RegExp(`^${short} +card +6\\.\\d{6} +0\\.000000 +20\\S+Z +no$`, 'm'));
-    assert.ok(!found.output.includes(account) && !found.out.includes(session), 'secrets');
-    assert.ok(!found.out.includes(other.slice(0, 8)));
+    t.equal(found.code, 0, found.output);
+    t.match(found.out, new RegExp(`^${short} +card +6\\.\\d{6} +0\\.000000 +20\\S+Z +no$`, 'm'));
+    t.ok(!found.output.includes(account) && !found.out.includes(session), 'secrets');
+    t.ok(!found.out.includes(other.slice(0, 8)));
   }
-  assert.match(
+  t.match(
     (await run('find', '--address', wallet.address)).out,
     new RegExp(`^${wallet.address.toLowerCase()} +wallet`, 'm'),
   );
   const json = JSON.parse((await run('find', '--email', EMAIL, '--json', '--secrets')).out);
-  assert.deepEqual([json.accounts[0].account, json.purchases[0].sessionId], [account, session]);
-  assert.equal((await run('find', '--email', 'nobody@example.com')).code, 1);
-  assert.equal((await run('find', '--trace', randomUUID())).code, 1);
+  t.strictSame([json.accounts[0].account, json.purchases[0].sessionId], [account, session]);
+  t.equal((await run('find', '--email', 'nobody@example.com')).code, 1);
+  t.equal((await run('find', '--trace', randomUUID())).code, 1);
 
   const shown = await run('show', short);
-  assert.equal(shown.code, 0, shown.output);
-  assert.match(shown.out, new RegExp(`^account +${short}$`, 'm'));
-  assert.match(shown.out, /^kind +card, test mode$/m);
-  assert.match(shown.out, /^balance +6\.999604 USD$/m);
-  assert.match(shown.out, /^held +0\.000198 USD$/m, 'by the job that waits');
-  assert.match(shown.out, new RegExp(`credited +7\\.000000 +cs_test_\\S+… +${paymentIntent}$`, 'm'));
-  assert.match(shown.out, new RegExp(`charge +posted +-0\\.000198 +11 +${traceId}$`, 'm'));
-  assert.match(shown.out, /top_up +posted +7\.000000$/m);
-  assert.match(shown.out, /^ {2}20\S+Z +[0-9a-f-]{36} +queued +0 +[0-9a-f-]{36}$/m);
-  assert.ok(!shown.out.includes(account) && !shown.out.includes(session));
+  t.equal(shown.code, 0, shown.output);
+  t.match(shown.out, new RegExp(`^account +${short}$`, 'm'));
+  t.match(shown.out, /^kind +card, test mode$/m);
+  t.match(shown.out, /^balance +6\.999604 USD$/m);
+  t.match(shown.out, /^held +0\.000198 USD$/m, 'by the job that waits');
+  t.match(shown.out, new RegExp(`credited +7\\.000000 +cs_test_\\S+… +${paymentIntent}$`, 'm'));
+  t.match(shown.out, new RegExp(`charge +posted +-0\\.000198 +11 +${traceId}$`, 'm'));
+  t.match(shown.out, /top_up +posted +7\.000000$/m);
+  t.match(shown.out, /^ {2}20\S+Z +[0-9a-f-]{36} +queued +0 +[0-9a-f-]{36}$/m);
+  t.ok(!shown.out.includes(account) && !shown.out.includes(session));
   const whole = JSON.parse((await run('show', account, '--json', '--secrets', '--last', '1')).out);
-  assert.deepEqual([whole.account, whole.balanceMicroUsd, whole.transfers.length], [account, 6_999_604, 1]);
-  assert.match((await run('show', wallet.address)).out, /^kind +wallet$/m);
+  t.strictSame([whole.account, whole.balanceMicroUsd, whole.transfers.length], [account, 6_999_604, 1]);
+  t.match((await run('show', wallet.address)).out, /^kind +wallet$/m);
 
   await assertEnds(run, [
     [['show', randomUUID()], 1, /no such account/],
@@ -122,16 +122,16 @@ test('accounts are listed by kind, balance, age and state, the newest first', as
     [['--to', '2026-01-01'], []],
   ] as const) {
     const listed = await run('list', ...options);
-    assert.equal(listed.code, 0, listed.output);
+    t.equal(listed.code, 0, listed.output);
     const lines = listed.out.split('\n').slice(1, -1);
-    assert.deepEqual(
+    t.strictSame(
       lines.map((line) => line.split(' ')[0]),
       expected,
       options.join(' '),
     );
   }
   const json = JSON.parse((await run('list', '--min', '50', '--json', '--secrets')).out);
-  assert.deepEqual([json[0].account, json[0].balanceMicroUsd], [rich, 50_000_000]);
+  t.strictSame([json[0].account, json[0].balanceMicroUsd], [rich, 50_000_000]);
   await assertEnds(run, [
     [['list', '--kind', 'contra'], 2, /^--kind takes card or wallet, not contra/],
     [['list', '--min', 'much'], 2, /^--min must be US dollars .*, not much/],
@@ -147,17 +147,17 @@ test('an account is exported whole, and sales are reported by account', async (t
     .trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line));
-  assert.deepEqual(
+  t.strictSame(
     lines.map(({ record }) => record),
     ['account', 'purchase', 'transfer', 'transfer'],
   );
-  assert.deepEqual([lines[0].balanceMicroUsd, lines[1].amountCents], [6_999_802, 700]);
-  assert.deepEqual([lines[2].amountMicroUsd, lines[2].traceId], [-198, traceId]);
-  assert.ok(!JSON.stringify(lines).includes(account) && !JSON.stringify(lines).includes(session));
+  t.strictSame([lines[0].balanceMicroUsd, lines[1].amountCents], [6_999_802, 700]);
+  t.strictSame([lines[2].amountMicroUsd, lines[2].traceId], [-198, traceId]);
+  t.ok(!JSON.stringify(lines).includes(account) && !JSON.stringify(lines).includes(session));
   const [head, first, ...others] = (await run('export', account, '--csv', '--secrets')).out.trimEnd().split('\n');
-  assert.match(head ?? '', /^record,.*\bbalanceMicroUsd,.*\bamountCents,.*\bamountMicroUsd\b/);
-  assert.ok(first?.startsWith('account,') && first.includes(account));
-  assert.equal(others.length, 3);
+  t.match(head ?? '', /^record,.*\bbalanceMicroUsd,.*\bamountCents,.*\bamountMicroUsd\b/);
+  t.ok(first?.startsWith('account,') && first.includes(account));
+  t.equal(others.length, 3);
   const report = (...args: string[]) =>
     operatorCommand(
       { DATABASE_URL: gateway.databaseUrl },
@@ -168,119 +168,119 @@ test('an account is exported whole, and sales are reported by account', async (t
       'account',
       ...args,
     );
-  assert.match((await report('--no-outside')).out, new RegExp(`^${short} +1 +0 +11 +0\\.000198 `, 'm'));
-  assert.match((await report('--csv', '--secrets')).out, new RegExp(`^${account},1,0,11,198,`, 'm'));
-  assert.equal((await run('export', `0x${'12'.repeat(20)}`)).code, 1);
+  t.match((await report('--no-outside')).out, new RegExp(`^${short} +1 +0 +11 +0\\.000198 `, 'm'));
+  t.match((await report('--csv', '--secrets')).out, new RegExp(`^${account},1,0,11,198,`, 'm'));
+  t.equal((await run('export', `0x${'12'.repeat(20)}`)).code, 1);
 });
 
 test('erasing deletes feedback and stored audio, keeps the books, and is recorded', async (t) => {
   const { gateway, run, account, session } = await start(t);
   const wallet = viemWallet();
   const message = '=1+1,\u202e\u001b[2J\nBye';
-  assert.equal((await give(gateway, wallet, { message, category: 'bug' })).status, 201);
+  t.equal((await give(gateway, wallet, { message, category: 'bug' })).status, 201);
   const exported = await run('export', wallet.address, '--csv');
-  assert.ok(exported.out.includes(`"'=1+1,\\u202e\\u001b[2J\\nBye"`), exported.out);
+  t.ok(exported.out.includes(`"'=1+1,\\u202e\\u001b[2J\\nBye"`), exported.out);
   gateway.app.worker?.start();
   await untilJob(gateway, (await later(gateway, account)).json.jobId, 'completed');
   const asked = await run('erase', account, '--reason', 'asked for it');
-  assert.equal(asked.code, 2);
-  assert.match(asked.err, /^This erases the feedback of [0-9a-f]{8}… .* Entries, purchases and payments stay, /);
-  assert.match((await run('erase', account, ...WHY)).out, /: erased 0 of feedback, 1 of audio$/m);
-  assert.match((await run('erase', wallet.address, ...WHY)).out, /^0x\S+: erased 1 of feedback, 0 of audio$/m);
-  assert.equal((await gateway.app.reconcilers.turn()).find(({ name }) => name === 'expired_audio')?.count, 1);
-  assert.deepEqual(await gateway.db.selectFrom('feedback').selectAll().execute(), []);
+  t.equal(asked.code, 2);
+  t.match(asked.err, /^This erases the feedback of [0-9a-f]{8}… .* Entries, purchases and payments stay, /);
+  t.match((await run('erase', account, ...WHY)).out, /: erased 0 of feedback, 1 of audio$/m);
+  t.match((await run('erase', wallet.address, ...WHY)).out, /^0x\S+: erased 1 of feedback, 0 of audio$/m);
+  t.equal((await gateway.app.reconcilers.turn()).find(({ name }) => name === 'expired_audio')?.count, 1);
+  t.strictSame(await gateway.db.selectFrom('feedback').selectAll().execute(), []);
   const kept = await run('show', account);
-  assert.match(kept.out, /erase +alice +\{"jobs":1,"feedback":0\} +ticket 7$/m);
-  assert.match(kept.out, new RegExp(`credited +7\\.000000 +${session.slice(0, 16)}`));
-  assert.deepEqual(await audit(gateway.db), []);
+  t.match(kept.out, /erase +alice +\{"jobs":1,"feedback":0\} +ticket 7$/m);
+  t.match(kept.out, new RegExp(`credited +7\\.000000 +${session.slice(0, 16)}`));
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('freezing and adjusting an account require a reason, and a key adjusts once', async (t) => {
   const { gateway, run, account } = await start(t);
-  assert.equal((await run('freeze', account, '--reason', 'ticket 7')).code, 2, 'nobody has said yes');
-  assert.equal((await gateway.call('/tts', say(account))).status, 200);
-  assert.match((await run('freeze', account, ...WHY)).out, /is frozen$/m);
-  assert.match((await run('freeze', account, ...WHY)).out, /was already frozen$/m);
-  assert.equal((await gateway.call('/tts', say(account))).status, 402);
-  assert.match((await run('show', account)).out, /^frozen +since 20/m);
-  assert.match((await run('unfreeze', account, ...WHY)).out, /is not frozen$/m);
+  t.equal((await run('freeze', account, '--reason', 'ticket 7')).code, 2, 'nobody has said yes');
+  t.equal((await gateway.call('/tts', say(account))).status, 200);
+  t.match((await run('freeze', account, ...WHY)).out, /is frozen$/m);
+  t.match((await run('freeze', account, ...WHY)).out, /was already frozen$/m);
+  t.equal((await gateway.call('/tts', say(account))).status, 402);
+  t.match((await run('show', account)).out, /^frozen +since 20/m);
+  t.match((await run('unfreeze', account, ...WHY)).out, /is not frozen$/m);
 
   const before = await gateway.balance(account);
   const given = await run('adjust', account, '0.25', ...WHY);
-  assert.equal(given.code, 0, given.output);
-  assert.match(given.err, /^gives [0-9a-f]{8}… 0\.250000 USD: 6\.999604 -> 7\.249604$/m);
+  t.equal(given.code, 0, given.output);
+  t.match(given.err, /^gives [0-9a-f]{8}… 0\.250000 USD: 6\.999604 -> 7\.249604$/m);
   const [, key = ''] = /--key (\S+)/.exec(given.err) ?? [];
-  assert.match((await run('adjust', account, '+0.250000', ...WHY, '--key', key)).out, /already made with this --key/);
-  assert.equal((await run('adjust', account, '0.250001', ...WHY, '--key', key)).code, 2);
-  assert.equal(await gateway.balance(account), before + 250_000n);
+  t.match((await run('adjust', account, '+0.250000', ...WHY, '--key', key)).out, /already made with this --key/);
+  t.equal((await run('adjust', account, '0.250001', ...WHY, '--key', key)).code, 2);
+  t.equal(await gateway.balance(account), before + 250_000n);
   const taken = await run('adjust', account, '-0.25', ...WHY);
-  assert.equal(taken.code, 0, taken.output);
-  assert.match(taken.err, /^takes 0\.250000 USD from [0-9a-f]{8}…: 7\.249604 -> 6\.999604$/m);
-  assert.equal(await gateway.balance(account), before);
+  t.equal(taken.code, 0, taken.output);
+  t.match(taken.err, /^takes 0\.250000 USD from [0-9a-f]{8}…: 7\.249604 -> 6\.999604$/m);
+  t.equal(await gateway.balance(account), before);
   const tooMuch = await run('adjust', account, '-9', ...WHY);
-  assert.deepEqual([tooMuch.code, /has only .* USD\. Nothing was changed/.test(tooMuch.err)], [1, true]);
+  t.strictSame([tooMuch.code, /has only .* USD\. Nothing was changed/.test(tooMuch.err)], [1, true]);
   for (const wrong of ['0', '10001', '5000000', '0.0000001', '1e3', '5 USD', '']) {
     const refused = await run('adjust', account, wrong, ...WHY);
-    assert.deepEqual([refused.code, /^USD must be .*, not .*\.\n$/.test(refused.err)], [2, true], refused.err);
+    t.strictSame([refused.code, /^USD must be .*, not .*\.\n$/.test(refused.err)], [2, true], refused.err);
   }
   const shown = await run('show', account);
-  assert.match(shown.out, /adjust +alice +\{"amountUsd":"0\.250000"\} +ticket 7$/m);
-  assert.match(shown.out, /adjustment +posted +-0\.250000/);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.match(shown.out, /adjust +alice +\{"amountUsd":"0\.250000"\} +ticket 7$/m);
+  t.match(shown.out, /adjustment +posted +-0\.250000/);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a refund returns a purchase to its card once per key and records the debt', async (t) => {
   const { gateway, checkout, run, account, session, paymentIntent } = await start(t);
   const part = await run('refund', session, '--amount', '2', ...WHY);
-  assert.equal(part.code, 0, part.output);
-  assert.match(
+  t.equal(part.code, 0, part.output);
+  t.match(
     part.err,
     /^refunds 2\.000000 USD of purchase \S+ \(7\.000000 USD on 20\S+\) to its card, from \S+: 6\.999802 -> 4\.999802$/m,
   );
-  assert.match(
+  t.match(
     part.out,
     /^re_\S+ \(succeeded\) refunds 2\.000000 USD; [0-9a-f]{8}… has 4\.999802 USD and owes 0\.000000 USD$/m,
   );
   const [, key = ''] = /--key (\S+)/.exec(part.err) ?? [];
-  assert.equal((await run('refund', session, '--amount', '2.00', ...WHY, '--key', key)).code, 0);
-  assert.equal(await gateway.balance(account), 4_999_802n, 'once');
+  t.equal((await run('refund', session, '--amount', '2.00', ...WHY, '--key', key)).code, 0);
+  t.equal(await gateway.balance(account), 4_999_802n, 'once');
   const { id } = await gateway.db.selectFrom('top_up').select('id').executeTakeFirstOrThrow();
   const rest = await run('refund', id, ...WHY);
-  assert.match(rest.out, /refunds 5\.000000 USD; [0-9a-f]{8}… has 0\.000000 USD and owes 0\.000198 USD$/m, rest.output);
+  t.match(rest.out, /refunds 5\.000000 USD; [0-9a-f]{8}… has 0\.000000 USD and owes 0\.000198 USD$/m, rest.output);
   const again = await run('refund', id, ...WHY);
-  assert.equal(again.code, 1, again.output);
-  assert.match(again.err, /Nothing was refunded/);
+  t.equal(again.code, 1, again.output);
+  t.match(again.err, /Nothing was refunded/);
   const { data } = await checkout.stripe.refunds.list({ payment_intent: paymentIntent });
-  assert.deepEqual(data.map(({ amount }) => amount).sort(), [200, 500]);
+  t.strictSame(data.map(({ amount }) => amount).sort(), [200, 500]);
   await gateway.app.reconcilers.turn();
   const shown = await run('show', account);
-  assert.match(shown.out, /^debt +0\.000198 USD$/m);
-  assert.match(shown.out, /re_\S+ +refund +taken +succeeded +2\.000000 /);
-  assert.match(shown.out, /refund +alice +\{.*"amountUsd":"2\.000000".*\} +ticket 7$/m);
-  assert.deepEqual(await audit(gateway.db), []);
-  assert.equal((await run('refund', 'cs_test_nothing', ...WHY)).code, 1);
+  t.match(shown.out, /^debt +0\.000198 USD$/m);
+  t.match(shown.out, /re_\S+ +refund +taken +succeeded +2\.000000 /);
+  t.match(shown.out, /refund +alice +\{.*"amountUsd":"2\.000000".*\} +ticket 7$/m);
+  t.strictSame(await audit(gateway.db), []);
+  t.equal((await run('refund', 'cs_test_nothing', ...WHY)).code, 1);
   for (const wrong of ['0', '-2', '2.005', '2e2', '0.0000001', '']) {
     const refused = await run('refund', session, `--amount=${wrong}`, ...WHY);
-    assert.deepEqual([refused.code, /^--amount must be .*, not .*\.\n$/.test(refused.err)], [2, true], refused.err);
+    t.strictSame([refused.code, /^--amount must be .*, not .*\.\n$/.test(refused.err)], [2, true], refused.err);
   }
 });
 
 test('a refund repeated after the processor forgot its key is not made twice', async (t) => {
   const { gateway, checkout, run, account, session } = await start(t);
   const refund = ['refund', session, '--amount', '2', '--key', randomUUID(), ...WHY];
-  assert.equal((await run(...refund)).code, 0);
+  t.equal((await run(...refund)).code, 0);
   const before = await gateway.balance(account);
   const { now } = Date;
   t.teardown(() => Object.assign(Date, { now }));
   Date.now = () => now() + DAY_MS;
   const repeated = await run(...refund);
-  assert.equal(repeated.code, 0, repeated.output);
-  assert.match(repeated.out, /refunds 2\.000000 USD;/);
-  assert.equal((await checkout.stripe.refunds.list()).data.length, 1);
-  assert.equal(await gateway.balance(account), before);
+  t.equal(repeated.code, 0, repeated.output);
+  t.match(repeated.out, /refunds 2\.000000 USD;/);
+  t.equal((await checkout.stripe.refunds.list()).data.length, 1);
+  t.equal(await gateway.balance(account), before);
   const other = await run('refund', session, '--amount', '2', ...WHY);
-  assert.equal(other.code, 0, other.output);
-  assert.equal((await checkout.stripe.refunds.list()).data.length, 2, 'under another key it is another refund');
+  t.equal(other.code, 0, other.output);
+  t.equal((await checkout.stripe.refunds.list()).data.length, 2, 'under another key it is another refund');
 });
 
 test('only an answer that excludes a refund is told as "Nothing was refunded"', async (t) => {
@@ -290,7 +290,7 @@ test('only an answer that excludes a refund is told as "Nothing was refunded"', 
   const opened = await gateway.call('/top-up', form({ amount: '5000' }));
   const session = String(opened.headers.get('location')).split('/').at(-1) ?? '';
   await checkout.pay(session);
-  assert.equal((await gateway.call(`/top-up/complete?session_id=${session}`)).status, 200);
+  t.equal((await gateway.call(`/top-up/complete?session_id=${session}`)).status, 200);
   const refund = (key: string) =>
     operatorCommand(
       { ...env, DATABASE_URL: gateway.databaseUrl, SPEECHGATE_OPERATOR: 'alice' },
@@ -314,7 +314,7 @@ test('only an answer that excludes a refund is told as "Nothing was refunded"', 
   for (const [status, error] of refusals) {
     answer(status, error);
     const refused = await refund(randomUUID());
-    assert.deepEqual([refused.code, /Nothing was refunded/.test(refused.err)], [1, true], `${status} ${refused.err}`);
+    t.strictSame([refused.code, /Nothing was refunded/.test(refused.err)], [1, true], `${status} ${refused.err}`);
   }
   const doubts = [
     [400, { type: 'idempotency_error' }, /unknown whether/],
@@ -330,15 +330,15 @@ test('only an answer that excludes a refund is told as "Nothing was refunded"', 
     const key = randomUUID();
     answer(status, error);
     const first = await refund(key);
-    assert.equal(first.code, 69, `${status} ${first.err}`);
-    assert.match(first.err, told);
-    assert.match(first.err, /the same --key/);
-    assert.doesNotMatch(first.err, /Nothing was refunded/);
+    t.equal(first.code, 69, `${status} ${first.err}`);
+    t.match(first.err, told);
+    t.match(first.err, /the same --key/);
+    t.notMatch(first.err, /Nothing was refunded/);
     answer(401, { type: 'invalid_request_error' });
-    assert.equal((await refund(key)).code, 69, 'the key may have made it before its right was lost');
+    t.equal((await refund(key)).code, 69, 'the key may have made it before its right was lost');
     checkout.fault = () => false;
-    assert.equal((await refund(key)).code, 0);
-    assert.equal((await refund(key)).code, 0);
+    t.equal((await refund(key)).code, 0);
+    t.equal((await refund(key)).code, 0);
   }
-  assert.equal((await checkout.stripe.refunds.list()).data.length, doubts.length);
+  t.equal((await checkout.stripe.refunds.list()).data.length, doubts.length);
 });

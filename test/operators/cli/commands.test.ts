@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
@@ -18,10 +17,10 @@ for (const command of [
   ...['resume all', 'accounts show', 'accounts find', 'accounts freeze', 'accounts unfreeze', 'accounts adjust'],
   'accounts refund',
 ]) {
-  test(`speechgate ${command} names an unknown option in one line and exits 2`, async () => {
+  test(`speechgate ${command} names an unknown option in one line and exits 2`, async (t) => {
     const [name = '', ...words] = command.split(' ');
     const { code, out, err } = await operatorCommand(NOWHERE, name, ...words, '--bogus');
-    assert.deepEqual([code, out, err], [2, '', REFUSED]);
+    t.strictSame([code, out, err], [2, '', REFUSED]);
   });
 }
 
@@ -40,11 +39,11 @@ for (const [args, code, err] of [
   [['say', '--ply'], 2, "Unknown option '--ply'. Did you mean --play?\n"],
   [['admin', 'audit', '--externl'], 2, "Unknown option '--externl'. Did you mean --external?\n"],
 ] as const) {
-  test(`speechgate ${args.join(' ')} exits ${code} and leads on`, async () => {
+  test(`speechgate ${args.join(' ')} exits ${code} and leads on`, async (t) => {
     const run = await speechgate(NOWHERE, ...args);
-    assert.deepEqual([run.code, run.out], [code, '']);
-    if (typeof err === 'string') assert.equal(run.err, err);
-    else assert.match(run.err, err);
+    t.strictSame([run.code, run.out], [code, '']);
+    if (typeof err === 'string') t.equal(run.err, err);
+    else t.match(run.err, err);
   });
 }
 
@@ -60,22 +59,22 @@ for (const [args, out] of [
     /^For callers:\n(?: {2}.+\n)+\nTo try it.*:\n(?: {2}.+\n)+\nFor operators: speechgate admin .*:\n(?: {2}.+\n)+$/m,
   ],
 ] as const) {
-  test(`speechgate ${args.join(' ')} prints to standard output and exits 0`, async () => {
+  test(`speechgate ${args.join(' ')} prints to standard output and exits 0`, async (t) => {
     const run = await speechgate({}, ...args);
-    assert.deepEqual([run.code, run.err], [0, '']);
-    assert.match(run.out, out);
+    t.strictSame([run.code, run.err], [0, '']);
+    t.match(run.out, out);
   });
 }
 
 for (const args of [['--help'], ['admin', 'feedback', '--help']]) {
-  test(`speechgate ${args.join(' ')} exits quietly when its output is not read`, async () => {
+  test(`speechgate ${args.join(' ')} exits quietly when its output is not read`, async (t) => {
     const child = spawn(process.execPath, ['dist/speechgate.js', ...args], {
       cwd: PROJECT,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     child.stdout.destroy();
     const [err, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
-    assert.deepEqual([code, err], [0, '']);
+    t.strictSame([code, err], [0, '']);
   });
 }
 
@@ -91,17 +90,17 @@ test('migrate with a wrong database prints the fault and the fix without a stack
     [speechgate, without({ port: '1' }), /ECONNREFUSED/],
   ] as const) {
     const { code, output } = await run({ DATABASE_URL: wrong }, 'migrate');
-    assert.equal(code, 69);
-    assert.match(output, fault);
-    assert.match(output, CHECK);
-    assert.doesNotMatch(output, /^\s+at /m);
+    t.equal(code, 69);
+    t.match(output, fault);
+    t.match(output, CHECK);
+    t.notMatch(output, /^\s+at /m);
   }
 });
 
-test('migrate names an unset DATABASE_URL with its fix', async () => {
+test('migrate names an unset DATABASE_URL with its fix', async (t) => {
   const { code, output } = await operatorCommand({}, 'migrate');
-  assert.equal(code, 78);
-  assert.match(output, /DATABASE_URL is not set\. Set it to /);
+  t.equal(code, 78);
+  t.match(output, /DATABASE_URL is not set\. Set it to /);
 });
 
 /** Every command that needs the database, with what else it needs. */
@@ -136,10 +135,10 @@ test('every command whose database can not be reached exits 69 with one line', a
       const env = { DATABASE_URL: url, SPEECHGATE_OPERATOR: 'alice' };
       const { code, out, err } = await operatorCommand(env, name, ...args);
       const what = `${name} ${args.join(' ')}: ${err}`;
-      assert.deepEqual([code, out], [69, ''], what);
-      assert.match(err, /^The [a-z ]+ can't be [a-z ]+: [^\n]+DATABASE_URL[^\n]+\n$/, what);
-      assert.match(err, fault);
-      assert.doesNotMatch(err, /hidden/);
+      t.strictSame([code, out], [69, ''], what);
+      t.match(err, /^The [a-z ]+ can't be [a-z ]+: [^\n]+DATABASE_URL[^\n]+\n$/, what);
+      t.match(err, fault);
+      t.notMatch(err, /hidden/);
     }
   }
 });

@@ -53,8 +53,8 @@ test('the table prints one line per record, whatever the sender wrote', async (t
   });
   const mailed = await insert(db, 'short', { received_at: '2030-01-03T00:00:00Z', mailed_at: '2030-01-03T00:00:05Z' });
   const [head = '', ...lines] = (await list()).trimEnd().split('\n');
-  assert.match(head, /^received +id +category +wallet +mailed +message *$/);
-  assert.equal(lines.length, 3);
+  t.match(head, /^received +id +category +wallet +mailed +message *$/);
+  t.equal(lines.length, 3);
   for (const [index, [row, mail]] of (
     [
       [waiting, 'waiting'],
@@ -63,22 +63,21 @@ test('the table prints one line per record, whatever the sender wrote', async (t
     ] as const
   ).entries()) {
     const line = lines[index] ?? '';
-    for (const part of [row.received_at.toISOString(), row.id, 'bug', WALLET, mail])
-      assert.ok(line.includes(part), part);
-    assert.doesNotMatch(line, UNSAFE);
-    assert.ok(line.length < 250, 'a long message is cut');
+    for (const part of [row.received_at.toISOString(), row.id, 'bug', WALLET, mail]) t.ok(line.includes(part), part);
+    t.notMatch(line, UNSAFE);
+    t.ok(line.length < 250, 'a long message is cut');
   }
-  assert.match(lines[0] ?? '', /a\\u000d\\nb\\u0009c\\u001b\[2J/);
-  assert.match(lines[1] ?? '', /👩🏽‍🚀 x+…$/u, 'emoji stay whole');
+  t.match(lines[0] ?? '', /a\\u000d\\nb\\u0009c\\u001b\[2J/);
+  t.match(lines[1] ?? '', /👩🏽‍🚀 x+…$/u, 'emoji stay whole');
 });
 
 test('--json exports every record, oldest first, as JSON safe for a terminal', async (t) => {
   const { db, list } = await open(t);
-  assert.deepEqual(JSON.parse(await list('--json')), []);
+  t.strictSame(JSON.parse(await list('--json')), []);
   const row = await insert(db, HOSTILE);
   const text = await list('--json');
-  assert.doesNotMatch(text.replaceAll('\n', ''), UNSAFE);
-  assert.deepEqual(JSON.parse(text), [
+  t.notMatch(text.replaceAll('\n', ''), UNSAFE);
+  t.strictSame(JSON.parse(text), [
     {
       feedbackId: row.id,
       receivedAt: '2030-01-01T00:00:00.000Z',
@@ -100,13 +99,9 @@ test('--json exports every record, oldest first, as JSON safe for a terminal', a
            timestamptz '2031-01-01' + (n / 3) * interval '1 microsecond', 'queued'
     from generate_series(1, 999) n`.execute(db);
   const records: { feedbackId: string; message: string }[] = JSON.parse(await list('--json'));
-  assert.equal(
-    new Set(records.map(({ feedbackId }) => feedbackId)).size,
-    1000,
-    'every record once, also of one moment',
-  );
+  t.equal(new Set(records.map(({ feedbackId }) => feedbackId)).size, 1000, 'every record once, also of one moment');
   const moments = records.slice(1).map(({ message }) => Math.floor(Number(message) / 3));
-  assert.deepEqual(
+  t.strictSame(
     moments,
     [...moments].sort((a, b) => a - b),
   );

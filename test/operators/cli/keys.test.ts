@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { chown, lstat, readFile, rename, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -30,19 +29,19 @@ test('speechgate keys prints the published keys and fingerprints, nothing privat
   const { file, run } = await keyFile(t);
   for (const word of ['Made', 'Rotated']) {
     const made = await run();
-    assert.ok(made.output.startsWith(word));
-    assert.equal(made.code, 0, made.output);
+    t.ok(made.output.startsWith(word));
+    t.equal(made.code, 0, made.output);
     const gateway = await startGateway(t, { SIGNING_KEYS_FILE: file });
     const { json } = await gateway.call('/.well-known/x402-service-metadata');
     const published: PublishedKey[] = json.payload.trust.keys;
     for (const { keyId, status, publicKeyJwk } of published) {
       const part = made.output.slice(made.output.indexOf(keyId)).split('\n').slice(0, 3);
-      assert.match(made.output, new RegExp(`^ +${status} +${keyId}`, 'm'));
-      assert.match(part[1] ?? '', new RegExp(`fingerprint +${thumbprint(publicKeyJwk)}$`));
-      assert.deepEqual(JSON.parse((part[2] ?? '').replace(/^.*?\{/, '{')), publicKeyJwk);
+      t.match(made.output, new RegExp(`^ +${status} +${keyId}`, 'm'));
+      t.match(part[1] ?? '', new RegExp(`fingerprint +${thumbprint(publicKeyJwk)}$`));
+      t.strictSame(JSON.parse((part[2] ?? '').replace(/^.*?\{/, '{')), publicKeyJwk);
     }
-    for (const { d } of JSON.parse(await readFile(file, 'utf8')).keys) assert.ok(!made.output.includes(d));
-    assert.match(made.output, /trust\.keys/);
+    for (const { d } of JSON.parse(await readFile(file, 'utf8')).keys) t.ok(!made.output.includes(d));
+    t.match(made.output, /trust\.keys/);
   }
 });
 
@@ -50,45 +49,45 @@ test('concurrent key rotations run one after the other', async (t) => {
   const { file, env, run } = await keyFile(t);
   const processes = Array.from({ length: 3 }, () => speechgate(env, 'keys'));
   const made = await Promise.all([...processes, ...Array.from({ length: 9 }, () => run())]);
-  for (const { code, output } of made) assert.equal(code, 0, output);
-  assert.equal(made.filter(({ output }) => output.startsWith('Made')).length, 1);
+  for (const { code, output } of made) t.equal(code, 0, output);
+  t.equal(made.filter(({ output }) => output.startsWith('Made')).length, 1);
   const kept = await readFile(file, 'utf8');
-  for (const { output } of made) assert.ok(kept.includes(/current +(\S+)/.exec(output)?.[1] ?? 'none'), output);
+  for (const { output } of made) t.ok(kept.includes(/current +(\S+)/.exec(output)?.[1] ?? 'none'), output);
 });
 
 test('speechgate keys --show prints the same and rotates nothing', async (t) => {
   const { file, run } = await keyFile(t);
   const absent = await run('--show');
-  assert.equal(absent.code, 1);
-  assert.match(absent.output, /does not exist/);
+  t.equal(absent.code, 1);
+  t.match(absent.output, /does not exist/);
   const made = await run();
   const before = await readFile(file, 'utf8');
   const shown = await run('--show');
-  assert.equal(shown.code, 0, shown.output);
-  assert.deepEqual(shown.output.split('\n').slice(1), made.output.split('\n').slice(1));
-  assert.equal(await readFile(file, 'utf8'), before);
+  t.equal(shown.code, 0, shown.output);
+  t.strictSame(shown.output.split('\n').slice(1), made.output.split('\n').slice(1));
+  t.equal(await readFile(file, 'utf8'), before);
 
   const trust = await run('--show', '--json');
   const pinned = await readPinnedKeys(trust.out, '--trust');
-  assert.deepEqual(
+  t.strictSame(
     pinned.map(({ keyId, publicKeyJwk }) => [keyId, thumbprint(publicKeyJwk as PublishedKey['publicKeyJwk'])]),
     [...made.output.matchAll(/(?:current|next) +(\S+)\n +fingerprint +(\S+)/g)].map(([, id, print]) => [id, print]),
   );
-  for (const { d } of JSON.parse(before).keys) assert.ok(!trust.out.includes(d));
-  assert.equal((await run('--json')).code, 2);
+  for (const { d } of JSON.parse(before).keys) t.ok(!trust.out.includes(d));
+  t.equal((await run('--json')).code, 2);
 
   const misspelt = await run('--shwo');
-  assert.equal(misspelt.code, 2);
-  assert.equal(await readFile(file, 'utf8'), before);
+  t.equal(misspelt.code, 2);
+  t.equal(await readFile(file, 'utf8'), before);
 });
 
 test('speechgate keys tells what to do with a file that is no JSON, and leaves it', async (t) => {
   const { file, run } = await keyFile(t);
   await writeFile(file, 'no JSON');
   const refused = await run();
-  assert.equal(refused.code, 1);
-  assert.match(refused.output, /is not JSON\. Restore it from a backup, or move it away and make new keys/);
-  assert.equal(await readFile(file, 'utf8'), 'no JSON');
+  t.equal(refused.code, 1);
+  t.match(refused.output, /is not JSON\. Restore it from a backup, or move it away and make new keys/);
+  t.equal(await readFile(file, 'utf8'), 'no JSON');
 });
 
 test('speechgate keys refuses a file that others have planted in its place', async (t) => {
@@ -99,15 +98,15 @@ test('speechgate keys refuses a file that others have planted in its place', asy
   const before = await readFile(planted, 'utf8');
   await symlink(planted, file);
   const linked = await run();
-  assert.deepEqual([linked.code, (await lstat(file)).isSymbolicLink()], [1, true], linked.output);
-  assert.match(linked.output, /is a link\. Remove it/);
-  assert.equal((await run('--show')).code, 0, 'a mounted secret is a link, and can be shown');
+  t.strictSame([linked.code, (await lstat(file)).isSymbolicLink()], [1, true], linked.output);
+  t.match(linked.output, /is a link\. Remove it/);
+  t.equal((await run('--show')).code, 0, 'a mounted secret is a link, and can be shown');
   await rename(planted, file);
   if (process.getuid?.() === 0) {
     await chown(file, 65_534, 65_534);
     const foreign = await run();
-    assert.equal(foreign.code, 1, foreign.output);
-    assert.match(foreign.output, /belongs to user id 65534/);
+    t.equal(foreign.code, 1, foreign.output);
+    t.match(foreign.output, /belongs to user id 65534/);
   }
-  assert.equal(await readFile(file, 'utf8'), before);
+  t.equal(await readFile(file, 'utf8'), before);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { PassThrough, Readable } from 'node:stream';
 import { test } from 'tap';
 import { parseCommandLine } from '../../../src/lib/arguments.ts';
@@ -10,10 +9,10 @@ import { RECONCILE_SYNTAX, readSinceOptions } from '../../../src/operators/cli/r
 const read = (args: readonly string[]) => readSinceOptions(parseCommandLine(RECONCILE_SYNTAX, args).values);
 const TX = `0x${'aB'.repeat(32)}`;
 
-test('reconcile parses its options', async () => {
-  assert.equal(read([]), undefined);
+test('reconcile parses its options', async (t) => {
+  t.equal(read([]), undefined);
   const args = ['--since', '2026-01-02T03:04:05.678+00:00', '--book', '--deposit', `${TX}:7`, '--speech', TX];
-  assert.deepEqual(read(args), {
+  t.strictSame(read(args), {
     since: new Date('2026-01-02T03:04:05.678Z'),
     bookPlain: true,
     decisions: [
@@ -34,14 +33,14 @@ for (const [args, fault] of [
   [['--since', '2999-01-01'], /is in the future/],
   [['--since', '2026-01-01', '--deposit', '0x12'], /--deposit takes TX/],
 ] as const) {
-  test(`reconcile ${args.join(' ')} is refused with the reason`, async () => {
-    assert.throws(() => read(args), { message: fault });
+  test(`reconcile ${args.join(' ')} is refused with the reason`, async (t) => {
+    t.throws(() => read(args), { message: fault });
   });
 }
 
 const NOW = new Date('2026-11-23T12:00:00Z');
 
-test('--since takes a day, a time or an age', async () => {
+test('--since takes a day, a time or an age', async (t) => {
   for (const [text, at] of [
     ['36h', '2026-11-22T00:00:00.000Z'],
     ['90min', '2026-11-23T10:30:00.000Z'],
@@ -49,15 +48,15 @@ test('--since takes a day, a time or an age', async () => {
     ['2026-11-01', '2026-11-01T00:00:00.000Z'],
     ['2026-11-01T09:00:00+02:00', '2026-11-01T07:00:00.000Z'],
   ] as const) {
-    assert.equal(readSince(text, NOW)?.toISOString(), at);
+    t.equal(readSince(text, NOW)?.toISOString(), at);
   }
   for (const text of ['yesterday', '7', '-1d', '2026-13-01', '2026-11-01T09:00', '1e3d']) {
-    assert.equal(readSince(text, NOW), undefined, text);
+    t.equal(readSince(text, NOW), undefined, text);
   }
 });
 
-test('an age is shown in its largest unit', async () => {
-  assert.deepEqual([0, 59, 60, 7_199, 3 * 86_400].map(formatAge), ['0 s', '59 s', '1 min', '1 h', '3 d']);
+test('an age is shown in its largest unit', async (t) => {
+  t.strictSame([0, 59, 60, 7_199, 3 * 86_400].map(formatAge), ['0 s', '59 s', '1 min', '1 h', '3 d']);
 });
 
 for (const [answer, isConfirmed] of [
@@ -66,12 +65,12 @@ for (const [answer, isConfirmed] of [
   ['\n', false],
   ['no\n', false],
 ] as const) {
-  test(`the answer ${JSON.stringify(answer)} at the terminal ${isConfirmed ? 'confirms' : 'refuses'} a change`, async () => {
+  test(`the answer ${JSON.stringify(answer)} at the terminal ${isConfirmed ? 'confirms' : 'refuses'} a change`, async (t) => {
     const stdin = Object.assign(Readable.from([answer]), { isTTY: true });
     const stderr = new PassThrough({ encoding: 'utf8' });
     const asked = confirm({ env: {}, console, stdin, stderr }, 'This pauses card.', false);
     if (isConfirmed) await asked;
-    else await assert.rejects(asked, new UsageError('Nothing was changed.'));
-    assert.equal(stderr.read(), 'This pauses card.\nContinue? [y/N] ');
+    else await t.rejects(asked, new UsageError('Nothing was changed.'));
+    t.equal(stderr.read(), 'This pauses card.\nContinue? [y/N] ');
   });
 }

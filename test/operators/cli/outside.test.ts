@@ -44,7 +44,7 @@ test('audit --external finds uncredited payments, and reconcile credits them', {
   const { db } = gateway;
   const env = { ...checkout.env, ...settingsOf(gateway) };
   const payer = await wallet(chain.client, 10n * PRICE);
-  assert.equal((await payFor(gateway, payer)).reply.status, 200);
+  t.equal((await payFor(gateway, payer)).reply.status, 200);
   const { headers } = await gateway.call('/top-up', {
     method: 'POST',
     headers: { 'content-type': 'application/x-www-form-urlencoded' },
@@ -52,7 +52,7 @@ test('audit --external finds uncredited payments, and reconcile credits them', {
   });
   await checkout.pay(headers.get('location') ?? '');
   const sound = await operatorCommand(env, 'audit', '--external');
-  assert.deepEqual([sound.code, sound.output.match(/BROKEN|NOT CHECKED/g)], [0, null], sound.output);
+  t.strictSame([sound.code, sound.output.match(/BROKEN|NOT CHECKED/g)], [0, null], sound.output);
 
   // Ended as if nothing had been paid; the sweep's mark has passed by.
   await sql`update top_up set state = 'expired'`.execute(db);
@@ -63,31 +63,31 @@ test('audit --external finds uncredited payments, and reconcile credits them', {
       update x402_payment set state = 'failed', settled_at = null, transaction_hash = null, log_index = null,
                               receipt = null, failed_at = now()`.execute(trx);
   });
-  assert.equal((await operatorCommand(env, 'audit')).code, 0, 'inside nothing shows');
+  t.equal((await operatorCommand(env, 'audit')).code, 0, 'inside nothing shows');
   const broken = await operatorCommand(env, 'audit', '--external');
-  assert.equal(broken.code, 1, broken.output);
-  assert.match(broken.output, /^BROKEN {2}each paid session of this instance is credited/m);
-  assert.match(broken.output, /^BROKEN {2}no refused or failed payment was paid on the chain/m);
-  assert.match(broken.output, /paid by 0x[0-9a-f]{64}/);
-  assert.doesNotMatch(broken.output, /cs_test_/, 'a session shows an account to whoever holds it');
+  t.equal(broken.code, 1, broken.output);
+  t.match(broken.output, /^BROKEN {2}each paid session of this instance is credited/m);
+  t.match(broken.output, /^BROKEN {2}no refused or failed payment was paid on the chain/m);
+  t.match(broken.output, /paid by 0x[0-9a-f]{64}/);
+  t.notMatch(broken.output, /cs_test_/, 'a session shows an account to whoever holds it');
 
   // The lists are read again from a day ago, and the chain is asked for the payment again.
   await sql`update processor_list set read_until = now() - interval '1 day'`.execute(db);
   await sql`update x402_payment set state = 'unknown', failed_at = null where state = 'failed'`.execute(db);
   const mended = await operatorCommand(env, 'reconcile');
-  assert.match(mended.output, /^checkout_sweep +1 done$/m);
-  assert.match(mended.output, /^doubtful_payments +1 done$/m);
-  assert.equal((await operatorCommand(env, 'audit', '--external')).code, 0);
+  t.match(mended.output, /^checkout_sweep +1 done$/m);
+  t.match(mended.output, /^doubtful_payments +1 done$/m);
+  t.equal((await operatorCommand(env, 'audit', '--external')).code, 0);
 });
 
 test('audit --external exits 69 when processor or chain is unavailable', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
-  assert.equal((await payFor(gateway, await wallet(chain.client, PRICE))).reply.status, 200);
+  t.equal((await payFor(gateway, await wallet(chain.client, PRICE))).reply.status, 200);
   await gateway.fund(500);
   const off = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'audit', '--external');
-  assert.equal(off.code, 69, off.output);
-  assert.match(off.output, /NOT CHECKED: there are purchases, but STRIPE_SECRET_KEY is unset/);
-  assert.match(off.output, /NOT CHECKED: there are payments in USDC/);
+  t.equal(off.code, 69, off.output);
+  t.match(off.output, /NOT CHECKED: there are purchases, but STRIPE_SECRET_KEY is unset/);
+  t.match(off.output, /NOT CHECKED: there are payments in USDC/);
   const away = await operatorCommand(
     {
       DATABASE_URL: gateway.databaseUrl,
@@ -97,22 +97,22 @@ test('audit --external exits 69 when processor or chain is unavailable', { skip 
     'audit',
     '--external',
   );
-  assert.equal(away.code, 69, away.output);
-  assert.match(away.output, /NOT CHECKED: the call to the card processor failed/);
-  assert.match(away.output, /NOT CHECKED: The chain's node gave no answer/);
-  assert.equal((await operatorCommand({}, 'audit', '--external')).code, 78);
+  t.equal(away.code, 69, away.output);
+  t.match(away.output, /NOT CHECKED: the call to the card processor failed/);
+  t.match(away.output, /NOT CHECKED: The chain's node gave no answer/);
+  t.equal((await operatorCommand({}, 'audit', '--external')).code, 78);
 });
 
 test('audit prints each rule once', async (t) => {
   const { url } = await testDatabase(t);
   const { out, err } = await operatorCommand({ DATABASE_URL: url }, 'audit');
-  assert.deepEqual([out, err], [invariants.map(({ rule }) => `holds   ${rule}\n`).join(''), '']);
+  t.strictSame([out, err], [invariants.map(({ rule }) => `holds   ${rule}\n`).join(''), '']);
 });
 
 test('audit --seal prints a seal, and --verify-seal checks the transfers against it', async (t) => {
   const gateway = await startGateway(t);
   const env = { DATABASE_URL: gateway.databaseUrl };
-  assert.match((await operatorCommand(env, 'audit', '--seal')).output, /^There is no transfer to seal yet\.$/m);
+  t.match((await operatorCommand(env, 'audit', '--seal')).output, /^There is no transfer to seal yet\.$/m);
   await gateway.fund(500);
   const age = (db: typeof gateway.db) =>
     sql`update transfer set created_at = created_at - interval '1 hour', ended_at = ended_at - interval '1 hour'`.execute(
@@ -120,15 +120,15 @@ test('audit --seal prints a seal, and --verify-seal checks the transfers against
     );
   await unguarded(gateway.db, age);
   const { code, output } = await operatorCommand(env, 'audit', '--seal');
-  assert.equal(code, 0, output);
+  t.equal(code, 0, output);
   const [, seal] = /^seal (\d+:[0-9a-f]{64})$/m.exec(output) ?? [];
   const verify = () => operatorCommand(env, 'audit', `--verify-seal=${seal}`);
-  assert.equal((await verify()).code, 0);
+  t.equal((await verify()).code, 0);
   await unguarded(gateway.db, age);
   const broken = await verify();
-  assert.equal(broken.code, 1);
-  assert.match(broken.output, /^BROKEN {2}the transfers up to 1 are unchanged since they were sealed$/m);
-  assert.equal((await operatorCommand(env, 'audit', '--verify-seal=nonsense')).code, 2);
+  t.equal(broken.code, 1);
+  t.match(broken.output, /^BROKEN {2}the transfers up to 1 are unchanged since they were sealed$/m);
+  t.equal((await operatorCommand(env, 'audit', '--verify-seal=nonsense')).code, 2);
 });
 
 test('audit shortens ids of accounts and sessions unless --secrets is given', async (t) => {
@@ -154,17 +154,17 @@ test('audit shortens ids of accounts and sessions unless --secrets is given', as
   const env = { DATABASE_URL: gateway.databaseUrl };
   const secrets = [account, nobody, session, rows[0]?.session ?? ''];
   const short = await operatorCommand(env, 'audit');
-  assert.equal(short.code, 1, short.output);
+  t.equal(short.code, 1, short.output);
   for (const secret of secrets) {
-    assert.ok(!short.output.includes(secret), secret);
-    assert.ok(short.output.includes(`${secret.slice(0, secret.startsWith('cs_') ? 16 : 8)}…`), short.output);
+    t.ok(!short.output.includes(secret), secret);
+    t.ok(short.output.includes(`${secret.slice(0, secret.startsWith('cs_') ? 16 : 8)}…`), short.output);
   }
-  assert.ok(short.output.includes(contra.cardRevenue), 'it is nobody’s, and the same everywhere');
-  assert.match(short.output, /Use --secrets to print them whole/);
+  t.ok(short.output.includes(contra.cardRevenue), 'it is nobody’s, and the same everywhere');
+  t.match(short.output, /Use --secrets to print them whole/);
   const whole = await operatorCommand(env, 'audit', '--secrets');
-  assert.equal(whole.code, 1, whole.output);
-  for (const secret of secrets) assert.ok(whole.output.includes(secret), whole.output);
-  for (const { output } of [short, whole]) assert.doesNotMatch(output, /\u202e/, 'nothing that a terminal obeys');
+  t.equal(whole.code, 1, whole.output);
+  for (const secret of secrets) t.ok(whole.output.includes(secret), whole.output);
+  for (const { output } of [short, whole]) t.notMatch(output, /\u202e/, 'nothing that a terminal obeys');
 });
 
 test('payments lists payments in doubt with their state on chain and changes nothing', { skip }, async (t) => {
@@ -173,12 +173,12 @@ test('payments lists payments in doubt with their state on chain and changes not
   const env = settingsOf(gateway);
   const run = (...args: string[]) => operatorCommand(env, 'payments', ...args);
   const none = await run();
-  assert.deepEqual([none.code, none.out], [0, 'No payment is in doubt.\n'], none.output);
+  t.strictSame([none.code, none.out], [0, 'No payment is in doubt.\n'], none.output);
 
   const payers = await Promise.all([1, 2, 3, 4].map(() => wallet(chain.client, 10n * PRICE)));
   const [settled, unknown, unused, expired] = payers;
   assert.ok(settled && unknown && unused && expired);
-  assert.equal((await payFor(gateway, settled)).reply.status, 200);
+  t.equal((await payFor(gateway, settled)).reply.status, 200);
   await payUnknown(gateway, chain, () => payFor(gateway, unknown));
   for (const payer of [unused, expired]) {
     gateway.facilitator.faults.settle(refused('insufficient_funds'));
@@ -191,39 +191,39 @@ test('payments lists payments in doubt with their state on chain and changes not
 
   // A process of its own, which has to end although it has asked a node.
   const listed = await speechgate(env, 'payments');
-  assert.equal(listed.code, 0, listed.output);
+  t.equal(listed.code, 0, listed.output);
   const [head = '', ...lines] = listed.out.trimEnd().split('\n');
-  assert.match(head, /^id +at +age +state +purpose +USD +payer +transaction +chain$/);
-  assert.equal(lines.length, 3);
+  t.match(head, /^id +at +age +state +purpose +USD +payer +transaction +chain$/);
+  t.equal(lines.length, 3);
   const lineOf = ({ address }: { address: string }) => lines.find((line) => line.includes(address.toLowerCase())) ?? '';
-  assert.match(lineOf(unknown), / \d+ (s|min) +unknown +speech +0\.000198 .* paid by 0x[0-9a-f]{64} in block \d+/);
-  assert.match(
+  t.match(lineOf(unknown), / \d+ (s|min) +unknown +speech +0\.000198 .* paid by 0x[0-9a-f]{64} in block \d+/);
+  t.match(
     lineOf(unused),
     / refused +speech +0\.000198 .*not used yet; it expires at 20\S+Z; refused: insufficient_funds$/,
   );
-  assert.match(lineOf(expired), /not paid: the authorization expired unused/);
+  t.match(lineOf(expired), /not paid: the authorization expired unused/);
 
   const json = JSON.parse((await run('--json')).out) as { payer: string; chain: { outcome: string } | null }[];
-  assert.deepEqual(
+  t.strictSame(
     json.map((payment) => payment.chain?.outcome),
     ['paid', 'usable', 'expired'],
   );
   const all = await run('--all', '--no-chain');
-  assert.deepEqual([all.code, all.out.trimEnd().split('\n').length], [0, 5]);
-  assert.doesNotMatch(all.out, /NOT CHECKED|paid by/);
-  assert.equal((await run('--since', '2d', '--no-chain')).out.trimEnd().split('\n').length, 5);
+  t.strictSame([all.code, all.out.trimEnd().split('\n').length], [0, 5]);
+  t.notMatch(all.out, /NOT CHECKED|paid by/);
+  t.equal((await run('--since', '2d', '--no-chain')).out.trimEnd().split('\n').length, 5);
 
   const silent = await operatorCommand({ ...env, X402_RPC_URL: 'http://127.0.0.1:1' }, 'payments');
-  assert.equal(silent.code, 69, silent.output);
-  assert.match(silent.out, /NOT CHECKED: /);
+  t.equal(silent.code, 69, silent.output);
+  t.match(silent.out, /NOT CHECKED: /);
   const unset = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'payments');
-  assert.equal(unset.code, 69);
-  assert.match(unset.out, /NOT CHECKED: X402_PAY_TO or X402_RPC_URL is unset/);
+  t.equal(unset.code, 69);
+  t.match(unset.out, /NOT CHECKED: X402_PAY_TO or X402_RPC_URL is unset/);
   const wrong = await run('--since', 'yesterday');
-  assert.equal(wrong.code, 2, wrong.output);
-  assert.match(wrong.err, /^--since can't be yesterday\.\nspeechgate admin payments/);
-  assert.deepEqual(await db.selectFrom('x402_payment').selectAll().orderBy('id').execute(), before);
-  assert.equal(await timesPaid(chain, unused), 0);
+  t.equal(wrong.code, 2, wrong.output);
+  t.match(wrong.err, /^--since can't be yesterday\.\nspeechgate admin payments/);
+  t.strictSame(await db.selectFrom('x402_payment').selectAll().orderBy('id').execute(), before);
+  t.equal(await timesPaid(chain, unused), 0);
 });
 
 test('audit and report accept a transfer that a reorganization moved within its block', {
@@ -233,7 +233,7 @@ test('audit and report accept a transfer that a reorganization moved within its 
   const { facilitator } = gateway;
   const env = settingsOf(gateway);
   for (const payer of [await wallet(chain.client, PRICE), await wallet(chain.client, PRICE)]) {
-    assert.equal((await payFor(gateway, payer)).reply.status, 200);
+    t.equal((await payFor(gateway, payer)).reply.status, 200);
   }
   const before = await gateway.db.selectFrom('x402_payment').select('log_index').orderBy('id').execute();
 
@@ -242,13 +242,13 @@ test('audit and report accept a transfer that a reorganization moved within its 
   await chain.client.mine({ blocks: 3 });
   const [, second] = facilitator.broadcasts;
   const { logs } = await chain.client.getTransactionReceipt({ hash: second as never });
-  assert.ok(!logs.some(({ logIndex }) => logIndex === before[1]?.log_index), 'it is at another place now');
+  t.ok(!logs.some(({ logIndex }) => logIndex === before[1]?.log_index), 'it is at another place now');
 
   const audited = await operatorCommand(env, 'audit', '--external');
-  assert.deepEqual([audited.code, audited.output.match(/BROKEN|NOT CHECKED/g)], [0, null], audited.output);
+  t.strictSame([audited.code, audited.output.match(/BROKEN|NOT CHECKED/g)], [0, null], audited.output);
   const { out } = await operatorCommand(env, 'report', '--from', today(), '--json');
   const { outsideMicroUsd, ledgerMicroUsd, differences } = JSON.parse(out).chain;
-  assert.deepEqual([outsideMicroUsd, ledgerMicroUsd, differences], [2 * Number(PRICE), 2 * Number(PRICE), []]);
+  t.strictSame([outsideMicroUsd, ledgerMicroUsd, differences], [2 * Number(PRICE), 2 * Number(PRICE), []]);
 });
 
 test('speechgate report prints sales and debts and compares processor and chain', { skip }, async (t) => {
@@ -262,45 +262,42 @@ test('speechgate report prints sales and debts and compares processor and chain'
   const first = await sell(gateway, checkout, 700);
   const second = await sell(gateway, checkout, 500);
   const headers = { 'x-credit-account': first.account };
-  for (const _ of [1, 2]) assert.equal((await gateway.call('/tts', { ...HELLO, headers })).status, 200);
+  for (const _ of [1, 2]) t.equal((await gateway.call('/tts', { ...HELLO, headers })).status, 200);
   const refund = await checkout.refund({ session: second.session, amountCents: 200 });
   await followProcessor(gateway);
   const payer = await wallet(chain.client, 1_000_000n);
-  assert.equal((await payFor(gateway, payer)).reply.status, 200);
-  assert.equal((await payDeposit(gateway, payer)).reply.status, 200);
+  t.equal((await payFor(gateway, payer)).reply.status, 200);
+  t.equal((await payDeposit(gateway, payer)).reply.status, 200);
   const spoken = await gateway.call(TTS, await withCredential(payer, domainOf(gateway.payTo), TTS, HELLO));
-  assert.equal(spoken.status, 200);
+  t.equal(spoken.status, 200);
   await booksClosed(gateway.db);
 
   const { code, out, err } = await report('--by', 'flow', '--json');
-  assert.equal(code, 0, err + out);
+  t.equal(code, 0, err + out);
   const told = JSON.parse(out);
   const flows = told.sales.map((row: { group: string; requests: number; revenueMicroUsd: number }) => [
     ...[row.group, row.requests, row.revenueMicroUsd],
   ]);
-  assert.deepEqual(flows, [
+  t.strictSame(flows, [
     ['card', 2, 396],
     ['direct', 1, 198],
     ['prepaid', 1, 198],
   ]);
-  assert.deepEqual([told.total.requests, told.total.revenueMicroUsd, told.total.characters], [4, 792, 44]);
-  assert.equal(told.total.marginMicroUsd, told.total.revenueMicroUsd - told.total.upstreamCostMicroUsd);
-  assert.deepEqual(
+  t.strictSame([told.total.requests, told.total.revenueMicroUsd, told.total.characters], [4, 792, 44]);
+  t.equal(told.total.marginMicroUsd, told.total.revenueMicroUsd - told.total.upstreamCostMicroUsd);
+  t.strictSame(
     ['bought', 'refunded', 'deposited', 'paidDirectly'].map((name) => told.money[`${name}MicroUsd`]),
     [12_000_000, 2_000_000, 100_000, 198],
   );
-  assert.deepEqual(told.liability, {
+  t.strictSame(told.liability, {
     ...{ cardBalancesMicroUsd: 10_000_000 - 396, prepaidBalancesMicroUsd: 100_000 - 198 },
     ...{ heldMicroUsd: 0, debtsMicroUsd: 0 },
   });
-  assert.deepEqual(
+  t.strictSame(
     [told.processor.outsideMicroUsd, told.processor.ledgerMicroUsd, told.processor.differences],
     [10_000_000, 10_000_000, []],
   );
-  assert.deepEqual(
-    [told.chain.outsideMicroUsd, told.chain.ledgerMicroUsd, told.chain.differences],
-    [100_198, 100_198, []],
-  );
+  t.strictSame([told.chain.outsideMicroUsd, told.chain.ledgerMicroUsd, told.chain.differences], [100_198, 100_198, []]);
 
   // What others sent is no payment, and what is new at the processor is on its way.
   await fund(chain.client, gateway.payTo, { usdc: 7n });
@@ -309,20 +306,20 @@ test('speechgate report prints sales and debts and compares processor and chain'
   await sql`update processor_list set read_until = now() - interval '1 minute'`.execute(gateway.db);
   const dispute = await checkout.openDispute({ session: first.session });
   const explained = await report();
-  assert.equal(explained.code, 0, explained.output);
-  assert.match(explained.out, /^ {2}0\.000007 {2}transfer 0x[0-9a-f]{64}: it was sent without an authorization/m);
-  assert.match(explained.out, new RegExp(`^ {2}-7\\.000000 {2}dispute ${dispute.id}: it is new at the processor`, 'm'));
-  assert.match(explained.out, /^total +4 +0 +44 +0\.000792 /m);
+  t.equal(explained.code, 0, explained.output);
+  t.match(explained.out, /^ {2}0\.000007 {2}transfer 0x[0-9a-f]{64}: it was sent without an authorization/m);
+  t.match(explained.out, new RegExp(`^ {2}-7\\.000000 {2}dispute ${dispute.id}: it is new at the processor`, 'm'));
+  t.match(explained.out, /^total +4 +0 +44 +0\.000792 /m);
 
   await sql`update processor_list set read_until = now()`.execute(gateway.db);
   await until(() => Math.floor(Date.now() / 1000) > dispute.created);
   const broken = await report();
-  assert.equal(broken.code, 1, broken.output);
-  assert.match(broken.out, new RegExp(`dispute ${dispute.id}: NOT EXPLAINED`));
-  assert.doesNotMatch(broken.out, new RegExp(refund.id), 'what agrees is not listed');
+  t.equal(broken.code, 1, broken.output);
+  t.match(broken.out, new RegExp(`dispute ${dispute.id}: NOT EXPLAINED`));
+  t.notMatch(broken.out, new RegExp(refund.id), 'what agrees is not listed');
 
   const csv = await report('--by', 'day', '--csv');
-  assert.deepEqual(
+  t.strictSame(
     csv.out
       .trim()
       .split('\n')
@@ -331,12 +328,12 @@ test('speechgate report prints sales and debts and compares processor and chain'
   );
   const january = ['--from', '2026-01-01', '--to', '2026-01-31'];
   const before = await operatorCommand(env, 'report', ...january, '--json', '--by', 'model');
-  assert.deepEqual(
+  t.strictSame(
     [before.code, JSON.parse(before.out).sales, JSON.parse(before.out).liability.cardBalancesMicroUsd],
     [0, [], 0],
   );
   const unasked = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'report', '--from', today());
-  assert.deepEqual([unasked.code, unasked.out.match(/NOT CHECKED/g)?.length], [69, 2], unasked.output);
+  t.strictSame([unasked.code, unasked.out.match(/NOT CHECKED/g)?.length], [69, 2], unasked.output);
 });
 
 test('report explains payments that are not confirmed or not booked yet', { skip }, async (t) => {
@@ -346,21 +343,21 @@ test('report explains payments that are not confirmed or not booked yet', { skip
   const report = () => operatorCommand(env, 'report', '--from', today(), '--to', today());
   const inDoubt = await wallet(chain.client, PRICE);
   await payUnknown(gateway, chain, () => payFor(gateway, inDoubt));
-  assert.equal((await payFor(gateway, await wallet(chain.client, PRICE))).reply.status, 200);
+  t.equal((await payFor(gateway, await wallet(chain.client, PRICE))).reply.status, 200);
   const live = await report();
-  assert.equal(live.code, 0, live.output);
-  assert.doesNotMatch(live.out, /NOT EXPLAINED/);
-  assert.match(live.out, /^ {2}-0\.000198 {2}payment 0x[0-9a-f]{64}: its block \d+ was not confirmed yet/m);
-  assert.match(live.out, /^ {2}0\.000198 {2}transfer 0x[0-9a-f]{64}: its payment is unknown; reconcilers book it$/m);
+  t.equal(live.code, 0, live.output);
+  t.notMatch(live.out, /NOT EXPLAINED/);
+  t.match(live.out, /^ {2}-0\.000198 {2}payment 0x[0-9a-f]{64}: its block \d+ was not confirmed yet/m);
+  t.match(live.out, /^ {2}0\.000198 {2}transfer 0x[0-9a-f]{64}: its payment is unknown; reconcilers book it$/m);
 
   await chain.client.mine({ blocks: 3 });
-  assert.doesNotMatch((await report()).out, /not confirmed yet/);
+  t.notMatch((await report()).out, /not confirmed yet/);
   await unguarded(gateway.db, async (trx) => {
     await sql`update x402_payment set state = 'failed', failed_at = now() where state = 'unknown'`.execute(trx);
   });
   const broken = await report();
-  assert.equal(broken.code, 1, broken.output);
-  assert.match(broken.out, /transfer 0x[0-9a-f]{64}: NOT EXPLAINED/);
+  t.equal(broken.code, 1, broken.output);
+  t.match(broken.out, /transfer 0x[0-9a-f]{64}: NOT EXPLAINED/);
 });
 
 test('audit --external reads a session again that was paid after it was listed', async (t) => {
@@ -378,7 +375,7 @@ test('audit --external reads a session again that was paid after it was listed',
     assert.equal((await gateway.call(`/top-up/complete?session_id=${session}`)).status, 200);
     return page;
   };
-  assert.deepEqual(await auditPurchases(gateway.db, processor, () => {}), { findings: [], unanswered: [] });
+  t.strictSame(await auditPurchases(gateway.db, processor, () => {}), { findings: [], unanswered: [] });
 });
 
 test('speechgate report refuses an invalid period or group', async () => {

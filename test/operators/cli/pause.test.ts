@@ -33,25 +33,25 @@ async function startReplica(t: Test, { config }: Gateway): Promise<{ url: string
 
 test('every replica refuses a paused flow until it is resumed', async (t) => {
   const { gateway, run, account } = await start(t);
-  assert.match((await run('paused')).out, /^Nothing is paused\.$/m);
+  t.match((await run('paused')).out, /^Nothing is paused\.$/m);
   const paused = await run('pause', 'card', 'top-up', ...WHY, '--yes');
-  assert.deepEqual([paused.code, paused.out], [0, 'card is paused\ntop-up is paused\n'], paused.output);
+  t.strictSame([paused.code, paused.out], [0, 'card is paused\ntop-up is paused\n'], paused.output);
   await until(async () => (await gateway.call('/tts', say(account))).status === 503, SECONDS);
   const second = await startReplica(t, gateway);
-  assert.equal((await send(second.url, '/tts', say(account))).status, 503, 'its first answer');
-  assert.equal((await send(second.url, '/tts/models')).status, 200);
+  t.equal((await send(second.url, '/tts', say(account))).status, 503, 'its first answer');
+  t.equal((await send(second.url, '/tts/models')).status, 200);
 
   const listed = await run('paused');
-  assert.match(listed.out, /^flow +since +operator +reason$/m);
-  assert.match(listed.out, /^card +20\S+Z +alice +the provider is being moved$/m, 'who called sudo, not root');
+  t.match(listed.out, /^flow +since +operator +reason$/m);
+  t.match(listed.out, /^card +20\S+Z +alice +the provider is being moved$/m, 'who called sudo, not root');
   const json = JSON.parse((await run('paused', '--json')).out) as { flow: string }[];
-  assert.deepEqual(json.map(({ flow }) => flow).sort(), ['card', 'top-up']);
+  t.strictSame(json.map(({ flow }) => flow).sort(), ['card', 'top-up']);
 
   const resumed = await run('resume', 'all', ...WHY, '--yes', '--json', '--operator', 'bob');
-  assert.deepEqual(JSON.parse(resumed.out).changed.sort(), ['card', 'top-up']);
+  t.strictSame(JSON.parse(resumed.out).changed.sort(), ['card', 'top-up']);
   await until(async () => (await send(second.url, '/tts', say(account))).status === 200, SECONDS);
   const actions = await gateway.db.selectFrom('operator_action').select(['operator', 'action']).orderBy('id').execute();
-  assert.deepEqual(
+  t.strictSame(
     actions.map(({ operator, action }) => `${operator} ${action}`),
     ['alice pause', 'alice pause', 'bob resume', 'bob resume'],
   );
@@ -69,14 +69,14 @@ test('a pause without confirmation, reason, operator or known flow changes nothi
     [['pause', 'card', ...WHY, '--yes', '--operator', 'x'.repeat(101)], 2, /100 characters/],
     [['paused', 'card'], 2, /^Unexpected argument card\./],
   ]);
-  assert.deepEqual(await gateway.db.selectFrom('paused_flow').selectAll().execute(), []);
+  t.strictSame(await gateway.db.selectFrom('paused_flow').selectAll().execute(), []);
 });
 
 test('without another name, the operator is the login', async (t) => {
   const gateway = await startGateway(t);
   const pause = ['pause', 'card', ...WHY, '--yes'] as const;
   const { code, output } = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, ...pause);
-  assert.equal(code, 0, output);
+  t.equal(code, 0, output);
   const [action] = await gateway.db.selectFrom('operator_action').select('operator').execute();
-  assert.equal(action?.operator, userInfo().username);
+  t.equal(action?.operator, userInfo().username);
 });

@@ -30,15 +30,15 @@ test('speechgate reconcile runs every reconciler once and prints each result', a
 
   checkout.fault = faults['500 without a body'] ?? assert.fail();
   const failed = await reconcile(env);
-  assert.equal(failed.code, 1, failed.output);
-  assert.match(failed.output, /^expired_holds +2 done$/m);
-  assert.match(failed.output, /^top_ups +FAILED after 0 done: the call to the card processor failed/m);
-  assert.ok(!failed.output.includes('cs_test_') && !failed.output.includes(checkout.secretKey));
+  t.equal(failed.code, 1, failed.output);
+  t.match(failed.output, /^expired_holds +2 done$/m);
+  t.match(failed.output, /^top_ups +FAILED after 0 done: the call to the card processor failed/m);
+  t.ok(!failed.output.includes('cs_test_') && !failed.output.includes(checkout.secretKey));
 
   checkout.fault = () => false;
   const done = await new TurnLeases(gateway.db).run('checkout_sweep', 0, () => reconcile(env));
   assert.equal(done?.code, 0, done?.output);
-  assert.equal(
+  t.equal(
     done?.output.trim(),
     [
       'expired_holds      0 done',
@@ -56,14 +56,14 @@ test('speechgate reconcile runs every reconciler once and prints each result', a
   );
 
   const off = await reconcile({ DATABASE_URL: gateway.databaseUrl });
-  assert.equal(off.code, 0);
-  assert.match(off.output, /Card payment is off/);
+  t.equal(off.code, 0);
+  t.match(off.output, /Card payment is off/);
 });
 
-test('speechgate reconcile exits 78 without its settings', async () => {
+test('speechgate reconcile exits 78 without its settings', async (t) => {
   const unset = await reconcile({});
-  assert.equal(unset.code, 78);
-  assert.match(unset.output, /DATABASE_URL is not set/);
+  t.equal(unset.code, 78);
+  t.match(unset.output, /DATABASE_URL is not set/);
 });
 
 test('speechgate reconcile --since prints JSON results, and errors without a stack', async (t) => {
@@ -71,21 +71,21 @@ test('speechgate reconcile --since prints JSON results, and errors without a sta
   const env = { DATABASE_URL: databaseUrl };
   const since = ['--since', new Date(Date.now() - 60_000).toISOString()];
   const told = await reconcile(env, ...since, '--json');
-  assert.equal(told.code, 0, told.output);
+  t.equal(told.code, 0, told.output);
   const { reconcilers, booked, transfers, nobodyKnows } = JSON.parse(told.out);
-  assert.deepEqual([booked, transfers], [[], undefined]);
-  assert.ok(reconcilers.length > 0 && nobodyKnows.length > 0);
+  t.strictSame([booked, transfers], [[], undefined]);
+  t.ok(reconcilers.length > 0 && nobodyKnows.length > 0);
 
   const stray = await reconcile(env, ...since, '--deposit', `0x${'1'.repeat(64)}`);
-  assert.deepEqual([stray.code, stray.out], [2, '']);
-  assert.match(stray.err, /^0x1+ contains no authorized transfer to a payee .*\.$/m);
+  t.strictSame([stray.code, stray.out], [2, '']);
+  t.match(stray.err, /^0x1+ contains no authorized transfer to a payee .*\.$/m);
 
   const x402 = {
     X402_PAY_TO: '0x00000000000000000000000000000000000000a1',
     ...{ X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' },
   };
   const away = await reconcile({ ...env, ...x402 }, ...since);
-  assert.equal(away.code, 1, away.output);
-  assert.match(away.err, /The chain's node gave no answer.*\n.*Run the command again/);
-  assert.ok(!away.output.includes('    at '));
+  t.equal(away.code, 1, away.output);
+  t.match(away.err, /The chain's node gave no answer.*\n.*Run the command again/);
+  t.ok(!away.output.includes('    at '));
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { type Test, test } from 'tap';
 import { breakStream } from '../../support/broken-stream.ts';
@@ -24,14 +23,14 @@ test('the x-trace-id of an aborted stream leads to its log line and its voided c
   const traceId = await breakStream(gateway.url, account, upstream);
   await until(() => gateway.log.some(({ msg }) => msg === 'request'));
   const line = gateway.log.find((candidate) => candidate.traceId === traceId && candidate.msg === 'request');
-  assert.deepEqual([line?.end, line?.chargedMicroUsd], ['broken_off', 0]);
+  t.strictSame([line?.end, line?.chargedMicroUsd], ['broken_off', 0]);
   const { code, out } = await trace(gateway.databaseUrl, traceId);
-  assert.equal(code, 0);
+  t.equal(code, 0);
   const [header = '', entry = '', ...more] = out.trimEnd().split('\n');
-  assert.match(header, /^at +what +id +state +amountUsd +payer +detail$/);
-  assert.match(entry, /^20\S+Z +charge +[0-9a-f-]{36} +voided +0\.000198 +[0-9a-f]{8}… +11 characters, ended 20\S+Z$/);
-  assert.deepEqual(more, []);
-  assert.ok(!out.includes(account), 'the account id is a secret');
+  t.match(header, /^at +what +id +state +amountUsd +payer +detail$/);
+  t.match(entry, /^20\S+Z +charge +[0-9a-f-]{36} +voided +0\.000198 +[0-9a-f]{8}… +11 characters, ended 20\S+Z$/);
+  t.strictSame(more, []);
+  t.ok(!out.includes(account), 'the account id is a secret');
 });
 
 test('trace prints a job and its charge, also as JSON', async (t) => {
@@ -40,16 +39,16 @@ test('trace prints a job and its charge, also as JSON', async (t) => {
   await untilJob(gateway, accepted.json.jobId, 'completed');
   const repeated = await later(gateway, account, { key: 'order 7' });
   const line = gateway.log.find(({ traceId, first }) => traceId === traceIdOf(repeated) && first !== undefined);
-  assert.equal(line?.first, traceIdOf(accepted), 'the line of a repeated request leads to the one that made the job');
+  t.equal(line?.first, traceIdOf(accepted), 'the line of a repeated request leads to the one that made the job');
   const { out } = await trace(gateway.databaseUrl, String(line?.first).toUpperCase());
-  assert.match(out, new RegExp(`job +${accepted.json.jobId} +completed`));
-  assert.match(out, /charge +[0-9a-f-]{36} +posted +0\.000198 /);
+  t.match(out, new RegExp(`job +${accepted.json.jobId} +completed`));
+  t.match(out, /charge +[0-9a-f-]{36} +posted +0\.000198 /);
 
   const json = await trace(gateway.databaseUrl, '--json', String(line?.first));
-  assert.ok(!json.out.includes(account));
+  t.ok(!json.out.includes(account));
   const told = JSON.parse(json.out) as { what: string; state: string; amountMicroUsd: number }[];
   const charge = told.find(({ what }) => what === 'charge');
-  assert.deepEqual([charge?.state, charge?.amountMicroUsd], ['posted', 198]);
+  t.strictSame([charge?.state, charge?.amountMicroUsd], ['posted', 198]);
 });
 
 test('trace prints a USDC payment with its outcome and payer', async (t) => {
@@ -66,7 +65,7 @@ test('trace prints a USDC payment with its outcome and payer', async (t) => {
     })
     .execute();
   const { out } = await trace(gateway.databaseUrl, traceId);
-  assert.match(
+  t.match(
     out,
     new RegExp(`payment +[0-9a-f-]{36} +refused +0\\.100000 +${payer} +deposit, refused: a\\\\u001b\\[2Jb$`, 'm'),
   );
@@ -75,7 +74,7 @@ test('trace prints a USDC payment with its outcome and payer', async (t) => {
 test('an unknown or invalid trace id is reported with an exit code', async (t) => {
   const { gateway } = await start(t);
   const unknown = await trace(gateway.databaseUrl, randomUUID());
-  assert.equal(unknown.out, '');
+  t.equal(unknown.out, '');
   await assertEnds(
     (...args) => trace(gateway.databaseUrl, ...args),
     [

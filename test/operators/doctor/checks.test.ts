@@ -13,7 +13,7 @@ async function told(checks: readonly Check[], left: readonly string[] = []): Pro
   return all;
 }
 
-test('checks are reported in order, and skipped checks do not run', async () => {
+test('checks are reported in order, and skipped checks do not run', async (t) => {
   const enough = new AbortController();
   const late = async () => {
     await sleep(60_000, undefined, { signal: enough.signal }).catch(() => undefined);
@@ -29,36 +29,36 @@ test('checks are reported in order, and skipped checks do not run', async () => 
     { name: 'two', run: never },
     { name: 'three', about: 'it', run: early },
   ];
-  assert.deepEqual(await told(checks, ['two']), [
+  t.strictSame(await told(checks, ['two']), [
     { name: 'one', state: 'ok', message: 'late' },
     { name: 'two', state: 'skipped', message: 'It was skipped by --skip.' },
     { name: 'three', about: 'it', state: 'ok', message: 'early' },
   ]);
 });
 
-test('a check that hangs or throws is a fault and affects no other check', async () => {
+test('a check that hangs or throws is a fault and affects no other check', async (t) => {
   const [hung, thrown, empty, fine] = await told([
     { name: 'hangs', limitMs: 10, run: () => new Promise(() => {}) },
     { name: 'throws', run: async () => Promise.reject(new Error('relation "x" does not exist')) },
     { name: 'throws nothing', run: async () => Promise.reject(undefined) },
     { name: 'fine', run: async () => ok('fine') },
   ]);
-  assert.equal(hung?.state, 'fault');
-  assert.match(hung?.message ?? '', /within 0\.01 s/);
-  assert.equal(thrown?.state, 'fault');
-  assert.match(thrown?.message ?? '', /relation "x" does not exist/);
-  assert.ok(thrown?.fix && hung?.fix);
-  assert.equal(empty?.state, 'fault');
-  assert.equal(fine?.state, 'ok');
+  t.equal(hung?.state, 'fault');
+  t.match(hung?.message ?? '', /within 0\.01 s/);
+  t.equal(thrown?.state, 'fault');
+  t.match(thrown?.message ?? '', /relation "x" does not exist/);
+  t.ok(thrown?.fix && hung?.fix);
+  t.equal(empty?.state, 'fault');
+  t.equal(fine?.state, 'ok');
 });
 
-test('PostgreSQL 15 and later is supported and tested up to 18', async () => {
+test('PostgreSQL 15 and later is supported and tested up to 18', async (t) => {
   const states = [140_019, 150_000, 180_004, 190_001].map((version) => judgeVersion(version).state);
-  assert.deepEqual(states, ['fault', 'ok', 'ok', 'warning']);
-  assert.match(judgeVersion(140_019).message, /PostgreSQL 14\.19/);
+  t.strictSame(states, ['fault', 'ok', 'ok', 'warning']);
+  t.match(judgeVersion(140_019).message, /PostgreSQL 14\.19/);
 });
 
-test('a disk needs 2 GiB and a twentieth of its size, and fails below 256 MiB', async () => {
+test('a disk needs 2 GiB and a twentieth of its size, and fails below 256 MiB', async (t) => {
   const GIB = 1024 ** 3;
   const states = [
     [0.2, 100],
@@ -67,12 +67,12 @@ test('a disk needs 2 GiB and a twentieth of its size, and fails below 256 MiB', 
     [6, 100],
     [2.5, 10],
   ].map(([free = 0, total = 0]) => judgeRoom({ freeBytes: free * GIB, totalBytes: total * GIB }, 'x').state);
-  assert.deepEqual(states, ['fault', 'warning', 'warning', 'ok', 'ok']);
+  t.strictSame(states, ['fault', 'warning', 'warning', 'ok', 'ok']);
 });
 
-test("a secret's strength counts its characters, and repetition only once", async () => {
-  assert.ok(bitsOf('0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a6978c0ffee1234987abd') > 200);
-  assert.equal(bitsOf('k'.repeat(64)), 0);
-  assert.equal(bitsOf('k'), 0);
-  assert.ok(bitsOf('0a1b2c3d'.repeat(8)) <= 24);
+test("a secret's strength counts its characters, and repetition only once", async (t) => {
+  t.ok(bitsOf('0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a6978c0ffee1234987abd') > 200);
+  t.equal(bitsOf('k'.repeat(64)), 0);
+  t.equal(bitsOf('k'), 0);
+  t.ok(bitsOf('0a1b2c3d'.repeat(8)) <= 24);
 });

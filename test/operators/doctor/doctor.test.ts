@@ -77,10 +77,10 @@ async function findings(t: Test, make: Case['make'] = () => ({})): Promise<Findi
 const wrongOf = (told: readonly Finding[]) => told.filter(({ state }) => state !== 'ok');
 
 test('a healthy configuration passes every check and sends no mail', { skip }, async (t) => {
-  assert.deepEqual(wrongOf(await findings(t)), []);
-  assert.deepEqual(scene.mail.mails, []);
+  t.strictSame(wrongOf(await findings(t)), []);
+  t.strictSame(scene.mail.mails, []);
   const told = shared.log.map(({ msg }) => msg);
-  assert.deepEqual(
+  t.strictSame(
     told.filter((msg) => msg?.includes('X-Forwarded-For')),
     [],
     'the probes alarm nobody',
@@ -89,7 +89,7 @@ test('a healthy configuration passes every check and sends no mail', { skip }, a
 
 for (const [name, make] of Object.entries(healthy)) {
   test(`no check reports ${name}`, { skip }, async (t) => {
-    assert.deepEqual(wrongOf(await findings(t, make)), []);
+    t.strictSame(wrongOf(await findings(t, make)), []);
   });
 }
 
@@ -98,70 +98,70 @@ for (const [name, { finds, skipped = [], make, skip: reason }] of Object.entries
   test(`only ${check} reports ${name}`, { skip: skip || reason || false }, async (t) => {
     const told = wrongOf(await findings(t, make));
     const wrong = told.filter((finding) => finding.state !== 'skipped');
-    assert.deepEqual([...new Set(wrong.map((finding) => finding.name))], [check], JSON.stringify(wrong, null, 2));
+    t.strictSame([...new Set(wrong.map((finding) => finding.name))], [check], JSON.stringify(wrong, null, 2));
     for (const finding of wrong) {
-      assert.equal(finding.state, state);
-      assert.match(finding.message, message);
-      assert.ok(finding.fix);
+      t.equal(finding.state, state);
+      t.match(finding.message, message);
+      t.ok(finding.fix);
     }
     const without = new Set(told.filter((finding) => finding.state === 'skipped').map((finding) => finding.name));
-    assert.deepEqual([...without].sort(), [...skipped].sort());
+    t.strictSame([...without].sort(), [...skipped].sort());
   });
 }
 
 /** Nothing of these may be printed. */
 const SECRETS = ['STRIPE_SECRET_KEY', 'QUOTE_SECRET', 'JOB_SIGNING_SECRET', 'FEEDBACK_SECRET', 'X402_FACILITATOR_AUTH'];
 
-test('without X402_PAY_TO doctor names it where nothing proves that BASE_URL is right', { skip }, async () => {
+test('without X402_PAY_TO doctor names it where nothing proves that BASE_URL is right', { skip }, async (t) => {
   const { X402_PAY_TO, X402_FACILITATOR_URL, X402_FACILITATOR_AUTH, ...env } = shared.env;
   const identity = (await examine(env, { left: ['upstream'] })).find(({ name }) => name === 'identity');
-  assert.deepEqual([identity?.state, identity?.message.split(' ')[0]], ['skipped', 'X402_PAY_TO']);
+  t.strictSame([identity?.state, identity?.message.split(' ')[0]], ['skipped', 'X402_PAY_TO']);
 });
 
 test('speechgate doctor prints a line per check and exits 1 if any has a fault', {
   skip,
-}, async () => {
+}, async (t) => {
   await withRecentBlock();
   const { env } = shared;
   const spoken = scene.upstream.requests.length;
   const fine = await operatorCommand({ ...env, RECONCILE_INTERVALL_MS: '1' }, 'doctor', '--no-speak', '--mail');
-  assert.equal(fine.code, 0, fine.output);
+  t.equal(fine.code, 0, fine.output);
   const lines = fine.out.trimEnd().split('\n');
-  assert.match(lines[0] ?? '', /^warning {2}settings +.*RECONCILE_INTERVALL_MS .* Fix: /);
-  assert.deepEqual(
+  t.match(lines[0] ?? '', /^warning {2}settings +.*RECONCILE_INTERVALL_MS .* Fix: /);
+  t.strictSame(
     lines.slice(1).filter((line) => !/^ok {7}[a-z]/.test(line)),
     ['skipped  upstream                            It was skipped by --no-speak.'],
   );
-  assert.equal(scene.upstream.requests.length, spoken);
-  assert.deepEqual(
+  t.equal(scene.upstream.requests.length, spoken);
+  t.strictSame(
     scene.mail.mails.map(({ text }) => text),
     ['speechgate doctor --mail has sent this. The settings of feedback mail work.\n'],
   );
 
   const wrong = { ...env, X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' };
   const faulty = await speechgate(wrong, 'doctor', '--json', '--skip', 'node', '--skip', 'upstream');
-  assert.equal(faulty.code, 1, faulty.output);
+  t.equal(faulty.code, 1, faulty.output);
   const told: Finding[] = JSON.parse(faulty.out);
   const named = (state: string) => told.filter((finding) => finding.state === state).map(({ name }) => name);
-  assert.deepEqual(named('fault'), ['facilitator']);
-  assert.deepEqual(named('skipped'), ['upstream', 'upstream', 'node', 'node-logs', 'asset', 'payee']);
-  assert.ok(told.every(({ state, message, fix }) => message && (state === 'fault') === (fix !== undefined)));
+  t.strictSame(named('fault'), ['facilitator']);
+  t.strictSame(named('skipped'), ['upstream', 'upstream', 'node', 'node-logs', 'asset', 'payee']);
+  t.ok(told.every(({ state, message, fix }) => message && (state === 'fault') === (fix !== undefined)));
 
   for (const name of SECRETS) {
-    for (const { output } of [fine, faulty]) assert.ok(!output.includes(env[name] ?? assert.fail()), name);
+    for (const { output } of [fine, faulty]) t.ok(!output.includes(env[name] ?? assert.fail()), name);
   }
-  for (const { output } of [fine, faulty]) assert.ok(!output.includes(new URL(env.DATABASE_URL ?? '').password));
+  for (const { output } of [fine, faulty]) t.ok(!output.includes(new URL(env.DATABASE_URL ?? '').password));
 });
 
-test('speechgate doctor exits 78 and prints every invalid setting', async () => {
+test('speechgate doctor exits 78 and prints every invalid setting', async (t) => {
   const SIGNING_KEYS_FILE = await writeKeys(scene.folder, 'ended.json', ({ keys: [current] }) => {
     if (current) current.validUntil = new Date(Date.now() - 1000).toISOString();
   });
   const env = { ...scene.env, SIGNING_KEYS_FILE, PORT: 'eighty', QUOTE_SECRET: 'short' };
   const names = ['PORT', 'QUOTE_SECRET', 'SIGNING_KEYS_FILE'];
   const printed = await operatorCommand(env, 'doctor');
-  assert.equal(printed.code, 78);
-  assert.deepEqual(
+  t.equal(printed.code, 78);
+  t.strictSame(
     printed.out
       .trimEnd()
       .split('\n')
@@ -169,23 +169,23 @@ test('speechgate doctor exits 78 and prints every invalid setting', async () => 
     names,
   );
   const { code, out } = await operatorCommand(env, 'doctor', '--json');
-  assert.equal(code, 78);
-  assert.deepEqual(
+  t.equal(code, 78);
+  t.strictSame(
     JSON.parse(out).map(({ name }: Finding) => name),
     names,
   );
   for (const wrong of [['--quick'], ['--skip', 'everything']]) {
     const refused = await operatorCommand(scene.env, 'doctor', ...wrong);
-    assert.equal(refused.code, 2, refused.output);
-    assert.ok(!/^ +at /m.test(refused.err), refused.err);
+    t.equal(refused.code, 2, refused.output);
+    t.ok(!/^ +at /m.test(refused.err), refused.err);
   }
 });
 
-test('docs/commands.md lists every check and no other', { skip }, async () => {
+test('docs/commands.md lists every check and no other', { skip }, async (t) => {
   const page = await readFile(projectFile('docs/commands.md'), 'utf8');
   const section = page.split(/^## /m).find((text) => text.startsWith('Doctor')) ?? '';
   const list = section.slice(section.indexOf('\n- '));
   const listed = [...list.matchAll(/`([a-z-]+)`/g)].map(([, name]) => name);
   const found = await examine(scene.env, { left: ['upstream'] });
-  assert.deepEqual(listed, [...new Set(found.map(({ name }) => name))]);
+  t.strictSame(listed, [...new Set(found.map(({ name }) => name))]);
 });

@@ -35,7 +35,7 @@ const takeTimes = async (limits: RollingWindow, bucket: Bucket, times: number): 
 test('R39: a full window frees a slot exactly when its oldest request leaves', async (t) => {
   const { clock, limits } = await setUp(t);
   const [first] = await takeTimes(limits, ip('a'), 1);
-  assert.deepEqual(first, {
+  t.strictSame(first, {
     scope: 'ip',
     allowed: true,
     limit: 30,
@@ -45,14 +45,14 @@ test('R39: a full window frees a slot exactly when its oldest request leaves', a
   });
   await clock.advance('10.25 seconds');
   const rest = await takeTimes(limits, ip('a'), 29);
-  assert.deepEqual(
+  t.strictSame(
     rest.map((slot) => slot.remaining),
     Array.from({ length: 29 }, (_, index) => 28 - index),
   );
-  assert.equal(rest.at(-1)?.resetSeconds, 50, '49.75 seconds, rounded up');
+  t.equal(rest.at(-1)?.resetSeconds, 50, '49.75 seconds, rounded up');
 
   const refused = await limits.take(ip('a'));
-  assert.deepEqual(refused, {
+  t.strictSame(refused, {
     scope: 'ip',
     allowed: false,
     limit: 30,
@@ -62,14 +62,14 @@ test('R39: a full window frees a slot exactly when its oldest request leaves', a
   });
   await clock.advance('49.749999 seconds');
   const early = await limits.take(ip('a'));
-  assert.equal(early.allowed, false, 'a microsecond too early');
-  assert.equal(early.resetSeconds, 1);
+  t.equal(early.allowed, false, 'a microsecond too early');
+  t.equal(early.resetSeconds, 1);
   await clock.advance('0.000001 seconds');
   const slot = await limits.take(ip('a'));
-  assert.equal(slot.allowed, true);
-  assert.equal(slot.remaining, 0);
-  assert.equal(slot.resetSeconds, 11, 'the next oldest is 10.25 seconds younger');
-  assert.equal((await limits.take(ip('a'))).allowed, false);
+  t.equal(slot.allowed, true);
+  t.equal(slot.remaining, 0);
+  t.equal(slot.resetSeconds, 11, 'the next oldest is 10.25 seconds younger');
+  t.equal((await limits.take(ip('a'))).allowed, false);
 });
 
 test('R39: a client that waits for Retry-After is never refused again', async (t) => {
@@ -80,7 +80,7 @@ test('R39: a client that waits for Retry-After is never refused again', async (t
     }
     const { resetSeconds } = await limits.take(ip('a'));
     await clock.advance(`${resetSeconds} seconds`);
-    assert.equal((await limits.take(ip('a'))).allowed, true, `after pauses of ${pause}`);
+    t.equal((await limits.take(ip('a'))).allowed, true, `after pauses of ${pause}`);
   }
 });
 
@@ -131,7 +131,7 @@ test('R39: of 40 concurrent requests on a limit of 30, exactly 30 get a slot', a
       Array.from({ length: 40 }, (_, index) => (processes[index % 2] as RollingWindow).take(ip(key))),
     );
     const remaining = slots.filter((slot) => slot.allowed).map((slot) => slot.remaining);
-    assert.deepEqual(
+    t.strictSame(
       remaining.sort((a, b) => a - b),
       Array.from({ length: 30 }, (_, index) => index),
     );
@@ -144,10 +144,10 @@ test('R48: a refused request takes no slot', async (t) => {
   for (let second = 1; second < 10; second += 1) {
     await clock.advance('1 second');
     const slot = await limits.take(ip('a'));
-    assert.deepEqual([slot.allowed, slot.resetSeconds], [false, 10 - second]);
+    t.strictSame([slot.allowed, slot.resetSeconds], [false, 10 - second]);
   }
   await clock.advance('1 second');
-  assert.deepEqual(
+  t.strictSame(
     (await takeTimes(limits, ip('a'), 3)).map((slot) => slot.allowed),
     [true, true, false],
   );
@@ -157,9 +157,9 @@ test('R48: equal keys of different scopes have separate buckets', async (t) => {
   const { limits } = await setUp(t, { max: 1, windowSeconds: 60 });
   for (const scope of ['ip', 'feedback', 'audio', 'account'] as const) {
     const slot = await limits.take({ scope, key: 'same' });
-    assert.deepEqual([slot.scope, slot.allowed], [scope, true]);
+    t.strictSame([slot.scope, slot.allowed], [scope, true]);
   }
-  assert.equal((await limits.take({ scope: 'feedback', key: 'same' })).allowed, false);
+  t.equal((await limits.take({ scope: 'feedback', key: 'same' })).allowed, false);
 });
 
 test('R13: an existing account has its own bucket, all else counts for the address', async (t) => {
@@ -170,15 +170,15 @@ test('R13: an existing account has its own bucket, all else counts for the addre
     const { scope, allowed } = await limits.takeForAccount(accountId, ip('192.0.2.7'));
     return `${scope} ${allowed}`;
   };
-  assert.equal(await take(account), 'account true');
-  assert.equal(await take(account.toUpperCase()), 'account true');
-  assert.equal(await take(account), 'account false');
-  assert.equal(await take(randomUUID()), 'ip true');
-  assert.equal(await take('no uuid'), 'ip true');
-  assert.equal(await take(randomUUID()), 'ip false');
-  assert.equal(await take(undefined), 'ip false');
+  t.equal(await take(account), 'account true');
+  t.equal(await take(account.toUpperCase()), 'account true');
+  t.equal(await take(account), 'account false');
+  t.equal(await take(randomUUID()), 'ip true');
+  t.equal(await take('no uuid'), 'ip true');
+  t.equal(await take(randomUUID()), 'ip false');
+  t.equal(await take(undefined), 'ip false');
   const contra = '00000000-0000-4000-8000-000000000001';
-  assert.equal(await take(contra), 'ip false', "the ledger's own accounts are nobody's");
+  t.equal(await take(contra), 'ip false', "the ledger's own accounts are nobody's");
 });
 
 test('R13: neither an address nor an account id is stored', async (t) => {
@@ -189,9 +189,9 @@ test('R13: neither an address nor an account id is stored', async (t) => {
   await limits.take(ip('192.0.2.7'));
   const { rows } = await sql<{ row: string }>`
     select rate_window::text || ' ' || encode(key, 'escape') as row from rate_window`.execute(db);
-  assert.equal(rows.length, 2);
+  t.equal(rows.length, 2);
   for (const { row } of rows) {
-    assert.ok(!row.includes(account) && !row.includes('192.0.2.7'), row);
+    t.ok(!row.includes(account) && !row.includes('192.0.2.7'), row);
   }
 });
 
@@ -204,9 +204,9 @@ test('a lowered limit counts earlier requests', async (t) => {
   }
   const after = window({ max: 2 });
   const refused = await after.take(ip('a'));
-  assert.deepEqual([refused.allowed, refused.remaining, refused.resetSeconds], [false, 0, 58]);
+  t.strictSame([refused.allowed, refused.remaining, refused.resetSeconds], [false, 0, 58]);
   await clock.advance('58 seconds');
-  assert.equal((await after.take(ip('a'))).allowed, true);
+  t.equal((await after.take(ip('a'))).allowed, true);
 });
 
 test('R39: a database clock that steps back frees no slot', async (t) => {
@@ -214,8 +214,8 @@ test('R39: a database clock that steps back frees no slot', async (t) => {
   await limits.take(ip('a'));
   await clock.advance('-3 seconds');
   const second = await limits.take(ip('a'));
-  assert.deepEqual([second.allowed, second.resetSeconds], [true, 10]);
-  assert.equal((await limits.take(ip('a'))).allowed, false);
+  t.strictSame([second.allowed, second.resetSeconds], [true, 10]);
+  t.equal((await limits.take(ip('a'))).allowed, false);
 });
 
 test("taking a slot keeps the connection's commits durable", async (t) => {
@@ -224,7 +224,7 @@ test("taking a slot keeps the connection's commits durable", async (t) => {
   t.teardown(() => db.destroy());
   await new RollingWindow(db, { max: 30, windowSeconds: 60 }, new Metrics()).take(ip('a'));
   const { rows } = await sql<{ synchronous_commit: string }>`show synchronous_commit`.execute(db);
-  assert.equal(rows[0]?.synchronous_commit, 'on');
+  t.equal(rows[0]?.synchronous_commit, 'on');
 });
 
 test('pruning deletes exactly the buckets unused for a minute beyond their window', async (t) => {
@@ -233,13 +233,13 @@ test('pruning deletes exactly the buckets unused for a minute beyond their windo
   await clock.advance('90 seconds');
   await limits.take(ip('young'));
   await clock.advance('90 seconds');
-  assert.equal(await limits.prune(), 0);
+  t.equal(await limits.prune(), 0);
   await clock.advance('0.000001 seconds');
-  assert.equal(await limits.prune(), 1);
-  assert.equal(await limits.prune(), 0);
-  assert.equal((await db.selectFrom('rate_window').select('key').execute()).length, 1);
-  assert.equal((await limits.take(ip('young'))).remaining, 28);
-  assert.equal((await limits.take(ip('old'))).remaining, 29);
+  t.equal(await limits.prune(), 1);
+  t.equal(await limits.prune(), 0);
+  t.equal((await db.selectFrom('rate_window').select('key').execute()).length, 1);
+  t.equal((await limits.take(ip('young'))).remaining, 28);
+  t.equal((await limits.take(ip('old'))).remaining, 29);
 });
 
 test('pruning does not wait for a bucket in use', async (t) => {
@@ -251,7 +251,7 @@ test('pruning does not wait for a bucket in use', async (t) => {
     await sql`select from rate_window limit 1 for update`.execute(holder);
     assert.equal(await limits.prune(), 1);
   });
-  assert.equal(await limits.prune(), 1);
+  t.equal(await limits.prune(), 1);
 });
 
 const MICROS = 1_000_000;
@@ -316,9 +316,9 @@ for (const { title, steps } of CASES) {
     for (const [pause, keys, expected] of steps) {
       await clock.advance(pause);
       statements.take();
-      assert.deepEqual(told(await readIfComplete(limits, keys)), expected, `${keys} after ${pause}`);
+      t.strictSame(told(await readIfComplete(limits, keys)), expected, `${keys} after ${pause}`);
       const asked = statements.recorded.filter(({ text }) => text.includes('rate_window'));
-      assert.equal(asked.length, 1, 'in one statement');
+      t.equal(asked.length, 1, 'in one statement');
     }
   });
 }
@@ -397,7 +397,7 @@ const ADDRESS_KEYS: [address: string, key: string][] = [
 ];
 
 for (const [address, key] of ADDRESS_KEYS) {
-  test(`R13: ${JSON.stringify(address.slice(0, 80))} counts as ${key}`, async () => {
-    assert.equal(addressKey(address), key);
+  test(`R13: ${JSON.stringify(address.slice(0, 80))} counts as ${key}`, async (t) => {
+    t.equal(addressKey(address), key);
   });
 }

@@ -34,13 +34,13 @@ test('a key with too much unpaid work gets one synthesis at a time', async (t) =
   begun(work)('not begun');
   first('unpaid');
   first('paid');
-  assert.equal(refusal(work), 'one_at_a_time_while_unpaid', 'what runs counts once something is lost');
+  t.equal(refusal(work), 'one_at_a_time_while_unpaid', 'what runs counts once something is lost');
   begun(work, 'b');
   begun(work, 'b');
   second('not begun');
   begun(work);
   time.now += 1_000;
-  assert.equal(refusal(work), 'one_at_a_time_while_unpaid');
+  t.equal(refusal(work), 'one_at_a_time_while_unpaid');
 });
 
 test('paid work and the passing window reduce unpaid work', async (t) => {
@@ -53,20 +53,20 @@ test('paid work and the passing window reduce unpaid work', async (t) => {
   };
   lose(75_000);
   const held = begun(work);
-  assert.equal(refusal(work), 'one_at_a_time_while_unpaid');
+  t.equal(refusal(work), 'one_at_a_time_while_unpaid');
   held('paid');
   begun(work)('not begun');
   const [one, two] = [begun(work), begun(work)];
   one('paid');
   two('paid');
   begun(work)('paid');
-  assert.equal(work.size, 0, 'nothing is left of it');
+  t.equal(work.size, 0, 'nothing is left of it');
   lose(75_000);
   time.now += HOUR;
   const ends = [begun(work), begun(work), begun(work)];
-  assert.equal(refusal(work), 'too_many_at_once');
+  t.equal(refusal(work), 'too_many_at_once');
   for (const end of ends) end('not begun');
-  assert.equal(work.size, 0);
+  t.equal(work.size, 0);
 });
 
 test('the number of remembered keys is bounded, and expired keys are dropped', async (t) => {
@@ -77,12 +77,12 @@ test('the number of remembered keys is bounded, and expired keys are dropped', a
     time.now += 10;
     end('unpaid');
   }
-  assert.equal(work.size, 100);
+  t.equal(work.size, 100);
   time.now += HOUR;
   const end = begun(work);
   time.now += 10;
   end('unpaid');
-  assert.equal(work.size, 1);
+  t.equal(work.size, 1);
 });
 
 test('R21b: only work lost to failed settlements counts for all direct payments', async (t) => {
@@ -101,13 +101,13 @@ test('R21b: only work lost to failed settlements counts for all direct payments'
   };
   for (let payer = 0; payer < 130; payer += 1) ended(`v${payer}`, 45_000, 'voided');
   ended('s', 45_000, 'settled');
-  assert.equal(work.unsettledSeconds, 0);
+  t.equal(work.unsettledSeconds, 0);
   ended('u', 59_000, 'unsettled');
-  assert.equal(Math.round(work.unsettledSeconds), 59);
+  t.equal(Math.round(work.unsettledSeconds), 59);
   ended('u', 1_000, 'unsettled');
-  assert.equal(begin('other'), 'TTS_UNAVAILABLE');
+  t.equal(begin('other'), 'TTS_UNAVAILABLE');
   time.now += HOUR;
-  assert.equal(typeof begin('other'), 'function');
+  t.equal(typeof begin('other'), 'function');
 });
 
 test('R21b: a payer or address with unpaid work is refused before all others', async (t) => {
@@ -122,14 +122,14 @@ test('R21b: a payer or address with unpaid work is refused before all others', a
   time.now += 61_000;
   assert.ok(first.outcome === 'begun');
   first.end('unsettled');
-  assert.equal(refusal('other', 'elsewhere'), 'TTS_UNAVAILABLE');
+  t.equal(refusal('other', 'elsewhere'), 'TTS_UNAVAILABLE');
   time.now += HOUR;
   const lost = work.begin('payer', 'address');
   time.now += 61_000;
   assert.ok(lost.outcome === 'begun');
   lost.end('voided');
-  assert.equal(work.begin('payer', 'address').outcome, 'begun');
-  assert.equal(refusal('payer', 'elsewhere'), 'RATE_LIMITED');
-  assert.equal(refusal('other', 'address'), 'RATE_LIMITED');
-  assert.equal(refusal('other', 'elsewhere'), undefined);
+  t.equal(work.begin('payer', 'address').outcome, 'begun');
+  t.equal(refusal('payer', 'elsewhere'), 'RATE_LIMITED');
+  t.equal(refusal('other', 'address'), 'RATE_LIMITED');
+  t.equal(refusal('other', 'elsewhere'), undefined);
 });

@@ -26,8 +26,8 @@ for (const [name, spent, steps] of CLAWBACKS) {
     for (const [step, balance, debt] of steps) {
       await step(checkout, sale);
       await followProcessor(gateway);
-      assert.deepEqual(await stand(gateway, sale.account), { balance, debt });
-      assert.equal(await followProcessor(gateway), 0, 'once');
+      t.strictSame(await stand(gateway, sale.account), { balance, debt });
+      t.equal(await followProcessor(gateway), 0, 'once');
       await assertSound(gateway, checkout);
     }
   });
@@ -38,22 +38,22 @@ test('R61: an account in debt can only buy credit, which pays the debt first', a
   await spend(gateway, account, 4_500_000n);
   await checkout.refund({ session });
   await followProcessor(gateway);
-  assert.deepEqual(await stand(gateway, account), { balance: 0, debt: 450 });
+  t.strictSame(await stand(gateway, account), { balance: 0, debt: 450 });
 
   const headers = { 'x-credit-account': account };
   const refused = await gateway.call('/tts?text=Hello', { headers });
-  assert.equal(refused.status, 402);
+  t.equal(refused.status, 402);
   const { amount, error } = refused.json;
-  assert.deepEqual([error.details.reason, error.details.debtMicroUsd, amount], ['account_indebted', 4_500_000, '500']);
-  assert.match(error.message, /owes money after a refund or dispute/);
+  t.strictSame([error.details.reason, error.details.debtMicroUsd, amount], ['account_indebted', 4_500_000, '500']);
+  t.match(error.message, /owes money after a refund or dispute/);
   const asynchronous = await gateway.call('/tts?text=Hello&async=true', { headers });
-  assert.deepEqual([asynchronous.status, asynchronous.json.error.details.reason], [402, 'account_indebted']);
-  assert.deepEqual([(await gateway.call(`/credits/${account}`)).json.balanceMicroUsd], [0]);
+  t.strictSame([asynchronous.status, asynchronous.json.error.details.reason], [402, 'account_indebted']);
+  t.strictSame([(await gateway.call(`/credits/${account}`)).json.balanceMicroUsd], [0]);
 
   const page = await gateway.call(await buy(gateway, checkout, { amount: '500', accountId: account }));
-  assert.match(page.text, /\$4\.50 of it paid for that\. Nothing is owed any more\./);
-  assert.match(page.text, /<dd class="amount">\$0\.50<\/dd>/);
-  assert.deepEqual(await stand(gateway, account), { balance: 50, debt: 0 });
+  t.match(page.text, /\$4\.50 of it paid for that\. Nothing is owed any more\./);
+  t.match(page.text, /<dd class="amount">\$0\.50<\/dd>/);
+  t.strictSame(await stand(gateway, account), { balance: 50, debt: 0 });
   await spend(gateway, account, 500_000n);
   await assertSound(gateway, checkout);
 });
@@ -64,14 +64,14 @@ test('R61: the rest of a debt is shown and still blocks the account', async (t) 
   await spend(gateway, account, 15_000_000n);
   const { data } = await checkout.stripe.checkout.sessions.list();
   for (const { id } of data) await checkout.openDispute({ session: id });
-  assert.equal(data.length, 2);
+  t.equal(data.length, 2);
   await followProcessor(gateway);
-  assert.deepEqual(await stand(gateway, account), { balance: 0, debt: 1500 });
+  t.strictSame(await stand(gateway, account), { balance: 0, debt: 1500 });
   const back = await buy(gateway, checkout, { amount: '500', accountId: account });
-  assert.match((await gateway.call(back)).text, /\$5\.00 of it paid for that\. \$10\.00 is still owed/);
-  assert.match((await gateway.call(back)).text, /\$10\.00 is still owed/);
+  t.match((await gateway.call(back)).text, /\$5\.00 of it paid for that\. \$10\.00 is still owed/);
+  t.match((await gateway.call(back)).text, /\$10\.00 is still owed/);
   const refused = await gateway.call('/tts?text=Hello', { headers: { 'x-credit-account': account } });
-  assert.deepEqual([refused.json.error.details.debtMicroUsd, refused.json.amount], [10_000_000, '1001'], 'R11');
+  t.strictSame([refused.json.error.details.debtMicroUsd, refused.json.amount], [10_000_000, '1001'], 'R11');
   await assertSound(gateway, checkout);
 });
 
@@ -79,9 +79,9 @@ test('R61: a frozen account is refused with the reason', async (t) => {
   const { gateway, account } = await sold(t);
   await sql`update account set frozen_at = now() where id = ${account}`.execute(gateway.db);
   const refused = await gateway.call('/tts?text=Hello', { headers: { 'x-credit-account': account } });
-  assert.deepEqual([refused.status, refused.json.error.details.reason], [402, 'account_frozen']);
-  assert.match(refused.json.error.message, /operator has frozen this account/);
-  assert.equal(await gateway.balance(account), 5_000_000n);
+  t.strictSame([refused.status, refused.json.error.details.reason], [402, 'account_frozen']);
+  t.match(refused.json.error.message, /operator has frozen this account/);
+  t.equal(await gateway.balance(account), 5_000_000n);
 });
 
 test('R61: a refund of an uncredited purchase credits it first', async (t) => {
@@ -89,9 +89,9 @@ test('R61: a refund of an uncredited purchase credits it first', async (t) => {
   const back = await buy(gateway, checkout, { amount: '700' });
   const session = new URL(back, 'http://127.0.0.1').searchParams.get('session_id') ?? '';
   await checkout.refund({ session, amountCents: 200 });
-  assert.equal(await followProcessor(gateway), 1);
+  t.equal(await followProcessor(gateway), 1);
   const account = shownAccount((await gateway.call(back)).text);
-  assert.deepEqual(await stand(gateway, account), { balance: 500, debt: 0 });
+  t.strictSame(await stand(gateway, account), { balance: 500, debt: 0 });
   await assertSound(gateway, checkout);
 });
 
@@ -102,9 +102,9 @@ test("R61: refunds and disputes of another seller's sales are ignored", async (t
   await sql`update instance set id = gen_random_uuid()`.execute(other.gateway.db);
   const sale = await sell(other.gateway, checkout, 500);
   await checkout.refund({ session: sale.session });
-  assert.equal(await followProcessor(gateway), 0);
-  assert.deepEqual(await stand(gateway, account), { balance: 500, debt: 0 });
-  assert.equal(await followProcessor(other.gateway), 1);
+  t.equal(await followProcessor(gateway), 0);
+  t.strictSame(await stand(gateway, account), { balance: 500, debt: 0 });
+  t.equal(await followProcessor(other.gateway), 1);
   await assertSound(gateway, checkout);
   await assertSound(other.gateway, checkout);
 });
@@ -116,11 +116,11 @@ test('R61: concurrent readers of the lists book each refund and dispute once', a
     sales.map(({ session }, index) => (index % 2 ? checkout.refund({ session }) : checkout.openDispute({ session }))),
   );
   const counts = await Promise.all(Array.from({ length: 8 }, () => runWithoutTurn(gateway, 'clawback_sweep')));
-  assert.equal(
+  t.equal(
     counts.reduce((sum, count) => sum + count, 0),
     6,
   );
-  assert.deepEqual(await stand(gateway, account), { balance: 500, debt: 0 });
+  t.strictSame(await stand(gateway, account), { balance: 500, debt: 0 });
   await assertSound(gateway, checkout);
 });
 
@@ -128,8 +128,8 @@ test('R61: a won dispute is checked in a turn however many others are due', asyn
   const { gateway, checkout, account, session } = await sold(t);
   const { id } = await checkout.openDispute({ session: (await sell(gateway, checkout, 500, account)).session });
   for (let others = 0; others < 25; others++) await checkout.refund({ session, amountCents: 1 });
-  assert.equal(await followProcessor(gateway), 26);
-  assert.deepEqual(await stand(gateway, account), { balance: 475, debt: 0 });
+  t.equal(await followProcessor(gateway), 26);
+  t.strictSame(await stand(gateway, account), { balance: 475, debt: 0 });
   await checkout.updateDispute(id, 'won');
   const makeDue = (seconds: number, kind: 'refund' | 'dispute') =>
     sql`update clawback set next_check_at = now() - make_interval(secs => ${seconds}) where kind = ${kind}`.execute(
@@ -141,7 +141,7 @@ test('R61: a won dispute is checked in a turn however many others are due', asyn
     await runTurn(gateway, 'clawback_sweep');
     await runTurn(gateway, 'clawbacks');
   }
-  assert.deepEqual(await stand(gateway, account), { balance: 975, debt: 0 });
+  t.strictSame(await stand(gateway, account), { balance: 975, debt: 0 });
   await assertSound(gateway, checkout);
 });
 
@@ -151,13 +151,13 @@ test('R61: a voided hold pays the debt too', async (t) => {
   assert.ok(placed.outcome === 'held');
   await checkout.refund({ session });
   await followProcessor(gateway);
-  assert.deepEqual(await stand(gateway, account), { balance: 0, debt: 200 });
+  t.strictSame(await stand(gateway, account), { balance: 0, debt: 200 });
   await voidHold(gateway.db, placed.hold);
-  assert.deepEqual(await stand(gateway, account), { balance: 200, debt: 200 });
-  assert.equal((await runTurn(gateway, 'debts')).count, 1);
-  assert.deepEqual(await stand(gateway, account), { balance: 0, debt: 0 });
+  t.strictSame(await stand(gateway, account), { balance: 200, debt: 200 });
+  t.equal((await runTurn(gateway, 'debts')).count, 1);
+  t.strictSame(await stand(gateway, account), { balance: 0, debt: 0 });
   const { outcome } = await holdOnCard(gateway.db, account, 1n);
-  assert.equal(outcome, 'insufficient_funds', 'no longer barred');
+  t.equal(outcome, 'insufficient_funds', 'no longer barred');
   await assertSound(gateway, checkout);
 });
 
@@ -233,13 +233,13 @@ const UNKNOWN: readonly [name: string, kind: Kind, change: Told, left: number][]
 for (const [name, kind, change, left] of UNKNOWN) {
   test(`R61: an unknown status is booked by effect: ${name}`, async (t) => {
     const { gateway, checkout, id, sweep, balances, lines } = await scene(t, kind, change);
-    assert.deepEqual(balances, [500, left, 500]);
-    assert.equal(sweep?.outcome, 'done', String(sweep?.error));
-    assert.ok(await readList(gateway, kind), 'the list is read to its end');
-    assert.equal(lines.length, 1, 'logged once');
-    assert.match(String(lines[0]?.msg), new RegExp(`${id}.*status`));
-    assert.deepEqual(await brokenRules(gateway), [UNCLEAR]);
-    assert.deepEqual((await outside(gateway, checkout)).findings, []);
+    t.strictSame(balances, [500, left, 500]);
+    t.equal(sweep?.outcome, 'done', String(sweep?.error));
+    t.ok(await readList(gateway, kind), 'the list is read to its end');
+    t.equal(lines.length, 1, 'logged once');
+    t.match(String(lines[0]?.msg), new RegExp(`${id}.*status`));
+    t.strictSame(await brokenRules(gateway), [UNCLEAR]);
+    t.strictSame((await outside(gateway, checkout)).findings, []);
   });
 }
 
@@ -250,21 +250,21 @@ test('R61: a status that is known again corrects the balance', async (t) => {
   const log = pino({ level: 'silent' });
   await run(gateway, log);
   await testRunner(gateway, { names: ['clawbacks'], log }).turn();
-  assert.equal(await gateway.balance(account), 7_000_000n);
-  assert.deepEqual(await brokenRules(gateway), []);
+  t.equal(await gateway.balance(account), 7_000_000n);
+  t.strictSame(await brokenRules(gateway), []);
 });
 
 for (const kind of ['refund', 'dispute'] as const) {
   test(`R61: a ${kind} in another currency changes nothing, but log and audit name it`, async (t) => {
     const { gateway, checkout, id, account, sweep, balances, lines } = await scene(t, kind, { currency: 'eur' });
-    assert.deepEqual(balances, [500, 700, 500]);
-    assert.equal(sweep?.outcome, 'done', String(sweep?.error));
-    assert.ok(await readList(gateway, kind), 'the list is read to its end');
-    assert.equal(lines.length, 1);
-    assert.match(String(lines[0]?.msg), new RegExp(`${id}.* eur`));
+    t.strictSame(balances, [500, 700, 500]);
+    t.equal(sweep?.outcome, 'done', String(sweep?.error));
+    t.ok(await readList(gateway, kind), 'the list is read to its end');
+    t.equal(lines.length, 1);
+    t.match(String(lines[0]?.msg), new RegExp(`${id}.* eur`));
     const [finding, ...others] = await audit(gateway.db);
-    assert.deepEqual([finding?.rule, finding?.breaches.map((breach) => breach.id), others], [UNCLEAR, [id], []]);
-    assert.deepEqual((await outside(gateway, checkout)).findings, []);
+    t.strictSame([finding?.rule, finding?.breaches.map((breach) => breach.id), others], [UNCLEAR, [id], []]);
+    t.strictSame((await outside(gateway, checkout)).findings, []);
 
     // What the operator decides about it is written down, and ends the finding.
     const operatorAction = { operator: 'ann', reason: `what ${id} took, at the rate of that day` };
@@ -273,7 +273,7 @@ for (const kind of ['refund', 'dispute'] as const) {
       { accountId: account, amountMicroUsd: -2_200_000n, key: randomUUID() },
       operatorAction,
     );
-    assert.deepEqual(await brokenRules(gateway), []);
+    t.strictSame(await brokenRules(gateway), []);
   });
 }
 
@@ -290,7 +290,7 @@ test("R61: another seller's refund in another currency is not reported", async (
   };
   const lines: string[] = [];
   await run(gateway, pino({ level: 'error' }, { write: (line) => lines.push(line) }));
-  assert.deepEqual([lines, await brokenRules(gateway)], [[], []]);
+  t.strictSame([lines, await brokenRules(gateway)], [[], []]);
 });
 
 const UNUSABLE: readonly [name: string, change: Told][] = [
@@ -304,13 +304,13 @@ const UNUSABLE: readonly [name: string, change: Told][] = [
 for (const [name, change] of UNUSABLE) {
   test(`R61: a refund ${name} is logged and blocks no other`, async (t) => {
     const { gateway, checkout, id, sweep, balances, lines } = await scene(t, 'refund', change);
-    assert.deepEqual(balances, [500, 700, 500]);
-    assert.equal(sweep?.outcome, 'done', String(sweep?.error));
-    assert.ok(await readList(gateway, 'refund'), 'the list is read to its end');
-    assert.ok(lines.some(({ msg }) => String(msg).includes(id)));
-    assert.deepEqual(await brokenRules(gateway), []);
+    t.strictSame(balances, [500, 700, 500]);
+    t.equal(sweep?.outcome, 'done', String(sweep?.error));
+    t.ok(await readList(gateway, 'refund'), 'the list is read to its end');
+    t.ok(lines.some(({ msg }) => String(msg).includes(id)));
+    t.strictSame(await brokenRules(gateway), []);
     const { findings } = await outside(gateway, checkout);
-    assert.deepEqual(
+    t.strictSame(
       findings.flatMap(({ breaches }) => breaches.map((breach) => breach.id)),
       [id],
       'the audit of the outside names it',

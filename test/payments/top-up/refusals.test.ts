@@ -16,18 +16,18 @@ test('R15: an unknown or frozen account is refused before any session is opened'
   const { gateway, checkout } = await shop(t);
   const accountId = '6b1f0f9e-0000-4000-8000-000000000000';
   const structured = await gateway.call('/top-up', form({ accountId }));
-  assert.equal(structured.status, 400);
-  assert.equal(structured.json.error.code, 'INVALID_REQUEST');
-  assert.equal(structured.json.error.details.field, 'accountId');
+  t.equal(structured.status, 400);
+  t.equal(structured.json.error.code, 'INVALID_REQUEST');
+  t.equal(structured.json.error.details.field, 'accountId');
   const request = form({ accountId });
   const page = await gateway.call('/top-up', { ...request, headers: { ...request.headers, accept: 'text/html,*/*' } });
-  assert.equal(page.status, 400);
-  assert.match(page.headers.get('content-type') ?? '', /text\/html/);
+  t.equal(page.status, 400);
+  t.match(page.headers.get('content-type') ?? '', /text\/html/);
 
   const frozen = await gateway.fund(500);
   await gateway.db.updateTable('account').set({ frozen_at: new Date() }).where('id', '=', frozen).execute();
   const refused = await gateway.call('/top-up', form({ accountId: frozen }));
-  assert.deepEqual([refused.status, refused.json.error.details.rule], [400, 'not frozen']);
+  t.strictSame([refused.status, refused.json.error.details.rule], [400, 'not frozen']);
   for (const shown of [
     await gateway.call(`/top-up?account=${frozen}`, { headers: { accept: 'text/html' } }),
     await gateway.call('/top-up', {
@@ -35,9 +35,9 @@ test('R15: an unknown or frozen account is refused before any session is opened'
       headers: { ...request.headers, accept: 'text/html' },
     }),
   ]) {
-    assert.match(shown.text, /The operator has frozen this account/);
+    t.match(shown.text, /The operator has frozen this account/);
   }
-  assert.equal((await checkout.stripe.checkout.sessions.list()).data.length, 0);
+  t.equal((await checkout.stripe.checkout.sessions.list()).data.length, 0);
 });
 
 test('malformed forms are refused', async (t) => {
@@ -49,8 +49,8 @@ test('malformed forms are refused', async (t) => {
     [{ method: 'POST', headers: type, body: 'amount=500&amount=900' }, 400],
     [{ method: 'POST', headers: type, body: `accountId=${'a'.repeat(101)}` }, 400],
   ];
-  for (const [request, status] of cases) assert.equal((await gateway.call('/top-up', request)).status, status);
-  assert.equal((await gateway.call('/top-up', { method: 'POST' })).status, 303, 'the form is optional');
+  for (const [request, status] of cases) t.equal((await gateway.call('/top-up', request)).status, status);
+  t.equal((await gateway.call('/top-up', { method: 'POST' })).status, 303, 'the form is optional');
 });
 
 test('a malformed challenge is refused without purchase or session', async (t) => {
@@ -59,18 +59,18 @@ test('a malformed challenge is refused without purchase or session', async (t) =
   // U+0000, and two lone surrogates as some encoders write them.
   for (const text of ['a%00b', '%00', '%ED%A0%80', '%ED%BF%BF']) {
     const posted = await gateway.call('/top-up', { method: 'POST', headers: type, body: `challengeId=${text}` });
-    assert.equal(posted.status, 400, text);
-    assert.equal(posted.json.error.code, 'INVALID_REQUEST');
+    t.equal(posted.status, 400, text);
+    t.equal(posted.json.error.code, 'INVALID_REQUEST');
     const shown = await gateway.call(`/top-up?challenge=${text}`);
-    assert.equal(shown.status, 400, text);
-    assert.equal(shown.json.error.code, 'INVALID_REQUEST');
+    t.equal(shown.status, 400, text);
+    t.equal(shown.json.error.code, 'INVALID_REQUEST');
   }
   const body = 'challengeId=%00';
   const page = await gateway.call('/top-up', { method: 'POST', headers: { ...type, accept: 'text/html' }, body });
-  assert.equal(page.status, 400);
-  assert.match(page.headers.get('content-type') ?? '', /text\/html/);
-  assert.equal((await gateway.db.selectFrom('top_up').select('id').execute()).length, 0);
-  assert.equal((await checkout.stripe.checkout.sessions.list()).data.length, 0);
+  t.equal(page.status, 400);
+  t.match(page.headers.get('content-type') ?? '', /text\/html/);
+  t.equal((await gateway.db.selectFrom('top_up').select('id').execute()).length, 0);
+  t.equal((await checkout.stripe.checkout.sessions.list()).data.length, 0);
 });
 
 test('an unpaid session is 402 and credits nothing', async (t) => {
@@ -78,10 +78,10 @@ test('an unpaid session is 402 and credits nothing', async (t) => {
   await gateway.call('/top-up', form({}));
   const [session] = (await checkout.stripe.checkout.sessions.list()).data;
   const page = await gateway.call(`/top-up/complete?session_id=${session?.id}`);
-  assert.equal(page.status, 402);
+  t.equal(page.status, 402);
   await checkout.stripe.checkout.sessions.expire(session?.id ?? '');
-  assert.equal((await gateway.call(`/top-up/complete?session_id=${session?.id}`)).status, 402);
-  assert.equal((await gateway.db.selectFrom('account').select('id').where('kind', '=', 'card').execute()).length, 0);
+  t.equal((await gateway.call(`/top-up/complete?session_id=${session?.id}`)).status, 402);
+  t.equal((await gateway.db.selectFrom('account').select('id').where('kind', '=', 'card').execute()).length, 0);
 });
 
 test('R16, R54: unknown, foreign and other-currency sessions are 502 and uncredited', async (t) => {
@@ -115,12 +115,12 @@ test('R16, R54: unknown, foreign and other-currency sessions are 502 and uncredi
   ];
   for (const [name, id] of sessions) {
     const page = await gateway.call(`/top-up/complete?session_id=${encodeURIComponent(id)}`);
-    assert.equal(page.status, 502, name);
-    assert.match(page.headers.get('content-type') ?? '', /text\/html/);
+    t.equal(page.status, 502, name);
+    t.match(page.headers.get('content-type') ?? '', /text\/html/);
   }
-  assert.equal((await gateway.db.selectFrom('transfer').select('id').execute()).length, 0);
-  assert.equal((await gateway.call('/top-up/complete')).status, 400);
-  assert.equal((await gateway.call('/top-up/complete?session_id=')).status, 400);
+  t.equal((await gateway.db.selectFrom('transfer').select('id').execute()).length, 0);
+  t.equal((await gateway.call('/top-up/complete')).status, 400);
+  t.equal((await gateway.call('/top-up/complete?session_id=')).status, 400);
 });
 
 test('processor errors are 502 PAYMENT_ERROR without their details', async (t) => {
@@ -139,12 +139,12 @@ test('processor errors are 502 PAYMENT_ERROR without their details', async (t) =
   ];
   for (answer of answers) {
     const reply = await gateway.call('/top-up', form({}));
-    assert.equal(reply.status, 502, answer.body);
-    assert.equal(reply.json.error.code, 'PAYMENT_ERROR');
-    assert.doesNotMatch(reply.text, /secret detail/);
+    t.equal(reply.status, 502, answer.body);
+    t.equal(reply.json.error.code, 'PAYMENT_ERROR');
+    t.notMatch(reply.text, /secret detail/);
     const page = await gateway.call('/top-up/complete?session_id=cs_test_1');
-    assert.equal(page.status, 502, answer.body);
-    assert.doesNotMatch(page.text, /secret detail/);
+    t.equal(page.status, 502, answer.body);
+    t.notMatch(page.text, /secret detail/);
   }
 });
 
@@ -172,16 +172,12 @@ test('a checkout redirects only to CHECKOUT_ORIGIN over http(s), else 502', asyn
   for (const [index, [url, protocol, location]] of cases.entries()) {
     session = { id: `cs_test_${index}`, url };
     const reply = await gateways[protocol].call('/top-up', form({}));
-    assert.equal(reply.status, location === undefined ? 502 : 303, `${url} for ${protocol}`);
-    assert.equal(reply.headers.get('location'), location ?? null);
-    if (location === undefined) assert.equal(reply.json.error.code, 'PAYMENT_ERROR');
+    t.equal(reply.status, location === undefined ? 502 : 303, `${url} for ${protocol}`);
+    t.equal(reply.headers.get('location'), location ?? null);
+    if (location === undefined) t.equal(reply.json.error.code, 'PAYMENT_ERROR');
   }
   session = { id: 'cs_\0', url: 'https://checkout.test/pay' };
-  assert.equal(
-    (await gateways['https:'].call('/top-up', form({}))).status,
-    502,
-    'an id that the buyer can not return with',
-  );
+  t.equal((await gateways['https:'].call('/top-up', form({}))).status, 502, 'an id that the buyer can not return with');
 });
 
 // Payments from a bank account: the checkout is complete at once, and the money arrives days later, or never.
@@ -199,15 +195,15 @@ async function sent(t: Test, fields: Record<string, string> = {}) {
 test('the page of a pending bank payment asks for no second payment', async (t) => {
   const { checkout, gateway, session } = await sent(t);
   const page = await back(gateway, session);
-  assert.equal(page.status, 402);
-  assert.match(page.text, /<h1>Your bank is still processing the payment<\/h1>/);
-  assert.match(page.text, /Do not pay again/);
-  assert.deepEqual(links(page.text), [''], 'only to look again');
-  assert.equal((await runTurn(gateway, 'top_ups')).count, 0);
+  t.equal(page.status, 402);
+  t.match(page.text, /<h1>Your bank is still processing the payment<\/h1>/);
+  t.match(page.text, /Do not pay again/);
+  t.strictSame(links(page.text), [''], 'only to look again');
+  t.equal((await runTurn(gateway, 'top_ups')).count, 0);
 
   await checkout.endBankPayment(session, 'arrived');
-  assert.match((await back(gateway, session)).text, /\$7\.00 was added/);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.match((await back(gateway, session)).text, /\$7\.00 was added/);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('a payment with an unreadable state counts as pending', async (t) => {
@@ -215,7 +211,7 @@ test('a payment with an unreadable state counts as pending', async (t) => {
   const forbidden = answerWith(403, '{"error":{"type":"invalid_request_error","message":"no permission"}}');
   checkout.fault = (method, path, response) =>
     path.startsWith('/v1/payment_intents/') && forbidden(method, path, response);
-  assert.match((await back(gateway, session)).text, /Do not pay again/);
+  t.match((await back(gateway, session)).text, /Do not pay again/);
 });
 
 test('a refused bank payment can be made again for the same account', async (t) => {
@@ -225,10 +221,10 @@ test('a refused bank payment can be made again for the same account', async (t) 
   await checkout.pay(session, 'bank');
   await checkout.endBankPayment(session, 'refused');
   const page = await back(gateway, session);
-  assert.equal(page.status, 402);
-  assert.match(page.text, /Your bank declined the payment/);
+  t.equal(page.status, 402);
+  t.match(page.text, /Your bank declined the payment/);
   const [again = assert.fail()] = links(page.text);
-  assert.match((await gateway.call(again)).text, /The account of your earlier purchase/);
+  t.match((await gateway.call(again)).text, /The account of your earlier purchase/);
 });
 
 for (const state of ['open', 'expired'] as const) {
@@ -238,14 +234,14 @@ for (const state of ['open', 'expired'] as const) {
     const session = await open(gateway, { accountId: account, challengeId: 'from-a-402' });
     if (state === 'expired') await checkout.stripe.checkout.sessions.expire(session);
     const page = await back(gateway, session);
-    assert.equal(page.status, 402);
-    assert.equal(page.headers.get('cache-control'), 'private, no-store');
+    t.equal(page.status, 402);
+    t.equal(page.headers.get('cache-control'), 'private, no-store');
     const again = links(page.text).at(-1) ?? '';
-    assert.match(page.text, state === 'expired' ? /has expired. Nothing was charged/ : /has not been paid/);
+    t.match(page.text, state === 'expired' ? /has expired. Nothing was charged/ : /has not been paid/);
     const launcher = await gateway.call(again);
-    assert.match(launcher.text, /The account of your earlier purchase/);
-    assert.match(launcher.text, /value="700" checked/);
-    assert.match(launcher.text, /name="challengeId" value="from-a-402"/);
+    t.match(launcher.text, /The account of your earlier purchase/);
+    t.match(launcher.text, /value="700" checked/);
+    t.match(launcher.text, /name="challengeId" value="from-a-402"/);
   });
 }
 
@@ -255,8 +251,8 @@ test('a purchase that was never paid is begun again for a new account', async (t
   await checkout.stripe.checkout.sessions.expire(session);
   const [again = assert.fail()] = links((await back(gateway, session)).text);
   const launcher = await gateway.call(again);
-  assert.match(launcher.text, /New account/);
-  assert.match(launcher.text, /value="700" checked/);
+  t.match(launcher.text, /New account/);
+  t.match(launcher.text, /value="700" checked/);
 });
 
 /** What becomes of a purchase whose session's id never reached the database, and how its row is then. */
@@ -273,20 +269,20 @@ for (const [name, lose] of Object.entries(LOST)) {
     const { checkout, gateway, session } = await sent(t, { challengeId: 'from-a-402' });
     const { id, account_id } = await purchase(gateway, session);
     await lose(gateway, session);
-    assert.equal((await runTurn(gateway, 'checkout_sweep')).outcome, 'done');
+    t.equal((await runTurn(gateway, 'checkout_sweep')).outcome, 'done');
     const found = await purchase(gateway, session);
     const { state, account_id: account, amount_cents: cents, challenge_id: challenge } = found;
-    assert.deepEqual([found.id, state, account, cents, challenge], [id, 'open', account_id, 700, 'from-a-402']);
+    t.strictSame([found.id, state, account, cents, challenge], [id, 'open', account_id, 700, 'from-a-402']);
 
     // The list is read past it, and a day is over, when the money arrives.
     await sql`update processor_list set read_until = now() where name = 'sessions'`.execute(gateway.db);
     await age(gateway, session, 9 * DAY);
     await checkout.endBankPayment(session, 'arrived');
-    assert.equal((await runTurn(gateway, 'top_ups')).count, 1);
-    assert.equal(await gateway.balance(account_id), 7_000_000n);
-    assert.deepEqual(await audit(gateway.db), []);
+    t.equal((await runTurn(gateway, 'top_ups')).count, 1);
+    t.equal(await gateway.balance(account_id), 7_000_000n);
+    t.strictSame(await audit(gateway.db), []);
     const processor = new Processor(checkout.secretKey, checkout.apiBase);
-    assert.deepEqual((await auditPurchases(gateway.db, processor, () => {})).findings, []);
+    t.strictSame((await auditPurchases(gateway.db, processor, () => {})).findings, []);
   });
 }
 
@@ -294,9 +290,9 @@ test('R16: a complete but unpaid session of another service is ignored', async (
   const { checkout, gateway, session } = await sent(t);
   const other = await startGateway(t, settings(checkout));
   await sql`update instance set id = gen_random_uuid()`.execute(other.db);
-  assert.equal((await runTurn(other, 'checkout_sweep')).outcome, 'done');
-  assert.deepEqual(await other.db.selectFrom('top_up').selectAll().execute(), []);
-  assert.equal((await purchase(gateway, session)).state, 'open');
+  t.equal((await runTurn(other, 'checkout_sweep')).outcome, 'done');
+  t.strictSame(await other.db.selectFrom('top_up').selectAll().execute(), []);
+  t.equal((await purchase(gateway, session)).state, 'open');
 });
 
 test('sessions that cannot be credited do not block others', async (t) => {
@@ -312,14 +308,14 @@ test('sessions that cannot be credited do not block others', async (t) => {
     return JSON.stringify(body);
   };
   const swept = await runTurn(gateway, 'checkout_sweep');
-  assert.equal(swept.outcome, 'failed', 'which is logged');
-  assert.equal(await gateway.balance(account_id), 7_000_000n);
+  t.equal(swept.outcome, 'failed', 'which is logged');
+  t.equal(await gateway.balance(account_id), 7_000_000n);
   const list = await gateway.db
     .selectFrom('processor_list')
     .select('pass_started_at')
     .where('name', '=', 'sessions')
     .executeTakeFirstOrThrow();
-  assert.equal(list.pass_started_at, null, 'the list is read to its end');
+  t.equal(list.pass_started_at, null, 'the list is read to its end');
 });
 
 test('a session already recorded for another purchase is refused', async (t) => {
@@ -330,5 +326,5 @@ test('a session already recorded for another purchase is refused', async (t) => 
   await sql`
     insert into top_up (state, account_id, amount_cents, session_id, credited_at)
     values ('credited', gen_random_uuid(), 700, ${session}, now())`.execute(gateway.db);
-  assert.equal((await back(gateway, session)).status, 500);
+  t.equal((await back(gateway, session)).status, 500);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { creditPart } from '../../../src/payments/top-up/processor.ts';
 import { operatorCommand } from '../../support/operator-command.ts';
@@ -14,16 +13,16 @@ const parts: [cents: number, amountCents: number, taxCents: number, part: number
   [99_999_999, 84_033_612, 15_966_387, 84_033_612],
 ];
 for (const [cents, amountCents, taxCents, part] of parts) {
-  test(`of ${cents} cents of a purchase for ${amountCents} and ${taxCents} of tax, ${part} are credit`, async () => {
-    assert.equal(creditPart(cents, { amountCents, taxCents }), part);
+  test(`of ${cents} cents of a purchase for ${amountCents} and ${taxCents} of tax, ${part} are credit`, async (t) => {
+    t.equal(creditPart(cents, { amountCents, taxCents }), part);
   });
 }
 
 test('R16: STRIPE_AUTOMATIC_TAX adds tax at the checkout, which is not credited', async (t) => {
   const { gateway, checkout } = await shop(t, { STRIPE_AUTOMATIC_TAX: 'true' });
   const { account, session } = await sell(gateway, checkout, 700);
-  assert.equal((await checkout.stripe.checkout.sessions.retrieve(session)).amount_total, 770);
-  assert.equal(await gateway.balance(account), 7_000_000n);
+  t.equal((await checkout.stripe.checkout.sessions.retrieve(session)).amount_total, 770);
+  t.equal(await gateway.balance(account), 7_000_000n);
   await assertSound(gateway, checkout);
 });
 
@@ -32,13 +31,13 @@ test('R61: of a refund or dispute with tax, the account pays back the credit onl
   const { account, session } = await sell(gateway, checkout, 700);
   await checkout.refund({ session, amountCents: 385 });
   await followProcessor(gateway);
-  assert.equal(await gateway.balance(account), 3_500_000n);
+  t.equal(await gateway.balance(account), 3_500_000n);
   const dispute = await checkout.openDispute({ session, amountCents: 385 });
   await followProcessor(gateway);
-  assert.equal(await gateway.balance(account), 0n);
+  t.equal(await gateway.balance(account), 0n);
   await checkout.updateDispute(dispute.id, 'won');
   await followProcessor(gateway);
-  assert.equal(await gateway.balance(account), 3_500_000n);
+  t.equal(await gateway.balance(account), 3_500_000n);
   await assertSound(gateway, checkout);
 });
 
@@ -49,7 +48,7 @@ test('R61: a refund of a purchase that was never credited leaves out the tax too
   await checkout.refund({ session, amountCents: 385 });
   await followProcessor(gateway);
   const { account_id } = await gateway.db.selectFrom('top_up').select('account_id').executeTakeFirstOrThrow();
-  assert.equal(await gateway.balance(account_id), 3_500_000n);
+  t.equal(await gateway.balance(account_id), 3_500_000n);
   await assertSound(gateway, checkout);
 });
 
@@ -62,6 +61,6 @@ test('report compares credit with the processor, and shows the tax apart', async
   const env = { ...checkout.env, DATABASE_URL: gateway.databaseUrl };
   const { out } = await operatorCommand(env, 'report', '--from', today, '--to', today, '--json');
   const { outsideMicroUsd, ledgerMicroUsd, differences, apartMicroUsd } = JSON.parse(out).processor;
-  assert.deepEqual([outsideMicroUsd, ledgerMicroUsd, differences], [3_500_000, 3_500_000, []]);
-  assert.deepEqual(apartMicroUsd, { tax: 350_000 });
+  t.strictSame([outsideMicroUsd, ledgerMicroUsd, differences], [3_500_000, 3_500_000, []]);
+  t.strictSame(apartMicroUsd, { tax: 350_000 });
 });

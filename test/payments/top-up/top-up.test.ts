@@ -8,37 +8,37 @@ test('a purchase opens an account and credits it once, also after a reload', asy
   const { gateway, checkout } = await shop(t);
   const back = await buy(gateway, checkout, { amount: '700', challengeId: 'challenge-1' });
   const first = await gateway.call(back);
-  assert.equal(first.status, 200);
-  assert.match(first.text, /Credit added/);
-  assert.match(first.text, /\$7\.00 was added/);
-  assert.match(first.text, /<dd class="amount">\$7\.00<\/dd>/);
-  assert.equal(first.headers.get('cache-control'), 'private, no-store');
+  t.equal(first.status, 200);
+  t.match(first.text, /Credit added/);
+  t.match(first.text, /\$7\.00 was added/);
+  t.match(first.text, /<dd class="amount">\$7\.00<\/dd>/);
+  t.equal(first.headers.get('cache-control'), 'private, no-store');
   const account = shownAccount(first.text);
   const again = await gateway.call(back);
-  assert.match(again.text, /Credit added/);
-  assert.match(again.text, /\$7\.00 was already added when you paid\. Opening this page again adds nothing/);
-  assert.equal(shownAccount(again.text), account);
-  assert.equal(await gateway.balance(account), 7_000_000n);
+  t.match(again.text, /Credit added/);
+  t.match(again.text, /\$7\.00 was already added when you paid\. Opening this page again adds nothing/);
+  t.equal(shownAccount(again.text), account);
+  t.equal(await gateway.balance(account), 7_000_000n);
   const [session] = (await checkout.stripe.checkout.sessions.list()).data;
-  assert.equal(session?.metadata?.challenge_id, 'challenge-1', 'R11: the challenge is carried through the checkout');
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(session?.metadata?.challenge_id, 'challenge-1', 'R11: the challenge is carried through the checkout');
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R16: twenty concurrent returns credit once', async (t) => {
   const { gateway, checkout } = await shop(t);
   const back = await buy(gateway, checkout);
   const pages = await Promise.all(Array.from({ length: 20 }, () => gateway.call(back)));
-  assert.equal(pages.filter((page) => /Credit added/.test(page.text)).length, 20);
-  assert.equal(pages.filter((page) => /was already added/.test(page.text)).length, 19);
-  assert.equal(await gateway.balance(shownAccount(pages[0]?.text ?? '')), 5_000_000n);
-  assert.deepEqual(await audit(gateway.db), []);
+  t.equal(pages.filter((page) => /Credit added/.test(page.text)).length, 20);
+  t.equal(pages.filter((page) => /was already added/.test(page.text)).length, 19);
+  t.equal(await gateway.balance(shownAccount(pages[0]?.text ?? '')), 5_000_000n);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('an existing account is topped up', async (t) => {
   const { gateway, checkout } = await shop(t);
   const account = await gateway.fund(500);
   await gateway.call(await buy(gateway, checkout, { amount: '500', accountId: ` ${account} ` }));
-  assert.equal(await gateway.balance(account), 10_000_000n);
+  t.equal(await gateway.balance(account), 10_000_000n);
 });
 
 test('R14: the amount is clamped and shown before payment', async (t) => {
@@ -60,11 +60,11 @@ test('R14: the amount is clamped and shown before payment', async (t) => {
   for (const [amount, cents] of cases) {
     const query = amount === undefined ? '' : `?amount=${encodeURIComponent(amount)}`;
     const page = await gateway.call(`/top-up${query}`);
-    assert.match(offered(page.text), new RegExp(`\\b${cents}\\*`), `amount ${amount}`);
-    assert.ok(page.text.includes(`>$${(cents / 100).toFixed(2)}<`), `amount ${amount}`);
+    t.match(offered(page.text), new RegExp(`\\b${cents}\\*`), `amount ${amount}`);
+    t.ok(page.text.includes(`>$${(cents / 100).toFixed(2)}<`), `amount ${amount}`);
     await gateway.call('/top-up', form(amount === undefined ? {} : { amount }));
     const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
-    assert.equal(session?.amount_total, cents, `amount ${amount}`);
+    t.equal(session?.amount_total, cents, `amount ${amount}`);
   }
 });
 
@@ -100,7 +100,7 @@ test('R15: Accept decides between an HTML page and JSON by quality values', asyn
     const request = form({ accountId: 'nobody' });
     const headers = { ...request.headers, ...(accept !== undefined && { accept }) };
     const reply = await gateway.call('/top-up', { ...request, headers });
-    assert.equal(reply.status, 400);
+    t.equal(reply.status, 400);
     const type = isPage ? 'text/html' : 'application/json';
     assert.equal(reply.headers.get('content-type')?.split(';')[0], type, accept);
   }
@@ -110,7 +110,7 @@ test("R20: the top-up status returns an account's balance", async (t) => {
   const { gateway } = await shop(t);
   const account = await gateway.fund(500);
   const active = await gateway.call(`/top-up/status?account=${account}`);
-  assert.deepEqual(active.json, {
+  t.strictSame(active.json, {
     accountId: account,
     balanceMicroUsd: 5000000,
     balanceUsd: '5.000000',
@@ -119,11 +119,11 @@ test("R20: the top-up status returns an account's balance", async (t) => {
     links: { credits: `http://speechgate.test/credits/${account}` },
   });
   const unknown = await gateway.call('/top-up/status?account=nobody');
-  assert.equal(unknown.status, 404);
-  assert.equal(unknown.json.status, 'not_found');
-  assert.equal(unknown.json.balanceMicroUsd, 0);
+  t.equal(unknown.status, 404);
+  t.equal(unknown.json.status, 'not_found');
+  t.equal(unknown.json.balanceMicroUsd, 0);
   for (const query of ['', '?account=', '?account=%20%20', `?account=${'a'.repeat(101)}`, '?account=a&account=b']) {
-    assert.equal((await gateway.call(`/top-up/status${query}`)).status, 400, query);
+    t.equal((await gateway.call(`/top-up/status${query}`)).status, 400, query);
   }
 });
 
@@ -131,24 +131,21 @@ test('an address may begin 10 purchases a minute, further ones are 429', async (
   const { gateway, checkout } = await shop(t, { TOP_UP_RATE_LIMIT_MAX: '', RATE_LIMIT_MAX: '1' });
   const statuses = [];
   for (let count = 0; count < 12; count++) statuses.push((await gateway.call('/top-up', form({}))).status);
-  assert.deepEqual(statuses, [...Array.from({ length: 10 }, () => 303), 429, 429]);
+  t.strictSame(statuses, [...Array.from({ length: 10 }, () => 303), 429, 429]);
   const refused = await gateway.call('/top-up', form({}));
-  assert.equal(refused.json.error.code, 'RATE_LIMITED');
-  assert.equal(refused.headers.get('x-ratelimit-policy'), '10;w=60');
-  assert.equal(refused.headers.get('x-ratelimit-scope'), 'top-up');
-  assert.ok(Number(refused.headers.get('retry-after')) > 0);
+  t.equal(refused.json.error.code, 'RATE_LIMITED');
+  t.equal(refused.headers.get('x-ratelimit-policy'), '10;w=60');
+  t.equal(refused.headers.get('x-ratelimit-scope'), 'top-up');
+  t.ok(Number(refused.headers.get('retry-after')) > 0);
   const request = form({});
   const page = await gateway.call('/top-up', { ...request, headers: { ...request.headers, accept: 'text/html,*/*' } });
-  assert.equal(page.status, 429);
-  assert.match(page.headers.get('content-type') ?? '', /text\/html/);
-  assert.equal(page.headers.get('x-ratelimit-scope'), 'top-up');
-  assert.match(
-    page.text,
-    new RegExp(`You were not charged. Try again in ${page.headers.get('retry-after')} seconds?\\.`),
-  );
-  assert.equal((await gateway.db.selectFrom('top_up').select('id').execute()).length, 10);
-  assert.equal((await checkout.stripe.checkout.sessions.list({ limit: 100 })).data.length, 10);
-  assert.equal((await gateway.call('/top-up')).status, 200, 'the page itself is not counted');
+  t.equal(page.status, 429);
+  t.match(page.headers.get('content-type') ?? '', /text\/html/);
+  t.equal(page.headers.get('x-ratelimit-scope'), 'top-up');
+  t.match(page.text, new RegExp(`You were not charged. Try again in ${page.headers.get('retry-after')} seconds?\\.`));
+  t.equal((await gateway.db.selectFrom('top_up').select('id').execute()).length, 10);
+  t.equal((await checkout.stripe.checkout.sessions.list({ limit: 100 })).data.length, 10);
+  t.equal((await gateway.call('/top-up')).status, 200, 'the page itself is not counted');
 });
 
 const asBrowser = (fields: Record<string, string>) => {
@@ -165,15 +162,15 @@ test('the form offers four amounts, the requested one and a custom one', async (
     ['?amount=100000', '500 1000 2000 5000 100000* own'],
   ];
   for (const [query, choices] of cases) {
-    assert.equal(offered((await gateway.call(`/top-up${query}`)).text), choices, query);
+    t.equal(offered((await gateway.call(`/top-up${query}`)).text), choices, query);
   }
-  assert.match((await gateway.call('/top-up?amount=100000')).text, />\$1,000\.00</);
+  t.match((await gateway.call('/top-up?amount=100000')).text, />\$1,000\.00</);
   const small = await startGateway(t, { TOP_UP_MAX_CENTS: '1500' });
-  assert.equal(offered((await small.call('/top-up?amount=5000')).text), '500 1000 1500* own');
+  t.equal(offered((await small.call('/top-up?amount=5000')).text), '500 1000 1500* own');
   const smallest = await startGateway(t, { TOP_UP_MAX_CENTS: '500' });
-  assert.equal(offered((await smallest.call('/top-up')).text), '500*', 'there is no other amount');
+  t.equal(offered((await smallest.call('/top-up')).text), '500*', 'there is no other amount');
   const refused = await smallest.call('/top-up', asBrowser({ amount: 'own', ownAmount: '7' }));
-  assert.match(refused.text, /at most \$5\.00/);
+  t.match(refused.text, /at most \$5\.00/);
 });
 
 test('a custom amount is bought as typed', async (t) => {
@@ -188,16 +185,16 @@ test('a custom amount is bought as typed', async (t) => {
     ['1000.00', 100_000],
   ];
   for (const [ownAmount, cents] of cases) {
-    assert.equal((await gateway.call('/top-up', asBrowser({ amount: 'own', ownAmount }))).status, 303, ownAmount);
+    t.equal((await gateway.call('/top-up', asBrowser({ amount: 'own', ownAmount }))).status, 303, ownAmount);
     const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
-    assert.equal(session?.amount_total, cents, ownAmount);
+    t.equal(session?.amount_total, cents, ownAmount);
   }
   await gateway.call('/top-up', form({ amount: '2000', ownAmount: '7' }));
   const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
-  assert.equal(session?.amount_total, 2000, 'an own amount that is not chosen is not read');
+  t.equal(session?.amount_total, 2000, 'an own amount that is not chosen is not read');
   await gateway.call('/top-up', form({ amount: 'own' }));
   const [without] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
-  assert.equal(without?.amount_total, 500, 'R14: without ownAmount it is an amount like any that is no number');
+  t.equal(without?.amount_total, 500, 'R14: without ownAmount it is an amount like any that is no number');
 });
 
 test('an invalid custom amount is asked for again and kept as typed', async (t) => {
@@ -220,30 +217,26 @@ test('an invalid custom amount is asked for again and kept as typed', async (t) 
   for (const [ownAmount, rule, message] of cases) {
     const fields = { amount: 'own', ownAmount, accountId, challengeId: 'from-a-402' };
     const page = await gateway.call('/top-up', asBrowser(fields));
-    assert.equal(page.status, 400, ownAmount);
-    assert.equal(offered(page.text), '500 1000 2000 5000 own*', ownAmount);
-    assert.match(page.text, message, ownAmount);
+    t.equal(page.status, 400, ownAmount);
+    t.equal(offered(page.text), '500 1000 2000 5000 own*', ownAmount);
+    t.match(page.text, message, ownAmount);
     const kept = ownAmount.replace('"><b>', '&quot;&gt;&lt;b&gt;');
-    assert.ok(page.text.includes(`name="ownAmount" value="${kept}"`), ownAmount);
-    assert.ok(page.text.includes(`name="accountId" value="${accountId}"`));
-    assert.ok(page.text.includes('name="challengeId" value="from-a-402"'));
-    assert.equal(page.headers.get('cache-control'), 'private, no-store');
+    t.ok(page.text.includes(`name="ownAmount" value="${kept}"`), ownAmount);
+    t.ok(page.text.includes(`name="accountId" value="${accountId}"`));
+    t.ok(page.text.includes('name="challengeId" value="from-a-402"'));
+    t.equal(page.headers.get('cache-control'), 'private, no-store');
     const policy = page.headers.get('content-security-policy') ?? '';
-    assert.ok(policy.includes(`form-action 'self' ${checkout.origin}`), 'R19: it can be corrected right there');
+    t.ok(policy.includes(`form-action 'self' ${checkout.origin}`), 'R19: it can be corrected right there');
 
     const structured = await gateway.call('/top-up', form(fields));
-    assert.equal(structured.status, 400, ownAmount);
-    assert.equal(structured.json.error.code, 'INVALID_REQUEST');
-    assert.match(structured.json.error.message, message);
-    assert.equal(structured.json.error.details.field, 'ownAmount');
-    assert.equal(structured.json.error.details.rule, rule, ownAmount);
+    t.equal(structured.status, 400, ownAmount);
+    t.equal(structured.json.error.code, 'INVALID_REQUEST');
+    t.match(structured.json.error.message, message);
+    t.equal(structured.json.error.details.field, 'ownAmount');
+    t.equal(structured.json.error.details.rule, rule, ownAmount);
   }
-  assert.equal(
-    (await gateway.call('/top-up', form({ amount: 'own', ownAmount: '5' }))).status,
-    303,
-    'none has counted',
-  );
-  assert.equal((await checkout.stripe.checkout.sessions.list()).data.length, 1);
+  t.equal((await gateway.call('/top-up', form({ amount: 'own', ownAmount: '5' }))).status, 303, 'none has counted');
+  t.equal((await checkout.stripe.checkout.sessions.list()).data.length, 1);
 });
 
 test('an unknown account is reported before payment, and can be corrected or left out', async (t) => {
@@ -252,25 +245,25 @@ test('an unknown account is reported before payment, and can be corrected or lef
   const known = await gateway.fund(500);
   const asked = (account: string) => `/top-up?amount=1234&account=${encodeURIComponent(account)}&challenge=a-1`;
   const get = await gateway.call(asked(unknown));
-  assert.equal(get.status, 200);
+  t.equal(get.status, 200);
   const post = await gateway.call('/top-up', asBrowser({ amount: '1234', accountId: unknown, challengeId: 'a-1' }));
-  assert.equal(post.status, 400);
+  t.equal(post.status, 400);
   for (const page of [get, post]) {
-    assert.match(page.text, /There is no account with this id/);
-    assert.match(
+    t.match(page.text, /There is no account with this id/);
+    t.match(
       page.text,
       new RegExp(`name="accountId" value="${unknown}"[^>]* aria-invalid="true"`),
       'it can be corrected',
     );
-    assert.equal(offered(page.text), '500 1000 1234* 2000 5000 own');
-    assert.match(page.text, /name="challengeId" value="a-1"/);
-    assert.equal(page.headers.get('cache-control'), 'private, no-store');
+    t.equal(offered(page.text), '500 1000 1234* 2000 5000 own');
+    t.match(page.text, /name="challengeId" value="a-1"/);
+    t.equal(page.headers.get('cache-control'), 'private, no-store');
   }
-  assert.equal((await checkout.stripe.checkout.sessions.list()).data.length, 0, 'nothing is bought by mistake');
-  assert.match((await gateway.call(asked('"><b>not a uuid'))).text, /value="&quot;&gt;&lt;b&gt;not a uuid"/);
+  t.equal((await checkout.stripe.checkout.sessions.list()).data.length, 0, 'nothing is bought by mistake');
+  t.match((await gateway.call(asked('"><b>not a uuid'))).text, /value="&quot;&gt;&lt;b&gt;not a uuid"/);
   const launcher = await gateway.call(asked(` ${known} `));
-  assert.doesNotMatch(launcher.text, /There is no account/);
-  assert.match(launcher.text, new RegExp(`name="accountId" value="${known}"`));
+  t.notMatch(launcher.text, /There is no account/);
+  t.match(launcher.text, new RegExp(`name="accountId" value="${known}"`));
 });
 
 test('no URL of the pages or of the checkout has the account id', async (t) => {
@@ -292,23 +285,23 @@ test('no URL of the pages or of the checkout has the account id', async (t) => {
     ...[canceled, unpaid, complete].flatMap(({ text }) => links(text)),
   ];
   const shown = urls.filter((url) => url?.includes(accountId));
-  assert.deepEqual(shown, [`data:text/plain,${accountId}`], 'the download has no address');
+  t.strictSame(shown, [`data:text/plain,${accountId}`], 'the download has no address');
 
   const [again = assert.fail(), more = assert.fail()] = [unpaid, complete].map(({ text }) =>
     links(text).find((link) => link.startsWith('/top-up?purchase=')),
   );
-  assert.equal(again, more);
+  t.equal(again, more);
   for (const page of [canceled, await gateway.call(more)]) {
-    assert.match(page.text, /<dd>The account of your earlier purchase/);
-    assert.doesNotMatch(page.text, new RegExp(accountId));
-    assert.equal(offered(page.text), '500 1000 1234* 2000 5000 own');
-    assert.match(page.text, /name="challengeId" value="a-1"/);
+    t.match(page.text, /<dd>The account of your earlier purchase/);
+    t.notMatch(page.text, new RegExp(accountId));
+    t.equal(offered(page.text), '500 1000 1234* 2000 5000 own');
+    t.match(page.text, /name="challengeId" value="a-1"/);
   }
   const purchaseId = /name="purchaseId" value="([^"]+)"/.exec(canceled.text)?.[1] ?? '';
   await gateway.call(await buy(gateway, checkout, { amount: '500', purchaseId }));
-  assert.equal(await gateway.balance(accountId), 5_000_000n + 12_340_000n + 5_000_000n);
+  t.equal(await gateway.balance(accountId), 5_000_000n + 12_340_000n + 5_000_000n);
   await gateway.call(await buy(gateway, checkout, { amount: '500', purchaseId, accountId: await gateway.fund(500) }));
-  assert.equal(await gateway.balance(accountId), 22_340_000n, 'an account that is typed goes first');
+  t.equal(await gateway.balance(accountId), 22_340_000n, 'an account that is typed goes first');
 });
 
 test('a frozen account is refused by its purchase too, and its id is not shown', async (t) => {
@@ -318,9 +311,9 @@ test('a frozen account is refused by its purchase too, and its id is not shown',
   await gateway.db.updateTable('account').set({ frozen_at: new Date() }).where('id', '=', accountId).execute();
   const purchaseId = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data[0]?.metadata?.top_up_id ?? '';
   const page = await gateway.call('/top-up', asBrowser({ purchaseId }));
-  assert.equal(page.status, 400);
-  assert.match(page.text, /The operator has frozen this account/);
-  assert.doesNotMatch(page.text, new RegExp(accountId));
+  t.equal(page.status, 400);
+  t.match(page.text, /The operator has frozen this account/);
+  t.notMatch(page.text, new RegExp(accountId));
 });
 
 test('an earlier purchase that was never credited has no account yet', async (t) => {
@@ -328,17 +321,17 @@ test('an earlier purchase that was never credited has no account yet', async (t)
   await gateway.call('/top-up', form({ amount: '700' }));
   const back = new URL((await checkout.stripe.checkout.sessions.list()).data[0]?.cancel_url ?? '');
   const page = await gateway.call(`${back.pathname}${back.search}`);
-  assert.match(page.text, /New account \(created after payment\)/);
-  assert.equal(offered(page.text), '500 700* 1000 2000 5000 own');
+  t.match(page.text, /New account \(created after payment\)/);
+  t.equal(offered(page.text), '500 700* 1000 2000 5000 own');
 });
 
 test('a purchase that does not exist tops up no new account', async (t) => {
   const { gateway } = await shop(t);
   for (const purchaseId of ['nobody', '6b1f0f9e-0000-4000-8000-000000000000']) {
     const reply = await gateway.call('/top-up', form({ purchaseId }));
-    assert.equal(reply.status, 400);
-    assert.equal(reply.json.error.details.field, 'purchaseId');
-    assert.match((await gateway.call(`/top-up?purchase=${purchaseId}`)).text, /New account/);
+    t.equal(reply.status, 400);
+    t.equal(reply.json.error.details.field, 'purchaseId');
+    t.match((await gateway.call(`/top-up?purchase=${purchaseId}`)).text, /New account/);
   }
 });
 
@@ -348,9 +341,9 @@ test('a buyer who cancels the checkout returns to the same purchase, uncharged',
   const [session] = (await checkout.stripe.checkout.sessions.list()).data;
   const back = new URL(session?.cancel_url ?? '');
   const page = await gateway.call(`${back.pathname}${back.search}`);
-  assert.equal(page.status, 200);
-  assert.match(page.text, /Nothing was charged/);
-  assert.doesNotMatch((await gateway.call('/top-up?canceled=%20')).text, /Nothing was charged/);
+  t.equal(page.status, 200);
+  t.match(page.text, /Nothing was charged/);
+  t.notMatch((await gateway.call('/top-up?canceled=%20')).text, /Nothing was charged/);
 });
 
 test("R14: the page says that it chose another amount than the URL's", async (t) => {
@@ -366,8 +359,8 @@ test("R14: the page says that it chose another amount than the URL's", async (t)
   ];
   for (const [amount, note] of cases) {
     const { text } = await gateway.call(`/top-up?amount=${amount}`);
-    if (note) assert.match(text, note, amount);
-    else assert.doesNotMatch(text, /is chosen/, amount);
+    if (note) t.match(text, note, amount);
+    else t.notMatch(text, /is chosen/, amount);
   }
 });
 
@@ -378,7 +371,7 @@ test('each amount says what it buys, and the button what will be paid', async (t
     amount,
     speech,
   ]);
-  assert.deepEqual(offers, [
+  t.strictSame(offers, [
     ['$5.00', 'about 278,000 characters, 5 hours'],
     ['$7.00', 'about 389,000 characters, 7 hours'],
     ['$10.00', 'about 556,000 characters, 10 hours'],
@@ -386,7 +379,7 @@ test('each amount says what it buys, and the button what will be paid', async (t
     ['$50.00', 'about 2,780,000 characters, 51 hours'],
   ]);
   const chosen = [...text.matchAll(/<span class="chosen">, ([^<]+)</g)].map(([, amount]) => amount);
-  assert.deepEqual(
+  t.strictSame(
     chosen,
     offers.map(([amount]) => amount),
     'in the same order, by which the stylesheet chooses',
@@ -406,18 +399,18 @@ test('a completed purchase shows cents and fractions of a cent exactly', async (
   for (const [before, shown] of balances) {
     await gateway.db.updateTable('account').set({ balance_micro_usd: before }).where('id', '=', account).execute();
     const { text } = await gateway.call(await buy(gateway, checkout, { amount: '500', accountId: account }));
-    assert.ok(text.includes(`<dd class="amount">${shown}</dd>`), shown);
+    t.ok(text.includes(`<dd class="amount">${shown}</dd>`), shown);
   }
   const { text } = await gateway.call(await buy(gateway, checkout, { amount: '2000' }));
-  assert.match(text, /\$20\.00 was added/);
+  t.match(text, /\$20\.00 was added/);
   const id = shownAccount(text);
-  assert.match(text, /<label for="account">Your account id<\/label>\n<input [^>]*id="account"/);
-  assert.ok(links(text).includes(`data:text/plain,${id}`), 'it can be downloaded');
-  assert.doesNotMatch(text, /recover/);
-  assert.match(text, /this page's address shows it again/);
-  assert.match(text, /operator [^.]*receipt that the card processor sent you/);
+  t.match(text, /<label for="account">Your account id<\/label>\n<input [^>]*id="account"/);
+  t.ok(links(text).includes(`data:text/plain,${id}`), 'it can be downloaded');
+  t.notMatch(text, /recover/);
+  t.match(text, /this page's address shows it again/);
+  t.match(text, /operator [^.]*receipt that the card processor sent you/);
   const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
-  assert.equal(session?.metadata?.account_id, id, 'which is where the operator finds it');
+  t.equal(session?.metadata?.account_id, id, 'which is where the operator finds it');
 });
 
 test('each page except the form has a link to continue', async (t) => {
@@ -447,8 +440,8 @@ test('each page except the form has a link to continue', async (t) => {
   ];
   for (const [name, status, answer, ways] of pages) {
     const page = await answer;
-    assert.equal(page.status, status, name);
-    assert.deepEqual(links(page.text), ways, name);
+    t.equal(page.status, status, name);
+    t.strictSame(links(page.text), ways, name);
   }
 });
 
@@ -465,32 +458,32 @@ test('the pages before and after a purchase say who sells and where to ask', asy
   const account = await gateway.call('/account', form({ accountId: shownAccount(credited.text) }));
   const asked = ['mailto:help@acme.example', 'https://acme.example/terms', 'https://acme.example/privacy'];
   for (const { text } of [launcher, credited, account, await gateway.call('/account')]) {
-    assert.match(text, /<span>Acme Speech<\/span>/);
-    assert.deepEqual(
+    t.match(text, /<span>Acme Speech<\/span>/);
+    t.strictSame(
       links(text).filter((link) => /^(mailto|https):/.test(link)),
       asked,
     );
   }
-  assert.match(launcher.text, /Ask the seller to refund what you have not spent/);
+  t.match(launcher.text, /Ask the seller to refund what you have not spent/);
   const unknown = await startGateway(t, { SERVICE_CONTACT: '' });
-  assert.doesNotMatch((await unknown.call('/top-up')).text, /Ask the seller|mailto:/);
+  t.notMatch((await unknown.call('/top-up')).text, /Ask the seller|mailto:/);
 });
 
 test('pages escape their values and allow only their own style and form', async (t) => {
   const { gateway, checkout } = await shop(t);
   const evil = '"><script>alert(1)</script>';
   const page = await gateway.call(`/top-up?account=${encodeURIComponent(evil)}&challenge=${encodeURIComponent(evil)}`);
-  assert.equal(page.status, 200);
-  assert.doesNotMatch(page.text, /<script/);
+  t.equal(page.status, 200);
+  t.notMatch(page.text, /<script/);
   const policy = page.headers.get('content-security-policy') ?? '';
-  assert.match(policy, /default-src 'none'; style-src 'sha256-[^']+'; form-action 'self' http:\/\/127\.0\.0\.1:\d+;/);
-  assert.ok(policy.includes(checkout.origin), 'R19: the checkout may be reached from the form');
+  t.match(policy, /default-src 'none'; style-src 'sha256-[^']+'; form-action 'self' http:\/\/127\.0\.0\.1:\d+;/);
+  t.ok(policy.includes(checkout.origin), 'R19: the checkout may be reached from the form');
   for (const query of [
     `account=${'a'.repeat(101)}`,
     `challenge=${'a'.repeat(101)}`,
     'amount=%zz',
     'amount=1&amount=2',
   ]) {
-    assert.equal((await gateway.call(`/top-up?${query}`)).status, 400, query);
+    t.equal((await gateway.call(`/top-up?${query}`)).status, 400, query);
   }
 });

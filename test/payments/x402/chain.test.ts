@@ -47,14 +47,14 @@ test('R25: a used authorization is found with its transfer once included', { ski
   const payer = await wallet(chain.client, 1000n);
   const signed = await signAuthorization(payer, { to: PAYEE, value: 198n });
   const from = await chain.client.getBlockNumber();
-  assert.deepEqual(await reader(t).find(claimOf(signed), from), { outcome: 'open' });
+  t.strictSame(await reader(t).find(claimOf(signed), from), { outcome: 'open' });
   const transaction = await included(chain.client, submitAuthorization(chain.client, payer, signed));
   const { logs } = await chain.client.getTransactionReceipt({ hash: transaction });
   const finding = await reader(t).find(claimOf(signed), from);
   assert.equal(finding.outcome, 'paid');
   assert.equal(finding.proof.transaction, transaction);
   assert.equal(finding.proof.logIndex, logs[1]?.logIndex);
-  assert.deepEqual((await reader(t).prove(claimOf(signed), transaction))?.proof, finding.proof);
+  t.strictSame((await reader(t).prove(claimOf(signed), transaction))?.proof, finding.proof);
 });
 
 test('R25: an authorization used for another transfer is finally unused for ours', { skip }, async (t) => {
@@ -64,9 +64,9 @@ test('R25: an authorization used for another transfer is finally unused for ours
   const from = await chain.client.getBlockNumber();
   await included(chain.client, submitAuthorization(chain.client, payer, theirs));
   await chain.client.mine({ blocks: 1 });
-  assert.deepEqual(await reader(t).find(claimOf(ours), from), { outcome: 'open' }, 'the use is not finalized');
+  t.strictSame(await reader(t).find(claimOf(ours), from), { outcome: 'open' }, 'the use is not finalized');
   await chain.client.mine({ blocks: 1 });
-  assert.deepEqual(await reader(t).find(claimOf(ours), from), { outcome: 'unused' });
+  t.strictSame(await reader(t).find(claimOf(ours), from), { outcome: 'unused' });
 });
 
 test('R25: each transfer of a shared transaction proves only its own authorization', { skip }, async (t) => {
@@ -109,8 +109,8 @@ test('R25: each transfer of a shared transaction proves only its own authorizati
     args: [true, calls],
   });
   await included(chain.client, sent);
-  assert.equal((await reader(t).find(claimOf(paid), from)).outcome, 'paid');
-  assert.notEqual((await reader(t).find(claimOf(promised), from)).outcome, 'paid');
+  t.equal((await reader(t).find(claimOf(paid), from)).outcome, 'paid');
+  t.not((await reader(t).find(claimOf(promised), from)).outcome, 'paid');
 });
 
 test('R25: a cancelled authorization is unused once the cancellation is finalized', {
@@ -121,9 +121,9 @@ test('R25: a cancelled authorization is unused once the cancellation is finalize
   const from = await chain.client.getBlockNumber();
   await included(chain.client, cancelAuthorization(chain.client, payer, signed.authorization.nonce));
   await chain.client.mine({ blocks: 1 });
-  assert.deepEqual(await reader(t).find(claimOf(signed), from), { outcome: 'open' });
+  t.strictSame(await reader(t).find(claimOf(signed), from), { outcome: 'open' });
   await chain.client.mine({ blocks: 1 });
-  assert.deepEqual(await reader(t).find(claimOf(signed), from), { outcome: 'unused' });
+  t.strictSame(await reader(t).find(claimOf(signed), from), { outcome: 'unused' });
 });
 
 test('a node of another chain and an unreachable node are RpcErrors', { skip }, async (t) => {
@@ -194,16 +194,16 @@ test('R44: an unused authorization expires by a finalized block, 2 nodes or an h
   await mineAt(501n);
   await mineAt(502n);
   // The finalized block is at validBefore, and not past it; the one that is 2 deep is.
-  assert.deepEqual(await find(), { outcome: 'open' });
-  assert.deepEqual([await findUnfinalized(1), await findUnfinalized(2)], ['open', 'unused']);
+  t.strictSame(await find(), { outcome: 'open' });
+  t.strictSame([await findUnfinalized(1), await findUnfinalized(2)], ['open', 'unused']);
   await mineAt(503n);
-  assert.deepEqual(await find(), { outcome: 'unused' });
+  t.strictSame(await find(), { outcome: 'unused' });
   await mineAt(500n + 3600n);
   await mineAt(500n + 3601n);
-  assert.equal(await findUnfinalized(1), 'open');
+  t.equal(await findUnfinalized(1), 'open');
   await mineAt(500n + 3602n);
-  assert.equal(await findUnfinalized(1), 'unused');
+  t.equal(await findUnfinalized(1), 'unused');
   // The sandbox's chain has half a minute for each request.
   for (let mined = 0; mined < 2500; mined += 500) await chain.client.mine({ blocks: 500 });
-  assert.deepEqual(await find(), { outcome: 'unused' });
+  t.strictSame(await find(), { outcome: 'unused' });
 });

@@ -39,10 +39,10 @@ for (const [name, resource, path] of [
 ] as const) {
   const challenge = makeChallenge(resource, makeOffer(asset, 198n, PAYEE), 'payment_required');
 
-  test(`R27: the challenge of ${name} is x402 version 2 with the exact amount`, async () => {
-    assert.deepEqual(PaymentRequiredV2Schema.parse(challenge), challenge);
-    assert.equal(challenge.resource.url, `https://speech.example${path}`);
-    assert.deepEqual(challenge.accepts, [
+  test(`R27: the challenge of ${name} is x402 version 2 with the exact amount`, async (t) => {
+    t.strictSame(PaymentRequiredV2Schema.parse(challenge), challenge);
+    t.equal(challenge.resource.url, `https://speech.example${path}`);
+    t.strictSame(challenge.accepts, [
       {
         scheme: 'exact',
         network: 'eip155:8453',
@@ -53,16 +53,16 @@ for (const [name, resource, path] of [
         extra: { name: 'USD Coin', version: '2' },
       },
     ]);
-    assert.deepEqual(JSON.parse(Buffer.from(encodeHeader(challenge), 'base64').toString()), challenge);
+    t.strictSame(JSON.parse(Buffer.from(encodeHeader(challenge), 'base64').toString()), challenge);
   });
 
-  test(`R27: the extensions of ${name} pass the official validators`, async () => {
+  test(`R27: the extensions of ${name} pass the official validators`, async (t) => {
     const { bazaar, 'payment-identifier': identifier } = challenge.extensions;
-    assert.deepEqual(validateDiscoveryExtension(bazaar as never), { valid: true });
-    assert.deepEqual(validateDiscoveryExtensionSpec(bazaar as never), { valid: true });
-    assert.deepEqual(identifier, declarePaymentIdentifierExtension(true));
+    t.strictSame(validateDiscoveryExtension(bazaar as never), { valid: true });
+    t.strictSame(validateDiscoveryExtensionSpec(bazaar as never), { valid: true });
+    t.strictSame(identifier, declarePaymentIdentifierExtension(true));
     const { serviceName, tags } = challenge.resource;
-    assert.deepEqual(sanitizeResourceServiceMetadata({ url: challenge.resource.url, serviceName, tags: [...tags] }), {
+    t.strictSame(sanitizeResourceServiceMetadata({ url: challenge.resource.url, serviceName, tags: [...tags] }), {
       serviceName,
       tags,
     });
@@ -92,19 +92,19 @@ const A = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
 const B = '0xcA11bde05977b3631167028862bE2a173976CA11';
 const C = '0x4200000000000000000000000000000000000006';
 
-test('a single address is the current payee and gets its checksum', async () => {
-  assert.deepEqual(parsePayees(A.toLowerCase()), [
+test('a single address is the current payee and gets its checksum', async (t) => {
+  t.strictSame(parsePayees(A.toLowerCase()), [
     { address: A, status: 'current', validFrom: undefined, validUntil: undefined },
   ]);
 });
 
-test('payees have statuses and dates, and retiring ones are payable until their end', async () => {
+test('payees have statuses and dates, and retiring ones are payable until their end', async (t) => {
   const payees = parsePayees(`${A}:current:2026-01-01, ${B}:retiring::2026-03-01,${C}:next:2026-06-01`);
-  assert.equal(currentPayee(payees).address, A);
-  assert.equal(payees[0]?.validFrom?.toISOString(), '2026-01-01T00:00:00.000Z');
+  t.equal(currentPayee(payees).address, A);
+  t.equal(payees[0]?.validFrom?.toISOString(), '2026-01-01T00:00:00.000Z');
   const payable = (date: string) => payablePayees(payees, new Date(date)).map(({ address }) => address);
-  assert.deepEqual(payable('2026-02-28T23:59:59Z'), [A, B]);
-  assert.deepEqual(payable('2026-03-01T00:00:00Z'), [A]);
+  t.strictSame(payable('2026-02-28T23:59:59Z'), [A, B]);
+  t.strictSame(payable('2026-03-01T00:00:00Z'), [A]);
 });
 
 const FAULTS: [string, string][] = [
@@ -140,25 +140,25 @@ const TERMS = {
   payTo: '0xcA11bde05977b3631167028862bE2a173976CA11',
 } as const;
 
-test('a quote token holds its terms until it expires', async () => {
+test('a quote token holds its terms until it expires', async (t) => {
   const quotes = new Quotes([NEW], 300);
   const { quote, token } = await quotes.issue(TERMS);
-  assert.ok(token.length <= 4096);
-  assert.deepEqual(await quotes.read(token), quote);
-  assert.equal(quote.expiresAt, quote.issuedAt + 300);
-  assert.equal(isExpired(quote, quote.expiresAt * 1000 - 1), false);
-  assert.equal(isExpired(quote, quote.expiresAt * 1000), true);
+  t.ok(token.length <= 4096);
+  t.strictSame(await quotes.read(token), quote);
+  t.equal(quote.expiresAt, quote.issuedAt + 300);
+  t.equal(isExpired(quote, quote.expiresAt * 1000 - 1), false);
+  t.equal(isExpired(quote, quote.expiresAt * 1000), true);
 });
 
-test('rotation: the first secret signs quotes, and every secret verifies them', async () => {
+test('rotation: the first secret signs quotes, and every secret verifies them', async (t) => {
   const { quote, token } = await new Quotes([OLD], 300).issue(TERMS);
-  assert.deepEqual(await new Quotes([NEW, OLD], 300).read(token), quote);
-  assert.equal(await new Quotes([NEW], 300).read(token), undefined);
+  t.strictSame(await new Quotes([NEW, OLD], 300).read(token), quote);
+  t.equal(await new Quotes([NEW], 300).read(token), undefined);
   const { token: newer } = await new Quotes([NEW, OLD], 300).issue(TERMS);
-  assert.ok(await new Quotes([NEW], 300).read(newer));
+  t.ok(await new Quotes([NEW], 300).read(newer));
 });
 
-test('a token signed elsewhere is not a quote', async () => {
+test('a token signed elsewhere is not a quote', async (t) => {
   const quotes = new Quotes([NEW], 300);
   const { token } = await quotes.issue(TERMS);
   const [header, payload, signature] = token.split('.') as [string, string, string];
@@ -178,7 +178,7 @@ test('a token signed elsewhere is not a quote', async () => {
     `${token}x`,
     otherType,
   ];
-  for (const forgery of forgeries) assert.equal(await quotes.read(forgery), undefined, forgery);
+  for (const forgery of forgeries) t.equal(await quotes.read(forgery), undefined, forgery);
 });
 
 const PAYER = `0x${'Aa'.repeat(20)}`;
@@ -216,12 +216,12 @@ const withAuthorization = (change: object) => ({
   payload: { signature, authorization: { ...authorization, ...change } },
 });
 
-test('R27: the header accepts standard, URL-safe and unpadded Base64', async () => {
+test('R27: the header accepts standard, URL-safe and unpadded Base64', async (t) => {
   // The padding and both special characters have to occur.
   const value = { ...payment, extra: '>>>???ÿÿÿ', pad: 'x' };
   const standard = encode(value);
   const urlSafe = standard.replaceAll('+', '-').replaceAll('/', '_');
-  assert.notEqual(urlSafe, standard);
+  t.not(urlSafe, standard);
   for (const header of [
     standard,
     urlSafe,
@@ -230,9 +230,9 @@ test('R27: the header accepts standard, URL-safe and unpadded Base64', async () 
     ` ${standard} `,
   ]) {
     const envelope = decodeEnvelope(header);
-    assert.equal(envelope.identifier, 'pay_0123456789abcdef');
-    assert.deepEqual(envelope.accepted, accepted);
-    assert.deepEqual(envelope.authorization, {
+    t.equal(envelope.identifier, 'pay_0123456789abcdef');
+    t.strictSame(envelope.accepted, accepted);
+    t.strictSame(envelope.authorization, {
       from: PAYER.toLowerCase(),
       to: RECEIVER.toLowerCase(),
       value: 198n,
@@ -243,14 +243,14 @@ test('R27: the header accepts standard, URL-safe and unpadded Base64', async () 
   }
 });
 
-test('R22: the identity of a payload does not depend on its formatting', async () => {
+test('R22: the identity of a payload does not depend on its formatting', async (t) => {
   const reordered = { extensions, payload: { signature, authorization }, accepted, x402Version: 2 };
-  assert.equal(decodeEnvelope(encode(reordered)).canonical, decodeEnvelope(encode(payment)).canonical);
-  assert.equal(
+  t.equal(decodeEnvelope(encode(reordered)).canonical, decodeEnvelope(encode(payment)).canonical);
+  t.equal(
     decodeEnvelope(encode(JSON.stringify(payment, null, 2))).canonical,
     decodeEnvelope(encode(payment)).canonical,
   );
-  assert.notEqual(decodeEnvelope(encode({ ...payment, more: 1 })).canonical, decodeEnvelope(encode(payment)).canonical);
+  t.not(decodeEnvelope(encode({ ...payment, more: 1 })).canonical, decodeEnvelope(encode(payment)).canonical);
 });
 
 const INVALID: [string, string][] = [
@@ -303,10 +303,10 @@ for (const [name, header] of INVALID) {
   });
 }
 
-test('a schema sent by the client is never compiled', async () => {
+test('a schema sent by the client is never compiled', async (t) => {
   const schema = { pattern: '^(a+)+$', $ref: 'http://127.0.0.1:1/schema', properties: { id: { pattern: '(' } } };
   const hostile = { 'payment-identifier': { ...extensions['payment-identifier'], schema } };
-  assert.equal(decodeEnvelope(encode({ ...payment, extensions: hostile })).identifier, 'pay_0123456789abcdef');
+  t.equal(decodeEnvelope(encode({ ...payment, extensions: hostile })).identifier, 'pay_0123456789abcdef');
 });
 
 test('any header is either read or refused, and nothing else is thrown', async () => {

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import type { PaymentPayload } from '@x402/core/types';
 import { test } from 'tap';
 import { audit } from '../../../src/ledger/audit.ts';
@@ -58,16 +57,16 @@ test('forged payments are refused before the facilitator and never block the own
   const owner = await wallet(chain.client, PRICE);
   const forged = await keepWaiting(gateway, await times(48, () => forge(gateway, owner.address, HELLO)));
   const { reply } = await payFor(gateway, owner);
-  assert.equal(reply.status, 200, reply.text.slice(0, 300));
+  t.equal(reply.status, 200, reply.text.slice(0, 300));
   for (const refusal of await forged.replies) {
-    assert.deepEqual([refusal.status, reasonOf(refusal)], [402, 'invalid_signature']);
-    assert.equal(refusal.json.error.details.accepts[0].amount, String(PRICE), 'a fresh challenge');
+    t.strictSame([refusal.status, reasonOf(refusal)], [402, 'invalid_signature']);
+    t.equal(refusal.json.error.details.accepts[0].amount, String(PRICE), 'a fresh challenge');
   }
-  assert.deepEqual(
+  t.strictSame(
     gateway.facilitator.calls.map(({ endpoint }) => endpoint),
     ['verify', 'settle'],
   );
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test('R21b: forged payments do not block an owner whose settlement has failed', {
@@ -76,15 +75,15 @@ test('R21b: forged payments do not block an owner whose settlement has failed', 
   const gateway = await startX402Gateway(t, chain);
   const [owner, contract] = [await wallet(chain.client, 10n * PRICE), await contractWallet(chain, 10n * PRICE)];
   gateway.facilitator.faults.settle(refused('insufficient_funds'), refused('insufficient_funds'));
-  assert.equal((await payFor(gateway, owner)).reply.status, 402);
-  assert.equal((await payWith(gateway, await payFromContract(gateway, contract, HELLO))).status, 402);
+  t.equal((await payFor(gateway, owner)).reply.status, 402);
+  t.equal((await payWith(gateway, await payFromContract(gateway, contract, HELLO))).status, 402);
 
   const forged = await keepWaiting(gateway, [
     await forge(gateway, owner.address, HELLO),
     await payFromContract(gateway, contract, HELLO, FORGED),
   ]);
-  assert.equal((await payFor(gateway, owner)).reply.status, 200);
-  assert.equal((await payWith(gateway, await payFromContract(gateway, contract, HELLO))).status, 200);
+  t.equal((await payFor(gateway, owner)).reply.status, 200);
+  t.equal((await payWith(gateway, await payFromContract(gateway, contract, HELLO))).status, 200);
   await forged.replies;
 });
 
@@ -100,23 +99,23 @@ test("R22: a forger cannot use up the identifier and nonce of another's payment"
     await payFromContract(gateway, contract, HELLO, FORGED, seen(ofContract)),
     await payFromContract(gateway, contract, HELLO, FORGED, { nonce: nonceOf(ofContract) }),
   ]);
-  assert.deepEqual(await paymentStates(gateway), []);
-  for (const payload of [own, ofContract]) assert.equal((await payWith(gateway, payload)).status, 200);
+  t.strictSame(await paymentStates(gateway), []);
+  for (const payload of [own, ofContract]) t.equal((await payWith(gateway, payload)).status, 200);
   await forged.replies;
-  assert.deepEqual(await audit(gateway.db), []);
+  t.strictSame(await audit(gateway.db), []);
 });
 
 test("a contract wallet's payment counts only after the facilitator verifies it", { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const contract = await contractWallet(chain, PRICE);
   const forged = await keepWaiting(gateway, await times(48, () => payFromContract(gateway, contract, HELLO, FORGED)));
-  assert.deepEqual(await paymentStates(gateway), []);
-  assert.equal((await payWith(gateway, await payFromContract(gateway, contract, HELLO))).status, 200);
-  assert.ok((await forged.replies).every(({ status }) => status === 502));
+  t.strictSame(await paymentStates(gateway), []);
+  t.equal((await payWith(gateway, await payFromContract(gateway, contract, HELLO))).status, 200);
+  t.ok((await forged.replies).every(({ status }) => status === 502));
 
   const refusal = await payWith(gateway, await payFromContract(gateway, contract, HELLO, FORGED));
-  assert.deepEqual([refusal.status, reasonOf(refusal)], [402, 'invalid_exact_evm_signature']);
-  assert.deepEqual(await paymentStates(gateway), ['settled']);
+  t.strictSame([refusal.status, reasonOf(refusal)], [402, 'invalid_exact_evm_signature']);
+  t.strictSame(await paymentStates(gateway), ['settled']);
 });
 
 test('R21b: a contract wallet that holds one price gets one synthesis at once', { skip }, async (t) => {
@@ -135,9 +134,9 @@ test('R21b: a contract wallet that holds one price gets one synthesis at once', 
       return reply.status;
     }),
   );
-  assert.deepEqual(replies.sort(), [200, ...Array(9).fill(402)]);
-  assert.equal(gateway.upstream.requests.length, 1);
-  assert.equal((await usesOfAuthorizations(chain.client, contract)).length, 1);
+  t.strictSame(replies.sort(), [200, ...Array(9).fill(402)]);
+  t.equal(gateway.upstream.requests.length, 1);
+  t.equal((await usesOfAuthorizations(chain.client, contract)).length, 1);
 });
 
 test("R22: a contract wallet's payment is replayed and cannot be reused", {
@@ -147,12 +146,12 @@ test("R22: a contract wallet's payment is replayed and cannot be reused", {
   const contract = await contractWallet(chain, 10n * PRICE);
   const payload = await payFromContract(gateway, contract, HELLO);
   const other = await payFromContract(gateway, contract, HELLO, undefined, { nonce: nonceOf(payload) });
-  assert.equal((await payWith(gateway, payload)).status, 200);
+  t.equal((await payWith(gateway, payload)).status, 200);
   const calls = gateway.facilitator.calls.length;
   const [repeated, conflict] = [await payWith(gateway, payload), await payWith(gateway, { ...payload, ...other })];
-  assert.deepEqual([repeated.status, repeated.headers.get('x-idempotent-replay')], [200, 'true']);
-  assert.deepEqual([conflict.status, conflict.json.error.code], [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
-  assert.equal(gateway.facilitator.calls.length, calls, 'R45: before verify');
+  t.strictSame([repeated.status, repeated.headers.get('x-idempotent-replay')], [200, 'true']);
+  t.strictSame([conflict.status, conflict.json.error.code], [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
+  t.equal(gateway.facilitator.calls.length, calls, 'R45: before verify');
 });
 
 test('a forged signature for an address without code is refused before the facilitator', {
@@ -164,12 +163,12 @@ test('a forged signature for an address without code is refused before the facil
   const signatures = [FORGED, `${FORGED}00`] as const;
   for (const [index, signature] of signatures.entries()) {
     const reply = await payWith(gateway, await payFromContract(gateway, owner.address, HELLO, signature));
-    assert.deepEqual([reply.status, reasonOf(reply)], [402, 'invalid_signature']);
-    assert.equal(reply.headers.get('x-ratelimit-remaining'), String(2 - index), 'R48: it costs a slot');
+    t.strictSame([reply.status, reasonOf(reply)], [402, 'invalid_signature']);
+    t.equal(reply.headers.get('x-ratelimit-remaining'), String(2 - index), 'R48: it costs a slot');
   }
   node.cut();
   const unreachable = await payWith(gateway, await forge(gateway, owner.address, HELLO));
-  assert.deepEqual([unreachable.status, unreachable.json.error.code], [502, 'PAYMENT_ERROR']);
-  assert.equal((await payWith(gateway, await forge(gateway, owner.address, HELLO))).status, 429);
+  t.strictSame([unreachable.status, unreachable.json.error.code], [502, 'PAYMENT_ERROR']);
+  t.equal((await payWith(gateway, await forge(gateway, owner.address, HELLO))).status, 429);
   await assertUntouched(gateway);
 });

@@ -74,8 +74,8 @@ test('a response is read completely, whatever its status and framing', async (t)
   ];
   for (const [title, behaviour, status, text] of CASES) {
     const { post, requests, assertOver } = await setUp(t, behaviour);
-    assert.deepEqual(await post(), { status, text }, title);
-    assert.match(
+    t.strictSame(await post(), { status, text }, title);
+    t.match(
       requests.join(''),
       /^POST \/verify HTTP\/1.1\r\n[\s\S]*content-type: application\/json\r\n[\s\S]*\r\n\r\n{"a":1}$/,
     );
@@ -87,7 +87,7 @@ test('a connection serves successive exchanges', async (t) => {
   const { post, connections, assertOver } = await setUp(t, (socket) => socket.write(`${head(4)}text`));
   for (let count = 0; count < 5; count++) await post();
   await Promise.all([post(), post()]);
-  assert.equal(connections.length, 1);
+  t.equal(connections.length, 1);
   await assertOver();
 });
 
@@ -103,7 +103,7 @@ for (const [when, behaviour] of LATE) {
     const before = performance.now();
     await assert.rejects(post(TIMEOUT_MS), AnswerTimeout);
     const waited = performance.now() - before;
-    assert.ok(waited > TIMEOUT_MS - 5, `${waited} ms`);
+    t.ok(waited > TIMEOUT_MS - 5, `${waited} ms`);
     await untilClosed(0);
     await assertOver();
   });
@@ -117,9 +117,9 @@ test('an exchange without a connection in time is never sent', async (t) => {
   const first = post();
   await until(() => requests.length === 1);
   await assert.rejects(post(TIMEOUT_MS), AnswerTimeout);
-  assert.equal((await first).text, 'text');
-  assert.equal((await post()).text, 'text');
-  assert.equal(requests.length, 2);
+  t.equal((await first).text, 'text');
+  t.equal((await post()).text, 'text');
+  t.equal(requests.length, 2);
   await assertOver();
 });
 
@@ -147,9 +147,9 @@ for (const [what, behaviour] of BROKEN) {
       () => assert.fail('there was an answer'),
       (reason) => reason,
     );
-    assert.ok(!(error instanceof AnswerTimeout), String(error));
+    t.ok(!(error instanceof AnswerTimeout), String(error));
     isBroken = false;
-    assert.deepEqual(await post(), { status: 200, text: 'text' });
+    t.strictSame(await post(), { status: 200, text: 'text' });
     await assertOver();
   });
 }
@@ -159,8 +159,8 @@ test('an unreachable server is an error', async (t) => {
   const pool = new Pool(`http://127.0.0.1:${port}`);
   t.teardown(() => pool.destroy());
   const before = timers();
-  await assert.rejects(postJson(pool, REQUEST, PATIENT_MS), { code: 'ECONNREFUSED' });
-  assert.ok(timers() <= before, 'no timer is left');
+  await t.rejects(postJson(pool, REQUEST, PATIENT_MS), { code: 'ECONNREFUSED' });
+  t.ok(timers() <= before, 'no timer is left');
 });
 
 async function closedPort(): Promise<AddressInfo> {

@@ -76,11 +76,11 @@ test('a reservation lost in a crash neither settles nor ends the next one', asyn
   await crash();
   const other = await reserve('0x00000000000000000000000000000000000000b2');
   const kept = await db.selectFrom('x402_payment').select('id').execute();
-  assert.deepEqual(kept, [{ id: other.id }], 'the crash has lost the reservation');
+  t.strictSame(kept, [{ id: other.id }], 'the crash has lost the reservation');
 
-  assert.equal(await reservations.beginSettling(lost), false, 'nothing may be sent for it');
-  assert.equal(await reservations.release(lost), false);
+  t.equal(await reservations.beginSettling(lost), false, 'nothing may be sent for it');
+  t.equal(await reservations.release(lost), false);
   await sql`update x402_payment set lease_until = now() - interval '1 second'`.execute(db);
-  assert.equal(await reservations.takeOver(lost, 1n), undefined);
-  assert.equal(await reservations.beginSettling(other), true, 'the other one is as it was');
+  t.equal(await reservations.takeOver(lost, 1n), undefined);
+  t.equal(await reservations.beginSettling(other), true, 'the other one is as it was');
 });

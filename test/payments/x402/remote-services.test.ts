@@ -52,25 +52,25 @@ async function startNode(t: Test, answer: { now: Answer }) {
 
 test('a node gets credentials in a header, one chain check and reused connections', async (t) => {
   const { node, requests } = await startNode(t, { now: good });
-  assert.deepEqual([await node.head(), await node.balanceOf(ADDRESS), await node.hasCode(ADDRESS)], [16n, 7n, false]);
-  assert.equal(await node.head(), 16n);
+  t.strictSame([await node.head(), await node.balanceOf(ADDRESS), await node.hasCode(ADDRESS)], [16n, 7n, false]);
+  t.equal(await node.head(), 16n);
   const methods = ['eth_chainId', 'eth_blockNumber', 'eth_call', 'eth_getCode', 'eth_blockNumber'];
-  assert.deepEqual(
+  t.strictSame(
     requests.map(({ method }) => method),
     methods,
   );
   for (const { incoming } of requests) {
-    assert.equal(incoming.headers.authorization, `Basic ${Buffer.from('reader:hunter2!').toString('base64')}`);
-    assert.equal(incoming.url, '/key-in-the-path?x=1');
+    t.equal(incoming.headers.authorization, `Basic ${Buffer.from('reader:hunter2!').toString('base64')}`);
+    t.equal(incoming.url, '/key-in-the-path?x=1');
   }
-  assert.ok(new Set(requests.map(({ incoming }) => incoming.socket)).size < requests.length);
+  t.ok(new Set(requests.map(({ incoming }) => incoming.socket)).size < requests.length);
 });
 
 test('a node may send an error of null beside a result', async (t) => {
   const { node } = await startNode(t, {
     now: (method, response) => json({ result: GOOD[method], error: null })(method, response),
   });
-  assert.equal(await node.head(), 16n);
+  t.equal(await node.head(), 16n);
 });
 
 test('R25: only events of the token contract prove a payment', async (t) => {
@@ -130,10 +130,10 @@ for (const [name, bad] of BAD) {
         (value) => assert.fail(`it took ${value} for an answer`),
         (thrown) => thrown,
       );
-      assert.ok(error instanceof RpcError, inspect(error));
+      t.ok(error instanceof RpcError, inspect(error));
       const told = inspect(error, { depth: Number.POSITIVE_INFINITY, showHidden: true });
-      for (const secret of SECRETS) assert.ok(!told.includes(secret), told);
-      assert.equal(requests.length, 1);
+      for (const secret of SECRETS) t.ok(!told.includes(secret), told);
+      t.equal(requests.length, 1);
     }
   });
 }
@@ -150,8 +150,8 @@ test('an unknown block and a block with malformed fields are RpcErrors', async (
     const error = await node
       .find(CLAIM, { headBlock: 1n, transaction: undefined, isAlone: true })
       .catch((thrown) => thrown);
-    assert.ok(error instanceof RpcError, inspect(error));
-    assert.ok(!inspect(error, { depth: Number.POSITIVE_INFINITY }).includes('words of the node'));
+    t.ok(error instanceof RpcError, inspect(error));
+    t.ok(!inspect(error, { depth: Number.POSITIVE_INFINITY }).includes('words of the node'));
   }
 });
 
@@ -206,22 +206,22 @@ for (const [alg, { privateKey, publicKey }] of KEYS) {
     const read = await Promise.all(
       tokens.map((token) => jwtVerify(token, publicKey, { issuer: 'cdp', subject: 'key-1' })),
     );
-    assert.deepEqual(
+    t.strictSame(
       read.map(({ payload }) => payload.uris),
       ['verify', 'settle'].map((action) => [`POST ${host}/platform/v2/x402/${action}`]),
     );
     for (const { payload, protectedHeader } of read) {
-      assert.deepEqual([protectedHeader.alg, protectedHeader.kid, protectedHeader.typ], [alg, 'key-1', 'JWT']);
-      assert.equal(Number(payload.exp) - Number(payload.nbf), 120);
+      t.strictSame([protectedHeader.alg, protectedHeader.kid, protectedHeader.typ], [alg, 'key-1', 'JWT']);
+      t.equal(Number(payload.exp) - Number(payload.nbf), 120);
     }
-    assert.notEqual(read[0]?.protectedHeader.nonce, read[1]?.protectedHeader.nonce);
+    t.not(read[0]?.protectedHeader.nonce, read[1]?.protectedHeader.nonce);
   });
 }
 
 test("the facilitator's response may have 64 KiB and no more", async (t) => {
   const valid = JSON.stringify({ isValid: true, payer: PAYER });
   const ample = await startFacilitator(t, 200, valid.padEnd(65_536));
-  assert.deepEqual(await ample.verify(PAYMENT), { valid: true });
+  t.strictSame(await ample.verify(PAYMENT), { valid: true });
   const excessive = await startFacilitator(t, 200, valid.padEnd(65_537));
   await assert.rejects(excessive.verify(PAYMENT), FacilitatorError);
 });
@@ -241,7 +241,7 @@ const VALID: [number, object][] = [
 test('R25: any 2xx of verify counts as 200, and an empty payer as none', async (t) => {
   for (const [status, body] of VALID) {
     const facilitator = await startFacilitator(t, status, JSON.stringify(body));
-    assert.deepEqual(await facilitator.verify(PAYMENT), { valid: true }, `${status} ${JSON.stringify(body)}`);
+    t.strictSame(await facilitator.verify(PAYMENT), { valid: true }, `${status} ${JSON.stringify(body)}`);
   }
 });
 
@@ -262,7 +262,7 @@ test("a facilitator's refusal of the request itself names its reason", async (t)
   const minimum = { errorType: 'invalid_request', errorMessage: 'amount is below the minimum' };
   for (const status of [400, 413, 422]) {
     const facilitator = await startFacilitator(t, status, JSON.stringify(minimum));
-    assert.deepEqual(await facilitator.verify(PAYMENT), {
+    t.strictSame(await facilitator.verify(PAYMENT), {
       valid: false,
       reason: 'invalid_request',
       detail: `status ${status} invalid_request: amount is below the minimum`,
@@ -271,7 +271,7 @@ test("a facilitator's refusal of the request itself names its reason", async (t)
   }
   const html = await startFacilitator(t, 400, '<html>');
   const { reason } = (await html.verify(PAYMENT)) as { reason?: string };
-  assert.equal(reason, 'invalid_payment');
+  t.equal(reason, 'invalid_payment');
 });
 
 test("what the facilitator wrote in CDP's form reaches the log", async (t) => {
@@ -282,7 +282,7 @@ test("what the facilitator wrote in CDP's form reaches the log", async (t) => {
     return error.detail === 'status 401 unauthorized: words of the facilitator';
   });
   const { detail } = await facilitator.settle(PAYMENT);
-  assert.equal(detail, 'status 401 unauthorized: words of the facilitator');
+  t.equal(detail, 'status 401 unauthorized: words of the facilitator');
 });
 
 const REFUSED = { success: false, errorReason: 'insufficient_funds', transaction: '' };
@@ -291,7 +291,7 @@ test('R23: a 2xx or 4xx with a reason that excludes a broadcast refuses a settle
   for (const status of [200, 201, 202, 400, 402, 422]) {
     const facilitator = await startFacilitator(t, status, JSON.stringify(REFUSED));
     const answer = await facilitator.settle(PAYMENT);
-    assert.deepEqual([answer.outcome, 'reason' in answer && answer.reason], ['refused', REFUSED.errorReason]);
+    t.strictSame([answer.outcome, 'reason' in answer && answer.reason], ['refused', REFUSED.errorReason]);
   }
 });
 
@@ -303,9 +303,9 @@ test('a refused credential is told although members of a result are null', async
       told += 1;
     });
     await assert.rejects(facilitator.verify(PAYMENT), FacilitatorError);
-    assert.equal((await facilitator.settle(PAYMENT)).outcome, 'open');
+    t.equal((await facilitator.settle(PAYMENT)).outcome, 'open');
   }
-  assert.equal(told, 4);
+  t.equal(told, 4);
 });
 
 const OPEN: [string, number, unknown, string | undefined][] = [
@@ -347,7 +347,7 @@ test('R25: any other settle response leaves the outcome open and keeps its trans
   for (const [name, status, body, transaction] of OPEN) {
     const text = typeof body === 'string' ? body : JSON.stringify(body);
     const answer = await (await startFacilitator(t, status, text)).settle(PAYMENT);
-    assert.deepEqual(
+    t.strictSame(
       [answer.outcome, 'transaction' in answer ? answer.transaction : undefined],
       ['open', transaction],
       name,

@@ -128,32 +128,32 @@ const messageOf = ({ message }: (typeof requests)[number]) => ({
   expiry: BigInt(message.expiry),
 });
 
-test('R49: the published canonical queries match the service and a second version', async () => {
+test('R49: the published canonical queries match the service and a second version', async (t) => {
   for (const { shows, query, canonical: expected } of CANONICAL_QUERY_VECTORS) {
-    assert.equal(canonical(query), expected, shows);
-    assert.equal(canonicalQuery(`/x402/tts?${query}`), expected, shows);
+    t.equal(canonical(query), expected, shows);
+    t.equal(canonicalQuery(`/x402/tts?${query}`), expected, shows);
   }
 });
 
-test('each published request hashes its body, its canonical query, or nothing', async () => {
+test('each published request hashes its body, its canonical query, or nothing', async (t) => {
   for (const { shows, request, hashedText, hashedBytes, message } of requests) {
     const [path, query = ''] = request.target.split('?') as [string, string?];
-    assert.deepEqual([request.method, path], [message.method, message.path], shows);
-    assert.equal(hashedText, 'body' in request ? request.body : canonical(query), shows);
-    assert.equal(hashedBytes, toHex(hashedText), shows);
-    assert.equal(message.bodyHash, keccak256(hashedBytes), shows);
+    t.strictSame([request.method, path], [message.method, message.path], shows);
+    t.equal(hashedText, 'body' in request ? request.body : canonical(query), shows);
+    t.equal(hashedBytes, toHex(hashedText), shows);
+    t.equal(message.bodyHash, keccak256(hashedBytes), shows);
   }
 });
 
-test('every published hash and signature matches viem and is low-s', async () => {
+test('every published hash and signature matches viem and is low-s', async (t) => {
   const account = privateKeyToAccount(privateKey);
   const types = { ...PREPAID_TYPES, EIP712Domain: DOMAIN_FIELDS };
   const typeHash = (name: string, fields: readonly { name: string; type: string }[]) =>
     keccak256(toHex(`${name}(${fields.map((field) => `${field.type} ${field.name}`).join(',')})`));
-  assert.equal(vectorAddress, account.address);
-  assert.equal(SIGNING_VECTORS.domainTypeHash, typeHash('EIP712Domain', DOMAIN_FIELDS));
-  assert.equal(SIGNING_VECTORS.requestTypeHash, typeHash('PrepaidRequest', PREPAID_TYPES.PrepaidRequest));
-  assert.equal(
+  t.equal(vectorAddress, account.address);
+  t.equal(SIGNING_VECTORS.domainTypeHash, typeHash('EIP712Domain', DOMAIN_FIELDS));
+  t.equal(SIGNING_VECTORS.requestTypeHash, typeHash('PrepaidRequest', PREPAID_TYPES.PrepaidRequest));
+  t.equal(
     SIGNING_VECTORS.domainSeparator,
     hashDomain({ domain: { ...domain, chainId: BigInt(domain.chainId) }, types }),
   );
@@ -162,14 +162,14 @@ test('every published hash and signature matches viem and is low-s', async () =>
     const signature = headers['x-x402-signature'];
     const message = messageOf(vector);
     const typed = { domain, types: PREPAID_TYPES, primaryType: 'PrepaidRequest', message } as const;
-    assert.equal(vector.structHash, hashStruct({ data: message, primaryType: 'PrepaidRequest', types }), shows);
-    assert.equal(vector.digest, hashTypedData(typed), shows);
-    assert.equal(signature, await account.signTypedData(typed), shows);
-    assert.equal(await recoverTypedDataAddress({ ...typed, signature }), vectorAddress, shows);
-    assert.equal(hexToBytes(signature).length, 65, shows);
-    assert.ok(BigInt(`0x${signature.slice(66, 130)}`) <= HALF_ORDER, shows);
+    t.equal(vector.structHash, hashStruct({ data: message, primaryType: 'PrepaidRequest', types }), shows);
+    t.equal(vector.digest, hashTypedData(typed), shows);
+    t.equal(signature, await account.signTypedData(typed), shows);
+    t.equal(await recoverTypedDataAddress({ ...typed, signature }), vectorAddress, shows);
+    t.equal(hexToBytes(signature).length, 65, shows);
+    t.ok(BigInt(`0x${signature.slice(66, 130)}`) <= HALF_ORDER, shows);
     const { account: signer, nonce, expiry, maxAmountMicroUsd } = vector.message;
-    assert.deepEqual(
+    t.strictSame(
       headers,
       Object.fromEntries(
         [signer, nonce, expiry, maxAmountMicroUsd, signature].map((value, at) => [PREPAID.headers[at], value]),
@@ -177,14 +177,14 @@ test('every published hash and signature matches viem and is low-s', async () =>
       shows,
     );
   }
-  assert.deepEqual(
+  t.strictSame(
     new Set(requests.map(({ headers }) => headers['x-x402-signature'].slice(-2))),
     new Set(['1b', '1c']),
     'v is 27 in one and 28 in another',
   );
 });
 
-test('the published direct payment matches viem, the official client and the service', async () => {
+test('the published direct payment matches viem, the official client and the service', async (t) => {
   const { typedData, digest, signature, payload, headers } = PAYMENT_VECTOR;
   const { domain, types, primaryType, message } = typedData;
   const [value, validAfter, validBefore] = [message.value, message.validAfter, message.validBefore].map(BigInt) as [
@@ -193,19 +193,19 @@ test('the published direct payment matches viem, the official client and the ser
     bigint,
   ];
   const typed = { domain, types, primaryType, message: { ...message, value, validAfter, validBefore } } as const;
-  assert.deepEqual(types.TransferWithAuthorization, authorizationTypes.TransferWithAuthorization);
-  assert.equal(digest, hashTypedData(typed));
-  assert.equal(signature, await privateKeyToAccount(privateKey).signTypedData(typed));
+  t.strictSame(types.TransferWithAuthorization, authorizationTypes.TransferWithAuthorization);
+  t.equal(digest, hashTypedData(typed));
+  t.equal(signature, await privateKeyToAccount(privateKey).signTypedData(typed));
   const header = headers['payment-signature'];
-  assert.deepEqual(decodePaymentSignatureHeader(header), payload);
+  t.strictSame(decodePaymentSignatureHeader(header), payload);
   const { network, asset: address } = payload.accepted;
   const asset = { network, chainId: domain.chainId, address, name: domain.name, version: domain.version };
-  assert.ok(isSignedByPayer(decodeEnvelope(header), asset));
+  t.ok(isSignedByPayer(decodeEnvelope(header), asset));
 });
 
-test('the service computes the published hashes and accepts the published headers', async () => {
+test('the service computes the published hashes and accepts the published headers', async (t) => {
   const separator = domainSeparator(domain);
-  assert.equal(bytesToHex(separator), SIGNING_VECTORS.domainSeparator);
+  t.equal(bytesToHex(separator), SIGNING_VECTORS.domainSeparator);
   const serviceName = domain.name.replace('-Prepaid', '');
   const { chainId, verifyingContract } = domain;
   const asset = {
@@ -220,16 +220,16 @@ test('the service computes the published hashes and accepts the published header
   for (const vector of requests) {
     const { shows, request, digest } = vector;
     const hash = hashPrepaidRequest({ ...messageOf(vector), bodyHash: hexToBytes(vector.message.bodyHash) });
-    assert.equal(bytesToHex(hash), vector.structHash, shows);
-    assert.equal(bytesToHex(signingDigest(separator, hash)), digest, shows);
+    t.equal(bytesToHex(hash), vector.structHash, shows);
+    t.equal(bytesToHex(signingDigest(separator, hash)), digest, shows);
     const credential = readCredential(vector.headers);
     assert.ok(credential, shows);
     const { method, target: url } = request;
     const received = url.startsWith('/x402/accounts/')
       ? signedBalanceRead({ url })
       : signedRequestOf({ method, url, bytes: Buffer.from('body' in request ? request.body : '') });
-    assert.equal(verifier.isSignedByAccount(credential, received), true, shows);
-    assert.equal(verifier.isSignedByAccount(credential, { ...received, path: '/x402/other' }), false, shows);
+    t.equal(verifier.isSignedByAccount(credential, received), true, shows);
+    t.equal(verifier.isSignedByAccount(credential, { ...received, path: '/x402/other' }), false, shows);
   }
 });
 
@@ -298,17 +298,17 @@ const days = (count: number) => new Date(NOW.getTime() + count * 86_400_000);
 const statuses = (stored: StoredKeys) => stored.keys.map(({ status }) => status);
 const parse = (stored: unknown, now = NOW) => parseSigningKeys(JSON.stringify(stored), now);
 
-test('rotation: next becomes current, current retires, and expired keys are dropped', async () => {
+test('rotation: next becomes current, current retires, and expired keys are dropped', async (t) => {
   const first = rotateKeys(undefined, NOW);
-  assert.deepEqual(statuses(first), ['current', 'next']);
+  t.strictSame(statuses(first), ['current', 'next']);
   const second = rotateKeys(first, days(10));
-  assert.deepEqual(statuses(second), ['retiring', 'current', 'next']);
-  assert.equal(second.keys[1]?.kid, first.keys[1]?.kid);
-  assert.equal(second.keys[0]?.validUntil, days(40).toISOString());
+  t.strictSame(statuses(second), ['retiring', 'current', 'next']);
+  t.equal(second.keys[1]?.kid, first.keys[1]?.kid);
+  t.equal(second.keys[0]?.validUntil, days(40).toISOString());
   const third = rotateKeys(second, days(41));
-  assert.deepEqual(statuses(third), ['retiring', 'current', 'next']);
-  assert.equal(third.keys[0]?.kid, first.keys[1]?.kid);
-  assert.equal(parse(third, days(41)).length, 3);
+  t.strictSame(statuses(third), ['retiring', 'current', 'next']);
+  t.equal(third.keys[0]?.kid, first.keys[1]?.kid);
+  t.equal(parse(third, days(41)).length, 3);
 });
 
 test('a key set without a next key is not rotated', async () => {
@@ -348,10 +348,10 @@ test('speechgate keys creates the file with mode 0600 and rotates it', async (t)
   const file = join(directory, 'keys.json');
   const run = () => startChild(t, 'src/speechgate.ts', { SIGNING_KEYS_FILE: file }, ['keys']);
   await run().printed(/Made .*\n +current .*\n.*\n.*\n +next /);
-  assert.equal((await stat(file)).mode & 0o777, 0o600);
+  t.equal((await stat(file)).mode & 0o777, 0o600);
   const before = parseSigningKeys(await readFile(file, 'utf8'), new Date());
   await run().printed(/Rotated .*\n +retiring .*\n.*\n.*\n +current .*\n.*\n.*\n +next /);
-  assert.equal((await stat(file)).mode & 0o777, 0o600);
+  t.equal((await stat(file)).mode & 0o777, 0o600);
   const after = parseSigningKeys(await readFile(file, 'utf8'), new Date());
-  assert.equal(after.find(({ status }) => status === 'current')?.keyId, before[1]?.keyId);
+  t.equal(after.find(({ status }) => status === 'current')?.keyId, before[1]?.keyId);
 });

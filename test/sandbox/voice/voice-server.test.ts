@@ -45,21 +45,21 @@ async function startServer(
 
 const { baseUrl, post } = await startServer(t);
 
-test("OpenAI's client gets the speech that it requests", async () => {
+test("OpenAI's client gets the speech that it requests", async (t) => {
   const openai = new OpenAI({ baseURL: baseUrl, apiKey: 'anything', maxRetries: 0 });
   const input = 'the quick brown fox jumps over the lazy dog';
   const response = await openai.audio.speech.create({ model: 'tts-1', voice: 'alloy', input, speed: 0.9 });
-  assert.equal(response.headers.get('content-type'), 'audio/mpeg');
+  t.equal(response.headers.get('content-type'), 'audio/mpeg');
   const { seconds } = readMp3(new Uint8Array(await response.arrayBuffer()));
-  assert.ok(seconds > 2 && seconds < 6, `${seconds} s`);
+  t.ok(seconds > 2 && seconds < 6, `${seconds} s`);
   const models = await openai.models.list();
-  assert.deepEqual(
+  t.strictSame(
     models.data.map(({ id }) => id),
     ['tts-1', 'tts-1-hd'],
   );
 });
 
-test("an invalid request is 400 in OpenAI's format and names the field", async () => {
+test("an invalid request is 400 in OpenAI's format and names the field", async (t) => {
   const cases: [unknown, string | null][] = [
     ...Object.values(FOREIGN_TEXTS).map((input): [unknown, string] => [{ ...HELLO, input }, 'input']),
     [{ ...HELLO, input: '' }, 'input'],
@@ -72,23 +72,22 @@ test("an invalid request is 400 in OpenAI's format and names the field", async (
   ];
   for (const [body, param] of cases) {
     const response = await post(body);
-    assert.equal(response.status, 400);
+    t.equal(response.status, 400);
     const { error } = (await response.json()) as { error: Record<string, unknown> };
-    assert.deepEqual([error.type, error.param, error.code], ['invalid_request_error', param, null]);
-    assert.equal(typeof error.message, 'string');
+    t.strictSame([error.type, error.param, error.code], ['invalid_request_error', param, null]);
+    t.equal(typeof error.message, 'string');
   }
-  assert.equal((await post({ ...HELLO, input: 'a'.repeat(70_000) })).status, 413);
-  for (const input of ['Ñandú café', '5 µm ± 2 °C', '😂 #1'])
-    assert.equal((await post({ ...HELLO, input })).status, 200);
+  t.equal((await post({ ...HELLO, input: 'a'.repeat(70_000) })).status, 413);
+  for (const input of ['Ñandú café', '5 µm ± 2 °C', '😂 #1']) t.equal((await post({ ...HELLO, input })).status, 200);
 });
 
 test('a text that gets no thread in time is 503 with Retry-After', async (t) => {
   const busy = await startServer(t, { threads: 1, maxWaitMs: 100 });
   const speaking = await busy.post(LONG);
-  assert.equal(speaking.status, 200);
+  t.equal(speaking.status, 200);
   const refused = await busy.post(HELLO);
-  assert.equal(refused.status, 503);
-  assert.ok(Number(refused.headers.get('retry-after')) > 0);
+  t.equal(refused.status, 503);
+  t.ok(Number(refused.headers.get('retry-after')) > 0);
   readMp3(new Uint8Array(await speaking.arrayBuffer()));
 });
 
@@ -112,5 +111,5 @@ test('speechgate voice prints its URL, and SIGTERM finishes running speech', asy
   });
   const stopped = command.stop('SIGTERM');
   readMp3(new Uint8Array(await response.arrayBuffer()));
-  assert.equal(await stopped, 0, command.output());
+  t.equal(await stopped, 0, command.output());
 });

@@ -35,22 +35,22 @@ test('the audio is one MP3 stream of constant bit rate, higher with tts-1-hd', a
   const voice = startVoice(t, 1);
   const plain = readMp3(await speak(voice, { text: TWO_SEGMENTS }));
   const high = readMp3(await speak(voice, { text: TWO_SEGMENTS, model: 'tts-1-hd' }));
-  assert.deepEqual([plain.kilobitsPerSecond, high.kilobitsPerSecond], [48, 96]);
-  assert.equal(high.seconds, plain.seconds);
+  t.strictSame([plain.kilobitsPerSecond, high.kilobitsPerSecond], [48, 96]);
+  t.equal(high.seconds, plain.seconds);
 });
 
 test('the same utterance gives the same bytes on every thread', async (t) => {
   const voice = startVoice(t, 2);
   const [a, b, c] = await Promise.all(Array.from({ length: 3 }, () => speak(voice, { text: 'Hello world.' })));
-  assert.deepEqual(a, b);
-  assert.deepEqual(a, c);
+  t.strictSame(a, b);
+  t.strictSame(a, c);
 });
 
 test('R43: text with nothing to speak is a short silence', async (t) => {
   const voice = startVoice(t, 1);
   for (const text of ['...', '!?', '()', '\u200f', '\ud800']) {
     const { seconds } = readMp3(await speak(voice, { text }));
-    assert.ok(seconds > 0 && seconds < 1, `${text}: ${seconds} s`);
+    t.ok(seconds > 0 && seconds < 1, `${text}: ${seconds} s`);
   }
 });
 
@@ -61,20 +61,20 @@ test('an aborted utterance frees its thread for the next one', async (t) => {
   const whileSpeaking = new AbortController();
   const audio = await voice.speak(LONG, whileSpeaking.signal);
   whileSpeaking.abort();
-  await assert.rejects(audio.toArray());
-  assert.deepEqual(await speak(voice, { text: 'Hello world.' }), reference);
+  await t.rejects(audio.toArray());
+  t.strictSame(await speak(voice, { text: 'Hello world.' }), reference);
 
   const beforeTheFirstPiece = new AbortController();
   const starting = voice.speak(LONG, beforeTheFirstPiece.signal);
   setImmediate(() => beforeTheFirstPiece.abort());
-  await assert.rejects(starting);
-  assert.deepEqual(await speak(voice, { text: 'Hello world.' }), reference);
+  await t.rejects(starting);
+  t.strictSame(await speak(voice, { text: 'Hello world.' }), reference);
 });
 
 test('a reader that stops early frees its thread', async (t) => {
   const voice = startVoice(t, 1);
   for (let turn = 0; turn < 3; turn++) (await voice.speak(LONG, never())).destroy();
-  assert.ok((await speak(voice, { text: 'Hello world.' })).length > 1000);
+  t.ok((await speak(voice, { text: 'Hello world.' })).length > 1000);
 });
 
 test('an utterance is refused if it waits too long or the queue is full', async (t) => {
@@ -83,15 +83,15 @@ test('an utterance is refused if it waits too long or the queue is full', async 
   const refused = Array.from({ length: 17 }, () => assert.rejects(speak(voice, { text: 'Hello' }), BusyError));
   await Promise.all(refused);
   held.destroy();
-  assert.ok((await speak(voice, { text: 'Hello' })).length > 1000);
+  t.ok((await speak(voice, { text: 'Hello' })).length > 1000);
 });
 
 const SENTENCE = 'The quick brown fox jumps over the lazy dog, and then it runs away.';
 
 const needsFfmpeg = { skip: missingProgram('ffmpeg') ?? false };
 
-test("the voices are the catalog's nine", async () => {
-  assert.deepEqual(VOICES, ['alloy', 'ash', 'coral', 'echo', 'fable', 'nova', 'onyx', 'sage', 'shimmer']);
+test("the voices are the catalog's nine", async (t) => {
+  t.strictSame(VOICES, ['alloy', 'ash', 'coral', 'echo', 'fable', 'nova', 'onyx', 'sage', 'shimmer']);
 });
 
 /** One voice of each speaker. */
@@ -110,7 +110,7 @@ for (const { text, voices, tolerance } of [
       const [plain, ...others] = await Promise.all([1, 0.5, 2].map((speed) => seconds(name, speed)));
       for (const [i, speed] of [0.5, 2].entries()) {
         const ratio = ((others[i] as number) * speed) / (plain as number);
-        assert.ok(Math.abs(ratio - 1) < tolerance, `${name} at speed ${speed}: off by ${ratio}`);
+        t.ok(Math.abs(ratio - 1) < tolerance, `${name} at speed ${speed}: off by ${ratio}`);
       }
     }
   });
@@ -122,20 +122,20 @@ test('the voices are audible and can be told apart', needsFfmpeg, async (t) => {
     VOICES.map(async (name) => ({ name, samples: decode(await speak(voice, { text: SENTENCE, voice: name })) })),
   );
 
-  await t.test('every two differ in pitch by 4 percent or more', async () => {
+  await t.test('every two differ in pitch by 4 percent or more', async (t) => {
     const pitches = decoded.map(({ name, samples }) => ({ name, pitch: medianPitch(samples, DECODED_SAMPLE_RATE) }));
     pitches.sort((a, b) => a.pitch - b.pitch);
     for (const [i, { name, pitch }] of pitches.entries()) {
       const next = pitches[i + 1];
-      if (next) assert.ok(next.pitch / pitch >= 1.04, `${name} ${pitch} Hz, ${next.name} ${next.pitch} Hz`);
+      if (next) t.ok(next.pitch / pitch >= 1.04, `${name} ${pitch} Hz, ${next.name} ${next.pitch} Hz`);
     }
   });
 
-  await t.test('all are about equally loud and do not clip', async () => {
+  await t.test('all are about equally loud and do not clip', async (t) => {
     for (const { name, samples } of decoded) {
       const decibels = 20 * Math.log10(rootMeanSquare(samples));
-      assert.ok(decibels > -22.5 && decibels < -16.5, `${name}: ${decibels} dB`);
-      assert.ok(Math.max(...samples.map(Math.abs)) < 1, `${name} clips`);
+      t.ok(decibels > -22.5 && decibels < -16.5, `${name}: ${decibels} dB`);
+      t.ok(Math.max(...samples.map(Math.abs)) < 1, `${name} clips`);
     }
   });
 });
@@ -168,20 +168,20 @@ test('no word of plain text is lost, repeated or moved', async () => {
   );
 });
 
-test('a long text is split at sentences, else at clauses, else between words', async () => {
+test('a long text is split at sentences, else at clauses, else between words', async (t) => {
   const sentence = `${'word '.repeat(20)}end.`;
-  assert.deepEqual(segments(`${sentence} ${sentence}`), [sentence, sentence]);
+  t.strictSame(segments(`${sentence} ${sentence}`), [sentence, sentence]);
   const clause = `${'word '.repeat(20)}end,`;
-  assert.deepEqual(segments(`${clause} ${clause}`), [clause, clause]);
-  assert.deepEqual(
+  t.strictSame(segments(`${clause} ${clause}`), [clause, clause]);
+  t.strictSame(
     segments('word '.repeat(60)).map((segment) => segment.split(' ').length),
     [40, 20],
   );
 });
 
-test('digits, symbols and words without vowels make shorter segments', async () => {
+test('digits, symbols and words without vowels make shorter segments', async (t) => {
   const longest = (text: string) => Math.max(...segments(text).map((segment) => segment.length));
-  for (const text of ['7 ', '777777 ', '# ', 'w']) assert.ok(longest(text.repeat(1000)) <= 60, text);
+  for (const text of ['7 ', '777777 ', '# ', 'w']) t.ok(longest(text.repeat(1000)) <= 60, text);
 });
 
 const SPOKEN: readonly (readonly [title: string, text: string, spoken: string])[] = [
@@ -197,8 +197,8 @@ const SPOKEN: readonly (readonly [title: string, text: string, spoken: string])[
   ],
 ];
 
-for (const [title, text, spoken] of SPOKEN) test(title, async () => assert.deepEqual(segments(text), [spoken]));
+for (const [title, text, spoken] of SPOKEN) test(title, async (t) => t.strictSame(segments(text), [spoken]));
 
-test('a text with nothing to speak has no segments', async () => {
-  for (const text of ['\n\n', '\u202e\u200f', '\u0301', '\ud800', '\u0000']) assert.deepEqual(segments(text), []);
+test('a text with nothing to speak has no segments', async (t) => {
+  for (const text of ['\n\n', '\u202e\u200f', '\u0301', '\ud800', '\u0000']) t.strictSame(segments(text), []);
 });

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { createHmac, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { SignJWT } from 'jose';
@@ -29,72 +28,72 @@ function forge(header: object, claims: object, secret = NEW, hash = 'sha256'): s
 }
 
 test('a signed link', async (t) => {
-  t.test('opens the audio of its job', async () => {
-    assert.equal(await signer.verify(await signer.sign(JOB, AT(60)), JOB), true);
+  t.test('opens the audio of its job', async (t) => {
+    t.equal(await signer.verify(await signer.sign(JOB, AT(60)), JOB), true);
   });
 
-  t.test('does not open the audio of another job', async () => {
+  t.test('does not open the audio of another job', async (t) => {
     const token = await signer.sign(JOB, AT(60));
     for (const other of ['', 'another', `${JOB} `, JOB.toUpperCase()]) {
-      assert.equal(await signer.verify(token, other), false, other);
+      t.equal(await signer.verify(token, other), false, other);
     }
   });
 
-  t.test('is HS256, names its key and holds only audience, job and expiry', async () => {
+  t.test('is HS256, names its key and holds only audience, job and expiry', async (t) => {
     const token = await signer.sign(JOB, new Date(START + 60_999));
     const [header, claims] = parts(token);
     const { kid, ...rest } = decode(header);
-    assert.deepEqual(rest, { alg: 'HS256' });
-    assert.match(kid, /^[A-Za-z0-9_-]{11}$/);
-    assert.deepEqual(decode(claims), { aud: 'job-audio', sub: JOB, exp: START / 1000 + 60 });
+    t.strictSame(rest, { alg: 'HS256' });
+    t.match(kid, /^[A-Za-z0-9_-]{11}$/);
+    t.strictSame(decode(claims), { aud: 'job-audio', sub: JOB, exp: START / 1000 + 60 });
   });
 
-  t.test('has at most 1500 characters, and a longer job id is refused', async () => {
-    assert.ok((await signer.sign('x'.repeat(900), AT(60))).length <= MAX_TOKEN_LENGTH);
-    await assert.rejects(signer.sign('x'.repeat(1500), AT(60)), RangeError);
+  t.test('has at most 1500 characters, and a longer job id is refused', async (t) => {
+    t.ok((await signer.sign('x'.repeat(900), AT(60))).length <= MAX_TOKEN_LENGTH);
+    await t.rejects(signer.sign('x'.repeat(1500), AT(60)), RangeError);
   });
 
-  t.test('expires at the second that it names', async () => {
+  t.test('expires at the second that it names', async (t) => {
     let now = AT(0);
     const clocked = createLinkSigner('job-audio', [NEW], () => now);
     const token = await clocked.sign(JOB, AT(60));
     now = new Date(AT(60).getTime() - 1);
-    assert.equal(await clocked.verify(token, JOB), true);
+    t.equal(await clocked.verify(token, JOB), true);
     now = AT(60);
-    assert.equal(await clocked.verify(token, JOB), false);
+    t.equal(await clocked.verify(token, JOB), false);
     now = AT(1_000_000);
-    assert.equal(await clocked.verify(token, JOB), false);
+    t.equal(await clocked.verify(token, JOB), false);
   });
 
-  t.test("uses the machine's clock by default", async () => {
+  t.test("uses the machine's clock by default", async (t) => {
     const plain = createLinkSigner('job-audio', [NEW]);
-    assert.equal(await plain.verify(await plain.sign(JOB, new Date(Date.now() + 60_000)), JOB), true);
-    assert.equal(await plain.verify(await plain.sign(JOB, new Date(Date.now() - 60_000)), JOB), false);
+    t.equal(await plain.verify(await plain.sign(JOB, new Date(Date.now() + 60_000)), JOB), true);
+    t.equal(await plain.verify(await plain.sign(JOB, new Date(Date.now() - 60_000)), JOB), false);
   });
 });
 
 test('rotation of JOB_SIGNING_SECRET', async (t) => {
-  t.test('a link of the old secret opens while that secret is in the list', async () => {
+  t.test('a link of the old secret opens while that secret is in the list', async (t) => {
     const token = await signerOf(OLD).sign(JOB, AT(60));
-    assert.equal(await signerOf(NEW, OLD).verify(token, JOB), true);
-    assert.equal(await signerOf(OLD, NEW).verify(token, JOB), true);
-    assert.equal(await signerOf(NEW).verify(token, JOB), false);
+    t.equal(await signerOf(NEW, OLD).verify(token, JOB), true);
+    t.equal(await signerOf(OLD, NEW).verify(token, JOB), true);
+    t.equal(await signerOf(NEW).verify(token, JOB), false);
   });
 
-  t.test('the first secret signs', async () => {
+  t.test('the first secret signs', async (t) => {
     const token = await signerOf(NEW, OLD).sign(JOB, AT(60));
-    assert.equal(await signerOf(NEW).verify(token, JOB), true);
-    assert.equal(await signerOf(OLD).verify(token, JOB), false);
+    t.equal(await signerOf(NEW).verify(token, JOB), true);
+    t.equal(await signerOf(OLD).verify(token, JOB), false);
   });
 
-  t.test('a key id of another secret in the list is refused', async () => {
+  t.test('a key id of another secret in the list is refused', async (t) => {
     const [oldHeader] = parts(await signerOf(OLD).sign(JOB, AT(60)));
     const [, claims, signature] = parts(await signerOf(NEW).sign(JOB, AT(60)));
-    assert.equal(await signerOf(NEW, OLD).verify(`${oldHeader}.${claims}.${signature}`, JOB), false);
+    t.equal(await signerOf(NEW, OLD).verify(`${oldHeader}.${claims}.${signature}`, JOB), false);
   });
 
-  t.test('a signer needs at least one secret', async () => {
-    assert.throws(() => createLinkSigner('job-audio', []), TypeError);
+  t.test('a signer needs at least one secret', async (t) => {
+    t.throws(() => createLinkSigner('job-audio', []), TypeError);
   });
 });
 
@@ -104,8 +103,8 @@ test('an invalid token is refused', async (t) => {
   const ours = decode(header);
   const said = decode(claims);
 
-  t.test("the test's own forgery is valid when nothing is changed", async () => {
-    assert.equal(await signer.verify(forge(ours, said), JOB), true);
+  t.test("the test's own forgery is valid when nothing is changed", async (t) => {
+    t.equal(await signer.verify(forge(ours, said), JOB), true);
   });
 
   const otherBit = (text: string) => (text.startsWith('A') ? `B${text.slice(1)}` : `A${text.slice(1)}`);
@@ -145,28 +144,28 @@ test('an invalid token is refused', async (t) => {
     noise: randomBytes(300).toString('latin1'),
   };
   for (const [name, token] of Object.entries(tokens)) {
-    t.test(name, async () => assert.equal(await signer.verify(token, JOB), false));
+    t.test(name, async (t) => t.equal(await signer.verify(token, JOB), false));
   }
 
-  t.test('R48: another encoding of the same bytes is not a token', async () => {
+  t.test('R48: another encoding of the same bytes is not a token', async (t) => {
     const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
     const lastCharacters = [...alphabet].map((last) => genuine.slice(0, -1) + last).filter((text) => text !== genuine);
     for (const spelling of [...lastCharacters, ...['=', ' ', '\n', '\t', '!'].map((end) => genuine + end)]) {
-      assert.equal(await signer.verify(spelling, JOB), false, JSON.stringify(spelling.slice(-3)));
+      t.equal(await signer.verify(spelling, JOB), false, JSON.stringify(spelling.slice(-3)));
     }
   });
 
-  t.test('a token of the same secret for another purpose', async () => {
+  t.test('a token of the same secret for another purpose', async (t) => {
     const token = await new SignJWT()
       .setProtectedHeader(ours)
       .setAudience('quote')
       .setSubject(JOB)
       .setExpirationTime(exp)
       .sign(Buffer.from(NEW));
-    assert.equal(await signer.verify(token, JOB), false);
+    t.equal(await signer.verify(token, JOB), false);
   });
 
-  t.test('a token with any single bit flipped', async () => {
+  t.test('a token with any single bit flipped', async (t) => {
     for (let part = 0; part < 3; part += 1) {
       const split = parts(genuine);
       const bytes = Buffer.from(split[part] as string, 'base64url');
@@ -174,7 +173,7 @@ test('an invalid token is refused', async (t) => {
         const flipped = Buffer.from(bytes);
         flipped.writeUInt8(flipped.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3);
         split[part] = flipped.toString('base64url');
-        assert.equal(await signer.verify(split.join('.'), JOB), false, `part ${part}, bit ${bit}`);
+        t.equal(await signer.verify(split.join('.'), JOB), false, `part ${part}, bit ${bit}`);
       }
     }
   });
@@ -225,8 +224,8 @@ const cases: { header: string | undefined; size?: number; expected: ReturnType<t
 
 for (const { header, size = 1000, expected, why } of cases) {
   const shown = header !== undefined && header.length > 60 ? `${header.slice(0, 20)}…` : header;
-  test(`RFC 9110 section 14: ${shown} of ${size} bytes: ${why}`, async () => {
-    assert.deepEqual(parseRange(header, size), expected);
+  test(`RFC 9110 section 14: ${shown} of ${size} bytes: ${why}`, async (t) => {
+    t.strictSame(parseRange(header, size), expected);
   });
 }
 
@@ -254,8 +253,8 @@ const settingCases: { setting: string; expected: ReturnType<typeof parseAudioSto
 ];
 
 for (const { setting, expected } of settingCases) {
-  test(`AUDIO_STORE=${setting} is ${expected ? 'accepted' : 'refused'}`, async () => {
-    assert.deepEqual(parseAudioStoreSetting(setting), expected);
-    if (!expected) assert.throws(() => openAudioStore(setting), TypeError);
+  test(`AUDIO_STORE=${setting} is ${expected ? 'accepted' : 'refused'}`, async (t) => {
+    t.strictSame(parseAudioStoreSetting(setting), expected);
+    if (!expected) t.throws(() => openAudioStore(setting), TypeError);
   });
 }

@@ -50,10 +50,10 @@ const isStoreError = (reason: StoreError['reason']) => (error: unknown) => {
 test('an object is one private file named by the SHA-256 of its key', async (t) => {
   const { root, file } = await newStoreWithObject(t);
   const hash = '2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683';
-  assert.equal(file, join(root, hash.slice(0, 2), hash.slice(2)));
-  assert.equal((await stat(file)).mode & 0o777, 0o600);
-  assert.equal((await stat(join(file, '..'))).mode & 0o777, 0o700);
-  assert.equal((await stat(root)).mode & 0o777, 0o700);
+  t.equal(file, join(root, hash.slice(0, 2), hash.slice(2)));
+  t.equal((await stat(file)).mode & 0o777, 0o600);
+  t.equal((await stat(join(file, '..'))).mode & 0o777, 0o700);
+  t.equal((await stat(root)).mode & 0o777, 0o700);
 });
 
 test('the AWS SDK is loaded only when a bucket is used', async (t) => {
@@ -74,7 +74,7 @@ test('the AWS SDK is loaded only when a bucket is used', async (t) => {
   };
   const child = startCommand(t, [process.execPath, '--eval', `(async () => {${program}})()`], { env });
   await child.ended();
-  assert.equal(child.output(), 'false\nunavailable\ntrue\n');
+  t.equal(child.output(), 'false\nunavailable\ntrue\n');
 });
 
 test('a writer killed mid-write leaves only complete objects', async (t) => {
@@ -87,8 +87,8 @@ test('a writer killed mid-write leaves only complete objects', async (t) => {
     await once(writer, 'exit');
   }
   const objects = (await filesBelow(root)).filter((path) => !path.endsWith('.partial'));
-  assert.ok(objects.length >= 3);
-  for (const path of objects) assert.equal((await stat(path)).size, 2_000_000, path);
+  t.ok(objects.length >= 3);
+  for (const path of objects) t.equal((await stat(path)).size, 2_000_000, path);
 });
 
 test('dated objects of a minute share private files of their process', async (t) => {
@@ -97,12 +97,12 @@ test('dated objects of a minute share private files of their process', async (t)
   const keys = [10, 20, 30].map((second) => `${uuidv7({ msecs: MINUTE * 60_000 + second * 1000 })}-1`);
   for (const key of keys) await store.dated.x402.put(key, Buffer.from(key));
   const [audio = '', index = '', ...others] = (await filesBelow(root)).sort();
-  assert.deepEqual(others, []);
-  assert.equal(dirname(audio), join(root, 'x402', String(MINUTE)));
-  assert.equal(await readFile(audio, 'utf8'), keys.join(''));
-  assert.equal(await readFile(index, 'utf8'), keys.map((key, at) => `${key} ${at * 38} 38\n`).join(''));
-  for (const file of [audio, index]) assert.equal((await stat(file)).mode & 0o777, 0o600);
-  for (const folder of [dirname(audio), join(root, 'x402')]) assert.equal((await stat(folder)).mode & 0o777, 0o700);
+  t.strictSame(others, []);
+  t.equal(dirname(audio), join(root, 'x402', String(MINUTE)));
+  t.equal(await readFile(audio, 'utf8'), keys.join(''));
+  t.equal(await readFile(index, 'utf8'), keys.map((key, at) => `${key} ${at * 38} 38\n`).join(''));
+  for (const file of [audio, index]) t.equal((await stat(file)).mode & 0o777, 0o600);
+  for (const folder of [dirname(audio), join(root, 'x402')]) t.equal((await stat(folder)).mode & 0o777, 0o700);
 });
 
 test('an index line that a dying process began does not count', async (t) => {
@@ -119,7 +119,7 @@ test('an index line that a dying process began does not count', async (t) => {
   ] as const) {
     await writeFile(index, torn);
     const stored = await openStore(t, root).dated.prepaid.open(key);
-    assert.equal(stored && (await buffer(stored.stream)).toString(), isFound ? '0123456789' : undefined, torn);
+    t.equal(stored && (await buffer(stored.stream)).toString(), isFound ? '0123456789' : undefined, torn);
   }
 });
 
@@ -139,7 +139,7 @@ test('a symlink in place of a minute, or of its audio, is not followed', async (
   await assert.rejects(store.dated.x402.open(key), isStoreError('unavailable'));
   await assert.rejects(store.dated.x402.put(key, Buffer.from('new')), isStoreError('unavailable'));
   await assert.rejects(store.dated.x402.deleteMinute(MINUTE), isStoreError('unavailable'));
-  assert.deepEqual(await readdir(outside), ['target']);
+  t.strictSame(await readdir(outside), ['target']);
 });
 
 test('what a killed writer was told to be stored is there, whole', async (t) => {
@@ -154,11 +154,11 @@ test('what a killed writer was told to be stored is there, whole', async (t) => 
     await once(lines, 'close');
   }
   const store = openStore(t, root);
-  assert.ok(told.length >= 9);
+  t.ok(told.length >= 9);
   for (const key of told) {
     const audio = await buffer(((await store.dated.x402.open(key)) ?? assert.fail()).stream);
-    assert.equal(audio.length, 2_000_036);
-    assert.equal(audio.subarray(-36).toString(), key);
+    t.equal(audio.length, 2_000_036);
+    t.equal(audio.subarray(-36).toString(), key);
   }
 });
 
@@ -181,7 +181,7 @@ test('after a failed sync nothing that its file holds counts as stored', async (
     clearInterval(answering);`;
   const child = startCommand(t, [process.execPath, '--eval', `(async () => {${program}})()`], {});
   await child.ended();
-  assert.equal(child.output(), 'unavailable unavailable stored\n');
+  t.equal(child.output(), 'unavailable unavailable stored\n');
 });
 
 test('leftovers of killed writers are removed after an hour', async (t) => {
@@ -193,10 +193,10 @@ test('leftovers of killed writers are removed after an hour', async (t) => {
   const twoHoursAgo = new Date(Date.now() - 7_200_000);
   for (const path of [old, foreign]) await utimes(path, twoHoursAgo, twoHoursAgo);
   const store = openStore(t, root);
-  assert.equal(await store.open('key'), undefined);
-  assert.ok((await readdir(root)).includes('old.partial'), 'only puts clean up');
+  t.equal(await store.open('key'), undefined);
+  t.ok((await readdir(root)).includes('old.partial'), 'only puts clean up');
   await store.put('key', Buffer.from('x'));
-  assert.deepEqual((await readdir(root)).sort(), ['2c', 'README', 'young.partial']);
+  t.strictSame((await readdir(root)).sort(), ['2c', 'README', 'young.partial']);
 });
 
 test('a put succeeds despite a leftover that cannot be removed', async (t) => {
@@ -218,8 +218,8 @@ test('a symlink in place of a directory is not followed', async (t) => {
   await assert.rejects(store.put('key', Buffer.from('new')), isStoreError('unavailable'));
   await assert.rejects(store.open('key'), isStoreError('unavailable'));
   await assert.rejects(store.delete('key'), isStoreError('unavailable'));
-  assert.equal(await readFile(join(outside, name), 'utf8'), 'outside');
-  assert.deepEqual(await readdir(outside), [name]);
+  t.equal(await readFile(join(outside, name), 'utf8'), 'outside');
+  t.strictSame(await readdir(outside), [name]);
 });
 
 test('a symlink in place of an object is not read, and writes replace it', async (t) => {
@@ -231,9 +231,9 @@ test('a symlink in place of an object is not read, and writes replace it', async
     await symlink(target, file);
     await assert.rejects(store.open('key'), isStoreError('unavailable'));
     await replace();
-    assert.equal(await readFile(target, 'utf8'), 'outside');
+    t.equal(await readFile(target, 'utf8'), 'outside');
   }
-  assert.equal(await store.open('key'), undefined);
+  t.equal(await store.open('key'), undefined);
 });
 
 test('a non-file in place of an object is not read or waited for', async (t) => {
@@ -251,7 +251,7 @@ test("the store's own directory may be a symlink", async (t) => {
   const link = join(await newDirectory(t), 'link');
   await symlink(root, link);
   const stored = await openStore(t, link).open('key');
-  assert.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'inside');
+  t.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'inside');
 });
 
 test('a store that could not be created is created later', async (t) => {
@@ -266,11 +266,11 @@ test('a store that could not be created is created later', async (t) => {
 test('a store continues after its directory was removed', async (t) => {
   const { root, store } = await newStoreWithObject(t);
   await rm(root, { recursive: true });
-  assert.equal(await store.open('key'), undefined);
+  t.equal(await store.open('key'), undefined);
   await store.delete('key');
   await store.put('key', Buffer.from('again'));
   const stored = await store.open('key');
-  assert.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'again');
+  t.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'again');
 });
 
 test('a full disk is reported, and the partial object is removed', async (t) => {
@@ -288,7 +288,7 @@ test('a read-only directory refuses a put', async (t) => {
   await chmod(root, 0o500);
   await assert.rejects(store.put('other', Buffer.from('x')), isStoreError('unavailable'));
   const stored = await store.open('key');
-  assert.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'inside');
+  t.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'inside');
   await chmod(root, 0o700);
 });
 

@@ -60,7 +60,7 @@ for (const { prefix, name } of [
   test(`prefix "${prefix}" names the object ${name} and keeps its media type`, async (t) => {
     await openStore(t, { prefix }).put('jobs/1', Buffer.from('x'), 'audio/ogg');
     const head = await server.client.send(new HeadObjectCommand({ Bucket: 'voices', Key: name }));
-    assert.equal(head.ContentType, 'audio/ogg');
+    t.equal(head.ContentType, 'audio/ogg');
   });
 }
 
@@ -74,7 +74,7 @@ for (const name of ['AWS_ENDPOINT_URL', 'AWS_ENDPOINT_URL_S3']) {
     const listed = await server.client.send(
       new ListObjectsV2Command({ Bucket: 'voices', Prefix: `by-environment/${name}` }),
     );
-    assert.ok(listed.Contents?.some(({ Key }) => Key === `by-environment/${name}`));
+    t.ok(listed.Contents?.some(({ Key }) => Key === `by-environment/${name}`));
   });
 }
 
@@ -112,8 +112,8 @@ test('an interrupted upload is tried three times and leaves nothing behind', asy
   const endpoint = await serve(t, proxy);
   const audio = randomBytes(4_000_000);
   await assert.rejects(openStore(t, { endpoint }).put('broken', audio, 'audio/mpeg'), isStoreError('unavailable'));
-  assert.equal(connections, 3);
-  assert.equal(await openStore(t).open('broken'), undefined);
+  t.equal(connections, 3);
+  t.equal(await openStore(t).open('broken'), undefined);
 });
 
 test('a temporary fault is retried', async (t) => {
@@ -127,7 +127,7 @@ test('a temporary fault is retried', async (t) => {
     }),
   );
   await openStore(t, { endpoint }).put('key', Buffer.from('x'), 'audio/mpeg');
-  assert.equal(requests, 3);
+  t.equal(requests, 3);
 });
 
 test('an attempt without a response is retried', async (t) => {
@@ -142,7 +142,7 @@ test('an attempt without a response is retried', async (t) => {
   );
   const limits = { ...SHORT_LIMITS, put: { attemptMs: 1000, totalMs: 20_000 } };
   await openStore(t, { endpoint, limits }).put('key', Buffer.from('x'), 'audio/mpeg');
-  assert.equal(requests, 2);
+  t.equal(requests, 2);
 });
 
 test('a server that never responds times out', async (t) => {
@@ -158,7 +158,7 @@ test('content that stalls fails its stream', async (t) => {
   const limits = { ...SHORT_LIMITS, other: { attemptMs: 30_000, totalMs: 30_000 } };
   const stored = await openStore(t, { endpoint, limits }).open('key');
   assert.equal(stored?.size, 100);
-  await assert.rejects(buffer(stored.stream), /stalled/);
+  await t.rejects(buffer(stored.stream), /stalled/);
 });
 
 test('content may take longer than the header timeout', async (t) => {
@@ -175,7 +175,7 @@ test('content may take longer than the header timeout', async (t) => {
   // Both limits began before this wait did.
   await new Promise((resolve) => setTimeout(resolve, 3500));
   finish();
-  assert.equal((await buffer(stored.stream)).toString(), 'halfhalf');
+  t.equal((await buffer(stored.stream)).toString(), 'halfhalf');
 });
 
 test('a whole object in place of a requested range is refused', async (t) => {
@@ -217,9 +217,9 @@ test('a request that the clock makes invalid is repeated once, with the time of 
   const store = openStore(t, { endpoint });
   await store.put('key', Buffer.from('x'), 'audio/mpeg');
   await store.put('key', Buffer.from('x'), 'audio/mpeg');
-  assert.equal(requests, 3);
+  t.equal(requests, 3);
   isStubborn = true;
-  await assert.rejects(store.put('key', Buffer.from('x'), 'audio/mpeg'), /its clock and that of this machine differ/);
+  await t.rejects(store.put('key', Buffer.from('x'), 'audio/mpeg'), /its clock and that of this machine differ/);
 });
 
 for (const { status, code, reason } of [

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { PassThrough, Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { mock } from 'node:test';
@@ -20,22 +19,22 @@ function withMockedTimers(t: Test): (ms: number) => Promise<void> {
   };
 }
 
-test('data from the source arrives unchanged', async () => {
+test('data from the source arrives unchanged', async (t) => {
   const bytes = Buffer.alloc(300_000, 'audio');
   const source = Readable.from([bytes.subarray(0, 7), bytes.subarray(7, 200_000), bytes.subarray(200_000)]);
-  assert.deepEqual(await buffer(guardAgainstStall(source, 60_000)), bytes);
+  t.strictSame(await buffer(guardAgainstStall(source, 60_000)), bytes);
 });
 
 test('a source that stalls for the timeout fails the stream', async (t) => {
   const pass = withMockedTimers(t);
   const source = new PassThrough();
   const guarded = guardAgainstStall(source, 1000);
-  const read = assert.rejects(buffer(guarded), /stalled/);
+  const read = t.rejects(buffer(guarded), /stalled/);
   await pass(999);
-  assert.equal(guarded.destroyed, false);
+  t.equal(guarded.destroyed, false);
   await pass(1);
   await read;
-  assert.equal(source.destroyed, true);
+  t.equal(source.destroyed, true);
 });
 
 test("each chunk restarts the source's timeout", async (t) => {
@@ -48,7 +47,7 @@ test("each chunk restarts the source's timeout", async (t) => {
     await settle();
   }
   source.end();
-  assert.equal((await whole).toString(), 'xxxxx');
+  t.equal((await whole).toString(), 'xxxxx');
 });
 
 test('a slow reader never counts as a stalled source', async (t) => {
@@ -57,7 +56,7 @@ test('a slow reader never counts as a stalled source', async (t) => {
   const guarded = guardAgainstStall(source, 1000);
   await settle();
   for (let hour = 0; hour < 10; hour += 1) await pass(3_600_000);
-  assert.equal((await buffer(guarded)).length, 64 * 16_384);
+  t.equal((await buffer(guarded)).length, 64 * 16_384);
 });
 
 test('after a slow reader resumes, the source gets its full timeout', async (t) => {
@@ -71,17 +70,17 @@ test('after a slow reader resumes, the source gets its full timeout', async (t) 
   guarded.resume();
   await settle();
   await pass(999);
-  assert.equal(guarded.destroyed, false);
+  t.equal(guarded.destroyed, false);
   source.end();
   await settle();
-  assert.equal(guarded.readableEnded, true);
+  t.equal(guarded.readableEnded, true);
 });
 
-test('a reader that disconnects ends the source', async () => {
+test('a reader that disconnects ends the source', async (t) => {
   const source = new PassThrough();
   const guarded = guardAgainstStall(source, 60_000);
   guarded.on('error', () => undefined);
   guarded.destroy();
   await settle();
-  assert.equal(source.destroyed, true);
+  t.equal(source.destroyed, true);
 });

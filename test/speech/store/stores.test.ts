@@ -82,44 +82,44 @@ for (const [name, backend] of Object.entries(backends)) {
       await backend.stop();
     });
 
-    t.test('an object is absent before its first put, and deleting it is not an error', async () => {
-      assert.equal(await store.open('jobs/never'), undefined);
-      assert.equal(await store.open('jobs/never', { start: 0, end: 0 }), undefined);
+    t.test('an object is absent before its first put, and deleting it is not an error', async (t) => {
+      t.equal(await store.open('jobs/never'), undefined);
+      t.equal(await store.open('jobs/never', { start: 0, end: 0 }), undefined);
       await store.delete('jobs/never');
     });
 
-    t.test('a stored object is returned with its size', async () => {
+    t.test('a stored object is returned with its size', async (t) => {
       const key = newKey();
       const audio = randomBytes(5000);
       await store.put(key, audio, MIME_TYPE);
       const stored = await store.open(key);
       assert.equal(stored?.size, 5000);
-      assert.deepEqual(await buffer(stored.stream), audio);
+      t.strictSame(await buffer(stored.stream), audio);
     });
 
-    t.test('another handle sees a stored object', async () => {
+    t.test('another handle sees a stored object', async (t) => {
       const key = newKey();
       await store.put(key, Buffer.from('shared'), MIME_TYPE);
       const other = backend.open();
       const stored = await other.open(key);
-      assert.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'shared');
+      t.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'shared');
       await other.close();
     });
 
-    t.test('a repeated put replaces the object, even with a shorter one', async () => {
+    t.test('a repeated put replaces the object, even with a shorter one', async (t) => {
       const key = newKey();
       await store.put(key, randomBytes(5000), MIME_TYPE);
       await store.put(key, Buffer.from('short'), MIME_TYPE);
-      assert.equal((await read(key)).toString(), 'short');
+      t.equal((await read(key)).toString(), 'short');
     });
 
-    t.test('an empty object can be stored', async () => {
+    t.test('an empty object can be stored', async (t) => {
       const key = newKey();
       await store.put(key, Buffer.alloc(0), MIME_TYPE);
       const stored = await store.open(key);
       assert.equal(stored?.size, 0);
       assert.equal((await buffer(stored.stream)).length, 0);
-      await assert.rejects(store.open(key, { start: 0, end: 0 }), RangeError);
+      await t.rejects(store.open(key, { start: 0, end: 0 }), RangeError);
     });
 
     const ranges: { range: ByteRange; expected: string }[] = [
@@ -147,48 +147,48 @@ for (const [name, backend] of Object.entries(backends)) {
       { start: 0, end: Number.POSITIVE_INFINITY },
       { start: Number.NaN, end: 3 },
     ]) {
-      t.test(`bytes ${range.start} to ${range.end} of ten are refused`, async () => {
+      t.test(`bytes ${range.start} to ${range.end} of ten are refused`, async (t) => {
         const key = newKey();
         await store.put(key, Buffer.from('0123456789'), MIME_TYPE);
-        await assert.rejects(store.open(key, range), RangeError);
+        await t.rejects(store.open(key, range), RangeError);
       });
     }
 
-    t.test('a deleted object is absent, and deleting it again is not an error', async () => {
+    t.test('a deleted object is absent, and deleting it again is not an error', async (t) => {
       const key = newKey();
       await store.put(key, Buffer.from('gone'), MIME_TYPE);
       await store.delete(key);
-      assert.equal(await store.open(key), undefined);
+      t.equal(await store.open(key), undefined);
       await store.delete(key);
     });
 
-    t.test('an open stream continues when its object is deleted or replaced', async () => {
+    t.test('an open stream continues when its object is deleted or replaced', async (t) => {
       const key = newKey();
       const audio = randomBytes(1_000_000);
       await store.put(key, audio, MIME_TYPE);
       const first = (await store.open(key)) ?? assert.fail();
       await store.put(key, Buffer.from('new'), MIME_TYPE);
       await store.delete(key);
-      assert.deepEqual(await buffer(first.stream), audio);
+      t.strictSame(await buffer(first.stream), audio);
     });
 
-    t.test('of ten concurrent puts with one key, one wins completely', async () => {
+    t.test('of ten concurrent puts with one key, one wins completely', async (t) => {
       const key = newKey();
       const audios = Array.from({ length: 10 }, (_, index) => Buffer.alloc(100_000 + index, index));
       await Promise.all(audios.map((audio) => store.put(key, audio, MIME_TYPE)));
       const winner = await read(key);
-      assert.ok(audios.some((audio) => audio.equals(winner)));
+      t.ok(audios.some((audio) => audio.equals(winner)));
     });
 
-    t.test('a large object is returned unchanged', async () => {
+    t.test('a large object is returned unchanged', async (t) => {
       const key = newKey();
       const audio = randomBytes(8 * 1024 * 1024);
       await store.put(key, audio, MIME_TYPE);
-      assert.equal(sha256(await read(key)), sha256(audio));
-      assert.equal(sha256(await read(key, { start: 1, end: audio.length - 2 })), sha256(audio.subarray(1, -1)));
+      t.equal(sha256(await read(key)), sha256(audio));
+      t.equal(sha256(await read(key, { start: 1, end: audio.length - 2 })), sha256(audio.subarray(1, -1)));
     });
 
-    t.test('a read during a put returns the old or the new object, never a part', async () => {
+    t.test('a read during a put returns the old or the new object, never a part', async (t) => {
       const key = newKey();
       const versions = Array.from({ length: 6 }, (_, index) => Buffer.alloc(1_000_000 + index * 300_000, index));
       await store.put(key, versions[0] as Buffer, MIME_TYPE);
@@ -211,19 +211,19 @@ for (const [name, backend] of Object.entries(backends)) {
       } finally {
         putting = false;
       }
-      assert.ok((await readers).every((reads) => reads > 0));
+      t.ok((await readers).every((reads) => reads > 0));
     });
 
-    t.test('keys that differ in case or share a prefix name different objects', async () => {
+    t.test('keys that differ in case or share a prefix name different objects', async (t) => {
       const keys = ['Case', 'case', 'CASE', 'case/case', 'case_case', 'case-case'];
       for (const key of keys) await store.put(key, Buffer.from(key), MIME_TYPE);
-      for (const key of keys) assert.equal((await read(key)).toString(), key);
+      for (const key of keys) t.equal((await read(key)).toString(), key);
     });
 
-    t.test('a key may have at most 200 characters', async () => {
+    t.test('a key may have at most 200 characters', async (t) => {
       await store.put('k'.repeat(200), Buffer.from('long'), MIME_TYPE);
-      assert.equal((await read('k'.repeat(200))).toString(), 'long');
-      await assert.rejects(store.put('k'.repeat(201), Buffer.from('long'), MIME_TYPE), TypeError);
+      t.equal((await read('k'.repeat(200))).toString(), 'long');
+      await t.rejects(store.put('k'.repeat(201), Buffer.from('long'), MIME_TYPE), TypeError);
     });
 
     for (const key of [
@@ -242,15 +242,15 @@ for (const [name, backend] of Object.entries(backends)) {
       'a b',
       '%2e',
     ]) {
-      t.test(`the key ${JSON.stringify(key)} is refused`, async () => {
-        await assert.rejects(store.put(key, Buffer.from('x'), MIME_TYPE), TypeError);
-        await assert.rejects(store.open(key), TypeError);
-        await assert.rejects(store.delete(key), TypeError);
+      t.test(`the key ${JSON.stringify(key)} is refused`, async (t) => {
+        await t.rejects(store.put(key, Buffer.from('x'), MIME_TYPE), TypeError);
+        await t.rejects(store.open(key), TypeError);
+        await t.rejects(store.delete(key), TypeError);
       });
     }
 
     for (const kind of ['x402', 'prepaid'] as const) {
-      t.test(`a ${kind} object is readable, also in parts, until its minute is deleted`, async () => {
+      t.test(`a ${kind} object is readable, also in parts, until its minute is deleted`, async (t) => {
         const dated = store.dated[kind];
         const minute = 29_000_000;
         const endOf = (minutes: number) => new Date((minute + minutes + 1) * 60_000);
@@ -266,48 +266,48 @@ for (const [name, backend] of Object.entries(backends)) {
           await other.close();
           return found;
         };
-        assert.deepEqual(await dated.minutes(new Date()), [], 'nothing was ever put');
-        assert.equal(await dated.deleteMinute(minute), 0);
+        t.strictSame(await dated.minutes(new Date()), [], 'nothing was ever put');
+        t.equal(await dated.deleteMinute(minute), 0);
         const [first, second, third] = [
           await put(0, '0123456789'),
           await put(0, 'second', '-12'),
           await put(1, 'third'),
         ];
-        assert.deepEqual(await readDated(first), { size: 10, text: '0123456789' });
-        assert.deepEqual(await readDated(second), { size: 6, text: 'second' });
+        t.strictSame(await readDated(first), { size: 10, text: '0123456789' });
+        t.strictSame(await readDated(second), { size: 6, text: 'second' });
         for (const [range, text] of [
           [{ start: 2, end: 4 }, '234'],
           [{ start: 7, end: 1_000_000 }, '789'],
         ] as const) {
-          assert.deepEqual(await readDated(first, range), { size: 10, text });
+          t.strictSame(await readDated(first, range), { size: 10, text });
         }
-        await assert.rejects(dated.open(first, { start: 10, end: 10 }), RangeError);
+        await t.rejects(dated.open(first, { start: 10, end: 10 }), RangeError);
         for (const absent of [uuidv7(), `${first}-1`, second.slice(0, -1), second.slice(0, 36)]) {
-          assert.equal(await readDated(absent), undefined, absent);
+          t.equal(await readDated(absent), undefined, absent);
         }
         await dated.put(first, Buffer.from('again'), MIME_TYPE);
-        assert.deepEqual(await readDated(first), { size: 5, text: 'again' });
+        t.strictSame(await readDated(first), { size: 5, text: 'again' });
         await store.put('jobs/beside', Buffer.from('kept'), MIME_TYPE);
 
-        assert.deepEqual(await dated.minutes(new Date(endOf(0).getTime() - 1)), [], 'its minute is not over');
-        assert.deepEqual(await dated.minutes(endOf(0)), [minute]);
-        assert.deepEqual(await dated.minutes(new Date()), [minute, minute + 1]);
-        assert.ok((await dated.deleteMinute(minute)) >= 2);
-        for (const key of [first, second]) assert.equal(await readDated(key), undefined);
-        assert.deepEqual(await readDated(third), { size: 5, text: 'third' });
+        t.strictSame(await dated.minutes(new Date(endOf(0).getTime() - 1)), [], 'its minute is not over');
+        t.strictSame(await dated.minutes(endOf(0)), [minute]);
+        t.strictSame(await dated.minutes(new Date()), [minute, minute + 1]);
+        t.ok((await dated.deleteMinute(minute)) >= 2);
+        for (const key of [first, second]) t.equal(await readDated(key), undefined);
+        t.strictSame(await readDated(third), { size: 5, text: 'third' });
         await dated.put(first, Buffer.from('late'), MIME_TYPE);
-        assert.deepEqual(await readDated(first), { size: 4, text: 'late' }, 'its folder was deleted before');
-        assert.equal(await dated.deleteMinute(minute), 1);
-        assert.equal(await dated.deleteMinute(minute + 1), 1);
-        assert.deepEqual(await dated.minutes(new Date()), []);
-        assert.equal((await read('jobs/beside')).toString(), 'kept');
+        t.strictSame(await readDated(first), { size: 4, text: 'late' }, 'its folder was deleted before');
+        t.equal(await dated.deleteMinute(minute), 1);
+        t.equal(await dated.deleteMinute(minute + 1), 1);
+        t.strictSame(await dated.minutes(new Date()), []);
+        t.equal((await read('jobs/beside')).toString(), 'kept');
       });
     }
 
     for (const key of ['', '..', 'key', `${uuidv7()}/x`, `${uuidv7()}-`, `${uuidv7()}-x`, uuidv7().toUpperCase()]) {
-      t.test(`the key ${JSON.stringify(key)} of a dated object is refused`, async () => {
-        await assert.rejects(store.dated.x402.put(key, Buffer.from('x'), MIME_TYPE), TypeError);
-        await assert.rejects(store.dated.x402.open(key), TypeError);
+      t.test(`the key ${JSON.stringify(key)} of a dated object is refused`, async (t) => {
+        await t.rejects(store.dated.x402.put(key, Buffer.from('x'), MIME_TYPE), TypeError);
+        await t.rejects(store.dated.x402.open(key), TypeError);
       });
     }
 
