@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { setMaxListeners } from 'node:events';
+import { addAbortListener, setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type NotNull, sql } from 'kysely';
 import type { Logger } from 'pino';
@@ -154,6 +154,7 @@ export class ReconcilerRunner {
 
   async stop(): Promise<void> {
     this.#stopping.abort();
+    for (const hurry of this.#hurries.values()) hurry.abort();
     await this.#work.idle();
   }
 
@@ -192,10 +193,8 @@ export class ReconcilerRunner {
   }
 
   async #sleepUntil(at: number, hurry: AbortSignal): Promise<boolean> {
-    const stopping = this.#stopping.signal;
-    const signal = AbortSignal.any([stopping, hurry]);
-    await sleep(Math.max(0, at - performance.now()), undefined, { signal }).catch(() => {});
-    return !stopping.aborted;
+    await sleep(Math.max(0, at - performance.now()), undefined, { signal: hurry }).catch(() => {});
+    return !this.#stopping.signal.aborted;
   }
 
   async #turn(reconciler: Reconciler, gapMs: number): Promise<TurnResult> {
@@ -224,12 +223,16 @@ export class ReconcilerRunner {
       this.#options.log.error({ reconciler: name }, problem);
     };
     const reported = () => (problems.length > 0 ? { problems } : {});
+    // AbortSignal.any would leave an entry in the signal of the stop for each turn (Node.js 20).
+    const ending = new AbortController();
+    const listeners = [this.#stopping.signal, lost].map((signal) => addAbortListener(signal, () => ending.abort()));
     try {
-      const signal = AbortSignal.any([this.#stopping.signal, lost]);
-      await reconciler.run({ signal, steadyMs, done, report });
+      await reconciler.run({ signal: ending.signal, steadyMs, done, report });
     } catch (error) {
       this.#failed(name, error);
       return { name, outcome: 'failed', count, ...reported(), error };
+    } finally {
+      for (const listener of listeners) listener[Symbol.dispose]();
     }
     if (lost.aborted)
       this.#options.log.warn(
