@@ -218,7 +218,7 @@ test("a tag's operations and credential checks are bound to their routes", async
 });
 
 /** Lines of generated code that a reader of a change may have to look past. */
-const MOST_LINES = 11_272;
+const MOST_LINES = 11_295;
 
 const git = (...args: string[]) => execFileSync('git', args).toString().split('\0').filter(Boolean);
 

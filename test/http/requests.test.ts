@@ -326,7 +326,9 @@ test('every response has the same common headers', async (t) => {
 
 test('pages of other origins may send every declared request header', async (t) => {
   const { paths, components } = parse(await readFile(projectFile('openapi.yaml'), 'utf8'));
-  const declared = [...JSON.stringify([paths, components.parameters]).matchAll(/"name":"([\w-]+)","in":"header"/g)];
+  // The card processor sends its own header, not a page.
+  const { '/webhooks/stripe': _, ...called } = paths;
+  const declared = [...JSON.stringify([called, components.parameters]).matchAll(/"name":"([\w-]+)","in":"header"/g)];
   const names = new Set(declared.map(([, name]) => (name as string).toLowerCase()));
   t.ok(names.size > 5);
   const allowed = ON_PREFLIGHTS['access-control-allow-headers'].split(', ');

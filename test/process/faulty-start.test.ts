@@ -93,7 +93,10 @@ test('a start on an empty schema says to run speechgate migrate', async (t) => {
   const { env } = await severalSettings(t, { WEB_CONCURRENCY: '1', DATABASE_URL: url });
   const child = startChild(t, 'src/main.ts', env);
   await child.printed(/listens on/);
-  t.match(child.output(), /"DATABASE_URL: the database lacks migrations\. Run speechgate migrate"/);
+  t.match(
+    child.output(),
+    /"DATABASE_URL: the database lacks migrations, so the service is not ready\. Run speechgate migrate"/,
+  );
   t.equal(await child.stop('SIGTERM'), 0);
 });
 
