@@ -72,9 +72,14 @@ export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
   },
   expired_audio: {
     writes: ['Update job'],
-    leave: run(sql`
+    leave: run(
+      sql`
       update job set audio_deleted = false
-      where id in (select id from job where audio_deleted and audio_expires_at < now() limit ${LEFT})`),
+      where id in (select id from job where audio_deleted and audio_expires_at < now() limit ${LEFT})`,
+      sql`
+      insert into job_segment (job_id, number, characters)
+      select id, number, 100 from job, generate_series(0, 4) number where state = 'completed' limit ${MANY}`,
+    ),
   },
   top_ups: {
     writes: ['Update top_up'],
