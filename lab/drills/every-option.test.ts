@@ -41,6 +41,7 @@ const COMMANDS: Readonly<Record<string, readonly [words: readonly string[], ...f
   paused: [[], 'operators/cli/pauses.ts'],
   'admin feedback': [[], 'operators/cli/feedback-command.ts'],
   keys: [[], 'operators/cli/keys-command.ts'],
+  samples: [[], 'operators/cli/samples-command.ts'],
   pause: [
     ['card', '--operator', 'Test', '--reason', 'test'],
     'operators/cli/pauses.ts',
