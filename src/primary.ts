@@ -59,7 +59,11 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
   say.info(started);
 
   function reload(): void {
-    const failed = (err: unknown) => log.error({ err }, 'the reload ended early; later processes keep what they had');
+    const failed = (err: unknown) =>
+      log.error(
+        { err },
+        'the reload stopped; the remaining processes keep the old settings. Fix the cause in err, then reload again',
+      );
     reloading = reloading.then(replaceAll).catch(failed);
   }
 

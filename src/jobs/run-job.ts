@@ -144,7 +144,10 @@ async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSig
     return { kind: 'completed', mimeType, sizeBytes: audio.length, upstream };
   } catch (error) {
     if (signal.aborted) return { kind: 'given back' };
-    options.log.warn({ err: error }, 'an attempt at a job failed');
+    options.log.warn(
+      { err: error },
+      'an attempt at a job failed; the next line of this job says whether it is retried',
+    );
     return afterFault(error, history.attempt, history.elapsedMs + performance.now() - since);
   }
 }
@@ -197,7 +200,10 @@ async function writeUntilDone(write: () => Promise<boolean>, { log }: JobRunnerO
     try {
       return await write();
     } catch (error) {
-      log.error({ err: error }, 'failed to record the end of a job; retrying');
+      log.error(
+        { err: error },
+        'failed to save the end of a job; it retries every second. Check the database if this repeats',
+      );
       if (signal.aborted) return undefined;
       await sleep(WRITE_AGAIN_MS);
     }

@@ -240,7 +240,8 @@ export class ReconcilerRunner {
         'a reconciler lost its lease and may have stopped early; a later turn finishes its work',
       );
     if (this.#failures.delete(name)) this.#options.log.info({ reconciler: name }, 'a reconciler works again');
-    if (count > 0) this.#options.log.info({ reconciler: name, count }, 'a reconciler finished or removed items');
+    if (count > 0)
+      this.#options.log.info({ reconciler: name, count }, 'a reconciler ended or deleted items; nothing to do');
     return { name, outcome: 'done', count, ...reported() };
   }
 

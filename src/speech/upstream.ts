@@ -41,7 +41,11 @@ export class Upstream {
       (isAvailable) => {
         metrics.upstreamAvailable(name, isAvailable);
         if (isAvailable) log.info({ upstream: name }, 'an upstream is available again');
-        else log.warn({ upstream: name }, 'an upstream failed and is tried last until it recovers');
+        else
+          log.warn(
+            { upstream: name },
+            'an upstream failed repeatedly or is unreachable; others are tried first until it recovers',
+          );
       },
     );
   }

@@ -287,7 +287,10 @@ test('R25: with the node down after settle, replays are 409 until it recovers', 
   await insertPaymentInDoubt(gateway.db, other.address.toLowerCase(), PRICE);
   await until(async () => {
     assert.equal((await payFor(gateway, other)).reply.status, 502);
-    return gateway.log.some(({ msg }) => msg === 'failed to read the newest block of a node');
+    return gateway.log.some(
+      ({ msg }) =>
+        msg === 'failed to read the newest block at a node; this request charged nothing. Check X402_RPC_URL',
+    );
   });
   const renamed = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
   const { authorization } = payload.payload;

@@ -205,7 +205,12 @@ const FAILING_PAYMENTS: Readonly<Record<string, FailingPayment>> = {
     },
   },
   'a card request whose speech fails': {
-    ...{ status: 502, code: 'TTS_UPSTREAM_ERROR', reason: 'none', cause: /^synthesis failed$/ },
+    ...{
+      status: 502,
+      code: 'TTS_UPSTREAM_ERROR',
+      reason: 'none',
+      cause: /^synthesis failed; the caller was not charged$/,
+    },
     pay: async ({ call, fund, upstream }) => {
       upstream.mode = openAiError(400);
       return call('/tts', { ...HELLO, headers: { 'x-credit-account': await fund(500) } });
@@ -255,7 +260,12 @@ const FAILING_PAYMENTS: Readonly<Record<string, FailingPayment>> = {
     },
   },
   'a purchase that the processor refuses': {
-    ...{ status: 502, code: 'PAYMENT_ERROR', reason: 'processor_failed', cause: /^failed to open a checkout session$/ },
+    ...{
+      status: 502,
+      code: 'PAYMENT_ERROR',
+      reason: 'processor_failed',
+      cause: /^the card processor opened no checkout; nobody was charged. Read err$/,
+    },
     pay: ({ call }) => {
       const headers = { 'content-type': 'application/x-www-form-urlencoded' };
       return call('/top-up', { method: 'POST', headers, body: 'amount=500' });

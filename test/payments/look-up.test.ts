@@ -272,7 +272,7 @@ test('R64: a paid request whose stored audio is lost says that it is paid', { sk
   const { status, json } = await gateway.call(TTS, paid);
   t.strictSame([status, json.error.code], [503, 'REPLAY_CACHE_UNAVAILABLE']);
   t.equal(json.error.details.payment.state, 'charged');
-  t.match(json.error.message, /is paid.* Repeat the identical request later/);
+  t.match(json.error.message, /is paid, but its audio is lost\. Contact the operator/);
 });
 
 test('R25: while the outcome of a payment is unknown, each 409 has Retry-After', { skip }, async (t) => {

@@ -221,7 +221,7 @@ test('a failing reconciler stops no other, and is logged once until it recovers'
     [
       'a reconciler failed; it retries every turn, and logs the same error only once',
       'a reconciler works again',
-      'a reconciler finished or removed items',
+      'a reconciler ended or deleted items; nothing to do',
     ],
   );
   t.equal(lines.filter((line) => line.level >= ERROR).length, 1);

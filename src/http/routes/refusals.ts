@@ -132,6 +132,9 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
     message: LACKS_USDC,
   },
   [LACKS_BALANCE]: { message: LACKS_USDC },
+  audio_lost: {
+    message: 'This request is paid, but its audio is lost. Contact the operator. You are not charged again.',
+  },
   audio_not_readable: {
     message:
       "This request is paid, but its audio can't be read now. Repeat the identical request later; you are not charged again.",
@@ -222,7 +225,7 @@ export function showReceipt(receipt: Receipt | undefined, context: OperationCont
 export function speechFailed({ error, hold }: SpeechFailed, context: OperationContext) {
   if (hold) {
     context.addLogFields({ chargedMicroUsd: 0n });
-    context.log.warn({ err: error }, 'synthesis failed');
+    context.log.warn({ err: error }, 'synthesis failed; the caller was not charged');
   }
   return speechFailure(error);
 }
@@ -250,6 +253,9 @@ export function followCharge(
   work
     .add(context.waitFor(noted))
     .catch((err) =>
-      context.log.error({ err }, 'failed to capture or void a hold; its amount returns when its lease ends. Check err'),
+      context.log.error(
+        { err },
+        'failed to capture or void a hold; its payer gets the amount back when its lease ends. Read err',
+      ),
     );
 }

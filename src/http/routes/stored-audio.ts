@@ -59,7 +59,7 @@ export async function answerLink<Answer, Refusal>(
     return await found.answer();
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
-    context.log.error({ err: error }, 'failed to read stored audio from AUDIO_STORE');
+    context.log.error({ err: error }, 'failed to read stored audio from AUDIO_STORE; check the store');
     return failure('CONFIG_ERROR', 'The audio store is unavailable. Retry in a moment.', {
       reason: 'audio_store_unavailable',
     });

@@ -57,7 +57,7 @@ export function topUpOperations(
   const ifAvailable = async <T>(lookup: Promise<T>, log: OperationContext['log']) =>
     lookup.catch((err) => {
       if (!isDatabaseFault(err)) throw err;
-      log.warn({ err }, 'failed to look up an account or a purchase for the top-up page');
+      log.warn({ err }, 'the top-up page could not read the database; it opens without the earlier purchase');
       return 'unavailable' as const;
     });
 
@@ -132,7 +132,10 @@ export function topUpOperations(
           return failure('INVALID_REQUEST', message, { field: 'accountId', rule });
         }
         case 'processor_failed':
-          context.log.error({ err: result.error }, 'failed to open a checkout session');
+          context.log.error(
+            { err: result.error },
+            'the card processor opened no checkout; nobody was charged. Read err',
+          );
           return failure(
             'PAYMENT_ERROR',
             'The card processor did not open a checkout. You were not charged. Try again.',

@@ -43,15 +43,23 @@ export class DirectReplays {
   }
 
   async #replay(payment: Payment, receipt: DirectReceipt, log: FastifyBaseLogger): Promise<DirectReplay> {
+    const paid = charged(payment, receipt['payment-response']);
     try {
       const stored = await this.#parts.store.dated.x402.open(paymentAudioKey(payment));
       if (stored) return { outcome: 'replayed', audio: stored.stream, sizeBytes: stored.size, receipt };
-      log.error({ payment: payment.id }, 'the audio of a settled payment is missing');
+      log.error(
+        { payment: payment.id },
+        'the stored audio of a repeated paid request is missing; it gets 503. Check what AUDIO_STORE lost',
+      );
+      return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_lost', paid);
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
-      log.error({ err: error, payment: payment.id }, 'failed to read the audio of a settled payment');
+      log.error(
+        { err: error, payment: payment.id },
+        'failed to read stored audio for a repeated paid request; it gets 503. Check AUDIO_STORE',
+      );
+      return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_readable', paid);
     }
-    return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_readable', charged(payment, receipt['payment-response']));
   }
 }
 

@@ -112,7 +112,10 @@ export class Deposits {
       switch (settled.outcome) {
         case 'settled':
           return await credited(db, payment, settled).catch((err) => {
-            log.error({ err, payment: payment.id }, 'a deposit was credited, but its new balance could not be read');
+            log.error(
+              { err, payment: payment.id },
+              'a deposit was credited, but reading the balance failed; its caller gets 409 and may repeat the request',
+            );
             return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
           });
         case 'refused':

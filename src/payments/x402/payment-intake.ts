@@ -227,7 +227,10 @@ export class PaymentIntake {
       return await this.#parts.chain.head();
     } catch (error) {
       if (!(error instanceof RpcError)) throw error;
-      log.warn({ err: error }, 'failed to read the newest block of a node');
+      log.warn(
+        { err: error },
+        'failed to read the newest block at a node; this request charged nothing. Check X402_RPC_URL',
+      );
       return undefined;
     }
   }
