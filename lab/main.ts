@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync } from 'node:fs';
 
-const DRILL_TIMEOUT_SECONDS = 3600;
+const DRILL_TIMEOUT_SECONDS = 7200;
 
 const [name = '', ...options] = process.argv.slice(2);
 const programs = readdirSync('lab').filter((folder) => existsSync(`lab/${folder}/main.ts`));
