@@ -1,7 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { creditsRoutes, speechRoutes, topUpRoutes, webhooksRoutes } from '../contract/routes.ts';
-import { bodyLimitOf } from '../http/body.ts';
-import { operations } from '../http/operations.ts';
+import { bodyLimitOf, operations } from '../http/operations.ts';
 import { creditsOperations } from '../http/routes/credits-operations.ts';
 import { speechOperations } from '../http/routes/speech-operations.ts';
 import { TOP_UP_WINDOW_SECONDS, topUpOperations } from '../http/routes/top-up-operations.ts';

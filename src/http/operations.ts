@@ -1,4 +1,5 @@
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
+import type { Catalog } from '../config/catalog.ts';
 import type { Route, ServedRoute } from '../contract/routes.ts';
 import type { RunningWork } from '../lib/running-work.ts';
 import { OperationContext } from './operation-context.ts';
@@ -29,6 +30,14 @@ export interface OperationsOptions {
   /** How long the connection may be silent while an operation runs, if longer than the server's `connectionTimeout`. */
   readonly waitMs?: number;
 }
+
+/** JSON may write a character in this many bytes: `\u0000`. */
+const MOST_BYTES = 6;
+const OTHER_MEMBERS_BYTES = 8192;
+
+/** Of a body with the longest text of the catalog. */
+export const bodyLimitOf = ({ models }: Catalog): number =>
+  OTHER_MEMBERS_BYTES + MOST_BYTES * Math.max(...models.map(({ maxInputCharacters }) => maxInputCharacters));
 
 /** Serves operations at their routes of the contract. */
 export const operations: FastifyPluginAsync<OperationsOptions> = async (

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
-import { decodeBody, readContentType, refuseContentType } from '../../http/body.ts';
+import { decodeBody } from '../../http/plugins/bodies.ts';
+import { readContentType, refuseContentType } from '../../http/plugins/request-head.ts';
 import { ApiError, invalid } from './api-error.ts';
 import { type AudioFormat, FORMATS, isAudioFormat } from './audio/formats.ts';
 

@@ -1,9 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Route } from '../../contract/routes.ts';
-import { decodeBody } from '../body.ts';
-import { failure, RequestRefused } from '../structured-error.ts';
-import { queryOf } from './request-head.ts';
+import { type ErrorCode, type Failure, failure, RequestRefused } from '../structured-error.ts';
+import { isPercentEncoded, queryOf } from './request-head.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -58,4 +57,65 @@ function readBody({ consumes, bodyRequired }: Route, { bytes, mediaType }: Fasti
   if (!bodyRequired) return undefined;
   const details = { field: 'body', rule: 'required', allowed: [...consumes] };
   throw new RequestRefused(failure('INVALID_REQUEST', `A body of type ${consumes.join(' or ')} is required.`, details));
+}
+
+export interface Unreadable {
+  readonly outcome: 'unreadable';
+  readonly failure: Failure<ErrorCode>;
+}
+
+const unreadable = (answer: Failure<ErrorCode>): Unreadable => ({ outcome: 'unreadable', failure: answer });
+
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+/** Decodes JSON to its value, a form to an object (lists for repeated fields), and text to a string. */
+export function decodeBody(
+  type: string,
+  bytes: Buffer,
+): { readonly outcome: 'decoded'; readonly value: unknown } | Unreadable {
+  let text: string;
+  try {
+    text = utf8.decode(bytes);
+  } catch {
+    const code = type === 'application/json' ? 'INVALID_JSON' : 'INVALID_REQUEST';
+    return unreadable(failure(code, 'The body is not valid UTF-8.', { field: 'body', rule: 'utf-8' }));
+  }
+  if (type === 'application/json') {
+    try {
+      return { outcome: 'decoded', value: JSON.parse(text) };
+    } catch {
+      return unreadable(failure('INVALID_JSON', 'The body is not valid JSON.', { field: 'body', rule: 'json' }));
+    }
+  }
+  if (type === 'application/x-www-form-urlencoded') {
+    if (!isPercentEncoded(text)) {
+      const details = { field: 'body', rule: 'percent-encoding' };
+      return unreadable(failure('INVALID_REQUEST', 'The form is not valid percent-encoded UTF-8.', details));
+    }
+    const form = new URLSearchParams(text);
+    const once = ([name, value]: [string, string]) => [name, form.getAll(name).length > 1 ? form.getAll(name) : value];
+    return { outcome: 'decoded', value: Object.fromEntries([...form].map(once)) };
+  }
+  if (!isSpeechRequest(text)) return { outcome: 'decoded', value: text };
+  return unreadable(
+    failure(
+      'INVALID_REQUEST',
+      'content-type is text/plain, but the body is a request in JSON. Send it with content-type: application/json. You were not charged.',
+      { field: 'content-type', rule: 'enum', allowed: ['application/json'] },
+    ),
+  );
+}
+
+const TEXT_MEMBERS = ['text', 'input'];
+
+/** Detects a JSON request sent as text/plain, as `fetch` does with a string body (R70). */
+function isSpeechRequest(text: string): boolean {
+  const trimmed = text.trim();
+  if (!trimmed.startsWith('{')) return false;
+  try {
+    const value = JSON.parse(trimmed);
+    return TEXT_MEMBERS.some((name) => typeof value[name] === 'string');
+  } catch {
+    return false;
+  }
 }

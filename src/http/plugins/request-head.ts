@@ -1,7 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Route } from '../../contract/routes.ts';
-import { isPercentEncoded, refuseContentType } from '../body.ts';
 import { failure, RequestRefused } from '../structured-error.ts';
 
 /** Path and query of a request target, which may be absolute (RFC 9112, 3.2.2). */
@@ -61,3 +60,41 @@ function repeatedHeader({ raw: { rawHeaders } }: FastifyRequest, { headers }: Ro
 
 /** Fastify also routes `/credits/`, which is no path of the contract. */
 const hasEmptyParameter = ({ params }: FastifyRequest): boolean => Object.values(params as object).includes('');
+
+export function readContentType(header: string | undefined): { type: string; charset: string | undefined } {
+  const [type = '', ...parameters] = (header ?? '').split(';');
+  const charset = parameters
+    .map((parameter) => /^\s*charset\s*=\s*"?([^"\s]+)"?\s*$/i.exec(parameter)?.[1])
+    .find((value) => value !== undefined);
+  return { type: type.trim().toLowerCase(), charset: charset?.toLowerCase() };
+}
+
+/** Refuses a content type, charset or encoding that the operation does not read (R51); otherwise returns undefined. */
+export function refuseContentType(headers: Record<string, unknown>, consumes: readonly string[]) {
+  const { type, charset } = readContentType(headers['content-type'] as string | undefined);
+  const coding = headers['content-encoding'];
+  const details = { field: 'content-type', rule: 'enum', allowed: [...consumes], charset: 'utf-8' };
+  if (!consumes.includes(type)) {
+    return failure('UNSUPPORTED_CONTENT_TYPE', `content-type must be ${consumes.join(' or ')}.`, details);
+  }
+  if (charset !== undefined && charset !== 'utf-8' && charset !== 'utf8') {
+    return failure('UNSUPPORTED_CONTENT_TYPE', 'The charset of the body must be UTF-8.', details);
+  }
+  if (coding !== undefined && coding !== 'identity') {
+    return failure('UNSUPPORTED_CONTENT_TYPE', 'The body must be sent without a content-encoding.', {
+      field: 'content-encoding',
+      rule: 'enum',
+      allowed: ['identity'],
+    });
+  }
+  return undefined;
+}
+
+export function isPercentEncoded(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
