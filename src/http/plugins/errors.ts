@@ -1,7 +1,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Route } from '../../contract/routes.ts';
-import { isNotSetUp, isRefused, isUnavailable } from '../../db/database-errors.ts';
+import { databaseNotReady } from '../config-errors.ts';
 import { sendFailure, showPayment } from '../reply.ts';
 import { type ErrorCode, failure, RequestRefused } from '../structured-error.ts';
 
@@ -45,19 +45,7 @@ function describe(error: FastifyError, { routeOptions }: FastifyRequest, route: 
   }
   const unready = route?.responses[503];
   const mayBeUnready = unready?.errorCodes?.includes('CONFIG_ERROR') || unready?.produces.includes('text/html');
-  if (mayBeUnready && isRefused(error)) {
-    const message = 'The database refuses the service. The operator must correct DATABASE_URL.';
-    return failure('CONFIG_ERROR', message, { reason: 'database_refused', setting: 'DATABASE_URL' });
-  }
-  // Tables may be missing at the start, or be dropped later (R47).
-  if (mayBeUnready && isNotSetUp(error)) {
-    const message = "The database lacks the service's tables or rights. The operator must run npm run migrate.";
-    return failure('CONFIG_ERROR', message, { reason: 'database_not_set_up', command: 'npm run migrate' });
-  }
-  if (mayBeUnready && isUnavailable(error)) {
-    return failure('CONFIG_ERROR', 'The database is unavailable. Retry in a moment.', {
-      reason: 'database_unavailable',
-    });
-  }
+  const notReady = mayBeUnready ? databaseNotReady(error) : undefined;
+  if (notReady) return notReady;
   return failure('INTERNAL_ERROR', 'The service failed. Quote the x-trace-id of this response when you ask for help.');
 }

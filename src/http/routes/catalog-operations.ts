@@ -7,6 +7,7 @@ import type { CatalogOperations } from '../../contract/operations.ts';
 import { findModel, unknownModel } from '../../speech/order.ts';
 import { type ByteRange, StoreError } from '../../speech/store/audio-store.ts';
 import { type KnownSamples, samplePath, type VoiceSamples } from '../../speech/voice-samples.ts';
+import { AUDIO_STORE_UNAVAILABLE } from '../config-errors.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { failure } from '../structured-error.ts';
 import { serveRange } from './stored-audio.ts';
@@ -93,8 +94,7 @@ export function catalogOperations(
       } catch (error) {
         if (!(error instanceof StoreError)) throw error;
         log.error({ err: error }, 'failed to read a voice sample from AUDIO_STORE; check the store');
-        const message = 'The audio store is unavailable. Retry in a moment.';
-        return failure('CONFIG_ERROR', message, { reason: 'audio_store_unavailable' });
+        return AUDIO_STORE_UNAVAILABLE;
       }
     },
   };

@@ -5,6 +5,7 @@ import { feedbackContent } from '../../feedback/content.ts';
 import { type ServiceIdentity, signingMessage } from '../../feedback/signing-message.ts';
 import { MAX_PER_DAY, type SubmitOptions, submitFeedback } from '../../feedback/submit.ts';
 import { compactFault } from '../../lib/wallet-signature.ts';
+import { FEEDBACK_OFF } from '../config-errors.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { failure } from '../structured-error.ts';
 
@@ -18,11 +19,9 @@ export interface FeedbackOptions extends ServiceIdentity {
 export function feedbackOperations(options: FeedbackOptions): FeedbackOperations<OperationContext> {
   const { db, feedback } = options;
 
-  const off = () => failure('CONFIG_ERROR', 'Feedback is not set up here.', { setting: 'FEEDBACK_SECRET' });
-
   return {
     createFeedbackChallenge: async ({ body }, context) => {
-      if (!feedback) return off();
+      if (!feedback) return FEEDBACK_OFF;
       const limited = await context.admission.take('request');
       if (limited) return limited;
       const content = feedbackContent(body);
@@ -42,7 +41,7 @@ export function feedbackOperations(options: FeedbackOptions): FeedbackOperations
     },
 
     submitFeedback: async ({ body }, context) => {
-      if (!feedback) return off();
+      if (!feedback) return FEEDBACK_OFF;
       const limited = await context.admission.take('request');
       if (limited) return limited;
       const { challenge: token, signature } = body;

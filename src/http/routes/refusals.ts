@@ -239,9 +239,6 @@ export function speechFailure({ code, message, transient, retryAfterSeconds, rea
   return { ...answer, headers: { 'retry-after': retryAfterSeconds } };
 }
 
-export const providerMissing = () =>
-  failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', { setting: 'SPEECH_BASE_URL' });
-
 /** Adds the final charge to the request's log line, and makes a stop of the process wait for it. */
 export function followCharge(
   charged: Promise<boolean>,

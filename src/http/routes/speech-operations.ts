@@ -24,6 +24,7 @@ import { NOTHING_CHARGED, type Refused, unknownPayment } from '../../payments/re
 import { speak } from '../../payments/speak.ts';
 import { type OrderRequest, type OrderResult, partsOf, placeOrder, utteranceOf } from '../../speech/order.ts';
 import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
+import { CARD_OFF, PROVIDER_OFF } from '../config-errors.ts';
 import type { OperationContext } from '../operation-context.ts';
 import type { RequestSlot } from '../plugins/admission.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
@@ -31,14 +32,7 @@ import { failure, isAnswer } from '../structured-error.ts';
 import { creditChallenge } from './credit-challenge.ts';
 import { type Pauses, pausedSpeech, refuseForeignHeaders } from './flows.ts';
 import { type JobLinks, jobBody } from './jobs-operations.ts';
-import {
-  followCharge,
-  providerMissing,
-  refusalAnswer,
-  refusalFailure,
-  speechFailed,
-  speechFailure,
-} from './refusals.ts';
+import { followCharge, refusalAnswer, refusalFailure, speechFailed, speechFailure } from './refusals.ts';
 
 export interface SpeechOptions extends JobLinks {
   readonly db: Database;
@@ -105,10 +99,8 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     if (placed.outcome === 'refused') return failure(placed.code, placed.message, placed.details);
     const mixed = refuseForeignHeaders(context, foreignHeaders);
     if (mixed) return mixed;
-    if (!cardCredits) {
-      return failure('CONFIG_ERROR', 'Payment by card is not set up here.', { setting: 'STRIPE_SECRET_KEY' });
-    }
-    if (!streaming) return providerMissing();
+    if (!cardCredits) return CARD_OFF;
+    if (!streaming) return PROVIDER_OFF;
     const shown = cardCredits.credentialOf(headers);
     if (shown.outcome === 'refused') return refusalFailure(shown);
     const closed = pausedSpeech(pauses, isLater ? 'jobs' : 'card');

@@ -1,5 +1,6 @@
 import { type ByteRange, type StoredAudio, StoreError } from '../../speech/store/audio-store.ts';
 import type { LinkSigner } from '../../speech/store/link-token.ts';
+import { AUDIO_STORE_UNAVAILABLE } from '../config-errors.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { errorBody, failure } from '../structured-error.ts';
@@ -60,9 +61,7 @@ export async function answerLink<Answer, Refusal>(
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
     context.log.error({ err: error }, 'failed to read stored audio from AUDIO_STORE; check the store');
-    return failure('CONFIG_ERROR', 'The audio store is unavailable. Retry in a moment.', {
-      reason: 'audio_store_unavailable',
-    });
+    return AUDIO_STORE_UNAVAILABLE;
   }
 }
 

@@ -4,6 +4,7 @@ import { isDatabaseFault } from '../../db/database-errors.ts';
 import { findCardAccount } from '../../ledger/accounts.ts';
 import { OWN_AMOUNT, topUpAmount, typedAmount } from '../../payments/top-up/amount.ts';
 import type { Purchases } from '../../payments/top-up/purchases.ts';
+import { CARD_OFF } from '../config-errors.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { pageResponse as page, pageContentSecurityPolicy, renderErrorPage, type Site } from '../pages/page.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
@@ -26,7 +27,6 @@ export interface TopUpOptions {
   readonly pauses: Pauses;
 }
 
-const OFF = 'Payment by card is not set up here.';
 const REFUSED_ACCOUNT = {
   unknown_account: {
     message: 'accountId does not exist. Leave it empty to create a new account. You were not charged.',
@@ -93,7 +93,7 @@ export function topUpOperations(
     },
 
     startTopUp: async ({ body = {} }, context) => {
-      if (!card) return failure('CONFIG_ERROR', OFF, { setting: 'STRIPE_SECRET_KEY' });
+      if (!card) return CARD_OFF;
       const { maxCents } = card;
       const wantsPage = context.prefersHtml();
       const purchase = body.purchaseId?.trim() || undefined;
@@ -151,7 +151,7 @@ export function topUpOperations(
           renderErrorPage('The URL has no session_id. Use the link that the checkout opened after payment.'),
         );
       }
-      if (!card) return page(503, {}, renderErrorPage(OFF));
+      if (!card) return page(503, {}, renderErrorPage(CARD_OFF.body.error.message));
       const result = await card.purchases.complete(query.session_id).catch((err) => {
         context.log.error({ err }, 'failed to complete a purchase; if it was paid, a reconciler credits it later');
         return { outcome: 'not_now', isOutage: isDatabaseFault(err) } as const;

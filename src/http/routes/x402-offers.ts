@@ -11,6 +11,7 @@ import {
   type Quotes,
 } from '../../payments/x402/quotes.ts';
 import { type OrderRefusal, type OrderRequest, placeOrder } from '../../speech/order.ts';
+import { FOREIGN_DATABASE, PAYMENT_OFF, QUOTES_OFF } from '../config-errors.ts';
 import { failure } from '../structured-error.ts';
 import { offersFor, type PaymentTerms } from './payment-required.ts';
 
@@ -82,22 +83,6 @@ export class X402Offers {
 
 const refuseOrder = ({ code, message, details }: OrderRefusal | QuoteRefusal) => failure(code, message, details);
 
-export const PAYMENT_OFF = failure('CONFIG_ERROR', 'Payment in USDC is not set up here.', { setting: 'X402_PAY_TO' });
-
-export const QUOTES_OFF = failure('CONFIG_ERROR', 'Quotes are not configured here.', { setting: 'QUOTE_SECRET' });
-
-/** A challenge that can't be paid would mislead, so it is refused like a payment. */
-export const CHAIN_OFF = failure('CONFIG_ERROR', 'On-chain payment is not configured here.', {
-  setting: 'X402_RPC_URL',
-});
-
-/** A signature of the configured domain would not be valid. */
-export const OTHER_DOMAIN = failure(
-  'CONFIG_ERROR',
-  "The token's EIP-712 domain differs from the configured one. The operator must fix it. You were not charged.",
-  { reason: 'token_domain', setting: 'X402_ASSET_NAME' },
-);
-
 export const QUOTE_EXPIRED = failure(
   'QUOTE_EXPIRED',
   'The quote has expired. Get a new one from POST /x402/tts/quote.',
@@ -105,10 +90,4 @@ export const QUOTE_EXPIRED = failure(
     field: 'quoteToken',
     rule: 'expiresAt',
   },
-);
-
-const FOREIGN_DATABASE = failure(
-  'CONFIG_ERROR',
-  "The service's database belongs to another network than X402_NETWORK. The operator must fix it. You were not charged.",
-  { reason: 'database_of_another_network', setting: 'X402_NETWORK' },
 );

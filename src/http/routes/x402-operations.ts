@@ -5,14 +5,22 @@ import type { PrepaidBalance } from '../../payments/prepaid/prepaid-balance.ts';
 import { depositResource, speechResource } from '../../payments/x402/challenge.ts';
 import type { ServiceMetadata } from '../../payments/x402/metadata.ts';
 import { PREPAID } from '../../payments/x402/prepaid-terms.ts';
+import {
+  CHAIN_OFF,
+  metadataOff,
+  OTHER_DOMAIN,
+  PAYMENT_OFF,
+  QUOTES_OFF,
+  SIGNING_KEY_EXPIRED,
+} from '../config-errors.ts';
 import type { OperationContext } from '../operation-context.ts';
-import { failure, isAnswer } from '../structured-error.ts';
+import { isAnswer } from '../structured-error.ts';
 import { makeDeposit, type OfferedDeposits } from './deposits.ts';
 import { type Pauses, pausedAnswer, refuseForeignHeaders } from './flows.ts';
 import { issueQuote, selectQuoted } from './issue-quote.ts';
 import { readPrepaidAccount } from './prepaid-account.ts';
 import { getPrepaidAudio, type PrepaidAudioLinks } from './prepaid-audio.ts';
-import { CHAIN_OFF, OTHER_DOMAIN, PAYMENT_OFF, QUOTES_OFF, X402Offers, type X402OffersOptions } from './x402-offers.ts';
+import { X402Offers, type X402OffersOptions } from './x402-offers.ts';
 import { X402Speech, type X402SpeechOptions } from './x402-speech.ts';
 
 export interface X402Options extends X402OffersOptions, Pick<X402SpeechOptions, 'flows' | 'foreignHeaders' | 'speech'> {
@@ -101,10 +109,7 @@ export function x402Operations(options: X402Options): {
       },
 
       getServiceMetadata: async () => {
-        if (!metadata) {
-          const details = { setting: terms ? 'SIGNING_KEYS_FILE' : 'X402_PAY_TO' };
-          return failure('CONFIG_ERROR', 'Signed metadata is not set up here.', details);
-        }
+        if (!metadata) return metadataOff(terms ? 'SIGNING_KEYS_FILE' : 'X402_PAY_TO');
         const foreign = await offers.refuseForeignDatabase(false);
         if (foreign) return foreign;
         const signed = await metadata.read();
@@ -119,9 +124,3 @@ export function x402Operations(options: X402Options): {
     },
   };
 }
-
-const SIGNING_KEY_EXPIRED = failure(
-  'CONFIG_ERROR',
-  'The key that signs the metadata has expired. The operator must rotate it.',
-  { setting: 'SIGNING_KEYS_FILE', reason: 'signing_key_expired' },
-);

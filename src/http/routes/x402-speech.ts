@@ -14,29 +14,15 @@ import type { Resource } from '../../payments/x402/challenge.ts';
 import { readPaymentHeader } from '../../payments/x402/payment-lookup.ts';
 import { utteranceOf } from '../../speech/order.ts';
 import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
+import { type CHAIN_OFF, type OTHER_DOMAIN, PROVIDER_OFF } from '../config-errors.ts';
 import type { OperationContext } from '../operation-context.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { failure, isAnswer } from '../structured-error.ts';
 import { chooseFlow, type OfferedFlow, type Pauses, pausedSpeech, refuseFormerHeader } from './flows.ts';
 import { askForPayment, depositRequired, paymentRequired, showExample } from './payment-required.ts';
 import { type PrepaidAudioLinks, refuseReplay } from './prepaid-audio.ts';
-import {
-  followCharge,
-  limitCredential,
-  providerMissing,
-  refusalAnswer,
-  showReceipt,
-  speechFailed,
-  speechFailure,
-} from './refusals.ts';
-import {
-  type CHAIN_OFF,
-  type OfferedOrder,
-  type OfferRequest,
-  type OTHER_DOMAIN,
-  QUOTE_EXPIRED,
-  type X402Offers,
-} from './x402-offers.ts';
+import { followCharge, limitCredential, refusalAnswer, showReceipt, speechFailed, speechFailure } from './refusals.ts';
+import { type OfferedOrder, type OfferRequest, QUOTE_EXPIRED, type X402Offers } from './x402-offers.ts';
 
 export type X402Flow = PaymentFlow<unknown, OfferedCharge> & {
   readonly name: 'direct' | 'prepaid';
@@ -139,7 +125,7 @@ export class X402Speech {
     if (isAnswer(choice)) return answered(isAnswer(offered) ? offered : choice);
     const { chosen } = choice;
     if (isAnswer(offered)) return answered(offered, chosen);
-    if (!speech) return answered(providerMissing(), chosen);
+    if (!speech) return answered(PROVIDER_OFF, chosen);
     const foreign = await offers.refuseForeignDatabase(chosen !== undefined);
     if (foreign) return answered(foreign, chosen);
     const flow = chosen?.flow;

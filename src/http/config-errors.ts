@@ -1,0 +1,66 @@
+import { isNotSetUp, isRefused, isUnavailable } from '../db/database-errors.ts';
+import { failure } from './structured-error.ts';
+
+// The 503 of what the operator has not set up, or what is unavailable to the whole service. They say how to recover (R47).
+
+/** Tables may be missing at the start, or be dropped later. Undefined if the error is not the database's. */
+export function databaseNotReady(error: unknown) {
+  if (isRefused(error)) {
+    const message = 'The database refuses the service. The operator must correct DATABASE_URL.';
+    return failure('CONFIG_ERROR', message, { reason: 'database_refused', setting: 'DATABASE_URL' });
+  }
+  if (isNotSetUp(error)) {
+    const message = "The database lacks the service's tables or rights. The operator must run npm run migrate.";
+    return failure('CONFIG_ERROR', message, { reason: 'database_not_set_up', command: 'npm run migrate' });
+  }
+  if (isUnavailable(error)) {
+    const details = { reason: 'database_unavailable' };
+    return failure('CONFIG_ERROR', 'The database is unavailable. Retry in a moment.', details);
+  }
+  return undefined;
+}
+
+export const AUDIO_STORE_UNAVAILABLE = failure('CONFIG_ERROR', 'The audio store is unavailable. Retry in a moment.', {
+  reason: 'audio_store_unavailable',
+});
+
+export const PROVIDER_OFF = failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', {
+  setting: 'SPEECH_BASE_URL',
+});
+
+export const CARD_OFF = failure('CONFIG_ERROR', 'Payment by card is not set up here.', {
+  setting: 'STRIPE_SECRET_KEY',
+});
+
+export const FEEDBACK_OFF = failure('CONFIG_ERROR', 'Feedback is not set up here.', { setting: 'FEEDBACK_SECRET' });
+
+export const PAYMENT_OFF = failure('CONFIG_ERROR', 'Payment in USDC is not set up here.', { setting: 'X402_PAY_TO' });
+
+export const QUOTES_OFF = failure('CONFIG_ERROR', 'Quotes are not configured here.', { setting: 'QUOTE_SECRET' });
+
+/** A challenge that can't be paid would mislead, so it is refused like a payment. */
+export const CHAIN_OFF = failure('CONFIG_ERROR', 'On-chain payment is not configured here.', {
+  setting: 'X402_RPC_URL',
+});
+
+/** A signature of the configured domain would not be valid. */
+export const OTHER_DOMAIN = failure(
+  'CONFIG_ERROR',
+  "The token's EIP-712 domain differs from the configured one. The operator must fix it. You were not charged.",
+  { reason: 'token_domain', setting: 'X402_ASSET_NAME' },
+);
+
+export const FOREIGN_DATABASE = failure(
+  'CONFIG_ERROR',
+  "The service's database belongs to another network than X402_NETWORK. The operator must fix it. You were not charged.",
+  { reason: 'database_of_another_network', setting: 'X402_NETWORK' },
+);
+
+export const metadataOff = (setting: 'SIGNING_KEYS_FILE' | 'X402_PAY_TO') =>
+  failure('CONFIG_ERROR', 'Signed metadata is not set up here.', { setting });
+
+export const SIGNING_KEY_EXPIRED = failure(
+  'CONFIG_ERROR',
+  'The key that signs the metadata has expired. The operator must rotate it.',
+  { setting: 'SIGNING_KEYS_FILE', reason: 'signing_key_expired' },
+);
