@@ -15,7 +15,8 @@ import {
   type Utterance,
 } from '../speech/provider.ts';
 import type { AudioStore } from '../speech/store/audio-store.ts';
-import { type Claim, claimJob, completeJob, failJob, jobLeases, requeueJob } from './claim-job.ts';
+import { type Claim, claimJob, jobLeases } from './claim-job.ts';
+import { completeJob, failJob, requeueJob } from './end-job.ts';
 import { audioKey } from './job.ts';
 import { findSegments, speakSegments } from './job-segments.ts';
 import { TASK, type TaskPayload } from './turn.ts';
