@@ -2,6 +2,7 @@ import type { Catalog } from '../../config/catalog.ts';
 import type { DatabaseIdentity } from '../../ledger/database-identity.ts';
 import { makeOffer, type Offer } from '../../payments/x402/challenge.ts';
 import {
+  expiredQuote,
   invalidQuote,
   isExpired,
   placeQuotedOrder,
@@ -23,8 +24,8 @@ export type OfferRequest = OrderRequest | QuotedOrderRequest;
 export interface OfferedOrder {
   readonly order: QuotedOrder;
   readonly offers: readonly [Offer, ...Offer[]];
-  /** The quote has expired: only a repetition of a payment made in time is answered. */
-  readonly hasExpired: boolean;
+  /** The refusal if the quote has expired. A repetition of a payment made in time is answered all the same. */
+  readonly expired: ReturnType<typeof refuseOrder> | undefined;
 }
 
 export interface X402OffersOptions {
@@ -62,7 +63,7 @@ export class X402Offers {
     if (placed.outcome === 'refused') return refuseOrder(placed);
     if (!terms) return PAYMENT_OFF;
     const { order } = placed;
-    return { order, offers: offersFor(terms, order.priceMicroUsd), hasExpired: false } satisfies OfferedOrder;
+    return { order, offers: offersFor(terms, order.priceMicroUsd), expired: undefined } satisfies OfferedOrder;
   }
 
   async #offerQuoted({ quoteToken, ...request }: QuotedOrderRequest) {
@@ -76,18 +77,9 @@ export class X402Offers {
     return {
       order: placed.order,
       offers: [makeOffer(terms.asset, quote.amountMicroUsd, quote.payTo)],
-      hasExpired: isExpired(quote, Date.now()),
+      expired: isExpired(quote, Date.now()) ? refuseOrder(expiredQuote) : undefined,
     } satisfies OfferedOrder;
   }
 }
 
 const refuseOrder = ({ code, message, details }: OrderRefusal | QuoteRefusal) => failure(code, message, details);
-
-export const QUOTE_EXPIRED = failure(
-  'QUOTE_EXPIRED',
-  'The quote has expired. Get a new one from POST /x402/tts/quote.',
-  {
-    field: 'quoteToken',
-    rule: 'expiresAt',
-  },
-);

@@ -22,7 +22,7 @@ import { chooseFlow, type OfferedFlow, type Pauses, pausedSpeech, refuseFormerHe
 import { askForPayment, depositRequired, paymentRequired, showExample } from './payment-required.ts';
 import { type PrepaidAudioLinks, refuseReplay } from './prepaid-audio.ts';
 import { followCharge, limitCredential, refusalAnswer, showReceipt, speechFailed, speechFailure } from './refusals.ts';
-import { type OfferedOrder, type OfferRequest, QUOTE_EXPIRED, type X402Offers } from './x402-offers.ts';
+import type { OfferedOrder, OfferRequest, X402Offers } from './x402-offers.ts';
 
 export type X402Flow = PaymentFlow<unknown, OfferedCharge> & {
   readonly name: 'direct' | 'prepaid';
@@ -97,7 +97,7 @@ export class X402Speech {
     }
     const former = refuseFormerHeader(context);
     if (former) return former;
-    if (offered.hasExpired) return QUOTE_EXPIRED;
+    if (offered.expired) return offered.expired;
     const paused = pausedSpeech(this.#options.pauses, 'direct');
     if (paused) return speechFailure(paused);
     return (context.isBare ? showExample : askForPayment)(resource, offered.offers[0]);
@@ -108,7 +108,7 @@ export class X402Speech {
     const checked = await this.#check(request, context);
     if (checked.outcome === 'answered') return false;
     const { flow, offered } = checked;
-    if (offered.hasExpired || offered.order.text === undefined) return false;
+    if (offered.expired || offered.order.text === undefined) return false;
     if (!flow?.verify) return false;
     const shown = flow.credentialOf(request.headers);
     return shown.outcome === 'read' && flow.verify(shown.credential, context);
@@ -135,13 +135,13 @@ export class X402Speech {
   }
 
   /** Why nothing new is sold at present. */
-  #refuseNew({ offered: { order, hasExpired }, flow }: X402Sale) {
+  #refuseNew({ offered: { order, expired }, flow }: X402Sale) {
     if (order.text === undefined) {
       return failure('INVALID_REQUEST', 'text is required with a payment.', { field: 'text', rule: 'required' });
     }
     const paused = pausedSpeech(this.#options.pauses, flow.name);
     if (paused) return speechFailure(paused);
-    return hasExpired ? QUOTE_EXPIRED : undefined;
+    return expired;
   }
 
   /** Sells the speech and returns the whole audio. */

@@ -92,7 +92,7 @@ export interface QuotedRequest {
 
 export interface QuoteRefusal {
   readonly outcome: 'refused';
-  readonly code: 'INVALID_QUOTE' | 'QUOTE_BODY_MISMATCH';
+  readonly code: 'INVALID_QUOTE' | 'QUOTE_EXPIRED' | 'QUOTE_BODY_MISMATCH';
   readonly message: string;
   readonly details: Record<string, string | number>;
 }
@@ -108,6 +108,13 @@ export const invalidQuote: QuoteRefusal = {
   code: 'INVALID_QUOTE',
   message: 'quoteToken is not a valid quote of this service. Get a new one from POST /x402/tts/quote.',
   details: { field: 'quoteToken', rule: 'signature' },
+};
+
+export const expiredQuote: QuoteRefusal = {
+  outcome: 'refused',
+  code: 'QUOTE_EXPIRED',
+  message: 'The quote has expired. Get a new one from POST /x402/tts/quote.',
+  details: { field: 'quoteToken', rule: 'expiresAt' },
 };
 
 /** Checks a request against its quote, but not its expiry: a request that was paid in time may be repeated. */
