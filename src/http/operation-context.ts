@@ -1,5 +1,6 @@
 import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
 import type { PaymentOutcome } from '../contract/types.ts';
+import type { RunningWork } from '../lib/running-work.ts';
 import type { RequestContext, ResponseEvents } from '../payments/payment-flow.ts';
 import type { Admission } from './plugins/admission.ts';
 import { pathAndQuery } from './plugins/request-head.ts';
@@ -95,6 +96,19 @@ export class OperationContext implements RequestContext {
   /** Makes the request's log line wait for work that may outlive the response. */
   waitFor<T>(work: Promise<T>): Promise<T> {
     return this.#request.record.waitFor(work);
+  }
+
+  /** Adds the final charge to the request's log line, and makes a stop of the process wait for it. */
+  followCharge(charged: Promise<boolean>, priceMicroUsd: bigint, work: RunningWork): void {
+    const noted = charged.then((isCharged) => this.addLogFields({ chargedMicroUsd: isCharged ? priceMicroUsd : 0n }));
+    work
+      .add(this.waitFor(noted))
+      .catch((err) =>
+        this.log.error(
+          { err },
+          'failed to capture or void a hold; its payer gets the amount back when its lease ends. Read err',
+        ),
+      );
   }
 
   /** Sets a header for any status, as the contract marks it with `x-set-by: edge`. */

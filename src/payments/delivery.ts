@@ -15,7 +15,8 @@ import {
 /** `lost` aborts when another process may soon own the hold: audio after that is useless. */
 type DeliveryBounds = { readonly timeoutMs: number | undefined; readonly lost: AbortSignal };
 
-export interface DeliveredSpeech<Body> {
+/** Speech of which no byte is sent yet. */
+export interface ReadySpeech<Body> {
   readonly body: Body;
   readonly upstream: SpeakingUpstream | undefined;
   readonly audio?: Buffer;
@@ -24,7 +25,7 @@ export interface DeliveredSpeech<Body> {
   readonly abort?: (error: Error) => void;
 }
 
-export type Delivery<Body> = (utterance: Utterance, bounds: DeliveryBounds) => Promise<DeliveredSpeech<Body>>;
+export type Delivery<Body> = (utterance: Utterance, bounds: DeliveryBounds) => Promise<ReadySpeech<Body>>;
 
 export interface BufferedSpeech {
   readonly provider: SpeechProvider;

@@ -1,7 +1,7 @@
 import { testPoint } from '../lib/test-point.ts';
 import { SpeechError } from '../speech/provider.ts';
 import type { SynthesisPermits } from '../speech/synthesis-permits.ts';
-import type { DeliveredSpeech, Delivery } from './delivery.ts';
+import type { Delivery, ReadySpeech } from './delivery.ts';
 import type { Authorization, Charge, Held, PaymentHold } from './payment-flow.ts';
 import type { Refused } from './refusal.ts';
 
@@ -20,9 +20,11 @@ type HoldOf<Outcome extends Authorization> = Extract<Outcome, Held>['hold'];
 
 export type SaleOutcome<Outcome extends Authorization, Body> =
   | {
-      readonly outcome: 'delivered';
+      readonly outcome: 'ready';
+      /** To be sent now. */
       readonly body: Body;
       readonly hold: HoldOf<Outcome>;
+      /** Whether it was charged, once the response has ended. */
       readonly captured: Promise<boolean>;
     }
   | Exclude<Outcome, Held>
@@ -53,7 +55,7 @@ export async function speak<Outcome extends Authorization, Body>(
   const releasePermit = await sale.permits.take();
   if (releasePermit instanceof SpeechError) return { outcome: 'failed', error: releasePermit, hold: undefined };
   let stopRenewing: (() => void) | undefined;
-  let isDelivered = false;
+  let isReady = false;
   try {
     if (sale.charge.request.response.isClosed) return { outcome: 'failed', error: callerLeft(), hold: undefined };
     const authorization = await sale.authorize();
@@ -66,17 +68,17 @@ export async function speak<Outcome extends Authorization, Body>(
       lost.abort();
       sale.charge.request.response.abort();
     });
-    const delivered = await deliver(sale, hold, lost);
-    if (delivered.outcome === 'failed') return delivered;
+    const spoken = await synthesize(sale, hold, lost);
+    if (spoken.outcome === 'failed') return spoken;
     // A hold refuses with the codes of its flow.
-    if (delivered.outcome === 'refused') return delivered as Exclude<Outcome, Held>;
-    isDelivered = true;
-    const { body, complete } = delivered.speech;
-    const captured = endHold(sale, hold, delivered.speech, lost.signal).finally(stopRenewing);
+    if (spoken.outcome === 'refused') return spoken as Exclude<Outcome, Held>;
+    isReady = true;
+    const { body, complete } = spoken.speech;
+    const captured = endHold(sale, hold, spoken.speech, lost.signal).finally(stopRenewing);
     complete.then(releasePermit, releasePermit);
-    return { outcome: 'delivered', body, hold, captured };
+    return { outcome: 'ready', body, hold, captured };
   } finally {
-    if (!isDelivered) {
+    if (!isReady) {
       stopRenewing?.();
       releasePermit();
     }
@@ -88,11 +90,12 @@ const callerLeft = () =>
 
 const ownsLease = (hold: PaymentHold): boolean => hold.ownsLease?.() ?? true;
 
-async function deliver<Body>(
+/** Synthesizes, and settles in flows that do so before the response. Voids the hold if that fails. */
+async function synthesize<Body>(
   { charge, delivery }: { readonly charge: Charge; readonly delivery: Delivery<Body> },
   hold: PaymentHold,
   lost: AbortController,
-): Promise<{ readonly outcome: 'delivered'; readonly speech: DeliveredSpeech<Body> } | Refused | SpeechFailed> {
+): Promise<{ readonly outcome: 'ready'; readonly speech: ReadySpeech<Body> } | Refused | SpeechFailed> {
   try {
     if (charge.request.response.isClosed) throw callerLeft();
     const utterance = { ...charge.utterance, traceId: charge.request.traceId };
@@ -104,7 +107,7 @@ async function deliver<Body>(
       throw new SpeechError('TTS_UNAVAILABLE', 'The synthesis took too long.', true);
     }
     const refusal = speech.audio && (await hold.settle?.(speech.upstream, speech.audio));
-    return refusal ?? { outcome: 'delivered', speech };
+    return refusal ?? { outcome: 'ready', speech };
   } catch (error) {
     testPoint('speech failed');
     await hold.void();
@@ -120,7 +123,7 @@ async function deliver<Body>(
 async function endHold<Outcome extends Authorization, Body>(
   { charge, onBrokenOff }: Sale<Outcome, Body>,
   hold: PaymentHold,
-  { upstream, audio, complete, abort }: DeliveredSpeech<Body>,
+  { upstream, audio, complete, abort }: ReadySpeech<Body>,
   lost: AbortSignal,
 ): Promise<boolean> {
   const mayCharge = new Promise<boolean>((resolve) => charge.request.response.onEnd((isError) => resolve(!isError)));

@@ -1,4 +1,3 @@
-import type { RunningWork } from '../../lib/running-work.ts';
 import type { Receipt, RefusalCode, Refused } from '../../payments/refusal.ts';
 import type { SpeechFailed } from '../../payments/speak.ts';
 import { REPLAY_WINDOW_SECONDS } from '../../payments/x402/payment.ts';
@@ -237,22 +236,4 @@ export function speechFailure({ code, message, transient, retryAfterSeconds, rea
   });
   if (answer.status !== 503 || retryAfterSeconds === undefined) return answer;
   return { ...answer, headers: { 'retry-after': retryAfterSeconds } };
-}
-
-/** Adds the final charge to the request's log line, and makes a stop of the process wait for it. */
-export function followCharge(
-  charged: Promise<boolean>,
-  priceMicroUsd: bigint,
-  work: RunningWork,
-  context: OperationContext,
-): void {
-  const noted = charged.then((isCharged) => context.addLogFields({ chargedMicroUsd: isCharged ? priceMicroUsd : 0n }));
-  work
-    .add(context.waitFor(noted))
-    .catch((err) =>
-      context.log.error(
-        { err },
-        'failed to capture or void a hold; its payer gets the amount back when its lease ends. Read err',
-      ),
-    );
 }

@@ -32,7 +32,7 @@ import { failure, isAnswer } from '../structured-error.ts';
 import { creditChallenge } from './credit-challenge.ts';
 import { type Pauses, pausedSpeech, refuseForeignHeaders } from './flows.ts';
 import { type JobLinks, jobBody } from './jobs-operations.ts';
-import { followCharge, refusalAnswer, refusalFailure, speechFailed, speechFailure } from './refusals.ts';
+import { refusalAnswer, refusalFailure, speechFailed, speechFailure } from './refusals.ts';
 
 export interface SpeechOptions extends JobLinks {
   readonly db: Database;
@@ -139,10 +139,10 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     if (limited) return limited;
     context.payment = NOTHING_CHARGED;
     switch (sold.outcome) {
-      case 'delivered': {
+      case 'ready': {
         context.admission.uncountVerified();
         const { mimeType, audio } = sold.body;
-        followCharge(sold.captured, priceMicroUsd, work, context);
+        context.followCharge(sold.captured, priceMicroUsd, work);
         const buffering = audio instanceof Readable ? { 'x-accel-buffering': 'no' as const } : {};
         const headers = { 'cache-control': PRIVATE_CACHE, ...sold.hold.receipt, ...buffering };
         return { status: 200 as const, type: mimeType, headers, body: audio };

@@ -21,7 +21,7 @@ import { failure, isAnswer } from '../structured-error.ts';
 import { chooseFlow, type OfferedFlow, type Pauses, pausedSpeech, refuseFormerHeader } from './flows.ts';
 import { askForPayment, depositRequired, paymentRequired, showExample } from './payment-required.ts';
 import { type PrepaidAudioLinks, refuseReplay } from './prepaid-audio.ts';
-import { followCharge, limitCredential, refusalAnswer, showReceipt, speechFailed, speechFailure } from './refusals.ts';
+import { limitCredential, refusalAnswer, showReceipt, speechFailed, speechFailure } from './refusals.ts';
 import type { OfferedOrder, OfferRequest, X402Offers } from './x402-offers.ts';
 
 export type X402Flow = PaymentFlow<unknown, OfferedCharge> & {
@@ -70,6 +70,11 @@ interface X402Sale {
   readonly resource: Resource;
 }
 
+interface EarlierRequest extends Pick<X402Sale, 'replays' | 'headers'> {
+  /** Whether its response takes a rate limit slot. */
+  readonly isMetered?: boolean;
+}
+
 /** Speech paid in USDC, and the challenge for unpaid requests (R27). */
 export class X402Speech {
   readonly #options: X402SpeechOptions;
@@ -85,16 +90,21 @@ export class X402Speech {
   ): Promise<GetX402SpeechResult> {
     const { headers } = request;
     const resource = this.#options.resources[method];
-    const { chosen, ...checked } = await this.#check(request, context);
-    if (checked.outcome === 'answered') {
-      if (!chosen) return checked.answer;
-      const { replays } = chosen;
-      return this.#answerReplay({ replays, headers }, checked.answer, context, replays.name === 'direct');
+    const checked = await this.#check(request, context);
+    switch (checked.outcome) {
+      case 'refused': {
+        const { answer, replays } = checked;
+        if (!replays) return answer;
+        return this.#earlierAnswerOr(answer, { replays, headers, isMetered: replays.name === 'direct' }, context);
+      }
+      case 'paid':
+        return this.#sell({ ...checked, headers, resource }, context);
+      case 'unpaid':
+        return this.#answerUnpaid(checked.offered, resource, context);
     }
-    const { offered, speech, flow } = checked;
-    if (chosen && flow) {
-      return this.#sell({ flow, replays: chosen.replays, headers, offered, speech, resource }, context);
-    }
+  }
+
+  async #answerUnpaid(offered: OfferedOrder, resource: Resource, context: OperationContext) {
     const former = refuseFormerHeader(context);
     if (former) return former;
     if (offered.expired) return offered.expired;
@@ -106,32 +116,34 @@ export class X402Speech {
   /** Whether a request would be admitted beyond the edge's limit (R48). */
   async hasVerifiedCredential(request: SpeechRequest, context: OperationContext): Promise<boolean> {
     const checked = await this.#check(request, context);
-    if (checked.outcome === 'answered') return false;
+    if (checked.outcome !== 'paid') return false;
     const { flow, offered } = checked;
     if (offered.expired || offered.order.text === undefined) return false;
-    if (!flow?.verify) return false;
+    if (!flow.verify) return false;
     const shown = flow.credentialOf(request.headers);
     return shown.outcome === 'read' && flow.verify(shown.credential, context);
   }
 
   /**
-   * Checks a request before its payment, in the order of R7, without writes. `chosen` is set even with an answer. A chosen
-   * flow that passes is never off: without prepaid there is no offer, and without a chain no direct payment.
+   * Checks a request before its payment, in the order of R7, without writes. A refused one has `replays` if it shows a
+   * payment: an earlier request with the same payment may have been answered.
    */
   async #check({ asked }: SpeechRequest, context: OperationContext) {
     const { offers, flows, foreignHeaders, speech, refuseOnChain } = this.#options;
     const offered = await offers.offer(asked);
     const choice = chooseFlow(flows, context, foreignHeaders);
-    if (isAnswer(choice)) return answered(isAnswer(offered) ? offered : choice);
-    const { chosen } = choice;
-    if (isAnswer(offered)) return answered(offered, chosen);
-    if (!speech) return answered(PROVIDER_OFF, chosen);
-    const foreign = await offers.refuseForeignDatabase(chosen !== undefined);
-    if (foreign) return answered(foreign, chosen);
-    const flow = chosen?.flow;
+    if (isAnswer(choice)) return refusedBy(isAnswer(offered) ? offered : choice);
+    const { flow, replays } = choice.chosen ?? {};
+    if (isAnswer(offered)) return refusedBy(offered, replays);
+    if (!speech) return refusedBy(PROVIDER_OFF, replays);
+    const foreign = await offers.refuseForeignDatabase(replays !== undefined);
+    if (foreign) return refusedBy(foreign, replays);
     const off = flow?.name === 'prepaid' ? undefined : await refuseOnChain();
-    if (off) return answered(off, chosen);
-    return { outcome: 'passed' as const, offered, speech, flow, chosen };
+    if (off) return refusedBy(off, replays);
+    // A flow that is off was refused above: without prepaid there is no offer, and without a chain no direct payment.
+    return flow && replays
+      ? { outcome: 'paid' as const, offered, speech, flow, replays }
+      : { outcome: 'unpaid' as const, offered };
   }
 
   /** Why nothing new is sold at present. */
@@ -154,7 +166,7 @@ export class X402Speech {
     const shown = flow.credentialOf(headers);
     if (shown.outcome === 'refused') return this.#answerRefused(sale, shown, context);
     const refusal = this.#refuseNew(sale);
-    if (refusal) return this.#answerReplay(sale, refusal, context);
+    if (refusal) return this.#earlierAnswerOr(refusal, sale, context);
     const { text = '', characters, ratePicoUsd, priceMicroUsd } = order;
     const charge: OfferedCharge = {
       utterance: utteranceOf(order, text),
@@ -165,6 +177,7 @@ export class X402Speech {
       resource,
     };
     context.addLogFields({ flow: flow.name, characters });
+    // Until the outcome is known: an error that is thrown from here on leaves the money in doubt (R64).
     context.payment = unknownPayment(priceMicroUsd);
     let held: PaymentHold | undefined;
     const onHeld = (hold: PaymentHold) => {
@@ -175,8 +188,8 @@ export class X402Speech {
       const authorize = () => flow.authorize(shown.credential, charge);
       const sold = await speak({ authorize, charge, delivery: buffered(speech), permits: speech.permits, onHeld });
       switch (sold.outcome) {
-        case 'delivered':
-          followCharge(sold.captured, priceMicroUsd, speech.work, context);
+        case 'ready':
+          context.followCharge(sold.captured, priceMicroUsd, speech.work);
           return paid(sold.body, sold.body.length, sold.hold.receipt);
         case 'replayed':
           return replayed(sold, context);
@@ -185,7 +198,7 @@ export class X402Speech {
           return await this.#answerRefused(sale, sold, context);
         case 'failed': {
           const answer = speechFailed(sold, context);
-          if (!sold.hold) return await this.#answerReplay(sale, answer, context);
+          if (!sold.hold) return await this.#earlierAnswerOr(answer, sale, context);
           context.payment = NOTHING_CHARGED;
           showReceipt(sold.hold.receipt, context);
           return answer;
@@ -215,18 +228,14 @@ export class X402Speech {
     );
     // The signature may have been valid when the identical request was paid.
     const mayBeRepetition = explained.code === 'UNAUTHORIZED' || explained.reason === 'expiry';
-    return mayBeRepetition ? this.#answerReplay(sale, answer, context) : answer;
+    return mayBeRepetition ? this.#earlierAnswerOr(answer, sale, context) : answer;
   }
 
-  /**
-   * The earlier payment's response, or the refusal. Settings must not hide it (R45).
-   * @param isMetered whether a response to an earlier payment takes a rate limit slot
-   */
-  async #answerReplay(
-    { replays, headers }: Pick<X402Sale, 'replays' | 'headers'>,
+  /** The response to the earlier request with this payment, or else the refusal. Settings must not hide it (R45). */
+  async #earlierAnswerOr(
     refusal: GetX402SpeechResult,
+    { replays, headers, isMetered }: EarlierRequest,
     context: OperationContext,
-    isMetered = false,
   ): Promise<GetX402SpeechResult> {
     const found = await replays.find(headers, context);
     if (!found) return refusal;
@@ -253,10 +262,10 @@ export class X402Speech {
   }
 }
 
-const answered = <Answer, Chosen = undefined>(answer: Answer, chosen?: Chosen) => ({
-  outcome: 'answered' as const,
+const refusedBy = <Answer>(answer: Answer, replays?: ReplayLookup) => ({
+  outcome: 'refused' as const,
   answer,
-  chosen,
+  replays,
 });
 
 const paid = (body: Buffer | Readable, sizeBytes: number, receipt: Receipt | undefined) =>
