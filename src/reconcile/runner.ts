@@ -182,7 +182,9 @@ export class ReconcilerRunner {
       hasActed ||= result.outcome === 'done';
       // Another process has the turn, and may have read before it was to hurry.
       isHurried &&= result.outcome === 'skipped';
-      at = isHurried ? performance.now() + HURRY_RETRY_MS : Math.max(at + intervalMs, performance.now());
+      const now = performance.now();
+      // A hurried turn ends before it was due.
+      at = isHurried ? now + HURRY_RETRY_MS : Math.max(Math.min(at, now) + intervalMs, now);
     }
   }
 

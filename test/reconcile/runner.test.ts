@@ -101,6 +101,21 @@ test("a reconciler of every nth turn runs in a process's first turn", async (t) 
   await life();
 });
 
+test('turns go on at their interval after many that were hurried', async (t) => {
+  const { url } = await testDatabase(t);
+  let runs = 0;
+  const reconciler: Reconciler = { name: 'probe', run: async () => void runs++ };
+  const { runner } = setUp(t, url, [reconciler], { intervalMs: 500 });
+  runner.start();
+  for (let hurried = 0; hurried < 200; hurried++) {
+    const before = runs;
+    runner.hurry(['probe']);
+    await until(() => runs > before);
+  }
+  const before = runs;
+  await until(() => runs >= before + 3);
+});
+
 test('a long turn is not joined by another replica or by the same one', async (t) => {
   const { url } = await testDatabase(t);
   const entered = withResolvers();
