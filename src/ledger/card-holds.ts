@@ -40,7 +40,7 @@ export type GroupedCardHold =
       readonly outcome: 'judged';
       /** Of this hold and the others of its account in the statement; only with a limit. */
       readonly slots: TakenSlots;
-      /** The hold's place among those of its account, from 1. */
+      /** The hold's position among those of its account, from 1. */
       readonly turn: number;
       /** Undefined if the balance was too small after earlier holds of the statement: a separate statement must decide. */
       readonly decided: Decided | undefined;
@@ -65,9 +65,9 @@ interface JudgedRow extends TakenSlots {
  * for, unless those are skipped.
  */
 export function cardHoldStatement(terms: CardHoldTerms) {
-  const place = compiledOnce((_db, values: ReturnType<typeof valuesOf>) => placeHolds(values, terms));
+  const execute = compiledOnce((_db, values: ReturnType<typeof valuesOf>) => statementOf(values, terms));
   return async (db: Database, requests: readonly CardHoldRequest[]): Promise<GroupedCardHold[]> => {
-    const rows = await place(db, valuesOf(requests));
+    const rows = await execute(db, valuesOf(requests));
     return rows.map((row, index) => {
       if (row.outcome === 'locked' || row.outcome === 'unknown_account') return { outcome: row.outcome };
       const decided = decidedOf(requests[index] as CardHoldRequest, row);
@@ -82,7 +82,7 @@ const valuesOf = (requests: readonly CardHoldRequest[]) => ({
   ...holdValues(requests),
 });
 
-function placeHolds(values: ReturnType<typeof valuesOf>, terms: CardHoldTerms): RawBuilder<Row> {
+function statementOf(values: ReturnType<typeof valuesOf>, terms: CardHoldTerms): RawBuilder<Row> {
   const { leaseSeconds, livemode, limit } = terms;
   const slots = limit
     ? takeSlots(sql`(select bucket as key, 'account' as scope, attempts from payer) bucket`, limit)
@@ -90,7 +90,7 @@ function placeHolds(values: ReturnType<typeof valuesOf>, terms: CardHoldTerms): 
   return sql<Row>`
     /* hold */ with request as materialized (
       select * from unnest(${values.accounts}::uuid[], ${values.buckets}::bytea[], ${holdArrays(values)})
-        with ordinality as given (account_id, bucket, ${HOLD_COLUMNS}, place)
+        with ordinality as given (account_id, bucket, ${HOLD_COLUMNS}, ordinal)
     ), payer as materialized (
       select account.id as account_id, balance_micro_usd as balance, bucket, attempts,
              case when frozen_at is not null then 'account_frozen' when is_indebted then 'account_indebted' end as block
@@ -100,10 +100,10 @@ function placeHolds(values: ReturnType<typeof valuesOf>, terms: CardHoldTerms): 
     ), slots as (
       ${slots}
     ), ranked as materialized (
-      select place, account_id, balance, block, ${HOLD_COLUMNS}, scope, granted, taken, reset_seconds,
+      select ordinal, account_id, balance, block, ${HOLD_COLUMNS}, scope, granted, taken, reset_seconds,
              row_number() over account_holds as turn, sum(amount) over account_holds as total
       from request join payer using (account_id) join slots on slots.key = payer.bucket
-      window account_holds as (partition by account_id order by place)
+      window account_holds as (partition by account_id order by ordinal)
     ), payable as (
       select * from ranked where turn <= granted and total <= balance and block is null
     ), debit as (
@@ -121,17 +121,17 @@ function placeHolds(values: ReturnType<typeof valuesOf>, terms: CardHoldTerms): 
     ), quick as (
       select ${asynchronousCommit} where ${leaseSeconds !== null} or not exists (select from hold)
     )
-    select request.place, ranked.account_id, turn::integer, scope, granted, taken, reset_seconds, fence,
+    select request.ordinal, ranked.account_id, turn::integer, scope, granted, taken, reset_seconds, fence,
            (case when held_id is null then balance else balance - total end)::bigint as balance,
            case when ranked.account_id is null then case when exists (
                   select from account where id = request.account_id and kind = 'card' and ${isOfMode(livemode)}
                 ) then 'locked' else 'unknown_account' end
-                when held_id is not null then 'held'
+                when held_id is not null then 'placed'
                 when block is not null then block
                 when turn > 1 then 'undecided'
                 else 'insufficient_funds' end as outcome, (select count(*) from quick)
-    from request left join ranked using (place) left join hold on held_id = ranked.hold_id
-    order by place`;
+    from request left join ranked using (ordinal) left join hold on held_id = ranked.hold_id
+    order by ordinal`;
 }
 
 /** Undefined if earlier holds of the statement took the balance, so that a separate statement must decide. */
@@ -140,7 +140,7 @@ function decidedOf(
   { outcome, account_id: accountId, balance: balanceMicroUsd, fence }: JudgedRow,
 ): Decided | undefined {
   switch (outcome) {
-    case 'held':
+    case 'placed':
       return { outcome, hold: { id, fence, accountId, amountMicroUsd, balanceMicroUsd } };
     case 'undecided':
       return undefined;

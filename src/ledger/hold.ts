@@ -75,7 +75,7 @@ export const unlessLocked = ({ locked }: HoldTerms): RawBuilder<unknown> =>
   locked === 'skip' ? sql`skip locked` : sql``;
 
 export interface Placed {
-  readonly outcome: 'held';
+  readonly outcome: 'placed';
   readonly hold: HoldRecord;
 }
 

@@ -29,7 +29,10 @@ export type WalletHoldResult =
   /** Past or too far ahead by the database's clock (R34). */
   | { readonly outcome: 'expiry' }
   | { readonly outcome: 'unknown_account' }
-  | { readonly outcome: 'nonce_spent' | 'insufficient_funds'; readonly balanceMicroUsd: bigint };
+  | {
+      readonly outcome: 'nonce_spent' | 'over_max_amount' | 'insufficient_funds';
+      readonly balanceMicroUsd: bigint;
+    };
 
 interface WalletHoldTerms extends HoldTerms {
   /** When the hold is voided unless it is renewed. */
@@ -42,9 +45,9 @@ export class WalletHolds {
   readonly #placeAlone: (request: WalletHoldRequest) => Promise<WalletHoldResult>;
 
   constructor(db: Database, leaseSeconds: number) {
-    const place = walletHoldStatement({ leaseSeconds, locked: 'skip' });
+    const placeTogether = walletHoldStatement({ leaseSeconds, locked: 'skip' });
     const placeAlone = singleWalletHold({ leaseSeconds });
-    this.#grouped = new GroupedStatement({ run: (requests) => place(db, requests) });
+    this.#grouped = new GroupedStatement({ run: (requests) => placeTogether(db, requests) });
     this.#placeAlone = (request) => placeAlone(db, request);
   }
 
@@ -54,7 +57,8 @@ export class WalletHolds {
 }
 
 interface Row {
-  readonly place: bigint;
+  /** Of its request in the statement, from 1. */
+  readonly ordinal: bigint;
   readonly outcome: WalletHoldResult['outcome'] | 'locked' | 'undecided';
   readonly account_id: string;
   readonly balance: bigint;
@@ -70,11 +74,10 @@ interface Row {
  *   the balance, or another transaction has locked the account
  */
 function walletHoldStatement(terms: WalletHoldTerms) {
-  const place = compiledOnce((_db, values: ReturnType<typeof valuesOf>) => placeHolds(values, terms));
+  const execute = compiledOnce((_db, values: ReturnType<typeof valuesOf>) => statementOf(values, terms));
   return async (db: Database, requests: readonly WalletHoldRequest[]): Promise<(WalletHoldResult | undefined)[]> => {
-    const rows = await place(db, valuesOf(requests));
-    const placed = new Map(rows.map((row) => [Number(row.place), row]));
-    return Promise.all(requests.map((request, index) => resultOf(db, request, placed.get(index + 1) as Row)));
+    const rows = new Map((await execute(db, valuesOf(requests))).map((row) => [Number(row.ordinal), row]));
+    return Promise.all(requests.map((request, index) => resultOf(db, request, rows.get(index + 1) as Row)));
   };
 }
 
@@ -87,30 +90,30 @@ const valuesOf = (requests: readonly WalletHoldRequest[]) => ({
   ...holdValues(requests),
 });
 
-const placeHolds = (values: ReturnType<typeof valuesOf>, terms: WalletHoldTerms): RawBuilder<Row> => sql<Row>`
+const statementOf = (values: ReturnType<typeof valuesOf>, terms: WalletHoldTerms): RawBuilder<Row> => sql<Row>`
     /* hold_prepaid */ with request as materialized (
       select *, ${inTime(sql`expiry`)} as in_time
       from unnest(${values.addresses}::text[], ${values.nonces}::text[], ${values.digests}::bytea[],
                   ${values.expiries}::bigint[], ${values.withinMaximum}::boolean[], ${holdArrays(values)})
-        with ordinality as given (address, nonce, digest, expiry, is_within_maximum, ${HOLD_COLUMNS}, place)
+        with ordinality as given (address, nonce, digest, expiry, is_within_maximum, ${HOLD_COLUMNS}, ordinal)
     ), payer as materialized (
       select account.id as account_id, account.address, balance_micro_usd as balance
       from (select distinct address from request where in_time) named join account on account.address = named.address
       for no key update of account ${unlessLocked(terms)}
     ), ranked as materialized (
-      select place, account_id, balance, nonce, digest, ${HOLD_COLUMNS}, row_number() over wallet_spends as turn,
+      select ordinal, account_id, balance, nonce, digest, ${HOLD_COLUMNS}, row_number() over wallet_spends as turn,
              is_within_maximum and sum(amount) over wallet_spends <= balance
-               and row_number() over (partition by account_id, nonce order by place) = 1 as may_spend
+               and row_number() over (partition by account_id, nonce order by ordinal) = 1 as may_spend
       from request join payer on payer.address = request.address where in_time
-      window wallet_spends as (partition by account_id order by place)
+      window wallet_spends as (partition by account_id order by ordinal)
     ), spent as (
       insert into prepaid_nonce (account_id, nonce, request_digest, hold_id)
       select account_id, nonce, digest, hold_id from ranked where may_spend
       on conflict do nothing
       returning hold_id as spent_id
     ), paid as materialized (
-      select account_id, balance, nonce, ${HOLD_COLUMNS}, place as paid_place,
-             sum(amount) over (partition by account_id order by place)::bigint as total
+      select account_id, balance, nonce, ${HOLD_COLUMNS}, ordinal as paid_ordinal,
+             sum(amount) over (partition by account_id order by ordinal)::bigint as total
       from ranked join spent on spent_id = hold_id
     ), debit as (
       update account set balance_micro_usd = due.balance - due.total
@@ -125,26 +128,27 @@ const placeHolds = (values: ReturnType<typeof valuesOf>, terms: WalletHoldTerms)
       from paid join debit on debited_id = account_id
       returning id as held_id, fence
     )
-    select request.place, ranked.account_id, fence,
+    select request.ordinal, ranked.account_id, fence,
            coalesce(paid.balance - paid.total, debit.left_over, ranked.balance) as balance,
            case when not request.in_time then 'expiry'
                 when ranked.account_id is null then coalesce(
                   (select 'locked' from account where account.address = request.address), 'unknown_account'
                 )
-                when held_id is not null then 'held'
+                when held_id is not null then 'placed'
                 when may_spend then 'nonce_spent'
                 when turn > 1 then 'undecided'
+                when not is_within_maximum then 'over_max_amount'
                 else 'insufficient_funds' end as outcome, ${asynchronousCommit}
-    from request left join ranked on ranked.place = request.place left join debit on debited_id = ranked.account_id
-      left join paid on paid_place = request.place
+    from request left join ranked on ranked.ordinal = request.ordinal left join debit on debited_id = ranked.account_id
+      left join paid on paid_ordinal = request.ordinal
       left join hold on held_id = paid.hold_id`;
 
 /** Places one hold, and waits for an account that another transaction has locked. */
 export function singleWalletHold(terms: Omit<WalletHoldTerms, 'locked'>) {
   const place = walletHoldStatement({ ...terms, locked: 'wait' });
   return async (db: Database, request: WalletHoldRequest): Promise<WalletHoldResult> => {
-    const [placed] = await place(db, [request]);
-    return placed as WalletHoldResult;
+    const [result] = await place(db, [request]);
+    return result as WalletHoldResult;
   };
 }
 
@@ -154,10 +158,11 @@ async function resultOf(
   { outcome, account_id: accountId, balance: balanceMicroUsd, fence }: Row,
 ): Promise<WalletHoldResult | undefined> {
   switch (outcome) {
-    case 'held':
+    case 'placed':
       return { outcome, hold: { id, fence, accountId, amountMicroUsd, balanceMicroUsd, nonce } };
     case 'nonce_spent':
       return { outcome, balanceMicroUsd };
+    case 'over_max_amount':
     case 'insufficient_funds': {
       // The statement's snapshot may be older than the spend that emptied the balance; this query's is not.
       const now = await readNonce(db, accountId, nonce);

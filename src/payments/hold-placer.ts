@@ -39,7 +39,7 @@ interface BalanceHoldParts<R extends Receipt> extends HoldPlacerParts {
   readonly endWork: (end: WorkEnd) => void;
 }
 
-const isPlaced = (result: { readonly outcome: string }): result is Placed => result.outcome === 'held';
+const isPlaced = (result: { readonly outcome: string }): result is Placed => result.outcome === 'placed';
 
 /** Places the holds of one flow. */
 export class HoldPlacer {

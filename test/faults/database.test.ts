@@ -170,7 +170,7 @@ test('what is delivered long after a stop began waits for the database too', asy
   const proxy = await startTcpProxy(t, databaseUrl);
   const gateway = await startGateway(t, {}, { databaseUrl });
   const held = await holdOnCard(gateway.db, await gateway.fund(500), 198n);
-  assert.ok(held.outcome === 'held');
+  assert.ok(held.outcome === 'placed');
   const db = openDatabase(proxy.url, { maxConnections: 1 });
   t.teardown(() => db.destroy());
   const log = { warn: () => proxy.restore() } as unknown as FastifyBaseLogger;

@@ -61,7 +61,7 @@ async function addSpends(db: Database): Promise<void> {
   const place = async (nonce: string, amountMicroUsd: bigint) => {
     const terms = { address: PAYER_ADDRESS, nonce, expiry, amountMicroUsd, isWithinMaximum: true };
     const result = await holdOnWallet(db, terms);
-    assert.ok(result.outcome === 'held');
+    assert.ok(result.outcome === 'placed');
     return result.hold;
   };
   assert.equal(await captureHold(db, await place('posted', 10n)), true);
@@ -108,7 +108,7 @@ test('the audit passes on a sound ledger, and each rule can fail', async (t) => 
   await addPayments(db);
   await addSpends(db);
   await addClawbacks(db);
-  t.equal((await holdOnCard(db, accountId, 100n)).outcome, 'held');
+  t.equal((await holdOnCard(db, accountId, 100n)).outcome, 'placed');
   t.strictSame(await audit(db), []);
 
   const broken = new Set<string>();
@@ -178,7 +178,7 @@ async function start(t: Test): Promise<{ db: Database; accountId: string }> {
 
 async function hold(db: Database, accountId: string) {
   const held = await holdOnCard(db, accountId, 100n);
-  assert.ok(held.outcome === 'held');
+  assert.ok(held.outcome === 'placed');
   return held.hold;
 }
 

@@ -174,7 +174,7 @@ async function holdOne(db: Database) {
   const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
   const terms = { address: PAYER, nonce: 'one', expiry, amountMicroUsd: 198n, isWithinMaximum: true };
   const result = await holdOnWallet(db, terms);
-  assert.ok(result.outcome === 'held');
+  assert.ok(result.outcome === 'placed');
   return result.hold;
 }
 
@@ -329,7 +329,7 @@ for (const [name, credit, debit] of FLOWS) {
     await lock.untilWaiting(2);
     await lock.release();
     await credited;
-    t.equal((await debited).outcome, 'held');
+    t.equal((await debited).outcome, 'placed');
     const { rows } = await sql`select balance_micro_usd as balance from account where kind <> 'contra'`.execute(db);
     t.strictSame(rows, [{ balance: 5000n }]);
     t.strictSame(await audit(db), []);

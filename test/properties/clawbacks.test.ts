@@ -101,7 +101,7 @@ class Life {
     const { db } = this.#gateway;
     const amount = 1n + BigInt(Math.floor(share * 15_000_000));
     const placed = await holdOnCard(db, this.account, amount, 600);
-    if (placed.outcome !== 'held') return false;
+    if (placed.outcome !== 'placed') return false;
     if (end === 'capture') await this.#capture(placed.hold);
     else if (end === 'void') await voidHold(db, placed.hold);
     else this.#held.push(placed.hold);

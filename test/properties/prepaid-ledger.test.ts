@@ -47,14 +47,20 @@ test('each hold ends once when leases expire during captures and voids', async (
         await sleep(startMs);
         const terms = { address, nonce: String(nonce), expiry, amountMicroUsd: amount, isWithinMaximum };
         const result = await holdOnWallet(db, terms, leaseMs / 1000);
-        if (result.outcome !== 'held') return { nonce, outcome: result.outcome };
+        if (result.outcome !== 'placed') return { nonce, outcome: result.outcome };
         const { hold } = result;
         assert.ok(isWithinMaximum && hold.balanceMicroUsd >= 0n);
         await sleep(pauseMs);
         const captures = end === 'void' || end === 'nothing' ? [] : [captureHold(db, hold)];
         if (end === 'capture twice') captures.push(captureHold(db, hold));
         const voids = end.endsWith('void') ? [voidHold(db, hold)] : [];
-        return { nonce, outcome: 'held', hold, captures: await Promise.all(captures), voids: await Promise.all(voids) };
+        return {
+          nonce,
+          outcome: 'placed',
+          hold,
+          captures: await Promise.all(captures),
+          voids: await Promise.all(voids),
+        };
       };
       let isOver = false;
       const reconciler = async () => {
@@ -76,7 +82,7 @@ test('each hold ends once when leases expire during captures and voids', async (
         .select(['transfer.id', 'state', 'reference', 'amount_micro_usd'])
         .where('address', '=', address)
         .execute();
-      const held = ended.filter((one) => one.outcome === 'held');
+      const held = ended.filter((one) => one.outcome === 'placed');
       assert.deepEqual(
         rows.map(({ reference }) => reference).sort(),
         [...new Set(held.map(({ nonce }) => String(nonce)))].sort(),

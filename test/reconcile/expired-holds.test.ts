@@ -29,7 +29,7 @@ async function hold(
   leaseSeconds: number | null = HOLD_LEASE_SECONDS,
 ): Promise<HoldRecord> {
   const result = await holdOnCard(gateway.db, account, AMOUNT, leaseSeconds);
-  assert.ok(result.outcome === 'held');
+  assert.ok(result.outcome === 'placed');
   return result.hold;
 }
 
@@ -215,7 +215,7 @@ test('after the clock steps back, a hold with a lease too far ahead is voided', 
   const account = await gateway.fund(500);
   const held = async () => {
     const placed = await holdOnCard(gateway.db, account, 1_000n);
-    assert.ok(placed.outcome === 'held');
+    assert.ok(placed.outcome === 'placed');
     return placed.hold.id;
   };
   const [stale, live] = [await held(), await held()];

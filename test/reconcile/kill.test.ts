@@ -24,7 +24,7 @@ interface Scene {
 
 async function hold({ db }: Gateway, account: string, cents: number) {
   const placed = await holdOnCard(db, account, BigInt(cents) * 10_000n);
-  assert.ok(placed.outcome === 'held', placed.outcome);
+  assert.ok(placed.outcome === 'placed', placed.outcome);
   return placed.hold;
 }
 

@@ -32,7 +32,7 @@ async function leaveDebt(db: Database, card: string): Promise<void> {
   const balance = (await findCardAccount(db, card))?.balanceMicroUsd ?? 0n;
   const all = { ...usage(), characters: Number(balance), ratePicoUsd: 1_000_000n };
   const placed = await holdOnCard(db, card, balance, 60, { usage: all });
-  if (placed.outcome !== 'held') throw new Error(`the account holds nothing: ${placed.outcome}`);
+  if (placed.outcome !== 'placed') throw new Error(`the account holds nothing: ${placed.outcome}`);
   await db.transaction().execute(async (trx) => {
     await lockAccount(trx, card);
     await sql`

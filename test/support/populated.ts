@@ -86,10 +86,10 @@ export async function populate(t: Test, chain: TestChain) {
   await booksClosed(gateway.db);
   const bought = () => ({ ...BOUGHT, traceId: randomUUID() });
   const address = payer.address.toLowerCase();
-  assert.equal((await holdOnCard(gateway.db, card, PRICE, HOLD_SECONDS, { usage: bought() })).outcome, 'held');
+  assert.equal((await holdOnCard(gateway.db, card, PRICE, HOLD_SECONDS, { usage: bought() })).outcome, 'placed');
   const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
   const terms = { address, nonce: 'pending', expiry, amountMicroUsd: PRICE, isWithinMaximum: true, usage: bought() };
-  assert.equal((await holdOnWallet(gateway.db, terms, HOLD_SECONDS)).outcome, 'held');
+  assert.equal((await holdOnWallet(gateway.db, terms, HOLD_SECONDS)).outcome, 'placed');
   return { gateway, checkout, card, otherCard, payer: address, otherPayer: otherPayer.address.toLowerCase(), jobs };
 }
 

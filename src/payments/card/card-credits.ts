@@ -84,7 +84,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
     const holdRequest = { accountId, amountMicroUsd: priceMicroUsd, usage };
     if (trx) {
       const placed = await this.#placeForJob(trx, { id: uuidv7(), ...holdRequest });
-      if (placed.outcome !== 'held') return refuse(trx, accountId, placed);
+      if (placed.outcome !== 'placed') return refuse(trx, accountId, placed);
       return { outcome: 'held', hold: this.#holds.ofJob(placed.hold, { receiptOf, log }) };
     }
     const place = (id: string) => this.#place({ id, ...holdRequest }, slot);

@@ -1,5 +1,5 @@
 import type { Database } from '../../db/database.ts';
-import { type WalletHoldResult, WalletHolds } from '../../ledger/wallet-holds.ts';
+import { WalletHolds } from '../../ledger/wallet-holds.ts';
 import { isInTime, isNonceSpent, readWallet, type WalletReading } from '../../ledger/wallets.ts';
 import { type BalanceHold, HoldPlacer, type HoldPlacerParts } from '../hold-placer.ts';
 import type { Charge, Held, PaymentFlow, RequestContext } from '../payment-flow.ts';
@@ -84,8 +84,11 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
         return EXPIRY_REFUSED;
       case 'nonce_spent':
         return this.#replays.ofSpentNonce(credential, digest, result.balanceMicroUsd);
-      default:
-        return refuse(result, isWithinMaximum);
+      case 'unknown_account':
+        return unpaid('never_deposited', 0n, 'failed');
+      case 'over_max_amount':
+      case 'insufficient_funds':
+        return unpaid(result.outcome, result.balanceMicroUsd, 'verified');
     }
   }
 
@@ -116,16 +119,6 @@ export const prepaidReceipt = (balanceMicroUsd: bigint, chargedMicroUsd: bigint)
   'x-x402-charged': chargedMicroUsd,
 });
 
-/** Why the owner's spend was refused. Only the owner may see the balance (R32). */
-function refuse(
-  placed: Exclude<WalletHoldResult, { outcome: 'held' | 'expiry' | 'nonce_spent' }>,
-  isWithinMaximum: boolean,
-): Refused<PrepaidCode> {
-  if (placed.outcome === 'unknown_account') {
-    const unknown = { credential: 'failed', balanceMicroUsd: 0n, receipt: prepaidReceipt(0n, 0n) } as const;
-    return refused('PAYMENT_REQUIRED', 'never_deposited', unknown);
-  }
-  const { balanceMicroUsd } = placed;
-  const known = { credential: 'verified', balanceMicroUsd, receipt: prepaidReceipt(balanceMicroUsd, 0n) } as const;
-  return refused('PAYMENT_REQUIRED', isWithinMaximum ? 'insufficient_funds' : 'over_max_amount', known);
-}
+/** Only the owner may see the balance (R32). */
+const unpaid = (reason: string, balanceMicroUsd: bigint, credential: 'verified' | 'failed') =>
+  refused('PAYMENT_REQUIRED', reason, { credential, balanceMicroUsd, receipt: prepaidReceipt(balanceMicroUsd, 0n) });

@@ -160,7 +160,7 @@ test('pending holds and their age are read from the database at each scrape', as
   const gateway = await startGateway(t);
   const account = await gateway.fund(500);
   const held = await holdOnCard(gateway.db, account, 100n, 60);
-  t.equal(held.outcome, 'held');
+  t.equal(held.outcome, 'placed');
   await unguarded(gateway.db, (db) =>
     db
       .updateTable('transfer')

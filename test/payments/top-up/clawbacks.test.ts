@@ -148,7 +148,7 @@ test('R61: a won dispute is checked in a turn however many others are due', asyn
 test('R61: a voided hold pays the debt too', async (t) => {
   const { gateway, checkout, account, session } = await sold(t);
   const placed = await holdOnCard(gateway.db, account, 2_000_000n);
-  assert.ok(placed.outcome === 'held');
+  assert.ok(placed.outcome === 'placed');
   await checkout.refund({ session });
   await followProcessor(gateway);
   t.strictSame(await stand(gateway, account), { balance: 0, debt: 200 });

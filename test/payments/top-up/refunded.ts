@@ -38,7 +38,7 @@ export async function sold(t: Test) {
 /** Charges so many micro-USD, as requests did. */
 export async function spend({ db }: Gateway, account: string, amountMicroUsd: bigint): Promise<void> {
   const placed = await holdOnCard(db, account, amountMicroUsd);
-  assert.ok(placed.outcome === 'held', placed.outcome);
+  assert.ok(placed.outcome === 'placed', placed.outcome);
   assert.equal(await captureHold(db, placed.hold), true);
 }
 
