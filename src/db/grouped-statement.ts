@@ -58,9 +58,9 @@ export class GroupedStatement<Item, Result> {
   }
 
   async #runGroup(group: readonly Waiting<Item, Result>[]): Promise<void> {
-    const run = () => this.#options.run(group.map(({ item }) => item));
+    const [{ origin }] = group as [Waiting<Item, Result>];
     try {
-      const results = await (group[0]?.origin.runInAsyncScope(run) ?? run());
+      const results = await origin.runInAsyncScope(() => this.#options.run(group.map(({ item }) => item)));
       for (const [index, { resolve }] of group.entries()) resolve(results[index] as Result);
     } catch (error) {
       // The whole statement failed, so each item is retried alone: only the faulty one fails.

@@ -42,7 +42,7 @@ export interface Refused<Code extends RefusalCode = RefusalCode> {
   /** Why the facilitator refuses such payments, whoever signs them. */
   readonly facilitatorReason?: string;
   /** Something was held, or may have been, and certainly nothing was charged. */
-  readonly charged?: false;
+  readonly isUncharged?: true;
   /** This refusal, or that of an expiry out of range, which the database's clock judges and which comes first (R30). */
   expiryFirst?(): Promise<Refused<Code>>;
 }

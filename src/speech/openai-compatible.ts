@@ -81,6 +81,7 @@ export function openAiCompatible({
       const send = (signal: AbortSignal) => pool.request({ method: 'POST', path, headers, body, signal });
       const steps = receive(send, isCaptioned, deadline, Math.min(firstByteMs, firstByteTimeoutMs));
       const { value: head } = await steps.next();
+      // What follows the head is audio.
       return { ...(head as SpeechHead), audio: steps as AsyncGenerator<Uint8Array, void> };
     },
     async probe(signal) {
@@ -99,12 +100,15 @@ const EMPTY: Uint8Array = new Uint8Array();
 
 type SpeechHead = Pick<MeasuredSpeech, 'mimeType' | 'description' | 'measure' | 'words'>;
 
+/** Yields the head once, and then the audio. */
+type SpeechSteps = AsyncGenerator<SpeechHead | Uint8Array, void>;
+
 async function* receive(
   send: (signal: AbortSignal) => Promise<Dispatcher.ResponseData>,
   isCaptioned: boolean,
   deadline: AbortSignal,
   firstByteMs: number,
-): AsyncGenerator<SpeechHead | Uint8Array, void> {
+): SpeechSteps {
   if (deadline.aborted) throw deadlineExceeded();
   const abort = new AbortController();
   const onDeadline = () => abort.abort(deadlineExceeded());
@@ -159,7 +163,7 @@ function refusalOf({ statusCode, headers }: Dispatcher.ResponseData, isCaptioned
 }
 
 /** JSON with the audio in base64, and the words if it knows their times. */
-async function* captionedAudioOf({ body }: Dispatcher.ResponseData): AsyncGenerator<SpeechHead | Uint8Array, void> {
+async function* captionedAudioOf({ body }: Dispatcher.ResponseData): SpeechSteps {
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of body as AsyncIterable<Uint8Array>) {
@@ -190,7 +194,7 @@ interface Answer {
   readonly body: Dispatcher.ResponseData['body'] | readonly Uint8Array[];
 }
 
-async function* audioOf({ headers, body }: Answer): AsyncGenerator<SpeechHead | Uint8Array, void> {
+async function* audioOf({ headers, body }: Answer): SpeechSteps {
   const length = headers['content-length'];
   const playable: Uint8Array[] = [];
   const options = {

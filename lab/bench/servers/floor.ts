@@ -7,7 +7,11 @@ import { Pool } from 'undici';
 import { v7 as uuidv7 } from 'uuid';
 import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../../src/config/network.ts';
 import { GroupedStatement } from '../../../src/db/grouped-statement.ts';
-import { PrepaidVerifier, readCredential, signedRequestOf } from '../../../src/payments/prepaid/prepaid-credential.ts';
+import {
+  PrepaidVerifier,
+  parsePrepaidHeaders,
+  signedRequestOf,
+} from '../../../src/payments/prepaid/prepaid-credential.ts';
 import { CHAIN_ID, PAY_TO, PRICE_MICRO_USD } from '../world.ts';
 
 // The floor of the paid flows: what it costs on Fastify, undici and pg to keep the money of a request durably, and
@@ -223,7 +227,7 @@ app.post('/x402/tts', { schema }, async (request, reply) => {
   if (request.headers['x-x402-signature'] === undefined) {
     return reply.code(402).header('payment-required', challenge).send({});
   }
-  const credential = readCredential(request.headers as Record<string, string>);
+  const credential = parsePrepaidHeaders(request.headers as Record<string, string>);
   const { method, url, bytes } = request as FastifyRequest & { bytes: Buffer };
   if (!credential || !verifier.isSignedByAccount(credential, signedRequestOf({ method, url, bytes }))) {
     return reply.code(401).send();

@@ -110,27 +110,29 @@ const PAY = { card: payByCard, wallet: payByWallet, prepaid: payFromDeposit };
 async function speak() {
   const wanted = order();
   const way = chosenWay();
-  await whileBusy(async () => {
-    try {
-      const response = await PAY[way](wanted);
-      if (!response.ok) return await explain(response, way);
-      const { headers } = response;
-      say('Speaking…');
-      tellBalances(headers.get('x-credit-balance'), headers.get('x-x402-balance'));
-      await play(response);
-      say(`Done. You paid ${usd(headers.get('x-credit-charged') ?? headers.get('x-x402-charged') ?? wanted.price)}.`);
-    } catch (error) {
-      say(error.message);
-      if (way === 'card') await showBalance();
-    }
-  });
+  const sell = async () => {
+    const response = await PAY[way](wanted);
+    if (!response.ok) return await explain(response, way);
+    const { headers } = response;
+    say('Speaking…');
+    tellBalances(headers.get('x-credit-balance'), headers.get('x-x402-balance'));
+    await play(response);
+    say(`Done. You paid ${usd(headers.get('x-credit-charged') ?? headers.get('x-x402-charged') ?? wanted.price)}.`);
+  };
+  await whileBusy(sell, way === 'card' ? showBalance : undefined);
 }
 
 /** One thing is paid at a time. */
-async function whileBusy(work) {
+/** Runs one action at a time, and shows its error. */
+async function whileBusy(action, afterError) {
   const buttons = form.querySelectorAll('#hear, #deposit, #buy');
   for (const button of buttons) button.disabled = true;
-  await work();
+  try {
+    await action();
+  } catch (error) {
+    say(error.message);
+    await afterError?.();
+  }
   for (const button of buttons) button.disabled = false;
 }
 
@@ -143,14 +145,10 @@ function tellBalances(credit, prepaid) {
 async function hear() {
   const { sample } = $('voice').selectedOptions[0].dataset;
   await whileBusy(async () => {
-    try {
-      const response = await fetch(sample).catch(() => undefined);
-      if (!response?.ok) return say('This sample cannot be loaded now. Try again later. Nothing was charged.');
-      await play(response);
-      say('This is a sample. Nothing was charged.');
-    } catch (error) {
-      say(error.message);
-    }
+    const response = await fetch(sample).catch(() => undefined);
+    if (!response?.ok) return say('This sample cannot be loaded now. Try again later. Nothing was charged.');
+    await play(response);
+    say('This is a sample. Nothing was charged.');
   });
 }
 
@@ -235,15 +233,11 @@ async function deposit() {
   const amount = BigInt(Math.round(Number($('amount').value) * 1e6));
   const body = `{"amountMicroUsd":${amount}}`;
   await whileBusy(async () => {
-    try {
-      const sign = () => signTransfer({ kind: 'deposit', target: '/x402/deposit', body }, amount);
-      const response = await payOnce(`deposit ${body}`, sign);
-      if (!response.ok) return await explain(response, 'wallet');
-      tellBalances(null, (await response.json()).balanceMicroUsd);
-      say(`Deposited ${usd(amount)}.`);
-    } catch (error) {
-      say(error.message);
-    }
+    const sign = () => signTransfer({ kind: 'deposit', target: '/x402/deposit', body }, amount);
+    const response = await payOnce(`deposit ${body}`, sign);
+    if (!response.ok) return await explain(response, 'wallet');
+    tellBalances(null, (await response.json()).balanceMicroUsd);
+    say(`Deposited ${usd(amount)}.`);
   });
 }
 

@@ -84,8 +84,8 @@ export class Admission {
     return (await admission.#countAtEdge()) ?? admission;
   }
 
-  /** Refuses a request over the edge's limit, once it can't show a credential any more. */
-  refuse(): RateLimited | undefined {
+  /** The refusal of a request over the edge's limit that can't show a credential any more; undefined within the limit. */
+  refuseIfOverLimit(): RateLimited | undefined {
     if (!this.#overLimit) return undefined;
     const { slot, check } = this.#overLimit;
     this.#overLimit = undefined;
@@ -98,7 +98,7 @@ export class Admission {
     if (!this.#overLimit) return undefined;
     const { check } = this.#overLimit;
     try {
-      if (!(await isValid())) return this.refuse();
+      if (!(await isValid())) return this.refuseIfOverLimit();
     } catch (error) {
       // An internal failure says nothing about the client.
       check.end(undefined);

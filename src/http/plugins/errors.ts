@@ -29,7 +29,7 @@ export function handleError(
   const refusal = error instanceof RequestRefused ? error.failure : describe(error, request, route);
   if (refusal.status >= 500) request.log.error({ err: error }, 'request failed');
   // A client over the edge's limit learns nothing else until it shows a valid credential.
-  const overLimit = refusal.status < 500 ? request.admission?.refuse() : undefined;
+  const overLimit = refusal.status < 500 ? request.admission?.refuseIfOverLimit() : undefined;
   return sendFailure(route, overLimit ?? refusal, reply);
 }
 

@@ -6,7 +6,7 @@ import { type BufferedSpeech, buffered } from '../../payments/delivery.ts';
 import type { OfferedCharge } from '../../payments/direct/direct-payment.ts';
 import type { DirectReplays } from '../../payments/direct/direct-replays.ts';
 import type { NewRequest, PaymentFlow, PaymentHold, Replayed, RequestContext } from '../../payments/payment-flow.ts';
-import { readPrepaidHeaders } from '../../payments/prepaid/prepaid-credential.ts';
+import { readPrepaidCredential } from '../../payments/prepaid/prepaid-credential.ts';
 import type { PrepaidReplays } from '../../payments/prepaid/prepaid-replays.ts';
 import { NOTHING_CHARGED, paymentAfter, type Receipt, type Refused, unknownPayment } from '../../payments/refusal.ts';
 import { speak } from '../../payments/speak.ts';
@@ -213,7 +213,7 @@ export class X402Speech {
   async #answerRefused(sale: X402Sale, refusal: Refused, context: OperationContext): Promise<GetX402SpeechResult> {
     const { links } = this.#options;
     const { offers, order } = sale.offered;
-    if (refusal.charged === false) context.addLogFields({ chargedMicroUsd: 0n });
+    if (refusal.isUncharged) context.addLogFields({ chargedMicroUsd: 0n });
     const limited = await limitCredential(refusal, context);
     if (limited) return limited;
     // Before the receipt is shown: x-x402-charged 0 would claim that the first request was refunded.
@@ -293,7 +293,7 @@ export const directReplayLookup = (replays: DirectReplays): ReplayLookup => ({
 export const prepaidReplayLookup = (replays: PrepaidReplays): ReplayLookup => ({
   name: 'prepaid',
   find: async (headers, request) => {
-    const shown = readPrepaidHeaders(headers);
+    const shown = readPrepaidCredential(headers);
     return shown.outcome === 'refused' ? undefined : replays.find(shown.credential, request);
   },
 });

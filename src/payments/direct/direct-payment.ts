@@ -71,7 +71,7 @@ export class DirectHold implements PaymentHold {
   async #settle(upstream: UpstreamUsage | undefined, audio: Buffer): Promise<Refused<SettleCode> | undefined> {
     const { payment, facilitatorRequest } = this.#verified;
     if (!(await this.#store(audio))) {
-      return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_stored', { charged: false });
+      return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_stored', { isUncharged: true });
     }
     const { settlement, inclusionTimeoutMs: timeoutMs } = this.#parts;
     const settled = await settlement.settle(this.#verified, { upstream, timeoutMs });

@@ -9,7 +9,7 @@ import {
   isOfAddress,
   type PrepaidCredential,
   type PrepaidVerifier,
-  readPrepaidHeaders,
+  readPrepaidCredential,
   requestDigest,
   type SignedRequest,
   signedRequestOf,
@@ -50,7 +50,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   }
 
   credentialOf(headers: Readonly<Record<string, string | undefined>>) {
-    return readPrepaidHeaders(headers);
+    return readPrepaidCredential(headers);
   }
 
   async verify(credential: PrepaidCredential, request: RequestContext): Promise<boolean> {

@@ -33,7 +33,7 @@ export interface SignedRequest {
 const MAX_UINT256 = 2n ** 256n - 1n;
 
 /** Reads the five headers: all or none (R30). */
-export function readPrepaidHeaders(headers: Readonly<Record<string, string | undefined>>) {
+export function readPrepaidCredential(headers: Readonly<Record<string, string | undefined>>) {
   const missing = PREPAID.headers.find((name) => headers[name] === undefined);
   if (missing !== undefined) {
     const message = `${missing} is missing. A prepaid request carries ${PREPAID.headers.join(', ')}.`;
@@ -41,7 +41,7 @@ export function readPrepaidHeaders(headers: Readonly<Record<string, string | und
   }
   const compact = compactFault('x-x402-signature', headers['x-x402-signature']);
   if (compact) return malformed('x-x402-signature', '65 bytes', compact);
-  const credential = readCredential(headers);
+  const credential = parsePrepaidHeaders(headers);
   return credential
     ? { outcome: 'read' as const, credential }
     : malformed('x-x402-max-amount', 'uint256', 'x-x402-max-amount must be a uint256.');
@@ -50,8 +50,10 @@ export function readPrepaidHeaders(headers: Readonly<Record<string, string | und
 const malformed = (field: string, rule: string, message: string) =>
   refused('INVALID_REQUEST', 'malformed_credential', { fault: { field, rule, message } });
 
-/** Reads the five prepaid headers, which the contract has validated. Undefined if the maximum is no uint256 (R30). */
-export function readCredential(headers: Readonly<Record<string, string | undefined>>): PrepaidCredential | undefined {
+/** The credential of headers that the contract has validated. Undefined if the maximum is no uint256 (R30). */
+export function parsePrepaidHeaders(
+  headers: Readonly<Record<string, string | undefined>>,
+): PrepaidCredential | undefined {
   const text = (name: (typeof PREPAID.headers)[number]) => String(headers[name]);
   const maxAmountMicroUsd = BigInt(text('x-x402-max-amount'));
   if (maxAmountMicroUsd > MAX_UINT256) return undefined;

@@ -25,7 +25,7 @@ import { recoverAddress } from '../../../src/lib/wallet-signature.ts';
 import {
   hashPrepaidRequest,
   PrepaidVerifier,
-  readCredential,
+  parsePrepaidHeaders,
   signedBalanceRead,
   signedRequestOf,
 } from '../../../src/payments/prepaid/prepaid-credential.ts';
@@ -222,7 +222,7 @@ test('the service computes the published hashes and accepts the published header
     const hash = hashPrepaidRequest({ ...messageOf(vector), bodyHash: hexToBytes(vector.message.bodyHash) });
     t.equal(bytesToHex(hash), vector.structHash, shows);
     t.equal(bytesToHex(signingDigest(separator, hash)), digest, shows);
-    const credential = readCredential(vector.headers);
+    const credential = parsePrepaidHeaders(vector.headers);
     assert.ok(credential, shows);
     const { method, target: url } = request;
     const received = url.startsWith('/x402/accounts/')
