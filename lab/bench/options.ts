@@ -3,6 +3,7 @@ import type { LatencyPace } from './latency.ts';
 import type { OverloadPace } from './overload.ts';
 import type { WarmUp } from './prepare.ts';
 import { rowNames } from './rows.ts';
+import type { GatewayTuning } from './targets/start.ts';
 import type { Pace } from './throughput.ts';
 import { ACCOUNTS } from './world.ts';
 
@@ -14,6 +15,14 @@ export interface Paces {
   readonly throughput: Pace;
   readonly latency: LatencyPace;
   readonly overload: OverloadPace;
+}
+
+/** Settings to compare with the default ones. A run with any of them is not complete. */
+export interface Tuning extends GatewayTuning {
+  /** By name. Only those that PostgreSQL reads again at a reload. */
+  readonly postgres: Readonly<Record<string, string>>;
+  /** Connects to PostgreSQL over TCP instead of its Unix socket. */
+  readonly isOverTcp: boolean;
 }
 
 export interface Options {
@@ -31,6 +40,7 @@ export interface Options {
   /** Accounts in the ledger before the run. 0 creates only the paying accounts. */
   readonly accounts: number;
   readonly from: string | undefined;
+  readonly tuning: Tuning;
 }
 
 const FULL: Paces = {
@@ -64,13 +74,18 @@ export function readOptions(args: readonly string[]): Options {
       node: { type: 'string' },
       accounts: { type: 'string', default: '0' },
       from: { type: 'string' },
+      postgres: { type: 'string', multiple: true, default: [] },
+      env: { type: 'string', multiple: true, default: [] },
+      'node-option': { type: 'string', multiple: true, default: [] },
+      tcp: { type: 'boolean', default: false },
     },
   });
   const known = [...rowNames, ...PARTS];
   const unknown = positionals.filter((name) => !known.some((each) => each === name));
   if (unknown.length > 0) throw new Error(`There is no ${unknown.join(', ')}. There are: ${known.join(', ')}.`);
   const isAll = positionals.length === 0;
-  const isComplete = isAll && !values.quick && values.accounts === '0';
+  const isTuned = values.tcp || [values.postgres, values.env, values['node-option']].some(({ length }) => length > 0);
+  const isComplete = isAll && !values.quick && !isTuned && values.accounts === '0';
   if (values['write-docs'] && !isComplete) throw new Error('Only a complete run goes into the docs.');
   const rows = positionals.filter((name) => rowNames.includes(name));
   const pace = values.quick ? QUICK : FULL;
@@ -87,6 +102,12 @@ export function readOptions(args: readonly string[]): Options {
     node: values.node,
     accounts: accountsIn(values.accounts),
     from: values.from,
+    tuning: {
+      postgres: pairs(values.postgres),
+      env: pairs(values.env),
+      nodeOptions: values['node-option'],
+      isOverTcp: values.tcp,
+    },
   };
 }
 
@@ -103,6 +124,16 @@ function accountsIn(text: string): number {
   const accounts = Number(text);
   if (accounts === 0 || (Number.isSafeInteger(accounts) && accounts >= 2 * ACCOUNTS)) return accounts;
   throw new Error(`--accounts is 0, or at least ${2 * ACCOUNTS}.`);
+}
+
+function pairs(texts: readonly string[]): Record<string, string> {
+  return Object.fromEntries(
+    texts.map((text) => {
+      const [, name, value] = /^(\w+)=(.*)$/.exec(text) ?? [];
+      if (name === undefined || value === undefined) throw new Error(`${text} is not NAME=VALUE.`);
+      return [name, value];
+    }),
+  );
 }
 
 function count(text: string): number {

@@ -31,7 +31,7 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
   if (needsPeers) await installPeers('lab/bench/peers', onProgress);
   const node = options.node ?? LTS;
   const seen = lookAtMachine(node);
-  const setup = await setUp(wanted, { node, accounts: options.accounts }, onProgress);
+  const setup = await setUp(wanted, { node, accounts: options.accounts, tuning: options.tuning }, onProgress);
   try {
     const prepared = await prepareRows(setup, all, paces.warmUp, onProgress);
     const of = (some: readonly Row[]) => some.map(({ name }) => prepared.get(name) as Prepared);

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { projectFile } from '../../test/support/project.ts';
 import { type Books, openBooks } from './database/books.ts';
 import type { Job, Outcome } from './load/main.ts';
+import type { Tuning } from './options.ts';
 import type { Row } from './rows.ts';
 import type { StubPorts } from './servers/main.ts';
 import type { Manner } from './servers/upstream.ts';
@@ -37,11 +38,12 @@ export interface SetupOptions {
   readonly node: string;
   /** Accounts in the ledger besides the paying ones. */
   readonly accounts: number;
+  readonly tuning: Tuning;
 }
 
 export async function setUp(
   wanted: readonly Wanted[],
-  { node, accounts }: SetupOptions,
+  { node, accounts, tuning }: SetupOptions,
   onProgress: (message: string) => void,
 ): Promise<Setup> {
   const folder = await mkdtemp(join(PLACE, 'speechgate-bench-'));
@@ -68,13 +70,20 @@ export async function setUp(
 
   try {
     onProgress('starting PostgreSQL, funding accounts and wallets');
-    books = await openBooks(folder, accounts, onProgress);
+    books = await openBooks(folder, { accounts, settings: tuning.postgres }, onProgress);
     onProgress('starting the targets');
     const [load, servers] = [await start('load'), await start('servers')];
     let other: Running | undefined;
     const stubs = await servers.told<StubPorts>();
     const catalog = await longCatalog(folder);
-    const spawnOptions = { stubs, databaseUrl: books.nearUrl, folder, node, catalog };
+    const spawnOptions = {
+      stubs,
+      databaseUrl: tuning.isOverTcp ? books.url : books.nearUrl,
+      folder,
+      node,
+      catalog,
+      tuning,
+    };
     const upstream = {
       name: 'upstream',
       processes: 1,

@@ -31,11 +31,11 @@ const AT_A_TIME = 16;
 
 /**
  * @param folder must be on a disk, since each commit waits for the disk
- * @param accounts number of accounts in the ledger. The paying accounts are spread among them.
+ * @param options accounts: number in the ledger, the paying ones spread among them. settings: of PostgreSQL, by name
  */
 export async function openBooks(
   folder: string,
-  accounts: number,
+  { accounts, settings }: { accounts: number; settings: Readonly<Record<string, string>> },
   onProgress: (message: string) => void,
 ): Promise<Books> {
   const dataDir = join(folder, 'database');
@@ -45,6 +45,7 @@ export async function openBooks(
     await migrate(postgres.url);
     if (accounts > 0) await fill(db, accounts, onProgress);
     await fund(db);
+    await set(db, settings);
     const pidFile = await readFile(join(postgres.home, 'cluster/data/postmaster.pid'), 'utf8');
     return {
       url: postgres.url,
@@ -67,6 +68,18 @@ export async function openBooks(
     await postgres.stop();
     await rm(postgres.home, { recursive: true, force: true });
   }
+}
+
+/** @throws when a setting would need a restart, or is wrong */
+async function set(db: Database, settings: Readonly<Record<string, string>>): Promise<void> {
+  for (const [name, value] of Object.entries(settings)) {
+    await sql`alter system set ${sql.ref(name)} = ${sql.lit(value)}`.execute(db);
+  }
+  const { rows } = await sql<{ name: string }>`
+    select name from pg_file_settings
+    where sourcefile like '%postgresql.auto.conf' and not applied`.execute(db);
+  if (rows.length > 0) throw new Error(`PostgreSQL does not apply ${rows.map(({ name }) => name).join(', ')}`);
+  await sql`select pg_reload_conf()`.execute(db);
 }
 
 /** Interval of progress messages during the fill. */

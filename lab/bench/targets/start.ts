@@ -22,7 +22,14 @@ export interface Target {
   readonly program: Running;
 }
 
+export interface GatewayTuning {
+  /** Options of Node.js, after the default ones. */
+  readonly nodeOptions: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+}
+
 export interface Surroundings {
+  readonly tuning: GatewayTuning;
   readonly stubs: StubPorts;
   readonly databaseUrl: string;
   readonly folder: string;
@@ -117,7 +124,7 @@ const PROGRAMS: Record<StartedTarget, (place: Place) => Pick<Program, 'args' | '
   }),
   // As `npm start`, with every limit on. The limit by address is high, because most callers share an address.
   ours: (place) => ({
-    args: ['--max-semi-space-size=32', GATEWAY],
+    args: ['--max-semi-space-size=32', ...place.tuning.nodeOptions, GATEWAY],
     env: {
       PORT: String(place.port),
       ADMIN_PORT: String(place.adminPort),
@@ -136,6 +143,7 @@ const PROGRAMS: Record<StartedTarget, (place: Place) => Pick<Program, 'args' | '
       EDGE_RATE_LIMIT_MAX: '100000000',
       MAX_CONNECTIONS: '20000',
       ...(place.processes > 1 && { WEB_CONCURRENCY: String(place.processes) }),
+      ...place.tuning.env,
     },
   }),
 };
