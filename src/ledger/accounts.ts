@@ -1,7 +1,8 @@
-import { sql } from 'kysely';
+import { type SqlBool, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { isUuid } from '../lib/uuid.ts';
 import { isOfMode } from './database-identity.ts';
+import { inTime } from './prepaid-signatures.ts';
 
 export interface CardAccount {
   readonly id: string;
@@ -36,6 +37,32 @@ export async function findCardAccount(
 export async function isOfOtherMode(db: Database, accountId: string, livemode: boolean): Promise<boolean> {
   const account = db.selectFrom('account').select(isOfMode(livemode).as('isOfMode')).where('id', '=', accountId);
   return (await account.executeTakeFirst())?.isOfMode === false;
+}
+
+/** The result of a balance read, which ignores the nonce (R31). */
+export type WalletReading =
+  | { readonly outcome: 'expiry' }
+  | { readonly outcome: 'unknown_account' }
+  | { readonly outcome: 'read'; readonly balanceMicroUsd: bigint };
+
+/** Reads a wallet's balance and checks the expiry by the database's clock (R34). @param address in lower case */
+export async function readWallet(db: Database, address: string, expiry: bigint): Promise<WalletReading> {
+  const row = await db
+    .selectFrom(sql<{ isInTime: SqlBool }>`(select ${inTime(sql.val(expiry))} as "isInTime")`.as('present'))
+    .leftJoin('account', (join) => join.on('address', '=', address))
+    .select(['isInTime', 'balance_micro_usd as balance'])
+    .executeTakeFirst();
+  if (!row?.isInTime) return { outcome: 'expiry' };
+  return row.balance === null ? { outcome: 'unknown_account' } : { outcome: 'read', balanceMicroUsd: row.balance };
+}
+
+export async function findWallet(db: Database, address: string): Promise<bigint | undefined> {
+  const row = await db
+    .selectFrom('account')
+    .select('balance_micro_usd')
+    .where('address', '=', address)
+    .executeTakeFirst();
+  return row?.balance_micro_usd ?? undefined;
 }
 
 export async function findBalance(db: Database, accountId: string): Promise<bigint> {

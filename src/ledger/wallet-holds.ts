@@ -12,8 +12,8 @@ import {
   type Placed,
   unlessLocked,
 } from './hold.ts';
+import { inTime } from './prepaid-signatures.ts';
 import { contra } from './transfer.ts';
-import { inTime } from './wallets.ts';
 
 export interface WalletHoldRequest extends HoldRequest {
   readonly address: string;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
+import { findWallet } from '../../src/ledger/accounts.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { findWallet } from '../../src/ledger/wallets.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { doubtfulTurn } from '../support/deposit.ts';
 import { type Call, send } from '../support/gateway.ts';

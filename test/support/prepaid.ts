@@ -6,7 +6,7 @@ import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { DEFAULT_ASSET } from '../../src/config/network.ts';
 import { currentPayee } from '../../src/config/payees.ts';
 import type { Database } from '../../src/db/database.ts';
-import { findWallet } from '../../src/ledger/wallets.ts';
+import { findWallet } from '../../src/ledger/accounts.ts';
 import { canonicalQuery } from '../../src/lib/canonical-query.ts';
 import type { PrepaidRequest } from '../../src/payments/prepaid/prepaid-credential.ts';
 import { bookSettlement } from '../../src/payments/x402/book-settlement.ts';

@@ -1,5 +1,5 @@
 import type { Database } from '../../db/database.ts';
-import { findWallet } from '../../ledger/wallets.ts';
+import { findWallet } from '../../ledger/accounts.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import { type Refused, refused } from '../refusal.ts';
 import type { Booking } from '../x402/book-settlement.ts';

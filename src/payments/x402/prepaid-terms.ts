@@ -1,7 +1,7 @@
 import type { Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
 import { DEPOSIT_TIMEOUT_SECONDS } from '../../config/x402-settings.ts';
-import { SIGNATURE_LIFETIME_SECONDS } from '../../ledger/wallets.ts';
+import { SIGNATURE_LIFETIME_SECONDS } from '../../ledger/prepaid-signatures.ts';
 import type { Eip712Domain } from '../../lib/eip712.ts';
 import { CONFIRMATIONS } from './transfer-proof.ts';
 

@@ -16,8 +16,8 @@ import {
   Speechgate,
 } from '../../../src/callers/client/index.ts';
 import { rotateKeys } from '../../../src/config/signing-keys.ts';
+import { findWallet } from '../../../src/ledger/accounts.ts';
 import { audit } from '../../../src/ledger/audit.ts';
-import { findWallet } from '../../../src/ledger/wallets.ts';
 import { usdcBalance } from '../../../src/sandbox/chain/fund.ts';
 import { startMcpAgent } from '../../support/agent.ts';
 import { askBridge, bridgeOf } from '../../support/bridge.ts';

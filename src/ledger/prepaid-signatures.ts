@@ -2,42 +2,23 @@ import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { secondsAgo } from '../db/expressions.ts';
 
+// How long the signature of a prepaid request is valid, and what an earlier request with its nonce has spent.
+
 /** The longest lifetime of a signature (R30). */
 export const SIGNATURE_LIFETIME_SECONDS = 120;
 /** How far a client's clock may be ahead of the database's (R30). */
 const CLOCK_LEEWAY_SECONDS = 5;
 export const MAX_EXPIRY_SECONDS = SIGNATURE_LIFETIME_SECONDS + CLOCK_LEEWAY_SECONDS;
 
-/** The result of a balance read, which ignores the nonce (R31). */
-export type WalletReading =
-  | { readonly outcome: 'expiry' }
-  | { readonly outcome: 'unknown_account' }
-  | { readonly outcome: 'read'; readonly balanceMicroUsd: bigint };
-
-/** Reads a wallet's balance and checks the expiry by the database's clock (R34). @param address in lower case */
-export async function readWallet(db: Database, address: string, expiry: bigint): Promise<WalletReading> {
-  const row = await db
-    .selectFrom(sql<{ isInTime: SqlBool }>`(select ${inTime(sql.val(expiry))} as "isInTime")`.as('present'))
-    .leftJoin('account', (join) => join.on('address', '=', address))
-    .select(['isInTime', 'balance_micro_usd as balance'])
-    .executeTakeFirst();
-  if (!row?.isInTime) return { outcome: 'expiry' };
-  return row.balance === null ? { outcome: 'unknown_account' } : { outcome: 'read', balanceMicroUsd: row.balance };
-}
+/** Condition: the expiry, in Unix seconds, is neither past nor too far ahead by the database's clock (R30, R34). */
+export const inTime = (expiry: Expression<unknown>): RawBuilder<SqlBool> => sql`
+  ${expiry}::bigint > extract(epoch from clock_timestamp())
+  and ${expiry}::bigint <= extract(epoch from clock_timestamp()) + ${MAX_EXPIRY_SECONDS}::int`;
 
 /** Whether an expiry, in Unix seconds, is acceptable by the database's clock (R30, R34). */
 export async function isInTime(db: Database, expiry: bigint): Promise<boolean> {
   const { isInTime } = await db.selectNoFrom(inTime(sql.val(expiry)).as('isInTime')).executeTakeFirstOrThrow();
   return isInTime === true;
-}
-
-export async function findWallet(db: Database, address: string): Promise<bigint | undefined> {
-  const row = await db
-    .selectFrom('account')
-    .select('balance_micro_usd')
-    .where('address', '=', address)
-    .executeTakeFirst();
-  return row?.balance_micro_usd ?? undefined;
 }
 
 /** How long a spent nonce is kept at least (R34). */
@@ -79,11 +60,6 @@ export async function pruneNonces(db: Database): Promise<number> {
   const nonces = db.deleteFrom('prepaid_nonce').where(sql<SqlBool>`ctid = any(array${old})`);
   return Number((await nonces.executeTakeFirst()).numDeletedRows);
 }
-
-/** Condition: the expiry, in Unix seconds, is neither past nor too far ahead by the database's clock (R30, R34). */
-export const inTime = (expiry: Expression<unknown>): RawBuilder<SqlBool> => sql`
-  ${expiry}::bigint > extract(epoch from clock_timestamp())
-  and ${expiry}::bigint <= extract(epoch from clock_timestamp()) + ${MAX_EXPIRY_SECONDS}::int`;
 
 export type SpendState = 'pending' | 'charged' | 'restored';
 
