@@ -9,6 +9,7 @@ export interface MailConfig {
 
 export interface FeedbackConfig {
   readonly secrets: readonly string[];
+  /** How long a challenge may be used (R38). */
   readonly challengeTtlSeconds: number;
   readonly maxPerHour: number;
   readonly retentionDays: number;

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from 'kysely';
-import { compiledOnce } from '../db/compiled-once.ts';
 import type { Database } from '../db/database.ts';
 import { asynchronousCommit, secondsFromNow } from '../db/expressions.ts';
+import { compiledOnce } from '../db/hot-statements.ts';
 import { bucketKey, type TakenSlots, takeSlots, type WindowSize } from '../db/rate-window.ts';
 import { isAccountId } from './accounts.ts';
 import { isOfMode } from './database-identity.ts';

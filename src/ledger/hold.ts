@@ -1,9 +1,9 @@
 import { type Expression, type QueryCreator, type RawBuilder, type Selectable, type SqlBool, sql } from 'kysely';
 import type { DB } from '../../db/tables.ts';
 import { MAX_HOLD_LEASE_SECONDS } from '../config/work-limits.ts';
-import { compiledOnce } from '../db/compiled-once.ts';
 import type { Database } from '../db/database.ts';
 import { leaseHasEnded, now, secondsFromNow, statementName, unnest } from '../db/expressions.ts';
+import { compiledOnce } from '../db/hot-statements.ts';
 import { testPoint } from '../lib/test-point.ts';
 
 export interface UsageRecord {

@@ -1,8 +1,7 @@
 import { type RawBuilder, sql } from 'kysely';
-import { compiledOnce } from '../db/compiled-once.ts';
 import type { Database } from '../db/database.ts';
 import { asynchronousCommit, secondsFromNow } from '../db/expressions.ts';
-import { GroupedStatement } from '../db/grouped-statement.ts';
+import { compiledOnce, GroupedStatement } from '../db/hot-statements.ts';
 import {
   HOLD_COLUMNS,
   type HoldRequest,

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { isUnavailable } from '../db/database-errors.ts';
-import { GroupedStatement } from '../db/grouped-statement.ts';
+import { GroupedStatement } from '../db/hot-statements.ts';
 import { type CaptureRequest, captureHolds, type HoldRecord } from '../ledger/hold.ts';
 import { testPoint } from '../lib/test-point.ts';
 

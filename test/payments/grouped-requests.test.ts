@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { mock } from 'node:test';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
-import { GroupedStatement } from '../../src/db/grouped-statement.ts';
+import { GroupedStatement } from '../../src/db/hot-statements.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { booksClosed } from '../support/books.ts';
 import { failStatements } from '../support/failing-statements.ts';

@@ -6,7 +6,7 @@ import pg from 'pg';
 import { Pool } from 'undici';
 import { v7 as uuidv7 } from 'uuid';
 import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../../src/config/network.ts';
-import { GroupedStatement } from '../../../src/db/grouped-statement.ts';
+import { GroupedStatement } from '../../../src/db/hot-statements.ts';
 import {
   PrepaidVerifier,
   parsePrepaidHeaders,

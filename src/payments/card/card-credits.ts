@@ -1,6 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Database } from '../../db/database.ts';
-import { GroupedStatement } from '../../db/grouped-statement.ts';
+import { GroupedStatement } from '../../db/hot-statements.ts';
 import { findCardAccount, isAccountId } from '../../ledger/accounts.ts';
 import {
   type CardHoldRequest,

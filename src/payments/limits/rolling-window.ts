@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../../db/database.ts';
 import { asynchronousCommit } from '../../db/expressions.ts';
-import { GroupedStatement } from '../../db/grouped-statement.ts';
+import { GroupedStatement } from '../../db/hot-statements.ts';
 import {
   type Bucket,
   bucketKey,

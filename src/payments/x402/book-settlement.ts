@@ -1,8 +1,8 @@
 import { sql } from 'kysely';
 import type { Asset } from '../../config/network.ts';
-import { compiledOnce } from '../../db/compiled-once.ts';
 import type { Database } from '../../db/database.ts';
 import { asynchronousCommit, now, statementName, unnest } from '../../db/expressions.ts';
+import { compiledOnce } from '../../db/hot-statements.ts';
 import { BOOKED_COLUMNS, bookPayment } from '../../ledger/transfer.ts';
 import { checksumAddress } from '../../lib/keccak.ts';
 import { encodeHeader } from './challenge.ts';

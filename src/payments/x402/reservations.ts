@@ -1,10 +1,9 @@
 import { sql } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
 import type { Asset } from '../../config/network.ts';
-import { compiledOnce } from '../../db/compiled-once.ts';
 import type { Database } from '../../db/database.ts';
 import { asynchronousCommit, now, secondsFromNow, statementName, unnest } from '../../db/expressions.ts';
-import { GroupedStatement } from '../../db/grouped-statement.ts';
+import { compiledOnce, GroupedStatement } from '../../db/hot-statements.ts';
 import { LEASE_SECONDS, LeaseRenewer } from '../../db/lease.ts';
 import {
   type CaptureRequest,

@@ -3,7 +3,7 @@ import type { Asset } from '../../config/network.ts';
 import type { NodeUrls } from '../../config/x402-settings.ts';
 import type { Database } from '../../db/database.ts';
 import { retryOnDbUnavailable } from '../../db/database-errors.ts';
-import { GroupedStatement } from '../../db/grouped-statement.ts';
+import { GroupedStatement } from '../../db/hot-statements.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import type { Metrics } from '../../observability/metrics.ts';
 import { type Booking, bookSettlements, paymentReceipt, type SettledPayment } from './book-settlement.ts';

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { test } from 'tap';
-import { GroupedStatement } from '../../src/db/grouped-statement.ts';
+import { GroupedStatement } from '../../src/db/hot-statements.ts';
 
 interface Item {
   readonly key: string;
