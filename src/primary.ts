@@ -72,7 +72,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     const found = readConfig(process.env);
     if (found.outcome === 'faulty') return log.error(`not reloaded: ${describeFaults(found.faults)}`);
     if (found.config.databaseUrl !== databaseUrl)
-      return log.error('not reloaded: DATABASE_URL has changed, which only a restart can apply');
+      return log.error('not reloaded: DATABASE_URL has changed, and only a restart can apply it. Restart the service');
     for (const [worker, ofRole] of [...listening]) {
       if (leaving.signal.aborted) return;
       await new Promise<void>((resolve, reject) => {
@@ -92,7 +92,10 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
       const hasListened = listening.delete(worker);
       if (leaving.signal.aborted || replaced.delete(worker)) return;
       if (!hasListened && onFailure) return onFailure(code);
-      log.error({ ended: worker.process.pid, code, signal }, 'a gateway process exited; it is being replaced');
+      log.error(
+        { ended: worker.process.pid, code, signal },
+        'a gateway process stopped; a new one starts by itself. Read its log if this repeats',
+      );
       setTimeout(() => leaving.signal.aborted || start(ofRole), RESTART_MS);
     });
     worker.once('listening', () => listening.set(worker, ofRole));

@@ -88,7 +88,10 @@ export class QueueWorker {
         isDatabaseUnavailable = false;
       } catch (error) {
         if (!isDatabaseUnavailable)
-          this.#options.log.warn({ err: error }, `the ${this.#work.name} waits for the database`);
+          this.#options.log.warn(
+            { err: error },
+            `the ${this.#work.name} waits for the database, and tries again by itself`,
+          );
         isDatabaseUnavailable = true;
       }
       await sleep(OPEN_AGAIN_MS, undefined, { signal }).catch(() => {});
@@ -112,7 +115,8 @@ export class QueueWorker {
       if (this.#queue === workerPool) this.#queue = undefined;
     });
     events.on('worker:getJob:error', ({ error }) => {
-      if (!this.#isFailing) log.warn({ err: error }, `the queue of the ${name} can't be read`);
+      if (!this.#isFailing)
+        log.warn({ err: error }, `the queue of the ${name} can't be read; the service tries again by itself`);
       this.#isFailing = true;
       this.#unread = queue;
     });
@@ -134,7 +138,9 @@ export class QueueWorker {
       { [task]: (payload) => this.#running.add(this.#work.run(payload, this.#givingUp.signal)) },
       this.#connections,
     );
-    queue.promise.catch((error) => log.warn({ err: error }, `the queue of the ${name} broke`));
+    queue.promise.catch((error) =>
+      log.warn({ err: error }, `the queue of the ${name} stopped; the service tries to open it again by itself`),
+    );
     return queue;
   }
 }

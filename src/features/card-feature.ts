@@ -41,7 +41,10 @@ export function openCard(
     checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
   };
-  if (!card) log.warn('card credits are off: STRIPE_SECRET_KEY is unset, their endpoints answer 503');
+  if (!card)
+    log.warn(
+      'card credits are off: STRIPE_SECRET_KEY is unset, so nobody can buy or spend credit. Set it to turn them on',
+    );
   const purchaseWindow = config.card && { max: config.card.topUpRateLimitMax, windowSeconds: TOP_UP_WINDOW_SECONDS };
   const speechByCard = speechOperations({
     db,

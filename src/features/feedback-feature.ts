@@ -18,7 +18,7 @@ export function openFeedback({ config, db, metrics, log }: SharedParts) {
   };
   const mailer =
     mail && mailWorker(db, { ...mail, serviceName }, { databaseUrl, namedStatements, log }, metrics.outside('mail'));
-  if (!feedback) log.warn('feedback is off: FEEDBACK_SECRET is unset, its endpoints answer 503');
+  if (!feedback) log.warn('feedback is off: FEEDBACK_SECRET is unset. Set it to turn it on');
   else if (!mailer) log.warn('feedback is stored, but not mailed: SMTP_URL is unset');
   const routes = feedbackRoutes(feedbackOperations({ db, serviceName, baseUrl, feedback }));
   return {

@@ -32,7 +32,7 @@ export function startPruning(
       try {
         while (!stopping.signal.aborted && (await prune()) > 0);
       } catch (err) {
-        log.warn({ err }, `${what} could not be pruned`);
+        log.warn({ err }, `failed to delete old ${what}; the service tries again by itself`);
       } finally {
         isRunning = false;
       }

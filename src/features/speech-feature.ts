@@ -10,7 +10,9 @@ export type Speech = ReturnType<typeof openSpeech>;
 /** Opens the provider and its limits. `speaking` is undefined without a provider. */
 export function openSpeech({ config, metrics, log }: SharedParts) {
   if (!config.speech) {
-    log.warn('no speech provider: SPEECH_BASE_URL is unset, speech answers 503');
+    log.warn(
+      'no speech provider is set: SPEECH_BASE_URL is unset, so speech answers 503. Set it to your speech server',
+    );
     return { speaking: undefined, reconcilers: [] };
   }
   const { timeoutMs, streaming, concurrency } = config.speech;

@@ -166,11 +166,11 @@ function openChained(
 }
 
 function warnOfOff({ config: { x402, quotes, signingKeys }, log }: SharedParts): void {
-  if (!x402) log.warn('payment under x402 is off: X402_PAY_TO is unset, its endpoints answer 503');
+  if (!x402) log.warn('payment under x402 is off: X402_PAY_TO is unset. Set it to turn it on');
   else if (!x402.rpcUrls)
-    log.warn('direct payments and deposits in USDC are off: X402_RPC_URL is unset, they answer 503');
-  if (!quotes) log.warn('quotes are off: QUOTE_SECRET is unset, they answer 503');
-  if (x402 && !signingKeys) log.warn('signed metadata is off: SIGNING_KEYS_FILE is unset, its endpoint answers 503');
+    log.warn('direct payments and deposits in USDC are off: X402_RPC_URL is unset. Set it to turn them on');
+  if (!quotes) log.warn('quotes are off: QUOTE_SECRET is unset. Set it to turn them on');
+  if (x402 && !signingKeys) log.warn('signed metadata is off: SIGNING_KEYS_FILE is unset. Set it to turn it on');
 }
 
 /** The requests that bare probes stand for, by operationId (R59). A payment header makes a request no probe. */

@@ -24,24 +24,46 @@ export const AUDIO_STORE_UNAVAILABLE = failure('CONFIG_ERROR', 'The audio store 
   reason: 'audio_store_unavailable',
 });
 
-export const PROVIDER_OFF = failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', {
-  setting: 'SPEECH_BASE_URL',
+export const PROVIDER_OFF = failure(
+  'TTS_PROVIDER_NOT_CONFIGURED',
+  'No speech provider is set up here. Ask the operator. You were not charged.',
+  {
+    setting: 'SPEECH_BASE_URL',
+  },
+);
+
+export const CARD_OFF = failure(
+  'CONFIG_ERROR',
+  'Payment by card is not set up here. Ask the operator, or pay another way. You were not charged.',
+  {
+    setting: 'STRIPE_SECRET_KEY',
+  },
+);
+
+export const FEEDBACK_OFF = failure('CONFIG_ERROR', 'Feedback is not set up here. Ask the operator how to send it.', {
+  setting: 'FEEDBACK_SECRET',
 });
 
-export const CARD_OFF = failure('CONFIG_ERROR', 'Payment by card is not set up here.', {
-  setting: 'STRIPE_SECRET_KEY',
-});
+export const PAYMENT_OFF = failure(
+  'CONFIG_ERROR',
+  'Payment in USDC is not set up here. Ask the operator, or pay another way. Nothing is charged while it is off.',
+  { setting: 'X402_PAY_TO' },
+);
 
-export const FEEDBACK_OFF = failure('CONFIG_ERROR', 'Feedback is not set up here.', { setting: 'FEEDBACK_SECRET' });
-
-export const PAYMENT_OFF = failure('CONFIG_ERROR', 'Payment in USDC is not set up here.', { setting: 'X402_PAY_TO' });
-
-export const QUOTES_OFF = failure('CONFIG_ERROR', 'Quotes are not configured here.', { setting: 'QUOTE_SECRET' });
+export const QUOTES_OFF = failure(
+  'CONFIG_ERROR',
+  'Quotes are not set up here. Ask the operator, or send the text without a quote. A quote costs nothing.',
+  { setting: 'QUOTE_SECRET' },
+);
 
 /** A challenge that can't be paid would mislead, so it is refused like a payment. */
-export const CHAIN_OFF = failure('CONFIG_ERROR', 'On-chain payment is not configured here.', {
-  setting: 'X402_RPC_URL',
-});
+export const CHAIN_OFF = failure(
+  'CONFIG_ERROR',
+  'Payment on the chain is not set up here. Ask the operator, or pay another way. Nothing is charged while it is off.',
+  {
+    setting: 'X402_RPC_URL',
+  },
+);
 
 /** A signature of the configured domain would not be valid. */
 export const OTHER_DOMAIN = failure(
@@ -57,7 +79,7 @@ export const FOREIGN_DATABASE = failure(
 );
 
 export const metadataOff = (setting: 'SIGNING_KEYS_FILE' | 'X402_PAY_TO') =>
-  failure('CONFIG_ERROR', 'Signed metadata is not set up here.', { setting });
+  failure('CONFIG_ERROR', 'Signed metadata is not set up here. Ask the operator.', { setting });
 
 export const SIGNING_KEY_EXPIRED = failure(
   'CONFIG_ERROR',

@@ -106,7 +106,7 @@ export class OperationContext implements RequestContext {
       .catch((err) =>
         this.log.error(
           { err },
-          'failed to capture or void a hold; its payer gets the amount back when its lease ends. Read err',
+          'failed to capture or void a hold; its payer gets the amount back by itself when the hold expires. Read err',
         ),
       );
   }

@@ -101,6 +101,9 @@ export function credentialAlarm(
   metrics.credentialUsed(setting);
   return () => {
     metrics.credentialRefused(setting);
-    log.error({ setting }, 'a remote service rejected the credential of this setting');
+    log.error(
+      { setting },
+      'another service refused the credential in this setting. Correct the setting, then restart or reload',
+    );
   };
 }

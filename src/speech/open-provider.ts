@@ -107,10 +107,14 @@ export function openProvider(
         failure = failure?.transient ? failure : error;
         if (signal.aborted) throw failure;
         const { traceId } = utterance;
-        if (rest.length > 0) log.warn({ traceId, upstream: upstream.name, err: error }, 'trying the next upstream');
+        if (rest.length > 0)
+          log.warn(
+            { traceId, upstream: upstream.name, err: error },
+            'an upstream failed; the service tries the next one',
+          );
       }
     }
-    throw failure ?? new SpeechError('TTS_UNAVAILABLE', 'No upstream serves this model any more.', false);
+    throw failure ?? new SpeechError('TTS_UNAVAILABLE', 'No speech server has this model any more.', false);
   }
 
   return {

@@ -39,6 +39,6 @@ export class SynthesisPermits {
 
   #refuse(reason: 'work' | 'memory', why: string): SpeechError {
     this.#onRefused(reason);
-    return new SpeechError('TTS_UNAVAILABLE', `${why} Try again later.`, true, RETRY_AFTER_SECONDS);
+    return new SpeechError('TTS_UNAVAILABLE', why, true, RETRY_AFTER_SECONDS);
   }
 }

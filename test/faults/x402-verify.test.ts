@@ -81,7 +81,9 @@ for (const status of [undefined, 401, 403, 404, 429, 500]) {
     t.equal(await timesPaid(chain, payer), 1);
     const { host } = new URL(url);
     const [line] = gateway.log.filter(
-      ({ msg }) => msg === 'a facilitator failed to check a payment; the next one is asked, if there is one',
+      ({ msg }) =>
+        msg ===
+        'a facilitator failed to check a payment; the service asks the next one, if there is one. No money moved',
     );
     t.strictSame([line?.facilitator, line?.traceId], [host, reply.headers.get('x-trace-id')]);
     const setting = `X402_FACILITATORS (${host})`;

@@ -305,6 +305,6 @@ test('an error of the database names its statement', async (t) => {
   const account = await gateway.fund(500);
   await sql`alter table transfer rename to away`.execute(gateway.db);
   t.equal(await speak(gateway, account), 503);
-  const failed = gateway.log.find(({ msg }) => msg === 'request failed');
+  const failed = gateway.log.find(({ msg }) => msg.startsWith('a request failed'));
   t.match(JSON.stringify(failed?.err), /"statement":"hold"/);
 });

@@ -8,7 +8,7 @@ const LACKS: Readonly<Record<string, string | undefined>> = {
   invalid_exact_evm_insufficient_balance: undefined,
   never_deposited: undefined,
   unknown_account: 'The service does not know this credit account.',
-  account_indebted: 'A refund or dispute left this account in debt, which the next purchase pays first.',
+  account_indebted: 'A refund or dispute left this account in debt. The next purchase of credit pays it first.',
 };
 const NETWORKS: Readonly<Record<string, string>> = { 'eip155:8453': 'Base', 'eip155:84532': 'Base Sepolia' };
 

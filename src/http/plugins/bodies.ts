@@ -78,19 +78,35 @@ export function decodeBody(
     text = utf8.decode(bytes);
   } catch {
     const code = type === 'application/json' ? 'INVALID_JSON' : 'INVALID_REQUEST';
-    return unreadable(failure(code, 'The body is not valid UTF-8.', { field: 'body', rule: 'utf-8' }));
+    return unreadable(
+      failure(code, 'The body is not valid UTF-8. Send it in UTF-8. You were not charged.', {
+        field: 'body',
+        rule: 'utf-8',
+      }),
+    );
   }
   if (type === 'application/json') {
     try {
       return { outcome: 'decoded', value: JSON.parse(text) };
     } catch {
-      return unreadable(failure('INVALID_JSON', 'The body is not valid JSON.', { field: 'body', rule: 'json' }));
+      return unreadable(
+        failure('INVALID_JSON', 'The body is not valid JSON. Correct it and send it again. You were not charged.', {
+          field: 'body',
+          rule: 'json',
+        }),
+      );
     }
   }
   if (type === 'application/x-www-form-urlencoded') {
     if (!isPercentEncoded(text)) {
       const details = { field: 'body', rule: 'percent-encoding' };
-      return unreadable(failure('INVALID_REQUEST', 'The form is not valid percent-encoded UTF-8.', details));
+      return unreadable(
+        failure(
+          'INVALID_REQUEST',
+          'The form is not valid percent-encoded UTF-8. Encode it again, as encodeURIComponent does. You were not charged.',
+          details,
+        ),
+      );
     }
     const form = new URLSearchParams(text);
     const once = ([name, value]: [string, string]) => [name, form.getAll(name).length > 1 ? form.getAll(name) : value];

@@ -31,7 +31,8 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   HPE_HEADER_OVERFLOW: {
     status: 431,
     code: 'REQUEST_TOO_LARGE',
-    message: 'The request line and headers are larger than 64 KiB together.',
+    message:
+      'The request line and headers are larger than 64 KiB together. Send shorter ones, or send the text in a POST body. You were not charged.',
   },
 };
 
@@ -44,14 +45,14 @@ const MALFORMED: Fault = {
 const CONNECT: Fault = {
   status: 405,
   code: 'INVALID_REQUEST',
-  message: `CONNECT is not supported. Use ${METHODS.join(', ')}.`,
+  message: `CONNECT is not supported. Use ${METHODS.join(', ')}. You were not charged.`,
   details: { field: 'method', rule: 'enum', allowed: [...METHODS] },
 };
 
 const EXPECTATION: Fault = {
   status: 417,
   code: 'INVALID_REQUEST',
-  message: 'The expect header must be 100-continue.',
+  message: 'The expect header must be 100-continue. Correct it or leave it out. You were not charged.',
   details: { field: 'expect', rule: 'enum', allowed: ['100-continue'] },
 };
 

@@ -8,10 +8,18 @@ import { type ErrorCode, failure, RequestRefused } from '../structured-error.ts'
 const FRAMEWORK_FAULTS: Readonly<Record<string, { code: ErrorCode; message: string }>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: {
     code: 'REQUEST_TOO_LARGE',
-    message: "The body exceeds this operation's limit. details.maximum has the limit in bytes.",
+    message:
+      "The body exceeds this operation's limit. Send at most the bytes in details.maximum. You were not charged.",
   },
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: { code: 'UNSUPPORTED_CONTENT_TYPE', message: 'content-type is not valid.' },
-  FST_ERR_BAD_URL: { code: 'INVALID_REQUEST', message: 'The path is not valid percent-encoded UTF-8.' },
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: {
+    code: 'UNSUPPORTED_CONTENT_TYPE',
+    message: 'content-type is not valid. Send a type such as application/json. You were not charged.',
+  },
+  FST_ERR_BAD_URL: {
+    code: 'INVALID_REQUEST',
+    message:
+      'The path is not valid percent-encoded UTF-8. Encode it again, as encodeURIComponent does. You were not charged.',
+  },
 };
 
 /** Answers every thrown error with a declared structured error without internals (R10). */
@@ -27,7 +35,8 @@ export function handleError(
 ): FastifyReply {
   const route = request.routeOptions.config?.contract;
   const refusal = error instanceof RequestRefused ? error.failure : describe(error, request, route);
-  if (refusal.status >= 500) request.log.error({ err: error }, 'request failed');
+  if (refusal.status >= 500)
+    request.log.error({ err: error }, 'a request failed, and its caller got a 5xx status. Read err');
   // A client over the edge's limit learns nothing else until it shows a valid credential.
   const overLimit = refusal.status < 500 ? request.admission?.refuseIfOverLimit() : undefined;
   return sendFailure(route, overLimit ?? refusal, reply);
@@ -37,7 +46,7 @@ function describe(error: FastifyError, { routeOptions }: FastifyRequest, route: 
   if (error.statusCode && error.statusCode < 500) {
     const { code, message } = FRAMEWORK_FAULTS[error.code] ?? {
       code: 'INVALID_REQUEST',
-      message: 'The request is malformed.',
+      message: 'The request is malformed. Check its headers and body, then send it again.',
     };
     const isTooLarge = code === 'REQUEST_TOO_LARGE';
     const details = isTooLarge ? { field: 'body', rule: 'maxBytes', maximum: routeOptions.bodyLimit } : null;

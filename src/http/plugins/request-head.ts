@@ -28,24 +28,38 @@ export const requestHead = fp(async (app) => {
 function refuseHead(request: FastifyRequest, route: Route | undefined) {
   const { url, method, headers } = request;
   if (request.raw.httpVersion === '1.1' && headers.host === undefined) {
-    return failure('INVALID_REQUEST', 'The host header is missing.', { field: 'host', rule: 'required' });
+    return failure('INVALID_REQUEST', 'The host header is missing. Send it. You were not charged.', {
+      field: 'host',
+      rule: 'required',
+    });
   }
   if (!namesPath(url, method)) {
     const details = { field: 'url', rule: 'path' };
-    return failure('INVALID_REQUEST', 'The request target must be a path, which starts with /.', details);
+    return failure(
+      'INVALID_REQUEST',
+      'The request target must be a path, which starts with /. Correct it. You were not charged.',
+      details,
+    );
   }
   if (url.includes('#')) {
     const details = { field: 'url', rule: 'no fragment' };
-    return failure('INVALID_REQUEST', 'A request has no fragment; encode # as %23.', details);
+    return failure('INVALID_REQUEST', 'The URL has a # in it. Write it as %23. You were not charged.', details);
   }
   if (!route || hasEmptyParameter(request)) return undefined;
   const repeated = repeatedHeader(request, route);
   if (repeated) {
-    return failure('INVALID_REQUEST', `${repeated} is sent twice. Send it once.`, { field: repeated, rule: 'once' });
+    return failure('INVALID_REQUEST', `${repeated} is sent twice. Send it once. You were not charged.`, {
+      field: repeated,
+      rule: 'once',
+    });
   }
   if (route.query.length > 0 && !isPercentEncoded(queryOf(url))) {
     const details = { field: 'query', rule: 'percent-encoding' };
-    return failure('INVALID_REQUEST', 'The query is not valid percent-encoded UTF-8.', details);
+    return failure(
+      'INVALID_REQUEST',
+      'The query is not valid percent-encoded UTF-8. Encode it again, as encodeURIComponent does. You were not charged.',
+      details,
+    );
   }
   const hasBody = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
   const hasContent = hasBody || headers['content-type'] !== undefined;
@@ -75,13 +89,17 @@ export function refuseContentType(headers: Record<string, unknown>, consumes: re
   const coding = headers['content-encoding'];
   const details = { field: 'content-type', rule: 'enum', allowed: [...consumes], charset: 'utf-8' };
   if (!consumes.includes(type)) {
-    return failure('UNSUPPORTED_CONTENT_TYPE', `content-type must be ${consumes.join(' or ')}.`, details);
+    return failure(
+      'UNSUPPORTED_CONTENT_TYPE',
+      `content-type must be ${consumes.join(' or ')}. You were not charged.`,
+      details,
+    );
   }
   if (charset !== undefined && charset !== 'utf-8' && charset !== 'utf8') {
-    return failure('UNSUPPORTED_CONTENT_TYPE', 'The charset of the body must be UTF-8.', details);
+    return failure('UNSUPPORTED_CONTENT_TYPE', 'The charset of the body must be UTF-8. You were not charged.', details);
   }
   if (coding !== undefined && coding !== 'identity') {
-    return failure('UNSUPPORTED_CONTENT_TYPE', 'The body must be sent without a content-encoding.', {
+    return failure('UNSUPPORTED_CONTENT_TYPE', 'Send the body without a content-encoding. You were not charged.', {
       field: 'content-encoding',
       rule: 'enum',
       allowed: ['identity'],

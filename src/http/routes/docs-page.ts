@@ -106,7 +106,7 @@ const ADVICE: Readonly<Partial<Record<ErrorCode | number, string>>> = {
     '`details.state` says what became of the first request. Without it, another request spent the nonce.',
   FEEDBACK_CHALLENGE_REPLAYED: 'The feedback is stored already.',
   JOB_NOT_READY: 'Poll the status of the job first.',
-  AUDIO_NOT_STORED: 'The audio was not stored, or its time is over. Make a new request.',
+  AUDIO_NOT_STORED: 'The audio was not stored, or was deleted after its retention time. Make a new request.',
   413: 'Shorten the request. It was not charged.',
   415: 'Send one of the content types that the contract names. The request was not charged.',
   429: 'Wait as many seconds as `Retry-After` says.',

@@ -44,11 +44,11 @@ export type Pauses = Pick<KnownPauses, 'has'>;
 export const PAUSE_RETRY_SECONDS = 30;
 
 const PAUSED: Readonly<Record<PausableFlow, string>> = {
-  card: 'The operator has paused speech paid by card credit. Retry later.',
-  jobs: 'The operator has paused asynchronous speech. Retry later.',
+  card: 'The operator has paused speech paid by card credit.',
+  jobs: 'The operator has paused asynchronous speech.',
   'top-up': 'The operator has paused the purchase of credit. Retry later. You were not charged.',
-  direct: 'The operator has paused direct payment in USDC. Retry later.',
-  prepaid: 'The operator has paused payment from prepaid balances. Retry later.',
+  direct: 'The operator has paused direct payment in USDC.',
+  prepaid: 'The operator has paused payment from prepaid balances.',
   deposit: 'The operator has paused deposits. Retry later. You were not charged.',
 };
 

@@ -12,15 +12,19 @@ const OPEN_PAYMENT_RETRY_SECONDS = 2;
 const UNAVAILABLE_RETRY_SECONDS = 5;
 
 const MESSAGES: Readonly<Record<RefusalCode, string>> = {
-  INVALID_REQUEST: 'The request is not valid. details names the field and the rule.',
-  INVALID_PAYMENT_PAYLOAD: "The payment can't be read.",
-  UNAUTHORIZED: 'The credential is not valid for this request.',
+  INVALID_REQUEST:
+    'The request is not valid. details names the field and the rule. Correct it and send the request again. You were not charged.',
+  INVALID_PAYMENT_PAYLOAD:
+    "The payment can't be read. Sign the challenge in PAYMENT-REQUIRED again. You were not charged.",
+  UNAUTHORIZED:
+    'The credential is not valid for this request. Check the account and the signature. You were not charged.',
   PAYMENT_REQUIRED:
     'The payment was refused. Sign the challenge in PAYMENT-REQUIRED and send it with a new payment identifier.',
   PAYMENT_IDENTIFIER_CONFLICT:
     'This payment identifier or authorization belongs to an earlier request. If it was this request, repeat it unchanged, ' +
     'with its first signature; otherwise sign a new payment. This request was not charged.',
-  PAYMENT_REPLAY_PENDING: 'The first request with this payment is still running. Repeat the identical request later.',
+  PAYMENT_REPLAY_PENDING:
+    'The first request with this payment is still running. Repeat the identical request later. It is not charged twice.',
   PAYMENT_OUTCOME_UNKNOWN:
     'It is not known yet whether this payment was settled. Repeat the identical request later. Make no new payment ' +
     "without the user's approval.",
@@ -28,7 +32,7 @@ const MESSAGES: Readonly<Record<RefusalCode, string>> = {
     'Another request used this nonce. If that request had no answer, repeat it unchanged to get its result; a new nonce ' +
     'is a new purchase.',
   RATE_LIMITED: 'Too many requests at once. Retry when the others have finished. You were not charged.',
-  PAYMENT_ERROR: 'The payment could not be verified. Repeat the identical request. You were not charged.',
+  PAYMENT_ERROR: 'The service could not check the payment. Repeat the identical request. You were not charged.',
   REPLAY_CACHE_UNAVAILABLE: 'The audio store is unavailable. Repeat the identical request. You were not charged.',
   TTS_UNAVAILABLE: 'Speech is unavailable. Retry later. You were not charged.',
 };
@@ -84,19 +88,29 @@ const notBySigning = (reason: string): string =>
 
 /** Messages for single reasons; `details` replace the reason in the error. */
 const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Record<string, string | number>> }>> = {
-  no_account: { message: 'Send the id of a credit account in x-credit-account. Buy credit at topUpUrl.' },
-  unknown_account: { message: 'The account in x-credit-account does not exist. Buy credit at topUpUrl.' },
+  no_account: {
+    message:
+      'The request names no credit account. Send its id in x-credit-account, or buy credit at topUpUrl. You were not charged.',
+  },
+  unknown_account: {
+    message:
+      'This account id is unknown here. Check x-credit-account, or buy credit at topUpUrl. You were not charged.',
+  },
   account_frozen: { message: 'The operator has frozen this account. Contact the operator. You were not charged.' },
   account_indebted: {
-    message: 'This account owes money after a refund or dispute. Your next purchase at topUpUrl pays that first.',
+    message: 'A refund or dispute left this account in debt. Buy credit at topUpUrl to pay it. Nothing was charged.',
   },
   idempotency_key_reused: {
-    message: 'Another request used this idempotency-key. Send a new key.',
+    message:
+      'You used this idempotency-key for a different request. Send this request with a new key. You were not charged.',
     details: { field: 'idempotency-key', rule: 'same request' },
   },
-  never_deposited: { message: 'This address has no prepaid balance. Deposit at POST /x402/deposit first.' },
+  never_deposited: {
+    message: 'This address has no prepaid balance. Deposit at POST /x402/deposit first. You were not charged.',
+  },
   signature: {
-    message: 'The signature was not made by x-x402-account for this request. GET /docs explains what is signed.',
+    message:
+      'x-x402-account did not sign this request. Read the metadata again, then sign as GET /docs explains. You were not charged.',
     details: { field: 'x-x402-signature', rule: 'eip712' },
   },
   expiry: {
@@ -143,13 +157,14 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
   },
   one_at_a_time_after_failure: {
     message:
-      'A recent settlement of this payer failed, so it may send one request at a time. Retry when your running request has finished. You were not charged.',
+      'A recent payment of this wallet failed, so it may send only one request at a time. Retry when your running request has finished. You were not charged.',
   },
   too_many_unsettled: {
-    message: 'Too many recent settlements failed. Retry later. You were not charged.',
+    message: 'Too many recent payments failed while they were settled. Retry later. You were not charged.',
   },
   too_many_captures: {
-    message: 'The database has been unavailable, and too many charges wait for it. Retry later. You were not charged.',
+    message:
+      'The database was down, and the service must record earlier charges first. Retry later. You were not charged.',
   },
   not_confirmed_yet: {
     message:
@@ -220,6 +235,8 @@ export function showReceipt(receipt: Receipt | undefined, context: OperationCont
   for (const [name, value] of Object.entries(receipt ?? {})) context.setHeader(name, String(value));
 }
 
+const ASK_OPERATOR = 'Change the request, or ask the operator.';
+
 /** The error for speech that was refused or failed. Its hold is voided. */
 export function speechFailed({ error, hold }: SpeechFailed, context: OperationContext) {
   if (hold) {
@@ -230,7 +247,7 @@ export function speechFailed({ error, hold }: SpeechFailed, context: OperationCo
 }
 
 export function speechFailure({ code, message, transient, retryAfterSeconds, reason }: SpeechError) {
-  const answer = failure(code, `${message} You were not charged.`, {
+  const answer = failure(code, `${message} ${transient ? 'Retry later.' : ASK_OPERATOR} You were not charged.`, {
     transient,
     ...(reason !== undefined && { reason }),
   });

@@ -131,7 +131,10 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
         context.payment = unknownPayment(priceMicroUsd);
       },
       onBrokenOff: (error) =>
-        context.log.warn({ err: error }, 'the audio stopped early; the response is cut and not charged'),
+        context.log.warn(
+          { err: error },
+          'the audio stopped early; the response is incomplete, and its caller was not charged',
+        ),
     });
     context.payment = undefined;
     // The window's refusal precedes all other results (R39).

@@ -88,11 +88,12 @@ async function ask(
   asked: { readonly chain: Chain; readonly asset: Asset } | undefined,
 ): Promise<ChainEvidence> {
   const { network, asset } = payment;
-  if (!asked) return { outcome: 'unanswered', reason: 'X402_PAY_TO or X402_RPC_URL is unset' };
+  if (!asked)
+    return { outcome: 'unanswered', reason: 'X402_PAY_TO or X402_RPC_URL is unset. Set both to ask the chain' };
   if (network !== asked.asset.network || asset !== asked.asset.address.toLowerCase())
     return {
       outcome: 'unanswered',
-      reason: `it used ${asset} on ${network}, and the settings name another token or network`,
+      reason: `it used ${asset} on ${network}. To ask its chain, set X402_NETWORK, X402_ASSET and X402_RPC_URL to these`,
     };
   return findEvidence(asked.chain, payment);
 }

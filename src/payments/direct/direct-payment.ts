@@ -98,7 +98,10 @@ export class DirectHold implements PaymentHold {
       testPoint('x402 audio not stored');
       await intake.release(this.#verified);
       if (!(error instanceof StoreError)) throw error;
-      log.error({ err: error }, 'failed to store audio; its payment was not settled');
+      log.error(
+        { err: error },
+        'failed to store audio, so its payment was not settled and the caller was not charged. Check AUDIO_STORE',
+      );
       return false;
     }
   }

@@ -186,7 +186,10 @@ export class Clawbacks {
     if (!purchase) return NOTHING;
     if (!isUsable(listed)) {
       const { kind, id, fault } = listed;
-      return { hasMoved: false, unclear: `${kind} ${id} has ${fault} at the card processor, and was not booked` };
+      return {
+        hasMoved: false,
+        unclear: `${kind} ${id} has ${fault} at the card processor, so nothing was booked. Check it there`,
+      };
     }
     testPoint('clawback listed');
     return this.#book(listed, purchase.accountId, (trx) => insertClawback(trx, listed, purchase));
@@ -238,7 +241,8 @@ export class Clawbacks {
 
 function unclear(current: ProcessorClawback): string | undefined {
   const { kind, id, status, currency, amountCents } = current;
-  if (currency !== 'usd') return `${kind} ${id} is of ${amountCents} in ${currency}: nothing was booked`;
+  if (currency !== 'usd')
+    return `${kind} ${id} is of ${amountCents} in ${currency}: nothing was booked. Only USD is supported; check it at the card processor`;
   if (isStatusKnown(current)) return undefined;
   const what = effectOf(current).isTaken
     ? `${formatUsd(BigInt(amountCents) * MICRO_USD_PER_CENT)} USD is taken`

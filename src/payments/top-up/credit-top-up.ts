@@ -56,8 +56,8 @@ export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpC
     return { accountId, balanceMicroUsd, debtPaidMicroUsd: 0n, debtMicroUsd, wasCredited: true };
   }
   if (await isOfOtherMode(db, known?.account_id ?? paid.accountId, paid.livemode))
-    throw new OtherModeError('a session of the one mode does not credit an account of the other');
-  throw new Error('the session is recorded as that of another purchase');
+    throw new OtherModeError("a test purchase can't credit a live account, nor a live purchase a test account");
+  throw new Error('the checkout session already belongs to another purchase, so nothing was credited');
 }
 
 async function bookCredit(trx: Database, paid: PaidTopUp) {

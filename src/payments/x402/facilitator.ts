@@ -183,7 +183,7 @@ export class Facilitators {
         if (!(err instanceof FacilitatorError)) throw err;
         log.warn(
           { err, facilitator: facilitator.host },
-          'a facilitator failed to check a payment; the next one is asked, if there is one',
+          'a facilitator failed to check a payment; the service asks the next one, if there is one. No money moved',
         );
         failure = err;
       }

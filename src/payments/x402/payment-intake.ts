@@ -117,7 +117,7 @@ export class PaymentIntake {
       if (!isUnavailable(error)) throw error;
       log.warn(
         { err: error },
-        'failed to release the reservation of a payment; it ends with its lease. Nothing was charged',
+        'failed to release the reservation of a payment; it expires by itself. Nothing was charged',
       );
     }
   }
@@ -197,7 +197,10 @@ export class PaymentIntake {
       reportLackOfGas(this.#parts.metrics, log, { detail });
       return refused('PAYMENT_ERROR', FACILITATOR_LACKS_GAS);
     }
-    log.warn({ detail }, 'the facilitator did not accept a payment when it checked it; this request charged nothing');
+    log.warn(
+      { detail },
+      'the facilitator refused a payment; this request charged nothing. If it refuses many, read detail',
+    );
     if (isOfRequest) return refused('PAYMENT_ERROR', 'facilitator_refused', { facilitatorReason: reason });
     if (!/nonce_already_used$/.test(reason)) return refused('PAYMENT_REQUIRED', reason);
     return refused('PAYMENT_REQUIRED', reason, { fault: USED, payment: unknownPayment(envelope.authorization.value) });
@@ -239,7 +242,10 @@ export class PaymentIntake {
 function unverifiable(error: unknown, log: FastifyBaseLogger): Refused<'PAYMENT_ERROR'> {
   if (!(error instanceof FacilitatorError || error instanceof RpcError)) throw error;
   if (error instanceof RpcError)
-    log.warn({ err: error }, 'failed to check a payment at a node; this request charged nothing');
+    log.warn(
+      { err: error },
+      'failed to check a payment at a node; this request charged nothing. Check X402_RPC_URL if this repeats',
+    );
   return refused('PAYMENT_ERROR', 'payment_service_failed');
 }
 

@@ -81,7 +81,7 @@ export class Settlement {
       // Whatever was thrown, the money may have moved (R62).
       log.error(
         { err: error, payment: payment.id },
-        'failed to prove or record a settlement; money may have moved, and the chain is asked again',
+        'failed to prove or record a settlement; money may have moved, and the service asks the chain again by itself',
       );
       const transaction = answer?.outcome === 'open' ? answer.transaction : undefined;
       // While the database is down, the payment becomes one in doubt when its lease expires.
@@ -105,7 +105,7 @@ export class Settlement {
       else
         log.warn(
           { payment: id, detail },
-          'the facilitator refused to settle a payment; the chain decides until its authorization expires',
+          'the facilitator refused to settle a payment; it may still settle, so the service asks the chain until its signature expires',
         );
       const reason = isFacilitatorsFault ? FACILITATOR_LACKS_GAS : answer.reason;
       await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => outcomes.markRefused(payment, reason));
@@ -126,7 +126,10 @@ export class Settlement {
     testPoint('x402 settled');
     if (booking) return { outcome: 'settled', ...booking };
     const transaction = found?.proof.transaction ?? answer.transaction;
-    log.warn({ payment: id, transaction, detail }, 'a settlement has an unknown outcome; the chain will be checked');
+    log.warn(
+      { payment: id, transaction, detail },
+      'it is unknown whether a payment was settled; money may have moved, and the service asks the chain again by itself',
+    );
     await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => outcomes.markUnknown(payment, transaction));
     testPoint('x402 unknown');
     metrics.paymentMoved(payment, 'unknown');

@@ -45,7 +45,7 @@ test('R61: an account in debt can only buy credit, which pays the debt first', a
   t.equal(refused.status, 402);
   const { amount, error } = refused.json;
   t.strictSame([error.details.reason, error.details.debtMicroUsd, amount], ['account_indebted', 4_500_000, '500']);
-  t.match(error.message, /owes money after a refund or dispute/);
+  t.match(error.message, /left this account in debt/);
   const asynchronous = await gateway.call('/tts?text=Hello&async=true', { headers });
   t.strictSame([asynchronous.status, asynchronous.json.error.details.reason], [402, 'account_indebted']);
   t.strictSame([(await gateway.call(`/credits/${account}`)).json.balanceMicroUsd], [0]);
