@@ -253,7 +253,12 @@ const FAILING_PAYMENTS: Readonly<Record<string, FailingPayment>> = {
     },
   },
   'a deposit with an unknown outcome': {
-    ...{ status: 409, code: 'PAYMENT_OUTCOME_UNKNOWN', reason: 'outcome_unknown', cause: /has an unknown outcome/ },
+    ...{
+      status: 409,
+      code: 'PAYMENT_OUTCOME_UNKNOWN',
+      reason: 'outcome_unknown',
+      cause: /^it is unknown whether a payment was settled/,
+    },
     pay: async (gateway) => {
       gateway.facilitator.faults.settle({ broadcast: false, answer: 'reset' });
       return (await payDeposit(gateway, await payerOf())).reply;

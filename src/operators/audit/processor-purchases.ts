@@ -78,7 +78,10 @@ export function auditPurchases(db: Database, processor: Processor, progress: Pro
       [isPaid(session), 'it is not paid'],
       [session.id === purchase.session_id, 'it is another session'],
       [session.mode === 'payment' && session.currency === 'usd', 'it is not a payment in USD'],
-      [session.livemode === processor.livemode, 'its mode is not that of the key'],
+      [
+        session.livemode === processor.livemode,
+        'it is a test purchase under a live key, or a live one under a test key',
+      ],
       [instance_id === instanceId, 'it belongs to another instance'],
       [top_up_id === purchase.id, 'it belongs to another purchase'],
       [account_id === purchase.account_id, 'it is for another account'],

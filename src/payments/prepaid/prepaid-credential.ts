@@ -36,7 +36,7 @@ const MAX_UINT256 = 2n ** 256n - 1n;
 export function readPrepaidCredential(headers: Readonly<Record<string, string | undefined>>) {
   const missing = PREPAID.headers.find((name) => headers[name] === undefined);
   if (missing !== undefined) {
-    const message = `${missing} is missing. A prepaid request carries ${PREPAID.headers.join(', ')}.`;
+    const message = `${missing} is missing. Send ${PREPAID.headers.join(', ')}. You were not charged.`;
     return malformed(missing, 'required', message);
   }
   const compact = compactFault('x-x402-signature', headers['x-x402-signature']);
@@ -44,7 +44,11 @@ export function readPrepaidCredential(headers: Readonly<Record<string, string | 
   const credential = parsePrepaidHeaders(headers);
   return credential
     ? { outcome: 'read' as const, credential }
-    : malformed('x-x402-max-amount', 'uint256', 'x-x402-max-amount must be a uint256.');
+    : malformed(
+        'x-x402-max-amount',
+        'uint256',
+        'x-x402-max-amount must be a uint256. Correct it and sign again. You were not charged.',
+      );
 }
 
 const malformed = (field: string, rule: string, message: string) =>

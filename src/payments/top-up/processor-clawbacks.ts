@@ -46,7 +46,7 @@ export class ProcessorClawbacks {
     const page = after === undefined ? await findOrUndefined<Page>(request) : await callProcessor<Page>(request);
     if (!page) return { entries: [], hasMore: false };
     if (!Array.isArray(page.data) || !page.data.every((each) => typeof each?.id === 'string'))
-      throw new ProcessorError(`the processor answered without a list of ${kind}s`);
+      throw new ProcessorError(`the card processor answered without a list of ${kind}s`);
     const entries = page.data.map((each) => read(kind, each));
     return { entries, hasMore: page.has_more === true && entries.length > 0 };
   }
@@ -55,7 +55,8 @@ export class ProcessorClawbacks {
     const found = await findOrUndefined<Stripe.Refund | Stripe.Dispute>(() =>
       kind === 'refund' ? this.#stripe.refunds.retrieve(id) : this.#stripe.disputes.retrieve(id),
     );
-    if (found !== undefined && found?.id !== id) throw new ProcessorError(`the processor answered without the ${kind}`);
+    if (found !== undefined && found?.id !== id)
+      throw new ProcessorError(`the card processor answered without the ${kind}`);
     return found && readUsable(kind, found);
   }
 
@@ -105,7 +106,7 @@ function read(kind: ClawbackKind, object: Stripe.Refund | Stripe.Dispute): Liste
 function readUsable(kind: ClawbackKind, object: Stripe.Refund | Stripe.Dispute): ProcessorClawback {
   const clawback = read(kind, object);
   if (typeof object.id === 'string' && isUsable(clawback)) return clawback;
-  throw new ProcessorError(`the processor answered without a usable ${kind}`);
+  throw new ProcessorError(`the card processor answered without a usable ${kind}`);
 }
 
 function faultOf({ amount, currency, created }: Stripe.Refund | Stripe.Dispute): string | undefined {

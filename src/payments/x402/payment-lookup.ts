@@ -38,7 +38,7 @@ export function readPaymentHeader(headers: Readonly<Record<string, string | unde
   } catch (error) {
     if (!(error instanceof InvalidEnvelope)) throw error;
     const { field, rule } = error;
-    const message = `payment-signature can't be read. ${error.message}`;
+    const message = `payment-signature can't be read. ${error.message} You were not charged.`;
     return refused('INVALID_PAYMENT_PAYLOAD', 'malformed_payment', { fault: { field, rule, message } });
   }
 }
@@ -167,7 +167,7 @@ export class PaymentLookup {
     } catch (error) {
       log.warn(
         { err: error, payment: payment.id },
-        'failed to check a repeated payment; it stays open and is checked again',
+        'failed to check a repeated payment; it stays open, and the service checks it again by itself',
       );
       return { outcome: 'open' };
     }
