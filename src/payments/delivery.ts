@@ -38,13 +38,18 @@ export const buffered =
   ({ provider, timeoutMs, memory }: BufferedSpeech): Delivery<Buffer> =>
   async (utterance, bounds) => {
     const longestMs = Math.min(bounds.timeoutMs ?? timeoutMs, timeoutMs);
-    const signal = AbortSignal.any([AbortSignal.timeout(longestMs), bounds.lost]);
+    // AbortSignal.any and AbortSignal.timeout live until a garbage collection of all memory.
+    const controller = new AbortController();
+    const abort = () => controller.abort();
+    const timer = setTimeout(abort, longestMs);
+    bounds.lost.addEventListener('abort', abort, { once: true });
     const share = memory.share();
     try {
-      const { audio, upstream } = await collectSpeech(provider, utterance, signal, 'audio/mpeg', share);
+      const { audio, upstream } = await collectSpeech(provider, utterance, controller.signal, 'audio/mpeg', share);
       testPoint('speech spoken');
       return { body: audio, audio, upstream, complete: Promise.resolve() };
     } finally {
+      clearTimeout(timer);
       share.release();
     }
   };
