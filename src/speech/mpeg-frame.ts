@@ -70,16 +70,18 @@ export function readSideInformation(bytes: Uint8Array, offset = 0): { reservoirB
   const channels = isMono(bytes, offset) ? 1 : 2;
   const hasCrc = ((bytes[offset + 1] as number) & 1) === 0;
   const start = (offset + FRAME_HEADER_BYTES + (hasCrc ? 2 : 0)) * 8;
+  // At most 12 bits, which lie in three bytes.
   const read = (at: number, length: number) => {
-    let value = 0;
-    for (let bit = start + at; bit < start + at + length; bit++) {
-      value = value * 2 + (((bytes[bit >> 3] as number) >> (7 - (bit & 7))) & 1);
-    }
-    return value;
+    const byte = (start + at) >> 3;
+    const three = ((bytes[byte] as number) << 16) | ((bytes[byte + 1] as number) << 8) | (bytes[byte + 2] as number);
+    return (three >> (24 - (at & 7) - length)) & ((1 << length) - 1);
   };
-  const [first, size, granules] = isFull ? [channels === 1 ? 18 : 20, 59, 2] : [8 + channels, 63, 1];
-  const parts = Array.from({ length: granules * channels }, (_, part) => read(first + part * size, 12));
-  return { reservoirBytes: read(0, isFull ? 9 : 8), isSilent: parts.every((bits) => bits === 0) };
+  const size = isFull ? 59 : 63;
+  const first = isFull ? (channels === 1 ? 18 : 20) : 8 + channels;
+  const end = first + (isFull ? 2 : 1) * channels * size;
+  let isSilent = true;
+  for (let at = first; isSilent && at < end; at += size) isSilent = read(at, 12) === 0;
+  return { reservoirBytes: read(0, isFull ? 9 : 8), isSilent };
 }
 
 const versionOf = (bytes: Uint8Array, offset: number): number => ((bytes[offset + 1] as number) >> 3) & 3;
