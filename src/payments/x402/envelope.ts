@@ -1,10 +1,10 @@
-import { PaymentPayloadV2Schema } from '@x402/core/schemas';
 import {
   isValidPaymentId,
   PAYMENT_ID_MAX_LENGTH,
   PAYMENT_ID_MIN_LENGTH,
   PAYMENT_IDENTIFIER,
 } from '@x402/extensions/payment-identifier';
+import { Ajv } from 'ajv';
 import type { Address } from '../../config/payees.ts';
 import { canonicalize } from '../../lib/canonical-json.ts';
 import { compactFault, withFullV } from '../../lib/wallet-signature.ts';
@@ -55,6 +55,40 @@ const DECIMAL = /^(?:0|[1-9][0-9]{0,77})$/;
 
 export const IDENTIFIER_RULE = `${PAYMENT_ID_MIN_LENGTH} to ${PAYMENT_ID_MAX_LENGTH} characters of A-Z a-z 0-9 _ -`;
 
+const object = (required: readonly string[], properties: Readonly<Record<string, object>>) => ({
+  type: 'object',
+  required,
+  properties,
+});
+const filled = { type: 'string', minLength: 1 };
+const printable = { type: 'string', maxLength: 32, pattern: '^[ -~]+$' };
+
+/** As PaymentPayloadV2Schema of @x402/core, whose parsing took 2 % of a payment's CPU and 6 % of its memory. */
+const isPayload = new Ajv().compile(
+  object(['x402Version', 'accepted', 'payload'], {
+    x402Version: { const: 2 },
+    resource: object(['url'], {
+      url: filled,
+      description: { type: 'string' },
+      mimeType: { type: 'string' },
+      serviceName: printable,
+      tags: { type: 'array', items: printable, maxItems: 5 },
+      iconUrl: { type: 'string', maxLength: 2048 },
+    }),
+    accepted: object(['scheme', 'network', 'amount', 'asset', 'payTo', 'maxTimeoutSeconds'], {
+      scheme: filled,
+      network: { type: 'string', minLength: 3, pattern: ':' },
+      amount: filled,
+      asset: filled,
+      payTo: filled,
+      maxTimeoutSeconds: { type: 'number', exclusiveMinimum: 0 },
+      extra: { type: 'object' },
+    }),
+    payload: { type: 'object' },
+    extensions: { type: 'object' },
+  }),
+);
+
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /**
@@ -67,9 +101,9 @@ export function decodeEnvelope(header: string): PaymentEnvelope {
   if (payload.x402Version !== 2 || !Object.hasOwn(payload, 'accepted')) {
     throw new InvalidEnvelope('x402Version', 'x402 version 2', 'Send an x402 version 2 payload with `accepted`.');
   }
-  const parsed = PaymentPayloadV2Schema.safeParse(payload);
-  if (!parsed.success) {
-    const path = parsed.error.issues[0]?.path.slice(0, 3).map(String) ?? [];
+  if (!isPayload(payload)) {
+    const { instancePath = '', params = {} } = isPayload.errors?.[0] ?? {};
+    const path = `${instancePath}/${params.missingProperty ?? ''}`.split('/').filter(Boolean).slice(0, 3);
     const field = path.every((part) => /^[A-Za-z0-9]{1,40}$/.test(part)) ? path.join('.') : 'payload';
     throw new InvalidEnvelope(
       field || 'payload',

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { PaymentRequiredV2Schema } from '@x402/core/schemas';
+import { PaymentPayloadV2Schema, PaymentRequiredV2Schema } from '@x402/core/schemas';
 import {
   sanitizeResourceServiceMetadata,
   validateDiscoveryExtension,
@@ -302,6 +302,51 @@ for (const [name, header] of INVALID) {
     assert.throws(() => decodeEnvelope(header), InvalidEnvelope);
   });
 }
+
+test('terms are read exactly when the schema of @x402/core accepts them', async (t) => {
+  const resource = {
+    url: 'https://speech.example',
+    description: 'Speech',
+    mimeType: 'audio/mpeg',
+    serviceName: 'speechgate',
+    tags: ['speech'],
+    iconUrl: 'https://speech.example/icon',
+  };
+  const isRead = (payload: object) => {
+    try {
+      return decodeEnvelope(encode(payload)) !== undefined;
+    } catch {
+      return false;
+    }
+  };
+  const values = [
+    null,
+    '',
+    'ab',
+    'a:b',
+    'é:b',
+    'x'.repeat(33),
+    'x'.repeat(2049),
+    0,
+    -1,
+    1.5,
+    true,
+    {},
+    [],
+    ['ab'],
+    ['é'],
+  ];
+  for (const [part, members] of Object.entries({ accepted: { ...accepted, extra: {} }, resource })) {
+    for (const value of [...values, Array(6).fill('ab')]) {
+      const changed = [value, ...Object.keys(members).map((name) => ({ ...members, [name]: value }))];
+      for (const [index, terms] of changed.entries()) {
+        const payload = { ...payment, [part]: terms };
+        const name = `${part} ${index} ${JSON.stringify(value).slice(0, 40)}`;
+        t.equal(isRead(payload), PaymentPayloadV2Schema.safeParse(payload).success, name);
+      }
+    }
+  }
+});
 
 test('a schema sent by the client is never compiled', async (t) => {
   const schema = { pattern: '^(a+)+$', $ref: 'http://127.0.0.1:1/schema', properties: { id: { pattern: '(' } } };
