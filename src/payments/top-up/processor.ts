@@ -45,10 +45,10 @@ export function amountsOf({ amount_total, total_details }: Stripe.Checkout.Sessi
   return { amountCents: (amount_total ?? 0) - taxCents, taxCents };
 }
 
-/** The part of a charge, refund or dispute that is credit and no tax. */
+/** The part of a charge, refund or dispute that is credit and no tax. Rounded down: all parts never exceed the credit. */
 export function creditPart(cents: number, { amountCents, taxCents }: PurchaseAmounts): number {
   if (taxCents === 0) return cents;
-  const part = Math.max(1, Math.round((Math.abs(cents) * amountCents) / (amountCents + taxCents)));
+  const part = Math.max(1, Math.floor((Math.abs(cents) * amountCents) / (amountCents + taxCents)));
   return Math.sign(cents) * part;
 }
 

@@ -1,7 +1,7 @@
 import { test } from 'tap';
 import { creditPart } from '../../../src/payments/top-up/processor.ts';
 import { operatorCommand } from '../../support/operator-command.ts';
-import { assertSound, followProcessor, sell } from './refunded.ts';
+import { assertSound, followProcessor, sell, stand } from './refunded.ts';
 import { buy, shop } from './shop.ts';
 
 const parts: [cents: number, amountCents: number, taxCents: number, part: number][] = [
@@ -38,6 +38,17 @@ test('R61: of a refund or dispute with tax, the account pays back the credit onl
   await checkout.updateDispute(dispute.id, 'won');
   await followProcessor(gateway);
   t.equal(await gateway.balance(account), 3_500_000n);
+  await assertSound(gateway, checkout);
+});
+
+test('R61: refunds of all parts of a purchase with tax leave no debt by rounding', async (t) => {
+  const { gateway, checkout } = await shop(t, { STRIPE_AUTOMATIC_TAX: 'true' });
+  const { account, session } = await sell(gateway, checkout, 500);
+  for (const amountCents of [181, 181, 181, 7]) await checkout.refund({ session, amountCents });
+  await followProcessor(gateway);
+  const { balance, debt } = await stand(gateway, account);
+  t.equal(debt, 0);
+  t.ok(balance < 4, 'at most a cent of each refund is left');
   await assertSound(gateway, checkout);
 });
 
