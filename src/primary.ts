@@ -52,8 +52,11 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
   }
   // The first process starts alone, so that a reason not to start is logged once.
   const exit = (code: number | null) => process.exit(code ?? 1);
-  await start(role, exit);
-  await Promise.all(Array.from({ length: count - 1 }, () => start('web', exit)));
+  const starting = start(role, exit).then(() =>
+    Promise.all(Array.from({ length: count - 1 }, () => start('web', exit))),
+  );
+  reloading = starting.then(() => {});
+  await starting;
   if (leaving.signal.aborted) return;
   const started = `${serviceName} listens on ${baseUrl} (${describeAddress(config)}), with ${count} processes`;
   say.info(started);
@@ -75,12 +78,19 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
       return log.error('not reloaded: DATABASE_URL has changed, and only a restart can apply it. Restart the service');
     for (const [worker, ofRole] of [...listening]) {
       if (leaving.signal.aborted) return;
-      await new Promise<void>((resolve, reject) => {
-        start(ofRole, (code) => reject(new Error(`a new gateway process ended with ${code}`))).then(resolve);
-      });
+      // One that has exited meanwhile is replaced already, by one that reads the new files.
+      if (!listening.has(worker)) continue;
+      // If it exits from here on, the new one takes its place.
       replaced.add(worker);
+      await new Promise<void>((resolve, reject) => {
+        const failed = (code: number | null) => {
+          replaced.delete(worker);
+          reject(new Error(`a new gateway process ended with ${code}`));
+        };
+        start(ofRole, failed).then(resolve);
+      });
       listening.delete(worker);
-      await stop(worker);
+      if (!worker.isDead()) await stop(worker);
     }
     say.info('reloaded: catalog, keys and secrets are those of their files; the environment stays until a restart');
   }

@@ -251,6 +251,38 @@ test('SIGHUP replaces each process by one with the new catalog and secrets, and 
   t.equal(await child.stop(), 0);
 });
 
+test('SIGHUP goes on when a process is killed that was still to be replaced', async (t) => {
+  const several = await startSeveral(t, { LOG_LEVEL: 'info' });
+  const { url, child } = several;
+  const [first = 0, second = 0] = several.pids();
+  const { finish } = await runInBoth(several);
+  process.kill(child.process.pid as number, 'SIGHUP');
+  await until(() => several.pids().length === 3);
+  process.kill(second, 'SIGKILL');
+  await until(() => several.pids().length === 4);
+  await finish();
+  await until(() => several.logged('^reloaded').length === 1);
+  t.equal(await several.processes(), '2 of 2 listen');
+  t.ok(!isThere(first) && !isThere(second));
+
+  process.kill(child.process.pid as number, 'SIGHUP');
+  await until(() => several.logged('^reloaded').length === 2);
+  t.equal(await several.processes(), '2 of 2 listen');
+  t.strictSame(new Set(await ask(url, 10)), new Set([200]));
+  t.equal(await child.stop(), 0);
+});
+
+test('SIGHUP during the start replaces each process once all of them listen', async (t) => {
+  const { env } = await severalSettings(t, { LOG_LEVEL: 'info' });
+  const child = startChild(t, 'src/main.ts', env);
+  await child.printed(/Server listening at/);
+  process.kill(child.process.pid as number, 'SIGHUP');
+  await child.printed(/"msg":"reloaded/);
+  // The log comes in batches.
+  await until(() => child.output().match(/Server listening at/g)?.length === 4);
+  t.equal(await child.stop(), 0);
+});
+
 test('SIGHUP changes nothing in a single process, and says so', async (t) => {
   const { url, child, logged } = await startSeveral(t, { WEB_CONCURRENCY: '1' });
   process.kill(child.process.pid as number, 'SIGHUP');
