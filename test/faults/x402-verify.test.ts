@@ -95,6 +95,22 @@ for (const status of [undefined, 401, 403, 404, 429, 500]) {
   });
 }
 
+test('R23: if the first facilitator lacks gas at verify, the second verifies and settles', { skip }, async (t) => {
+  const first = await testFacilitator(t, chain);
+  const { gateway, second } = await startBehind(t, first.url);
+  first.faults.verify(invalid('invalid_exact_evm_insufficient_balance'));
+  const payer = await wallet(chain.client, PRICE);
+  const { reply } = await payFor(gateway, payer);
+  t.equal(reply.status, 200, reply.text.slice(0, 300));
+  t.strictSame(
+    second.calls.map(({ endpoint }) => endpoint),
+    ['verify', 'settle'],
+  );
+  t.equal(await timesPaid(chain, payer), 1);
+  const [line] = gateway.log.filter(({ msg }) => msg === 'a facilitator lacks gas; the next one settles the payment');
+  t.equal(line?.facilitator, new URL(first.url).host);
+});
+
 test('R23: a payment that the first facilitator finds invalid is not shown to the second', { skip }, async (t) => {
   const first = await testFacilitator(t, chain);
   const { gateway, second } = await startBehind(t, first.url);

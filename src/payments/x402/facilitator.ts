@@ -15,6 +15,7 @@ import {
 import { identifierExtension, type Offer, type Resource } from './challenge.ts';
 import type { Hex, PaymentEnvelope } from './envelope.ts';
 import { AnswerTimeout, postJson } from './json-exchange.ts';
+import { LACKS_BALANCE } from './solvency.ts';
 
 const VERIFY_TIMEOUT_MS = 5_000;
 const MAX_ANSWER_BYTES = 65_536;
@@ -171,14 +172,23 @@ export class Facilitators {
   }
 
   /**
-   * Asks the next one after a failure or a refused credential. Only the one that has verified a payment may settle it.
+   * Asks the next one after a failure, a refused credential, or a lack of balance, which may be of the facilitator's own
+   * wallet. Only the one that has verified a payment may settle it.
    * @throws FacilitatorError of the last one
    */
   async verify(payment: FacilitatorPayment, log: FastifyBaseLogger) {
+    let lacking: (Verification & { readonly facilitator: Facilitator }) | undefined;
     let failure: unknown;
     for (const facilitator of this.#all) {
       try {
-        return { ...(await facilitator.verify(payment)), facilitator };
+        const verification = { ...(await facilitator.verify(payment)), facilitator };
+        if (verification.valid && lacking)
+          log.error(
+            { facilitator: lacking.facilitator.host },
+            'a facilitator lacks gas; the next one settles the payment',
+          );
+        if (verification.valid || verification.reason !== LACKS_BALANCE) return verification;
+        lacking ??= verification;
       } catch (err) {
         if (!(err instanceof FacilitatorError)) throw err;
         log.warn(
@@ -188,6 +198,7 @@ export class Facilitators {
         failure = err;
       }
     }
+    if (lacking) return lacking;
     throw failure;
   }
 
