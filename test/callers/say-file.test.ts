@@ -130,6 +130,24 @@ for (const [flow, start] of Object.entries({ prepaid: byPrepaid, card: byCard })
   });
 }
 
+test('after a chapter was put before those that are bought, they are not paid again', async (t) => {
+  const { env, upstream } = await byPrepaid(t);
+  const { folder, say } = await bookIn(t, '# One\n\nThe first.\n\n# Two\n\nThe second.');
+  const second = new ControlledStream();
+  upstream.mode = (request, response) => (upstream.requests.length === 2 ? second.mode : mp3())(request, response);
+  const command = startCallerCommand(env, say);
+  await second.opened;
+  await command.stop('SIGINT');
+  await second.write(silentMp3(1000));
+  second.end();
+  const before = spokenBy(upstream);
+  await writeFile(join(folder, 'book.md'), '# New\n\nIn front.\n\n# One\n\nThe first.\n\n# Two\n\nThe second.');
+  const { code, err } = await callerCommand(env, ...say);
+  t.equal(code, 0, err);
+  t.equal(before.length, 2);
+  t.strictSame(spokenBy(upstream), [...before, 'New.\nIn front.']);
+});
+
 test('after kill -9 the same command goes on and pays for each part once', async (t) => {
   const { env, upstream, balance } = await byPrepaid(t);
   const { folder, say } = await bookIn(t);

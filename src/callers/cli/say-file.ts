@@ -134,10 +134,13 @@ export async function sayFile(
   const spoken = await withCaller(host, { pay }, async (caller) => {
     assertCanPay(caller);
     const terms = await readTerms(caller.client, order);
-    let index = 0;
+    const spokenBefore = new Map<string, number>();
     const partOf = (text: string): Part => {
       const part = { ...terms.order, text };
-      return { order: part, priceMicroUsd: terms.priceOf(text), path: join(folder, nameOf(part, index++)) };
+      const name = nameOf(part);
+      const repetition = spokenBefore.get(name) ?? 0;
+      spokenBefore.set(name, repetition + 1);
+      return { order: part, priceMicroUsd: terms.priceOf(text), path: join(folder, `${name}-${repetition}.mp3`) };
     };
     const most = Math.min(terms.maxCharacters, MAX_PART_CHARACTERS);
     const split = chapters.map(({ title, text }) => ({ title, parts: splitChapter(text, most).map(partOf) }));
@@ -214,12 +217,11 @@ async function forget(parts: readonly Part[], { env }: CommandProcess): Promise<
   }
 }
 
-function nameOf(order: SpeechOrder, index: number): string {
+/** Of its words, so that what is bought stays so when the text around it changes. */
+function nameOf(order: SpeechOrder): string {
   const { text, model, voice, speed } = order;
-  const hash = createHash('sha256')
-    .update(JSON.stringify([text, model, voice, speed]))
-    .digest('hex');
-  return `${String(index + 1).padStart(5, '0')}-${hash.slice(0, 16)}.mp3`;
+  const hash = createHash('sha256').update(JSON.stringify([text, model, voice, speed]));
+  return hash.digest('hex').slice(0, 32);
 }
 
 const exists = (path: string): Promise<boolean> =>
