@@ -60,23 +60,26 @@ function parse(args: readonly string[], options: Options) {
   }
 }
 
+/** Follows the error about a wrong command line. */
+export const usageLine = (usage: string): string => `Usage: ${usage.split('\n', 1)[0]}`;
+
 /** Reads the arguments of the process. --help and invalid arguments end it. */
 export function readArguments<const T extends Options>(
   { usage, ...syntax }: Syntax<T> & { readonly usage: string },
   args: readonly string[] = process.argv.slice(2),
 ): Arguments<T> {
-  const read = orEnd(() => parseCommandLine(syntax, args));
+  const read = orEnd(() => parseCommandLine(syntax, args), usage);
   if (!read.isHelp) return read;
   console.log(usage);
   process.exit();
 }
 
-function orEnd<T>(read: () => T): T {
+function orEnd<T>(read: () => T, usage: string): T {
   try {
     return read();
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
-    return endWith(error.message);
+    return endWith(`${error.message}\n${usageLine(usage)}`);
   }
 }
 

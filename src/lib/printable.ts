@@ -52,9 +52,13 @@ function cellOf(value: unknown): string {
 /** RFC 4180, with the columns of all records. Each is one line that is safe on a terminal. */
 export function csvLines(records: readonly object[]): string[] {
   const columns = [...new Set(records.flatMap((record) => Object.keys(record)))];
-  const rows = records.map((record) => columns.map((column) => textOf((record as Record<string, unknown>)[column])));
-  return [columns, ...rows].map((cells) => cells.map(csvCell).join(','));
+  return [csvLine(columns), ...records.map((record) => csvRow(columns, record))];
 }
+
+export const csvRow = (columns: readonly string[], record: object): string =>
+  csvLine(columns.map((column) => textOf((record as Record<string, unknown>)[column])));
+
+export const csvLine = (cells: readonly string[]): string => cells.map(csvCell).join(',');
 
 /** The apostrophe keeps spreadsheets from evaluating a cell as a formula. */
 function csvCell(text: string): string {

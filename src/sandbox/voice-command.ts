@@ -1,4 +1,4 @@
-import { endWith, readArguments } from '../lib/arguments.ts';
+import { endWith, readArguments, usageLine } from '../lib/arguments.ts';
 import { stopOnce } from '../lib/stop-once.ts';
 import { startVoiceServer } from './voice/voice-server.ts';
 
@@ -12,7 +12,7 @@ const { values } = readArguments({
   options: { port: { type: 'string', default: '0' }, host: { type: 'string', default: '127.0.0.1' } },
 });
 const port = /^\d{1,5}$/.test(values.port) ? Number(values.port) : Number.NaN;
-if (!(port <= 65_535)) endWith(`--port takes a number from 0 to 65535, not ${values.port}.`);
+if (!(port <= 65_535)) endWith(`--port takes a number from 0 to 65535, not ${values.port}.\n${usageLine(USAGE)}`);
 const server = await startVoiceServer({ host: values.host, port }).catch((error: Error) =>
   endWith(`The voice can't listen on ${values.host}: ${error.message}`),
 );

@@ -357,7 +357,7 @@ test('after Ctrl-C the same command goes on in files of chapters, and says how l
   t.equal((await readdir(folder)).length, 5);
 });
 
-test('what is no EPUB, or is encrypted, is refused in one line, with 2', async (t) => {
+test('what is no EPUB, or is encrypted, is refused with why and the usage, with 2', async (t) => {
   const { env, upstream } = await byCard(t);
   const { [CONTAINER]: _, ...without } = EPUB;
   const whole = zipOf(EPUB);
@@ -372,7 +372,7 @@ test('what is no EPUB, or is encrypted, is refused in one line, with 2', async (
   ] as const) {
     const { say } = await bookIn(t, content, 'book.epub');
     const { code, err } = await callerCommand(env, ...say);
-    t.strictSame([code, err], [2, `${say[1]} ${why}. Nothing was bought.\n`]);
+    t.strictSame([code, err], [2, `${say[1]} ${why}. Nothing was bought.\nUsage: speechgate say TEXT|- --out FILE\n`]);
   }
   t.equal(upstream.requests.length, 0);
 });
@@ -440,7 +440,7 @@ test('a cap stops a file before its first part, or between two, and nothing is l
   t.equal(before - (await balance()), PRICE - 18n * BigInt(PARTS[0]?.length ?? 0));
 });
 
-test('a file that cannot be spoken is refused in one line, with 2, and nothing is bought', async (t) => {
+test('a file that cannot be spoken is refused with 2, and nothing is bought', async (t) => {
   const { env, upstream } = await byPrepaid(t);
   const folder = await temporaryFolder(t);
   const out = join(folder, 'a.mp3');
@@ -462,7 +462,7 @@ test('a file that cannot be spoken is refused in one line, with 2, and nothing i
     const { code, err } = await callerCommand(env, 'say', join(folder, name), ...args);
     t.equal(code, 2, err);
     t.match(err, message);
-    t.match(err, /^[^\n]+ Nothing was bought\.\n$/);
+    t.match(err, /^[^\n]+ Nothing was bought\.\nUsage: [^\n]+\n$/);
   }
   const noFile = await callerCommand(env, 'say', 'Hello', '--out', out, '--captions');
   t.strictSame([noFile.code, noFile.err.slice(0, 37)], [2, '--chapters and --captions need a file']);

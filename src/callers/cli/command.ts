@@ -1,4 +1,5 @@
-import { type Arguments, JSON_OPTION, type Options, parseCommandLine } from '../../lib/arguments.ts';
+import { type Arguments, JSON_OPTION, type Options, parseCommandLine, usageLine } from '../../lib/arguments.ts';
+import { UsageError } from '../../lib/usage-error.ts';
 import { EXIT_HELP, type ExitCode, failureOf } from './failure.ts';
 import { type CommandProcess, Output } from './output.ts';
 import { assertVariables } from './stored-settings.ts';
@@ -38,6 +39,7 @@ export function defineCommand<const T extends Options>(definition: Definition<T>
       }
     } catch (error) {
       output.failed(failureOf(error));
+      if (error instanceof UsageError) output.note(usageLine(usage));
     }
     return output.exitCode;
   };

@@ -143,8 +143,8 @@ export async function readAccounts(db: Database, ids: readonly string[]): Promis
     .execute();
 }
 
-/** May scan all transfers, because no index serves this. @param last number of entries of each kind */
-export async function readHistory(db: Database, id: string, last: number): Promise<AccountHistory> {
+/** Newest first. May scan all transfers, because no index serves this. */
+export function selectHistory(db: Database, id: string) {
   const purchases = db.selectFrom('top_up').select(['created_at as at', 'id', ...PURCHASE]);
   const clawbacks = db
     .selectFrom('clawback')
@@ -170,11 +170,23 @@ export async function readHistory(db: Database, id: string, last: number): Promi
       eb.or([eb('subject', '=', id), eb('subject', 'in', own.select(eb.cast<string>('id', 'text').as('id')))]),
     );
   return {
-    purchases: await purchases.where('account_id', '=', id).orderBy('created_at', 'desc').limit(last).execute(),
-    clawbacks: await clawbacks.where('account_id', '=', id).orderBy('created_at', 'desc').limit(last).execute(),
-    transfers: await transfers.orderBy('position', 'desc').limit(last).execute(),
-    jobs: await jobs.where('account_id', '=', id).orderBy('created_at', 'desc').limit(last).execute(),
-    actions: await actions.orderBy('id', 'desc').limit(last).execute(),
+    purchases: purchases.where('account_id', '=', id).orderBy('created_at', 'desc'),
+    clawbacks: clawbacks.where('account_id', '=', id).orderBy('created_at', 'desc'),
+    transfers: transfers.orderBy('position', 'desc'),
+    jobs: jobs.where('account_id', '=', id).orderBy('created_at', 'desc'),
+    actions: actions.orderBy('id', 'desc'),
+  };
+}
+
+/** @param last number of entries of each kind */
+export async function readHistory(db: Database, id: string, last: number): Promise<AccountHistory> {
+  const { purchases, clawbacks, transfers, jobs, actions } = selectHistory(db, id);
+  return {
+    purchases: await purchases.limit(last).execute(),
+    clawbacks: await clawbacks.limit(last).execute(),
+    transfers: await transfers.limit(last).execute(),
+    jobs: await jobs.limit(last).execute(),
+    actions: await actions.limit(last).execute(),
   };
 }
 
@@ -212,19 +224,17 @@ export async function accountsOfTrace(db: Database, traceId: string): Promise<st
   return rows.map(({ id }) => id);
 }
 
-export const paymentsOf = (db: Database, address: string) =>
+export const selectPayments = (db: Database, address: string) =>
   db
     .selectFrom('x402_payment')
     .select(['created_at as at', 'id', 'state', 'purpose', 'network', 'amount_micro_usd as amountMicroUsd'])
     .select(['transaction_hash as transaction', 'trace_id as traceId'])
     .where('payer', '=', address)
-    .orderBy('created_at')
-    .execute();
+    .orderBy('created_at');
 
-export const feedbackOf = (db: Database, address: string) =>
+export const selectFeedback = (db: Database, address: string) =>
   db
     .selectFrom('feedback')
     .select(['received_at as at', 'id', 'category', 'message', 'details', 'trace_id as traceId'])
     .where('wallet', '=', address)
-    .orderBy('received_at')
-    .execute();
+    .orderBy('received_at');

@@ -9,6 +9,7 @@ import {
   type Options,
   parseCommandLine,
   type Syntax,
+  usageLine,
 } from '../../lib/arguments.ts';
 import { printable } from '../../lib/printable.ts';
 import { UsageError } from '../../lib/usage-error.ts';
@@ -56,7 +57,9 @@ export function defineCommand<const T extends Options>({ usage, run, ...syntax }
     } catch (error) {
       if (!(error instanceof UsageError || error instanceof ExitError)) throw error;
       context.console.error(error.message);
-      return error instanceof ExitError ? error.exitCode : EXIT_USAGE;
+      if (error instanceof ExitError) return error.exitCode;
+      context.console.error(usageLine(usage));
+      return EXIT_USAGE;
     }
   };
 }

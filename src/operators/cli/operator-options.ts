@@ -3,6 +3,7 @@ import { userInfo } from 'node:os';
 import { createInterface } from 'node:readline/promises';
 import type { Database } from '../../db/database.ts';
 import { MAX_NAME, MAX_REASON, type OperatorAction } from '../../ledger/operator-action.ts';
+import { EXIT_USAGE } from '../../lib/arguments.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import { type AccountState, accountsNamed, readAccounts, SHORT_ID } from '../audit/accounts.ts';
@@ -70,7 +71,7 @@ export async function confirm(
   if (!stdin.isTTY) throw new UsageError(`${change}\nThere is no terminal to confirm this. Add --yes to continue.`);
   const terminal = createInterface({ input: stdin, output: stderr });
   const answer = await terminal.question(`${change}\nContinue? [y/N] `).finally(() => terminal.close());
-  if (!/^y(es)?$/i.test(answer.trim())) throw new UsageError('Nothing was changed.');
+  if (!/^y(es)?$/i.test(answer.trim())) throw new ExitError('Nothing was changed.', EXIT_USAGE);
 }
 
 export const ACCOUNT_USAGE = `

@@ -172,8 +172,8 @@ function timeOf(seconds: bigint): string {
 function readWhich(all: boolean, text: string | undefined): Which {
   if (text === undefined) return all ? 'all' : 'in doubt';
   const since = readSince(text, new Date());
-  if (all) throw new UsageError(`--all and --since exclude each other.\n${USAGE}`);
-  if (!since) throw new UsageError(`--since can't be ${text}.\n${USAGE}`);
+  if (all) throw new UsageError('--all and --since exclude each other.');
+  if (!since) throw new UsageError(`--since takes a day, a time or an age such as 7d, not ${text}.`);
   return { since };
 }
 

@@ -10,17 +10,19 @@ import { EXPIRED, startTlsServer } from '../../support/tls-server.ts';
 
 /** If a command went on, it would need no database to fail otherwise. */
 const NOWHERE = { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' };
-const REFUSED = "Unknown option '--bogus'. --help lists the options.\n";
+const REFUSED = /^Unknown option '--bogus'\. --help lists the options\.\nUsage: speechgate .+\n$/;
 
 for (const command of [
   ...['audit', 'doctor', 'feedback', 'keys', 'migrate', 'paused', 'payments', 'reconcile', 'report', 'trace', 'pause'],
   ...['resume all', 'accounts show', 'accounts find', 'accounts freeze', 'accounts unfreeze', 'accounts adjust'],
   'accounts refund',
 ]) {
-  test(`speechgate ${command} names an unknown option in one line and exits 2`, async (t) => {
+  test(`speechgate ${command} names an unknown option, then its usage, and exits 2`, async (t) => {
     const [name = '', ...words] = command.split(' ');
     const { code, out, err } = await operatorCommand(NOWHERE, name, ...words, '--bogus');
-    t.strictSame([code, out, err], [2, '', REFUSED]);
+    t.strictSame([code, out], [2, '']);
+    t.match(err, REFUSED);
+    t.ok(err.includes(`\nUsage: speechgate admin ${command.replace(' all', '')}`), err);
   });
 }
 
@@ -36,8 +38,12 @@ for (const [args, code, err] of [
   [['admin', 'say'], 2, 'speechgate has no command admin say. speechgate admin --help lists them.\n'],
   [['play'], 2, 'speechgate has no command play. speechgate --help lists them.\n'],
   [['accounts', 'freze'], 2, /^Did you mean speechgate admin accounts freeze\?$/m],
-  [['say', '--ply'], 2, "Unknown option '--ply'. Did you mean --play?\n"],
-  [['admin', 'audit', '--externl'], 2, "Unknown option '--externl'. Did you mean --external?\n"],
+  [['say', '--ply'], 2, "Unknown option '--ply'. Did you mean --play?\nUsage: speechgate say TEXT|- --out FILE\n"],
+  [
+    ['admin', 'audit', '--externl'],
+    2,
+    "Unknown option '--externl'. Did you mean --external?\nUsage: speechgate admin audit\n",
+  ],
 ] as const) {
   test(`speechgate ${args.join(' ')} exits ${code} and leads on`, async (t) => {
     const run = await speechgate(NOWHERE, ...args);

@@ -1,7 +1,7 @@
 import { PassThrough, Readable } from 'node:stream';
 import { test } from 'tap';
-import { parseCommandLine } from '../../../src/lib/arguments.ts';
-import { UsageError } from '../../../src/lib/usage-error.ts';
+import { EXIT_USAGE, parseCommandLine } from '../../../src/lib/arguments.ts';
+import { ExitError } from '../../../src/operators/cli/command.ts';
 import { confirm } from '../../../src/operators/cli/operator-options.ts';
 import { formatAge, readSince } from '../../../src/operators/cli/payments-command.ts';
 import { RECONCILE_SYNTAX, readSinceOptions } from '../../../src/operators/cli/reconcile-command.ts';
@@ -70,7 +70,7 @@ for (const [answer, isConfirmed] of [
     const stderr = new PassThrough({ encoding: 'utf8' });
     const asked = confirm({ env: {}, console, stdin, stderr }, 'This pauses card.', false);
     if (isConfirmed) await asked;
-    else await t.rejects(asked, new UsageError('Nothing was changed.'));
+    else await t.rejects(asked, new ExitError('Nothing was changed.', EXIT_USAGE));
     t.equal(stderr.read(), 'This pauses card.\nContinue? [y/N] ');
   });
 }

@@ -221,7 +221,10 @@ test('payments lists payments in doubt with their state on chain and changes not
   t.match(unset.out, /NOT CHECKED: X402_PAY_TO or X402_RPC_URL is unset/);
   const wrong = await run('--since', 'yesterday');
   t.equal(wrong.code, 2, wrong.output);
-  t.match(wrong.err, /^--since can't be yesterday\.\nspeechgate admin payments/);
+  t.match(
+    wrong.err,
+    /^--since takes a day, a time or an age such as 7d, not yesterday\.\nUsage: speechgate admin payments\n$/,
+  );
   t.strictSame(await db.selectFrom('x402_payment').selectAll().orderBy('id').execute(), before);
   t.equal(await timesPaid(chain, unused), 0);
 });

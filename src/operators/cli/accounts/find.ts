@@ -27,7 +27,7 @@ import {
   withDatabase,
 } from '../command.ts';
 
-const USAGE = `speechgate admin accounts find, by one of these:
+const USAGE = `speechgate admin accounts find --email ADDRESS | --session ID | --payment-intent ID | --trace ID | --address 0x…
   --email ADDRESS           the buyer's mail address; this asks the card processor
   --session ID              the processor's checkout session
   --payment-intent ID       the processor's payment, as on receipts
@@ -59,7 +59,7 @@ export const findCommand = defineCommand({
   run: async (wanted, _words, context) => {
     const { email, session, 'payment-intent': payment, trace, address, secrets, json } = wanted;
     if ([email, session, payment, trace, address].filter((given) => given !== undefined).length !== 1)
-      throw new UsageError(`Exactly one of the options that name an account is needed.\n${USAGE}`);
+      throw new UsageError('Exactly one of the options that name an account is needed.');
     if (trace !== undefined && !isUuid(trace))
       throw new UsageError(`${printable(trace)} is not a trace id, which is a UUID.`);
     if (address !== undefined && !/^0x[0-9a-f]{40}$/i.test(address))

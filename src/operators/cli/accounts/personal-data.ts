@@ -1,10 +1,19 @@
+import { type SelectQueryBuilder, sql } from 'kysely';
+import type { DB } from '../../../../db/tables.ts';
 import type { Database } from '../../../db/database.ts';
 import { eraseFeedback } from '../../../feedback/outbox.ts';
 import { expireAudio } from '../../../jobs/job.ts';
 import { type OperatorAction, recordAction } from '../../../ledger/operator-action.ts';
-import { csvLines, printableJson } from '../../../lib/printable.ts';
-import { accountsNamed, feedbackOf, nameOf, paymentsOf, readHistory, shortenSession } from '../../audit/accounts.ts';
-import { defineCommand, EXIT_FAILED, printLines, withDatabase } from '../command.ts';
+import { csvLine, csvRow, printableJson } from '../../../lib/printable.ts';
+import {
+  accountsNamed,
+  nameOf,
+  selectFeedback,
+  selectHistory,
+  selectPayments,
+  shortenSession,
+} from '../../audit/accounts.ts';
+import { defineCommand, EXIT_FAILED, withDatabase } from '../command.ts';
 import {
   ACCOUNT_USAGE,
   ACTION_OPTIONS,
@@ -14,7 +23,7 @@ import {
   readOperatorAction,
 } from '../operator-options.ts';
 
-const EVERY_ENTRY = 2 ** 31;
+const PAGE_ROWS = 500;
 const ADDRESS = /^0x[0-9a-f]{40}$/i;
 
 const EXPORT_USAGE = `speechgate admin accounts export ACCOUNT
@@ -27,12 +36,30 @@ export const exportCommand = defineCommand({
   options: { csv: { type: 'boolean', default: false }, secrets: { type: 'boolean', default: false } },
   words: ['ACCOUNT'],
   run: async ({ csv, secrets }, [named = ''], context) =>
-    withDatabase(context, { subject: 'The account' }, async (db) => {
-      const records = await recordsOf(db, await readOwner(db, named), secrets);
-      if (records.length === 0) context.console.error('Nothing is stored about it.');
-      else printLines(context, csv ? csvLines(records) : records.map((record) => printableJson(record, 0)));
-      return records.length === 0 ? EXIT_FAILED : 0;
-    }),
+    withDatabase(context, { subject: 'The account' }, (db) =>
+      db
+        .transaction()
+        .setIsolationLevel('repeatable read')
+        .execute(async (snapshot) => {
+          const owner = await readOwner(snapshot, named);
+          const columns = new Set<string>();
+          for await (const record of recordsOf(snapshot, owner, secrets)) {
+            for (const column of Object.keys(record)) columns.add(column);
+            // In JSON nothing depends on later records.
+            if (!csv) context.console.log(printableJson(record, 0));
+          }
+          if (columns.size === 0) {
+            context.console.error('Nothing is stored about it.');
+            return EXIT_FAILED;
+          }
+          if (!csv) return 0;
+          context.console.log(csvLine([...columns]));
+          for await (const record of recordsOf(snapshot, owner, secrets)) {
+            context.console.log(csvRow([...columns], record));
+          }
+          return 0;
+        }),
+    ),
 });
 
 /** A wallet that only pays directly or sends feedback has no account. */
@@ -47,28 +74,36 @@ async function readOwner(db: Database, named: string): Promise<Owner> {
   return { id, address: named.toLowerCase() };
 }
 
-async function recordsOf(db: Database, { id, address }: Owner, secrets: boolean): Promise<object[]> {
-  const records: object[] = [];
-  const add = (record: string, rows: readonly object[]) => records.push(...rows.map((row) => ({ record, ...row })));
+/** All records, of which only a page is in memory. */
+async function* recordsOf(snapshot: Database, { id, address }: Owner, secrets: boolean): AsyncGenerator<object> {
   if (id !== undefined) {
-    const { id: _, ...account } = await readNamed(db, address ?? id);
-    add('account', [{ account: nameOf({ id, address }, secrets), ...account }]);
-    const { purchases, clawbacks, transfers, jobs, actions } = await readHistory(db, id, EVERY_ENTRY);
+    const { id: _, ...account } = await readNamed(snapshot, address ?? id);
+    yield { record: 'account', account: nameOf({ id, address }, secrets), ...account };
+    const { purchases, clawbacks, transfers, jobs, actions } = selectHistory(snapshot, id);
     const shown = (sessionId: string | null) => (secrets ? sessionId : sessionId && shortenSession(sessionId));
-    add(
-      'purchase',
-      purchases.map((purchase) => ({ ...purchase, sessionId: shown(purchase.sessionId) })),
-    );
-    add('clawback', clawbacks);
-    add('transfer', transfers);
-    add('job', jobs);
-    add('action', actions);
+    for await (const { sessionId, ...purchase } of rowsOf(snapshot, 'purchase', purchases)) {
+      yield { ...purchase, sessionId: shown(sessionId) };
+    }
+    yield* rowsOf(snapshot, 'clawback', clawbacks);
+    yield* rowsOf(snapshot, 'transfer', transfers);
+    yield* rowsOf(snapshot, 'job', jobs);
+    yield* rowsOf(snapshot, 'action', actions);
   }
   if (address !== null) {
-    add('payment', await paymentsOf(db, address));
-    add('feedback', await feedbackOf(db, address));
+    yield* rowsOf(snapshot, 'payment', selectPayments(snapshot, address));
+    yield* rowsOf(snapshot, 'feedback', selectFeedback(snapshot, address));
   }
-  return records;
+}
+
+async function* rowsOf<Row>(snapshot: Database, record: string, rows: SelectQueryBuilder<DB, never, Row>) {
+  const cursor = sql.id(record);
+  await sql`declare ${cursor} no scroll cursor for ${rows}`.execute(snapshot);
+  let page: readonly Row[];
+  do {
+    page = (await sql<Row>`fetch ${sql.lit(PAGE_ROWS)} from ${cursor}`.execute(snapshot)).rows;
+    for (const row of page) yield { record, ...row };
+  } while (page.length > 0);
+  await sql`close ${cursor}`.execute(snapshot);
 }
 
 const ERASE_USAGE = `speechgate admin accounts erase ACCOUNT --reason TEXT
