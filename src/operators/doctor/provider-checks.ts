@@ -69,14 +69,17 @@ async function speaksModel(
   }
 }
 
-export function cardChecks({ config: { card } }: DoctorOptions): readonly Check[] {
-  if (!card)
-    return off(['card-key', 'card-mode', 'card-permissions'], 'STRIPE_SECRET_KEY is unset: card credits answer 503.');
+export function cardChecks({ config: { card, baseUrl } }: DoctorOptions): readonly Check[] {
+  const names = ['card-key', 'card-mode', 'card-permissions', 'card-webhook'];
+  if (!card) return off(names, 'STRIPE_SECRET_KEY is unset: card credits answer 503.');
   const probe = new KeyProbe(card.secretKey, card.apiBase);
   return [
     { name: 'card-key', run: () => keyWorks(probe) },
     { name: 'card-mode', needs: 'tables', run: ({ db }) => isOfItsMode(db, card) },
     { name: 'card-permissions', run: () => mayDoItsWork(probe) },
+    card.webhookSecret === undefined
+      ? { name: 'card-webhook', run: () => ok('STRIPE_WEBHOOK_SECRET is unset: the card processor is polled.') }
+      : { name: 'card-webhook', run: () => sendsEvents(probe, `${baseUrl}/webhooks/stripe`) },
   ];
 }
 
@@ -113,6 +116,32 @@ async function mayDoItsWork(probe: KeyProbe): Promise<Finding> {
   if (unanswered.length === 0) return ok('The key has all permissions that the service needs.');
   const fix = 'Check the status page of the card processor. A server at STRIPE_API_BASE must support these calls.';
   return fault(`These permissions of the key could not be checked: ${unanswered.join('; ')}.`, fix);
+}
+
+const EVENTS = [
+  ...['checkout.session.completed', 'checkout.session.async_payment_succeeded', 'refund.created', 'refund.updated'],
+  ...['refund.failed', 'charge.dispute.created', 'charge.dispute.updated', 'charge.dispute.closed'],
+  ...['charge.dispute.funds_withdrawn', 'charge.dispute.funds_reinstated'],
+];
+
+/** Whether the secret is that of the endpoint, no call tells: the processor shows it once. */
+async function sendsEvents(probe: KeyProbe, url: string): Promise<Finding> {
+  const endpoints = await probe.endpoints();
+  if (typeof endpoints === 'string') {
+    return skipped(`The key can't list webhook endpoints (${endpoints}). Look at ${url} in the processor's dashboard.`);
+  }
+  const ours = endpoints.filter((endpoint) => endpoint.url === url);
+  const enabled = ours.filter(({ status }) => status === 'enabled');
+  if (enabled.length === 0) {
+    const problem = ours.length === 0 ? 'has no webhook endpoint' : 'has disabled the webhook endpoint';
+    const fix = 'Add or enable it in the dashboard of the card processor. Until then the service polls.';
+    return fault(`The card processor ${problem} ${url}.`, fix);
+  }
+  const sent = new Set(enabled.flatMap((endpoint) => endpoint.enabled_events));
+  const missing = sent.has('*') ? [] : EVENTS.filter((event) => !sent.has(event));
+  if (missing.length === 0)
+    return ok(`The card processor sends events to ${url}. Its signing secret can't be checked.`);
+  return fault(`The webhook endpoint ${url} lacks: ${missing.join(', ')}.`, 'Add these events to it.');
 }
 
 const SCHEME = 'exact';

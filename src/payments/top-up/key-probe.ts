@@ -1,4 +1,5 @@
 import Stripe from 'stripe';
+import { PAGE_SIZE } from './processor-call.ts';
 import { stripeClient } from './stripe-client.ts';
 
 export type KeyAnswer =
@@ -22,6 +23,16 @@ export class KeyProbe {
     if (status === 200 || status === 403) return { outcome: 'works' };
     if (status === 401) return { outcome: 'refused' };
     return { outcome: 'unknown', problem: typeof status === 'number' ? `status ${status}.` : status };
+  }
+
+  /** Its webhook endpoints, or why they are unknown: often the key has no right to list them. */
+  async endpoints(): Promise<Stripe.WebhookEndpoint[] | string> {
+    try {
+      return (await this.#stripe.webhookEndpoints.list({ limit: PAGE_SIZE })).data;
+    } catch (error) {
+      if (!(error instanceof Stripe.errors.StripeError)) throw error;
+      return error.statusCode === undefined ? error.type : `status ${error.statusCode}`;
+    }
   }
 
   async permissions(): Promise<Record<'missing' | 'unanswered', readonly string[]>> {

@@ -10,14 +10,14 @@ import { longCatalog } from '../../support/long-texts.ts';
 import { operatorCommand } from '../../support/operator-command.ts';
 import { projectFile } from '../../support/project.ts';
 import { speechgate } from '../../support/speechgate.ts';
-import { adding, type Case, type Cases, proxy } from './case.ts';
+import { adding, type Case, type Cases, changing, proxy } from './case.ts';
 import { FAULTS_OF_ADDRESS } from './faults-of-address.ts';
 import { FAULTS_OF_CHAIN } from './faults-of-chain.ts';
 import { FAULTS_OF_DATABASE } from './faults-of-database.ts';
 import { FAULTS_OF_KEEPING } from './faults-of-keeping.ts';
-import { FAULTS_OF_PROVIDERS } from './faults-of-providers.ts';
+import { FAULTS_OF_PROVIDERS, sending } from './faults-of-providers.ts';
 import { FAULTS_OF_SETTINGS } from './faults-of-settings.ts';
-import { BUCKET, examine, freePlaces, startScene, startService, writeKeys } from './scene.ts';
+import { BUCKET, examine, freePlaces, lacking, startScene, startService, writeKeys } from './scene.ts';
 
 const scene = await startScene(t);
 const { skip } = scene;
@@ -46,6 +46,7 @@ const healthy: Readonly<Record<string, Case['make']>> = {
     own: { CATALOG_FILE: await catalogWithSecond(t, upstream.url) },
   }),
   'a catalog of long texts': async (_scene, t) => ({ all: { CATALOG_FILE: await longCatalog(t, 500) } }),
+  'a webhook endpoint with all events': sending(),
   'a trusted proxy': async (_scene, t, { PORT }) => ({
     all: { TRUST_PROXY: '127.0.0.1', BASE_URL: await proxy(t, PORT, adding) },
   }),
@@ -108,6 +109,20 @@ for (const [name, { finds, skipped = [], make, skip: reason }] of Object.entries
     t.strictSame([...without].sort(), [...skipped].sort());
   });
 }
+
+test('a key that can’t list webhook endpoints leaves them unchecked', { skip }, async (t) => {
+  const told = wrongOf(
+    await findings(t, (scene, t, places) => {
+      changing('checkout', { fault: lacking('GET /v1/webhook_endpoints') })(scene, t, places);
+      return { own: { STRIPE_WEBHOOK_SECRET: 'whsec_of_the_doctor_test' } };
+    }),
+  );
+  t.strictSame(
+    told.map(({ name, state }) => [name, state]),
+    [['card-webhook', 'skipped']],
+  );
+  t.match(told[0]?.message, /can't list webhook endpoints \(status 403\)/);
+});
 
 /** Nothing of these may be printed. */
 const SECRETS = ['STRIPE_SECRET_KEY', 'QUOTE_SECRET', 'JOB_SIGNING_SECRET', 'FEEDBACK_SECRET', 'X402_FACILITATOR_AUTH'];

@@ -2,6 +2,7 @@ import type { RequestListener } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { catalogWithSecond } from '../../support/catalog-file.ts';
 import { testFacilitator } from '../../support/facilitator.ts';
+import type { FaultyCheckout } from '../../support/faulty-checkout.ts';
 import { serve } from '../../support/listening.ts';
 import { openAiError, wav } from '../../support/stub-upstream.ts';
 import { type Case, type Cases, changing, passOn } from './case.ts';
@@ -18,6 +19,22 @@ const verifying =
       }),
     },
   });
+
+/** The processor lists one webhook endpoint, that of the service but for what is changed. */
+export const sending =
+  (changed: object = {}): Case['make'] =>
+  (scene, t, places) => {
+    const url = `${places.BASE_URL}/webhooks/stripe`;
+    const data = [{ url, status: 'enabled', enabled_events: ['*'], ...changed }];
+    const fault: FaultyCheckout['fault'] = (_method, path, response) => {
+      if (!path.startsWith('/v1/webhook_endpoints')) return false;
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(JSON.stringify({ object: 'list', data, has_more: false }));
+      return true;
+    };
+    changing('checkout', { fault })(scene, t, places);
+    return { all: { STRIPE_WEBHOOK_SECRET: 'whsec_of_the_doctor_test' } };
+  };
 
 /** What is wrong with those who speak, take cards, and settle. */
 export const FAULTS_OF_PROVIDERS: Cases = {
@@ -61,6 +78,18 @@ export const FAULTS_OF_PROVIDERS: Cases = {
   'a restricted key that can only read': {
     finds: ['fault', 'card-permissions', /lacks: Checkout Sessions: write\.$/],
     make: changing('checkout', { fault: lacking('POST ') }),
+  },
+  'a card processor without our webhook endpoint': {
+    finds: ['fault', 'card-webhook', /has no webhook endpoint http:\S+\/webhooks\/stripe\.$/],
+    make: sending({ url: 'https://another.example/webhooks/stripe' }),
+  },
+  'a disabled webhook endpoint': {
+    finds: ['fault', 'card-webhook', /has disabled the webhook endpoint/],
+    make: sending({ status: 'disabled' }),
+  },
+  'a webhook endpoint without events of refunds': {
+    finds: ['fault', 'card-webhook', /lacks: checkout\.session\.async_payment_succeeded, refund\.created, /],
+    make: sending({ enabled_events: ['checkout.session.completed'] }),
   },
   'a facilitator for another network': {
     finds: ['fault', 'facilitator', /does not support exact on eip155:8453/],
