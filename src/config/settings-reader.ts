@@ -26,14 +26,17 @@ export class SettingsReader {
 
   constructor(env: NodeJS.ProcessEnv) {
     this.#env = env;
-    for (const name of SECRETS) {
-      const setting = `${name}_FILE`;
-      const path = env[setting]?.trim();
-      if (!path) continue;
-      this.names.add(setting);
-      if (env[name]?.trim()) this.fault(setting, `is set, and ${name} is too`, 'Unset one of them.');
-      else this.#fromFiles[name] = this.file(setting, path, 'Write the secret into it.');
-    }
+    for (const name of SECRETS) this.readSecretFile(name);
+  }
+
+  /** Takes the setting from the file that NAME_FILE names, if that is set. */
+  readSecretFile(name: string): void {
+    const setting = `${name}_FILE`;
+    const path = this.#env[setting]?.trim();
+    if (!path) return;
+    this.names.add(setting);
+    if (this.#env[name]?.trim()) this.fault(setting, `is set, and ${name} is too`, 'Unset one of them.');
+    else this.#fromFiles[name] = this.file(setting, path, 'Write the secret into it.');
   }
 
   /** The text of a file that a setting names. @param missing the fix if there is none */

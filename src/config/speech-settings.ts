@@ -66,6 +66,7 @@ export function readSpeech(reader: SettingsReader, catalog: Catalog | undefined)
 
 function readServers(reader: SettingsReader, catalog: Catalog | undefined): ServerSettings[] {
   return (catalog?.upstreams ?? []).map(({ name, baseUrl, keyVariable }) => {
+    if (keyVariable !== undefined) reader.readSecretFile(keyVariable);
     const apiKey = keyVariable === undefined ? undefined : reader.headerText(keyVariable);
     if (keyVariable !== undefined && reader.text(keyVariable) === undefined) {
       const fix = 'Set it to the key of that server, or leave keyVariable out where it takes none.';

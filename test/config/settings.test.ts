@@ -236,6 +236,14 @@ test('catalog upstreams read their keys from the variables that it names', async
   ]);
 });
 
+test('the key of a catalog upstream may be in a file', async (t) => {
+  const CATALOG_FILE = await catalogFile(t, CATALOG);
+  const CLOUD_SPEECH_KEY_FILE = join(await temporaryFolder(t), 'key');
+  await writeFile(CLOUD_SPEECH_KEY_FILE, 'key of the cloud\n');
+  const { speech } = configOf({ DATABASE_URL, CATALOG_FILE, CLOUD_SPEECH_KEY_FILE });
+  t.equal(speech?.servers[0]?.apiKey, 'key of the cloud');
+});
+
 test('R47: a missing key variable is reported with all other faults', async (t) => {
   const both = [MODEL, { ...MODEL, id: 'acme/two' }].map((model) => ({ ...model, upstreams: [{ name: 'default' }] }));
   const CATALOG_FILE = await catalogFile(t, { ...CATALOG, models: [CATALOG.models[0], both[1]] });
