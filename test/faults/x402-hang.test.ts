@@ -69,6 +69,19 @@ for (const broadcast of [true, false]) {
   });
 }
 
+test('R24: a facilitator whose verify hung is asked last for a while', { skip }, async (t) => {
+  const [first, second] = [await testFacilitator(t, chain), await testFacilitator(t, chain)];
+  const list = JSON.stringify([{ url: first.url }, { url: second.url }]);
+  const gateway = await startX402Gateway(t, chain, { X402_FACILITATOR_URL: '', X402_FACILITATORS: list });
+  first.faults.verify('hang');
+  for (const _ of [1, 2]) {
+    const { reply } = await payFor(gateway, await wallet(chain.client, PRICE));
+    t.equal(reply.status, 200);
+  }
+  const calls = [first, second].map((each) => each.calls.map(({ endpoint }) => endpoint));
+  t.strictSame(calls, [['verify'], ['verify', 'settle', 'verify', 'settle']]);
+});
+
 test('R24: a verify that hangs times out after 5 s, and the payment can be retried', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, {}, { confirmationTimeoutMs: 0 });
   const payer = await wallet(chain.client, 1_000_000n);

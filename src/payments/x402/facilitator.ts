@@ -18,6 +18,8 @@ import { AnswerTimeout, postJson } from './json-exchange.ts';
 import { LACKS_BALANCE } from './solvency.ts';
 
 const VERIFY_TIMEOUT_MS = 5_000;
+/** One that hung is asked last for this long, so that it doesn't delay each payment. */
+const HUNG_MS = 30_000;
 const MAX_ANSWER_BYTES = 65_536;
 /** Short, because a settle on a connection that the other side has just closed has an unknown outcome. */
 const KEEP_ALIVE_MS = 1_000;
@@ -163,9 +165,10 @@ export class Facilitator {
   }
 }
 
-/** In the order of the settings. */
+/** In the order of the settings, those that hung last. */
 export class Facilitators {
   readonly #all: readonly Facilitator[];
+  readonly #hungUntil = new Map<Facilitator, number>();
 
   constructor(all: readonly Facilitator[]) {
     this.#all = all;
@@ -179,7 +182,7 @@ export class Facilitators {
   async verify(payment: FacilitatorPayment, log: FastifyBaseLogger) {
     let lacking: (Verification & { readonly facilitator: Facilitator }) | undefined;
     let failure: unknown;
-    for (const facilitator of this.#all) {
+    for (const facilitator of this.#inOrder()) {
       try {
         const verification = { ...(await facilitator.verify(payment)), facilitator };
         if (verification.valid && lacking)
@@ -195,11 +198,18 @@ export class Facilitators {
           { err, facilitator: facilitator.host },
           'a facilitator failed to check a payment; the service asks the next one, if there is one. No money moved',
         );
+        if (err.cause instanceof AnswerTimeout) this.#hungUntil.set(facilitator, performance.now() + HUNG_MS);
         failure = err;
       }
     }
     if (lacking) return lacking;
     throw failure;
+  }
+
+  #inOrder(): Facilitator[] {
+    const now = performance.now();
+    const isHung = (each: Facilitator) => Number((this.#hungUntil.get(each) ?? 0) > now);
+    return [...this.#all].sort((a, b) => isHung(a) - isHung(b));
   }
 
   async close(): Promise<void> {
