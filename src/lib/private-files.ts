@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { constants } from 'node:fs';
+import { constants, existsSync } from 'node:fs';
 import { chmod, type FileHandle, lstat, mkdir, open, readFile, realpath, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { closeOnFailure } from './close-on-failure.ts';
@@ -11,9 +11,21 @@ const { O_CREAT, O_EXCL, O_WRONLY, O_APPEND, O_RDONLY, O_RDWR, O_NOFOLLOW, O_NON
 
 export class ForeignFileError extends Error {}
 
+/** Makes a folder and its parents. Unlike mkdir's own option, this ends below /proc. Returns the first one made. */
+export async function makeFolders(path: string): Promise<string | undefined> {
+  const first = existsSync(dirname(path)) ? undefined : await makeFolders(dirname(path));
+  try {
+    await mkdir(path, DIRECTORY_MODE);
+    return first ?? path;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    return first;
+  }
+}
+
 /** Makes a folder of this user, mode 0700. Returns its path without links. @throws ForeignFileError */
 export async function ownFolder(path: string): Promise<string> {
-  const made = await mkdir(path, { recursive: true, mode: DIRECTORY_MODE });
+  const made = await makeFolders(path);
   if (made) await chmod(path, DIRECTORY_MODE);
   for (const status of [await lstat(path), await stat(path)]) assertOwn(path, status.uid);
   return realpath(path);

@@ -297,12 +297,15 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
 
   await t.test('a folder that cannot be written is named in one line', async () => {
     await writeFile(join(dataDir, 'file'), '');
-    const refused = startChild(t, PROGRAM, { ...env, DATA_DIR: join(dataDir, 'file', 'data') });
-    assert.equal(await refused.ended(), 78);
-    assert.match(
-      refused.output(),
-      /can't be written \(ENOTDIR\)\. Make \S+ a folder of yours, or choose another DATA_DIR\.\n$/,
-    );
+    for (const [folder, code] of [
+      [join(dataDir, 'file', 'data'), 'ENOTDIR'],
+      ['/proc/none', 'ENOENT'],
+    ] as const) {
+      const refused = startChild(t, PROGRAM, { ...env, DATA_DIR: folder });
+      assert.equal(await refused.ended(), 78);
+      const advice = `Make ${folder} a folder of yours, or choose another DATA_DIR.`;
+      assert.ok(refused.output().endsWith(`can't be written (${code}). ${advice}\n`), refused.output());
+    }
   });
 
   await t.test('a signal during the start leaves no process', async () => {

@@ -4,7 +4,7 @@ import { chmod, type FileHandle, lstat, mkdir, open, readdir, realpath, rm, stat
 import { dirname, join, relative, sep } from 'node:path';
 import { promisify } from 'node:util';
 import { closeOnFailure } from '../../lib/close-on-failure.ts';
-import { syncFolder } from '../../lib/private-files.ts';
+import { makeFolders, syncFolder } from '../../lib/private-files.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import {
   type AudioRoom,
@@ -152,7 +152,7 @@ function placeOf(key: string): string {
 }
 
 async function makeRoot(path: string): Promise<string> {
-  const made = await mkdir(path, { recursive: true, mode: 0o700 });
+  const made = await makeFolders(path);
   const { uid } = await stat(path);
   // Root may own the folder; any other owner could replace its content.
   if (uid !== 0 && uid !== process.geteuid?.()) throw new Error(`The folder belongs to user id ${uid}.`);
