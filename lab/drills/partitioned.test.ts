@@ -249,13 +249,13 @@ function callers(db: Database) {
       accounts.map(({ id }) => ({ accountId: id, ...holdOf() })),
     );
     return placed.map((each) =>
-      keep(each.outcome === 'judged' && each.decided?.outcome === 'held' ? each.decided.hold : undefined),
+      keep(each.outcome === 'judged' && each.decided?.outcome === 'placed' ? each.decided.hold : undefined),
     );
   };
   const holdWallet = async ({ address }: Account) => {
     const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
     const placed = await wallets.place({ address, nonce: hex(32), expiry, isWithinMaximum: true, ...holdOf() });
-    return keep(placed.outcome === 'held' ? placed.hold : undefined);
+    return keep(placed.outcome === 'placed' ? placed.hold : undefined);
   };
   const reserve = async ({ address }: Account): Promise<Payment> => {
     const claim = {
