@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import type { LatencyPace } from './latency.ts';
+import type { MemoryPace } from './memory.ts';
 import type { OverloadPace } from './overload.ts';
 import type { WarmUp } from './prepare.ts';
 import { rowNames } from './rows.ts';
@@ -7,7 +8,7 @@ import type { GatewayTuning } from './targets/start.ts';
 import type { Pace } from './throughput.ts';
 import { ACCOUNTS } from './world.ts';
 
-const PARTS = ['latency', 'first-byte', 'overload', 'long-job'] as const;
+const PARTS = ['latency', 'first-byte', 'overload', 'long-job', 'memory'] as const;
 export type Part = (typeof PARTS)[number];
 
 export interface Paces {
@@ -15,6 +16,7 @@ export interface Paces {
   readonly throughput: Pace;
   readonly latency: LatencyPace;
   readonly overload: OverloadPace;
+  readonly memory: MemoryPace;
 }
 
 /** Settings to compare with the default ones. A run with any of them is not complete. */
@@ -48,6 +50,7 @@ const FULL: Paces = {
   throughput: { rounds: 5, warmUpSeconds: 1.5, seconds: 2 },
   latency: { rounds: 3, seconds: 4 },
   overload: { rounds: 3, warmUpSeconds: 2, seconds: 8, idle: 10_000, slow: 500 },
+  memory: { requests: 1_000_000, idleSeconds: 60 },
 };
 /** Too short for V8 to finish compiling: it shows that a change works, not how fast it is. */
 const QUICK: Paces = {
@@ -55,9 +58,10 @@ const QUICK: Paces = {
   throughput: { rounds: 2, warmUpSeconds: 0.3, seconds: 0.5 },
   latency: { rounds: 1, seconds: 0.8 },
   overload: { rounds: 1, warmUpSeconds: 0.5, seconds: 1, idle: 100, slow: 10 },
+  memory: { requests: 2_000, idleSeconds: 5 },
 };
 /** Measured only on request: these figures are not ratios to a peer in the same run. */
-const NAMED_PARTS: ReadonlySet<Part> = new Set(['overload', 'long-job']);
+const NAMED_PARTS: ReadonlySet<Part> = new Set(['overload', 'long-job', 'memory']);
 /** Too slow for a quick run, unless requested by name. */
 const SLOW_PARTS: ReadonlySet<Part> = new Set(['first-byte']);
 

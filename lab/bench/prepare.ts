@@ -51,7 +51,8 @@ export async function prepareRows(
   return prepared;
 }
 
-async function learn(setup: Setup, row: Row): Promise<Pick<Prepared, 'plan' | 'expected'>> {
+/** Samples the target's response. */
+export async function learn(setup: Setup, row: Row): Promise<Pick<Prepared, 'plan' | 'expected'>> {
   const { port, program } = setup.target(row.target, row.processes);
   const plan = planOf(row, `http://127.0.0.1:${setup.stubs.upstream}`);
   const audio = { status: 200, bytes: AUDIO_BYTES };

@@ -1,5 +1,6 @@
 import { DRIPPING, measureLatency, SLOW } from './latency.ts';
 import { measureLongJob } from './long-job.ts';
+import { MEMORY_ROWS, measureMemory } from './memory.ts';
 import type { Options } from './options.ts';
 import { measureOverload } from './overload.ts';
 import { type Prepared, prepareRows } from './prepare.ts';
@@ -23,7 +24,7 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
   const overloadRows = rowsOf('overload');
   const all = [...rows, ...latencyRows, ...firstByteRows, ...overloadRows];
   const wanted: Wanted[] = all.map(({ target, processes: count }) => ({ name: target, processes: count }));
-  if (parts.has('long-job')) wanted.push({ name: 'ours', processes: 1 });
+  if (parts.has('long-job') || parts.has('memory')) wanted.push({ name: 'ours', processes: 1 });
   // The prebuilt response is a copy of ours.
   if (wanted.some(({ name }) => name === 'prebuilt')) wanted.push({ name: 'ours', processes: 1 });
 
@@ -33,6 +34,9 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
   const seen = lookAtMachine(node);
   const setup = await setUp(wanted, { node, accounts: options.accounts, tuning: options.tuning }, onProgress);
   try {
+    // Before a request has warmed up the gateway.
+    const memory =
+      parts.has('memory') && (await measureMemory(setup, namedRows(MEMORY_ROWS), paces.memory, onProgress));
     const prepared = await prepareRows(setup, all, paces.warmUp, onProgress);
     const of = (some: readonly Row[]) => some.map(({ name }) => prepared.get(name) as Prepared);
     const rounds = rows.length > 0 && (await measureThroughput(setup, of(rows), paces.throughput, onProgress));
@@ -55,6 +59,7 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
       ...(firstByte && { firstByte }),
       ...(overload && { overload }),
       ...(longJob && { longJob }),
+      ...(memory && { memory }),
     };
   } finally {
     await setup.close();

@@ -3,6 +3,7 @@ import { isSigned } from './load/requests.ts';
 import type { Prepared } from './prepare.ts';
 import { AT_ONCE } from './servers/upstream.ts';
 import type { Setup } from './setup.ts';
+import { eventLoopP99Ms, readMetrics } from './targets/metrics.ts';
 import { CONCURRENCY } from './world.ts';
 
 export interface Pace {
@@ -54,8 +55,8 @@ export async function measureThroughput(
 async function measure(setup: Setup, measured: Measured, { warmUpSeconds, seconds }: Pace): Promise<Round> {
   const { row, plan, expected } = measured;
   const target = setup.target(row.target, row.processes);
-  const readDelay = target.adminPort === undefined ? undefined : () => readEventLoopDelay(target.adminPort as number);
-  await readDelay?.();
+  const { adminPort } = target;
+  if (adminPort !== undefined) await readMetrics(adminPort);
   const result = await setup.load<LoadResult>(row, {
     kind: 'load',
     port: target.port,
@@ -67,7 +68,7 @@ async function measure(setup: Setup, measured: Measured, { warmUpSeconds, second
     ...(isSigned(plan) && { most: Math.ceil(mostPerSecond(measured) * (warmUpSeconds + seconds)) }),
     ...((row.target === 'ours' || row.target === 'floor') && { postgresPid: setup.books.postmaster }),
   });
-  const eventLoopP99Ms = await readDelay?.();
+  const metrics = adminPort === undefined ? undefined : await readMetrics(adminPort);
   const part = result.parts[row.name] as PartResult;
   const requests = part.served;
   return {
@@ -77,7 +78,7 @@ async function measure(setup: Setup, measured: Measured, { warmUpSeconds, second
     memory: result.memory,
     cpuMs: result.targetCpuMs / requests,
     postgresCpuMs: result.postgresCpuMs / requests,
-    ...(eventLoopP99Ms !== undefined && { eventLoopP99Ms }),
+    ...(metrics && { eventLoopP99Ms: eventLoopP99Ms(metrics) }),
   };
 }
 
@@ -89,16 +90,3 @@ const RESERVE = 2;
 /** Upper bound of the next round's rate: this many requests have to be signed for each second. */
 const mostPerSecond = ({ rate, rounds }: Measured): number =>
   Math.max(LEAST_PER_SECOND, RESERVE * Math.max(rate, ...rounds.map((round) => round.requestsPerSecond)));
-
-/** Node.js includes its sampling interval in the delay. */
-const SAMPLED_EVERY_MS = 10;
-
-/** 99th percentile since the last read, in milliseconds. With several processes: the slowest. */
-async function readEventLoopDelay(adminPort: number): Promise<number> {
-  const metrics = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
-  const seconds = [...metrics.matchAll(/^nodejs_eventloop_lag_p99_seconds\S* (\S+)/gm)].map(([, value]) =>
-    Number(value),
-  );
-  if (seconds.length === 0) throw new Error('the gateway tells no event-loop lag');
-  return Math.max(0, Math.max(...seconds) * 1000 - SAMPLED_EVERY_MS);
-}

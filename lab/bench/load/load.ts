@@ -56,6 +56,8 @@ export interface LoadResult extends Counters {
 
 /** Connections opened at a time: a server's accept queue holds a few hundred. */
 const AT_A_TIME = 100;
+/** A part may get this many more than its share, since the parts interleave. */
+const UNEVEN = 4;
 const REFUSALS: readonly number[] = [429, 503];
 
 class Sending {
@@ -101,7 +103,7 @@ export async function runLoad(job: Load): Promise<LoadResult> {
   const unlimited =
     rate === undefined ? Number.POSITIVE_INFINITY : Math.round(rate * (job.warmUpSeconds + job.seconds));
   const most = job.most ?? unlimited;
-  const sendings = job.parts.map((part) => new Sending(part, Math.ceil(most * part.share) + 1));
+  const sendings = job.parts.map((part) => new Sending(part, Math.ceil(most * part.share) + UNEVEN));
   const connections = await openConnections(job.port, 'connections' in pace ? pace.connections : pace.concurrency);
   const free = [...connections];
   const stop = new AbortController();

@@ -2,6 +2,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { LatencyLine } from '../latency.ts';
 import type { LongJobLine } from '../long-job.ts';
+import type { MemoryLine } from '../memory.ts';
 import type { OverloadLine } from '../overload.ts';
 import { PROJECT } from '../targets/program.ts';
 import type { Rounds } from '../throughput.ts';
@@ -20,6 +21,7 @@ export interface Results {
   readonly firstByte?: readonly LatencyLine[];
   readonly overload?: readonly OverloadLine[];
   readonly longJob?: LongJobLine;
+  readonly memory?: readonly MemoryLine[];
 }
 
 const FOLDER = join(PROJECT, 'lab/bench/results');

@@ -1,5 +1,6 @@
 import { type LatencyLine, REQUESTS_PER_SECOND } from '../latency.ts';
 import type { LongJobLine } from '../long-job.ts';
+import type { MemoryLine } from '../memory.ts';
 import type { OverloadLine } from '../overload.ts';
 import type { Spread } from '../statistics.ts';
 import { CONCURRENCY } from '../world.ts';
@@ -13,15 +14,18 @@ const ADDED_P99_MS = 4;
 /** Limit of the time to first byte, relative to the bare proxy. */
 const ADDED_FIRST_BYTE_MS = 5;
 
-export function tablesOf({ throughput, latency, firstByte, overload, longJob }: Results): Table[] {
+export function tablesOf({ throughput, latency, firstByte, overload, longJob, memory }: Results): Table[] {
   return [
     ...(throughput ? [throughputTable(throughput), ratioTable(throughput)] : []),
     ...(latency ? [latencyTable(latency)] : []),
     ...(firstByte ? [firstByteTable(firstByte)] : []),
     ...(overload ? [overloadTable(overload)] : []),
     ...(longJob ? [longJobTable(longJob)] : []),
+    ...(memory ? [memoryTable(memory)] : []),
   ];
 }
+
+const mebibytes = (bytes: number): string => whole(bytes / 1024 ** 2);
 
 const throughputTable = (lines: readonly Line[]): Table => ({
   title: `Requests, ${CONCURRENCY} at a time`,
@@ -34,7 +38,7 @@ const throughputTable = (lines: readonly Line[]): Table => ({
       median(line.p99Ms, 1),
       median(line.cpuMs, 3),
       line.postgresCpuMs.max > 0 ? median(line.postgresCpuMs, 3) : '',
-      whole(line.memory.median / 1024 ** 2),
+      mebibytes(line.memory.median),
       median(line.eventLoopP99Ms, 1),
     ]),
   ],
@@ -116,5 +120,16 @@ const longJobTable = (line: LongJobLine): Table => ({
   cells: [
     ['seconds', 'characters per CPU second (min–max)', 'per PostgreSQL second'],
     [median(line.seconds, 1), wholeSpread(line.charactersPerCpuSecond), wholeSpread(line.charactersPerPostgresSecond)],
+  ],
+});
+
+const memoryTable = (lines: readonly MemoryLine[]): Table => ({
+  title: 'Memory of the gateway, in MiB',
+  cells: [
+    ['when', 'RSS', 'V8 heap used', 'V8 heap', 'external'],
+    ...lines.map(({ label, resident, heapUsed, heap, external }) => [
+      label,
+      ...[resident, heapUsed, heap, external].map(mebibytes),
+    ]),
   ],
 });
