@@ -1,4 +1,6 @@
 import { parseArgs } from 'node:util';
+import { type FillSizes, sizesFor } from './growth/fill/sizes.ts';
+import type { GrowthPace } from './growth/growth.ts';
 import type { LatencyPace } from './latency.ts';
 import type { MemoryPace } from './memory.ts';
 import type { OverloadPace } from './overload.ts';
@@ -8,7 +10,7 @@ import type { GatewayTuning } from './targets/start.ts';
 import type { Pace } from './throughput.ts';
 import { ACCOUNTS } from './world.ts';
 
-const PARTS = ['latency', 'first-byte', 'overload', 'long-job', 'memory'] as const;
+const PARTS = ['latency', 'first-byte', 'overload', 'long-job', 'memory', 'growth'] as const;
 export type Part = (typeof PARTS)[number];
 
 export interface Paces {
@@ -17,6 +19,7 @@ export interface Paces {
   readonly latency: LatencyPace;
   readonly overload: OverloadPace;
   readonly memory: MemoryPace;
+  readonly growth: GrowthPace;
 }
 
 /** Settings to compare with the default ones. A run with any of them is not complete. */
@@ -39,8 +42,8 @@ export interface Options {
   readonly writeDocs: boolean;
   /** The Node.js binary of every target, stub and load. Undefined for the current LTS, which is installed. */
   readonly node: string | undefined;
-  /** Accounts in the ledger before the run. 0 creates only the paying accounts. */
-  readonly accounts: number;
+  /** Of the ledger before the run. Undefined creates only the paying accounts. */
+  readonly sizes: FillSizes | undefined;
   readonly from: string | undefined;
   readonly tuning: Tuning;
 }
@@ -51,6 +54,11 @@ const FULL: Paces = {
   latency: { rounds: 3, seconds: 4 },
   overload: { rounds: 3, warmUpSeconds: 2, seconds: 8, idle: 10_000, slow: 500 },
   memory: { requests: 1_000_000, idleSeconds: 60 },
+  growth: {
+    transfers: [10_000, 100_000, 1_000_000, 10_000_000],
+    warmUp: { requests: 5_000, seconds: 15 },
+    throughput: { rounds: 5, warmUpSeconds: 0.3, seconds: 1 },
+  },
 };
 /** Too short for V8 to finish compiling: it shows that a change works, not how fast it is. */
 const QUICK: Paces = {
@@ -59,9 +67,14 @@ const QUICK: Paces = {
   latency: { rounds: 1, seconds: 0.8 },
   overload: { rounds: 1, warmUpSeconds: 0.5, seconds: 1, idle: 100, slow: 10 },
   memory: { requests: 2_000, idleSeconds: 5 },
+  growth: {
+    transfers: [10_000, 100_000],
+    warmUp: { requests: 1_000, seconds: 1 },
+    throughput: { rounds: 1, warmUpSeconds: 0.3, seconds: 0.5 },
+  },
 };
 /** Measured only on request: these figures are not ratios to a peer in the same run. */
-const NAMED_PARTS: ReadonlySet<Part> = new Set(['overload', 'long-job', 'memory']);
+const NAMED_PARTS: ReadonlySet<Part> = new Set(['overload', 'long-job', 'memory', 'growth']);
 /** Too slow for a quick run, unless requested by name. */
 const SLOW_PARTS: ReadonlySet<Part> = new Set(['first-byte']);
 
@@ -104,7 +117,7 @@ export function readOptions(args: readonly string[]): Options {
     processes: values.processes.split(',').map(count),
     writeDocs: values['write-docs'],
     node: values.node,
-    accounts: accountsIn(values.accounts),
+    sizes: sizesIn(values.accounts),
     from: values.from,
     tuning: {
       postgres: pairs(values.postgres),
@@ -119,14 +132,16 @@ const withRounds = (paces: Paces, rounds: number): Paces => ({
   ...paces,
   throughput: { ...paces.throughput, rounds },
   overload: { ...paces.overload, rounds },
+  growth: { ...paces.growth, throughput: { ...paces.growth.throughput, rounds } },
 });
 
 const isIncluded = (part: Part, isQuick: boolean): boolean =>
   !NAMED_PARTS.has(part) && !(isQuick && SLOW_PARTS.has(part));
 
-function accountsIn(text: string): number {
-  const accounts = Number(text);
-  if (accounts === 0 || (Number.isSafeInteger(accounts) && accounts >= 2 * ACCOUNTS)) return accounts;
+function sizesIn(accounts: string): FillSizes | undefined {
+  if (accounts === '0') return undefined;
+  const number = Number(accounts);
+  if (Number.isSafeInteger(number) && number >= 2 * ACCOUNTS) return sizesFor(number);
   throw new Error(`--accounts is 0, or at least ${2 * ACCOUNTS}.`);
 }
 

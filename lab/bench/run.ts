@@ -1,3 +1,4 @@
+import { measureGrowth } from './growth/growth.ts';
 import { DRIPPING, measureLatency, SLOW } from './latency.ts';
 import { measureLongJob } from './long-job.ts';
 import { MEMORY_ROWS, measureMemory } from './memory.ts';
@@ -32,11 +33,14 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
   if (needsPeers) await installPeers('lab/bench/peers', onProgress);
   const node = options.node ?? LTS;
   const seen = lookAtMachine(node);
-  const setup = await setUp(wanted, { node, accounts: options.accounts, tuning: options.tuning }, onProgress);
+  const { sizes, tuning } = options;
+  const growth =
+    parts.has('growth') && (await measureGrowth(namedRows(ROWS_OF.growth), { node, tuning }, paces.growth, onProgress));
+  const setup = await setUp(wanted, { node, sizes, tuning }, onProgress);
   try {
     // Before a request has warmed up the gateway.
     const memory =
-      parts.has('memory') && (await measureMemory(setup, namedRows(MEMORY_ROWS), paces.memory, onProgress));
+      parts.has('memory') && (await measureMemory(setup, namedRows(ROWS_OF.memory), paces.memory, onProgress));
     const prepared = await prepareRows(setup, all, paces.warmUp, onProgress);
     const of = (some: readonly Row[]) => some.map(({ name }) => prepared.get(name) as Prepared);
     const rounds = rows.length > 0 && (await measureThroughput(setup, of(rows), paces.throughput, onProgress));
@@ -60,6 +64,7 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
       ...(overload && { overload }),
       ...(longJob && { longJob }),
       ...(memory && { memory }),
+      ...(growth && { growth }),
     };
   } finally {
     await setup.close();
@@ -70,6 +75,8 @@ const ROWS_OF = {
   latency: ['upstream', 'bare', 'portkey', 'card', 'prepaid', 'direct'],
   'first-byte': ['upstream', 'bare', 'portkey', 'card'],
   overload: ['card', 'prepaid', 'challenge'],
+  memory: MEMORY_ROWS,
+  growth: ['card', 'prepaid', 'direct'],
 } as const;
 
 function namedRows(names: readonly string[]): Row[] {

@@ -2,6 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { projectFile } from '../../test/support/project.ts';
 import { type Books, openBooks } from './database/books.ts';
+import type { FillSizes } from './growth/fill/sizes.ts';
 import type { Job, Outcome } from './load/main.ts';
 import type { Tuning } from './options.ts';
 import type { Row } from './rows.ts';
@@ -36,14 +37,14 @@ const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 export interface SetupOptions {
   /** The Node.js binary of every target, stub and load. */
   readonly node: string;
-  /** Accounts in the ledger besides the paying ones. */
-  readonly accounts: number;
+  /** Of the ledger. Undefined creates only the paying accounts. */
+  readonly sizes?: FillSizes | undefined;
   readonly tuning: Tuning;
 }
 
 export async function setUp(
   wanted: readonly Wanted[],
-  { node, accounts, tuning }: SetupOptions,
+  { node, sizes, tuning }: SetupOptions,
   onProgress: (message: string) => void,
 ): Promise<Setup> {
   const folder = await mkdtemp(join(PLACE, 'speechgate-bench-'));
@@ -70,7 +71,7 @@ export async function setUp(
 
   try {
     onProgress('starting PostgreSQL, funding accounts and wallets');
-    books = await openBooks(folder, { accounts, settings: tuning.postgres }, onProgress);
+    books = await openBooks(folder, { sizes, settings: tuning.postgres }, onProgress);
     onProgress('starting the targets');
     const [load, servers] = [await start('load'), await start('servers')];
     let other: Running | undefined;

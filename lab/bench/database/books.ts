@@ -9,7 +9,7 @@ import { MICRO_USD_PER_CENT } from '../../../src/lib/money.ts';
 import { creditTopUp } from '../../../src/payments/top-up/credit-top-up.ts';
 import { startPostgres } from '../../../src/sandbox/postgres.ts';
 import { bookDeposit } from '../../../test/support/prepaid.ts';
-import { sizesFor } from '../growth/fill/sizes.ts';
+import type { FillSizes } from '../growth/fill/sizes.ts';
 import { fillLedger } from '../growth/fill-ledger.ts';
 import { ACCOUNTS, accountId, FUNDS_MICRO_USD, wallets } from '../world.ts';
 
@@ -31,11 +31,11 @@ const AT_A_TIME = 16;
 
 /**
  * @param folder must be on a disk, since each commit waits for the disk
- * @param options accounts: number in the ledger, the paying ones spread among them. settings: of PostgreSQL, by name
+ * @param options sizes: of the ledger, the paying accounts spread among the others. settings: of PostgreSQL, by name
  */
 export async function openBooks(
   folder: string,
-  { accounts, settings }: { accounts: number; settings: Readonly<Record<string, string>> },
+  { sizes, settings }: { sizes: FillSizes | undefined; settings: Readonly<Record<string, string>> },
   onProgress: (message: string) => void,
 ): Promise<Books> {
   const dataDir = join(folder, 'database');
@@ -43,7 +43,7 @@ export async function openBooks(
   const db = openDatabase(postgres.url, { maxConnections: AT_A_TIME, statementTimeoutMs: 0 });
   try {
     await migrate(postgres.url);
-    if (accounts > 0) await fill(db, accounts, onProgress);
+    if (sizes) await fill(db, sizes, onProgress);
     await fund(db);
     await set(db, settings);
     const pidFile = await readFile(join(postgres.home, 'cluster/data/postmaster.pid'), 'utf8');
@@ -85,12 +85,12 @@ async function set(db: Database, settings: Readonly<Record<string, string>>): Pr
 /** Interval of progress messages during the fill. */
 const PROGRESS_EVERY_MS = 5000;
 
-async function fill(db: Database, accounts: number, onProgress: (message: string) => void): Promise<void> {
+async function fill(db: Database, sizes: FillSizes, onProgress: (message: string) => void): Promise<void> {
   // A small limit would make the log repeat whole pages after each checkpoint of a ledger of gigabytes.
   await sql`alter system set max_wal_size = '8GB'`.execute(db);
   await sql`select pg_reload_conf()`.execute(db);
   let shownAt = performance.now();
-  await fillLedger(db, sizesFor(accounts), {
+  await fillLedger(db, sizes, {
     known: {
       cards: Array.from({ length: ACCOUNTS }, (_, index) => accountId(index)),
       wallets: wallets().map(({ address }) => address),
@@ -101,6 +101,8 @@ async function fill(db: Database, accounts: number, onProgress: (message: string
       onProgress(`filling: ${done.toLocaleString('en')} of ${of.toLocaleString('en')} ${what}`);
     },
   });
+  // The pages of the fill must not be written during the measurement.
+  await sql`checkpoint`.execute(db);
 }
 
 /** Credits every account and wallet through the service's own bookings. */

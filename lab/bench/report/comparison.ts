@@ -44,12 +44,14 @@ export function linesOf(rows: readonly Row[], rounds: Rounds): Line[] {
       postgresCpuMs: values((round) => round.postgresCpuMs),
       memory: values((round) => round.memory),
       eventLoopP99Ms: isOwn ? values((round) => round.eventLoopP99Ms as number) : undefined,
-      ratios: asked.map(({ against, rate, cpu }) => ({
-        against: labelOf(against),
-        rate: ratio(against, (round) => round.requestsPerSecond),
-        cpu: ratio(against, (round) => round.cpuMs),
-        ...{ askedRate: rate, askedCpu: cpu },
-      })),
+      ratios: asked
+        .filter(({ against }) => against in rounds)
+        .map(({ against, rate, cpu }) => ({
+          against: labelOf(against),
+          rate: ratio(against, (round) => round.requestsPerSecond),
+          cpu: ratio(against, (round) => round.cpuMs),
+          ...{ askedRate: rate, askedCpu: cpu },
+        })),
     };
   });
 }

@@ -1,5 +1,6 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { GrowthLine } from '../growth/growth.ts';
 import type { LatencyLine } from '../latency.ts';
 import type { LongJobLine } from '../long-job.ts';
 import type { MemoryLine } from '../memory.ts';
@@ -22,6 +23,7 @@ export interface Results {
   readonly overload?: readonly OverloadLine[];
   readonly longJob?: LongJobLine;
   readonly memory?: readonly MemoryLine[];
+  readonly growth?: readonly GrowthLine[];
 }
 
 const FOLDER = join(PROJECT, 'lab/bench/results');

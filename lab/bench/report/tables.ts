@@ -1,3 +1,4 @@
+import type { GrowthLine } from '../growth/growth.ts';
 import { type LatencyLine, REQUESTS_PER_SECOND } from '../latency.ts';
 import type { LongJobLine } from '../long-job.ts';
 import type { MemoryLine } from '../memory.ts';
@@ -13,8 +14,10 @@ const ADDED_P50_MS = 1.5;
 const ADDED_P99_MS = 4;
 /** Limit of the time to first byte, relative to the bare proxy. */
 const ADDED_FIRST_BYTE_MS = 5;
+/** Limit of a request's CPU time, relative to the smallest ledger. */
+const GROWTH = 1.15;
 
-export function tablesOf({ throughput, latency, firstByte, overload, longJob, memory }: Results): Table[] {
+export function tablesOf({ throughput, latency, firstByte, overload, longJob, memory, growth }: Results): Table[] {
   return [
     ...(throughput ? [throughputTable(throughput), ratioTable(throughput)] : []),
     ...(latency ? [latencyTable(latency)] : []),
@@ -22,6 +25,7 @@ export function tablesOf({ throughput, latency, firstByte, overload, longJob, me
     ...(overload ? [overloadTable(overload)] : []),
     ...(longJob ? [longJobTable(longJob)] : []),
     ...(memory ? [memoryTable(memory)] : []),
+    ...(growth ? [growthTable(growth)] : []),
   ];
 }
 
@@ -133,3 +137,28 @@ const memoryTable = (lines: readonly MemoryLine[]): Table => ({
     ]),
   ],
 });
+
+function growthTable(lines: readonly GrowthLine[]): Table {
+  const cpuOf = ({ cpuMs, postgresCpuMs }: Line) => cpuMs.median + postgresCpuMs.median;
+  const [smallest] = lines as [GrowthLine];
+  return {
+    title: 'Cost in a growing ledger',
+    cells: [
+      [
+        ...['work', 'transfers before', 'after', 'requests/s (min–max)', 'CPU ms', 'PostgreSQL ms', 'of the smallest'],
+        ...[`asked ${GROWTH}x at most`, 'audit s'],
+      ],
+      ...smallest.rows.flatMap((first, index) =>
+        lines.map(({ before, after, auditSeconds, rows }, at) => {
+          const row = rows[index] as Line;
+          const ratio = cpuOf(row) / cpuOf(first);
+          return [
+            ...[row.label, whole(before), whole(after), wholeSpread(row.requestsPerSecond)],
+            ...[median(row.cpuMs, 3), median(row.postgresCpuMs, 3), `${ratio.toFixed(2)}x`],
+            ...[at === 0 || at === lines.length - 1 ? '' : verdict(ratio <= GROWTH), auditSeconds.toFixed(1)],
+          ];
+        }),
+      ),
+    ],
+  };
+}

@@ -20,11 +20,10 @@ export interface FillSizes {
   readonly nonceHours: number;
 }
 
-/** Ten days of history with ten transfers for each account. */
-export function sizesFor(accounts: number): FillSizes {
+/** Ten days of history. @param transfers by default ten for each account */
+export function sizesFor(accounts: number, transfers = accounts * 10): FillSizes {
   return {
-    accounts,
-    transfers: accounts * 10,
+    ...{ accounts, transfers },
     payments: Math.floor(accounts * 0.9),
     failedPayments: Math.floor(accounts / 100),
     jobs: Math.floor(accounts / 10),
