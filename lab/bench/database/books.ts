@@ -45,7 +45,7 @@ export async function openBooks(
     await migrate(postgres.url);
     if (sizes) await fill(db, sizes, onProgress);
     await fund(db);
-    await set(db, settings);
+    await set(db, { track_wal_io_timing: 'on', ...settings });
     const pidFile = await readFile(join(postgres.home, 'cluster/data/postmaster.pid'), 'utf8');
     return {
       url: postgres.url,

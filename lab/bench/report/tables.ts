@@ -69,14 +69,19 @@ function latencyTable(lines: readonly LatencyLine[]): Table {
   return {
     title: `${REQUESTS_PER_SECOND} requests a second over an upstream of 50 ms`,
     cells: [
-      ['target', 'p50 ms', 'p99 ms', 'added p50', 'added p99', `asked ${ADDED_P50_MS} and ${ADDED_P99_MS}`],
-      ...lines.map(({ name, label, p50Ms, p99Ms }) => {
+      [
+        ...['target', 'p50 ms', 'p99 ms', 'added p50', 'added p99', `asked ${ADDED_P50_MS} and ${ADDED_P99_MS}`],
+        ...['loop p99 ms', 'GC ms/s', 'WAL syncs/s', 'sync ms'],
+      ],
+      ...lines.map(({ name, label, p50Ms, p99Ms, causes }) => {
         const [middle, tail] = [p50Ms.median - upstream.p50Ms.median, p99Ms.median - upstream.p99Ms.median];
         const isReached = middle <= ADDED_P50_MS && tail <= ADDED_P99_MS;
         return [
           ...[label, median(p50Ms, 1), median(p99Ms, 1)],
           ...(name === upstream.name ? ['', ''] : [added(middle), added(tail)]),
           isAsked(name) ? verdict(isReached) : '',
+          ...[median(causes?.eventLoopP99Ms, 1), median(causes?.gcMsPerSecond, 1)],
+          ...[median(causes?.walSyncsPerSecond, 0), median(causes?.walSyncMs, 2)],
         ];
       }),
     ],
