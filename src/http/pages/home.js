@@ -50,8 +50,10 @@ function start() {
     event.preventDefault();
     deposit();
   });
+  $('finish')?.addEventListener('click', finish);
   form.hidden = false;
   show();
+  showPending();
   if ($('account')?.value) showBalance();
 }
 
@@ -105,27 +107,42 @@ async function showBalance() {
 const tell = (message) => $('balance').replaceChildren(message);
 const tellBalance = (microUsd) => tell(`Balance ${usd(microUsd)}. The id is kept in this tab only.`);
 
-const PAY = { card: payByCard, wallet: payByWallet, prepaid: payFromDeposit };
+const speak = () => buy(chosenWay(), order());
 
-async function speak() {
-  const wanted = order();
-  const way = chosenWay();
-  const sell = async () => {
-    const response = await PAY[way](wanted);
-    if (!response.ok) return await explain(response, way);
-    const { headers } = response;
-    say('Speaking…');
-    tellBalances(headers.get('x-credit-balance'), headers.get('x-x402-balance'));
-    await play(response);
-    say(`Done. You paid ${usd(headers.get('x-credit-charged') ?? headers.get('x-x402-charged') ?? wanted.price)}.`);
-  };
-  await whileBusy(sell, way === 'card' ? showBalance : undefined);
+function deposit() {
+  const price = BigInt(Math.round(Number($('amount').value) * 1e6));
+  buy('deposit', { body: `{"amountMicroUsd":${price}}`, price });
 }
 
-/** One thing is paid at a time. */
+/** Repeats the signed request that has been pending longest. */
+function finish() {
+  const [{ way, body, price }] = Object.values(pending());
+  buy(way, { body, price: BigInt(price) });
+}
+
+async function buy(way, wanted) {
+  const pay = async () => {
+    const response = way === 'card' ? await payByCard(wanted) : await payOnce(way, wanted);
+    if (!response.ok) return await explain(response, way);
+    const { headers } = response;
+    if (way === 'deposit') {
+      tellBalances(null, (await response.json()).balanceMicroUsd);
+      say(`Deposited ${usd(wanted.price)}.`);
+    } else {
+      say('Speaking…');
+      tellBalances(headers.get('x-credit-balance'), headers.get('x-x402-balance'));
+      await play(response);
+      say(`Done. You paid ${usd(headers.get('x-credit-charged') ?? headers.get('x-x402-charged') ?? wanted.price)}.`);
+    }
+    keepPending(way, wanted.body, undefined);
+  };
+  await whileBusy(pay, way === 'card' ? showBalance : undefined);
+  showPending();
+}
+
 /** Runs one action at a time, and shows its error. */
 async function whileBusy(action, afterError) {
-  const buttons = form.querySelectorAll('#hear, #deposit, #buy');
+  const buttons = form.querySelectorAll('#hear, #deposit, #buy, #finish');
   for (const button of buttons) button.disabled = true;
   try {
     await action();
@@ -214,41 +231,45 @@ const ADVICE = {
 
 async function explain(response, way) {
   const { error, topUpUrl } = await response.json().catch(() => ({}));
-  const advice = way === 'wallet' ? undefined : ADVICE[error?.details?.reason];
+  const advice = way === 'card' || way === 'prepaid' ? ADVICE[error?.details?.reason] : undefined;
   say(advice ?? error?.message ?? `The service answered ${response.status}.`);
   if (!topUpUrl) return;
   const link = Object.assign(document.createElement('a'), { href: topUpUrl, textContent: 'Add credit' });
   $('status').append(' ', link);
 }
 
-function payByWallet({ body, price }) {
-  return payOnce(`wallet ${body}`, () => signTransfer({ kind: 'speech', target: '/x402/tts', body }, price));
+/** Signed requests whose outcome is unknown, or whose audio is not complete. Repeated, they are never charged twice. */
+const pending = () => JSON.parse(kept.pending ?? '{}');
+
+function keepPending(way, body, signed) {
+  kept.pending = JSON.stringify({ ...pending(), [`${way} ${body}`]: signed });
 }
 
-function payFromDeposit({ body, price }) {
-  return payOnce(`prepaid ${body}`, () => signPrepaid(body, price));
+/** Shows the payment that has been pending longest: this tab may have been reloaded since. */
+function showPending() {
+  if (!$('unfinished')) return;
+  const [first] = Object.values(pending());
+  $('unfinished').hidden = !first;
+  if (!first) return;
+  const { text } = JSON.parse(first.body);
+  const what = first.way === 'deposit' ? 'a deposit' : `“${text.length > 60 ? `${text.slice(0, 60)}…` : text}”`;
+  $('unfinished').firstElementChild.textContent =
+    `You signed a payment of ${usd(first.price)} for ${what}, and its answer has not arrived. ` +
+    'Finish it: the same payment is sent again, so you pay at most once.';
 }
 
-async function deposit() {
-  const amount = BigInt(Math.round(Number($('amount').value) * 1e6));
-  const body = `{"amountMicroUsd":${amount}}`;
-  await whileBusy(async () => {
-    const sign = () => signTransfer({ kind: 'deposit', target: '/x402/deposit', body }, amount);
-    const response = await payOnce(`deposit ${body}`, sign);
-    if (!response.ok) return await explain(response, 'wallet');
-    tellBalances(null, (await response.json()).balanceMicroUsd);
-    say(`Deposited ${usd(amount)}.`);
-  });
-}
+const SIGN = {
+  wallet: (body, price) => signTransfer({ kind: 'speech', target: '/x402/tts', body }, price),
+  prepaid: signPrepaid,
+  deposit: (body, price) => signTransfer({ kind: 'deposit', target: '/x402/deposit', body }, price),
+};
 
-/** Signed requests whose outcome is not known. The same order repeats the same request, which is never charged twice. */
-const pending = new Map();
-
-/** @param sign returns a signed request, or the response that says why there is none */
-async function payOnce(key, sign) {
-  const signed = pending.get(key) ?? (await sign());
+async function payOnce(way, { body, price }) {
+  const earlier = pending()[`${way} ${body}`];
+  const signed = earlier ?? (await SIGN[way](body, price));
   if (signed instanceof Response) return signed;
-  pending.set(key, signed);
+  let mayBePaid = earlier !== undefined;
+  keepPending(way, body, { ...signed, way, price: String(price) });
   say('Paying, and waiting for the answer…');
   for (let tries = 1; tries <= MAX_TRIES; tries++) {
     const response = await post(signed.target, signed.body, signed.headers).catch(() => undefined);
@@ -262,12 +283,13 @@ async function payOnce(key, sign) {
     const state = response?.ok ? 'charged' : payment?.state;
     const isKnown = state === 'charged' || state === 'not_charged';
     if (isKnown || (response && response.status !== 409)) {
+      if (state === 'charged' && audio) return fetch(audio);
       // Without a state nothing was looked up: only an earlier try may have been charged.
-      if (isKnown || response.status === 400 || (state === undefined && !signed.mayBePaid)) pending.delete(key);
-      else signed.mayBePaid = true;
-      return state === 'charged' && audio ? fetch(audio) : response;
+      const isOver = isKnown || response.status === 400 || (state === undefined && !mayBePaid);
+      if (isOver && !response.ok) keepPending(way, body, undefined);
+      return response;
     }
-    signed.mayBePaid = true;
+    mayBePaid = true;
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
   throw new Error('It is not known yet whether you paid. Press the button again: the same payment is repeated.');

@@ -83,6 +83,7 @@ textarea, select { width: 100%; min-height: 2.75rem; padding: .7rem .8rem; font:
 textarea { display: block; resize: vertical; }
 #cost { margin: .35rem 0 0; text-align: right; font-variant-numeric: tabular-nums; }
 #status { margin-bottom: 0; min-height: 1.55em; font-weight: 600; overflow-wrap: anywhere; }
+#unfinished { margin-bottom: 1rem; padding-top: 0; }
 audio { width: 100%; }
 [hidden] { display: none !important; }
 dd { font-weight: 400; }

@@ -85,7 +85,7 @@ function speakForm(
     html`<label class="choice"><input type="radio" name="way" value="${value}"${index === 0 ? html` checked` : ''}> <span>${label}</span></label>\n`;
   return html`<div><noscript><p class="notice">To try a voice on this page, allow scripts. Requests from programs work without it.</p></noscript>
 <form id="speak" class="panel" hidden>
-<label for="text">Text</label>
+${hasWallet(options, sandbox) ? UNFINISHED : ''}<label for="text">Text</label>
 <textarea id="text" rows="5" required aria-describedby="cost">${EXAMPLE}</textarea>
 <p id="cost" class="hint"></p>
 <label for="voice">Voice</label>
@@ -108,6 +108,12 @@ ${card ? accountField(sandbox?.account) : ''}${hasWallet(options, sandbox) ? WAL
 }
 
 const [LEAST_DEPOSIT, MOST_DEPOSIT] = [PREPAID.minDepositMicroUsd, PREPAID.maxDepositMicroUsd];
+
+const UNFINISHED = html`<div id="unfinished" class="notice" role="status" hidden>
+<p></p>
+<button type="button" class="plain" id="finish">Finish this payment</button>
+</div>
+`;
 
 const WALLET = html`<p data-way="wallet" class="hint" hidden>Your wallet signs one USDC payment of exactly this price. It needs no ether, and the payment is final.</p>
 <div data-way="prepaid" hidden>

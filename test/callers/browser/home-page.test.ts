@@ -286,6 +286,53 @@ test('a wallet pays once, also when the first answer is lost', { skip: withoutCh
   t.equal(await gateway.revenue(), PRICE);
 });
 
+test('a reload forgets no payment: it is finished without another signature', {
+  skip: withoutChromium || withoutChain,
+}, async (t) => {
+  const gateway = await startPaidGateway(t, chain);
+  const page = await openPage(t, { viewport: { width: 375, height: 800 } });
+  mineSteadily(t, chain);
+  const asked = await injectWallet(page, await fundedWallet(chain.client, 10_000_000n));
+  const finish = page.getByRole('button', { name: 'Finish this payment' });
+  const reloadUnanswered = async (path: string, click: () => Promise<void>) => {
+    const paid = new Promise<void>((resolve) =>
+      page.route(path, async (route) => {
+        if (!route.request().headers()['payment-signature']) return route.continue();
+        await route.fetch();
+        resolve();
+      }),
+    );
+    await click();
+    await paid;
+    await page.unroute(path);
+    await page.reload();
+  };
+  await page.goto(gateway.config.baseUrl);
+  t.equal(await finish.isVisible(), false, 'nothing is signed yet');
+  await page.getByLabel('Text').fill('Hello world');
+  await page.getByLabel('Wallet (USDC)').check();
+  await reloadUnanswered('**/x402/tts', () => speak(page).click());
+  await page.getByText('You signed a payment of $0.000198 for “Hello world”').waitFor();
+  await shot(page, 'home-unfinished-375');
+  await finish.click();
+  await isPlaying(page);
+  await done(page);
+  t.equal(await finish.isVisible(), false, 'it is finished');
+  t.equal(await gateway.revenue(), PRICE);
+
+  await page.getByLabel('Prepaid (USDC)').check();
+  await reloadUnanswered('**/x402/deposit', () => page.getByRole('button', { name: 'Deposit' }).click());
+  await page.getByText('You signed a payment of $1.00 for a deposit').waitFor();
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await shot(page, 'home-unfinished-1280');
+  await finish.click();
+  await page.getByText('Deposited $1.00.').waitFor();
+  await page.reload();
+  t.equal(await finish.isVisible(), false, 'nor after a reload');
+  t.equal(await gateway.revenue(), PRICE + 1_000_000n);
+  t.equal(asked.filter((method) => method === 'eth_signTypedData_v4').length, 2, 'one signature each');
+});
+
 test('a wallet deposits once, then signs each request, also when answers are lost', {
   skip: withoutChromium || withoutChain,
 }, async (t) => {
