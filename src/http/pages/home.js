@@ -204,15 +204,22 @@ async function play(response) {
       if (done) break;
       chunks.push(value);
       if (!buffer) continue;
-      buffer.appendBuffer(value);
-      await once(buffer, 'updateend');
+      try {
+        buffer.appendBuffer(value);
+        await once(buffer, 'updateend');
+      } catch {
+        // Its memory is full, or it cannot decode this: the whole is played in the end.
+        buffer = undefined;
+      }
     }
   } finally {
     if (source?.readyState === 'open') source.endOfStream();
   }
   const whole = URL.createObjectURL(new Blob(chunks, { type }));
-  if (!source) {
+  if (!buffer) {
+    const { currentTime } = player;
     player.src = whole;
+    if (source) player.currentTime = currentTime;
     player.play().catch(() => {});
   }
   const link = $('download').firstElementChild;

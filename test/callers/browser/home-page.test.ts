@@ -183,6 +183,30 @@ test('audio plays while it arrives', { skip: withoutChromium }, async (t) => {
   await done(page);
 });
 
+test('audio that the player cannot take is collected, and plays in the end', { skip: withoutChromium }, async (t) => {
+  const gateway = await startCardGateway(t);
+  const stream = new ControlledStream();
+  gateway.upstream.mode = stream.mode;
+  const page = await openPage(t);
+  await page.addInitScript(`const { appendBuffer } = SourceBuffer.prototype;
+    let appended = 0;
+    SourceBuffer.prototype.appendBuffer = function (value) {
+      if (appended++ > 0) throw new DOMException('full', 'QuotaExceededError');
+      appendBuffer.call(this, value);
+    };`);
+  await page.goto(gateway.config.baseUrl);
+  await page.getByLabel('Account id').fill(await gateway.fund(500));
+  await speak(page).click();
+  await stream.opened;
+  await stream.write(silentMp3(2000));
+  await isPlaying(page);
+  await stream.write(silentMp3(2000));
+  stream.end();
+  await done(page);
+  t.equal(await page.getByRole('link', { name: 'Download' }).isVisible(), true);
+  await page.waitForFunction("document.querySelector('audio').duration > 3");
+});
+
 test('WAV is played once it is whole', { skip: withoutChromium }, async (t) => {
   const gateway = await startCardGateway(t);
   gateway.upstream.mode = wav();
