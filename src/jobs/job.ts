@@ -120,6 +120,16 @@ export async function deleteAudio(db: Database, store: AudioStore, { id, fence }
   return numUpdatedRows > 0n;
 }
 
+export async function countUnfinishedJobs(db: Database, accountId: string): Promise<number> {
+  const { count } = await db
+    .selectFrom('job')
+    .select(({ cast, fn }) => cast<number>(fn.countAll(), 'integer').as('count'))
+    .where('account_id', '=', accountId)
+    .where('state', 'in', [sql.lit('queued'), sql.lit('processing')])
+    .executeTakeFirstOrThrow();
+  return count;
+}
+
 /** Ends the retention of an account's audio: it is refused from now on, and reconcilers delete it. Returns the count. */
 export async function expireAudio(db: Database, accountId: string): Promise<number> {
   const jobs = db.updateTable('job').set({ audio_expires_at: now }).where('account_id', '=', accountId);

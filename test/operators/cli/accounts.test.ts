@@ -193,11 +193,16 @@ test('erasing deletes feedback and stored audio, keeps the books, and is recorde
   t.equal((await give(gateway, wallet, { message, category: 'bug' })).status, 201);
   const exported = await run('export', wallet.address, '--csv');
   t.ok(exported.out.includes(`"'=1+1,\\u202e\\u001b[2J\\nBye"`), exported.out);
+  const { jobId } = (await later(gateway, account)).json;
+  const early = await run('erase', account, ...WHY);
+  t.equal(early.code, 1, 'the job would store audio afterwards');
+  t.match(early.err, /^1 job of [0-9a-f]{8}… is not finished, and may store audio later\. .* Nothing was erased\.$/m);
   gateway.app.worker?.start();
-  await untilJob(gateway, (await later(gateway, account)).json.jobId, 'completed');
+  await untilJob(gateway, jobId, 'completed');
   const asked = await run('erase', account, '--reason', 'asked for it');
   t.equal(asked.code, 2);
   t.match(asked.err, /^This erases the feedback of [0-9a-f]{8}… .* Entries, purchases and payments stay, /);
+  t.match(asked.err, /Audio paid in USDC is kept for a day/);
   t.match((await run('erase', account, ...WHY)).out, /: erased 0 of feedback, 1 of audio$/m);
   t.match((await run('erase', wallet.address, ...WHY)).out, /^0x\S+: erased 1 of feedback, 0 of audio$/m);
   t.equal((await gateway.app.reconcilers.turn()).find(({ name }) => name === 'expired_audio')?.count, 1);

@@ -2,7 +2,7 @@ import { type SelectQueryBuilder, sql } from 'kysely';
 import type { DB } from '../../../../db/tables.ts';
 import type { Database } from '../../../db/database.ts';
 import { eraseFeedback } from '../../../feedback/outbox.ts';
-import { expireAudio } from '../../../jobs/job.ts';
+import { countUnfinishedJobs, expireAudio } from '../../../jobs/job.ts';
 import { type OperatorAction, recordAction } from '../../../ledger/operator-action.ts';
 import { csvLine, csvRow, printableJson } from '../../../lib/printable.ts';
 import {
@@ -13,7 +13,7 @@ import {
   selectPayments,
   shortenSession,
 } from '../../audit/accounts.ts';
-import { defineCommand, EXIT_FAILED, withDatabase } from '../command.ts';
+import { defineCommand, EXIT_FAILED, ExitError, withDatabase } from '../command.ts';
 import {
   ACCOUNT_USAGE,
   ACTION_OPTIONS,
@@ -120,8 +120,16 @@ export const eraseCommand = defineCommand({
       const name = nameOf({ id: owner.id ?? '', address: owner.address });
       const change =
         `This erases the feedback of ${name} and the stored audio of its jobs. ` +
-        'Entries, purchases and payments stay, because the books need them.';
+        'Entries, purchases and payments stay, because the books need them. ' +
+        'Audio paid in USDC is kept for a day, so that a lost answer can be fetched again.';
       await confirm(context, change, values.yes);
+      const unfinished = owner.id === undefined ? 0 : await countUnfinishedJobs(db, owner.id);
+      if (unfinished > 0) {
+        throw new ExitError(
+          `${unfinished === 1 ? `1 job of ${name} is` : `${unfinished} jobs of ${name} are`} not finished, and may store audio later. ` +
+            'Freeze the account, wait for its jobs, then erase it. Nothing was erased.',
+        );
+      }
       const { feedback, jobs } = await erase(db, owner, operatorAction);
       context.console.log(`${name}: erased ${feedback} of feedback, ${jobs} of audio`);
       return 0;
