@@ -96,6 +96,20 @@ test('an event arrives while another process has the turn, and is read after it'
   await until(async () => (await credits(gateway)) === 1);
 });
 
+test('while its secret is rolled an event has a signature of each, and either counts', async (t) => {
+  const { checkout, gateway } = await shop(t);
+  const { session } = await buy(gateway, checkout);
+  const payload = event('checkout.session.completed', session);
+  const timestamp = Math.floor(Date.now() / 1000);
+  const [own, other] = [SECRET, 'whsec_of_the_other'].map((secret) =>
+    Stripe.webhooks.generateTestHeaderString({ payload, secret, timestamp }).replace(/^t=\d+,/, ''),
+  );
+  for (const signatures of [`${own},${other}`, `${other},${own}`]) {
+    const headers = { 'content-type': 'application/json', 'stripe-signature': `t=${timestamp},${signatures}` };
+    t.equal((await gateway.call('/webhooks/stripe', { method: 'POST', headers, body: payload })).status, 204);
+  }
+});
+
 test('an event without a valid signature is 400, and nothing is looked up', async (t) => {
   const { checkout, gateway } = await shop(t);
   const { session, id } = await buy(gateway, checkout);
