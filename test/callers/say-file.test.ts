@@ -19,7 +19,7 @@ import { listening } from '../support/client.ts';
 import { startGateway } from '../support/gateway.ts';
 import { probe, withoutProbe } from '../support/probed-audio.ts';
 import { silentMp3 } from '../support/silent-audio.ts';
-import { body, ControlledStream, mp3, type StubUpstream, testUpstream } from '../support/stub-upstream.ts';
+import { body, ControlledStream, mp3, type StubUpstream, testUpstream, wav } from '../support/stub-upstream.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { toneMp3 } from '../support/tone.ts';
 import { zipOf } from '../support/zip.ts';
@@ -311,6 +311,20 @@ test('parts of several sampling rates are not joined, and stay', { skip: without
   t.equal((await callerCommand(env, ...say)).code, 0);
   t.equal(upstream.requests.length, 4);
   t.strictSame((await readdir(folder)).sort(), ['book.md', 'book.mp3']);
+});
+
+test('of a service that speaks WAV one part is bought, however often it is tried', async (t) => {
+  const { env, upstream, balance } = await byCard(t);
+  upstream.mode = wav();
+  const { say } = await bookIn(t);
+  const first = await callerCommand(env, ...say);
+  t.equal(first.code, 1);
+  t.match(first.err, /only MP3 can be joined.* You paid 0\.0\d+ USD\.$/m);
+  const paid = await balance();
+  const again = await callerCommand(env, ...say);
+  t.equal(again.code, 1);
+  t.match(again.err, /only MP3 can be joined.* Nothing was bought\.$/m);
+  t.equal(await balance(), paid);
 });
 
 test('with --chapters files each chapter is a file with its title, and captions', { skip: withoutProbe }, async (t) => {

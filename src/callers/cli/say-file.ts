@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
-import { readFile, rm, stat } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { extname, join, resolve } from 'node:path';
 import { type Chapter, type Cleaning, chaptersOf } from '../../lib/clean-text.ts';
 import { FileLock } from '../../lib/file-lock.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { ownFolder } from '../../lib/private-files.ts';
 import { UsageError } from '../../lib/usage-error.ts';
+import { detectAudioType } from '../../speech/audio-format.ts';
 import { hasWord, splitText } from '../../speech/split-text.ts';
 import { priceOf } from '../client/catalog.ts';
 import { type Flow, OutcomeUnknownError, OverCapError, type Speechgate, type SpeechOrder } from '../client/index.ts';
@@ -149,7 +150,7 @@ export async function sayFile(
   });
   const parts = spoken.flatMap((chapter) => chapter.parts);
   const missing: Part[] = [];
-  for (const part of parts) if (!(await exists(part.path))) missing.push(part);
+  for (const part of parts) if (!(await isBought(part.path))) missing.push(part);
   const wantedMicroUsd = missing.reduce((sum, { priceMicroUsd }) => sum + priceMicroUsd, 0n);
   if (maxMicroUsd !== undefined && wantedMicroUsd > maxMicroUsd) {
     throw new OverCapError({ scope: 'call', limitMicroUsd: maxMicroUsd, leftMicroUsd: maxMicroUsd, wantedMicroUsd });
@@ -224,11 +225,17 @@ function nameOf(order: SpeechOrder): string {
   return hash.digest('hex').slice(0, 32);
 }
 
-const exists = (path: string): Promise<boolean> =>
-  stat(path).then(
-    () => true,
-    () => false,
-  );
+/** @throws CommandError for WAV: all parts would be, and no more is paid for */
+async function isBought(path: string): Promise<boolean> {
+  const audio = await readFile(path).catch(() => undefined);
+  if (audio && detectAudioType(audio) === 'audio/wav') throw notMp3(path, NOTHING_BOUGHT);
+  return audio !== undefined;
+}
+
+function notMp3(path: string, paid: string): CommandError {
+  const message = `The service speaks WAV, and only MP3 can be joined. Choose another model. The first part is in ${path}. ${paid}`;
+  return new CommandError({ code: 'NOT_MP3', exit: EXIT.failed, message });
+}
 
 function interrupted(kept: string, error: unknown): CommandError {
   const isUnknown = error instanceof OutcomeUnknownError;
@@ -255,6 +262,5 @@ async function buyPart(part: Part, progress: string, { buy, output, host }: File
   }
   const { receipt, contentType } = await buy(part, progress);
   if (contentType === 'audio/mpeg') return receipt.chargedMicroUsd;
-  const message = `The service speaks WAV, and only MP3 can be joined. The first part is in ${path}. You paid ${formatUsd(receipt.chargedMicroUsd)} USD.`;
-  throw new CommandError({ code: 'NOT_MP3', exit: EXIT.failed, message });
+  throw notMp3(path, `You paid ${formatUsd(receipt.chargedMicroUsd)} USD.`);
 }
