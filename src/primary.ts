@@ -104,7 +104,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
       if (!hasListened && onFailure) return onFailure(code);
       log.error(
         { ended: worker.process.pid, code, signal },
-        'a gateway process stopped; a new one starts by itself. Read its log if this repeats',
+        'a gateway process ended unexpectedly; a new one starts by itself. Read its log if this repeats',
       );
       setTimeout(() => leaving.signal.aborted || start(ofRole), RESTART_MS);
     });

@@ -79,7 +79,7 @@ const untilRefused = (port: number): Promise<void> =>
 /** Stops the processes while both of them speak: all audio is finished and paid, and all processes end. */
 async function assertStops(several: SeveralProcesses, signal: NodeJS.Signals): Promise<void> {
   const { child, gateway, port } = several;
-  const exits = several.logged('^a gateway process exited').length;
+  const exits = several.logged('^a gateway process ended').length;
   const since = several.logged('^request$').length;
   const { account, finish } = await runInBoth(several);
   const stopped = child.stop(signal);
@@ -90,7 +90,7 @@ async function assertStops(several: SeveralProcesses, signal: NodeJS.Signals): P
   assert.equal(await stopped, 0);
   for (const pid of several.pids()) assert.ok(!isThere(pid), 'the primary ends last');
   assert.equal(spokenBy(several, since).size, 2, 'both spoke');
-  assert.equal(several.logged('^a gateway process exited').length, exits, 'none was replaced');
+  assert.equal(several.logged('^a gateway process ended').length, exits, 'none was replaced');
   assert.deepEqual(await pendingOf(gateway), []);
   assert.equal(await gateway.balance(account), FUNDED - 4n * PRICE);
   assert.deepEqual(await audit(gateway.db), []);
@@ -170,7 +170,7 @@ test('several processes serve one port', async (t) => {
     const third = several.pids()[2];
     t.strictSame(new Set(await ask(url, 20)), new Set([200]));
     t.strictSame(
-      several.logged('^a gateway process exited').map(({ ended, signal, level }) => [ended, signal, level]),
+      several.logged('^a gateway process ended').map(({ ended, signal, level }) => [ended, signal, level]),
       [[first, 'SIGKILL', 'error']],
     );
     t.equal(await runJob(await gateway.fund(500), 'second'), 'completed');
@@ -240,7 +240,7 @@ test('SIGHUP replaces each process by one with the new catalog and secrets, and 
   t.ok(!isThere(first) && !isThere(second));
   t.equal(await several.processes(), '2 of 2 listen');
   t.not(await models(), before);
-  t.equal(several.logged('^a gateway process exited').length, 0);
+  t.equal(several.logged('^a gateway process ended').length, 0);
   t.equal(await gateway.balance(account), FUNDED - 4n * PRICE);
 
   await writeFile(CATALOG_FILE, 'no JSON');
