@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { findMisspelt, type Misspelling } from '../lib/misspelt.ts';
 import { type CardConfig, readCard } from './card-settings.ts';
 import type { Catalog } from './catalog.ts';
-import { isSocketPath, readAdmin, readEdge } from './edge-settings.ts';
+import { isSocketPath, MAX_SOCKET_PATH_BYTES, readAdmin, readEdge } from './edge-settings.ts';
 import { type FeedbackConfig, readFeedback } from './feedback-settings.ts';
 import { readMailboxes } from './mailbox.ts';
 import { type SettingFault, SettingsReader } from './settings-reader.ts';
@@ -66,6 +66,8 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
   const origin = `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
   if (isSocketPath(host) && !reader.text('BASE_URL'))
     reader.missing('BASE_URL', 'HOST', 'Set it to the origin of the proxy before the socket, as callers see it.');
+  if (isSocketPath(host) && Buffer.byteLength(host) > MAX_SOCKET_PATH_BYTES)
+    reader.fault('HOST', `is a path of more than ${MAX_SOCKET_PATH_BYTES} bytes`, 'Give the socket a shorter one.');
   const speechTimeoutMs = speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS;
   const config: Config = {
     host,

@@ -4,6 +4,9 @@ import type { SettingsReader } from './settings-reader.ts';
 /** HOST may be the path of a Unix socket. */
 export const isSocketPath = (host: string): boolean => host.startsWith('/');
 
+/** macOS takes no longer one, and Linux only four more. */
+export const MAX_SOCKET_PATH_BYTES = 103;
+
 /** Where it listens, for people. */
 export const describeAddress = ({ host, port }: { readonly host: string; readonly port: number }): string =>
   isSocketPath(host) ? host : `${host}:${port}`;

@@ -35,6 +35,16 @@ test('BASE_URL defaults to the listening address', async (t) => {
   t.equal(configOf({ DATABASE_URL, HOST: '::1' }).baseUrl, 'http://[::1]:8080');
 });
 
+test('R47: HOST that is too long for a socket is a fault', async (t) => {
+  const hostOf = (bytes: number) => ({
+    DATABASE_URL,
+    BASE_URL: 'https://speech.example',
+    HOST: `/${'s'.repeat(bytes - 1)}`,
+  });
+  t.equal(configOf(hostOf(103)).host.length, 103);
+  t.strictSame(namesOf(faultsOf(hostOf(104))), ['HOST']);
+});
+
 test('R47: a missing or blank DATABASE_URL is a fault', async (t) => {
   for (const env of [{}, { DATABASE_URL: ' ' }]) t.strictSame(namesOf(faultsOf(env)), ['DATABASE_URL']);
 });
