@@ -283,6 +283,27 @@ test('SIGHUP during the start replaces each process once all of them listen', as
   t.equal(await child.stop(), 0);
 });
 
+test('SIGTERM during SIGHUP finishes running requests, and exits 0', async (t) => {
+  const several = await startSeveral(t, { LOG_LEVEL: 'info' });
+  const { child } = several;
+  const { finish } = await runInBoth(several);
+  process.kill(child.process.pid as number, 'SIGHUP');
+  await until(() => several.pids().length === 3);
+  process.kill(child.process.pid as number, 'SIGTERM');
+  await until(() => several.logged('^stopping').length > 0);
+  t.strictSame(await finish(), [200, 200, 200, 200]);
+  t.equal(await child.ended(), 0);
+  t.equal(several.pids().length, 3, 'no further one was started');
+  t.strictSame(several.logged('^reload'), []);
+});
+
+test('SIGHUP just before SIGTERM starts nothing that stays', async (t) => {
+  const several = await startSeveral(t, { LOG_LEVEL: 'info' });
+  process.kill(several.child.process.pid as number, 'SIGHUP');
+  t.equal(await several.child.stop(), 0);
+  t.notOk(several.pids().some(isThere));
+});
+
 test('SIGHUP changes nothing in a single process, and says so', async (t) => {
   const { url, child, logged } = await startSeveral(t, { WEB_CONCURRENCY: '1' });
   process.kill(child.process.pid as number, 'SIGHUP');
