@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
+import { DEPOSIT, mineSteadily, payDeposit } from '../support/deposit.ts';
 import { testFacilitator } from '../support/facilitator.ts';
 import { invalid, type VerifyFault } from '../support/facilitator-faults.ts';
 import { serve } from '../support/listening.ts';
@@ -94,6 +95,20 @@ for (const status of [undefined, 401, 403, 404, 429, 500]) {
     t.strictSame(await audit(gateway.db), []);
   });
 }
+
+test('R24: if the first facilitator is down, the second verifies and settles a deposit', { skip }, async (t) => {
+  const { gateway, second } = await startBehind(t, 'http://127.0.0.1:1');
+  mineSteadily(t, chain);
+  const payer = await wallet(chain.client, BigInt(DEPOSIT));
+  const { reply } = await payDeposit(gateway, payer);
+  t.strictSame([reply.status, reply.json.balanceMicroUsd], [200, DEPOSIT]);
+  t.strictSame(
+    second.calls.map(({ endpoint }) => endpoint),
+    ['verify', 'settle'],
+  );
+  t.equal(await timesPaid(chain, payer), 1);
+  t.strictSame(await audit(gateway.db), []);
+});
 
 test('R23: if the first facilitator lacks gas at verify, the second verifies and settles', { skip }, async (t) => {
   const first = await testFacilitator(t, chain);

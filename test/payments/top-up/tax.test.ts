@@ -1,5 +1,6 @@
 import { test } from 'tap';
 import { creditPart } from '../../../src/payments/top-up/processor.ts';
+import { startGateway } from '../../support/gateway.ts';
 import { operatorCommand } from '../../support/operator-command.ts';
 import { assertSound, followProcessor, sell, stand } from './refunded.ts';
 import { buy, shop } from './shop.ts';
@@ -61,6 +62,19 @@ test('R61: a refund of a purchase that was never credited leaves out the tax too
   const { account_id } = await gateway.db.selectFrom('top_up').select('account_id').executeTakeFirstOrThrow();
   t.equal(await gateway.balance(account_id), 3_500_000n);
   await assertSound(gateway, checkout);
+});
+
+test('R16: after lost commits reconcile --since books credit and refund without the tax', async (t) => {
+  const { gateway, checkout } = await shop(t, { STRIPE_AUTOMATIC_TAX: 'true' });
+  const { account, session } = await sell(gateway, checkout, 700);
+  await checkout.refund({ session, amountCents: 385 });
+  const restored = await startGateway(t, { ...checkout.env, STRIPE_AUTOMATIC_TAX: 'true' });
+  const env = { ...checkout.env, DATABASE_URL: restored.databaseUrl };
+  const since = new Date(Date.now() - 3_600_000).toISOString();
+  const { code, output } = await operatorCommand(env, 'reconcile', '--since', since);
+  t.equal(code, 0, output);
+  t.equal(await restored.balance(account), 3_500_000n);
+  await assertSound(restored, checkout);
 });
 
 test('report compares credit with the processor, and shows the tax apart', async (t) => {
