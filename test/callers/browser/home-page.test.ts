@@ -357,6 +357,33 @@ test('a reload forgets no payment: it is finished without another signature', {
   t.equal(asked.filter((method) => method === 'eth_signTypedData_v4').length, 2, 'one signature each');
 });
 
+test('a payment that expired unsent is given up, uncharged, after a reload', {
+  skip: withoutChromium || withoutChain,
+}, async (t) => {
+  const gateway = await startPaidGateway(t, chain);
+  const page = await openPage(t);
+  await injectWallet(page, await fundedWallet(chain.client, 10_000n));
+  await page.goto(gateway.config.baseUrl);
+  await page.getByLabel('Wallet (USDC)').check();
+  const unsent = new Promise<void>((resolve) =>
+    page.route('**/x402/tts', async (route) => {
+      if (route.request().headers()['payment-signature']) return resolve(route.abort());
+      const response = await route.fetch();
+      const date = new Date(Date.now() - 3_600_000).toUTCString();
+      return route.fulfill({ response, headers: { ...response.headers(), date } });
+    }),
+  );
+  await speak(page).click();
+  await unsent;
+  await page.unroute('**/x402/tts');
+  await page.reload();
+  const finish = page.getByRole('button', { name: 'Finish this payment' });
+  await finish.click();
+  await page.getByRole('status').getByText('You were not charged.').waitFor();
+  t.equal(await finish.isVisible(), false, 'it is over');
+  t.equal(await gateway.revenue(), 0n);
+});
+
 test('a wallet deposits once, then signs each request, also when answers are lost', {
   skip: withoutChromium || withoutChain,
 }, async (t) => {
