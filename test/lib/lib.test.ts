@@ -1,7 +1,10 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
+import canonicalizer from 'canonicalize';
+import fc from 'fast-check';
 import { createTransport } from 'nodemailer';
 import t, { test } from 'tap';
+import { canonicalize } from '../../src/lib/canonical-json.ts';
 import { readMoment } from '../../src/lib/moment.ts';
 import { serviceWords } from '../../src/lib/service-words.ts';
 import { readEnd } from '../../src/operators/report/books.ts';
@@ -80,3 +83,29 @@ const CASES: readonly (readonly [what: string, text: string, words: string])[] =
 for (const [what, text, words] of CASES) {
   t.test(`a service message: ${what}`, async (t) => t.equal(serviceWords(text), words));
 }
+
+test('canonical JSON is that of the canonicalize package, byte for byte', async (t) => {
+  const serialize = canonicalizer as unknown as (value: unknown) => string;
+  const same = (value: object) => t.equal(canonicalize(value), serialize(value), JSON.stringify(value));
+  same({ b: [{ d: 1, c: null }], a: 'é€\ud800', A: 1e21, $: -0, '': true });
+  same({ x: { b: 1, 10: 2, 9: 3, a: 4 }, '01': 5 });
+  same(JSON.parse('{"b":{"__proto__":{"z":1,"y":2}},"a":{"toJSON":1,"constructor":2}}'));
+  same({ b: undefined, a: [undefined, new Date(0)] });
+  same(Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`n${(index * 7) % 40}`, index])));
+  t.throws(() => canonicalize({ a: [Number.POSITIVE_INFINITY] }), /Infinity is not allowed/);
+
+  const name = fc.oneof(fc.constantFrom('a', 'b', '0', '10', '9', '-1', '__proto__', 'toJSON', '$schema'), fc.string());
+  const { value } = fc.letrec((tie) => ({
+    value: fc.oneof(
+      { maxDepth: 5 },
+      fc.oneof(fc.string({ unit: 'binary' }), fc.double({ noNaN: true, noDefaultInfinity: true }), fc.boolean()),
+      fc.constant(null),
+      fc.array(tie('value'), { maxLength: 5 }),
+      fc.dictionary(name, tie('value'), { maxKeys: 20 }),
+    ),
+  }));
+  fc.assert(
+    fc.property(fc.dictionary(name, value), (given) => canonicalize(given) === serialize(given)),
+    { numRuns: 2_000 },
+  );
+});

@@ -203,5 +203,6 @@ const member = (value: unknown, name: string): unknown =>
 function isDeeperThan(value: unknown, depth: number): boolean {
   if (depth < 0) return true;
   if (typeof value !== 'object' || value === null) return false;
-  return Object.values(value).some((inner) => isDeeperThan(inner, depth - 1));
+  for (const inner of Object.values(value)) if (isDeeperThan(inner, depth - 1)) return true;
+  return false;
 }
