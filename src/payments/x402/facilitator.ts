@@ -25,9 +25,33 @@ const MAX_ANSWER_BYTES = 65_536;
 const KEEP_ALIVE_MS = 1_000;
 
 export interface FacilitatorPayment {
-  readonly envelope: Pick<PaymentEnvelope, 'identifier' | 'authorization' | 'signature'>;
-  readonly offer: Offer;
-  readonly resource: Resource;
+  readonly envelope: PaymentEnvelope;
+  /** For verify and settle: otherwise it would settle something that was not verified. */
+  readonly body: string;
+}
+
+export function facilitatorPayment(envelope: PaymentEnvelope, offer: Offer, resource: Resource): FacilitatorPayment {
+  const { authorization, signature, identifier } = envelope;
+  const body = JSON.stringify({
+    x402Version: 2,
+    paymentPayload: {
+      x402Version: 2,
+      resource: resource.resource,
+      accepted: offer,
+      payload: {
+        signature,
+        authorization: {
+          ...authorization,
+          value: String(authorization.value),
+          validAfter: String(authorization.validAfter),
+          validBefore: String(authorization.validBefore),
+        },
+      },
+      extensions: { ...resource.extensions, [PAYMENT_IDENTIFIER]: identifierExtension(identifier) },
+    },
+    paymentRequirements: offer,
+  });
+  return { envelope, body };
 }
 
 export type Verification =
@@ -149,7 +173,7 @@ export class Facilitator {
       const exchange = async () => {
         const authorization = await authorizationOf(this.#credential, `POST ${this.host}${path}`);
         const headers = { 'content-type': 'application/json', ...authorization };
-        const request = { path, headers, body: bodyOf(payment) };
+        const request = { path, headers, body: payment.body };
         const { status, text } = await postJson(this.#pool, request, timeoutMs);
         return { status, body: readObject(text) };
       };
@@ -251,35 +275,12 @@ function callResultOf({ status, body }: { status: number; body: Record<string, u
 export const refusesCredential = (status: number, body: Readonly<Record<string, unknown>>): boolean =>
   (status === 401 || status === 403) && !hasResult(body);
 
-/** The same body for verify and settle: otherwise it would settle something that was not verified. */
-function bodyOf(payment: FacilitatorPayment): string {
-  const { envelope, offer, resource } = payment;
-  const { authorization, signature, identifier } = envelope;
-  return JSON.stringify({
-    x402Version: 2,
-    paymentPayload: {
-      x402Version: 2,
-      resource: resource.resource,
-      accepted: offer,
-      payload: {
-        signature,
-        authorization: {
-          ...authorization,
-          value: String(authorization.value),
-          validAfter: String(authorization.validAfter),
-          validBefore: String(authorization.validBefore),
-        },
-      },
-      extensions: { ...resource.extensions, [PAYMENT_IDENTIFIER]: identifierExtension(identifier) },
-    },
-    paymentRequirements: offer,
-  });
-}
-
 function readObject(text: string): Record<string, unknown> {
   try {
     const value: unknown = parseWithoutNulls(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {};
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : {};
   } catch {
     return {};
   }

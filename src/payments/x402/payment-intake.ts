@@ -13,6 +13,7 @@ import {
   FacilitatorError,
   type FacilitatorPayment,
   type Facilitators,
+  facilitatorPayment,
   type Verification,
 } from './facilitator.ts';
 import type { Payment, PaymentPurpose } from './payment.ts';
@@ -151,7 +152,7 @@ export class PaymentIntake {
     if (breach) return breach;
     const isSignedByKey = purpose === 'deposit' || isSignedByPayer(envelope, this.#parts.asset);
     const signature = isSignedByKey ? withFullV(envelope.signature) : envelope.signature;
-    const facilitatorRequest: FacilitatorPayment = { envelope: { ...envelope, signature }, offer, resource };
+    const facilitatorRequest = facilitatorPayment({ ...envelope, signature }, offer, resource);
     return { outcome: 'agreed' as const, isSignedByKey, facilitatorRequest };
   }
 
