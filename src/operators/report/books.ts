@@ -31,14 +31,18 @@ export type Sales = { readonly group: string } & Record<(typeof COUNTS)[number],
 export async function salesOf(db: Database, { from, to }: Period, group: Group): Promise<Sales[]> {
   const { rows } = await sql<Sales>`
     with entry as (
-      select transfer.*, coalesce(transfer.characters, payment.characters) as spoken,
+      select transfer.state, transfer.created_at, transfer.ended_at, transfer.model, transfer.upstream,
+             transfer.amount_micro_usd, transfer.cost_pico_usd,
+             coalesce(transfer.characters, payment.characters) as spoken,
              case when transfer.kind = 'spend' then 'prepaid' when transfer.kind = 'settlement' then 'direct'
                   when exists (select from job where hold_id = transfer.id) then 'jobs' else 'card' end as flow,
              coalesce(payment.payer, account.address, transfer.debit_account_id::text) as account
       from transfer
       left join account on account.id = transfer.debit_account_id
-      left join x402_payment payment on transfer.kind = 'settlement' and payment.id::text = transfer.reference
+      left join x402_payment payment
+        on payment.id = case when transfer.kind = 'settlement' then transfer.reference::uuid end
       where transfer.kind in ('charge', 'spend', 'settlement')
+        and transfer.created_at < ${to} and (transfer.ended_at is null or transfer.ended_at >= ${from})
     ), movement as (
       select ended_at as at, flow, model, upstream, account, 1 as requests, 0 as failed, spoken as characters,
              amount_micro_usd as revenue, 0 as held,
