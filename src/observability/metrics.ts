@@ -142,6 +142,9 @@ export class Metrics {
 
   constructor() {
     collectDefaultMetrics({ register: this.#registry });
+    // Gauges named like counters, which promtool refuses. nodejs_active_handles and its siblings have the same by type.
+    for (const of of ['handles', 'requests', 'resources'])
+      this.#registry.removeSingleMetric(`nodejs_active_${of}_total`);
   }
 
   /** @param status null if the caller disconnected before there was one */

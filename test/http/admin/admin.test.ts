@@ -90,6 +90,7 @@ async function scrape(gateway: Gateway): Promise<string> {
   const reply = await gateway.app.admin.inject({ url: '/metrics' });
   assert.equal(reply.statusCode, 200);
   assert.match(String(reply.headers['content-type']), /^text\/plain; version=0\.0\.4/);
+  assert.doesNotMatch(reply.body, /^# TYPE \w+_total gauge$/m);
   return reply.body;
 }
 
