@@ -101,10 +101,11 @@ function printCommands(title: string, commands: Readonly<Record<string, Command>
 
 async function runOperatorCommand({ load, endsWithReader, endsAtOnce }: ListedCommand): Promise<void> {
   if (endsWithReader) process.stdout.on('error', () => process.exit());
-  const { env, stderr } = process;
+  const { env, stdout, stderr } = process;
   const context = {
     env,
     console,
+    stdout,
     stderr,
     get stdin() {
       return process.stdin;

@@ -13,7 +13,7 @@ export async function operatorCommand(
   const load = operatorCommands[name]?.load ?? assert.fail(`There is no command ${name}.`);
   const command = await load();
   const [stdout, stderr] = [new Printed(), new Printed()];
-  const context = { env, console: new Console(stdout, stderr), stdin: Readable.from([]), stderr };
+  const context = { env, console: new Console(stdout, stderr), stdin: Readable.from([]), stdout, stderr };
   const code = await command(args, context);
   const [out, err] = [stdout.bytes.toString(), stderr.bytes.toString()];
   return { code, out, err, output: out + err, bytes: stdout.bytes };

@@ -1,3 +1,4 @@
+import type { Writable } from 'node:stream';
 import type { Config } from '../../config/config.ts';
 import { SettingsReader } from '../../config/settings-reader.ts';
 import { type Database, openDatabase } from '../../db/database.ts';
@@ -19,6 +20,7 @@ export interface CommandContext {
   readonly env: NodeJS.ProcessEnv;
   readonly console: Pick<Console, 'log' | 'error'>;
   readonly stdin: NodeJS.ReadableStream & { readonly isTTY?: boolean };
+  readonly stdout: Writable;
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
 }
 

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { type SelectQueryBuilder, sql } from 'kysely';
 import type { DB } from '../../../../db/tables.ts';
 import type { Database } from '../../../db/database.ts';
@@ -13,7 +14,7 @@ import {
   selectPayments,
   shortenSession,
 } from '../../audit/accounts.ts';
-import { defineCommand, EXIT_FAILED, ExitError, withDatabase } from '../command.ts';
+import { type CommandContext, defineCommand, EXIT_FAILED, ExitError, withDatabase } from '../command.ts';
 import {
   ACCOUNT_USAGE,
   ACTION_OPTIONS,
@@ -46,7 +47,7 @@ export const exportCommand = defineCommand({
           for await (const record of recordsOf(snapshot, owner, secrets)) {
             for (const column of Object.keys(record)) columns.add(column);
             // In JSON nothing depends on later records.
-            if (!csv) context.console.log(printableJson(record, 0));
+            if (!csv) await print(context, printableJson(record, 0));
           }
           if (columns.size === 0) {
             context.console.error('Nothing is stored about it.');
@@ -55,12 +56,18 @@ export const exportCommand = defineCommand({
           if (!csv) return 0;
           context.console.log(csvLine([...columns]));
           for await (const record of recordsOf(snapshot, owner, secrets)) {
-            context.console.log(csvRow([...columns], record));
+            await print(context, csvRow([...columns], record));
           }
           return 0;
         }),
     ),
 });
+
+/** Waits for a slow reader, which would otherwise leave the whole export in memory. */
+async function print({ console, stdout }: CommandContext, line: string): Promise<void> {
+  console.log(line);
+  if (stdout.writableNeedDrain) await once(stdout, 'drain');
+}
 
 /** A wallet that only pays directly or sends feedback has no account. */
 interface Owner {
