@@ -69,7 +69,7 @@ function unexpected({ name, message, stack, code }: NodeJS.ErrnoException): Fail
   return {
     code: 'INTERNAL',
     exit: EXIT.failed,
-    message: `${name}: ${message} (run with --json for the stack trace)`,
+    message: `${name}: ${message} (a bug; --json adds its stack trace, and speechgate resume --list shows unfinished purchases)`,
     stack,
   };
 }

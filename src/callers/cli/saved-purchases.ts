@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path';
 import { ownFolder, ownSubfolder, replaceOwnFile } from '../../lib/private-files.ts';
 import { wholeAudio } from '../../speech/whole-audio.ts';
 import type { SavedSpeech, WholeAudio } from '../budget/purchases.ts';
-import type { Budget, PendingPurchase, Speech } from '../client/index.ts';
+import { type Budget, type PendingPurchase, type Speech, SpeechgateError } from '../client/index.ts';
 import { isRepeatable } from '../client/pending-purchase.ts';
 import { EXTENSIONS, openAudioFile, otherFormat } from './audio-file.ts';
 import type { OutputStream } from './output.ts';
@@ -75,7 +75,8 @@ export class SavedPurchases implements SavedSpeech {
   /** @param out default: a file in the working directory, named after the identifier */
   async moveAudio(identifier: string, out: string | undefined, stdout: OutputStream): Promise<Resumed> {
     const found = (await this.listAudio()).find((audio) => audio.identifier === identifier);
-    if (!found) throw new Error(`The audio of ${identifier} was moved by another command.`);
+    if (!found)
+      throw new SpeechgateError(`Another command has taken the audio of ${identifier}. You were charged only once.`);
     const { name, contentType } = found;
     const path = join(this.#audio, name);
     const file = out ?? resolve(name);

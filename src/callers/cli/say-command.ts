@@ -205,7 +205,7 @@ function notWrittenError({ identifier }: PendingPurchase, error: unknown): Comma
 }
 
 function lost({ chargedMicroUsd }: Receipt, cause: unknown): AudioLostError {
-  const remedy = "You were charged, and this audio can't be fetched again. Next time use --durable.";
+  const remedy = 'You were charged, and the service does not keep this audio: to hear it, buy it again with --durable.';
   const message = `The audio could not be written: ${(cause as Error).message}. ${remedy}`;
   return new AudioLostError(message, { chargedMicroUsd, maxMicroUsd: chargedMicroUsd }, { cause });
 }

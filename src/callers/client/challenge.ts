@@ -39,41 +39,47 @@ export function checkChallenge(challenge: PaymentRequired, expected: Expected): 
   const { metadata, amountMicroUsd, path } = expected;
   const { x402Version, accepts, resource } = challenge;
   if (x402Version !== 2 || !Array.isArray(accepts) || accepts.length !== 1) {
-    throw new UntrustedError('malformed', 'The challenge is not x402 version 2 with exactly one offer.');
+    throw mismatchError('malformed', 'The service does not ask for payment by x402 version 2 with exactly one offer.');
   }
   const { scheme, network, asset, amount, payTo, maxTimeoutSeconds, extra } = accepts[0] as PaymentRequirements;
   const { payment } = metadata;
   if (resource?.url !== metadata.service.origin + path) {
-    throw new UntrustedError('wrong_origin', `The challenge is for ${resource?.url}, not for this request.`);
+    throw mismatchError('wrong_origin', `The service asks for payment for ${resource?.url}, not for this request.`);
   }
   if (scheme !== 'exact')
-    throw new UntrustedError('wrong_scheme', `scheme in the challenge is ${scheme} instead of exact.`);
+    throw mismatchError('wrong_scheme', `The service asks for payment by the scheme ${scheme} instead of exact.`);
   if (network !== payment.network)
-    throw new UntrustedError('wrong_network', `network in the challenge is ${network} instead of ${payment.network}.`);
+    throw mismatchError('wrong_network', `The service asks for payment on ${network} instead of ${payment.network}.`);
   if (!isSameAddress(asset, payment.asset.address)) {
-    throw new UntrustedError('wrong_asset', `asset in the challenge is ${asset} instead of ${payment.asset.address}.`);
+    throw mismatchError('wrong_asset', `The service asks for payment in ${asset} instead of ${payment.asset.address}.`);
   }
   const { decimals, name } = payment.asset;
   if (decimals !== 6) {
-    throw new UntrustedError('wrong_asset', `The token has ${decimals} decimals instead of 6.`);
+    throw mismatchError('wrong_asset', `The token has ${decimals} decimals instead of 6.`);
   }
   checkPayee(metadata, payTo, expected.quotedPayee);
   // The metadata has no domain version; a wrong one only makes an invalid signature.
   const hasDomain = extra?.name === name && typeof extra?.version === 'string';
   if (!hasDomain || !Object.keys(extra).every((key) => EXTRA.has(key))) {
-    throw new UntrustedError('wrong_domain', 'extra in the challenge does not match the token in the signed metadata.');
+    throw mismatchError(
+      'wrong_domain',
+      'The service asks for payment in a token that is not the one in its signed metadata.',
+    );
   }
   if (amount !== String(amountMicroUsd)) {
-    throw new UntrustedError('wrong_price', `amount in the challenge is ${amount} instead of ${amountMicroUsd}.`);
+    throw mismatchError('wrong_price', `The service asks for ${amount} micro-USD instead of ${amountMicroUsd}.`);
   }
   if (!Number.isInteger(maxTimeoutSeconds) || maxTimeoutSeconds < 1 || maxTimeoutSeconds > MAX_TIMEOUT_SECONDS) {
-    throw new UntrustedError(
+    throw mismatchError(
       'wrong_timeout',
-      `maxTimeoutSeconds in the challenge is ${maxTimeoutSeconds}, which is not from 1 to ${MAX_TIMEOUT_SECONDS}.`,
+      `The service asks for a payment valid for ${maxTimeoutSeconds} s, which is not from 1 to ${MAX_TIMEOUT_SECONDS}.`,
     );
   }
   return { scheme, network, asset, amount, payTo, maxTimeoutSeconds, extra };
 }
+
+export const mismatchError = (reason: string, message: string): UntrustedError =>
+  new UntrustedError(reason, `${message} Ask the operator of the service.`);
 
 export function currentPayee({ payment }: Pick<Metadata, 'payment'>): string {
   const payee = payment.payees.find(({ status }) => status === 'current');
@@ -88,7 +94,7 @@ export function checkPayee(metadata: Metadata, payTo: string, quotedPayee?: stri
     payee?.status === 'retiring' && (payee.validUntil === null || timeOf(payee.validUntil) > Date.now());
   const mayRetire = quotedPayee !== undefined && isSameAddress(quotedPayee, payTo);
   if (payee?.status !== 'current' && !(isRetiring && mayRetire)) {
-    throw new UntrustedError('wrong_payee', `payTo is ${payTo}, which is not a valid payee in the signed metadata.`);
+    throw mismatchError('wrong_payee', `The service asks to pay ${payTo}, which its signed metadata does not allow.`);
   }
 }
 

@@ -1,8 +1,7 @@
 import { formatUsd } from '../../lib/money.ts';
 import { priceOf, type Quote, rateOf, readQuote, signedRate } from './catalog.ts';
-import { checkChallenge, checkPayee, readChallenge, signPayment } from './challenge.ts';
+import { checkChallenge, checkPayee, mismatchError, readChallenge, signPayment } from './challenge.ts';
 import { decodeJson, sha256 } from './digest.ts';
-import { UntrustedError } from './errors.ts';
 import type { Offer, PaymentWay, Service, Terms, Wallet } from './payment-way.ts';
 import { X402_TARGET } from './pending-purchase.ts';
 import { bought, receiptOf } from './read-speech.ts';
@@ -67,15 +66,15 @@ export async function readVerifiedQuote(
   const textSha256 = await sha256(order.text.trim());
   return metadata.check((payload) => {
     if (quote.network !== payload.payment.network) {
-      throw new UntrustedError(
+      throw mismatchError(
         'wrong_network',
-        `network in the quote is ${quote.network} instead of ${payload.payment.network}.`,
+        `The quote is for payment on ${quote.network} instead of ${payload.payment.network}.`,
       );
     }
     checkPayee(payload, quote.payTo);
     const price = priceOf(order.text, signedRate(payload, model));
     if (quote.amountMicroUsd !== price || quote.textSha256 !== textSha256 || quote.model !== model) {
-      throw new UntrustedError(
+      throw mismatchError(
         'wrong_price',
         `The quote (${formatUsd(quote.amountMicroUsd)} USD) does not match this order or its price of ${formatUsd(price)}.`,
       );

@@ -160,7 +160,8 @@ export function addBalance(server: McpServer, openParts: OpenParts): void {
         const left =
           budgetLeftUsd === null ? 'The budget has no limit.' : `${budgetLeftUsd} USD of the budget is left.`;
         const resume = openPurchases.map(
-          ({ identifier, maxUsd }) => ` Open: ${identifier} (${maxUsd} USD); resume it with speak.`,
+          ({ identifier, maxUsd }) =>
+            ` Not finished: ${identifier} (at most ${maxUsd} USD, may be paid already); resume it with speak, which never pays twice.`,
         );
         return [document, `${balance} ${left}${resume.join('')}`];
       }),

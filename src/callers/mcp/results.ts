@@ -14,6 +14,7 @@ import {
   RateLimitedError,
   ServiceError,
   SpeechgateError,
+  UntrustedError,
 } from '../client/index.ts';
 import { CAP_OPTIONS, lackOfMoney, overCapText } from '../client/money-text.ts';
 
@@ -72,6 +73,8 @@ function messageOf(error: unknown): string {
     const [code, traceId] = [error.code, error.traceId].map(serviceId);
     return `The service failed (${code}, trace id ${traceId}). ${retryText(error)} Nothing was charged. ${serviceSays(error.message)}`;
   }
+  if (error instanceof UntrustedError)
+    return `The service can't be trusted. Nothing was charged. ${serviceWords(error.message)}`;
   if (error instanceof SpeechgateError) return serviceWords(error.message);
   throw error;
 }

@@ -37,7 +37,9 @@ const OUTPUT = toolOutput({
     flow: z.enum(['card', 'direct', 'prepaid']),
     identifier: z.string().nullable().describe('The identifier of the payment.'),
     transaction: z.string().nullable().describe('The transaction on chain of a direct payment.'),
-    isReplay: z.boolean().describe('True if an earlier call, whose response was lost, had paid.'),
+    isReplay: z
+      .boolean()
+      .describe('True if an earlier call paid and its response was lost. This call paid nothing more.'),
     balanceUsd: usdOrNull('The remaining account or prepaid balance; null if not reported'),
     traceId: z.string().describe('The id by which the operator of the service finds the request.'),
   }),

@@ -280,7 +280,8 @@ test('a service message becomes one short line that names the service', async (t
 
 test('an unexpected error is one line, and --json adds its stack', async (t) => {
   const bug = new TypeError('a bug');
-  const message = 'TypeError: a bug (run with --json for the stack trace)';
+  const message =
+    'TypeError: a bug (a bug; --json adds its stack trace, and speechgate resume --list shows unfinished purchases)';
   t.strictSame(failureOf(bug), { code: 'INTERNAL', exit: 1, message, stack: bug.stack });
   t.strictSame([failureOf('text').code, failureOf(undefined).exit], ['INTERNAL', 1]);
 });

@@ -20,14 +20,23 @@ import { openBudget } from '../budget/support.ts';
 
 const TEXT = 'Hello world';
 
-async function startAgent(t: Test) {
+async function startAgent(t: Test, keyId?: string) {
   const caller = await startPrepaidCaller(t, 1_000_000n);
   const { gateway, wallet, budgetPath } = caller;
   const budget = await openBudget(t, budgetPath, {});
-  const client = new Speechgate({ baseUrl: gateway.url, pay: prepaid(wallet), trust: pinsOf(gateway), budget });
+  const trust = pinsOf(gateway).map((pinned) => ({ ...pinned, keyId: keyId ?? pinned.keyId }));
+  const client = new Speechgate({ baseUrl: gateway.url, pay: prepaid(wallet), trust, budget });
   const agent = await startMcpAgent(t, dirname(budgetPath), { client, budget, flow: 'prepaid' });
   return { ...caller, ...agent, upstream: gateway.upstream };
 }
+
+test('speak says that a service with an unknown key charged nothing', async (t) => {
+  const { call, upstream } = await startAgent(t, 'another-key');
+  const { isError, text } = await call('speak', { text: TEXT });
+  t.ok(isError);
+  t.match(text, /^The service can't be trusted\. Nothing was charged\. The metadata is signed by /);
+  t.equal(upstream.requests.length, 0);
+});
 
 test('null, empty and blank arguments count as absent', async (t) => {
   const { call, upstream } = await startAgent(t);
