@@ -126,7 +126,7 @@ export class Metrics {
   );
   readonly rateLimitRefused = this.#count<[scope: string]>(
     'speechgate_rate_limit_refusals_total',
-    'Requests refused by a rate limit, by kind of bucket.',
+    'Requests refused by a rate limit, by kind of limit.',
     ['scope'],
   );
   readonly requestForwarded = this.#count<[proxy: ForwardingProxy]>(

@@ -31,7 +31,8 @@ export class SynthesisPermits {
   /** Waits for a permit and returns its release, or an error if too many requests wait or too much audio is unread. */
   async take(): Promise<(() => void) | SpeechError> {
     if (this.#limit.pendingCount >= this.#maxWaiting) return this.#refuse('work', 'Too many syntheses are running.');
-    if (this.#memory.isFull) return this.#refuse('memory', 'Too much audio is waiting for clients to read it.');
+    if (this.#memory.isFull)
+      return this.#refuse('memory', 'The service is full: too much audio waits until its clients read it.');
     return new Promise((granted) => {
       this.#limit(() => new Promise<void>(granted));
     });

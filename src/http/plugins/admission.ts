@@ -220,7 +220,7 @@ export class Admission {
       case 'audio':
         return requests.take(key === undefined ? this.#addressBucket('ip') : { scope: 'audio', key });
       case 'top-up':
-        if (!purchases) throw new Error('nothing can be bought, so that no purchase is counted');
+        if (!purchases) throw new Error('card credit is off, so that purchases have no rate limit');
         return purchases.take(this.#addressBucket('top-up'));
       default:
         return requests.take(this.#addressBucket(by));

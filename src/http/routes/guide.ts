@@ -87,7 +87,8 @@ export function guide({ serviceName, baseUrl, speechTimeoutMs, contract }: Servi
       ],
       directX402: [
         'Verify the signed metadata under your pinned key; trust only its network, asset and payees.',
-        'To send the text only with the payment, POST /x402/tts/quote with its length and SHA-256, then use quoteToken.',
+        'To send the text only when you pay, first POST /x402/tts/quote with its textLength and textSha256. The response ' +
+          'has a quoteToken for the next step.',
         'POST /x402/tts with {"text": …} or {"quoteToken": …}; the response is 402 with the challenge in PAYMENT-REQUIRED.',
         'Sign the entry of accepts with an x402 client, add a payment identifier of your own, and keep both.',
         'Repeat the same method, URL and body (a quoted one with its text) with payment-signature; the response is the audio.',
@@ -182,8 +183,8 @@ const prepaidPayment = (serviceName: string, baseUrl: string) => ({
       method: 'POST or GET, as sent',
       path: 'as sent, without the query and without the origin, such as /x402/tts',
       bodyHash:
-        'keccak256 of the exact bytes of the body of a POST; of the canonical query of a GET, in UTF-8; to read a ' +
-        'balance, of the empty string',
+        'keccak256 of the exact bytes of the body of a POST; of the query of a GET in the form under canonicalQuery, ' +
+        'in UTF-8; to read a balance, of the empty string',
       maxAmountMicroUsd: 'the most that may be charged; a higher price is refused. Ignored for balance reads',
       nonce: `1 to ${PREPAID.maxNonceLength} visible ASCII characters, new for each request, such as a random UUID`,
       expiry: `Unix seconds, at most ${PREPAID.signatureTtlSeconds} ahead`,
@@ -207,7 +208,8 @@ const prepaidPayment = (serviceName: string, baseUrl: string) => ({
   },
   answerHeaders: {
     'x-x402-balance': 'what is left, in micro-USD',
-    'x-x402-charged': 'what this request cost, in micro-USD; 0 if it was refused, or failed and was restored',
+    'x-x402-charged':
+      'what this request cost, in micro-USD; 0 if it was refused, or failed and the balance got its money back',
   },
 });
 
@@ -240,6 +242,6 @@ const prepaidSteps = [
     'charged: it cost chargedMicroUsd, and details.audio is a link to the audio, good for 10 minutes. ' +
     'restored: nothing is charged; sign again with a new nonce. Without details.state, another request has spent ' +
     'the nonce: read the balance before you sign with a new one.',
-  '502 and 503 with x-x402-charged 0: the synthesis failed and the debit was restored, but the nonce stays spent. Sign ' +
-    'again with a new one.',
+  '502 and 503 with x-x402-charged 0: the synthesis failed and the balance got its money back, but the nonce is used ' +
+    'up. Sign again with a new one.',
 ];

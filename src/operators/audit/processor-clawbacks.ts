@@ -14,7 +14,8 @@ import {
 } from '../../payments/top-up/processor-clawbacks.ts';
 import { auditOutside, type OutsideAudit, type Progress, pagesOfList } from './outside.ts';
 
-const IS_BOOKED = 'each refund or dispute of a purchase is booked, or newer than the last read of its list';
+const IS_BOOKED =
+  'each refund or dispute of a purchase is booked, unless it is newer than the list that the service last read';
 const FOLLOWS = 'each booked refund or dispute has the amount and follows the status of one at the processor';
 export const CLAWBACK_RULES = [IS_BOOKED, FOLLOWS];
 

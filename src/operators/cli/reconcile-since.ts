@@ -54,9 +54,9 @@ const NOBODY_KNOWS = [
 ];
 
 const HOW_TO_DECIDE = [
-  'Decide what they are. --book books those whose amount allows only one purpose, by the limits of deposits and the',
-  'prices of the catalog. Use it if these payees are paid for nothing else. --deposit TX[:LOG] credits the payer, and',
-  '--speech TX[:LOG] books revenue. Your log has flow and chargedMicroUsd of each.',
+  'Decide what each of them paid for. --book does it where the amount can only be a deposit, or only a price of the',
+  'catalog; it leaves the others to you. Use it if these payees are paid for nothing else. --deposit TX[:LOG] credits',
+  'the payer, and --speech TX[:LOG] books revenue. Your log has flow and chargedMicroUsd of each.',
 ];
 
 export async function reconcileSince(context: CommandContext, parts: Parts, options: SinceOptions): Promise<number> {

@@ -124,7 +124,7 @@ function outsideLines(who: string, outside: Outside): string[] {
     `  difference   ${formatUsd(outsideMicroUsd - ledgerMicroUsd)}`,
     ...differences.map(
       ({ what, id, microUsd, because }) =>
-        `  ${formatUsd(microUsd)}  ${what} ${printable(id)}: ${because ?? 'NOT EXPLAINED'}`,
+        `  ${formatUsd(microUsd)}  ${what} ${printable(id)}: ${because ?? 'NOT EXPLAINED: the amounts differ; look up the id on both sides'}`,
     ),
     ...Object.entries(apartMicroUsd).map(
       ([name, microUsd]) => `  not compared: ${printable(name)} ${formatUsd(microUsd)}`,

@@ -140,7 +140,9 @@ async function sendsEvents(probe: KeyProbe, url: string): Promise<Finding> {
   const sent = new Set(enabled.flatMap((endpoint) => endpoint.enabled_events));
   const missing = sent.has('*') ? [] : EVENTS.filter((event) => !sent.has(event));
   if (missing.length === 0)
-    return ok(`The card processor sends events to ${url}. Its signing secret can't be checked.`);
+    return ok(
+      `The card processor sends events to ${url}. This can't check STRIPE_WEBHOOK_SECRET: compare it with the dashboard.`,
+    );
   return fault(`The webhook endpoint ${url} lacks: ${missing.join(', ')}.`, 'Add these events to it.');
 }
 

@@ -158,7 +158,8 @@ function judgeTime({ config: { signingKeys }, now }: DoctorContext): Finding {
 
 async function isPrivate({ config: { signingKeys }, keysFile }: DoctorContext): Promise<Finding> {
   if (!signingKeys || !keysFile) return KEYS_ARE_OFF;
-  if (process.platform === 'win32') return ok('This system has no file modes.');
+  if (process.platform === 'win32')
+    return ok('Windows has no file modes. Check yourself who can read and change SIGNING_KEYS_FILE.');
   const { mode, gid } = await stat(keysFile);
   const summary = `The file has mode ${(mode & 0o777).toString(8).padStart(4, '0')}`;
   const isOwnGroup = [process.getegid?.(), ...(process.getgroups?.() ?? [])].includes(gid);

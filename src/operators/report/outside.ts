@@ -86,7 +86,7 @@ export async function compareProcessor(db: Database, processor: Processor, perio
 }
 
 const elsewhere = (who: string, at: Date | undefined, { from, to }: Period): string | null =>
-  at && (at < from || at >= to) ? `${who} ${at.toISOString()}` : null;
+  at && (at < from || at >= to) ? `${who} ${at.toISOString()}, outside this period` : null;
 
 const total = (items: ReadonlyMap<string, BookedItem>): bigint =>
   [...items.values()].reduce((sum, { microUsd }) => sum + microUsd, 0n);
@@ -162,7 +162,7 @@ export async function compareChain(
     const payment = settled.get(keyOf(transfer));
     if (payment && payment.at >= from && payment.at < to) continue;
     const because = payment
-      ? `the ledger booked it at ${payment.at.toISOString()}`
+      ? `the ledger booked it at ${payment.at.toISOString()}, outside this period`
       : nonce === undefined
         ? 'it was sent without an authorization, so it does not pay this service'
         : await whyUnbooked({ payer, nonce });
@@ -174,7 +174,9 @@ export async function compareChain(
     ledgerMicroUsd += microUsd;
     const time = times.get(key);
     if (time && time >= from && time < to) continue;
-    const because = time ? `its block is from ${time.toISOString()}` : await whyUnread(claim, transaction);
+    const because = time
+      ? `its block is from ${time.toISOString()}, outside this period`
+      : await whyUnread(claim, transaction);
     differences.push({ what: 'payment', id: transaction, microUsd: -microUsd, because });
   }
   const outsideMicroUsd = inPeriod.reduce((sum, { amount }) => sum + amount, 0n);
