@@ -19,6 +19,7 @@ type DeliveryBounds = { readonly timeoutMs: number | undefined; readonly lost: A
 export interface ReadySpeech<Body> {
   readonly body: Body;
   readonly upstream: SpeakingUpstream | undefined;
+  /** The whole body, to settle for and to keep. Absent when streamed. */
   readonly audio?: Buffer;
   /** Resolves when the body has all audio. Rejects if the upstream broke off: void the hold, then `abort` the body. */
   readonly complete: Promise<void>;

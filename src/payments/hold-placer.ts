@@ -122,6 +122,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
     const { flow, options, captures, metrics, endWork } = this.#parts;
     const { record } = this;
     let isCharged = false;
+    // Also if the capture then fails: stored audio is served only for a posted hold.
     options.onDelivered?.(record, audio);
     try {
       isCharged = await captures.capture({ ...record, upstream }, options.log);

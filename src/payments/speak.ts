@@ -74,6 +74,7 @@ export async function speak<Outcome extends Authorization, Body>(
     if (spoken.outcome === 'refused') return spoken as Exclude<Outcome, Held>;
     isReady = true;
     const { body, complete } = spoken.speech;
+    // Begun and not awaited: it waits for the response, which the caller of this function sends.
     const captured = endHold(sale, hold, spoken.speech, lost.signal).finally(stopRenewing);
     complete.then(releasePermit, releasePermit);
     return { outcome: 'ready', body, hold, captured };
@@ -126,6 +127,7 @@ async function endHold<Outcome extends Authorization, Body>(
   { upstream, audio, complete, abort }: ReadySpeech<Body>,
   lost: AbortSignal,
 ): Promise<boolean> {
+  // Before anything is awaited: the response may end meanwhile.
   const mayCharge = new Promise<boolean>((resolve) => charge.request.response.onEnd((isError) => resolve(!isError)));
   const brokenOff = await complete.then(
     () => undefined,

@@ -3,7 +3,7 @@ import { deleteAudio, expiredJobs } from '../jobs/job.ts';
 import { testPoint } from '../lib/test-point.ts';
 import { PREPAID_AUDIO_SECONDS } from '../payments/prepaid/prepaid-audio-store.ts';
 import { REPLAY_WINDOW_SECONDS } from '../payments/x402/payment.ts';
-import { isAudioNeeded } from '../payments/x402/payment-outcomes.ts';
+import { isAudioNeeded } from '../payments/x402/payment-states.ts';
 import type { AudioStore, DatedAudio } from '../speech/store/audio-store.ts';
 import { Failures, type Reconciler, reconciler } from './reconciler.ts';
 

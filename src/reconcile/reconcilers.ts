@@ -50,12 +50,12 @@ export function feedbackReconcilers(db: Database, feedback: FeedbackConfig | und
 
 export const x402Reconcilers = (
   db: Database,
-  { reservations, outcomes, resolver }: OpenPayments,
+  { reservations, states, resolver }: OpenPayments,
   store: AudioStore,
 ): Reconciler[] => [
   abandonedPayments(reservations),
-  doubtfulPayments(outcomes, resolver),
-  failedPayments(outcomes, resolver),
+  doubtfulPayments(states, resolver),
+  failedPayments(states, resolver),
   expiredPaymentAudio(db, store),
 ];
 

@@ -1,5 +1,5 @@
 import { testPoint } from '../lib/test-point.ts';
-import type { PaymentOutcomes } from '../payments/x402/payment-outcomes.ts';
+import type { PaymentStates } from '../payments/x402/payment-states.ts';
 import type { Reservations } from '../payments/x402/reservations.ts';
 import type { Resolver } from '../payments/x402/resolver.ts';
 import { eachClaimed, type Reconciler, reconciler } from './reconciler.ts';
@@ -26,10 +26,10 @@ export const abandonedPayments = (reservations: Reservations): Reconciler =>
   });
 
 /** Asks the chain about payments without a clear outcome (R23, R25, R45). Counts those settled or failed for good. */
-export const doubtfulPayments = (outcomes: PaymentOutcomes, resolver: Resolver): Reconciler =>
+export const doubtfulPayments = (states: PaymentStates, resolver: Resolver): Reconciler =>
   reconciler('doubtful_payments', 1, async (turn, failures) => {
-    const since = await outcomes.now();
-    const claim = () => outcomes.claimNextCheck(since);
+    const since = await states.now();
+    const claim = () => states.claimNextCheck(since);
     await eachClaimed(MOST, turn, failures, claim, async (payment) => {
       testPoint('doubtful payment claimed');
       const { outcome } = await resolver.resolveClaimed(payment);
@@ -38,9 +38,9 @@ export const doubtfulPayments = (outcomes: PaymentOutcomes, resolver: Resolver):
   });
 
 /** Looks again a day after a failure: the node may have lied or lagged. Counts payments that are paid after all. */
-export const failedPayments = (outcomes: PaymentOutcomes, resolver: Resolver): Reconciler =>
+export const failedPayments = (states: PaymentStates, resolver: Resolver): Reconciler =>
   reconciler('failed_payments', LAST_LOOK_TURNS, async (turn, failures) => {
-    const claim = () => outcomes.claimLastLook();
+    const claim = () => states.claimLastLook();
     await eachClaimed(MOST_LAST_LOOKS, turn, failures, claim, async (payment) => {
       testPoint('failed payment claimed');
       const { outcome } = await resolver.lookAgain(payment);

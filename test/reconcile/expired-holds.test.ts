@@ -8,7 +8,7 @@ import { requeueLostJobs, takeOverJobs } from '../../src/jobs/take-over.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { captureHold, type HoldRecord, pendingHolds, renewHolds, voidExpiredHolds } from '../../src/ledger/hold.ts';
 import { beginPass, endPass } from '../../src/payments/top-up/sweep-pass.ts';
-import { PaymentOutcomes, paymentsInDoubt } from '../../src/payments/x402/payment-outcomes.ts';
+import { PaymentStates, paymentsInDoubt } from '../../src/payments/x402/payment-states.ts';
 import { Reservations } from '../../src/payments/x402/reservations.ts';
 import { expiredHolds } from '../../src/reconcile/old-rows.ts';
 import type { TurnResult } from '../../src/reconcile/reconciler.ts';
@@ -254,11 +254,11 @@ test("after the clock steps back, a payment's lease and last check do not bind",
   t.ok(await reservations.takeOver(abandoned[0] as never, 1n));
   t.strictSame(await reservations.findAbandoned(10), []);
   t.equal((await paymentsInDoubt(db)).count, 2);
-  const outcomes = new PaymentOutcomes(db, ASSET);
-  const since = await outcomes.now();
-  const claimed = [await outcomes.claimNextCheck(since), await outcomes.claimNextCheck(since)];
+  const states = new PaymentStates(db, ASSET);
+  const since = await states.now();
+  const claimed = [await states.claimNextCheck(since), await states.claimNextCheck(since)];
   t.strictSame(claimed.map((payment) => payment?.claim.nonce).sort(), ['settling', 'unknown']);
-  t.equal(await outcomes.claimNextCheck(since), undefined, 'each once');
+  t.equal(await states.claimNextCheck(since), undefined, 'each once');
 });
 
 test("after the clock steps back, a job's lease ends and waiting jobs become due", async (t) => {

@@ -5,7 +5,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { loadCatalog } from '../../src/config/catalog.ts';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { isAudioNeeded, paymentAudioKey } from '../../src/payments/x402/payment-outcomes.ts';
+import { isAudioNeeded, paymentAudioKey } from '../../src/payments/x402/payment-states.ts';
 import { expiredPaymentAudio } from '../../src/reconcile/expired-audio.ts';
 import { inferPurpose } from '../../src/reconcile/received.ts';
 import { isPrice, priceMicroUsd } from '../../src/speech/price.ts';

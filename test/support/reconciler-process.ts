@@ -62,12 +62,12 @@ const reconcilers: Readonly<Record<string, () => Promise<Reconciler>>> = {
   clawbacks: async () => (await clawbacks()).openClawbacks(db, (await openClawbacks()).clawbacks),
   abandoned_payments: async () => (await x402Payments()).abandonedPayments((await openX402()).reservations),
   doubtful_payments: async () => {
-    const { outcomes, resolver } = await openX402();
-    return (await x402Payments()).doubtfulPayments(outcomes, resolver);
+    const { states, resolver } = await openX402();
+    return (await x402Payments()).doubtfulPayments(states, resolver);
   },
   failed_payments: async () => {
-    const { outcomes, resolver } = await openX402();
-    return (await x402Payments()).failedPayments(outcomes, resolver);
+    const { states, resolver } = await openX402();
+    return (await x402Payments()).failedPayments(states, resolver);
   },
   expired_audio: async () => (await expiredAudio()).expiredJobAudio(db, await openStore()),
   payment_audio: async () => (await expiredAudio()).expiredPaymentAudio(db, await openStore()),

@@ -11,7 +11,7 @@ import type { Metrics } from '../../observability/metrics.ts';
 import type { Captures } from '../../payments/captures.ts';
 import type { DirectWork } from '../../payments/direct/direct-work.ts';
 import type { NodeWatch } from '../../payments/x402/node-watch.ts';
-import { paymentsInDoubt } from '../../payments/x402/payment-outcomes.ts';
+import { paymentsInDoubt } from '../../payments/x402/payment-states.ts';
 import type { AudioMemory } from '../../speech/audio-memory.ts';
 import type { AudioStore } from '../../speech/store/audio-store.ts';
 

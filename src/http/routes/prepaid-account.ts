@@ -19,6 +19,7 @@ export async function readPrepaidAccount(
   const shown = balances.credentialOf(headers);
   if (shown.outcome === 'refused') return refusalFailure(shown);
   const { credential } = shown;
+  // Refuses a credential of another address before it reads the balance (R31).
   const reading = await balances.read(credential, signedBalanceRead(context), address);
   switch (reading.outcome) {
     case 'refused': {

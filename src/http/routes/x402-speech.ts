@@ -189,6 +189,7 @@ export class X402Speech {
       const sold = await speak({ authorize, charge, delivery: buffered(speech), permits: speech.permits, onHeld });
       switch (sold.outcome) {
         case 'ready':
+          // The hold is captured after the response is delivered: this only follows it.
           context.followCharge(sold.captured, priceMicroUsd, speech.work);
           return paid(sold.body, sold.body.length, sold.hold.receipt);
         case 'replayed':

@@ -7,7 +7,7 @@ import type { Offer, Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
 import type { PaymentIntake } from '../x402/payment-intake.ts';
 import { type Reserved, readPaymentHeader, settlementRefused } from '../x402/payment-lookup.ts';
-import { paymentAudioKey } from '../x402/payment-outcomes.ts';
+import { paymentAudioKey } from '../x402/payment-states.ts';
 import type { Reservations } from '../x402/reservations.ts';
 import type { Settlement, VerifiedPayment } from '../x402/settlement.ts';
 import type { DirectReplay, DirectReplays } from './direct-replays.ts';

@@ -5,7 +5,7 @@ import { chargedPayment, type Refused, refused } from '../refusal.ts';
 import { transactionOf } from '../x402/book-settlement.ts';
 import type { Payment } from '../x402/payment.ts';
 import type { KnownPayment, PaymentIdentity, PaymentLookup } from '../x402/payment-lookup.ts';
-import { paymentAudioKey } from '../x402/payment-outcomes.ts';
+import { paymentAudioKey } from '../x402/payment-states.ts';
 import { type DirectReceipt, directReceipt, outcomeUnknown, type SettleCode } from './direct-payment.ts';
 
 export type DirectReplay = Replayed | Refused<SettleCode | 'PAYMENT_IDENTIFIER_CONFLICT'>;

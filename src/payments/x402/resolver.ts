@@ -9,7 +9,7 @@ import type { Metrics } from '../../observability/metrics.ts';
 import { type Booking, bookSettlements, paymentReceipt, type SettledPayment } from './book-settlement.ts';
 import { Chain, type TransferProof } from './chain.ts';
 import type { Payment } from './payment.ts';
-import { PaymentOutcomes } from './payment-outcomes.ts';
+import { PaymentStates } from './payment-states.ts';
 import { Reservations } from './reservations.ts';
 
 export type Resolution =
@@ -21,7 +21,7 @@ export const DATABASE_TIMEOUT_MS = 20_000;
 
 interface ResolverParts {
   readonly db: Database;
-  readonly outcomes: PaymentOutcomes;
+  readonly states: PaymentStates;
   readonly chain: Chain;
   readonly asset: Asset;
   readonly metrics: Metrics | undefined;
@@ -42,7 +42,7 @@ export class Resolver {
   }
 
   async resolve(payment: Payment): Promise<Resolution> {
-    const claimed = await this.#parts.outcomes.claimCheck(payment);
+    const claimed = await this.#parts.states.claimCheck(payment);
     return claimed ? this.resolveClaimed(claimed) : { outcome: 'open' };
   }
 
@@ -51,12 +51,12 @@ export class Resolver {
     testPoint('doubtful payment found');
     if (finding.outcome === 'open') return finding;
     if (finding.outcome === 'unused') {
-      if (await this.#parts.outcomes.markFailed(payment)) this.#parts.metrics?.paymentMoved(payment, 'failed');
+      if (await this.#parts.states.markFailed(payment)) this.#parts.metrics?.paymentMoved(payment, 'failed');
       return { outcome: 'failed' };
     }
     if (payment.purpose === 'deposit' && !finding.isConfirmed) {
       const { transaction } = finding.proof;
-      if (transaction !== payment.awaitedTransaction) await this.#parts.outcomes.markAwaited(payment, transaction);
+      if (transaction !== payment.awaitedTransaction) await this.#parts.states.markAwaited(payment, transaction);
       return { outcome: 'open', transaction };
     }
     const booking = await this.book(payment, finding.proof);
@@ -70,7 +70,7 @@ export class Resolver {
     const booking = isPaid && (await this.book(payment, finding.proof));
     if (booking) return { outcome: 'settled', ...booking };
     if (finding.outcome !== 'unused') return { outcome: 'open' };
-    await this.#parts.outcomes.endLooking(payment);
+    await this.#parts.states.endLooking(payment);
     return { outcome: 'failed' };
   }
 
@@ -90,7 +90,7 @@ export class Resolver {
 
 export interface OpenPayments {
   readonly reservations: Reservations;
-  readonly outcomes: PaymentOutcomes;
+  readonly states: PaymentStates;
   readonly chain: Chain;
   readonly resolver: Resolver;
 }
@@ -102,7 +102,7 @@ export function openPayments(
   { metrics, log }: { readonly metrics?: Metrics; readonly log?: FastifyBaseLogger } = {},
 ): OpenPayments {
   const reservations = new Reservations(db, asset);
-  const outcomes = new PaymentOutcomes(db, asset);
+  const states = new PaymentStates(db, asset);
   const chain = new Chain(rpcUrls, asset, log, metrics?.outside('node'));
-  return { reservations, outcomes, chain, resolver: new Resolver({ db, outcomes, chain, asset, metrics }) };
+  return { reservations, states, chain, resolver: new Resolver({ db, states, chain, asset, metrics }) };
 }

@@ -7,7 +7,7 @@ import type { Booking } from './book-settlement.ts';
 import type { Chain } from './chain.ts';
 import type { Facilitator, FacilitatorPayment, SettleAnswer } from './facilitator.ts';
 import type { Payment } from './payment.ts';
-import type { PaymentOutcomes } from './payment-outcomes.ts';
+import type { PaymentStates } from './payment-states.ts';
 import type { Reservations } from './reservations.ts';
 import { DATABASE_TIMEOUT_MS, type Resolver } from './resolver.ts';
 import { RpcError } from './rpc.ts';
@@ -37,7 +37,7 @@ interface SettlementOptions {
 
 interface SettlementParts {
   readonly reservations: Reservations;
-  readonly outcomes: PaymentOutcomes;
+  readonly states: PaymentStates;
   readonly chain: Chain;
   readonly resolver: Resolver;
   readonly metrics: Metrics;
@@ -65,7 +65,7 @@ export class Settlement {
     { payment, facilitatorRequest, facilitator, log }: VerifiedPayment,
     { upstream, ...wait }: SettlementOptions,
   ): Promise<SettlementOutcome> {
-    const { reservations, outcomes, metrics } = this.#parts;
+    const { reservations, states, metrics } = this.#parts;
     testPoint('x402 audio stored');
     const isBegun = await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () =>
       reservations.beginSettling(payment, upstream),
@@ -85,7 +85,7 @@ export class Settlement {
       );
       const transaction = answer?.outcome === 'open' ? answer.transaction : undefined;
       // While the database is down, the payment becomes one in doubt when its lease expires.
-      if (!isUnavailable(error)) await outcomes.markUnknown(payment, transaction).catch(() => {});
+      if (!isUnavailable(error)) await states.markUnknown(payment, transaction).catch(() => {});
       metrics.paymentMoved(payment, 'unknown');
       return { outcome: 'unknown', transaction };
     }
@@ -96,7 +96,7 @@ export class Settlement {
     answer: SettleAnswer,
     { log, ...wait }: Omit<SettlementOptions, 'upstream'> & Pick<VerifiedPayment, 'log'>,
   ): Promise<SettlementOutcome> {
-    const { outcomes, chain, resolver, metrics } = this.#parts;
+    const { states, chain, resolver, metrics } = this.#parts;
     const { id, claim, headBlock } = payment;
     const { detail } = answer;
     if (answer.outcome === 'refused') {
@@ -108,14 +108,14 @@ export class Settlement {
           'the facilitator refused to settle a payment; it may still settle, so the service asks the chain until its signature expires',
         );
       const reason = isFacilitatorsFault ? FACILITATOR_LACKS_GAS : answer.reason;
-      await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => outcomes.markRefused(payment, reason));
+      await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => states.markRefused(payment, reason));
       testPoint('x402 refused');
       metrics.paymentMoved(payment, 'refused');
       return { outcome: 'refused', reason };
     }
     const needsConfirmation = payment.purpose === 'deposit';
     if (needsConfirmation && answer.transaction) {
-      await outcomes.markAwaited(payment, answer.transaction);
+      await states.markAwaited(payment, answer.transaction);
       testPoint('deposit awaited');
     }
     const awaited = { claim, headBlock, transaction: answer.transaction, needsConfirmation };
@@ -130,7 +130,7 @@ export class Settlement {
       { payment: id, transaction, detail },
       'it is unknown whether a payment was settled; money may have moved, and the service asks the chain again by itself',
     );
-    await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => outcomes.markUnknown(payment, transaction));
+    await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => states.markUnknown(payment, transaction));
     testPoint('x402 unknown');
     metrics.paymentMoved(payment, 'unknown');
     return { outcome: 'unknown', transaction };

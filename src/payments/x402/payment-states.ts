@@ -27,7 +27,7 @@ const CHECK = (eb: ExpressionBuilder<DB, 'x402_payment'>) => ({
  * Transitions of payments from `settling` on, except to `settled` (bookSettlements), and the turns to ask the chain.
  * Each is one statement that names the state it starts from: the process that gets the row back owns the step.
  */
-export class PaymentOutcomes {
+export class PaymentStates {
   readonly #db: Database;
   readonly #asset: Asset;
 
