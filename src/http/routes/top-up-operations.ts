@@ -143,6 +143,7 @@ export function topUpOperations(
       }
     },
 
+    // Credits what the processor says was paid, whatever the buyer's browser sends (R16).
     completeTopUp: async ({ query }, context) => {
       if (!query.session_id) {
         return page(

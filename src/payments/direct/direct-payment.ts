@@ -113,6 +113,7 @@ export const directReceipt = (receipt: string, identifier: string, isReplay: boo
   'x-idempotent-replay': isReplay,
 });
 
+/** What a payment without a known outcome is answered with (R25). */
 export const outcomeUnknown = (transaction: string | undefined) =>
   refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown', transaction === undefined ? {} : { transaction });
 
