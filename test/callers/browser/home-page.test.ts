@@ -328,8 +328,9 @@ test('a reload forgets no payment: it is finished without another signature', {
     );
     await click();
     await paid;
-    await page.unroute(path);
+    // Not the other way round: without a route the browser would send the request that is held.
     await page.reload();
+    await page.unroute(path);
   };
   await page.goto(gateway.config.baseUrl);
   t.equal(await finish.isVisible(), false, 'nothing is signed yet');
@@ -375,8 +376,8 @@ test('a payment that expired unsent is given up, uncharged, after a reload', {
   );
   await speak(page).click();
   await unsent;
-  await page.unroute('**/x402/tts');
   await page.reload();
+  await page.unroute('**/x402/tts');
   const finish = page.getByRole('button', { name: 'Finish this payment' });
   await finish.click();
   await page.getByRole('status').getByText('You were not charged.').waitFor();
