@@ -1,4 +1,5 @@
-import cluster from 'node:cluster';
+import cluster, { type Worker } from 'node:cluster';
+import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { createApp } from './app.ts';
@@ -24,7 +25,8 @@ export async function runGateway(config: Config, role: Role, log: Logger): Promi
       await sleep(config.stopDrainMs);
     }
     await app.close();
-    if (!worker) say.info(STOPPED);
+    if (worker) await returnConnections(worker);
+    else say.info(STOPPED);
   });
   if (worker) {
     app.metrics.shareWithPrimary();
@@ -48,4 +50,15 @@ export async function runGateway(config: Config, role: Role, log: Logger): Promi
     await app.close();
     process.exit(EXIT_CONFIG);
   }
+}
+
+/**
+ * Gives the primary the connections back that it has handed over since the server closed, so that another process answers
+ * them. Node would lose them with this process (lib/internal/cluster/round_robin_handle.js, 20.20 to 26).
+ */
+async function returnConnections(worker: Worker): Promise<void> {
+  if (!worker.isConnected()) return;
+  const disconnected = once(worker, 'disconnect');
+  worker.disconnect();
+  await disconnected;
 }

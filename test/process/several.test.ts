@@ -5,9 +5,10 @@ import { readFile, stat, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { connect } from 'node:net';
 import { join } from 'node:path';
+import { sql } from 'kysely';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { startChild } from '../support/child.ts';
+import { startChild, startScript } from '../support/child.ts';
 import { askForFlowingAudio } from '../support/flowing-audio.ts';
 import { type Gateway, send } from '../support/gateway.ts';
 import { holdOnCard } from '../support/holds.ts';
@@ -269,6 +270,37 @@ test('SIGHUP goes on when a process is killed that was still to be replaced', as
   await until(() => several.logged('^reloaded').length === 2);
   t.equal(await several.processes(), '2 of 2 listen');
   t.strictSame(new Set(await ask(url, 10)), new Set([200]));
+  t.equal(await child.stop(), 0);
+});
+
+test('a request that the primary hands to a process that is ending is answered by another one', async (t) => {
+  const several = await startSeveral(t, { LOG_LEVEL: 'info' });
+  const { url, child, gateway } = several;
+  const sessions = async () =>
+    (
+      await gateway.db
+        .selectFrom(sql<{ datname: string }>`pg_stat_activity`.as('session'))
+        .where('datname', '=', sql<string>`current_database()`)
+        .select('datname')
+        .execute()
+    ).length;
+  const headers = { 'x-credit-account': await gateway.fund(500) };
+  t.equal((await send(url, '/tts?text=Hello+world', { headers })).status, 200);
+  await until(() => spokenBy(several).size === 1);
+  const [ending] = spokenBy(several);
+  const before = await sessions();
+
+  process.kill(child.process.pid as number, 'SIGSTOP');
+  const requests = Array.from({ length: 4 }, () => request(url, { agent: false }).end());
+  const answers = requests.map((each) => once(each, 'response'));
+  await Promise.all(requests.map(async (each) => once((await once(each, 'socket'))[0], 'connect')));
+  process.kill(ending as number, 'SIGTERM');
+  await until(async () => (await sessions()) < before);
+  // Meanwhile it would have exited, if it did not wait for the primary.
+  t.equal(await startScript(t, {}, '').ended(), 0);
+  process.kill(child.process.pid as number, 'SIGCONT');
+  for (const answer of answers) t.equal((await answer)[0].statusCode, 200);
+  await until(() => several.pids().length === 3);
   t.equal(await child.stop(), 0);
 });
 
