@@ -18,7 +18,7 @@ export async function makeFolders(path: string): Promise<string | undefined> {
     await mkdir(path, DIRECTORY_MODE);
     return first ?? path;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST' || !(await stat(path)).isDirectory()) throw error;
     return first;
   }
 }

@@ -93,6 +93,14 @@ test('links planted in DATA_DIR are neither read nor written through', async (t)
   t.strictSame(await readdir(join(directory, 'elsewhere')), []);
 });
 
+test('a file in the place of a folder is an error, and stays', async (t) => {
+  const file = join(await temporary(t), 'file');
+  await writeFile(file, 'precious');
+  await t.rejects(ownFolder(file), { code: 'EEXIST' });
+  await t.rejects(ownFolder(join(file, 'folder')), { code: 'ENOTDIR' });
+  t.equal(await readFile(file, 'utf8'), 'precious');
+});
+
 test('a folder of another user is refused, even behind a link', async (t) => {
   const folder = await foreignFolder(t);
   const before = await readdir(folder);
