@@ -54,7 +54,7 @@ const ROWS: readonly Omit<Row, 'processes'>[] = [
   { name: 'floor-direct', label: 'floor, direct', work: 'paid', ...sale, target: 'floor' },
   {
     ...{ name: 'direct', label: 'direct', work: 'paid', ...sale },
-    asked: [{ against: 'hono-paid', rate: 1, cpu: 0.95 }],
+    asked: [{ against: 'hono-paid', rate: 1, cpu: 0.85 }],
   },
   { name: 'prebuilt', label: 'prebuilt 402 from memory', work: 'challenge', ...sale, target: 'prebuilt' },
   { name: 'hono-challenge', label: '@x402/hono, challenge', target: 'hono', work: 'challenge', ...peerSale },

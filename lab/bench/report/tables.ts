@@ -13,7 +13,7 @@ import type { Results } from './results.ts';
 const ADDED_P50_MS = 1.5;
 const ADDED_P99_MS = 4;
 /** Limit of the time to first byte, relative to the bare proxy. */
-const ADDED_FIRST_BYTE_MS = 5;
+const ADDED_FIRST_BYTE_MS = 2;
 /** Limit of a request's CPU time, relative to the smallest ledger. */
 const GROWTH = 1.15;
 
