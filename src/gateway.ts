@@ -53,8 +53,8 @@ export async function runGateway(config: Config, role: Role, log: Logger): Promi
 }
 
 /**
- * Gives the primary the connections back that it has handed over since the server closed, so that another process answers
- * them. Node would lose them with this process (lib/internal/cluster/round_robin_handle.js, 20.20 to 26).
+ * Gives back the connections that the primary has sent here since the server closed. Another process answers them. Otherwise
+ * Node would lose them at the exit of this process (lib/internal/cluster/round_robin_handle.js, 20.20 to 26).
  */
 async function returnConnections(worker: Worker): Promise<void> {
   if (!worker.isConnected()) return;
