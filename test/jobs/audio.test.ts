@@ -184,8 +184,9 @@ test('unsigned links use the address as the bucket', async (t) => {
 });
 
 /** The key of a job's first owner, whose fence is 2, and the directory of that object. */
-const firstKey = (jobId: string) => `jobs/${jobId}/2`;
-const directoryOf = (jobId: string) => createHash('sha256').update(firstKey(jobId)).digest('hex').slice(0, 2);
+const ownerKey = (jobId: string, owner: number) => `jobs/${jobId}/${owner}`;
+const firstKey = (jobId: string) => ownerKey(jobId, 2);
+const directoryOf = (key: string) => createHash('sha256').update(key).digest('hex').slice(0, 2);
 const stored = (gateway: Gateway) => openAudioStore(gateway.config.jobs.audioStore);
 
 test('missing audio is 404, and an unavailable store is 503', async (t) => {
@@ -246,14 +247,15 @@ test('a failed deletion is retried and does not block other deletions', async (t
   const { gateway, complete } = await start(t);
   const bad = await complete();
   let good = await complete();
-  // Objects share 256 directories.
-  while (directoryOf(good.jobId) === directoryOf(bad.jobId)) good = await complete();
+  const unusable = directoryOf(firstKey(bad.jobId));
+  // Objects share 256 directories, and those of each owner are deleted.
+  while ([1, 2].some((owner) => directoryOf(ownerKey(good.jobId, owner)) === unusable)) good = await complete();
   await gateway.db
     .updateTable('job')
     .set({ audio_expires_at: sql<Date>`now()` })
     .where('id', 'in', [bad.jobId, good.jobId])
     .execute();
-  const directory = join(gateway.config.dataDir, 'audio', directoryOf(bad.jobId));
+  const directory = join(gateway.config.dataDir, 'audio', unusable);
   await rename(directory, `${directory}.away`);
   await writeFile(directory, 'in its place');
   const first = await runTurn(gateway, 'expired_audio');
