@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util';
+import type { DutyPace } from './duties/measure-duties.ts';
 import { type FillSizes, sizesFor } from './growth/fill/sizes.ts';
 import type { GrowthPace } from './growth/growth.ts';
 import type { LatencyPace } from './latency.ts';
@@ -10,7 +11,7 @@ import type { GatewayTuning } from './targets/start.ts';
 import type { Pace } from './throughput.ts';
 import { ACCOUNTS } from './world.ts';
 
-const PARTS = ['latency', 'first-byte', 'overload', 'long-job', 'memory', 'growth'] as const;
+const PARTS = ['latency', 'first-byte', 'overload', 'long-job', 'memory', 'growth', 'duties'] as const;
 export type Part = (typeof PARTS)[number];
 
 export interface Paces {
@@ -20,6 +21,7 @@ export interface Paces {
   readonly overload: OverloadPace;
   readonly memory: MemoryPace;
   readonly growth: GrowthPace;
+  readonly duties: DutyPace;
 }
 
 /** Settings to compare with the default ones. A run with any of them is not complete. */
@@ -59,6 +61,10 @@ const FULL: Paces = {
     warmUp: { requests: 5_000, seconds: 15 },
     throughput: { rounds: 5, warmUpSeconds: 0.3, seconds: 1 },
   },
+  duties: {
+    warmUp: { requests: 20_000, seconds: 10 },
+    throughput: { rounds: 10, warmUpSeconds: 0.3, seconds: 1.5 },
+  },
 };
 /** Too short for V8 to finish compiling: it shows that a change works, not how fast it is. */
 const QUICK: Paces = {
@@ -72,9 +78,13 @@ const QUICK: Paces = {
     warmUp: { requests: 1_000, seconds: 1 },
     throughput: { rounds: 1, warmUpSeconds: 0.3, seconds: 0.5 },
   },
+  duties: {
+    warmUp: { requests: 1_000, seconds: 1 },
+    throughput: { rounds: 2, warmUpSeconds: 0.3, seconds: 0.5 },
+  },
 };
 /** Measured only on request: these figures are not ratios to a peer in the same run. */
-const NAMED_PARTS: ReadonlySet<Part> = new Set(['overload', 'long-job', 'memory', 'growth']);
+const NAMED_PARTS: ReadonlySet<Part> = new Set(['overload', 'long-job', 'memory', 'growth', 'duties']);
 /** Too slow for a quick run, unless requested by name. */
 const SLOW_PARTS: ReadonlySet<Part> = new Set(['first-byte']);
 
@@ -133,6 +143,7 @@ const withRounds = (paces: Paces, rounds: number): Paces => ({
   throughput: { ...paces.throughput, rounds },
   overload: { ...paces.overload, rounds },
   growth: { ...paces.growth, throughput: { ...paces.growth.throughput, rounds } },
+  duties: { ...paces.duties, throughput: { ...paces.duties.throughput, rounds } },
 });
 
 const isIncluded = (part: Part, isQuick: boolean): boolean =>

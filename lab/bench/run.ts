@@ -1,3 +1,4 @@
+import { measureDuties } from './duties/measure-duties.ts';
 import { measureGrowth } from './growth/growth.ts';
 import { DRIPPING, measureLatency, SLOW } from './latency.ts';
 import { measureLongJob } from './long-job.ts';
@@ -36,6 +37,8 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
   const { sizes, tuning } = options;
   const growth =
     parts.has('growth') && (await measureGrowth(namedRows(ROWS_OF.growth), { node, tuning }, paces.growth, onProgress));
+  const duties =
+    parts.has('duties') && (await measureDuties(namedRows(ROWS_OF.duties), { node, tuning }, paces.duties, onProgress));
   const setup = await setUp(wanted, { node, sizes, tuning }, onProgress);
   try {
     // Before a request has warmed up the gateway.
@@ -65,6 +68,7 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
       ...(longJob && { longJob }),
       ...(memory && { memory }),
       ...(growth && { growth }),
+      ...(duties && { duties }),
     };
   } finally {
     await setup.close();
@@ -77,6 +81,7 @@ const ROWS_OF = {
   overload: ['card', 'prepaid', 'challenge'],
   memory: MEMORY_ROWS,
   growth: ['card', 'prepaid', 'direct'],
+  duties: ['card', 'prepaid', 'direct'],
 } as const;
 
 function namedRows(names: readonly string[]): Row[] {

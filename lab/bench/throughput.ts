@@ -66,7 +66,7 @@ async function measure(setup: Setup, measured: Measured, { warmUpSeconds, second
     seconds,
     targetPid: target.pid,
     ...(isSigned(plan) && { most: Math.ceil(mostPerSecond(measured) * (warmUpSeconds + seconds)) }),
-    ...((row.target === 'ours' || row.target === 'floor') && { postgresPid: setup.books.postmaster }),
+    ...(/^(ours|floor|duty-.*)$/.test(row.target) && { postgresPid: setup.books.postmaster }),
   });
   const metrics = adminPort === undefined ? undefined : await readMetrics(adminPort);
   const part = result.parts[row.name] as PartResult;

@@ -17,7 +17,7 @@ export const ACCOUNTS = 1_000;
 /** Initial balance of each, in micro-USD: more than a run can spend. */
 export const FUNDS_MICRO_USD = 1_000_000_000n;
 
-export const PAY_TO: Address = '0x00000000000000000000000000000000000000a1';
+export const PAY_TO: Address = '0x00000000000000000000000000000000000000A1';
 export const CHAIN_ID = 8453;
 
 /** The id of a card account, by its number. */

@@ -129,7 +129,7 @@ interface ChainedParts extends X402Config {
 }
 
 /** Opens what needs the chain (R58). */
-function openChained(
+export function openChained(
   { config, db, metrics, log }: SharedParts,
   { asset, opened, lookup, directReplays, depositReplays, store, ...x402 }: ChainedParts,
 ) {

@@ -1,5 +1,6 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { DutyLine } from '../duties/measure-duties.ts';
 import type { GrowthLine } from '../growth/growth.ts';
 import type { LatencyLine } from '../latency.ts';
 import type { LongJobLine } from '../long-job.ts';
@@ -24,6 +25,7 @@ export interface Results {
   readonly longJob?: LongJobLine;
   readonly memory?: readonly MemoryLine[];
   readonly growth?: readonly GrowthLine[];
+  readonly duties?: readonly DutyLine[];
 }
 
 const FOLDER = join(PROJECT, 'lab/bench/results');

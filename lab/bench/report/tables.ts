@@ -1,3 +1,4 @@
+import type { DutyLine } from '../duties/measure-duties.ts';
 import type { GrowthLine } from '../growth/growth.ts';
 import { type LatencyLine, REQUESTS_PER_SECOND } from '../latency.ts';
 import type { LongJobLine } from '../long-job.ts';
@@ -17,7 +18,16 @@ const ADDED_FIRST_BYTE_MS = 2;
 /** Limit of a request's CPU time, relative to the smallest ledger. */
 const GROWTH = 1.15;
 
-export function tablesOf({ throughput, latency, firstByte, overload, longJob, memory, growth }: Results): Table[] {
+export function tablesOf({
+  throughput,
+  latency,
+  firstByte,
+  overload,
+  longJob,
+  memory,
+  growth,
+  duties,
+}: Results): Table[] {
   return [
     ...(throughput ? [throughputTable(throughput), ratioTable(throughput)] : []),
     ...(latency ? [latencyTable(latency)] : []),
@@ -26,6 +36,7 @@ export function tablesOf({ throughput, latency, firstByte, overload, longJob, me
     ...(longJob ? [longJobTable(longJob)] : []),
     ...(memory ? [memoryTable(memory)] : []),
     ...(growth ? [growthTable(growth)] : []),
+    ...(duties ? [dutyTable(duties)] : []),
   ];
 }
 
@@ -164,6 +175,32 @@ function growthTable(lines: readonly GrowthLine[]): Table {
           ];
         }),
       ),
+    ],
+  };
+}
+
+const microseconds = (value: Spread | undefined): string =>
+  value ? wholeSpread({ median: value.median * 1000, min: value.min * 1000, max: value.max * 1000 }) : '';
+
+/** The first row of a flow is its floor; the last one of the table is the whole request. */
+function dutyTable(lines: readonly DutyLine[]): Table {
+  const flows = [...new Set(lines.map(({ flow }) => flow))];
+  const of = (flow: string) => lines.filter((line) => line.flow === flow);
+  const duties = [...new Set([...of('direct'), ...lines].map(({ duty }) => duty))];
+  const found = (duty: string, flow: string) => of(flow).find((line) => line.duty === duty);
+  return {
+    title: "CPU of each duty in the gateway, µs a request (min–max of the rounds' differences)",
+    cells: [
+      ['duty', ...flows],
+      ...duties.map((duty) => [
+        duty,
+        ...flows.map((flow) => {
+          const line = found(duty, flow);
+          return microseconds(line?.addedMs ?? line?.cpuMs);
+        }),
+      ]),
+      ['all', ...flows.map((flow) => microseconds(of(flow).at(-1)?.cpuMs))],
+      ['PostgreSQL', ...flows.map((flow) => microseconds(of(flow).at(-1)?.postgresCpuMs))],
     ],
   };
 }

@@ -1,210 +1,9 @@
-import { createHash } from 'node:crypto';
-import { open } from 'node:fs/promises';
-import { join } from 'node:path';
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
-import pg from 'pg';
-import { Pool } from 'undici';
-import { v7 as uuidv7 } from 'uuid';
-import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../../src/config/network.ts';
-import { GroupedStatement } from '../../../src/db/hot-statements.ts';
-import {
-  PrepaidVerifier,
-  parsePrepaidHeaders,
-  signedRequestOf,
-} from '../../../src/payments/prepaid/prepaid-credential.ts';
-import { CHAIN_ID, PAY_TO, PRICE_MICRO_USD } from '../world.ts';
+import { type FloorAnswer, type FloorRequest, sellByCard, sellInUsdc } from './floor-money.ts';
 
 // The floor of the paid flows: what it costs on Fastify, undici and pg to keep the money of a request durably, and
 // nothing else. It has no look-up, lease, rate window, audio check, log, metric, price list, chain node or contract.
-const { DATABASE_URL, UPSTREAM_ORIGIN, FACILITATOR_URL, FOLDER, PORT } = process.env;
-const CONNECTIONS = 256;
-const CAPTURE_WITHIN_MS = 5;
-
-const upstream = new Pool(UPSTREAM_ORIGIN as string, { connections: CONNECTIONS });
-const facilitator = new Pool(FACILITATOR_URL as string, { connections: CONNECTIONS });
-const durable = new pg.Pool({ connectionString: DATABASE_URL, max: 4 });
-/** For what a later durable commit brings along. */
-const lazy = new pg.Pool({ connectionString: DATABASE_URL, max: 4, options: '-c synchronous_commit=off' });
-
-await durable.query(`
-  create schema floor;
-  create table floor.account (key text primary key, balance bigint not null check (balance >= 0));
-  insert into floor.account select coalesce(address, id::text), 1000000000000 from account where kind <> 'contra';
-  create table floor.hold (id uuid primary key, account text not null references floor.account, amount bigint not null,
-                           nonce text, state text not null, unique (account, nonce));
-  create table floor.payment (id uuid primary key, identifier text not null unique, payer text not null, nonce text not null,
-                              hash bytea not null, state text not null, place bigint, transaction text, unique (payer, nonce))`);
-
-/** Statements on rows of arrays, each of which returns the ids that it changed. */
-function grouped<Item extends { readonly id: string }>(
-  pool: pg.Pool,
-  query: { readonly name: string; readonly text: string },
-  columns: readonly ((item: Item) => unknown)[],
-  groupWithinMs?: number,
-) {
-  return new GroupedStatement<Item, boolean>({
-    run: async (items) => {
-      const { rows } = await pool.query({ ...query, values: columns.map((column) => items.map(column)) });
-      const ids = new Set(rows.map(({ id }) => id));
-      return items.map(({ id }) => ids.has(id));
-    },
-    keyOf: ({ id }) => id,
-    ...(groupWithinMs !== undefined && { groupWithinMs }),
-  });
-}
-
-interface Hold {
-  readonly id: string;
-  readonly account: string;
-  readonly nonce: string | null;
-}
-
-const holds = grouped<Hold>(
-  lazy,
-  {
-    name: 'hold',
-    text: `
-      with asked as (
-        select * from unnest($1::uuid[], $2::text[], $3::text[]) as asked (id, account, nonce)
-      ), payer as materialized (
-        select key, balance from floor.account where key = any($2::text[]) order by key for no key update
-      ), ranked as (
-        select asked.*, balance, row_number() over (partition by account order by id) * ${PRICE_MICRO_USD} as total
-        from asked join payer on key = account
-      ), hold as (
-        insert into floor.hold select id, account, ${PRICE_MICRO_USD}, nonce, 'pending' from ranked where total <= balance
-        on conflict do nothing returning id, account
-      ), debit as (
-        update floor.account set balance = balance - due.count * ${PRICE_MICRO_USD}
-        from (select account, count(*) from hold group by account) due where key = due.account
-      )
-      select id from hold`,
-  },
-  [({ id }) => id, ({ account }) => account, ({ nonce }) => nonce],
-);
-
-const captures = grouped<Hold>(
-  durable,
-  {
-    name: 'capture',
-    text: `update floor.hold set state = 'posted' where id = any($1::uuid[]) and state = 'pending' returning id`,
-  },
-  [({ id }) => id],
-  CAPTURE_WITHIN_MS,
-);
-
-interface Payment {
-  readonly id: string;
-  readonly identifier: string;
-  readonly payer: string;
-  readonly nonce: string;
-  readonly hash: Buffer;
-  place?: number;
-  transaction?: string;
-}
-
-const reservations = grouped<Payment>(
-  lazy,
-  {
-    name: 'reserve',
-    text: `
-      insert into floor.payment select *, 'reserved' from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bytea[])
-      on conflict do nothing returning id`,
-  },
-  [({ id }) => id, ({ identifier }) => identifier, ({ payer }) => payer, ({ nonce }) => nonce, ({ hash }) => hash],
-);
-
-const settlings = grouped<Payment>(
-  durable,
-  {
-    name: 'settling',
-    text: `
-      update floor.payment set state = 'settling', place = asked.place
-      from unnest($1::uuid[], $2::bigint[]) as asked (id, place)
-      where payment.id = asked.id and state = 'reserved' returning payment.id`,
-  },
-  [({ id }) => id, ({ place }) => place],
-);
-
-const settlements = grouped<Payment>(
-  lazy,
-  {
-    name: 'settled',
-    text: `
-      update floor.payment set state = 'settled', transaction = asked.transaction
-      from unnest($1::uuid[], $2::text[]) as asked (id, transaction)
-      where payment.id = asked.id and state = 'settling' returning payment.id`,
-  },
-  [({ id }) => id, ({ transaction }) => transaction],
-);
-
-const segment = await open(join(FOLDER as string, 'floor-audio'), 'w');
-let written = 0;
-/** Audio of concurrent payments shares one write and one sync. Returns where each begins. */
-const stored = new GroupedStatement<Buffer, number>({
-  run: async (audio) => {
-    const begin = written;
-    const places = audio.map(({ length }) => {
-      written += length;
-      return written - length;
-    });
-    await segment.writev([...audio], begin);
-    await segment.datasync();
-    return places;
-  },
-  keyOf: (audio) => audio,
-});
-
-async function synthesize(text: string) {
-  const { statusCode, body } = await upstream.request({
-    method: 'POST',
-    path: '/v1/audio/speech',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ model: 'tts-1', voice: 'alloy', input: text, response_format: 'mp3' }),
-  });
-  if (statusCode !== 200) throw new Error(`the upstream answered ${statusCode}`);
-  return body;
-}
-
-async function ask(path: '/verify' | '/settle', body: string) {
-  const answer = await facilitator.request({
-    ...{ method: 'POST', path, body },
-    headers: { 'content-type': 'application/json' },
-  });
-  return (await answer.body.json()) as Record<string, unknown>;
-}
-
-function captureWhenSent(hold: Hold, reply: FastifyReply): void {
-  reply.raw.once('finish', () => void captures.execute(hold));
-}
-
-const textOf = ({ body }: FastifyRequest): string => (body as { text: string }).text.trim();
 const schema = { body: { type: 'object', required: ['text'], properties: { text: { type: 'string', minLength: 1 } } } };
-const asset = {
-  network: DEFAULT_NETWORK,
-  chainId: CHAIN_ID,
-  address: DEFAULT_ASSET,
-  name: 'USD Coin',
-  version: '2',
-} as const;
-const verifier = new PrepaidVerifier('speechgate', asset, [
-  { address: PAY_TO, status: 'current', validFrom: undefined, validUntil: undefined },
-]);
-const offer = {
-  ...{
-    scheme: 'exact',
-    network: DEFAULT_NETWORK,
-    amount: String(PRICE_MICRO_USD),
-    asset: DEFAULT_ASSET,
-    payTo: PAY_TO,
-  },
-  ...{ maxTimeoutSeconds: 120, extra: { name: asset.name, version: asset.version } },
-};
-const resource = { url: 'http://127.0.0.1/x402/tts', description: 'Text to speech', mimeType: 'audio/mpeg' };
-const extensions = { 'payment-identifier': { info: { required: true }, schema: {} } };
-const challenge = Buffer.from(
-  JSON.stringify({ x402Version: 2, error: 'Payment required', resource, accepts: [offer], extensions }),
-).toString('base64');
 
 const app = Fastify({ logger: false });
 app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes, done) => {
@@ -212,54 +11,25 @@ app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, by
   done(null, JSON.parse(bytes.toString()));
 });
 app.decorateRequest('bytes');
+app.post('/tts', { schema }, async (request, reply) => send(reply, await sellByCard(requestOf(request, reply))));
+app.post('/x402/tts', { schema }, async (request, reply) => send(reply, await sellInUsdc(requestOf(request, reply))));
 
-app.post('/tts', { schema }, async (request, reply) => {
-  const hold = { id: uuidv7(), account: String(request.headers['x-credit-account']), nonce: null };
-  if (!(await holds.execute(hold))) return reply.code(402).send();
-  const audio = await synthesize(textOf(request));
-  captureWhenSent(hold, reply);
-  return reply.type('audio/mpeg').send(audio);
-});
-
-app.post('/x402/tts', { schema }, async (request, reply) => {
-  const header = request.headers['payment-signature'];
-  if (typeof header === 'string') return payDirectly(header, request, reply);
-  if (request.headers['x-x402-signature'] === undefined) {
-    return reply.code(402).header('payment-required', challenge).send({});
-  }
-  const credential = parsePrepaidHeaders(request.headers as Record<string, string>);
-  const { method, url, bytes } = request as FastifyRequest & { bytes: Buffer };
-  if (!credential || !verifier.isSignedByAccount(credential, signedRequestOf({ method, url, bytes }))) {
-    return reply.code(401).send();
-  }
-  const hold = { id: uuidv7(), account: credential.account, nonce: credential.nonce };
-  if (!(await holds.execute(hold))) return reply.code(402).send();
-  const audio = Buffer.from(await (await synthesize(textOf(request))).arrayBuffer());
-  captureWhenSent(hold, reply);
-  return reply.type('audio/mpeg').send(audio);
-});
-
-async function payDirectly(header: string, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const paymentPayload = JSON.parse(Buffer.from(header, 'base64').toString());
-  const { from, nonce } = paymentPayload.payload.authorization;
-  const identifier = paymentPayload.extensions['payment-identifier'].info.id;
-  const hash = createHash('sha256')
-    .update(request.bytes as Buffer)
-    .update(header)
-    .digest();
-  const payment: Payment = { id: uuidv7(), identifier, payer: from.toLowerCase(), nonce, hash };
-  if (!(await reservations.execute(payment))) return reply.code(409).send();
-  const asked = JSON.stringify({ x402Version: 2, paymentPayload, paymentRequirements: offer });
-  if (!(await ask('/verify', asked)).isValid) return reply.code(402).send();
-  const audio = Buffer.from(await (await synthesize(textOf(request))).arrayBuffer());
-  payment.place = await stored.execute(audio);
-  if (!(await settlings.execute(payment))) return reply.code(409).send();
-  const settled = await ask('/settle', asked);
-  payment.transaction = String(settled.transaction);
-  if (!settled.success || !(await settlements.execute(payment))) return reply.code(409).send();
-  const receipt = Buffer.from(JSON.stringify(settled)).toString('base64');
-  return reply.header('payment-response', receipt).type('audio/mpeg').send(audio);
+function requestOf({ method, url, headers, bytes, body }: FastifyRequest, { raw }: FastifyReply): FloorRequest {
+  const text = (body as { text: string }).text.trim();
+  return {
+    method,
+    url,
+    headers,
+    bytes: bytes as Buffer,
+    text,
+    onSent: (listener) => void raw.once('finish', listener),
+  };
 }
 
-await app.listen({ host: '127.0.0.1', port: Number(PORT) });
+function send(reply: FastifyReply, { status, headers = {}, body }: FloorAnswer): FastifyReply {
+  reply.code(status).headers(headers);
+  return body ? reply.type('audio/mpeg').send(body) : reply.send({});
+}
+
+await app.listen({ host: '127.0.0.1', port: Number(process.env.PORT) });
 console.log('listens');

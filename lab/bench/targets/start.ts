@@ -2,12 +2,25 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from '../../../src/sandbox/free-port.ts';
 import { commandLineOf } from '../../../src/sandbox/processes.ts';
+import type { DutyFlow } from '../duties/duties.ts';
 import { processTree } from '../processes.ts';
 import type { StubPorts } from '../servers/main.ts';
 import { PAY_TO, PRICE_MICRO_USD } from '../world.ts';
 import { compiled, PROJECT, type Program, type Running, startProgram } from './program.ts';
 
-export type TargetName = 'upstream' | 'bare' | 'floor' | 'prebuilt' | 'portkey' | 'hono' | 'express' | 'ours';
+/** The gateway with the duties of a flow up to this step. */
+type DutyTarget = `duty-${DutyFlow}-${number}`;
+
+export type TargetName =
+  | 'upstream'
+  | 'bare'
+  | 'floor'
+  | 'prebuilt'
+  | 'portkey'
+  | 'hono'
+  | 'express'
+  | 'ours'
+  | DutyTarget;
 
 /** The upstream always runs. */
 type StartedTarget = Exclude<TargetName, 'upstream'>;
@@ -53,7 +66,7 @@ export async function startTarget(
   onStart: (program: Running) => void,
 ): Promise<Target> {
   const [port, adminPort] = [await freePort(), await freePort()];
-  const settings = PROGRAMS[name]({ port, adminPort, processes, ...spawnOptions });
+  const settings = programOf(name)({ port, adminPort, processes, ...spawnOptions });
   const program = await startProgram({
     name: `${name}-${processes}`,
     folder: spawnOptions.folder,
@@ -100,7 +113,22 @@ const own = (path: string) => (place: Place) => ({
   env: { NODE_ENV: 'production', PORT: String(place.port), ...upstreamOf(place) },
 });
 
-const PROGRAMS: Record<StartedTarget, (place: Place) => Pick<Program, 'args' | 'env'>> = {
+type ProgramAt = (place: Place) => Pick<Program, 'args' | 'env'>;
+
+function programOf(name: StartedTarget): ProgramAt {
+  const [, FLOW, STEP] = /^duty-(\w+)-(\d+)$/.exec(name) ?? [];
+  if (FLOW === undefined || STEP === undefined) return PROGRAMS[name as Exclude<StartedTarget, DutyTarget>];
+  return (place) => {
+    const { args, env } = PROGRAMS.ours(place);
+    const DATA_DIR = join(place.folder, name);
+    return {
+      args: [...args.slice(0, -1), ...compiled('lab/bench/servers/duties.ts')],
+      env: { ...env, ...PROGRAMS.floor(place).env, DATA_DIR, FLOW, STEP },
+    };
+  };
+}
+
+const PROGRAMS: Record<Exclude<StartedTarget, DutyTarget>, ProgramAt> = {
   bare: own('lab/bench/servers/bare-proxy.ts'),
   floor: (place) => ({
     args: compiled('lab/bench/servers/floor.ts'),
