@@ -5,7 +5,13 @@ export const EDGE_TERMS = ['always', 'unless-verified'] as const;
 export const WINDOW_KEYS = ['account', 'ip', 'feedback', 'top-up', 'audio'] as const;
 export const WINDOW_TERMS = ['request', 'payment', 'failed-payment', 'failed-credential'] as const;
 
-/** `x-admission`: which limits count a request of the operation. */
+/**
+ * `x-admission`: which limits count a request of the operation (R48).
+ *
+ *     edge         always: each request counts for its address; unless-verified: not with a valid credential
+ *     window.by    whose slots a window has: a credit account's, an address's (ip, feedback, top-up) or a link's (audio)
+ *     window.when  what takes a slot: any request, a shown payment, a payment that failed, a credential that failed
+ */
 export interface AdmissionTerms {
   edge: (typeof EDGE_TERMS)[number];
   /** The header that shows a credential, where the edge does not count requests whose credential verifies. */

@@ -10,7 +10,7 @@ const union = (names: readonly string[]) => names.map((name) => `'${name}'`).joi
 const START = `import * as serialize from './serializers.js';
 import * as validate from './validators.js';
 
-/** Which limits count a request (specification, "Limits"). */
+/** Which limits count a request (R48). */
 export interface AdmissionTerms {
   /** The edge's limit counts every request, or those without a credential that verifies. */
   readonly edge: ${union(EDGE_TERMS)};

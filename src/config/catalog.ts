@@ -118,7 +118,7 @@ const validate = new Ajv({ allErrors: true }).compile<CatalogFile>(
 
 const BUILT_IN = new URL('catalog-default.json', import.meta.url);
 
-/** @throws CatalogError that names the file and every fault in it */
+/** Models, voices and prices come from this file alone (R42). @throws CatalogError that names the file and its faults */
 export function loadCatalog(file?: string): Catalog {
   const where = file ?? 'the built-in catalog';
   let data: unknown;

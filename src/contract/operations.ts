@@ -129,7 +129,7 @@ export interface TopUpOperations<Context> {
   getTopUpStatus(request: GetTopUpStatusRequest, context: Context): Promise<GetTopUpStatusResult>;
 }
 
-/** Events of the card processor, which are signed by it. */
+/** Events that the card processor sends and signs. Callers get no webhooks, callbacks or event streams: they poll. */
 export interface WebhooksOperations<Context> {
   /** POST /webhooks/stripe — Event of the card processor */
   receiveStripeEvent(request: ReceiveStripeEventRequest, context: Context): Promise<ReceiveStripeEventResult>;
@@ -814,7 +814,7 @@ export interface GetX402SpeechRequest {
     'x-x402-expiry'?: string;
     /** Maximum price of this request in micro-USD. A higher price gets 402. */
     'x-x402-max-amount'?: string;
-    /** The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
+    /** The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, get 401. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
     'x-x402-signature'?: string;
   };
 }
@@ -865,7 +865,7 @@ export interface CreateX402SpeechRequest {
     'x-x402-expiry'?: string;
     /** Maximum price of this request in micro-USD. A higher price gets 402. */
     'x-x402-max-amount'?: string;
-    /** The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
+    /** The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, get 401. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
     'x-x402-signature'?: string;
   };
   body: X402TtsRequest;
@@ -1015,7 +1015,7 @@ export interface GetPrepaidAccountRequest {
     'x-x402-expiry'?: string;
     /** Maximum price of this request in micro-USD. A higher price gets 402. */
     'x-x402-max-amount'?: string;
-    /** The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
+    /** The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, get 401. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
     'x-x402-signature'?: string;
   };
 }

@@ -46,7 +46,7 @@ import type {
 import * as serialize from './serializers.js';
 import * as validate from './validators.js';
 
-/** Which limits count a request (specification, "Limits"). */
+/** Which limits count a request (R48). */
 export interface AdmissionTerms {
   /** The edge's limit counts every request, or those without a credential that verifies. */
   readonly edge: 'always' | 'unless-verified';

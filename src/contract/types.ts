@@ -515,7 +515,7 @@ export interface components {
             notification: "queued" | "not_configured";
         };
         CreditAccount: {
-            /** @example 3b241101-e2bb-4255-8caf-4136c566a962 */
+            /** @description A UUID. Whoever has it can spend the balance. */
             accountId: string;
             balanceMicroUsd: components["schemas"]["MicroUsd"];
             balanceUsd: components["schemas"]["Usd"];
@@ -1438,7 +1438,7 @@ export interface components {
                 "text/html": string;
             };
         };
-        /** @description The body is larger than the operation accepts: 32 KiB for feedback, else 64 KiB. */
+        /** @description The body is larger than the operation accepts. `details.maximum` is its limit in bytes. */
         RequestTooLarge: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1448,7 +1448,7 @@ export interface components {
                 "application/json": components["schemas"]["RequestTooLargeError"];
             };
         };
-        /** @description The text is over the selected model's `maxInputCharacters`, or has over 19999 characters at `/x402/tts`, which has no jobs. Or the body is too large. Or the speech would last too long: `details.rule` is `duration`. A short text can cause this, because some characters, such as ﷺ, are read as a phrase. Nothing is charged. */
+        /** @description The text is over the selected model's `maxInputCharacters`, or has over 19999 characters at `/x402/tts`, which has no jobs, or the body is too large. If `details.rule` is `duration`, the speech would last too long. A short text can cause this, because some characters, such as ﷺ, are read as a phrase. Nothing is charged. */
         TextTooLong: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1706,7 +1706,7 @@ export interface components {
         PrepaidExpiry: string;
         /** @description Maximum price of this request in micro-USD. A higher price gets 402. */
         PrepaidMaxAmount: string;
-        /** @description The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
+        /** @description The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, get 401. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
         PrepaidSignature: string;
         /** @description Not used by deposits. Ignored alone; 400 together with payment-signature. */
         IgnoredAccount: string;
@@ -2985,7 +2985,7 @@ export interface operations {
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
                 /** @description Maximum price of this request in micro-USD. A higher price gets 402. */
                 "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
-                /** @description The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
+                /** @description The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, get 401. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
                 "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
             };
         };
@@ -3018,7 +3018,7 @@ export interface operations {
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
                 /** @description Maximum price of this request in micro-USD. A higher price gets 402. */
                 "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
-                /** @description The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
+                /** @description The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, get 401. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
                 "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
             };
         };
@@ -3232,7 +3232,7 @@ export interface operations {
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
                 /** @description Maximum price of this request in micro-USD. A higher price gets 402. */
                 "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
-                /** @description The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, are refused. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
+                /** @description The account's EIP-712 signature of the PrepaidRequest: 65 bytes r, s, v with a low s. Signatures of smart accounts, and the 64 bytes of EIP-2098, get 401. Domain: name, version and chain of the signed metadata; verifyingContract is a payee with the status current or retiring. Type: `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`. `path` excludes the query. `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET. To build the canonical query, decode each name and value. Sort by decoded name, then by decoded value, in UTF-16 code units. Encode each with JavaScript's `encodeURIComponent`, and join with `=` and `&`. To read a balance, hash the empty query. */
                 "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
             };
             path: {

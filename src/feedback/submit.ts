@@ -9,7 +9,7 @@ import { type FeedbackContent, payloadSha256 } from './content.ts';
 import { enqueueMail } from './outbox.ts';
 import { type ServiceIdentity, signingMessage } from './signing-message.ts';
 
-/** Per wallet within any 24 hours (specification, "Limits"). */
+/** Per wallet within any 24 hours (R38). */
 export const MAX_PER_DAY = 5;
 /** Advisory lock that serializes submissions; no other lock of this database has this number. */
 const SUBMISSION_LOCK = 7_300_006;

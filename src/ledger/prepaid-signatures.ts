@@ -24,7 +24,10 @@ export async function isInTime(db: Database, expiry: bigint): Promise<boolean> {
 /** How long a spent nonce is kept at least (R34). */
 export const NONCE_RETENTION_HOURS = 24;
 
-/** Whether a nonce with this expiry would still be stored. If not, its outcome is unknown, not "not charged". */
+/**
+ * Whether a nonce with this expiry would still be stored: it was spent at the earliest when its expiry was as far ahead as
+ * is allowed. If not, its outcome is unknown, not "not charged".
+ */
 export async function isNonceKept(db: Database, expiry: bigint): Promise<boolean> {
   const age = sql<SqlBool>`${expiry}::bigint - ${MAX_EXPIRY_SECONDS}::int > extract(epoch from clock_timestamp())
     - ${NONCE_RETENTION_HOURS * 3600}::int`;

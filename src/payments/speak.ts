@@ -47,7 +47,7 @@ export interface SpeechFailed {
  *     capture            after the last byte was handed over, or the caller disconnected and synthesis ended
  *
  * If the process dies before the capture, the lease expires and a reconciler voids the hold: in doubt the caller has
- * not paid. If nothing was held, callers of this function look up what was paid before.
+ * not paid. If nothing was held, the operation looks up what was paid before.
  */
 export async function speak<Outcome extends Authorization, Body>(
   sale: Sale<Outcome, Body>,
@@ -70,7 +70,7 @@ export async function speak<Outcome extends Authorization, Body>(
     });
     const spoken = await synthesize(sale, hold, lost);
     if (spoken.outcome === 'failed') return spoken;
-    // A hold refuses with the codes of its flow.
+    // Only a hold's `settle` refuses here, with the codes of its flow.
     if (spoken.outcome === 'refused') return spoken as Exclude<Outcome, Held>;
     isReady = true;
     const { body, complete } = spoken.speech;

@@ -23,7 +23,7 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
   const { baseUrl, signer } = links;
   const unknown = () => failure('NOT_FOUND', 'This job does not exist.', { field: 'jobId' });
 
-  /** Refuses in this order: unknown, running, failed, not stored (R50). */
+  /** Refuses in this order: unknown, failed, running, not stored (R50). */
   async function findStored(id: string) {
     const job = await findJob(db, id);
     if (!job) return unknown();

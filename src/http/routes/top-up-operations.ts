@@ -176,6 +176,7 @@ export function topUpOperations(
       }
     },
 
+    // An unknown account shows no balance (R20).
     getTopUpStatus: async ({ query }) => {
       const account = await findCardAccount(db, query.account.trim(), { livemode });
       if (!account) {

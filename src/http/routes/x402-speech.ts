@@ -160,7 +160,7 @@ export class X402Speech {
   async #sell(sale: X402Sale, context: OperationContext): Promise<GetX402SpeechResult> {
     const { flow, headers, speech, resource } = sale;
     const { order, offers } = sale.offered;
-    // Where credentials can be verified, only failed ones take a slot (R48).
+    // A flow that can verify its credential takes a slot only for a failed one (R48).
     const limited = flow.verify ? undefined : await context.admission.take('payment');
     if (limited) return limited;
     const shown = flow.credentialOf(headers);

@@ -77,7 +77,7 @@ export class DirectHold implements PaymentHold {
     const settled = await settlement.settle(this.#verified, { upstream, timeoutMs });
     switch (settled.outcome) {
       case 'settled':
-        this.receipt = directReceipt(settled.receipt, facilitatorRequest.envelope.identifier, false);
+        this.receipt = directReceipt(settled.receipt, facilitatorRequest.envelope, { isReplay: false });
         return undefined;
       case 'refused':
         return settlementRefused(payment, settled.reason);
@@ -88,6 +88,7 @@ export class DirectHold implements PaymentHold {
     }
   }
 
+  /** Releases the reservation if it fails (R24). */
   async #store(audio: Buffer): Promise<boolean> {
     const { store, intake } = this.#parts;
     const { payment, log } = this.#verified;
@@ -107,7 +108,11 @@ export class DirectHold implements PaymentHold {
   }
 }
 
-export const directReceipt = (receipt: string, identifier: string, isReplay: boolean): DirectReceipt => ({
+export const directReceipt = (
+  receipt: string,
+  { identifier }: Pick<PaymentEnvelope, 'identifier'>,
+  { isReplay }: { readonly isReplay: boolean },
+): DirectReceipt => ({
   'payment-response': receipt,
   'x-payment-identifier': identifier,
   'x-idempotent-replay': isReplay,
@@ -154,7 +159,7 @@ interface DirectPaymentParts {
 /**
  * Pays by one on-chain authorization, which is settled once the audio exists (R21 to R28):
  *
- *     authorize: begin and admit the payment (PaymentIntake)
+ *     authorize: reserve identifier and authorization, then verify (PaymentIntake)
  *     settle:    store the audio -> settle (DirectHold)
  *     void:      release the reservation
  */

@@ -22,7 +22,7 @@ export class DirectReplays {
     this.#parts = parts;
   }
 
-  /** The response to a repetition, or to a misused identifier; undefined for a new payment. */
+  /** The response to a repetition, or to a misused identifier (R22); undefined for a new payment. */
   async find(request: PaymentIdentity): Promise<DirectReplay | undefined> {
     const known = await this.#parts.lookup.find(request);
     return known && this.answer(known, request);
@@ -32,7 +32,7 @@ export class DirectReplays {
     switch (status.outcome) {
       case 'settled': {
         const { receipt, isReplayable } = status;
-        if (isReplayable) return this.#replay(payment, directReceipt(receipt, envelope.identifier, true), log);
+        if (isReplayable) return this.#replay(payment, directReceipt(receipt, envelope, { isReplay: true }), log);
         return refused('PAYMENT_IDENTIFIER_CONFLICT', 'replay_window_over', charged(payment, receipt));
       }
       case 'open':

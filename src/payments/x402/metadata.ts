@@ -35,7 +35,7 @@ export class ServiceMetadata {
     this.#options = options;
   }
 
-  /** Returns the metadata and how long it may be cached (R52); undefined once the key has expired. */
+  /** Returns the metadata and how long it may be cached (R37); undefined once the key has expired. */
   async read(now = new Date()): Promise<{ document: SignedServiceMetadata; maxAgeSeconds: number } | undefined> {
     const key = currentKey(this.#options.keys);
     const leftMs = key.validUntil ? key.validUntil.getTime() - now.getTime() : Number.POSITIVE_INFINITY;

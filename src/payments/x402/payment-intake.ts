@@ -58,7 +58,7 @@ export class PaymentIntake {
     this.#parts = parts;
   }
 
-  /** Reserves identifier and authorization, or takes over an abandoned reservation of the same request (R26). */
+  /** Reserves identifier and authorization (R21), or takes over an abandoned reservation of the same request (R26). */
   async begin<NewRefusal extends Refused = never>(
     purpose: PaymentPurpose,
     request: PaymentRequest,
@@ -95,7 +95,7 @@ export class PaymentIntake {
     return { outcome: 'known', payment: winner.known, status: winner.status ?? running };
   }
 
-  /** Releases a payment that is not admitted, also when it throws. */
+  /** Releases a payment that is not admitted, also when it throws (R24). */
   async admit(reserved: Reserved): Promise<Admitted | Refused<'PAYMENT_REQUIRED' | 'RATE_LIMITED' | 'PAYMENT_ERROR'>> {
     let checked: Awaited<ReturnType<PaymentIntake['admit']>>;
     try {

@@ -5,7 +5,7 @@ import { SIGNATURE_LIFETIME_SECONDS } from '../../ledger/prepaid-signatures.ts';
 import type { Eip712Domain } from '../../lib/eip712.ts';
 import { CONFIRMATIONS } from './transfer-proof.ts';
 
-/** The terms of prepaid balances (specification, "Prepaid x402" and "Limits"). Amounts are in micro-USD. */
+/** The terms of prepaid balances, as the signed metadata publishes them. The contract has the same bounds. Amounts are in micro-USD. */
 export const PREPAID = {
   headers: ['x-x402-account', 'x-x402-nonce', 'x-x402-expiry', 'x-x402-max-amount', 'x-x402-signature'],
   domainVersion: '1',
