@@ -32,6 +32,8 @@ interface PoolOptions {
 const BY_KEY = { enable_seqscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off', jit: 'off' };
 /** Generic plans: planning a hold costs more than executing it. */
 const GENERIC = { plan_cache_mode: 'force_generic_plan' };
+/** pg does not send a timeout of 0, so that one of the role would hold. */
+const UNLIMITED = { statement_timeout: '0', idle_in_transaction_session_timeout: '0' };
 
 /** What a connection for requests asks for at its start, and a pooler may ignore. */
 export const START_SETTINGS: Readonly<Record<string, string>> = {
@@ -94,7 +96,8 @@ const boundsOf = (url: string, statementTimeoutMs = STATEMENT_TIMEOUT_MS, option
 
 /** Connects lazily: it succeeds while the database is down, and statements then fail within seconds (isUnavailable). */
 export function openPool(url: string, options: PoolOptions = {}): pg.Pool {
-  const settings = Object.entries(options.byKey ? { ...GENERIC, ...BY_KEY } : GENERIC);
+  const isUnlimited = options.statementTimeoutMs === 0;
+  const settings = Object.entries({ ...GENERIC, ...(options.byKey && BY_KEY), ...(isUnlimited && UNLIMITED) });
   const own = settings.map(([name, value]) => `-c ${name}=${value}`).join(' ');
   const bounds = boundsOf(url, options.statementTimeoutMs, own);
   const pool = new pg.Pool({

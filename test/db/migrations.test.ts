@@ -189,7 +189,9 @@ test('a schema of the name of the role, and settings of role and URL, change not
     alter role ${role} set search_path = ${role};
     alter role ${role} set datestyle = 'German';
     alter role ${role} set array_nulls = off;
-    alter role ${role} set synchronous_commit = off;`);
+    alter role ${role} set synchronous_commit = off;
+    alter role ${role} set statement_timeout = '9s';
+    alter role ${role} set idle_in_transaction_session_timeout = '9s';`);
   t.teardown(() => owner.query(`reassign owned by ${role} to current_user; drop owned by ${role}; drop role ${role}`));
   const odd = Object.assign(new URL(url), { username: role, password: 'odd' });
   odd.search = `?statement_timeout=1&options=${encodeURIComponent(`-c search_path=${role} -c intervalstyle=iso_8601`)}`;
@@ -211,4 +213,11 @@ test('a schema of the name of the role, and settings of role and URL, change not
       ...{ intervals: 'postgres', path: 'public' },
     },
   );
+
+  const tool = openDatabase(odd.href, { maxConnections: 1, statementTimeoutMs: 0 });
+  t.teardown(() => tool.destroy());
+  const { rows: limits } = await sql`
+    select current_setting('statement_timeout') as statement,
+           current_setting('idle_in_transaction_session_timeout') as idle`.execute(tool);
+  t.strictSame(limits, [{ statement: '0', idle: '0' }]);
 });
