@@ -128,8 +128,9 @@ test('the image has all licences, and the service runs in it as its user', {
   const whoami = start(['node', '-p', '[process.pid, process.getuid(), process.getgid()].join()'], {});
   t.equal(await whoami.ended(), 0, whoami.output());
   t.equal(whoami.output(), '1,65532,65532\n');
-  const unset = start(config.Cmd, {});
+  const unset = start(config.Cmd, { AUDIO_STORE: 's3://voices' });
   t.equal(await unset.ended(), 78, unset.output());
+  t.notMatch(unset.output(), 'AUDIO_STORE', 'the image has the AWS SDK');
 
   t.equal(config.StopSignal, 'SIGTERM');
   await serves(t, start, '/var/lib/speechgate', async (settings) => {

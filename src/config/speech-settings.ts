@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { isInstalled } from '../lib/missing-packages.ts';
 import { type Catalog, CatalogError, loadCatalog } from './catalog.ts';
 import { DEFAULT_UPSTREAM } from './catalog-upstreams.ts';
 import type { SettingsReader } from './settings-reader.ts';
@@ -92,8 +93,13 @@ const PREPAID_MIB = 256;
 export function readJobs(reader: SettingsReader, dataDir: string) {
   const named = reader.text('AUDIO_STORE');
   const audioStore = named ?? `file:${join(dataDir, 'audio')}`;
-  if (!parseAudioStoreSetting(audioStore)) {
+  const store = parseAudioStoreSetting(audioStore);
+  if (!store) {
     reader.fault('AUDIO_STORE', 'names no store', 'Set it to file:PATH or s3://bucket/prefix.');
+  } else if (store.kind === 's3' && !isInstalled('@aws-sdk/client-s3')) {
+    // Without --save-prod, npm leaves it a development dependency, which --omit=dev skips.
+    const fix = 'Run `npm install @aws-sdk/client-s3@3 --save-prod --omit=dev --omit=optional`.';
+    reader.fault('AUDIO_STORE', 'names a bucket, but @aws-sdk/client-s3 is not installed', fix);
   }
   const isFolder = audioStore.startsWith('file:');
   const prepaidMiB = reader.integer('PREPAID_AUDIO_MIB_PER_MINUTE', 0, 1_000_000) ?? (isFolder ? PREPAID_MIB : 0);

@@ -16,8 +16,10 @@ export function missingPackages(
   if (node.localeCompare(minimum, 'en', { numeric: true }) < 0) {
     return `speechgate needs Node.js ${minimum} or newer, and this is ${node}. Install a newer one: https://nodejs.org`;
   }
-  const folders = require.resolve.paths('package') ?? [];
-  const missing = needed.filter((name) => !folders.some((folder) => existsSync(join(folder, name))));
+  const missing = needed.filter((name) => !isInstalled(name));
   if (missing.length === 0) return undefined;
   return `speechgate ${command} needs packages that are not installed here: npm install ${missing.join(' ')}`;
 }
+
+export const isInstalled = (name: string): boolean =>
+  (require.resolve.paths(name) ?? []).some((folder) => existsSync(join(folder, name)));
