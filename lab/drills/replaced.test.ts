@@ -1,15 +1,13 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
-import { errorsBySort } from '../../lab/ha/figures.ts';
-import { judge } from '../../lab/ha/judge.ts';
-import { openOutside, servedByFlow, startLoad } from '../../lab/ha/load.ts';
-import { testChain } from '../../test/support/chain.ts';
+import { type Attempt, errorsBySort, recordIn } from '../../lab/ha/figures.ts';
+import { isClean } from '../../lab/soak/report.ts';
+import { runCallers } from '../../lab/soak/run.ts';
+import { openOutside } from '../../lab/soak/world/outside.ts';
 import { testDatabase } from '../../test/support/database.ts';
 import { REPLICATED_URL, Replicas, type Start } from '../../test/support/replicas.ts';
-import { speechgate } from '../../test/support/speechgate.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 
 /** How often each of them is replaced; the proof has little time. */
 const ROUNDS = Number(process.env.REPLACEMENTS ?? 1);
@@ -22,38 +20,47 @@ const PARTS: Readonly<Record<string, Start>> = {
   worker: { args: ['--role=worker'] },
   two: { args: ['--role=web'] },
 };
-const { chain, skip } = await testChain();
 
-test('replacing gateways and a worker under load interrupts no caller', {
-  skip,
-}, async (t) => {
+test('replacing gateways and a worker under load interrupts no caller', async (t) => {
   const { url: databaseUrl } = await testDatabase(t);
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-replaced-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
-  const outside = await openOutside(t, chain, folder);
-  const env = { ...outside.env, DATABASE_URL: databaseUrl };
-  const replicas = new Replicas(t, { ...env, STOP_DRAIN_MS: DRAIN_MS });
+  const folder = await temporaryFolder(t);
+  const outside = await openOutside(t, folder);
+  const env = {
+    ...{
+      ...outside.settings(true),
+      DATABASE_URL: databaseUrl,
+      DATA_DIR: join(folder, 'data'),
+      STOP_DRAIN_MS: DRAIN_MS,
+    },
+    ...{ BASE_URL: REPLICATED_URL, SPEECH_TIMEOUT_MS: '5000', RECONCILE_INTERVAL_MS: '1000' },
+  };
+  const replicas = new Replicas(t, env);
   await Promise.all(Object.entries(PARTS).map(([name, part]) => replicas.start(name, part)));
-  const { diary, stop } = await startLoad(chain, outside, {
-    ...{ url: REPLICATED_URL, route: (url: string) => replicas.route(url) },
-    ...{ pauseMs: 60, cardCallers: [4, 6] },
-  });
-  for (let round = 0; round < ROUNDS; round++) {
-    for (const [name, part] of Object.entries(PARTS)) {
-      await sleep(BETWEEN_MS);
-      t.equal(await replicas.stop(name), 0);
-      await replicas.start(name, part);
+  const origin = () => replicas.origin();
+  const world = {
+    ...{ gateways: [origin, origin] as const, databaseUrl, env, audioObjects: outside.audioObjects },
+    ...{ payTo: outside.payTo, chain: outside.chain.client, processor: outside.processor },
+  };
+  const attempts: Attempt[] = [];
+  const breakParts = async () => {
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const [name, part] of Object.entries(PARTS)) {
+        await sleep(BETWEEN_MS);
+        t.equal(await replicas.stop(name), 0);
+        await replicas.start(name, part);
+      }
     }
-  }
-  const told = await stop();
-  const resets = diary.attempts.filter(({ status }) => status === 0).length;
-  const served = servedByFlow(diary);
-  console.error(
-    `${3 * ROUNDS} replaced, ${diary.attempts.length} requests, ${resets} resets; served ${JSON.stringify(served)}`,
+    return [];
+  };
+  const run = await runCallers(t, world, {
+    ...{ seed: folder, callers: 12, observe: recordIn(attempts), breakParts },
+  });
+  console.error(`${3 * ROUNDS} replaced, ${attempts.length} requests, ${run.operations} operations`);
+  t.strictSame(errorsBySort(attempts), {});
+  t.ok(
+    run.verdict.ends.some(({ flow, ended }) => flow === 'job' && ended === 'served'),
+    'the worker had something to do',
   );
-  t.strictSame(errorsBySort(diary.attempts), {});
-  t.ok((served.job ?? 0) > 0, 'the worker had something to do');
-  t.strictSame(await judge(databaseUrl, told), []);
-  const audit = await speechgate({ ...env, BASE_URL: REPLICATED_URL }, 'audit', '--external');
-  t.equal(audit.code, 0, audit.output);
+  t.strictSame(run.verdict.contradictions, []);
+  t.ok(isClean(run.verdict), 'callers and books agree');
 });

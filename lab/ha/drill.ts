@@ -1,14 +1,21 @@
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Test } from 'tap';
 import { migrate } from '../../src/db/migrate.ts';
-import type { TestChain } from '../../test/support/chain.ts';
 import { speechgate } from '../../test/support/speechgate.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
+import type { Struck } from '../soak/faults/schedule.ts';
+import type { Contradiction } from '../soak/judge/judge.ts';
+import { type Run, runCallers } from '../soak/run.ts';
+import { openOutside } from '../soak/world/outside.ts';
+import type { Service } from '../soak/world/world.ts';
 import { DatabaseCluster, type Death, type Replication } from './database-cluster.ts';
-import { errorsBySort, type Fault, type Figures, figuresOf } from './figures.ts';
+import { type Attempt, errorsBySort, type Fault, type Figures, figuresOf, recordIn } from './figures.ts';
 import { Front, type Pooling } from './front.ts';
-import { type Contradiction, judge } from './judge.ts';
-import { openOutside, servedByFlow, startLoad } from './load.ts';
 import { openPlace } from './place.ts';
+
+/** What is delivered is captured within this time. */
+const CAPTURED_MS = 1_000;
 
 export interface DrillOptions {
   readonly replication: Replication;
@@ -16,71 +23,83 @@ export interface DrillOptions {
   readonly faults: readonly (Death | 'gateway one' | 'gateway two' | 'pgbouncer')[];
   /** Load before the first fault and after each recovery. */
   readonly calmMs: number;
-  readonly pauseMs: number;
+  readonly callers: number;
   readonly progress: (message: string) => void;
 }
 
 export interface DrillResult {
+  readonly run: Run;
   readonly figures: readonly Figures[];
   readonly errors: Readonly<Record<string, number>>;
-  readonly contradictions: readonly Contradiction[];
-  /** Result of `npm run audit -- --external`. */
-  readonly audit: { readonly code: number; readonly output: string };
-  /** Successful responses by flow. */
-  readonly served: Readonly<Record<string, number>>;
 }
 
 /** Runs the service of ops/ha under the load of all flows, and breaks one part after the other. */
-export async function drill(t: Test, chain: TestChain, options: DrillOptions): Promise<DrillResult> {
+export async function drill(t: Test, options: DrillOptions): Promise<DrillResult> {
   const { progress, calmMs } = options;
   const place = await openPlace(t);
   const cluster = new DatabaseCluster(t, place, options.replication);
   const front = new Front(t, place, options.pooling);
-  const outside = await openOutside(t, chain, place.folder);
+  const folder = await temporaryFolder(t);
+  const outside = await openOutside(t, folder);
 
   progress('starting etcd, PostgreSQL and Patroni');
   await cluster.start();
   progress('starting HAProxy, PgBouncer, gateways and worker');
-  await front.start(cluster, migrate, outside.env);
+  const times = { SPEECH_TIMEOUT_MS: '5000', RECONCILE_INTERVAL_MS: '1000' };
+  await front.start(cluster, migrate, { ...outside.settings(true), ...times, DATA_DIR: join(folder, 'data') });
   await cluster.untilReplicated();
 
-  progress('buying credit, depositing');
-  const { diary, stop } = await startLoad(chain, outside, { url: front.url, pauseMs: options.pauseMs });
-
-  progress('load begins');
+  const world: Service = {
+    ...{ gateways: [() => front.url, () => front.url], databaseUrl: front.databaseUrl, env: front.env },
+    ...{ payTo: outside.payTo, chain: outside.chain.client, processor: outside.processor },
+    audioObjects: outside.audioObjects,
+  };
+  const attempts: Attempt[] = [];
   const faults: Fault[] = [];
   const begunAt = new Date();
-  await sleep(calmMs);
-  for (const name of options.faults) {
-    progress(name);
-    const at = performance.now();
-    const recover = await strike(name, cluster, front);
-    faults.push({ name, at, until: performance.now() });
-    progress(`${name}: over after ${Math.round((performance.now() - at) / 100) / 10} s`);
+  let end = 0;
+  const breakParts = async (now: () => number) => {
+    const ofRun = now() - performance.now();
     await sleep(calmMs);
-    await recover();
-  }
-  const end = performance.now();
-  const told = await stop();
-  const losses = faults.filter(({ name }) => name === 'lost commits');
-
-  if (losses.length > 0) {
-    progress('booking what processor and chain know of the lost commits');
+    for (const name of options.faults) {
+      progress(name);
+      const at = performance.now();
+      const recover = await strike(name, cluster, front);
+      faults.push({ name, at, until: performance.now() });
+      progress(`${name}: over after ${Math.round((performance.now() - at) / 100) / 10} s`);
+      await sleep(calmMs);
+      await recover();
+    }
+    end = performance.now();
+    return faults.map(({ name, at, until }) => ({ name, from: at + ofRun, until: until + ofRun, buries: [] }));
+  };
+  const bookLosses = async () => {
     const caughtUp = await speechgate(front.env, 'reconcile', '--since', begunAt.toISOString(), '--book');
     const hasLost = /Booked by this run: [1-9]/.test(caughtUp.output);
     if (caughtUp.code !== 0 || !hasLost) throw new Error(`no payment was lost, or booked again\n${caughtUp.output}`);
     progress(caughtUp.output);
-  }
-  progress('waiting for what is unfinished, then comparing');
-  const contradictions = await judge(front.databaseUrl, told, losses).catch((error) => [String(error), front.output()]);
-  const audit = await speechgate(front.env, 'audit', '--external');
-  return {
-    figures: figuresOf(diary.attempts, faults, end),
-    errors: errorsBySort(diary.attempts),
-    contradictions,
-    audit: { code: audit.code, output: audit.output },
-    served: servedByFlow(diary),
   };
+  const run = await runCallers(t, world, {
+    ...{ seed: begunAt.toISOString(), callers: options.callers, observe: recordIn(attempts), breakParts },
+    ...(options.faults.includes('lost commits') && { beforeJudging: bookLosses }),
+  });
+  const contradictions = run.verdict.contradictions.filter((each) => !isOfLoss(each, run.faults));
+  return {
+    run: { ...run, verdict: { ...run.verdict, contradictions } },
+    ...{ figures: figuresOf(attempts, faults, end), errors: errorsBySort(attempts) },
+  };
+}
+
+/**
+ * Callers of that moment may have been told otherwise than the books are now. What was spent from balances may be missing,
+ * but nobody is charged without an answer, or twice. The audit holds for them too.
+ */
+function isOfLoss({ kind, operation, words }: Contradiction, faults: readonly Struck[]): boolean {
+  const losses = faults.filter(({ name }) => name === 'lost commits');
+  if (!operation) return losses.length > 0 && /^the sums of .* differ$/.test(words);
+  if (kind === 'charged twice') return false;
+  if (kind === 'paid, not served' && !/^(direct|deposit)/.test(operation.flow)) return false;
+  return losses.some(({ from, until }) => operation.begun_at < until && operation.ended_at > from - CAPTURED_MS);
 }
 
 /** Breaks one part and waits until the service has recovered. @returns a function that restores the part */

@@ -2,7 +2,7 @@
  * `npm run lab -- soak`, see lab/soak/README.md. Exit code: 0 when all counts are zero, 1 when not, 2 when it could not run.
  */
 import { argumentsOf, readOptions, type SoakOptions, USAGE } from './options.ts';
-import { isClean, printFailure, printRun, progressLine } from './report.ts';
+import { isClean, printFailure, printRun } from './report.ts';
 import { soak } from './run.ts';
 import { Teardowns } from './teardowns.ts';
 
@@ -26,12 +26,14 @@ async function main(): Promise<number> {
     console.error(`${(error as Error).message}\n${USAGE}`);
     return EXIT_UNABLE;
   }
-  console.log(`npm run lab -- soak ${argumentsOf(options)}`);
+  const command = `npm run lab -- soak ${argumentsOf(options)}`;
+  console.log(command);
   try {
-    const run = await soak(options, owner, progressLine());
+    const run = await soak(options, owner);
     printRun(run);
     if (isClean(run.verdict)) return 0;
-    printFailure(run, options);
+    printFailure(run);
+    console.log(`\n${command}`);
     return 1;
   } finally {
     await owner.close();

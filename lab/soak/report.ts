@@ -1,36 +1,14 @@
 import type { Contradiction, Verdict } from './judge/judge.ts';
 import { KINDS } from './judge/rule.ts';
-import { argumentsOf, type SoakOptions } from './options.ts';
-import type { Progress, Run } from './run.ts';
+import type { Run } from './run.ts';
 
 const MOST_SHOWN = 30;
 /** A fault that ended this long before an operation began may still affect it. */
 const BEFORE_MS = 5_000;
-const EVERY_SECONDS = 15;
 
-/** One updated line on a terminal, and occasional lines elsewhere. */
-export function progressLine(): (progress: Progress) => void {
-  let before = { at: performance.now(), operations: 0 };
-  let toldAt = Number.NEGATIVE_INFINITY;
-  return ({ phase, seconds, operations, requests, open, fault, faults }) => {
-    const { isTTY } = process.stderr;
-    const at = performance.now();
-    if (!isTTY && at - toldAt < EVERY_SECONDS * 1000) return;
-    toldAt = at;
-    const rate = Math.round(((operations - before.operations) / (at - before.at)) * 1000);
-    before = { at, operations };
-    const line = [
-      ...[`${Math.round(seconds)} s`, phase, `${operations} operations`, `${rate}/s`, `${requests} requests`],
-      ...[`${open} open`, `${faults} faults`, fault ?? ''],
-    ].join('  ');
-    process.stderr.write(isTTY ? `\r\u001b[K${line.slice(0, process.stderr.columns - 1)}` : `${line}\n`);
-  };
-}
-
-export const isClean = ({ counts }: Verdict): boolean => KINDS.every((kind) => counts[kind] === 0);
+export const isClean = ({ contradictions }: Verdict): boolean => contradictions.length === 0;
 
 export function printRun({ verdict, faults, operations, requests, seconds, told }: Run): void {
-  if (process.stderr.isTTY) process.stderr.write('\r\u001b[K');
   const rate = Math.round(operations / seconds);
   console.log(`${operations} operations, ${requests} requests in ${Math.round(seconds)} s, ${rate} operations/s`);
   const ends: Record<string, Record<string, number>> = {};
@@ -50,7 +28,8 @@ export function printRun({ verdict, faults, operations, requests, seconds, told 
     },
   ]);
   console.table(Object.fromEntries(money));
-  console.table(verdict.counts);
+  const counts = KINDS.map((kind) => [kind, verdict.contradictions.filter((each) => each.kind === kind).length]);
+  console.table(Object.fromEntries(counts));
   const { count, farthestSeconds } = verdict.spared;
   console.log(
     `${count} answers came, and are not charged since their process was killed or frozen (at most ${farthestSeconds} s apart)`,
@@ -59,7 +38,7 @@ export function printRun({ verdict, faults, operations, requests, seconds, told 
 }
 
 /** Prints contradictions, each with its operation and the faults during it. */
-export function printFailure({ verdict, faults }: Run, options: SoakOptions): void {
+export function printFailure({ verdict, faults }: Run): void {
   const { contradictions } = verdict;
   for (const contradiction of contradictions.slice(0, MOST_SHOWN)) {
     console.log(`${contradiction.kind.toUpperCase()}: ${wordsOf(contradiction)}`);
@@ -72,7 +51,6 @@ export function printFailure({ verdict, faults }: Run, options: SoakOptions): vo
   }
   const left = contradictions.length - MOST_SHOWN;
   if (left > 0) console.log(`and ${left} more`);
-  console.log(`\nnpm run lab -- soak ${argumentsOf(options)}`);
 }
 
 function wordsOf({ words, detail, operation }: Contradiction): string {

@@ -4,24 +4,16 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Owner } from '../../test/support/child.ts';
 import { Crew } from './callers/crew.ts';
+import type { Observe } from './callers/line.ts';
 import { FaultSchedule, type Struck } from './faults/schedule.ts';
 import { judge, type Verdict } from './judge/judge.ts';
 import type { SoakOptions } from './options.ts';
 import { ToldLog } from './told-log.ts';
 import { openWorld } from './world/open-world.ts';
-import type { World } from './world/world.ts';
+import type { Service } from './world/world.ts';
 
-const LOOK_EVERY_MS = 1_000;
-
-export interface Progress {
-  readonly phase: string;
-  readonly seconds: number;
-  readonly operations: number;
-  readonly requests: number;
-  readonly open: number;
-  readonly fault: string | undefined;
-  readonly faults: number;
-}
+const TELL_EVERY_MS = 15_000;
+const MINUTE_MS = 60_000;
 
 export interface Run {
   readonly verdict: Verdict;
@@ -31,64 +23,65 @@ export interface Run {
   readonly seconds: number;
   /** Path of the callers' records. */
   readonly told: string;
-  /** Stays up until its owner closes. */
-  readonly world: World;
 }
 
-/** Runs callers against a world whose parts break, waits for recovery, and judges the result. */
-export async function soak(options: SoakOptions, owner: Owner, progress: (progress: Progress) => void): Promise<Run> {
-  const { seed } = options;
-  let phase = 'starting the world';
-  let crew: Crew | undefined;
-  let schedule: FaultSchedule | undefined;
-  const begunAt = performance.now();
-  const wallTime = (ms: number) => performance.timeOrigin + begunAt + ms;
-  const now = () => performance.now() - begunAt;
-  const log = new ToldLog(join(await mkdtemp(join(tmpdir(), 'speechgate-soak-told-')), 'told.jsonl'), wallTime);
-  const tell = () =>
-    progress({
-      ...{ phase, seconds: now() / 1000, operations: log.count, requests: log.requests, open: crew?.open ?? 0 },
-      ...{ fault: schedule?.current, faults: schedule?.struck.length ?? 0 },
-    });
-  const telling = setInterval(tell, LOOK_EVERY_MS);
-  owner.teardown(() => clearInterval(telling));
+export interface RunOptions {
+  readonly seed: string;
+  readonly callers: number;
+  readonly observe?: Observe;
+  /**
+   * Breaks parts while callers work, and ends when they run again. An error ends the run.
+   * @param now milliseconds since the start of the run
+   */
+  readonly breakParts: (now: () => number) => Promise<readonly Struck[]>;
+  /** Runs before callers and books are compared. */
+  readonly beforeJudging?: () => Promise<unknown>;
+}
 
-  const world = await openWorld(owner);
-  phase = 'callers buy credit';
-  crew = await Crew.open({ world, seed, sizes: options.callers, now, tell: log.add });
-  owner.teardown(() => crew?.close());
+/** Runs callers of all flows while parts break, until they know how each of their operations ended, and judges. */
+export async function runCallers(owner: Owner, world: Service, options: RunOptions): Promise<Run> {
+  const { breakParts, beforeJudging, ...crewOptions } = options;
+  const begunAt = performance.now();
+  const now = () => performance.now() - begunAt;
+  const wallTime = (ms: number) => performance.timeOrigin + begunAt + ms;
+  const log = new ToldLog(join(await mkdtemp(join(tmpdir(), 'speechgate-soak-told-')), 'told.jsonl'), wallTime);
+  let phase = 'callers buy credit';
+  const tell = () =>
+    console.error(`${Math.round(now() / 1000)} s  ${phase}  ${log.count} operations, ${log.requests} requests`);
+  const telling = setInterval(tell, TELL_EVERY_MS);
+  owner.teardown(() => clearInterval(telling));
+  const crew = await Crew.open({ world, ...crewOptions, now, tell: log.add });
+  owner.teardown(() => crew.close());
 
   phase = 'callers work';
   const openedAt = now();
   const isOver = new AbortController();
   const working = crew.work(isOver.signal);
-  if (options.hasFaults) schedule = new FaultSchedule(world, seed, now, options.target);
-  // An error of a caller, or a part that does not recover, ends the run.
-  const end = Promise.race([working, untilEnough(options, log), ...(schedule ? [schedule.begin()] : [])]);
-  await end.finally(() => schedule?.stop());
-  await world.untilReady();
+  const faults = await Promise.race([breakParts(now), working.then(() => [])]);
   phase = 'callers learn the ends';
   isOver.abort();
   await working;
   const seconds = (now() - openedAt) / 1000;
   await log.close();
-  const faults = schedule?.struck ?? [];
-  const verdict = await judge(world, log.path, {
-    deaths: faults.flatMap(({ buries, from, until }) =>
-      buries.map((gateway) => ({ gateway, from: wallTime(from), until: wallTime(until) })),
-    ),
-    progress: (words) => {
-      phase = `judging: ${words}`;
-    },
+  await beforeJudging?.();
+  const deaths = faults.flatMap(({ buries, from, until }) =>
+    buries.map((gateway) => ({ gateway, from: wallTime(from), until: wallTime(until) })),
+  );
+  const verdict = await judge(world, log.path, deaths, (words) => {
+    phase = `judging: ${words}`;
   });
-  return {
-    ...{ verdict, faults },
-    ...{ operations: log.count, requests: log.requests, seconds },
-    ...{ told: log.path, world },
-  };
+  clearInterval(telling);
+  return { verdict, faults, operations: log.count, requests: log.requests, seconds, told: log.path };
 }
 
-async function untilEnough({ milliseconds, operations }: SoakOptions, log: ToldLog): Promise<void> {
-  const enoughAt = performance.now() + milliseconds;
-  while (performance.now() < enoughAt && log.count < operations) await sleep(LOOK_EVERY_MS);
+/** Runs callers against a world whose parts break. */
+export async function soak({ seed, callers, minutes, target, hasFaults }: SoakOptions, owner: Owner): Promise<Run> {
+  const world = await openWorld(owner);
+  const breakParts = async (now: () => number) => {
+    const schedule = new FaultSchedule(world, seed, now, target);
+    const enough = sleep(minutes * MINUTE_MS);
+    await Promise.race([enough, ...(hasFaults ? [schedule.begin()] : [])]).finally(() => schedule.stop());
+    return schedule.struck;
+  };
+  return runCallers(owner, world, { seed, callers, breakParts });
 }

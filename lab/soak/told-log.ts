@@ -1,13 +1,12 @@
 import { createReadStream, createWriteStream, type WriteStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { finished } from 'node:stream/promises';
-import { FLOWS, type Flow, type Told } from './told.ts';
+import type { Told } from './told.ts';
 
 /** Writes the callers' records to a file, one line of JSON for each operation. Memory holds only the counts. */
 export class ToldLog {
   readonly path: string;
   readonly #file: WriteStream;
-  readonly #operations = new Map<Flow, number>(FLOWS.map((flow) => [flow, 0]));
   #requests = 0;
   #count = 0;
 
@@ -26,7 +25,6 @@ export class ToldLog {
   readonly add = (told: Told): void => {
     this.#count += 1;
     this.#requests += told.requests;
-    this.#operations.set(told.flow, (this.#operations.get(told.flow) ?? 0) + 1);
     const line = { ...told, amountMicroUsd: String(told.amountMicroUsd), at: told.at ?? this.#wallTime(told.until) };
     this.#file.write(`${JSON.stringify(line)}\n`);
   };

@@ -26,20 +26,17 @@ export interface Told {
 /** The number of purchases before a caller's first operation. */
 export const SETUP = -1;
 
-export const FLOWS = [
-  'card',
-  'card, streamed',
-  'job',
-  'top-up',
-  'refund',
-  'dispute',
-  'direct',
-  'direct, quoted',
-  'deposit',
-  'prepaid',
-] as const;
-
-export type Flow = (typeof FLOWS)[number];
+export type Flow =
+  | 'card'
+  | 'card, streamed'
+  | 'job'
+  | 'top-up'
+  | 'refund'
+  | 'dispute'
+  | 'direct'
+  | 'direct, quoted'
+  | 'deposit'
+  | 'prepaid';
 
 /**
  * - `served`: complete audio, or a confirmed credit, deposit or quote

@@ -43,12 +43,12 @@ export class Replicas {
     });
   }
 
-  /** The URL at the next one that is ready. */
-  route(url: string): string {
+  /** Where the next one that is ready listens. */
+  origin(): string {
     const ready = [...this.#running.values()].filter(({ isReady }) => isReady);
     const next = ready[this.#turn++ % ready.length];
     if (!next) throw new Error(`no gateway is ready:\n${this.output()}`);
-    return url.replace(REPLICATED_URL, next.url);
+    return next.url;
   }
 
   /** Starts one at ports of its own; resolves when it is ready. */

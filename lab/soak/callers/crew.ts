@@ -2,13 +2,13 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Random } from '../random.ts';
 import { SETUP, type Told } from '../told.ts';
-import type { World } from '../world/world.ts';
+import type { Service } from '../world/world.ts';
 import { openCard } from './card.ts';
 import { openDeposit } from './deposit.ts';
 import { openDirect } from './direct.ts';
 import type { Customer, Open } from './flow.ts';
 import { openJob } from './job.ts';
-import { Line } from './line.ts';
+import { Line, type Observe } from './line.ts';
 import { Operation, type Outcome } from './operation.ts';
 import { openPrepaid } from './prepaid.ts';
 import { openClawback, openTopUp } from './top-up.ts';
@@ -23,15 +23,15 @@ const KINDS: readonly (readonly [name: string, share: number, open: Open])[] = [
   ['top-up', 3, openTopUp],
   ['clawback', 2, openClawback],
 ];
-export const CALLER_KINDS: readonly string[] = KINDS.map(([name]) => name);
 const SHARES = KINDS.reduce((sum, [, share]) => sum + share, 0);
 const LONGEST_OPENING = 8;
 
 export interface CrewOptions {
-  readonly world: World;
+  readonly world: Service;
   readonly seed: string;
-  /** Number of callers by kind. '' is the total, with at least one caller of each kind. */
-  readonly sizes: ReadonlyMap<string, number>;
+  /** How many there are, with at least one of each kind. */
+  readonly callers: number;
+  readonly observe?: Observe | undefined;
   /** Milliseconds since the start of the run. */
   readonly now: () => number;
   readonly tell: (told: Told) => void;
@@ -47,21 +47,19 @@ export class Crew {
   readonly #options: CrewOptions;
   readonly #lines: readonly [Line, Line];
   readonly #members: Member[] = [];
-  #open = 0;
 
   private constructor(options: CrewOptions) {
     this.#options = options;
-    const [one, two] = options.world.gateways;
-    this.#lines = [new Line('gateway one', one), new Line('gateway two', two)];
+    const { observe, world } = options;
+    const [one, two] = world.gateways;
+    this.#lines = [new Line('gateway one', one, observe), new Line('gateway two', two, observe)];
   }
 
   /** Resolves when each caller has the credit, balance or coins that it needs. */
   static async open(options: CrewOptions): Promise<Crew> {
     const crew = new Crew(options);
-    const { sizes } = options;
-    const size = sizes.get('') ?? SHARES;
     const names = KINDS.flatMap(([kind, share, open]) => {
-      const length = sizes.get(kind) ?? Math.max(1, Math.round((share * size) / SHARES));
+      const length = Math.max(1, Math.round((share * options.callers) / SHARES));
       return Array.from({ length }, (_, index) => ({ name: `${kind} ${index + 1}`, open }));
     });
     while (names.length > 0) {
@@ -69,10 +67,6 @@ export class Crew {
       crew.#members.push(...(await Promise.all(opening.map(({ name, open }) => crew.#begin(name, open)))));
     }
     return crew;
-  }
-
-  get open(): number {
-    return this.#open;
   }
 
   /** Runs operations until the signal, then waits for those in progress. */
@@ -99,9 +93,7 @@ export class Crew {
       const operation = this.#operation(name, number);
       const pauseMs = operation.random.between(0, customer.longestPauseMs);
       const from = this.#options.now();
-      this.#open += 1;
       const outcome = await customer.buy(operation);
-      this.#open -= 1;
       this.#tell(name, number, from, operation, outcome);
       await sleep(pauseMs);
     }

@@ -7,9 +7,9 @@ import type { Open } from './flow.ts';
 import { jsonOf, type Operation, type Outcome } from './operation.ts';
 import { payRequest } from './payment.ts';
 
-/** Range of one deposit in micro-USDC. */
-const LEAST = 100_000;
-const MOST = 200_000;
+/** Range of one deposit in micro-USDC: above the price of any speech, so that its transfer tells what it is for. */
+const LEAST = 150_000;
+const MOST = 250_000;
 
 /** Deposits, retried until they are credited. */
 export const openDeposit: Open = async ({ world, key }) => {

@@ -1,4 +1,4 @@
-import type { World } from '../world/world.ts';
+import type { Service } from '../world/world.ts';
 import type { Operation, Outcome } from './operation.ts';
 
 /** One caller, which repeats its operation. */
@@ -16,7 +16,7 @@ export interface Opening {
 }
 
 export interface OpeningParts {
-  readonly world: World;
+  readonly world: Service;
   readonly operation: Operation;
   /** 32 bytes, unique to this caller. */
   readonly key: Buffer;

@@ -57,6 +57,7 @@ async function follow(operation: Operation, jobId: string): Promise<string | und
     (heard) => {
       if (isPassing(heard)) return undefined;
       if (heard.status !== 200) operation.isWrong(`an accepted job was answered with ${heard.status}`);
+      if (heard.status === 404) return 'failed';
       const status = String(jsonOf(heard)?.status);
       return status === 'completed' || status === 'failed' ? status : undefined;
     },

@@ -1,5 +1,5 @@
 import { Agent, type IncomingHttpHeaders, request } from 'node:http';
-import type { GatewayName } from '../world/world.ts';
+import type { GatewayName, Origin } from '../world/world.ts';
 
 export interface Sent {
   readonly method: 'GET' | 'POST';
@@ -24,22 +24,35 @@ export interface Heard {
 /** When the caller disconnects: some time after the request, or after this much of the body. */
 export type HangUp = { readonly afterMs: number } | { readonly afterBytes: number };
 
+/** Called for each request that its caller did not plan to leave. */
+export type Observe = (sent: Sent, heard: Heard, ms: number) => void;
+
 /** All callers' connections to one gateway. */
 export class Line {
   readonly #agent = new Agent({ keepAlive: true, keepAliveMsecs: 60_000, maxSockets: Number.POSITIVE_INFINITY });
   readonly #gateway: GatewayName;
-  readonly #hostname: string;
-  readonly #port: string;
+  readonly #origin: Origin;
+  readonly #observe: Observe | undefined;
 
-  constructor(gateway: GatewayName, origin: string) {
-    const { hostname, port } = new URL(origin);
+  constructor(gateway: GatewayName, origin: Origin, observe?: Observe) {
     this.#gateway = gateway;
-    this.#hostname = hostname;
-    this.#port = port;
+    this.#origin = origin;
+    this.#observe = observe;
   }
 
   /** Sends a request and records the result. Never throws. @param timeoutMs the caller disconnects after this time */
-  ask({ method, path, headers, body }: Sent, timeoutMs: number, hangUp?: HangUp): Promise<Heard> {
+  async ask(sent: Sent, timeoutMs: number, hangUp?: HangUp): Promise<Heard> {
+    const begunAt = performance.now();
+    const heard = await this.#send(sent, timeoutMs, hangUp);
+    if (!hangUp) this.#observe?.(sent, heard, performance.now() - begunAt);
+    return heard;
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+
+  #send({ method, path, headers, body }: Sent, timeoutMs: number, hangUp?: HangUp): Promise<Heard> {
     return new Promise((resolve) => {
       const nothing: Heard = {
         ...{ gateway: this.#gateway, status: 0, headers: {}, body: Buffer.alloc(0) },
@@ -48,8 +61,8 @@ export class Line {
       let heard = nothing;
       const chunks: Buffer[] = [];
       let received = 0;
-      const outgoing = request({
-        ...{ agent: this.#agent, hostname: this.#hostname, port: this.#port, method, path },
+      const outgoing = request(this.#origin() + path, {
+        ...{ agent: this.#agent, method },
         headers: { ...headers, ...(body !== undefined && { 'content-length': Buffer.byteLength(body) }) },
       });
       const giveUpMs = hangUp && 'afterMs' in hangUp ? hangUp.afterMs : timeoutMs;
@@ -79,9 +92,5 @@ export class Line {
       });
       outgoing.end(body);
     });
-  }
-
-  close(): void {
-    this.#agent.destroy();
   }
 }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { World } from '../world/world.ts';
+import type { Service } from '../world/world.ts';
 import type { Open } from './flow.ts';
 import type { Heard } from './line.ts';
 import { isPassing, type Operation, type Outcome } from './operation.ts';
@@ -62,7 +62,7 @@ export const openClawback: Open = async ({ world }) => ({
 });
 
 /** Buys credit for a new account and retries each step. */
-export async function buyCredit(world: World, operation: Operation, cents: number): Promise<Purchase> {
+export async function buyCredit(world: Service, operation: Operation, cents: number): Promise<Purchase> {
   const checkout = await openCheckout(operation, cents);
   if (checkout === undefined) throw new Error('no checkout was opened before the run');
   const bought = await complete(operation, new URL(await world.processor.pay(checkout)), cents, false);
@@ -104,7 +104,7 @@ const sessionOf = (back: URL): string => back.searchParams.get('session_id') ?? 
 
 /** Creates a refund or a dispute and resolves it in a random way. */
 async function applyClawback(
-  { processor }: World,
+  { processor }: Service,
   { random }: Operation,
   session: string,
   cents: number,

@@ -12,8 +12,6 @@ const TWO_AT_ONCE = 0.25;
 
 export interface Struck {
   readonly name: string;
-  /** Number of its turn. With the seed it determines the fault and its duration. */
-  readonly number: number;
   /** Milliseconds since the start of the run. */
   readonly from: number;
   readonly until: number;
@@ -46,7 +44,6 @@ export class FaultSchedule {
   readonly #faults: readonly Fault[];
   readonly #seed: string;
   readonly #now: () => number;
-  readonly #current = new Set<string>();
   readonly #stop = new AbortController();
   #number = 0;
   #running: Promise<void> = Promise.resolve();
@@ -57,11 +54,6 @@ export class FaultSchedule {
     this.#faults = FAULTS.filter((fault) => target === undefined || fault.target === target);
     this.#seed = seed;
     this.#now = now;
-  }
-
-  /** Current faults, or undefined during a pause. */
-  get current(): string | undefined {
-    return this.#current.size > 0 ? [...this.#current].join(' and ') : undefined;
   }
 
   /** Resolves after `stop`. Rejects as soon as a part does not recover. */
@@ -89,15 +81,13 @@ export class FaultSchedule {
 
   async #strike(fault: Fault, number: number): Promise<void> {
     const from = this.#now();
-    this.#current.add(fault.name);
     try {
       await fault.strike(this.#world, new Random(this.#seed, 'fault', number, fault.name));
     } catch (error) {
       throw new Error(`${fault.name} (fault ${number}) could not be mended`, { cause: error });
     } finally {
-      this.#current.delete(fault.name);
       const { name, buries = [] } = fault;
-      this.struck.push({ name, number, from, until: this.#now(), buries });
+      this.struck.push({ name, from, until: this.#now(), buries });
     }
   }
 }

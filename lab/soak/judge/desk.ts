@@ -3,13 +3,11 @@ import { openPool } from '../../../src/db/database.ts';
 import { ASSET } from '../../../src/sandbox/chain/chain-client.ts';
 import { usdCoinAbi } from '../../../src/sandbox/chain/fund.ts';
 import { readTold } from '../told-log.ts';
-import type { PartName, World } from '../world/world.ts';
+import type { PartName, Service } from '../world/world.ts';
 
 const ROWS_AT_ONCE = 5_000;
 /** More blocks in one request would exceed the node's timeout. */
 const BLOCKS_AT_ONCE = 1_000n;
-
-type Columns = readonly (readonly [name: string, type: string])[];
 
 /** When a gateway was killed or frozen, in Unix milliseconds. */
 export interface Death {
@@ -42,25 +40,24 @@ export class Desk {
 
   /** Table `told`: the callers' records, with ids in the order of their ends. */
   async layTold(path: string): Promise<void> {
-    const columns = [
-      ...[['id', 'integer'] as const, ['caller', 'text'] as const, ['number', 'integer'] as const],
-      ...[['flow', 'text'] as const, ['ended', 'text'] as const, ['amount', 'bigint'] as const],
-      ...[['payer', 'text'] as const, ['job_id', 'text'] as const, ['session_id', 'text'] as const],
-      ...[['nonce', 'text'] as const, ['wrong', 'text'] as const],
-      ...[['begun_at', 'double precision'] as const, ['ended_at', 'double precision'] as const],
-      ...[['at', 'double precision'] as const, ['served_by', 'text'] as const, ['keys', 'jsonb'] as const],
-    ];
     async function* rows() {
       let id = 0;
-      for await (const { keys, ...told } of readTold(path)) {
-        const { payer, jobId, sessionId, nonce } = keys;
-        yield [
-          ...[id++, told.caller, told.number, told.flow, told.end, told.amountMicroUsd, payer, jobId, sessionId, nonce],
-          ...[told.wrong, told.from, told.until, told.at / 1000, told.servedBy, JSON.stringify(keys)],
-        ];
+      for await (const { number, from, until, ...told } of readTold(path)) {
+        const { payer, jobId, sessionId, nonce } = told.keys;
+        yield {
+          ...{ id: id++, caller: told.caller, number, flow: told.flow, ended: told.end, payer, nonce, keys: told.keys },
+          ...{ amount: String(told.amountMicroUsd), job_id: jobId, session_id: sessionId, wrong: told.wrong },
+          ...{ begun_at: from, ended_at: until, at: told.at / 1000, served_by: told.servedBy },
+        };
       }
     }
-    await this.#lay('told', columns, rows());
+    await this.#lay(
+      'told',
+      `id integer, caller text, number integer, flow text, ended text, amount bigint, payer text, job_id text,
+       session_id text, nonce text, wrong text, begun_at double precision, ended_at double precision,
+       at double precision, served_by text, keys jsonb`,
+      rows(),
+    );
     await this.query('create index on pg_temp.told (payer, amount)');
     await this.query(`
       create temp table told_trace as
@@ -70,20 +67,15 @@ export class Desk {
   }
 
   /** Table `session`: the processor's sessions. */
-  async laySessions({ processor }: World): Promise<void> {
-    const sessions = await processor.sessions();
-    const columns = [
-      ...[['id', 'text'] as const, ['is_paid', 'boolean'] as const],
-      ...[['cents', 'integer'] as const, ['taken_back_cents', 'integer'] as const],
-    ];
-    const rows = sessions.map(({ id, isPaid, amountCents, takenBackCents }) => [
-      ...[id, isPaid, amountCents, takenBackCents],
-    ]);
-    await this.#lay('session', columns, rows);
+  async laySessions({ processor }: Service): Promise<void> {
+    const rows = (await processor.sessions()).map(({ id, isPaid, amountCents, takenBackCents }) => ({
+      ...{ id, is_paid: isPaid, cents: amountCents, taken_back_cents: takenBackCents },
+    }));
+    await this.#lay('session', 'id text, is_paid boolean, cents integer, taken_back_cents integer', rows);
   }
 
   /** Table `received`: USDC that the payee received, with the nonce of its authorization. */
-  async layChain({ chain, payTo }: World): Promise<void> {
+  async layChain({ chain, payTo }: Service): Promise<void> {
     const head = await chain.getBlockNumber();
     const rows = [];
     for (let fromBlock = 0n; fromBlock <= head; fromBlock += BLOCKS_AT_ONCE) {
@@ -92,35 +84,32 @@ export class Desk {
       const nonces = new Map(uses.map(({ transactionHash, args }) => [transactionHash, args.nonce]));
       const transfers = await chain.getContractEvents({ ...events, eventName: 'Transfer', args: { to: payTo } });
       for (const { transactionHash, args } of transfers) {
-        rows.push([transactionHash, args.from?.toLowerCase(), args.value, nonces.get(transactionHash)]);
+        rows.push({
+          ...{ transaction_hash: transactionHash, payer: args.from?.toLowerCase(), amount: String(args.value) },
+          nonce: nonces.get(transactionHash),
+        });
       }
     }
-    const columns = [
-      ...[['transaction_hash', 'text'] as const, ['payer', 'text'] as const],
-      ...[['amount', 'bigint'] as const, ['nonce', 'text'] as const],
-    ];
-    await this.#lay('received', columns, rows);
+    await this.#lay('received', 'transaction_hash text, payer text, amount bigint, nonce text', rows);
   }
 
   /** Table `audio`: objects in the audio store. */
-  async layAudio(world: World): Promise<void> {
+  async layAudio(world: Service): Promise<void> {
     const prefix = new URL(world.env.AUDIO_STORE ?? '').pathname.slice(1);
-    const objects = [...(await world.audioObjects())].map(([key, size]) => [key.slice(prefix.length + 1), size]);
-    await this.#lay('audio', [['key', 'text'] as const, ['size', 'bigint'] as const], objects);
+    const objects = [...(await world.audioObjects())].map(([key, size]) => ({
+      key: key.slice(prefix.length + 1),
+      size,
+    }));
+    await this.#lay('audio', 'key text, size bigint', objects);
     await this.query('create index on pg_temp.audio (key)');
   }
 
   /** Table `death`: when gateways were killed or frozen, or PostgreSQL was killed, in Unix seconds. */
   async layDeaths(deaths: readonly Death[]): Promise<void> {
-    const columns = [
-      ...[['gateway', 'text'] as const],
-      ...[['begun_at', 'double precision'] as const, ['ended_at', 'double precision'] as const],
-    ];
-    await this.#lay(
-      'death',
-      columns,
-      deaths.map(({ gateway, from, until }) => [gateway, from / 1000, until / 1000]),
-    );
+    const rows = deaths.map(({ gateway, from, until }) => ({
+      ...{ gateway, begun_at: from / 1000, ended_at: until / 1000 },
+    }));
+    await this.#lay('death', 'gateway text, begun_at double precision, ended_at double precision', rows);
   }
 
   async close(): Promise<void> {
@@ -128,26 +117,22 @@ export class Desk {
     await this.#pool.end();
   }
 
-  async #lay(
-    table: string,
-    columns: Columns,
-    rows: AsyncIterable<readonly unknown[]> | Iterable<readonly unknown[]>,
-  ): Promise<void> {
+  async #lay(table: string, columns: string, rows: AsyncIterable<object> | Iterable<object>): Promise<void> {
     await this.query(`drop table if exists pg_temp.${table} cascade`);
-    await this.query(`create temp table ${table} (${columns.map((column) => column.join(' ')).join(', ')})`);
-    const placed = columns.map(([, type], index) => `$${index + 1}::${type}[]`).join(', ');
-    const put = async (batch: readonly (readonly unknown[])[]) => {
-      const values = columns.map((_, index) => batch.map((row) => row[index] ?? null));
-      await this.#client.query(`insert into pg_temp.${table} select * from unnest(${placed})`, values);
-    };
-    let batch: (readonly unknown[])[] = [];
+    await this.query(`create temp table ${table} (${columns})`);
+    const put = (batch: readonly object[]) =>
+      this.#client.query(
+        `insert into pg_temp.${table} select * from jsonb_populate_recordset(null::pg_temp.${table}, $1)`,
+        [JSON.stringify(batch)],
+      );
+    let batch: object[] = [];
     for await (const row of rows) {
       batch.push(row);
       if (batch.length < ROWS_AT_ONCE) continue;
       await put(batch);
       batch = [];
     }
-    if (batch.length > 0) await put(batch);
+    await put(batch);
     await this.query(`analyze pg_temp.${table}`);
   }
 }

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { speechgate } from '../../../test/support/speechgate.ts';
-import type { World } from '../world/world.ts';
+import type { Service } from '../world/world.ts';
 import { type Death, Desk } from './desk.ts';
 import { countEnds, countSpared, differing, type Money, type Spared, sumMoney } from './money.ts';
 import { OPEN_RULES } from './open-things.ts';
 import { PAYMENT_RULES } from './payments.ts';
 import { PURCHASE_RULES } from './purchases.ts';
-import { KINDS, type Kind, type Rule } from './rule.ts';
+import type { Kind, Rule } from './rule.ts';
 import { matchCharges, SPEECH_RULES } from './speech.ts';
 import { OTHER_RULES } from './stores.ts';
 
@@ -15,8 +15,6 @@ const LOOK_EVERY_MS = 1_000;
 const HEAL_MS = 300_000;
 /** The service may still correct these. A credit without payment is final. */
 const HEALING = PURCHASE_RULES.filter(({ kind }) => kind !== 'served, not paid');
-/** Limit for each rule. */
-const MOST_SHOWN = 5;
 
 export interface Named {
   readonly caller: string;
@@ -37,21 +35,10 @@ export interface Contradiction {
 }
 
 export interface Verdict {
-  readonly counts: Readonly<Record<Kind, number>>;
-  /** A limited number for each rule. */
   readonly contradictions: readonly Contradiction[];
   readonly money: readonly Money[];
   readonly ends: readonly { readonly flow: string; readonly ended: string; readonly count: bigint }[];
   readonly spared: Spared;
-  readonly audit: string;
-}
-
-export interface JudgeOptions {
-  /** When gateways were killed or frozen, in Unix milliseconds. Default: never. */
-  readonly deaths?: readonly Death[];
-  /** How long reconcilers and workers may take to finish. */
-  readonly healMs?: number;
-  readonly progress?: (words: string) => void;
 }
 
 /**
@@ -59,26 +46,26 @@ export interface JudgeOptions {
  * the micro-USD. Also runs the service's own audit. Faults and callers must have ended.
  * @param told path of the callers' records
  */
-export async function judge(world: World, told: string, options: JudgeOptions = {}): Promise<Verdict> {
-  const { deaths = [], healMs = HEAL_MS, progress = () => {} } = options;
+export async function judge(
+  world: Service,
+  told: string,
+  deaths: readonly Death[],
+  progress: (words: string) => void,
+): Promise<Verdict> {
   const desk = await Desk.open(world.databaseUrl);
   try {
     await desk.layTold(told);
-    await heal(world, desk, healMs, progress);
+    await heal(world, desk, progress);
     progress('comparing');
     await Promise.all([desk.layChain(world), desk.layAudio(world)]);
     await desk.layDeaths(deaths);
     await matchCharges(desk);
-    const counts = Object.fromEntries(KINDS.map((kind) => [kind, 0])) as Record<Kind, number>;
     const contradictions: Contradiction[] = [];
     for (const rule of [...SPEECH_RULES, ...PAYMENT_RULES, ...PURCHASE_RULES, ...OTHER_RULES, ...OPEN_RULES]) {
-      const found = await broken(desk, rule);
-      counts[rule.kind] += found.length;
-      contradictions.push(...found.slice(0, MOST_SHOWN));
+      contradictions.push(...(await broken(desk, rule)));
     }
     const money = await sumMoney(desk);
     for (const { flow } of differing(money)) {
-      counts.other += 1;
       contradictions.push({ kind: 'other', words: `the sums of ${flow} differ`, detail: null, operation: undefined });
     }
     const [ends, spared] = [await countEnds(desk), await countSpared(desk)];
@@ -86,19 +73,18 @@ export async function judge(world: World, told: string, options: JudgeOptions = 
     const audit = await speechgate(world.env, 'audit', '--external');
     const lines = audit.output.split('\n').filter((line) => /^(BROKEN|\s+NOT CHECKED)/.test(line));
     if (audit.code !== 0) {
-      counts.other += 1;
       const detail = lines.join('; ') || audit.output.slice(-2_000);
       contradictions.push({ kind: 'other', words: 'the audit finds fault', detail, operation: undefined });
     }
-    return { counts, contradictions, money, ends, spared, audit: audit.output };
+    return { contradictions, money, ends, spared };
   } finally {
     await desk.close();
   }
 }
 
 /** Waits until nothing is open and purchases match the processor, or until the timeout. */
-async function heal(world: World, desk: Desk, healMs: number, progress: (words: string) => void): Promise<void> {
-  for (const giveUpAt = performance.now() + healMs; ; await sleep(LOOK_EVERY_MS)) {
+async function heal(world: Service, desk: Desk, progress: (words: string) => void): Promise<void> {
+  for (const giveUpAt = performance.now() + HEAL_MS; ; await sleep(LOOK_EVERY_MS)) {
     const open = await countBroken(desk, OPEN_RULES);
     progress(`${open} open`);
     if (open === 0) {

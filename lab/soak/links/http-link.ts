@@ -19,15 +19,8 @@ export interface Answer {
 
 /** One request by the service, as a breaker sees it. */
 export interface Exchange {
-  readonly method: string;
-  /** With its query. */
-  readonly path: string;
-  readonly body: Buffer;
-  /**
-   * Forwards the request. Resolves with the complete response, or rejects without one.
-   * @param body replaces the request's body
-   */
-  pass(body?: Buffer): Promise<Answer>;
+  /** Forwards the request. Resolves with the complete response, or rejects without one. */
+  pass(): Promise<Answer>;
   /** Forwards the request and streams the response. Failures pass through. */
   relay(): Promise<void>;
   answer(answer: Answer): void;
@@ -44,7 +37,6 @@ export type Breaker = (exchange: Exchange) => Promise<void> | void;
 export interface HttpLink {
   /** The service calls this origin instead of the part's. */
   readonly origin: string;
-  readonly requests: number;
   /** Applies to new requests. Undefined relays all. */
   breaker: Breaker | undefined;
 }
@@ -54,9 +46,7 @@ const OF_HOPS = new Set(['connection', 'keep-alive', 'transfer-encoding', 'conte
 
 export async function startHttpLink(owner: Owner, target: string): Promise<HttpLink> {
   const agent = new Agent({ keepAlive: true });
-  let requests = 0;
   const server = createServer(async (incoming, response) => {
-    requests += 1;
     try {
       const body = await buffer(incoming);
       const exchange = exchangeOf(incoming, response, body, { target, agent });
@@ -78,9 +68,6 @@ export async function startHttpLink(owner: Owner, target: string): Promise<HttpL
   });
   const link: HttpLink = {
     origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    get requests() {
-      return requests;
-    },
     breaker: undefined,
   };
   return link;
@@ -92,22 +79,21 @@ function exchangeOf(
   body: Buffer,
   { target, agent }: { target: string; agent: Agent },
 ): Exchange {
-  const ask = (bytes = body): Promise<IncomingMessage> =>
+  const ask = (): Promise<IncomingMessage> =>
     new Promise((resolve, reject) => {
-      const length = bytes.length > 0 || method !== 'GET' ? { 'content-length': String(bytes.length) } : {};
+      const length = body.length > 0 || method !== 'GET' ? { 'content-length': String(body.length) } : {};
       const passed = httpRequest(`${target}${path}`, {
         method,
         agent,
         headers: { ...withoutHops(headers), ...length },
       });
-      passed.on('response', resolve).on('error', reject).end(bytes);
+      passed.on('response', resolve).on('error', reject).end(body);
       // Forwards a disconnect.
       response.once('close', () => passed.destroy());
     });
   return {
-    ...{ method, path, body },
-    pass: async (bytes) => {
-      const passed = await ask(bytes);
+    pass: async () => {
+      const passed = await ask();
       return { status: passed.statusCode ?? 0, headers: withoutHops(passed.headers), body: await buffer(passed) };
     },
     relay: async () => {

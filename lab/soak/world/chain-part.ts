@@ -119,7 +119,6 @@ export class ChainPart implements Part {
 
   freeze = async (): Promise<void> => this.#process?.freeze();
   thaw = async (): Promise<void> => this.#process?.thaw();
-  output = (): string => this.#process?.output() ?? '';
 
   /** After it resolves there are no new blocks: transactions wait. */
   async #stopMining(): Promise<void> {

@@ -1,6 +1,6 @@
 /**
  * The sandbox's checkout as a process on PORT, with its state in DATA_DIR. OPERATIONS_PORT takes operations of the
- * dashboard and of buyers' banks: `POST /<operation>` with the arguments as a JSON array.
+ * dashboard: `POST /<operation>` with the arguments as a JSON array.
  */
 import { createServer } from 'node:http';
 import { json } from 'node:stream/consumers';

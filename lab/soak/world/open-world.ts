@@ -10,19 +10,12 @@ import { until } from '../../../test/support/until.ts';
 import { openOutside } from './outside.ts';
 import { PostgresPart } from './postgres-part.ts';
 import { ProcessPart } from './process-part.ts';
-import type { Parts, ServiceName, World } from './world.ts';
+import type { GatewayName, Parts, ServiceName, World } from './world.ts';
 
 const START_MS = 120_000;
 const READY_MS = 120_000;
-/** Other tests cover the limits. */
-const LIMITLESS = {
-  ...{ RATE_LIMIT_MAX: '1000000', TOP_UP_RATE_LIMIT_MAX: '1000000', EDGE_RATE_LIMIT_MAX: '1000000' },
-};
 /** Short, so that more happens. */
 const TIMES = { SPEECH_TIMEOUT_MS: '1000', RECONCILE_INTERVAL_MS: '1000' };
-const SECRETS = {
-  ...{ QUOTE_SECRET: 'q'.repeat(32), JOB_SIGNING_SECRET: 'j'.repeat(32), FEEDBACK_SECRET: 'f'.repeat(32) },
-};
 
 /** Starts the service and everything it needs. All of it ends with the owner. */
 export async function openWorld(owner: Owner): Promise<World> {
@@ -46,9 +39,9 @@ export async function openWorld(owner: Owner): Promise<World> {
   const ports = { 'gateway one': await freePort(), 'gateway two': await freePort() };
   const adminPorts = { ...ports, worker: 0 };
   for (const name of Object.keys(adminPorts) as ServiceName[]) adminPorts[name] = await freePort();
-  const gateways = [`http://127.0.0.1:${ports['gateway one']}`, `http://127.0.0.1:${ports['gateway two']}`] as const;
+  const originOf = (name: GatewayName) => () => `http://127.0.0.1:${ports[name]}`;
   const common = {
-    ...{ ...LIMITLESS, ...TIMES, ...SECRETS, SIGNING_KEYS_FILE: keysFile, BASE_URL: gateways[0], LOG_LEVEL: 'warn' },
+    ...{ ...TIMES, SIGNING_KEYS_FILE: keysFile, BASE_URL: originOf('gateway one')() },
     ...{ DATA_DIR: join(folder, 'data'), NODE_ENV: 'test' },
   };
   const serve = (name: ServiceName): ProcessPart => {
@@ -73,11 +66,11 @@ export async function openWorld(owner: Owner): Promise<World> {
       () => false,
     );
   const world: World = {
-    ...{ gateways, parts, databaseLinks, payTo: outside.payTo, chain: outside.chain.client },
+    ...{ parts, databaseLinks, payTo: outside.payTo, chain: outside.chain.client },
+    gateways: [originOf('gateway one'), originOf('gateway two')],
     ...{ links: outside.links, processor: outside.processor, databaseUrl: postgres.url },
     env: { ...common, ...outside.settings(true), DATABASE_URL: postgres.url },
     audioObjects: outside.audioObjects,
-    spoken: outside.spoken,
     untilReady: async () => {
       await Promise.all(Object.values(parts).map((part) => part.start()));
       const names = Object.keys(service) as ServiceName[];

@@ -1,4 +1,3 @@
-import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ListObjectsV2Command, S3Client } from '@aws-sdk/client-s3';
 import type { Address, Hex } from 'viem';
@@ -16,6 +15,13 @@ import type { OutsideName, Processor } from './world.ts';
 const BUCKET = 'soak';
 const GAS_WEI = 10n ** 24n;
 const START_MS = 120_000;
+/** Other tests cover the limits. */
+const LIMITLESS = {
+  ...{ RATE_LIMIT_MAX: '1000000', TOP_UP_RATE_LIMIT_MAX: '1000000', EDGE_RATE_LIMIT_MAX: '1000000' },
+};
+const SECRETS = {
+  ...{ QUOTE_SECRET: 'q'.repeat(32), JOB_SIGNING_SECRET: 'j'.repeat(32), FEEDBACK_SECRET: 'f'.repeat(32) },
+};
 
 /** External services, each with the link through which the service calls it. */
 export interface Outside {
@@ -27,14 +33,12 @@ export interface Outside {
   /** Settings of the service that use the links, or with `isDirect` the services themselves. */
   settings(isDirect: boolean): Record<string, string>;
   audioObjects(): Promise<ReadonlyMap<string, number>>;
-  spoken(): Promise<number>;
 }
 
 export async function openOutside(owner: Owner, folder: string): Promise<Outside> {
   const chain = await ChainPart.open(owner, folder);
   const [facilitatorKey, secretKey] = [generatePrivateKey(), 'sk_test_soak'];
   await fund(chain.client, privateKeyToAccount(facilitatorKey).address, { ether: GAS_WEI });
-  const countFile = join(folder, 'spoken');
 
   const origins = new Map<string, string>();
   const open = async (
@@ -64,7 +68,7 @@ export async function openOutside(owner: Owner, folder: string): Promise<Outside
       SECRET_KEY: secretKey,
     }),
     open('store', /stores/, { BUCKET }),
-    open('upstream', /speaks/, { COUNT_FILE: countFile }),
+    open('upstream', /speaks/, {}),
   ]);
 
   const originOf = (name: OutsideName): string => (name === 'node' ? chain.url : (origins.get(name) as string));
@@ -99,15 +103,10 @@ export async function openOutside(owner: Owner, folder: string): Promise<Outside
           AWS_ENDPOINT_URL: at('store'),
           AWS_REGION: 'us-east-1',
         },
-        ...S3_CREDENTIALS,
+        ...{ ...S3_CREDENTIALS, ...LIMITLESS, ...SECRETS, LOG_LEVEL: 'warn' },
       };
     },
     audioObjects: () => listObjects(s3),
-    spoken: () =>
-      stat(countFile).then(
-        ({ size }) => size,
-        () => 0,
-      ),
   };
 }
 

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { freePort } from '../../../src/sandbox/free-port.ts';
 import { serverAccount } from '../../../src/sandbox/postgres/account.ts';
@@ -18,7 +17,6 @@ import { processTree } from '../../bench/processes.ts';
 import type { Part } from './world.ts';
 
 const DATABASE = 'speechgate';
-const KEPT_OUTPUT = 65_536;
 
 /** A PostgreSQL server with fsync. Signals reach all its processes. */
 export class PostgresPart implements Part {
@@ -93,14 +91,6 @@ export class PostgresPart implements Part {
   async thaw(): Promise<void> {
     const postmaster = await this.#postmaster();
     if (postmaster !== undefined) signal(processTree(postmaster), 'SIGCONT');
-  }
-
-  output(): string {
-    try {
-      return readFileSync(this.#server.logFile, 'utf8').slice(-KEPT_OUTPUT);
-    } catch {
-      return '';
-    }
   }
 
   async #postmaster(): Promise<number | undefined> {

@@ -20,8 +20,6 @@ export class ProcessPart implements Part {
   readonly name: PartName;
   readonly #options: ProcessOptions;
   #child: Child | undefined;
-  /** Output of earlier runs of the program. */
-  #former = '';
 
   constructor(options: ProcessOptions) {
     this.name = options.name;
@@ -35,7 +33,6 @@ export class ProcessPart implements Part {
 
   async start(): Promise<void> {
     if (this.isRunning) return;
-    this.#former = this.output();
     const { owner, command, env, ready } = this.#options;
     const child = startCommand(owner, [...WITH_PARENT, ...command], { env, keptOutput: KEPT_OUTPUT });
     this.#child = child;
@@ -56,10 +53,6 @@ export class ProcessPart implements Part {
 
   async thaw(): Promise<void> {
     if (this.isRunning) this.#child?.process.kill('SIGCONT');
-  }
-
-  output(): string {
-    return (this.#former + (this.#child?.output() ?? '')).slice(-KEPT_OUTPUT);
   }
 
   async #end(signal: NodeJS.Signals): Promise<number | null> {

@@ -1,5 +1,4 @@
-import Stripe from 'stripe';
-import { isTakenAt } from '../../../test/support/checkout.ts';
+import { isTakenAt, stripeAt } from '../../../test/support/checkout.ts';
 import { until } from '../../../test/support/until.ts';
 import type { Processor } from './world.ts';
 
@@ -9,8 +8,7 @@ const TIMEOUT_MS = 300_000;
 
 /** The checkout without faults, as buyers, merchant and banks use it. */
 export function processorAt(origin: string, operationsUrl: string, secretKey: string): Processor {
-  const { hostname, port } = new URL(origin);
-  const stripe = new Stripe(secretKey, { host: hostname, port, protocol: 'http', telemetry: false });
+  const stripe = stripeAt(origin, secretKey);
 
   const operate = async (name: string, ...given: unknown[]): Promise<never> => {
     const answer = await fetch(`${operationsUrl}/${name}`, { method: 'POST', body: JSON.stringify(given) });
@@ -23,7 +21,6 @@ export function processorAt(origin: string, operationsUrl: string, secretKey: st
     settleRefund: (id, status) => operate('settleRefund', id, status),
     openDispute: (wanted) => operate('openDispute', wanted),
     updateDispute: (id, status) => operate('updateDispute', id, status),
-    endBankPayment: (session, end) => operate('endBankPayment', session, end),
     pay: async (checkoutUrl) => {
       const buyer = { method: 'POST', body: 'card=accepted', redirect: 'manual' } as const;
       const headers = { 'content-type': 'application/x-www-form-urlencoded' };

@@ -1,8 +1,7 @@
 /**
  * A speech server as a process on PORT. It sends `speechOf` each text after a few milliseconds, slow texts in four
- * chunks. Each request for speech adds a byte to COUNT_FILE, so that the count survives a kill.
+ * chunks.
  */
-import { openSync, writeSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SLOWLY, speechOf } from './speech.ts';
@@ -11,8 +10,6 @@ const THINKS_MS = 10;
 const PIECES = 4;
 const PIECE_MS = 150;
 
-const count = openSync(process.env.COUNT_FILE as string, 'a');
-
 const server = createServer(async (request, response) => {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk);
@@ -20,7 +17,6 @@ const server = createServer(async (request, response) => {
     response.writeHead(200, { 'content-type': 'application/json' }).end('{"object":"list","data":[]}');
     return;
   }
-  writeSync(count, '.');
   const text: string = JSON.parse(Buffer.concat(chunks).toString()).input;
   const audio = speechOf(text);
   await sleep(THINKS_MS);

@@ -19,8 +19,6 @@ export interface Part {
   thaw(): Promise<void>;
   /** Restarts it with its data and address, unless it runs. Resolves when it accepts requests. */
   start(): Promise<void>;
-  /** The last 64 KiB of its output. */
-  output(): string;
 }
 
 export const GATEWAYS = ['gateway one', 'gateway two'] as const;
@@ -35,17 +33,12 @@ export type PartName = ServiceName | 'postgres' | 'chain' | 'facilitator' | 'che
 /** External services. Each call passes a link that can break it. */
 export type OutsideName = 'upstream' | 'facilitator' | 'node' | 'checkout' | 'store';
 
-/** A process of the service, which may exit by itself. */
-export interface ServicePart extends Part {
-  readonly isRunning: boolean;
-}
-
 export type Parts = Readonly<
-  Record<Exclude<PartName, 'postgres' | 'chain'>, ServicePart> & { postgres: PostgresPart; chain: ChainPart }
+  Record<Exclude<PartName, 'postgres' | 'chain'>, Part> & { postgres: PostgresPart; chain: ChainPart }
 >;
 
-/** What buyers, merchant and banks do at the processor. */
-export interface Processor extends Operations {
+/** What buyers and merchant do at the processor. */
+export interface Processor extends Omit<Operations, 'endBankPayment'> {
   /** Pays on the hosted page, with retries until the checkout responds. @returns the URL of the page after payment */
   pay(checkoutUrl: string): Promise<string>;
   /** All sessions with their payments, refunds and disputes. */
@@ -60,10 +53,13 @@ export interface ProcessorSession {
   readonly takenBackCents: number;
 }
 
-/** The service and everything it needs, as local processes. */
-export interface World {
+/** Where the next request goes. */
+export type Origin = () => string;
+
+/** The service as callers use it, and what is compared with them. */
+export interface Service {
   /** Origins of the two gateways, in the order of `GATEWAYS`. Both know every operation. */
-  readonly gateways: readonly [string, string];
+  readonly gateways: readonly [Origin, Origin];
   readonly payTo: Address;
   /** The chain without faulty links. Unavailable while the chain's process is down. */
   readonly chain: ChainClient;
@@ -74,12 +70,14 @@ export interface World {
   audioObjects(): Promise<ReadonlyMap<string, number>>;
   /** Settings for the service's commands, without faulty links. */
   readonly env: Readonly<Record<string, string>>;
+}
+
+/** The service and everything it needs, as local processes that faults can break. */
+export interface World extends Service {
   readonly parts: Parts;
   readonly links: Readonly<Record<OutsideName, HttpLink>>;
   /** Each service process's connections to the database. */
   readonly databaseLinks: Readonly<Record<ServiceName, TcpProxy>>;
-  /** Number of requests for speech at the speech server. */
-  spoken(): Promise<number>;
   /** Starts stopped parts and waits until all processes of the service are ready. */
   untilReady(): Promise<void>;
 }
