@@ -3,13 +3,13 @@ import type { OutgoingHttpHeaders } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PaymentPayload, PaymentRequired } from '@x402/core/types';
 import type { LocalAccount } from 'viem';
+import type { Mode } from '../../test/support/stub-upstream.ts';
 import { decodeHeader, encodePayment, officialClient } from '../../test/support/x402.ts';
 import type { Gathering } from './gathering.ts';
 import { type Answer, type Ask, ask, type Leaving } from './http.ts';
-import { nonceOf, type Plan } from './servers/facilitator.ts';
-import { audioOf, type Manner } from './servers/upstream.ts';
+import { nonceOf, type Plan } from './plans.ts';
 import type { Target } from './targets/target.ts';
-import type { World } from './world.ts';
+import { audioOf, type World } from './world.ts';
 
 /** Verification, speech and settlement together may take 50 seconds. */
 const HUNG_MS = 60_000;
@@ -30,8 +30,6 @@ export interface Note {
 /** One try of an attack: a client with its own wallet and every response it received. */
 export class Attempt {
   readonly notes: Note[] = [];
-  /** Payments by these wallets count for this try. */
-  readonly payers: LocalAccount[];
   /** A client that paid and received nothing repeats these requests. */
   readonly usage = new Set<Ask>();
   readonly nonces: string[] = [];
@@ -39,7 +37,6 @@ export class Attempt {
   price = 0n;
   readonly #texts = new Map<string, string>();
   readonly #delivered = new Set<string>();
-  readonly #hungMs: number;
   /** Its own address, so that limits by address do not couple clients. */
   readonly #address = `10.${randomInt(256)}.${randomInt(256)}.${randomInt(256)}`;
 
@@ -48,11 +45,7 @@ export class Attempt {
     readonly target: Target,
     readonly payer: LocalAccount,
     readonly gathering: Gathering,
-    hungMs = HUNG_MS,
-  ) {
-    this.#hungMs = hungMs;
-    this.payers = [payer];
-  }
+  ) {}
 
   /** Complete deliveries: a text by its audio, other goods by name. */
   get delivered(): ReadonlySet<string> {
@@ -60,10 +53,10 @@ export class Attempt {
   }
 
   /** Returns a text that no other try uses. @param manner how the speech server treats it */
-  text(manner?: Manner, length = LENGTH): string {
+  text(manner?: Mode, length = LENGTH): string {
     const text = `Text ${randomBytes(12).toString('hex')} of an attack `.padEnd(length, 'a');
     this.#texts.set(audioOf(text).toString('base64'), text);
-    if (manner) this.world.upstream.manners.set(text, manner);
+    if (manner) this.world.manners.set(text, manner);
     return text;
   }
 
@@ -78,7 +71,7 @@ export class Attempt {
 
   async send(what: Ask, leaving?: Leaving): Promise<Answer> {
     const headers: OutgoingHttpHeaders = { 'x-forwarded-for': this.#address, ...what.headers };
-    const answer = await ask(this.target.origin, { ...what, headers }, this.#hungMs, leaving);
+    const answer = await ask(this.target.origin, { ...what, headers }, HUNG_MS, leaving);
     if (leaving && answer.outcome === 'broken') return answer;
     const goods = this.#goodsIn(answer, what);
     if (goods !== undefined) this.#delivered.add(goods);

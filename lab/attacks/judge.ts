@@ -1,6 +1,6 @@
 import type { Attack } from './attack.ts';
 import type { Attempt, Note } from './attempt.ts';
-import type { Payment } from './servers/chain.ts';
+import type { Payment } from './chain.ts';
 
 /** Faults of a try, in the order of the table. */
 export const COUNTS = [
@@ -26,8 +26,7 @@ export function judge(
   failure: unknown,
   isCrashed: boolean,
 ): readonly Count[] {
-  const addresses = new Set(attempt.payers.map(({ address }) => address.toLowerCase()));
-  const own = payments.filter(({ payer }) => addresses.has(payer.toLowerCase()));
+  const own = paidBy(attempt, payments);
   const received = own.reduce((sum, { value }) => sum + value, 0n);
   const served = attempt.delivered.size;
   const found: Record<Count, boolean> = {
@@ -43,8 +42,10 @@ export function judge(
 
 /** The client has paid and received nothing yet. */
 export const isCheated = (attempt: Attempt, payments: readonly Payment[]): boolean =>
-  attempt.delivered.size === 0 &&
-  payments.some(({ payer }) => attempt.payers.some(({ address }) => address.toLowerCase() === payer.toLowerCase()));
+  attempt.delivered.size === 0 && paidBy(attempt, payments).length > 0;
+
+const paidBy = ({ payer }: Attempt, payments: readonly Payment[]): Payment[] =>
+  payments.filter((payment) => payment.payer.toLowerCase() === payer.address.toLowerCase());
 
 /** A challenge (402) and a 409 ("retry later") are never wrong: every attack may meet them. */
 function isWrong({ right }: Attack, { answer, isPaid, isDelivery }: Note): boolean {

@@ -1,5 +1,5 @@
 import type { Attack } from './attack.ts';
-import { type Outcome, type Pace, runAttack } from './run.ts';
+import { type Outcome, runAttack } from './run.ts';
 import { startOurs } from './targets/ours.ts';
 import { startPeer } from './targets/peers.ts';
 import type { Target } from './targets/target.ts';
@@ -24,19 +24,18 @@ export async function runLanes(
   world: World,
   name: TargetName,
   attacks: readonly Attack[],
-  pace: Pace,
+  tries: number,
   onOutcome: (outcome: Outcome) => void,
-  lanesOfWaiting = LANES_OF_WAITING,
 ): Promise<void> {
   const run = async (left: Attack[]) => {
     const target = left.length > 0 ? await start(world, name) : undefined;
     for (let attack = left.shift(); target && attack; attack = left.shift()) {
-      const outcome = await runAttack(world, target, attack, pace);
+      const outcome = await runAttack(world, target, attack, tries);
       if (outcome) onOutcome(outcome);
     }
     await target?.kill();
   };
   const waiting = attacks.filter(waits);
-  const lanes = Array.from({ length: lanesOfWaiting }, () => run(waiting));
+  const lanes = Array.from({ length: LANES_OF_WAITING }, () => run(waiting));
   await Promise.all([run(attacks.filter((attack) => !waits(attack))), ...lanes]);
 }

@@ -1,8 +1,5 @@
 import type { PaymentPayload, SettleResponse } from '@x402/core/types';
-import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
-import type { FaultSource, SettleFault, VerifyFault } from '../../../test/support/facilitator-faults.ts';
-import { type FaultyFacilitator, startFaultyFacilitator } from '../../../test/support/faulty-facilitator.ts';
-import type { Chain } from './chain.ts';
+import type { FaultSource, SettleFault, VerifyFault } from '../../test/support/facilitator-faults.ts';
 
 type Told<Fault> = (payment: PaymentPayload) => Fault | undefined | Promise<Fault | undefined>;
 
@@ -11,8 +8,6 @@ export interface Plan {
   readonly verify?: Told<VerifyFault>;
   readonly settle?: Told<SettleFault>;
 }
-
-const ETHER = 10_000n * 10n ** 18n;
 
 /** The authorization's nonce identifies a payment even if other fields differ. */
 export const nonceOf = (payment: PaymentPayload): string =>
@@ -42,14 +37,6 @@ function take<Fault>(plans: Map<string, Told<Fault>>, payment: PaymentPayload): 
   const plan = plans.get(nonce);
   plans.delete(nonce);
   return plan;
-}
-
-export async function startPlannedFacilitator(chain: Chain): Promise<FaultyFacilitator & { readonly plans: Plans }> {
-  const privateKey = generatePrivateKey();
-  await chain.client.setBalance({ address: privateKeyToAccount(privateKey).address, value: ETHER });
-  const plans = new Plans();
-  const { rpcUrl, chainId } = chain;
-  return { ...(await startFaultyFacilitator({ rpcUrl, chainId, privateKey, faults: plans })), plans };
 }
 
 /** Settles, runs `then`, and only then responds. */

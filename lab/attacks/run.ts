@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { wallet } from '../../test/support/chain.ts';
 import type { Attack } from './attack.ts';
 import { Attempt } from './attempt.ts';
+import { type Payment, paidTo } from './chain.ts';
 import { Gathering } from './gathering.ts';
 import { COUNTS, type Count, isCheated, judge } from './judge.ts';
-import type { Payment } from './servers/chain.ts';
-import { nonceOf } from './servers/facilitator.ts';
+import { nonceOf } from './plans.ts';
 import type { Target } from './targets/target.ts';
 import type { World } from './world.ts';
 
@@ -12,7 +13,6 @@ import type { World } from './world.ts';
 export interface Outcome {
   readonly target: string;
   readonly attack: string;
-  readonly tries: number;
   /** How often a batch was repeated because the machine slowed the facilitator down. */
   readonly repetitions: number;
   readonly counts: Readonly<Record<Count, number>>;
@@ -20,12 +20,8 @@ export interface Outcome {
   readonly example?: string;
 }
 
-export interface Pace {
-  readonly tries: number;
-  /** Timeout of a request. Default: longer than any part waits for another. */
-  readonly hungMs?: number;
-}
-
+/** Initial balance of a try's wallet in micro-USDC. */
+const FUNDS = 10_000_000n;
 /** Concurrent tries, and concurrent tries of an attack that mostly waits. */
 const UNDER_WAY = 8;
 const WAITING = 25;
@@ -52,14 +48,14 @@ export async function runAttack(
   world: World,
   target: Target,
   attack: Attack,
-  pace: Pace,
+  tries: number,
 ): Promise<Outcome | undefined> {
   const counts = Object.fromEntries(COUNTS.map((count) => [count, 0])) as Record<Count, number>;
   let example: string | undefined;
   let repetitions = 0;
-  for (let left = pace.tries; left > 0; ) {
+  for (let left = tries; left > 0; ) {
     const size = Math.min(left, attack.atOnce ?? left);
-    const judged = await runBatch(world, target, attack, size, pace);
+    const judged = await runBatch(world, target, attack, size);
     if (judged.isSlowed) {
       repetitions += 1;
       if (repetitions >= MOST_REPETITIONS) return undefined;
@@ -72,7 +68,6 @@ export async function runAttack(
   return {
     target: target.name,
     attack: attack.name,
-    tries: pace.tries,
     repetitions,
     counts,
     ...(example !== undefined && { example }),
@@ -86,10 +81,10 @@ interface Judged {
   readonly isSlowed: boolean;
 }
 
-async function runBatch(world: World, target: Target, attack: Attack, size: number, pace: Pace): Promise<Judged> {
+async function runBatch(world: World, target: Target, attack: Attack, size: number): Promise<Judged> {
   const fromBlock = await world.chain.client.getBlockNumber();
   if (attack.atOnce !== undefined) await restart(target);
-  const tried = await tryAll(world, target, attack, size, pace);
+  const tried = await tryAll(world, target, attack, size);
   const isCrashed = !(await target.isAlive());
   const lastOutput = target.lastOutput();
   if (isCrashed) await restart(target);
@@ -113,14 +108,14 @@ async function restart(target: Target): Promise<void> {
   await target.start();
 }
 
-async function tryAll(world: World, target: Target, attack: Attack, size: number, { hungMs }: Pace): Promise<Tried[]> {
+async function tryAll(world: World, target: Target, attack: Attack, size: number): Promise<Tried[]> {
   const gathering = new Gathering(size, async () => attack.meanwhile?.(target));
   const tried: Tried[] = [];
   let begun = 0;
   const work = async () => {
     while (begun < size) {
       begun += 1;
-      const attempt = new Attempt(world, target, await world.chain.wallet(), gathering, hungMs);
+      const attempt = new Attempt(world, target, await wallet(world.chain.client, FUNDS), gathering);
       const failure = await attack.attempt(attempt).then(
         () => undefined,
         (error) => error ?? new Error('It has failed.'),
@@ -154,7 +149,7 @@ async function settled(world: World, target: Target, tried: readonly Tried[], fr
     world.facilitator.calls.some((call) => call.isSettling && nonces.has(nonceOf(call.paymentPayload)));
   for (let known = -1; ; await sleep(SETTLED_MS)) {
     const isComplete = !isSettling();
-    const payments = await world.chain.paidTo(target.payTo, fromBlock);
+    const payments = await paidTo(world.chain.client, target.payTo, fromBlock);
     if (isComplete && payments.length === known) return payments;
     known = payments.length;
   }

@@ -1,67 +1,64 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import pg from 'pg';
-import { migrate } from '../../src/db/migrate.ts';
-import { startPostgres } from '../../src/sandbox/postgres.ts';
+import { createHash } from 'node:crypto';
+import type { Test } from 'tap';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import type { TestChain } from '../../test/support/chain.ts';
+import { mineSteadily } from '../../test/support/deposit.ts';
+import { testFacilitator } from '../../test/support/facilitator.ts';
 import type { FaultyFacilitator } from '../../test/support/faulty-facilitator.ts';
-import { Teardowns } from '../soak/teardowns.ts';
-import { type Chain, startFundedChain } from './servers/chain.ts';
-import { type Plans, startPlannedFacilitator } from './servers/facilitator.ts';
-import { startUpstream, type Upstream } from './servers/upstream.ts';
+import { body, type Mode, silentMp3, startStubUpstream } from '../../test/support/stub-upstream.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
+import { Plans } from './plans.ts';
 
-/** Parts that all targets share. They end with the run. */
+const BLOCK_MS = 1_000;
+const ETHER = 10_000n * 10n ** 18n;
+const TAG_BYTES = 32;
+
+/** Parts that all targets share. They end with the test. */
 export interface World {
-  readonly chain: Chain;
+  readonly t: Test;
+  readonly chain: TestChain;
   readonly facilitator: FaultyFacilitator & { readonly plans: Plans };
-  readonly upstream: Upstream;
-  /** Removed when the world closes. */
+  /** Ends in `/v1`. */
+  readonly upstreamUrl: string;
+  /** How the speech server treats a text. Others are spoken at once. */
+  readonly manners: Map<string, Mode>;
   readonly folder: string;
-  /** Creates a database with the current schema. @returns its URL */
-  database(name: string): Promise<string>;
-  teardown(end: () => unknown): void;
-  close(): Promise<void>;
 }
 
-/** Starts chain, facilitator, speech server and database. @throws when one of them cannot start */
-export async function openWorld(): Promise<World> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-attacks-'));
-  const owner = new Teardowns();
-  const close = owner.close.bind(owner);
-  owner.teardown(() => rm(folder, { recursive: true, force: true }));
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.once(signal, () => void close().finally(() => process.exit(1)));
-  }
-  try {
-    const postgres = await startPostgres({ dataDir: join(folder, 'database'), durable: false });
-    owner.teardown(async () => {
-      await postgres.stop();
-      await rm(postgres.home, { recursive: true, force: true });
-    });
-    const chain = await startFundedChain();
-    owner.teardown(chain.stop);
-    const facilitator = await startPlannedFacilitator(chain);
-    owner.teardown(facilitator.close);
-    const upstream = await startUpstream();
-    owner.teardown(upstream.close);
-    return {
-      ...{ chain, facilitator, upstream, folder, close },
-      database: (name) => createDatabase(postgres.adminUrl, name),
-      teardown: owner.teardown,
-    };
-  } catch (error) {
-    await close();
-    throw error;
-  }
+/** Silence with the text's hash in the last frame, so that the audio identifies its text. */
+export function audioOf(text: string): Buffer {
+  const audio = Buffer.from(silentMp3(480));
+  createHash('sha256')
+    .update(text)
+    .digest()
+    .copy(audio, audio.length - TAG_BYTES);
+  return audio;
 }
 
-async function createDatabase(adminUrl: string, name: string): Promise<string> {
-  const client = new pg.Client(adminUrl);
-  await client.connect();
-  await client.query(`create database ${name}`);
-  await client.end();
-  const url = new URL(adminUrl);
-  url.pathname = `/${name}`;
-  await migrate(url.href);
-  return url.href;
+const speak: Mode = (request, response) => body(audioOf(String(request.body?.input)))(request, response);
+
+/** Waits, then speaks. */
+export const speakAfter =
+  (wait: () => Promise<unknown>): Mode =>
+  (request, response) =>
+    void wait().then(() => speak(request, response));
+
+/** Starts facilitator and speech server beside a chain. */
+export async function openWorld(t: Test, chain: TestChain): Promise<World> {
+  mineSteadily(t, chain, BLOCK_MS);
+  const plans = new Plans();
+  const privateKey = generatePrivateKey();
+  const facilitator = await testFacilitator(t, chain, { privateKey, faults: plans });
+  await chain.client.setBalance({ address: privateKeyToAccount(privateKey).address, value: ETHER });
+  const manners = new Map<string, Mode>();
+  const upstream = await startStubUpstream({
+    mode: (request, response) => {
+      // A run has too many to keep.
+      upstream.requests.length = 0;
+      (manners.get(String(request.body?.input)) ?? speak)(request, response);
+    },
+  });
+  t.teardown(() => upstream.close());
+  const folder = await temporaryFolder(t);
+  return { t, chain, facilitator: { ...facilitator, plans }, upstreamUrl: upstream.url, manners, folder };
 }

@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Mode } from '../../../test/support/stub-upstream.ts';
 import type { Attack } from '../attack.ts';
 import type { Leaving } from '../http.ts';
-import type { Manner } from '../servers/upstream.ts';
+import { speakAfter } from '../world.ts';
 
-const leaves = (name: string, leaving: Leaving, manner?: Manner): Attack => ({
+const leaves = (name: string, leaving: Leaving, manner?: Mode): Attack => ({
   name,
   right: 'refused',
   attempt: async (attempt) => {
@@ -16,7 +17,11 @@ const leaves = (name: string, leaving: Leaving, manner?: Manner): Attack => ({
 export const HANG_UPS: readonly Attack[] = [
   leaves('the caller leaves in the middle of its request', 'half sent'),
   leaves('the caller leaves before the answer', 'sent'),
-  leaves('the caller leaves while it is spoken', 'sent', () => sleep(500)),
+  leaves(
+    'the caller leaves while it is spoken',
+    'sent',
+    speakAfter(() => sleep(500)),
+  ),
   leaves('the caller leaves after half of the answer', 'half'),
   leaves('the caller leaves before the last byte', 'last byte'),
 ];

@@ -4,7 +4,7 @@ import { cancelAuthorization, included, submitAuthorization } from '../../../tes
 import { nonceOf } from '../../../test/support/x402.ts';
 import type { Attack } from '../attack.ts';
 import type { Attempt } from '../attempt.ts';
-import { drain } from '../servers/chain.ts';
+import { drain } from '../chain.ts';
 
 /** `happen` acts on the chain between verification and settlement. */
 const meanwhile = (name: string, happen: (attempt: Attempt, payment: PaymentPayload) => Promise<unknown>): Attack => ({

@@ -1,7 +1,8 @@
 import type { Attack } from '../attack.ts';
 import type { Attempt } from '../attempt.ts';
-import { type Plan, settledBefore } from '../servers/facilitator.ts';
+import { type Plan, settledBefore } from '../plans.ts';
 import type { Target } from '../targets/target.ts';
+import { speakAfter } from '../world.ts';
 
 const UNDER_WAY = 50;
 
@@ -19,10 +20,10 @@ const killedAt = (name: string, plan: (attempt: Attempt) => Plan, isSpeaking = f
   attempt: async (attempt) => {
     let asked = 0;
     const manner = isSpeaking
-      ? async () => {
+      ? speakAfter(async () => {
           asked += 1;
           if (asked === 1) await attempt.gathering.arrive(attempt);
-        }
+        })
       : undefined;
     const { paid } = await attempt.prepare(attempt.post(attempt.text(manner)), plan(attempt));
     await attempt.send(paid);

@@ -12,6 +12,8 @@ const COPIES = 5;
 /** Costs enough at our target for its payment to be a valid deposit. */
 const dear = (attempt: Attempt): Ask => attempt.post(attempt.text(undefined, 2_778), 'provider-a/tts-1-hd');
 
+const refused = (name: string, attempt: Attack['attempt']): Attack => ({ name, right: 'refused', attempt });
+
 const copies = <Made>(make: (index: number) => Made): Made[] =>
   Array.from({ length: COPIES }, (_, index) => make(index));
 
@@ -45,15 +47,12 @@ const loweredV = (signature: Hex): Hex => `0x${signature.slice(2, 130)}${signatu
 const upper = (hex: string): string => `0x${hex.slice(2).toUpperCase()}`;
 
 /** Buys one text, then requests another with the same authorization in a different encoding. */
-const rewritten = (name: string, rewrite: (payment: PaymentPayload) => PaymentPayload): Attack => ({
-  name,
-  right: 'refused',
-  attempt: async (attempt) => {
+const rewritten = (name: string, rewrite: (payment: PaymentPayload) => PaymentPayload): Attack =>
+  refused(name, async (attempt) => {
     const { paid, payment } = await attempt.prepare(attempt.post());
     await attempt.politely(paid);
     await attempt.send(attempt.paid(attempt.post(), rewrite(payment)));
-  },
-});
+  });
 
 /** If nothing is delivered, the client retries the first request. */
 async function atOnce(attempt: Attempt, asks: readonly Ask[]): Promise<void> {
@@ -64,26 +63,18 @@ async function atOnce(attempt: Attempt, asks: readonly Ask[]): Promise<void> {
 
 export const REPLAYS: readonly Attack[] = [
   { name: 'nothing at all: a payment is made and served', right: 'served', attempt: (attempt) => attempt.buy() },
-  {
-    name: 'a served request is repeated',
-    right: 'refused',
-    attempt: async (attempt) => {
-      const { paid } = await attempt.prepare(attempt.post());
-      await attempt.politely(paid);
-      for (const again of [paid, paid]) await attempt.politely(again);
-    },
-  },
-  {
-    name: 'a request comes five times at once',
-    right: 'refused',
-    attempt: async (attempt) => {
-      const { paid } = await attempt.prepare(attempt.post());
-      await atOnce(
-        attempt,
-        copies(() => paid),
-      );
-    },
-  },
+  refused('a served request is repeated', async (attempt) => {
+    const { paid } = await attempt.prepare(attempt.post());
+    await attempt.politely(paid);
+    for (const again of [paid, paid]) await attempt.politely(again);
+  }),
+  refused('a request comes five times at once', async (attempt) => {
+    const { paid } = await attempt.prepare(attempt.post());
+    await atOnce(
+      attempt,
+      copies(() => paid),
+    );
+  }),
   rewritten('a payment is used again, for another text', (payment) => payment),
   rewritten('... under another identifier', renamed),
   rewritten('... with nonce and addresses in capitals', (payment) => {
@@ -101,92 +92,56 @@ export const REPLAYS: readonly Attack[] = [
     const { authorization } = exactOf(payment);
     return withExact(payment, { authorization: { ...authorization, value: `0${authorization.value}` } });
   }),
-  {
-    name: 'one payment for five texts at once',
-    right: 'refused',
-    attempt: async (attempt) => {
-      const { payment } = await attempt.prepare(attempt.post());
-      await atOnce(
-        attempt,
-        copies(() => attempt.paid(attempt.post(), payment)),
-      );
-    },
-  },
-  {
-    name: 'one authorization under five identifiers at once',
-    right: 'refused',
-    attempt: async (attempt) => {
-      const { payment } = await attempt.prepare(attempt.post());
-      await atOnce(
-        attempt,
-        copies(() => attempt.paid(attempt.post(), renamed(payment))),
-      );
-    },
-  },
-  {
-    name: 'one payment by POST and by GET at once',
-    right: 'refused',
-    attempt: async (attempt) => {
-      const { paid, payment } = await attempt.prepare(attempt.post());
-      await atOnce(attempt, [paid, attempt.paid(attempt.get(), renamed(payment))]);
-    },
-  },
-  {
-    name: 'one payment at two endpoints, one after the other',
-    right: 'refused',
-    attempt: async (attempt) => {
-      const { paid, payment } = await attempt.prepare(dear(attempt));
-      await attempt.politely(paid);
-      const other = attempt.target.other(attempt.text(), attempt.price);
-      await attempt.send(attempt.paid(other, renamed(payment)));
-    },
-  },
-  {
-    name: 'one payment at two endpoints at once',
-    right: 'refused',
-    attempt: async (attempt) => {
-      const { paid, payment } = await attempt.prepare(dear(attempt));
-      const other = attempt.target.other(attempt.text(), attempt.price);
-      await atOnce(attempt, [paid, attempt.paid(other, renamed(payment))]);
-    },
-  },
-  {
-    name: 'one identifier for two authorizations, one after the other',
-    right: 'refused',
-    attempt: async (attempt) => {
-      const what = attempt.post();
-      const identifier = `pay_${randomUUID()}`;
-      const challenge = await attempt.challenge(what);
-      await attempt.politely(attempt.paid(what, await attempt.sign(challenge, {}, attempt.payer, identifier)));
-      await attempt.send(attempt.paid(what, await attempt.sign(challenge, {}, attempt.payer, identifier)));
-    },
-  },
-  {
-    name: 'one identifier for two authorizations at once',
-    right: 'refused',
-    attempt: async (attempt) => {
-      const what = attempt.post();
-      const identifier = `pay_${randomUUID()}`;
-      const challenge = await attempt.challenge(what);
-      const payments = [1, 2].map(() => attempt.sign(challenge, {}, attempt.payer, identifier));
-      const asks = (await Promise.all(payments)).map((payment) => attempt.paid(what, payment));
-      await Promise.all(asks.map((each) => attempt.send(each)));
-    },
-  },
-  {
-    name: 'the body is swapped for another one of the same price',
-    right: 'refused',
-    attempt: async (attempt) => {
-      const { payment } = await attempt.prepare(attempt.post());
-      await attempt.politely(attempt.paid(attempt.post(), payment));
-    },
-  },
-  {
-    name: 'the challenge of a cheap request is paid for a dear one',
-    right: 'refused',
-    attempt: async (attempt) => {
-      const { payment } = await attempt.prepare(attempt.post());
-      await attempt.send(attempt.paid(attempt.post(attempt.text(undefined, 4_000)), payment));
-    },
-  },
+  refused('one payment for five texts at once', async (attempt) => {
+    const { payment } = await attempt.prepare(attempt.post());
+    await atOnce(
+      attempt,
+      copies(() => attempt.paid(attempt.post(), payment)),
+    );
+  }),
+  refused('one authorization under five identifiers at once', async (attempt) => {
+    const { payment } = await attempt.prepare(attempt.post());
+    await atOnce(
+      attempt,
+      copies(() => attempt.paid(attempt.post(), renamed(payment))),
+    );
+  }),
+  refused('one payment by POST and by GET at once', async (attempt) => {
+    const { paid, payment } = await attempt.prepare(attempt.post());
+    await atOnce(attempt, [paid, attempt.paid(attempt.get(), renamed(payment))]);
+  }),
+  refused('one payment at two endpoints, one after the other', async (attempt) => {
+    const { paid, payment } = await attempt.prepare(dear(attempt));
+    await attempt.politely(paid);
+    const other = attempt.target.other(attempt.text(), attempt.price);
+    await attempt.send(attempt.paid(other, renamed(payment)));
+  }),
+  refused('one payment at two endpoints at once', async (attempt) => {
+    const { paid, payment } = await attempt.prepare(dear(attempt));
+    const other = attempt.target.other(attempt.text(), attempt.price);
+    await atOnce(attempt, [paid, attempt.paid(other, renamed(payment))]);
+  }),
+  refused('one identifier for two authorizations, one after the other', async (attempt) => {
+    const what = attempt.post();
+    const identifier = `pay_${randomUUID()}`;
+    const challenge = await attempt.challenge(what);
+    await attempt.politely(attempt.paid(what, await attempt.sign(challenge, {}, attempt.payer, identifier)));
+    await attempt.send(attempt.paid(what, await attempt.sign(challenge, {}, attempt.payer, identifier)));
+  }),
+  refused('one identifier for two authorizations at once', async (attempt) => {
+    const what = attempt.post();
+    const identifier = `pay_${randomUUID()}`;
+    const challenge = await attempt.challenge(what);
+    const payments = [1, 2].map(() => attempt.sign(challenge, {}, attempt.payer, identifier));
+    const asks = (await Promise.all(payments)).map((payment) => attempt.paid(what, payment));
+    await Promise.all(asks.map((each) => attempt.send(each)));
+  }),
+  refused('the body is swapped for another one of the same price', async (attempt) => {
+    const { payment } = await attempt.prepare(attempt.post());
+    await attempt.politely(attempt.paid(attempt.post(), payment));
+  }),
+  refused('the challenge of a cheap request is paid for a dear one', async (attempt) => {
+    const { payment } = await attempt.prepare(attempt.post());
+    await attempt.send(attempt.paid(attempt.post(attempt.text(undefined, 4_000)), payment));
+  }),
 ];

@@ -10,7 +10,7 @@ import {
 } from '../../../test/support/facilitator-faults.ts';
 import type { Attack } from '../attack.ts';
 import type { Attempt } from '../attempt.ts';
-import { type Plan, settledBefore } from '../servers/facilitator.ts';
+import { type Plan, settledBefore } from '../plans.ts';
 
 /** Tries in a batch that lasts as long as the gateway's timeout for the facilitator. */
 const SLOW = 50;

@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import type { PaymentPayload } from '@x402/core/types';
+import { wallet } from '../../../test/support/chain.ts';
 import { invalid, onlyClaimed, type VerifyFault } from '../../../test/support/facilitator-faults.ts';
 import type { Attack } from '../attack.ts';
 import type { Attempt } from '../attempt.ts';
-import type { Plan } from '../servers/facilitator.ts';
+import type { Plan } from '../plans.ts';
 
 const payerOf = ({ payload }: PaymentPayload): string =>
   (payload as { authorization: { from: string } }).authorization.from;
@@ -20,7 +21,7 @@ const faulty = (name: string, verify: NonNullable<Plan['verify']>, more: Partial
 /** The attacker signs a payment in the name of the try's payer. */
 async function forged(attempt: Attempt, plan: Plan): Promise<void> {
   const what = attempt.post();
-  const attacker = await attempt.world.chain.wallet();
+  const attacker = await wallet(attempt.world.chain.client);
   const payment = await attempt.sign(await attempt.challenge(what), plan, attacker);
   const { authorization } = payment.payload as { authorization: object };
   const { address: from } = attempt.payer;

@@ -1,24 +1,25 @@
 import { randomUUID } from 'node:crypto';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { programCommand } from '../../../test/support/child.ts';
+import { testDatabase } from '../../../test/support/database.ts';
 import { startTcpProxy } from '../../../test/support/tcp-proxy.ts';
 import type { World } from '../world.ts';
 import { folderOf, startTarget, type Target } from './target.ts';
 
 /** The gateway as `npm start` runs it. Limits by address are high because all callers share one address. */
 export async function startOurs(world: World): Promise<Target> {
-  const id = randomUUID().replaceAll('-', '');
-  const databaseUrl = await world.database(`attacks_${id}`);
-  const node = await startTcpProxy(world, world.chain.rpcUrl);
+  const { url: databaseUrl } = await testDatabase(world.t);
+  const folder = folderOf(world, randomUUID());
+  const node = await startTcpProxy(world.t, world.chain.rpcUrl);
   const { address: payTo } = privateKeyToAccount(generatePrivateKey());
   return startTarget(world, {
     ...{ name: 'ours', payTo, node, command: programCommand('src/main.ts') },
     env: (port) => ({
       PORT: String(port),
       DATABASE_URL: databaseUrl,
-      DATA_DIR: folderOf(world, id),
+      DATA_DIR: folder,
       LOG_LEVEL: 'warn',
-      SPEECH_BASE_URL: `${world.upstream.url}/v1`,
+      SPEECH_BASE_URL: world.upstreamUrl,
       SPEECH_TIMEOUT_MS: '10000',
       X402_PAY_TO: payTo,
       X402_FACILITATOR_URL: world.facilitator.url,

@@ -23,7 +23,7 @@ export function startPeer(world: World, name: PeerName): Promise<Target> {
       PRICE,
       STORE: store,
       FACILITATOR_URL: world.facilitator.url,
-      UPSTREAM_ORIGIN: world.upstream.url,
+      UPSTREAM_ORIGIN: new URL(world.upstreamUrl).origin,
     }),
     other: (text) => ({
       method: 'POST',

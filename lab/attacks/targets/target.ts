@@ -40,13 +40,13 @@ const START_MS = 180_000;
 const PORTS = { from: 15_000, to: 32_000 };
 const OUTPUT_CHARACTERS = 2_000;
 
-/** Starts a program as a target. It ends with the world. */
+/** Starts a program as a target. It ends with the test. */
 export async function startTarget(world: World, recipe: Recipe): Promise<Target> {
   const { name, payTo, other, node } = recipe;
   const port = await keptPort();
   let child: Child | undefined;
   const start = async () => {
-    child = startCommand(world, recipe.command, { env: { ...recipe.env(port) } });
+    child = startCommand(world.t, recipe.command, { env: { ...recipe.env(port) } });
     const { process: started, output } = child;
     await until(async () => {
       if (started.exitCode !== null) throw new Error(`${name} has ended:\n${output()}`);
