@@ -62,12 +62,11 @@ const LANES: Readonly<Record<Kind, { readonly lanes: number; readonly casesPerRe
 export async function fuzz(t: Test, chain: TestChain, options: FuzzOptions): Promise<FuzzResult> {
   const { requests, progress, again } = options;
   const figures = new Figures();
-  const sent = figures.of('sequences');
   const observe =
     (call: Gateway['call']): Gateway['call'] =>
     async (path, request) => {
       const reply = await call(path, request);
-      sent([judgeAnswer({ method: request?.method ?? 'GET', path }, reply)], 1);
+      figures.add('sequences', [judgeAnswer({ method: request?.method ?? 'GET', path }, reply)], 1);
       return reply;
     };
   const world = await openWorld(t, chain, observe);
@@ -155,7 +154,7 @@ async function hold(kind: Kind, world: World, conversation: Conversation, figure
   const { url } = (kind === 'limited' ? world.limited : world.open).process;
   const answers = await converse(url, conversation);
   const judged = conversation.ending === 'reset' ? [] : judge(conversation, answers);
-  figures.of(kind)(judged, conversation.targets.length);
+  figures.add(kind, judged, conversation.targets.length);
   if (kind === 'contract') compareRequest(conversation, judged[0], figures);
 }
 

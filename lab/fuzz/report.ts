@@ -8,9 +8,8 @@ const RESIDENT_GROWTH = 96 * MIB;
 const DESCRIPTOR_GROWTH = 20;
 
 export function print({ figures, failures, usage, audits }: FuzzResult): void {
-  console.table(figures.requests);
-  console.table(figures.statuses);
-  console.table(figures.reached);
+  console.table(Object.fromEntries(figures.requests));
+  console.table(Object.fromEntries([...figures.reached].sort()));
   console.log(`declared, and never seen: ${figures.unreached.join(', ')}`);
   console.log(`served, and forbidden by openapi-enforcer: ${figures.forbidden.size}`);
   for (const [fault, bytes] of figures.forbidden) console.log(`${fault}\n  ${JSON.stringify(bytes)}`);
