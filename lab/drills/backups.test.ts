@@ -3,8 +3,7 @@
  * a processor and a chain that know more than the database that was restored.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';
 import { test } from 'tap';
@@ -12,6 +11,7 @@ import type { Address, LocalAccount } from 'viem';
 import { openDatabase } from '../../src/db/database.ts';
 import { formatUsd } from '../../src/lib/money.ts';
 import { usdCoinAbi } from '../../src/sandbox/chain/fund.ts';
+import { booksClosed } from '../../test/support/books.ts';
 import { included, testChain, wallet } from '../../test/support/chain.ts';
 import { testCheckout } from '../../test/support/checkout.ts';
 import { startDebianPostgres, withoutPostgres } from '../../test/support/debian-postgres.ts';
@@ -27,10 +27,11 @@ import {
 import { blocksOf, run, shell } from '../../test/support/documentation.ts';
 import type { Gateway, Reply } from '../../test/support/gateway.ts';
 import { domainOf, HELLO, TTS, withCredential } from '../../test/support/prepaid.ts';
+import { PROJECT } from '../../test/support/project.ts';
 import { mp3 } from '../../test/support/stub-upstream.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import { until } from '../../test/support/until.ts';
 import { PRICE, payFor, startX402Gateway, withPayment } from '../../test/support/x402.ts';
-import { PROJECT } from './commands.ts';
 
 const { skip, chain } = await testChain();
 const BACKUPS = '/var/backups/speechgate';
@@ -55,8 +56,7 @@ test('docs/backups.md: a restore finds and books each missing payment once', {
     text.replaceAll(BACKUPS, join(postgres.folder, 'backups')).replaceAll(RESTORED, join(postgres.folder, 'restored'));
   const urls = { BACKUP_URL: postgres.url, RESTORED_URL: postgres.url };
   await postgres.run(`mkdir -p ${here(BACKUPS)}/wal`);
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-drill-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const checkout = await testCheckout(t);
   const env = { ...checkout.env, AUDIO_STORE: `file:${join(folder, 'audio')}`, LOG_LEVEL: 'info' };
   const gateway = await startX402Gateway(t, chain, env, { databaseUrl: postgres.url });
@@ -96,7 +96,8 @@ test('docs/backups.md: a restore finds and books each missing payment once', {
   await upstream.waitForRequests(requests + 1);
   await until(async () => (await states(gateway)).includes('reserved'));
 
-  await until(() => areCaptured(gateway));
+  // A hold that is pending at the moment of the restore is voided after it.
+  await booksClosed(gateway.db);
   const RESTORE_TO = (await clock(gateway)).toISOString().replace('Z', '+00:00');
   await until(async () => (await clock(gateway)).getTime() > new Date(RESTORE_TO).getTime());
   speak();
@@ -227,16 +228,6 @@ async function open(gateway: Gateway, cents: number): Promise<string> {
 async function states({ db }: Gateway): Promise<string[]> {
   const rows = await db.selectFrom('x402_payment').select('state').execute();
   return rows.map(({ state }) => state);
-}
-
-/** Whether what was delivered is captured: a hold that is pending at the moment of the restore is voided after it. */
-async function areCaptured({ db }: Gateway): Promise<boolean> {
-  const pending = db
-    .selectFrom('transfer')
-    .select('id')
-    .where('kind', 'in', ['charge', 'spend'])
-    .where('state', '=', 'pending');
-  return (await pending.execute()).length === 0;
 }
 
 /** What was under way at the moment of the restore is taken over once its leases have ended. */

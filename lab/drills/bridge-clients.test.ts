@@ -1,7 +1,6 @@
 /** OpenAI's client, old and new, and the AI SDK against the bridge: at most one charge for a call, and no long wait. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { startBridge } from '../../src/callers/bridge/bridge.ts';
@@ -14,6 +13,7 @@ import { type FaultyLine, overLine } from '../../test/support/faulty-line.ts';
 import { domainOf, fundedWallet } from '../../test/support/prepaid.ts';
 import { silentMp3 } from '../../test/support/silent-audio.ts';
 import { type Mode, mp3, openAiError, resetInBody, tooManyRequests } from '../../test/support/stub-upstream.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import type { X402Gateway } from '../../test/support/x402.ts';
 
 const PACKAGES = ['openai6@npm:openai@6.49.0', 'openai7@npm:openai@7.59.0', 'ai@7.0.173', '@ai-sdk/openai@4.0.118'];
@@ -170,8 +170,7 @@ async function startCells(t: Test): Promise<Cell[]> {
 }
 
 async function installClients(t: Test): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-clients-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   await writeFile(join(folder, 'package.json'), '{}\n');
   await writeFile(join(folder, 'speak.mjs'), PROGRAM);
   const install = ['npm', 'install', '--prefer-offline', '--ignore-scripts', '--loglevel=error', ...PACKAGES];

@@ -1,9 +1,6 @@
 /** A gateway whose clock is an hour wrong, beside another one, a database, a chain and a facilitator at the right time. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
@@ -15,6 +12,7 @@ import { type Gateway, send } from '../../test/support/gateway.ts';
 import { startGatewayProcess } from '../../test/support/gateway-process.ts';
 import { missingProgram } from '../../test/support/missing-program.ts';
 import { balanceHeaders, domainOf, fundedWallet, HELLO, TTS } from '../../test/support/prepaid.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import {
   challengeOf,
   PRICE,
@@ -36,8 +34,7 @@ const QUOTED = { textLength: TEXT.length, textSha256: createHash('sha256').updat
 
 /** @param seconds by which the one gateway is ahead of all the rest */
 async function startPair(t: Test, seconds: number) {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-clock-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const checkout = await testCheckout(t);
   const env = { AUDIO_STORE: `file:${folder}/audio`, ...checkout.env };
   const right = await startX402Gateway(t, chain, env);

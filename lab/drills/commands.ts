@@ -1,12 +1,8 @@
-import { fileURLToPath } from 'node:url';
 import { ExactEvmScheme } from '@x402/evm/exact/client';
 import { x402Client } from '@x402/fetch';
 import { calculateJwkThumbprint, type JWK } from 'jose';
 import { privateKeyToAccount } from 'viem/accounts';
-import { projectFile } from '../../test/support/project.ts';
 import { decodeHeader } from '../../test/support/x402.ts';
-
-export const PROJECT = fileURLToPath(projectFile(''));
 
 export const printedCommands = (output: string): string[] =>
   output

@@ -1,13 +1,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, open, readFile, rm } from 'node:fs/promises';
+import { open, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type Test, test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { startChild } from '../../test/support/child.ts';
 import { sandboxFolder } from '../../test/support/sandbox-folder.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 
 const packages = createRequire(import.meta.url);
 const MPPX = join(dirname(packages.resolve('mppx')), 'bin.js');
@@ -35,8 +35,7 @@ const BY_AGENTCASH: readonly Finding[] = [['', 'warn', 'FAVICON_MISSING']];
  * prints to a file: mppx ends without waiting for a pipe to take the rest.
  */
 async function run(t: Test, program: string, ...args: string[]): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-directory-'));
-  t.teardown(() => rm(folder, { recursive: true }));
+  const folder = await temporaryFolder(t);
   const file = await open(join(folder, 'printed'), 'w');
   const env = { PATH: process.env.PATH, HOME: folder, NO_UPDATE_NOTIFIER: '1' };
   const tool = spawn(process.execPath, [program, ...args], { env, stdio: ['ignore', file.fd, 'ignore'] });

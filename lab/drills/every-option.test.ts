@@ -1,12 +1,12 @@
 /** Every command with every option that it declares: none may end by a defect. */
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { test } from 'tap';
 import { startPrepaidCaller } from '../../test/support/caller.ts';
 import { startChild } from '../../test/support/child.ts';
 import { projectFile } from '../../test/support/project.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 
 const SOURCE = fileURLToPath(projectFile('src'));
 const OPTION = /'?([a-z-]+)'?: \{ type: '(string|boolean)'/g;
@@ -100,8 +100,7 @@ test('the table includes every file that declares options', async (t) => {
 
 test('no option makes a command crash', async (t) => {
   const { gateway, env: callerEnv } = await startPrepaidCaller(t, 1_000_000n);
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-options-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   await writeFile(join(folder, 'token'), 'a token\n');
   const env = { ...callerEnv, DATABASE_URL: gateway.databaseUrl, DATA_DIR: folder, BASE_URL: gateway.url };
   const places: Readonly<Record<string, string>> = {

@@ -6,14 +6,15 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
-import { cp, mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
-import { homedir, tmpdir } from 'node:os';
+import { cp, mkdir, readdir, readFile, realpath, symlink, writeFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type Test, test } from 'tap';
 import { type Start, serves } from '../../test/installing/installed-service.ts';
 import { type Child, startCommand } from '../../test/support/child.ts';
 import { missingProgram } from '../../test/support/missing-program.ts';
 import { PROJECT } from '../../test/support/project.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 
 const MAX_MEGABYTES = 250;
 const LICENCE = /licen[cs]e|^copying|^copyright|notice/i;
@@ -41,8 +42,7 @@ interface ImageConfig {
 
 /** Buildah with a store of its own, which is removed after the test. */
 async function ownBuildah(t: Test): Promise<(cwd: string, ...args: string[]) => string> {
-  const store = await mkdtemp(join(tmpdir(), 'speechgate-image-'));
-  t.teardown(() => rm(store, { recursive: true, force: true }));
+  const store = await temporaryFolder(t);
   const options = ['--root', join(store, 'root'), '--runroot', join(store, 'run')];
   const buildah = (cwd: string, ...args: string[]) =>
     execFileSync('buildah', [...options, ...args], {
@@ -85,8 +85,7 @@ test('the image has all licences, and the service runs in it as its user', {
   skip: obstacle(),
 }, async (t) => {
   const buildah = await ownBuildah(t);
-  const scratch = await mkdtemp(join(tmpdir(), 'speechgate-bases-'));
-  t.teardown(() => rm(scratch, { recursive: true, force: true }));
+  const scratch = await temporaryFolder(t);
   await writeFile(join(scratch, 'Containerfile'), 'FROM scratch\nCOPY . /\n');
   for (const [name, make] of [
     ['build', buildBase],

@@ -4,11 +4,9 @@
  */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { connect as connectHttp2, type OutgoingHttpHeaders } from 'node:http2';
-import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { startBridge } from '../../src/callers/bridge/bridge.ts';
@@ -21,7 +19,9 @@ import { serve } from '../../test/support/listening.ts';
 import { missingProgram } from '../../test/support/missing-program.ts';
 import { MP3_FRAME_BYTES } from '../../test/support/silent-audio.ts';
 import { body, resetInBody, silentMp3, testUpstream } from '../../test/support/stub-upstream.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import { until } from '../../test/support/until.ts';
+import { accepts } from '../bench/targets/program.ts';
 
 const HELLO = 'Hello world';
 const FRAMES = 400;
@@ -136,8 +136,7 @@ async function startHttp2Caller(t: Test, port: number): Promise<number> {
 }
 
 async function startProxy(t: Test, config: ProxyOf, gatewayUrl: string, isHttp2 = false): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-proxy-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const port = await freePort();
   const { text, command } = config(port, Number(new URL(gatewayUrl).port), folder);
   const file = join(folder, 'proxy.conf');
@@ -145,18 +144,14 @@ async function startProxy(t: Test, config: ProxyOf, gatewayUrl: string, isHttp2 
   const child = startCommand(t, command(file), {});
   await until(async () => {
     if (child.process.exitCode !== null) throw new Error(child.output());
-    return new Promise<boolean>((resolve) => {
-      const socket = connect(port, '127.0.0.1', () => resolve(true)).on('error', () => resolve(false));
-      socket.once('connect', () => socket.end());
-    });
+    return accepts(port);
   });
   return `http://127.0.0.1:${isHttp2 ? await startHttp2Caller(t, port) : port}`;
 }
 
 /** Whether each program takes the audio that it buys through the proxy for whole. */
 async function openCallers(t: Test, baseUrl: string, account: string) {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-proxied-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const env = { SPEECHGATE_URL: baseUrl, SPEECHGATE_ACCOUNT: account, SPEECHGATE_CONFIG_DIR: folder };
   const client = new Speechgate({ baseUrl, pay: cardCredits(account) });
   const bridge = await startBridge({ client, budget: undefined, flow: 'card', port: 0, token: null, isDurable: false });

@@ -1,7 +1,6 @@
 /** What docs/operate.md says of replicas behind HAProxy is done here with its configuration and its commands. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
@@ -10,6 +9,7 @@ import { blocksOf, run } from '../../test/support/documentation.ts';
 import { send } from '../../test/support/gateway.ts';
 import { speaksToHaproxy, withoutHaproxy } from '../../test/support/haproxy.ts';
 import { severalSettings } from '../../test/support/several-processes.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import { until } from '../../test/support/until.ts';
 
 const LISTENS = /listens on/;
@@ -64,8 +64,7 @@ interface Page {
 
 /** The page's example, at ports that are free, in a folder of its own. */
 async function startPage(t: Test): Promise<Page> {
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-haproxy-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder(t);
   const free = {} as Record<DocumentedPort, string>;
   for (const port of DOCUMENTED_PORTS) free[port] = String(await freePort());
   const here = (text: string): string =>

@@ -1,5 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
@@ -13,6 +12,7 @@ import { type Gateway, send } from '../../test/support/gateway.ts';
 import { type GatewayProcess, startGatewayProcess } from '../../test/support/gateway-process.ts';
 import { later, untilJob } from '../../test/support/jobs.ts';
 import { startStubUpstream } from '../../test/support/stub-upstream.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import { QUOTE_SECRET } from '../../test/support/x402.ts';
 import type { Known } from './contract-requests.ts';
 import { buyCredit, type Party } from './sequences.ts';
@@ -53,8 +53,7 @@ export async function openWorld(
   mineSteadily(t, chain, 250);
   const payTo = privateKeyToAccount(generatePrivateKey()).address;
   const start = async (limits: Record<string, string>, { env: processor }: TestCheckout): Promise<Fuzzed> => {
-    const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-fuzz-'));
-    t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+    const dataDir = await temporaryFolder(t);
     const signingKeys = join(dataDir, 'keys.json');
     await writeFile(signingKeys, JSON.stringify(rotateKeys(undefined, new Date())), { mode: 0o600 });
     const env = {
