@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
 import { type Attempt, errorsBySort, recordIn } from '../../lab/ha/figures.ts';
@@ -23,24 +22,15 @@ const PARTS: Readonly<Record<string, Start>> = {
 
 test('replacing gateways and a worker under load interrupts no caller', async (t) => {
   const { url: databaseUrl } = await testDatabase(t);
-  const folder = await temporaryFolder(t);
-  const outside = await openOutside(t, folder);
+  const outside = await openOutside(t, await temporaryFolder(t));
   const env = {
-    ...{
-      ...outside.settings(true),
-      DATABASE_URL: databaseUrl,
-      DATA_DIR: join(folder, 'data'),
-      STOP_DRAIN_MS: DRAIN_MS,
-    },
+    ...{ ...outside.settings(true), DATABASE_URL: databaseUrl, STOP_DRAIN_MS: DRAIN_MS },
     ...{ BASE_URL: REPLICATED_URL, SPEECH_TIMEOUT_MS: '5000', RECONCILE_INTERVAL_MS: '1000' },
   };
   const replicas = new Replicas(t, env);
   await Promise.all(Object.entries(PARTS).map(([name, part]) => replicas.start(name, part)));
   const origin = () => replicas.origin();
-  const world = {
-    ...{ gateways: [origin, origin] as const, databaseUrl, env, audioObjects: outside.audioObjects },
-    ...{ payTo: outside.payTo, chain: outside.chain.client, processor: outside.processor },
-  };
+  const world = { ...outside.service, gateways: [origin, origin] as const, databaseUrl, env };
   const attempts: Attempt[] = [];
   const breakParts = async () => {
     for (let round = 0; round < ROUNDS; round++) {
@@ -53,7 +43,7 @@ test('replacing gateways and a worker under load interrupts no caller', async (t
     return [];
   };
   const run = await runCallers(t, world, {
-    ...{ seed: folder, callers: 12, observe: recordIn(attempts), breakParts },
+    ...{ seed: databaseUrl, callers: 12, observe: recordIn(attempts), breakParts },
   });
   console.error(`${3 * ROUNDS} replaced, ${attempts.length} requests, ${run.operations} operations`);
   t.strictSame(errorsBySort(attempts), {});

@@ -1,20 +1,20 @@
+import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import type { Test } from 'tap';
-import type { TestChain } from '../../test/support/chain.ts';
-import type { Gateway } from '../../test/support/gateway.ts';
 import { untilNothingIsOpen } from '../../test/support/open-things.ts';
 import { speechgate } from '../../test/support/speechgate.ts';
+import { Crew } from '../soak/callers/crew.ts';
+import type { Told } from '../soak/told.ts';
 import { brokenRequests, unfinishedRequests } from './broken-requests.ts';
 import { contractRequests } from './contract-requests.ts';
 import { type Conversation, converse } from './conversation.ts';
 import { Figures } from './figures.ts';
-import { type Judged, judge, judgeAnswer } from './judge.ts';
+import { type Judged, judge, judgeHeard } from './judge.ts';
 import { faultOfRequest } from './oracle.ts';
-import { type Sequence, sequences } from './sequences.ts';
 import { type Usage, usageOf } from './usage.ts';
-import { type Fuzzed, openWorld, type World } from './world.ts';
+import { openWorld, type World } from './world.ts';
 
-export type Kind = 'contract' | 'broken' | 'limited' | 'sequences' | 'unfinished';
+export type Kind = 'contract' | 'broken' | 'limited' | 'unfinished';
 
 export interface FuzzOptions {
   readonly requests: number;
@@ -38,11 +38,13 @@ export interface FuzzResult {
   readonly failures: readonly Failure[];
   /** Usage of the open gateway after each part. The first part is the warm-up. */
   readonly usage: readonly Usage[];
-  /** Result of `speechgate audit --external` for each database. Code 0 means that the books agree. */
-  readonly audits: readonly { readonly code: number; readonly output: string }[];
+  /** Result of `speechgate audit --external`. Code 0 means that the books agree. */
+  readonly audit: { readonly code: number; readonly output: string };
 }
 
 const PARTS = 5;
+/** One of each kind, beside the random requests. */
+const CALLERS = 7;
 /** Extra time to shrink a failure. */
 const SHRINK_MS = 20_000;
 
@@ -52,24 +54,18 @@ const LANES: Readonly<Record<Kind, { readonly lanes: number; readonly casesPerRe
   // A conversation has about 3 requests.
   broken: { lanes: 6, casesPerRequest: 0.11 },
   limited: { lanes: 1, casesPerRequest: 0.03 },
-  // A sequence has about 9 requests.
-  sequences: { lanes: 3, casesPerRequest: 0.004 },
   // Each case waits for a minute, so small runs have none.
   unfinished: { lanes: 4, casesPerRequest: 0.0004 },
 };
 
-/** Sends the requests, checks each response against the contract, and audits the books at the end. */
-export async function fuzz(t: Test, chain: TestChain, options: FuzzOptions): Promise<FuzzResult> {
+/**
+ * Sends the requests beside callers of the soak, checks each response against the contract, and audits the books at
+ * the end.
+ */
+export async function fuzz(t: Test, options: FuzzOptions): Promise<FuzzResult> {
   const { requests, progress, again } = options;
   const figures = new Figures();
-  const observe =
-    (call: Gateway['call']): Gateway['call'] =>
-    async (path, request) => {
-      const reply = await call(path, request);
-      figures.add('sequences', [judgeAnswer({ method: request?.method ?? 'GET', path }, reply)], 1);
-      return reply;
-    };
-  const world = await openWorld(t, chain, observe);
+  const world = await openWorld(t);
   const failures: Failure[] = [];
   const usage: Usage[] = [];
   if (again) {
@@ -83,7 +79,7 @@ export async function fuzz(t: Test, chain: TestChain, options: FuzzOptions): Pro
       const numRuns = kind === 'unfinished' ? Math.floor(share) : Math.ceil(share);
       return Array.from({ length: lanes }, (_, lane) => ({ kind, numRuns, lane }));
     });
-    const ended = await Promise.all(
+    const running = Promise.all(
       lanes
         .filter(({ numRuns }) => numRuns > 0)
         .map(({ kind, numRuns, lane }) => {
@@ -91,19 +87,29 @@ export async function fuzz(t: Test, chain: TestChain, options: FuzzOptions): Pro
           return runLane(kind, { seed, numRuns }, world, figures);
         }),
     );
-    failures.push(...ended.filter((failure) => failure !== undefined));
+    await buyUntil(running, world, `${options.seed}, part ${part}`, figures);
+    failures.push(...(await running).filter((failure) => failure !== undefined));
     for (const { kind, shown, error } of failures) progress(`${kind} ${shown.slice(0, 500)}\n${error.slice(0, 1000)}`);
-    await untilNothingIsOpen(world.open.env.DATABASE_URL as string);
-    usage.push(usageOf(world.open.process.child.process.pid as number));
+    await untilNothingIsOpen(world.service.databaseUrl);
+    usage.push(usageOf(world.open.child.process.pid as number));
     progress(`${figures.total} requests, ${failures.length} failures, ${describe(usage.at(-1) as Usage)}`);
   }
-  const audits = await Promise.all([world.open, world.limited].map(auditOf));
-  return { figures, failures, usage, audits };
+  return { figures, failures, usage, audit: await speechgate(world.service.env, 'audit', '--external') };
 }
 
-async function auditOf({ env }: Fuzzed) {
-  const { code, output } = await speechgate(env, 'audit', '--external');
-  return { code, output };
+/** Callers of all flows repeat, hang up and misuse until the requests are sent. @throws when an answer is wrong */
+async function buyUntil(running: Promise<unknown>, { service }: World, seed: string, figures: Figures): Promise<void> {
+  const wrong: Told[] = [];
+  const crew = await Crew.open({
+    ...{ world: service, seed, callers: CALLERS, now: () => performance.now() },
+    tell: (told) => {
+      if (told.wrong !== undefined || told.end === 'open') wrong.push(told);
+    },
+    observe: (sent, heard) => figures.add('flows', [judgeHeard(sent, heard)], 1),
+  });
+  const isOver = new AbortController();
+  await Promise.all([running.finally(() => isOver.abort()), crew.work(isOver.signal)]).finally(() => crew.close());
+  assert.deepEqual(wrong, []);
 }
 
 async function runLane(
@@ -124,22 +130,16 @@ async function runLane(
         throw error;
       }
     });
-  const details =
-    kind === 'sequences'
-      ? await fc.check(
-          property(sequences, (sequence: Sequence) => sequence.run(world.party)),
-          parameters,
-        )
-      : await fc.check(
-          property(conversationsOf(kind, world), (conversation) => hold(kind, world, conversation, figures)),
-          parameters,
-        );
+  const details = await fc.check(
+    property(conversationsOf(kind, world), (conversation) => hold(kind, world, conversation, figures)),
+    parameters,
+  );
   if (!details.failed) return undefined;
   const { counterexample, counterexamplePath, errorInstance, seed } = details;
   const [shown] = counterexample ?? [];
   return {
     ...{ kind, seed, path: counterexamplePath ?? '' },
-    shown: kind === 'sequences' ? String(shown) : JSON.stringify(shown),
+    shown: JSON.stringify(shown),
     error: String((errorInstance as Error)?.stack ?? errorInstance),
   };
 }
@@ -151,7 +151,7 @@ function conversationsOf(kind: Kind, { known }: World): fc.Arbitrary<Conversatio
 }
 
 async function hold(kind: Kind, world: World, conversation: Conversation, figures: Figures): Promise<void> {
-  const { url } = (kind === 'limited' ? world.limited : world.open).process;
+  const { url } = kind === 'limited' ? world.limited : world.open;
   const answers = await converse(url, conversation);
   const judged = conversation.ending === 'reset' ? [] : judge(conversation, answers);
   figures.add(kind, judged, conversation.targets.length);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { type Answer, assertContract, operationAt } from '../../test/support/contract.ts';
+import type { Heard, Sent } from '../soak/callers/line.ts';
 import type { Conversation, Target } from './conversation.ts';
 import { EDGE, faultOfAnswer } from './oracle.ts';
 
@@ -31,7 +32,7 @@ export function judge({ targets, isHttp, ending }: Conversation, answers: readon
 
 const NOWHERE: Target = { method: 'GET', path: '/nowhere' };
 
-export function judgeAnswer(target: Target, answer: Answer): Judged {
+function judgeAnswer(target: Target, answer: Answer): Judged {
   const { method, path } = target;
   const { status } = answer;
   const operation = operationAt(method, path);
@@ -49,6 +50,13 @@ export function judgeAnswer(target: Target, answer: Answer): Judged {
     `openapi-enforcer on ${method} ${path.slice(0, 200)} ${status}: ${fault}\n${answer.bytes.toString().slice(0, 500)}`,
   );
   return { operation: operation?.operationId ?? 'edge', status };
+}
+
+/** A response to a caller of the soak. */
+export function judgeHeard({ method, path }: Sent, { status, headers, body, isWhole }: Heard): Judged {
+  assert.ok(isWhole, `${method} ${path} was answered ${status}, and not to the end`);
+  const fields = Object.entries(headers).map(([name, value]): [string, string] => [name, String(value)]);
+  return judgeAnswer({ method, path }, { status, headers: new Headers(fields), bytes: body });
 }
 
 function judgeEither(target: Target, answer: Answer): Judged {

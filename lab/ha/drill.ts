@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Test } from 'tap';
 import { migrate } from '../../src/db/migrate.ts';
@@ -39,20 +38,18 @@ export async function drill(t: Test, options: DrillOptions): Promise<DrillResult
   const place = await openPlace(t);
   const cluster = new DatabaseCluster(t, place, options.replication);
   const front = new Front(t, place, options.pooling);
-  const folder = await temporaryFolder(t);
-  const outside = await openOutside(t, folder);
+  const outside = await openOutside(t, await temporaryFolder(t));
 
   progress('starting etcd, PostgreSQL and Patroni');
   await cluster.start();
   progress('starting HAProxy, PgBouncer, gateways and worker');
   const times = { SPEECH_TIMEOUT_MS: '5000', RECONCILE_INTERVAL_MS: '1000' };
-  await front.start(cluster, migrate, { ...outside.settings(true), ...times, DATA_DIR: join(folder, 'data') });
+  await front.start(cluster, migrate, { ...outside.settings(true), ...times });
   await cluster.untilReplicated();
 
+  const origin = () => front.url;
   const world: Service = {
-    ...{ gateways: [() => front.url, () => front.url], databaseUrl: front.databaseUrl, env: front.env },
-    ...{ payTo: outside.payTo, chain: outside.chain.client, processor: outside.processor },
-    audioObjects: outside.audioObjects,
+    ...{ ...outside.service, gateways: [origin, origin], databaseUrl: front.databaseUrl, env: front.env },
   };
   const attempts: Attempt[] = [];
   const faults: Fault[] = [];

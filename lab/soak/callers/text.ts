@@ -2,7 +2,8 @@ import type { Random } from '../random.ts';
 import { SLOWLY, speechOf } from '../world/speech.ts';
 import type { Heard } from './line.ts';
 
-const WORDS = 'the morning train to the coast leaves from platform nine and will not wait for anybody else'.split(' ');
+const WORDS =
+  'the morning train to the coast leaves from Žďár at nine 日本 and will not wait 😀 for anybody else'.split(' ');
 const LONGEST = 12;
 /** Rate of the default model in micro-USD for each character. */
 const RATE = 18n;

@@ -1,6 +1,5 @@
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { rotateKeys } from '../../../src/config/signing-keys.ts';
 import { migrate } from '../../../src/db/migrate.ts';
 import { freePort } from '../../../src/sandbox/free-port.ts';
 import { type Owner, programCommand } from '../../../test/support/child.ts';
@@ -34,16 +33,11 @@ export async function openWorld(owner: Owner): Promise<World> {
     worker: await startTcpProxy(owner, postgres.url),
   };
 
-  const keysFile = join(folder, 'signing-keys.json');
-  await writeFile(keysFile, JSON.stringify(rotateKeys(undefined, new Date())), { mode: 0o600 });
   const ports = { 'gateway one': await freePort(), 'gateway two': await freePort() };
   const adminPorts = { ...ports, worker: 0 };
   for (const name of Object.keys(adminPorts) as ServiceName[]) adminPorts[name] = await freePort();
   const originOf = (name: GatewayName) => () => `http://127.0.0.1:${ports[name]}`;
-  const common = {
-    ...{ ...TIMES, SIGNING_KEYS_FILE: keysFile, BASE_URL: originOf('gateway one')() },
-    ...{ DATA_DIR: join(folder, 'data'), NODE_ENV: 'test' },
-  };
+  const common = { ...TIMES, BASE_URL: originOf('gateway one')(), NODE_ENV: 'test' };
   const serve = (name: ServiceName): ProcessPart => {
     const role = name === 'worker' ? 'worker' : 'web';
     const port = name === 'worker' ? {} : { PORT: String(ports[name]) };
@@ -59,18 +53,16 @@ export async function openWorld(owner: Owner): Promise<World> {
     'gateway two': serve('gateway two'),
     worker: serve('worker'),
   };
-  const parts: Parts = { ...service, ...outside.parts, postgres, chain: outside.chain };
+  const parts: Parts = { ...service, ...outside.parts, postgres };
   const isReady = (name: ServiceName) =>
     fetch(`http://127.0.0.1:${adminPorts[name]}/readyz`).then(
       ({ status }) => status === 200,
       () => false,
     );
   const world: World = {
-    ...{ parts, databaseLinks, payTo: outside.payTo, chain: outside.chain.client },
+    ...{ ...outside.service, parts, databaseLinks, links: outside.links, databaseUrl: postgres.url },
     gateways: [originOf('gateway one'), originOf('gateway two')],
-    ...{ links: outside.links, processor: outside.processor, databaseUrl: postgres.url },
     env: { ...common, ...outside.settings(true), DATABASE_URL: postgres.url },
-    audioObjects: outside.audioObjects,
     untilReady: async () => {
       await Promise.all(Object.values(parts).map((part) => part.start()));
       const names = Object.keys(service) as ServiceName[];

@@ -1,7 +1,9 @@
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ListObjectsV2Command, S3Client } from '@aws-sdk/client-s3';
-import type { Address, Hex } from 'viem';
+import { paginateListObjectsV2, S3Client } from '@aws-sdk/client-s3';
+import type { Hex } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { rotateKeys } from '../../../src/config/signing-keys.ts';
 import { fund } from '../../../src/sandbox/chain/fund.ts';
 import { freePort } from '../../../src/sandbox/free-port.ts';
 import { type Owner, programCommand } from '../../../test/support/child.ts';
@@ -10,29 +12,30 @@ import { type HttpLink, startHttpLink } from '../links/http-link.ts';
 import { ChainPart } from './chain-part.ts';
 import { ProcessPart } from './process-part.ts';
 import { processorAt } from './processor.ts';
-import type { OutsideName, Processor } from './world.ts';
+import type { OutsideName, Service } from './world.ts';
 
 const BUCKET = 'soak';
 const GAS_WEI = 10n ** 24n;
 const START_MS = 120_000;
 /** Other tests cover the limits. */
 const LIMITLESS = {
-  ...{ RATE_LIMIT_MAX: '1000000', TOP_UP_RATE_LIMIT_MAX: '1000000', EDGE_RATE_LIMIT_MAX: '1000000' },
+  ...{ RATE_LIMIT_MAX: '1000000', TOP_UP_RATE_LIMIT_MAX: '1000000', EDGE_RATE_LIMIT_MAX: '100000000' },
+  FEEDBACK_MAX_PER_HOUR: '1000000',
 };
 const SECRETS = {
   ...{ QUOTE_SECRET: 'q'.repeat(32), JOB_SIGNING_SECRET: 'j'.repeat(32), FEEDBACK_SECRET: 'f'.repeat(32) },
 };
 
+type ProcessName = 'facilitator' | 'checkout' | 'store' | 'upstream';
+
 /** External services, each with the link through which the service calls it. */
 export interface Outside {
-  readonly parts: Readonly<Record<'facilitator' | 'checkout' | 'store' | 'upstream', ProcessPart>>;
-  readonly chain: ChainPart;
+  readonly parts: Readonly<Record<ProcessName, ProcessPart> & { chain: ChainPart }>;
   readonly links: Readonly<Record<OutsideName, HttpLink>>;
-  readonly payTo: Address;
-  readonly processor: Processor;
-  /** Settings of the service that use the links, or with `isDirect` the services themselves. */
+  /** What callers and the judge use of them. */
+  readonly service: Pick<Service, 'payTo' | 'chain' | 'processor' | 'audioObjects'>;
+  /** Settings of the service, except of its database, that use the links, or with `isDirect` the services themselves. */
   settings(isDirect: boolean): Record<string, string>;
-  audioObjects(): Promise<ReadonlyMap<string, number>>;
 }
 
 export async function openOutside(owner: Owner, folder: string): Promise<Outside> {
@@ -41,11 +44,7 @@ export async function openOutside(owner: Owner, folder: string): Promise<Outside
   await fund(chain.client, privateKeyToAccount(facilitatorKey).address, { ether: GAS_WEI });
 
   const origins = new Map<string, string>();
-  const open = async (
-    name: keyof Outside['parts'],
-    says: RegExp,
-    env: Readonly<Record<string, string>>,
-  ): Promise<ProcessPart> => {
+  const open = async (name: ProcessName, says: RegExp, env: Readonly<Record<string, string>>): Promise<ProcessPart> => {
     const port = String(await freePort());
     origins.set(name, `http://127.0.0.1:${port}`);
     const command = programCommand(`lab/soak/world/${name}-process.ts`);
@@ -59,6 +58,8 @@ export async function openOutside(owner: Owner, folder: string): Promise<Outside
     await part.start();
     return part;
   };
+  const keysFile = join(folder, 'signing-keys.json');
+  await writeFile(keysFile, JSON.stringify(rotateKeys(undefined, new Date())), { mode: 0o600 });
   const operationsPort = String(await freePort());
   const [facilitator, checkout, store, upstream] = await Promise.all([
     open('facilitator', /settles/, { RPC_URL: chain.url, PRIVATE_KEY: facilitatorKey }),
@@ -89,8 +90,12 @@ export async function openOutside(owner: Owner, folder: string): Promise<Outside
   owner.teardown(() => s3.destroy());
   const payTo = privateKeyToAccount(generatePrivateKey() as Hex).address;
   return {
-    ...{ parts: { facilitator, checkout, store, upstream }, chain, links, payTo },
-    processor: processorAt(originOf('checkout'), `http://127.0.0.1:${operationsPort}`, secretKey),
+    parts: { facilitator, checkout, store, upstream, chain },
+    links,
+    service: {
+      ...{ payTo, chain: chain.client, audioObjects: () => listObjects(s3) },
+      processor: processorAt(originOf('checkout'), `http://127.0.0.1:${operationsPort}`, secretKey),
+    },
     settings: (isDirect) => {
       const at = (name: OutsideName) => (isDirect ? originOf(name) : links[name].origin);
       return {
@@ -104,21 +109,16 @@ export async function openOutside(owner: Owner, folder: string): Promise<Outside
           AWS_REGION: 'us-east-1',
         },
         ...{ ...S3_CREDENTIALS, ...LIMITLESS, ...SECRETS, LOG_LEVEL: 'warn' },
+        ...{ DATA_DIR: join(folder, 'data'), SIGNING_KEYS_FILE: keysFile },
       };
     },
-    audioObjects: () => listObjects(s3),
   };
 }
 
 async function listObjects(s3: S3Client): Promise<ReadonlyMap<string, number>> {
   const objects = new Map<string, number>();
-  let token: string | undefined;
-  do {
-    const page = await s3.send(
-      new ListObjectsV2Command({ Bucket: BUCKET, ...(token !== undefined && { ContinuationToken: token }) }),
-    );
-    for (const { Key = '', Size = 0 } of page.Contents ?? []) objects.set(Key, Size);
-    token = page.NextContinuationToken;
-  } while (token !== undefined);
+  for await (const { Contents = [] } of paginateListObjectsV2({ client: s3 }, { Bucket: BUCKET })) {
+    for (const { Key = '', Size = 0 } of Contents) objects.set(Key, Size);
+  }
   return objects;
 }
