@@ -13,6 +13,7 @@ export interface CardConfig {
   readonly topUpRateLimitMax: number;
 }
 
+/** Smaller amounts are raised to it (R14). */
 export const MIN_TOP_UP_CENTS = 500;
 const CHECKOUT_ORIGIN = 'https://checkout.stripe.com';
 

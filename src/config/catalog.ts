@@ -118,7 +118,9 @@ const validate = new Ajv({ allErrors: true }).compile<CatalogFile>(
 
 const BUILT_IN = new URL('catalog-default.json', import.meta.url);
 
-/** Models, voices and prices come from this file alone (R42). @throws CatalogError that names the file and its faults */
+/**
+ * Models, voices and prices come from this file alone (R42). Each model has one rate, so that a price is known before it
+ * is paid. A voice id is `<provider>_<slug>`. @throws CatalogError that names the file and its faults */
 export function loadCatalog(file?: string): Catalog {
   const where = file ?? 'the built-in catalog';
   let data: unknown;

@@ -1,6 +1,6 @@
 import type { Address } from './payees.ts';
 
-/** The payment token on one EVM network. Its atomic units equal micro-USD. */
+/** The payment token on one EVM network. One atomic unit (0.000001 USDC) is one micro-USD (R73). */
 export interface Asset {
   readonly network: `eip155:${number}`;
   readonly chainId: number;

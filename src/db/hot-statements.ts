@@ -5,7 +5,7 @@ import { isConnectionError } from './database-errors.ts';
 
 // Statements of every request: compiled once, or shared by concurrent requests.
 
-/** Stands for a value while the statement is built. */
+/** Stands for a value while the statement is built, since no request's values are known then. */
 class Placeholder {
   constructor(readonly name: string) {}
 }
@@ -17,6 +17,7 @@ class Placeholder {
 export function compiledOnce<Values extends object, Row>(
   build: (db: Database, values: Values) => { compile(db: Database): CompiledQuery<Row> },
 ): (db: Database, values: Values) => Promise<Row[]> {
+  // `values.name` gives a placeholder of that name, which Kysely puts among the parameters.
   const placeholders = new Proxy({}, { get: (_, name) => new Placeholder(String(name)) }) as Values;
   let compiled: CompiledQuery<Row> | undefined;
   return async (db, values) => {

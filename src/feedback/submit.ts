@@ -14,6 +14,7 @@ export const MAX_PER_DAY = 5;
 /** Advisory lock that serializes submissions; no other lock of this database has this number. */
 const SUBMISSION_LOCK = 7_300_006;
 
+/** `queued` if mail is configured. It is sent later, so that no mail server can reject stored feedback. */
 export type Notification = 'queued' | 'not_configured';
 
 export interface SubmitOptions extends ServiceIdentity {
@@ -37,7 +38,10 @@ export type SubmitResult =
   | { readonly outcome: 'expired'; readonly expiresAt: Date }
   | { readonly outcome: 'too_many'; readonly of: 'wallet' | 'all'; readonly retryAfterSeconds: number };
 
-/** Checks the signature first: only the signing wallet learns whether the challenge was used or has expired. */
+/**
+ * Stores feedback once per challenge, if the wallet signed it by EIP-191 (R38). Checks the signature first: only the
+ * signing wallet learns whether the challenge was used or has expired.
+ */
 export async function submitFeedback(options: SubmitOptions, submission: Submission): Promise<SubmitResult> {
   const { content, token, signature } = submission;
   const challenge = await options.signer.open(token);

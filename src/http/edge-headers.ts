@@ -21,7 +21,8 @@ const POLICY = 'content-security-policy';
 type Headers = Readonly<Record<string, string>>;
 
 /**
- * The headers of every response and of preflights. They never change, so helmet and cors are asked once. As hooks they would
+ * The headers of every response (R76) and of preflights: CORS for any origin without credentials, and the hardening
+ * headers, such as helmet's default `x-content-type-options: nosniff`. No response sets a cookie. They never change, so helmet and cors are asked once. As hooks they would
  * cost half as much as the rest of a refusal, and responses to malformed HTTP would lack their headers.
  */
 export async function readEdgeHeaders(): Promise<{ readonly plain: Headers; readonly preflight: Headers }> {

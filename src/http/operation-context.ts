@@ -59,6 +59,7 @@ export class OperationContext implements RequestContext {
         const end = () => {
           if (hasEnded) return;
           hasEnded = true;
+          // An error response is never charged, even if it is sent whole.
           listener(raw.statusCode >= 400);
         };
         raw.once('finish', end);

@@ -127,6 +127,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   app.setNotFoundHandler(createNotFoundHandler(routes, headers.preflight));
   return app;
 
+  /** Gives every response its `x-trace-id` (R10) and the headers of all. */
   function begin(request: FastifyRequest, reply: FastifyReply): void {
     request.client = addressKey(request.ip ?? '');
     request.record = new RequestRecord(request, reply, metrics);

@@ -3,7 +3,7 @@ import type { components, JsonObject } from '../contract/types.ts';
 export type ErrorCode = components['schemas']['ErrorCode'];
 export type ErrorDetails = JsonObject | null;
 
-/** From the specification's table of errors; codes that it lacks are from the contract. */
+/** The codes of the contract, and the one status of each (R72). */
 export const statusOf = {
   INVALID_JSON: 400,
   INVALID_REQUEST: 400,
@@ -42,6 +42,7 @@ export const statusOf = {
   REPLAY_CACHE_UNAVAILABLE: 503,
 } as const satisfies Record<ErrorCode, number>;
 
+/** The one shape of all errors (R72). */
 export interface ErrorBody<Code extends ErrorCode = ErrorCode> {
   error: { code: Code; message: string; details: ErrorDetails };
 }

@@ -78,7 +78,10 @@ const update = (trx: Database, { jobId }: Owned, set: UpdateObject<DB, 'job'>) =
 
 const hold = ({ holdId, accountId, fence }: Owned) => ({ id: holdId, accountId, fence });
 
-/** Audio that earlier attempts of a failed job stored expires like that of a completed job; unneeded segments at once. */
+/**
+ * A completed job's audio is kept, unless `storeAudio` is false (R18). Audio that earlier attempts of a failed job stored
+ * expires like that of a completed job; unneeded segments at once.
+ */
 const ended = (state: 'completed' | 'failed', retentionSeconds: number) => ({
   state,
   text: null,

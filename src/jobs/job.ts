@@ -10,7 +10,8 @@ import type { AudioStore } from '../speech/store/audio-store.ts';
 import { deleteSegments } from './job-segments.ts';
 
 /**
- * Asynchronous speech. Its hold ends with it, in the same transaction.
+ * Asynchronous speech (R6), paid from card credit only. The response is 202 with the job; its hold has debited the account
+ * before synthesis, and ends with it, in the same transaction.
  *
  *     (none) -- accept --> queued -- claim --> processing -- complete --> completed, hold captured
  *                          queued <-- stop, retry, take over -- processing
@@ -37,6 +38,7 @@ export interface Job {
 /** Contains the owner's fence, so that two owners of a job never write the same object. */
 export const audioKey = (jobId: string, fence: number): string => `jobs/${jobId}/${fence}`;
 
+/** A request becomes a job if it asks for that (`async=true`), or by its length (R6). */
 export const isAsynchronous = (asked: boolean, characters: number): boolean => asked || characters >= ASYNC_TEXT_LENGTH;
 
 export async function findJob(db: Database, id: string): Promise<Job | undefined> {

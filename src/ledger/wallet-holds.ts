@@ -69,6 +69,9 @@ interface Row {
  * balance covers, and debits what was inserted. So nonce and debit exist together or not at all. A balance that is too
  * small spends no nonce (R32). The new balance is computed from the locked row, because the snapshot may
  * show an older one.
+ *
+ * `may_spend`: within the maximum and the balance, after earlier holds of the statement; `spent`: its nonce was new, too.
+ * So the outcome of a request that may spend and is not in `spent` is `nonce_spent`.
  * @returns undefined if a separate statement must decide: the nonce occurs twice, earlier holds of this statement used up
  *   the balance, or another transaction has locked the account
  */

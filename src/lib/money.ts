@@ -1,3 +1,4 @@
+/** Money is in micro-USD, 0.000001 USD: one atomic unit of USDC (R73). */
 export const MICRO_USD_PER_CENT = 10_000n;
 
 export const DECIMAL_USD = /^(\d{1,9})(?:\.(\d{1,6}))?$/;

@@ -122,7 +122,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
     const { flow, options, captures, metrics, endWork } = this.#parts;
     const { record } = this;
     let isCharged = false;
-    // Also if the capture then fails: stored audio is served only for a posted hold.
+    // Stores the audio first, also if the capture then fails: it is served only for a captured hold.
     options.onDelivered?.(record, audio);
     try {
       isCharged = await captures.capture({ ...record, upstream }, options.log);
@@ -134,7 +134,10 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
     return isCharged;
   }
 
-  /** While the database is unavailable the hold ends with its lease (R33); the receipt shows the balance after that. */
+  /**
+   * Restores the debit after a failed synthesis: then the receipt says that 0 was charged (R33). While the database is
+   * unavailable the hold ends with its lease; the receipt shows the balance after that.
+   */
   async void(): Promise<void> {
     const { flow, options, db, metrics, endWork } = this.#parts;
     const { amountMicroUsd } = this.record;

@@ -43,7 +43,7 @@ export interface Refused<Code extends RefusalCode = RefusalCode> {
   readonly facilitatorReason?: string;
   /** Something was held, or may have been, and certainly nothing was charged. */
   readonly isUncharged?: true;
-  /** This refusal, or that of an expiry out of range, which the database's clock judges and which comes first (R30). */
+  /** To be asked before this refusal is answered: an expiry out of range, by the database's clock, comes first (R30). */
   expiryFirst?(): Promise<Refused<Code>>;
 }
 

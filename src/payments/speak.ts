@@ -37,11 +37,12 @@ export interface SpeechFailed {
 }
 
 /**
- * Sells speech through any flow and delivery. The books follow the delivery (R55):
+ * Sells speech through any flow and delivery, but that of jobs, which `end-job.ts` captures or refunds (R18). Balances are
+ * debited before synthesis, a direct payment settles after it (R71). The books follow the delivery (R55):
  *
  *     take a permit      else failed: nothing is asked of the payer
  *     authorize          the price is held under a lease; else refused, or the response that was paid before
- *     synthesize         if the upstream fails, or the caller disconnected before: void
+ *     synthesize         if the upstream fails, or the caller disconnected before: void, which refunds the debit
  *     settle             if the flow takes the money before the response (R21)
  *     respond            the lease is renewed meanwhile; if it may be lost, the response is aborted
  *     capture            after the last byte was handed over, or the caller disconnected and synthesis ended

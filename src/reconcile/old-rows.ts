@@ -11,7 +11,10 @@ import type { Reconciler, Turn } from './reconciler.ts';
 /** Every five minutes at the default interval. */
 const PRUNING_TURNS = 20;
 
-/** Voids holds of dead processes. After a pause live ones have one lease to capture what they delivered (R55). */
+/**
+ * Voids holds of dead processes, which restores their debits (R33). After a pause live ones have one lease to capture what
+ * they delivered (R55).
+ */
 export const expiredHolds = (db: Database, leaseSeconds: number): Reconciler => ({
   name: 'expired_holds',
   async run(turn) {

@@ -28,6 +28,7 @@ export interface OrderRefusal {
 
 export type OrderResult = { readonly outcome: 'placed'; readonly order: Order } | OrderRefusal;
 
+/** Without an id, the catalog's default model (R42). */
 export function findModel(catalog: Catalog, id: string | undefined): Model | undefined {
   return id === undefined ? catalog.defaultModel : catalog.models.find((model) => model.id === id);
 }
@@ -57,7 +58,10 @@ export interface Selection {
   readonly speed: number;
 }
 
-/** Validates what the contract can't of model, voice and speed, in this order (R7). */
+/**
+ * Validates what the contract can't of model, voice and speed, in this order, before any payment (R7). The voice must be
+ * one of the model's, by its whole id: a bare slug is none (R42).
+ */
 export function select(
   catalog: Catalog,
   request: Omit<OrderRequest, 'text'>,

@@ -1,6 +1,9 @@
 const PICO_PER_MICRO = 1_000_000n;
 
-/** Price in whole micro-USD: characters x rate, rounded up (R3). The rate is in 10^-12 USD per character. */
+/**
+ * Price in whole micro-USD, so often below a cent: characters x rate, rounded up (R3). There is no minimum beyond 1. The
+ * rate is in 10^-12 USD per character and includes the markup.
+ */
 export function priceMicroUsd(characters: number, ratePicoUsd: bigint): bigint {
   return (BigInt(characters) * ratePicoUsd + PICO_PER_MICRO - 1n) / PICO_PER_MICRO;
 }

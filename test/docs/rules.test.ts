@@ -67,7 +67,7 @@ test('each rule is cited by code or by a test, or says why not', async (t) => {
 
 test('each file listed for a rule exists and cites it', async (t) => {
   const broken = rules.flatMap(({ id, text }) => {
-    const [, line] = /^At: (.+)$/m.exec(text) ?? [];
+    const [, line] = /^At: (.+(?:\n.+)*)/m.exec(text) ?? [];
     if (line === undefined) return saysWhyNot(text) ? [] : [`${id} has no line of files`];
     const files = [...line.matchAll(/`([^`]+)`/g)].map(([, file]) => file as string);
     return files

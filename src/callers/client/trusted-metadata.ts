@@ -32,7 +32,10 @@ const CLOCK_LEEWAY_MS = 60_000;
 /** The service signs for less than this. */
 const MAX_VALIDITY_MS = 86_400_000;
 
-/** Verifies the service's metadata with the pinned keys, and caches it until it expires. */
+/**
+ * Verifies the service's metadata with the pinned keys, and caches it until it expires. Network and payees are trusted
+ * only from it, later keys only if a trusted key signed them (R37).
+ */
 export class TrustedMetadata {
   readonly #api: Api;
   readonly #origin: string;
@@ -86,7 +89,8 @@ export class TrustedMetadata {
     const newest = this.#newest;
     const isOlder = newest !== undefined && timeOf(metadata.validity.issuedAt) < timeOf(newest.validity.issuedAt);
     if (isOlder || key.isRetiring) {
-      // From a replica that signed earlier or has not rotated yet, or a replay. Use the known metadata.
+      // From a replica that signed earlier or has not rotated yet, or a replay. A key is retiring only in metadata that is
+      // newer than what it signed. Use the known metadata.
       if (!newest || now >= timeOf(newest.validity.validUntil)) {
         throw new UntrustedError(
           'replayed',

@@ -108,8 +108,8 @@ const ICON =
 const hashOf = (source: string): string => `'sha256-${createHash('sha256').update(source).digest('base64')}'`;
 
 /**
- * Only the inline stylesheet and script may load, and the script calls this service only. Chromium applies form-action
- * to redirects, so it names the checkout (R19).
+ * The policy of pages (R76). Only the inline stylesheet and script may load, and the script calls this service only.
+ * Chromium applies form-action to redirects, so it names the checkout (R19).
  */
 export function pageContentSecurityPolicy(formOrigins: readonly string[] = [], style = STYLE, script?: string): string {
   const scripted =

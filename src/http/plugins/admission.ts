@@ -55,9 +55,10 @@ export interface RequestSlot extends PendingSlot {
 }
 
 /**
- * Takes one request through the rate limits. The plugin counts it at the edge (`enter`), and over the edge's limit
- * requires a valid credential (`requireCredential`). The operation then takes slots of its window at the steps that `x-admission`
- * of the contract names. Every refusal is the response: nothing else is done.
+ * Takes one request through the rate limits (R48): the edge's, of this process, and the persistent window, of all. The
+ * plugin counts it at the edge (`enter`), and over the edge's limit requires a valid credential (`requireCredential`). The
+ * operation then takes slots of its window at the steps that `x-admission` of the contract names. Every refusal is the
+ * response: nothing else is done.
  */
 export class Admission {
   readonly #parts: AdmissionParts;

@@ -133,7 +133,7 @@ export function answerClientError(parts: ClientErrorParts, error: NodeJS.ErrnoEx
   for (const reply of replies) if (!reply.request.hasBegun && !reply.sent) refuse(reply, fault);
 }
 
-/** Answers CONNECT, which no path supports (R9). Behind other requests it closes the connection. */
+/** Answers CONNECT, which no path supports (R51). Behind other requests it closes the connection. */
 function answerConnect(parts: ClientErrorParts, socket: Duplex): void {
   // Node has removed its own listeners from the socket.
   socket.on('error', () => socket.destroy());

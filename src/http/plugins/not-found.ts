@@ -3,7 +3,10 @@ import type { Route } from '../../contract/routes.ts';
 import { logError, sendWayOn } from '../reply.ts';
 import { errorBody } from '../structured-error.ts';
 
-/** Answers OPTIONS on any path, another method on a known path (405 with `allow`, R9), and the rest (404). */
+/**
+ * Answers OPTIONS on any path, another method on a known path (405 with `allow`, R51), and the rest (404). Another method
+ * is also HEAD, where a GET charges or credits (`noHead`).
+ */
 export function createNotFoundHandler(routes: readonly Route[], preflightHeaders: Readonly<Record<string, string>>) {
   const patterns = routes.map((route) => ({ ...route, pattern: toPattern(route.path) }));
   const allowed = ({ url, server }: FastifyRequest) => {

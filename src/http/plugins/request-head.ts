@@ -83,7 +83,7 @@ export function readContentType(header: string | undefined): { type: string; cha
   return { type: type.trim().toLowerCase(), charset: charset?.toLowerCase() };
 }
 
-/** Refuses a content type, charset or encoding that the operation does not read (R51); otherwise returns undefined. */
+/** Refuses a content type, charset or encoding that the operation does not read (R72); otherwise returns undefined. */
 export function refuseContentType(headers: Record<string, unknown>, consumes: readonly string[]) {
   const { type, charset } = readContentType(headers['content-type'] as string | undefined);
   const coding = headers['content-encoding'];

@@ -18,7 +18,7 @@ export interface ServiceOptions {
   readonly contract: OpenApiDocument;
 }
 
-/** The machine-readable guide at GET /docs (R41). `/openapi.json` is the canonical contract. */
+/** The legacy guide at GET /docs, kept for the steps of each flow (R41). `/openapi.json` is the canonical contract. */
 export function guide({ serviceName, baseUrl, speechTimeoutMs, contract }: ServiceOptions) {
   return {
     service: serviceName,

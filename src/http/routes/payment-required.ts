@@ -37,6 +37,7 @@ const UNPAID = {
 
 const templates = new WeakMap<Resource, Map<string, ChallengeTemplate>>();
 
+/** The 402 of an unpaid request, with the challenge in `PAYMENT-REQUIRED` (R27). */
 export function askForPayment(resource: Resource, offer: Offer) {
   const { header, body } = templateOf(resource, offer).write(offer.amount);
   return {

@@ -37,7 +37,7 @@ const MESSAGES: Readonly<Record<RefusalCode, string>> = {
   TTS_UNAVAILABLE: 'Speech is unavailable. Retry later. You were not charged.',
 };
 
-/** Messages for reasons that differ by flow. */
+/** Messages for reasons that differ by flow: they replace those of REASONS in the 402 of card and prepaid. */
 const FLOW_REASONS: Readonly<Record<'card' | 'prepaid', Readonly<Record<string, string>>>> = {
   card: {
     insufficient_funds: "The account's balance is lower than the price. Add credit at topUpUrl. You were not charged.",
@@ -86,7 +86,7 @@ const notBySigning = (reason: string): string =>
   `The facilitator refuses this payment (${reason}), and signing again does not help: its minimum may be above this ` +
   'amount. Send a longer text or ask the operator. You were not charged.';
 
-/** Messages for single reasons; `details` replace the reason in the error. */
+/** Messages for single reasons, those of FLOW_REASONS in direct payments; `details` replace the reason in the error. */
 const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Record<string, string | number>> }>> = {
   no_account: {
     message:

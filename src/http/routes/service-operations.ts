@@ -19,7 +19,7 @@ interface Options extends ServiceOptions, HomeOptions {
 
 const VARY = { vary: 'accept' } as const;
 
-/** Health, guide and contract; pages for people (R69). */
+/** Health with the list of endpoints, legacy guide, canonical contract (R41); pages for people (R69). */
 export function serviceOperations(options: Options): ServiceOperations<OperationContext> {
   const endpoints = routes
     .filter((route) => route.listed !== undefined)

@@ -37,7 +37,10 @@ type Linked<Answer, Refusal> =
   | { readonly outcome: 'found'; answer(): Answer | Promise<Answer> }
   | { readonly outcome: 'refused'; readonly refusal: Refusal };
 
-/** Serves what a link names, with checks in the order of R50. Without a valid `sig` the address takes a slot (R13, R48). */
+/**
+ * Serves what a link names, with checks in the order of R50. `sig` is required where links are signed. Without a valid
+ * one the address takes a slot (R13, R48).
+ */
 export async function answerLink<Answer, Refusal>(
   link: AudioLink,
   context: OperationContext,
@@ -45,6 +48,7 @@ export async function answerLink<Answer, Refusal>(
 ) {
   const { signer, sig, id, hints } = link;
   try {
+    // Undefined without a `sig`, which is refused only if there is audio, and where links are not signed.
     const isSigned = signer && sig !== undefined ? await signer.verify(sig, id) : undefined;
     const limited = await context.admission.take('request', isSigned ? sig : undefined);
     if (limited) return limited;

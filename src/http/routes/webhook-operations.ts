@@ -13,7 +13,10 @@ const READERS: Readonly<Record<string, readonly string[]>> = {
   'charge.dispute': CLAWBACKS,
 };
 
-/** Events of the card processor are hints: reconcilers then read from the processor what they book (R16, R61). */
+/**
+ * Events of the card processor are hints: reconcilers then read from the processor what they book (R16, R61). To callers
+ * this service sends no events, webhooks or callbacks (R77).
+ */
 export const webhookOperations = (
   db: Database,
   secret: string,

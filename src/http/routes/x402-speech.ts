@@ -95,6 +95,7 @@ export class X402Speech {
       case 'refused': {
         const { answer, replays } = checked;
         if (!replays) return answer;
+        // Only an earlier response to a direct payment takes a slot here (R48).
         return this.#earlierAnswerOr(answer, { replays, headers, isMetered: replays.name === 'direct' }, context);
       }
       case 'paid':

@@ -33,6 +33,10 @@ export interface CardReceipt extends Record<string, string | bigint> {
   readonly 'x-credit-charged': bigint;
 }
 
+/**
+ * Pays from a card account, which is funded at the hosted checkout (R71). The account's id is a bearer credential: whoever
+ * has it can spend the balance (R12). Card data never gets here.
+ */
 export class CardCredits implements PaymentFlow<CardCredential> {
   readonly name = 'card';
   readonly livemode: boolean;

@@ -157,7 +157,8 @@ interface DirectPaymentParts {
 }
 
 /**
- * Pays by one on-chain authorization, which is settled once the audio exists (R21 to R28):
+ * Pays by one on-chain authorization per request, without an account (R71). It is settled by the operator's facilitator
+ * once the audio exists (R21 to R28):
  *
  *     authorize: reserve identifier and authorization, then verify (PaymentIntake)
  *     settle:    store the audio -> settle (DirectHold)

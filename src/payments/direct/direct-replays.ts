@@ -15,6 +15,10 @@ interface DirectReplaysParts {
   readonly store: AudioStore;
 }
 
+/**
+ * Repetitions of a paid request (R22). For REPLAY_WINDOW_SECONDS, a day, it gets its audio and receipt again, with
+ * `x-idempotent-replay: true`, and charges nothing.
+ */
 export class DirectReplays {
   readonly #parts: DirectReplaysParts;
 

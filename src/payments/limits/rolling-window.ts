@@ -43,7 +43,10 @@ interface WindowOptions extends WindowSize {
   readonly livemode?: boolean | undefined;
 }
 
-/** The rate limit over all processes (R39): at most `max` slots per bucket in any period of the window's length. */
+/**
+ * The persistent rate limit, over all processes (R39): at most `max` slots per bucket in any period of the window's length,
+ * by default 30 in 60 s.
+ */
 export class RollingWindow {
   readonly #db: Database;
   readonly #options: WindowOptions;

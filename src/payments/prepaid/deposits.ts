@@ -71,7 +71,15 @@ interface DepositsParts {
   readonly confirmationTimeoutMs: number;
 }
 
-/** Credits a wallet by one on-chain payment, once the exact transfer is CONFIRMATIONS deep (R35, R44). */
+/**
+ * Credits a wallet by one on-chain payment (R35), in these steps:
+ *
+ *     begin    identifier and authorization are reserved (PaymentIntake)
+ *     admit    verified, and the payer is solvent; otherwise released
+ *     settle   sent once; credited when the exact transfer is CONFIRMATIONS deep (R44), otherwise 409
+ *
+ * The reconciler credits a payment that is confirmed later. A payment is credited once.
+ */
 export class Deposits {
   readonly #parts: DepositsParts;
   readonly #stopping = new AbortController();

@@ -30,7 +30,10 @@ interface PrepaidReceipt extends Record<string, bigint> {
   readonly 'x-x402-charged': bigint;
 }
 
-/** Pays from a wallet's prepaid balance by a signature. Nonce and debit are one write (R30 to R34). */
+/**
+ * Pays from a wallet's prepaid balance by a signature (R30 to R34). The balance comes from deposits and can only be spent.
+ * Nonce and debit are one write. No facilitator is asked, and nothing is sent to the chain (R71).
+ */
 export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   readonly name = 'prepaid';
   readonly #db: Database;

@@ -79,7 +79,7 @@ export interface RawRequest {
   readonly bytes: Uint8Array;
 }
 
-/** The signed part of a request: the exact body of a POST, the canonical query of a GET (R49). */
+/** What `bodyHash` hashes (R31): the exact body of a POST, the canonical query of a GET (R49). */
 const signedBytes = ({ method, url, bytes }: RawRequest): Uint8Array =>
   method === 'POST' ? bytes : Buffer.from(canonicalQuery(url));
 
@@ -119,7 +119,10 @@ export class PrepaidVerifier {
     this.#separators = new Map(payees.map((payee) => [payee.address, separator(payee)]));
   }
 
-  /** The verifying contract may be the current payee or a retiring one (R30). */
+  /**
+   * Only the key of the account's address signs, never a smart account (EIP-1271). Anything else gets 401. The verifying
+   * contract may be the current payee or a retiring one (R30).
+   */
   isSignedByAccount({ account, signature, ...terms }: PrepaidCredential, request: SignedRequest): boolean {
     const hash = hashPrepaidRequest({ account, ...terms, ...request });
     const expected = Buffer.from(account);

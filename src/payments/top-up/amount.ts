@@ -3,7 +3,7 @@ import { formatCents } from '../../lib/money.ts';
 
 export const OWN_AMOUNT = 'own';
 
-/** An invalid or too small amount becomes the minimum, a too large one the maximum (R14); the note says so. */
+/** An invalid or too small amount becomes the minimum of 500 cents, a too large one the maximum (R14); the note says so. */
 export function topUpAmount(
   text: string | undefined,
   maxCents: number,

@@ -28,9 +28,9 @@ export interface TopUpCredit {
 export class OtherModeError extends Error {}
 
 /**
- * Credits a paid checkout session once (R16), and pays the account's debt in the same transaction (R61). A missing
- * top_up row is written, for example after a restore. It is no upsert by id, because beside a concurrent update that
- * may insert and violate the session's unique index.
+ * Credits a paid checkout session once, with its whole amount: what a request leaves over stays on the balance (R16). Pays
+ * the account's debt in the same transaction (R61). A missing top_up row is written, for example after a restore. It is
+ * no upsert by id, because beside a concurrent update that may insert and violate the session's unique index.
  * @throws OtherModeError, with nothing credited, if the account is of the other mode
  */
 export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpCredit> {

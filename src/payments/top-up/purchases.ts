@@ -53,7 +53,10 @@ export class Purchases {
     this.#options = options;
   }
 
-  /** Records the purchase and opens the checkout. A given account must exist (R15) and may spend. */
+  /**
+   * Records the purchase and opens the checkout. A given account must exist and may spend; without one, the id is new, and
+   * the first credit creates the account (R15).
+   */
   async start(request: PurchaseRequest): Promise<StartResult> {
     const { amountCents, challengeId = null } = request;
     const account = request.accountId ? await findCardAccount(this.#db, request.accountId, this.#processor) : undefined;

@@ -76,6 +76,7 @@ export const depositResource = (baseUrl: string, serviceName: string): Resource 
   extensions: { [PAYMENT_IDENTIFIER]: identifierExtension(), bazaar: depositDiscovery() },
 });
 
+/** What an unpaid request gets in `PAYMENT-REQUIRED` (R27). */
 export const makeChallenge = ({ resource, extensions }: Resource, offer: Offer, error: string): Challenge => ({
   x402Version: 2,
   error,

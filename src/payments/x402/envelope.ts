@@ -92,9 +92,9 @@ const isPayload = new Ajv().compile(
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /**
- * Reads the PAYMENT-SIGNATURE header: Base64 (standard, URL-safe or unpadded) of an x402 version 2 PaymentPayload with
- * an EIP-3009 authorization and a payment identifier (R22, R27). Ignores schemas that the client sent.
- * @throws InvalidEnvelope
+ * Reads the PAYMENT-SIGNATURE header (R74): Base64 (standard, URL-safe or unpadded) of an x402 version 2 PaymentPayload with
+ * an EIP-3009 authorization and a payment identifier. Ignores schemas that the client sent.
+ * @throws InvalidEnvelope, answered by 400 INVALID_PAYMENT_PAYLOAD before anything is verified
  */
 export function decodeEnvelope(header: string): PaymentEnvelope {
   const payload = parse(header);

@@ -25,6 +25,10 @@ interface MetadataOptions {
 
 type Signed = { readonly at: number; readonly validMs: number; readonly document: SignedServiceMetadata };
 
+/**
+ * What clients may trust, under a key that they pinned out of band: network, payees, prices and keys (R37). `recovery` says
+ * that charges are final: no USDC payment is ever refunded (R75).
+ */
 export class ServiceMetadata {
   readonly #db: Database;
   readonly #options: MetadataOptions;

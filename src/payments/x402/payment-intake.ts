@@ -69,6 +69,7 @@ export class PaymentIntake {
     const terms = this.#termsOf(purpose, request);
     const isSigned = terms.outcome === 'agreed' && terms.isSignedByKey;
     const first = isSigned ? (refuseNew() ?? (await this.#reserve(purpose, request))) : undefined;
+    // The usual end: a new payment by a key.
     if (isSigned && first?.outcome === 'reserved') {
       return { facilitatorRequest: terms.facilitatorRequest, verifiedBy: undefined, log: request.log, ...first };
     }
@@ -76,6 +77,7 @@ export class PaymentIntake {
     if (known && status) return { outcome: 'known', payment: known, status };
     if (terms.outcome === 'refused') return terms;
     if (first?.outcome === 'refused') return first;
+    // Left: a contract may have signed it, or it is taken, by an abandoned reservation or under another identifier.
     const { facilitatorRequest } = terms;
     let verifiedBy: Facilitator | undefined;
     if (!first) {
@@ -85,6 +87,7 @@ export class PaymentIntake {
       if (proved.outcome === 'verified') verifiedBy = proved.facilitator;
     }
     const again = await this.#reserve(purpose, request, known);
+    // If a request was faster, its payment is the answer.
     const winner = again.outcome === 'taken' ? await this.#parts.lookup.findWithStatus(request) : undefined;
     // Without a winner, another identifier has the authorization, or the winner was released just now.
     const last = winner && !winner.known ? await this.#reserve(purpose, request) : again;
@@ -182,7 +185,7 @@ export class PaymentIntake {
     }
   }
 
-  /** Refuses another payment's authorization (R22). That of an abandoned reservation is its own. */
+  /** Refuses another payment's authorization (R22). An abandoned reservation has its own, so there is nothing to refuse. */
   async #refuseTaken(envelope: Pick<PaymentEnvelope, 'authorization'>, abandoned: Payment | undefined) {
     return abandoned ? undefined : this.#parts.lookup.refuseTaken(claimOf(envelope));
   }

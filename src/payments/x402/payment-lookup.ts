@@ -43,7 +43,10 @@ export function readPaymentHeader(headers: Readonly<Record<string, string | unde
   }
 }
 
-/** Hash of what identifies a request: method, path, canonical query (R49), body bytes and payload (R22). */
+/**
+ * Hash of what identifies a request: method, path, canonical query (R49), body bytes and payload (R22). So a payment that
+ * was sent by GET is another request by POST.
+ */
 export function requestHash({ method, url, bytes, envelope }: PaymentIdentity): Buffer {
   const path = decodeURIComponent(url.split('?', 1)[0] as string);
   const query = canonicalQuery(url);

@@ -5,7 +5,10 @@ import { SIGNATURE_LIFETIME_SECONDS } from '../../ledger/prepaid-signatures.ts';
 import type { Eip712Domain } from '../../lib/eip712.ts';
 import { CONFIRMATIONS } from './transfer-proof.ts';
 
-/** The terms of prepaid balances, as the signed metadata publishes them. The contract has the same bounds. Amounts are in micro-USD. */
+/**
+ * The terms of prepaid balances, as the signed metadata publishes them; the bounds of deposits (R35). The contract has the
+ * same bounds. Amounts are in micro-USD.
+ */
 export const PREPAID = {
   headers: ['x-x402-account', 'x-x402-nonce', 'x-x402-expiry', 'x-x402-max-amount', 'x-x402-signature'],
   domainVersion: '1',
@@ -20,6 +23,7 @@ export const PREPAID = {
 
 export const prepaidDomainName = (serviceName: string): string => `${serviceName}-Prepaid`;
 
+/** The EIP-712 domain of a prepaid request (R31): `<service>-Prepaid`, its version, the chain and the payee. */
 export const prepaidDomain = (serviceName: string, asset: Asset, payee: Address): Eip712Domain => ({
   name: prepaidDomainName(serviceName),
   version: PREPAID.domainVersion,

@@ -39,6 +39,10 @@ const claimsOf = (quote: Quote) => ({
   pay: quote.payTo,
 });
 
+/**
+ * Quotes are signed and not stored. So one may be used again until it expires, after QUOTE_TTL_SECONDS (300), and each
+ * use is charged (R29).
+ */
 export class Quotes {
   readonly #signer: TokenSigner<ReturnType<typeof claimsOf>>;
   readonly #ttlSeconds: number;
@@ -84,6 +88,7 @@ const keyId = (secret: string): string =>
   createHash('sha256').update(`speechgate quote key\0${secret}`).digest('base64url').slice(0, 12);
 
 export interface QuotedRequest {
+  /** The unpaid request may leave it out; the paid one must send it. */
   readonly text?: string | undefined;
   readonly model?: string | undefined;
   readonly voice?: string | undefined;
@@ -117,7 +122,10 @@ export const expiredQuote: QuoteRefusal = {
   details: { field: 'quoteToken', rule: 'expiresAt' },
 };
 
-/** Checks a request against its quote, but not its expiry: a request that was paid in time may be repeated. */
+/**
+ * Checks a request against its quote (R29); the text's length and digest only here, since a quote is issued without the
+ * text. Doesn't check the expiry: a request that was paid in time may be repeated.
+ */
 export function placeQuotedOrder(
   { catalog, asset, payees }: { catalog: Catalog; asset: Asset; payees: readonly Payee[] },
   quote: Quote,

@@ -51,7 +51,7 @@ interface SettlementParts {
  *       anything else, and the chain proves it in time -> settled
  *       anything else                                  -> unknown, the chain decides (Resolver)
  *
- * After `settling` no process ever sends it again (R23, R25).
+ * `unknown` is 409 PAYMENT_OUTCOME_UNKNOWN. After `settling` no process ever sends it again (R23, R25).
  */
 export class Settlement {
   readonly #parts: SettlementParts;

@@ -10,7 +10,7 @@ export const TRANSFER_TYPES = {
   ],
 } as const;
 
-/** The EIP-712 type of a prepaid request (R30), in the form that libraries take. */
+/** The EIP-712 type of a prepaid request (R31), in the form that libraries take. */
 export const PREPAID_TYPES = {
   PrepaidRequest: [
     { name: 'account', type: 'address' },

@@ -5,7 +5,7 @@ export const MAX_TOKEN_LENGTH = 1500;
 
 export type LinkPurpose = 'job-audio' | 'prepaid-audio';
 
-/** Signs and verifies the `sig` of audio links. Tokens of another purpose are invalid. */
+/** Signs and verifies the `sig` of audio links (R50). Tokens of another purpose are invalid. */
 export interface LinkSigner {
   /** Returns a token that opens the audio of this id until then. @throws RangeError if it is over MAX_TOKEN_LENGTH */
   sign(id: string, expiresAt: Date): Promise<string>;
