@@ -121,20 +121,20 @@ export class Admission {
     const by = this.#windowFor('request');
     let isTaken = false;
     let refusal: RateLimited | undefined;
-    const taken = (slot: Slot) => {
+    const record = (slot: Slot) => {
       isTaken = true;
       refusal = this.#show(slot);
       return slot.allowed;
     };
-    const settle = async (account: string | undefined) => {
-      if (!isTaken) taken(await this.#takeSlot(by, account));
+    const takeOnce = async (account: string | undefined) => {
+      if (!isTaken) record(await this.#takeSlot(by, account));
       return refusal;
     };
     return {
-      taken,
-      refusal: () => settle(key),
-      take: async () => (await settle(key)) === undefined,
-      takeOfAddress: async () => (await settle(undefined)) === undefined,
+      record,
+      refusal: () => takeOnce(key),
+      take: async () => (await takeOnce(key)) === undefined,
+      takeOfAddress: async () => (await takeOnce(undefined)) === undefined,
     };
   }
 

@@ -109,7 +109,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
       const grouped = await this.#grouped.execute({ ...holdRequest, accountId: holdRequest.accountId.toLowerCase() });
       if (grouped.outcome === 'unknown_account') return (await slot.takeOfAddress()) ? grouped : RATE_LIMITED;
       if (grouped.outcome === 'judged') {
-        if (!slot.taken(this.#limits.slotOf(grouped.slots, grouped.turn))) return RATE_LIMITED;
+        if (!slot.record(this.#limits.slotOf(grouped.slots, grouped.turn))) return RATE_LIMITED;
         if (grouped.decided) return grouped.decided;
       }
     }

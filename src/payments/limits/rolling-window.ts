@@ -27,11 +27,13 @@ export interface Slot {
   readonly resetSeconds: number;
 }
 
+/** A slot that is taken once. Each method returns whether the request is allowed. */
 export interface PendingSlot {
   take(): Promise<boolean>;
   /** Takes the address's slot, as for an account that does not exist (R13). */
   takeOfAddress(): Promise<boolean>;
-  taken(slot: Slot): boolean;
+  /** Records the slot that another statement has taken. */
+  record(slot: Slot): boolean;
 }
 
 const slotOf = (scope: Scope, allowed: boolean, taken: number, resetSeconds: number, size: WindowSize): Slot => {
