@@ -28,13 +28,14 @@ export function readCard(reader: SettingsReader): CardConfig | undefined {
   const topUpMaxCents = reader.integer('TOP_UP_MAX_CENTS', MIN_TOP_UP_CENTS, 99_999_999) ?? 100_000;
   const topUpRateLimitMax = reader.integer('TOP_UP_RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 10;
   if (secretKey === undefined) {
-    if (apiBase) reader.missing('STRIPE_SECRET_KEY', 'STRIPE_API_BASE', 'Set the secret key, or unset the base.');
-    if (webhookSecret) reader.missing('STRIPE_SECRET_KEY', 'STRIPE_WEBHOOK_SECRET', 'Set both, or neither.');
+    if (apiBase)
+      reader.missing('STRIPE_SECRET_KEY', 'STRIPE_API_BASE', 'Set STRIPE_SECRET_KEY, or unset STRIPE_API_BASE.');
+    if (webhookSecret) reader.missing('STRIPE_SECRET_KEY', 'STRIPE_WEBHOOK_SECRET', 'Set both settings, or neither.');
     return undefined;
   }
   if (!/^(sk|rk)_(test|live)_[\x21-\x7e]+$/.test(secretKey)) {
     const fix = 'Use a key that starts with sk_test_, sk_live_, rk_test_ or rk_live_.';
-    reader.fault('STRIPE_SECRET_KEY', 'is not a secret key', fix);
+    reader.fault('STRIPE_SECRET_KEY', 'is not a secret key of Stripe', fix);
   }
   const livemode = isLiveKey(secretKey);
   const limits = { topUpMaxCents, topUpRateLimitMax };
@@ -52,6 +53,6 @@ function readAutomaticTax(reader: SettingsReader): boolean {
 function readWebhookSecret(reader: SettingsReader): string | undefined {
   const secret = reader.text('STRIPE_WEBHOOK_SECRET');
   if (secret === undefined || /^whsec_[\x21-\x7e]{16,}$/.test(secret)) return secret;
-  const fix = "Copy the endpoint's signing secret, which starts with whsec_.";
-  return reader.fault('STRIPE_WEBHOOK_SECRET', 'is not a signing secret', fix);
+  const fix = "Copy the signing secret from the endpoint's page at Stripe. It starts with whsec_.";
+  return reader.fault('STRIPE_WEBHOOK_SECRET', 'is not the signing secret of a webhook endpoint', fix);
 }

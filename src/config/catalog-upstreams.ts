@@ -96,7 +96,7 @@ export function upstreamFaults(servers: readonly UpstreamServer[], models: reado
     ...(names.includes(DEFAULT_UPSTREAM) ? [`upstream name ${DEFAULT_UPSTREAM} is reserved for SPEECH_BASE_URL`] : []),
     ...names
       .filter((each) => !models.some(({ upstreams }) => upstreams?.some((upstream) => upstream.name === each)))
-      .map((each) => `upstream ${each} is used by no model`),
+      .map((each) => `no model uses upstream ${each}; remove it, or add it to the upstreams of a model`),
     ...models.flatMap((model) => modelFaults(model, known).map((fault) => `model ${model.id}: ${fault}`)),
   ];
 }
@@ -109,11 +109,13 @@ function modelFaults({ voices, upstreams = [] }: FileModel, known: readonly stri
   const slugs = new Set(voices.map(({ voice }) => voice));
   return [
     ...repeated(names).map((each) => `upstream ${each} is listed twice`),
-    ...names.filter((each) => !known.includes(each)).map((each) => `upstream ${each} is not in upstreams`),
+    ...names
+      .filter((each) => !known.includes(each))
+      .map((each) => `upstream ${each} is not in the list upstreams of the catalog`),
     ...upstreams.flatMap(({ name: upstream, voices: own = {} }) => [
       ...Object.keys(own)
         .filter((slug) => !slugs.has(slug))
-        .map((slug) => `upstream ${upstream} names the voice ${slug}, which is not in its voices`),
+        .map((slug) => `upstream ${upstream} names the voice ${slug}, which this model does not have`),
       ...ambiguous(voices, own).map(
         (voice) =>
           `upstreamVoice ${voice} maps to several voices of upstream ${upstream}; give each voice its own upstreamVoice`,

@@ -164,13 +164,13 @@ const describe = (error: ErrorObject): string =>
 function inconsistencies({ markupPercent, defaultModel, models, upstreams = [] }: CatalogFile): string[] {
   const faults = upstreamFaults(upstreams, models);
   if (defaultModel !== undefined && !models.some((model) => model.id === defaultModel))
-    faults.push(`defaultModel ${defaultModel} is not in models`);
+    faults.push(`defaultModel ${defaultModel} is not the id of a model in models`);
   const ids = models.map((model) => model.id);
   for (const id of new Set(ids.filter((id, at) => ids.indexOf(id) !== at))) faults.push(`model ${id} is listed twice`);
   for (const model of models) {
     const [provider, ...rest] = model.id.split('/');
     if (provider !== model.provider || !/^[a-z0-9.-]+$/.test(rest.join('/'))) {
-      faults.push(`model ${model.id} is not of the form ${model.provider}/<name>`);
+      faults.push(`model ${model.id}: the id must have the form ${model.provider}/<name>`);
     }
     const { baseRatePicoUsdPerCharacter: rate } = model;
     const hasRates = [rate, markupPercent].every(Number.isSafeInteger);
@@ -180,7 +180,7 @@ function inconsistencies({ markupPercent, defaultModel, models, upstreams = [] }
     const slugs = model.voices.map((voice) => voice.voice);
     if (new Set(slugs).size !== slugs.length) faults.push(`model ${model.id} lists a voice twice`);
     if (!slugs.includes(model.defaultVoice)) {
-      faults.push(`model ${model.id}: defaultVoice ${model.defaultVoice} is not in its voices`);
+      faults.push(`model ${model.id}: defaultVoice ${model.defaultVoice} is not one of its voices`);
     }
   }
   return faults;

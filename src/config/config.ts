@@ -65,9 +65,9 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
   const baseUrl = reader.origin('BASE_URL', 'https://speech.example');
   const origin = `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
   if (isSocketPath(host) && !reader.text('BASE_URL'))
-    reader.missing('BASE_URL', 'HOST', 'Set it to the origin of the proxy before the socket, as callers see it.');
+    reader.missing('BASE_URL', 'HOST', 'Set it to the public origin of the proxy in front of the socket.');
   if (isSocketPath(host) && Buffer.byteLength(host) > MAX_SOCKET_PATH_BYTES)
-    reader.fault('HOST', `is a path of more than ${MAX_SOCKET_PATH_BYTES} bytes`, 'Give the socket a shorter one.');
+    reader.fault('HOST', `is a path of more than ${MAX_SOCKET_PATH_BYTES} bytes`, 'Set HOST to a shorter path.');
   const speechTimeoutMs = speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS;
   const config: Config = {
     host,
@@ -98,7 +98,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     webConcurrency: reader.integer('WEB_CONCURRENCY', 1, 64) ?? 1,
   };
   if (config.adminPort === port && overlap(host, config.admin.host)) {
-    reader.fault('ADMIN_PORT', 'is the port of PORT too', 'Set one of them to another port.');
+    reader.fault('ADMIN_PORT', 'is the same port as PORT', 'Set ADMIN_PORT or PORT to another port.');
   }
   const misspelt = findMisspelt(Object.keys(env), reader.names);
   if (reader.faults.length > 0) return { outcome: 'faulty', faults: reader.faults, misspelt };
@@ -138,8 +138,8 @@ function readContact(reader: SettingsReader): Config['contact'] {
   if (mailbox?.name === '' && others.length === 0) return { email: mailbox.address };
   const url = URL.canParse(contact) ? new URL(contact) : undefined;
   if (url?.protocol === 'https:' || url?.protocol === 'http:') return { url: url.href };
-  const fix = 'Set it to an address such as support@example.com, or to the URL of a page.';
-  return reader.fault('SERVICE_CONTACT', 'is neither an address of mail nor a URL', fix);
+  const fix = 'Set it to an email address such as support@example.com, or to the URL of a page.';
+  return reader.fault('SERVICE_CONTACT', 'is neither an email address nor a URL', fix);
 }
 
 /** Who sells here, shown to people. */

@@ -14,8 +14,8 @@ export const describeAddress = ({ host, port }: { readonly host: string; readonl
 export function readEdge(reader: SettingsReader) {
   const trustProxy = reader.list('TRUST_PROXY');
   if (!trustProxy.every(isNetwork)) {
-    const fix = 'List CIDRs, such as 10.0.0.0/8,192.0.2.7.';
-    reader.fault('TRUST_PROXY', 'holds something that is no address or network', fix);
+    const fix = 'List IP addresses or CIDR networks, such as 10.0.0.0/8,192.0.2.7.';
+    reader.fault('TRUST_PROXY', 'has an entry that is not an IP address or network', fix);
   }
   return {
     trustProxy,
@@ -47,8 +47,8 @@ export function readAdmin(reader: SettingsReader) {
   const [host = '127.0.0.1', ...names] = reader.list('ADMIN_HOST').map((entry) => entry.toLowerCase());
   const isName = (entry: string) => HOST_NAME.test(entry) && isIP(entry) === 0;
   if ((isIP(host) === 0 && !isName(host)) || !names.every(isName)) {
-    const fix = 'Set it to the address to listen on, then the host names to answer to: 0.0.0.0,metrics.internal.';
-    reader.fault('ADMIN_HOST', 'holds something that is no address or host name', fix);
+    const fix = 'Set it to the address to listen on, then the accepted host names: 0.0.0.0,metrics.internal.';
+    reader.fault('ADMIN_HOST', 'has an entry that is not an IP address or host name', fix);
   }
   return { adminPort, admin: { host, names: isName(host) ? [host, ...names] : names } };
 }

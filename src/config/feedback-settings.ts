@@ -29,7 +29,9 @@ export function readFeedback(reader: SettingsReader): FeedbackConfig | undefined
   };
   if (feedback.secrets.length > 0) return feedback;
   const given = MAIL_SETTINGS.find((name) => reader.text(name));
-  return given ? reader.missing('FEEDBACK_SECRET', given, 'Set a secret, such as of openssl rand -hex 32.') : undefined;
+  return given
+    ? reader.missing('FEEDBACK_SECRET', given, 'Set it to a secret, for example from: openssl rand -hex 32.')
+    : undefined;
 }
 
 function readMail(reader: SettingsReader): MailConfig | undefined {
@@ -38,18 +40,19 @@ function readMail(reader: SettingsReader): MailConfig | undefined {
   const smtpUrl = reader.url('SMTP_URL', mailSetting(reader, 'SMTP_URL', given), ['smtp:', 'smtps:'], SMTP_EXAMPLE);
   if (smtpUrl?.hostname === '') reader.fault('SMTP_URL', 'names no host', `Set it to a URL such as ${SMTP_EXAMPLE}.`);
   const from = mailboxes(reader, 'FEEDBACK_FROM', given);
-  if (from.length > 1) reader.fault('FEEDBACK_FROM', 'names several addresses', 'Give the one that mail comes from.');
+  if (from.length > 1)
+    reader.fault('FEEDBACK_FROM', 'names several addresses', 'Set it to the one address that mail is sent from.');
   const to = mailboxes(reader, 'FEEDBACK_TO', given);
   return smtpUrl && from[0] && { smtpUrl: smtpUrl.href, from: from[0], to };
 }
 
 function mailSetting(reader: SettingsReader, name: string, given: string): string | undefined {
-  return reader.text(name) ?? reader.missing(name, given, 'Set it, or unset all mail settings.');
+  return reader.text(name) ?? reader.missing(name, given, 'Set it, or unset SMTP_URL, FEEDBACK_FROM and FEEDBACK_TO.');
 }
 
 function mailboxes(reader: SettingsReader, name: string, given: string): Mailbox[] {
   const value = mailSetting(reader, name, given);
   if (value === undefined) return [];
-  const fix = 'Use user@host or Name <user@host>.';
-  return readMailboxes(value) ?? reader.fault(name, 'holds something that is no mail address', fix) ?? [];
+  const fix = 'Write an address as user@host or Name <user@host>.';
+  return readMailboxes(value) ?? reader.fault(name, 'has an entry that is not an email address', fix) ?? [];
 }

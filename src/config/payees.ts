@@ -21,24 +21,25 @@ const ENTRY = /^(?<address>0x[0-9a-fA-F]{40})(?::(?<status>[a-z]+)(?::(?<from>[^
 export function parsePayees(setting: string): readonly Payee[] {
   const payees = setting.split(',').map((entry, index) => parsePayee(entry.trim(), index + 1));
   if (new Set(payees.map(({ address }) => address)).size !== payees.length) {
-    throw new PayeeError('names an address twice');
+    throw new PayeeError('has the same address twice');
   }
   const current = payees.filter(({ status }) => status === 'current').length;
-  if (current !== 1) throw new PayeeError(`holds ${current} payees with the status current instead of one`);
+  if (current !== 1) throw new PayeeError(`has ${current} payees with the status current instead of one`);
   return payees;
 }
 
 function parsePayee(entry: string, position: number): Payee {
-  const where = `holds a malformed entry at position ${position}`;
+  const where = `has an invalid entry at position ${position}`;
   const { address, status = 'current', from, until } = ENTRY.exec(entry)?.groups ?? {};
   if (address === undefined) throw new PayeeError(where);
   const isMixed = /[a-f]/.test(address.slice(2)) && /[A-F]/.test(address.slice(2));
   if (isMixed && address !== checksumAddress(address))
     throw new PayeeError(`${where}: the address has a wrong checksum`);
-  if (!isStatus(status)) throw new PayeeError(`${where}: its status is none of ${ROTATION_STATUSES.join(', ')}`);
+  if (!isStatus(status)) throw new PayeeError(`${where}: the status must be one of ${ROTATION_STATUSES.join(', ')}`);
   const validFrom = parseDate(from, where);
   const validUntil = parseDate(until, where);
-  if (validFrom && validUntil && validFrom >= validUntil) throw new PayeeError(`${where}: it ends before it begins`);
+  if (validFrom && validUntil && validFrom >= validUntil)
+    throw new PayeeError(`${where}: validUntil must be later than validFrom`);
   return { address: checksumAddress(address), status, validFrom, validUntil };
 }
 
@@ -49,7 +50,7 @@ function parseDate(text: string | undefined, where: string): Date | undefined {
   if (!text) return undefined;
   const date = new Date(`${text}T00:00:00Z`);
   if (!/^\d{4}-\d{2}-\d{2}$/.test(text) || Number.isNaN(date.getTime()) || !date.toISOString().startsWith(text)) {
-    throw new PayeeError(`${where}: a date is not of the form YYYY-MM-DD`);
+    throw new PayeeError(`${where}: a date must have the form YYYY-MM-DD`);
   }
   return date;
 }

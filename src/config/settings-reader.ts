@@ -36,7 +36,7 @@ export class SettingsReader {
     if (!path) return;
     this.names.add(setting);
     if (this.#env[name]?.trim()) this.fault(setting, `is set, and ${name} is too`, 'Unset one of them.');
-    else this.#fromFiles[name] = this.file(setting, path, 'Write the secret into it.');
+    else this.#fromFiles[name] = this.file(setting, path, 'Create that file, with the secret in it.');
   }
 
   /** The text of a file that a setting names. @param missing the fix if there is none */
@@ -47,8 +47,10 @@ export class SettingsReader {
       const { code } = error as NodeJS.ErrnoException;
       if (code === 'ENOENT') return this.fault(name, 'names a file that does not exist', missing);
       const problem =
-        code === 'EACCES' ? 'names a file that this user may not read' : `names a file that can't be read (${code})`;
-      return this.fault(name, problem, 'Let the user of the service read it, or its group with mode 0640.');
+        code === 'EACCES'
+          ? "names a file that the service's user may not read"
+          : `names a file that can't be read (${code})`;
+      return this.fault(name, problem, "Let the service's user read the file, or its group with mode 0640.");
     }
   }
 
@@ -82,7 +84,11 @@ export class SettingsReader {
     if (value === undefined) return undefined;
     const number = /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
     if (number >= min && number <= max) return number;
-    return this.fault(name, 'is not a whole number in its range', `Set it to a whole number from ${min} to ${max}.`);
+    return this.fault(
+      name,
+      'is not a whole number in the allowed range',
+      `Set it to a whole number from ${min} to ${max}.`,
+    );
   }
 
   url(name: string, value: string | undefined, protocols: readonly string[], example: string): URL | undefined {
@@ -96,7 +102,11 @@ export class SettingsReader {
   headerText(name: string): string | undefined {
     const value = this.text(name);
     if (value === undefined || HEADER_TEXT.test(value)) return value;
-    return this.fault(name, 'holds a character that no HTTP header takes', 'Copy it again: it is ASCII on one line.');
+    return this.fault(
+      name,
+      'has a character that is not allowed in an HTTP header',
+      'Copy it again, as ASCII on one line.',
+    );
   }
 
   httpUrl(name: string, value: string | undefined, example: string): URL | undefined {
@@ -107,20 +117,20 @@ export class SettingsReader {
     const parsed = this.httpUrl(name, this.text(name), example);
     if (!parsed) return undefined;
     if (parsed.pathname === '/' && !parsed.search && !parsed.hash && !parsed.username) return parsed.origin;
-    return this.fault(name, 'is more than an origin', `Give scheme, host and port only, such as ${example}.`);
+    return this.fault(name, 'is more than an origin', `Set it to scheme, host and port only, such as ${example}.`);
   }
 
   secrets(name: string): string[] {
     const secrets = this.list(name);
     if (secrets.some((secret) => Buffer.byteLength(secret) < MIN_SECRET_BYTES)) {
-      const fix = 'Use longer secrets, for example from: openssl rand -hex 32.';
-      this.fault(name, `holds a secret of less than ${MIN_SECRET_BYTES} bytes`, fix);
+      const fix = 'Use a longer secret, for example from: openssl rand -hex 32.';
+      this.fault(name, `has a secret shorter than ${MIN_SECRET_BYTES} bytes`, fix);
       return secrets;
     }
     const other = secrets.map((secret) => this.#secrets.get(secret)).find((found) => found !== undefined);
     if (other !== undefined) {
-      const fix = 'Give each setting its own, for example from: openssl rand -hex 32.';
-      this.fault(name, `holds a secret that ${other} holds too`, fix);
+      const fix = 'Use a different secret for each setting, for example from: openssl rand -hex 32.';
+      this.fault(name, `has a secret that is also in ${other}`, fix);
     }
     for (const secret of secrets) this.#secrets.set(secret, name);
     return secrets;

@@ -22,7 +22,7 @@ export interface StoredKeys {
   keys: StoredKey[];
 }
 
-const RESTORE = 'Restore it from a backup, or move it away and make new keys with: speechgate keys.';
+const RESTORE = 'Restore the file from a backup, or move it away and create new keys with: speechgate keys.';
 
 export class SigningKeysError extends Error {
   constructor(
@@ -36,7 +36,8 @@ export class SigningKeysError extends Error {
 /** Reads `SIGNING_KEYS_FILE`: a JWK Set of private P-256 keys with kid, status and dates. Throws SigningKeysError. */
 export function parseSigningKeys(text: string, now: Date): readonly SigningKey[] {
   const keys = readStoredKeys(text).keys.map(readKey);
-  if (new Set(keys.map(({ keyId }) => keyId)).size !== keys.length) throw new SigningKeysError('gives a kid twice');
+  if (new Set(keys.map(({ keyId }) => keyId)).size !== keys.length)
+    throw new SigningKeysError('has two keys with the same kid');
   const current = keys.filter(({ status }) => status === 'current');
   if (current.length !== 1)
     throw new SigningKeysError(`has ${current.length} keys with the status current instead of one`);
@@ -59,20 +60,22 @@ export function readStoredKeys(text: string): StoredKeys {
 }
 
 function readKey(stored: StoredKey, index: number): SigningKey {
-  const where = `key ${index + 1} has`;
+  const where = `at position ${index + 1}`;
   const { kid, status, kty, crv, x, y, d } = stored ?? {};
   if (typeof kid !== 'string' || !/^[\x21-\x7e]{1,100}$/.test(kid))
-    throw new SigningKeysError(`${where} an invalid kid`);
-  if (!ROTATION_STATUSES.includes(status)) throw new SigningKeysError(`${where} an invalid status`);
-  if (kty !== 'EC' || crv !== 'P-256' || !x || !y || !d) throw new SigningKeysError(`${where} no private P-256 key`);
+    throw new SigningKeysError(`has a key with an invalid kid ${where}`);
+  if (!ROTATION_STATUSES.includes(status)) throw new SigningKeysError(`has a key with an invalid status ${where}`);
+  if (kty !== 'EC' || crv !== 'P-256' || !x || !y || !d)
+    throw new SigningKeysError(`has no private P-256 key ${where}`);
   const validFrom = readDate(stored.validFrom);
   const validUntil = stored.validUntil == null ? undefined : readDate(stored.validUntil);
-  if (!validFrom || (stored.validUntil != null && !validUntil)) throw new SigningKeysError(`${where} invalid dates`);
+  if (!validFrom || (stored.validUntil != null && !validUntil))
+    throw new SigningKeysError(`has a key with invalid dates ${where}`);
   let privateKey: KeyObject;
   try {
     privateKey = createPrivateKey({ key: { kty, crv, x, y, d }, format: 'jwk' });
   } catch {
-    throw new SigningKeysError(`${where} no private P-256 key`);
+    throw new SigningKeysError(`has no private P-256 key ${where}`);
   }
   return { keyId: kid, status, validFrom, validUntil, privateKey, publicJwk: { x, y } };
 }
@@ -111,7 +114,8 @@ const RETIRING_DAYS = 30;
 /** Promotes next to current, retires current for RETIRING_DAYS, adds a next key and drops expired keys. */
 export function rotateKeys(stored: StoredKeys | undefined, now: Date): StoredKeys {
   if (!stored) return { keys: [makeKey('current', now), makeKey('next', now)] };
-  if (!stored.keys.some(({ status }) => status === 'next')) throw new SigningKeysError('has no next key to rotate to');
+  if (!stored.keys.some(({ status }) => status === 'next'))
+    throw new SigningKeysError('has no key with the status next to rotate to');
   const end = new Date(now.getTime() + RETIRING_DAYS * 86_400_000).toISOString();
   const rotated = stored.keys
     .filter(({ validUntil }) => validUntil == null || new Date(validUntil) > now)
@@ -151,7 +155,7 @@ export function watchKeyExpiry(
     if (leftMs > WARN_MS) return;
     log[leftMs > ALARM_MS ? 'warn' : 'error'](
       { keyId, validUntil: validUntil.toISOString() },
-      'the metadata signing key expires at validUntil; after that the metadata returns 503. Run speechgate keys, then restart',
+      'the metadata signing key expires at validUntil; after that the metadata returns 503. Run speechgate keys, then restart the service',
     );
   };
   warn();

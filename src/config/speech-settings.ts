@@ -46,20 +46,20 @@ export function readSpeech(reader: SettingsReader, catalog: Catalog | undefined)
     const without = models.filter(({ upstreams }) => upstreams.some(({ name }) => name === DEFAULT_UPSTREAM));
     if (without.length > 0) {
       const ids = without.map(({ id }) => id).join(', ');
-      const fix = 'Set it to the base URL of the speech API, or name other upstreams of these models in CATALOG_FILE.';
-      reader.fault('SPEECH_BASE_URL', `is not set, but the catalog wants it for ${ids}`, fix);
+      const fix = 'Set it to the base URL of the speech API, or name other upstreams for these models in CATALOG_FILE.';
+      reader.fault('SPEECH_BASE_URL', `is not set, but these models in the catalog need it: ${ids}`, fix);
     }
     return { baseUrl, apiKey: undefined, ...rest };
   }
   if (baseUrl === 'embedded:') {
     const fix =
-      'Start the voice with `npx --no -- speechgate voice --port 8090`, and set it to http://127.0.0.1:8090/v1.';
-    reader.fault('SPEECH_BASE_URL', 'is embedded:, but the voice is a server of its own', fix);
+      'Start the voice with `npx --no -- speechgate voice --port 8090`, and set this to http://127.0.0.1:8090/v1.';
+    reader.fault('SPEECH_BASE_URL', 'is embedded:, but the voice runs as a separate server', fix);
     return { baseUrl, apiKey, ...rest };
   }
   const parsed = reader.httpUrl('SPEECH_BASE_URL', baseUrl, 'https://speech.internal/v1');
   if (parsed && !/\/v1\/?$/.test(parsed.href)) {
-    const fix = 'Give the base of the API, such as https://speech.internal/v1.';
+    const fix = 'Set it to the base URL of the speech API, such as https://speech.internal/v1.';
     reader.fault('SPEECH_BASE_URL', 'does not end in /v1', fix);
   }
   return { baseUrl: baseUrl.replace(/\/$/, ''), apiKey, ...rest };
@@ -70,8 +70,8 @@ function readServers(reader: SettingsReader, catalog: Catalog | undefined): Serv
     if (keyVariable !== undefined) reader.readSecretFile(keyVariable);
     const apiKey = keyVariable === undefined ? undefined : reader.headerText(keyVariable);
     if (keyVariable !== undefined && reader.text(keyVariable) === undefined) {
-      const fix = 'Set it to the key of that server, or leave keyVariable out where it takes none.';
-      reader.fault(keyVariable, `is not set, but upstream ${name} in CATALOG_FILE takes its key from it`, fix);
+      const fix = 'Set it to the API key of that upstream, or remove keyVariable if the upstream needs no key.';
+      reader.fault(keyVariable, `is not set, but CATALOG_FILE names it as the key of upstream ${name}`, fix);
     }
     return { name, baseUrl, apiKey, keyVariable };
   });
@@ -82,7 +82,7 @@ export function readCatalog(reader: SettingsReader): Catalog | undefined {
     return loadCatalog(reader.text('CATALOG_FILE'));
   } catch (error) {
     if (!(error instanceof CatalogError)) throw error;
-    const fix = 'Correct the file, or unset it for the built-in one.';
+    const fix = 'Correct the file, or unset CATALOG_FILE to use the built-in catalog.';
     return reader.fault('CATALOG_FILE', `can't be used: ${error.message}`, fix);
   }
 }
@@ -95,7 +95,7 @@ export function readJobs(reader: SettingsReader, dataDir: string) {
   const audioStore = named ?? `file:${join(dataDir, 'audio')}`;
   const store = parseAudioStoreSetting(audioStore);
   if (!store) {
-    reader.fault('AUDIO_STORE', 'names no store', 'Set it to file:PATH or s3://bucket/prefix.');
+    reader.fault('AUDIO_STORE', 'is not the address of a store', 'Set it to file:PATH or s3://bucket/prefix.');
   } else if (store.kind === 's3' && !isInstalled('@aws-sdk/client-s3')) {
     // Without --save-prod, npm leaves it a development dependency, which --omit=dev skips.
     const fix = 'Run `npm install @aws-sdk/client-s3@3 --save-prod --omit=dev --omit=optional`.';

@@ -54,13 +54,13 @@ export function readX402(reader: SettingsReader): X402Config | undefined {
   const asset = readAsset(reader);
   const probe = reader.text('X402_PROBE_ANSWER') ?? '400';
   if (probe !== '400' && probe !== '402') {
-    const fix = 'Set it to 402 to be listed by directories, or unset it.';
+    const fix = 'Set it to 402 so that directories list this service, or unset it.';
     reader.fault('X402_PROBE_ANSWER', 'is neither 400 nor 402', fix);
   }
   const payees = payTo === undefined ? undefined : readPayees(reader, payTo);
   if (payTo && !given)
     reader.missing('X402_FACILITATOR_URL', 'X402_PAY_TO', 'Set it to the base URL of the facilitator.');
-  if (given && !payTo) reader.missing('X402_PAY_TO', given, 'Set it to the address that is to be paid.');
+  if (given && !payTo) reader.missing('X402_PAY_TO', given, 'Set it to the address that receives payments.');
   if (!facilitators || !payees || !asset) return undefined;
   const probeAnswer = probe === '402' ? 402 : 400;
   const confirmationTimeoutMs = DEPOSIT_TIMEOUT_SECONDS * 1000;
@@ -83,7 +83,7 @@ function readFacilitators(reader: SettingsReader): readonly FacilitatorConfig[] 
   if (list === undefined) return url === undefined ? undefined : [{ url, credential, setting }];
   if (reader.text(other)) return reader.fault(name, `is set, and ${other} is too`, 'Unset one of them.');
   const listed = parseList(list);
-  if (!listed) return reader.fault(name, 'is no list of facilitators', LIST_FIX);
+  if (!listed) return reader.fault(name, 'is not a list of facilitators in JSON', LIST_FIX);
   const read = listed.map(({ url, auth, headers, key }): FacilitatorConfig | undefined => {
     const parsed = reader.httpUrl(name, url, 'https://facilitator.example/x402');
     const credential = auth ?? (headers ? { headers } : key && readKey(reader, name, key.id, key.secret));
@@ -101,7 +101,7 @@ interface ListedFacilitator {
 
 const LIST_FIX =
   'Set it to JSON such as [{"url":"https://a.example","auth":"token"},{"url":"https://b.example"}]. Instead of auth, ' +
-  'one may have headers, or key with id and secret.';
+  'an entry can have headers, or key with id and secret.';
 
 const auth = { type: 'string', pattern: HEADER_TEXT.source };
 const headers = { type: 'object', propertyNames: { pattern: '^[A-Za-z0-9-]+$' }, additionalProperties: auth };
@@ -133,18 +133,18 @@ function readFacilitatorCredential(reader: SettingsReader): FacilitatorCredentia
   const id = reader.text(KEY_ID);
   const secret = reader.text(KEY_SECRET);
   if (id === undefined && secret === undefined) return token;
-  if (secret === undefined) return reader.missing(KEY_SECRET, KEY_ID, 'Set both, or none.');
+  if (secret === undefined) return reader.missing(KEY_SECRET, KEY_ID, 'Set both settings, or neither.');
   const key = readKey(reader, KEY_SECRET, id ?? '', secret);
   if (!key) return undefined;
-  if (id === undefined) return reader.missing(KEY_ID, KEY_SECRET, 'Set both, or none.');
-  if (token) return reader.fault(TOKEN, `is set, and ${KEY_ID} is too`, 'Unset the token or the key.');
+  if (id === undefined) return reader.missing(KEY_ID, KEY_SECRET, 'Set both settings, or neither.');
+  if (token) return reader.fault(TOKEN, `is set, and ${KEY_ID} is too`, 'Unset either the token or the key.');
   return key;
 }
 
 function readKey(reader: SettingsReader, setting: string, id: string, secret: string) {
   const privateKey = readPrivateKey(secret);
   if (privateKey) return { id, privateKey };
-  return reader.fault(setting, 'holds no private key', 'Copy it again: an EC key in PEM, or an Ed25519 key in base64.');
+  return reader.fault(setting, 'is not a private key', 'Set it to an EC key in PEM, or an Ed25519 key in base64.');
 }
 
 const ED25519_BYTES = 64;
@@ -175,13 +175,17 @@ function readAsset(reader: SettingsReader): Asset | undefined {
   const network = reader.text('X402_NETWORK') ?? DEFAULT_NETWORK;
   const chainId = Number(/^eip155:([1-9]\d{0,14})$/.exec(network)?.[1]);
   if (!chainId) {
-    reader.fault('X402_NETWORK', 'is not an EVM network', `Set it to a CAIP-2 name such as ${DEFAULT_NETWORK}.`);
+    reader.fault(
+      'X402_NETWORK',
+      'is not the name of an EVM network',
+      `Set it to a CAIP-2 name such as ${DEFAULT_NETWORK}.`,
+    );
   }
   const address = reader.text('X402_ASSET') ?? DEFAULT_ASSET;
   if (!/^0x[0-9a-fA-F]{40}$/.test(address)) {
     return reader.fault(
       'X402_ASSET',
-      'is not an address',
+      'is not an EVM address',
       `Set it to the address of the token, such as ${DEFAULT_ASSET}.`,
     );
   }
@@ -199,7 +203,7 @@ function readPayees(reader: SettingsReader, setting: string): readonly Payee[] |
     return parsePayees(setting);
   } catch (error) {
     if (!(error instanceof PayeeError)) throw error;
-    const fix = 'List address[:status[:validFrom[:validUntil]]], exactly one with the status current.';
+    const fix = 'List entries as address[:status[:validFrom[:validUntil]]], exactly one with the status current.';
     return reader.fault('X402_PAY_TO', error.message, fix);
   }
 }
@@ -213,7 +217,7 @@ export function readQuotes(reader: SettingsReader): QuoteConfig | undefined {
 export function readSigningKeys(reader: SettingsReader): readonly SigningKey[] | undefined {
   const file = reader.text('SIGNING_KEYS_FILE');
   if (file === undefined) return undefined;
-  const content = reader.file('SIGNING_KEYS_FILE', file, 'Make it with: speechgate keys.');
+  const content = reader.file('SIGNING_KEYS_FILE', file, 'Create it with: speechgate keys.');
   if (content === undefined) return undefined;
   try {
     return parseSigningKeys(content, new Date());

@@ -152,8 +152,8 @@ const UPSTREAM_FAULTS: [string, object[], object[], RegExp][] = [
     [{ name: 'local' }, { name: 'local' }],
     /fast: upstream local is listed twice/,
   ],
-  ['an unknown upstream', [LOCAL], [{ name: 'local' }, { name: 'cloud' }], /cloud is not in upstreams/],
-  ['an unused upstream', [LOCAL], [{ name: 'default' }], /upstream local is used by no model/],
+  ['an unknown upstream', [LOCAL], [{ name: 'local' }, { name: 'cloud' }], /cloud is not in the list upstreams/],
+  ['an unused upstream', [LOCAL], [{ name: 'default' }], /no model uses upstream local/],
   ['no upstream', [], [], /upstreams must NOT have fewer than 1 items/],
   [
     'an upstream named like that of SPEECH_BASE_URL',
@@ -212,9 +212,9 @@ test('an invalid catalog is refused with every fault named', async (t) => {
       { ...acme, models: [{ ...model, baseRatePicoUsdPerCharacter: 1 }] },
       /must be a whole number/,
     ],
-    ['an unknown default model', { ...acme, defaultModel: 'x/y' }, /x\/y is not in models/],
+    ['an unknown default model', { ...acme, defaultModel: 'x/y' }, /x\/y is not the id of a model/],
     ['an unknown default voice', { ...acme, models: [{ ...model, defaultVoice: 'x' }] }, /defaultVoice x/],
-    ['an id of another provider', { ...acme, models: [{ ...model, id: 'other/fast' }] }, /not of the form acme-2\//],
+    ['an id of another provider', { ...acme, models: [{ ...model, id: 'other/fast' }] }, /must have the form acme-2\//],
     ['a duplicate model', { ...acme, models: [model, model] }, /listed twice/],
     ...UPSTREAM_FAULTS.map(
       ([name, upstreams, ofModel, message]) =>
@@ -278,7 +278,7 @@ test('of every two faults in a file both are named', async (t) => {
   const local = { name: 'local', baseUrl: 'http://127.0.0.1/v1' };
   const faults: readonly [fault: Break, told: RegExp][] = [
     [(file) => Object.assign(file, { markupPercent: 1 }), /markupPercent/],
-    [(file) => Object.assign(file, { defaultModel: 'acme-2/none' }), /acme-2\/none is not in models/],
+    [(file) => Object.assign(file, { defaultModel: 'acme-2/none' }), /acme-2\/none is not the id of a model/],
     [(file) => file.upstreams.push(7), /upstreams\.\d must be object/],
     [(file) => file.upstreams.push(local, local), /upstream local is listed twice/],
     [(file) => file.upstreams.push({ ...local, name: 'q', baseUrl: 'ftp://a' }), /upstream q: baseUrl/],

@@ -108,10 +108,10 @@ test('R47: a faulty keys file is told with a way out that works', async (t) => {
   const folder = await temporaryFolder(t);
   const SIGNING_KEYS_FILE = join(folder, 'keys.json');
   const fault = () => describeFaults(faultsOf({ DATABASE_URL, SIGNING_KEYS_FILE }));
-  t.match(fault(), /^SIGNING_KEYS_FILE names a file that does not exist\. Make it with: speechgate keys\.$/);
+  t.match(fault(), /^SIGNING_KEYS_FILE names a file that does not exist\. Create it with: speechgate keys\.$/);
   for (const text of ['no JSON', '{}', '{"keys":[{}]}']) {
     await writeFile(SIGNING_KEYS_FILE, text);
-    t.match(fault(), /^SIGNING_KEYS_FILE names a file that .+\. Restore it from a backup, or move it away and /);
+    t.match(fault(), /^SIGNING_KEYS_FILE names a file that .+\. Restore the file from a backup, or move it away and /);
   }
 });
 
@@ -142,7 +142,7 @@ test('R47: a secret file that can not be used is a fault that says why', async (
   try {
     t.match(
       faultOf({ QUOTE_SECRET_FILE: file }),
-      /^QUOTE_SECRET_FILE names a file that this user may not read\..*0640/,
+      /^QUOTE_SECRET_FILE names a file that the service's user may not read\..*0640/,
     );
   } finally {
     seteuid(0);
@@ -262,6 +262,6 @@ test('R47: a missing key variable is reported with all other faults', async (t) 
     faults.map(({ name }) => name),
     ['PORT', 'CLOUD_SPEECH_KEY', 'SPEECH_BASE_URL'],
   );
-  t.match(faults[1]?.problem ?? '', /^is not set, but upstream cloud in CATALOG_FILE takes its key from it$/);
+  t.match(faults[1]?.problem ?? '', /^is not set, but CATALOG_FILE names it as the key of upstream cloud$/);
   t.match(faults[2]?.problem ?? '', /acme\/two$/);
 });

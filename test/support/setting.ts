@@ -80,7 +80,7 @@ export function testSettings(settings: Settings): void {
         const [fault, ...more] = faultsOf({ ...others, [name]: value });
         assert.equal(fault?.name, name);
         assert.deepEqual(more, []);
-        assert.match(fault.problem, /^(is|does|can't|holds|names) /);
+        assert.match(fault.problem, /^(is|does|can't|has|names) /);
         assert.match(fault.fix, /^[A-Z].*\.$/);
       });
     }
