@@ -17,7 +17,7 @@ test('doctor warns of a standby until commits wait for it', { skip: withoutPostg
       `psql '${url}' -qc "alter system set ${name} = '${value}'" -c 'select pg_reload_conf()' -c 'select pg_sleep(0.3)'`,
     );
 
-  t.strictSame(await examine(), { state: 'ok', message: 'It has no standby.' });
+  t.strictSame(await examine(), { state: 'ok', message: 'The database has no standby.' });
 
   const standby = `${folder}/standby`;
   const port = await freePort();

@@ -232,7 +232,7 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
       [['reconcile'], /checkout_sweep +\d+ done/],
       [
         ['doctor', '--no-speak'],
-        /mail server are local.*skipped +rights .*ok +node \(1 of 1\) +Its newest block \d+ is \d+ s old/s,
+        /mail server are local.*skipped +rights .*ok +node \(1 of 1\) +The node's newest block \d+ is \d+ s old/s,
       ],
     ] as const) {
       const command = startChild(t, 'src/speechgate.ts', { DATA_DIR: dataDir }, [...args]);

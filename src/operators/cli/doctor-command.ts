@@ -30,7 +30,9 @@ export const doctorCommand = defineCommand({
     const settings = await commandSettings(context);
     const isSandbox = settings !== context.env;
     if (isSandbox)
-      context.console.error('Its processor, chain and mail server are local: nothing of production is checked.');
+      context.console.error(
+        'This checks the sandbox, whose card processor, chain and mail server are local. Your production is not checked.',
+      );
     const read = readConfig(settings);
     if (read.outcome === 'faulty') {
       const faults = read.faults.map(faultyCheck);
@@ -51,7 +53,7 @@ export const doctorCommand = defineCommand({
     const unknown = skip.find((name) => !checks.some((check) => check.name === name));
     if (unknown !== undefined) {
       const names = new Set(checks.map(({ name }) => name));
-      throw new UsageError(`There is no check ${unknown}. There are: ${[...names].join(', ')}.`);
+      throw new UsageError(`--skip ${unknown} names no check. Use one of ${[...names].join(', ')}.`);
     }
     const results: Checked[] = [];
     const doctor = openContext(options);
@@ -68,7 +70,7 @@ export const doctorCommand = defineCommand({
 const faultyCheck = ({ name, problem, fix }: SettingFault): Checked => ({
   name,
   state: 'fault',
-  message: `It ${problem}.`,
+  message: `${name} ${problem}.`,
   fix,
 });
 

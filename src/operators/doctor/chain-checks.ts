@@ -17,9 +17,9 @@ const DAY_SECONDS = 86_400;
 const MEASURED_BLOCKS = 1_000n;
 
 export function chainChecks({ config: { x402 }, now }: DoctorOptions): readonly Check[] {
-  if (!x402) return off(NAMES, 'X402_PAY_TO is unset: x402 answers 503.');
+  if (!x402) return off(NAMES, 'Not checked: X402_PAY_TO is unset, so x402 returns 503.');
   const { rpcUrls, asset, payees } = x402;
-  if (!rpcUrls) return off(NAMES, 'X402_RPC_URL is unset: direct payment and deposits answer 503.');
+  if (!rpcUrls) return off(NAMES, 'Not checked: X402_RPC_URL is unset, so direct payment and deposits return 503.');
   const [first] = rpcUrls;
   return [
     ...rpcUrls.flatMap((url, index): Check[] => {
@@ -53,7 +53,7 @@ const onOurChain = (url: string, asset: Asset, ask: (node: Rpc, asset: Asset) =>
     const chainId = await node.chainId().catch(() => undefined);
     return chainId === asset.chainId
       ? ask(node, asset)
-      : skipped('This node is unreachable or on another chain; see the check node.');
+      : skipped('Not checked: the node is unreachable or on another chain. See the check node.');
   });
 
 async function isCurrent(node: Rpc, asset: Asset, now: () => number): Promise<Finding> {
@@ -61,30 +61,32 @@ async function isCurrent(node: Rpc, asset: Asset, now: () => number): Promise<Fi
     const found = await node.chainId();
     if (found !== asset.chainId) {
       const fix = 'Set X402_RPC_URL to a node of the network that X402_NETWORK names.';
-      return fault(`It is a node of chain ${found}, but X402_NETWORK is ${asset.network}.`, fix);
+      return fault(`X402_RPC_URL names a node of chain ${found}, but X402_NETWORK is ${asset.network}.`, fix);
     }
     const { number, timestamp } = await node.block('latest');
     return await judgeAge(node, number, now() / 1000 - Number(timestamp));
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;
-    return fault(error.message, 'Correct X402_RPC_URL with its key or password, or check the network in between.');
+    return fault(error.message, 'Correct X402_RPC_URL and the key or password in it, or check your network.');
   }
 }
 
 async function judgeAge(node: Rpc, head: bigint, age: number): Promise<Finding> {
   const seconds = Math.round(Math.abs(age));
   if (age < -AHEAD_SECONDS) {
-    const fix = 'Synchronize the clock of this machine by NTP. If it is right, use another node.';
-    return fault(`Its newest block ${head} is ${seconds} s ahead of the clock of this machine.`, fix);
+    const fix =
+      'Synchronize the clock of this machine by NTP. If the clock is right, set X402_RPC_URL to another node.';
+    return fault(`The node's newest block ${head} is ${seconds} s ahead of the clock of this machine.`, fix);
   }
-  const old = `Its newest block ${head} is ${seconds} s old`;
-  const fix = 'Use a node that follows the chain. A payment counts only once the node shows it.';
-  if (age > LAG_FAULT_SECONDS) return fault(`${old}: it lags, or the clock of this machine is ahead.`, fix);
+  const old = `The node's newest block ${head} is ${seconds} s old`;
+  const fix =
+    'Set X402_RPC_URL to a node that keeps up with the chain. Payments are accepted only after the node shows them.';
+  if (age > LAG_FAULT_SECONDS) return fault(`${old}: the node lags, or the clock of this machine is ahead.`, fix);
   if (age > LAG_WARNING_SECONDS) return warning(`${old}.`, fix);
   if (!(await isRefused(() => node.block('finalized')))) return ok(`${old}.`);
   return warning(
-    `${old}, and it knows no finalized block, so failed payments are recognized an hour later.`,
-    'Use a node that supports the block tag finalized in eth_getBlockByNumber.',
+    `${old}, and the node reports no finalized block, so failed payments are detected an hour later.`,
+    'Set X402_RPC_URL to a node that supports the block tag finalized in eth_getBlockByNumber.',
   );
 }
 
@@ -104,36 +106,45 @@ async function keepsLogs(node: Rpc, { address }: Asset): Promise<Finding> {
   });
   if (lacks) {
     return fault(
-      `It does not return the logs of a day ago (from block ${from}).`,
-      `Use a node that keeps blocks and logs for at least two days, and answers eth_getLogs for ${RANGE_BLOCKS} blocks.`,
+      `The node does not return logs of a day ago (from block ${from}).`,
+      `Use a node that keeps logs for at least two days and answers eth_getLogs for ${RANGE_BLOCKS} blocks.`,
     );
   }
   if (blocks < RANGE_BLOCKS) {
     return warning(
-      `It refuses the logs of ${RANGE_BLOCKS} blocks at once and returns those of ${blocks}, so searches take more calls.`,
-      `Use a node that answers eth_getLogs for ${RANGE_BLOCKS} blocks.`,
+      `The node refuses the logs of ${RANGE_BLOCKS} blocks at once and returns those of ${blocks}, so searches need more calls.`,
+      `Set X402_RPC_URL to a node that answers eth_getLogs for ${RANGE_BLOCKS} blocks.`,
     );
   }
-  if (blocksOfDay > head.number) return ok('It has the logs of the whole chain.');
-  return ok(`It has the logs of a day ago, from block ${from} on.`);
+  if (blocksOfDay > head.number) return ok('The node has the logs of the whole chain.');
+  return ok(`The node has the logs of the last day, from block ${from} on.`);
 }
 
 async function isRightAsset(node: Rpc, asset: Asset): Promise<Finding> {
   const { address, name, version, chainId } = asset;
   const wrongAddress = 'Correct X402_ASSET and X402_NETWORK.';
-  if ((await node.code(address)) === '0x') return fault(`There is no contract at ${address}.`, wrongAddress);
+  if ((await node.code(address)) === '0x')
+    return fault(`X402_ASSET names no contract: there is none at ${address}.`, wrongAddress);
   const decimals = await wordOf(node, address, toFunctionSelector('decimals()'));
   if (decimals === undefined || BigInt(decimals) !== BigInt(ASSET_DECIMALS)) {
     const has = decimals === undefined ? 'reports no decimals' : `has ${BigInt(decimals)} decimals`;
-    return fault(`The contract ${has}, but prices need a token with ${ASSET_DECIMALS}.`, wrongAddress);
+    return fault(
+      `The contract in X402_ASSET ${has}, but it must be a token with ${ASSET_DECIMALS} decimals.`,
+      wrongAddress,
+    );
   }
   const isUsed = concat([toFunctionSelector('authorizationState(address,bytes32)'), pad(address), zeroHash]);
   if ((await wordOf(node, address, isUsed)) === undefined) {
-    return fault('The token does not support transfers by authorization (EIP-3009).', wrongAddress);
+    return fault(
+      'The token in X402_ASSET does not support transfers by authorization (EIP-3009), which payments need.',
+      wrongAddress,
+    );
   }
   const separator = await wordOf(node, address, toFunctionSelector('DOMAIN_SEPARATOR()'));
   if (separator === undefined) {
-    return ok(`The token has ${ASSET_DECIMALS} decimals; it does not report its EIP-712 domain.`);
+    return ok(
+      `The token has ${ASSET_DECIMALS} decimals. It does not report its EIP-712 domain, so that was not checked.`,
+    );
   }
   if (isConfiguredDomain(BigInt(separator), asset)) {
     return ok(`The token has ${ASSET_DECIMALS} decimals and the EIP-712 domain ${name}, version ${version}.`);
@@ -146,17 +157,21 @@ async function isRightAsset(node: Rpc, asset: Asset): Promise<Finding> {
 
 /** Checks that the key of the address can move what is paid to it. */
 async function isPlainAddress(node: Rpc, payee: Address, asset: Asset): Promise<Finding> {
-  const fix = 'Set X402_PAY_TO to an address whose key you have.';
-  if (payee === zeroAddress) return fault('It is the zero address: payments to it are lost.', fix);
-  if (payee === asset.address) return fault('It is the token itself: payments to it are lost.', fix);
+  const fix = 'Set X402_PAY_TO to an address that you have the private key of.';
+  if (payee === zeroAddress) return fault('The payee is the zero address: payments to it are lost.', fix);
+  if (payee === asset.address)
+    return fault('The payee is the address of the token itself: payments to it are lost.', fix);
   const code = await node.code(payee);
-  if (code === '0x') return ok('It is a plain address.');
+  if (code === '0x') return ok('The payee is an address without a contract.');
   if (DELEGATION.test(code)) {
-    return warning('Its account delegates to a contract (EIP-7702).', 'Make sure that you trust that contract.');
+    return warning(
+      'The payee delegates to a contract (EIP-7702), which can move its USDC.',
+      'Make sure that you trust that contract.',
+    );
   }
   return fault(
-    'It is a contract: payments to it are lost unless the contract can move USDC.',
-    `${fix} If it is your wallet contract, such as a Safe, use --skip payee.`,
+    'The payee is a contract: payments to it are lost unless the contract can move USDC.',
+    `${fix} If the contract is your wallet, such as a Safe, use --skip payee.`,
   );
 }
 

@@ -47,12 +47,13 @@ async function takesWrites(context: DoctorContext): Promise<Finding> {
   const { isStandby } = await db
     .selectNoFrom(({ fn }) => fn<boolean>('pg_is_in_recovery').as('isStandby'))
     .executeTakeFirstOrThrow();
-  if (isStandby) return fault('It is a standby, which accepts no writes.', 'Set DATABASE_URL to the primary.');
+  if (isStandby)
+    return fault('The database is a standby, which accepts no writes.', 'Set DATABASE_URL to the primary.');
   if ((await readSetting(db, 'default_transaction_read_only')) === 'on') {
-    const fix = 'Reset default_transaction_read_only of the role, the database or the server.';
-    return fault('Its transactions are read-only.', fix);
+    const fix = 'Reset default_transaction_read_only in the role, the database or the server.';
+    return fault('Transactions in the database are read-only.', fix);
   }
-  return ok('It answers and accepts writes.');
+  return ok('The database answers and accepts writes.');
 }
 
 async function readSetting(db: Database, name: string): Promise<string> {
@@ -63,17 +64,17 @@ async function readSetting(db: Database, name: string): Promise<string> {
 function unreachable(error: Error): Finding {
   const reason = faultOf(error);
   const fixOfPooler = poolerFix(error);
-  if (fixOfPooler) return fault(`The pooler in front of the server fails: ${reason}.`, fixOfPooler);
+  if (fixOfPooler) return fault(`The pooler in front of the database fails: ${reason}.`, fixOfPooler);
   if (isRefused(error)) {
     return fault(
-      `The server refuses the connection: ${reason}.`,
-      "Correct DATABASE_URL's user, password and database.",
+      `The database server refuses the connection: ${reason}.`,
+      'Correct the user, password and database in DATABASE_URL.',
     );
   }
-  const fix = 'Start the server, set DATABASE_URL to its host and port, and check firewalls in between.';
+  const fix = 'Start the database server, set DATABASE_URL to its host and port, and check firewalls.';
   return isConnectionError(error)
-    ? fault(`The server can't be reached: ${reason}.`, fix)
-    : fault(`The server failed: ${reason}.`, 'Fix the reported cause, or correct DATABASE_URL.');
+    ? fault(`The database server can't be reached: ${reason}.`, fix)
+    : fault(`The database server failed: ${reason}.`, 'Fix the cause of this error, or correct DATABASE_URL.');
 }
 
 async function isSupported({ db }: DoctorContext): Promise<Finding> {
@@ -84,11 +85,15 @@ async function isSupported({ db }: DoctorContext): Promise<Finding> {
 export function judgeVersion(version: number): Finding {
   const major = Math.floor(version / 10_000);
   const name = `PostgreSQL ${major}.${version % 10_000}`;
-  if (major < OLDEST) return fault(`It is ${name}, which is too old.`, `Upgrade it to ${OLDEST} or newer.`);
+  if (major < OLDEST)
+    return fault(`The database is ${name}, which is too old.`, `Upgrade PostgreSQL to ${OLDEST} or newer.`);
   if (major > NEWEST) {
-    return warning(`It is ${name}, which is not tested yet.`, `Use ${OLDEST} to ${NEWEST}, or test it first.`);
+    return warning(
+      `The database is ${name}, which this release was not tested with.`,
+      `Use PostgreSQL ${OLDEST} to ${NEWEST}, or test it first.`,
+    );
   }
-  return ok(`It is ${name}.`);
+  return ok(`The database is ${name}.`);
 }
 
 const settingsOf = (db: Database) =>
@@ -105,9 +110,9 @@ async function isDurable({ db }: DoctorContext): Promise<Finding> {
   const lax = rows.filter(({ setting }) => setting === 'off').map(({ name }) => name);
   if (lax.length === 0) return ok(rows.map(({ name, setting }) => `${name} is ${setting}`).join(', '));
   return fault(
-    `${lax.join(' and ')} off: booked money is lost when the machine loses power.`,
+    `${lax.join(' and ')} off: a power failure can lose booked money.`,
     lax.map((name) => `alter system set ${name} = on`).join('; ') +
-      '; select pg_reload_conf(). Check whether the role or the database sets it too.',
+      '; select pg_reload_conf(). Also remove these settings from the role and the database.',
   );
 }
 
@@ -125,10 +130,10 @@ async function hasOwnSettings({ db, config }: DoctorContext): Promise<Finding> {
   };
   const others = rows.filter(isOther).map(({ name, setting }) => `${name} is ${setting}`);
   others.push(...poolParametersOf(config.databaseUrl).map((name) => `DATABASE_URL has ${name}`));
-  if (others.length === 0) return ok('Role, database and DATABASE_URL leave the settings of sessions alone.');
+  if (others.length === 0) return ok('The role, the database and DATABASE_URL change no settings of sessions.');
   return warning(
-    `Sessions set their own values of what the role, the database or DATABASE_URL set otherwise: ${others.join('; ')}.`,
-    'Reset them (alter role NAME reset …, alter database NAME reset …), and remove them from DATABASE_URL.',
+    `The service overrides these settings of the role, the database or DATABASE_URL: ${others.join('; ')}.`,
+    'Reset these settings (alter role NAME reset …, alter database NAME reset …), and remove them from DATABASE_URL.',
   );
 }
 
@@ -139,17 +144,18 @@ async function keepsSessions({ db, config }: DoctorContext): Promise<Finding> {
   } catch (error) {
     const fix = poolerFix(error);
     if (!fix) throw error;
-    return fault(`Named statements fail: ${faultOf(error as Error)}.`, fix);
+    return fault(`Prepared statements fail behind a pooler: ${faultOf(error as Error)}.`, fix);
   }
   const requests = openDatabase(config.databaseUrl, { maxConnections: 1, namedStatements: false, byKey: true });
   try {
     const values = await Promise.all(Object.keys(START_SETTINGS).map((name) => readSetting(requests, name)));
     const lost = Object.entries(START_SETTINGS).filter(([, wanted], at) => values[at] !== wanted);
-    if (lost.length === 0) return ok('Connections have the settings that they ask for.');
+    if (lost.length === 0)
+      return ok('Connections to the database keep the settings that the service sets at their start.');
     const role = decodeURIComponent(new URL(config.databaseUrl).username) || 'NAME';
     return warning(
-      `A pooler ignores what connections ask for: ${lost.map(([name]) => name).join(', ')}.`,
-      `Give it to the role: ${lost.map(([name, value]) => `alter role ${role} set ${name} = '${value}'`).join('; ')}.`,
+      `A pooler ignores settings that connections need: ${lost.map(([name]) => name).join(', ')}.`,
+      `Set the values in the role: ${lost.map(([name, value]) => `alter role ${role} set ${name} = '${value}'`).join('; ')}.`,
     );
   } finally {
     await requests.destroy();
@@ -159,11 +165,11 @@ async function keepsSessions({ db, config }: DoctorContext): Promise<Finding> {
 /** Some poolers acknowledge a write that they don't commit, such as pgpool in raw mode. */
 async function keepsCommits({ db }: DoctorContext): Promise<Finding> {
   if ((await readSetting(db, 'transaction_read_only')) === 'on')
-    return skipped('It accepts no writes; see the check database.');
-  if (await isCommitKept(db)) return ok('Another connection sees what was committed.');
+    return skipped('Not checked: the database accepts no writes. See the check database.');
+  if (await isCommitKept(db)) return ok('A committed change is visible on another connection.');
   return fault(
-    'It acknowledged a commit, and another connection does not see it: booked money is lost.',
-    'Connect to PostgreSQL itself, or make the pooler pass transactions on and read from the primary (pgpool: ' +
+    'The database acknowledged a commit, but another connection does not see it: booked money can be lost.',
+    'Connect to PostgreSQL directly, or let the pooler forward transactions and read from the primary (pgpool: ' +
       "backend_clustering_mode = 'streaming_replication').",
   );
 }
@@ -178,15 +184,18 @@ async function waitsForStandby({ db }: DoctorContext): Promise<Finding> {
            current_setting('synchronous_standby_names') as names,
            current_setting('synchronous_commit') as commit`.execute(db);
   const { has_standby: hasStandby = false, names = '', commit = '' } = rows[0] ?? {};
-  if (!hasStandby) return ok('It has no standby.');
-  const lost = 'a failover can lose commits, and payments with them.';
+  if (!hasStandby) return ok('The database has no standby.');
+  const lost = 'a failover can lose booked payments.';
   if (names.trim() === '') {
     const fix =
       "alter system set synchronous_standby_names = 'ANY 1 (*)'; select pg_reload_conf(); see docs/scaling.md.";
-    return warning(`It has a standby, and synchronous_standby_names is empty: ${lost}`, fix);
+    return warning(`Commits do not wait for the standby, because synchronous_standby_names is empty: ${lost}`, fix);
   }
   if (commit === 'local') {
-    return warning(`It has a standby, and synchronous_commit is local: ${lost}`, 'Set synchronous_commit to on.');
+    return warning(
+      `Commits do not wait for the standby, because synchronous_commit is local: ${lost}`,
+      'Set synchronous_commit to on in PostgreSQL.',
+    );
   }
   return ok(`Commits wait for a standby: synchronous_standby_names is ${names}.`);
 }
@@ -203,7 +212,7 @@ async function isOfOurTime({ db, now }: DoctorContext): Promise<Finding> {
   }
   const apartMs = Math.max(0, Math.abs(best.skewMs) - best.doubtMs);
   const message = `The database's clock is ${(apartMs / 1000).toFixed(1)} s ${best.skewMs < 0 ? 'behind' : 'ahead of'} the clock of this machine.`;
-  const fix = 'Synchronize both machines by NTP (chrony, systemd-timesyncd).';
+  const fix = 'Synchronize the clocks of both machines by NTP (chrony, systemd-timesyncd).';
   if (apartMs > SKEW_FAULT_MS) return fault(message, fix);
   return apartMs > SKEW_WARNING_MS ? warning(message, fix) : ok(`The database's clock is right within a second.`);
 }
@@ -217,11 +226,11 @@ async function hasRoom({ db, config }: DoctorContext): Promise<Finding> {
            (select rolconnlimit from pg_roles where rolname = current_user) as role_limit,
            (select datconnlimit from pg_database where datname = current_database()) as database_limit`.execute(db);
   const [row] = rows;
-  if (!row) throw new Error('the server tells nothing of its limits');
+  if (!row) throw new Error('the database did not report its connection limits');
   const limits = [row.usable - row.others, row.role_limit, row.database_limit].filter((limit) => limit >= 0);
   const room = Math.min(...limits);
   const needed = neededConnections(config);
-  const summary = `This configuration opens up to ${needed} connections, and the database allows ${room}`;
+  const summary = `This service opens up to ${needed} database connections, and the database allows ${room}`;
   if (needed <= room) return ok(`${summary}: enough for ${Math.floor(room / needed)} replicas.`);
   const fix =
     'Raise max_connections (or the limit of the role or database), or lower WEB_CONCURRENCY or JOB_CONCURRENCY.';
@@ -238,48 +247,51 @@ const NAMED = 4;
 async function isCurrent({ db }: DoctorContext): Promise<Finding> {
   const pending = await pendingMigrations(db);
   if (pending.length > 0) {
-    return fault(`It lacks ${count(pending.length, 'migration')}: ${short(pending)}.`, 'Run npm run migrate.');
+    return fault(
+      `The database lacks ${count(pending.length, 'migration')}: ${short(pending)}.`,
+      'Run npm run migrate.',
+    );
   }
   const newer = await newerMigrations(db);
-  if (newer.length === 0) return ok('It is current.');
+  if (newer.length === 0) return ok('The database has all migrations.');
   const fix =
-    'Start the newer release here too. Until then only the release directly before it works with this schema.';
-  return warning(`A newer release has migrated it: ${short(newer)} is unknown here.`, fix);
+    'Upgrade this machine to the newer release. Until then only the release directly before it works with this schema.';
+  return warning(`A newer release has migrated the database: ${short(newer)} is unknown here.`, fix);
 }
 
 async function areValid({ db }: DoctorContext): Promise<Finding> {
   const broken = (await findNotValid(db)).map(({ name }) => name);
-  if (broken.length === 0) return ok('Every constraint holds for every row.');
+  if (broken.length === 0) return ok('All rows satisfy all constraints.');
   const fix = 'Run npm run migrate to check them again, and npm run audit to list the rows that violate them.';
-  return warning(`Old rows may violate ${short(broken)}.`, fix);
+  return warning(`Old rows may violate these constraints: ${short(broken)}.`, fix);
 }
 
 async function hasRights({ db, isSandbox }: DoctorContext): Promise<Finding> {
-  if (isSandbox) return skipped('The sandbox uses the owner of its tables for everything.');
+  if (isSandbox) return skipped('Not checked: the sandbox connects as the owner of the tables.');
   const { role, missing, mayDropGuards, excess } = await readRoleRights(db);
   if (missing.length > 0) {
-    const fix = `Run DATABASE_APP_ROLE=${role} npm run migrate as the owner of the tables. It grants these rights.`;
-    return fault(`The role ${role} can't ${short(missing)}.`, fix);
+    const fix = `Run DATABASE_APP_ROLE=${role} npm run migrate as the owner of the tables, to grant these rights.`;
+    return fault(`The database role ${role} lacks rights. It can't ${short(missing)}.`, fix);
   }
   if (mayDropGuards || excess.length > 0) {
-    const can = mayDropGuards ? 'disable the triggers that protect the books' : short(excess);
+    const can = mayDropGuards ? 'disable the triggers that protect the ledger' : short(excess);
     const fix =
       'Create a separate role (create role speechgate_app login …), run npm run migrate, and connect as that role.';
-    return warning(`The role ${role} can ${can}, which the service never does.`, fix);
+    return warning(`The database role ${role} has rights that the service does not need: it can ${can}.`, fix);
   }
-  return ok(`The role ${role} can do what the service does, and no more.`);
+  return ok(`The database role ${role} has exactly the rights that the service needs.`);
 }
 
 async function isOurMoney({ db, config: { x402 } }: DoctorContext): Promise<Finding> {
   const { denomination } = await readInstance(db);
   const settings = x402 && { network: x402.asset.network, asset: x402.asset.address.toLowerCase() };
-  if (!denomination) return ok('The database has no network yet. The first start sets it.');
-  if (!settings) return ok(`The database belongs to ${denomination.network}, and x402 is off.`);
+  if (!denomination) return ok('The database belongs to no network yet. The first start of the service sets it.');
+  if (!settings) return ok(`The database belongs to ${denomination.network}, but x402 is off.`);
   if (denomination.network === settings.network && denomination.asset === settings.asset) {
-    return ok(`The database belongs to ${denomination.network}, like the settings.`);
+    return ok(`The database belongs to ${denomination.network}, as X402_NETWORK and X402_ASSET say.`);
   }
   return fault(
-    `The database belongs to ${denomination.network} and ${denomination.asset}, but the settings to another.`,
+    `The database belongs to ${denomination.network} and ${denomination.asset}, but X402_NETWORK or X402_ASSET is different.`,
     describeMismatch({ database: denomination, settings }),
   );
 }

@@ -27,9 +27,9 @@ export async function refusesLowestPrice(
   if (reason === otherReason || [refusal, usual].some(({ status }) => status >= 500 || status === 429))
     return undefined;
   return fault(
-    `The facilitator refuses the lowest price of the catalog, ${formatUsd(lowest)} USDC, for another reason (${reason}) ` +
-      'than 1 USDC: it seems to have a minimum.',
-    'Set X402_FACILITATOR_URL to a facilitator without one. Otherwise short texts are sold from prepaid balances only.',
+    `The facilitator seems to have a minimum payment: it refuses the lowest price, ${formatUsd(lowest)} USDC, for another ` +
+      `reason than 1 USDC (${reason}).`,
+    'Use a facilitator without a minimum. Otherwise short texts can be paid only from prepaid balances.',
   );
 }
 

@@ -22,15 +22,15 @@ import { refusesLowestPrice } from './lowest-price.ts';
 
 /** Tests each upstream of each model alone, because failover would hide a broken one. */
 export function speechChecks({ config: { speech, catalog }, speaks }: DoctorOptions): readonly Check[] {
-  if (!speech) return off(['upstream'], 'SPEECH_BASE_URL is unset: speech answers 503.');
-  if (!speaks) return off(['upstream'], 'It was skipped by --no-speak.');
+  if (!speech) return off(['upstream'], 'Not checked: SPEECH_BASE_URL is unset, so speech returns 503.');
+  if (!speaks) return off(['upstream'], 'Not checked, because of --no-speak.');
   const servers = new Map(serversOf(speech).map((server) => [server.name, server]));
   return catalog.models.flatMap((model) =>
     model.upstreams.flatMap((upstream) => {
       const server = servers.get(upstream.name);
       if (!server) return [];
       const run = () => {
-        if (!model.available) return skipped('The catalog marks it as unavailable.');
+        if (!model.available) return skipped('Not checked: CATALOG_FILE says that the model is not available.');
         const { upstreamVoice } = model.defaultVoice;
         const voice = upstream.voices.get(upstreamVoice) ?? upstreamVoice;
         const provider = openAiCompatible({ ...server, firstByteTimeoutMs: speech.timeoutMs });
@@ -48,74 +48,79 @@ async function speaksModel(
   voice: string,
   timeoutMs: number,
 ): Promise<Finding> {
-  const asked = `${model} with ${voice}`;
+  const asked = `model ${model} and voice ${voice}`;
   const begunAt = performance.now();
   try {
     const utterance = { text: 'Hello', model, voice, speed: 1 };
     const { mimeType, audio } = await collectSpeech(provider, utterance, AbortSignal.timeout(timeoutMs));
     if (mimeType !== 'audio/mpeg') {
-      const fix = 'Make the upstream return MP3 for response_format mp3. Only streamed card speech accepts WAV.';
-      return fault(`${asked} returned WAV instead of MP3.`, fix);
+      const fix = 'Let the upstream return MP3 for response_format mp3. Only streamed card speech accepts WAV.';
+      return fault(`The upstream returned WAV instead of MP3 for ${asked}.`, fix);
     }
     const ms = Math.round(performance.now() - begunAt);
-    return ok(`${asked} spoke a word (${audio.length} bytes) in ${ms} ms.`);
+    return ok(`The upstream spoke a word with ${asked}: ${audio.length} bytes in ${ms} ms.`);
   } catch (error) {
     if (!(error instanceof SpeechError)) throw error;
     return fault(
-      `${asked} failed: ${error.message}`,
-      'Correct its address, its key, or its names of model and voice (SPEECH_BASE_URL, SPEECH_API_KEY, CATALOG_FILE). ' +
-        'See the log of the upstream.',
+      `The upstream failed for ${asked}: ${error.message}`,
+      'Read the log of the upstream. Correct its address or key (SPEECH_BASE_URL, SPEECH_API_KEY), or its model and ' +
+        'voice names in CATALOG_FILE.',
     );
   }
 }
 
 export function cardChecks({ config: { card, baseUrl } }: DoctorOptions): readonly Check[] {
   const names = ['card-key', 'card-mode', 'card-permissions', 'card-webhook'];
-  if (!card) return off(names, 'STRIPE_SECRET_KEY is unset: card credits answer 503.');
+  if (!card) return off(names, 'Not checked: STRIPE_SECRET_KEY is unset, so card credits return 503.');
   const probe = new KeyProbe(card.secretKey, card.apiBase);
   return [
     { name: 'card-key', run: () => keyWorks(probe) },
     { name: 'card-mode', needs: 'tables', run: ({ db }) => isOfItsMode(db, card) },
     { name: 'card-permissions', run: () => mayDoItsWork(probe) },
     card.webhookSecret === undefined
-      ? { name: 'card-webhook', run: () => ok('STRIPE_WEBHOOK_SECRET is unset: the card processor is polled.') }
+      ? {
+          name: 'card-webhook',
+          run: () => ok('STRIPE_WEBHOOK_SECRET is unset, so the service polls the card processor.'),
+        }
       : { name: 'card-webhook', run: () => sendsEvents(probe, `${baseUrl}/webhooks/stripe`) },
   ];
 }
 
 async function keyWorks(probe: KeyProbe): Promise<Finding> {
   const answer = await probe.works();
-  if (answer.outcome === 'works') return ok('The card processor accepts the key.');
+  if (answer.outcome === 'works') return ok('The card processor accepts STRIPE_SECRET_KEY.');
   if (answer.outcome === 'refused') {
-    return fault('The card processor refuses the key.', 'Set STRIPE_SECRET_KEY to a key that is not revoked.');
+    return fault('The card processor refuses the key in STRIPE_SECRET_KEY.', 'Set STRIPE_SECRET_KEY to a valid key.');
   }
   return fault(
     `The card processor gave no usable answer: ${answer.problem}`,
-    'Check its status page, the network in between, and STRIPE_API_BASE if it is set.',
+    "Check the processor's status page, your network, and STRIPE_API_BASE if it is set.",
   );
 }
 
 async function isOfItsMode(db: Database, { livemode }: CardConfig): Promise<Finding> {
   const mode = (isLive: boolean) => (isLive ? 'live' : 'test');
   const { livemode: first } = await readInstance(db);
-  if (first === undefined) return ok(`It is a ${mode(livemode)} key, the first of this database.`);
-  if (first === livemode) return ok(`It is a ${mode(livemode)} key, like the first one of this database.`);
+  if (first === undefined) return ok(`STRIPE_SECRET_KEY is a ${mode(livemode)} key, the first one for this database.`);
+  if (first === livemode)
+    return ok(`STRIPE_SECRET_KEY is a ${mode(livemode)} key, like the first one for this database.`);
   return fault(
-    `It is a ${mode(livemode)} key, but this database was first used with a ${mode(first)} one.`,
-    'Use a key of that mode, or a separate database. Accounts of one mode are unknown under a key of the other.',
+    `STRIPE_SECRET_KEY is a ${mode(livemode)} key, but this database was first used with a ${mode(first)} key.`,
+    'Set it to a key of that mode, or use another database. A key sees only the accounts of its own mode.',
   );
 }
 
 async function mayDoItsWork(probe: KeyProbe): Promise<Finding> {
-  if ((await probe.works()).outcome !== 'works') return skipped('The key does not work.');
+  if ((await probe.works()).outcome !== 'works')
+    return skipped('Not checked: STRIPE_SECRET_KEY does not work. See the check card-key.');
   const { missing, unanswered } = await probe.permissions();
   if (missing.length > 0) {
-    const fix = 'Add them to the restricted key in the dashboard of the card processor.';
-    return fault(`The key lacks: ${missing.join('; ')}.`, fix);
+    const fix = 'Add these permissions to the restricted key in the dashboard of the card processor.';
+    return fault(`STRIPE_SECRET_KEY lacks permissions: ${missing.join('; ')}.`, fix);
   }
-  if (unanswered.length === 0) return ok('The key has all permissions that the service needs.');
+  if (unanswered.length === 0) return ok('STRIPE_SECRET_KEY has all permissions that the service needs.');
   const fix = 'Check the status page of the card processor. A server at STRIPE_API_BASE must support these calls.';
-  return fault(`These permissions of the key could not be checked: ${unanswered.join('; ')}.`, fix);
+  return fault(`These permissions of STRIPE_SECRET_KEY could not be checked: ${unanswered.join('; ')}.`, fix);
 }
 
 const EVENTS = [
@@ -128,22 +133,22 @@ const EVENTS = [
 async function sendsEvents(probe: KeyProbe, url: string): Promise<Finding> {
   const endpoints = await probe.endpoints();
   if (typeof endpoints === 'string') {
-    return skipped(`The key can't list webhook endpoints (${endpoints}). Look at ${url} in the processor's dashboard.`);
+    return skipped(
+      `Not checked: STRIPE_SECRET_KEY can't list webhook endpoints (${endpoints}). Check ${url} in the processor's dashboard.`,
+    );
   }
   const ours = endpoints.filter((endpoint) => endpoint.url === url);
   const enabled = ours.filter(({ status }) => status === 'enabled');
   if (enabled.length === 0) {
     const problem = ours.length === 0 ? 'has no webhook endpoint' : 'has disabled the webhook endpoint';
-    const fix = 'Add or enable it in the dashboard of the card processor. Until then the service polls.';
+    const fix = 'Add or enable the endpoint in the dashboard of the card processor. Until then the service polls.';
     return fault(`The card processor ${problem} ${url}.`, fix);
   }
   const sent = new Set(enabled.flatMap((endpoint) => endpoint.enabled_events));
   const missing = sent.has('*') ? [] : EVENTS.filter((event) => !sent.has(event));
   if (missing.length === 0)
-    return ok(
-      `The card processor sends events to ${url}. This can't check STRIPE_WEBHOOK_SECRET: compare it with the dashboard.`,
-    );
-  return fault(`The webhook endpoint ${url} lacks: ${missing.join(', ')}.`, 'Add these events to it.');
+    return ok(`The card processor sends events to ${url}. Compare STRIPE_WEBHOOK_SECRET with the dashboard yourself.`);
+  return fault(`The webhook endpoint ${url} lacks: ${missing.join(', ')}.`, 'Add these events to the endpoint.');
 }
 
 const SCHEME = 'exact';
@@ -151,7 +156,7 @@ const NOBODY = '0x0000000000000000000000000000000000000001';
 
 /** Many facilitators serve `/supported` to everybody and check the credential only at `/verify`, so this calls both. */
 export function facilitatorChecks({ config: { x402, catalog } }: DoctorOptions): readonly Check[] {
-  if (!x402) return off(['facilitator'], 'X402_PAY_TO is unset: x402 answers 503.');
+  if (!x402) return off(['facilitator'], 'Not checked: X402_PAY_TO is unset, so x402 returns 503.');
   return x402.facilitators.map((facilitator) => ({
     name: 'facilitator',
     ...(x402.facilitators.length > 1 && { about: new URL(facilitator.url).host }),
@@ -179,7 +184,7 @@ async function takesOurPayments(
     return finding.state === 'ok' ? ((await refusesLowestPrice(verify, x402, catalog)) ?? finding) : finding;
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
-    const fix = 'Correct the URL of the facilitator, or check the network in between.';
+    const fix = 'Correct the URL of the facilitator, or check your network.';
     return fault(`The facilitator did not answer: ${error.message}.`, fix);
   }
 }
@@ -197,7 +202,7 @@ function judgeSupported(answer: ProbeResponse, { asset }: X402Config, setting: s
   if (kinds.some(isOurs)) return undefined;
   return fault(
     `The facilitator does not support ${SCHEME} on ${asset.network}, version 2.`,
-    'Use a facilitator that does, or correct X402_NETWORK.',
+    'Use a facilitator that supports it, or correct X402_NETWORK.',
   );
 }
 
@@ -213,21 +218,21 @@ function judgeVerified(answer: ProbeResponse, { asset }: X402Config, setting: st
 /** The credential is unknown (401), may not do this (403), or has used up its requests (429). */
 function refused({ status, json }: ProbeResponse, endpoint: string, setting: string): Finding | undefined {
   if (status === 429) {
-    const fix = 'Wait, get a higher limit, or list another facilitator in X402_FACILITATORS.';
-    return fault(`The facilitator limits our requests with status 429 at /${endpoint}.`, fix);
+    const fix = 'Wait, ask the facilitator for a higher limit, or add another facilitator to X402_FACILITATORS.';
+    return fault(`The facilitator refuses requests with status 429 (rate limit) at /${endpoint}.`, fix);
   }
   if (!refusesCredential(status, { isValid: member(json, 'isValid') ?? undefined })) return undefined;
   const fix =
     status === 401
-      ? `Set ${setting} to a credential that it knows, or synchronize the clock of this machine if a key signs.`
-      : `Allow the credential in ${setting} to verify and settle, or pay what the facilitator charges.`;
+      ? `Set ${setting} to a valid credential. If it is a key, also synchronize the clock of this machine.`
+      : `Give the credential in ${setting} the rights to verify and settle, or pay the facilitator's fees.`;
   return fault(`The facilitator refuses our credential with status ${status} at /${endpoint}.`, fix);
 }
 
 const noFacilitator = ({ status }: ProbeResponse, endpoint: string): Finding =>
   fault(
     `The server is not a facilitator (status ${status} at /${endpoint}).`,
-    'Correct its URL: the base URL of an x402 facilitator, which serves /supported, /verify and /settle.',
+    'Set the URL to the base of an x402 facilitator, which serves /supported, /verify and /settle.',
   );
 
 /** A payment that nobody can have signed, and that expired in 1970. */
@@ -249,7 +254,7 @@ const MAIL_SEND_MS = 60_000;
 
 export function mailChecks({ config, mails }: DoctorOptions): readonly Check[] {
   const { feedback, serviceName } = config;
-  if (!feedback?.mail) return off(['mail'], 'SMTP_URL is unset: feedback is only stored.');
+  if (!feedback?.mail) return off(['mail'], 'Not checked: SMTP_URL is unset, so feedback is stored but not mailed.');
   const { mail } = feedback;
   if (mails) return [{ name: 'mail', limitMs: MAIL_SEND_MS, run: () => sendsMail(mail, serviceName) }];
   return [{ name: 'mail', run: () => takesMail(mail) }];
@@ -274,27 +279,27 @@ async function takesMail({ smtpUrl, from, to }: MailConfig): Promise<Finding> {
 async function sendsMail(mail: MailConfig, serviceName: string): Promise<Finding> {
   const subject = `[${serviceName}] This is how feedback will arrive`;
   const messageId = `<doctor-${randomUUID()}@${mail.from.address.split('@')[1]}>`;
-  const text = 'speechgate doctor --mail has sent this. The settings of feedback mail work.\n';
+  const text = 'speechgate doctor --mail sent this test mail. The mail settings work. No action is needed.\n';
   const letter = { from: mail.from, to: [...mail.to], subject, messageId, date: new Date(), text };
   try {
     await smtpSender({ ...mail, serviceName })(letter, AbortSignal.timeout(MAIL_SEND_MS));
   } catch (error) {
     return mailFault(error as SmtpError, mail.to.map(({ address }) => address).join(', '));
   }
-  return ok('The mail server accepted a mail.');
+  return ok('The mail server accepted a test mail.');
 }
 
 /** Without the server's text, which may repeat our credentials. */
 function mailFault({ code, responseCode }: SmtpError, address: string): Finding {
   const status = responseCode === undefined ? '' : ` (${responseCode})`;
   if (code === 'EAUTH') {
-    return fault(`The mail server refuses our credentials${status}.`, 'Correct user and password in SMTP_URL.');
+    return fault(`The mail server refuses our credentials${status}.`, 'Correct the user and password in SMTP_URL.');
   }
   if (code === 'EENVELOPE') {
-    const fix = 'Correct FEEDBACK_FROM and FEEDBACK_TO, or allow mail from this machine at the server.';
+    const fix = 'Correct FEEDBACK_FROM and FEEDBACK_TO, or let the mail server accept mail from this machine.';
     return fault(`The mail server accepts no mail for ${address}${status}.`, fix);
   }
-  const fix = "Correct SMTP_URL's scheme (smtp, smtps), host and port, or check the network in between.";
+  const fix = 'Correct the scheme (smtp, smtps), host and port in SMTP_URL, or check your network.';
   return fault(`The mail server can't be used: ${code ?? 'no answer'}${status}.`, fix);
 }
 
@@ -316,7 +321,7 @@ function offerMail(smtpUrl: string, from: string, to: string): Promise<void> {
       connection.send({ from, to: [to] }, message, (error) => (error ? reject(error) : resolve()));
     };
     connection.once('error', reject);
-    connection.once('end', () => reject(new Error('The connection has ended.')));
+    connection.once('end', () => reject(new Error('The mail server closed the connection.')));
     connection.connect((error) => {
       if (error) reject(error);
       else if (options.auth) connection.login(options.auth, (refusal) => (refusal ? reject(refusal) : offer()));

@@ -42,7 +42,9 @@ function proxiesOnce(context: DoctorContext): Promise<Finding> {
 
 async function behindBaseUrl(context: DoctorContext, examine: (config: Config) => Promise<Finding>): Promise<Finding> {
   const { state } = await answersOnce(context);
-  return state === 'fault' ? skipped('The check base-url failed.') : examine(context.config);
+  return state === 'fault'
+    ? skipped('Not checked: BASE_URL does not work. See the check base-url.')
+    : examine(context.config);
 }
 
 async function answers({ config, isSandbox }: DoctorContext): Promise<Finding> {
@@ -53,52 +55,58 @@ async function answers({ config, isSandbox }: DoctorContext): Promise<Finding> {
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
     const fix = 'Start the service, or correct BASE_URL, its DNS name, the proxy in front, or its certificate.';
-    return fault(`${baseUrl} did not answer: ${error.message}.`, fix);
+    return fault(`BASE_URL (${baseUrl}) did not answer: ${error.message}.`, fix);
   }
   const name = member(answer.json, 'service');
   if (answer.status !== 200 || typeof name !== 'string' || member(answer.json, 'status') !== 'ok') {
-    const fix = 'Make BASE_URL, or the proxy behind it, lead to this service.';
-    return fault(`The server at ${baseUrl} is not Speechgate (status ${answer.status}).`, fix);
+    const fix = 'Set BASE_URL to the address of this service, or correct the proxy in front of it.';
+    return fault(`The server at BASE_URL (${baseUrl}) is not Speechgate (status ${answer.status}).`, fix);
   }
   if (name !== serviceName) {
-    const fix = 'Make BASE_URL lead to this service, or give all its processes the same SERVICE_NAME.';
-    return fault(`The service at ${baseUrl} has another name.`, fix);
+    const fix = 'Set BASE_URL to the address of this service, or SERVICE_NAME to the same name in all processes.';
+    return fault(`The service at BASE_URL (${baseUrl}) has another SERVICE_NAME than these settings.`, fix);
   }
   const unset = isSandbox ? undefined : baseUrlWarning(config);
   if (unset) return warning(`${unset}.`, 'Set BASE_URL.');
   const { protocol, hostname } = new URL(baseUrl);
-  if (protocol === 'https:' || isLoopback(hostname)) return ok(`${baseUrl} answers as ${serviceName}.`);
-  const fix = 'Put a proxy with TLS in front, and set BASE_URL to its https address.';
-  return warning(`${baseUrl} is plain http: account ids and payments can be read and changed on the way.`, fix);
+  if (protocol === 'https:' || isLoopback(hostname))
+    return ok(`The service at BASE_URL (${baseUrl}) answers as ${serviceName}.`);
+  const fix = 'Put a TLS proxy in front of the service, and set BASE_URL to its https address.';
+  return warning(
+    `BASE_URL (${baseUrl}) is plain http: others on the network can read and change account ids and payments.`,
+    fix,
+  );
 }
 
 /** Only this service has metadata signed by our key, or quotes signed by our secret. */
 async function isThisOne(config: Config): Promise<Finding> {
-  if (!config.x402) return skipped('X402_PAY_TO is unset: nothing proves that BASE_URL leads to this service.');
+  if (!config.x402) return skipped("X402_PAY_TO is unset, so doctor can't check that BASE_URL leads to this service.");
   if (config.signingKeys) return showsOurMetadata(config, currentKey(config.signingKeys).keyId);
   if (config.quotes) return makesOurQuotes(config, new Quotes(config.quotes.secrets, 1));
-  return skipped('Without SIGNING_KEYS_FILE or QUOTE_SECRET nothing proves that BASE_URL leads to this service.');
+  return skipped(
+    "SIGNING_KEYS_FILE and QUOTE_SECRET are unset, so doctor can't check that BASE_URL leads to this service.",
+  );
 }
 
 async function showsOurMetadata(config: Config, keyId: string): Promise<Finding> {
   const answers = await askAll(config, 'getServiceMetadata');
-  const fix = 'Give all processes the same settings, and restart those that run with others.';
+  const fix = 'Give all processes of the service the same settings, and restart those with other settings.';
   const down = answers.find(({ status, json }) => status >= 500 && missingSetting(json) === undefined);
-  if (down) return skipped(`It returned no metadata (status ${down.status}). Other checks say why.`);
+  if (down) return skipped(`Not checked: BASE_URL returned no metadata (status ${down.status}). Other checks say why.`);
   const lacking = answers.map(({ json }) => missingSetting(json)).find((setting) => setting !== undefined);
-  if (lacking !== undefined) return fault(`The service at BASE_URL has no ${lacking}, which is set here.`, fix);
+  if (lacking !== undefined) return fault(`The service at BASE_URL runs without ${lacking}, which is set here.`, fix);
   const foreign = answers.filter(({ json }) => !isSignedBy(json, config.signingKeys ?? []));
   if (foreign.length > 0) {
-    const some = foreign.length === answers.length ? 'leads' : 'leads in part';
+    const some = foreign.length === answers.length ? 'leads' : 'sometimes leads';
     return fault(
-      `BASE_URL ${some} to another service, or to one with other keys: the metadata is not signed by ${keyId}.`,
-      'Make BASE_URL lead to this service. Give all its processes the same SIGNING_KEYS_FILE, and restart them.',
+      `BASE_URL ${some} to another service, or to a process with other keys: the metadata is not signed by ${keyId}.`,
+      'Set BASE_URL to the address of this service. Give all its processes the same SIGNING_KEYS_FILE, and restart them.',
     );
   }
   const differing = new Set(answers.flatMap(({ json }) => differences(json, config)));
   if (differing.size === 0)
-    return ok(`It is this service: its metadata is signed by ${keyId} and matches these settings.`);
-  return fault(`The service at BASE_URL has other values of these settings: ${[...differing].join(', ')}.`, fix);
+    return ok(`BASE_URL leads to this service: the metadata is signed by ${keyId} and matches these settings.`);
+  return fault(`The service at BASE_URL has other values for these settings: ${[...differing].join(', ')}.`, fix);
 }
 
 const askAll = ({ baseUrl }: Config, operationId: string, call?: Call): Promise<ProbeResponse[]> =>
@@ -115,10 +123,14 @@ async function makesOurQuotes(config: Config, quotes: Quotes): Promise<Finding> 
   const answers = await askAll(config, 'createQuote', { method: 'POST', json });
   const read = answers.map((answer) => quotes.read(String(member(answer.json, 'quoteToken'))));
   if ((await Promise.all(read)).every((quote) => quote !== undefined)) {
-    return ok('It is this service: its quotes are signed by QUOTE_SECRET.');
+    return ok('BASE_URL leads to this service: the quotes are signed with QUOTE_SECRET.');
   }
-  const fix = 'Make BASE_URL lead to this service. Give all its processes the same QUOTE_SECRET, and restart them.';
-  return fault('BASE_URL leads to another service, or to one with another QUOTE_SECRET: its quotes are not ours.', fix);
+  const fix =
+    'Set BASE_URL to the address of this service. Give all its processes the same QUOTE_SECRET, and restart them.';
+  return fault(
+    'BASE_URL leads to another service, or to a process with another QUOTE_SECRET: its quotes are not valid here.',
+    fix,
+  );
 }
 
 const HEALTH_REQUESTS = 3;
@@ -128,34 +140,35 @@ const OTHER_LOOPBACK = '127.9.9.9';
 /** The operators' listener counts the requests that came through a proxy. */
 async function proxiesAreBelieved(config: Config): Promise<Finding> {
   const { adminPort, trustProxy } = config;
-  if (adminPort === undefined) return skipped('ADMIN_PORT is unset, and only the service can report its proxies.');
+  if (adminPort === undefined)
+    return skipped('Not checked: ADMIN_PORT is unset, and only its metrics show the proxies.');
   try {
     const before = await readCounts(config, adminPort);
-    if (!before) return skipped("The server at ADMIN_PORT is not this release's listener.");
+    if (!before) return skipped('Not checked: the server at ADMIN_PORT does not return the metrics of this release.');
     for (let asked = 0; asked < HEALTH_REQUESTS; asked++) await ask(config, 'getHealth');
     const after = (await readCounts(config, adminPort)) ?? { trusted: 0, untrusted: 0, nameless: 0 };
     if (after.nameless > before.nameless) {
       return warning(
-        'The proxy is trusted, but names clients by something that is no address: equal names share a rate limit.',
-        "Make the proxy write the client's address to X-Forwarded-For.",
+        'The trusted proxy sends an X-Forwarded-For that is not an address, so clients may share a rate limit.',
+        "Configure the proxy to write the client's address to X-Forwarded-For.",
       );
     }
     const trusted = after.trusted - before.trusted;
     if (after.untrusted - before.untrusted > trusted) {
       return fault(
-        'A proxy forwards client addresses but is not trusted: all callers count as one address.',
-        "Add the proxy's address or network to TRUST_PROXY.",
+        'A proxy forwards client addresses, but TRUST_PROXY does not include it: all callers share one rate limit.',
+        'Add the address or network of the proxy to TRUST_PROXY.',
       );
     }
-    if (trusted > 0) return ok('The proxy forwards client addresses and is trusted.');
+    if (trusted > 0) return ok('The proxy forwards client addresses, and TRUST_PROXY includes it.');
     if (trustProxy.length === 0) return ok('No proxy forwards client addresses, and TRUST_PROXY is unset.');
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
-    return skipped(`The service or its listener at ADMIN_PORT did not answer: ${error.message}.`);
+    return skipped(`Not checked: the service or its ADMIN_PORT did not answer: ${error.message}.`);
   }
   return warning(
-    'TRUST_PROXY is set, but no request to BASE_URL came to this process by a proxy that forwards client addresses.',
-    'Make the proxy send X-Forwarded-For, or unset TRUST_PROXY. If BASE_URL leads to other replicas, run this there.',
+    'TRUST_PROXY is set, but requests to BASE_URL reached this process without X-Forwarded-For from such a proxy.',
+    'Configure the proxy to send X-Forwarded-For, or unset TRUST_PROXY. With several replicas, run doctor on each.',
   );
 }
 
@@ -175,13 +188,13 @@ async function readCounts({ admin }: Config, port: number) {
  */
 async function forgedAreRefused(config: Config): Promise<Finding> {
   const fix =
-    'List the addresses of your proxies in TRUST_PROXY, and make them append the client address to X-Forwarded-For.';
+    'List only the addresses of your proxies in TRUST_PROXY. Configure them to append the client address to X-Forwarded-For.';
   // The service would log the probe as a proxy that it must trust.
   if (config.trustProxy.length === 0) return ok('TRUST_PROXY is unset: no address in X-Forwarded-For is trusted.');
   const vast = config.trustProxy.find(isVast);
   if (vast !== undefined) {
     return fault(
-      `TRUST_PROXY trusts too many addresses (${vast}): callers can choose the address that rate limits count.`,
+      `TRUST_PROXY trusts too many addresses (${vast}): callers can invent addresses and avoid rate limits.`,
       fix,
     );
   }
@@ -189,21 +202,23 @@ async function forgedAreRefused(config: Config): Promise<Finding> {
     const own = await ask(config, 'getJobAudio');
     const left = remaining(own);
     if (left === undefined || own.status === 429)
-      return skipped('The rate limit of this address is used up or unknown.');
+      return skipped(
+        'Not checked: the rate limit of this machine is used up or unknown. Repeat the check in a minute.',
+      );
     if (own.localAddress !== undefined && compile([...config.trustProxy])(own.localAddress, 0)) {
-      return skipped('TRUST_PROXY trusts this machine. Run the check on another one to be sure.');
+      return skipped('Not checked: TRUST_PROXY trusts this machine. Run doctor on another machine.');
     }
     const network = randomBytes(2).toString('hex');
     const forged = await ask(config, 'getJobAudio', { 'x-forwarded-for': `2001:db8:${network}::1` });
     const leftAfter = remaining(forged);
     // Our real address has used two slots by now.
     const isNew = forged.status !== 429 && leftAfter === config.rateLimit.max - 1;
-    if (!isNew) return ok('An invented address in X-Forwarded-For is not trusted.');
+    if (!isNew) return ok('The service ignores an invented address in X-Forwarded-For.');
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
-    return skipped(`BASE_URL did not answer: ${error.message}.`);
+    return skipped(`Not checked: BASE_URL did not answer: ${error.message}.`);
   }
-  return fault('An invented address in X-Forwarded-For is trusted: rate limits have no effect.', fix);
+  return fault('The service trusts an invented address in X-Forwarded-For: callers can avoid rate limits.', fix);
 }
 
 /** Larger than any private network. The largest are 10.0.0.0/8 and fc00::/7. */

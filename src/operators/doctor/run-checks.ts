@@ -48,7 +48,7 @@ export async function* runChecks(
 ): AsyncGenerator<Checked> {
   const running = checks.map(async ({ name, about, limitMs = DEFAULT_LIMIT_MS, needs, run }): Promise<Checked> => {
     const finding = left.has(name)
-      ? skipped('It was skipped by --skip.')
+      ? skipped('Not checked, because of --skip.')
       : await judged(async () => (await whatLacks(context, needs)) ?? run(context), limitMs);
     return { name, ...(about !== undefined && { about }), ...finding };
   });
@@ -61,23 +61,26 @@ async function whatLacks(context: DoctorContext, needs: Check['needs']): Promise
     () => true,
     () => false,
   );
-  if (!isReached) return skipped('The database is unavailable.');
+  if (!isReached) return skipped('Not checked: the database is unavailable. See the check database.');
   const isCurrent = needs === 'database' || (await pendingMigrations(context.db)).length === 0;
-  return isCurrent ? undefined : skipped('The schema is not current.');
+  return isCurrent ? undefined : skipped('Not checked: the database lacks migrations. See the check schema.');
 }
 
 async function judged(run: () => Promise<Finding>, limitMs: number): Promise<Finding> {
   const enough = new AbortController();
   const late = async () => {
     await sleep(limitMs, undefined, { signal: enough.signal });
-    const fix = 'Check the network in between, and whether a part hangs.';
-    return fault(`There was no answer within ${limitMs / 1000} s.`, fix);
+    const fix = 'Check that this part runs, and the network to it.';
+    return fault(`The check got no answer within ${limitMs / 1000} s.`, fix);
   };
   try {
     return await Promise.race([run(), late()]);
   } catch (error) {
     const cause = error instanceof Error ? faultOf(error) : undefined;
-    return fault(`It could not be checked: ${cause ?? 'something unexpected happened'}.`, 'Fix the reported cause.');
+    return fault(
+      `The check failed with an error: ${cause ?? 'unknown'}.`,
+      'Fix the cause of this error, and repeat the check.',
+    );
   } finally {
     enough.abort();
   }

@@ -21,28 +21,32 @@ export const SIGNING_KEY_CHECKS: readonly Check[] = [
   { name: 'signing-keys', run: judgeTime },
   { name: 'signing-keys-file', run: isPrivate },
 ];
-const KEYS_ARE_OFF = skipped('SIGNING_KEYS_FILE is unset: metadata answers 503.');
+const KEYS_ARE_OFF = skipped('Not checked: SIGNING_KEYS_FILE is unset, so metadata returns 503.');
 
 function areMeant({ config: { reconcileIntervalMs }, misspelt }: DoctorContext): Finding {
   if (misspelt.length > 0) {
     const named = misspelt.map(({ name, meant }) => `${name} (${meant}?)`).join(', ');
-    return warning(`Unknown settings: ${named}.`, 'Correct their names, or unset them.');
+    return warning(`Unknown settings: ${named}.`, 'Correct the names of these settings, or unset them.');
   }
   if (reconcileIntervalMs > LATE_RECONCILE_MS) {
-    const fix = 'Unset RECONCILE_INTERVAL_MS. Its default is 15000.';
-    return warning(`Unfinished work of dead processes is completed only every ${reconcileIntervalMs / 1000} s.`, fix);
+    const fix = 'Unset RECONCILE_INTERVAL_MS, which has the default 15000.';
+    return warning(
+      `RECONCILE_INTERVAL_MS is long: unfinished payments are completed only every ${reconcileIntervalMs / 1000} s.`,
+      fix,
+    );
   }
-  return ok('No setting is misspelt.');
+  return ok('All settings have known names.');
 }
 
 /** Reads the limit of this shell, which should equal the service's. */
 async function areEnough(maxConnections: number): Promise<Finding> {
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
   const limit = Number(/^Max open files +(\d+)/m.exec(limits)?.[1]);
-  if (!Number.isSafeInteger(limit)) return skipped('This system does not report how many files a process may open.');
+  if (!Number.isSafeInteger(limit))
+    return skipped('Not checked: this system does not report how many files a process may open.');
   if (limit >= maxConnections + OTHER_FILES) return ok(`A process may open ${limit} files.`);
   const fix = `Raise the limit (ulimit -n, LimitNOFILE), or set MAX_CONNECTIONS below ${Math.max(limit - OTHER_FILES, 1)}.`;
-  return fault(`A process may open ${limit} files, but MAX_CONNECTIONS is ${maxConnections}.`, fix);
+  return fault(`A process may open ${limit} files, but MAX_CONNECTIONS is ${maxConnections}, which needs more.`, fix);
 }
 
 async function shareTheirStore({ db, config: { jobs } }: DoctorContext): Promise<Finding> {
@@ -54,11 +58,11 @@ async function shareTheirStore({ db, config: { jobs } }: DoctorContext): Promise
     db,
   );
   const machines = rows[0]?.machines ?? 0;
-  if (machines <= 1) return ok('One machine uses the database.');
+  if (machines <= 1) return ok('Only one machine uses the database, so AUDIO_STORE may be a folder.');
   if (parseAudioStoreSetting(jobs.audioStore)?.kind !== 'file')
-    return ok(`${machines} machines share a bucket for audio.`);
-  const fix = 'Use a bucket (AUDIO_STORE=s3://…), or make sure that the machines share the folder.';
-  return warning(`${machines} machines use the database, but AUDIO_STORE is a folder of this one.`, fix);
+    return ok(`${machines} machines use the database, and share the bucket in AUDIO_STORE.`);
+  const fix = 'Set AUDIO_STORE to a bucket (s3://…), or share its folder between the machines.';
+  return warning(`${machines} machines use the database, but AUDIO_STORE is a folder on this machine.`, fix);
 }
 
 /** Words and keyboard sequences that a random secret does not contain. */
@@ -96,13 +100,14 @@ async function sandboxSecrets({ config: { dataDir }, isSandbox }: DoctorContext)
 async function areStrong(context: DoctorContext): Promise<Finding> {
   const secrets = secretsOf(context.config);
   const ofSandbox = await sandboxSecrets(context);
-  const fix = 'Make new ones with openssl rand -hex 32. Put them before the old ones, and remove the old ones later.';
+  const fix =
+    'Create new secrets with openssl rand -hex 32. Put each before the old one, and remove the old one later.';
   const namesOf = (found: readonly Secret[]) => [...new Set(found.map(({ name }) => name))].join(', ');
   const known = secrets.filter(({ value }) => ofSandbox.has(value));
-  if (known.length > 0) return fault(`${namesOf(known)}: a secret of the sandbox, which is not safe.`, fix);
+  if (known.length > 0) return fault(`${namesOf(known)}: a secret is one of the sandbox, which is not safe.`, fix);
   const weak = secrets.filter(({ value }) => PLACEHOLDER.test(value) || bitsOf(value) < MIN_BITS);
-  if (weak.length > 0) return fault(`${namesOf(weak)}: a secret that can be guessed.`, fix);
-  return ok(secrets.length > 0 ? 'None of them can be guessed.' : 'None is set.');
+  if (weak.length > 0) return fault(`${namesOf(weak)}: a secret is weak and can be guessed.`, fix);
+  return ok(secrets.length > 0 ? 'No secret in the settings can be guessed.' : 'The settings contain no secret.');
 }
 
 /** Entropy by letter frequency: an estimate for random text, an upper bound for other text. */
@@ -126,11 +131,10 @@ function isGoodPassword({ hostname, username, password: written, searchParams }:
   const isHere = ['', 'localhost', '127.0.0.1', '[::1]'].includes(hostname);
   const password = written || (searchParams.get('password') ?? '');
   const isWeak = WELL_KNOWN_PASSWORDS.test(password) || password === username;
-  if (!isWeak) return ok("The database's password is not a well-known one.");
+  if (!isWeak) return ok('The password in DATABASE_URL is not a well-known one.');
   if (password === '') return ok('DATABASE_URL contains no password.');
-  const fix =
-    'Set a new one by alter role … password, such as from openssl rand -hex 16, and put it into DATABASE_URL.';
-  return (isHere ? warning : fault)('The password in DATABASE_URL is a well-known one.', fix);
+  const fix = 'Create a password with openssl rand -hex 16. Set it with alter role … password, and in DATABASE_URL.';
+  return (isHere ? warning : fault)('The password in DATABASE_URL is well-known and can be guessed.', fix);
 }
 
 const DAY_MS = 86_400_000;
@@ -144,28 +148,30 @@ function judgeTime({ config: { signingKeys }, now }: DoctorContext): Finding {
   if (!signingKeys) return KEYS_ARE_OFF;
   const { keyId, validUntil } = currentKey(signingKeys);
   const hasNext = signingKeys.some(({ status }) => status === 'next');
-  const fix = 'Run speechgate keys, give the file to all replicas, and restart them.';
+  const fix = 'Run speechgate keys, copy SIGNING_KEYS_FILE to all replicas, and restart them.';
   const daysLeft = validUntil ? Math.floor((validUntil.getTime() - now()) / DAY_MS) : Number.POSITIVE_INFINITY;
-  if (daysLeft < FAULT_DAYS) return fault(`The key ${keyId} expires in ${daysLeft} days.`, fix);
-  if (daysLeft < WARNING_DAYS) return warning(`The key ${keyId} expires in ${daysLeft} days.`, fix);
-  const lasts = validUntil ? `signs for ${daysLeft} more days` : 'signs until it is rotated';
-  if (hasNext) return ok(`The key ${keyId} ${lasts}.`);
+  if (daysLeft < FAULT_DAYS) return fault(`The signing key ${keyId} expires in ${daysLeft} days.`, fix);
+  if (daysLeft < WARNING_DAYS) return warning(`The signing key ${keyId} expires in ${daysLeft} days.`, fix);
+  const lasts = validUntil ? `is valid for ${daysLeft} more days` : 'is valid until it is rotated';
+  if (hasNext) return ok(`The signing key ${keyId} ${lasts}.`);
   return warning(
-    `The key ${keyId} ${lasts}, and no next key is announced: callers can't learn it before it signs.`,
-    'Add a key with status "next" to SIGNING_KEYS_FILE. Each rotation by speechgate keys then adds a new one.',
+    `The signing key ${keyId} ${lasts}, but no next key is published, so callers can't trust it in advance.`,
+    'Add a key with status "next" to SIGNING_KEYS_FILE. speechgate keys then adds one at each rotation.',
   );
 }
 
 async function isPrivate({ config: { signingKeys }, keysFile }: DoctorContext): Promise<Finding> {
   if (!signingKeys || !keysFile) return KEYS_ARE_OFF;
   if (process.platform === 'win32')
-    return ok('Windows has no file modes. Check yourself who can read and change SIGNING_KEYS_FILE.');
+    return ok(
+      'Not checked, because Windows has no file modes. Check yourself who can read and change SIGNING_KEYS_FILE.',
+    );
   const { mode, gid } = await stat(keysFile);
-  const summary = `The file has mode ${(mode & 0o777).toString(8).padStart(4, '0')}`;
+  const summary = `SIGNING_KEYS_FILE has mode ${(mode & 0o777).toString(8).padStart(4, '0')}`;
   const isOwnGroup = [process.getegid?.(), ...(process.getgroups?.() ?? [])].includes(gid);
   if ((mode & (isOwnGroup ? ALL_BUT_GROUP_READS : OTHERS)) === 0) return ok(`${summary}.`);
   return fault(
-    `${summary}: other users of this machine may read or replace the keys.`,
-    'Run chmod 600 on SIGNING_KEYS_FILE.',
+    `${summary}, so other users of this machine can read or replace the keys.`,
+    'Run chmod 600 on the file that SIGNING_KEYS_FILE names.',
   );
 }

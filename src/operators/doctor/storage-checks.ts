@@ -46,36 +46,41 @@ async function keepsAudio(setting: string): Promise<Finding> {
     doing = 'read';
     const stored = await store.open(key);
     if (!stored || !(await buffer(stored.stream)).equals(audio)) {
-      return fault('The store did not return what was written.', 'Use another store: this one loses audio.');
+      return fault(
+        'The audio store did not return what was written to it.',
+        'Set AUDIO_STORE to another store: this one loses audio.',
+      );
     }
     doing = 'deleted';
     await store.delete(key);
     const left = await store.open(key);
     left?.stream.destroy();
-    if (left) return fault('A deleted object is still there.', storeFix(setting));
+    if (left) return fault('The audio store still has an object that was deleted.', storeFix(setting));
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
     const { name, code } = (error.cause ?? {}) as { name?: string; code?: string };
-    const full = error.reason === 'full' ? ': the store is full' : '';
+    const full = error.reason === 'full' ? ': the audio store is full' : '';
     const cause = code ?? name;
-    const fix = isClockError(error.cause) ? 'Synchronize the clocks of both machines by NTP.' : storeFix(setting);
+    const fix = isClockError(error.cause)
+      ? 'Synchronize the clocks of this machine and the store by NTP.'
+      : storeFix(setting);
     return fault(`Audio can't be ${doing}${full}${cause === undefined ? '' : ` (${cause})`}.`, fix);
   } finally {
     if (doing !== 'written') await store.delete(key).catch(() => undefined);
     await store.close();
   }
-  return ok('The store writes, reads and deletes.');
+  return ok('Audio can be written, read and deleted.');
 }
 
 const storeFix = (setting: string): string =>
   parseAudioStoreSetting(setting)?.kind === 's3'
-    ? 'Give the credentials s3:PutObject, s3:GetObject and s3:DeleteObject in the bucket of AUDIO_STORE, and check ' +
-      'AWS_REGION and AWS_ENDPOINT_URL.'
-    : 'Make the user of the service the owner of the folder in AUDIO_STORE, on a writable disk with free space.';
+    ? 'Allow s3:PutObject, s3:GetObject and s3:DeleteObject in the bucket of AUDIO_STORE. Check AWS_REGION and ' +
+      'AWS_ENDPOINT_URL.'
+    : "Make the service's user the owner of the folder in AUDIO_STORE. Its disk must be writable and have free space.";
 
 function areSigned(secrets: readonly string[]): Finding {
   if (secrets.length > 0) return ok('Links to audio are signed.');
-  const fix = 'Set JOB_SIGNING_SECRET, such as from openssl rand -hex 32.';
+  const fix = 'Set JOB_SIGNING_SECRET to a secret, for example from: openssl rand -hex 32.';
   return warning('Links to audio are not signed: anyone who has a job id can download its audio.', fix);
 }
 
@@ -91,8 +96,8 @@ interface Room {
 
 const roomFix = (about: string): string =>
   about === 'audio'
-    ? 'Free space, lower AUDIO_RETENTION_SECONDS, or use a bucket (AUDIO_STORE=s3://…).'
-    : 'Free space on that disk, or use a larger one.';
+    ? 'Free space on the disk, lower AUDIO_RETENTION_SECONDS, or set AUDIO_STORE to a bucket (s3://…).'
+    : 'Free space on the disk of this folder, or use a larger disk.';
 
 /** Reads the disk of the folder, or of its nearest existing parent. */
 async function roomOf(folder: string): Promise<Room> {
@@ -108,7 +113,7 @@ async function roomOf(folder: string): Promise<Room> {
 }
 
 export function judgeRoom({ freeBytes, totalBytes }: Room, fix: string): Finding {
-  const space = `${gib(freeBytes)} of ${gib(totalBytes)} are free`;
+  const space = `${gib(freeBytes)} of ${gib(totalBytes)} are free on this disk`;
   if (freeBytes < FAULT_BYTES) return fault(`${space}.`, fix);
   if (freeBytes < WARNING_BYTES || freeBytes < totalBytes * WARNING_SHARE) return warning(`${space}.`, fix);
   return ok(`${space}.`);
@@ -126,8 +131,9 @@ async function databaseHasRoom({ db, config: { databaseUrl } }: DoctorContext): 
   if (!row?.folder || !row.local)
     return skipped(`${size}; PostgreSQL does not report the free space of its disk (${host || 'socket'}).`);
   const room = await roomOf(row.folder).catch(() => undefined);
-  if (!room) return skipped(`${size}; its folder can't be read from here.`);
-  const { state, message, fix } = judgeRoom(room, 'Free space on the disk of the database, or use a larger one.');
+  if (!room)
+    return skipped(`${size}; the folder of PostgreSQL can't be read from here, so free disk space was not checked.`);
+  const { state, message, fix } = judgeRoom(room, 'Free space on the disk of the database, or use a larger disk.');
   return { state, message: `${size}; ${message}`, ...(fix !== undefined && { fix }) };
 }
 

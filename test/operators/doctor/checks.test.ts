@@ -31,7 +31,7 @@ test('checks are reported in order, and skipped checks do not run', async (t) =>
   ];
   t.strictSame(await told(checks, ['two']), [
     { name: 'one', state: 'ok', message: 'late' },
-    { name: 'two', state: 'skipped', message: 'It was skipped by --skip.' },
+    { name: 'two', state: 'skipped', message: 'Not checked, because of --skip.' },
     { name: 'three', about: 'it', state: 'ok', message: 'early' },
   ]);
 });

@@ -145,12 +145,12 @@ test('speechgate doctor prints a line per check and exits 1 if any has a fault',
   t.match(lines[0] ?? '', /^warning {2}settings +.*RECONCILE_INTERVALL_MS .* Fix: /);
   t.strictSame(
     lines.slice(1).filter((line) => !/^ok {7}[a-z]/.test(line)),
-    ['skipped  upstream                            It was skipped by --no-speak.'],
+    ['skipped  upstream                            Not checked, because of --no-speak.'],
   );
   t.equal(scene.upstream.requests.length, spoken);
   t.strictSame(
     scene.mail.mails.map(({ text }) => text),
-    ['speechgate doctor --mail has sent this. The settings of feedback mail work.\n'],
+    ['speechgate doctor --mail sent this test mail. The mail settings work. No action is needed.\n'],
   );
 
   const wrong = { ...env, X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' };
@@ -180,7 +180,7 @@ test('speechgate doctor exits 78 and prints every invalid setting', async (t) =>
     printed.out
       .trimEnd()
       .split('\n')
-      .map((line) => /^FAULT {4}(\w+) +It .* Fix: /.exec(line)?.[1]),
+      .map((line) => /^FAULT {4}(\w+) +\1 .* Fix: /.exec(line)?.[1]),
     names,
   );
   const { code, out } = await operatorCommand(env, 'doctor', '--json');

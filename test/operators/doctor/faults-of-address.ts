@@ -30,7 +30,7 @@ export const FAULTS_OF_ADDRESS: Cases = {
     },
   },
   'a BASE_URL of another Speechgate, detected by its quotes': {
-    finds: ['fault', 'identity', /its quotes are not ours/],
+    finds: ['fault', 'identity', /its quotes are not valid here/],
     skipped: ['signing-keys', 'signing-keys-file'],
     make: async ({ env }, t) => {
       const settings = { ...env, ...(await freePlaces()), SIGNING_KEYS_FILE: '' };
@@ -39,21 +39,21 @@ export const FAULTS_OF_ADDRESS: Cases = {
     },
   },
   'a running process with another payee': {
-    finds: ['fault', 'identity', /other values of these settings: X402_PAY_TO/],
+    finds: ['fault', 'identity', /other values for these settings: X402_PAY_TO/],
     make: ({ env }) => ({ own: { X402_PAY_TO: `${env.X402_PAY_TO?.slice(0, -4).toLowerCase()}beef` } }),
   },
   'a proxy missing from TRUST_PROXY': {
-    finds: ['fault', 'proxies', /is not trusted/],
+    finds: ['fault', 'proxies', /TRUST_PROXY does not include it/],
     make: async (_scene, t, { PORT }) => ({ all: { BASE_URL: await proxy(t, PORT, adding) } }),
   },
   'a proxy that names clients by no address': {
-    finds: ['warning', 'proxies', /by something that is no address/],
+    finds: ['warning', 'proxies', /X-Forwarded-For that is not an address/],
     make: async (_scene, t, { PORT }) => ({
       all: { TRUST_PROXY: '127.0.0.1', BASE_URL: await proxy(t, PORT, () => '_hidden') },
     }),
   },
   'a TRUST_PROXY without a proxy': {
-    finds: ['warning', 'proxies', /no request to BASE_URL came to this process by a proxy/],
+    finds: ['warning', 'proxies', /requests to BASE_URL reached this process without X-Forwarded-For/],
     make: () => ({ all: { TRUST_PROXY: '10.0.0.0/8' } }),
   },
   'a TRUST_PROXY that is too wide': {
@@ -63,7 +63,7 @@ export const FAULTS_OF_ADDRESS: Cases = {
     }),
   },
   'a proxy that forwards forged addresses': {
-    finds: ['fault', 'forged-addresses', /is trusted: rate limits have no effect/],
+    finds: ['fault', 'forged-addresses', /trusts an invented address in X-Forwarded-For/],
     make: async (_scene, t, { PORT }) => ({
       all: { TRUST_PROXY: '127.0.0.1', BASE_URL: await proxy(t, PORT, (received, peer) => received ?? peer) },
     }),

@@ -20,7 +20,7 @@ export const FAULTS_OF_CHAIN: Cases = {
     make: () => ({ own: { X402_RPC_URL: 'http://127.0.0.1:1' } }),
   },
   'a node that lags': {
-    finds: ['fault', 'node', /s old: it lags/],
+    finds: ['fault', 'node', /s old: the node lags/],
     make: (scene, t, places) => {
       const old = `0x${Math.floor(Date.now() / 1000 - 600).toString(16)}`;
       const falsehood: RpcNode['falsehood'] = async ({ method, params }) => {
@@ -46,7 +46,7 @@ export const FAULTS_OF_CHAIN: Cases = {
     make: changing('node', { falsehood: unfinalized }),
   },
   'a node without logs': {
-    finds: ['fault', 'node-logs', /does not return the logs of a day ago/],
+    finds: ['fault', 'node-logs', /does not return logs of a day ago/],
     make: changing('node', {
       falsehood: ({ method }) =>
         method === 'eth_getLogs' ? { error: { code: -32000, message: 'history has been pruned' } } : undefined,
@@ -57,7 +57,7 @@ export const FAULTS_OF_CHAIN: Cases = {
     make: changing('node', { falsehood: narrow(400, { status: 400 }) }),
   },
   'a missing asset': {
-    finds: ['fault', 'asset', /no contract at/],
+    finds: ['fault', 'asset', /names no contract: there is none at/],
     make: async ({ unused }, t) => ({
       all: { X402_ASSET: '0x00000000000000000000000000000000000000f1', DATABASE_URL: (await unused(t)).url },
     }),
@@ -75,7 +75,7 @@ export const FAULTS_OF_CHAIN: Cases = {
     make: () => ({ all: { X402_PAY_TO: MULTICALL } }),
   },
   'the token as payee': {
-    finds: ['fault', 'payee', /is the token itself/],
+    finds: ['fault', 'payee', /is the address of the token itself/],
     make: ({ chain }) => ({ all: { X402_PAY_TO: chain.asset } }),
   },
   'the zero address as payee': {

@@ -139,7 +139,7 @@ export const FAULTS_OF_DATABASE: Cases = {
     make: untilTheEnd('grant delete on transfer to speechgate_app', 'revoke delete on transfer from speechgate_app'),
   },
   'the owner’s role': {
-    finds: ['warning', 'rights', /disable the triggers that protect the books/],
+    finds: ['warning', 'rights', /disable the triggers that protect the ledger/],
     make: ({ ownerUrl }) => ({ own: { DATABASE_URL: ownerUrl } }),
   },
   'a database of another network': {

@@ -39,11 +39,15 @@ export const sending =
 /** What is wrong with those who speak, take cards, and settle. */
 export const FAULTS_OF_PROVIDERS: Cases = {
   'an upstream that refuses the key': {
-    finds: ['fault', 'upstream', /^tts-1(-hd)? with .* status 401/],
+    finds: ['fault', 'upstream', /^The upstream failed for model tts-1(-hd)? and voice .* status 401/],
     make: changing('upstream', { mode: openAiError(401) }),
   },
   'an unreachable second upstream': {
-    finds: ['fault', 'upstream', /^second-model with second-voice failed: .* could not be reached/],
+    finds: [
+      'fault',
+      'upstream',
+      /^The upstream failed for model second-model and voice second-voice: .* could not be reached/,
+    ],
     make: async (_scene, t) => ({ own: { CATALOG_FILE: await catalogWithSecond(t, 'http://127.0.0.1:1/v1') } }),
   },
   'an upstream that returns WAV': {
@@ -61,7 +65,7 @@ export const FAULTS_OF_PROVIDERS: Cases = {
     make: () => ({ own: { STRIPE_API_BASE: 'http://127.0.0.1:1' } }),
   },
   'a live key on a database of test purchases': {
-    finds: ['fault', 'card-mode', /is a live key, .* with a test one/],
+    finds: ['fault', 'card-mode', /is a live key, .* with a test key/],
     make: async ({ checkout }, t) => {
       const key = checkout.secretKey.replace('_test_', '_live_');
       const authorization = `Bearer ${checkout.secretKey}`;
@@ -72,11 +76,11 @@ export const FAULTS_OF_PROVIDERS: Cases = {
     },
   },
   'a restricted key that can’t read disputes': {
-    finds: ['fault', 'card-permissions', /lacks: Disputes: read\.$/],
+    finds: ['fault', 'card-permissions', /lacks permissions: Disputes: read\.$/],
     make: changing('checkout', { fault: lacking('GET /v1/disputes') }),
   },
   'a restricted key that can only read': {
-    finds: ['fault', 'card-permissions', /lacks: Checkout Sessions: write\.$/],
+    finds: ['fault', 'card-permissions', /lacks permissions: Checkout Sessions: write\.$/],
     make: changing('checkout', { fault: lacking('POST ') }),
   },
   'a card processor without our webhook endpoint': {
@@ -117,7 +121,7 @@ export const FAULTS_OF_PROVIDERS: Cases = {
     make: verifying((_incoming, response) => response.writeHead(403).end('{"error":"forbidden"}')),
   },
   'a facilitator that limits requests': {
-    finds: ['fault', 'facilitator', /limits our requests with status 429 at \/verify/],
+    finds: ['fault', 'facilitator', /refuses requests with status 429 \(rate limit\) at \/verify/],
     make: verifying((_incoming, response) => response.writeHead(429).end('{"error":"too many requests"}')),
   },
   'a second facilitator that does not know the credential': {
@@ -135,7 +139,7 @@ export const FAULTS_OF_PROVIDERS: Cases = {
     finds: [
       'fault',
       'facilitator',
-      /refuses the lowest price of the catalog, 0\.000018 USDC, for another reason \(invalid_payload\)/,
+      /refuses the lowest price, 0\.000018 USDC, for another reason than 1 USDC \(invalid_payload\)/,
     ],
     make: verifying(async (incoming, response) => {
       const { paymentRequirements } = (await json(incoming)) as { paymentRequirements: { amount: string } };
