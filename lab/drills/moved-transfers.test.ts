@@ -128,7 +128,7 @@ test('reconcile --since continues past a failing payment, names it and exits 1',
 
 test('audit --external fails when a payment is in doubt for too long', { skip }, async (t) => {
   const { gateway, run } = await scene(t);
-  const RULE = /^(BROKEN|holds ) {2}no payment is in doubt long after its authorization expired/m;
+  const RULE = /^(BROKEN|holds ) {2}no payment has an unclear outcome long after its authorization expired/m;
   const change = (state: string, seconds: number) =>
     unguarded(gateway.db, (db) =>
       sql`

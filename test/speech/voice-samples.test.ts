@@ -31,7 +31,7 @@ test('a sample is spoken once, by the command, and costs its hearers nothing', a
   const made = await makeSamples(gateway);
   t.equal(made.code, 0, made.output);
   t.match(made.out, /^spoken +provider-a\/tts-1-hd +provider-a_nova$/m);
-  t.match(made.out, new RegExp(`^${VOICES} spoken, 0 failed, ${SAMPLE_TEXT.length} characters each\\.$`, 'm'));
+  t.match(made.out, new RegExp(`^${VOICES} samples made, 0 failed, ${SAMPLE_TEXT.length} characters each\\.$`, 'm'));
   t.strictSame([...new Set(upstream.requests.map(({ body }) => body?.input))], [SAMPLE_TEXT]);
 
   for (const path of [SAMPLE, HD]) {
@@ -39,7 +39,7 @@ test('a sample is spoken once, by the command, and costs its hearers nothing', a
     t.strictSame([sample.status, sample.headers.get('content-type')], [200, 'audio/mpeg']);
     t.strictSame(sample.bytes, Buffer.from(silentMp3(700)));
   }
-  t.match((await makeSamples(gateway)).out, /^0 spoken/);
+  t.match((await makeSamples(gateway)).out, /^0 samples made/);
   t.equal(upstream.requests.length, VOICES);
   t.strictSame(await gateway.db.selectFrom('transfer').select('id').execute(), []);
 });
@@ -120,13 +120,13 @@ test('what fails is named, and is spoken by the next run; --again speaks all', a
   const first = await makeSamples(gateway);
   t.equal(first.code, 1);
   t.match(first.out, /^FAILED +provider-a\/tts-1 +provider-a_nova: .+\.$/m);
-  t.match(first.out, /^16 spoken, 2 failed/m);
+  t.match(first.out, /^16 samples made, 2 failed/m);
   t.equal((await gateway.call(SAMPLE)).status, 404);
   upstream.mode = wav();
-  t.match((await makeSamples(gateway)).out, /MPEG audio\.\n0 spoken, 2 failed/);
+  t.match((await makeSamples(gateway)).out, /MPEG audio\.\n0 samples made, 2 failed/);
   upstream.mode = mp3();
-  t.match((await makeSamples(gateway)).out, /^2 spoken, 0 failed/m);
-  t.match((await makeSamples(gateway, '--again')).out, /^18 spoken, 0 failed/m);
+  t.match((await makeSamples(gateway)).out, /^2 samples made, 0 failed/m);
+  t.match((await makeSamples(gateway, '--again')).out, /^18 samples made, 0 failed/m);
 });
 
 test('without the audio store a sample is 503, and the catalog is listed', async (t) => {
@@ -138,7 +138,10 @@ test('without the audio store a sample is 503, and the catalog is listed', async
   const made = await makeSamples(gateway);
   t.strictSame(
     [made.code, made.err],
-    [1, 'The audio store is not available. Check AUDIO_STORE. Samples that were spoken before are kept.\n'],
+    [
+      1,
+      'The audio store is not available. Check AUDIO_STORE, then run the command again; finished samples are kept.\n',
+    ],
   );
 });
 
@@ -146,6 +149,6 @@ test('without a speech server the command says what to set', async (t) => {
   const made = await makeSamples(await startGateway(t, { SPEECH_BASE_URL: '' }));
   t.strictSame(
     [made.code, made.err],
-    [1, 'SPEECH_BASE_URL is not set, so no voice can speak. Set it to your speech server.\n'],
+    [1, 'SPEECH_BASE_URL is not set, so no samples can be made. Set it to your speech server.\n'],
   );
 });

@@ -8,9 +8,9 @@ import type { Chain, TransferClaim } from '../../payments/x402/chain.ts';
 import type { Hex } from '../../payments/x402/envelope.ts';
 import { auditOutside, type Comparison, type OutsideAudit, type Progress, pagesById } from './outside.ts';
 
-const SETTLED_IS_TRANSFERRED = 'each settled payment names a transaction that makes exactly its transfer';
+const SETTLED_IS_TRANSFERRED = 'each settled payment names a transaction on the chain that makes exactly this transfer';
 const UNSETTLED_IS_UNUSED = 'no refused or failed payment was paid on the chain';
-const DOUBT_ENDS = 'no payment is in doubt long after its authorization expired';
+const DOUBT_ENDS = 'no payment has an unclear outcome long after its authorization expired';
 export const PAYMENT_RULES = [SETTLED_IS_TRANSFERRED, UNSETTLED_IS_UNUSED, DOUBT_ENDS];
 
 /** After `validBefore`: an hour until the chain is final, and an hour for reconcilers that were off. */
@@ -46,15 +46,17 @@ export function auditPayments(db: Database, chain: Chain, asset: Asset, progress
       });
     }
     if (elsewhere === 0) return [];
-    return [`${elsewhere} payments use another network or asset than ${asset.network} ${asset.address}.`];
+    return [
+      `${elsewhere} payments were not compared: they use another network or asset than ${asset.network} ${asset.address}.`,
+    ];
   });
 }
 
 async function compareSettled(chain: Chain, row: Row, { add }: Comparison): Promise<void> {
   const proof = await chain.prove(claimOf(row), row.transaction_hash as Hex);
   const faults: string[] = [];
-  if (!proof) faults.push('its transaction does not make this transfer');
-  if (transactionIn(row.receipt) !== row.transaction_hash) faults.push('the receipt names another transaction');
+  if (!proof) faults.push('the transaction does not make this transfer');
+  if (transactionIn(row.receipt) !== row.transaction_hash) faults.push('the stored receipt names another transaction');
   if (faults.length > 0) add(SETTLED_IS_TRANSFERRED, shown(row, faults.join(', ')));
 }
 

@@ -14,9 +14,8 @@ import {
 } from '../../payments/top-up/processor-clawbacks.ts';
 import { auditOutside, type OutsideAudit, type Progress, pagesOfList } from './outside.ts';
 
-const IS_BOOKED =
-  'each refund or dispute of a purchase is booked, unless it is newer than the list that the service last read';
-const FOLLOWS = 'each booked refund or dispute has the amount and follows the status of one at the processor';
+const IS_BOOKED = 'each refund and dispute at the card processor is booked, unless it is newer than the last check';
+const FOLLOWS = 'each booked refund and dispute exists at the card processor with its amount and a matching status';
 export const CLAWBACK_RULES = [IS_BOOKED, FOLLOWS];
 
 const CONCURRENCY = 4;
@@ -60,7 +59,12 @@ export function auditClawbacks(db: Database, processor: Processor, progress: Pro
       await eachOf(unseen, CONCURRENCY, async (row) => {
         const current = await processor.clawbacks.find(kind, row.id);
         if (current) compare(current, row);
-        else add(FOLLOWS, { id: row.id, account: row.account_id, fault: 'the processor has none with this id' });
+        else
+          add(FOLLOWS, {
+            id: row.id,
+            account: row.account_id,
+            fault: 'the card processor has no refund or dispute with this id',
+          });
         count(1);
       });
     }

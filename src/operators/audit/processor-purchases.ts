@@ -9,8 +9,9 @@ import { isUuid } from '../../lib/uuid.ts';
 import { amountsOf, type Processor } from '../../payments/top-up/processor.ts';
 import { auditOutside, type OutsideAudit, type Progress, pagesById, pagesOfList } from './outside.ts';
 
-const CREDITED_IS_PAID = 'each credited purchase is a paid session at the processor, with its amount and account';
-const PAID_IS_CREDITED = 'each paid session of this instance is credited, or the reconcilers still follow it';
+const CREDITED_IS_PAID = 'each credited purchase is a paid session at the card processor with its amount and account';
+const PAID_IS_CREDITED =
+  'each paid session of this service at the card processor is credited, or a reconciler will credit it';
 export const PURCHASE_RULES = [CREDITED_IS_PAID, PAID_IS_CREDITED];
 
 const CONCURRENCY = 4;
@@ -63,7 +64,9 @@ export function auditPurchases(db: Database, processor: Processor, progress: Pro
     }
 
     function compareCredited(session: Stripe.Checkout.Session | undefined, purchase: Purchase): void {
-      const faults = session ? faultsOf(session, purchase, instanceId) : ['the processor has no such session'];
+      const faults = session
+        ? faultsOf(session, purchase, instanceId)
+        : ['the card processor has no session with this id'];
       if (faults.length === 0) return;
       // Without the session's id, which is a secret (R40).
       const { id, account_id, amount_cents } = purchase;
@@ -75,17 +78,17 @@ export function auditPurchases(db: Database, processor: Processor, progress: Pro
     const { instance_id, top_up_id, account_id } = session.metadata ?? {};
     const { amountCents } = amountsOf(session);
     const checks: [holds: boolean, fault: string][] = [
-      [isPaid(session), 'it is not paid'],
-      [session.id === purchase.session_id, 'it is another session'],
-      [session.mode === 'payment' && session.currency === 'usd', 'it is not a payment in USD'],
+      [isPaid(session), 'the session is not paid'],
+      [session.id === purchase.session_id, 'the card processor returned another session'],
+      [session.mode === 'payment' && session.currency === 'usd', 'the session is not a payment in USD'],
       [
         session.livemode === processor.livemode,
-        'it is a test purchase under a live key, or a live one under a test key',
+        'the session and STRIPE_SECRET_KEY are of different modes (test and live)',
       ],
-      [instance_id === instanceId, 'it belongs to another instance'],
-      [top_up_id === purchase.id, 'it belongs to another purchase'],
-      [account_id === purchase.account_id, 'it is for another account'],
-      [amountCents === purchase.amount_cents, `its amount is ${amountCents} cents`],
+      [instance_id === instanceId, 'the session belongs to another service'],
+      [top_up_id === purchase.id, 'the session belongs to another purchase'],
+      [account_id === purchase.account_id, 'the session is for another account'],
+      [amountCents === purchase.amount_cents, `the session has an amount of ${amountCents} cents`],
     ];
     return checks.filter(([holds]) => !holds).map(([, fault]) => fault);
   }

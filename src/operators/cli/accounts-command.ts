@@ -37,7 +37,7 @@ const actions: Readonly<Record<string, { readonly about: string; readonly load: 
     load: async () => (await import('./accounts/personal-data.ts')).exportCommand,
   },
   erase: {
-    about: "erases an account's or wallet's personal data, as far as the books allow",
+    about: "erases an account's or wallet's personal data, as far as the ledger allows",
     load: async () => (await import('./accounts/personal-data.ts')).eraseCommand,
   },
 };

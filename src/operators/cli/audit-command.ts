@@ -6,9 +6,9 @@ import { AuditReport, keepResult, progress } from './audit-report.ts';
 import { type CommandContext, commandSettings, defineCommand, readWholeConfig, withDatabase } from './command.ts';
 
 const USAGE = `speechgate admin audit
-Checks the books and prints a line for each rule. Exits with 1 if a rule is broken, with 2 if a check could not finish.
-  --external       also compares the books with the card processor and the chain
-  --seal           prints a seal over all transfers, to keep elsewhere
+Checks the ledger and prints a line for each rule. Exits with 1 if a rule is broken, with 69 if a check could not finish.
+  --external       also compares the ledger with the card processor and the chain
+  --seal           prints a seal (a hash of all transfers) to keep elsewhere
   --verify-seal S  checks that the transfers in a seal are unchanged; can be repeated
   --secrets        prints whole ids of accounts and sessions; anyone who has one can spend`;
 
@@ -24,7 +24,7 @@ export const auditCommand = defineCommand({
     const seals = values['verify-seal'].map(readSeal);
     const settings = await commandSettings(context);
     const external = values.external ? await loadExternal(settings) : undefined;
-    const look = { settings, subject: 'The books', maxConnections: external ? 4 : 1 };
+    const look = { settings, subject: 'The ledger', maxConnections: external ? 4 : 1 };
     return withDatabase(context, look, async (db) => {
       const report = new AuditReport(context.console, values.secrets);
       const findings = await audit(db, (rule, finding) =>
@@ -45,12 +45,15 @@ export const auditCommand = defineCommand({
 /** Imported only if it is used: an audit of the books alone starts three times as fast. */
 async function loadExternal(settings: NodeJS.ProcessEnv) {
   const { auditExternally } = await import('./audit-external.ts');
-  return { auditExternally, config: await readWholeConfig(settings, 'compare the books with processor and chain') };
+  return {
+    auditExternally,
+    config: await readWholeConfig(settings, 'compare the ledger with the card processor and the chain'),
+  };
 }
 
 async function newSeal(context: CommandContext, db: Database): Promise<string> {
   const upTo = await newestSealable(db);
-  if (upTo === undefined) return 'There is no transfer to seal yet.';
+  if (upTo === undefined) return 'No seal was made: the ledger has no transfer that can be sealed yet.';
   const { hash } = await sealUpTo(db, upTo, progress(context, 'transfers'));
   return `seal ${upTo}:${hash}`;
 }
@@ -58,5 +61,5 @@ async function newSeal(context: CommandContext, db: Database): Promise<string> {
 function readSeal(text: string): Seal {
   const seal = parseSeal(text);
   if (seal) return seal;
-  throw new UsageError(`--verify-seal takes <id>:<hash> as printed by --seal, not ${text}.`);
+  throw new UsageError(`--verify-seal ${text} is not a seal. Give <id>:<hash> as --seal printed it.`);
 }

@@ -21,7 +21,10 @@ export async function auditExternally(
   const comparePurchases = async (compare: typeof auditPurchases | typeof auditClawbacks) =>
     processor
       ? compare(db, processor, progress(context, 'at the processor'))
-      : notAsked((await hasPurchases(db)) && 'there are purchases, but STRIPE_SECRET_KEY is unset.');
+      : notAsked(
+          (await hasPurchases(db)) &&
+            'the ledger has card purchases, but STRIPE_SECRET_KEY is unset. Set it to compare them.',
+        );
   const audits = [
     [PURCHASE_RULES, await comparePurchases(auditPurchases)],
     [CLAWBACK_RULES, await comparePurchases(auditClawbacks)],
@@ -39,7 +42,10 @@ async function comparePayments(context: CommandContext, db: Database, x402: Conf
     const { chain } = openPayments(db, x402.asset, x402.rpcUrls);
     return auditPayments(db, chain, x402.asset, progress(context, 'payments')).finally(() => chain.close());
   }
-  return notAsked((await hasPayments(db)) && 'there are payments in USDC, but X402_PAY_TO or X402_RPC_URL is unset.');
+  return notAsked(
+    (await hasPayments(db)) &&
+      'the ledger has USDC payments, but X402_PAY_TO or X402_RPC_URL is unset. Set both to compare them.',
+  );
 }
 
 function notAsked(reason: string | false): OutsideAudit {

@@ -42,7 +42,7 @@ export class AuditReport {
 
   addSeal(upTo: bigint, holds: boolean): void {
     this.#console.log(
-      `${holds ? 'holds ' : 'BROKEN'}  the transfers up to ${upTo} are unchanged since they were sealed`,
+      `${holds ? 'holds ' : 'BROKEN'}  transfers up to ${upTo} are unchanged since their seal was made`,
     );
     if (!holds) this.#isBroken = true;
   }
@@ -79,7 +79,9 @@ export async function keepResult(
     await keepAuditResult(db, kind, brokenRules);
   } catch (error) {
     if (!isDatabaseFault(error)) throw error;
-    console.error(`This audit's result was not saved for the metrics: ${printable(String(faultOf(error as Error)))}.`);
+    console.error(
+      `The audit is complete, but its result was not saved for the metrics: ${printable(String(faultOf(error as Error)))}.`,
+    );
   }
 }
 

@@ -79,7 +79,7 @@ export async function commandSettings({ env, console }: CommandContext): Promise
     throw invalidSettings(error.message);
   });
   if (!sandbox) {
-    console.error(`No sandbox runs in ${dataDir}.`);
+    console.error(`No sandbox runs in ${dataDir}, so its database can't be used.`);
     return env;
   }
   console.error(`DATABASE_URL is not set. This uses the sandbox in ${dataDir}.`);
@@ -135,6 +135,6 @@ export function databaseFailure({ env }: CommandContext, what: string, error: un
   const wayOut =
     env.DATABASE_URL?.trim() || env.DATABASE_URL_FILE?.trim()
       ? 'Check DATABASE_URL, and run npm run migrate.'
-      : 'Check that the sandbox runs.';
+      : 'Check that the sandbox still runs.';
   return new ExitError(`${what}: ${printable(String(faultOf(error as Error)))}. ${wayOut}`, EXIT_UNANSWERED);
 }

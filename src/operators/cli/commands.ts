@@ -16,24 +16,24 @@ export const operatorCommands: Readonly<Record<string, ListedCommand>> = {
     load: async () => (await import('./migrate-command.ts')).migrateCommand,
   },
   doctor: {
-    about: 'checks the settings, and the services they name',
+    about: 'checks the settings, and the services that they name',
     load: async () => (await import('./doctor-command.ts')).doctorCommand,
     endsAtOnce: true,
   },
   audit: {
-    about: 'checks the ledger; --external compares it with processor and chain',
+    about: 'checks the ledger; --external compares it with the card processor and the chain',
     load: async () => (await import('./audit-command.ts')).auditCommand,
   },
   reconcile: {
-    about: 'runs every reconciler once',
+    about: 'completes unfinished payments now: runs every reconciler once',
     load: async () => (await import('./reconcile-command.ts')).reconcileCommand,
   },
   trace: {
-    about: 'the ledger entries of one request',
+    about: 'prints the ledger entries of one request',
     load: async () => (await import('./trace-command.ts')).traceCommand,
   },
   report: {
-    about: 'sales, revenue and liabilities by day',
+    about: 'prints sales, revenue and liabilities by day',
     load: async () => (await import('./report-command.ts')).reportCommand,
   },
   accounts: {
@@ -41,7 +41,7 @@ export const operatorCommands: Readonly<Record<string, ListedCommand>> = {
     load: async () => (await import('./accounts-command.ts')).accountsCommand,
   },
   payments: {
-    about: 'USDC payments without a clear outcome',
+    about: 'lists USDC payments without a clear outcome',
     load: async () => (await import('./payments-command.ts')).paymentsCommand,
     endsWithReader: true,
   },
@@ -53,14 +53,14 @@ export const operatorCommands: Readonly<Record<string, ListedCommand>> = {
     about: 'resumes a paused flow',
     load: async () => (await import('./pauses.ts')).resumeCommand,
   },
-  paused: { about: 'the paused flows', load: async () => (await import('./pauses.ts')).pausedCommand },
+  paused: { about: 'lists the paused flows', load: async () => (await import('./pauses.ts')).pausedCommand },
   feedback: {
-    about: 'the stored feedback',
+    about: 'prints the stored feedback',
     load: async () => (await import('./feedback-command.ts')).feedbackCommand,
     endsWithReader: true,
   },
   samples: {
-    about: 'has each voice speak a sentence that callers can hear free of charge',
+    about: 'makes a sample of each voice that callers can hear for free',
     load: async () => (await import('./samples-command.ts')).samplesCommand,
   },
   keys: {

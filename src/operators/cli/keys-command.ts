@@ -14,8 +14,8 @@ import { UsageError } from '../../lib/usage-error.ts';
 import { defineCommand, ExitError, invalidSettings, printLines } from './command.ts';
 
 const HOW_TO_COMPARE = `
-Give callers a fingerprint, or a public key, by another channel than this service. In GET /.well-known/x402-service-metadata a
-caller finds the entry of payload.trust.keys with that id, and computes the SHA-256 thumbprint of its publicKeyJwk (RFC 7638).
+Publish a fingerprint or a public key outside this service, for example on your website. A caller reads payload.trust.keys in
+GET /.well-known/x402-service-metadata, and computes the SHA-256 thumbprint (RFC 7638) of the publicKeyJwk with that id.
 The caller can trust the key if the thumbprint equals the fingerprint.`;
 
 const USAGE = `speechgate admin keys [--show [--json]]
@@ -30,7 +30,7 @@ export const keysCommand = defineCommand({
     if (json && !show) throw new UsageError('--json needs --show.');
     const file = context.env.SIGNING_KEYS_FILE?.trim();
     if (!file) {
-      throw invalidSettings('SIGNING_KEYS_FILE is not set. Set it to the path of the key file to make or rotate.');
+      throw invalidSettings('SIGNING_KEYS_FILE is not set. Set it to the path of the key file to create or rotate.');
     }
     try {
       const lines = show ? await shown(file, json) : await withFileLock(`${file}.lock`, () => rotate(file));
@@ -45,7 +45,7 @@ export const keysCommand = defineCommand({
 async function shown(file: string, isJson: boolean): Promise<string[]> {
   // A mounted secret is a link, which `readOwnFile` refuses.
   const text = await readIfThere(file);
-  if (text === undefined) throw new SigningKeysError('does not exist', 'Make it with: speechgate keys.');
+  if (text === undefined) throw new SigningKeysError('does not exist', 'Create it with: speechgate keys.');
   const now = new Date();
   if (isJson) return [JSON.stringify(pinnedKeys(parseSigningKeys(text, now)), null, 2)];
   return linesOf(`Keys of ${file}:`, text, now);

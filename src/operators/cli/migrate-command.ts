@@ -4,7 +4,7 @@ import { printable } from '../../lib/printable.ts';
 import { databaseUrlOf, defineCommand, EXIT_UNANSWERED, ExitError, printLines } from './command.ts';
 
 const CHECK_URL =
-  'Check that the server runs, and that DATABASE_URL names its host, port, user, password and database.';
+  'Check that the database server runs, and the host, port, user, password and database in DATABASE_URL.';
 const ASK = 'The failed migration changed nothing. Fix the cause, and run the command again.';
 
 const USAGE = `speechgate admin migrate
@@ -15,19 +15,21 @@ export const migrateCommand = defineCommand({
   run: async (_values, _words, context) => {
     const role = context.env.DATABASE_APP_ROLE?.trim() || APPLICATION_ROLE;
     const { applied, notValid, hasGranted, newer } = await migrate(databaseUrlOf(context.env), role).catch((error) => {
-      const fault = `The schema can't be brought up to date: ${printable(String(faultOf(error)))}`;
+      const fault = `The database schema can't be migrated: ${printable(String(faultOf(error)))}`;
       throw isConnectionError(error) || isRefused(error)
         ? new ExitError(`${fault}. ${CHECK_URL}`, EXIT_UNANSWERED)
         : new ExitError(`${fault}\n${ASK}`);
     });
     const current =
       newer.length > 0
-        ? `A newer release has already applied ${newer.join(', ')}. This release works with that schema; nothing was changed.`
-        : 'The schema is current.';
+        ? `A newer release has already applied ${newer.join(', ')}. This release works with that schema, so nothing was changed.`
+        : 'The database schema is current. Nothing was changed.';
     printLines(context, [
       applied.length > 0 ? `Applied ${applied.join(', ')}.` : current,
-      ...notValid.map((name) => `Old rows violate ${name}; new rows cannot. Run npm run audit to list them.`),
-      ...(hasGranted ? [`The role ${role} has the rights of the application.`] : []),
+      ...notValid.map(
+        (name) => `Some old rows violate the constraint ${name}; new rows can't. Run npm run audit to list them.`,
+      ),
+      ...(hasGranted ? [`The database role ${role} has the rights that the service needs.`] : []),
     ]);
     return 0;
   },

@@ -38,26 +38,32 @@ export function readOperatorAction(
   const operator = [given.operator, SPEECHGATE_OPERATOR, SUDO_USER, USER, loginName()]
     .map((name) => name?.trim())
     .find(Boolean);
-  if (!reason) throw new UsageError('--reason is missing. Give the reason, which is stored.');
-  if (reason.length > MAX_REASON) throw new UsageError(`--reason can have at most ${MAX_REASON} characters.`);
-  if (!operator) throw new UsageError('Give your name with --operator, or set SPEECHGATE_OPERATOR.');
+  if (!reason) throw new UsageError('--reason is missing, so nothing was changed. Give the reason, which is stored.');
+  if (reason.length > MAX_REASON)
+    throw new UsageError(`--reason is too long, so nothing was changed. Use at most ${MAX_REASON} characters.`);
+  if (!operator)
+    throw new UsageError(
+      'The name of the operator is unknown, so nothing was changed. Give it with --operator, or set SPEECHGATE_OPERATOR.',
+    );
   if (operator.length > MAX_NAME) {
-    throw new UsageError(`The name of the operator can have at most ${MAX_NAME} characters.`);
+    throw new UsageError(
+      `The name of the operator is too long, so nothing was changed. Use at most ${MAX_NAME} characters.`,
+    );
   }
   return { operator, reason };
 }
 
 export const KEY_OPTION = { key: { type: 'string' } } as const;
 export const KEY_USAGE = `
-  --key UUID       printed by an interrupted run; nothing is done twice`;
+  --key UUID       the key that an interrupted run printed; the change is made only once`;
 
 /** Prints the key, so that the operator can repeat a command that failed halfway. @throws UsageError */
 export function readKey({ console }: CommandContext, given: string | undefined): string {
   if (given !== undefined && !isUuid(given)) {
-    throw new UsageError('--key takes the UUID that the interrupted run printed.');
+    throw new UsageError('--key is not a UUID. Give the key that the interrupted run printed.');
   }
   const key = given?.toLowerCase() ?? randomUUID();
-  console.error(`If this is interrupted, repeat it with --key ${key}`);
+  console.error(`If this command is interrupted, run it again with --key ${key}`);
   return key;
 }
 
@@ -68,7 +74,10 @@ export async function confirm(
   isYes: boolean,
 ): Promise<void> {
   if (isYes) return console.error(change);
-  if (!stdin.isTTY) throw new UsageError(`${change}\nThere is no terminal to confirm this. Add --yes to continue.`);
+  if (!stdin.isTTY)
+    throw new UsageError(
+      `${change}\nNothing was changed: there is no terminal to confirm this. Add --yes to continue.`,
+    );
   const terminal = createInterface({ input: stdin, output: stderr });
   const answer = await terminal.question(`${change}\nContinue? [y/N] `).finally(() => terminal.close());
   if (!/^y(es)?$/i.test(answer.trim())) throw new ExitError('Nothing was changed.', EXIT_USAGE);
@@ -83,10 +92,10 @@ export async function readNamed(db: Database, name: string): Promise<AccountStat
   const accounts = await readAccounts(db, ids ?? []);
   const [account] = accounts;
   if (account && accounts.length === 1) return account;
-  if (accounts.length > 1) throw new ExitError('Several accounts match. Give more digits of the id.');
+  if (accounts.length > 1) throw new ExitError('Several accounts match ACCOUNT. Give more digits of its id.');
   throw new ExitError(
     ids
-      ? 'There is no such account.'
-      : `That is not an account. Give at least ${SHORT_ID} digits of a card account's id, or a wallet's address.`,
+      ? 'ACCOUNT does not exist. Check its id or address.'
+      : `ACCOUNT is not an id or address. Give at least ${SHORT_ID} digits of a card account's id, or a wallet's address.`,
   );
 }

@@ -8,10 +8,15 @@ import { commandSettings, defineCommand, printLines, withDatabase } from './comm
 import { ACTION_OPTIONS, ACTION_USAGE, confirm, readOperatorAction } from './operator-options.ts';
 
 export const pauseCommand = changeCommand('pause', 'paused', pauseFlows, (flows) => {
-  return `This pauses ${flows}. New requests get 503 until you resume them; running requests finish.`;
+  return `This pauses ${flows}. New requests get 503 until you resume these flows; running requests finish.`;
 });
 
-export const resumeCommand = changeCommand('resume', 'open', resumeFlows, (flows) => `This resumes ${flows}.`);
+export const resumeCommand = changeCommand(
+  'resume',
+  'open',
+  resumeFlows,
+  (flows) => `This resumes ${flows}. New requests are accepted again.`,
+);
 
 /** @param state of a flow after the change @param change returns the changed flows */
 function changeCommand(
@@ -30,7 +35,7 @@ function changeCommand(
     run: async (values, words, context) => {
       const unknown = words.find((name) => name !== 'all' && !FLOWS.some((flow) => flow === name));
       if (unknown !== undefined)
-        throw new UsageError(`There is no flow ${unknown}. There are: ${FLOWS.join(', ')}; or all.`);
+        throw new UsageError(`FLOW ${unknown} does not exist. Use ${FLOWS.join(', ')}, or all. Nothing was changed.`);
       const flows = words.includes('all') ? FLOWS : FLOWS.filter((flow) => words.includes(flow));
       const operatorAction = readOperatorAction(values, context.env);
       const settings = await commandSettings(context);

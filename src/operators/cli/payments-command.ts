@@ -18,7 +18,7 @@ import {
 } from './command.ts';
 
 const USAGE = `speechgate admin payments
-Lists payments in USDC that are in doubt, and asks the chain about them.
+Lists USDC payments without a clear outcome, and looks them up on the chain.
   --all            lists every payment
   --since TIME     lists payments since a day, a time such as 2026-11-01T09:00:00Z, or an age: 90min, 36h, 7d
   --no-chain       does not ask the chain
@@ -79,7 +79,12 @@ async function list(
     }
   }
   if (json) console.log(count === 0 ? '[]' : ']');
-  else if (count === 0) console.log(which === 'in doubt' ? 'No payment is in doubt.' : 'There is no such payment.');
+  else if (count === 0)
+    console.log(
+      which === 'in doubt'
+        ? 'Every payment has a clear outcome. No action is needed.'
+        : 'No payment matches these options.',
+    );
   return isAnswered ? 0 : EXIT_UNANSWERED;
 }
 
@@ -89,11 +94,14 @@ async function ask(
 ): Promise<ChainEvidence> {
   const { network, asset } = payment;
   if (!asked)
-    return { outcome: 'unanswered', reason: 'X402_PAY_TO or X402_RPC_URL is unset. Set both to ask the chain' };
+    return {
+      outcome: 'unanswered',
+      reason: 'X402_PAY_TO or X402_RPC_URL is unset. Set both to look payments up on the chain',
+    };
   if (network !== asked.asset.network || asset !== asked.asset.address.toLowerCase())
     return {
       outcome: 'unanswered',
-      reason: `it used ${asset} on ${network}. To ask its chain, set X402_NETWORK, X402_ASSET and X402_RPC_URL to these`,
+      reason: `the payment used ${asset} on ${network}. To look it up, set X402_ASSET, X402_NETWORK and X402_RPC_URL to these`,
     };
   return findEvidence(asked.chain, payment);
 }
@@ -128,15 +136,15 @@ function describe(evidence: ChainEvidence, { claim }: ListedPayment): string {
       return `paid by ${transaction} in block ${block}, ${isConfirmed ? 'confirmed' : 'not confirmed yet'}`;
     }
     case 'used_otherwise':
-      return 'not paid: the authorization was used for something else, or cancelled';
+      return 'not paid: the payer used the authorization for another transfer, or cancelled it';
     case 'used':
-      return 'the authorization was used; its transaction is not known yet';
+      return 'not clear yet: the authorization was used, but its transaction was not found yet';
     case 'expired':
-      return 'not paid: the authorization expired unused';
+      return 'not paid: the authorization expired before it was used';
     case 'expiring':
-      return `not used; it expired at ${validBefore}, which is not final on the chain yet`;
+      return `not clear yet: the authorization expired unused at ${validBefore}, but that block is not final yet`;
     case 'usable':
-      return `not used yet; it expires at ${validBefore}`;
+      return `not paid yet: the authorization can be used until ${validBefore}`;
     case 'unanswered':
       return `NOT CHECKED: ${evidence.reason}`;
   }
@@ -172,8 +180,8 @@ function timeOf(seconds: bigint): string {
 function readWhich(all: boolean, text: string | undefined): Which {
   if (text === undefined) return all ? 'all' : 'in doubt';
   const since = readSince(text, new Date());
-  if (all) throw new UsageError('--all and --since exclude each other.');
-  if (!since) throw new UsageError(`--since takes a day, a time or an age such as 7d, not ${text}.`);
+  if (all) throw new UsageError('--all conflicts with --since. Use one of them.');
+  if (!since) throw new UsageError(`--since is ${text}, but it must be a day, a time or an age such as 7d.`);
   return { since };
 }
 

@@ -21,9 +21,9 @@ import {
 import { type Decision, hasFailed, reconcileSince, type SinceOptions, turnLines } from './reconcile-since.ts';
 
 const USAGE = `speechgate admin reconcile
-Runs each reconciler once. With --since it also finds money that a restored database does not know.
+Runs each reconciler once. With --since it also finds payments that are missing in a restored database.
   --since TIME            the time that the database was restored to, such as 2026-11-23T04:00:00Z
-  --book                  with --since: books the transfers whose amount allows only one purpose
+  --book                  with --since: books each transfer whose amount has only one possible purpose
   --deposit TX[:LOG]      with --since: books this transfer as a deposit of its payer; can be repeated
   --speech TX[:LOG]       with --since: books this transfer as payment for speech; can be repeated
   --json                  with --since: prints one JSON object`;
@@ -74,16 +74,20 @@ export const reconcileCommand = defineCommand({
 export function readSinceOptions(values: Arguments<typeof OPTIONS>['values']): SinceOptions | undefined {
   const { since: text, book, deposit = [], speech = [], json } = values;
   if (text === undefined) {
-    if (book || json || deposit.length + speech.length > 0) throw new UsageError('--since is missing.');
+    if (book || json || deposit.length + speech.length > 0)
+      throw new UsageError('--book, --deposit, --speech and --json need --since TIME. Nothing was booked.');
     return undefined;
   }
   const since = readMoment(text);
   if (!since) {
     throw new UsageError(
-      `--since takes a date, or a date with time and zone such as 2026-11-23T04:00:00Z, not ${text}.`,
+      `--since is ${text}, but it must be a date, or a date with time and zone such as 2026-11-23T04:00:00Z.`,
     );
   }
-  if (since.getTime() > Date.now()) throw new UsageError(`--since is in the future: ${text}.`);
+  if (since.getTime() > Date.now())
+    throw new UsageError(
+      `--since is ${text}, which is in the future. Give the time that the database was restored to.`,
+    );
   const decisions = [
     ...deposit.map((each) => readDecision('deposit', each)),
     ...speech.map((each) => readDecision('speech', each)),
@@ -93,7 +97,8 @@ export function readSinceOptions(values: Arguments<typeof OPTIONS>['values']): S
 
 function readDecision(purpose: PaymentPurpose, text: string): Decision {
   const [, transaction, logIndex] = TRANSFER.exec(text) ?? [];
-  if (!transaction) throw new UsageError(`--${purpose} takes TX or TX:LOG as printed, not ${text}.`);
+  if (!transaction)
+    throw new UsageError(`--${purpose} ${text} is not a transfer. Give TX or TX:LOG as this command prints it.`);
   const place = logIndex === undefined ? undefined : Number(logIndex);
   return { transaction: transaction.toLowerCase(), logIndex: place, purpose };
 }

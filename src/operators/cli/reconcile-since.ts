@@ -44,19 +44,19 @@ interface Parts {
 }
 
 const NOBODY_KNOWS = [
-  "The following can't be recovered from processor or chain (from --since to the end of the old database):",
-  '- spending of card credit and prepaid balances: the speech was delivered, but the balances are not debited.',
+  "This can't be recovered from the card processor or the chain (from --since until the old database was lost):",
+  '- spending of card credit and prepaid balances: callers got the speech, but the restored balances are too high.',
   '  Your log has a line for each charge, with flow, chargedMicroUsd and traceId;',
-  `- nonces of these prepaid requests: a signature is valid again until ${MAX_EXPIRY_SECONDS} s after it was made;`,
-  '- accepted jobs and their results: their callers get 404, and pay for a new job;',
-  '- identifiers of direct payments and deposits: a repetition gets 409 and no audio, but its money is booked;',
+  `- nonces of these prepaid requests: a signature can be used again until ${MAX_EXPIRY_SECONDS} s after it was made;`,
+  '- accepted jobs and their results: callers get 404, and must pay for a new job;',
+  '- identifiers of direct payments and deposits: a repeated request gets 409 and no audio, but its payment is booked;',
   '- feedback, paid quotes, and changes by operators.',
 ];
 
 const HOW_TO_DECIDE = [
-  'Decide what each of them paid for. --book does it where the amount can only be a deposit, or only a price of the',
-  'catalog; it leaves the others to you. Use it if these payees are paid for nothing else. --deposit TX[:LOG] credits',
-  'the payer, and --speech TX[:LOG] books revenue. Your log has flow and chargedMicroUsd of each.',
+  'Decide what each of these transfers paid for. --deposit TX[:LOG] credits the payer, --speech TX[:LOG] books revenue.',
+  '--book decides those whose amount can only be a deposit, or only a price in the catalog. Use it only if these payees',
+  'receive no other payments. Your log has the flow and chargedMicroUsd of each payment.',
 ];
 
 export async function reconcileSince(context: CommandContext, parts: Parts, options: SinceOptions): Promise<number> {
@@ -65,7 +65,7 @@ export async function reconcileSince(context: CommandContext, parts: Parts, opti
   } catch (error) {
     if (!(error instanceof RpcError) && !isDatabaseFault(error)) throw error;
     const reason = error instanceof RpcError ? error.message : `The database failed: ${printable(reasonOf(error))}.`;
-    throw new ExitError(`${reason}\nWhat was booked stays booked. Run the command again.`);
+    throw new ExitError(`${reason}\nTransfers that were already booked stay booked. Run the command again.`);
   }
 }
 
@@ -83,7 +83,9 @@ async function run(
   const stray = options.decisions.find((decision) => !nameable.some((transfer) => isMeant(decision, transfer)));
   if (stray) {
     const place = stray.logIndex === undefined ? stray.transaction : `${stray.transaction}:${stray.logIndex}`;
-    throw new UsageError(`${place} contains no authorized transfer to a payee since --since.`);
+    throw new UsageError(
+      `${place} contains no authorized transfer to a payee after --since. Nothing was booked: correct the transaction.`,
+    );
   }
   const undecided: AuthorizedTransfer[] = [];
   const failed: FailedTransfer[] = [...(received?.failed ?? [])];
@@ -109,7 +111,7 @@ async function run(
       ? [jsonOf(results, found, config)]
       : [
           ...turnLines(results, config),
-          ...(hasFailed(results) ? ['Fix what failed first, then run this again.'] : []),
+          ...(hasFailed(results) ? ['A reconciler FAILED. Fix its error first, then run this command again.'] : []),
           ...foundLines(found, config),
         ],
   );
@@ -150,11 +152,17 @@ function foundLines({ booked, received, undecided, failed }: Found, { catalog }:
     const { known, open, others } = received;
     const meanings = (transfer: DatedTransfer) => inferPurpose(transfer.amount, catalog);
     lines.push(
-      `\nTransfers to the payees on the chain: ${known.length} belong to settled payments.`,
-      ...transferLines(`${open.length} belong to payments in progress, or to payments with other terms:`, open),
-      ...transferLines(`${others.length} were sent without an authorization, so they do not pay this service:`, others),
+      `\nOf the transfers to the payees on the chain, ${known.length} belong to settled payments.`,
+      ...transferLines(
+        `${open.length} transfers belong to payments in progress, or to payments with other terms:`,
+        open,
+      ),
+      ...transferLines(
+        `${others.length} transfers were sent without an authorization, so they do not pay this service:`,
+        others,
+      ),
       ...failedLines(failed),
-      ...transferLines(`${undecided.length} belong to no payment here:`, undecided, meanings),
+      ...transferLines(`${undecided.length} transfers belong to no payment in this database:`, undecided, meanings),
       ...(undecided.length > 0 ? HOW_TO_DECIDE : []),
     );
   }
@@ -164,7 +172,7 @@ function foundLines({ booked, received, undecided, failed }: Found, { catalog }:
 function failedLines(failed: readonly FailedTransfer[]): string[] {
   if (failed.length === 0) return [];
   return [
-    `FAILED: ${failed.length} could not be booked. Fix the cause, then run this again:`,
+    `FAILED: ${failed.length} transfers could not be booked. Fix the cause, then run this command again:`,
     ...failed.map(({ transfer, error }) => printable(`${placeOf(transfer)} ${reasonOf(error)}`)),
   ];
 }
@@ -219,15 +227,15 @@ export const turnLines = (results: readonly TurnResult[], { card, x402 }: Config
     `${result.name.padEnd(18)} ${describe(result)}`,
     ...(result.problems ?? []).map((problem) => `${' '.repeat(19)}${printable(problem)}`),
   ]),
-  ...(card ? [] : ['Card payment is off: STRIPE_SECRET_KEY is unset.']),
-  ...(x402?.rpcUrls ? [] : ['Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.']),
+  ...(card ? [] : ['Card payments were not reconciled: STRIPE_SECRET_KEY is unset.']),
+  ...(x402?.rpcUrls ? [] : ['USDC payments were not reconciled: X402_PAY_TO or X402_RPC_URL is unset.']),
 ];
 
 export const hasFailed = (results: readonly TurnResult[]): boolean =>
   results.some(({ outcome }) => outcome === 'failed');
 
 function describe({ outcome, count, error }: TurnResult): string {
-  if (outcome === 'skipped') return 'skipped: another process is running it';
+  if (outcome === 'skipped') return 'skipped: another process is running this reconciler';
   if (outcome === 'done') return `${count} done`;
   return printable(`FAILED after ${count} done: ${faultOf(error as Error)}`);
 }

@@ -39,7 +39,7 @@ Prints sales, other money and what you owe, and compares them with the card proc
   --by GROUP       ${GROUPS.join(', ')} (default: day)
   --secrets        prints whole ids of accounts; anyone who has one can spend
   --csv, --json    prints the sales as CSV, or everything as JSON
-  --no-outside     asks neither processor nor chain`;
+  --no-outside     does not compare with the card processor and the chain`;
 
 const COUNTS = ['requests', 'failed', 'characters'] as const;
 const TITLES = ['requests', 'failed', 'characters', 'revenue', 'held', 'upstream cost', 'margin'];
@@ -60,13 +60,13 @@ export const reportCommand = defineCommand({
   run: async ({ from, to, by, secrets, csv, json, 'no-outside': noOutside }, _words, context) => {
     const period = readPeriod(from, to);
     const group = GROUPS.find((each) => each === by);
-    if (!group) throw new UsageError(`--by takes one of ${GROUPS.join(', ')}.`);
+    if (!group) throw new UsageError(`--by is ${by}, but it must be one of ${GROUPS.join(', ')}.`);
     const settings = await commandSettings(context);
     const config =
       noOutside || csv
         ? undefined
-        : await readWholeConfig(settings, 'ask processor and chain (--no-outside skips them)');
-    const look = { settings, subject: 'The books', maxConnections: 2 };
+        : await readWholeConfig(settings, 'compare with the card processor and the chain (--no-outside skips this)');
+    const look = { settings, subject: 'The ledger', maxConnections: 2 };
     return withDatabase(context, look, async (db) => {
       const found = await salesOf(db, period, group);
       const isShort = group === 'account' && !secrets;
@@ -99,12 +99,13 @@ export const reportCommand = defineCommand({
 });
 
 async function comparedProcessor(db: Database, { card }: Config, period: Period): Promise<Outside> {
-  if (!card) return { unanswered: 'STRIPE_SECRET_KEY is unset.' };
+  if (!card) return { unanswered: 'STRIPE_SECRET_KEY is unset. Set it to compare with the card processor.' };
   return answered(compareProcessor(db, new Processor(card.secretKey, card.apiBase), period));
 }
 
 async function comparedChain(db: Database, { x402 }: Config, period: Period): Promise<Outside> {
-  if (!x402?.rpcUrls) return { unanswered: 'X402_PAY_TO or X402_RPC_URL is unset.' };
+  if (!x402?.rpcUrls)
+    return { unanswered: 'X402_PAY_TO or X402_RPC_URL is unset. Set both to compare with the chain.' };
   const { chain } = openPayments(db, x402.asset, x402.rpcUrls);
   return answered(compareChain(db, chain, x402, period)).finally(() => chain.close());
 }
@@ -124,7 +125,7 @@ function outsideLines(who: string, outside: Outside): string[] {
     `  difference   ${formatUsd(outsideMicroUsd - ledgerMicroUsd)}`,
     ...differences.map(
       ({ what, id, microUsd, because }) =>
-        `  ${formatUsd(microUsd)}  ${what} ${printable(id)}: ${because ?? 'NOT EXPLAINED: the amounts differ; look up the id on both sides'}`,
+        `  ${formatUsd(microUsd)}  ${what} ${printable(id)}: ${because ?? 'NOT EXPLAINED: the ledger and the other side have different amounts. Look up this id in both'}`,
     ),
     ...Object.entries(apartMicroUsd).map(
       ([name, microUsd]) => `  not compared: ${printable(name)} ${formatUsd(microUsd)}`,
@@ -152,13 +153,15 @@ function exitCodeOf(outsides: readonly (Outside | undefined)[]): number {
 }
 
 function readPeriod(fromText: string | undefined, toText: string | undefined): Period {
-  if (fromText === undefined) throw new UsageError('speechgate report needs --from, such as --from 2026-11-01.');
+  if (fromText === undefined) throw new UsageError('--from is missing. Give the first day, such as --from 2026-11-01.');
   const from = readMoment(fromText);
   const to = toText === undefined ? new Date() : readEnd(toText);
   if (!from || !to) {
-    throw new UsageError('--from and --to take a day such as 2026-11-01, or a time such as 2026-11-01T12:00Z.');
+    throw new UsageError(
+      '--from or --to is not a date. Give a day such as 2026-11-01, or a time such as 2026-11-01T12:00Z.',
+    );
   }
-  if (from >= to) throw new UsageError('--from is not before --to.');
+  if (from >= to) throw new UsageError('--from must be earlier than --to.');
   return { from, to };
 }
 
@@ -179,5 +182,7 @@ function numbersTable(title: string, rows: readonly Sales[]): string[] {
       .join('  '),
   );
   const uncosted = rows.at(-1)?.uncosted ?? 0n;
-  return uncosted === 0n ? table : [...table, `* The upstream cost of ${uncosted} requests is unknown.`];
+  return uncosted === 0n
+    ? table
+    : [...table, `* The upstream cost of ${uncosted} requests is unknown, so the real cost is higher.`];
 }

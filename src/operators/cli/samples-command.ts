@@ -10,9 +10,9 @@ import { commandSettings, defineCommand, EXIT_FAILED, ExitError, readWholeConfig
 const COLUMNS = [8, 32];
 
 const USAGE = `speechgate admin samples
-Has each voice without a sample speak one sentence, and stores the audio. Your speech server is paid for it. Callers hear it
-free of charge at /tts/voices/{voice}/sample, and visitors on the page at /.
-  --again          speaks all samples again`;
+Makes and stores one spoken sentence for each voice without a sample. You pay your speech server for it. Callers can hear
+the samples for free at /tts/voices/{voice}/sample and on the page at /.
+  --again          makes all samples again`;
 
 export const samplesCommand = defineCommand({
   usage: USAGE,
@@ -20,7 +20,7 @@ export const samplesCommand = defineCommand({
   run: async ({ again }, _words, context) => {
     const { speech, catalog, jobs } = await readWholeConfig(await commandSettings(context), 'speak samples');
     if (!speech)
-      throw new ExitError('SPEECH_BASE_URL is not set, so no voice can speak. Set it to your speech server.');
+      throw new ExitError('SPEECH_BASE_URL is not set, so no samples can be made. Set it to your speech server.');
     const { provider, close } = openProvider(speech, catalog, { metrics: new Metrics(), log: createLogger('silent') });
     const store = openAudioStore(jobs.audioStore);
     const count = { spoken: 0, failed: 0 };
@@ -32,12 +32,12 @@ export const samplesCommand = defineCommand({
       }
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
-      throw new ExitError(`${error.message} Check AUDIO_STORE. Samples that were spoken before are kept.`);
+      throw new ExitError(`${error.message} Check AUDIO_STORE, then run the command again; finished samples are kept.`);
     } finally {
       await Promise.all([close(), store.close()]);
     }
     const { spoken, failed } = count;
-    context.console.log(`${spoken} spoken, ${failed} failed, ${SAMPLE_TEXT.length} characters each.`);
+    context.console.log(`${spoken} samples made, ${failed} failed, ${SAMPLE_TEXT.length} characters each.`);
     return failed > 0 ? EXIT_FAILED : 0;
   },
 });

@@ -6,7 +6,7 @@ import { findTrace } from '../audit/trace.ts';
 import { defineCommand, ExitError, printLines, withDatabase } from './command.ts';
 
 const USAGE = `speechgate admin trace ID
-Prints what the books have about the request with this x-trace-id, a line for each entry.
+Prints the ledger entries of the request with this x-trace-id, a line for each.
   --json           prints one JSON array`;
 
 export const traceCommand = defineCommand({
@@ -15,14 +15,14 @@ export const traceCommand = defineCommand({
   words: ['ID'],
   run: async ({ json }, [traceId = ''], context) => {
     if (!isUuid(traceId)) {
-      throw new UsageError('speechgate trace takes one trace id: the UUID in the x-trace-id header of a response.');
+      throw new UsageError('ID is not a trace id. Give the UUID in the x-trace-id header of a response.');
     }
-    return withDatabase(context, { subject: 'The books' }, async (db) => {
+    return withDatabase(context, { subject: 'The ledger' }, async (db) => {
       const entries = await findTrace(db, traceId);
       if (entries.length === 0) {
         throw new ExitError(
-          'No charge, job or payment has this trace id: the request was not paid, or it repeated an earlier one. ' +
-            'In the second case its log line names the earlier trace id as first.',
+          'No charge, job or payment has this trace id: the request was not charged, or it repeated an earlier request. ' +
+            'For a repeated request, the member first of its log line has the earlier trace id.',
         );
       }
       printLines(context, json ? [printableJson(entries)] : tableLines(entries));

@@ -77,8 +77,8 @@ export async function compareProcessor(db: Database, processor: Processor, perio
     const microUsd = (outside.get(key)?.microUsd ?? 0n) - (ledger.get(key)?.microUsd ?? 0n);
     if (microUsd === 0n) continue;
     const because = (await isOnItsWay(db, item))
-      ? 'it is new at the processor; speechgate reconcile books it'
-      : (elsewhere('the processor dates it at', await purchases.processorTime(what, id), read) ??
+      ? 'not booked yet, because it is new at the card processor: run speechgate reconcile'
+      : (elsewhere('the card processor booked it at', await purchases.processorTime(what, id), read) ??
         elsewhere('the ledger booked it at', await bookedAt(db, what, id), read));
     differences.push({ what, id, microUsd, because });
   }
@@ -164,7 +164,7 @@ export async function compareChain(
     const because = payment
       ? `the ledger booked it at ${payment.at.toISOString()}, outside this period`
       : nonce === undefined
-        ? 'it was sent without an authorization, so it does not pay this service'
+        ? 'the transfer was sent without an authorization, so it does not pay this service'
         : await whyUnbooked({ payer, nonce });
     differences.push({ what: 'transfer', id: transaction, microUsd: amount, because });
   }
@@ -175,7 +175,7 @@ export async function compareChain(
     const time = times.get(key);
     if (time && time >= from && time < to) continue;
     const because = time
-      ? `its block is from ${time.toISOString()}, outside this period`
+      ? `the block of this transfer is from ${time.toISOString()}, outside this period`
       : await whyUnread(claim, transaction);
     differences.push({ what: 'payment', id: transaction, microUsd: -microUsd, because });
   }
@@ -184,9 +184,9 @@ export async function compareChain(
 
   async function whyUnbooked(authorization: SettledPayment['claim']): Promise<string | null> {
     const payment = await findByAuthorization(db, asset, authorization);
-    if (payment?.state === 'settled') return 'the ledger booked it while it was read';
+    if (payment?.state === 'settled') return 'the ledger booked it during this report: run the report again';
     const isFollowed = payment && ['settling', 'unknown', 'refused'].includes(payment.state);
-    return isFollowed ? `its payment is ${payment.state}; reconcilers book it` : null;
+    return isFollowed ? `not booked yet, because the payment is ${payment.state}: the reconcilers will book it` : null;
   }
 
   /** Speech is booked once its transfer is in a block, which may still wait for the blocks that confirm it. */
@@ -194,7 +194,7 @@ export async function compareChain(
     const payment = await findByAuthorization(db, asset, authorization);
     const found = payment && (await chain.prove(payment.claim, transaction));
     if (!found || found.proof.block <= lastRead) return null;
-    return `its block ${found.proof.block} was not confirmed yet when the chain was read`;
+    return `block ${found.proof.block} of this transfer was not confirmed yet: run the report again`;
   }
 }
 

@@ -83,11 +83,11 @@ test('an account is found by email, session, payment, trace or address', async (
   t.match((await run('show', wallet.address)).out, /^kind +wallet$/m);
 
   await assertEnds(run, [
-    [['show', randomUUID()], 1, /no such account/],
+    [['show', randomUUID()], 1, /^ACCOUNT does not exist/],
     [['show', 'abc'], 1, /8 digits/],
     [['show'], 2, /^ACCOUNT is missing/],
-    [['find'], 2, /^Exactly one of the options .*\nUsage: speechgate admin accounts find --email ADDRESS \| /],
-    [['show', account, '--last', 'x'], 2, /^--last must be a whole number/],
+    [['find'], 2, /^Give exactly one of --email, .*\nUsage: speechgate admin accounts find --email ADDRESS \| /],
+    [['show', account, '--last', 'x'], 2, /^--last is \w, but it must be a whole number/],
     [['find', '--trace', 'x'], 2, /is not a trace id/],
     [['drop', account], 2, /one of these/],
   ]);
@@ -134,10 +134,10 @@ test('accounts are listed by kind, balance, age and state, the newest first', as
   const json = JSON.parse((await run('list', '--min', '50', '--json', '--secrets')).out);
   t.strictSame([json[0].account, json[0].balanceMicroUsd], [rich, 50_000_000]);
   await assertEnds(run, [
-    [['list', '--kind', 'contra'], 2, /^--kind takes card or wallet, not contra/],
+    [['list', '--kind', 'contra'], 2, /^--kind is contra, but it must be card or wallet/],
     [['list', '--min', 'much'], 2, /^--min must be US dollars .*, not much/],
-    [['list', '--from', 'monday'], 2, /^--from and --to take a day/],
-    [['list', '--last', '0'], 2, /^--last must be a whole number/],
+    [['list', '--from', 'monday'], 2, /^--from or --to is not a date. Give a day/],
+    [['list', '--last', '0'], 2, /^--last is \w, but it must be a whole number/],
   ]);
 });
 
@@ -196,15 +196,18 @@ test('erasing deletes feedback and stored audio, keeps the books, and is recorde
   const { jobId } = (await later(gateway, account)).json;
   const early = await run('erase', account, ...WHY);
   t.equal(early.code, 1, 'the job would store audio afterwards');
-  t.match(early.err, /^1 job of [0-9a-f]{8}… is not finished, and may store audio later\. .* Nothing was erased\.$/m);
+  t.match(early.err, /^1 job of [0-9a-f]{8}… is not finished, and may store audio later\. Nothing was erased: .*\.$/m);
   gateway.app.worker?.start();
   await untilJob(gateway, jobId, 'completed');
   const asked = await run('erase', account, '--reason', 'asked for it');
   t.equal(asked.code, 2);
-  t.match(asked.err, /^This erases the feedback of [0-9a-f]{8}… .* Entries, purchases and payments stay, /);
+  t.match(asked.err, /^This erases the feedback of [0-9a-f]{8}… .* Transfers, purchases and payments stay, /);
   t.match(asked.err, /Audio paid in USDC is kept for a day/);
-  t.match((await run('erase', account, ...WHY)).out, /: erased 0 of feedback, 1 of audio$/m);
-  t.match((await run('erase', wallet.address, ...WHY)).out, /^0x\S+: erased 1 of feedback, 0 of audio$/m);
+  t.match((await run('erase', account, ...WHY)).out, /: erased 0 feedback messages and the audio of 1 jobs$/m);
+  t.match(
+    (await run('erase', wallet.address, ...WHY)).out,
+    /^0x\S+: erased 1 feedback messages and the audio of 0 jobs$/m,
+  );
   t.equal((await gateway.app.reconcilers.turn()).find(({ name }) => name === 'expired_audio')?.count, 1);
   t.strictSame(await gateway.db.selectFrom('feedback').selectAll().execute(), []);
   const kept = await run('show', account);
@@ -226,14 +229,17 @@ test('freezing and adjusting an account require a reason, and a key adjusts once
   const before = await gateway.balance(account);
   const given = await run('adjust', account, '0.25', ...WHY);
   t.equal(given.code, 0, given.output);
-  t.match(given.err, /^gives [0-9a-f]{8}… 0\.250000 USD: 6\.999604 -> 7\.249604$/m);
+  t.match(given.err, /^This gives [0-9a-f]{8}… 0\.250000 USD: 6\.999604 -> 7\.249604$/m);
   const [, key = ''] = /--key (\S+)/.exec(given.err) ?? [];
-  t.match((await run('adjust', account, '+0.250000', ...WHY, '--key', key)).out, /already made with this --key/);
+  t.match(
+    (await run('adjust', account, '+0.250000', ...WHY, '--key', key)).out,
+    /run with this --key already made this change/,
+  );
   t.equal((await run('adjust', account, '0.250001', ...WHY, '--key', key)).code, 2);
   t.equal(await gateway.balance(account), before + 250_000n);
   const taken = await run('adjust', account, '-0.25', ...WHY);
   t.equal(taken.code, 0, taken.output);
-  t.match(taken.err, /^takes 0\.250000 USD from [0-9a-f]{8}…: 7\.249604 -> 6\.999604$/m);
+  t.match(taken.err, /^This takes 0\.250000 USD from [0-9a-f]{8}…: 7\.249604 -> 6\.999604$/m);
   t.equal(await gateway.balance(account), before);
   const tooMuch = await run('adjust', account, '-9', ...WHY);
   t.strictSame([tooMuch.code, /has only .* USD\. Nothing was changed/.test(tooMuch.err)], [1, true]);
@@ -253,7 +259,7 @@ test('a refund returns a purchase to its card once per key and records the debt'
   t.equal(part.code, 0, part.output);
   t.match(
     part.err,
-    /^refunds 2\.000000 USD of purchase \S+ \(7\.000000 USD on 20\S+\) to its card, from \S+: 6\.999802 -> 4\.999802$/m,
+    /^This refunds 2\.000000 USD of purchase \S+ \(7\.000000 USD on 20\S+\) to its card, from \S+: 6\.999802 -> 4\.999802$/m,
   );
   t.match(
     part.out,

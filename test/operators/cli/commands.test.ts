@@ -84,7 +84,7 @@ for (const args of [['--help'], ['admin', 'feedback', '--help']]) {
   });
 }
 
-const CHECK = /DATABASE_URL names its host, port, user, password and database\./;
+const CHECK = /the host, port, user, password and database in DATABASE_URL\./;
 
 test('migrate with a wrong database prints the fault and the fix without a stack', async (t) => {
   const { url } = await testDatabase(t);

@@ -86,7 +86,7 @@ test('speechgate keys tells what to do with a file that is no JSON, and leaves i
   await writeFile(file, 'no JSON');
   const refused = await run();
   t.equal(refused.code, 1);
-  t.match(refused.output, /is not JSON\. Restore it from a backup, or move it away and make new keys/);
+  t.match(refused.output, /is not JSON\. Restore the file from a backup, or move it away and create new keys/);
   t.equal(await readFile(file, 'utf8'), 'no JSON');
 });
 

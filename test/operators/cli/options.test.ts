@@ -24,14 +24,14 @@ test('reconcile parses its options', async (t) => {
 });
 
 for (const [args, fault] of [
-  [['--book'], /--since is missing/],
+  [['--book'], /--book, .* need --since TIME/],
   [['--sinse', '2026-01-01'], /--sinse/],
   [['x'], /x/],
-  [['--since', 'yesterday'], /takes a date/],
+  [['--since', 'yesterday'], /must be a date/],
   [['--since', '2026-01-02T03:04:05'], /zone/],
-  [['--since', '2026-13-45'], /takes a date/],
+  [['--since', '2026-13-45'], /must be a date/],
   [['--since', '2999-01-01'], /is in the future/],
-  [['--since', '2026-01-01', '--deposit', '0x12'], /--deposit takes TX/],
+  [['--since', '2026-01-01', '--deposit', '0x12'], /--deposit 0x12 is not a transfer/],
 ] as const) {
   test(`reconcile ${args.join(' ')} is refused with the reason`, async (t) => {
     t.throws(() => read(args), { message: fault });

@@ -66,7 +66,7 @@ test('audit --external finds uncredited payments, and reconcile credits them', {
   t.equal((await operatorCommand(env, 'audit')).code, 0, 'inside nothing shows');
   const broken = await operatorCommand(env, 'audit', '--external');
   t.equal(broken.code, 1, broken.output);
-  t.match(broken.output, /^BROKEN {2}each paid session of this instance is credited/m);
+  t.match(broken.output, /^BROKEN {2}each paid session of this service/m);
   t.match(broken.output, /^BROKEN {2}no refused or failed payment was paid on the chain/m);
   t.match(broken.output, /paid by 0x[0-9a-f]{64}/);
   t.notMatch(broken.output, /cs_test_/, 'a session shows an account to whoever holds it');
@@ -86,8 +86,8 @@ test('audit --external exits 69 when processor or chain is unavailable', { skip 
   await gateway.fund(500);
   const off = await operatorCommand({ DATABASE_URL: gateway.databaseUrl }, 'audit', '--external');
   t.equal(off.code, 69, off.output);
-  t.match(off.output, /NOT CHECKED: there are purchases, but STRIPE_SECRET_KEY is unset/);
-  t.match(off.output, /NOT CHECKED: there are payments in USDC/);
+  t.match(off.output, /NOT CHECKED: the ledger has card purchases, but STRIPE_SECRET_KEY is unset/);
+  t.match(off.output, /NOT CHECKED: the ledger has USDC payments/);
   const away = await operatorCommand(
     {
       DATABASE_URL: gateway.databaseUrl,
@@ -112,7 +112,7 @@ test('audit prints each rule once', async (t) => {
 test('audit --seal prints a seal, and --verify-seal checks the transfers against it', async (t) => {
   const gateway = await startGateway(t);
   const env = { DATABASE_URL: gateway.databaseUrl };
-  t.match((await operatorCommand(env, 'audit', '--seal')).output, /^There is no transfer to seal yet\.$/m);
+  t.match((await operatorCommand(env, 'audit', '--seal')).output, /^No seal was made: .*\.$/m);
   await gateway.fund(500);
   const age = (db: typeof gateway.db) =>
     sql`update transfer set created_at = created_at - interval '1 hour', ended_at = ended_at - interval '1 hour'`.execute(
@@ -127,7 +127,7 @@ test('audit --seal prints a seal, and --verify-seal checks the transfers against
   await unguarded(gateway.db, age);
   const broken = await verify();
   t.equal(broken.code, 1);
-  t.match(broken.output, /^BROKEN {2}the transfers up to 1 are unchanged since they were sealed$/m);
+  t.match(broken.output, /^BROKEN {2}transfers up to 1 are unchanged since their seal was made$/m);
   t.equal((await operatorCommand(env, 'audit', '--verify-seal=nonsense')).code, 2);
 });
 
@@ -173,7 +173,7 @@ test('payments lists payments in doubt with their state on chain and changes not
   const env = settingsOf(gateway);
   const run = (...args: string[]) => operatorCommand(env, 'payments', ...args);
   const none = await run();
-  t.strictSame([none.code, none.out], [0, 'No payment is in doubt.\n'], none.output);
+  t.strictSame([none.code, none.out], [0, 'Every payment has a clear outcome. No action is needed.\n'], none.output);
 
   const payers = await Promise.all([1, 2, 3, 4].map(() => wallet(chain.client, 10n * PRICE)));
   const [settled, unknown, unused, expired] = payers;
@@ -199,9 +199,9 @@ test('payments lists payments in doubt with their state on chain and changes not
   t.match(lineOf(unknown), / \d+ (s|min) +unknown +speech +0\.000198 .* paid by 0x[0-9a-f]{64} in block \d+/);
   t.match(
     lineOf(unused),
-    / refused +speech +0\.000198 .*not used yet; it expires at 20\S+Z; refused: insufficient_funds$/,
+    / refused +speech +0\.000198 .*not paid yet: the authorization can be used until 20\S+Z; refused: insufficient_funds$/,
   );
-  t.match(lineOf(expired), /not paid: the authorization expired unused/);
+  t.match(lineOf(expired), /not paid: the authorization expired before it was used/);
 
   const json = JSON.parse((await run('--json')).out) as { payer: string; chain: { outcome: string } | null }[];
   t.strictSame(
@@ -223,7 +223,7 @@ test('payments lists payments in doubt with their state on chain and changes not
   t.equal(wrong.code, 2, wrong.output);
   t.match(
     wrong.err,
-    /^--since takes a day, a time or an age such as 7d, not yesterday\.\nUsage: speechgate admin payments\n$/,
+    /^--since is yesterday, but it must be a day, a time or an age such as 7d\.\nUsage: speechgate admin payments\n$/,
   );
   t.strictSame(await db.selectFrom('x402_payment').selectAll().orderBy('id').execute(), before);
   t.equal(await timesPaid(chain, unused), 0);
@@ -310,8 +310,14 @@ test('speechgate report prints sales and debts and compares processor and chain'
   const dispute = await checkout.openDispute({ session: first.session });
   const explained = await report();
   t.equal(explained.code, 0, explained.output);
-  t.match(explained.out, /^ {2}0\.000007 {2}transfer 0x[0-9a-f]{64}: it was sent without an authorization/m);
-  t.match(explained.out, new RegExp(`^ {2}-7\\.000000 {2}dispute ${dispute.id}: it is new at the processor`, 'm'));
+  t.match(explained.out, /^ {2}0\.000007 {2}transfer 0x[0-9a-f]{64}: the transfer was sent without an authorization/m);
+  t.match(
+    explained.out,
+    new RegExp(
+      `^ {2}-7\\.000000 {2}dispute ${dispute.id}: not booked yet, because it is new at the card processor`,
+      'm',
+    ),
+  );
   t.match(explained.out, /^total +4 +0 +44 +0\.000792 /m);
 
   await sql`update processor_list set read_until = now()`.execute(gateway.db);
@@ -350,8 +356,11 @@ test('report explains payments that are not confirmed or not booked yet', { skip
   const live = await report();
   t.equal(live.code, 0, live.output);
   t.notMatch(live.out, /NOT EXPLAINED/);
-  t.match(live.out, /^ {2}-0\.000198 {2}payment 0x[0-9a-f]{64}: its block \d+ was not confirmed yet/m);
-  t.match(live.out, /^ {2}0\.000198 {2}transfer 0x[0-9a-f]{64}: its payment is unknown; reconcilers book it$/m);
+  t.match(live.out, /^ {2}-0\.000198 {2}payment 0x[0-9a-f]{64}: block \d+ of this transfer was not confirmed yet/m);
+  t.match(
+    live.out,
+    /^ {2}0\.000198 {2}transfer 0x[0-9a-f]{64}: not booked yet, because the payment is unknown: the reconcilers will book it$/m,
+  );
 
   await chain.client.mine({ blocks: 3 });
   t.notMatch((await report()).out, /not confirmed yet/);
@@ -385,10 +394,10 @@ test('speechgate report refuses an invalid period or group', async () => {
   await assertEnds(
     (...args) => operatorCommand({}, 'report', ...args),
     [
-      [[], 2, /needs --from/],
-      [['--from', '2026-02-30'], 2, /take a day such as/],
-      [['--from', '2026-03-02', '--to', '2026-03-01'], 2, /is not before/],
-      [['--from', '2026-03-01', '--by', 'moon'], 2, /--by takes one of day, flow, model, upstream/],
+      [[], 2, /^--from is missing/],
+      [['--from', '2026-02-30'], 2, /Give a day such as/],
+      [['--from', '2026-03-02', '--to', '2026-03-01'], 2, /must be earlier than --to/],
+      [['--from', '2026-03-01', '--by', 'moon'], 2, /--by is moon, but it must be one of day, flow, model, upstream/],
     ],
   );
 });

@@ -62,7 +62,7 @@ test('a pause without confirmation, reason, operator or known flow changes nothi
   await assertEnds(run, [
     [['pause', 'card', ...WHY], 2, /no terminal to confirm this\. Add --yes/],
     [['pause', 'card', '--yes'], 2, /--reason is missing/],
-    [['pause', 'everything', ...WHY, '--yes'], 2, /There is no flow everything[\s\S]*card, jobs, top-up/],
+    [['pause', 'everything', ...WHY, '--yes'], 2, /FLOW everything does not exist[\s\S]*card, jobs, top-up/],
     [['pause', ...WHY, '--yes'], 2, /^FLOW is missing/],
     [['pause', 'card', '--force', ...WHY], 2, /Unknown option '--force'\. --help lists/],
     [['pause', 'card', '--yes', '--reason', 'x'.repeat(501)], 2, /500 characters/],

@@ -47,17 +47,17 @@ test('speechgate reconcile runs every reconciler once and prints each result', a
       'expired_audio      0 done',
       'prepaid_audio      0 done',
       'top_ups            1 done',
-      'checkout_sweep     skipped: another process is running it',
+      'checkout_sweep     skipped: another process is running this reconciler',
       'clawback_sweep     0 done',
       'clawbacks          0 done',
       'unpaid_purchases   0 done',
-      'Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.',
+      'USDC payments were not reconciled: X402_PAY_TO or X402_RPC_URL is unset.',
     ].join('\n'),
   );
 
   const off = await reconcile({ DATABASE_URL: gateway.databaseUrl });
   t.equal(off.code, 0);
-  t.match(off.output, /Card payment is off/);
+  t.match(off.output, /Card payments were not reconciled/);
 });
 
 test('speechgate reconcile exits 78 without its settings', async (t) => {

@@ -30,15 +30,20 @@ function freezing(isFrozen: boolean): OperatorCommand {
     words: ['ACCOUNT'],
     run: async (values, [named = ''], context) => {
       const operatorAction = readOperatorAction(values, context.env);
-      return onCardAccount(context, named, 'Only card accounts can be frozen.', async (db, { id }, name) => {
-        const change = isFrozen
-          ? `This freezes ${name}. New requests that spend its credit get 402 until you unfreeze it; running requests finish.`
-          : `This unfreezes ${name}. Its credit can be spent again.`;
-        await confirm(context, change, values.yes);
-        const isChanged = await freezeAccount(db, id, isFrozen, operatorAction);
-        const state = isFrozen ? 'frozen' : 'not frozen';
-        context.console.log(isChanged ? `${name} is ${state}` : `${name} was already ${state}`);
-      });
+      return onCardAccount(
+        context,
+        named,
+        'ACCOUNT is a wallet, and only card accounts can be frozen. Nothing was changed.',
+        async (db, { id }, name) => {
+          const change = isFrozen
+            ? `This freezes ${name}. New requests that spend its credit get 402 until you unfreeze it; running requests finish.`
+            : `This unfreezes ${name}. New requests can spend its credit again.`;
+          await confirm(context, change, values.yes);
+          const isChanged = await freezeAccount(db, id, isFrozen, operatorAction);
+          const state = isFrozen ? 'frozen' : 'not frozen';
+          context.console.log(isChanged ? `${name} is ${state}` : `${name} was already ${state}`);
+        },
+      );
     },
   });
 }
@@ -62,7 +67,7 @@ const adjust = defineCommand({
   run: async (values, [named = '', text = ''], context) => {
     const amountMicroUsd = readAdjustment(text);
     const operatorAction = readOperatorAction(values, context.env);
-    const refusal = 'Only card accounts can be adjusted, not prepaid balances.';
+    const refusal = 'ACCOUNT is a wallet, and only card accounts can be adjusted. Nothing was changed.';
     return onCardAccount(context, named, refusal, async (db, account, name) => {
       const isOverdrawn = account.balanceMicroUsd + amountMicroUsd < 0n;
       if (isOverdrawn && values.key === undefined) throw tooLittle(name, account.balanceMicroUsd);
@@ -72,17 +77,23 @@ const adjust = defineCommand({
       switch (result.outcome) {
         case 'adjusted': {
           const { debtPaidMicroUsd: paid } = result;
-          const debt = paid > 0n ? `; ${formatUsd(paid)} USD paid its debt` : '';
-          return context.console.log(`${name} has ${formatUsd(result.balanceMicroUsd)} USD${debt}`);
+          const debt = paid > 0n ? `; ${formatUsd(paid)} USD of the credit paid its debt` : '';
+          return context.console.log(
+            `${name} was adjusted and now has ${formatUsd(result.balanceMicroUsd)} USD${debt}`,
+          );
         }
         case 'made_before':
-          return context.console.log('This change was already made with this --key. Nothing was changed.');
+          return context.console.log(
+            'An earlier run with this --key already made this change. Nothing was changed now.',
+          );
         case 'too_little':
           throw tooLittle(name, result.balanceMicroUsd);
         case 'key_of_another':
-          throw new UsageError('This --key belongs to another change. Nothing was changed.');
+          throw new UsageError(
+            '--key was used for another change. Nothing was changed: run the command without --key for a new change.',
+          );
         case 'unknown_account':
-          throw new ExitError('There is no such account.');
+          throw new ExitError('ACCOUNT does not exist. Nothing was changed.');
       }
     });
   },
@@ -92,7 +103,9 @@ function readAdjustment(text: string): bigint {
   const [, sign, size = ''] = /^([+-]?)(.*)$/s.exec(text) ?? [];
   const microUsd = readUsd(size, 'USD');
   if (microUsd === 0n || microUsd > MAX_ADJUSTMENT) {
-    throw new UsageError(`USD must be at most ${formatUsd(MAX_ADJUSTMENT)} and not 0, not ${text}.`);
+    throw new UsageError(
+      `USD must be an amount such as 5 or -5, up to ${formatUsd(MAX_ADJUSTMENT)}, not ${text}. Nothing was changed.`,
+    );
   }
   return sign === '-' ? -microUsd : microUsd;
 }
@@ -100,16 +113,16 @@ function readAdjustment(text: string): bigint {
 function describe(name: string, { balanceMicroUsd, debtMicroUsd }: AccountState, amountMicroUsd: bigint): string {
   const from = formatUsd(balanceMicroUsd);
   if (amountMicroUsd < 0n) {
-    return `takes ${formatUsd(-amountMicroUsd)} USD from ${name}: ${from} -> ${formatUsd(balanceMicroUsd + amountMicroUsd)}`;
+    return `This takes ${formatUsd(-amountMicroUsd)} USD from ${name}: ${from} -> ${formatUsd(balanceMicroUsd + amountMicroUsd)}`;
   }
   const paid = debtMicroUsd < amountMicroUsd ? debtMicroUsd : amountMicroUsd;
   const debt = paid > 0n ? ` (${formatUsd(paid)} USD pays its debt)` : '';
   const to = formatUsd(balanceMicroUsd + amountMicroUsd - paid);
-  return `gives ${name} ${formatUsd(amountMicroUsd)} USD: ${from} -> ${to}${debt}`;
+  return `This gives ${name} ${formatUsd(amountMicroUsd)} USD: ${from} -> ${to}${debt}`;
 }
 
 const tooLittle = (name: string, balanceMicroUsd: bigint): ExitError =>
-  new ExitError(`${name} has only ${formatUsd(balanceMicroUsd)} USD. Nothing was changed.`);
+  new ExitError(`${name} has only ${formatUsd(balanceMicroUsd)} USD. Nothing was changed: take at most that amount.`);
 
 async function onCardAccount(
   context: CommandContext,

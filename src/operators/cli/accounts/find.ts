@@ -28,7 +28,7 @@ import {
 } from '../command.ts';
 
 const USAGE = `speechgate admin accounts find --email ADDRESS | --session ID | --payment-intent ID | --trace ID | --address 0x…
-  --email ADDRESS           the buyer's mail address; this asks the card processor
+  --email ADDRESS           the buyer's email address; this asks the card processor
   --session ID              the processor's checkout session
   --payment-intent ID       the processor's payment, as on receipts
   --trace ID                the x-trace-id of a response
@@ -59,11 +59,13 @@ export const findCommand = defineCommand({
   run: async (wanted, _words, context) => {
     const { email, session, 'payment-intent': payment, trace, address, secrets, json } = wanted;
     if ([email, session, payment, trace, address].filter((given) => given !== undefined).length !== 1)
-      throw new UsageError('Exactly one of the options that name an account is needed.');
+      throw new UsageError('Give exactly one of --email, --session, --payment-intent, --trace and --address.');
     if (trace !== undefined && !isUuid(trace))
-      throw new UsageError(`${printable(trace)} is not a trace id, which is a UUID.`);
+      throw new UsageError(
+        `--trace ${printable(trace)} is not a trace id. Give the UUID in the x-trace-id header of a response.`,
+      );
     if (address !== undefined && !/^0x[0-9a-f]{40}$/i.test(address))
-      throw new UsageError(`${printable(address)} is not a wallet address.`);
+      throw new UsageError(`--address ${printable(address)} is not a wallet address. Give 0x and 40 hex digits.`);
     const settings = await commandSettings(context);
     return withDatabase(context, { settings, subject: 'The accounts' }, async (db) => {
       const { accountIds, purchases } = await find(db, wanted, settings).catch(throwUnanswered);
@@ -73,7 +75,7 @@ export const findCommand = defineCommand({
       const shownPurchases = purchases.map((purchase) => shownPurchase(purchase, secrets));
       if (json) context.console.log(printableJson({ accounts: shownAccounts, purchases: shownPurchases }));
       else {
-        if (accounts.length === 0) context.console.error('No account was found.');
+        if (accounts.length === 0) context.console.error('No account matches this option.');
         printLines(context, tableLines(shownAccounts.map(columnsOf)));
         printLines(context, purchases.length > 0 ? ['', ...tableLines(shownPurchases)] : []);
       }
@@ -84,7 +86,10 @@ export const findCommand = defineCommand({
 
 function throwUnanswered(error: unknown): never {
   if (!(error instanceof ProcessorError)) throw error;
-  throw new ExitError(`The card processor gave no result: ${error.message}.`, EXIT_UNANSWERED);
+  throw new ExitError(
+    `The card processor could not be asked: ${error.message}. Run the command again later.`,
+    EXIT_UNANSWERED,
+  );
 }
 
 async function find(db: Database, wanted: Wanted, settings: NodeJS.ProcessEnv): Promise<Found> {
@@ -105,7 +110,7 @@ async function find(db: Database, wanted: Wanted, settings: NodeJS.ProcessEnv): 
 async function processorOf(settings: NodeJS.ProcessEnv): Promise<Processor> {
   const { card } = await readWholeConfig(settings, 'ask the card processor');
   if (card) return new Processor(card.secretKey, card.apiBase);
-  throw invalidSettings('STRIPE_SECRET_KEY is not set. Set it: only the card processor can answer this.');
+  throw invalidSettings('STRIPE_SECRET_KEY is not set. Set it, because only the card processor can find this account.');
 }
 
 export function shownAccount(account: AccountState, secrets: boolean) {

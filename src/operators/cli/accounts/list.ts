@@ -37,14 +37,16 @@ export const listCommand = defineCommand({
     ...JSON_OPTION,
   },
   run: async ({ json, secrets, last, ...wanted }, _words, context) => {
-    if (!/^[1-9]\d{0,5}$/.test(last)) throw new UsageError(`--last must be a whole number such as 50, not ${last}.`);
+    if (!/^[1-9]\d{0,5}$/.test(last))
+      throw new UsageError(`--last is ${last}, but it must be a whole number from 1 to 999999.`);
     const filter = readFilter(wanted);
     return withDatabase(context, { subject: 'The accounts' }, async (db) => {
       const accounts = await readAccounts(db, await listedAccounts(db, filter, Number(last)));
       const shown = accounts.reverse().map((account) => shownAccount(account, secrets));
       printLines(context, json ? [printableJson(shown)] : tableLines(shown.map(columnsOf)));
-      if (shown.length === 0) context.console.error('No account matches.');
-      if (shown.length === Number(last)) context.console.error(`There may be more than --last ${last}.`);
+      if (shown.length === 0) context.console.error('No account matches these options.');
+      if (shown.length === Number(last))
+        context.console.error(`Only the newest ${last} accounts are shown. Raise --last to see more.`);
       return 0;
     });
   },
@@ -57,11 +59,13 @@ type Wanted = Partial<Record<'kind' | 'min' | 'max' | 'from' | 'to', string | un
 
 function readFilter({ kind, min, max, from, to, frozen, indebted }: Wanted): AccountFilter {
   const known = KINDS.find((each) => each === kind);
-  if (kind !== undefined && !known) throw new UsageError(`--kind takes ${KINDS.join(' or ')}, not ${kind}.`);
+  if (kind !== undefined && !known) throw new UsageError(`--kind is ${kind}, but it must be ${KINDS.join(' or ')}.`);
   const createdFrom = from === undefined ? undefined : readMoment(from);
   const createdTo = to === undefined ? undefined : readEnd(to);
   if ((from !== undefined && !createdFrom) || (to !== undefined && !createdTo)) {
-    throw new UsageError('--from and --to take a day such as 2026-11-01, or a time such as 2026-11-01T12:00Z.');
+    throw new UsageError(
+      '--from or --to is not a date. Give a day such as 2026-11-01, or a time such as 2026-11-01T12:00Z.',
+    );
   }
   return {
     kind: known,

@@ -50,7 +50,7 @@ export const exportCommand = defineCommand({
             if (!csv) await print(context, printableJson(record, 0));
           }
           if (columns.size === 0) {
-            context.console.error('Nothing is stored about it.');
+            context.console.error('Nothing is stored about ACCOUNT.');
             return EXIT_FAILED;
           }
           if (!csv) return 0;
@@ -114,7 +114,7 @@ async function* rowsOf<Row>(snapshot: Database, record: string, rows: SelectQuer
 }
 
 const ERASE_USAGE = `speechgate admin accounts erase ACCOUNT --reason TEXT
-Erases feedback and stored audio. The books stay.${ACCOUNT_USAGE}${ACTION_USAGE}`;
+Erases feedback and stored audio. The ledger stays.${ACCOUNT_USAGE}${ACTION_USAGE}`;
 
 export const eraseCommand = defineCommand({
   usage: ERASE_USAGE,
@@ -127,18 +127,18 @@ export const eraseCommand = defineCommand({
       const name = nameOf({ id: owner.id ?? '', address: owner.address });
       const change =
         `This erases the feedback of ${name} and the stored audio of its jobs. ` +
-        'Entries, purchases and payments stay, because the books need them. ' +
-        'Audio paid in USDC is kept for a day, so that a lost answer can be fetched again.';
+        'Transfers, purchases and payments stay, because the ledger needs them. ' +
+        'Audio paid in USDC is kept for a day, so that its buyer can fetch it again.';
       await confirm(context, change, values.yes);
       const unfinished = owner.id === undefined ? 0 : await countUnfinishedJobs(db, owner.id);
       if (unfinished > 0) {
         throw new ExitError(
           `${unfinished === 1 ? `1 job of ${name} is` : `${unfinished} jobs of ${name} are`} not finished, and may store audio later. ` +
-            'Freeze the account, wait for its jobs, then erase it. Nothing was erased.',
+            'Nothing was erased: freeze the account, wait for its jobs, then run the command again.',
         );
       }
       const { feedback, jobs } = await erase(db, owner, operatorAction);
-      context.console.log(`${name}: erased ${feedback} of feedback, ${jobs} of audio`);
+      context.console.log(`${name}: erased ${feedback} feedback messages and the audio of ${jobs} jobs`);
       return 0;
     });
   },

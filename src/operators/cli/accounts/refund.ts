@@ -48,7 +48,7 @@ export const refundCommand = defineCommand({
     const { card, baseUrl, serviceName } = await readWholeConfig(settings, 'refund');
     if (!card) {
       throw invalidSettings(
-        'STRIPE_SECRET_KEY is not set, so the card processor can make no refund. Nothing was refunded.',
+        'STRIPE_SECRET_KEY is not set, so the card processor can make no refund. Nothing was refunded: set the key first.',
       );
     }
     const processor = new Processor(card.secretKey, card.apiBase);
@@ -56,7 +56,7 @@ export const refundCommand = defineCommand({
     return withDatabase(context, look, async (db) => {
       const purchase = await findCreditedPurchase(db, named);
       if (!purchase) {
-        throw new ExitError('There is no credited purchase with that id or session. Nothing was refunded.');
+        throw new ExitError('PURCHASE is not the id or session of a credited purchase. Nothing was refunded.');
       }
       const key = readKey(context, values.key);
       await confirm(context, await describe(db, purchase, amountCents), values.yes);
@@ -66,15 +66,17 @@ export const refundCommand = defineCommand({
       switch (result.outcome) {
         case 'refunded': {
           const { refund, unclear } = result;
-          if (unclear) context.console.error(`${printable(unclear)}. Check it at the card processor.`);
+          if (unclear) context.console.error(`${printable(unclear)}. Check the refund at the card processor.`);
           context.console.log(await lineOf(db, purchase.accountId, refund));
           return 0;
         }
         case 'key_of_another':
-          throw new UsageError('This --key belongs to another change. Nothing was refunded.');
+          throw new UsageError(
+            '--key was used for another change. Nothing was refunded: run the command without --key for a new refund.',
+          );
         case 'refused':
           throw new ExitError(
-            `Nothing was refunded: ${result.error.message}. Check for earlier refunds, and whether the amount is too large.`,
+            `Nothing was refunded: ${result.error.message}. Check for earlier refunds, and whether --amount is too large.`,
           );
       }
     });
@@ -91,10 +93,10 @@ async function describe(
   const [name, has] = [shortenAccount(accountId), formatUsd(balance)];
   const purchase = `of purchase ${id} (${usd(bought.amountCents + bought.taxCents)} USD on ${creditedAt.toISOString().slice(0, 10)}) to its card`;
   if (amountCents === undefined)
-    return `refunds all that is left ${purchase}; ${name} has ${has} USD and owes the rest`;
+    return `This refunds all that is left ${purchase}. ${name} has ${has} USD, and will owe the rest`;
   const left = balance - BigInt(creditPart(amountCents, bought)) * MICRO_USD_PER_CENT;
-  const after = left < 0n ? `0.000000, and owes ${formatUsd(-left)} more` : formatUsd(left);
-  return `refunds ${usd(amountCents)} USD ${purchase}, from ${name}: ${has} -> ${after}`;
+  const after = left < 0n ? `0.000000, and it will owe ${formatUsd(-left)} USD more` : formatUsd(left);
+  return `This refunds ${usd(amountCents)} USD ${purchase}, from ${name}: ${has} -> ${after}`;
 }
 
 const usd = (cents: number): string => formatUsd(BigInt(cents) * MICRO_USD_PER_CENT);
@@ -103,7 +105,7 @@ function throwUnanswered(error: unknown): never {
   if (!(error instanceof ProcessorError)) throw error;
   const when = error.status === RATE_LIMITED ? 'later' : 'again';
   throw new ExitError(
-    `It is unknown whether this was refunded: ${error.message}. Run the command ${when} with the same --key.`,
+    `It is unknown whether money was refunded: ${error.message}. Run the command ${when} with the same --key, which refunds at most once.`,
     EXIT_UNANSWERED,
   );
 }
@@ -118,5 +120,5 @@ async function lineOf(db: Database, accountId: string, refund: ProcessorClawback
 function readCents(text: string): number {
   const microUsd = readUsd(text, '--amount');
   if (microUsd > 0n && microUsd % MICRO_USD_PER_CENT === 0n) return Number(microUsd / MICRO_USD_PER_CENT);
-  throw new UsageError(`--amount must be whole cents, such as 2.50, and not 0, not ${text}.`);
+  throw new UsageError(`--amount must be whole cents above 0, such as 2.50, not ${text}. Nothing was refunded.`);
 }

@@ -21,7 +21,7 @@ export const showCommand = defineCommand({
   words: ['ACCOUNT'],
   run: async (values, [named = ''], context) => {
     if (!/^\d{1,6}$/.test(values.last))
-      throw new UsageError(`--last must be a whole number such as 20, not ${values.last}.`);
+      throw new UsageError(`--last is ${values.last}, but it must be a whole number from 0 to 999999.`);
     return withDatabase(context, { subject: 'The accounts' }, async (db) => {
       const { id, address, ...facts } = await readNamed(db, named);
       const history = await readHistory(db, id, Number(values.last));
