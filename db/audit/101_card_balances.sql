@@ -1,4 +1,4 @@
--- the card accounts' balances are what was credited, less what was charged, and debts paid
+-- all card balances together equal credits minus charges and debt payments
 with totals as (
   select (select coalesce(sum(balance_micro_usd), 0) from account where kind = 'card') as balances,
          coalesce(sum(amount_micro_usd) filter (

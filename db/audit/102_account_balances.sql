@@ -1,4 +1,4 @@
--- an account's balance is the sum of its own transfers
+-- the balance of each account is the sum of its transfers
 with contra as materialized (
   select id from account where kind = 'contra'
 ), movement as (

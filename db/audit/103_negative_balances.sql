@@ -1,2 +1,2 @@
--- no balance is negative
+-- no account has a negative balance
 select id, balance_micro_usd as balance from account where balance_micro_usd < 0;

@@ -1,4 +1,4 @@
--- a transfer runs between the accounts that its kind names
+-- each transfer is between accounts that its kind allows
 select transfer.id, transfer.kind, debit.kind as debit, credit.kind as credit from transfer
 join account debit on debit.id = transfer.debit_account_id
 join account credit on credit.id = transfer.credit_account_id

@@ -1,4 +1,4 @@
--- the wallets' balances are their deposits less the pending and posted spends
+-- all wallet balances together equal deposits minus pending and posted spends
 with totals as (
   select (select coalesce(sum(balance_micro_usd), 0) from account where kind = 'wallet') as balances,
          (select coalesce(sum(amount_micro_usd), 0) from transfer where kind = 'deposit' and state = 'posted')

@@ -1,4 +1,4 @@
--- a nonce is spent if and only if a wallet was debited for it
+-- each used nonce has a prepaid spend, and each recent spend has a used nonce
 select coalesce(spend.debit_account_id, nonce.account_id) as account, nonce.spent_at, spend.id as spend
 from (select * from transfer where kind = 'spend') spend
 full join prepaid_nonce nonce

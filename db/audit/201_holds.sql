@@ -1,4 +1,4 @@
--- a hold has ended, is within its lease, or is owned by a live job
+-- each pending hold has an unexpired lease or an unfinished job
 select id, amount_micro_usd as amount, created_at, lease_until from transfer
 where state = 'pending'
   and (lease_until < now() - interval '120 seconds'

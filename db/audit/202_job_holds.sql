@@ -1,4 +1,4 @@
--- a job's hold is pending while it lives, posted when it is completed, voided when it failed, and has its fence
+-- the hold of each job has the state that fits the job's state, and the same fence number
 select job.id, job.state, transfer.state as hold, job.fence, transfer.fence as hold_fence
 from job left join transfer on transfer.id = job.hold_id
 where job.fence is distinct from transfer.fence or transfer.lease_until is not null

@@ -1,2 +1,2 @@
--- a finished job has no text (R18), and an unfinished one has
+-- each unfinished job has its text, and no finished job has a text
 select id, state from job where (state in ('completed', 'failed')) = (text is not null);

@@ -1,4 +1,4 @@
--- a checkout session is credited at most once, and only as a credited top-up of that amount
+-- each paid checkout session is credited once, with the amount of its purchase
 select coalesce(transfer.reference, top_up.session_id) as session, count(transfer.id) as credits,
        sum(transfer.amount_micro_usd) as credited, max(top_up.amount_cents) as cents
 from (select * from transfer where kind = 'top_up') transfer

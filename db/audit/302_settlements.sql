@@ -1,4 +1,4 @@
--- a settled payment has exactly one settlement of its amount, and no other payment has one
+-- each settled USDC payment is booked once with its amount, and no other payment is booked
 select coalesce(transfer.reference, payment.id::text) as payment, max(payment.state) as state,
        count(transfer.id) as settlements, sum(transfer.amount_micro_usd) as settled,
        max(payment.amount_micro_usd) as amount

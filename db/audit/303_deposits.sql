@@ -1,4 +1,4 @@
--- a deposit is credited to the account of its payer
+-- each deposit is credited to the account of its payer
 select transfer.id, payment.payer, account.address from transfer
 join x402_payment payment on payment.id::text = transfer.reference
 left join account on account.id = transfer.credit_account_id

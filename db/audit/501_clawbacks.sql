@@ -1,4 +1,4 @@
--- each refund and dispute is booked once for each time that it was taken or returned, whole
+-- each refund and dispute is booked in full, once for each time that money was taken or returned
 with turn as (
   select clawback.*, case when number = 1 then id else id || ':' || number end as reference,
          number < turns or state = 'returned' as is_returned

@@ -1,4 +1,4 @@
--- what a refund or dispute took is known, or an operator decided about it, with its id in the reason
+-- each refund and dispute is in USD with a known status, or an operator's reason names its id
 select id, account_id as account, kind, status, amount_cents as amount, currency, state
 from clawback
 where (currency <> 'usd' or not is_status_known)

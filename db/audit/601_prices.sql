@@ -1,4 +1,4 @@
--- a charge is the price of the characters that it names, and names them
+-- each charge names its number of characters, and equals their price
 with begun as (
   -- During a rollout, processes of the previous release still charge without naming the characters.
   select min(created_at) + interval '24 hours' as at from transfer

@@ -1,4 +1,4 @@
--- each adjustment matches exactly one operator action
+-- each adjustment matches exactly one action of an operator
 select adjustment.id, adjustment.amount_micro_usd as amount, action.id as action, action.subject, action.detail
 from (select * from transfer where kind = 'adjustment') adjustment
 full join (select * from operator_action where action = 'adjust') action on action.transfer_id = adjustment.id

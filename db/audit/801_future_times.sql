@@ -1,4 +1,4 @@
--- no lease or scheduled check lies too far in the future
+-- no lease or scheduled check is too far in the future
 select 'hold' as what, id::text, lease_until as at from transfer
 where state = 'pending' and lease_until > now() + interval '25 hours'
 union all

@@ -1,4 +1,4 @@
--- entries are dated in the order of the book, and none in the future
+-- transfers are dated in the order of booking, and none is in the future
 select id, kind, created_at, ended_at, latest_before from (
   select id, kind, created_at, ended_at,
          max(created_at) over (order by position rows between unbounded preceding and 1 preceding) as latest_before

@@ -1,4 +1,4 @@
--- the triggers and constraints that guard the books are in place
+-- all triggers and constraints that protect the ledger are in place
 with books as (
   -- Whatever precedes it in the search path.
   select relnamespace as schema from pg_class where oid = 'transfer'::regclass

@@ -1,4 +1,4 @@
--- contra accounts are those that the service defines
+-- the ledger has exactly the contra accounts that the service defines
 select coalesce(found.name, expected.name) as account, found.name is not null as found
 from (select id || ' ' || contra_name as name from account where kind = 'contra') found
 full join (

@@ -90,7 +90,7 @@ export class QueueWorker {
         if (!isDatabaseUnavailable)
           this.#options.log.warn(
             { err: error },
-            `the ${this.#work.name} waits for the database, and tries again by itself`,
+            `the ${this.#work.name} can't reach the database and retries every 2 s. Check the database if this lasts`,
           );
         isDatabaseUnavailable = true;
       }
@@ -116,7 +116,10 @@ export class QueueWorker {
     });
     events.on('worker:getJob:error', ({ error }) => {
       if (!this.#isFailing)
-        log.warn({ err: error }, `the queue of the ${name} can't be read; the service tries again by itself`);
+        log.warn(
+          { err: error },
+          `the ${name} can't read its queue and retries by itself. Check the database if this lasts`,
+        );
       this.#isFailing = true;
       this.#unread = queue;
     });
@@ -139,7 +142,10 @@ export class QueueWorker {
       this.#connections,
     );
     queue.promise.catch((error) =>
-      log.warn({ err: error }, `the queue of the ${name} stopped; the service tries to open it again by itself`),
+      log.warn(
+        { err: error },
+        `the queue of the ${name} stopped and is opened again by itself. Check the database if this repeats`,
+      ),
     );
     return queue;
   }

@@ -44,7 +44,8 @@ async function ask(db: Database, name: (db: Database) => Promise<unknown>): Prom
     return pending.length === 0 ? { outcome: 'ready' } : { outcome: 'unmigrated', pending };
   } catch (error) {
     const cause = error instanceof Error ? faultOf(error) : undefined;
-    const fix = poolerFix(error) ?? (isRefused(error) ? 'Correct its user, password or database.' : undefined);
+    const fix =
+      poolerFix(error) ?? (isRefused(error) ? 'Correct the user, password or database in DATABASE_URL.' : undefined);
     const told = { cause: cause ?? 'an unknown error' };
     return fix === undefined ? { outcome: 'unavailable', ...told } : { outcome: 'refused', ...told, fix };
   }

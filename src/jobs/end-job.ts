@@ -23,7 +23,7 @@ export async function completeJob(
     const { mimeType: mime_type, sizeBytes: size_bytes } = result;
     await update(trx, job, { ...ended('completed', retentionSeconds), mime_type, size_bytes });
     if (!(await captureHold(trx, { ...hold(job), upstream: result.upstream })))
-      throw new Error('the hold of a running job had already ended');
+      throw new Error('the hold of a running job is already captured or voided, so the end of the job was not saved');
   });
 }
 
@@ -37,7 +37,8 @@ export async function failJob(
   return end(db, job, 'failed', async (trx) => {
     const { code: error_code, message: error_message } = error;
     await update(trx, job, { ...ended('failed', retentionSeconds), error_code, error_message });
-    if (!(await voidHold(trx, hold(job))).isVoided) throw new Error('the hold of a running job had already ended');
+    if (!(await voidHold(trx, hold(job))).isVoided)
+      throw new Error('the hold of a running job is already captured or voided, so the end of the job was not saved');
   });
 }
 

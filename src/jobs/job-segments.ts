@@ -135,7 +135,7 @@ function captionsFor(claim: Claim, rows: readonly Row[]): Buffer {
 
 /** The next upstream may speak as the first one did. */
 const cannotJoin = () =>
-  new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider answered with segments that cannot be joined.', true);
+  new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider returned audio segments that cannot be joined.', true);
 
 function joinedOf(rows: readonly Row[]): SpokenSegments {
   const audible = rows.filter(isAudible);
@@ -245,7 +245,7 @@ export async function openSegments(
     if (opened) yield* opened.stream;
     for (const piece of others) {
       const next = await open(piece);
-      if (!next) throw new Error('a segment of stored audio is gone');
+      if (!next) throw new Error('a stored segment of this audio is missing, so the rest of the audio was not sent');
       yield* next.stream;
     }
   }

@@ -72,7 +72,7 @@ async function runJob(jobId: string, options: JobRunnerOptions, signal: AbortSig
   const endLease = options.leases.keep(claim, askedAt);
   const log = options.log.child({ job: jobId, traceId: claim.traceId, attempt: claim.attempt });
   const run = async () => {
-    log.info('an attempt at a job begins');
+    log.info('a job attempt started; no action is needed');
     await runAttempt(claim, { ...options, log }, signal);
   };
   try {
@@ -93,10 +93,10 @@ async function runAttempt(claim: Claim, options: JobRunnerOptions, signal: Abort
     const event = HOLD_EVENTS[outcome.kind];
     if (event) options.metrics.holdMoved('card', event, claim.priceMicroUsd);
     const ms = Math.round(performance.now() - begunAt);
-    log.info({ ...endOf(outcome, claim), ms }, 'an attempt at a job has ended');
+    log.info({ ...endOf(outcome, claim), ms }, 'a job attempt ended; its result and charge are in this line');
   }
   if (isOwner === false) {
-    log.warn('another worker took over the job; this result is discarded');
+    log.warn('another worker took over this job, so this result is discarded. The job is charged at most once');
     testPoint('job taken over');
     if (outcome.kind === 'completed' && claim.storeAudio) {
       await options.store.delete(audioKey(claim.jobId, claim.fence));
@@ -119,7 +119,7 @@ function endOf(outcome: Outcome, { priceMicroUsd }: Claim): object {
 
 async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSignal): Promise<Outcome> {
   if (claim.attempt > MAX_ATTEMPTS) {
-    const message = 'The job was interrupted too often. It was not charged.';
+    const message = 'The service was interrupted too often to finish the job. The job was not charged; send it again.';
     return { kind: 'failed', code: 'INTERNAL_ERROR', message };
   }
   let history: Pick<Claim, 'attempt' | 'elapsedMs'> = claim;
@@ -145,10 +145,7 @@ async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSig
     return { kind: 'completed', mimeType, sizeBytes: audio.length, upstream };
   } catch (error) {
     if (signal.aborted) return { kind: 'given back' };
-    options.log.warn(
-      { err: error },
-      'an attempt at a job failed; the next line of this job says whether it is retried',
-    );
+    options.log.warn({ err: error }, 'a job attempt failed; the next line of this job says whether it is retried');
     return afterFault(error, history.attempt, history.elapsedMs + performance.now() - since);
   }
 }
@@ -176,7 +173,7 @@ function afterFault(error: unknown, attempt: number, elapsedMs: number): Outcome
   const { code, message, transient, retryAfterSeconds } =
     error instanceof SpeechError
       ? error
-      : { code: 'INTERNAL_ERROR', message: 'Something failed inside the service.', transient: true };
+      : { code: 'INTERNAL_ERROR', message: 'The service had an internal error.', transient: true };
   const delayMs = transient ? retryDelayMs(attempt, elapsedMs, retryAfterSeconds, Math.random()) : undefined;
   if (delayMs !== undefined) return { kind: 'retry', delayMs };
   return { kind: 'failed', code, message: `${message} The job was not charged.` };
@@ -203,7 +200,7 @@ async function writeUntilDone(write: () => Promise<boolean>, { log }: JobRunnerO
     } catch (error) {
       log.error(
         { err: error },
-        'failed to save the end of a job; it retries every second. Check the database if this repeats',
+        'failed to save the end of a job; this is retried every second. Check the database if this line repeats',
       );
       if (signal.aborted) return undefined;
       await sleep(WRITE_AGAIN_MS);

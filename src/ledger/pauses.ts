@@ -120,10 +120,13 @@ export class KnownPauses {
       this.#isDatabaseUnavailable = false;
       if (paused.length === this.#paused.size && paused.every((flow) => this.#paused.has(flow))) return;
       this.#paused = new Set(paused);
-      this.#log.warn({ paused }, 'the paused flows changed');
+      this.#log.warn({ paused }, 'an operator paused or resumed flows; this line lists those that are paused now');
     } catch (err) {
       if (!this.#isDatabaseUnavailable)
-        this.#log.warn({ err }, 'failed to read which flows are paused; the last known list stays in use');
+        this.#log.warn(
+          { err },
+          'failed to read which flows are paused; this is retried every second, and the last known list is used until then',
+        );
       this.#isDatabaseUnavailable = true;
     }
   }

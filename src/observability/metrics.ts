@@ -36,27 +36,27 @@ export class Metrics {
 
   readonly #requests = this.#histogram(
     'speechgate_http_request_duration_seconds',
-    'Time from the request headers to the end of the response, by operation, status and end.',
+    'Seconds from the request headers to the end of the response, by operation, status and how it ended.',
     ['operation', 'status', 'end'],
   );
   readonly #holds = this.#counter(
     'speechgate_holds_total',
-    'Holds that this process placed, captured, voided and lost (delivered, but not charged), by flow.',
+    'Holds that this process placed, captured, voided and lost (delivered, but not charged), by flow and event.',
     ['flow', 'event'],
   );
   readonly #heldMicroUsd = this.#counter(
     'speechgate_held_micro_usd_total',
-    'Micro-USD of the holds that this process placed, captured, voided and lost (delivered, but not charged), by flow.',
+    'Micro-USD of holds that this process placed, captured, voided and lost (delivered, but not charged), by flow and event.',
     ['flow', 'event'],
   );
   readonly #payments = this.#counter(
     'speechgate_payments_total',
-    'USDC payments that became settled, refused, failed or unknown in this process, by flow.',
+    'USDC payments that became settled, refused, failed or unknown in this process, by flow and event.',
     ['flow', 'event'],
   );
   readonly #paymentsMicroUsd = this.#counter(
     'speechgate_payments_micro_usd_total',
-    'Micro-USD of payments that became settled, refused, failed or unknown in this process, by flow.',
+    'Micro-USD of USDC payments that became settled, refused, failed or unknown in this process, by flow and event.',
     ['flow', 'event'],
   );
   readonly #revenueMicroUsd = this.#counter(
@@ -69,22 +69,24 @@ export class Metrics {
     'Upstream cost of syntheses at catalog rates, in micro-USD, by upstream, whether or not callers were charged.',
     ['upstream'],
   );
-  readonly #repairs = this.#counter('speechgate_reconciler_repairs_total', 'Repairs by this process, by reconciler.', [
-    'reconciler',
-  ]);
+  readonly #repairs = this.#counter(
+    'speechgate_reconciler_repairs_total',
+    'Unfinished or expired items that this process completed or deleted, by reconciler.',
+    ['reconciler'],
+  );
   readonly #firstByte = this.#histogram(
     'speechgate_upstream_first_byte_seconds',
-    'Time until the upstream sent its first audio.',
+    'Seconds until the speech server sent the first audio of a synthesis.',
     [],
   );
   readonly #syntheses = this.#histogram(
     'speechgate_upstream_duration_seconds',
-    'Time until the end of a synthesis, by outcome.',
+    'Seconds until the end of a synthesis, by outcome.',
     ['outcome'],
   );
   readonly #upstreamRequests = this.#counter(
     'speechgate_upstream_requests_total',
-    'Synthesis requests, by upstream and outcome.',
+    'Synthesis requests to speech servers, by upstream and outcome.',
     ['upstream', 'outcome'],
   );
   readonly upstreamFailed = this.#count<[upstream: string, reason: string]>(
@@ -94,49 +96,49 @@ export class Metrics {
   );
   readonly #upstreamSeconds = this.#histogram(
     'speechgate_upstream_seconds',
-    'Time until the end of a synthesis, by upstream.',
+    'Seconds until the end of a synthesis, by upstream.',
     ['upstream'],
   );
   readonly #upstreamAvailable = new Gauge({
     name: 'speechgate_upstream_available',
-    help: '1 if the upstream is available, 0 if a process tries it last after failures.',
+    help: '1 if the upstream is available, 0 if it failed recently and is tried last.',
     labelNames: ['upstream'],
     aggregator: 'min',
     registers: [this.#registry],
   });
   readonly #refusedCredentials = this.#counter(
     'speechgate_refused_credentials_total',
-    'Responses 401 and 403 from other services, by the setting with the credential.',
+    'Responses 401 and 403 from other services, by the setting whose credential was refused.',
     ['setting'],
   );
   readonly #outside = this.#counter(
     'speechgate_outside_requests_total',
-    'Requests to other services, by service, call and outcome.',
+    'Requests to other services (facilitator, node, processor, store, mail), by service, call and outcome.',
     ['service', 'call', 'outcome'],
   );
   readonly #outsideSeconds = this.#histogram(
     'speechgate_outside_request_seconds',
-    'Time until the answer of another service, by service and call.',
+    'Seconds until another service answered, by service and call.',
     ['service', 'call'],
   );
   readonly facilitatorLackedGas = this.#count<[]>(
     'speechgate_facilitator_lacked_gas_total',
-    "Payments refused for lack of balance although the payer's balance covers them: the facilitator lacks gas.",
+    'Payments that the facilitator refused for too little balance although the payer has enough: the facilitator lacks gas.',
     [],
   );
   readonly rateLimitRefused = this.#count<[scope: string]>(
     'speechgate_rate_limit_refusals_total',
-    'Requests refused by a rate limit, by kind of limit.',
+    'Requests refused with 429 by a rate limit, by scope of the limit.',
     ['scope'],
   );
   readonly requestForwarded = this.#count<[proxy: ForwardingProxy]>(
     'speechgate_forwarded_requests_total',
-    'Requests with X-Forwarded-For, by whether TRUST_PROXY includes the sender, and whether that named an address.',
+    'Requests with X-Forwarded-For, by proxy: trusted or untrusted by TRUST_PROXY, or nameless if it wrote no address.',
     ['proxy'],
   );
   readonly shed = this.#count<[reason: ShedReason]>(
     'speechgate_shed_requests_total',
-    'Requests refused because of overload before any hold, by reason.',
+    'Requests refused because of overload, before any charge, by reason.',
     ['reason'],
   );
 

@@ -239,11 +239,15 @@ export class ReconcilerRunner {
     if (lost.aborted)
       this.#options.log.warn(
         { reconciler: name },
-        'a reconciler lost its lease and may have stopped early; a later turn finishes its work',
+        'a reconciler lost its lease and may have stopped early. A later turn finishes its work; no action is needed',
       );
-    if (this.#failures.delete(name)) this.#options.log.info({ reconciler: name }, 'a reconciler works again');
+    if (this.#failures.delete(name))
+      this.#options.log.info({ reconciler: name }, 'a reconciler that had failed works again; no action is needed');
     if (count > 0)
-      this.#options.log.info({ reconciler: name, count }, 'a reconciler ended or deleted items; nothing to do');
+      this.#options.log.info(
+        { reconciler: name, count },
+        'a reconciler completed or deleted unfinished items; no action is needed',
+      );
     return { name, outcome: 'done', count, ...reported() };
   }
 
@@ -253,17 +257,22 @@ export class ReconcilerRunner {
     this.#failures.set(name, message);
     this.#options.log.error(
       { reconciler: name, err: error },
-      'a reconciler failed; it retries every turn, and logs the same error only once',
+      'a reconciler failed and retries every turn; the same error is logged only once. Fix the cause in err if it lasts',
     );
   }
 
   #databaseFailed(error: unknown): void {
-    if (!this.#isDatabaseUnavailable) this.#options.log.warn({ err: error }, 'reconcilers wait for the database');
+    if (!this.#isDatabaseUnavailable)
+      this.#options.log.warn(
+        { err: error },
+        "reconcilers can't reach the database and retry every turn. Check the database if this lasts",
+      );
     this.#isDatabaseUnavailable = true;
   }
 
   #databaseAnswered(): void {
-    if (this.#isDatabaseUnavailable) this.#options.log.info('reconcilers reconnected to the database');
+    if (this.#isDatabaseUnavailable)
+      this.#options.log.info('reconcilers reached the database again; no action is needed');
     this.#isDatabaseUnavailable = false;
   }
 }

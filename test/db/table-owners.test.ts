@@ -342,7 +342,7 @@ test('old rows that break a new constraint fail the audit, not the migration', a
   t.strictSame((await migrate(ownerUrl, '')).notValid, ['x402_payment_lower_case']);
   t.strictSame(
     (await audit(owner)).map(({ rule }) => rule),
-    ['hashes and addresses are in canonical form'],
+    ['hashes and addresses of payments are complete and in lower case'],
   );
   await sql`delete from x402_payment`.execute(owner);
   t.strictSame((await migrate(ownerUrl, '')).notValid, []);

@@ -79,7 +79,7 @@ export async function serves(
 
   const audited = start([...COMMAND, 'audit'], env);
   assert.equal(await audited.ended(), 0, audited.output());
-  await until(() => /"msg":"an attempt at a job has ended"/.test(worker.output()));
+  await until(() => /"msg":"a job attempt ended[^"]*"/.test(worker.output()));
   assert.deepEqual([await worker.stop(), await gateway.stop()], [0, 0], worker.output() + gateway.output());
   assert.equal(await voice.stop(), 0, voice.output());
 }

@@ -195,7 +195,7 @@ test('a paused worker can neither complete nor capture a job taken over', async 
   const { frozen, wake } = await freeze(scene, () => startChild(t, WORKER.program, env), id);
   const before = await row(gateway, id);
   await wake();
-  await frozen.printed(/took over the job/);
+  await frozen.printed(/took over this job/);
   t.strictSame(await row(gateway, id), before);
   t.equal(await balance(), FUNDS - PRICE);
   t.strictSame((await gateway.call(`/tts/jobs/${id}/audio`)).bytes, silentMp3(200));

@@ -300,7 +300,7 @@ test('a worker that was paused changes nothing of a long job that was taken over
   paused.process.kill('SIGCONT');
   await slow.write(silentMp3(9_000));
   slow.end();
-  await paused.printed(/took over the job/);
+  await paused.printed(/took over this job/);
   t.ok((await gateway.call(path)).bytes.equals(bytes));
   t.equal(await stored(), new Set(inputsOf(upstream)).size + 1);
   t.equal(await gateway.balance(account), FUNDS - 3_000n * RATE);

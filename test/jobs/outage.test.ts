@@ -75,8 +75,7 @@ test('an unreadable queue is logged once and read again after the outage', async
   await untilJob(gateway, jobId, 'completed');
   // A queue whose entry can't be ended is replaced instead.
   await until(async () => (await sql`select from graphile_worker._private_jobs`.execute(gateway.db)).rows.length === 0);
-  const said = () =>
-    gateway.log.filter(({ msg }) => msg.startsWith("the queue of the job worker can't be read")).length;
+  const said = () => gateway.log.filter(({ msg }) => msg.startsWith("the job worker can't read its queue")).length;
   proxy.cut();
   await until(() => said() > 0);
   proxy.restore();

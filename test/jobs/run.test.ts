@@ -434,10 +434,10 @@ test('log lines about a job carry its trace id, and the cause of a failure', asy
       .filter(({ err }) => !err)
       .map(({ msg, attempt, end, chargedMicroUsd }) => [msg, attempt, end, chargedMicroUsd]),
     [
-      ['an attempt at a job begins', 1, undefined, undefined],
-      ['an attempt at a job has ended', 1, 'retry', undefined],
-      ['an attempt at a job begins', 2, undefined, undefined],
-      ['an attempt at a job has ended', 2, 'completed', 198],
+      ['a job attempt started; no action is needed', 1, undefined, undefined],
+      ['a job attempt ended; its result and charge are in this line', 1, 'retry', undefined],
+      ['a job attempt started; no action is needed', 2, undefined, undefined],
+      ['a job attempt ended; its result and charge are in this line', 2, 'completed', 198],
     ],
   );
 });

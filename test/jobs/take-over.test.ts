@@ -323,10 +323,9 @@ test('a job that has waited two minutes per earlier job goes by its age', async 
   t.strictSame(await audit(gateway.db), []);
 });
 
-const HOLD = 'a hold has ended, is within its lease, or is owned by a live job';
-const STATE =
-  "a job's hold is pending while it lives, posted when it is completed, voided when it failed, and has its fence";
-const TEXT = 'a finished job has no text (R18), and an unfinished one has';
+const HOLD = 'each pending hold has an unexpired lease or an unfinished job';
+const STATE = "the hold of each job has the state that fits the job's state, and the same fence number";
+const TEXT = 'each unfinished job has its text, and no finished job has a text';
 
 test('each audit rule for jobs and holds detects its own damage', async (t) => {
   const gateway = await startGateway(t);

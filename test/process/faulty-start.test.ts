@@ -59,7 +59,7 @@ test('a database of another network is reported once, and the start exits 78', a
   await claimInstance(db, { denomination, livemode: undefined });
   const child = startChild(t, 'src/main.ts', env);
   t.equal(await child.ended(), 78);
-  t.equal(count(child.output(), 'DATABASE_URL holds balances in'), 1);
+  t.equal(count(child.output(), 'The database in DATABASE_URL has balances in'), 1);
   t.notMatch(child.output(), /listen/i);
 });
 

@@ -100,7 +100,7 @@ async function assertStops(several: SeveralProcesses, signal: NodeJS.Signals): P
 test('several processes serve one port', async (t) => {
   const several = await startSeveral(t, { LOG_LEVEL: 'info' });
   const { url, adminUrl, gateway, child } = several;
-  const attempts = () => several.logged('^an attempt at a job begins').map(({ pid }) => pid);
+  const attempts = () => several.logged('^a job attempt started').map(({ pid }) => pid);
   const runJob = async (account: string, key: string) => {
     const call = (path: string, sent?: Parameters<typeof send>[2]) => send(url, path, sent);
     const { jobId } = (await later({ call }, account, { key })).json;

@@ -167,7 +167,7 @@ test('one turn voids more holds than one statement can', async (t) => {
   const findings = await audit(gateway.db);
   t.strictSame(
     findings.map((finding) => finding.rule),
-    ['a hold has ended, is within its lease, or is owned by a live job'],
+    ['each pending hold has an unexpired lease or an unfinished job'],
   );
   t.equal(voided(await gateway.app.reconcilers.turn()), count);
   t.equal(await gateway.balance(account), 5_000_000n);

@@ -234,9 +234,9 @@ test('a failing reconciler stops no other, and is logged once until it recovers'
   t.strictSame(
     lines.filter((line) => line.reconciler === 'bad').map((line) => line.msg),
     [
-      'a reconciler failed; it retries every turn, and logs the same error only once',
-      'a reconciler works again',
-      'a reconciler ended or deleted items; nothing to do',
+      'a reconciler failed and retries every turn; the same error is logged only once. Fix the cause in err if it lasts',
+      'a reconciler that had failed works again; no action is needed',
+      'a reconciler completed or deleted unfinished items; no action is needed',
     ],
   );
   t.equal(lines.filter((line) => line.level >= ERROR).length, 1);
@@ -265,7 +265,7 @@ test('an unavailable database or missing tables are logged once', async (t) => {
   }
   t.strictSame(
     unreachable.lines.map(({ level, msg }) => [level, msg]),
-    [[WARN, 'reconcilers wait for the database']],
+    [[WARN, "reconcilers can't reach the database and retry every turn. Check the database if this lasts"]],
   );
 
   const admin = new pg.Client(url);
@@ -289,7 +289,10 @@ test('an unavailable database or missing tables are logged once', async (t) => {
   );
   t.strictSame(
     later.lines.map(({ msg }) => msg),
-    ['reconcilers wait for the database', 'reconcilers reconnected to the database'],
+    [
+      "reconcilers can't reach the database and retry every turn. Check the database if this lasts",
+      'reconcilers reached the database again; no action is needed',
+    ],
   );
 });
 

@@ -86,7 +86,7 @@ test('a failing processor gets few calls and leaks nothing into the log', async 
   t.match(logged, /the call to the card processor failed/);
   checkout.fault = () => false;
   t.equal(credited(await runner.turn()), 6);
-  t.match(logged, /a reconciler works again/);
+  t.match(logged, /a reconciler that had failed works again/);
   t.strictSame(await audit(gateway.db), []);
 });
 

@@ -109,7 +109,7 @@ test('R26: the reservation of a dead process is freed', { skip }, async (t) => {
   const findings = await audit(gateway.db);
   t.strictSame(
     findings.map(({ rule }) => rule),
-    ['a payment under way is within its lease'],
+    ['each USDC payment in progress has an unexpired lease'],
   );
   t.strictSame(await turn(gateway), { abandoned_payments: 1 });
   t.equal(await stateOf(gateway), undefined);

@@ -3,33 +3,33 @@ import { readInvariants } from '../../src/ledger/audit.ts';
 
 export const invariants = await readInvariants();
 
-export const CARD_TOTAL = "the card accounts' balances are what was credited, less what was charged, and debts paid";
-export const OWN_TRANSFERS = "an account's balance is the sum of its own transfers";
-export const NEGATIVE = 'no balance is negative';
-export const STRAY = 'both accounts of a transfer exist';
-export const SIDES = 'a transfer runs between the accounts that its kind names';
-export const SESSION = 'a checkout session is credited at most once, and only as a credited top-up of that amount';
-export const HOLD = 'a hold has ended, is within its lease, or is owned by a live job';
-export const SETTLEMENT = 'a settled payment has exactly one settlement of its amount, and no other payment has one';
-export const WALLET_TOTAL = "the wallets' balances are their deposits less the pending and posted spends";
-export const PAYER = 'a deposit is credited to the account of its payer';
-export const NONCE = 'a nonce is spent if and only if a wallet was debited for it';
-export const CHAIN = 'an authorization on the chain pays for one payment at most';
-export const GUARDS = 'the triggers and constraints that guard the books are in place';
-export const LEASE = 'a payment under way is within its lease';
-export const CLAWBACK = 'each refund and dispute is booked once for each time that it was taken or returned, whole';
-export const CLAWBACK_PURCHASE = 'a refund or dispute is one of a credited purchase, and of its account';
-export const UNCLEAR =
-  'what a refund or dispute took is known, or an operator decided about it, with its id in the reason';
-export const INDEBTED = 'an account is marked as indebted if and only if it owes something';
-export const DEBT_PAYER = 'a debt is paid by the account that owes it';
-export const ADJUSTMENT = 'each adjustment matches exactly one operator action';
-export const CREDITED = 'top-ups, deposits, settlements, clawbacks and adjustments are posted when created';
+export const CARD_TOTAL = 'all card balances together equal credits minus charges and debt payments';
+export const OWN_TRANSFERS = 'the balance of each account is the sum of its transfers';
+export const NEGATIVE = 'no account has a negative balance';
+export const STRAY = 'both accounts of each transfer exist';
+export const SIDES = 'each transfer is between accounts that its kind allows';
+export const SESSION = 'each paid checkout session is credited once, with the amount of its purchase';
+export const HOLD = 'each pending hold has an unexpired lease or an unfinished job';
+export const SETTLEMENT = 'each settled USDC payment is booked once with its amount, and no other payment is booked';
+export const WALLET_TOTAL = 'all wallet balances together equal deposits minus pending and posted spends';
+export const PAYER = 'each deposit is credited to the account of its payer';
+export const NONCE = 'each used nonce has a prepaid spend, and each recent spend has a used nonce';
+export const CHAIN = 'each authorization on the chain pays for at most one payment';
+export const GUARDS = 'all triggers and constraints that protect the ledger are in place';
+export const LEASE = 'each USDC payment in progress has an unexpired lease';
+export const CLAWBACK =
+  'each refund and dispute is booked in full, once for each time that money was taken or returned';
+export const CLAWBACK_PURCHASE = 'each refund and dispute belongs to a credited purchase of the same account';
+export const UNCLEAR = "each refund and dispute is in USD with a known status, or an operator's reason names its id";
+export const INDEBTED = 'exactly the accounts with a debt are marked as indebted';
+export const DEBT_PAYER = 'each debt is paid by the account that owes it';
+export const ADJUSTMENT = 'each adjustment matches exactly one action of an operator';
+export const CREDITED = 'only charges and spends can be pending; all other transfers are posted when created';
 /** Broken and shown by test/ledger/tampering.test.ts. */
 export const OF_BOOKS = new Set(invariants.filter(({ name }) => /^[4689]/.test(name)).map(({ rule }) => rule));
-export const DENOMINATION = 'payments are of the network and asset that the database belongs to';
+export const DENOMINATION = 'each USDC payment uses the network and asset of this database';
 /** Broken and shown by test/jobs/take-over.test.ts. */
-export const OF_JOBS = /^(a job's hold is pending while it lives|a finished job has no text)/;
+export const OF_JOBS = /^(the hold of each job has the state|each unfinished job has its text)/;
 
 export const PAYER_ADDRESS = `0x${'a'.repeat(40)}`;
 export const HASH = `0x${'1'.repeat(64)}`;
