@@ -2,7 +2,7 @@ import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
 import type { PaymentOutcome } from '../contract/types.ts';
 import type { RunningWork } from '../lib/running-work.ts';
 import type { RequestContext, ResponseEvents } from '../payments/payment-flow.ts';
-import type { Admission } from './plugins/admission.ts';
+import type { RateLimits } from './plugins/rate-limits.ts';
 import { pathAndQuery } from './plugins/request-head.ts';
 import type { RequestFacts } from './plugins/request-log.ts';
 import { prefersHtml, resetResponse } from './reply.ts';
@@ -17,7 +17,7 @@ export class OperationContext implements RequestContext {
   /** The request was a bare probe: the service supplied its query and body (R59). */
   readonly isBare: boolean;
   readonly log: FastifyBaseLogger;
-  readonly admission: Admission;
+  readonly rateLimits: RateLimits;
   readonly #request: FastifyRequest;
   readonly #reply: FastifyReply;
   #response: ResponseEvents | undefined;
@@ -29,7 +29,7 @@ export class OperationContext implements RequestContext {
     this.bytes = request.bytes ?? EMPTY;
     this.isBare = request.isBareProbe;
     this.log = request.log;
-    this.admission = request.admission;
+    this.rateLimits = request.rateLimits;
     this.#request = request;
     this.#reply = reply;
   }

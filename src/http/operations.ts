@@ -60,7 +60,7 @@ export const operations: FastifyPluginAsync<OperationsOptions> = async (
       ...(checkCredential && {
         preHandler: async (request: FastifyRequest, reply: FastifyReply) => {
           const isValid = () => checkCredential(requestOf(route, request), new OperationContext(request, reply));
-          const refusal = await request.admission.requireCredential(isValid);
+          const refusal = await request.rateLimits.requireCredential(isValid);
           if (refusal) throw new RequestRefused(refusal);
         },
       }),

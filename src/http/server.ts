@@ -16,7 +16,6 @@ import type { Metrics } from '../observability/metrics.ts';
 import { addressKey, withoutPort } from '../payments/limits/address-key.ts';
 import { AttemptLimit } from '../payments/limits/attempt-limit.ts';
 import { readEdgeHeaders } from './edge-headers.ts';
-import { Admission, type AdmissionParts, admission, type Windows } from './plugins/admission.ts';
 import { bodies } from './plugins/bodies.ts';
 import { answerClientError, type ClientErrorParts, connections } from './plugins/connections.ts';
 import { EdgeLimiter } from './plugins/edge-limiter.ts';
@@ -25,6 +24,7 @@ import { generatedSchemas } from './plugins/generated-schemas.ts';
 import { createNotFoundHandler } from './plugins/not-found.ts';
 import { gracefulStop, OpenReplies } from './plugins/open-replies.ts';
 import { pressure } from './plugins/pressure.ts';
+import { type RateLimitParts, RateLimits, rateLimits, type Windows } from './plugins/rate-limits.ts';
 import { requestHead } from './plugins/request-head.ts';
 import { RequestRecord } from './plugins/request-log.ts';
 import { RequestRefused } from './structured-error.ts';
@@ -92,8 +92,8 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
     clientErrorHandler: (error, socket) => answerClientError(clientErrors, error, socket),
     frameworkErrors: (error, request, reply) => {
       begin(request, reply);
-      Admission.enter(limits, request, reply).then(
-        (admitted) => handleError(admitted instanceof Admission ? error : new RequestRefused(admitted), request, reply),
+      RateLimits.enter(limits, request, reply).then(
+        (entered) => handleError(entered instanceof RateLimits ? error : new RequestRefused(entered), request, reply),
         (thrown) => handleError(thrown, request, reply),
       );
     },
@@ -107,7 +107,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   app.decorateRequest('isLast', false);
   const replies = new OpenReplies(app);
   const clientErrors: ClientErrorParts = { openReplies: replies, headers: headers.plain, logger, metrics };
-  const limits: AdmissionParts = {
+  const limits: RateLimitParts = {
     limiter: await EdgeLimiter.on(app, options.edgeRateLimitMax),
     windows,
     failures: new AttemptLimit(windows.requests),
@@ -117,7 +117,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   app.addHook('onRequest', async (request, reply) => begin(request, reply));
   await app.register(accepts);
   await app.register(connections, { ...clientErrors, leaving, trustsProxy });
-  await app.register(admission, limits);
+  await app.register(rateLimits, limits);
   await app.register(requestHead);
   await app.register(pressure, { metrics });
   await app.register(bodies);

@@ -8,8 +8,8 @@ import { before, t, test } from 'tap';
 import { parse } from 'yaml';
 import { type Route, routes } from '../../src/contract/routes.ts';
 import type { Validator } from '../../src/contract/validators.js';
-import { Admission, type AdmissionParts } from '../../src/http/plugins/admission.ts';
 import { EdgeLimiter } from '../../src/http/plugins/edge-limiter.ts';
+import { type RateLimitParts, RateLimits } from '../../src/http/plugins/rate-limits.ts';
 import { type Location, violation } from '../../src/http/validation.ts';
 import { fixture, load } from '../codegen/fixture.ts';
 import { type Bench, bench } from '../journeys/card.ts';
@@ -375,15 +375,15 @@ const CREDENTIAL = { 'x-x402-signature': '0x' };
 const UNLESS_VERIFIED: Terms = { edge: 'unless-verified', credential: 'x-x402-signature' };
 
 /** An edge that admits one request a minute to an operation on these terms, and tells what came of each. */
-async function startEdge<T>(terms: Terms, serve: (admission: Admission) => Promise<T>) {
+async function startEdge<T>(terms: Terms, serve: (rateLimits: RateLimits) => Promise<T>) {
   const app = Fastify();
   const parts = { limiter: await EdgeLimiter.on(app, 1), metrics: { rateLimitRefused() {} } };
   const contract = { ...(routes[0] as Route), admission: terms };
   app.get('/', { config: { contract } }, async (request, reply) => {
-    const admitted = await Admission.enter(parts as unknown as AdmissionParts, request, reply);
-    if (!(admitted instanceof Admission)) return { refused: admitted.body.error.details?.scope };
+    const entered = await RateLimits.enter(parts as unknown as RateLimitParts, request, reply);
+    if (!(entered instanceof RateLimits)) return { refused: entered.body.error.details?.scope };
     try {
-      return { served: await serve(admitted) };
+      return { served: await serve(entered) };
     } catch (error) {
       return { failed: (error as Error).message };
     }
@@ -391,8 +391,8 @@ async function startEdge<T>(terms: Terms, serve: (admission: Admission) => Promi
   return async (headers = {}) => (await app.inject({ url: '/', headers })).json();
 }
 
-const proves = (proof: () => Promise<boolean>) => async (admission: Admission) =>
-  (await admission.requireCredential(proof)) ? 'refused' : 'admitted';
+const proves = (proof: () => Promise<boolean>) => async (rateLimits: RateLimits) =>
+  (await rateLimits.requireCredential(proof)) ? 'refused' : 'admitted';
 
 test('a credential is verified only above the edge limit, if the contract says so', async (t) => {
   let asked = 0;
@@ -413,7 +413,7 @@ test('a failed credential counts against its client, an unverifiable one does no
   let proof = async (): Promise<boolean> => {
     throw new Error('the database is away');
   };
-  const send = await startEdge(UNLESS_VERIFIED, (admission) => proves(proof)(admission));
+  const send = await startEdge(UNLESS_VERIFIED, (rateLimits) => proves(proof)(rateLimits));
   t.strictSame(await send(CREDENTIAL), { served: 'admitted' });
   for (let count = 0; count < 10; count += 1) {
     t.strictSame(await send(CREDENTIAL), { failed: 'the database is away' });
@@ -425,7 +425,7 @@ test('a failed credential counts against its client, an unverifiable one does no
 });
 
 test('a verified request is not counted where the contract says so', async (t) => {
-  const verify = async (admission: Admission) => admission.uncountVerified();
+  const verify = async (rateLimits: RateLimits) => rateLimits.uncountVerified();
   const spared = await startEdge(UNLESS_VERIFIED, verify);
   t.strictSame([await spared(), await spared(), await spared()], [{}, {}, {}]);
   const counted = await startEdge({ edge: 'always' }, verify);
@@ -434,15 +434,23 @@ test('a verified request is not counted where the contract says so', async (t) =
 
 test('an operation takes no slot that the contract does not declare', async (t) => {
   for (const [terms, take, reason] of [
-    [{ edge: 'always' }, (admission) => admission.take('request'), 'request'],
-    [{ edge: 'always', window: { by: 'ip', when: ['payment'] } }, (admission) => admission.take('request'), 'request'],
+    [{ edge: 'always' }, (rateLimits) => rateLimits.take('request'), 'request'],
     [
       { edge: 'always', window: { by: 'ip', when: ['payment'] } },
-      (admission) => admission.takeForFailedCredential(),
+      (rateLimits) => rateLimits.take('request'),
+      'request',
+    ],
+    [
+      { edge: 'always', window: { by: 'ip', when: ['payment'] } },
+      (rateLimits) => rateLimits.takeForFailedCredential(),
       'failed-credential',
     ],
-    [{ edge: 'always', window: { by: 'ip', when: ['request'] } }, (admission) => admission.attempt(), 'failed-payment'],
-  ] as [Terms, (admission: Admission) => Promise<unknown>, string][]) {
+    [
+      { edge: 'always', window: { by: 'ip', when: ['request'] } },
+      (rateLimits) => rateLimits.attempt(),
+      'failed-payment',
+    ],
+  ] as [Terms, (rateLimits: RateLimits) => Promise<unknown>, string][]) {
     const send = await startEdge(terms, take);
     t.strictSame(await send(), { failed: `x-admission does not say that a ${reason} takes a slot` });
   }

@@ -10,8 +10,8 @@ import { openChained } from '../../../src/features/x402-feature.ts';
 import { readEdgeHeaders } from '../../../src/http/edge-headers.ts';
 import type { OperationContext } from '../../../src/http/operation-context.ts';
 import { operations } from '../../../src/http/operations.ts';
-import { admission } from '../../../src/http/plugins/admission.ts';
 import { EdgeLimiter } from '../../../src/http/plugins/edge-limiter.ts';
+import { rateLimits } from '../../../src/http/plugins/rate-limits.ts';
 import { RequestRecord } from '../../../src/http/plugins/request-log.ts';
 import { serializedBody } from '../../../src/http/reply.ts';
 import { offersFor } from '../../../src/http/routes/payment-required.ts';
@@ -85,7 +85,7 @@ async function plainServer(): Promise<FastifyInstance> {
   if (has('limit by address')) {
     const limiter = await EdgeLimiter.on(server, config.edgeRateLimitMax);
     const windows = { requests: limits, purchases: undefined };
-    await server.register(admission, { limiter, windows, failures: new AttemptLimit(limits), metrics });
+    await server.register(rateLimits, { limiter, windows, failures: new AttemptLimit(limits), metrics });
   }
   const body = { type: 'object', required: ['text'], properties: { text: { type: 'string', minLength: 1 } } };
   server.post(path, { schema: { body }, config: { contract } }, async (request, reply) => {
@@ -162,7 +162,7 @@ function openOperation() {
     }
     if (!has(LEDGER) || (name === 'direct' && headers['payment-signature'] === undefined)) return sellAtFloor();
 
-    const slot = isByCard ? { slot: context.admission.pendingSlot(headers['x-credit-account']) } : {};
+    const slot = isByCard ? { slot: context.rateLimits.pendingSlot(headers['x-credit-account']) } : {};
     const charge = { utterance, priceMicroUsd, usage, request: context, offers, resource, ...slot };
     const shown = flow.credentialOf(headers);
     if (shown.outcome === 'refused') throw new Error(shown.reason);

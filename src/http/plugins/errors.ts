@@ -38,7 +38,7 @@ export function handleError(
   if (refusal.status >= 500)
     request.log.error({ err: error }, 'a request failed, and its caller got a 5xx status. Read err');
   // A client over the edge's limit learns nothing else until it shows a valid credential.
-  const overLimit = refusal.status < 500 ? request.admission?.refuseIfOverLimit() : undefined;
+  const overLimit = refusal.status < 500 ? request.rateLimits?.refuseIfOverLimit() : undefined;
   return sendFailure(route, overLimit ?? refusal, reply);
 }
 

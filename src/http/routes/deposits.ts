@@ -39,7 +39,7 @@ export async function makeDeposit(
   if (!isPaid) {
     return isAnswer(offered) ? offered : askForPayment(resource, offersFor(offered.terms, amountMicroUsd)[0]);
   }
-  const attempt = await context.admission.attempt();
+  const attempt = await context.rateLimits.attempt();
   if (isAnswer(attempt)) return attempt;
   try {
     return await credit(attempt.succeed);

@@ -22,7 +22,7 @@ export function feedbackOperations(options: FeedbackOptions): FeedbackOperations
   return {
     createFeedbackChallenge: async ({ body }, context) => {
       if (!feedback) return FEEDBACK_OFF;
-      const limited = await context.admission.take('request');
+      const limited = await context.rateLimits.take('request');
       if (limited) return limited;
       const content = feedbackContent(body);
       const challenge = await issueChallenge(db, content, feedback.challengeTtlSeconds);
@@ -42,7 +42,7 @@ export function feedbackOperations(options: FeedbackOptions): FeedbackOperations
 
     submitFeedback: async ({ body }, context) => {
       if (!feedback) return FEEDBACK_OFF;
-      const limited = await context.admission.take('request');
+      const limited = await context.rateLimits.take('request');
       if (limited) return limited;
       const { challenge: token, signature } = body;
       const submission = { content: feedbackContent(body), token, signature, traceId: context.traceId };

@@ -29,13 +29,13 @@ export async function readPrepaidAccount(
     }
     case 'unknown_account':
       return (
-        (await context.admission.takeForFailedCredential()) ??
+        (await context.rateLimits.takeForFailedCredential()) ??
         failure('NOT_FOUND', 'This address has no account. Deposit at POST /x402/deposit to create one.', {
           field: 'address',
         })
       );
     case 'read':
-      context.admission.uncountVerified();
+      context.rateLimits.uncountVerified();
       return {
         status: 200,
         headers: { 'cache-control': PRIVATE_CACHE },

@@ -226,9 +226,9 @@ function messageOf({ code, reason, fault, payment, facilitatorReason }: Refused)
 }
 
 /** Counts a credential's result (R48). Returns a 429 if the address has shown too many that fail. */
-export async function limitCredential({ credential }: Refused, { admission }: OperationContext) {
-  if (credential === 'verified') admission.uncountVerified();
-  return credential === 'failed' ? admission.takeForFailedCredential() : undefined;
+export async function limitCredential({ credential }: Refused, { rateLimits }: OperationContext) {
+  if (credential === 'verified') rateLimits.uncountVerified();
+  return credential === 'failed' ? rateLimits.takeForFailedCredential() : undefined;
 }
 
 export function showReceipt(receipt: Receipt | undefined, context: OperationContext): void {

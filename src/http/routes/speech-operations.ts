@@ -26,7 +26,7 @@ import { type OrderRequest, type OrderResult, partsOf, placeOrder, utteranceOf }
 import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
 import { CARD_OFF, PROVIDER_OFF } from '../config-errors.ts';
 import type { OperationContext } from '../operation-context.ts';
-import type { RequestSlot } from '../plugins/admission.ts';
+import type { RequestSlot } from '../plugins/rate-limits.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { failure, isAnswer } from '../structured-error.ts';
 import { creditChallenge } from './credit-challenge.ts';
@@ -73,7 +73,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
 
   async function answer(request: OrderRequest, terms: SpeechTerms, context: OperationContext) {
     const { headers, storeAudio } = terms;
-    const slot = context.admission.pendingSlot(headers['x-credit-account']);
+    const slot = context.rateLimits.pendingSlot(headers['x-credit-account']);
     const placed = placeOrder(catalog, request);
     const sale = readSale(placed, terms, slot, context);
     if (!terms.isLater) return isAnswer(sale) ? sale : answerNow(sale, slot, context);
@@ -143,7 +143,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     context.payment = NOTHING_CHARGED;
     switch (sold.outcome) {
       case 'ready': {
-        context.admission.uncountVerified();
+        context.rateLimits.uncountVerified();
         const { mimeType, audio } = sold.body;
         context.followCharge(sold.captured, priceMicroUsd, work);
         const buffering = audio instanceof Readable ? { 'x-accel-buffering': 'no' as const } : {};
@@ -151,7 +151,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
         return { status: 200 as const, type: mimeType, headers, body: audio };
       }
       case 'refused':
-        if (sold.reason === 'unknown_account') context.admission.rememberFailedCredential();
+        if (sold.reason === 'unknown_account') context.rateLimits.rememberFailedCredential();
         return refusalAnswer(sold, challengeOf(charge, context));
       case 'failed':
         return speechFailed(sold, context);

@@ -50,7 +50,7 @@ export async function answerLink<Answer, Refusal>(
   try {
     // Undefined without a `sig`, which is refused only if there is audio, and where links are not signed.
     const isSigned = signer && sig !== undefined ? await signer.verify(sig, id) : undefined;
-    const limited = await context.admission.take('request', isSigned ? sig : undefined);
+    const limited = await context.rateLimits.take('request', isSigned ? sig : undefined);
     if (limited) return limited;
     if (isSigned === false) {
       const message = `sig is invalid or has expired. ${hints.invalid}`;

@@ -110,7 +110,7 @@ export function topUpOperations(
         return page(400, privatePage, launcherPage(launcher, request, { refusedAmount }));
       }
       if (pauses.has('top-up')) return wantsPage ? pausedPage() : pausedAnswer('top-up');
-      const limited = await context.admission.take('request');
+      const limited = await context.rateLimits.take('request');
       if (limited) {
         return wantsPage
           ? page(limited.status, limited.headers, pages.tooManyPage(limited.headers['retry-after']))

@@ -114,7 +114,7 @@ export class X402Speech {
     return (context.isBare ? showExample : askForPayment)(resource, offered.offers[0]);
   }
 
-  /** Whether a request would be admitted beyond the edge's limit (R48). */
+  /** Whether a request would be accepted beyond the edge's limit (R48). */
   async hasVerifiedCredential(request: SpeechRequest, context: OperationContext): Promise<boolean> {
     const checked = await this.#check(request, context);
     if (checked.outcome !== 'paid') return false;
@@ -162,7 +162,7 @@ export class X402Speech {
     const { flow, headers, speech, resource } = sale;
     const { order, offers } = sale.offered;
     // A flow that can verify its credential takes a slot only for a failed one (R48).
-    const limited = flow.verify ? undefined : await context.admission.take('payment');
+    const limited = flow.verify ? undefined : await context.rateLimits.take('payment');
     if (limited) return limited;
     const shown = flow.credentialOf(headers);
     if (shown.outcome === 'refused') return this.#answerRefused(sale, shown, context);
@@ -183,7 +183,7 @@ export class X402Speech {
     let held: PaymentHold | undefined;
     const onHeld = (hold: PaymentHold) => {
       held = hold;
-      if (flow.verify) context.admission.uncountVerified();
+      if (flow.verify) context.rateLimits.uncountVerified();
     };
     try {
       const authorize = () => flow.authorize(shown.credential, charge);
@@ -245,7 +245,7 @@ export class X402Speech {
       context.payment = found.payment;
       return refusal;
     }
-    const limited = isMetered ? await context.admission.take('payment') : undefined;
+    const limited = isMetered ? await context.rateLimits.take('payment') : undefined;
     if (limited) {
       if (found.outcome === 'replayed') found.audio.destroy();
       return limited;

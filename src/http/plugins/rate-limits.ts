@@ -10,18 +10,18 @@ import type { CredentialCheck, EdgeLimiter } from './edge-limiter.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    admission: Admission;
+    rateLimits: RateLimits;
   }
 }
 
-/** Counts every request at the edge, and gives operations the limits of their route as `request.admission`. */
-export const admission = fp<AdmissionParts>(async (app, parts) => {
-  app.decorateRequest('admission');
+/** Counts every request at the edge, and gives operations the limits of their route as `request.rateLimits`. */
+export const rateLimits = fp<RateLimitParts>(async (app, parts) => {
+  app.decorateRequest('rateLimits');
   app.addHook('onRequest', async (request, reply) => {
-    const admitted = await Admission.enter(parts, request, reply);
+    const entered = await RateLimits.enter(parts, request, reply);
     if (reply.sent) return reply;
-    if (!(admitted instanceof Admission)) throw new RequestRefused(admitted);
-    request.admission = admitted;
+    if (!(entered instanceof RateLimits)) throw new RequestRefused(entered);
+    request.rateLimits = entered;
   });
 });
 
@@ -30,7 +30,7 @@ export interface Windows {
   readonly purchases: RollingWindow | undefined;
 }
 
-export interface AdmissionParts {
+export interface RateLimitParts {
   readonly limiter: EdgeLimiter;
   readonly windows: Windows;
   readonly failures: AttemptLimit;
@@ -60,15 +60,15 @@ export interface RequestSlot extends PendingSlot {
  * operation then takes slots of its window at the steps that `x-admission` of the contract names. Every refusal is the
  * response: nothing else is done.
  */
-export class Admission {
-  readonly #parts: AdmissionParts;
+export class RateLimits {
+  readonly #parts: RateLimitParts;
   readonly #request: FastifyRequest;
   readonly #reply: FastifyReply;
   readonly #terms: AdmissionTerms | undefined;
   #overLimit: { readonly slot: Slot; readonly check: CredentialCheck } | undefined;
   #isCounted = false;
 
-  private constructor(parts: AdmissionParts, request: FastifyRequest, reply: FastifyReply) {
+  private constructor(parts: RateLimitParts, request: FastifyRequest, reply: FastifyReply) {
     this.#parts = parts;
     this.#request = request;
     this.#reply = reply;
@@ -77,12 +77,12 @@ export class Admission {
 
   /** Counts a request at the edge. Preflights are free. */
   static async enter(
-    parts: AdmissionParts,
+    parts: RateLimitParts,
     request: FastifyRequest,
     reply: FastifyReply,
-  ): Promise<Admission | RateLimited> {
-    const admission = new Admission(parts, request, reply);
-    return (await admission.#countAtEdge()) ?? admission;
+  ): Promise<RateLimits | RateLimited> {
+    const rateLimits = new RateLimits(parts, request, reply);
+    return (await rateLimits.#countAtEdge()) ?? rateLimits;
   }
 
   /** The refusal of a request over the edge's limit that can't show a credential any more; undefined within the limit. */
