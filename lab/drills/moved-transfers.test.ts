@@ -116,7 +116,7 @@ test('reconcile --since continues past a failing payment, names it and exits 1',
   const failing = await failStatements(gateway.db, { table: 'transfer', on: 'insert', when, state: 'P0001' });
   const { code, output } = await run('reconcile', '--since', SINCE);
   t.equal(code, 1, output);
-  t.match(output, /^FAILED: 1 could not be booked.*\n0x[0-9a-f]{64}:\d+ as it was told$/m);
+  t.match(output, /^FAILED: transfers that could not be booked: 1\..*\n0x[0-9a-f]{64}:\d+ as it was told$/m);
   await assertCredited(gateway, second.payer, [DEPOSIT + 1]);
   await assertCredited(gateway, first.payer, []);
   const { failed } = JSON.parse((await run('reconcile', '--since', SINCE, '--json')).out).transfers;

@@ -65,7 +65,10 @@ test('a pooler without named statements ends the start with 78, and doctor names
 
   const pooler = (await examine({ DATABASE_URL })).get('pooler');
   assert.equal(pooler?.state, 'fault');
-  t.match(`${pooler.message} ${pooler.fix}`, /Named statements fail: .+DATABASE_NAMED_STATEMENTS=off/);
+  t.match(
+    `${pooler.message} ${pooler.fix}`,
+    /Prepared statements fail behind a pooler: .+DATABASE_NAMED_STATEMENTS=off/,
+  );
 });
 
 test('/readyz fails behind such a pooler, and names its setting', { skip }, async (t) => {

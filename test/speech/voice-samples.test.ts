@@ -31,7 +31,7 @@ test('a sample is spoken once, by the command, and costs its hearers nothing', a
   const made = await makeSamples(gateway);
   t.equal(made.code, 0, made.output);
   t.match(made.out, /^spoken +provider-a\/tts-1-hd +provider-a_nova$/m);
-  t.match(made.out, new RegExp(`^${VOICES} samples made, 0 failed, ${SAMPLE_TEXT.length} characters each\\.$`, 'm'));
+  t.match(made.out, new RegExp(`^Samples: ${VOICES} made, 0 failed, ${SAMPLE_TEXT.length} characters each\\.$`, 'm'));
   t.strictSame([...new Set(upstream.requests.map(({ body }) => body?.input))], [SAMPLE_TEXT]);
 
   for (const path of [SAMPLE, HD]) {
@@ -39,7 +39,7 @@ test('a sample is spoken once, by the command, and costs its hearers nothing', a
     t.strictSame([sample.status, sample.headers.get('content-type')], [200, 'audio/mpeg']);
     t.strictSame(sample.bytes, Buffer.from(silentMp3(700)));
   }
-  t.match((await makeSamples(gateway)).out, /^0 samples made/);
+  t.match((await makeSamples(gateway)).out, /^Samples: 0 made/);
   t.equal(upstream.requests.length, VOICES);
   t.strictSame(await gateway.db.selectFrom('transfer').select('id').execute(), []);
 });
@@ -120,13 +120,13 @@ test('what fails is named, and is spoken by the next run; --again speaks all', a
   const first = await makeSamples(gateway);
   t.equal(first.code, 1);
   t.match(first.out, /^FAILED +provider-a\/tts-1 +provider-a_nova: .+\.$/m);
-  t.match(first.out, /^16 samples made, 2 failed/m);
+  t.match(first.out, /^Samples: 16 made, 2 failed/m);
   t.equal((await gateway.call(SAMPLE)).status, 404);
   upstream.mode = wav();
-  t.match((await makeSamples(gateway)).out, /MPEG audio\.\n0 samples made, 2 failed/);
+  t.match((await makeSamples(gateway)).out, /MPEG audio\.\nSamples: 0 made, 2 failed/);
   upstream.mode = mp3();
-  t.match((await makeSamples(gateway)).out, /^2 samples made, 0 failed/m);
-  t.match((await makeSamples(gateway, '--again')).out, /^18 samples made, 0 failed/m);
+  t.match((await makeSamples(gateway)).out, /^Samples: 2 made, 0 failed/m);
+  t.match((await makeSamples(gateway, '--again')).out, /^Samples: 18 made, 0 failed/m);
 });
 
 test('without the audio store a sample is 503, and the catalog is listed', async (t) => {

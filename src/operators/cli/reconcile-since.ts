@@ -152,17 +152,11 @@ function foundLines({ booked, received, undecided, failed }: Found, { catalog }:
     const { known, open, others } = received;
     const meanings = (transfer: DatedTransfer) => inferPurpose(transfer.amount, catalog);
     lines.push(
-      `\nOf the transfers to the payees on the chain, ${known.length} belong to settled payments.`,
-      ...transferLines(
-        `${open.length} transfers belong to payments in progress, or to payments with other terms:`,
-        open,
-      ),
-      ...transferLines(
-        `${others.length} transfers were sent without an authorization, so they do not pay this service:`,
-        others,
-      ),
+      `\nTransfers to the payees on the chain that belong to settled payments: ${known.length}`,
+      ...transferLines(`Transfers of payments that are in progress or have other terms: ${open.length}`, open),
+      ...transferLines(`Transfers without an authorization, which do not pay this service: ${others.length}`, others),
       ...failedLines(failed),
-      ...transferLines(`${undecided.length} transfers belong to no payment in this database:`, undecided, meanings),
+      ...transferLines(`Transfers of no payment in this database: ${undecided.length}`, undecided, meanings),
       ...(undecided.length > 0 ? HOW_TO_DECIDE : []),
     );
   }
@@ -172,7 +166,7 @@ function foundLines({ booked, received, undecided, failed }: Found, { catalog }:
 function failedLines(failed: readonly FailedTransfer[]): string[] {
   if (failed.length === 0) return [];
   return [
-    `FAILED: ${failed.length} transfers could not be booked. Fix the cause, then run this command again:`,
+    `FAILED: transfers that could not be booked: ${failed.length}. Fix the cause, then run this command again.`,
     ...failed.map(({ transfer, error }) => printable(`${placeOf(transfer)} ${reasonOf(error)}`)),
   ];
 }

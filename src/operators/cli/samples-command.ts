@@ -37,7 +37,7 @@ export const samplesCommand = defineCommand({
       await Promise.all([close(), store.close()]);
     }
     const { spoken, failed } = count;
-    context.console.log(`${spoken} samples made, ${failed} failed, ${SAMPLE_TEXT.length} characters each.`);
+    context.console.log(`Samples: ${spoken} made, ${failed} failed, ${SAMPLE_TEXT.length} characters each.`);
     return failed > 0 ? EXIT_FAILED : 0;
   },
 });

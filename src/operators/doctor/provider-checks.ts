@@ -231,7 +231,7 @@ function refused({ status, json }: ProbeResponse, endpoint: string, setting: str
 
 const noFacilitator = ({ status }: ProbeResponse, endpoint: string): Finding =>
   fault(
-    `The server is not a facilitator (status ${status} at /${endpoint}).`,
+    `The server at the facilitator's URL is not a facilitator (status ${status} at /${endpoint}).`,
     'Set the URL to the base of an x402 facilitator, which serves /supported, /verify and /settle.',
   );
 

@@ -203,10 +203,10 @@ test('erasing deletes feedback and stored audio, keeps the books, and is recorde
   t.equal(asked.code, 2);
   t.match(asked.err, /^This erases the feedback of [0-9a-f]{8}… .* Transfers, purchases and payments stay, /);
   t.match(asked.err, /Audio paid in USDC is kept for a day/);
-  t.match((await run('erase', account, ...WHY)).out, /: erased 0 feedback messages and the audio of 1 jobs$/m);
+  t.match((await run('erase', account, ...WHY)).out, /: erased feedback messages: 0, jobs with stored audio: 1$/m);
   t.match(
     (await run('erase', wallet.address, ...WHY)).out,
-    /^0x\S+: erased 1 feedback messages and the audio of 0 jobs$/m,
+    /^0x\S+: erased feedback messages: 1, jobs with stored audio: 0$/m,
   );
   t.equal((await gateway.app.reconcilers.turn()).find(({ name }) => name === 'expired_audio')?.count, 1);
   t.strictSame(await gateway.db.selectFrom('feedback').selectAll().execute(), []);

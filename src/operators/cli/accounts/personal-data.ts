@@ -138,7 +138,7 @@ export const eraseCommand = defineCommand({
         );
       }
       const { feedback, jobs } = await erase(db, owner, operatorAction);
-      context.console.log(`${name}: erased ${feedback} feedback messages and the audio of ${jobs} jobs`);
+      context.console.log(`${name}: erased feedback messages: ${feedback}, jobs with stored audio: ${jobs}`);
       return 0;
     });
   },
