@@ -65,7 +65,7 @@ export function generateOperations(contract: Contract): string {
 }
 
 /** Whether the edge does not count a request of the operation if its credential verifies. */
-export const isCredentialChecked = ({ admission }: Operation): boolean => admission.edge === 'unless-verified';
+export const isCredentialChecked = ({ rateLimits }: Operation): boolean => rateLimits.edge === 'unless-verified';
 
 function credentialChecks({ operations }: Contract): string {
   const members = operations

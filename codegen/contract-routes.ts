@@ -1,9 +1,9 @@
-import { EDGE_TERMS, WINDOW_KEYS, WINDOW_TERMS } from './admission-terms.ts';
 import { isCredentialChecked, pascal, tagKey } from './contract-operations.ts';
 import { serializerNames } from './contract-serializers.ts';
 import { validatorNames } from './contract-validators.ts';
 import type { Contract, Operation, Response } from './model.ts';
 import { Code, print } from './print.ts';
+import { EDGE_TERMS, WINDOW_KEYS, WINDOW_TERMS } from './rate-limit-terms.ts';
 
 const union = (names: readonly string[]) => names.map((name) => `'${name}'`).join(' | ');
 
@@ -11,7 +11,7 @@ const START = `import * as serialize from './serializers.js';
 import * as validate from './validators.js';
 
 /** Which limits count a request (R48). */
-export interface AdmissionTerms {
+export interface RateLimitTerms {
   /** The edge's limit counts every request, or those without a credential that verifies. */
   readonly edge: ${union(EDGE_TERMS)};
   /** The header that shows a credential, where the edge does not count requests whose credential verifies. */
@@ -43,7 +43,7 @@ export interface Route {
   readonly listed?: number;
   /** A GET without a HEAD beside it, since it charges or credits (R51). */
   readonly noHead?: true;
-  readonly admission: AdmissionTerms;
+  readonly rateLimits: RateLimitTerms;
   /** Declared query parameters. */
   readonly query: readonly string[];
   /** Declared request headers, in lower case. */
@@ -195,7 +195,7 @@ function route(operation: Operation, shared: SharedResponses, everywhere: Record
     path: operation.path.replaceAll(/\{([^}]+)\}/g, ':$1'),
     ...(operation.listed !== undefined && { listed: operation.listed }),
     ...(operation.noHead && { noHead: true }),
-    admission: operation.admission,
+    rateLimits: operation.rateLimits,
     query: names('query'),
     headers: names('header'),
     consumes: operation.body?.content.map(({ type }) => type) ?? [],

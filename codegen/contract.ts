@@ -1,5 +1,4 @@
 import { parse } from 'yaml';
-import { readAdmission } from './admission-terms.ts';
 import { ContractError } from './contract-error.ts';
 import { admitted, codesIn, hasMember } from './error-codes.ts';
 import { checkExtensions } from './extensions.ts';
@@ -13,6 +12,7 @@ import {
   type Response,
   type Schema,
 } from './model.ts';
+import { readRateLimits } from './rate-limit-terms.ts';
 import { dereference, type Raw } from './references.ts';
 
 const METHODS = ['get', 'post', 'put', 'patch', 'delete'];
@@ -110,7 +110,7 @@ class Reader {
       responses: this.responses(raw.responses ?? {}, where),
       ...(raw['x-listed'] !== undefined && { listed: raw['x-listed'] }),
       noHead: raw['x-no-head'] === true,
-      admission: readAdmission(raw['x-admission'], parameters, where, this.#problems),
+      rateLimits: readRateLimits(raw['x-rate-limits'], parameters, where, this.#problems),
     };
     this.#checkErrorCodes(operation, where);
     return operation;

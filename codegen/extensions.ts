@@ -7,7 +7,7 @@ const EXTENSIONS: Record<string, string[]> = {
   'x-payment-info': ['operationId'],
   'x-listed': ['operationId'],
   'x-no-head': ['operationId'],
-  'x-admission': ['operationId'],
+  'x-rate-limits': ['operationId'],
   'x-body-limit': ['content'],
   'x-set-by': ['schema'],
   'x-text': ['type'],

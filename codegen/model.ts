@@ -1,4 +1,4 @@
-import type { AdmissionTerms } from './admission-terms.ts';
+import type { RateLimitTerms } from './rate-limit-terms.ts';
 
 /** A dereferenced OpenAPI 3.0 schema object; only the keywords the compiler reads are named. */
 export interface Schema {
@@ -58,7 +58,7 @@ export interface Operation {
   responses: Response[];
   listed?: number;
   noHead: boolean;
-  admission: AdmissionTerms;
+  rateLimits: RateLimitTerms;
 }
 
 export interface Contract {

@@ -41,7 +41,7 @@ export function fixture(): Document {
           summary: 'One note',
           'x-listed': 1,
           'x-no-head': true,
-          'x-admission': {
+          'x-rate-limits': {
             edge: 'unless-verified',
             credential: 'x-key',
             window: { by: 'ip', when: ['failed-credential'] },
@@ -77,7 +77,7 @@ export function fixture(): Document {
       '/notes': {
         post: {
           operationId: 'createNote',
-          'x-admission': { edge: 'always' },
+          'x-rate-limits': { edge: 'always' },
           tags: ['notes'],
           summary: 'Speak a note',
           requestBody: {
@@ -106,7 +106,7 @@ export function fixture(): Document {
       '/order-forms': {
         post: {
           operationId: 'orderForm',
-          'x-admission': { edge: 'always' },
+          'x-rate-limits': { edge: 'always' },
           tags: ['order-forms'],
           summary: 'Order',
           requestBody: {

@@ -369,7 +369,7 @@ test('a repeated single-value header is 400 and named, even with equal values', 
   }
 });
 
-type Terms = Route['admission'];
+type Terms = Route['rateLimits'];
 
 const CREDENTIAL = { 'x-x402-signature': '0x' };
 const UNLESS_VERIFIED: Terms = { edge: 'unless-verified', credential: 'x-x402-signature' };
@@ -378,7 +378,7 @@ const UNLESS_VERIFIED: Terms = { edge: 'unless-verified', credential: 'x-x402-si
 async function startEdge<T>(terms: Terms, serve: (rateLimits: RateLimits) => Promise<T>) {
   const app = Fastify();
   const parts = { limiter: await EdgeLimiter.on(app, 1), metrics: { rateLimitRefused() {} } };
-  const contract = { ...(routes[0] as Route), admission: terms };
+  const contract = { ...(routes[0] as Route), rateLimits: terms };
   app.get('/', { config: { contract } }, async (request, reply) => {
     const entered = await RateLimits.enter(parts as unknown as RateLimitParts, request, reply);
     if (!(entered instanceof RateLimits)) return { refused: entered.body.error.details?.scope };
@@ -452,6 +452,6 @@ test('an operation takes no slot that the contract does not declare', async (t) 
     ],
   ] as [Terms, (rateLimits: RateLimits) => Promise<unknown>, string][]) {
     const send = await startEdge(terms, take);
-    t.strictSame(await send(), { failed: `x-admission does not say that a ${reason} takes a slot` });
+    t.strictSame(await send(), { failed: `x-rate-limits does not say that a ${reason} takes a slot` });
   }
 });

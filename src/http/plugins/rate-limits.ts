@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import type { AdmissionTerms } from '../../contract/routes.ts';
+import type { RateLimitTerms } from '../../contract/routes.ts';
 import type { Bucket } from '../../db/rate-window.ts';
 import type { Metrics } from '../../observability/metrics.ts';
 import type { AttemptLimit } from '../../payments/limits/attempt-limit.ts';
@@ -37,8 +37,8 @@ export interface RateLimitParts {
   readonly metrics: Metrics;
 }
 
-type WindowKey = NonNullable<AdmissionTerms['window']>['by'];
-type WindowReason = NonNullable<AdmissionTerms['window']>['when'][number];
+type WindowKey = NonNullable<RateLimitTerms['window']>['by'];
+type WindowReason = NonNullable<RateLimitTerms['window']>['when'][number];
 
 export type RateLimited = ReturnType<typeof rateLimited>;
 
@@ -57,14 +57,14 @@ export interface RequestSlot extends PendingSlot {
 /**
  * Takes one request through the rate limits (R48): the edge's, of this process, and the persistent window, of all. The
  * plugin counts it at the edge (`enter`), and over the edge's limit requires a valid credential (`requireCredential`). The
- * operation then takes slots of its window at the steps that `x-admission` of the contract names. Every refusal is the
+ * operation then takes slots of its window at the steps that `x-rate-limits` of the contract names. Every refusal is the
  * response: nothing else is done.
  */
 export class RateLimits {
   readonly #parts: RateLimitParts;
   readonly #request: FastifyRequest;
   readonly #reply: FastifyReply;
-  readonly #terms: AdmissionTerms | undefined;
+  readonly #terms: RateLimitTerms | undefined;
   #overLimit: { readonly slot: Slot; readonly check: CredentialCheck } | undefined;
   #isCounted = false;
 
@@ -72,7 +72,7 @@ export class RateLimits {
     this.#parts = parts;
     this.#request = request;
     this.#reply = reply;
-    this.#terms = request.routeOptions.config?.contract?.admission;
+    this.#terms = request.routeOptions.config?.contract?.rateLimits;
   }
 
   /** Counts a request at the edge. Preflights are free. */
@@ -209,7 +209,7 @@ export class RateLimits {
 
   #windowFor(reason: WindowReason): WindowKey {
     const window = this.#terms?.window;
-    if (!window?.when.includes(reason)) throw new Error(`x-admission does not say that a ${reason} takes a slot`);
+    if (!window?.when.includes(reason)) throw new Error(`x-rate-limits does not say that a ${reason} takes a slot`);
     return window.by;
   }
 
