@@ -10,7 +10,7 @@ Checks the ledger and prints a line for each rule. Exits with 1 if a rule is bro
   --external       also compares the ledger with the card processor and the chain
   --seal           prints a seal (a hash of all transfers) to keep elsewhere
   --verify-seal S  checks that the transfers in a seal are unchanged; can be repeated
-  --secrets        prints whole ids of accounts and sessions; anyone who has one can spend`;
+  --secrets        prints whole ids of accounts and sessions. Keep them secret: they allow spending`;
 
 export const auditCommand = defineCommand({
   usage: USAGE,

@@ -12,10 +12,10 @@ const CLOSE_MS = 3_000;
 const COLUMNS = [7, 34];
 const WORDS = { ok: 'ok', warning: 'warning', fault: 'FAULT', skipped: 'skipped' } as const;
 const USAGE = `speechgate admin doctor
-Checks the configuration against its live parts and prints a line for each check. Exits with 1 if there is a fault.
+Checks the settings and the services that they name, and prints a line for each check. Exits with 1 if there is a fault.
   --json           prints one JSON array
   --no-speak       does not request speech from the models
-  --mail           sends a mail
+  --mail           sends a test mail to FEEDBACK_TO
   --skip CHECK     skips a check; can be repeated`;
 
 export const doctorCommand = defineCommand({

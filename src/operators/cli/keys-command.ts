@@ -21,7 +21,7 @@ The caller can trust the key if the thumbprint equals the fingerprint.`;
 const USAGE = `speechgate admin keys [--show [--json]]
 Creates the keys in SIGNING_KEYS_FILE, or rotates them.
   --show           only prints them
-  --json           prints the public keys as callers' --trust takes them`;
+  --json           prints the public keys in the form that callers pass to --trust`;
 
 export const keysCommand = defineCommand({
   usage: USAGE,

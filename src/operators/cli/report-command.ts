@@ -37,7 +37,7 @@ Prints sales, other money and what you owe, and compares them with the card proc
   --from DAY       the first day, such as 2026-11-01 (UTC), or a time such as 2026-11-01T12:00Z
   --to DAY         the last day (default: until now)
   --by GROUP       ${GROUPS.join(', ')} (default: day)
-  --secrets        prints whole ids of accounts; anyone who has one can spend
+  --secrets        prints whole ids of accounts. Keep them secret: they allow spending
   --csv, --json    prints the sales as CSV, or everything as JSON
   --no-outside     does not compare with the card processor and the chain`;
 

@@ -214,7 +214,9 @@ async function isOfOurTime({ db, now }: DoctorContext): Promise<Finding> {
   const message = `The database's clock is ${(apartMs / 1000).toFixed(1)} s ${best.skewMs < 0 ? 'behind' : 'ahead of'} the clock of this machine.`;
   const fix = 'Synchronize the clocks of both machines by NTP (chrony, systemd-timesyncd).';
   if (apartMs > SKEW_FAULT_MS) return fault(message, fix);
-  return apartMs > SKEW_WARNING_MS ? warning(message, fix) : ok(`The database's clock is right within a second.`);
+  return apartMs > SKEW_WARNING_MS
+    ? warning(message, fix)
+    : ok("The database's clock and the clock of this machine differ by at most one second.");
 }
 
 async function hasRoom({ db, config }: DoctorContext): Promise<Finding> {

@@ -277,7 +277,7 @@ async function takesMail({ smtpUrl, from, to }: MailConfig): Promise<Finding> {
 }
 
 async function sendsMail(mail: MailConfig, serviceName: string): Promise<Finding> {
-  const subject = `[${serviceName}] This is how feedback will arrive`;
+  const subject = `[${serviceName}] Test of feedback mail`;
   const messageId = `<doctor-${randomUUID()}@${mail.from.address.split('@')[1]}>`;
   const text = 'speechgate doctor --mail sent this test mail. The mail settings work. No action is needed.\n';
   const letter = { from: mail.from, to: [...mail.to], subject, messageId, date: new Date(), text };

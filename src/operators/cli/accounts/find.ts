@@ -33,7 +33,7 @@ const USAGE = `speechgate admin accounts find --email ADDRESS | --session ID | -
   --payment-intent ID       the processor's payment, as on receipts
   --trace ID                the x-trace-id of a response
   --address 0x…             a wallet
-  --secrets                 prints whole ids of accounts and sessions; anyone who has one can spend
+  --secrets                 prints whole ids of accounts and sessions. Keep them secret: they allow spending
   --json                    prints a JSON array`;
 
 const OPTIONS = {

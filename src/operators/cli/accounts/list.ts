@@ -19,7 +19,7 @@ Prints the newest accounts that match every option.
   --frozen         only frozen ones
   --indebted       only those with a debt
   --last N         number of accounts (default: 50)
-  --secrets        prints whole ids of accounts; anyone who has one can spend
+  --secrets        prints whole ids of accounts. Keep them secret: they allow spending
   --json           prints a JSON array`;
 
 export const listCommand = defineCommand({

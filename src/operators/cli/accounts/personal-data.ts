@@ -30,7 +30,7 @@ const ADDRESS = /^0x[0-9a-f]{40}$/i;
 const EXPORT_USAGE = `speechgate admin accounts export ACCOUNT
 Prints every record about it as JSON, one a line.${ACCOUNT_USAGE}
   --csv            prints CSV
-  --secrets        prints whole ids of accounts and sessions; anyone who has one can spend`;
+  --secrets        prints whole ids of accounts and sessions. Keep them secret: they allow spending`;
 
 export const exportCommand = defineCommand({
   usage: EXPORT_USAGE,

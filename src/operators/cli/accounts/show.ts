@@ -8,7 +8,7 @@ import { ACCOUNT_USAGE, readNamed } from '../operator-options.ts';
 
 const USAGE = `speechgate admin accounts show ACCOUNT${ACCOUNT_USAGE}
   --last N         number of entries of each kind (default: 20)
-  --secrets        prints whole ids of accounts and sessions; anyone who has one can spend
+  --secrets        prints whole ids of accounts and sessions. Keep them secret: they allow spending
   --json           prints JSON`;
 
 export const showCommand = defineCommand({
