@@ -30,9 +30,7 @@ const OUTAGES = ['XX000', '58030', '40P01', '55000'];
 const SURPRISE = 'P0001';
 const BOOKINGS = { table: 'transfer', on: 'insert', when: sql`new.kind in ('settlement', 'deposit')` } as const;
 
-test('R62: the gateway retries recording a settlement after a database outage', {
-  skip,
-}, async (t) => {
+test('R62: the gateway retries recording a settlement after a database outage', { skip }, async (t) => {
   // One after the other: the wallets are funded by one account.
   const payers = [];
   for (const state of OUTAGES) payers.push({ state, payer: await wallet(chain.client, 1_000_000n) });
@@ -49,9 +47,7 @@ test('R62: the gateway retries recording a settlement after a database outage', 
   );
 });
 
-test('R62: replays of an unrecorded settlement are 409 until the database recovers', {
-  skip,
-}, async (t) => {
+test('R62: replays of an unrecorded settlement are 409 until the database recovers', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const failing = await failStatements(gateway.db, { ...BOOKINGS, state: SURPRISE });
   const payer = await wallet(chain.client, 1_000_000n);
@@ -131,9 +127,7 @@ const NONSENSE: [string, unknown[]][] = [
   ['eth_call', ['nonsense', '0x', 12, {}, null]],
 ];
 
-test('a malformed node response before settle is 502 and reserves nothing', {
-  skip,
-}, async (t) => {
+test('a malformed node response before settle is 502 and reserves nothing', { skip }, async (t) => {
   const node = await startRpcNode(t, chain.rpcUrl);
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
   const payer = await wallet(chain.client, 1_000_000n);
@@ -161,9 +155,7 @@ test('a malformed node response before settle is 502 and reserves nothing', {
   }
 });
 
-test('R28: an authorization that expires during the checks is 402, without reservation', {
-  skip,
-}, async (t) => {
+test('R28: an authorization that expires during the checks is 402, without reservation', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const payload = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));

@@ -18,9 +18,7 @@ const adjust = (config: Config): Config => ({
 
 for (const name of ['prepaid', 'direct'] as const) {
   const { start, skip } = PAYERS[name];
-  test(`${name}: with the audio buffer full, a new request is 503 before any hold`, {
-    skip,
-  }, async (t) => {
+  test(`${name}: with the audio buffer full, a new request is 503 before any hold`, { skip }, async (t) => {
     const { gateway, upstream, path, pay, paid } = await start(t, {}, adjust);
     const [first, second] = [await pay(), await pay()];
     const drip = new ControlledStream();

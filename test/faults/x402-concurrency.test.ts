@@ -129,9 +129,7 @@ test('R21b: a wallet that holds three prices gets three syntheses at once', { sk
   t.equal(await gateway.revenue(), 3n * PRICE);
 });
 
-test('R21b: a sent payment that is not recorded yet does not count twice', {
-  skip,
-}, async (t) => {
+test('R21b: a sent payment that is not recorded yet does not count twice', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, PRICE);
   const earlier = await insertPaymentInDoubt(gateway.db, payer.address.toLowerCase(), PRICE);
@@ -142,9 +140,7 @@ test('R21b: a sent payment that is not recorded yet does not count twice', {
   t.equal((await paid).reply.status, 200);
 });
 
-test('R21b: after a failed settlement a payer gets one request at a time', {
-  skip,
-}, async (t) => {
+test('R21b: after a failed settlement a payer gets one request at a time', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
@@ -165,9 +161,7 @@ test('R21b: after a failed settlement a payer gets one request at a time', {
   t.equal((await gateway.call('/x402/tts', second.paid)).status, 200);
 });
 
-test('an authorization reused for another request is refused before any call', {
-  skip,
-}, async (t) => {
+test('an authorization reused for another request is refused before any call', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   const { reply, payload } = await payFor(gateway, payer);

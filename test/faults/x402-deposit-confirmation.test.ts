@@ -37,9 +37,7 @@ async function startWaiting(gateway: X402Gateway) {
   return { payer, payload, paid, pending, transaction: await awaitedTransaction(gateway, payload) };
 }
 
-test('R44: a deposit is credited only after another block confirms its inclusion', {
-  skip,
-}, async (t) => {
+test('R44: a deposit is credited only after another block confirms its inclusion', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const { payer, paid, pending, transaction } = await startWaiting(gateway);
   t.strictSame([transaction], gateway.facilitator.broadcasts);
@@ -55,9 +53,7 @@ test('R44: a deposit is credited only after another block confirms its inclusion
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('R35: an unconfirmed deposit is 409 with its transaction, then credited once', {
-  skip,
-}, async (t) => {
+test('R35: an unconfirmed deposit is 409 with its transaction, then credited once', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
   const payer = await wallet(chain.client, 1_000_000n);
   const { reply, paid } = await payDeposit(gateway, payer);
@@ -129,9 +125,7 @@ test('a deposit that the reconciler takes over from a waiting request is credite
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('a deposit undone by a reorganization is credited once after it lands again', {
-  skip,
-}, async (t) => {
+test('a deposit undone by a reorganization is credited once after it lands again', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, {}, BRIEF);
   const { payer, payload, paid, pending, transaction } = await startWaiting(gateway);
   await reorganize(chain.client, 1);

@@ -18,9 +18,7 @@ import { decodeHeader, startX402Gateway, timesPaid, withPayment } from '../suppo
 // In a file of its own, since its chain's clock runs ahead of the payers' in the end.
 const { chain, skip } = await testChain();
 
-test('R44: a deposit that never lands is 402 once validBefore is finalized', {
-  skip,
-}, async (t) => {
+test('R44: a deposit that never lands is 402 once validBefore is finalized', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, {}, { confirmationTimeoutMs: 0 });
   const vanished = await wallet(chain.client, 1_000_000n);
   const neverSent = await wallet(chain.client, 1_000_000n);

@@ -22,9 +22,7 @@ const { chain, skip } = await testChain();
 
 const NOBODY = 'http://127.0.0.1:1';
 
-test('R23: a deposit that accepts a modified offer is 402 with a fresh challenge', {
-  skip,
-}, async (t) => {
+test('R23: a deposit that accepts a modified offer is 402 with a fresh challenge', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const payload = await signDeposit(gateway, payer);
@@ -51,9 +49,7 @@ test('R23: a deposit that accepts a modified offer is 402 with a fresh challenge
   await assertUntouched(gateway);
 });
 
-test('R28: a deposit with a wrong payee, amount or time is 402 before any call', {
-  skip,
-}, async (t) => {
+test('R28: a deposit with a wrong payee, amount or time is 402 before any call', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const payload = await signDeposit(gateway, payer);
@@ -85,9 +81,7 @@ const VERIFY_FAULTS: [string, VerifyFault, number, string][] = [
   ['R24: verifies the payment of somebody else', { isValid: true, payer: NOBODY }, 502, 'PAYMENT_ERROR'],
 ];
 
-test('a failed verify releases the deposit, and the same payment succeeds later', {
-  skip,
-}, async (t) => {
+test('a failed verify releases the deposit, and the same payment succeeds later', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const paid = withPayment(depositOf(DEPOSIT), await signDeposit(gateway, payer));
@@ -106,9 +100,7 @@ test('a failed verify releases the deposit, and the same payment succeeds later'
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('R24: an unreachable facilitator or chain is 502, and the deposit can be retried', {
-  skip,
-}, async (t) => {
+test('R24: an unreachable facilitator or chain is 502, and the deposit can be retried', { skip }, async (t) => {
   const node = await startTcpProxy(t, chain.rpcUrl);
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
   const payer = await wallet(chain.client, 1_000_000n);

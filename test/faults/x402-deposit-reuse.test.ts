@@ -157,9 +157,7 @@ test('two equal deposits of one payer at once are each credited once', { skip },
   await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });
 
-test('R21b: a deposit that awaits confirmation does not count twice', {
-  skip,
-}, async (t) => {
+test('R21b: a deposit that awaits confirmation does not count twice', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, BigInt(2 * DEPOSIT));
   const both: Pending[] = [];

@@ -118,9 +118,7 @@ test('R25: a deposit whose settle sends nothing is 409 on each retry, never sent
   );
 });
 
-test('R23: a refused deposit is blocked with 402, and credited once if it lands', {
-  skip,
-}, async (t) => {
+test('R23: a refused deposit is blocked with 402, and credited once if it lands', { skip }, async (t) => {
   const gateway = await start(t);
   const payer = await wallet(chain.client, 1_000_000n);
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
@@ -190,9 +188,7 @@ test('R23: a retry credits a refused deposit that lands later', { skip }, async 
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('R35: each deposit is credited from its own transfer if settle names another', {
-  skip,
-}, async (t) => {
+test('R35: each deposit is credited from its own transfer if settle names another', { skip }, async (t) => {
   const gateway = await start(t);
   const payer = await wallet(chain.client, 1_000_000n);
   const first = await payDeposit(gateway, payer);

@@ -10,9 +10,7 @@ const { chain, skip } = await testChain();
 const SETTLE_TIMEOUT_MS = 1_000;
 
 for (const broadcast of [true, false]) {
-  test(`R25: settle hangs ${broadcast ? 'after' : 'before'} broadcast: it is sent once`, {
-    skip,
-  }, async (t) => {
+  test(`R25: settle hangs ${broadcast ? 'after' : 'before'} broadcast: it is sent once`, { skip }, async (t) => {
     const timeouts = { settleTimeoutMs: SETTLE_TIMEOUT_MS, ...(!broadcast && { inclusionTimeoutMs: 0 }) };
     const gateway = await startX402Gateway(t, chain, {}, timeouts);
     const payer = await wallet(chain.client, 10n * PRICE);
@@ -26,9 +24,7 @@ for (const broadcast of [true, false]) {
   });
 }
 
-test('R25: a deposit whose settle hangs after the broadcast is credited', {
-  skip,
-}, async (t) => {
+test('R25: a deposit whose settle hangs after the broadcast is credited', { skip }, async (t) => {
   const gateway = await startX402Gateway(
     t,
     chain,

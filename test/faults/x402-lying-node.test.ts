@@ -112,9 +112,7 @@ test('a deposit that the only node denies is credited once, by the check a day l
   t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
 });
 
-test('speech whose payment the only node denies is served after the check a day later', {
-  skip,
-}, async (t) => {
+test('speech whose payment the only node denies is served after the check a day later', { skip }, async (t) => {
   const node = await startRpcNode(t, chain.rpcUrl);
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url }, IMPATIENT);
   const payer = await wallet(chain.client, PRICE);

@@ -141,9 +141,7 @@ for (const [name, fault] of NOT_SENT) {
   });
 }
 
-test('R23: a refused settlement is 402 until it lands, then the replay has the audio', {
-  skip,
-}, async (t) => {
+test('R23: a refused settlement is 402 until it lands, then the replay has the audio', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
@@ -228,9 +226,7 @@ test('R23: a facilitator without gas is not blamed on a payer who can pay', { sk
   t.match(second.reply.json.error.message, /too little USDC/);
 });
 
-test('an authorization that is cancelled before settle is never paid and ends as 402', {
-  skip,
-}, async (t) => {
+test('an authorization that is cancelled before settle is never paid and ends as 402', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
   const payer = await wallet(chain.client, 10n * PRICE);
   const payload = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));

@@ -155,9 +155,7 @@ for (const [name, mode, code] of UPSTREAM_FAULTS) {
   });
 }
 
-test('an audio store failure before settle is 503 REPLAY_CACHE_UNAVAILABLE', {
-  skip,
-}, async (t) => {
+test('an audio store failure before settle is 503 REPLAY_CACHE_UNAVAILABLE', { skip }, async (t) => {
   const blocked = join(tmpdir(), `speechgate-blocked-${process.pid}`);
   await writeFile(blocked, '');
   t.teardown(() => rm(blocked, { recursive: true, force: true }));

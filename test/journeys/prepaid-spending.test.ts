@@ -14,9 +14,7 @@ import { HELLO, PRICE, payFor, startX402Gateway } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 
-test('R21b: a deposit that awaits its second block no longer counts as owed', {
-  skip,
-}, async (t) => {
+test('R21b: a deposit that awaits its second block no longer counts as owed', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 100_000n + PRICE);
   const deposit: Call = { method: 'POST', json: { amountMicroUsd: 100_000 } };

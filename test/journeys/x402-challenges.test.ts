@@ -175,9 +175,7 @@ test('R59: a probe without the x402 settings is CONFIG_ERROR', async (t) => {
   t.equal((await call(PATH)).json.error.code, 'CONFIG_ERROR');
 });
 
-test('R59: a paid bare request is 400 before any reservation', {
-  skip,
-}, async (t) => {
+test('R59: a paid bare request is 400 before any reservation', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, { X402_PROBE_ANSWER: '402' });
   const payer = await wallet(chain.client, 10_000n);
   for (const bare of [{}, { method: 'POST', json: {} }]) {
@@ -273,9 +271,7 @@ test('an expired quote buys nothing, but its earlier payment is still replayed',
   t.equal(await gateway.revenue(), 198n);
 });
 
-test('R29: a quote stays valid after a price change or while its payee retires', {
-  skip,
-}, async (t) => {
+test('R29: a quote stays valid after a price change or while its payee retires', { skip }, async (t) => {
   const before = await startX402Gateway(t, chain);
   const { quoteToken } = (await quote(before, plain)).json;
   const built = JSON.parse(await readFile(projectFile('src/config/catalog-default.json'), 'utf8'));

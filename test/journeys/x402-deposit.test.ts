@@ -91,9 +91,7 @@ test('R44: a deposit is credited with its second block, not with its first', { s
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('deposits add up, and a repeat returns the receipt and credits nothing', {
-  skip,
-}, async (t) => {
+test('deposits add up, and a repeat returns the receipt and credits nothing', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   mineSteadily(t, chain);
@@ -219,9 +217,7 @@ test('R7: a malformed deposit is 400, 413 or 415 before its payment is checked',
   await assertUntouched(gateway);
 });
 
-test('R36: a deposit ignores prepaid headers and refuses mixed flows with 400', {
-  skip,
-}, async (t) => {
+test('R36: a deposit ignores prepaid headers and refuses mixed flows with 400', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const call = depositOf(DEPOSIT);
@@ -250,9 +246,7 @@ test('R36: a deposit ignores prepaid headers and refuses mixed flows with 400', 
   t.equal(await prepaidBalance(gateway, payer), undefined);
 });
 
-test('R48: an unpaid deposit takes no slot, a failed paid one does', {
-  skip,
-}, async (t) => {
+test('R48: an unpaid deposit takes no slot, a failed paid one does', { skip }, async (t) => {
   const unfunded = await wallet(chain.client);
   for (const fail of [
     async () => withPayment(depositOf(DEPOSIT), 'junk'),
@@ -286,9 +280,7 @@ test('R47, R58: without payee or X402_RPC_URL a payment is 503 CONFIG_ERROR', as
   }
 });
 
-test('R47: a deposit without tables is 503 CONFIG_ERROR before any call', {
-  skip,
-}, async (t) => {
+test('R47: a deposit without tables is 503 CONFIG_ERROR before any call', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payload = await signDeposit(gateway, await wallet(chain.client, 1_000_000n));
   await sql`drop table x402_payment`.execute(gateway.db);

@@ -66,9 +66,7 @@ test('R22: an exact replay gets the same bytes and receipt without a facilitator
   t.equal(gateway.upstream.requests.length, 1);
 });
 
-test('R27: the payment header may be standard, URL-safe or unpadded Base64', {
-  skip,
-}, async (t) => {
+test('R27: the payment header may be standard, URL-safe or unpadded Base64', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payload = await sign(await wallet(chain.client, PRICE), await challengeOf(gateway, '/x402/tts', HELLO));
   const standard = encodePayment({ ...payload, note: '>>>???ÿÿÿ' });
@@ -125,9 +123,7 @@ test('R5: a GET with 1500 CJK characters and a full PAYMENT-SIGNATURE is served'
   t.equal(await gateway.revenue(), 27_000n);
 });
 
-test('R28, R45: a payment of a wrong time, payee or amount is refused before any call', {
-  skip,
-}, async (t) => {
+test('R28, R45: a payment of a wrong time, payee or amount is refused before any call', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, PRICE);
   const payload = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
@@ -161,9 +157,7 @@ test('R45: a retiring payee still accepts payments for its challenges', { skip }
   t.equal(await before.revenue(), PRICE);
 });
 
-test('R48: paid requests and junk payments take a slot, unpaid challenges take none', {
-  skip,
-}, async (t) => {
+test('R48: paid requests and junk payments take a slot, unpaid challenges take none', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, { RATE_LIMIT_MAX: '3' });
   for (let count = 0; count < 5; count++) {
     const unpaid = await gateway.call('/x402/tts', HELLO);

@@ -29,9 +29,7 @@ async function pause(gateway: Gateway, ...flows: PausableFlow[]): Promise<void> 
   await seePauses(gateway);
 }
 
-test('a paused direct flow still replays paid audio and takes no new payment', {
-  skip,
-}, async (t) => {
+test('a paused direct flow still replays paid audio and takes no new payment', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
   const { reply, paid } = await payFor(gateway, payer);
@@ -52,9 +50,7 @@ test('a paused direct flow still replays paid audio and takes no new payment', {
   t.equal(await timesPaid(chain, payer), 1);
 });
 
-test('a paused deposit flow still replays deposits and takes no new one', {
-  skip,
-}, async (t) => {
+test('a paused deposit flow still replays deposits and takes no new one', { skip }, async (t) => {
   mineSteadily(t, chain);
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, BigInt(3 * DEPOSIT));

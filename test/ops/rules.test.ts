@@ -93,9 +93,7 @@ const metricsIn = (expression: string): string[] => [
   ...new Set(expression.match(/\b(speechgate|nodejs|process)_[a-z0-9_]+/g) ?? []),
 ];
 
-test('a loaded gateway exports every metric that alerts and dashboard use', {
-  skip,
-}, async (t) => {
+test('a loaded gateway exports every metric that alerts and dashboard use', { skip }, async (t) => {
   const folder = await temporaryFolder(t);
   const stored = rotateKeys(undefined, new Date());
   const until = new Date(Date.now() + 86_400_000).toISOString();

@@ -240,9 +240,7 @@ for (const [flow, amount] of [
   ['direct', PRICE],
   ['deposit', BigInt(DEPOSIT)],
 ] as const) {
-  test(`${flow}: the payment and its transfer keep the request's trace id`, {
-    skip,
-  }, async (t) => {
+  test(`${flow}: the payment and its transfer keep the request's trace id`, { skip }, async (t) => {
     const gateway = await startX402Gateway(t, chain);
     if (flow === 'deposit') mineSteadily(t, chain);
     const payer = await wallet(chain.client, 1_000_000n);
@@ -286,9 +284,7 @@ test('R25: while the outcome of a payment is unknown, each 409 has Retry-After',
   }
 });
 
-test('metrics count refused, unknown and later settled payments', {
-  skip,
-}, async (t) => {
+test('metrics count refused, unknown and later settled payments', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, { LOG_LEVEL: 'info' });
   const { faults } = gateway.facilitator;
   const counts = () =>

@@ -92,9 +92,7 @@ for (const [name, columns, found] of [
   });
 }
 
-test('a transfer without a payment is recorded and booked once', {
-  skip,
-}, async (t) => {
+test('a transfer without a payment is recorded and booked once', { skip }, async (t) => {
   const { gateway, asset, payer, look, ofPayer } = await scene(t);
   const { transaction } = await land(payer);
   const [transfer = assert.fail()] = (await look()).unrecorded.filter((each) => each.transaction === transaction);
@@ -113,9 +111,7 @@ test('a transfer without a payment is recorded and booked once', {
   t.strictSame(await audit(gateway.db), []);
 });
 
-test('block ranges shrink for a node that limits them, and every node is read', {
-  skip,
-}, async (t) => {
+test('block ranges shrink for a node that limits them, and every node is read', { skip }, async (t) => {
   const narrow = await startRpcNode(t, chain.rpcUrl);
   const blind = await startRpcNode(t, chain.rpcUrl);
   blind.falsehood = ({ method }) => (method === 'eth_getLogs' ? { result: [] } : undefined);

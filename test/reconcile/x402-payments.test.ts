@@ -115,9 +115,7 @@ test('R26: the reservation of a dead process is freed', { skip }, async (t) => {
   t.equal(await stateOf(gateway), undefined);
 });
 
-test('a refused settlement is watched until it fails and keeps its audio until then', {
-  skip,
-}, async (t) => {
+test('a refused settlement is watched until it fails and keeps its audio until then', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
   const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));

@@ -74,9 +74,7 @@ test('a signature of other than 65 bytes uses the bytes overload (EIP-1271)', { 
   t.equal(await paid(), PRICE);
 });
 
-test('an invalid payment is refused at verify and settle with the official reason', {
-  skip,
-}, async (t) => {
+test('an invalid payment is refused at verify and settle with the official reason', { skip }, async (t) => {
   const { facilitator, official, payer, payee, offer, paid } = await scene(t);
   const to = payee.address;
   const now = BigInt(Math.floor(Date.now() / 1000));

@@ -36,9 +36,7 @@ const settingsOf = ({ databaseUrl, payTo, facilitator, config }: Awaited<ReturnT
   X402_RPC_URL: config.x402?.rpcUrls?.join() ?? '',
 });
 
-test('audit --external finds uncredited payments, and reconcile credits them', {
-  skip,
-}, async (t) => {
+test('audit --external finds uncredited payments, and reconcile credits them', { skip }, async (t) => {
   const checkout = await testCheckout(t);
   const gateway = await startX402Gateway(t, chain, checkout.env);
   const { db } = gateway;
@@ -229,9 +227,7 @@ test('payments lists payments in doubt with their state on chain and changes not
   t.equal(await timesPaid(chain, unused), 0);
 });
 
-test('audit and report accept a transfer that a reorganization moved within its block', {
-  skip,
-}, async (t) => {
+test('audit and report accept a transfer that a reorganization moved within its block', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const { facilitator } = gateway;
   const env = settingsOf(gateway);

@@ -133,9 +133,7 @@ test('without X402_PAY_TO doctor names it where nothing proves that BASE_URL is 
   t.strictSame([identity?.state, identity?.message.split(' ')[0]], ['skipped', 'X402_PAY_TO']);
 });
 
-test('speechgate doctor prints a line per check and exits 1 if any has a fault', {
-  skip,
-}, async (t) => {
+test('speechgate doctor prints a line per check and exits 1 if any has a fault', { skip }, async (t) => {
   await withRecentBlock();
   const { env } = shared;
   const spoken = scene.upstream.requests.length;

@@ -113,9 +113,7 @@ test('R25: each transfer of a shared transaction proves only its own authorizati
   t.not((await reader(t).find(claimOf(promised), from)).outcome, 'paid');
 });
 
-test('R25: a cancelled authorization is unused once the cancellation is finalized', {
-  skip,
-}, async (t) => {
+test('R25: a cancelled authorization is unused once the cancellation is finalized', { skip }, async (t) => {
   const payer = await wallet(chain.client, 1000n);
   const signed = await signAuthorization(payer, { to: PAYEE, value: 198n });
   const from = await chain.client.getBlockNumber();
@@ -173,9 +171,7 @@ test('R25: a payment is found by a node that gives the logs of few blocks at onc
 });
 
 // The last one, since it leads the chain's clock into the future.
-test('R44: an unused authorization expires by a finalized block, 2 nodes or an hour', {
-  skip,
-}, async (t) => {
+test('R44: an unused authorization expires by a finalized block, 2 nodes or an hour', { skip }, async (t) => {
   const payer = await wallet(chain.client, 1000n);
   const { timestamp } = await chain.client.getBlock();
   const signed = await signAuthorization(payer, { to: PAYEE, value: 198n, validBefore: timestamp + 500n });

@@ -50,9 +50,7 @@ async function keepWaiting(gateway: X402Gateway, payloads: PaymentPayload[]): Pr
 
 const times = <T>(count: number, make: () => Promise<T>) => Promise.all(Array.from({ length: count }, make));
 
-test('forged payments are refused before the facilitator and never block the owner', {
-  skip,
-}, async (t) => {
+test('forged payments are refused before the facilitator and never block the owner', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const owner = await wallet(chain.client, PRICE);
   const forged = await keepWaiting(gateway, await times(48, () => forge(gateway, owner.address, HELLO)));
@@ -69,9 +67,7 @@ test('forged payments are refused before the facilitator and never block the own
   t.strictSame(await audit(gateway.db), []);
 });
 
-test('R21b: forged payments do not block an owner whose settlement has failed', {
-  skip,
-}, async (t) => {
+test('R21b: forged payments do not block an owner whose settlement has failed', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const [owner, contract] = [await wallet(chain.client, 10n * PRICE), await contractWallet(chain, 10n * PRICE)];
   gateway.facilitator.faults.settle(refused('insufficient_funds'), refused('insufficient_funds'));
@@ -154,9 +150,7 @@ test("R22: a contract wallet's payment is replayed and cannot be reused", {
   t.equal(gateway.facilitator.calls.length, calls, 'R45: before verify');
 });
 
-test('a forged signature for an address without code is refused before the facilitator', {
-  skip,
-}, async (t) => {
+test('a forged signature for an address without code is refused before the facilitator', { skip }, async (t) => {
   const node = await startTcpProxy(t, chain.rpcUrl);
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url, RATE_LIMIT_MAX: '3' });
   const owner = await wallet(chain.client, PRICE);
