@@ -54,10 +54,7 @@ export async function serves(
     STRIPE_SECRET_KEY: 'sk_test_gateway',
     STRIPE_API_BASE: 'http://127.0.0.1:1',
   };
-  const ports = async () => ({
-    PORT: String(await freePort()),
-    ADMIN_PORT: String(await freePort()),
-  });
+  const ports = async () => ({ PORT: String(await freePort()), ADMIN_PORT: String(await freePort()) });
   const web = { ...settings, ...(await ports()), WEB_CONCURRENCY: '2' };
   const gateway = start([...SERVICE, '--role=web'], web);
   await gateway.printed(/listens on .* with 2 processes/);

@@ -63,10 +63,7 @@ export async function startX402Gateway(
     {
       ...(options.databaseUrl !== undefined && { databaseUrl: options.databaseUrl }),
       ...(options.worker !== undefined && { worker: options.worker }),
-      adjust: (config) => ({
-        ...adjust(config),
-        x402: config.x402 && { ...config.x402, ...timeouts },
-      }),
+      adjust: (config) => ({ ...adjust(config), x402: config.x402 && { ...config.x402, ...timeouts } }),
     },
   );
   /** What the payee has got so far, in micro-USDC. */

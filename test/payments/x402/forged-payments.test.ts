@@ -135,9 +135,7 @@ test('R21b: a contract wallet that holds one price gets one synthesis at once', 
   t.equal((await usesOfAuthorizations(chain.client, contract)).length, 1);
 });
 
-test("R22: a contract wallet's payment is replayed and cannot be reused", {
-  skip,
-}, async (t) => {
+test("R22: a contract wallet's payment is replayed and cannot be reused", { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const contract = await contractWallet(chain, 10n * PRICE);
   const payload = await payFromContract(gateway, contract, HELLO);
