@@ -85,7 +85,7 @@ export const FAULTS: readonly Fault[] = [
   {
     patch: 'settlement/one-block-confirms',
     says: 'a deposit is credited with its first block',
-    tests: ['test/journeys/x402-deposit.test.ts'],
+    tests: ['test/faults/x402-deposit-confirmation.test.ts'],
   },
   {
     patch: 'settlement/named-transaction-treated-as-failed',

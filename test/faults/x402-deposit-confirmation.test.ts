@@ -78,20 +78,6 @@ test('R35: an unconfirmed deposit is 409 with its transaction, then credited onc
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 
-test('R35: a deposit confirmed late is credited once, without a retry', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
-  const payer = await wallet(chain.client, 1_000_000n);
-  const { reply, paid } = await payDeposit(gateway, payer);
-  t.strictSame(told(reply), PENDING);
-  await chain.client.mine({ blocks: 1 });
-  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
-  await assertCredited(gateway, payer, [DEPOSIT]);
-  t.strictSame(await doubtfulTurn(gateway), ['done', 0]);
-  const repeats = await Promise.all(Array.from({ length: 5 }, () => gateway.call(DEPOSIT_PATH, paid)));
-  for (const repeat of repeats) t.strictSame(told(repeat), [200, 0, true]);
-  await assertCredited(gateway, payer, [DEPOSIT]);
-});
-
 test('concurrent reconcilers and retries credit a late deposit once', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
   const payer = await wallet(chain.client, 1_000_000n);

@@ -24,23 +24,6 @@ for (const broadcast of [true, false]) {
   });
 }
 
-test('R25: a deposit whose settle hangs after the broadcast is credited', { skip }, async (t) => {
-  const gateway = await startX402Gateway(
-    t,
-    chain,
-    {},
-    { confirmationTimeoutMs: 0, settleTimeoutMs: SETTLE_TIMEOUT_MS },
-  );
-  const payer = await wallet(chain.client, 1_000_000n);
-  gateway.facilitator.faults.settle({ broadcast: true, answer: 'hang' });
-  const { reply, paid } = await payDeposit(gateway, payer);
-  t.strictSame(told(reply), [409, 'PAYMENT_REPLAY_PENDING']);
-  await chain.client.mine({ blocks: 1 });
-  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
-  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
-  await assertCredited(gateway, payer, [DEPOSIT]);
-});
-
 for (const broadcast of [true, false]) {
   test(`R25: no other facilitator settles when one hangs ${broadcast ? 'after' : 'before'} broadcast`, {
     skip,
@@ -61,7 +44,7 @@ for (const broadcast of [true, false]) {
     const calls = [first, second].map((each) => each.calls.map(({ endpoint }) => endpoint));
     t.strictSame(calls, [['verify', 'settle'], []]);
     t.equal(await timesPaid(chain, payer), broadcast ? 1 : 0);
-    t.strictSame(await audit(gateway.db), []);
+    await assertCredited(gateway, payer, broadcast ? [DEPOSIT] : []);
   });
 }
 
@@ -76,16 +59,4 @@ test('R24: a facilitator whose verify hung is asked last for a while', { skip },
   }
   const calls = [first, second].map((each) => each.calls.map(({ endpoint }) => endpoint));
   t.strictSame(calls, [['verify'], ['verify', 'settle', 'verify', 'settle']]);
-});
-
-test('R24: a verify that hangs times out after 5 s, and the payment can be retried', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain, {}, { confirmationTimeoutMs: 0 });
-  const payer = await wallet(chain.client, 1_000_000n);
-  gateway.facilitator.faults.verify('hang');
-  const { reply, paid } = await payDeposit(gateway, payer);
-  t.strictSame(told(reply), [502, 'PAYMENT_ERROR']);
-  t.strictSame(told(await gateway.call(DEPOSIT_PATH, paid)), [409, 'PAYMENT_REPLAY_PENDING']);
-  await chain.client.mine({ blocks: 1 });
-  t.strictSame(await doubtfulTurn(gateway), ['done', 1]);
-  await assertCredited(gateway, payer, [DEPOSIT]);
 });

@@ -80,17 +80,6 @@ test('the official client deposits, and response, balance and chain agree', { sk
   await assertCredited(gateway, payer, [250_000]);
 });
 
-test('R44: a deposit is credited with its second block, not with its first', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain, {}, { confirmationTimeoutMs: 0 });
-  const payer = await wallet(chain.client, 1_000_000n);
-  const { reply, paid } = await payDeposit(gateway, payer);
-  t.same(told(reply), [409, 'PAYMENT_REPLAY_PENDING']);
-  await assertCredited(gateway, payer, []);
-  await chain.client.mine({ blocks: 1 });
-  t.same(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
-  await assertCredited(gateway, payer, [DEPOSIT]);
-});
-
 test('deposits add up, and a repeat returns the receipt and credits nothing', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);

@@ -7,7 +7,6 @@ import {
 } from '@x402/extensions/bazaar';
 import { declarePaymentIdentifierExtension } from '@x402/extensions/payment-identifier';
 import fc from 'fast-check';
-import { CompactSign } from 'jose';
 import { test } from 'tap';
 import { currentPayee, PayeeError, parsePayees, payablePayees } from '../../../src/config/payees.ts';
 import {
@@ -126,8 +125,6 @@ for (const [name, setting] of FAULTS) {
     assert.throws(() => parsePayees(setting), PayeeError);
   });
 }
-
-const OLD = 'old-secret-old-secret-old-secret-old';
 const NEW = 'new-secret-new-secret-new-secret-new';
 const TERMS = {
   textLength: 11,
@@ -148,37 +145,6 @@ test('a quote token holds its terms until it expires', async (t) => {
   t.equal(quote.expiresAt, quote.issuedAt + 300);
   t.equal(isExpired(quote, quote.expiresAt * 1000 - 1), false);
   t.equal(isExpired(quote, quote.expiresAt * 1000), true);
-});
-
-test('rotation: the first secret signs quotes, and every secret verifies them', async (t) => {
-  const { quote, token } = await new Quotes([OLD], 300).issue(TERMS);
-  t.strictSame(await new Quotes([NEW, OLD], 300).read(token), quote);
-  t.equal(await new Quotes([NEW], 300).read(token), undefined);
-  const { token: newer } = await new Quotes([NEW, OLD], 300).issue(TERMS);
-  t.ok(await new Quotes([NEW], 300).read(newer));
-});
-
-test('a token signed elsewhere is not a quote', async (t) => {
-  const quotes = new Quotes([NEW], 300);
-  const { token } = await quotes.issue(TERMS);
-  const [header, payload, signature] = token.split('.') as [string, string, string];
-  const cheaper = Buffer.from(Buffer.from(payload, 'base64url').toString().replace('"198"', '"1"')).toString(
-    'base64url',
-  );
-  const none = Buffer.from('{"alg":"none","typ":"speechgate-quote"}').toString('base64url');
-  const otherType = await new CompactSign(Buffer.from('{}'))
-    .setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
-    .sign(Buffer.from(NEW));
-  const forgeries = [
-    'x',
-    '..',
-    'a.b.c',
-    `${header}.${cheaper}.${signature}`,
-    `${none}.${payload}.`,
-    `${token}x`,
-    otherType,
-  ];
-  for (const forgery of forgeries) t.equal(await quotes.read(forgery), undefined, forgery);
 });
 
 const PAYER = `0x${'Aa'.repeat(20)}`;
@@ -214,33 +180,6 @@ const withId = (id: unknown) => ({
 const withAuthorization = (change: object) => ({
   ...payment,
   payload: { signature, authorization: { ...authorization, ...change } },
-});
-
-test('R27: the header accepts standard, URL-safe and unpadded Base64', async (t) => {
-  // The padding and both special characters have to occur.
-  const value = { ...payment, extra: '>>>???ÿÿÿ', pad: 'x' };
-  const standard = encode(value);
-  const urlSafe = standard.replaceAll('+', '-').replaceAll('/', '_');
-  t.not(urlSafe, standard);
-  for (const header of [
-    standard,
-    urlSafe,
-    standard.replaceAll('=', ''),
-    urlSafe.replaceAll('=', ''),
-    ` ${standard} `,
-  ]) {
-    const envelope = decodeEnvelope(header);
-    t.equal(envelope.identifier, 'pay_0123456789abcdef');
-    t.strictSame(envelope.accepted, accepted);
-    t.strictSame(envelope.authorization, {
-      from: PAYER.toLowerCase(),
-      to: RECEIVER.toLowerCase(),
-      value: 198n,
-      validAfter: 0n,
-      validBefore: 1790000000n,
-      nonce: authorization.nonce.toLowerCase(),
-    });
-  }
 });
 
 test('R22: the identity of a payload does not depend on its formatting', async (t) => {
@@ -346,12 +285,6 @@ test('terms are read exactly when the schema of @x402/core accepts them', async 
       }
     }
   }
-});
-
-test('a schema sent by the client is never compiled', async (t) => {
-  const schema = { pattern: '^(a+)+$', $ref: 'http://127.0.0.1:1/schema', properties: { id: { pattern: '(' } } };
-  const hostile = { 'payment-identifier': { ...extensions['payment-identifier'], schema } };
-  t.equal(decodeEnvelope(encode({ ...payment, extensions: hostile })).identifier, 'pay_0123456789abcdef');
 });
 
 test('any header is either read or refused, and nothing else is thrown', async () => {

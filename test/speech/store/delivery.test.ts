@@ -1,6 +1,5 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { SignJWT } from 'jose';
 import { test } from 'tap';
 import { parseAudioStoreSetting } from '../../../src/config/store-setting.ts';
 import { parseRange } from '../../../src/http/routes/stored-audio.ts';
@@ -72,31 +71,6 @@ test('a signed link', async (t) => {
   });
 });
 
-test('rotation of JOB_SIGNING_SECRET', async (t) => {
-  t.test('a link of the old secret opens while that secret is in the list', async (t) => {
-    const token = await signerOf(OLD).sign(JOB, AT(60));
-    t.equal(await signerOf(NEW, OLD).verify(token, JOB), true);
-    t.equal(await signerOf(OLD, NEW).verify(token, JOB), true);
-    t.equal(await signerOf(NEW).verify(token, JOB), false);
-  });
-
-  t.test('the first secret signs', async (t) => {
-    const token = await signerOf(NEW, OLD).sign(JOB, AT(60));
-    t.equal(await signerOf(NEW).verify(token, JOB), true);
-    t.equal(await signerOf(OLD).verify(token, JOB), false);
-  });
-
-  t.test('a key id of another secret in the list is refused', async (t) => {
-    const [oldHeader] = parts(await signerOf(OLD).sign(JOB, AT(60)));
-    const [, claims, signature] = parts(await signerOf(NEW).sign(JOB, AT(60)));
-    t.equal(await signerOf(NEW, OLD).verify(`${oldHeader}.${claims}.${signature}`, JOB), false);
-  });
-
-  t.test('a signer needs at least one secret', async (t) => {
-    t.throws(() => createLinkSigner('job-audio', []), TypeError);
-  });
-});
-
 test('an invalid token is refused', async (t) => {
   const genuine = await signer.sign(JOB, AT(60));
   const [header, claims, signature] = parts(genuine);
@@ -147,22 +121,17 @@ test('an invalid token is refused', async (t) => {
     t.test(name, async (t) => t.equal(await signer.verify(token, JOB), false));
   }
 
+  t.test('a key id of another secret in the list', async (t) => {
+    const [oldHeader] = parts(await signerOf(OLD).sign(JOB, AT(60)));
+    t.equal(await signerOf(NEW, OLD).verify(`${oldHeader}.${claims}.${signature}`, JOB), false);
+  });
+
   t.test('R48: another encoding of the same bytes is not a token', async (t) => {
     const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
     const lastCharacters = [...alphabet].map((last) => genuine.slice(0, -1) + last).filter((text) => text !== genuine);
     for (const spelling of [...lastCharacters, ...['=', ' ', '\n', '\t', '!'].map((end) => genuine + end)]) {
       t.equal(await signer.verify(spelling, JOB), false, JSON.stringify(spelling.slice(-3)));
     }
-  });
-
-  t.test('a token of the same secret for another purpose', async (t) => {
-    const token = await new SignJWT()
-      .setProtectedHeader(ours)
-      .setAudience('quote')
-      .setSubject(JOB)
-      .setExpirationTime(exp)
-      .sign(Buffer.from(NEW));
-    t.equal(await signer.verify(token, JOB), false);
   });
 
   t.test('a token with any single bit flipped', async (t) => {
