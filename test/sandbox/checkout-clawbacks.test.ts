@@ -38,20 +38,6 @@ test('a payment can be refunded in parts, up to its amount', async (t) => {
   t.equal(await balanceOf(stripe), 0);
 });
 
-test('repeated refunds with one Idempotency-Key happen once', async (t) => {
-  const { stripe } = await testCheckout(t);
-  const { intent } = await purchase(stripe);
-  const key = { idempotencyKey: 'refund-1' };
-  const refunds = await Promise.all(
-    [1, 2, 3].map(() => stripe.refunds.create({ payment_intent: intent, amount: 100 }, key)),
-  );
-  t.equal(new Set(refunds.map(({ id }) => id)).size, 1);
-  await assert.rejects(stripe.refunds.create({ payment_intent: intent, amount: 200 }, key), {
-    type: 'StripeIdempotencyError',
-  });
-  t.equal((await chargeOf(stripe, intent)).amount_refunded, 100);
-});
-
 test('a failed or canceled refund returns its amount and is final', async (t) => {
   const checkout = await testCheckout(t);
   const { stripe } = checkout;
@@ -127,22 +113,4 @@ test('a charge under dispute cannot be refunded, one under inquiry can', async (
   }
   await t.rejects(checkout.openDispute({ session, amountCents: 1251 }), { name: 'ApiError' });
   await assert.rejects(checkout.openDispute({ session: 'cs_test_none' }), { status: 404 });
-});
-
-test('disputes are listed by payment, balance transactions by source or currency', async (t) => {
-  const checkout = await testCheckout(t);
-  const { stripe } = checkout;
-  const [one, two] = [await purchase(stripe), await purchase(stripe)];
-  const first = await checkout.openDispute({ session: one.session });
-  const second = await checkout.openDispute({ session: two.session });
-  t.strictSame(idsOf(await stripe.disputes.list()), [second.id, first.id]);
-  t.strictSame(idsOf(await stripe.disputes.list({ payment_intent: two.intent })), [second.id]);
-
-  const { data } = await stripe.balanceTransactions.list({ source: first.id, expand: ['data.source'] });
-  t.strictSame(
-    data.map(({ source }) => source && typeof source === 'object' && [source.object, source.id]),
-    [['dispute', first.id]],
-  );
-  t.equal((await stripe.balanceTransactions.list({ currency: 'usd' })).data.length, 4);
-  t.equal((await stripe.balanceTransactions.list({ currency: 'eur' })).data.length, 0);
 });

@@ -1,12 +1,11 @@
 import { HTTPFacilitatorClient } from '@x402/core/http';
 import { type Test, test } from 'tap';
-import type { Address, Hex, LocalAccount } from 'viem';
-import { fund, usdcBalance } from '../../src/sandbox/chain/fund.ts';
+import type { Hex, LocalAccount } from 'viem';
+import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
 import {
   type Authorization,
   cancelAuthorization,
   included,
-  newNonce,
   signAuthorization,
   submitAuthorization,
   testChain,
@@ -59,19 +58,6 @@ test('a payment signed by the official client is verified, settled and transferr
   );
   t.strictSame(facilitator.calls[0]?.paymentPayload, JSON.parse(JSON.stringify(payload)));
   t.strictSame(facilitator.calls[1]?.paymentRequirements, offer);
-});
-
-test('a signature of other than 65 bytes uses the bytes overload (EIP-1271)', { skip }, async (t) => {
-  const { official, payer, offer, paid } = await scene(t);
-  const contract = `0x${newNonce().slice(-40)}` as Address;
-  await fund(chain.client, contract, { usdc: 1000n });
-  // Answers every call with 0x1626ba7e.
-  await chain.client.setCode({ address: contract, bytecode: '0x631626ba7e60e01b60005260206000f3' });
-  const signed = await signAuthorization(payer, { from: contract, to: offer.payTo as Address, value: PRICE });
-  const payload = payloadOf(offer, { ...signed, signature: '0x123456' });
-  t.strictSame(await official.verify(payload, offer), { isValid: true, payer: contract });
-  t.equal((await official.settle(payload, offer)).success, true);
-  t.equal(await paid(), PRICE);
 });
 
 test('an invalid payment is refused at verify and settle with the official reason', { skip }, async (t) => {

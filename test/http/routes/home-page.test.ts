@@ -18,13 +18,7 @@ const inlineOf = (page: string, tag: 'style' | 'script'): string[] =>
 
 const ACCEPTED = [
   [BROWSER.accept, true],
-  ['text/html', true],
-  ['text/html;q=0.9, application/json;q=0.8', true],
-  ['application/json', false],
   ['application/json, text/html', false],
-  ['text/html;q=0.1, application/json', false],
-  ['*/*', false],
-  ['text/*', false],
   ['', false],
 ] as const;
 
