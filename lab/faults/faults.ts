@@ -115,7 +115,7 @@ export const FAULTS: readonly Fault[] = [
   {
     patch: 'refusals/unknown-outcome-without-retry-after',
     says: 'PAYMENT_OUTCOME_UNKNOWN has no Retry-After',
-    tests: ['test/payments/look-up.test.ts'],
+    tests: ['test/faults/x402-settle.test.ts'],
   },
   {
     patch: 'refusals/unknown-account-called-empty',
@@ -145,7 +145,7 @@ export const FAULTS: readonly Fault[] = [
   {
     patch: 'audio/cut-stream-ends-orderly',
     says: 'a stream that the upstream breaks off ends like a whole one',
-    tests: ['test/journeys/card.test.ts'],
+    tests: ['test/payments/streamed.test.ts'],
   },
   {
     patch: 'audio/client-accepts-cut-audio',

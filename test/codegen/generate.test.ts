@@ -194,29 +194,6 @@ test('a generated route holds what the edge needs', async () => {
   assert.deepEqual(routes[2].responses[303], { produces: [] });
 });
 
-test("a tag's operations and credential checks are bound to their routes", async () => {
-  const [generated] = await load(t, fixture(), 'routes.ts', 'validators.js', 'serializers.js');
-  const called: unknown[] = [];
-  const operations = {
-    getNote: (...given: unknown[]) => called.push(['operation', ...given]),
-    createNote: (...given: unknown[]) => called.push(['other', ...given]),
-  };
-  const checks = { getNote: (...given: unknown[]) => called.push(['check', ...given]) };
-  const [first, second] = generated.notesRoutes(operations, checks);
-  first.operation('request', 'context');
-  first.checkCredential('request', 'context');
-  second.operation('another', 'context');
-  assert.deepEqual(called, [
-    ['operation', 'request', 'context'],
-    ['check', 'request', 'context'],
-    ['other', 'another', 'context'],
-  ]);
-  assert.deepEqual([first.route, second.route], generated.routes.slice(0, 2));
-  assert.equal(second.checkCredential, undefined);
-  const [{ route }] = generated.orderFormsRoutes({});
-  assert.equal(route, generated.routes[2]);
-});
-
 /** Lines of generated code that a reader of a change may have to look past. */
 const MOST_LINES = 11_295;
 
@@ -255,49 +232,6 @@ for (const [name, text] of Object.entries(cases)) {
     t.strictSame([...(errorLines.get(fileOf(name)) ?? [])], expected);
   });
 }
-
-test('reads path-level parameters, lower-case headers and declared error codes', async (t) => {
-  const contract = readContract(JSON.stringify(fixture()));
-  t.strictSame(
-    contract.operations.map(({ id, tag, method, path }) => [id, tag, method, path]),
-    [
-      ['getNote', 'notes', 'GET', '/notes/{noteId}'],
-      ['createNote', 'notes', 'POST', '/notes'],
-      ['orderForm', 'order-forms', 'POST', '/order-forms'],
-    ],
-  );
-  const [getNote, createNote] = contract.operations;
-  t.strictSame(
-    getNote?.parameters.map(({ in: place, name }) => `${place} ${name}`),
-    [
-      'path noteId',
-      'query text',
-      'query speed',
-      'query count',
-      'query flag',
-      'query kind',
-      'header x-key',
-      'header x-expiry',
-    ],
-  );
-  t.strictSame(
-    getNote?.responses.map(({ status, errorCodes }) => [status, errorCodes]),
-    [
-      [200, []],
-      [400, ['INVALID_REQUEST', 'INVALID_SPEED']],
-      [404, ['NOT_FOUND']],
-    ],
-  );
-  t.equal(getNote?.responses[0]?.content[0]?.name, 'Note');
-  t.equal(createNote?.body?.limit, 1024);
-  t.strictSame(
-    contract.edgeResponses.map(({ status, errorCodes }) => [status, errorCodes]),
-    [
-      [204, []],
-      [404, ['NOT_FOUND']],
-    ],
-  );
-});
 
 type Document = ReturnType<typeof fixture>;
 const getNote = (document: Document) => document.paths['/notes/{noteId}'].get;

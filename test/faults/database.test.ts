@@ -229,20 +229,6 @@ test('a hold is leased for SPEECH_TIMEOUT_MS and 30 seconds (R55)', async (t) =>
   ]);
 });
 
-test('a hold whose void fails is voided when its lease expires', async (t) => {
-  const { proxy, gateway, db, account, drip } = await startOutage(t);
-  const call = gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
-  await drip.opened;
-  proxy.cut();
-  drip.reset();
-  t.ok((await call).status >= 502);
-  proxy.restore();
-  t.equal(await gateway.balance(account), 4_999_802n);
-  await sweepVictim(gateway);
-  t.equal(await gateway.balance(account), 5_000_000n);
-  t.strictSame(await audit(db), []);
-});
-
 /** A gateway whose database can be taken away, with audio that comes as the test says; `db` is always there. */
 async function startOutage(t: Test) {
   const { url } = await testDatabase(t);

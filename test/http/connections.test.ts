@@ -305,17 +305,6 @@ test('R55: a request after a stop has ended its connection starts no work', asyn
 
 const REQUEST = 'GET / HTTP/1.1\r\nhost: a\r\n\r\n';
 
-test('GET /openapi.json, /docs and / are stable, and HEAD states their length', async (t) => {
-  const { call } = await startGateway(t);
-  for (const path of ['/openapi.json', '/docs', '/']) {
-    const [first, second] = [await call(path), await call(path)];
-    t.equal(first.status, 200);
-    t.strictSame(second.bytes, first.bytes);
-    const head = await call(path, { method: 'HEAD' });
-    t.equal(head.headers.get('content-length'), String(first.bytes.length));
-  }
-});
-
 test('R55: a payment does not shorten the time that a long synthesis may take', async (t) => {
   const { gateway, upstream, path, pay, ask } = await PAYERS.prepaid.start(t, { SPEECH_TIMEOUT_MS: '600000' });
   const call = await pay();

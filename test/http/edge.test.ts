@@ -126,7 +126,7 @@ test('the edge answers every request as the contract declares', async (t) => {
         t.notMatch(reply.headers.get('allow') ?? '', /HEAD/);
       });
     }
-    for (const path of ['/', '/tts/models', '/top-up', '/openapi.json']) {
+    for (const path of ['/', '/docs', '/tts/models', '/top-up', '/openapi.json']) {
       await t.test(`${path} answers as GET without a body`, async (t) => {
         const [head, get] = [await call(path, { method: 'HEAD' }), await call(path)];
         t.equal(head.status, 200);

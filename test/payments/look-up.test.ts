@@ -3,7 +3,6 @@ import { createHash, randomUUID } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { pauseFlows } from '../../src/ledger/pauses.ts';
 import { catalogFile } from '../support/catalog-file.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { DEPOSIT, DEPOSIT_PATH, mineSteadily, payDeposit, payUnknown } from '../support/deposit.ts';
@@ -183,17 +182,6 @@ test('R48: a replay beyond the rate limit leaves its stored audio closed', { ski
   await until(() => openFiles().filter((file: string) => /audio\/[0-9a-f]{2}\/./.test(file)).length === 0);
 });
 
-test('R45: a paid request is replayed while its flow is paused', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
-  const paid: [string, Paid][] = [];
-  for (const [name, pay] of Object.entries(PAID)) paid.push([name, await pay(t, gateway)]);
-  await pauseFlows(gateway.db, ['direct', 'prepaid', 'deposit', 'jobs'], { operator: 'me', reason: 'test' });
-  await gateway.app.pauses.read();
-  for (const [name, { path, call, assertAnswered }] of paid) {
-    await t.test(name, async () => assertAnswered(await gateway.call(path, call)));
-  }
-});
-
 test('R22: the canonical query identifies a direct GET request', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
@@ -271,17 +259,6 @@ test('R64: a paid request whose stored audio is lost says that it is paid', { sk
   t.strictSame([status, json.error.code], [503, 'REPLAY_CACHE_UNAVAILABLE']);
   t.equal(json.error.details.payment.state, 'charged');
   t.match(json.error.message, /is paid, but its audio is lost\. Contact the operator/);
-});
-
-test('R25: while the outcome of a payment is unknown, each 409 has Retry-After', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
-  gateway.facilitator.faults.settle({ broadcast: false, answer: 'error' });
-  const { reply, paid } = await payFor(gateway, await wallet(chain.client, 1_000_000n));
-  for (const answer of [reply, await gateway.call(TTS, paid)]) {
-    t.equal(answer.status, 409);
-    t.equal(answer.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
-    t.match(answer.headers.get('retry-after'), /^[1-9]\d*$/);
-  }
 });
 
 test('metrics count refused, unknown and later settled payments', { skip }, async (t) => {

@@ -1,13 +1,9 @@
 import { createServer } from 'node:net';
 import { type Test, test } from 'tap';
-import { openDatabase } from '../../src/db/database.ts';
-import { claimInstance } from '../../src/ledger/database-identity.ts';
 import { startChild } from '../support/child.ts';
 import { emptyDatabase } from '../support/database.ts';
 import { severalSettings } from '../support/several-processes.ts';
 
-const TEST_NETWORK = 'eip155:84532';
-const TEST_ASSET = '0x036CbD53842c5426634e7929541eC2318f3dCF7e';
 const X402 = {
   X402_PAY_TO: '0x00000000000000000000000000000000000000a1',
   X402_FACILITATOR_URL: 'http://127.0.0.1:1',
@@ -49,18 +45,6 @@ test('R47: every bad setting is named once for all processes, with the fix, and 
   }
   const misspelt = /^Unknown setting RATE_LIMT_MAX is ignored\. Did you mean RATE_LIMIT_MAX\?$/gm;
   t.equal(child.output().match(misspelt)?.length, 1);
-});
-
-test('a database of another network is reported once, and the start exits 78', async (t) => {
-  const { env, databaseUrl } = await severalSettings(t, X402);
-  const db = openDatabase(databaseUrl, { maxConnections: 1 });
-  t.teardown(() => db.destroy());
-  const denomination = { network: TEST_NETWORK, asset: TEST_ASSET.toLowerCase() };
-  await claimInstance(db, { denomination, livemode: undefined });
-  const child = startChild(t, 'src/main.ts', env);
-  t.equal(await child.ended(), 78);
-  t.equal(count(child.output(), 'The database in DATABASE_URL has balances in'), 1);
-  t.notMatch(child.output(), /listen/i);
 });
 
 for (const [which, name] of [

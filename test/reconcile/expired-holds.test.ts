@@ -138,21 +138,6 @@ test('for one lease after a pause nothing is voided (R55)', async (t) => {
   t.equal(await gateway.balance(account), 5_000_000n);
 });
 
-test('of a capture and a reconciler at once, exactly one ends the hold', async (t) => {
-  const gateway = await startGateway(t);
-  const account = await gateway.fund(500);
-  const holds = await Promise.all(Array.from({ length: 40 }, () => hold(gateway, account)));
-  await expire(gateway, holds);
-  const [captures, results] = await Promise.all([
-    Promise.all(holds.map((each) => captureHold(gateway.db, each))),
-    gateway.app.reconcilers.turn(),
-  ]);
-  const captured = captures.filter(Boolean).length;
-  t.equal(captured + voided(results), holds.length);
-  t.equal(await gateway.balance(account), 5_000_000n - BigInt(captured) * AMOUNT);
-  t.strictSame(await audit(gateway.db), []);
-});
-
 test('one turn voids more holds than one statement can', async (t) => {
   const gateway = await startGateway(t);
   const account = await gateway.fund(500);

@@ -14,6 +14,7 @@ import {
   type SpeechgateOptions,
   UnreachableError,
 } from '../../../src/callers/client/card.ts';
+import { Speechgate as FullClient, cardCredits as fullCardCredits } from '../../../src/callers/client/index.ts';
 import { errorOf, ONE_MODEL, recordingBudget, startCardGateway } from '../../support/client.ts';
 import { silentMp3 } from '../../support/silent-audio.ts';
 import { ControlledStream, mp3, openAiError } from '../../support/stub-upstream.ts';
@@ -42,61 +43,76 @@ const answering = (answer: (request: Request) => Response | Promise<Response>) =
     },
   });
 
-test('speech streams, with a receipt and the balance', async (t) => {
-  const { account, client, balance } = await openClient();
-  const drip = new ControlledStream();
-  upstream.mode = drip.mode;
-  const speaking = client.speak({ text: ' Hello world\n' });
-  await drip.opened;
-  await drip.write(AUDIO.subarray(0, 4_000));
-  const speech = await speaking;
-  await drip.write(AUDIO.subarray(4_000));
-  drip.end();
-  upstream.mode = mp3();
-  t.strictSame(await speech.bytes(), AUDIO);
-  const { traceId, ...receipt } = speech.receipt;
-  t.match(traceId, /^[0-9a-f-]{36}$/);
-  t.strictSame(receipt, {
-    flow: 'card',
-    chargedMicroUsd: PRICE,
-    balanceMicroUsd: 5_000_000n - PRICE,
-    identifier: null,
-    transaction: null,
-    isReplay: false,
-  });
-  t.equal(await balance(), 5_000_000n - PRICE);
-  t.equal(speech.contentType, 'audio/mpeg');
-  t.equal(client.topUpLink({ amountCents: 700, account }), `${baseUrl}/top-up?amount=700&account=${account}`);
-  t.ok((await client.voices()).voices.length > 0);
-});
+/** Both clients pay from card credit alike. */
+const CLIENTS = {
+  small: (account: string, options: Limits) => new Speechgate({ baseUrl, pay: cardCredits(account), ...options }),
+  full: (account: string, options: Limits) => new FullClient({ baseUrl, pay: fullCardCredits(account), ...options }),
+};
+type Limits = Pick<SpeechgateOptions, 'budget' | 'maxPerRequestMicroUsd' | 'maxTotalMicroUsd'>;
 
-test('a price over a cap is not sent, and failed requests release their share', async (t) => {
-  const { client } = await openClient({ maxPerRequestMicroUsd: 300n, maxTotalMicroUsd: PRICE });
-  const scopeOf = async (text: string, options = {}) => {
-    const error = await errorOf(client.speak({ text }, options));
-    assert.ok(error instanceof OverCapError, String(error));
-    return error.scope;
+for (const [client, open] of Object.entries(CLIENTS)) {
+  const openBuyer = async (options: Limits = {}) => {
+    const account = await gateway.fund(500);
+    const client = open(account, options);
+    return { account, client, balance: async () => (await client.balance()).balanceMicroUsd };
   };
-  const asked = upstream.requests.length;
-  t.equal(await scopeOf('x'.repeat(17)), 'call');
-  t.equal(await scopeOf(HELLO.text, { maxMicroUsd: PRICE - 1n }), 'call');
-  t.ok((await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }))) instanceof InvalidRequestError);
-  t.equal(upstream.requests.length, asked);
-  await client.speak(HELLO);
-  t.equal(await scopeOf(HELLO.text), 'client');
-});
 
-test('a budget reserves, records before the request is sent, then settles', async (t) => {
-  const { budget, told } = recordingBudget();
-  const { client } = await openClient({ budget });
-  await client.speak(HELLO);
-  await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }));
-  const open = [`reserve card ${PRICE}`, 'record speech'];
-  t.strictSame(told, [...open, `settle ${PRICE}`, ...open, 'settle 0']);
-  const unsent = await openClient({ budget: recordingBudget('record').budget, maxTotalMicroUsd: PRICE });
-  t.match((await errorOf(unsent.client.speak(HELLO))).message, /no record/);
-  t.equal(await unsent.balance(), 5_000_000n);
-});
+  test(`${client}: speech streams, with a receipt and the balance`, async (t) => {
+    const { account, client, balance } = await openBuyer();
+    const drip = new ControlledStream();
+    upstream.mode = drip.mode;
+    const speaking = client.speak({ text: ' Hello world\n' });
+    await drip.opened;
+    await drip.write(AUDIO.subarray(0, 4_000));
+    const speech = await speaking;
+    await drip.write(AUDIO.subarray(4_000));
+    drip.end();
+    upstream.mode = mp3();
+    t.strictSame(await speech.bytes(), AUDIO);
+    const { traceId, ...receipt } = speech.receipt;
+    t.match(traceId, /^[0-9a-f-]{36}$/);
+    t.strictSame(receipt, {
+      flow: 'card',
+      chargedMicroUsd: PRICE,
+      balanceMicroUsd: 5_000_000n - PRICE,
+      identifier: null,
+      transaction: null,
+      isReplay: false,
+    });
+    t.equal(await balance(), 5_000_000n - PRICE);
+    t.equal(speech.contentType, 'audio/mpeg');
+    t.equal(client.topUpLink({ amountCents: 700, account }), `${baseUrl}/top-up?amount=700&account=${account}`);
+    t.ok((await client.voices()).voices.length > 0);
+  });
+
+  test(`${client}: a price over a cap is not sent, and failed requests release their share`, async (t) => {
+    const { client } = await openBuyer({ maxPerRequestMicroUsd: 300n, maxTotalMicroUsd: PRICE });
+    const scopeOf = async (text: string, options = {}) => {
+      const error = await errorOf(client.speak({ text }, options));
+      assert.ok(error instanceof OverCapError, String(error));
+      return error.scope;
+    };
+    const asked = upstream.requests.length;
+    t.equal(await scopeOf('x'.repeat(17)), 'call');
+    t.equal(await scopeOf(HELLO.text, { maxMicroUsd: PRICE - 1n }), 'call');
+    t.ok((await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }))) instanceof InvalidRequestError);
+    t.equal(upstream.requests.length, asked);
+    await client.speak(HELLO);
+    t.equal(await scopeOf(HELLO.text), 'client');
+  });
+
+  test(`${client}: a budget reserves, records before the request is sent, then settles`, async (t) => {
+    const { budget, told } = recordingBudget();
+    const { client } = await openBuyer({ budget });
+    await client.speak(HELLO);
+    await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }));
+    const open = [`reserve card ${PRICE}`, 'record speech'];
+    t.strictSame(told, [...open, `settle ${PRICE}`, ...open, 'settle 0']);
+    const unsent = await openBuyer({ budget: recordingBudget('record').budget, maxTotalMicroUsd: PRICE });
+    t.match((await errorOf(unsent.client.speak(HELLO))).message, /no record/);
+    t.equal(await unsent.balance(), 5_000_000n);
+  });
+}
 
 test('failed speech is retried, and charged once', async (t) => {
   for (const durable of [false, true]) {

@@ -18,15 +18,7 @@ import {
   Speechgate,
 } from '../../../src/callers/client/index.ts';
 import { testChain, wallet } from '../../support/chain.ts';
-import {
-  errorOf,
-  listening,
-  pinsOf,
-  prepaidCaller,
-  recordingBudget,
-  startCardGateway,
-  startPaidGateway,
-} from '../../support/client.ts';
+import { errorOf, listening, pinsOf, prepaidCaller, recordingBudget, startPaidGateway } from '../../support/client.ts';
 import { startCuttingProxy } from '../../support/cutting-proxy.ts';
 import { mineSteadily } from '../../support/deposit.ts';
 import { startPrepaidGateway, withCredential } from '../../support/prepaid.ts';
@@ -43,21 +35,6 @@ const gateway = await startPrepaidGateway(t, await listening(), { worker: true }
 const { chain, skip } = await testChain();
 const ORDER = { text: ' Hello world\n' };
 const AUDIO = new Uint8Array(silentMp3(1000));
-
-test('card: speech returns streamed audio, a receipt and the balance', async (t) => {
-  const gateway = await startCardGateway(t);
-  const account = await gateway.fund(500);
-  const client = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(account) });
-  const speech = await client.speak(ORDER);
-  t.strictSame(await speech.bytes(), AUDIO);
-  t.equal(speech.contentType, 'audio/mpeg');
-  const { flow, chargedMicroUsd, balanceMicroUsd, identifier, isReplay } = speech.receipt;
-  t.strictSame(
-    [flow, chargedMicroUsd, balanceMicroUsd, identifier, isReplay],
-    ['card', PRICE, 4_999_802n, null, false],
-  );
-  t.strictSame(await client.balance(), { flow: 'card', account, balanceMicroUsd: 4_999_802n });
-});
 
 test('direct: each request makes one payment on chain, with or without a quote', { skip }, async (t) => {
   const gateway = await startPaidGateway(t, chain);
@@ -115,16 +92,6 @@ test('a price over a cap is refused before anything is signed', async (t) => {
   const total = await errorOf(client.speak(HELLO));
   t.strictSame([total.scope, total.limitMicroUsd, total.leftMicroUsd], ['client', 500n, 500n - 2n * PRICE]);
   t.equal(wallet.signed, signed);
-});
-
-test('a failed card request releases its share of the cap', async (t) => {
-  const pay = cardCredits(await gateway.fund(500));
-  const { baseUrl } = gateway.config;
-  const client = new Speechgate({ baseUrl, pay, maxTotalMicroUsd: PRICE });
-  for (let failed = 0; failed < 3; failed += 1) {
-    t.ok((await errorOf(client.speak({ ...HELLO, voice: 'provider-a_none' }))) instanceof InvalidRequestError);
-  }
-  await client.speak(HELLO);
 });
 
 test('parallel purchases stay within the caps', async (t) => {
@@ -211,20 +178,6 @@ test('failed speech is retried with a new signature and charged once', async (t)
   upstream.mode = mp3();
   t.equal(await balance(), 1_000_000n - PRICE);
   t.equal(wallet.signed, 2);
-});
-
-test('a streamed card request returns its first bytes before the rest is spoken', async (t) => {
-  const drip = new ControlledStream();
-  upstream.mode = drip.mode;
-  const client = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(await gateway.fund(500)) });
-  const speaking = client.speak(HELLO);
-  await drip.opened;
-  await drip.write(silentMp3(1000));
-  const reader = (await speaking).audio.getReader();
-  t.ok(((await reader.read()).value?.length ?? 0) > 0);
-  drip.end();
-  while (!(await reader.read()).done);
-  upstream.mode = mp3();
 });
 
 test('a streamed WAV of size 0 is sent as one of unknown size, and gets its real sizes when it is whole', async (t) => {

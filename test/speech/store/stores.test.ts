@@ -88,15 +88,6 @@ for (const [name, backend] of Object.entries(backends)) {
       await store.delete('jobs/never');
     });
 
-    t.test('a stored object is returned with its size', async (t) => {
-      const key = newKey();
-      const audio = randomBytes(5000);
-      await store.put(key, audio, MIME_TYPE);
-      const stored = await store.open(key);
-      assert.equal(stored?.size, 5000);
-      t.strictSame(await buffer(stored.stream), audio);
-    });
-
     t.test('another handle sees a stored object', async (t) => {
       const key = newKey();
       await store.put(key, Buffer.from('shared'), MIME_TYPE);
