@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Address } from '../../src/config/payees.ts';
-import { type KeyedWallet, keyedWallet } from '../../test/support/keyed-wallet.ts';
 import { MP3_FRAME_BYTES } from '../../test/support/silent-audio.ts';
+import { type KeyedWallet, keyedWallet } from '../signers/keyed-wallet.ts';
 
 /** The text that every target speaks. */
 export const TEXT = 'The morning train to the coast leaves from platform nine.';

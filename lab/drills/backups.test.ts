@@ -14,7 +14,6 @@ import { usdCoinAbi } from '../../src/sandbox/chain/fund.ts';
 import { booksClosed } from '../../test/support/books.ts';
 import { included, testChain, wallet } from '../../test/support/chain.ts';
 import { testCheckout } from '../../test/support/checkout.ts';
-import { startDebianPostgres, withoutPostgres } from '../../test/support/debian-postgres.ts';
 import {
   DEPOSIT_PATH,
   depositOf,
@@ -32,6 +31,7 @@ import { mp3 } from '../../test/support/stub-upstream.ts';
 import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import { until } from '../../test/support/until.ts';
 import { PRICE, payFor, startX402Gateway, withPayment } from '../../test/support/x402.ts';
+import { startDebianPostgres, withoutPostgres } from './debian-postgres.ts';
 
 const { skip, chain } = await testChain();
 const BACKUPS = '/var/backups/speechgate';

@@ -6,7 +6,6 @@ import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../../test/support/chain.ts';
 import { testCheckout } from '../../test/support/checkout.ts';
-import { openClock } from '../../test/support/clock.ts';
 import { withTerms } from '../../test/support/deposit.ts';
 import { type Gateway, send } from '../../test/support/gateway.ts';
 import { startGatewayProcess } from '../../test/support/gateway-process.ts';
@@ -23,6 +22,7 @@ import {
   timesPaid,
   withPayment,
 } from '../../test/support/x402.ts';
+import { openClock } from './clock.ts';
 
 const { chain, skip: withoutChain } = await testChain();
 const skip = withoutChain || (missingProgram('faketime', '--version') ?? false);

@@ -16,7 +16,6 @@ import { breakStream } from '../../test/support/broken-stream.ts';
 import { testDatabase } from '../../test/support/database.ts';
 import { blocksOf, run, runBlocks, shell } from '../../test/support/documentation.ts';
 import { startGateway } from '../../test/support/gateway.ts';
-import { speaksToHaproxy } from '../../test/support/haproxy.ts';
 import { PROJECT } from '../../test/support/project.ts';
 import { copyProject } from '../../test/support/project-copy.ts';
 import { rolledBack } from '../../test/support/rolled-back.ts';
@@ -24,6 +23,7 @@ import { S3_CREDENTIALS, startS3Server } from '../../test/support/s3-server.ts';
 import { testUpstream } from '../../test/support/stub-upstream.ts';
 import { encodePayment } from '../../test/support/x402.ts';
 import { fingerprintsIn, printedCommands, publishedFingerprints, unnamedPayment } from './commands.ts';
+import { speaksToHaproxy } from './haproxy.ts';
 
 const DOCUMENTED_PORT = 8080;
 const READY = /Ctrl-C stops the sandbox/;

@@ -4,7 +4,7 @@ import { openDatabase } from '../../src/db/database.ts';
 import type { DoctorContext } from '../../src/operators/doctor/check.ts';
 import { DATABASE_CHECKS } from '../../src/operators/doctor/database-checks.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import { startDebianPostgres, withoutPostgres } from '../../test/support/debian-postgres.ts';
+import { startDebianPostgres, withoutPostgres } from './debian-postgres.ts';
 
 test('doctor warns of a standby until commits wait for it', { skip: withoutPostgres }, async (t) => {
   const { folder, url, run } = await startDebianPostgres(t, () => '');

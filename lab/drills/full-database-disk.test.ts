@@ -13,12 +13,12 @@ import { testChain, wallet } from '../../test/support/chain.ts';
 import { testCheckout } from '../../test/support/checkout.ts';
 import { databaseDirectory } from '../../test/support/database-directory.ts';
 import { DEPOSIT, DEPOSIT_PATH, depositOf, mineSteadily } from '../../test/support/deposit.ts';
-import { mountDisk } from '../../test/support/disk.ts';
 import type { Call, Reply } from '../../test/support/gateway.ts';
 import { domainOf, fundedWallet, HELLO, TTS } from '../../test/support/prepaid.ts';
 import { runTurn } from '../../test/support/reconcile.ts';
 import { until } from '../../test/support/until.ts';
 import { challengeOf, PRICE, sign, startX402Gateway, timesPaid, withPayment } from '../../test/support/x402.ts';
+import { mountDisk } from './disk.ts';
 
 const { chain, skip: withoutChain } = await testChain();
 const mounts = new Teardowns();

@@ -10,11 +10,11 @@ import { cp, mkdir, readdir, readFile, realpath, symlink, writeFile } from 'node
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type Test, test } from 'tap';
-import { type Start, serves } from '../../test/installing/installed-service.ts';
 import { type Child, startCommand } from '../../test/support/child.ts';
 import { missingProgram } from '../../test/support/missing-program.ts';
 import { PROJECT } from '../../test/support/project.ts';
 import { temporaryFolder } from '../../test/support/temporary-folder.ts';
+import { type Start, serves } from './installed-service.ts';
 
 const MAX_MEGABYTES = 250;
 const LICENCE = /licen[cs]e|^copying|^copyright|notice/i;

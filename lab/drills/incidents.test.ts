@@ -9,7 +9,6 @@ import { sql } from 'kysely';
 import pg from 'pg';
 import { type Test, test } from 'tap';
 import { audit, keepAuditResult } from '../../src/ledger/audit.ts';
-import { chain, DISK_BYTES, prepareScene, type Scene, sections, withoutChain } from '../../test/ops/incident-scene.ts';
 import { buy, form, shownAccount } from '../../test/payments/top-up/shop.ts';
 import { mineSteadily } from '../../test/support/deposit.ts';
 import { testFacilitator } from '../../test/support/facilitator.ts';
@@ -27,6 +26,7 @@ import {
 } from '../../test/support/stub-upstream.ts';
 import { until } from '../../test/support/until.ts';
 import { payFor } from '../../test/support/x402.ts';
+import { chain, DISK_BYTES, prepareScene, type Scene, sections, withoutChain } from './incident-scene.ts';
 
 const speak = ({ call }: Pick<Installation, 'call'>, account: string, text = 'Hello world') =>
   call('/tts', { method: 'POST', json: { text }, headers: { 'x-credit-account': account } });

@@ -16,13 +16,14 @@ import { testChain, wallet } from '../../test/support/chain.ts';
 import { testCheckout } from '../../test/support/checkout.ts';
 import { testDatabase } from '../../test/support/database.ts';
 import { mineSteadily } from '../../test/support/deposit.ts';
-import { LEFTOVERS, leaveWindows } from '../../test/support/leftovers.ts';
+import { leaveWindows } from '../../test/support/leave-windows.ts';
 import { startMailServer } from '../../test/support/mail-server.ts';
 import { FLOWS } from '../../test/support/paid-flows.ts';
 import { faultsOf } from '../../test/support/plan-rules.ts';
 import { type ExecutedPlan, watchPlans, writesOf } from '../../test/support/plans.ts';
 import { until } from '../../test/support/until.ts';
 import { startX402Gateway } from '../../test/support/x402.ts';
+import { LEFTOVERS } from './leftovers.ts';
 
 /** Enough that an index is the faster way wherever there is one. */
 const SIZES = {

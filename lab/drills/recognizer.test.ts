@@ -7,7 +7,7 @@ import { cardCredits, Speechgate } from '../../src/callers/client/index.ts';
 import { VOICES } from '../../src/sandbox/voice/flite.ts';
 import { startVoiceServer } from '../../src/sandbox/voice/voice-server.ts';
 import { startGateway } from '../../test/support/gateway.ts';
-import { hear, withoutRecognizer } from '../../test/support/hearing.ts';
+import { hear, withoutRecognizer } from './hearing.ts';
 
 const SENTENCE = 'The quick brown fox jumps over the lazy dog.';
 const WORDS = SENTENCE.toLowerCase().replace('.', '').split(' ');

@@ -16,9 +16,9 @@ import {
   withCredential,
   withHeaders,
 } from '../../test/support/prepaid.ts';
-import { prepaidSigner } from '../../test/support/prepaid-signer.ts';
 import { connectRaw, requestBytes } from '../../test/support/raw-http.ts';
 import { startTcpProxy } from '../../test/support/tcp-proxy.ts';
+import { prepaidSigner } from '../signers/prepaid-signer.ts';
 
 const LIMIT = 3;
 

@@ -5,8 +5,8 @@ import { isClean } from '../../lab/soak/report.ts';
 import { runCallers } from '../../lab/soak/run.ts';
 import { openOutside } from '../../lab/soak/world/outside.ts';
 import { testDatabase } from '../../test/support/database.ts';
-import { REPLICATED_URL, Replicas, type Start } from '../../test/support/replicas.ts';
 import { temporaryFolder } from '../../test/support/temporary-folder.ts';
+import { REPLICATED_URL, Replicas, type Start } from './replicas.ts';
 
 /** How often each of them is replaced; the proof has little time. */
 const ROUNDS = Number(process.env.REPLACEMENTS ?? 1);

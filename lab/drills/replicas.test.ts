@@ -7,10 +7,10 @@ import { freePort } from '../../src/sandbox/free-port.ts';
 import { type Child, startChild, startCommand } from '../../test/support/child.ts';
 import { blocksOf, run } from '../../test/support/documentation.ts';
 import { send } from '../../test/support/gateway.ts';
-import { speaksToHaproxy, withoutHaproxy } from '../../test/support/haproxy.ts';
 import { severalSettings } from '../../test/support/several-processes.ts';
 import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import { until } from '../../test/support/until.ts';
+import { speaksToHaproxy, withoutHaproxy } from './haproxy.ts';
 
 const LISTENS = /listens on/;
 const SOCKET = '/run/haproxy.sock';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import type { Test } from 'tap';
-import { untilNothingIsOpen } from '../../test/support/open-things.ts';
 import { speechgate } from '../../test/support/speechgate.ts';
+import { untilNothingIsOpen } from '../open-things.ts';
 import { Crew } from '../soak/callers/crew.ts';
 import type { Told } from '../soak/told.ts';
 import { brokenRequests, unfinishedRequests } from './broken-requests.ts';

@@ -11,7 +11,7 @@ import { RunningWork } from '../../src/lib/running-work.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
 import { RollingWindow } from '../../src/payments/limits/rolling-window.ts';
 import { testDatabase } from '../support/database.ts';
-import { leaveWindows } from '../support/leftovers.ts';
+import { leaveWindows } from '../support/leave-windows.ts';
 import { until } from '../support/until.ts';
 
 /** What one pruning deletes at most, of nonces as of windows. */

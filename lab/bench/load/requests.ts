@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { type Challenge, separatorOf, signedPayment } from '../../../test/support/payment-signer.ts';
-import { prepaidSigner } from '../../../test/support/prepaid-signer.ts';
+import { type Challenge, separatorOf, signedPayment } from '../../signers/payment-signer.ts';
+import { prepaidSigner } from '../../signers/prepaid-signer.ts';
 import { ACCOUNTS, accountId, CHAIN_ID, PAY_TO, wallets } from '../world.ts';
 
 export interface Plan {

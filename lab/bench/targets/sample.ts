@@ -1,5 +1,5 @@
 import { request } from 'undici';
-import type { Challenge } from '../../../test/support/payment-signer.ts';
+import type { Challenge } from '../../signers/payment-signer.ts';
 import type { Plan } from '../load/requests.ts';
 
 export interface Sample {

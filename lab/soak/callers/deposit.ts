@@ -1,5 +1,5 @@
 import { fund } from '../../../src/sandbox/chain/fund.ts';
-import { type KeyedWallet, keyedWallet } from '../../../test/support/keyed-wallet.ts';
+import { type KeyedWallet, keyedWallet } from '../../signers/keyed-wallet.ts';
 import { jsonPost } from './card.ts';
 import { PURSE, settle } from './direct.ts';
 import { drawHangUp } from './draws.ts';

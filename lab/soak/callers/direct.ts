@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { fund } from '../../../src/sandbox/chain/fund.ts';
-import { type KeyedWallet, keyedWallet } from '../../../test/support/keyed-wallet.ts';
+import { type KeyedWallet, keyedWallet } from '../../signers/keyed-wallet.ts';
 import { jsonPost } from './card.ts';
 import { drawHangUp } from './draws.ts';
 import type { Open } from './flow.ts';

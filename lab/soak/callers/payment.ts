@@ -1,6 +1,6 @@
 import { CHAIN_ID } from '../../../src/sandbox/chain/chain-client.ts';
-import type { KeyedWallet } from '../../../test/support/keyed-wallet.ts';
-import { type Challenge, separatorOf, signedPayment } from '../../../test/support/payment-signer.ts';
+import type { KeyedWallet } from '../../signers/keyed-wallet.ts';
+import { type Challenge, separatorOf, signedPayment } from '../../signers/payment-signer.ts';
 import { drawBytes, drawId } from './draws.ts';
 import type { Heard, Sent } from './line.ts';
 import { errorOf, isPassing, type Operation } from './operation.ts';

@@ -1,7 +1,7 @@
 import { CHAIN_ID } from '../../../src/sandbox/chain/chain-client.ts';
 import { fund } from '../../../src/sandbox/chain/fund.ts';
-import { keyedWallet } from '../../../test/support/keyed-wallet.ts';
-import { type PrepaidSigner, prepaidSigner } from '../../../test/support/prepaid-signer.ts';
+import { keyedWallet } from '../../signers/keyed-wallet.ts';
+import { type PrepaidSigner, prepaidSigner } from '../../signers/prepaid-signer.ts';
 import { jsonPost } from './card.ts';
 import { deposit } from './deposit.ts';
 import { PURSE } from './direct.ts';

@@ -1,8 +1,8 @@
 import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { serve } from './listening.ts';
-import { temporaryFolder } from './temporary-folder.ts';
+import { serve } from '../../test/support/listening.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 
 /** What `systemctl` does: `restart speechgate@8081`, `start speechgate-worker`. */
 export type Services = Readonly<Record<string, () => Promise<unknown>>>;

@@ -5,7 +5,7 @@ import { claimJob } from '../../src/jobs/claim-job.ts';
 import { findCardAccount } from '../../src/ledger/accounts.ts';
 import { applyClawback, lockAccount } from '../../src/ledger/debts.ts';
 import { voidHold } from '../../src/ledger/hold.ts';
-import { holdOnCard } from './holds.ts';
+import { holdOnCard } from '../../test/support/holds.ts';
 
 /** How many of each are left. */
 const LEFT = 120;
@@ -143,12 +143,3 @@ function payments(state: 'reserved' | 'unknown', count = LEFT): RawBuilder<unkno
            case ${state} when 'reserved' then now() - interval '1 minute' end, case ${state} when 'unknown' then now() end
     from x402_payment where state = 'settled' limit ${count}`;
 }
-
-/** What pruning has to delete: windows that are over. Nonces are left by the filling. */
-export const leaveWindows = (db: Database, count: number) =>
-  sql`
-  insert into rate_window (key, scope, checked_at, allowed, taken)
-  select sha256(uuid_send(gen_random_uuid())), 'ip', at, true, array[at]
-  from generate_series(1, ${count}::int) n, lateral (select now() - make_interval(hours => 1, secs => n) as at) moment`.execute(
-    db,
-  );

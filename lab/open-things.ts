@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
-import { type Database, openDatabase } from '../../src/db/database.ts';
-import { until } from './until.ts';
+import { type Database, openDatabase } from '../src/db/database.ts';
+import { until } from '../test/support/until.ts';
 
 const SETTLE_MS = 150_000;
 

@@ -1,4 +1,4 @@
-import { missingProgram } from './missing-program.ts';
+import { missingProgram } from '../../test/support/missing-program.ts';
 
 /** Why tests with HAProxy are skipped; false where it is installed. */
 export const withoutHaproxy: string | false = missingProgram('haproxy', '-v') ?? missingProgram('socat', '-V') ?? false;

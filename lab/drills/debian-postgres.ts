@@ -4,9 +4,9 @@ import pg from 'pg';
 import type { Test } from 'tap';
 import { migrate } from '../../src/db/migrate.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import { type Child, startCommand } from './child.ts';
-import { missingProgram } from './missing-program.ts';
-import { temporaryFolder } from './temporary-folder.ts';
+import { type Child, startCommand } from '../../test/support/child.ts';
+import { missingProgram } from '../../test/support/missing-program.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 
 /** Where Debian has PostgreSQL's server programs, which it puts into no path. */
 const BIN = '/usr/lib/postgresql/15/bin';

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { mkdir, statfs } from 'node:fs/promises';
 import { promisify } from 'node:util';
-import type { Owner } from './child.ts';
+import type { Owner } from '../../test/support/child.ts';
 
 const run = promisify(execFile);
 /** More than an hour of the soak writes; only what is used takes memory. */

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { missingProgram } from './missing-program.ts';
+import { missingProgram } from '../../test/support/missing-program.ts';
 
 const RECOGNIZER = 'pocketsphinx_continuous';
 const run = promisify(execFile);

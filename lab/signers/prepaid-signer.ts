@@ -5,7 +5,7 @@ import {
   signedBalanceRead,
   signedRequestOf,
 } from '../../src/payments/prepaid/prepaid-credential.ts';
-import type { Call } from './gateway.ts';
+import type { Call } from '../../test/support/gateway.ts';
 import { signDigest } from './sign-digest.ts';
 
 export interface PrepaidTerms {

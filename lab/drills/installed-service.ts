@@ -3,12 +3,12 @@ import { sql } from 'kysely';
 import type { Test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import type { Child } from '../support/child.ts';
-import { testDatabase } from '../support/database.ts';
-import { fund, type Gateway, send } from '../support/gateway.ts';
-import { later, untilJob } from '../support/jobs.ts';
-import { temporaryFolder } from '../support/temporary-folder.ts';
-import { until } from '../support/until.ts';
+import type { Child } from '../../test/support/child.ts';
+import { testDatabase } from '../../test/support/database.ts';
+import { fund, type Gateway, send } from '../../test/support/gateway.ts';
+import { later, untilJob } from '../../test/support/jobs.ts';
+import { temporaryFolder } from '../../test/support/temporary-folder.ts';
+import { until } from '../../test/support/until.ts';
 
 /** Starts a command where the service is installed, with nothing in its environment but what is given. */
 export type Start = (command: readonly string[], env: Record<string, string>) => Child;

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import { type Child, startChild } from './child.ts';
-import { until } from './until.ts';
+import { type Child, startChild } from '../../test/support/child.ts';
+import { until } from '../../test/support/until.ts';
 
 const ASK_EVERY_MS = 50;
 /** Several start at once, beside other tests that keep the machine busy. */
