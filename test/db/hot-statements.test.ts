@@ -94,16 +94,6 @@ test('items with one key finish in request order', async (t) => {
   t.strictSame(ended, ['a0', 'b1', 'a2', 'b3']);
 });
 
-test('after a failed statement each item runs alone and has its own error', async (t) => {
-  const statements = new Statements();
-  statements.failure = (items) => (items.some(({ key }) => key === 'b') ? new Error('b is wrong') : undefined);
-  const told = statements.ask('abcb');
-  await nextTurn();
-  await statements.endAll();
-  t.strictSame(statements.groups, ['abc', 'a', 'b', 'c', 'b']);
-  t.strictSame(await told, ['a0', 'b is wrong', 'c2', 'b is wrong']);
-});
-
 // XX000 is what pgpool says of a server that is lost in the middle of a commit, which may have been done.
 for (const code of ['ECONNREFUSED', 'XX000', 'CERT_HAS_EXPIRED']) {
   test(`while the database is unavailable (${code}), every item fails without a retry`, async (t) => {

@@ -25,7 +25,7 @@ import {
   told,
   withTerms,
 } from '../support/deposit.ts';
-import { invalid, type VerifyFault } from '../support/facilitator-faults.ts';
+import { VERIFY_FAULTS } from '../support/facilitator-faults.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { decodeHeader, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
 
@@ -82,15 +82,6 @@ test('R28: a deposit with a wrong payee, amount or time is 402 before any call',
   }
   await assertUntouched(gateway);
 });
-
-const VERIFY_FAULTS: [string, VerifyFault, number, string][] = [
-  ['R23: finds the payment invalid', invalid('invalid_exact_evm_signature'), 402, 'PAYMENT_REQUIRED'],
-  ['R24: answers 500', 'error', 502, 'PAYMENT_ERROR'],
-  ['R24: answers HTML', 'garbage', 502, 'PAYMENT_ERROR'],
-  ['R24: resets the connection', 'reset', 502, 'PAYMENT_ERROR'],
-  ['R24: redirects', 'redirect', 502, 'PAYMENT_ERROR'],
-  ['R24: verifies the payment of somebody else', { isValid: true, payer: NOBODY }, 502, 'PAYMENT_ERROR'],
-];
 
 test('a failed verify releases the deposit, and the same payment succeeds later', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);

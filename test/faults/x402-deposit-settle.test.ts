@@ -16,11 +16,10 @@ import {
 import {
   anotherTransaction,
   invalid,
-  nonceAlreadyUsed,
+  LOST_SETTLES,
   onlyClaimed,
   refused,
   type SettleFault,
-  settlementPending,
 } from '../support/facilitator-faults.ts';
 import type { Reply } from '../support/gateway.ts';
 import { until } from '../support/until.ts';
@@ -39,22 +38,10 @@ const settles = ({ facilitator }: X402Gateway) =>
   facilitator.calls.filter(({ endpoint }) => endpoint === 'settle').length;
 const transactionOf = ({ headers }: Reply) => decodeHeader(headers.get('payment-response')).transaction;
 
-const LOST: [string, SettleFault][] = [
-  ['500', { broadcast: true, answer: 'error' }],
-  ['a reset', { broadcast: true, answer: 'reset' }],
-  ['HTML', { broadcast: true, answer: 'garbage' }],
-  ['a redirect', { broadcast: true, answer: 'redirect' }],
-  ['settlement_pending', settlementPending],
-  ['nonce_already_used', nonceAlreadyUsed],
-  ['202 without a body', { broadcast: true, status: 202, answer: () => ({}) }],
-  ['no transaction', { broadcast: true, answer: () => ({ success: true }) }],
-  ['the older form', { broadcast: true, answer: (s) => ({ success: true, txHash: s?.transaction }) }],
-];
-
 test('R25: a deposit whose settle response is lost is credited to its own request', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   mineSteadily(t, chain);
-  for (const [name, fault] of LOST) {
+  for (const [name, fault] of LOST_SETTLES) {
     const payer = await wallet(chain.client, 1_000_000n);
     gateway.facilitator.faults.settle(fault);
     const { reply } = await payDeposit(gateway, payer);
@@ -67,7 +54,7 @@ test('R25: a deposit whose settle response is lost is credited to its own reques
 
 test('R25: an unconfirmed deposit without a settle response is 409, then credited once', { skip }, async (t) => {
   const gateway = await start(t);
-  for (const [name, fault] of LOST) {
+  for (const [name, fault] of LOST_SETTLES) {
     const payer = await wallet(chain.client, 1_000_000n);
     gateway.facilitator.faults.settle(fault);
     const before = settles(gateway);
@@ -86,7 +73,7 @@ test('R25: an unconfirmed deposit without a settle response is 409, then credite
     t.equal(await timesPaid(chain, payer), 1);
     await assertCredited(gateway, payer, [DEPOSIT]);
   }
-  t.equal(await gateway.revenue(), BigInt(LOST.length * DEPOSIT));
+  t.equal(await gateway.revenue(), BigInt(LOST_SETTLES.length * DEPOSIT));
 });
 
 const NOT_SENT: [string, SettleFault, unknown[]][] = [

@@ -9,11 +9,10 @@ import { land } from '../support/deposit.ts';
 import {
   anotherTransaction,
   invalid,
-  nonceAlreadyUsed,
+  LOST_SETTLES,
   onlyClaimed,
   refused,
   type SettleFault,
-  settlementPending,
 } from '../support/facilitator-faults.ts';
 import type { Call } from '../support/gateway.ts';
 import { insertPaymentInDoubt } from '../support/prepaid.ts';
@@ -55,19 +54,11 @@ async function replayUntil(gateway: X402Gateway, paid: Call, status: number) {
 }
 
 const LOST: [string, SettleFault][] = [
-  ['500', { broadcast: true, answer: 'error' }],
-  ['a reset', { broadcast: true, answer: 'reset' }],
-  ['HTML', { broadcast: true, answer: 'garbage' }],
-  ['a redirect', { broadcast: true, answer: 'redirect' }],
-  ['settlement_pending', settlementPending],
-  ['nonce_already_used', nonceAlreadyUsed],
+  ...LOST_SETTLES,
   ['an unknown transaction', anotherTransaction(NOWHERE)],
   ['201', { broadcast: true, status: 201, answer: (settled) => ({ ...settled }) }],
   ['202 pending', { broadcast: true, status: 202, answer: (settled) => ({ transaction: settled?.transaction }) }],
-  ['202 without a body', { broadcast: true, status: 202, answer: () => ({}) }],
-  ['no transaction', { broadcast: true, answer: () => ({ success: true }) }],
   ['a hash without 0x', { broadcast: true, answer: (s) => ({ success: true, transaction: s?.transaction.slice(2) }) }],
-  ['the older format', { broadcast: true, answer: (s) => ({ success: true, txHash: s?.transaction }) }],
 ];
 
 for (const [name, fault] of LOST) {

@@ -7,7 +7,7 @@ import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { DEPOSIT, mineSteadily, payDeposit } from '../support/deposit.ts';
 import { testFacilitator } from '../support/facilitator.ts';
-import { invalid, type VerifyFault } from '../support/facilitator-faults.ts';
+import { invalid, VERIFY_FAULTS } from '../support/facilitator-faults.ts';
 import { serve } from '../support/listening.ts';
 import { garbage, hangInBody, type Mode, mp3, openAiError, resetInBody, wav } from '../support/stub-upstream.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
@@ -26,17 +26,7 @@ async function assertReleasedAndPayable(gateway: X402Gateway, paid: Parameters<t
   assert.deepEqual(await audit(gateway.db), []);
 }
 
-const VERIFY_FAULTS: [string, VerifyFault, number, string][] = [
-  ['R23: an invalid payment', invalid('invalid_exact_evm_signature'), 402, 'PAYMENT_REQUIRED'],
-  ['R24: status 500', 'error', 502, 'PAYMENT_ERROR'],
-  ['R24: HTML', 'garbage', 502, 'PAYMENT_ERROR'],
-  ['R24: a reset', 'reset', 502, 'PAYMENT_ERROR'],
-  ['R24: a redirect', 'redirect', 502, 'PAYMENT_ERROR'],
-  ['R24: a hang', 'hang', 502, 'PAYMENT_ERROR'],
-  ['R24: another payer', { isValid: true, payer: '0x0000000000000000000000000000000000000001' }, 502, 'PAYMENT_ERROR'],
-];
-
-for (const [name, fault, status, code] of VERIFY_FAULTS) {
+for (const [name, fault, status, code] of [...VERIFY_FAULTS, ['R24: a hang', 'hang', 502, 'PAYMENT_ERROR'] as const]) {
   test(`${name} at verify releases the payment without synthesis`, { skip }, async (t) => {
     const gateway = await startX402Gateway(t, chain);
     gateway.facilitator.faults.verify(fault);

@@ -98,3 +98,26 @@ export function anotherTransaction(transaction: string): SettleFault {
 export function onlyClaimed(transaction: string): SettleFault {
   return { broadcast: false, answer: () => ({ success: true, network: 'eip155:8453', transaction }) };
 }
+
+/** Verifications that fail, with the answer of the service; at each the payment can be sent again. */
+export const VERIFY_FAULTS: [name: string, fault: VerifyFault, status: number, code: string][] = [
+  ['R23: an invalid payment', invalid('invalid_exact_evm_signature'), 402, 'PAYMENT_REQUIRED'],
+  ['R24: status 500', 'error', 502, 'PAYMENT_ERROR'],
+  ['R24: HTML', 'garbage', 502, 'PAYMENT_ERROR'],
+  ['R24: a reset', 'reset', 502, 'PAYMENT_ERROR'],
+  ['R24: a redirect', 'redirect', 502, 'PAYMENT_ERROR'],
+  ['R24: another payer', { isValid: true, payer: '0x0000000000000000000000000000000000000001' }, 502, 'PAYMENT_ERROR'],
+];
+
+/** Answers of settle that leave the outcome to the chain, which has the payment. */
+export const LOST_SETTLES: [name: string, fault: SettleFault][] = [
+  ['500', { broadcast: true, answer: 'error' }],
+  ['a reset', { broadcast: true, answer: 'reset' }],
+  ['HTML', { broadcast: true, answer: 'garbage' }],
+  ['a redirect', { broadcast: true, answer: 'redirect' }],
+  ['settlement_pending', settlementPending],
+  ['nonce_already_used', nonceAlreadyUsed],
+  ['202 without a body', { broadcast: true, status: 202, answer: () => ({}) }],
+  ['no transaction', { broadcast: true, answer: () => ({ success: true }) }],
+  ['the older format', { broadcast: true, answer: (s) => ({ success: true, txHash: s?.transaction }) }],
+];
