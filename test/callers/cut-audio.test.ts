@@ -1,19 +1,51 @@
 /** Proxies that end a cut answer as if it were whole: each caller program notices, and tells what the service charged. */
 import assert from 'node:assert/strict';
 import { readdir, rm } from 'node:fs/promises';
+import { request } from 'node:http';
 import { join } from 'node:path';
-import { t, test } from 'tap';
+import { type Test, t, test } from 'tap';
 import type { Call } from '../../src/callers/bridge/speech-call.ts';
 import { AudioLostError, cardCredits, prepaid, Speechgate } from '../../src/callers/client/index.ts';
 import { askBridge, bridgeOf } from '../support/bridge.ts';
 import { callerCommand } from '../support/caller-command.ts';
 import { errorOf, pinsOf } from '../support/client.ts';
-import { startHidingProxy } from '../support/hiding-proxy.ts';
+import { serve } from '../support/listening.ts';
 import { fundedWallet, startPrepaidGateway } from '../support/prepaid.ts';
 import { WAV_HEADER_BYTES } from '../support/silent-audio.ts';
 import { cutChunked, type Mode, resetInBody, silentMp3, silentWav } from '../support/stub-upstream.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { body } from '../support/upstream-answer.ts';
+
+interface HidingProxy {
+  readonly url: string;
+  target: string;
+  /** Ends the body of the next answer with audio after so many bytes. */
+  cutNextAt: number | undefined;
+}
+
+/** A proxy as some are: an answer that is cut off ends in an orderly way, without a length of its own. */
+async function startHidingProxy(t: Test): Promise<HidingProxy> {
+  const url = await serve(t, (asked, answer) => {
+    const { method, url: path = '', headers } = asked;
+    const onward = request(proxy.target + path, { method, headers } as object, (incoming) => {
+      const { 'content-length': _length, 'transfer-encoding': _coding, connection: _hop, ...kept } = incoming.headers;
+      answer.writeHead(incoming.statusCode ?? 502, kept).flushHeaders();
+      const isAudio = kept['content-type']?.startsWith('audio/');
+      let left = (isAudio && proxy.cutNextAt) || Number.POSITIVE_INFINITY;
+      if (isAudio) proxy.cutNextAt = undefined;
+      incoming.on('data', (chunk) => {
+        answer.write(chunk.subarray(0, left));
+        left -= Math.min(left, chunk.length);
+      });
+      incoming.on('error', () => {});
+      incoming.once('close', () => answer.end());
+    });
+    onward.on('error', () => answer.headersSent || answer.destroy());
+    asked.pipe(onward);
+  });
+  const proxy: HidingProxy = { url, target: url, cutNextAt: undefined };
+  return proxy;
+}
 
 const HELLO = { text: 'Hello world' };
 const FUNDED = 5_000_000n;

@@ -7,6 +7,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { crc32 } from 'node:zlib';
 import { type Test, test } from 'tap';
 import { chapterTag } from '../../src/callers/cli/book-files.ts';
 import { secondsOf } from '../../src/callers/mcp/speak-tool.ts';
@@ -22,7 +23,37 @@ import { silentMp3 } from '../support/silent-audio.ts';
 import { body, ControlledStream, mp3, type StubUpstream, testUpstream, wav } from '../support/stub-upstream.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { toneMp3 } from '../support/tone.ts';
-import { zipOf } from '../support/zip.ts';
+
+/** A ZIP archive whose files are stored as they are. @param isEncrypted each file claims to be, after a header of 12 bytes */
+function zipOf(files: Readonly<Record<string, string>>, isEncrypted = false): Buffer {
+  const locals: Buffer[] = [];
+  const central: Buffer[] = [];
+  let offset = 0;
+  for (const [name, content] of Object.entries(files)) {
+    const [path, data] = [Buffer.from(name), Buffer.from(content)];
+    const stored = isEncrypted ? Buffer.concat([Buffer.alloc(12), data]) : data;
+    const shared = Buffer.alloc(26);
+    shared.writeUInt16LE(20, 0);
+    shared.writeUInt16LE((isEncrypted ? 1 : 0) | 0x800, 2);
+    shared.writeUInt32LE(crc32(data), 10);
+    shared.writeUInt32LE(stored.length, 14);
+    shared.writeUInt32LE(data.length, 18);
+    shared.writeUInt16LE(path.length, 22);
+    const local = Buffer.concat([Buffer.from('PK\x03\x04'), shared, path, stored]);
+    const entry = Buffer.alloc(14);
+    entry.writeUInt32LE(offset, 10);
+    central.push(Buffer.concat([Buffer.from('PK\x01\x02\x14\x00'), shared, entry, path]));
+    locals.push(local);
+    offset += local.length;
+  }
+  const directory = Buffer.concat(central);
+  const end = Buffer.alloc(18);
+  end.writeUInt16LE(central.length, 4);
+  end.writeUInt16LE(central.length, 6);
+  end.writeUInt32LE(directory.length, 8);
+  end.writeUInt32LE(offset, 12);
+  return Buffer.concat([...locals, directory, Buffer.from('PK\x05\x06'), end]);
+}
 
 const SENTENCE = 'This sentence is one of very many in a long book. ';
 const BOOK = `# A book\n\n${SENTENCE.repeat(100)}`;

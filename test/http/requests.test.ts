@@ -10,6 +10,7 @@ import { type RateLimitParts, RateLimits } from '../../src/http/plugins/rate-lim
 import { type Location, violation } from '../../src/http/validation.ts';
 import { fixture, load } from '../codegen/fixture.ts';
 import { type Bench, bench } from '../journeys/card.ts';
+import { API_POLICY, EDGE_HEADERS } from '../support/contract.ts';
 import { startGateway } from '../support/gateway.ts';
 import { projectFile } from '../support/project.ts';
 import { exchange } from '../support/raw-http.ts';
@@ -262,20 +263,7 @@ test('R70: other texts with braces and quotes are spoken', async (t) => {
   }
 });
 
-const ON_EVERY_ANSWER = {
-  'access-control-allow-origin': '*',
-  'access-control-expose-headers':
-    'x-trace-id, x-credit-account, x-credit-balance, x-credit-charged, payment-required, payment-response, www-authenticate, ' +
-    'x-payment-identifier, x-idempotent-replay, x-x402-balance, x-x402-charged, retry-after, x-ratelimit-limit, ' +
-    'x-ratelimit-policy, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-scope, content-disposition, ' +
-    'content-range, accept-ranges, cache-control, etag, location, allow, date',
-  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
-  'cross-origin-resource-policy': 'cross-origin',
-  'referrer-policy': 'no-referrer',
-  'strict-transport-security': 'max-age=31536000; includeSubDomains',
-  'x-content-type-options': 'nosniff',
-  'x-frame-options': 'DENY',
-};
+const ON_EVERY_ANSWER = { ...EDGE_HEADERS, 'content-security-policy': API_POLICY };
 
 const ON_PREFLIGHTS = {
   'access-control-allow-headers':

@@ -16,9 +16,7 @@ import { Processor } from '../../src/payments/top-up/processor.ts';
 import { Purchases } from '../../src/payments/top-up/purchases.ts';
 import { bookSettlement } from '../../src/payments/x402/book-settlement.ts';
 import { HASH, invariants, OF_BOOKS, OF_JOBS, OTHER_ADDRESS, PAYER_ADDRESS } from '../support/audit-rules.ts';
-import { CORRUPTIONS_OF_BALANCES } from '../support/corruptions-of-balances.ts';
-import { CORRUPTIONS_OF_CLAWBACKS } from '../support/corruptions-of-clawbacks.ts';
-import { CORRUPTIONS_OF_PAYMENTS } from '../support/corruptions-of-payments.ts';
+import { CORRUPTIONS } from '../support/corruptions.ts';
 import { testDatabase } from '../support/database.ts';
 import { holdOnCard, holdOnWallet } from '../support/holds.ts';
 import { brokenRules, rolledBack } from '../support/rolled-back.ts';
@@ -112,11 +110,7 @@ test('the audit passes on a sound ledger, and each rule can fail', async (t) => 
   t.strictSame(await audit(db), []);
 
   const broken = new Set<string>();
-  for (const [name, corrupt, rules] of [
-    ...CORRUPTIONS_OF_BALANCES,
-    ...CORRUPTIONS_OF_PAYMENTS,
-    ...CORRUPTIONS_OF_CLAWBACKS,
-  ]) {
+  for (const [name, corrupt, rules] of CORRUPTIONS) {
     await t.test(name, async (t) => {
       const found = await rolledBack(db, async (trx) => {
         await unguarded(trx, async () => {

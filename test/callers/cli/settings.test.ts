@@ -23,9 +23,29 @@ import { rotateKeys } from '../../../src/config/signing-keys.ts';
 import { readUsd } from '../../../src/lib/arguments.ts';
 import { UsageError } from '../../../src/lib/usage-error.ts';
 import { callerCommand } from '../../support/caller-command.ts';
-import { startCatalogServer } from '../../support/catalog-server.ts';
+import { ONE_MODEL } from '../../support/client.ts';
+import { serve } from '../../support/listening.ts';
 import { speechgate } from '../../support/speechgate.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
+
+/**
+ * Starts a service that has one model and answers nothing else. Returns its address.
+ * @param together how many requests for the model must have arrived before the first one is answered
+ */
+async function startCatalogServer(t: Test, together = 1): Promise<string> {
+  const body = JSON.stringify(ONE_MODEL);
+  let arrived = 0;
+  let answer = () => {};
+  const all = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  return serve(t, async (request, response) => {
+    const status = request.url === '/tts/models' ? 200 : 404;
+    if (status === 200 && ++arrived === together) answer();
+    if (status === 200) await all;
+    response.writeHead(status, { 'content-type': 'application/json' }).end(status === 200 ? body : '{}');
+  });
+}
 
 const OURS = 'https://speech.example';
 const OTHER = 'https://other.example';

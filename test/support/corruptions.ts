@@ -5,37 +5,44 @@ import {
   ADJUSTMENT,
   CARD_TOTAL,
   CHAIN,
+  CLAWBACK,
   CLAWBACK_PURCHASE,
+  CREDITED,
+  DEBT_PAYER,
   DENOMINATION,
   GUARDS,
   HOLD,
+  INDEBTED,
   LEASE,
   NEGATIVE,
   NONCE,
   OWN_TRANSFERS,
   other,
+  PAYER,
   payer,
+  payment,
   SESSION,
   SETTLEMENT,
   SIDES,
   STRAY,
   spend,
+  UNCLEAR,
   unsettle,
   WALLET_TOTAL,
 } from './audit-rules.ts';
 
 /** What is broken, the statements that break it, and the rules of the audit that then fail. */
-export type Corruption = [string, Statements, string[]];
+type Corruption = [string, Statements, string[]];
 type Statements = (cardAccount: string) => RawBuilder<unknown>[];
 
 /** Those that break the same rules, by what is broken. */
-export const corruptions = (rules: string[], named: Readonly<Record<string, Statements>>): Corruption[] =>
+const corruptions = (rules: string[], named: Readonly<Record<string, Statements>>): Corruption[] =>
   Object.entries(named).map(([name, statements]) => [name, statements, rules]);
 
 const ADJUSTMENT_KEY = randomUUID();
 
 /** Of balances, holds and purchases. */
-export const CORRUPTIONS_OF_BALANCES: Corruption[] = [
+const OF_BALANCES: Corruption[] = [
   ...corruptions([CARD_TOTAL, OWN_TRANSFERS], {
     'money that is made up on a card account': (account) => [
       sql`update account set balance_micro_usd = balance_micro_usd + 1 where id = ${account}`,
@@ -157,3 +164,123 @@ export const CORRUPTIONS_OF_BALANCES: Corruption[] = [
     ],
   }),
 ];
+
+/** Of nonces, payments on the chain and the guards. */
+const OF_PAYMENTS: Corruption[] = [
+  ...corruptions([NONCE], {
+    'a debit that is lost, with its nonce spent': () => [
+      sql`update account set balance_micro_usd = balance_micro_usd + 10 where id = ${payer}`,
+      sql`delete from transfer where ${spend('posted')}`,
+    ],
+    'a nonce that is forgotten too early': () => [sql`delete from prepaid_nonce where nonce = 'posted'`],
+    'a nonce of a failed spend that is free again': () => [sql`delete from prepaid_nonce where nonce = 'voided'`],
+    'a nonce that is spent without a debit': () => [
+      sql`insert into prepaid_nonce (account_id, nonce, hold_id) values (${payer}, 'another', gen_random_uuid())`,
+    ],
+    'a nonce that is spent in another wallet': () => [
+      sql`update prepaid_nonce set account_id = ${other} where nonce = 'posted'`,
+    ],
+    "a nonce that names another request's debit": () => [
+      sql`update prepaid_nonce set hold_id = (select id from transfer where ${spend('voided')}) where nonce = 'posted'`,
+    ],
+    'two debits for one nonce': () => [
+      sql`update account set balance_micro_usd = balance_micro_usd - 10 where id = ${payer}`,
+      sql`insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, created_at,
+                            ended_at)
+      select kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference,
+             created_at + interval '1 microsecond', ended_at
+      from transfer where ${spend('posted')}`,
+    ],
+  }),
+  ...corruptions([SETTLEMENT], {
+    'a deposit that is paid and not credited': () => [
+      sql`update account set balance_micro_usd = balance_micro_usd - 500 where id = ${other}`,
+      sql`delete from transfer where reference = ${payment('other deposit')}`,
+    ],
+    'a deposit that is credited with more than was paid': () => [
+      sql`update account set balance_micro_usd = balance_micro_usd + 1 where id = ${payer}`,
+      sql`update transfer set amount_micro_usd = amount_micro_usd + 1 where reference = ${payment('deposit')}`,
+    ],
+    'a deposit that is not settled': () => [unsettle('deposit')],
+    'a deposit without a payment': () => [sql`delete from x402_payment where identifier = 'deposit'`],
+    'a payment for speech that is credited to a wallet': () => [
+      sql`update x402_payment set purpose = 'speech' where identifier = 'deposit'`,
+    ],
+    'a deposit that is booked as revenue': () => [
+      sql`update account set balance_micro_usd = balance_micro_usd - 500 where id = ${other}`,
+      sql`update transfer set kind = 'settlement', credit_account_id = ${contra.usdcRevenue}
+      where reference = ${payment('other deposit')}`,
+    ],
+  }),
+  ...corruptions([SETTLEMENT, GUARDS], {
+    'a deposit that is credited twice': () => [
+      sql`drop index transfer_deposit`,
+      sql`update account set balance_micro_usd = balance_micro_usd + 500 where id = ${other}`,
+      sql`insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, created_at,
+                            ended_at)
+      select kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, created_at,
+             ended_at
+      from transfer where reference = ${payment('other deposit')}`,
+    ],
+  }),
+  ...corruptions([PAYER], {
+    "a deposit that is credited to another account than its payer's": () => [
+      sql`update account set balance_micro_usd = balance_micro_usd + case id when ${other} then -500 else 500 end
+      where kind = 'wallet'`,
+      sql`update transfer set credit_account_id = ${payer} where reference = ${payment('other deposit')}`,
+    ],
+  }),
+];
+
+const debtor = sql`(select account_id from clawback where id = 're_1')`;
+const debt = sql`(select id from account where kind = 'debt')`;
+
+/** Of refunds, disputes and debts. The ledger has a refund re_1 and a dispute dp_1 of one purchase, and a debt left. */
+const OF_CLAWBACKS: Corruption[] = [
+  ...corruptions([CLAWBACK], {
+    'a refund that is not booked': () => [
+      sql`delete from transfer where reference = 're_1'`,
+      sql`update account set balance_micro_usd = balance_micro_usd - 1000000 where id = ${debt}`,
+    ],
+    'a refund that is booked twice': () => [
+      sql`insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
+      values ('refund', 'posted', ${debt}, ${contra.cardClearing}, 1000000, 're_1', now())`,
+      sql`update account set balance_micro_usd = balance_micro_usd + 1000000 where id = ${debt}`,
+    ],
+    'a refund of half its amount': () => [
+      sql`update transfer set amount_micro_usd = 500000 where reference = 're_1'`,
+      sql`update account set balance_micro_usd = balance_micro_usd - 500000 where id = ${debt}`,
+    ],
+    'a dispute that is won, and whose money is not returned': () => [
+      sql`update clawback set state = 'returned' where id = 'dp_1'`,
+    ],
+  }),
+  ...corruptions([CLAWBACK, CLAWBACK_PURCHASE], {
+    'a dispute of a purchase of somebody else': (account) => [
+      sql`update clawback set account_id = ${account} where id = 'dp_1'`,
+    ],
+  }),
+  ...corruptions([UNCLEAR], {
+    'a refund whose status nobody knows': () => [sql`update clawback set is_status_known = false where id = 're_1'`],
+  }),
+  ...corruptions([INDEBTED], {
+    'a debtor who may spend again': () => [sql`update account set is_indebted = false where id = ${debtor}`],
+  }),
+  ...corruptions([OWN_TRANSFERS, INDEBTED], {
+    'a debt that is forgotten': () => [sql`update account set balance_micro_usd = 0 where id = ${debt}`],
+  }),
+  ...corruptions([DEBT_PAYER], {
+    'a debt that somebody else has paid': (account) => [
+      sql`update transfer set debit_account_id = ${account} where position = (select max(position) from transfer where kind = 'debt_payment')`,
+      sql`update account set balance_micro_usd = balance_micro_usd + 4000000 where id = ${debtor}`,
+      sql`update account set balance_micro_usd = balance_micro_usd - 4000000 where id = ${account}`,
+    ],
+  }),
+  ...corruptions([HOLD, CREDITED], {
+    'a refund that is still on its way': () => [
+      sql`update transfer set state = 'pending', ended_at = null where reference = 're_1'`,
+    ],
+  }),
+];
+
+export const CORRUPTIONS = [...OF_BALANCES, ...OF_PAYMENTS, ...OF_CLAWBACKS];
