@@ -217,7 +217,9 @@ test('a frozen account spends nothing new, finishes its jobs and can be unfrozen
   for (const refused of [await gateway.call('/tts', say(accountId)), await later(gateway, accountId)]) {
     t.equal(refused.status, 402);
     t.equal(refused.json.error.details.reason, 'account_frozen');
+    t.match(refused.json.error.message, /operator has frozen this account/);
   }
+  t.equal(await gateway.balance(accountId), 5_000_000n - 198n, 'only the job from before is held');
   gateway.app.worker?.start();
   t.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
   t.equal(await freezeAccount(db, accountId, false, ACTION), true);

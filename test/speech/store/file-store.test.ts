@@ -8,18 +8,13 @@ import { buffer } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
 import { v7 as uuidv7 } from 'uuid';
-import { StoreError } from '../../../src/speech/store/audio-store.ts';
 import { FileAudioStore } from '../../../src/speech/store/file-store.ts';
 import { startCommand } from '../../support/child.ts';
+import { isStoreError } from '../../support/store-error.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const MINUTE = 29_000_000;
 const WRITER = fileURLToPath(new URL('file-store-writer.js', import.meta.url));
-
-async function newDirectory(t: Test): Promise<string> {
-  const directory = await temporaryFolder(t);
-  return directory;
-}
 
 async function filesBelow(directory: string): Promise<string[]> {
   const entries = await readdir(directory, { recursive: true, withFileTypes: true });
@@ -33,19 +28,13 @@ function openStore(t: Test, root: string): FileAudioStore {
 }
 
 async function newStoreWithObject(t: Test): Promise<{ root: string; store: FileAudioStore; file: string }> {
-  const root = join(await newDirectory(t), 'audio');
+  const root = join(await temporaryFolder(t), 'audio');
   const store = openStore(t, root);
   await store.put('key', Buffer.from('inside'));
   const [file = assert.fail('no file'), ...others] = await filesBelow(root);
   assert.deepEqual(others, []);
   return { root, store, file };
 }
-
-const isStoreError = (reason: StoreError['reason']) => (error: unknown) => {
-  assert.ok(error instanceof StoreError, String(error));
-  assert.equal(error.reason, reason);
-  return true;
-};
 
 test('an object is one private file named by the SHA-256 of its key', async (t) => {
   const { root, file } = await newStoreWithObject(t);
@@ -61,7 +50,7 @@ test('the AWS SDK is loaded only when a bucket is used', async (t) => {
   const program = `
     const { openAudioStore } = await import('./dist/speech/store/open-store.js');
     const isLoaded = () => Object.keys(require.cache).some((path) => path.includes('client-s3'));
-    const files = openAudioStore('file:${await newDirectory(t)}');
+    const files = openAudioStore('file:${await temporaryFolder(t)}');
     await files.put('key', Buffer.from('x'), 'audio/mpeg');
     const bucket = openAudioStore('s3://voices');
     console.log(isLoaded());
@@ -78,7 +67,7 @@ test('the AWS SDK is loaded only when a bucket is used', async (t) => {
 });
 
 test('a writer killed mid-write leaves only complete objects', async (t) => {
-  const root = await newDirectory(t);
+  const root = await temporaryFolder(t);
   for (let round = 0; round < 3; round += 1) {
     const writer = spawnWriter([root, 'forever']);
     const firstDone = once(createInterface({ input: writer.stdout as NonNullable<ChildProcess['stdout']> }), 'line');
@@ -92,7 +81,7 @@ test('a writer killed mid-write leaves only complete objects', async (t) => {
 });
 
 test('dated objects of a minute share private files of their process', async (t) => {
-  const root = join(await newDirectory(t), 'audio');
+  const root = join(await temporaryFolder(t), 'audio');
   const store = openStore(t, root);
   const keys = [10, 20, 30].map((second) => `${uuidv7({ msecs: MINUTE * 60_000 + second * 1000 })}-1`);
   for (const key of keys) await store.dated.x402.put(key, Buffer.from(key));
@@ -106,7 +95,7 @@ test('dated objects of a minute share private files of their process', async (t)
 });
 
 test('an index line that a dying process began does not count', async (t) => {
-  const root = await newDirectory(t);
+  const root = await temporaryFolder(t);
   const key = uuidv7({ msecs: MINUTE * 60_000 });
   await openStore(t, root).dated.prepaid.put(key, Buffer.from('0123456789'));
   const [index = ''] = (await filesBelow(root)).filter((path) => path.endsWith('.index'));
@@ -124,7 +113,7 @@ test('an index line that a dying process began does not count', async (t) => {
 });
 
 test('a symlink in place of a minute, or of its audio, is not followed', async (t) => {
-  const [root, outside] = [await newDirectory(t), await newDirectory(t)];
+  const [root, outside] = [await temporaryFolder(t), await temporaryFolder(t)];
   const store = openStore(t, root);
   const key = uuidv7({ msecs: MINUTE * 60_000 });
   await store.dated.x402.put(key, Buffer.from('inside'));
@@ -143,7 +132,7 @@ test('a symlink in place of a minute, or of its audio, is not followed', async (
 });
 
 test('what a killed writer was told to be stored is there, whole', async (t) => {
-  const root = await newDirectory(t);
+  const root = await temporaryFolder(t);
   const told: string[] = [];
   for (let round = 0; round < 3; round += 1) {
     const writer = spawnWriter([root, 'dated']);
@@ -169,7 +158,7 @@ test('after a failed sync nothing that its file holds counts as stored', async (
     const answers = [];
     require('node:fs').fdatasync = (_fd, answer) => void answers.push(answer);
     const { FileAudioStore } = await import('./dist/speech/store/file-store.js');
-    const { x402 } = new FileAudioStore('${await newDirectory(t)}').dated;
+    const { x402 } = new FileAudioStore('${await temporaryFolder(t)}').dated;
     const put = (key) => x402.put(key, Buffer.from('x')).then(() => 'stored', ({ reason }) => reason);
     const first = put('${key(1)}');
     while (answers.length < 2) await tick();
@@ -185,7 +174,7 @@ test('after a failed sync nothing that its file holds counts as stored', async (
 });
 
 test('leftovers of killed writers are removed after an hour', async (t) => {
-  const root = await newDirectory(t);
+  const root = await temporaryFolder(t);
   const old = join(root, 'old.partial');
   const young = join(root, 'young.partial');
   const foreign = join(root, 'README');
@@ -200,7 +189,7 @@ test('leftovers of killed writers are removed after an hour', async (t) => {
 });
 
 test('a put succeeds despite a leftover that cannot be removed', async (t) => {
-  const root = await newDirectory(t);
+  const root = await temporaryFolder(t);
   const directory = join(root, 'directory.partial');
   await mkdir(join(directory, 'below'), { recursive: true });
   const twoHoursAgo = new Date(Date.now() - 7_200_000);
@@ -210,7 +199,7 @@ test('a put succeeds despite a leftover that cannot be removed', async (t) => {
 
 test('a symlink in place of a directory is not followed', async (t) => {
   const { root, store, file } = await newStoreWithObject(t);
-  const outside = await newDirectory(t);
+  const outside = await temporaryFolder(t);
   const name = file.slice(root.length + 4);
   await writeFile(join(outside, name), 'outside');
   await rm(join(root, '2c'), { recursive: true });
@@ -224,7 +213,7 @@ test('a symlink in place of a directory is not followed', async (t) => {
 
 test('a symlink in place of an object is not read, and writes replace it', async (t) => {
   const { store, file } = await newStoreWithObject(t);
-  const target = join(await newDirectory(t), 'target');
+  const target = join(await temporaryFolder(t), 'target');
   await writeFile(target, 'outside');
   for (const replace of [() => store.put('key', Buffer.from('new')), () => store.delete('key')]) {
     await rm(file, { force: true });
@@ -248,14 +237,14 @@ test('a non-file in place of an object is not read or waited for', async (t) => 
 
 test("the store's own directory may be a symlink", async (t) => {
   const { root } = await newStoreWithObject(t);
-  const link = join(await newDirectory(t), 'link');
+  const link = join(await temporaryFolder(t), 'link');
   await symlink(root, link);
   const stored = await openStore(t, link).open('key');
   t.equal((await buffer((stored ?? assert.fail()).stream)).toString(), 'inside');
 });
 
 test('a store that could not be created is created later', async (t) => {
-  const directory = await newDirectory(t);
+  const directory = await temporaryFolder(t);
   const store = openStore(t, join(directory, 'mount', 'audio'));
   await writeFile(join(directory, 'mount'), '');
   await assert.rejects(store.put('key', Buffer.from('x')), isStoreError('unavailable'));
@@ -294,7 +283,7 @@ test('a read-only directory refuses a put', async (t) => {
 
 /** Puts 2 MB into a store on a file system of its own, in memory, and holds the writer's report against the expected. */
 async function putOnDisk(t: Test, mountOptions: string, expected: object, mode = 'once'): Promise<void> {
-  const root = await newDirectory(t);
+  const root = await temporaryFolder(t);
   const mount = `mount -t tmpfs -o ${mountOptions} tmpfs "$0"`;
   if (spawnSync('unshare', ['-rm', 'sh', '-c', mount, root]).status !== 0) {
     return t.plan(0, 'it takes a mount in a user namespace, which this machine does not allow');

@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { createServer as createHttpServer, type RequestListener } from 'node:http';
+import { createServer as createHttpServer, type RequestListener, type ServerResponse } from 'node:http';
 import { connect, createServer, type Server } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { HeadObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { before, type Test, t, test } from 'tap';
-import { StoreError } from '../../../src/speech/store/audio-store.ts';
 import { openAudioStore } from '../../../src/speech/store/open-store.ts';
 import { S3AudioStore, type S3Limits, type S3Options } from '../../../src/speech/store/s3-store.ts';
 import { serve } from '../../support/listening.ts';
 import { S3_CREDENTIALS, type S3Server, startS3Server } from '../../support/s3-server.ts';
+import { isStoreError } from '../../support/store-error.ts';
 
 const SHORT_LIMITS: S3Limits = {
   connectMs: 1000,
@@ -46,12 +46,6 @@ function openStore(t: Test, options: Partial<S3Options> = {}): S3AudioStore {
   t.teardown(() => store.close());
   return store;
 }
-
-const isStoreError = (reason: StoreError['reason']) => (error: unknown) => {
-  assert.ok(error instanceof StoreError, String(error));
-  assert.equal(error.reason, reason);
-  return true;
-};
 
 for (const { prefix, name } of [
   { prefix: '', name: 'jobs/1' },
@@ -116,34 +110,23 @@ test('an interrupted upload is tried three times and leaves nothing behind', asy
   t.equal(await openStore(t).open('broken'), undefined);
 });
 
-test('a temporary fault is retried', async (t) => {
-  let requests = 0;
-  const endpoint = await serve(
-    t,
-    createHttpServer((request, response) => {
+for (const [name, answer, attempts] of [
+  ['a temporary fault', (response, attempt) => response.writeHead(attempt < 3 ? 503 : 200).end(), 3],
+  ['an attempt without a response', (response, attempt) => attempt > 1 && response.end(), 2],
+] as [string, (response: ServerResponse, attempt: number) => unknown, number][]) {
+  test(`${name} is retried`, async (t) => {
+    let requests = 0;
+    const upstream = createHttpServer((request, response) => {
       requests += 1;
       request.resume();
-      response.writeHead(requests < 3 ? 503 : 200).end();
-    }),
-  );
-  await openStore(t, { endpoint }).put('key', Buffer.from('x'), 'audio/mpeg');
-  t.equal(requests, 3);
-});
-
-test('an attempt without a response is retried', async (t) => {
-  let requests = 0;
-  const endpoint = await serve(
-    t,
-    createHttpServer((request, response) => {
-      requests += 1;
-      request.resume();
-      if (requests > 1) response.end();
-    }),
-  );
-  const limits = { ...SHORT_LIMITS, put: { attemptMs: 1000, totalMs: 20_000 } };
-  await openStore(t, { endpoint, limits }).put('key', Buffer.from('x'), 'audio/mpeg');
-  t.equal(requests, 2);
-});
+      answer(response, requests);
+    });
+    const limits = { ...SHORT_LIMITS, put: { attemptMs: 1000, totalMs: 20_000 } };
+    const store = openStore(t, { endpoint: await serve(t, upstream), limits });
+    await store.put('key', Buffer.from('x'), 'audio/mpeg');
+    t.equal(requests, attempts);
+  });
+}
 
 test('a server that never responds times out', async (t) => {
   const endpoint = await serve(t, createServer());
