@@ -30,7 +30,12 @@ export function readCard(reader: SettingsReader): CardConfig | undefined {
   if (secretKey === undefined) {
     if (apiBase)
       reader.missing('STRIPE_SECRET_KEY', 'STRIPE_API_BASE', 'Set STRIPE_SECRET_KEY, or unset STRIPE_API_BASE.');
-    if (webhookSecret) reader.missing('STRIPE_SECRET_KEY', 'STRIPE_WEBHOOK_SECRET', 'Set both settings, or neither.');
+    if (webhookSecret)
+      reader.missing(
+        'STRIPE_SECRET_KEY',
+        'STRIPE_WEBHOOK_SECRET',
+        'Set STRIPE_SECRET_KEY too, or unset STRIPE_WEBHOOK_SECRET.',
+      );
     return undefined;
   }
   if (!/^(sk|rk)_(test|live)_[\x21-\x7e]+$/.test(secretKey)) {

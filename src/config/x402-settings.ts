@@ -133,11 +133,12 @@ function readFacilitatorCredential(reader: SettingsReader): FacilitatorCredentia
   const id = reader.text(KEY_ID);
   const secret = reader.text(KEY_SECRET);
   if (id === undefined && secret === undefined) return token;
-  if (secret === undefined) return reader.missing(KEY_SECRET, KEY_ID, 'Set both settings, or neither.');
+  if (secret === undefined) return reader.missing(KEY_SECRET, KEY_ID, `Set ${KEY_SECRET} too, or unset ${KEY_ID}.`);
   const key = readKey(reader, KEY_SECRET, id ?? '', secret);
   if (!key) return undefined;
-  if (id === undefined) return reader.missing(KEY_ID, KEY_SECRET, 'Set both settings, or neither.');
-  if (token) return reader.fault(TOKEN, `is set, and ${KEY_ID} is too`, 'Unset either the token or the key.');
+  if (id === undefined) return reader.missing(KEY_ID, KEY_SECRET, `Set ${KEY_ID} too, or unset ${KEY_SECRET}.`);
+  if (token)
+    return reader.fault(TOKEN, `is set, and ${KEY_ID} is too`, `Unset ${TOKEN}, or both ${KEY_ID} and ${KEY_SECRET}.`);
   return key;
 }
 
