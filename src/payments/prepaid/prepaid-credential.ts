@@ -32,7 +32,10 @@ export interface SignedRequest {
 
 const MAX_UINT256 = 2n ** 256n - 1n;
 
-/** Reads the five headers: all or none (R30). */
+/**
+ * Reads the five headers of a spend or a balance read: all or none (R30). The account is the payer's address, which is
+ * public: only the signature authorizes.
+ */
 export function readPrepaidCredential(headers: Readonly<Record<string, string | undefined>>) {
   const missing = PREPAID.headers.find((name) => headers[name] === undefined);
   if (missing !== undefined) {

@@ -37,7 +37,7 @@ type CompleteResult =
 type PurchaseOptions = { readonly baseUrl: string; readonly serviceName: string };
 
 /**
- * Buys credit at the hosted checkout. A purchase is recorded before the processor is called:
+ * Buys credit at the hosted checkout, which alone sees card data. A purchase is recorded before the processor is called:
  *
  *     (none) -- start --> opening -- session known --> open -- paid: the buyer returns, or a reconciler --> credited
  */

@@ -53,6 +53,7 @@ const NONCE = /^0x[0-9a-fA-F]{64}$/;
 const SIGNATURE = /^0x(?:[0-9a-fA-F]{2}){65,8192}$/;
 const DECIMAL = /^(?:0|[1-9][0-9]{0,77})$/;
 
+/** 16 to 128 characters (R74). */
 export const IDENTIFIER_RULE = `${PAYMENT_ID_MIN_LENGTH} to ${PAYMENT_ID_MAX_LENGTH} characters of A-Z a-z 0-9 _ -`;
 
 const object = (required: readonly string[], properties: Readonly<Record<string, object>>) => ({

@@ -29,6 +29,7 @@ export interface Payment {
   readonly isReplayable: boolean;
 }
 
+/** For so long a settled request gets its audio and receipt again (R22). */
 export const REPLAY_WINDOW_SECONDS = 86_400;
 
 /** No process works on the payment any more (R26). */
