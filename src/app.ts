@@ -183,13 +183,13 @@ export async function createApp(config: Config, log: Logger, { demoAccount }: Ap
 
 /** Logs what an operator must do about the database. @returns what no retry can heal */
 function judgeDatabase(found: Readiness, log: Logger): string | undefined {
-  if (found.outcome === 'refused') return `DATABASE_URL is refused by the database: ${found.cause}. ${found.fix}`;
+  if (found.outcome === 'refused') return `The database refuses DATABASE_URL (${found.cause}). ${found.fix}`;
   if (found.outcome === 'unavailable')
-    log.error(`DATABASE_URL: the database is unavailable (${found.cause}). Start it, or correct the URL`);
+    log.error(`the database of DATABASE_URL is unavailable (${found.cause}). Start it, or correct the URL`);
   if (found.outcome === 'unmigrated')
     log.error(
       { pending: found.pending },
-      'DATABASE_URL: the database lacks migrations, so the service is not ready. Run speechgate migrate',
+      'the database of DATABASE_URL lacks migrations, so the service is not ready. Run speechgate migrate',
     );
   return undefined;
 }

@@ -13,7 +13,7 @@ import { EXIT_CONFIG } from './lib/arguments.ts';
 import { stopOnce } from './lib/stop-once.ts';
 
 export const STOP = 'stop';
-export const STOPPING = 'stopping: running requests are finished first';
+export const STOPPING = 'stopping: the process first finishes its running requests. No action is needed';
 export const STOPPED = 'stopped';
 const STOP_RESERVE_MS = 30_000;
 const RESTART_MS = 1_000;
@@ -38,7 +38,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
   });
   stopOnce({ timeoutMs: stopTimeoutMs(config), logger: log, onHangUp: reload }, async (err) => {
     say.info(STOPPING);
-    if (err) log.fatal({ err }, 'stopping after an unexpected error');
+    if (err) log.fatal({ err }, 'stopping after an unexpected error. Read err for the cause');
     leaving.abort();
     await Promise.all([...Object.values(cluster.workers ?? {}).map((worker) => worker && stop(worker)), admin.close()]);
     await db.destroy();
@@ -65,7 +65,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     const failed = (err: unknown) =>
       log.error(
         { err },
-        'the reload stopped; the remaining processes keep the old settings. Fix the cause in err, then reload again',
+        'the reload failed, and the remaining processes keep the old settings. Fix the cause in err, then reload again',
       );
     reloading = reloading.then(replaceAll).catch(failed);
   }
@@ -73,9 +73,12 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
   /** Each new process reads all files anew, and listens before the old one stops. */
   async function replaceAll(): Promise<void> {
     const found = readConfig(process.env);
-    if (found.outcome === 'faulty') return log.error(`not reloaded: ${describeFaults(found.faults)}`);
+    if (found.outcome === 'faulty')
+      return log.error(`not reloaded, because settings are wrong. Fix them: ${describeFaults(found.faults)}`);
     if (found.config.databaseUrl !== databaseUrl)
-      return log.error('not reloaded: DATABASE_URL has changed, and only a restart can apply it. Restart the service');
+      return log.error(
+        'not reloaded, because DATABASE_URL has changed and only a restart can apply it. Restart the service',
+      );
     for (const [worker, ofRole] of [...listening]) {
       if (leaving.signal.aborted) return;
       // One that has exited meanwhile is replaced already, by one that reads the new files.
@@ -92,7 +95,9 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
       listening.delete(worker);
       if (!worker.isDead()) await stop(worker);
     }
-    say.info('reloaded: catalog, keys and secrets are those of their files; the environment stays until a restart');
+    say.info(
+      'reloaded: the files of the catalog, keys and secrets were read again. Only changed environment variables need a restart',
+    );
   }
 
   function start(ofRole: Role, onFailure?: (code: number | null) => void): Promise<void> {
@@ -104,7 +109,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
       if (!hasListened && onFailure) return onFailure(code);
       log.error(
         { ended: worker.process.pid, code, signal },
-        'a gateway process ended unexpectedly; a new one starts by itself. Read its log if this repeats',
+        'a gateway process ended unexpectedly, and a new one starts. Read its log if this repeats',
       );
       setTimeout(() => leaving.signal.aborted || start(ofRole), RESTART_MS);
     });

@@ -133,7 +133,7 @@ test('no option makes a command crash', async (t) => {
     const child = startChild(t, 'src/speechgate.ts', env, [...args]);
     if (isServer)
       await child
-        .printed(/OPENAI_BASE_URL=|"url":|The voice listens/, 60_000)
+        .printed(/OPENAI_BASE_URL=|"url":|The voice server listens/, 60_000)
         .then(() => child.stop())
         .catch(() => {});
     await child.ended();

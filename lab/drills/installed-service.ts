@@ -44,7 +44,7 @@ export async function serves(
   assert.match(migrated.output(), /^Applied 0001_ledger, /);
 
   const voice = start([...COMMAND, 'voice'], {});
-  await voice.printed(/The voice listens on \S+/);
+  await voice.printed(/The voice server listens on \S+/);
   const settings = {
     ...env,
     HOST: '127.0.0.1',

@@ -42,9 +42,7 @@ export function openCard(
     maxCents: config.card.topUpMaxCents,
   };
   if (!card)
-    log.warn(
-      'card credits are off: STRIPE_SECRET_KEY is unset, so nobody can buy or spend credit. Set it to turn them on',
-    );
+    log.warn('card credits are off, because STRIPE_SECRET_KEY is not set. Set it to let callers buy and spend credit');
   const purchaseWindow = config.card && { max: config.card.topUpRateLimitMax, windowSeconds: TOP_UP_WINDOW_SECONDS };
   const speechByCard = speechOperations({
     db,

@@ -27,7 +27,8 @@ export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Sp
   } = config.jobs;
   const store = openAudioStore(audioStore, metrics.outside('store'));
   const signer = signingSecrets.length > 0 ? createLinkSigner('job-audio', signingSecrets) : undefined;
-  if (!signer) log.warn('audio links are not signed: whoever has the id can download. Set JOB_SIGNING_SECRET');
+  if (!signer)
+    log.warn('audio links are not signed, so anyone who knows a job id can download its audio. Set JOB_SIGNING_SECRET');
   const worker =
     speaking &&
     new JobWorker({
@@ -62,8 +63,9 @@ export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Sp
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
       const { code, message } = error.cause as NodeJS.ErrnoException;
-      const problem = `${audioSetting}: audio can't be written to ${audioStore.slice('file:'.length)} (${code ?? message})`;
-      if (code === undefined || PERMANENT.includes(code)) return `${problem}. Name a folder that this user can write.`;
+      const problem = `The folder of ${audioSetting}, ${audioStore.slice('file:'.length)}, is not writable (${code ?? message})`;
+      if (code === undefined || PERMANENT.includes(code))
+        return `${problem}. Name a folder that this user can write to.`;
       log.error({ err: error }, `${problem}. Free space or repair the disk; until then audio is not stored`);
       return undefined;
     }

@@ -11,7 +11,7 @@ export type Speech = ReturnType<typeof openSpeech>;
 export function openSpeech({ config, metrics, log }: SharedParts) {
   if (!config.speech) {
     log.warn(
-      'no speech provider is set: SPEECH_BASE_URL is unset, so speech answers 503. Set it to your speech server',
+      'speech is off and answers 503, because SPEECH_BASE_URL is not set. Set it to the URL of your speech server',
     );
     return { speaking: undefined, reconcilers: [] };
   }

@@ -166,11 +166,12 @@ export function openChained(
 }
 
 function warnOfOff({ config: { x402, quotes, signingKeys }, log }: SharedParts): void {
-  if (!x402) log.warn('payment under x402 is off: X402_PAY_TO is unset. Set it to turn it on');
+  if (!x402) log.warn('payment in USDC (x402) is off, because X402_PAY_TO is not set. Set it to turn payment on');
   else if (!x402.rpcUrls)
-    log.warn('direct payments and deposits in USDC are off: X402_RPC_URL is unset. Set it to turn them on');
-  if (!quotes) log.warn('quotes are off: QUOTE_SECRET is unset. Set it to turn them on');
-  if (x402 && !signingKeys) log.warn('signed metadata is off: SIGNING_KEYS_FILE is unset. Set it to turn it on');
+    log.warn('direct payments and deposits in USDC are off, because X402_RPC_URL is not set. Set it to turn them on');
+  if (!quotes) log.warn('quotes are off, because QUOTE_SECRET is not set. Set it to turn quotes on');
+  if (x402 && !signingKeys)
+    log.warn('signed metadata is off, because SIGNING_KEYS_FILE is not set. Set it to turn metadata on');
 }
 
 /** The requests that bare probes stand for, by operationId (R59). A payment header makes a request no probe. */

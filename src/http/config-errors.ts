@@ -6,23 +6,29 @@ import { failure } from './structured-error.ts';
 /** Tables may be missing at the start, or be dropped later. Undefined if the error is not the database's. */
 export function databaseNotReady(error: unknown) {
   if (isRefused(error)) {
-    const message = 'The database refuses the service. The operator must correct DATABASE_URL.';
+    const message =
+      'The database refuses the connection of the service. The operator must correct DATABASE_URL; no new request is charged until then.';
     return failure('CONFIG_ERROR', message, { reason: 'database_refused', setting: 'DATABASE_URL' });
   }
   if (isNotSetUp(error)) {
-    const message = "The database lacks the service's tables or rights. The operator must run npm run migrate.";
+    const message =
+      "The database lacks the service's tables or rights. The operator must run npm run migrate; no new request is charged until then.";
     return failure('CONFIG_ERROR', message, { reason: 'database_not_set_up', command: 'npm run migrate' });
   }
   if (isUnavailable(error)) {
     const details = { reason: 'database_unavailable' };
-    return failure('CONFIG_ERROR', 'The database is unavailable. Retry in a moment.', details);
+    const message =
+      'The database of the service is unavailable. Retry in a moment; if you paid, repeat the identical x402 request, or read your credit balance first.';
+    return failure('CONFIG_ERROR', message, details);
   }
   return undefined;
 }
 
-export const AUDIO_STORE_UNAVAILABLE = failure('CONFIG_ERROR', 'The audio store is unavailable. Retry in a moment.', {
-  reason: 'audio_store_unavailable',
-});
+export const AUDIO_STORE_UNAVAILABLE = failure(
+  'CONFIG_ERROR',
+  'The audio store is unavailable. Retry in a moment; fetching audio costs nothing.',
+  { reason: 'audio_store_unavailable' },
+);
 
 export const PROVIDER_OFF = failure(
   'TTS_PROVIDER_NOT_CONFIGURED',
@@ -68,21 +74,21 @@ export const CHAIN_OFF = failure(
 /** A signature of the configured domain would not be valid. */
 export const OTHER_DOMAIN = failure(
   'CONFIG_ERROR',
-  "The token's EIP-712 domain differs from the configured one. The operator must fix it. You were not charged.",
+  "The USDC token's EIP-712 domain is not the one in the settings. The operator must correct X402_ASSET_NAME. You were not charged.",
   { reason: 'token_domain', setting: 'X402_ASSET_NAME' },
 );
 
 export const FOREIGN_DATABASE = failure(
   'CONFIG_ERROR',
-  "The service's database belongs to another network than X402_NETWORK. The operator must fix it. You were not charged.",
+  "The service's database is for another network than X402_NETWORK names. The operator must correct the setting. You were not charged.",
   { reason: 'database_of_another_network', setting: 'X402_NETWORK' },
 );
 
 export const metadataOff = (setting: 'SIGNING_KEYS_FILE' | 'X402_PAY_TO') =>
-  failure('CONFIG_ERROR', 'Signed metadata is not set up here. Ask the operator.', { setting });
+  failure('CONFIG_ERROR', 'Signed metadata is not set up here. Ask the operator to set it up.', { setting });
 
 export const SIGNING_KEY_EXPIRED = failure(
   'CONFIG_ERROR',
-  'The key that signs the metadata has expired. The operator must rotate it.',
+  'The key that signs the metadata has expired. Ask the operator to rotate it, and sign no payment until then.',
   { setting: 'SIGNING_KEYS_FILE', reason: 'signing_key_expired' },
 );

@@ -107,7 +107,7 @@ export class OperationContext implements RequestContext {
       .catch((err) =>
         this.log.error(
           { err },
-          'failed to capture or void a hold; its payer gets the amount back by itself when the hold expires. Read err',
+          'failed to capture or void a hold; when the hold expires, it is voided and its payer is not charged. Read err for the cause',
         ),
       );
   }

@@ -30,7 +30,7 @@ export function violation(
 
   if (location !== 'body' && error.keyword === 'type' && Array.isArray(error.data)) {
     const details = { field, location, rule: 'once' };
-    return { code: 'INVALID_REQUEST', message: `${field} must be given once.`, details };
+    return { code: 'INVALID_REQUEST', message: `${field} must be sent once. You were not charged.`, details };
   }
 
   const rule = error.keyword === 'x-text' ? (error.params.rule as string) : error.keyword;
@@ -40,7 +40,7 @@ export function violation(
     missing.length > 0 ? `${missing.join(' or ')} is required` : `${field} must be ${wanted(schema, rule)}`;
   return {
     code: code ?? 'INVALID_REQUEST',
-    message: hint === undefined ? `${message}.` : `${message}. ${hint}`,
+    message: `${message}. ${hint === undefined ? '' : `${hint} `}You were not charged.`,
     details: { field, location, rule, ...limits(schema), ...(hint !== undefined && { hint }) },
   };
 }
@@ -73,7 +73,7 @@ function limits(schema: ViolatedSchema): Record<string, string | number | string
 }
 
 function wanted(schema: ViolatedSchema, rule: string): string {
-  if (rule === 'wellFormed') return 'well-formed text: no lone surrogate, no U+0000';
+  if (rule === 'wellFormed') return 'Unicode text without U+0000 and without unpaired surrogates';
   if (schema.enum !== undefined) return `one of ${schema.enum.map(String).join(', ')}`;
   const type = [schema.type].flat().find((name) => name !== 'null');
   if (type === 'string') return string(schema);
@@ -82,10 +82,12 @@ function wanted(schema: ViolatedSchema, rule: string): string {
     return `${kind}${range(schema.minimum, schema.maximum)}${exclusive(schema)}`;
   }
   if (type === 'object') {
-    return rule === 'additionalProperties' ? 'an object without undeclared members' : 'an object';
+    return rule === 'additionalProperties'
+      ? 'an object with only the members that GET /openapi.json names'
+      : 'an object';
   }
   if (type === 'boolean') return 'true or false';
-  return type === 'array' ? 'a list' : 'valid according to GET /openapi.json';
+  return type === 'array' ? 'a list' : 'as GET /openapi.json describes it';
 }
 
 function string(schema: ViolatedSchema): string {

@@ -40,7 +40,7 @@ export const signingDigest = (separator: Uint8Array, structHash: Uint8Array): Ui
   keccak256(Buffer.concat([Buffer.of(0x19, 0x01), separator, structHash]));
 
 function words(...parts: readonly Uint8Array[]): Buffer {
-  for (const part of parts) if (part.length !== WORD) throw new RangeError('an EIP-712 word has 32 bytes');
+  for (const part of parts) if (part.length !== WORD) throw new RangeError('Each EIP-712 word must have 32 bytes.');
   return Buffer.concat(parts);
 }
 

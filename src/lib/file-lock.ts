@@ -10,7 +10,9 @@ const PAUSE_MS = [1, 4] as const;
 /** Another process keeps the file locked, because it is stopped or its disk hangs. Nothing was changed. */
 export class FileBusyError extends Error {
   constructor(path: string, timeoutMs: number) {
-    super(`${path} has been locked by another process for ${timeoutMs / 1000} s. Let that go on, or end it.`);
+    super(
+      `Another process has locked ${path} for ${timeoutMs / 1000} s, so nothing was changed. Wait until it ends, or stop it, then retry.`,
+    );
     this.name = 'FileBusyError';
   }
 }

@@ -14,11 +14,11 @@ export function missingPackages(
 ): string | undefined {
   const [minimum = ''] = /[\d.]+/.exec(require('../../package.json').engines.node) ?? [];
   if (node.localeCompare(minimum, 'en', { numeric: true }) < 0) {
-    return `speechgate needs Node.js ${minimum} or newer, and this is ${node}. Install a newer one: https://nodejs.org`;
+    return `speechgate needs Node.js ${minimum} or newer, but this is ${node}. Install a newer one: https://nodejs.org`;
   }
   const missing = needed.filter((name) => !isInstalled(name));
   if (missing.length === 0) return undefined;
-  return `speechgate ${command} needs packages that are not installed here: npm install ${missing.join(' ')}`;
+  return `speechgate ${command} needs packages that are not installed here. Run: npm install ${missing.join(' ')}`;
 }
 
 export const isInstalled = (name: string): boolean =>

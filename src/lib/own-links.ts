@@ -21,9 +21,9 @@ export async function followOwnLinks(path: string): Promise<string> {
       continue;
     }
     if (![own, ROOT_UID].includes(status.uid)) {
-      throw new ForeignFileError(`${next} is a link of user id ${status.uid}, which could lead anywhere`);
+      throw new ForeignFileError(`${next} is a link of another user (user id ${status.uid})`);
     }
-    if (++links > MAX_LINKS) throw new ForeignFileError(`${next} leads through too many links`);
+    if (++links > MAX_LINKS) throw new ForeignFileError(`${next} leads through more than ${MAX_LINKS} links`);
     const target = await readlink(next);
     if (isAbsolute(target)) place = '/';
     names.unshift(...target.split('/'));

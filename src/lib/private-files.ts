@@ -35,7 +35,7 @@ export async function ownFolder(path: string): Promise<string> {
 export async function ownSubfolder(path: string): Promise<string> {
   const status = await unlessAbsent(lstat(path));
   if (status && !status.isDirectory()) {
-    throw new ForeignFileError(`${path} is no folder. Remove what is in its place, or choose another DATA_DIR.`);
+    throw new ForeignFileError(`${path} is not a folder. Move it away, or choose another DATA_DIR.`);
   }
   return ownFolder(path);
 }
@@ -102,12 +102,12 @@ export async function openOwnFile(path: string): Promise<FileHandle> {
 async function openOwn(path: string, flags: number): Promise<FileHandle> {
   const file = await open(path, flags | O_NOFOLLOW, FILE_MODE).catch((error) => {
     if (error.code !== 'ELOOP') throw error;
-    throw new ForeignFileError(`${path} is a link. Remove it: links are not followed here.`);
+    throw new ForeignFileError(`${path} is a link, which is not followed here. Replace it with a file of your own.`);
   });
   await closeOnFailure(file, async () => {
     const status = await file.stat();
     assertOwn(path, status.uid);
-    if (!status.isFile()) throw new ForeignFileError(`${path} is no file. Remove what is in its place.`);
+    if (!status.isFile()) throw new ForeignFileError(`${path} is not a regular file. Move it away.`);
   });
   return file;
 }
@@ -117,7 +117,7 @@ function assertOwn(path: string, uid: number): void {
   const own = process.geteuid?.();
   if (own === undefined || own === uid) return;
   throw new ForeignFileError(
-    `${path} belongs to user id ${uid}, and this process runs as user id ${own}: it could be read or replaced there. ` +
+    `${path} belongs to user id ${uid}, but this process runs as user id ${own}, so it is not used. ` +
       'Start as its owner, or choose a folder of your own (DATA_DIR).',
   );
 }
@@ -126,7 +126,7 @@ function assertOwn(path: string, uid: number): void {
 function assertUnshared(path: string, mode: number): void {
   if (process.platform === 'win32' || (mode & WRITABLE_BY_OTHERS) === 0) return;
   throw new ForeignFileError(
-    `Other users of this machine can write to ${path}, so what it says is not used. Look at it, then run: chmod go-w '${path}'`,
+    `Other users of this machine can write to ${path}, so it is not used. Check its content, then run: chmod go-w '${path}'`,
   );
 }
 

@@ -21,7 +21,7 @@ export function createTokenSigner<Claims extends object>(
 ): TokenSigner<Claims> {
   const keys = secrets.map((secret) => ({ key: createSecretKey(Buffer.from(secret)), kid: keyId?.(secret) }));
   const [signing] = keys;
-  if (!signing) throw new TypeError('There is no secret to sign tokens with.');
+  if (!signing) throw new TypeError('createTokenSigner needs at least one secret.');
   const header = { alg: ALGORITHM, ...(typ && { typ }), ...(signing.kid && { kid: signing.kid }) };
 
   return {

@@ -9,7 +9,7 @@ const HALF_ORDER = Buffer.from('7fffffffffffffffffffffffffffffff5d576e7357a4501d
 /** What is wrong with a signature in the compact form of EIP-2098; undefined for all others. */
 export const compactFault = (field: string, signature: unknown): string | undefined =>
   typeof signature === 'string' && COMPACT.test(signature)
-    ? `${field} has 64 bytes, the compact form of EIP-2098, instead of the 65 bytes r, s and v.`
+    ? `${field} has 64 bytes, the compact form of EIP-2098. Send the 65 bytes r, s and v.`
     : undefined;
 
 export function withFullV<S extends string>(signature: S): S {

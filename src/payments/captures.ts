@@ -61,7 +61,7 @@ export class Captures {
           if (isFirstFailure)
             log.warn(
               { err: error, hold: hold.id },
-              'the database is unavailable; a charge for delivered audio waits and is retried',
+              'the database is unavailable, so a charge for delivered audio waits. It will be retried; check the database',
             );
           if (performance.now() >= Math.max(this.#stoppingSince, waiting.since) + STOP_TIMEOUT_MS) {
             this.#givenUp.push(waiting);
@@ -85,7 +85,7 @@ export class Captures {
     const amountMicroUsd = this.#givenUp.reduce((sum, capture) => sum + capture.amountMicroUsd, 0n);
     this.#log.error(
       { captures: this.#givenUp.length, amountMicroUsd },
-      'the process stops while the database is unavailable: delivered responses are not charged',
+      'the process stopped while the database was unavailable, so the delivered responses in this line are not charged. Stop the service only while the database is available',
     );
   }
 }

@@ -62,7 +62,9 @@ class AudioOutlet extends Readable {
 
   constructor(memory: AudioMemory) {
     super({ highWaterMark: 64 * 1024 });
-    this.#share = memory.share(() => this.destroy(new Error('too much audio waited for its caller')));
+    this.#share = memory.share(() =>
+      this.destroy(new Error('the caller read its audio too slowly while the memory for audio was full')),
+    );
   }
 
   give(chunk: Uint8Array): void {

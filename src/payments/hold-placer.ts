@@ -11,7 +11,7 @@ import type { Held, PaymentHold } from './payment-flow.ts';
 import { type Receipt, type Refused, refused } from './refusal.ts';
 
 const LOST =
-  'a delivered response was not charged: its hold expired, or the process stopped while the database was unavailable';
+  'a delivered response was not charged, because its hold expired or the process stopped while the database was unavailable. Check the database';
 
 export interface HoldPlacerParts {
   readonly db: Database;
@@ -108,7 +108,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
     return leases.keep(this.record, placedAt, () => {
       options.log.warn(
         { hold: this.record.id },
-        'a hold was not renewed in time; a response that is still being sent is cut and not charged',
+        'a hold was not renewed in time, so a response that is still being sent is cut off and not charged. Check the database',
       );
       onLost();
     });
@@ -150,7 +150,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold {
       if (!isUnavailable(error)) throw error;
       options.log.warn(
         { err: error, hold: this.record.id },
-        'failed to void a hold; it is voided when its lease expires',
+        'failed to void a hold. It is voided when its lease expires; no action is needed',
       );
       this.#balanceMicroUsd = this.record.balanceMicroUsd + amountMicroUsd;
       this.#chargedMicroUsd = 0n;

@@ -19,10 +19,10 @@ export function folderFault(dataDir: string, error: NodeJS.ErrnoException): stri
   const { code = '', path = '', message } = error;
   if (error instanceof ForeignFileError || error instanceof UnknownDatabaseError) return message;
   if (/\bENOSPC\b|\bEDQUOT\b|No space left on device/.test(message)) {
-    return `The disk is full. Free some space, or choose another folder than ${dataDir} with DATA_DIR.`;
+    return `The disk of ${dataDir} is full. Free some space, or choose another folder with DATA_DIR.`;
   }
   if (!UNWRITABLE.includes(code) || !path.startsWith(dataDir)) return undefined;
-  return `${path} can't be written (${code}). Make ${dataDir} a folder of yours, or choose another DATA_DIR.`;
+  return `${path} is not writable (${code}). Make ${dataDir} a folder that you can write to, or choose another DATA_DIR.`;
 }
 
 export async function claimFolder(dataDir: string): Promise<Claim> {

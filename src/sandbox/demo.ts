@@ -33,7 +33,7 @@ if (wallet) {
   await payDirectly(wallet);
   await payFromBalance(wallet);
 } else {
-  console.log('Direct and prepaid x402: no chain can run here, so these flows are left out.');
+  console.log('Direct and prepaid x402 are skipped, because no local chain can run on this machine.');
 }
 
 async function payByCard(): Promise<void> {
@@ -113,7 +113,7 @@ function transactionOf({ headers }: Response): string {
 }
 
 async function assertSuccess(response: Response): Promise<void> {
-  if (!response.ok) fail(`  answered ${response.status}: ${await response.text()}`);
+  if (!response.ok) fail(`  The request failed with status ${response.status}: ${await response.text()}`);
 }
 
 async function readJson<Body>(response: Response): Promise<Body> {

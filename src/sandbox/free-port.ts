@@ -20,7 +20,7 @@ export async function freePort(preferred?: number): Promise<number> {
     given.add(port);
     return port;
   }
-  throw new Error('No free port on 127.0.0.1.');
+  throw new Error('No port on 127.0.0.1 is free. Stop a program that uses ports, then start again.');
 }
 
 export function isFree(port: number): Promise<boolean> {

@@ -112,9 +112,9 @@ ${whereDataIs(dataDir, databaseHome)}
 
 function whereDataIs(dataDir: string, databaseHome: string | undefined): string {
   if (databaseHome === undefined)
-    return `The database is that of SANDBOX_DATABASE_URL; all else is kept in ${dataDir}.`;
-  if (databaseHome.startsWith(`${dataDir}${sep}`)) return `Everything is kept in ${dataDir}.`;
-  return `The database is kept in ${databaseHome}, all else in ${dataDir}. Delete both or neither.`;
+    return `The database is that of SANDBOX_DATABASE_URL; all other data is in ${dataDir}.`;
+  if (databaseHome.startsWith(`${dataDir}${sep}`)) return `All data is in ${dataDir}.`;
+  return `The database is in ${databaseHome}, and all other data in ${dataDir}. Delete both or neither.`;
 }
 
 const usdcInstructions = (baseUrl: string, address: string, npmRun: string | undefined): string => `\

@@ -47,13 +47,13 @@ export async function startChain(
   if (!binary) {
     const platform = `${process.platform}-${process.arch}`;
     const reason =
-      `The local chain is not available on this platform (${platform}): anvil is an optional npm package for Linux and ` +
-      'macOS (x64, arm64) and Windows (x64). Install without --omit=optional.';
+      `anvil, which runs the local chain, is not installed (${platform}). It is an optional npm package for Linux and macOS ` +
+      '(x64, arm64) and Windows (x64): install without --omit=optional.';
     return { available: false, reason };
   }
   const obstacle = await whyUnrunnable(binary);
   if (obstacle) {
-    return { available: false, reason: `The local chain is not available: this system can't run anvil (${obstacle}).` };
+    return { available: false, reason: `anvil, which runs the local chain, can't run on this machine (${obstacle}).` };
   }
   await ownFolder(options.dataDir);
   const directory = await ownSubfolder(join(options.dataDir, 'chain'));
@@ -122,7 +122,7 @@ export async function findState(directory: string): Promise<string | undefined> 
   try {
     if ('accounts' in JSON.parse(text)) return file;
   } catch {}
-  throw new Error(`${file} is damaged. Remove it to start with an empty chain.`);
+  throw new Error(`The state of the local chain, ${file}, is damaged. Remove it to start with an empty chain.`);
 }
 
 export async function saveState(directory: string, client: ChainClient): Promise<void> {

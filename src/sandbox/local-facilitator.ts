@@ -91,11 +91,15 @@ export function facilitatorApp(): FastifyInstance {
   const app = fastify({ bodyLimit: 256 * 1024, forceCloseConnections: true });
   app.addHook('onRequest', async (request, reply) => {
     if (isOwnHost(request.headers.host)) return;
-    return reply.code(421).send({ error: 'This facilitator does not go by that host name. Use its address.' });
+    return reply
+      .code(421)
+      .send({ error: 'The host header is not the address of this local facilitator. Use its IP address.' });
   });
   app.setErrorHandler<Error & { statusCode?: number }>((error, _request, reply) => {
     const status = error.statusCode ?? 500;
-    return reply.code(status).send({ error: status < 500 ? error.message : 'The facilitator has failed.' });
+    return reply
+      .code(status)
+      .send({ error: status < 500 ? error.message : 'The local facilitator failed. Try again.' });
   });
   return app;
 }
@@ -113,6 +117,6 @@ export interface PaymentBody {
 
 export function readPayment({ body }: FastifyRequest): PaymentBody {
   if (Body.safeParse(body).success) return body as PaymentBody;
-  const message = 'The body is not {x402Version: 2, paymentPayload, paymentRequirements}.';
+  const message = 'The body must be {x402Version: 2, paymentPayload, paymentRequirements}.';
   throw Object.assign(new Error(message), { statusCode: 400 });
 }

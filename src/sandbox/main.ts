@@ -60,8 +60,8 @@ let stoppingAt = Number.POSITIVE_INFINITY;
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
 const stop = stopOnce({ timeoutMs: STOP_TIMEOUT_MS, logger: console }, async (error) => {
   stoppingAt = performance.now();
-  if (error) console.error('The sandbox stops after an error:', folderFault(dataDir, error) ?? error);
-  progress('Stopping… Press Ctrl-C again to end it at once.');
+  if (error) console.error('The sandbox stops because of an error:', folderFault(dataDir, error) ?? error);
+  progress('Stopping… Press Ctrl-C again to end the sandbox at once.');
   await stopParts();
   progress('Stopped');
 });
@@ -70,7 +70,7 @@ stopWithParent();
 
 await ownFolder(dataDir).catch(stopIfRefused);
 const current = await readUndamagedSandbox(dataDir).catch(stopIfRefused);
-const where = `in ${dataDir} already${current ? `, on ${current.baseUrl}` : ''}`;
+const where = `in ${dataDir}${current ? `, at ${current.baseUrl}` : ''}`;
 await keep(await step(claimFolder(dataDir)), where, 'DATA_DIR');
 const before = await setSandboxAside(dataDir, current).catch(stopIfRefused);
 await removeSandboxSettings(dataDir);
@@ -78,8 +78,8 @@ started.push(() => removeSandboxSettings(dataDir));
 const ownUrl = process.env.SANDBOX_DATABASE_URL?.trim();
 const database = ownUrl ? { url: ownUrl, nearUrl: ownUrl, home: undefined } : await embeddedDatabase();
 const databaseUrl = database.url;
-await keep(await step(claimDatabase(databaseUrl)), 'on the database of SANDBOX_DATABASE_URL already', 'database');
-progress('Bringing the schema up to date');
+await keep(await step(claimDatabase(databaseUrl)), 'on the database of SANDBOX_DATABASE_URL', 'database');
+progress('Migrating the database');
 await step(migrate(databaseUrl));
 
 const keys = await sandboxKeys(dataDir);
@@ -94,7 +94,7 @@ const usdc = await start(startUsdc(dataDir, keys, progress), close);
 
 let voiceSettings: Record<string, string> = {};
 if (process.env.SPEECH_BASE_URL === undefined) {
-  progress('Starting the voice, which reads English only; SPEECH_BASE_URL names a speech server for other languages');
+  progress('Starting the voice, which reads English only. For other languages, set SPEECH_BASE_URL to a speech server');
   const voice = await start(startVoiceServer({ port: 0 }), close);
   voiceSettings = { SPEECH_BASE_URL: voice.baseUrl, SPEECH_API_KEY: '' };
 }
@@ -164,7 +164,7 @@ function sampleVoices(speech: ProviderSettings): void {
   const stopping = new AbortController();
   const speaking = (async () => {
     for await (const _ of speakSamples(store, provider, config.catalog, stopping));
-  })().catch((err) => log.error({ err }, 'failed to make the voice samples; check AUDIO_STORE'));
+  })().catch((err) => log.error({ err }, 'failed to make the voice samples. Check AUDIO_STORE'));
   started.push(async () => {
     stopping.abort();
     await speaking;
@@ -220,7 +220,8 @@ async function closeParts(): Promise<void> {
   await running.catch(() => {});
   const failures: unknown[] = [];
   for (const closePart of started.toReversed()) await closePart().catch((error) => failures.push(error));
-  if (failures.length > 0) throw new AggregateError(failures, 'Some parts of the sandbox did not stop.');
+  if (failures.length > 0)
+    throw new AggregateError(failures, 'Some parts of the sandbox did not stop. Check for processes that still run.');
 }
 
 async function stopBecause(reason: string): Promise<void> {
@@ -244,7 +245,7 @@ async function keep(claim: Claim, where: string, choice: string): Promise<void> 
   const { pid } = claim;
   const [who, stop] =
     pid === undefined ? ['Another process', 'stop it'] : [`Process ${pid}`, `stop it with kill ${pid}`];
-  await stopBecause(`${who} runs a sandbox ${where}. Use that one, ${stop}, or choose another ${choice}.`);
+  await stopBecause(`${who} already runs a sandbox ${where}. Use that one, ${stop}, or choose another ${choice}.`);
   process.exit(EXIT_CONFIG);
 }
 

@@ -98,8 +98,8 @@ export async function openCluster(
   }
   if (version !== binaries.majorVersion) {
     throw new Error(
-      `The database in ${home} was made by PostgreSQL ${version ?? '(unknown)'}, and the one installed is ${binaries.majorVersion}, which can't open it. ` +
-        'Move that directory away to start with an empty database, or choose another DATA_DIR.',
+      `The database in ${home} is of PostgreSQL ${version ?? '(unknown)'}, but PostgreSQL ${binaries.majorVersion} is installed, which can't open it. ` +
+        'Move that folder away to start with an empty database, or choose another DATA_DIR.',
     );
   }
   return { data, password: await readFile(join(directory, 'password'), 'utf8') };

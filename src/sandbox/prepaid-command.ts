@@ -15,12 +15,13 @@ const DEPOSIT = '/x402/deposit';
 
 const [method = '', address = '', body] = process.argv.slice(2);
 if (!/^(GET|POST)$/.test(method) || !address.startsWith('/x402/')) {
-  fail(`Say what is to be signed: npm run -s prepaid -- POST /x402/tts '{"text":"Hello world"}'`);
+  fail(`Name the request to sign: npm run -s prepaid -- POST /x402/tts '{"text":"Hello world"}'`);
 }
 const { pathname, search } = new URL(address, 'http://sandbox');
 const sandbox = await runningSandbox();
 const { baseUrl } = sandbox;
-const wallet = walletOf(sandbox) ?? fail('No chain can run here, so there is no wallet to sign with.');
+const wallet =
+  walletOf(sandbox) ?? fail('No local chain can run on this machine, so there is no wallet that could sign.');
 const call: PrepaidCall = { method, target: `${pathname}${search}`, body };
 const proof =
   pathname === DEPOSIT
@@ -32,7 +33,8 @@ async function depositPayment(payer: LocalAccount, { body = '' }: PrepaidCall) {
   const client = new x402HTTPClient(officialClient(payer, sandbox));
   const headers = { 'content-type': 'application/json' };
   const asked = await fetch(`${baseUrl}${DEPOSIT}`, { method: 'POST', headers, body });
-  if (asked.status !== 402) fail(`POST ${DEPOSIT} answered ${asked.status}: ${await asked.text()}`);
+  if (asked.status !== 402)
+    fail(`POST ${DEPOSIT} returned status ${asked.status} and no challenge: ${await asked.text()}`);
   const challenge = client.getPaymentRequiredResponse((name) => asked.headers.get(name));
   return client.encodePaymentSignatureHeader(await client.createPaymentPayload(challenge));
 }

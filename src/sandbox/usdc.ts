@@ -27,7 +27,7 @@ export async function startUsdc(
 ): Promise<UsdcParts> {
   const started = await startChain({ dataDir, onProgress });
   if (!started.available) {
-    onProgress(`Payment in USDC is off here: ${started.reason}`);
+    onProgress(`Payment in USDC is off in this sandbox: ${started.reason}`);
     return { env: {}, chain: null, facilitatorUrl: null, wallet: null, close: async () => {} };
   }
   const { chain } = started;

@@ -94,7 +94,7 @@ export async function speakInSegments(
 ): Promise<Speech> {
   const split = isForListener ? splitForListener(text, limit) : splitText(text, limit);
   if (split.outcome === 'unsplittable') {
-    const message = `The speech provider takes ${limit} characters, and the text has no place to split.`;
+    const message = `The speech provider accepts at most ${limit} characters, and the text has no space at which to split it.`;
     throw new SpeechError('TTS_UPSTREAM_ERROR', message, false, undefined, 'utterance').because('unsplittable');
   }
   const worded = split.parts.filter(hasWord);

@@ -110,11 +110,11 @@ export function openProvider(
         if (rest.length > 0)
           log.warn(
             { traceId, upstream: upstream.name, err: error },
-            'an upstream failed; the service tries the next one',
+            'an upstream failed, so the service tries the next one. Check this upstream if it repeats',
           );
       }
     }
-    throw failure ?? new SpeechError('TTS_UNAVAILABLE', 'No speech server has this model any more.', false);
+    throw failure ?? new SpeechError('TTS_UNAVAILABLE', 'No speech server offers this model any more.', false);
   }
 
   return {

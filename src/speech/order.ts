@@ -46,7 +46,7 @@ const refused = <Code extends OrderRefusal['code']>(code: Code, message: string,
   ({ outcome: 'refused', code, message, details }) as const;
 
 export const unknownModel = (catalog: Catalog) =>
-  refused('UNKNOWN_TTS_MODEL', 'model is not in the catalog. GET /tts/models lists the models.', {
+  refused('UNKNOWN_TTS_MODEL', 'model does not exist. GET /tts/models lists the models. You were not charged.', {
     field: 'model',
     rule: 'enum',
     allowed: catalog.models.map((model) => model.id),
@@ -72,7 +72,7 @@ export function select(
   const { id, voices, defaultVoice } = model;
   const voice = request.voice === undefined ? defaultVoice : voices.find((candidate) => candidate.id === request.voice);
   if (!voice) {
-    const message = `voice is not a voice of ${id}. GET /tts/voices?model=${id} lists its voices.`;
+    const message = `voice does not exist for the model ${id}. GET /tts/voices?model=${id} lists its voices. You were not charged.`;
     const allowed = voices.map((candidate) => candidate.id);
     return refused('INVALID_VOICE', message, { field: 'voice', rule: 'enum', allowed });
   }
@@ -82,8 +82,8 @@ export function select(
   if (speed === undefined) {
     const message =
       min === max
-        ? `speed must be ${min} for ${id}, which has no other. Leave it out.`
-        : `speed must be a plain decimal from ${min} to ${max} for ${id}.`;
+        ? `speed must be ${min} for the model ${id}. Send this value, or leave speed out. You were not charged.`
+        : `speed must be a decimal number from ${min} to ${max} for the model ${id}. You were not charged.`;
     return refused('INVALID_SPEED', message, { field: 'speed', rule: 'range', minimum: min, maximum: max });
   }
   return { outcome: 'selected', selection: { model, voice, speed } };
@@ -96,7 +96,7 @@ export function refuseTooLong(
   { id, maxInputCharacters: maximum }: Model,
 ) {
   if (characters <= maximum) return undefined;
-  const message = `text has ${characters} characters; ${id} takes up to ${maximum}. Split it.`;
+  const message = `text has ${characters} characters, but the model ${id} accepts at most ${maximum}. Split the text. You were not charged.`;
   return refused('TEXT_TOO_LONG', message, { field, rule: 'maxLength', maximum, characters });
 }
 
@@ -108,7 +108,7 @@ export function refuseText(text: string, model: Model): OrderRefusal | undefined
   const split = splitText(text, maximum);
   if (split.outcome === 'split') return undefined;
   const { offset } = split;
-  const message = `text has no place to split between characters ${offset} and ${offset + maximum}, and ${id} takes up to ${maximum} at once. Put a space there.`;
+  const message = `text has no space between characters ${offset} and ${offset + maximum}, but the model ${id} accepts at most ${maximum} at once. Put a space there. You were not charged.`;
   return refused('INVALID_REQUEST', message, { field: 'text', rule: 'splittable', offset, maximum });
 }
 

@@ -30,9 +30,10 @@ export class SynthesisPermits {
 
   /** Waits for a permit and returns its release, or an error if too many requests wait or too much audio is unread. */
   async take(): Promise<(() => void) | SpeechError> {
-    if (this.#limit.pendingCount >= this.#maxWaiting) return this.#refuse('work', 'Too many syntheses are running.');
+    if (this.#limit.pendingCount >= this.#maxWaiting)
+      return this.#refuse('work', 'The service is synthesizing as many texts as it can.');
     if (this.#memory.isFull)
-      return this.#refuse('memory', 'The service is full: too much audio waits until its clients read it.');
+      return this.#refuse('memory', 'The memory of the service is full of audio that callers have not received yet.');
     return new Promise((granted) => {
       this.#limit(() => new Promise<void>(granted));
     });

@@ -40,11 +40,11 @@ export class Upstream {
       (signal) => server.probe(signal),
       (isAvailable) => {
         metrics.upstreamAvailable(name, isAvailable);
-        if (isAvailable) log.info({ upstream: name }, 'an upstream is available again');
+        if (isAvailable) log.info({ upstream: name }, 'an upstream is available again. No action is needed');
         else
           log.warn(
             { upstream: name },
-            'an upstream failed repeatedly or is unreachable; others are tried first until it recovers',
+            'an upstream failed repeatedly or is unreachable, so others are tried first until it recovers. Check this upstream',
           );
       },
     );

@@ -59,7 +59,7 @@ export class VoiceSamples {
       reading.catch((err) =>
         this.#log.error(
           { err },
-          'failed to read the list of voice samples from AUDIO_STORE; the last list stays in use',
+          'failed to read the list of voice samples from AUDIO_STORE, so the last list stays in use. Check the store if this repeats',
         ),
       );
       await within(READ_TIMEOUT_MS, reading);

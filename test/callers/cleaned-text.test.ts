@@ -43,7 +43,11 @@ test('say --clean speaks the words only, and --dry-run shows them and the price'
   await callerCommand(env, 'say', MARKDOWN, '--out', out);
   t.equal(gateway.upstream.requests.at(-1)?.body?.input, MARKDOWN.trim(), 'off is the default');
   for (const [text, format, message] of [
-    [CODE, 'markdown', 'Without markup, code and emoji nothing is left to speak. Nothing was bought.'],
+    [
+      CODE,
+      'markdown',
+      'The text has only markup, code or emoji, which --clean and --no-emoji remove. Pass words to speak. Nothing was bought.',
+    ],
     ['Hi', 'md', '--clean must be one of markdown, html, off, not md. Nothing was bought.'],
   ] as const) {
     const refused = await callerCommand(env, 'say', text, '--clean', format, '--out', out);
@@ -74,7 +78,7 @@ test('the bridge cleans input when it is told to, and says so', async (t) => {
     if (cleaning?.format !== 'markdown') continue;
     const empty = await send(CODE);
     t.equal(empty.status, 400);
-    t.match(await empty.text(), /nothing of input is left to speak\. Nothing was bought\./);
+    t.match(await empty.text(), /input has only markup, code or emoji.*Send words to speak\. Nothing was bought\./);
   }
 });
 
@@ -101,7 +105,7 @@ test('an agent has a text cleaned, and pays for the words only', async (t) => {
   t.equal(spoken.data.priceUsd, `0.000${PRICE}`, spoken.text);
   t.equal(gateway.upstream.requests[0]?.body?.input, SPOKEN);
   const empty = await call('speak', { text: CODE, clean: 'markdown' });
-  t.strictSame([empty.isError, /nothing of text is left to speak/.test(empty.text)], [true, true]);
+  t.strictSame([empty.isError, /^text has only markup, code or emoji/.test(empty.text)], [true, true]);
   const other = await call('speak', { text: 'Hi', clean: 'md' });
   t.match(other.text, /clean must be one of markdown, html, off, not "md"/);
 });

@@ -146,7 +146,7 @@ for (const [flow, start] of Object.entries({ prepaid: byPrepaid, card: byCard })
     await second.opened;
     const interrupted = await command.stop('SIGINT');
     t.equal(interrupted.code, 5, interrupted.output);
-    t.match(interrupted.err, /^Interrupted: 1 of 3 parts are bought, 0\.0\d+ USD now\. The same command goes on/m);
+    t.match(interrupted.err, /^Interrupted: 1 of 3 parts are bought, for 0\.0\d+ USD in this run\. To continue, run /m);
     t.strictSame((await readdir(folder)).sort(), ['book.md', 'book.mp3.parts']);
     await second.write(silentMp3(1000));
     second.end();
@@ -337,7 +337,7 @@ test('parts of several sampling rates are not joined, and stay', { skip: without
   const { code, err } = await callerCommand(env, ...say);
   t.equal(code, 1, err);
   const [, path = ''] =
-    /different sampling rates.* Delete (.+), and the same command buys it again\.$/m.exec(err) ?? [];
+    /different sampling rates.* Delete (.+), and run the same command to buy that part again\.$/m.exec(err) ?? [];
   await rm(path);
   t.equal((await callerCommand(env, ...say)).code, 0);
   t.equal(upstream.requests.length, 4);
@@ -350,11 +350,11 @@ test('of a service that speaks WAV one part is bought, however often it is tried
   const { say } = await bookIn(t);
   const first = await callerCommand(env, ...say);
   t.equal(first.code, 1);
-  t.match(first.err, /only MP3 can be joined.* You paid 0\.0\d+ USD\.$/m);
+  t.match(first.err, /only MP3 parts can be joined.* You paid 0\.0\d+ USD\.$/m);
   const paid = await balance();
   const again = await callerCommand(env, ...say);
   t.equal(again.code, 1);
-  t.match(again.err, /only MP3 can be joined.* Nothing was bought\.$/m);
+  t.match(again.err, /only MP3 parts can be joined.* Nothing was bought\.$/m);
   t.equal(await balance(), paid);
 });
 
@@ -406,7 +406,10 @@ test('what is no EPUB, or is encrypted, is refused with why and the usage, with 
   const { env, upstream } = await byCard(t);
   const { [CONTAINER]: _, ...without } = EPUB;
   const whole = zipOf(EPUB);
-  const [isNone, isEncrypted] = ['is not an EPUB, or is damaged', 'is encrypted. Use a copy without protection'];
+  const [isNone, isEncrypted] = [
+    'is not a valid EPUB. Check the file, or convert it to text',
+    'is encrypted. Use a copy without copy protection',
+  ];
   for (const [content, why] of [
     ['no archive', isNone],
     [zipOf(without), isNone],
@@ -438,7 +441,7 @@ test('Ctrl-C before a part is sent ends with 130', async (t) => {
   stop = () => void command.stop('SIGINT');
   const { code, err } = await command.ended;
   t.strictSame([code, upstream.requests.length], [130, 0], err);
-  t.match(err, /^Interrupted: 0 of 3 parts are bought, 0\.000000 USD now\./m);
+  t.match(err, /^Interrupted: 0 of 3 parts are bought, for 0\.000000 USD in this run\./m);
 });
 
 test('a file waits where the service limits requests', async (t) => {
@@ -459,7 +462,10 @@ test('a second command for the same file buys nothing', async (t) => {
   await first.opened;
   const second = await callerCommand(env, ...say);
   t.strictSame([second.code, upstream.requests.length], [1, 1], second.err);
-  t.match(second.err, /^Another command keeps its parts in .+\. Let that go on, or end it\. Nothing was bought\.$/m);
+  t.match(
+    second.err,
+    /^Another speechgate say is using the folder .+\. Wait until it ends, or stop it, then retry\. Nothing was bought\.$/m,
+  );
   upstream.mode = mp3();
   await first.write(silentMp3(1000));
   first.end();
@@ -476,7 +482,7 @@ test('a cap stops a file before its first part, or between two, and nothing is l
 
   const capped = await callerCommand({ ...env, SPEECHGATE_MAX_PER_DAY: '0.05' }, ...say);
   t.equal(capped.code, 4, capped.err);
-  t.match(capped.err, /^1 of 3 parts are bought, 0\.0\d+ USD now\. The same command goes on/m);
+  t.match(capped.err, /^1 of 3 parts are bought, for 0\.0\d+ USD in this run\. To continue, run /m);
   t.equal((await readdir(join(folder, 'book.mp3.parts'))).filter((name) => name.endsWith('.mp3')).length, 1);
   const before = await balance();
   const rest = await callerCommand(env, ...say, '--max', '0.06');
@@ -496,10 +502,10 @@ test('a file that cannot be spoken is refused with 2, and nothing is bought', as
   await mkdir(join(folder, 'folder.txt'));
   for (const [name, args, message] of [
     ['missing.txt', ['--out', out], /missing\.txt does not exist\. Name a text file, or pipe the text in and pass -\./],
-    ['binary.txt', ['--out', out], /binary\.txt is not a text in UTF-8\. Convert it first\./],
+    ['binary.txt', ['--out', out], /binary\.txt is not UTF-8 text\. Convert it to UTF-8 first\./],
     ['folder.txt', ['--out', out], /folder\.txt cannot be read \(EISDIR\)\./],
-    ['empty.md', ['--out', out], /Without markup, code and emoji nothing is left to speak\./],
-    ['word.txt', ['--out', out], /^The text has no place to split in 2000 characters from: 7{40}\./],
+    ['empty.md', ['--out', out], /The text has only markup, code or emoji/],
+    ['word.txt', ['--out', out], /^The text has no space within 2000 characters, from: 7{40}\./],
     ['a.txt', ['--out', '-'], /--out must name a file for the audio of .*a\.txt\./],
     ['a.txt', ['--play'], /--out must name a file/],
     ['a.txt', ['--out', out, '--chapters', 'marks'], /--chapters must be one of tags, files, not marks\./],
@@ -510,7 +516,7 @@ test('a file that cannot be spoken is refused with 2, and nothing is bought', as
     t.match(err, /^[^\n]+ Nothing was bought\.\nUsage: [^\n]+\n$/);
   }
   const noFile = await callerCommand(env, 'say', 'Hello', '--out', out, '--captions');
-  t.strictSame([noFile.code, noFile.err.slice(0, 37)], [2, '--chapters and --captions need a file']);
+  t.strictSame([noFile.code, noFile.err.slice(0, 42)], [2, '--chapters and --captions need a text file']);
   t.equal((await callerCommand(env, 'say', 'Read about a.txt', '--out', out)).code, 0);
   t.strictSame(spokenBy(upstream), ['Read about a.txt']);
 });

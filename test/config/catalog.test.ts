@@ -131,7 +131,10 @@ test('a model whose upstreams have no speeds says so, and refuses others uncharg
   for (const speed of [1.2, 0.5]) {
     const { status, json } = await speakAt(speed);
     t.strictSame([status, json.error.code], [400, 'INVALID_SPEED']);
-    t.equal(json.error.message, 'speed must be 1 for provider-a/tts-1, which has no other. Leave it out.');
+    t.equal(
+      json.error.message,
+      'speed must be 1 for the model provider-a/tts-1. Send this value, or leave speed out. You were not charged.',
+    );
     const { field, rule, minimum, maximum } = json.error.details;
     t.strictSame({ field, rule, minimum, maximum }, { field: 'speed', rule: 'range', minimum: 1, maximum: 1 });
   }

@@ -276,7 +276,8 @@ test('R25: with the node down after settle, replays are 409 until it recovers', 
     assert.equal((await payFor(gateway, other)).reply.status, 502);
     return gateway.log.some(
       ({ msg }) =>
-        msg === 'failed to read the newest block at a node; this request charged nothing. Check X402_RPC_URL',
+        msg ===
+        'failed to read the newest block from a chain node, and the request was not charged. Check X402_RPC_URL',
     );
   });
   const renamed = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));

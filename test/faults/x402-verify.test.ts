@@ -74,7 +74,7 @@ for (const status of [undefined, 401, 403, 404, 429, 500]) {
     const [line] = gateway.log.filter(
       ({ msg }) =>
         msg ===
-        'a facilitator failed to check a payment; the service asks the next one, if there is one. No money moved',
+        'a facilitator failed to check a payment, and no money moved. The service asks the next facilitator, if there is one; check this one if it repeats',
     );
     t.strictSame([line?.facilitator, line?.traceId], [host, reply.headers.get('x-trace-id')]);
     const setting = `X402_FACILITATORS (${host})`;
@@ -112,7 +112,7 @@ test('R23: if the first facilitator lacks gas at verify, the second verifies and
     ['verify', 'settle'],
   );
   t.equal(await timesPaid(chain, payer), 1);
-  const [line] = gateway.log.filter(({ msg }) => msg === 'a facilitator lacks gas; the next one settles the payment');
+  const [line] = gateway.log.filter(({ msg }) => msg.startsWith('the wallet of a facilitator lacks gas, so the next '));
   t.equal(line?.facilitator, new URL(first.url).host);
 });
 

@@ -39,7 +39,7 @@ test('a violation names the field, the rule and the fix', async (t) => {
       { text: 'a', speed: '3' },
       {
         code: 'INVALID_SPEED',
-        message: 'speed must be a number from 0.5 to 2.',
+        message: 'speed must be a number from 0.5 to 2. You were not charged.',
         details: { field: 'speed', location: 'query', rule: 'maximum', minimum: 0.5, maximum: 2 },
       },
     ],
@@ -49,7 +49,7 @@ test('a violation names the field, the rule and the fix', async (t) => {
       { text: 'a', speed: '1e0' },
       {
         code: 'INVALID_SPEED',
-        message: 'speed must be a number from 0.5 to 2.',
+        message: 'speed must be a number from 0.5 to 2. You were not charged.',
         details: { field: 'speed', location: 'query', rule: 'type', minimum: 0.5, maximum: 2 },
       },
     ],
@@ -59,7 +59,7 @@ test('a violation names the field, the rule and the fix', async (t) => {
       { text: 'abcdef' },
       {
         code: 'INVALID_REQUEST',
-        message: 'text must be a string of 1 to 5 characters after trimming. Use POST.',
+        message: 'text must be a string of 1 to 5 characters after trimming. Use POST. You were not charged.',
         details: { field: 'text', location: 'query', rule: 'maxLength', minLength: 1, maxLength: 5, hint: 'Use POST.' },
       },
     ],
@@ -69,7 +69,8 @@ test('a violation names the field, the rule and the fix', async (t) => {
       { text: 'a\ud800' },
       {
         code: 'INVALID_REQUEST',
-        message: 'text must be well-formed text: no lone surrogate, no U+0000. Use POST.',
+        message:
+          'text must be Unicode text without U+0000 and without unpaired surrogates. Use POST. You were not charged.',
         details: {
           field: 'text',
           location: 'query',
@@ -86,7 +87,7 @@ test('a violation names the field, the rule and the fix', async (t) => {
       { text: 'a', count: '0' },
       {
         code: 'INVALID_REQUEST',
-        message: 'count must be a whole number above 0.',
+        message: 'count must be a whole number above 0. You were not charged.',
         details: { field: 'count', location: 'query', rule: 'exclusiveMinimum', exclusiveMinimum: 0 },
       },
     ],
@@ -96,7 +97,7 @@ test('a violation names the field, the rule and the fix', async (t) => {
       { text: 'a', kind: 'wide' },
       {
         code: 'INVALID_REQUEST',
-        message: 'kind must be one of long, short.',
+        message: 'kind must be one of long, short. You were not charged.',
         details: { field: 'kind', location: 'query', rule: 'enum', allowed: ['long', 'short'] },
       },
     ],
@@ -106,7 +107,7 @@ test('a violation names the field, the rule and the fix', async (t) => {
       {},
       {
         code: 'INVALID_REQUEST',
-        message: 'text is required. Use POST.',
+        message: 'text is required. Use POST. You were not charged.',
         details: { field: 'text', location: 'query', rule: 'required', minLength: 1, maxLength: 5, hint: 'Use POST.' },
       },
     ],
@@ -126,7 +127,7 @@ test('a violation names the field, the rule and the fix', async (t) => {
       { 'x-key': '123456789' },
       {
         code: 'INVALID_REQUEST',
-        message: 'x-key must be a string of at most 8 characters.',
+        message: 'x-key must be a string of at most 8 characters. You were not charged.',
         details: { field: 'x-key', location: 'header', rule: 'maxLength', maxLength: 8 },
       },
     ],
@@ -136,7 +137,7 @@ test('a violation names the field, the rule and the fix', async (t) => {
       { noteId: '' },
       {
         code: 'INVALID_REQUEST',
-        message: 'noteId must be a string of at least 1 character.',
+        message: 'noteId must be a string of at least 1 character. You were not charged.',
         details: { field: 'noteId', location: 'path', rule: 'minLength', minLength: 1 },
       },
     ],
@@ -146,7 +147,7 @@ test('a violation names the field, the rule and the fix', async (t) => {
       ' ',
       {
         code: 'INVALID_REQUEST',
-        message: 'body must be a string of at least 1 character after trimming.',
+        message: 'body must be a string of at least 1 character after trimming. You were not charged.',
         details: { field: 'body', location: 'body', rule: 'minLength', minLength: 1 },
       },
     ],
@@ -158,25 +159,45 @@ test('a violation names the field, the rule and the fix', async (t) => {
 
 test('the closest of several alternatives determines the violation', async (t) => {
   const cases: [unknown, string, string, string][] = [
-    [{}, 'text', 'INVALID_REQUEST', 'text or quoteToken is required.'],
-    [{ text: 5 }, 'text', 'INVALID_REQUEST', 'text must be a string of 1 to 10 characters after trimming.'],
-    [{ text: 'a'.repeat(11) }, 'text', 'TEXT_TOO_LONG', 'text must be a string of 1 to 10 characters after trimming.'],
-    [{ text: 'a', speed: 3 }, 'speed', 'INVALID_REQUEST', 'speed must be a number from 0.5 to 2.'],
-    [{ quoteToken: '' }, 'quoteToken', 'INVALID_REQUEST', 'quoteToken must be a string of 1 to 20 characters.'],
+    [{}, 'text', 'INVALID_REQUEST', 'text or quoteToken is required. You were not charged.'],
+    [
+      { text: 5 },
+      'text',
+      'INVALID_REQUEST',
+      'text must be a string of 1 to 10 characters after trimming. You were not charged.',
+    ],
+    [
+      { text: 'a'.repeat(11) },
+      'text',
+      'TEXT_TOO_LONG',
+      'text must be a string of 1 to 10 characters after trimming. You were not charged.',
+    ],
+    [
+      { text: 'a', speed: 3 },
+      'speed',
+      'INVALID_REQUEST',
+      'speed must be a number from 0.5 to 2. You were not charged.',
+    ],
+    [
+      { quoteToken: '' },
+      'quoteToken',
+      'INVALID_REQUEST',
+      'quoteToken must be a string of 1 to 20 characters. You were not charged.',
+    ],
     [
       { quoteToken: 'a', account: '0X' },
       'account',
       'INVALID_REQUEST',
-      'account must be a string that matches ^0x[a-f]+$.',
+      'account must be a string that matches ^0x[a-f]+$. You were not charged.',
     ],
     [
       { text: 'a', details: { agent: 'long' } },
       'details.agent',
       'INVALID_REQUEST',
-      'details.agent must be a string of at most 3 characters.',
+      'details.agent must be a string of at most 3 characters. You were not charged.',
     ],
-    [{ text: 'a', details: [] }, 'details', 'INVALID_REQUEST', 'details must be an object.'],
-    [[], 'body', 'INVALID_REQUEST', 'body must be an object.'],
+    [{ text: 'a', details: [] }, 'details', 'INVALID_REQUEST', 'details must be an object. You were not charged.'],
+    [[], 'body', 'INVALID_REQUEST', 'body must be an object. You were not charged.'],
   ];
   for (const [body, field, code, message] of cases) {
     t.test(message, async (t) => {
@@ -430,6 +451,6 @@ test('an operation takes no slot that the contract does not declare', async (t) 
     ],
   ] as [Terms, (rateLimits: RateLimits) => Promise<unknown>, string][]) {
     const send = await startEdge(terms, take);
-    t.strictSame(await send(), { failed: `x-rate-limits does not say that a ${reason} takes a slot` });
+    t.strictSame(await send(), { failed: `x-rate-limits of this operation does not name ${reason}, which needs a slot` });
   }
 });

@@ -110,7 +110,7 @@ test('a compact signature of 64 bytes is 400 and told apart from a malformed one
     const reply = await gateway.call(path, withHeaders(call, { 'x-x402-signature': compact }));
     const { code, message, details } = reply.json.error;
     t.strictSame([reply.status, code, details.rule], [400, 'INVALID_REQUEST', '65 bytes']);
-    t.match(message, /^x-x402-signature has 64 bytes, .+ instead of the 65 bytes r, s and v\./);
+    t.match(message, /^x-x402-signature has 64 bytes, .+ Send the 65 bytes r, s and v\. You were not charged\.$/);
     const other = await gateway.call(path, withHeaders(call, { 'x-x402-signature': compact.slice(0, -2) }));
     t.strictSame([other.status, other.json.error.details.rule], [400, 'pattern']);
   }

@@ -86,7 +86,7 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
   const sandbox = await fileOf(dataDir);
   t.match(first.output(), /voice, which reads English only/);
   const more = await readFile(join(dataDir, 'try.txt'), 'utf8');
-  t.ok(more.includes(`Everything is kept in ${dataDir}.`), 'the folder was empty, and all fits into it');
+  t.ok(more.includes(`All data is in ${dataDir}.`), 'the folder was empty, and all fits into it');
   let walletMicroUsd = 0;
 
   await t.test('R63: nothing leads to production', async (t) => {
@@ -247,7 +247,7 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
     assert.equal(await second.ended(), 78, second.output());
     const { pid } = first.process;
     assert.ok(
-      second.output().includes(`Process ${pid} runs a sandbox in ${dataDir} already, on ${sandbox.baseUrl}`),
+      second.output().includes(`Process ${pid} already runs a sandbox in ${dataDir}, at ${sandbox.baseUrl}`),
       second.output(),
     );
     assert.doesNotMatch(second.output(), /^\s+at /m, 'no stack');
@@ -303,8 +303,8 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
     ] as const) {
       const refused = startChild(t, PROGRAM, { ...env, DATA_DIR: folder });
       assert.equal(await refused.ended(), 78);
-      const advice = `Make ${folder} a folder of yours, or choose another DATA_DIR.`;
-      assert.ok(refused.output().endsWith(`can't be written (${code}). ${advice}\n`), refused.output());
+      const advice = `Make ${folder} a folder that you can write to, or choose another DATA_DIR.`;
+      assert.ok(refused.output().endsWith(`is not writable (${code}). ${advice}\n`), refused.output());
     }
   });
 
@@ -312,7 +312,7 @@ test('R63: the sandbox ignores the settings of production, and its printed comma
     const early = startChild(t, PROGRAM, env);
     await early.printed(/Starting PostgreSQL/);
     assert.equal(await early.stop('SIGTERM'), 0, early.output());
-    assert.doesNotMatch(early.output(), /after an error/);
+    assert.doesNotMatch(early.output(), /because of an error/);
     assert.deepEqual(await leftProcesses(dataDir), []);
   });
 });
@@ -328,7 +328,7 @@ test('a sandbox uses SANDBOX_DATABASE_URL, and a second one on it names the firs
   t.equal((await fileOf(dataDir)).databaseUrl, url);
   const second = await start(await sandboxFolder(t));
   t.equal(await second.ended(), 78, second.output());
-  t.match(second.output(), new RegExp(`Process ${first.process.pid} runs a sandbox on the database`));
+  t.match(second.output(), new RegExp(`Process ${first.process.pid} already runs a sandbox on the database`));
   first.process.kill('SIGTERM');
   await first.printed(/Stopping/);
   first.process.kill('SIGTERM');

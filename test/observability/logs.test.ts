@@ -209,7 +209,7 @@ const FAILING_PAYMENTS: Readonly<Record<string, FailingPayment>> = {
       status: 502,
       code: 'TTS_UPSTREAM_ERROR',
       reason: 'none',
-      cause: /^synthesis failed; the caller was not charged$/,
+      cause: /^speech synthesis failed, and the caller was not charged\. Read err for the cause$/,
     },
     pay: async ({ call, fund, upstream }) => {
       upstream.mode = openAiError(400);
@@ -269,7 +269,7 @@ const FAILING_PAYMENTS: Readonly<Record<string, FailingPayment>> = {
       status: 502,
       code: 'PAYMENT_ERROR',
       reason: 'processor_failed',
-      cause: /^the card processor opened no checkout; nobody was charged. Read err$/,
+      cause: /^the card processor did not open a checkout, and nobody was charged\. Read err for the cause$/,
     },
     pay: ({ call }) => {
       const headers = { 'content-type': 'application/x-www-form-urlencoded' };

@@ -67,8 +67,8 @@ test('a wrong password and a DATA_DIR that is a file are both named, and the sta
   wrong.password = 'wrong';
   const child = startChild(t, 'src/main.ts', { ...env, DATABASE_URL: wrong.href });
   t.equal(await child.ended(), 78);
-  t.match(child.output(), /^DATABASE_URL is refused by the database: password authentication failed .+ Correct/m);
-  t.match(child.output(), /^DATA_DIR: audio can't be written to \/dev\/null\/audio \(ENOTDIR\)\. Name a folder/m);
+  t.match(child.output(), /^The database refuses DATABASE_URL \(password authentication failed .+ Correct/m);
+  t.match(child.output(), /^The folder of DATA_DIR, \/dev\/null\/audio, is not writable \(ENOTDIR\)\. Name a folder/m);
   t.notMatch(child.output(), /paused flows/);
 });
 
@@ -79,7 +79,7 @@ test('a start on an empty schema says to run speechgate migrate', async (t) => {
   await child.printed(/listens on/);
   t.match(
     child.output(),
-    /"DATABASE_URL: the database lacks migrations, so the service is not ready\. Run speechgate migrate"/,
+    /"the database of DATABASE_URL lacks migrations, so the service is not ready\. Run speechgate migrate"/,
   );
   t.equal(await child.stop('SIGTERM'), 0);
 });
@@ -99,7 +99,7 @@ test('a closed database port and a dead node are told first, and the stop is tol
     .map((line) => JSON.parse(line));
   const [first] = lines.filter(({ level }) => level === 'error');
   t.match(`${first.instance} ${first.version}`, /^\S+:\d+ \d+\.\d+\.\d+$/);
-  t.match(first.msg, /^DATABASE_URL: the database is unavailable \(connect ECONNREFUSED 127\.0\.0\.1:1\)/);
+  t.match(first.msg, /^the database of DATABASE_URL is unavailable \(connect ECONNREFUSED 127\.0\.0\.1:1\)/);
   await child.printed(/X402_RPC_URL: no node of the chain answers/);
   const ready = await fetch(`http://127.0.0.1:${adminPort}/readyz`);
   const { checks } = (await ready.json()) as { checks: Record<string, string> };

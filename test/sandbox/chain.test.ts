@@ -84,7 +84,7 @@ test('a damaged state file is named and not overwritten', { skip }, async (t) =>
   const whole = await readFile(file, 'utf8');
   for (const damaged of ['', whole.slice(0, whole.length / 2), 'null']) {
     await writeFile(file, damaged);
-    await t.rejects(startChain({ dataDir }), /state\.json is damaged\. Remove it/);
+    await t.rejects(startChain({ dataDir }), /state\.json, is damaged\. Remove it/);
     t.equal(await readFile(file, 'utf8'), damaged);
   }
 });
@@ -104,7 +104,7 @@ test('a missing anvil is reported in the result', async (t) => {
   Object.defineProperty(process, 'platform', { ...original, value: 'sunos' });
   const result = await startChain({ dataDir });
   assert.ok(!result.available);
-  t.match(result.reason, /not available on this platform \(sunos-/);
+  t.match(result.reason, /^anvil, which runs the local chain, is not installed \(sunos-/);
   Object.defineProperty(process, 'platform', original);
 
   t.match((await whyUnrunnable(join(dataDir, 'absent'))) ?? '', /ENOENT/);

@@ -68,7 +68,7 @@ test('purchases can be refunded and disputed on the dashboard', async (t) => {
     const body = new URLSearchParams(fields);
     return fetch(`${origin}/dashboard`, { method: 'POST', headers: { ...FORM, ...headers }, body, redirect: 'manual' });
   };
-  t.match(await page(), /Nothing was paid yet/);
+  t.match(await page(), /There is no purchase yet/);
   const { session, intent } = await purchase(stripe);
   t.ok((await page()).includes(session));
   t.notMatch(await page(), /<script/);

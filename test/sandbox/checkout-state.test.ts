@@ -57,7 +57,7 @@ test('payments, refunds and disputes survive a restart after a partial write', a
   const whole = await readFile(file, 'utf8');
   for (const damaged of [whole.replace('{', ''), whole.slice(0, 20)]) {
     await writeFile(file, damaged);
-    await t.rejects(startCheckout({ dataDir, secretKey: STRIPE_KEY }), /checkout\.json is damaged/);
+    await t.rejects(startCheckout({ dataDir, secretKey: STRIPE_KEY }), /checkout\.json, is damaged/);
   }
 });
 

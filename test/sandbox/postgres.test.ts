@@ -177,6 +177,6 @@ test('a cluster of another major version is refused, and both versions are named
   const file = join(data(), 'PG_VERSION');
   const version = await readFile(file, 'utf8');
   await writeFile(file, '15\n');
-  await t.rejects(start(t, { dataDir }), /made by PostgreSQL 15, and the one installed is 18/);
+  await t.rejects(start(t, { dataDir }), /is of PostgreSQL 15, but PostgreSQL 18 is installed/);
   await writeFile(file, version);
 });

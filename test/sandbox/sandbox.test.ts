@@ -85,19 +85,22 @@ test('the instructions name the place of a database outside the folder', async (
   const offered = { voice: 'a', otherVoice: 'b', otherModel: 'c' };
   const shown = (databaseHome: string | undefined) =>
     instructions(sandbox, { dataDir: '/data', databaseHome, hasScripts: false }, offered);
-  t.match(shown('/var/lib/speechgate/1'), /The database is kept in \/var\/lib\/speechgate\/1, all else in \/data\./);
-  t.match(shown('/data/postgres'), /Everything is kept in \/data\./);
-  t.match(shown(undefined), /The database is that of SANDBOX_DATABASE_URL; all else is kept in \/data\./);
+  t.match(
+    shown('/var/lib/speechgate/1'),
+    /The database is in \/var\/lib\/speechgate\/1, and all other data in \/data\./,
+  );
+  t.match(shown('/data/postgres'), /All data is in \/data\./);
+  t.match(shown(undefined), /The database is that of SANDBOX_DATABASE_URL; all other data is in \/data\./);
 });
 
 for (const [error, fault] of [
   [
     Object.assign(new Error('x'), { code: 'EACCES', path: '/data/postgres' }),
-    /^\/data\/postgres can't be written \(EACCES\)/,
+    /^\/data\/postgres is not writable \(EACCES\)/,
   ],
   [Object.assign(new Error('x'), { code: 'EACCES', path: '/etc/passwd' }), undefined],
-  [new Error('ENOSPC: no space left on device, write'), /^The disk is full\./],
-  [new Error('initdb failed\nFATAL: could not write: No space left on device'), /^The disk is full\./],
+  [new Error('ENOSPC: no space left on device, write'), /^The disk of \/data is full\./],
+  [new Error('initdb failed\nFATAL: could not write: No space left on device'), /^The disk of \/data is full\./],
   [new Error('anything else'), undefined],
 ] as const) {
   test(`the error ${error.message.split('\n')[0]} is told as ${fault}`, async (t) => {
@@ -129,7 +132,7 @@ test('a warning stays a line of JSON, and requests of the start are not printed'
 });
 
 test('a Node.js that is too old is named with the version that is needed', async (t) => {
-  t.match(missingPackages('say', [], '18.20.8') ?? '', /needs Node\.js 20\.19 or newer, and this is 18\.20\.8\./);
+  t.match(missingPackages('say', [], '18.20.8') ?? '', /needs Node\.js 20\.19 or newer, but this is 18\.20\.8\./);
   t.match(missingPackages('say', [], '20.9.0') ?? '', /20\.9\.0/);
   for (const node of ['20.19.0', '24.0.1']) t.equal(missingPackages('say', [], node), undefined);
 });

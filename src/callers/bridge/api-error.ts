@@ -77,8 +77,8 @@ export function toApiError(error: unknown, isStreamed: boolean): ApiError {
   if (error instanceof OutcomeUnknownError) {
     return new ApiError(
       { status: 409, type: 'server_error', code: 'outcome_unknown' },
-      `The outcome of ${error.pending.identifier} is unknown. Retry the same request in a minute: the bridge resumes this ` +
-        'purchase instead of paying again. You may have been charged.',
+      `The outcome of the purchase ${error.pending.identifier} is unknown. Retry the same request in a minute: the bridge ` +
+        'resumes this purchase and does not pay again. You may have been charged.',
       NO_RETRY,
     );
   }
@@ -90,7 +90,7 @@ export function toApiError(error: unknown, isStreamed: boolean): ApiError {
     );
   }
   if (error instanceof PriceChangedError) {
-    const text = 'The price has risen during the purchase. Retry to buy at the new price. You were not charged.';
+    const text = 'The price of the speech has risen. Retry to buy at the new price. You were not charged.';
     return passing('price_changed', text, retryAfter(error));
   }
   if (error instanceof ServiceError) return refused(error);
@@ -101,12 +101,12 @@ export function toApiError(error: unknown, isStreamed: boolean): ApiError {
     return passing('unreachable', text, retryAfter());
   }
   if (error instanceof UntrustedError) {
-    const text = `The response of the service cannot be trusted: ${serviceWords(message)} You were not charged.`;
+    const text = `The bridge does not trust the response of the service: ${serviceWords(message)} You were not charged.`;
     return lasting(error.reason, text);
   }
   if (error instanceof AudioLostError) {
     if (error.chargedMicroUsd !== 0n) return lasting('audio_lost', audioLost(isStreamed));
-    return passing('audio_lost', 'The audio was cut off. Retry. You were not charged.', retryAfter());
+    return passing('audio_lost', 'The audio ended early. Send the request again. You were not charged.', retryAfter());
   }
   return lasting('bridge_failed', serviceWords(message));
 }
@@ -116,11 +116,11 @@ const passing = (code: string, message: string, headers: Headers): ApiError =>
 
 function audioLost(isStreamed: boolean): string {
   const way = isStreamed ? ' Start the bridge without --no-durable to keep audio.' : '';
-  return `The audio was lost. The same request is refused for ten minutes, and is a new purchase after that.${way}`;
+  return `The audio is lost. To buy it again, repeat the request after ten minutes; until then it is refused.${way}`;
 }
 
 function overCap(error: OverCapError): ApiError {
-  const way = `Raise ${CAP_OPTIONS[error.scope]} of speechgate bridge or connect, or shorten the text.`;
+  const way = `Raise the cap with ${CAP_OPTIONS[error.scope]} of speechgate bridge or connect, or shorten the text.`;
   return quota('over_cap', `${overCapText(error)} ${way} You were not charged.`);
 }
 

@@ -90,7 +90,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     if (!path.startsWith(MODEL)) return undefined;
     const model = findModel(await catalog.read(), decoded(path.slice(MODEL.length)));
     if (model) return toModel(model);
-    const message = 'model does not exist. GET /v1/models lists the models. Nothing was bought.';
+    const message = 'The model in the path does not exist. GET /v1/models lists the models. Nothing was bought.';
     throw invalid('model', message, 'model_not_found', 404);
   }
 
@@ -160,7 +160,7 @@ function checkAccess(
   if (address === undefined && !hosts.includes(host)) {
     throw new ApiError(
       { status: 421, type: 'permission_error', code: 'wrong_host' },
-      `The Host header is not an address of this bridge. Use one of ${hosts.join(', ')}. Nothing was bought.`,
+      `The host header is not an address of this bridge. Send ${hosts.join(' or ')}. Nothing was bought.`,
     );
   }
   const { origin } = headers;
@@ -183,14 +183,14 @@ function checkAccess(
   if (isForeign || site === 'cross-site' || site === 'same-site') {
     throw new ApiError(
       { status: 403, type: 'permission_error', code: 'cross_origin' },
-      'Web pages of other origins cannot use this bridge. Call it from a local program. Nothing was bought.',
+      'The origin header names a web page that may not use this bridge. Allow it with --allow-origin, or call from a local program. Nothing was bought.',
     );
   }
   if (token !== null && !isSame(bearerOf(headers.authorization), token)) {
     throw new ApiError(
       { status: 401, type: 'authentication_error', code: 'invalid_api_key' },
-      'The API key is wrong. Use the token that the bridge printed as OPENAI_API_KEY or was started with. ' +
-        'Nothing was bought.',
+      'The authorization header has the wrong API key. Send the token that the bridge printed as OPENAI_API_KEY or was ' +
+        'started with. Nothing was bought.',
     );
   }
   return undefined;

@@ -64,7 +64,7 @@ export function modelFor(catalog: TtsModelsResponse, name: string | undefined, {
   if (found) return found;
   throw lasting(
     'no_model',
-    'model does not exist, and the service lists no default model. Ask the operator of the service. Nothing was bought.',
+    'model does not exist, and the service has no default model. Ask the operator of the service. Nothing was bought.',
     {},
     'model',
   );
@@ -107,6 +107,6 @@ function voiceOf(model: TtsModel, name: string | undefined, fallback: string | u
   if (name === undefined) return defaultVoice;
   throw invalid(
     'voice',
-    `voice does not exist for ${id}. It has ${serviceNames(voices.map((each) => each.id))}. Nothing was bought.`,
+    `voice does not exist for the model ${id}. Send one of ${serviceNames(voices.map((each) => each.id))}. Nothing was bought.`,
   );
 }

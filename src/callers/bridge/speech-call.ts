@@ -121,7 +121,10 @@ function cleanInput(request: SpeechRequest, cleaning: Cleaning | undefined): Spe
   if (!cleaning) return request;
   const input = cleanText(request.input, cleaning);
   if (input.trim() !== '') return { ...request, input };
-  throw invalid('input', 'Without markup, code and emoji nothing of input is left to speak. Nothing was bought.');
+  throw invalid(
+    'input',
+    'input has only markup, code or emoji, which this bridge removes. Send words to speak. Nothing was bought.',
+  );
 }
 
 /** What was taken out of the input, if anything can be. */
@@ -140,7 +143,9 @@ async function saveAudio(
     () => true,
     () => false,
   );
-  return isSaved ? `Get the original audio with: speechgate resume ${id} --out FILE` : 'The audio could not be saved.';
+  return isSaved
+    ? `Get the original audio with: speechgate resume ${id} --out FILE`
+    : 'The original audio could not be saved. Request mp3 or wav, which is a new purchase.';
 }
 
 function withCharge(error: ApiError, chargedMicroUsd: bigint, cause: unknown): ApiError {
@@ -169,6 +174,6 @@ function checkLimits({ input, speed }: SpeechRequest, { id, maxInputCharacters, 
     throw invalid('input', message, 'string_above_max_length');
   }
   if (speed !== undefined && (speed < range.min || speed > range.max)) {
-    throw invalid('speed', `speed must be from ${range.min} to ${range.max} for ${id}. Nothing was bought.`);
+    throw invalid('speed', `speed must be from ${range.min} to ${range.max} for the model ${id}. Nothing was bought.`);
   }
 }

@@ -33,7 +33,7 @@ export async function readSpeechRequest(request: IncomingMessage): Promise<Speec
   const format = response_format ?? 'mp3';
   const stream = stream_format ?? 'audio';
   if (typeof input !== 'string' || input.trim() === '')
-    throw invalid('input', `input must be a non-empty text. ${NOTHING_BOUGHT}`);
+    throw invalid('input', `input must be a string with text to speak. ${NOTHING_BOUGHT}`);
   if (!isAudioFormat(format)) {
     throw invalid(
       'response_format',
@@ -60,7 +60,7 @@ const isBlank = (value: unknown): boolean => value === null || (typeof value ===
 function readName(param: string, value: unknown): string | undefined {
   if (value === undefined || value === null || value === '') return undefined;
   if (typeof value === 'string' && value.length <= 100) return value;
-  throw invalid(param, `${param} must be a name of at most 100 characters. ${NOTHING_BOUGHT}`);
+  throw invalid(param, `${param} must be a string of at most 100 characters. ${NOTHING_BOUGHT}`);
 }
 
 function readSpeed(speed: unknown): number | undefined {
@@ -72,7 +72,7 @@ function readSpeed(speed: unknown): number | undefined {
 async function readJson(request: IncomingMessage): Promise<Body> {
   const { headers } = request;
   if (readContentType(headers['content-type']).type !== JSON_TYPE) {
-    const message = `content-type is not ${JSON_TYPE}. Send the request as JSON with that header. ${NOTHING_BOUGHT}`;
+    const message = `content-type must be ${JSON_TYPE}. Send the body as JSON with this header. ${NOTHING_BOUGHT}`;
     throw invalid(null, message, 'invalid_content_type');
   }
   const refusal = refuseContentType(headers, [JSON_TYPE]);
@@ -86,7 +86,7 @@ async function readJson(request: IncomingMessage): Promise<Body> {
     if (length > MAX_BYTES) {
       throw new ApiError(
         { status: 413, type: 'invalid_request_error', code: 'request_too_large' },
-        `The body exceeds ${MAX_BYTES} bytes. Send a shorter input. ${NOTHING_BOUGHT}`,
+        `The body is larger than ${MAX_BYTES} bytes. Send a shorter input. ${NOTHING_BOUGHT}`,
         { connection: 'close' },
       );
     }
@@ -98,7 +98,7 @@ async function readJson(request: IncomingMessage): Promise<Body> {
   }
   const { value } = decoded;
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw invalid(null, `The body is not a JSON object. Send one with input. ${NOTHING_BOUGHT}`, 'invalid_json');
+    throw invalid(null, `The body must be a JSON object with the member input. ${NOTHING_BOUGHT}`, 'invalid_json');
   }
   return value as Body;
 }

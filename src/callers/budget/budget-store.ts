@@ -10,11 +10,12 @@ import { Book } from '../client/book.ts';
 
 const VERSION = 2;
 const TEMPORARY = /\.[0-9a-f-]{36}\.new$/;
+const CLOSED = 'The budget is closed. Open it again with openFileBudget. Nothing was bought.';
 
 export class DamagedBudgetError extends Error {
   constructor(path: string, reason: string) {
     super(
-      `${path} is not a valid budget (${reason}). Restore it from a backup, or move it away to start a new one at zero.`,
+      `The budget file ${path} is not valid (${reason}). Restore it from a backup, or move it away to start a new budget at zero.`,
     );
     this.name = 'DamagedBudgetError';
   }
@@ -58,7 +59,7 @@ export class BudgetStore {
   }
 
   get owner(): string {
-    if (!this.#owner) throw new Error('The budget is closed.');
+    if (!this.#owner) throw new Error(CLOSED);
     return this.#owner.id;
   }
 
@@ -67,7 +68,9 @@ export class BudgetStore {
     const id = randomUUID();
     const lock = await FileLock.open(join(this.#owners, id));
     this.#owner = { id, lock };
-    if (!lock.tryAcquire()) throw new Error(`${join(this.#owners, id)} is locked by another process.`);
+    if (!lock.tryAcquire()) {
+      throw new Error(`${join(this.#owners, id)} is locked by another process. Open the budget again.`);
+    }
   }
 
   /** True if the owner's process has exited or closed its budget. Call only within a change. */
@@ -90,7 +93,7 @@ export class BudgetStore {
    * @param work must not throw after it changed something
    */
   change<T>(work: (book: Book) => T | Promise<T>): Promise<T> {
-    if (this.#isClosed) return Promise.reject(new Error('The budget is closed.'));
+    if (this.#isClosed) return Promise.reject(new Error(CLOSED));
     return new Promise<T>((resolve, reject) => {
       const apply = async (book: Book) => {
         const result = await work(book);
@@ -157,7 +160,7 @@ function failAll(changes: readonly Change[], error: unknown): void {
 
 function parseBook(text: string): Book {
   const { speechgate, version, days, accounts, open, rests } = JSON.parse(text);
-  if (speechgate !== 'budget' || version !== VERSION) throw new Error(`it is not a version ${VERSION} budget`);
+  if (speechgate !== 'budget' || version !== VERSION) throw new Error(`it is not a budget of version ${VERSION}`);
   return new Book({
     days: days.map(withAmounts('spentMicroUsd', 'unconfirmedMicroUsd')),
     accounts: accounts.map((account: { lowestMicroUsd?: unknown }) =>
@@ -177,7 +180,7 @@ const withAmounts =
 
 function readAmount(text: unknown): bigint {
   if (typeof text === 'string' && /^-?\d+$/.test(text)) return BigInt(text);
-  throw new Error(`${text} is not an amount`);
+  throw new Error(`${text} in it is not an amount in micro-USD`);
 }
 
 function textOf(book: Book): string {

@@ -198,5 +198,5 @@ export class FileBudget implements Budget {
 }
 
 function assertAmount(microUsd: bigint): void {
-  if (microUsd < 0n) throw new RangeError(`${microUsd} micro-USD is not a valid amount. Use 0 or more.`);
+  if (microUsd < 0n) throw new RangeError(`The amount ${microUsd} micro-USD is negative. Pass 0 or more.`);
 }

@@ -51,7 +51,7 @@ export class Recording {
 
   /** A cut recording has failed: its start must not pass for the whole. */
   async cancel(): Promise<void> {
-    if (!this.isEnded) this.failure ??= { cause: new Error('The bridge was stopped.') };
+    if (!this.isEnded) this.failure ??= { cause: new Error('The bridge was stopped before the audio was complete.') };
     await this.#reader.cancel().catch(() => {});
   }
 

@@ -31,7 +31,8 @@ export async function openAudioFile(path: string, stdout: OutputStream): Promise
     throw unwritable(path, error);
   });
   const existing = await stat(target).catch(() => undefined);
-  if (existing?.isDirectory()) throw new UsageError(`--out ${path} is a folder. Name a file in it.`);
+  if (existing?.isDirectory())
+    throw new UsageError(`--out ${path} is a folder. Name a file in it. Nothing was written.`);
   // A device or pipe is written directly, not replaced by a file.
   const isDevice = existing !== undefined && (!existing.isFile() || isDescriptor(target));
   const temporary = isDevice ? target : join(dirname(target), `.${basename(target)}.${randomUUID()}.part`);
@@ -60,19 +61,21 @@ async function openDevice(path: string, existing: Stats): Promise<FileHandle> {
   if (isDescriptor(path)) return open(path, 'w');
   const own = process.geteuid?.();
   if (own !== undefined && ![own, 0].includes(existing.uid)) {
-    throw new ForeignFileError(`it belongs to user id ${existing.uid}`);
+    throw new ForeignFileError(`it belongs to another user (user id ${existing.uid})`);
   }
   const file = await open(path, constants.O_WRONLY | constants.O_NOFOLLOW);
   await closeOnFailure(file, async () => {
     const { dev, ino } = await file.stat();
-    if (dev !== existing.dev || ino !== existing.ino) throw new ForeignFileError('it was replaced');
+    if (dev !== existing.dev || ino !== existing.ino) throw new ForeignFileError('another program replaced it');
   });
   return file;
 }
 
 function standardOutput(stdout: OutputStream): AudioFile {
   if (stdout.isTTY)
-    throw new UsageError('--out - would write audio to the terminal. Name a file, or redirect the output.');
+    throw new UsageError(
+      '--out - would write audio to the terminal. Name a file, or redirect the output. Nothing was written.',
+    );
   const writeTo = (chunks: AsyncIterable<Uint8Array>) => pipeline(chunks, stdout, { end: false });
   return { write: (speech) => countBytes(flowOf(speech), writeTo), close: async () => {} };
 }
@@ -107,11 +110,13 @@ const AUDIO_EXTENSION = /^\.(mp3|wav|wave|ogg|oga|opus|flac|aac|m4a)$/i;
 export function otherFormat(path: string, contentType: Speech['contentType']): string {
   const extension = extname(path);
   const isRight = !AUDIO_EXTENSION.test(extension) || extension.toLowerCase() === EXTENSIONS[contentType];
-  return isRight ? '' : `. The audio is ${FORMATS[contentType]}: rename the file to *${EXTENSIONS[contentType]}`;
+  return isRight
+    ? ''
+    : `. The audio is ${FORMATS[contentType]}, so give the file the ending ${EXTENSIONS[contentType]}`;
 }
 
 const unwritable = (path: string, error: Error): UsageError =>
-  new UsageError(`--out ${path} is not writable (${reasonOf(error)}). Name a file in a folder of yours.`);
+  new UsageError(`--out ${path} is not writable (${reasonOf(error)}). Name a file in a folder that you can write to.`);
 
 function reasonOf(error: NodeJS.ErrnoException): string {
   if (error instanceof ForeignFileError) return error.message;

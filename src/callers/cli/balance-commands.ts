@@ -52,19 +52,21 @@ async function readUsdc({ client, settings }: Caller, wallet: Address): Promise<
   const { network, asset } = (await client.metadata()).payment;
   // A service on this machine may have a chain of its own with the id of Base.
   const node = settings.node ?? (isLoopback(new URL(settings.baseUrl).hostname) ? undefined : NODES[network]);
-  if (!node) throw new UsageError(`No node of ${network} is set. Set SPEECHGATE_RPC_URL to its address.`);
+  if (!node) {
+    throw new UsageError(`No node of the network ${network} is known. Set SPEECHGATE_RPC_URL to the URL of one.`);
+  }
   const { createPublicClient, erc20Abi, http } = await import('viem');
   const chain = createPublicClient({ transport: http(node) });
   const call = { abi: erc20Abi, functionName: 'balanceOf', args: [wallet] } as const;
   return chain.readContract({ address: asset.address as Address, ...call }).catch((cause) => {
     const fix = 'Retry, or set SPEECHGATE_RPC_URL to another node.';
-    throw new SpeechgateError(`The node ${new URL(node).host} returned no balance. ${fix}`, { cause });
+    throw new SpeechgateError(`The node ${new URL(node).host} did not return the wallet's balance. ${fix}`, { cause });
   });
 }
 
 export const accountCommand = defineCommand({
   usage: `speechgate account [--show]
-Shows the credit account of this service. Whoever has its id can spend its credit.
+Shows the credit account of this service. Anyone who has its id can spend its credit.
 
   --show           prints the whole id`,
   example: 'speechgate account --show',
@@ -81,8 +83,8 @@ Shows the credit account of this service. Whoever has its id can spend its credi
 
 export const budgetCommand = defineCommand({
   usage: `speechgate budget
-Shows what say, bridge and mcp spent on this machine, what is reserved for purchases that may still be charged, and what
-is left.
+Shows what say, bridge and mcp spent on this machine, what is reserved for purchases that may still be charged, and how
+much of the caps is left.
 Set the caps with speechgate connect --max-per-call, --max-per-day and --max-total.
 `,
   example: 'speechgate budget',
@@ -97,7 +99,7 @@ Set the caps with speechgate connect --max-per-call, --max-per-day and --max-tot
         `spent today     ${usd(spentTodayMicroUsd)}${of(perDayMicroUsd)}`,
         `spent in total  ${usd(spentMicroUsd)}${of(totalMicroUsd)}`,
         `reserved        ${usd(reservedMicroUsd)}${reservedMicroUsd > 0n ? ` (${stillCharged(reservedUntil)}; see speechgate resume)` : ''}`,
-        `unconfirmed     ${usd(state.unconfirmedTodayMicroUsd)}${of(perDayMicroUsd)} today, ${usd(state.unconfirmedMicroUsd)}${of(totalMicroUsd)} in total (signed; not charged according to the service)`,
+        `unconfirmed     ${usd(state.unconfirmedTodayMicroUsd)}${of(perDayMicroUsd)} today, ${usd(state.unconfirmedMicroUsd)}${of(totalMicroUsd)} in total (signed; the service reports that it was not charged)`,
         `left            ${leftMicroUsd === null ? 'no limit' : `${usd(leftMicroUsd)} to pay by ${flowWord(flow)}`}`,
         `per call        ${perCallMicroUsd === undefined ? 'no limit' : `at most ${usd(perCallMicroUsd)}`}`,
       ]);
@@ -114,18 +116,22 @@ If the outcome of an earlier deposit is unknown, this resumes it and signs nothi
   example: 'speechgate deposit 1.00',
   maxWords: 1,
   run: async (_values, { words: [word], output, host }) => {
-    if (word === undefined) throw new UsageError('AMOUNT is missing. Name US dollars, such as 1.00.');
+    if (word === undefined)
+      throw new UsageError('AMOUNT is missing. Give an amount in US dollars, such as 1.00. Nothing was signed.');
     const amountMicroUsd = readUsd(word, 'AMOUNT');
     await withCaller(host, { pay: 'prepaid' }, async (caller) => {
       assertCanPay(caller);
       const previous = await resumePreviousDeposit(caller, output, host);
-      if (previous) return output.done(previous.document, [previous.line, 'No new deposit was made.']);
+      if (previous) {
+        const line = 'No new deposit was made. To make one, run the same command again.';
+        return output.done(previous.document, [previous.line, line]);
+      }
       const { minDepositMicroUsd, maxDepositMicroUsd } = (await caller.client.metadata()).prepaid;
       if (amountMicroUsd < minDepositMicroUsd || amountMicroUsd > maxDepositMicroUsd) {
         const [least, most] = [minDepositMicroUsd, maxDepositMicroUsd].map((limit) => formatUsd(BigInt(limit)));
         throw new UsageError(`AMOUNT must be from ${least} to ${most} USD, not ${word}. Nothing was signed.`);
       }
-      output.note(`${capsLine(caller.caps)} Caps limit spending from the balance, not the deposit.`);
+      output.note(`${capsLine(caller.caps)} Caps limit what you spend from the balance, not the deposit.`);
       const deposit = await depositAndSave(caller, amountMicroUsd, output, host);
       const { creditedMicroUsd, balanceMicroUsd } = deposit;
       output.done(deposit, [

@@ -73,8 +73,8 @@ async function joinParts(chapters: readonly SpokenChapter[]) {
 }
 
 function cannotJoin(path: string): CommandError {
-  const remedy = `Delete ${path}, and the same command buys it again.`;
-  const message = `The parts have different sampling rates, so players would stop between them. ${remedy}`;
+  const remedy = `Delete ${path}, and run the same command to buy that part again.`;
+  const message = `The parts have different sampling rates, so they cannot be joined to one file. ${remedy}`;
   return new CommandError({ code: 'NOT_JOINABLE', exit: EXIT.failed, message });
 }
 

@@ -17,7 +17,7 @@ const SHUTDOWN_TIMEOUT_MS = 20_000;
 const RETRY_TIMEOUT_MS = 10_000;
 const TOKEN = 'SPEECHGATE_BRIDGE_TOKEN';
 const OPEN_WARNING =
-  'Whoever reaches this address and has your token can spend here, up to your caps. The connection is not encrypted.';
+  'Anyone who can reach this address and has your token can spend your money, up to your caps. The connection is not encrypted.';
 const END_TEXTS = { spoken: '', left: 'program disconnected', broken: 'cut off', refused: 'refused' };
 
 const OPTIONS = {
@@ -100,7 +100,7 @@ Containers and web pages can use the bridge too, if you have set a token:
         await announce(bridge, caller, token, output);
         if (values.host !== undefined) output.note(OPEN_WARNING);
         await new Promise<void>((resolve) => stop.addEventListener('abort', () => resolve(), { once: true }));
-        output.note('Shutting down after the running requests.');
+        output.note('The bridge finishes the running requests, then shuts down.');
       } finally {
         await bridge.close(SHUTDOWN_TIMEOUT_MS);
       }
@@ -145,7 +145,7 @@ async function assertFallbacks({ client }: Caller, { model, voice }: { model?: s
   const catalog = await client.models();
   if (model !== undefined && !findModel(catalog, model)) {
     const known = serviceNames(catalog.models.map(({ id }) => id));
-    throw new UsageError(`--model ${model} does not exist. Use one of ${known}.`);
+    throw new UsageError(`--model ${model} does not exist. Use one of ${known}. Nothing was started.`);
   }
   try {
     resolve(catalog, { model, voice }, {});
@@ -162,7 +162,7 @@ async function listen(options: BridgeOptions): Promise<Bridge> {
     const { code = '' } = error as NodeJS.ErrnoException;
     if (['EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN'].includes(code)) {
       throw new UsageError(
-        `--host ${options.host} is no address of this machine. Name one, or 0.0.0.0 for all of them.`,
+        `--host ${options.host} is not an address of this machine. Name one, or 0.0.0.0 for all of them.`,
       );
     }
     if (code !== 'EADDRINUSE') throw error;
@@ -179,7 +179,9 @@ async function announce({ url }: Bridge, caller: Caller, { value, isNew }: Token
     ...(isNew ? [`export OPENAI_API_KEY=${apiKey}`] : []),
   ]);
   if (value === null)
-    output.note('--no-token: every user of this machine can spend here, up to your caps. Any OPENAI_API_KEY works.');
+    output.note(
+      '--no-token lets every user of this machine spend your money, up to your caps. Any OPENAI_API_KEY works.',
+    );
   else if (!isNew) output.note('Set OPENAI_API_KEY to your token.');
   output.note(`Paid by ${flowWord(flow)} at ${baseUrl}.`);
   output.note(capsLine(caller.caps));
@@ -201,7 +203,9 @@ function readOrigin(text: string): string {
 function assertLocal(host: string | undefined, origins: readonly string[]): void {
   if (host === undefined && origins.length === 0) return;
   const option = host === undefined ? '--allow-origin' : '--host';
-  throw new UsageError(`${option} needs a token of yours: --token-file FILE, or ${TOKEN}. Nothing was started.`);
+  throw new UsageError(
+    `${option} needs a token that you choose. Set it with --token-file FILE or ${TOKEN}. Nothing was started.`,
+  );
 }
 
 interface Token {
@@ -222,7 +226,7 @@ async function readToken(
   if (path !== undefined) {
     const value = await readSecret(path, '--token-file', stdin);
     if (value !== '') return { value, isNew: false };
-    throw new UsageError(`--token-file ${path} is empty. Write a token to it.`);
+    throw new UsageError(`The file of --token-file, ${path}, is empty. Write a token to it.`);
   }
   if (variable !== undefined) return { value: variable, isNew: false };
   return { value: randomBytes(24).toString('base64url'), isNew: true };

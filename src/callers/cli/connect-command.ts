@@ -125,20 +125,24 @@ export async function readSandboxParts(folder: string = dataDir) {
   const sandbox = await toUsageError(readSandboxFile(folder), DamagedSandboxFileError);
   if (!sandbox) {
     const path = join(resolve(folder), SANDBOX_FILE);
-    throw new UsageError(`${path} does not exist. Start a sandbox with speechgate sandbox, or name its DATA_DIR.`);
+    throw new UsageError(
+      `${path} does not exist. Start a sandbox with speechgate sandbox, or give its folder: --sandbox DATA_DIR.`,
+    );
   }
   const { baseUrl, creditAccount, wallet, chain } = sandbox;
   const node = chain?.rpcUrl;
   if (!wallet) return { baseUrl, creditAccount, wallet, node, trust: [] };
   const path = join(folder, 'signing-keys.json');
   const keys = await toUsageError(readUnsharedFile(path));
-  if (!/^[[{]/.test(keys ?? '')) throw new UsageError(`${path} has no keys. Restart the sandbox to write them.`);
+  if (!/^[[{]/.test(keys ?? ''))
+    throw new UsageError(`${path} has no public keys. Restart the sandbox, which writes them.`);
   return { baseUrl, creditAccount, wallet, node, trust: await readPinnedKeys(keys as string, '--sandbox') };
 }
 
 async function urlOf(folder: string, word: string | undefined): Promise<string> {
   const url = word ?? (await readConfig(folder)).url;
-  if (url === undefined) throw new UsageError('URL is missing. Name the service, such as https://speech.example.');
+  if (url === undefined)
+    throw new UsageError('URL is missing. Give the URL of the service, such as https://speech.example.');
   return readBaseUrl(url, 'URL');
 }
 
@@ -153,7 +157,7 @@ async function readConnection(
     throw new UsageError('--trust conflicts with --fingerprint. Use one of them.');
   if (wallet === 'create' && (await readWallet(settingsFolder(env), baseUrl))) {
     throw new UsageError(
-      '--wallet create: this service already has a wallet: speechgate connect shows it. --wallet FILE replaces it.',
+      '--wallet create: a wallet is already set for this service. See it with speechgate connect, or replace it with --wallet FILE.',
     );
   }
   await insecureHttp(env, baseUrl, insecure);
@@ -172,7 +176,9 @@ const readKey = async (path: string, stdin: Readable): Promise<Hex> =>
 async function readAccount(path: string, stdin: Readable): Promise<string> {
   const account = await readSecret(path, '--account', stdin);
   if (isUuid(account)) return account;
-  throw new UsageError('--account must be a file that contains the id of a credit account, which is a UUID.');
+  throw new UsageError(
+    'The file of --account does not contain the id of a credit account. Write the id, which is a UUID, to the file.',
+  );
 }
 
 /** Finds the key in the service's unverified metadata; only the fingerprint authenticates it. */
@@ -184,11 +190,15 @@ async function keyWithFingerprint(baseUrl: string, fingerprint: string | undefin
     .catch(() => undefined);
   const keys: unknown = metadata?.data?.payload?.trust?.keys;
   if (!Array.isArray(keys) || keys.length === 0) {
-    throw new UsageError(`--fingerprint: ${baseUrl} returned no keys. Check the URL, or ask the operator.`);
+    throw new UsageError(
+      `--fingerprint needs the keys of the service, but ${baseUrl} returned none. Check the URL, or ask the operator of the service.`,
+    );
   }
   const published = await readPinnedKeys(JSON.stringify(keys), '--fingerprint');
   for (const key of published) if ((await fingerprintOf(key)) === fingerprint) return [key];
-  throw new UsageError(`--fingerprint ${fingerprint} matches no key of the service. Ask its operator.`);
+  throw new UsageError(
+    `--fingerprint ${fingerprint} matches no key of the service. Compare it with the one from the operator of the service.`,
+  );
 }
 
 function configOf(values: ConnectValues): ConfigChange {

@@ -26,7 +26,7 @@ export async function readEpub(path: string, content: Buffer, emoji: boolean): P
       ? chaptersByContents(documents, entries, emoji)
       : chaptersOf(documents.map(({ html }) => html).join('\n'), { format: 'html', emoji });
   } catch (error) {
-    throw error instanceof UsageError ? error : refuse('is not an EPUB, or is damaged');
+    throw error instanceof UsageError ? error : refuse('is not a valid EPUB. Check the file, or convert it to text');
   }
 }
 
@@ -64,14 +64,14 @@ async function readBook({ entries, unpack }: Archive, refuse: (why: string) => U
   const read = async (name: string): Promise<string> => {
     const entry = entries.get(name);
     if (!entry) throw new Error(`${name} is missing.`);
-    if (entry.isEncrypted()) throw refuse('is encrypted. Use a copy without protection');
+    if (entry.isEncrypted()) throw refuse('is encrypted. Use a copy without copy protection');
     bytes += entry.uncompressedSize;
     if (bytes > MAX_BYTES) throw refuse(`has more than ${MAX_BYTES} bytes of text. Convert it to several text files`);
     return (await unpack(entry)).toString('utf8');
   };
   const ciphers = entries.has(CIPHERS_FILE) ? elementsOf(await read(CIPHERS_FILE), 'EncryptionMethod') : [];
   if (ciphers.some(({ Algorithm = '' }) => !FONT_CIPHERS.includes(Algorithm))) {
-    throw refuse('is encrypted. Use a copy without protection');
+    throw refuse('is encrypted. Use a copy without copy protection');
   }
   const [root] = elementsOf(await read('META-INF/container.xml'), 'rootfile');
   const packagePath = root?.['full-path'] ?? '';

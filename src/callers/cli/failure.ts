@@ -69,7 +69,7 @@ function unexpected({ name, message, stack, code }: NodeJS.ErrnoException): Fail
   return {
     code: 'INTERNAL',
     exit: EXIT.failed,
-    message: `${name}: ${message} (a bug; --json adds its stack trace, and speechgate resume --list shows unfinished purchases)`,
+    message: `Unexpected error (${name}: ${message}). Run speechgate resume --list to see unfinished purchases; report this bug with the output of --json.`,
     stack,
   };
 }
@@ -84,14 +84,14 @@ function overCap(error: OverCapError): Failure {
 function unknownOutcome({ pending }: OutcomeUnknownError): Failure {
   const { identifier } = pending;
   const resume = `speechgate resume ${identifier}`;
-  const message = `The outcome of ${identifier} is unknown, so you may have been charged. Do not pay again, but run: ${resume}`;
+  const message = `The outcome of the purchase ${identifier} is unknown, so you may have been charged. Do not pay again, but run: ${resume}`;
   return { code: 'OUTCOME_UNKNOWN', exit: EXIT.unknownOutcome, message, identifier, resume };
 }
 
 function audioLost({ message, chargedMicroUsd, maxMicroUsd }: AudioLostError): Failure {
   if (chargedMicroUsd !== null) return { code: 'AUDIO_LOST', exit: EXIT.failed, message, chargedMicroUsd };
   const text =
-    "The response was cut off and can't be fetched again. You may have been charged: run speechgate balance. Next time use --durable.";
+    'The response ended before the audio was complete, and the audio cannot be fetched again. You may have been charged: run speechgate balance, and use --durable next time.';
   return { code: 'AUDIO_LOST', exit: EXIT.unknownOutcome, message: text, chargedMicroUsd, maxMicroUsd };
 }
 

@@ -27,7 +27,9 @@ Sends a message to the operator of the service. The wallet signs it, which costs
       const details = { agent: 'speechgate', ...(values.trace !== undefined && { traceId: values.trace }) };
       const sending = client.feedback(wallet, { message, category, details });
       const sent = await output.withProgress('Sending', sending);
-      output.done(sent, [`Sent at ${serviceWords(sent.receivedAt)} with the id ${serviceWords(sent.feedbackId)}.`]);
+      output.done(sent, [
+        `The feedback was sent at ${serviceWords(sent.receivedAt)}. Its id is ${serviceWords(sent.feedbackId)}.`,
+      ]);
     });
   },
 });

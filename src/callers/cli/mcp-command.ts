@@ -66,7 +66,7 @@ tools are list_voices, quote, speak and balance.
       if (isServing) throw error;
       const failure = failureOf(error);
       output.failed(failure);
-      const text = `${failure.message} Then ask your user to restart this server. Nothing was bought.`;
+      const text = `${failure.message} Ask your user to do this and to restart this server. Nothing was bought.`;
       await serve(new ToolError(text));
     }
   },
@@ -79,11 +79,11 @@ async function openFolder(path: string | undefined): Promise<SpeechFolder> {
   return SpeechFolder.open(resolved).catch((error) => {
     if (error instanceof ForeignFileError) {
       throw new UsageError(
-        `--folder ${resolved} is another user's, or a link of theirs. Name a folder of your own. Nothing was written.`,
+        `--folder ${resolved} belongs to another user, or is reached by another user's link. Name a folder of your own. Nothing was written.`,
       );
     }
     throw new UsageError(
-      `--folder ${resolved} is not a folder. Create it, or name another one by its absolute path or with ~/.`,
+      `--folder ${resolved} is not a folder that this user can open. Create it, or name another by its absolute path or with ~/.`,
     );
   });
 }

@@ -86,8 +86,8 @@ export async function orStartSandbox<T>(baseUrl: string, work: Promise<T>): Prom
     return await work;
   } catch (cause) {
     if (!(cause instanceof UnreachableError && isLoopback(new URL(baseUrl).hostname))) throw cause;
-    const fix = `If it was a sandbox, run ${RUN_SPEECHGATE} sandbox, and connect --sandbox if its port has changed.`;
-    throw new UnreachableError(`No service answers at ${baseUrl}. ${fix} You were not charged.`, { cause });
+    const fix = `Start it; a sandbox starts with ${RUN_SPEECHGATE} sandbox, and speechgate connect --sandbox finds its new port.`;
+    throw new UnreachableError(`No service responds at ${baseUrl}. ${fix} You were not charged.`, { cause });
   }
 }
 
@@ -104,7 +104,7 @@ export function assertCanPay({ settings, client }: Caller): void {
   if (settings.flow === 'card') {
     if (settings.account !== undefined) return;
     const topUpUrl = client.topUpLink({});
-    const message = `No credit account is set for this service. Buy credit with: speechgate top-up (or ${topUpUrl})`;
+    const message = `No credit account is set for this service, so nothing was bought. Buy credit with: speechgate top-up (or ${topUpUrl})`;
     throw new CommandError({ code: 'NO_ACCOUNT', exit: EXIT.noMoney, message, topUpUrl });
   }
   assertWallet(settings);
@@ -114,14 +114,14 @@ export function assertCanPay({ settings, client }: Caller): void {
 export function assertWallet({ walletKey }: Settings): Hex {
   if (walletKey !== undefined) return walletKey;
   throw new UsageError(
-    'No wallet is set for this service. Run speechgate connect --wallet create, or --wallet FILE for your own.',
+    'No wallet is set for this service, so nothing was signed. Run speechgate connect --wallet create, or --wallet FILE for your own.',
   );
 }
 
 export function assertTrust({ trust }: Settings): void {
   if (trust.length > 0) return;
   throw new UsageError(
-    'No key of the service is trusted. Get it from its operator, then run speechgate connect --trust FILE or --fingerprint TEXT.',
+    'No public key of the service is trusted, so nothing was signed. Get the key from its operator, then run speechgate connect --trust FILE or --fingerprint TEXT.',
   );
 }
 

@@ -15,7 +15,9 @@ export function readBaseUrl(text: string, name: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const isOrigin = url && /^https?:$/.test(url.protocol) && [`${url.origin}`, `${url.origin}/`].includes(url.href);
   if (isOrigin) return url.origin;
-  throw new UsageError(`${name} must be the address of a service, such as https://speech.example, not ${text}.`);
+  throw new UsageError(
+    `${name} must be an http or https URL without a path, such as https://speech.example, not ${text}.`,
+  );
 }
 
 const FLOWS = { card: 'card', x402: 'direct', prepaid: 'prepaid' } as const;
@@ -41,7 +43,7 @@ export const maskedAccount = (accountId: string): string => `${accountId.slice(0
 export async function readSecret(path: string, name: string, stdin: Readable): Promise<string> {
   if (path === '-') return (await readAll(stdin)).trim();
   const unreadable = () => {
-    throw new UsageError(`${name} names a file that cannot be read. Name another file, or - for standard input.`);
+    throw new UsageError(`The file of ${name} cannot be read. Name another file, or - for standard input.`);
   };
   const file = await open(path).catch(unreadable);
   try {
@@ -50,7 +52,7 @@ export async function readSecret(path: string, name: string, stdin: Readable): P
     const own = status.isFile() ? process.geteuid?.() : undefined;
     if (own !== undefined && (status.uid !== own || (status.mode & 0o077) !== 0)) {
       throw new UsageError(
-        `${name}: ${path} belongs to another user of this machine, or others can read it. It was not used. ` +
+        `${name}: other users of this machine own ${path} or can read it, so it was not used. ` +
           `Use a new secret, or run chmod 600 '${path}' if nobody has read it.`,
       );
     }
@@ -63,11 +65,11 @@ export async function readSecret(path: string, name: string, stdin: Readable): P
 /** Reads a JWK Set, or a list as in the metadata, and drops private parts. @param source a path, or the JSON itself */
 export async function readPinnedKeys(source: string, name: string): Promise<readonly PinnedKey[]> {
   const text = /^[[{]/.test(source) ? source : await readFile(homePath(source), 'utf8').catch(() => undefined);
-  if (text === undefined) throw new UsageError(`${name} names ${source}, which cannot be read. Name another file.`);
+  if (text === undefined) throw new UsageError(`The file of ${name}, ${source}, cannot be read. Name another file.`);
   const keys = listOf(text).map(readKey);
   if (keys.length > 0 && keys.every((key) => key !== undefined)) return keys;
   throw new UsageError(
-    `${name} must be P-256 public keys: a JWK Set, or a list of keyId and publicKeyJwk, with validUntil in RFC 3339.`,
+    `${name} must contain P-256 public keys: a JWK Set, or a list of objects with keyId, publicKeyJwk and, as RFC 3339, validUntil.`,
   );
 }
 
@@ -145,7 +147,11 @@ export async function readOrder(
 
 /** @param text without markup */
 export function orderOf(text: string, { voice, model, speed }: SpeechValues): SpeechOrder {
-  if (text === '') throw new UsageError('Without markup, code and emoji nothing is left to speak. Nothing was bought.');
+  if (text === '') {
+    throw new UsageError(
+      'The text has only markup, code or emoji, which --clean and --no-emoji remove. Pass words to speak. Nothing was bought.',
+    );
+  }
   return {
     text,
     ...(model !== undefined && { model }),
@@ -179,9 +185,10 @@ function unknownName(given: string, meant: string | undefined, command: string):
 }
 
 export async function readText(word: string | undefined, name: string, stdin: Readable): Promise<string> {
-  if (word === undefined) throw new UsageError(`${name} is missing. Put it in quotes, or pipe it in and pass -.`);
+  if (word === undefined)
+    throw new UsageError(`${name} is missing. Put it in quotes, or pass - and pipe it to standard input.`);
   const text = word === '-' ? await readAll(stdin) : word;
-  if (text.trim() === '') throw new UsageError(`${name} is empty. Pass some text.`);
+  if (text.trim() === '') throw new UsageError(`${name} is empty. Pass some text. Nothing was sent.`);
   return text;
 }
 

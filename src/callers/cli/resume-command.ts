@@ -57,9 +57,11 @@ For operators: speechgate admin resume FLOW --reason TEXT opens a paused flow ag
       const audioIds = allAudioIds.filter((each) => identifier === undefined || each === identifier);
       const isAudioOnly = identifier !== undefined && audioIds.length > 0;
       const purchases = isAudioOnly ? [] : await findPurchases(saved, budget, identifier);
-      if (!list) output.note(`${capsLine(caps)} A purchase that is resumed is already counted.`);
+      if (!list) output.note(`${capsLine(caps)} The caps already count each purchase that is resumed.`);
       if (out !== undefined && purchases.length + audioIds.length > 1) {
-        throw new UsageError('--out names one file, but there are several purchases. Add the ID of one.');
+        throw new UsageError(
+          '--out names one file, but there are several purchases. Add the ID of one: speechgate resume --list shows them.',
+        );
       }
       if (list) {
         const rows = purchases.map(({ pending }) => [pending.identifier, `${pending.kind}, ${pending.baseUrl}`]);
@@ -100,7 +102,7 @@ async function findPurchases(
     const found = await budget.find(identifier);
     if (found) return [{ pending: found.pending, out: null }];
     throw new UsageError(
-      `ID: no purchase ${identifier} is saved here. Run speechgate resume --list to see the saved ones.`,
+      `ID ${identifier} is not a purchase that is saved on this machine. Run speechgate resume --list to see the saved ones.`,
     );
   }
   const saved = await purchases.list();
@@ -164,7 +166,7 @@ export async function resumePurchase(
       return {
         outcome: 'unknown',
         identifier,
-        line: `${identifier}: unknown outcome. Run speechgate resume ${identifier} later.`,
+        line: `${identifier}: its outcome is still unknown, so you may have been charged. Run speechgate resume ${identifier} later.`,
       };
     }
     if (error instanceof AudioLostError) {
@@ -182,7 +184,7 @@ function notWrittenError({ pending: { identifier } }: SavedPurchase, error: unkn
   if (!(error instanceof UsageError) && (error as NodeJS.ErrnoException).code === undefined) throw error;
   const { message } = error as Error;
   const resume = `speechgate resume ${identifier} --out FILE`;
-  const line = `${identifier}: not written. ${message.replace(/\.$/, '')}. Get it with: ${resume}`;
+  const line = `${identifier}: the audio was not written. ${message.replace(/\.$/, '')}. Get it with: ${resume}`;
   return { outcome: 'not_written', identifier, message, resume, line };
 }
 

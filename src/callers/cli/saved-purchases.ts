@@ -76,7 +76,9 @@ export class SavedPurchases implements SavedSpeech {
   async moveAudio(identifier: string, out: string | undefined, stdout: OutputStream): Promise<Resumed> {
     const found = (await this.listAudio()).find((audio) => audio.identifier === identifier);
     if (!found)
-      throw new SpeechgateError(`Another command has taken the audio of ${identifier}. You were charged only once.`);
+      throw new SpeechgateError(
+        `Another command has already written the audio of the purchase ${identifier} to its file. You were charged only once.`,
+      );
     const { name, contentType } = found;
     const path = join(this.#audio, name);
     const file = out ?? resolve(name);
@@ -86,7 +88,7 @@ export class SavedPurchases implements SavedSpeech {
       const audio = new Blob([content]).stream();
       const bytes = await target.write({ audio, bytes: async () => content, contentType });
       await rm(path);
-      const line = `${file}: ${bytes} bytes, paid before${otherFormat(file, contentType)}`;
+      const line = `${file}: ${bytes} bytes, paid by an earlier request${otherFormat(file, contentType)}`;
       return { outcome: 'bought', identifier, file, bytes, contentType, line };
     } finally {
       await target.close();

@@ -62,17 +62,21 @@ ${SPEECH_USAGE}
   run: async (values, { words: [word], output, host }) => {
     const { out, max } = values;
     if (out === undefined && !values.play && !values['dry-run']) {
-      throw new UsageError('--out is missing. Name a file, or - for standard output; or use --play.');
+      throw new UsageError(
+        '--out is missing. Name a file, or - for standard output, or use --play. Nothing was bought.',
+      );
     }
     if (out === '-' && (values.json || values.play)) {
-      throw new UsageError(`--out - conflicts with ${values.json ? '--json' : '--play'}. Name a file.`);
+      throw new UsageError(
+        `--out - conflicts with ${values.json ? '--json' : '--play'}. Name a file. Nothing was bought.`,
+      );
     }
     const pay = values.pay === undefined ? undefined : readFlow(values.pay, '--pay');
     const maxMicroUsd = max === undefined ? undefined : readUsd(max, '--max');
     const chapters = word === undefined ? undefined : await readTextFile(word, values);
     const mode = readChapters(values.chapters);
     if (!chapters && (values.captions || values.chapters !== undefined)) {
-      throw new UsageError('--chapters and --captions need a file, such as book.md. Nothing was bought.');
+      throw new UsageError('--chapters and --captions need a text file, such as book.md. Nothing was bought.');
     }
     if (chapters && (out === undefined || out === '-') && !values['dry-run']) {
       throw new UsageError(`--out must name a file for the audio of ${word}. Nothing was bought.`);
@@ -114,7 +118,9 @@ ${SPEECH_USAGE}
         else output.done({ file: out ?? null, ...bought }, [line]);
       }
       for (const each of player ? played : []) {
-        if (!(await play(player as Player, each, host.env))) output.note(`${player?.[0]} could not play the audio.`);
+        if (await play(player as Player, each, host.env)) continue;
+        const remedy = out === undefined ? 'Next time name a file with --out.' : `Play ${each} with another program.`;
+        output.note(`The player ${player?.[0]} failed to play the audio, which is paid. ${remedy}`);
       }
     } finally {
       if (folder) await rm(folder, { recursive: true, force: true });
@@ -200,13 +206,13 @@ async function buySpeech(
 
 function notWrittenError({ identifier }: PendingPurchase, error: unknown): CommandError {
   const resume = `speechgate resume ${identifier} --out FILE`;
-  const message = `The audio could not be written: ${(error as Error).message}. You were charged; get it with: ${resume}`;
+  const message = `The audio could not be written to its file: ${(error as Error).message}. You were charged; get the audio with: ${resume}`;
   return new CommandError({ code: 'NOT_WRITTEN', exit: EXIT.failed, message, identifier, resume });
 }
 
 function lost({ chargedMicroUsd }: Receipt, cause: unknown): AudioLostError {
-  const remedy = 'You were charged, and the service does not keep this audio: to hear it, buy it again with --durable.';
-  const message = `The audio could not be written: ${(cause as Error).message}. ${remedy}`;
+  const remedy = 'You were charged, and the service does not keep this audio. Next time use --durable.';
+  const message = `The audio could not be written to its file: ${(cause as Error).message}. ${remedy}`;
   return new AudioLostError(message, { chargedMicroUsd, maxMicroUsd: chargedMicroUsd }, { cause });
 }
 
@@ -227,7 +233,9 @@ async function findPlayer(env: NodeJS.ProcessEnv): Promise<Player> {
     if (program) return [program, ...args];
   }
   const install = process.platform === 'darwin' ? 'brew install ffmpeg' : 'apt install mpg123';
-  throw new UsageError(`--play found no player. Install ffmpeg, mpv or mpg123 (${install}), or remove --play.`);
+  throw new UsageError(
+    `--play found no audio player. Install ffmpeg, mpv or mpg123 (${install}), or use --out. Nothing was bought.`,
+  );
 }
 
 export async function play([program, ...args]: Player, path: string, env: NodeJS.ProcessEnv): Promise<boolean> {

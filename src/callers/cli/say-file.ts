@@ -60,7 +60,7 @@ function decodeText(word: string, bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
-    throw new UsageError(`${word} is not a text in UTF-8. Convert it first. ${NOTHING_BOUGHT}`);
+    throw new UsageError(`${word} is not UTF-8 text. Convert it to UTF-8 first. ${NOTHING_BOUGHT}`);
   }
 }
 
@@ -69,7 +69,9 @@ export async function readTerms(client: Speechgate, order: SpeechOrder) {
   const { models, defaultModel } = await client.models();
   const { model = defaultModel, ...named } = await idsOf(order, client);
   const found = models.find(({ id }) => id === model);
-  if (!found) throw new UsageError(`${model} does not exist. Run speechgate models. ${NOTHING_BOUGHT}`);
+  if (!found) {
+    throw new UsageError(`The model ${model} does not exist. speechgate models lists the models. ${NOTHING_BOUGHT}`);
+  }
   const ratePicoUsd = BigInt(Math.round(found.pricing.ratePerCharUsd * 1e12));
   return {
     order: { ...order, ...named, model },
@@ -84,7 +86,7 @@ function splitChapter(text: string, maxCharacters: number): string[] {
   if (split.outcome === 'split') return split.parts.filter(hasWord).map((part) => part.trim());
   const place = text.slice(split.offset, split.offset + PLACE_CHARACTERS);
   throw new UsageError(
-    `The text has no place to split in ${maxCharacters} characters from: ${place}. ${NOTHING_BOUGHT}`,
+    `The text has no space within ${maxCharacters} characters, from: ${place}. Put a space or a line break there. ${NOTHING_BOUGHT}`,
   );
 }
 
@@ -170,7 +172,7 @@ async function onlyHere<T>(folder: string, work: () => Promise<T>): Promise<T> {
   const lock = await FileLock.open(join(await ownFolder(folder), 'lock'));
   try {
     if (lock.tryAcquire()) return await work();
-    const message = `Another command keeps its parts in ${folder}. Let that go on, or end it. Nothing was bought.`;
+    const message = `Another speechgate say is using the folder ${folder}. Wait until it ends, or stop it, then retry. Nothing was bought.`;
     throw new CommandError({ code: 'FILE_BUSY', exit: EXIT.failed, message });
   } finally {
     await lock.close();
@@ -195,7 +197,7 @@ async function buyParts(missing: readonly Part[], count: number, options: FileOp
       signal.throwIfAborted();
       chargedMicroUsd += await buyPart(part, `Part ${bought + 1} of ${count}, ${left}${paid} USD paid`, options);
     } catch (error) {
-      const kept = `${bought} of ${count} parts are bought, ${paid} USD now. The same command goes on, and pays for no part twice.`;
+      const kept = `${bought} of ${count} parts are bought, for ${paid} USD in this run. To continue, run the same command again: it pays for no part twice.`;
       if (signal.aborted) throw interrupted(kept, error);
       output.note(kept);
       throw error;
@@ -233,7 +235,7 @@ async function isBought(path: string): Promise<boolean> {
 }
 
 function notMp3(path: string, paid: string): CommandError {
-  const message = `The service speaks WAV, and only MP3 can be joined. Choose another model. The first part is in ${path}. ${paid}`;
+  const message = `The service returned WAV in ${path}, but only MP3 parts can be joined. Choose another model. ${paid}`;
   return new CommandError({ code: 'NOT_MP3', exit: EXIT.failed, message });
 }
 
@@ -242,7 +244,7 @@ function interrupted(kept: string, error: unknown): CommandError {
   const [code, exit] = isUnknown
     ? (['OUTCOME_UNKNOWN', EXIT.unknownOutcome] as const)
     : (['INTERRUPTED', EXIT.interrupted] as const);
-  const more = isUnknown ? ' You may have been charged for the next one.' : '';
+  const more = isUnknown ? ' You may have been charged for the next part.' : '';
   return new CommandError({ code, exit, message: `Interrupted: ${kept}${more}` });
 }
 

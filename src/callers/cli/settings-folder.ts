@@ -27,7 +27,9 @@ export async function readSettingsFile(folder: string, name: string): Promise<un
   try {
     return JSON.parse(text);
   } catch {
-    throw new UsageError(`${path} is not valid JSON. Fix it, or remove it and run speechgate connect again.`);
+    throw new UsageError(
+      `The settings file ${path} is not valid JSON. Fix it, or remove it and run speechgate connect again.`,
+    );
   }
 }
 
@@ -52,7 +54,9 @@ async function assertPrivate(path: string, mode: string): Promise<void> {
     return undefined;
   });
   if (!status || (status.mode & 0o077) === 0) return;
-  throw new UsageError(`${path} is open to other users of this machine. Run: chmod ${mode} '${path}'`);
+  throw new UsageError(
+    `Other users of this machine can read ${path}, so it was not used. Run: chmod ${mode} '${path}'`,
+  );
 }
 
 /** Reports files of other users, who could change settings and keys, and errors of the other class. */

@@ -71,7 +71,7 @@ export async function readSettings(env: NodeJS.ProcessEnv, pay?: Flow): Promise<
 function nodeOf(fromEnv: string | undefined, stored: string | undefined): string | undefined {
   const node = fromEnv ?? stored;
   if (node === undefined || (URL.canParse(node) && /^https?:$/.test(new URL(node).protocol))) return node;
-  throw new UsageError('SPEECHGATE_RPC_URL must be the http or https address of a node.');
+  throw new UsageError('SPEECHGATE_RPC_URL must be the http or https URL of a node of the chain.');
 }
 
 /** The error never contains the id. */
@@ -80,7 +80,7 @@ function accountOf(fromEnv: string | undefined, stored: unknown): string | undef
   if (account === undefined || (typeof account === 'string' && HEADER_VALUE.test(account))) return account;
   const source = fromEnv === undefined ? `accounts in ${CONFIG_FILE}` : 'SPEECHGATE_ACCOUNT';
   throw new UsageError(
-    `${source} is not the id of a credit account. Correct it, or buy credit with speechgate top-up. Nothing was sent or bought.`,
+    `${source} is not the id of a credit account. Correct it, or buy credit with speechgate top-up. Nothing was bought.`,
   );
 }
 
@@ -111,7 +111,7 @@ export function readCaps(
   const caps = Object.entries(texts).flatMap(([cap, [name, text]]) => {
     if (text === undefined) return [];
     if (text.trim() !== '') return [[cap, readUsd(text, name)]];
-    throw new UsageError(`${name} is empty. Set US dollars, such as 0.01, or remove it.`);
+    throw new UsageError(`The cap ${name} is empty. Set US dollars, such as 0.01, or remove it. Nothing was bought.`);
   });
   return Object.fromEntries(caps);
 }
@@ -125,7 +125,7 @@ export function capsLine({ perCallMicroUsd, perDayMicroUsd, totalMicroUsd }: Bud
   const set = caps.flatMap(([cap, of]) => (cap === undefined ? [] : [`${formatUsd(cap)} USD ${of}`]));
   return set.length > 0
     ? `Caps: ${set.join(', ')}.`
-    : 'There is no cap: this can spend the whole balance. Set one with speechgate connect --max-per-day 1.';
+    : 'There is no cap: the whole balance can be spent. Set one with speechgate connect --max-per-day 1.';
 }
 
 /** Allows http only for loopback, or if the user has allowed it. @throws UsageError before anything is sent */
@@ -143,8 +143,8 @@ export async function insecureHttp(
     return { allowInsecureHttp: true };
   }
   throw new UsageError(
-    `${baseUrl} is not encrypted: others could read your account's id and change responses. Use https, or allow it with ` +
-      `speechgate connect ${baseUrl} --insecure (or SPEECHGATE_INSECURE=true). Nothing was sent.`,
+    `The connection to ${baseUrl} is not encrypted, so others could read your account's id and change responses. Use https, or ` +
+      `allow http with speechgate connect ${baseUrl} --insecure (or SPEECHGATE_INSECURE=true). Nothing was sent.`,
   );
 }
 
@@ -178,7 +178,7 @@ export async function describeSettings(settings: Settings): Promise<{ document: 
     ...(walletAlsoAt.length === 0
       ? []
       : [
-          `WARNING   ${walletAlsoAt.join(', ')} knows this wallet too. Use a separate wallet for each service (--wallet FILE).`,
+          `WARNING   this wallet is also set for ${walletAlsoAt.join(', ')}. Use a separate wallet for each service (--wallet FILE).`,
         ]),
     ...(keys.length === 0 ? ['trusts    no key (--trust, --fingerprint)'] : []),
     ...keys.map(({ keyId, fingerprint }) => `trusts    ${keyId}, fingerprint ${fingerprint}`),

@@ -76,7 +76,9 @@ export async function readConfig(folder: string): Promise<StoredConfig> {
 async function readObject<T>(folder: string, name: string): Promise<ByService<T>> {
   const value = (await readSettingsFile(folder, name)) ?? {};
   if (isObject(value)) return value as ByService<T>;
-  throw new UsageError(`${name} must contain a JSON object. Fix it, or remove it and run speechgate connect again.`);
+  throw new UsageError(
+    `The settings file ${name} must contain a JSON object. Fix it, or remove it and run speechgate connect again.`,
+  );
 }
 
 const writeEntry = async (folder: string, name: string, baseUrl: string, entry: object): Promise<void> =>
@@ -115,7 +117,9 @@ export const dropTopUp = (folder: string, baseUrl: string, { sessionId }: Stored
 export async function readWallet(folder: string, baseUrl: string): Promise<StoredWallet | undefined> {
   const { [baseUrl]: wallet } = await readObject<StoredWallet>(folder, WALLET_FILE);
   if (wallet === undefined || typeof wallet?.privateKey === 'string') return wallet;
-  throw new UsageError(`${WALLET_FILE} has no privateKey for ${baseUrl}. Run speechgate connect --wallet FILE.`);
+  throw new UsageError(
+    `The settings file ${WALLET_FILE} has no privateKey for ${baseUrl}. Set one with speechgate connect --wallet FILE.`,
+  );
 }
 
 export async function otherServicesOfWallet(folder: string, baseUrl: string, address: Address): Promise<string[]> {
@@ -137,7 +141,9 @@ export const storeWallet = (folder: string, baseUrl: string, privateKey: Hex): P
 export async function readTrust(folder: string, baseUrl: string): Promise<readonly PinnedKey[]> {
   const { [baseUrl]: keys = [] } = await readObject<readonly PinnedKey[]>(folder, TRUST_FILE);
   if (Array.isArray(keys)) return keys;
-  throw new UsageError(`${TRUST_FILE} has no list of keys for ${baseUrl}. Run speechgate connect --trust FILE.`);
+  throw new UsageError(
+    `The settings file ${TRUST_FILE} has no list of keys for ${baseUrl}. Set it with speechgate connect --trust FILE.`,
+  );
 }
 
 export const storeTrust = (folder: string, baseUrl: string, keys: readonly PinnedKey[]): Promise<void> =>

@@ -67,7 +67,7 @@ command again to continue.
       if (!same && sessionId !== null) await storeTopUp(folder, baseUrl, { ...purchase, sessionId });
       if (values.open && !(await openInBrowser(checkoutUrl, baseUrl, host.env)))
         output.note(
-          `The page was not opened: no browser was found, or the page is neither at ${baseUrl} nor at Stripe. Open it yourself.`,
+          `--open could not open the payment page: no browser was found, or the page is neither at ${baseUrl} nor at Stripe. Open it yourself.`,
         );
       const checkout = { checkoutUrl, amountCents };
       if (values['no-wait'] || sessionId === null) {
@@ -79,7 +79,7 @@ command again to continue.
       if (paidTo === AT_BANK) return output.done({ ...checkout, credited: false }, [atBank(checkout)]);
       if (paidTo !== undefined) return credited(caller, { ...purchase, sessionId }, paidTo, output);
       output.done({ ...checkout, credited: false }, [
-        'No payment has arrived yet. Once you have paid, run speechgate top-up again.',
+        'The service has not received a payment yet, so nothing was credited. Once you have paid, run speechgate top-up again.',
       ]);
     });
   },
@@ -98,7 +98,9 @@ async function credited({ client, settings }: Caller, purchase: StoredTopUp, acc
   const masked = maskedAccount(account);
   const line = `${usd(purchase.amountCents)} USD credited; the account ${masked} has ${formatUsd(BigInt(balanceMicroUsd))} USD.`;
   if (settings.account !== undefined && settings.account !== account) {
-    output.note(`This replaces the account ${maskedAccount(settings.account)}, which config.json keeps.`);
+    output.note(
+      `The account ${maskedAccount(settings.account)} is no longer used. Its id stays in config.json, in formerAccounts.`,
+    );
   }
   output.done({ credited: true, amountCents: purchase.amountCents, account: masked, balanceMicroUsd }, [line]);
 }
@@ -108,7 +110,7 @@ function readCents(text: string): number {
   const cents = Number(microUsd / MICRO_USD_PER_CENT);
   if (microUsd % MICRO_USD_PER_CENT === 0n && cents >= MIN_TOP_UP_CENTS) return cents;
   throw new UsageError(
-    `--amount must be US dollars with at most two decimals, at least ${usd(MIN_TOP_UP_CENTS)}, not ${text}.`,
+    `--amount must be US dollars with at most two decimals, at least ${usd(MIN_TOP_UP_CENTS)}, not ${text}. You were not charged.`,
   );
 }
 
@@ -131,7 +133,7 @@ async function openCreditPurchase(baseUrl: string, amountCents: number, account 
   throw new CommandError({
     code: typeof error?.code === 'string' ? serviceWords(error.code) : 'UNKNOWN',
     exit: status === 400 ? EXIT.usage : EXIT.failed,
-    message: `The top-up failed. ${typeof error?.message === 'string' ? serviceSays(error.message) : `The service returned status ${status}. You were not charged.`}`,
+    message: `The top-up failed. ${typeof error?.message === 'string' ? serviceSays(error.message) : `The service returned status ${status} without a message. Retry later. You were not charged.`}`,
     status,
     traceId: headers.get('x-trace-id'),
   });
@@ -170,7 +172,7 @@ async function send(url: string, request: RequestInit): Promise<Response> {
   const headers = { accept: 'application/json, text/html;q=0.9' };
   const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
   const response = await fetch(url, { ...request, headers, redirect: 'manual', signal }).catch((cause) => {
-    throw new UnreachableError('The service is unavailable. Check its address and retry later. You were not charged.', {
+    throw new UnreachableError('The service is unavailable. Check its URL, then retry. You were not charged.', {
       cause,
     });
   });

@@ -93,10 +93,12 @@ export function boundedResponse(response: Response, maxBytes: number, signal: Ab
       remainingBytes -= chunk.length;
       if (remainingBytes < 0)
         throw new TooLargeError(
-          `The response exceeds ${maxBytes} bytes and was cut off. Ask the operator of the service.`,
+          `The response of the service exceeds ${maxBytes} bytes, so it was not read to its end. Ask the operator of the service.`,
         );
       if (performance.now() > deadline)
-        throw new TooLargeError('The response took over an hour and was cut off. Ask the operator of the service.');
+        throw new TooLargeError(
+          'The response of the service took more than an hour, so it was not read to its end. Ask the operator of the service.',
+        );
       controller.enqueue(chunk);
     },
   });
@@ -137,10 +139,9 @@ async function sendOnce<Data>(
   } catch (cause) {
     signal?.throwIfAborted();
     if (cause instanceof SpeechgateError) throw cause;
-    return new UnreachableError(
-      'The service is unavailable. Check its address and retry later. You were not charged.',
-      { cause },
-    );
+    return new UnreachableError('The service is unavailable. Check its URL, then retry. You were not charged.', {
+      cause,
+    });
   }
 }
 
@@ -156,16 +157,19 @@ export type Shape =
 export function validated<Value>(value: Value, shape: Shape): Value {
   const fault = incompatibility(value, shape, '');
   if (fault === undefined) return value;
-  throw new UntrustedError('malformed', `The response of the service is invalid: ${fault}. Ask its operator.`);
+  throw new UntrustedError(
+    'malformed',
+    `The response of the service is invalid: ${fault}. Ask the operator of the service.`,
+  );
 }
 
 function incompatibility(value: unknown, shape: Shape, path: string): string | undefined {
   if (shape === 'amount')
-    return Number.isSafeInteger(value) && Number(value) >= 0 ? undefined : `${path} is not an amount`;
+    return Number.isSafeInteger(value) && Number(value) >= 0 ? undefined : `${path} is not an amount in micro-USD`;
   if (typeof shape === 'string') return typeof value === shape ? undefined : `${path} is not a ${shape}`;
   const isList = Array.isArray(shape);
   const isOfKind = typeof value === 'object' && value !== null && Array.isArray(value) === isList;
-  if (!isOfKind) return `${path || 'its JSON'} is not ${isList ? 'a list' : 'an object'}`;
+  if (!isOfKind) return `${path || 'its JSON body'} is not ${isList ? 'a list' : 'an object'}`;
   const members = isList ? Object.keys(value).map((index) => [index, shape[0]] as const) : Object.entries(shape);
   for (const [name, of] of members) {
     const fault = incompatibility((value as Record<string, unknown>)[name], of, path ? `${path}.${name}` : name);

@@ -92,11 +92,11 @@ export class Book {
   record(id: string, pending: PendingPurchase): void {
     const purchase = this.#open.get(id);
     if (!purchase)
-      throw new Error('The reservation of this purchase is already settled. Reserve again before you sign.');
+      throw new Error('The budget has already settled this reservation. Call reserve again before you sign.');
     const { maxMicroUsd } = purchase;
     if (BigInt(pending.maxMicroUsd) > maxMicroUsd) {
       throw new RangeError(
-        `maxMicroUsd is ${pending.maxMicroUsd}, more than the reserved ${maxMicroUsd}. Reserve the full amount first.`,
+        `maxMicroUsd of the purchase is ${pending.maxMicroUsd}, but only ${maxMicroUsd} is reserved. Reserve the full amount before you sign.`,
       );
     }
     this.#open.set(id, { ...purchase, pending });

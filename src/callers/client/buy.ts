@@ -159,7 +159,7 @@ export async function resolveSpeech(
   if (NOT_CONNECTED.has((cause as { cause?: { code?: unknown } } | undefined)?.cause?.code)) {
     return {
       outcome: 'refused',
-      error: new UnreachableError('The service is unavailable. Check baseUrl and retry later. You were not charged.', {
+      error: new UnreachableError('The service is unavailable. Check its URL, then retry. You were not charged.', {
         cause,
       }),
     };
@@ -201,18 +201,20 @@ export interface Conclusion {
 export function checkPending(pending: PendingPurchase, kind: PendingPurchase['kind'], { baseUrl }: Service): void {
   const targets: readonly string[] = TARGETS[kind][pending.flow] ?? [];
   if (pending.kind !== kind || pending.method !== 'POST' || !targets.includes(pending.target)) {
-    throw new SpeechgateError(`${pending.identifier} is not a pending ${kind}. Pass the \`pending\` of a ${kind}.`);
+    throw new SpeechgateError(
+      `The purchase ${pending.identifier} is not a ${kind}. Pass the \`pending\` of a ${kind}. Nothing was sent.`,
+    );
   }
   if (pending.baseUrl !== baseUrl) {
     throw new SpeechgateError(
-      `${pending.identifier} is a purchase from ${pending.baseUrl}. Resume it with a client for that baseUrl.`,
+      `The purchase ${pending.identifier} was made at ${pending.baseUrl}. Resume it with a client for that baseUrl. Nothing was sent.`,
     );
   }
   if (pending.flow === 'card' && !isJob(pending)) {
-    throw new AudioLostError('A card request without `durable` cannot be resumed: it would be charged again.', {
-      chargedMicroUsd: null,
-      maxMicroUsd: BigInt(pending.maxMicroUsd),
-    });
+    throw new AudioLostError(
+      `The card purchase ${pending.identifier} was made without \`durable\`, so it cannot be resumed. Check your balance: you may have been charged once.`,
+      { chargedMicroUsd: null, maxMicroUsd: BigInt(pending.maxMicroUsd) },
+    );
   }
 }
 

@@ -25,7 +25,7 @@ export function cardRequest(accountId: string, order: SpeechOrder, terms: CardTe
   const { baseUrl, isDurable, maxMicroUsd } = terms;
   if (!/^[\x21-\x7e]+$/.test(accountId)) {
     throw new SpeechgateError(
-      'accountId has characters that a header cannot have. Pass the UUID of a credit account. You were not charged.',
+      'accountId has characters that an HTTP header cannot have. Pass the UUID of a credit account. You were not charged.',
     );
   }
   const identifier = crypto.randomUUID();

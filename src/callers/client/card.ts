@@ -104,7 +104,8 @@ export class Speechgate {
     this.#options = options;
     const { baseUrl, allowInsecureHttp, pay, fetch } = options;
     const url = new URL(baseUrl);
-    if (!isConfidential(url) && !allowInsecureHttp) throw new TypeError('baseUrl must be https, or http on loopback.');
+    if (!isConfidential(url) && !allowInsecureHttp)
+      throw new TypeError('baseUrl must be https, or http on loopback, unless allowInsecureHttp is true.');
     if (pay && !('accountId' in pay)) throw walletsOnly();
     const api = openApi(url.origin, (response) => response, fetch);
     this.#service = { api, baseUrl: url.origin };
@@ -155,7 +156,9 @@ export class Speechgate {
     const { baseUrl } = this.#service;
     if (pending.flow !== 'card') throw walletsOnly();
     if (!isJob(pending) || pending.baseUrl !== baseUrl)
-      throw new SpeechgateError(`${pending.identifier} is no durable purchase from ${baseUrl}.`);
+      throw new SpeechgateError(
+        `${pending.identifier} is not a \`durable\` purchase at ${baseUrl}. Pass the \`pending\` of one. Nothing was sent.`,
+      );
     return this.#settle(
       pending,
       this.#unsettled.get(pending.identifier),
@@ -189,7 +192,7 @@ export class Speechgate {
   get #accountId(): string {
     const { pay } = this.#options;
     if (pay) return pay.accountId;
-    throw new SpeechgateError('`pay` is missing. Use cardCredits(accountId).');
+    throw new SpeechgateError('The option `pay` is missing. Pass cardCredits(accountId). You were not charged.');
   }
 
   /** A budget that can't be written keeps the reservation; the purchase itself succeeded. */
@@ -285,7 +288,7 @@ const jobFailed = ({ error, traceId }: TtsJob): ServiceError =>
   serviceError({
     status: 502,
     code: error?.code ?? 'UNKNOWN',
-    message: error?.message ?? 'The job failed and was refunded.',
+    message: error?.message ?? 'The job failed. Retry later. You were not charged.',
     details: { transient: false, payment: { state: 'not_charged' } },
     traceId,
     retryAfterSeconds: null,
@@ -293,13 +296,14 @@ const jobFailed = ({ error, traceId }: TtsJob): ServiceError =>
 
 function speechOf(response: Response, audio: ReadableStream<Uint8Array>, receipt: Receipt): Speech {
   const contentType = response.headers.get('content-type') as Speech['contentType'];
-  if (!contentType?.startsWith('audio/')) throw new TypeError(`The response is ${contentType}, not audio.`);
+  if (!contentType?.startsWith('audio/'))
+    throw new TypeError(`content-type of the response is ${contentType}, which is not audio.`);
   const bytes = async () => new Uint8Array(await new Response(audio).arrayBuffer());
   return { audio, bytes, contentType, receipt };
 }
 
 const walletsOnly = (): SpeechgateError =>
-  new SpeechgateError('This Speechgate pays from card credit only. Import it from the entry `/x402` for wallets.');
+  new SpeechgateError('This client pays only by card credit. To pay by wallet, import Speechgate from `/x402`.');
 
 /** A misspelt or invalid cap must not be ignored. @throws TypeError */
 function checkTypes<Options extends object>(
@@ -309,7 +313,7 @@ function checkTypes<Options extends object>(
 ): void {
   for (const [name, value] of Object.entries(options)) {
     const type = new Map(Object.entries(types)).get(name);
-    if (!type) throw new TypeError(`${functionName} has no option ${name}.`);
+    if (!type) throw new TypeError(`${functionName} has no option ${name}. Check its spelling.`);
     if (value !== undefined && typeof value !== type)
       throw new TypeError(`${functionName}: ${name} must be a ${type}.`);
   }

@@ -90,7 +90,7 @@ export class Catalog {
 
 export function picoUsd(decimal: string): bigint {
   const [, whole, fraction = ''] = /^(\d+)(?:\.(\d{1,12}))?$/.exec(decimal) ?? [];
-  if (whole === undefined) throw new TypeError(`${decimal} is not a rate in US dollars.`);
+  if (whole === undefined) throw new TypeError(`The service's price ${decimal} is not a decimal number of US dollars.`);
   return BigInt(whole + fraction.padEnd(12, '0'));
 }
 
@@ -100,7 +100,7 @@ export function signedRate({ pricing }: Metadata, model: string): bigint {
   if (!found)
     throw new UntrustedError(
       'unknown_model',
-      `The signed metadata has no price for ${model}. Choose a model from the catalog.`,
+      `The signed metadata has no price for the model ${model}. Choose another model of GET /tts/models. Nothing was signed.`,
     );
   return picoUsd(found.ratePerCharacterUsd);
 }

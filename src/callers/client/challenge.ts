@@ -39,23 +39,32 @@ export function checkChallenge(challenge: PaymentRequired, expected: Expected): 
   const { metadata, amountMicroUsd, path } = expected;
   const { x402Version, accepts, resource } = challenge;
   if (x402Version !== 2 || !Array.isArray(accepts) || accepts.length !== 1) {
-    throw mismatchError('malformed', 'The service does not ask for payment by x402 version 2 with exactly one offer.');
+    throw mismatchError('malformed', "The service's 402 challenge is not x402 version 2 with exactly one offer.");
   }
   const { scheme, network, asset, amount, payTo, maxTimeoutSeconds, extra } = accepts[0] as PaymentRequirements;
   const { payment } = metadata;
   if (resource?.url !== metadata.service.origin + path) {
-    throw mismatchError('wrong_origin', `The service asks for payment for ${resource?.url}, not for this request.`);
+    throw mismatchError(
+      'wrong_origin',
+      `The service asks for payment for ${resource?.url}, which is not this request.`,
+    );
   }
   if (scheme !== 'exact')
-    throw mismatchError('wrong_scheme', `The service asks for payment by the scheme ${scheme} instead of exact.`);
+    throw mismatchError('wrong_scheme', `The service asks for payment by the scheme ${scheme}, not by exact.`);
   if (network !== payment.network)
-    throw mismatchError('wrong_network', `The service asks for payment on ${network} instead of ${payment.network}.`);
+    throw mismatchError(
+      'wrong_network',
+      `The service asks for payment on ${network}, but its signed metadata names ${payment.network}.`,
+    );
   if (!isSameAddress(asset, payment.asset.address)) {
-    throw mismatchError('wrong_asset', `The service asks for payment in ${asset} instead of ${payment.asset.address}.`);
+    throw mismatchError(
+      'wrong_asset',
+      `The service asks for payment in the token ${asset}, but its signed metadata names ${payment.asset.address}.`,
+    );
   }
   const { decimals, name } = payment.asset;
   if (decimals !== 6) {
-    throw mismatchError('wrong_asset', `The token has ${decimals} decimals instead of 6.`);
+    throw mismatchError('wrong_asset', `payment.asset.decimals in the signed metadata is ${decimals}, not 6.`);
   }
   checkPayee(metadata, payTo, expected.quotedPayee);
   // The metadata has no domain version; a wrong one only makes an invalid signature.
@@ -63,27 +72,30 @@ export function checkChallenge(challenge: PaymentRequired, expected: Expected): 
   if (!hasDomain || !Object.keys(extra).every((key) => EXTRA.has(key))) {
     throw mismatchError(
       'wrong_domain',
-      'The service asks for payment in a token that is not the one in its signed metadata.',
+      'The service asks for payment in a token whose name is not the one in its signed metadata.',
     );
   }
   if (amount !== String(amountMicroUsd)) {
-    throw mismatchError('wrong_price', `The service asks for ${amount} micro-USD instead of ${amountMicroUsd}.`);
+    throw mismatchError(
+      'wrong_price',
+      `The service asks for ${amount} micro-USD, but this request costs ${amountMicroUsd} micro-USD.`,
+    );
   }
   if (!Number.isInteger(maxTimeoutSeconds) || maxTimeoutSeconds < 1 || maxTimeoutSeconds > MAX_TIMEOUT_SECONDS) {
     throw mismatchError(
       'wrong_timeout',
-      `The service asks for a payment valid for ${maxTimeoutSeconds} s, which is not from 1 to ${MAX_TIMEOUT_SECONDS}.`,
+      `The service asks for a payment that is valid for ${maxTimeoutSeconds} s, but only 1 to ${MAX_TIMEOUT_SECONDS} s are allowed.`,
     );
   }
   return { scheme, network, asset, amount, payTo, maxTimeoutSeconds, extra };
 }
 
 export const mismatchError = (reason: string, message: string): UntrustedError =>
-  new UntrustedError(reason, `${message} Ask the operator of the service.`);
+  new UntrustedError(reason, `${message} Ask the operator of the service. Nothing was signed.`);
 
 export function currentPayee({ payment }: Pick<Metadata, 'payment'>): string {
   const payee = payment.payees.find(({ status }) => status === 'current');
-  if (!payee) throw new UntrustedError('wrong_payee', 'The metadata has no current payee.');
+  if (!payee) throw mismatchError('wrong_payee', 'payment.payees in the signed metadata has no current payee.');
   return payee.address;
 }
 
@@ -94,7 +106,10 @@ export function checkPayee(metadata: Metadata, payTo: string, quotedPayee?: stri
     payee?.status === 'retiring' && (payee.validUntil === null || timeOf(payee.validUntil) > Date.now());
   const mayRetire = quotedPayee !== undefined && isSameAddress(quotedPayee, payTo);
   if (payee?.status !== 'current' && !(isRetiring && mayRetire)) {
-    throw mismatchError('wrong_payee', `The service asks to pay ${payTo}, which its signed metadata does not allow.`);
+    throw mismatchError(
+      'wrong_payee',
+      `The service asks to pay ${payTo}, but its signed metadata does not list this payee as current.`,
+    );
   }
 }
 
@@ -111,7 +126,7 @@ export async function readChallenge(
     const header = response.status === 402 ? response.headers.get('payment-required') : null;
     if (header !== null) return { response, data: decodeChallenge(header) };
     if (response.ok)
-      throw new UntrustedError('malformed', 'The service returned no 402 challenge to a request without payment.');
+      throw mismatchError('malformed', 'The service returned no 402 challenge to a request without payment.');
     return { response, error };
   });
 }
@@ -120,7 +135,7 @@ function decodeChallenge(header: string): PaymentRequired {
   try {
     return decodeJson(header);
   } catch {
-    throw new UntrustedError('malformed', 'The payment-required header is not a valid x402 challenge.');
+    throw mismatchError('malformed', 'The payment-required header of the service is not a valid x402 challenge.');
   }
 }
 
@@ -133,9 +148,9 @@ export async function signPayment(
   nowMs = Date.now(),
 ): Promise<PendingPurchase> {
   if (!isSame(challenge.extensions?.[PAYMENT_IDENTIFIER], DECLARED)) {
-    throw new UntrustedError(
+    throw mismatchError(
       'malformed',
-      'The challenge has no supported payment-identifier extension, so a lost response could not be retried.',
+      'The challenge lacks the payment-identifier extension, without which a lost response cannot be retried.',
     );
   }
   const identifier = `pay_${crypto.randomUUID()}`;

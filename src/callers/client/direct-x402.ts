@@ -68,7 +68,7 @@ export async function readVerifiedQuote(
     if (quote.network !== payload.payment.network) {
       throw mismatchError(
         'wrong_network',
-        `The quote is for payment on ${quote.network} instead of ${payload.payment.network}.`,
+        `The quote is for payment on ${quote.network}, but the signed metadata names ${payload.payment.network}.`,
       );
     }
     checkPayee(payload, quote.payTo);
@@ -76,7 +76,7 @@ export async function readVerifiedQuote(
     if (quote.amountMicroUsd !== price || quote.textSha256 !== textSha256 || quote.model !== model) {
       throw mismatchError(
         'wrong_price',
-        `The quote (${formatUsd(quote.amountMicroUsd)} USD) does not match this order or its price of ${formatUsd(price)}.`,
+        `The quote of ${formatUsd(quote.amountMicroUsd)} USD is not for this text and model, which cost ${formatUsd(price)} USD.`,
       );
     }
     return quote;

@@ -101,7 +101,7 @@ export class PriceChangedError extends ServiceError {
     const price = Number.isSafeInteger(priceMicroUsd) ? ` to ${formatUsd(BigInt(priceMicroUsd as number))} USD` : '';
     super(
       fault,
-      `The price has risen${price}, above the maximum of this purchase. Get a new quote and retry. Nothing was charged.`,
+      `The price has risen${price}, which is above the maximum of this purchase. Retry to buy at the new price. Nothing was charged.`,
     );
   }
 }
@@ -146,7 +146,7 @@ export class OverCapError extends SpeechgateError {
   constructor(cap: Omit<OverCapError, keyof Error | 'used'> & { readonly used?: UsedCap }, usedWords = '') {
     const { scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, used = {} } = cap;
     super(
-      `This may cost ${wantedMicroUsd} micro-USD, but ${leftMicroUsd} of ${limitMicroUsd} is left` +
+      `This may cost ${wantedMicroUsd} micro-USD, but only ${leftMicroUsd} of the cap of ${limitMicroUsd} is left` +
         `${usedWords}. Raise ${CAP_LIMITS[scope]} or shorten the text. You were not charged.`,
     );
     this.scope = scope;
@@ -177,7 +177,7 @@ export class OutcomeUnknownError extends SpeechgateError {
 
   constructor(pending: PendingPurchase, options?: ErrorOptions) {
     super(
-      `The outcome of ${pending.identifier} is unknown. Resume it instead of paying again. You may have been charged.`,
+      `The outcome of the purchase ${pending.identifier} is unknown. Resume it and do not pay again. You may have been charged.`,
       options,
     );
     Object.defineProperty(this, 'pending', { value: pending });

@@ -38,7 +38,7 @@ export async function sendFeedback(
   if (received.signingMessage !== message) {
     throw new UntrustedError(
       'wrong_message',
-      `signingMessage is not the text for this feedback to ${baseUrl}. Nothing was signed.`,
+      `signingMessage from ${baseUrl} is not the text for this feedback. Ask the operator of the service. Nothing was signed.`,
     );
   }
   const { challenge } = received;

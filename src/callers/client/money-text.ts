@@ -7,8 +7,9 @@ const LACKS: Readonly<Record<string, string | undefined>> = {
   insufficient_funds: undefined,
   invalid_exact_evm_insufficient_balance: undefined,
   never_deposited: undefined,
-  unknown_account: 'The service does not know this credit account.',
-  account_indebted: 'A refund or dispute left this account in debt. The next purchase of credit pays it first.',
+  unknown_account: 'This credit account does not exist at the service.',
+  account_indebted:
+    'A refund or dispute left this credit account in debt. The next purchase of credit pays the debt first.',
 };
 const NETWORKS: Readonly<Record<string, string>> = { 'eip155:8453': 'Base', 'eip155:84532': 'Base Sepolia' };
 
@@ -67,7 +68,7 @@ const CAPS = {
 /** A sentence on price and cap, for people; how to raise the cap differs by program. */
 export function overCapText({ scope, wantedMicroUsd, leftMicroUsd, limitMicroUsd, used }: OverCapError): string {
   const [price, left, limit] = [wantedMicroUsd, leftMicroUsd, limitMicroUsd].map(formatUsd);
-  const rest = `${left} USD of the cap of ${limit} USD for ${CAPS[scope]} is left`;
+  const rest = `only ${left} USD of the cap of ${limit} USD for ${CAPS[scope]} is left`;
   return `This may cost ${price} USD, but ${rest}${usedText(used, formatUsd)}.`;
 }
 

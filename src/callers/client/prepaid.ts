@@ -3,7 +3,7 @@ import { serviceWords } from '../../lib/service-words.ts';
 import { PREPAID_TYPES } from '../../payments/x402/signed-types.ts';
 import { readJson } from './api.ts';
 import { priceOf, rateOf, readMicroUsd } from './catalog.ts';
-import { currentPayee } from './challenge.ts';
+import { currentPayee, mismatchError } from './challenge.ts';
 import { ServiceError, UntrustedError } from './errors.ts';
 import type { Balance, Offer, PaymentWay, Service, Terms, Wallet } from './payment-way.ts';
 import { boundedCharge, X402_TARGET } from './pending-purchase.ts';
@@ -102,7 +102,7 @@ function withClockWords({ headers }: Response, body: unknown): unknown {
   const direction = aheadSeconds < 0 ? 'behind' : 'ahead of';
   const words = Number.isNaN(aheadSeconds)
     ? 'Check the clock of this machine.'
-    : `The clock of this machine is ${Math.abs(aheadSeconds)} s ${direction} the service's: correct it.`;
+    : `The clock of this machine is ${Math.abs(aheadSeconds)} s ${direction} the service's clock. Correct it.`;
   return { error: { ...error, message: `${serviceWords(String(error.message))} ${words}` } };
 }
 
@@ -135,13 +135,13 @@ export async function signPrepaidRequest(
   if (scheme !== 'eip712' || primaryType !== 'PrepaidRequest' || headers.join() !== HEADERS.join()) {
     throw new UntrustedError(
       'wrong_version',
-      'prepaid.authentication in the metadata is a scheme that this client does not support. Update the client.',
+      'This client does not support prepaid.authentication of the metadata. Update the client. Nothing was signed.',
     );
   }
   if (metadata.payment.network !== `eip155:${chainId}`) {
-    throw new UntrustedError(
+    throw mismatchError(
       'wrong_network',
-      `prepaid.authentication.chainId is ${chainId}, but payment.network is ${metadata.payment.network}.`,
+      `In the signed metadata, prepaid.authentication.chainId is ${chainId}, but payment.network is ${metadata.payment.network}.`,
     );
   }
   const nonce = crypto.randomUUID();

@@ -38,7 +38,8 @@ export const readCard: Reader<Speech> = async (paid) => {
     return followJob(job.jobId, { ...receipt, isReplay: isRetry && job.traceId !== receipt.traceId }, paid);
   }
   const confirm = async () => {
-    if ((await reportedCharge(paid)) === 0n) throw new TypeError('The audio was cut off.');
+    if ((await reportedCharge(paid)) === 0n)
+      throw new TypeError('The connection closed before the end of the audio. You were not charged.');
   };
   const audio = failAsLost(audioStream(response, body, confirm), paid);
   return bought(streamedSpeech(audio, audioType(response), receipt));
@@ -93,7 +94,8 @@ async function followJob(jobId: string, receipt: Receipt, paid: PaidResponse): P
       const fault = {
         status: 502,
         code: codeOf(code),
-        message: typeof message === 'string' ? serviceWords(message) : 'The job failed and was refunded.',
+        message:
+          typeof message === 'string' ? serviceWords(message) : 'The job failed. Retry later. You were not charged.',
         // The service has already retried the job.
         details: { transient: false },
         traceId,
@@ -111,7 +113,7 @@ async function followJob(jobId: string, receipt: Receipt, paid: PaidResponse): P
     }
     const waitsForAttempt = status === 'queued' && typeof data.startedAt === 'string';
     if (waitsForAttempt && performance.now() > deadline) {
-      const cause = new SpeechgateError('An attempt at the job failed, and the service tries again later.');
+      const cause = new SpeechgateError('An attempt at the job failed. The service retries it later.');
       return { outcome: 'unknown', cause, retryAfterSeconds: LOOK_AGAIN_SECONDS };
     }
     await pause(delay, signal);
@@ -152,11 +154,11 @@ async function reportedCharge({ pending, response, service, signal }: CardRespon
   return balanceMicroUsd === heldMicroUsd + priceMicroUsd ? 0n : null;
 }
 
-const CUT_OFF = 'The response was cut off and cannot be fetched again.';
+const CUT_OFF = 'The response ended before the audio was complete, and the audio cannot be fetched again.';
 const LOST: Readonly<Record<'unknown' | 'free' | 'charged', string>> = {
   unknown: `${CUT_OFF} Check your balance, and use \`durable: true\` next time. You may have been charged.`,
-  free: 'The service broke the audio off. The balance shows that you were not charged. Buy the audio again.',
-  charged: `${CUT_OFF} The balance shows that you were charged.`,
+  free: 'The audio ended early. Buy it again. The balance shows that you were not charged.',
+  charged: `${CUT_OFF} Use \`durable: true\` next time. The balance shows that you were charged.`,
 };
 
 export function responseLost(maxMicroUsd: string, cause: unknown, chargedMicroUsd: bigint | null): AudioLostError {
@@ -175,7 +177,7 @@ export async function fetchAudio(link: string, receipt: Receipt, paid: PaidRespo
     signal,
   });
   if (!response.ok) throw serviceError(faultOf(response, error));
-  if (!data) throw new SpeechgateError('The response has no audio. Retry later.');
+  if (!data) throw new SpeechgateError('The response of the service has no audio. Resume the purchase.');
   const bytes = await collect(audioStream(response, data as ReadableStream<Uint8Array>));
   return wholeSpeech(bytes, audioType(response), receipt);
 }
@@ -186,5 +188,8 @@ function pathOf(link: unknown, baseUrl: string): string {
     const path = url.pathname + url.search;
     if (new URL(baseUrl + path).origin === baseUrl) return path;
   }
-  throw new UntrustedError('malformed', 'The audio link in the response is not a valid URL. Nothing was fetched.');
+  throw new UntrustedError(
+    'malformed',
+    'The audio link in the response is not a valid URL. Ask the operator of the service.',
+  );
 }

@@ -23,7 +23,10 @@ export function faultOf(response: Response, body: unknown): Fault {
   return {
     status: response.status,
     code: codeOf(code),
-    message: typeof message === 'string' ? serviceWords(message) : `The service returned status ${response.status}.`,
+    message:
+      typeof message === 'string'
+        ? serviceWords(message)
+        : `The service returned status ${response.status} without a message. Retry later.`,
     details: typeof details === 'object' && details !== null ? (details as Record<string, unknown>) : null,
     traceId: traceIdOf(response),
     retryAfterSeconds: seconds !== null && /^\d{1,6}$/.test(seconds) ? Number(seconds) : null,
@@ -71,7 +74,7 @@ export const unknownModel = (model: string): ServiceError =>
   serviceError({
     status: 400,
     code: 'UNKNOWN_TTS_MODEL',
-    message: `model ${model} does not exist. Choose one from the catalog. You were not charged.`,
+    message: `model ${model} does not exist. Choose one of GET /tts/models. You were not charged.`,
     details: { field: 'model' },
     traceId: '',
     retryAfterSeconds: null,
@@ -146,7 +149,7 @@ function retryKindOf(error: ServiceError, pending: PendingPurchase) {
 export function audioLostOutcome(pending: PendingPurchase, reportedMicroUsd: bigint | null) {
   const money = { chargedMicroUsd: boundedCharge(reportedMicroUsd, pending), maxMicroUsd: BigInt(pending.maxMicroUsd) };
   const error = new AudioLostError(
-    `The audio of ${pending.identifier} has expired. Speak the text again as a new purchase. You were charged.`,
+    `The audio of the purchase ${pending.identifier} has expired. Buy it again if you need it. You were charged.`,
     money,
   );
   return { outcome: 'lost' as const, error, chargedMicroUsd: money.chargedMicroUsd };

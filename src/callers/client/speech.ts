@@ -55,7 +55,7 @@ export function wholeSpeech(bytes: Uint8Array, contentType: Speech['contentType'
 export function audioType(response: Response): Speech['contentType'] {
   const type = response.headers.get('content-type')?.split(';', 1)[0]?.trim();
   if (type !== 'audio/mpeg' && type !== 'audio/wav')
-    throw new TypeError(`The response is ${type}, not audio/mpeg or audio/wav.`);
+    throw new TypeError(`content-type of the response is ${type}, which is not audio/mpeg or audio/wav.`);
   return type;
 }
 
@@ -86,7 +86,7 @@ export function audioStream(
       },
       async flush(controller) {
         if ((remaining !== null && remaining !== 0) || follower.end === 'cut') {
-          return controller.error(new TypeError('The audio was cut off.'));
+          return controller.error(new TypeError('The connection closed before the end of the audio.'));
         }
         if (follower.end === 'unknown') await confirm?.();
         if (held) controller.enqueue(held);

@@ -73,9 +73,11 @@ const TOP_UP_STATUS: Shape = { accountId: 'string', balanceMicroUsd: 'amount', s
 function openService({ baseUrl, allowInsecureHttp, fetch, trust = [], onTrust }: SpeechgateOptions): Service {
   const url = new URL(baseUrl);
   const { origin, pathname, search } = url;
-  if (pathname !== '/' || search) throw new TypeError(`baseUrl must be an origin, such as ${origin}.`);
+  if (pathname !== '/' || search) throw new TypeError(`baseUrl must not have a path or a query. Pass ${origin}.`);
   if (!isConfidential(url) && (url.protocol !== 'http:' || allowInsecureHttp !== true)) {
-    throw new TypeError(`baseUrl must be https, or http on loopback. Set allowInsecureHttp: true to allow ${origin}.`);
+    throw new TypeError(
+      `baseUrl ${origin} must be https, or http on loopback. Use https, or set allowInsecureHttp: true.`,
+    );
   }
   const api = openApi(origin, boundedResponse, fetch);
   const isPinned = 'metadata' in trust || trust.length > 0;
@@ -173,7 +175,7 @@ export class Speechgate {
     const way = requireWay(this.#options);
     if (way.balance) return way.balance(this.#service, signal);
     throw new SpeechgateError(
-      'directX402 has no balance at the service. Read the USDC balance of the wallet on the chain.',
+      'directX402 pays on the chain and has no balance at the service. Read the USDC balance of the wallet at a node of the chain.',
     );
   }
 
@@ -197,7 +199,9 @@ export class Speechgate {
   async deposit(amountMicroUsd: bigint, { signal, onPending }: DepositCallOptions = {}): Promise<Deposit> {
     checkedOptions('deposit', { amountMicroUsd }, { amountMicroUsd: AMOUNT });
     const { wallet } = requireWay(this.#options);
-    if (!wallet) throw new SpeechgateError('`pay` has no wallet. Use prepaid(wallet) to deposit.');
+    if (!wallet) {
+      throw new SpeechgateError('The option `pay` has no wallet. Pass prepaid(wallet) to deposit. Nothing was signed.');
+    }
     const { timeoutMs } = this.#options;
     return deposit(wallet, amountMicroUsd, this.#service, { signal, timeoutMs, onPending });
   }
@@ -238,5 +242,7 @@ export class Speechgate {
 
 function requireWay({ pay }: SpeechgateOptions): PaymentWay {
   if (pay) return pay;
-  throw new SpeechgateError('`pay` is missing. Use cardCredits(accountId), directX402(wallet) or prepaid(wallet).');
+  throw new SpeechgateError(
+    'The option `pay` is missing. Pass cardCredits(accountId), directX402(wallet) or prepaid(wallet). You were not charged.',
+  );
 }

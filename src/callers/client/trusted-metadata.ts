@@ -92,9 +92,9 @@ export class TrustedMetadata {
       // From a replica that signed earlier or has not rotated yet, or a replay. A key is retiring only in metadata that is
       // newer than what it signed. Use the known metadata.
       if (!newest || now >= timeOf(newest.validity.validUntil)) {
-        throw new UntrustedError(
+        throw metadataError(
           'replayed',
-          'The metadata is older than metadata that was seen before. Ask the operator of the service.',
+          'The signed metadata is older than metadata that this client has already verified. Ask the operator of the service.',
         );
       }
       this.#cached = newest;
@@ -122,9 +122,9 @@ export class TrustedMetadata {
           ...(status === 'retiring' && { isRetiring: true }),
         };
         if (known && !isSameKey(known, key)) {
-          throw new UntrustedError(
+          throw metadataError(
             'wrong_key',
-            `Key ${keyId} in the metadata differs from the trusted key of that id.`,
+            `Key ${keyId} in the metadata differs from the trusted key with that id. Ask the operator of the service for its keys.`,
           );
         }
         return key;
@@ -135,28 +135,40 @@ export class TrustedMetadata {
 async function verifyMetadata(document: unknown, keys: readonly PinnedKey[], origin: string, now: number) {
   const { payload, signature } = (document ?? {}) as Partial<SignedServiceMetadata>;
   if (typeof payload !== 'object' || payload === null || typeof signature?.value !== 'string') {
-    throw new UntrustedError('malformed', 'The metadata has no signed payload.');
+    throw metadataError(
+      'malformed',
+      'The metadata of the service lacks payload or signature.value. Ask the operator of the service.',
+    );
   }
   if (signature.algorithm !== 'ES256' || signature.encoding !== 'base64url-ieee-p1363') {
-    throw new UntrustedError('wrong_algorithm', 'signature.algorithm of the metadata is not ES256.');
+    throw metadataError(
+      'wrong_algorithm',
+      'signature.algorithm and signature.encoding of the metadata must be ES256 and base64url-ieee-p1363. Ask the operator of the service.',
+    );
   }
   const key = keys.find(({ keyId }) => keyId === signature.keyId);
   if (!key)
-    throw new UntrustedError(
+    throw metadataError(
       'wrong_key',
-      `The metadata is signed by ${signature.keyId}, which is not a trusted key. Ask the operator of the service.`,
+      `The metadata is signed with the key ${signature.keyId}, which is not a trusted key. Ask the operator of the service for its keys.`,
     );
   if (now >= endOf(key.validUntil)) {
-    throw new UntrustedError(
+    throw metadataError(
       'expired_key',
-      `The key ${key.keyId} has expired. Check the clock of this machine, or ask the operator for a new key.`,
+      `The trusted key ${key.keyId} has expired. Check the clock of this machine, or ask the operator of the service for a new key.`,
     );
   }
   if (key.validFrom !== undefined && now + CLOCK_LEEWAY_MS < timeOf(key.validFrom)) {
-    throw new UntrustedError('early_key', `The key ${key.keyId} is not valid yet. Check the clock of this machine.`);
+    throw metadataError(
+      'early_key',
+      `The trusted key ${key.keyId} is valid only from ${key.validFrom}. Check the clock of this machine.`,
+    );
   }
   if (!(await isSigned(payload, signature.value, key))) {
-    throw new UntrustedError('wrong_signature', `The signature of the metadata does not verify with key ${key.keyId}.`);
+    throw metadataError(
+      'wrong_signature',
+      `The signature of the metadata is not valid for the key ${key.keyId}. Ask the operator of the service.`,
+    );
   }
   const metadata = payload as unknown as Metadata;
   checkService(metadata, origin);
@@ -179,24 +191,27 @@ async function isSigned(payload: object, value: string, { publicKeyJwk }: Pinned
 
 function checkService({ schemaVersion, service, protocol }: Metadata, origin: string): void {
   if (schemaVersion !== '1')
-    throw new UntrustedError(
+    throw metadataError(
       'wrong_version',
-      `schemaVersion of the metadata is ${schemaVersion} instead of 1. Update the client.`,
+      `schemaVersion in the metadata is ${schemaVersion}, but this client supports only 1. Update the client.`,
     );
   if (service.origin !== origin) {
-    throw new UntrustedError(
+    throw metadataError(
       'wrong_origin',
-      `service.origin in the metadata is ${service.origin} instead of ${origin}.`,
+      `service.origin in the metadata is ${service.origin}, but this client uses ${origin}. Check the service's URL, or ask its operator.`,
     );
   }
   if (service.metadataUrl !== `${origin}/.well-known/x402-service-metadata`) {
-    throw new UntrustedError(
+    throw metadataError(
       'wrong_origin',
-      `service.metadataUrl in the metadata is ${service.metadataUrl}, which is not at ${origin}.`,
+      `service.metadataUrl in the metadata is ${service.metadataUrl}, but this client uses ${origin}. Check the service's URL, or ask its operator.`,
     );
   }
   if (protocol.name !== 'x402' || protocol.version !== 2 || protocol.scheme !== 'exact') {
-    throw new UntrustedError('wrong_version', 'protocol in the metadata is not x402 version 2 with the scheme exact.');
+    throw metadataError(
+      'wrong_version',
+      'protocol in the metadata is not x402 version 2 with the scheme exact. Update the client.',
+    );
   }
 }
 
@@ -205,13 +220,22 @@ function checkTime({ validity }: Metadata, now: number): void {
   const validFrom = timeOf(validity.validFrom);
   const validUntil = timeOf(validity.validUntil);
   if (issuedAt > now + CLOCK_LEEWAY_MS || validFrom > now + CLOCK_LEEWAY_MS) {
-    throw new UntrustedError('early', 'The metadata is not valid yet. Check the clock of this machine.');
+    throw metadataError(
+      'early',
+      `The metadata is valid only from ${validity.validFrom}. Check the clock of this machine.`,
+    );
   }
   if (validUntil <= now - CLOCK_LEEWAY_MS) {
-    throw new UntrustedError('expired', 'The metadata has expired. Check the clock of this machine.');
+    throw metadataError(
+      'expired',
+      `The metadata expired at ${validity.validUntil}. Check the clock of this machine, or ask the operator of the service.`,
+    );
   }
   if (validUntil - issuedAt > MAX_VALIDITY_MS) {
-    throw new UntrustedError('too_long', 'validity in the metadata is longer than a day.');
+    throw metadataError(
+      'too_long',
+      'The metadata is valid for more than a day: see validity.issuedAt and validity.validUntil. Ask the operator of the service.',
+    );
   }
 }
 
@@ -219,13 +243,16 @@ function checkTime({ validity }: Metadata, now: number): void {
 function checkSigner({ trust, validity }: Metadata, key: PinnedKey): void {
   const own = trust.keys.find(({ keyId }) => keyId === key.keyId);
   if (own?.status !== 'current' || !isSameKey(own, key)) {
-    throw new UntrustedError(
+    throw metadataError(
       'wrong_key',
-      `Key ${key.keyId} signed the metadata but is not listed in it as the current key.`,
+      `Key ${key.keyId} signed the metadata, but trust.keys in it does not list this key as current. Ask the operator of the service.`,
     );
   }
   if (endOf(own.validUntil) < timeOf(validity.validUntil)) {
-    throw new UntrustedError('expired_key', `Key ${key.keyId} expires before the metadata that it signed.`);
+    throw metadataError(
+      'expired_key',
+      `Key ${key.keyId} expires before the metadata that it signed. Ask the operator of the service.`,
+    );
   }
 }
 
@@ -246,13 +273,21 @@ const endOf = (validUntil: string | null | undefined): number =>
 /** Unix milliseconds. @throws UntrustedError */
 export function timeOf(text: string): number {
   const time = Date.parse(text);
-  if (Number.isNaN(time)) throw new UntrustedError('malformed', `${text} is not an RFC 3339 time.`);
+  if (Number.isNaN(time)) {
+    throw metadataError(
+      'malformed',
+      `${text} in a pinned key or in a response of the service is not an RFC 3339 time. Correct the key, or ask the operator of the service.`,
+    );
+  }
   return time;
 }
+
+const metadataError = (reason: string, message: string): UntrustedError =>
+  new UntrustedError(reason, `${message} Nothing was signed.`);
 
 export function requireMetadata(metadata: TrustedMetadata | undefined): TrustedMetadata {
   if (metadata) return metadata;
   throw new SpeechgateError(
-    '`trust` has no pinned keys. Pass the public keys that the operator gave you. Nothing was signed.',
+    'The option `trust` has no pinned keys. Pass the public keys that the operator gave you. Nothing was signed.',
   );
 }

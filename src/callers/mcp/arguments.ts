@@ -14,7 +14,7 @@ export function toolInput<Shape extends z.ZodRawShape>(tool: string, shape: Shap
   const schema = z.strictObject(shape, {
     error: (issue) =>
       issue.code === 'unrecognized_keys'
-        ? `${tool} has no argument ${issue.keys.join(', ')}. Use only: ${known}. ${NOTHING_BOUGHT}`
+        ? `The tool ${tool} has no argument ${issue.keys.join(', ')}. Use only: ${known}. ${NOTHING_BOUGHT}`
         : undefined,
   });
   return publishedAsDraft07(schema);
@@ -37,10 +37,10 @@ function publishedAsDraft07<Schema extends z.ZodType>(
 }
 
 export const requiredText = (name: string, description: string) =>
-  z.preprocess(trimmed, z.string(expects(`${name} must be a text`))).describe(description);
+  z.preprocess(trimmed, z.string(expects(`${name} must be a string`))).describe(description);
 
 export const text = (name: string, description: string) =>
-  optional(z.string(expects(`${name} must be a text`)), trimmed).describe(description);
+  optional(z.string(expects(`${name} must be a string`)), trimmed).describe(description);
 
 export function number(name: string, range: { readonly min: number; readonly max: number }, description: string) {
   const error = expects(`${name} must be a number from ${range.min} to ${range.max}`);
@@ -91,11 +91,11 @@ const expects = (rule: string) => ({
 const displayed = (value: unknown): string => (JSON.stringify(value) ?? '').slice(0, 40);
 
 export const ORDER_ARGUMENTS = {
-  voice: text('voice', "A voice's id from list_voices; default: the model's default voice."),
-  model: text('model', "A model's id from list_voices; default: the default model."),
-  speed: number('speed', { min: 0.5, max: 2 }, '0.5 (half speed) to 2 (double speed); default: 1.'),
+  voice: text('voice', "The id of a voice from list_voices; default: the model's default voice."),
+  model: text('model', 'The id of a model from list_voices; default: the default model of the service.'),
+  speed: number('speed', { min: 0.5, max: 2 }, 'The speed, from 0.5 (half) to 2 (double); default: 1.'),
   clean: choice('clean', TEXT_FORMATS, 'Speaks only the words of a text in this format, without code; default: off.'),
-  emoji: flag('emoji', 'false leaves emoji out; default: true.'),
+  emoji: flag('emoji', 'Whether emoji are spoken; default: true.'),
 };
 
 interface OrderArguments {
@@ -112,7 +112,9 @@ export function orderOf(
 ): SpeechOrder {
   const cleaned = cleanText(text, { format: clean, emoji }).trim();
   if (cleaned === '') {
-    throw new ToolError(`Without markup, code and emoji nothing of text is left to speak. ${NOTHING_BOUGHT}`);
+    throw new ToolError(
+      `text has only markup, code or emoji, which clean and emoji remove. Send words to speak. ${NOTHING_BOUGHT}`,
+    );
   }
   return {
     text: cleaned,

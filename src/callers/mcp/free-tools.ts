@@ -17,7 +17,7 @@ export function addListVoices(server: McpServer, openParts: OpenParts): void {
     'list_voices',
     {
       title: 'List voices',
-      description: 'Lists the models, their prices, limits and voices. Free.',
+      description: 'Lists the models of the service with their prices, limits and voices. This is free.',
       inputSchema: toolInput('list_voices', {
         model: text('model', "Lists only this model's voices; default: all models."),
         page: number('page', { min: 1, max: 1_000 }, 'The page of models, or of the voices of one model; default: 1.'),
@@ -49,7 +49,7 @@ export function addListVoices(server: McpServer, openParts: OpenParts): void {
         const matching = catalog.models.filter(({ id }) => model === undefined || id === model);
         if (matching.length === 0) {
           const known = serviceNames(catalog.models.map(({ id }) => id));
-          throw new ToolError(`model ${model} does not exist. There are: ${known}.`);
+          throw new ToolError(`model ${model} does not exist. Use one of ${known}. Nothing was bought.`);
         }
         const isSingle = model !== undefined;
         const pages = isSingle ? pagesOf(matching[0]?.voices ?? [], VOICES_A_PAGE) : pagesOf(matching, MODELS_A_PAGE);
@@ -80,11 +80,11 @@ export function addQuote(server: McpServer, openParts: OpenParts): void {
     'quote',
     {
       title: 'Quote a price',
-      description: 'Returns the price of a text. Free. Sends only the length and SHA-256 of the text.',
+      description: 'Returns the price of a text. This is free, and sends only the length and SHA-256 of the text.',
       inputSchema: toolInput('quote', { text: requiredText('text', 'The text to price.'), ...ORDER_ARGUMENTS }),
       outputSchema: toolOutput({
         priceUsd: usd('The price'),
-        characters: z.number().describe('The billed length: that of the trimmed text.'),
+        characters: z.number().describe('The billed length: the characters of the trimmed text.'),
         model: z.string(),
         expiresAt: z.string().describe('When the price expires.'),
         budgetLeftUsd: usdOrNull('The remaining budget; null if it has no limit'),
@@ -112,10 +112,10 @@ export function addBalance(server: McpServer, openParts: OpenParts): void {
     {
       title: 'Show balance and budget',
       description:
-        'Returns the account or prepaid balance, the remaining budget that your user has set, and the open purchases. Free.',
+        'Returns the account or prepaid balance, what is left of the budget that your user has set, and the open purchases. This is free.',
       inputSchema: toolInput('balance', {}),
       outputSchema: toolOutput({
-        balanceUsd: usdOrNull('The account or prepaid balance; null if each call is paid on chain'),
+        balanceUsd: usdOrNull('The account or prepaid balance; null if each call is paid on the chain'),
         budgetLeftUsd: usdOrNull('The remaining budget; null if it has no limit'),
         spentTodayUsd: usd('Spent since midnight UTC'),
         spentUsd: usd('Spent in total'),
@@ -156,12 +156,15 @@ export function addBalance(server: McpServer, openParts: OpenParts): void {
           reservedUsd: formatUsd(state.reservedMicroUsd),
           openPurchases,
         };
-        const balance = balanceUsd === null ? 'Each call is paid on chain.' : `The balance is ${balanceUsd} USD.`;
+        const balance =
+          balanceUsd === null
+            ? 'Each call is paid on the chain, so there is no balance.'
+            : `The balance is ${balanceUsd} USD.`;
         const left =
           budgetLeftUsd === null ? 'The budget has no limit.' : `${budgetLeftUsd} USD of the budget is left.`;
         const resume = openPurchases.map(
           ({ identifier, maxUsd }) =>
-            ` Not finished: ${identifier} (at most ${maxUsd} USD, may be paid already); resume it with speak, which never pays twice.`,
+            ` The purchase ${identifier} is not finished (at most ${maxUsd} USD, may be paid already): call speak with {"resume": "${identifier}"}, which never pays twice.`,
         );
         return [document, `${balance} ${left}${resume.join('')}`];
       }),

@@ -49,12 +49,12 @@ function messageOf(error: unknown): string {
   if (error instanceof OutcomeUnknownError) {
     const { identifier } = error.pending;
     return (
-      `The outcome of ${identifier} is unknown. Call speak with {"resume": "${identifier}"} instead of the same text: it ` +
-      'never pays twice. You may have been charged, and the price stays reserved in the budget.'
+      `The outcome of the purchase ${identifier} is unknown. Call speak with {"resume": "${identifier}"}, which never pays ` +
+      'twice, and not with the same text. You may have been charged, and the price stays reserved in the budget.'
     );
   }
   if (error instanceof AudioLostError)
-    return `${error.message} The budget counts its price as spent. Another call is a new purchase.`;
+    return `${error.message} The budget counts the price as spent, and another call is a new purchase.`;
   if (error instanceof PaymentRequiredError) return paymentRefused(error);
   if (error instanceof PriceChangedError) return error.message;
   if (error instanceof RateLimitedError)
@@ -63,9 +63,9 @@ function messageOf(error: unknown): string {
     const { field, allowed } = error.details ?? {};
     if (!FIELDS.has(field))
       return `The service refused the request. Nothing was charged. ${serviceSays(error.message)}`;
-    const known = Array.isArray(allowed) ? ` There are: ${serviceNames(allowed)}.` : '';
+    const known = Array.isArray(allowed) ? ` Use one of ${serviceNames(allowed)}.` : '';
     return (
-      `The service refused the arguments (${field}).${known} Change them; list_voices lists models and voices. ` +
+      `The service refused the argument ${field}.${known} Change it; list_voices lists models and voices. ` +
       `Nothing was charged. ${serviceSays(error.message)}`
     );
   }
@@ -74,7 +74,7 @@ function messageOf(error: unknown): string {
     return `The service failed (${code}, trace id ${traceId}). ${retryText(error)} Nothing was charged. ${serviceSays(error.message)}`;
   }
   if (error instanceof UntrustedError)
-    return `The service can't be trusted. Nothing was charged. ${serviceWords(error.message)}`;
+    return `The client does not trust the response of the service. Nothing was charged. ${serviceWords(error.message)}`;
   if (error instanceof SpeechgateError) return serviceWords(error.message);
   throw error;
 }
@@ -83,8 +83,8 @@ function overCap(error: OverCapError): string {
   const { scope } = error;
   const option = `${CAP_OPTIONS[scope]}${scope === 'call' ? ' (or --max of speechgate mcp)' : ''}`;
   return (
-    `Over the budget. ${overCapText(error)} Shorten the text, or ask your user to raise the budget with speechgate ` +
-    `connect ${option}, and to restart this server. Nothing was signed or charged.`
+    `This purchase is over the budget. ${overCapText(error)} Shorten the text, or ask your user to raise the budget with ` +
+    `speechgate connect ${option}, and to restart this server. Nothing was signed or charged.`
   );
 }
 
@@ -92,7 +92,7 @@ function paymentRefused(error: PaymentRequiredError): string {
   const lack = lackOfMoney(error);
   const told = lack
     ? `${lack.problem} Ask your user to ${lack.remedy.charAt(0).toLowerCase()}${lack.remedy.slice(1)}.`
-    : 'The service refused the payment. Tell your user.';
+    : 'The service refused the payment. Tell your user the reason.';
   return `${told} Nothing was charged. ${serviceSays(error.message)}`;
 }
 

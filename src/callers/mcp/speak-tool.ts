@@ -19,11 +19,11 @@ const INPUT = toolInput('speak', {
   overwrite: flag('overwrite', 'Replaces an existing file of that name; default: false.'),
   maxUsd: dollars(
     'maxUsd',
-    'The maximum price of this call in US dollars, such as "0.01". Above it nothing is bought.',
+    'The maximum price of this call in US dollars, such as "0.01". If the price is higher, nothing is bought.',
   ),
   resume: text(
     'resume',
-    'The identifier of an earlier call with an unknown outcome: fetches its speech, never pays twice.',
+    'The identifier of an earlier call whose outcome is unknown. Fetches the speech of that call, and never pays twice.',
   ),
 });
 
@@ -36,7 +36,7 @@ const OUTPUT = toolOutput({
   receipt: z.object({
     flow: z.enum(['card', 'direct', 'prepaid']),
     identifier: z.string().nullable().describe('The identifier of the payment.'),
-    transaction: z.string().nullable().describe('The transaction on chain of a direct payment.'),
+    transaction: z.string().nullable().describe('The transaction on the chain; null unless the payment is direct.'),
     isReplay: z
       .boolean()
       .describe('True if an earlier call paid and its response was lost. This call paid nothing more.'),
@@ -72,7 +72,7 @@ async function speak(
   const { budget, saved, folder, purchases } = parts;
   const { text, resume } = args;
   if ((text === undefined) === (resume === undefined)) {
-    throw new ToolError('text or resume is missing, or both are set. Pass exactly one of them. Nothing was bought.');
+    throw new ToolError('Pass exactly one of the arguments text and resume. Nothing was bought.');
   }
   const maxMicroUsd = args.maxUsd === undefined ? undefined : parseUsd(args.maxUsd);
   const file = await folder.plan(args.file, args.overwrite ?? false);
@@ -128,7 +128,9 @@ async function resumePurchase(
   const found = await budget.find(identifier);
   const pending = found?.pending ?? (await saved.find(identifier))?.pending;
   if (!pending) {
-    throw new ToolError(`resume: no purchase ${identifier} is open. balance lists the open ones. Nothing was bought.`);
+    throw new ToolError(
+      `resume must be the identifier of an open purchase, not ${identifier}. balance lists the open ones. Nothing was bought.`,
+    );
   }
   try {
     const speech = await client.resume(pending, { signal });
@@ -156,8 +158,8 @@ async function writeAudio(
   } catch (error) {
     const price = formatUsd(receipt.chargedMicroUsd);
     throw new ToolError(
-      `The audio could not be written: ${(error as Error).message}. Tell your user; another call is a new purchase. ` +
-        `You were charged ${price} USD (trace id ${serviceId(receipt.traceId)}).`,
+      `The audio could not be written to its file: ${(error as Error).message}. Ask your user to fix that; another call is a ` +
+        `new purchase. You were charged ${price} USD (trace id ${serviceId(receipt.traceId)}).`,
     );
   }
 }

@@ -36,7 +36,7 @@ export class SpeechFolder {
     await stat(path);
     const folder = await ownFolder(await followOwnLinks(path));
     const identity = await identityOf(folder);
-    if (identity === undefined) throw new Error(`${path} is not a folder.`);
+    if (identity === undefined) throw new Error(`${path} is not a folder. Name an existing folder.`);
     return new SpeechFolder(folder, identity);
   }
 
@@ -45,13 +45,15 @@ export class SpeechFolder {
     const stem = name === undefined ? `speech-${randomBytes(4).toString('hex')}` : stemOf(name, this.path);
     if ((await identityOf(this.path)) !== this.#identity) {
       throw new ToolError(
-        `${this.path} was replaced by another folder. Ask your user to restart this server. Nothing was bought.`,
+        `The audio folder ${this.path} was replaced by another folder. Ask your user to restart this server. Nothing was bought.`,
       );
     }
     await this.#assertFree(`${stem}.mp3`, overwrite);
     const temporary = join(this.path, `.${randomUUID()}.part`);
     const file = await open(temporary, 'wx').catch((error) => {
-      throw new ToolError(`${this.path} is not writable (${error.code}). Tell your user. Nothing was bought.`);
+      throw new ToolError(
+        `The audio folder ${this.path} is not writable (${error.code}). Ask your user to fix that. Nothing was bought.`,
+      );
     });
     return {
       write: async (audio, contentType) => {
@@ -70,7 +72,7 @@ export class SpeechFolder {
     const existing = await lstat(join(this.path, name)).catch(() => undefined);
     if (!existing || (overwrite && existing.isFile())) return;
     const way = existing.isFile() ? 'Choose another name, or pass overwrite: true' : 'Choose another name';
-    throw new ToolError(`${name} already exists. ${way}. Nothing was bought.`);
+    throw new ToolError(`The file ${name} already exists. ${way}. Nothing was bought.`);
   }
 
   /** Adds a number to the name if another file took it during the purchase, so that paid audio is never lost. */
@@ -110,7 +112,7 @@ function stemOf(name: string, folder: string): string {
     stem !== '' && !stem.startsWith('.') && !FORBIDDEN.test(stem) && !DEVICE.test(stem) && stem === stem.trim();
   if (!isUsable || Buffer.byteLength(stem) > MAX_NAME_BYTES) {
     throw new ToolError(
-      `file must be a plain name without folders, such as hello.mp3. It is written to ${folder}. Nothing was bought.`,
+      `file must be a file name without folders, such as hello.mp3, which is written to ${folder}. Nothing was bought.`,
     );
   }
   if (stem !== name || extname(name) === '') return stem;

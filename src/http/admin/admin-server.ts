@@ -28,7 +28,8 @@ export function createAdminServer({
 
   admin.addHook('onRequest', async (request, reply) => {
     if (isOwnHost(request.headers.host, names)) return;
-    const message = 'The Host header is not in ADMIN_HOST. Use the IP address, or add the name to ADMIN_HOST.';
+    const message =
+      'The host header names a host that is not in ADMIN_HOST. Use the IP address, or add the name there.';
     return reply.code(421).send(errorBody('INVALID_REQUEST', message, { field: 'host', rule: 'ADMIN_HOST' }));
   });
 
@@ -62,7 +63,7 @@ async function readiness(db: Database): Promise<Record<'database' | 'schema', st
     case 'unmigrated':
       return { database: 'ok', schema: `lacks ${found.pending.join(', ')}; run npm run migrate` };
     case 'refused':
-      return { database: `refuses DATABASE_URL: ${found.cause}. ${found.fix}`, schema: 'unknown' };
+      return { database: `refuses DATABASE_URL (${found.cause}). ${found.fix}`, schema: 'unknown' };
     case 'unavailable':
       return { database: `unreachable: ${found.cause}`, schema: 'unknown' };
   }

@@ -98,8 +98,8 @@ async function showBalance() {
   kept.account = id;
   const response = await fetch(`/credits/${id}`).catch(() => undefined);
   if (response?.status === 404)
-    return tell('There is no account with this id. Compare it with the one that you were shown.');
-  if (!response?.ok) return tell('The balance cannot be read now.');
+    return tell('There is no account with this id. Compare it with the id that you got after payment.');
+  if (!response?.ok) return tell('The balance cannot be read now. Reload this page to try again.');
   const { balanceMicroUsd } = await response.json();
   tellBalance(balanceMicroUsd);
 }
@@ -176,7 +176,7 @@ async function payByCard({ body, price }) {
   say('Asking for the audio…');
   const headers = { 'x-credit-account': accountId(), 'x-credit-max-amount': String(price) };
   return post('/tts', body, headers).catch(() => {
-    throw new Error('No answer arrived. Look at the balance before you try again.');
+    throw new Error('No response arrived, so you may have been charged. Look at the balance before you try again.');
   });
 }
 
@@ -199,7 +199,9 @@ async function play(response) {
   try {
     for (;;) {
       const { done, value } = await reader.read().catch(() => {
-        throw new Error('The audio broke off. If the service failed, you were not charged.');
+        throw new Error(
+          'The audio ended early. Look at the balance before you try again: if the service failed, you were not charged.',
+        );
       });
       if (done) break;
       chunks.push(value);
@@ -231,15 +233,16 @@ async function play(response) {
 const once = (target, event) => new Promise((resolve) => target.addEventListener(event, resolve, { once: true }));
 
 const ADVICE = {
-  unknown_account: 'There is no account with this id. Nothing was charged.',
-  insufficient_funds: 'The balance is lower than the price. Nothing was charged.',
+  unknown_account: 'There is no account with this id. Check the id, or add credit. Nothing was charged.',
+  insufficient_funds: 'The balance is lower than the price. Add credit, or deposit. Nothing was charged.',
   never_deposited: 'This wallet has no prepaid balance. Deposit first. Nothing was charged.',
 };
 
 async function explain(response, way) {
   const { error, topUpUrl } = await response.json().catch(() => ({}));
   const advice = way === 'card' || way === 'prepaid' ? ADVICE[error?.details?.reason] : undefined;
-  say(advice ?? error?.message ?? `The service answered ${response.status}.`);
+  const unexplained = `The service returned status ${response.status} without a message. Look at the balance before you try again.`;
+  say(advice ?? error?.message ?? unexplained);
   if (!topUpUrl) return;
   const link = Object.assign(document.createElement('a'), { href: topUpUrl, textContent: 'Add credit' });
   $('status').append(' ', link);
@@ -261,7 +264,7 @@ function showPending() {
   const { text } = JSON.parse(first.body);
   const what = first.way === 'deposit' ? 'a deposit' : `“${text.length > 60 ? `${text.slice(0, 60)}…` : text}”`;
   $('unfinished').firstElementChild.textContent =
-    `You signed a payment of ${usd(first.price)} for ${what}, and its answer has not arrived. ` +
+    `You signed a payment of ${usd(first.price)} for ${what}, and its response has not arrived. ` +
     'Finish it: the same payment is sent again, so you pay at most once.';
 }
 
@@ -277,7 +280,7 @@ async function payOnce(way, { body, price }) {
   if (signed instanceof Response) return signed;
   let mayBePaid = earlier !== undefined;
   keepPending(way, body, { ...signed, way, price: String(price) });
-  say('Paying, and waiting for the answer…');
+  say('Paying, and waiting for the response…');
   for (let tries = 1; tries <= MAX_TRIES; tries++) {
     const response = await post(signed.target, signed.body, signed.headers).catch(() => undefined);
     const { error } = response?.ok
@@ -299,7 +302,9 @@ async function payOnce(way, { body, price }) {
     mayBePaid = true;
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
-  throw new Error('It is not known yet whether you paid. Press the button again: the same payment is repeated.');
+  throw new Error(
+    'It is not known yet whether you paid. Press the button again: it repeats the same payment, so you pay at most once.',
+  );
 }
 
 /** By the clock of the service: that of this computer may be wrong. */
@@ -337,7 +342,8 @@ const EIP712_DOMAIN = [
 /** The wallet of this browser (EIP-1193), on the chain of the service. */
 async function connect(chain) {
   const { ethereum } = globalThis;
-  if (!ethereum) throw new Error('No wallet was found in this browser. Install one, or pay with card credit.');
+  if (!ethereum)
+    throw new Error('No wallet was found in this browser. Install one, or pay with card credit. Nothing was charged.');
   say('Confirm in your wallet…');
   const [address] = await ethereum.request({ method: 'eth_requestAccounts' });
   const chainId = `0x${chain.toString(16)}`;

@@ -175,7 +175,7 @@ export function widePage(title: string, content: Html, site: Site, script?: stri
 ${content}
 </main>
 <footer>
-${sellerLinks(site)}<span>Every answer has an x-trace-id: quote it when you ask for help.</span>
+${sellerLinks(site)}<span>Every response has the header x-trace-id. Quote it when you ask for help.</span>
 </footer>${script === undefined ? '' : html`\n<script type="module">${raw(script)}</script>`}`;
   const icon = script === undefined ? '' : html`\n<link rel="icon" href="${ICON}">`;
   const head = html`<style>${raw(WIDE_STYLE)}</style>${icon}`;
@@ -206,6 +206,6 @@ export function renderWayOn(status: number, message: string, topUpUrl?: string):
 there.</p>
 ${links}
 ${DOCS}
-<p class="hint">What a program is told: ${message}</p>`,
+<p class="hint">Programs get this message: ${message}</p>`,
   );
 }

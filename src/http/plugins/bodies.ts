@@ -58,7 +58,8 @@ function readBody({ consumes, bodyRequired }: Route, { bytes, mediaType }: Fasti
   }
   if (!bodyRequired) return undefined;
   const details = { field: 'body', rule: 'required', allowed: [...consumes] };
-  throw new RequestRefused(failure('INVALID_REQUEST', `A body of type ${consumes.join(' or ')} is required.`, details));
+  const message = `The body is missing. Send one of type ${consumes.join(' or ')}. You were not charged.`;
+  throw new RequestRefused(failure('INVALID_REQUEST', message, details));
 }
 
 export interface Unreadable {
@@ -118,7 +119,7 @@ export function decodeBody(
   return unreadable(
     failure(
       'INVALID_REQUEST',
-      'content-type is text/plain, but the body is a request in JSON. Send it with content-type: application/json. You were not charged.',
+      'content-type is text/plain, but the body is JSON. Send it with content-type: application/json. You were not charged.',
       { field: 'content-type', rule: 'enum', allowed: ['application/json'] },
     ),
   );

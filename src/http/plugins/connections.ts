@@ -26,7 +26,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   ERR_HTTP_REQUEST_TIMEOUT: {
     status: 408,
     code: 'INVALID_REQUEST',
-    message: 'The request took too long to arrive. Send it again.',
+    message: 'The request took too long to arrive. Send it again. You were not charged.',
   },
   HPE_HEADER_OVERFLOW: {
     status: 431,
@@ -65,9 +65,9 @@ function refuse(reply: FastifyReply, fault: Fault): FastifyReply {
 
 const WARNINGS: Readonly<Partial<Record<ForwardingProxy, string>>> = {
   untrusted:
-    "X-Forwarded-For received, but TRUST_PROXY is unset: all clients share the proxy's rate limit. Add the proxy to TRUST_PROXY",
+    'a request has X-Forwarded-For, but TRUST_PROXY does not name its proxy, so all clients of the proxy share one rate limit. Add the proxy to TRUST_PROXY',
   nameless:
-    'A trusted proxy writes something that is no address to X-Forwarded-For: clients with equal text share a rate limit. Make it write the address',
+    'a trusted proxy wrote X-Forwarded-For without an IP address, so its clients may share one rate limit. Make the proxy write the IP address of the client',
 };
 
 export interface ClientErrorParts {

@@ -92,7 +92,7 @@ export class EdgeLimiter {
 
   async take(request: FastifyRequest): Promise<Slot> {
     const count = await this.#count(request);
-    if (count.isAllowed) throw new Error('a client is exempt from the limit, and none is meant to be');
+    if (count.isAllowed) throw new Error('@fastify/rate-limit exempts a client, although no client may be exempt');
     return {
       scope: 'edge',
       allowed: !count.isExceeded,

@@ -9,7 +9,7 @@ const FRAMEWORK_FAULTS: Readonly<Record<string, { code: ErrorCode; message: stri
   FST_ERR_CTP_BODY_TOO_LARGE: {
     code: 'REQUEST_TOO_LARGE',
     message:
-      "The body exceeds this operation's limit. Send at most the bytes in details.maximum. You were not charged.",
+      'The body is larger than the limit in details.maximum, in bytes. Send a smaller body. You were not charged.',
   },
   FST_ERR_CTP_INVALID_MEDIA_TYPE: {
     code: 'UNSUPPORTED_CONTENT_TYPE',
@@ -36,7 +36,7 @@ export function handleError(
   const route = request.routeOptions.config?.contract;
   const refusal = error instanceof RequestRefused ? error.failure : describe(error, request, route);
   if (refusal.status >= 500)
-    request.log.error({ err: error }, 'a request failed, and its caller got a 5xx status. Read err');
+    request.log.error({ err: error }, 'a request failed, and its caller got a 5xx status. Read err for the cause');
   // A client over the edge's limit learns nothing else until it shows a valid credential.
   const overLimit = refusal.status < 500 ? request.rateLimits?.refuseIfOverLimit() : undefined;
   return sendFailure(route, overLimit ?? refusal, reply);
@@ -46,7 +46,7 @@ function describe(error: FastifyError, { routeOptions }: FastifyRequest, route: 
   if (error.statusCode && error.statusCode < 500) {
     const { code, message } = FRAMEWORK_FAULTS[error.code] ?? {
       code: 'INVALID_REQUEST',
-      message: 'The request is malformed. Check its headers and body, then send it again.',
+      message: 'The request is malformed. Check its headers and body, then send it again. You were not charged.',
     };
     const isTooLarge = code === 'REQUEST_TOO_LARGE';
     const details = isTooLarge ? { field: 'body', rule: 'maxBytes', maximum: routeOptions.bodyLimit } : null;
@@ -56,5 +56,8 @@ function describe(error: FastifyError, { routeOptions }: FastifyRequest, route: 
   const mayBeUnready = unready?.errorCodes?.includes('CONFIG_ERROR') || unready?.produces.includes('text/html');
   const notReady = mayBeUnready ? databaseNotReady(error) : undefined;
   if (notReady) return notReady;
-  return failure('INTERNAL_ERROR', 'The service failed. Quote the x-trace-id of this response when you ask for help.');
+  return failure(
+    'INTERNAL_ERROR',
+    'The service failed; quote x-trace-id when you ask for help. Before you pay again, repeat the identical x402 request, or read your credit balance.',
+  );
 }

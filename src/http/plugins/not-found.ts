@@ -24,7 +24,7 @@ export function createNotFoundHandler(routes: readonly Route[], preflightHeaders
     if (request.method === 'OPTIONS') return reply.code(204).headers(preflightHeaders).send();
     if (allow) {
       const details = { field: 'method', rule: 'enum', allowed: allow.split(', ') };
-      const message = `${request.method} is not supported here. Use ${allow}.`;
+      const message = `The method ${request.method} is not supported at this path. Use ${allow}. You were not charged.`;
       const body = errorBody('INVALID_REQUEST', message, details);
       logError(body.error, reply);
       return reply.code(405).send(body);

@@ -44,7 +44,7 @@ export type RateLimited = ReturnType<typeof rateLimited>;
 
 function rateLimited({ scope, limit, windowSeconds, resetSeconds }: Slot) {
   const details = { scope, limit, windowSeconds, retryAfterSeconds: resetSeconds };
-  const message = `More than ${limit} requests within ${windowSeconds} seconds. Retry after the seconds in Retry-After. You were not charged.`;
+  const message = `More than ${limit} requests arrived within ${windowSeconds} seconds. Retry in ${resetSeconds} seconds. You were not charged.`;
   return { ...failure('RATE_LIMITED', message, details), headers: { 'retry-after': resetSeconds } };
 }
 
@@ -209,7 +209,7 @@ export class RateLimits {
 
   #windowFor(reason: WindowReason): WindowKey {
     const window = this.#terms?.window;
-    if (!window?.when.includes(reason)) throw new Error(`x-rate-limits does not say that a ${reason} takes a slot`);
+    if (!window?.when.includes(reason)) throw new Error(`x-rate-limits of this operation does not name ${reason}, which needs a slot`);
     return window.by;
   }
 
@@ -221,7 +221,7 @@ export class RateLimits {
       case 'audio':
         return requests.take(key === undefined ? this.#addressBucket('ip') : { scope: 'audio', key });
       case 'top-up':
-        if (!purchases) throw new Error('card credit is off, so that purchases have no rate limit');
+        if (!purchases) throw new Error('card credit is off, so purchases of credit have no rate limit');
         return purchases.take(this.#addressBucket('top-up'));
       default:
         return requests.take(this.#addressBucket(by));

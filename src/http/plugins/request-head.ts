@@ -37,18 +37,18 @@ function refuseHead(request: FastifyRequest, route: Route | undefined) {
     const details = { field: 'url', rule: 'path' };
     return failure(
       'INVALID_REQUEST',
-      'The request target must be a path, which starts with /. Correct it. You were not charged.',
+      'The request target, the URL in the first line, must be a path that starts with /. Correct it. You were not charged.',
       details,
     );
   }
   if (url.includes('#')) {
     const details = { field: 'url', rule: 'no fragment' };
-    return failure('INVALID_REQUEST', 'The URL has a # in it. Write it as %23. You were not charged.', details);
+    return failure('INVALID_REQUEST', 'The URL contains a #. Write it as %23. You were not charged.', details);
   }
   if (!route || hasEmptyParameter(request)) return undefined;
   const repeated = repeatedHeader(request, route);
   if (repeated) {
-    return failure('INVALID_REQUEST', `${repeated} is sent twice. Send it once. You were not charged.`, {
+    return failure('INVALID_REQUEST', `The header ${repeated} was sent twice. Send it once. You were not charged.`, {
       field: repeated,
       rule: 'once',
     });
@@ -96,14 +96,18 @@ export function refuseContentType(headers: Record<string, unknown>, consumes: re
     );
   }
   if (charset !== undefined && charset !== 'utf-8' && charset !== 'utf8') {
-    return failure('UNSUPPORTED_CONTENT_TYPE', 'The charset of the body must be UTF-8. You were not charged.', details);
+    return failure(
+      'UNSUPPORTED_CONTENT_TYPE',
+      'The charset in content-type must be UTF-8. Send the body in UTF-8. You were not charged.',
+      details,
+    );
   }
   if (coding !== undefined && coding !== 'identity') {
-    return failure('UNSUPPORTED_CONTENT_TYPE', 'Send the body without a content-encoding. You were not charged.', {
-      field: 'content-encoding',
-      rule: 'enum',
-      allowed: ['identity'],
-    });
+    return failure(
+      'UNSUPPORTED_CONTENT_TYPE',
+      'content-encoding is not supported. Send the body without it. You were not charged.',
+      { field: 'content-encoding', rule: 'enum', allowed: ['identity'] },
+    );
   }
   return undefined;
 }

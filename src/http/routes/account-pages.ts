@@ -19,7 +19,7 @@ export const accountFormPage = (site: Site, typed?: string): string =>
   renderPage(
     typed === undefined ? 'Your credit account' : 'Unknown account',
     html`<form method="post" action="/account">
-${accountField(typed, typed === undefined ? undefined : 'There is no account with this id.', true)}
+${accountField(typed, typed === undefined ? undefined : 'There is no account with this id. Check the id.', true)}
 <button type="submit">Show the account</button>
 </form>
 <a class="button plain" href="/top-up">Buy credit for a new account</a>
@@ -39,7 +39,7 @@ export function accountPage(
   const [purchase] = purchases;
   return renderPage(
     'Your credit account',
-    html`${isFrozen ? html`<p class="notice">The operator has frozen this account: its credit can't be spent now.</p>` : ''}
+    html`${isFrozen ? html`<p class="notice">The operator has frozen this account, so its credit can't be spent now. Contact the operator.</p>` : ''}
 <dl>
 <dt>Balance</dt>
 <dd class="amount">${formatDollars(balanceMicroUsd)}</dd>

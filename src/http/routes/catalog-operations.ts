@@ -49,7 +49,7 @@ export function catalogOperations(
     return failure(code, message, details);
   };
   const missing = () =>
-    failure('NOT_FOUND', 'This voice has no sample yet. The operator can make it.', { field: 'voice' });
+    failure('NOT_FOUND', 'This voice has no sample yet. Ask the operator to make one.', { field: 'voice' });
   return {
     listModels: async () => ({ status: 200, body: models(await samples.known()) }),
 
@@ -74,7 +74,7 @@ export function catalogOperations(
       if (!model) return unknown();
       const voice = model.voices.find(({ id }) => id === params.voice);
       if (!voice) {
-        const message = `voice is not a voice of ${model.id}. GET /tts/voices?model=${model.id} lists its voices.`;
+        const message = `The model ${model.id} has no such voice. GET /tts/voices?model=${model.id} lists its voices.`;
         return failure('NOT_FOUND', message, { field: 'voice' });
       }
       try {
@@ -93,7 +93,7 @@ export function catalogOperations(
         return (await serveRange({ open, sizeBytes, shared }, headers, method)) ?? missing();
       } catch (error) {
         if (!(error instanceof StoreError)) throw error;
-        log.error({ err: error }, 'failed to read a voice sample from AUDIO_STORE; check the store');
+        log.error({ err: error }, 'failed to read a voice sample from AUDIO_STORE. Check the store');
         return AUDIO_STORE_UNAVAILABLE;
       }
     },

@@ -102,6 +102,6 @@ export async function makeDeposit(
 
 const NOT_BY_PAYER = failure(
   'INVALID_PAYMENT_PAYLOAD',
-  "The payment must be signed by the payer's own key, because a smart account can't spend a deposit.",
+  "payload.signature is not by the payer's own key, and a smart account can't spend a deposit. Sign with a wallet that has a key of its own. You were not charged.",
   { field: 'payload.signature', rule: 'payer' },
 );

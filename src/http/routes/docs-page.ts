@@ -98,21 +98,21 @@ const ADVICE: Readonly<Partial<Record<ErrorCode | number, string>>> = {
   400: 'Change the request. It was not charged.',
   401: 'Read the signed metadata again, then check the signer. The request was not charged.',
   402: 'Too little money, or a refused payment: `details` says why. Pay, or raise the maximum.',
-  404: 'Compare the path or the id.',
+  404: 'Check the path or the id.',
   PAYMENT_IDENTIFIER_CONFLICT: 'The identifier or authorization belongs to another request. Make a new payment.',
   PAYMENT_REPLAY_PENDING: 'Repeat the identical request after `Retry-After` seconds. Do not pay again.',
   PAYMENT_OUTCOME_UNKNOWN: 'Repeat the identical request after `Retry-After` seconds. Do not pay again.',
   PREPAID_NONCE_REPLAYED:
-    '`details.state` says what became of the first request. Without it, another request spent the nonce.',
-  FEEDBACK_CHALLENGE_REPLAYED: 'The feedback is stored already.',
+    '`details.state` says what happened to the first request. Without it, another request used the nonce: read the balance before you sign again.',
+  FEEDBACK_CHALLENGE_REPLAYED: 'The feedback is stored already. Get a new challenge to send more.',
   JOB_NOT_READY: 'Poll the status of the job first.',
   AUDIO_NOT_STORED: 'The audio was not stored, or was deleted after its retention time. Make a new request.',
   413: 'Shorten the request. It was not charged.',
   415: 'Send one of the content types that the contract names. The request was not charged.',
-  429: 'Wait as many seconds as `Retry-After` says.',
-  500: 'A fault of the service. With x402, repeat the identical request. With card credit, read the balance first.',
-  502: 'A part failed. This request was not charged; retry.',
-  503: 'A part is unavailable or not set up: `details` says which. This request was not charged; retry later.',
+  429: 'Retry after `Retry-After` seconds. The request was not charged.',
+  500: 'The service failed. With x402, repeat the identical request. With card credit, read the balance first.',
+  502: 'The speech provider, the facilitator or the card processor failed. The request was not charged; retry it.',
+  503: 'A part of the service is unavailable or not set up: `details` says which. The request was not charged; retry it later.',
 };
 
 function errorEntry(code: ErrorCode): Html {

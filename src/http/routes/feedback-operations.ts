@@ -56,7 +56,7 @@ export function feedbackOperations(options: FeedbackOptions): FeedbackOperations
         case 'expired':
           return failure(
             'FEEDBACK_CHALLENGE_EXPIRED',
-            'The challenge has expired. Get a new one from POST /feedback/challenge and sign that.',
+            'challenge has expired. Get a new one from POST /feedback/challenge and sign that.',
             { field: 'challenge', rule: 'expiry', expiresAt: result.expiresAt.toISOString() },
           );
         case 'too_many': {
@@ -64,8 +64,8 @@ export function feedbackOperations(options: FeedbackOptions): FeedbackOperations
           const [limit, windowSeconds, who] =
             result.of === 'wallet'
               ? [MAX_PER_DAY, 86_400, `This wallet has sent ${MAX_PER_DAY} pieces of feedback within 24 hours.`]
-              : [feedback.maxPerHour, 3600, 'Too much feedback has arrived within an hour, from all wallets together.'];
-          const message = `${who} Retry after Retry-After seconds; the challenge stays usable until it expires.`;
+              : [feedback.maxPerHour, 3600, 'All wallets together have sent too much feedback within an hour.'];
+          const message = `${who} Retry in ${retryAfterSeconds} seconds; the challenge stays usable until it expires.`;
           const details = { limit, windowSeconds, retryAfterSeconds };
           return {
             ...failure('FEEDBACK_RATE_LIMITED', message, details),
@@ -93,14 +93,14 @@ const REFUSALS = {
   ),
   payload_mismatch: failure(
     'FEEDBACK_PAYLOAD_MISMATCH',
-    'The challenge was made for other feedback. wallet, message, category and details must be those of ' +
-      'POST /feedback/challenge; a changed text needs a new challenge.',
+    'challenge was made for other feedback. Send the same wallet, message, category and details as to ' +
+      'POST /feedback/challenge, or get a new challenge.',
     { rule: 'payloadSha256', fields: ['wallet', 'message', 'category', 'details'] },
   ),
   signature_invalid: failure(
     'FEEDBACK_SIGNATURE_INVALID',
     'signature was not made by this wallet for signingMessage. Sign that text exactly, with EIP-191 ' +
-      'personal_sign, and send 65 bytes in hexadecimal, 0x in front.',
+      'personal_sign, and send the 65 bytes in hexadecimal, with 0x in front.',
     { field: 'signature', rule: 'signer', scheme: 'EIP-191 personal_sign', bytes: 65 },
   ),
   replayed: failure(

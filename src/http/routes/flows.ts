@@ -14,10 +14,11 @@ export function refuseForeignHeaders(request: OperationContext, foreign: readonl
   const found = foreign.find((name) => request.hasHeader(name));
   return found === undefined
     ? undefined
-    : failure('INVALID_REQUEST', `${found} belongs to another payment flow. Send the headers of one flow only.`, {
-        field: found,
-        rule: 'one flow',
-      });
+    : failure(
+        'INVALID_REQUEST',
+        `The header ${found} belongs to another payment flow. Send the headers of one flow only. You were not charged.`,
+        { field: found, rule: 'one flow' },
+      );
 }
 
 /** Refuses a payment in the header of x402 version 1, which would otherwise be ignored. */

@@ -12,7 +12,10 @@ import { failure } from '../structured-error.ts';
 import { type AudioLink, answerLink, answerStoredAudio } from './stored-audio.ts';
 
 const POLL_AFTER_SECONDS = 1;
-const HINTS = { invalid: 'The job has a fresh link.', missing: 'Take the link from links.audio of the job.' };
+const HINTS = {
+  invalid: 'Take a new link from links.audio of the job.',
+  missing: 'Take the link from links.audio of the job.',
+};
 
 export interface JobLinks {
   readonly baseUrl: string;
@@ -21,14 +24,15 @@ export interface JobLinks {
 
 export function jobsOperations(db: Database, store: AudioStore, links: JobLinks): JobsOperations<OperationContext> {
   const { baseUrl, signer } = links;
-  const unknown = () => failure('NOT_FOUND', 'This job does not exist.', { field: 'jobId' });
+  const unknown = () => failure('NOT_FOUND', 'This job does not exist. Check jobId.', { field: 'jobId' });
 
   /** Refuses in this order: unknown, failed, running, not stored (R50). */
   async function findStored(id: string) {
     const job = await findJob(db, id);
     if (!job) return unknown();
     if (job.state === 'failed') {
-      return failure('NOT_FOUND', 'The job failed, so there is no audio. It was not charged.', { field: 'jobId' });
+      const message = 'The job failed, so it has no audio. Send the text again. You were not charged.';
+      return failure('NOT_FOUND', message, { field: 'jobId' });
     }
     if (!job.audio) {
       const details = { status: job.state, statusUrl: `${baseUrl}/tts/jobs/${job.id}` };
@@ -37,7 +41,8 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
     }
     const { mimeType, sizeBytes, stored } = job.audio;
     if (!stored) {
-      const message = 'The audio of this job is not stored: storeAudio was false, or its retention period has passed.';
+      const message =
+        'The audio of this job is not stored: storeAudio was false, or its retention period has passed. The job was charged; to get audio, make a new request.';
       return failure('AUDIO_NOT_STORED', message);
     }
     return { id: job.id, isLong: job.progress !== undefined, key: stored.key, mimeType, sizeBytes };

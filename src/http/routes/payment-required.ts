@@ -32,7 +32,8 @@ export function paymentRequired(resource: Resource, offer: Offer, error: string,
 
 const UNPAID = {
   error: 'payment_required',
-  message: 'Sign the challenge in PAYMENT-REQUIRED, and repeat the identical request with payment-signature.',
+  message:
+    'This request must be paid. Sign the challenge in PAYMENT-REQUIRED, and repeat the identical request with payment-signature.',
 };
 
 const templates = new WeakMap<Resource, Map<string, ChallengeTemplate>>();
@@ -68,7 +69,7 @@ export const showExample = (resource: Resource, offer: Offer) =>
     resource,
     offer,
     'text is missing, so this challenge is only an example',
-    'text is missing, so this challenge is only an example. Send the whole request to get a challenge that you can pay.',
+    'text is missing, so this challenge is only an example. To get one that you can pay, send the whole request.',
   );
 
 export interface PaymentTerms {

@@ -18,8 +18,8 @@ export interface PrepaidAudioLinks {
 }
 
 const HINTS = {
-  invalid: 'Repeat the identical prepaid request; its 409 has a new link.',
-  missing: 'Take the link from details.audio of the 409.',
+  invalid: 'Repeat the identical prepaid request: its 409 has a new link, and it is not charged again.',
+  missing: 'Take the link from details.audio of the 409 response.',
 };
 
 export function getPrepaidAudio(
@@ -32,7 +32,8 @@ export function getPrepaidAudio(
   return answerStoredAudio(link, context, async () => {
     const kept = isUuid(id) ? await findKept(parts, id) : undefined;
     if (!kept) {
-      return failure('NOT_FOUND', 'This audio does not exist, or its 10 minutes have expired.', { field: 'audioId' });
+      const message = 'This audio does not exist, or is older than 10 minutes. Check audioId, or buy the speech again.';
+      return failure('NOT_FOUND', message, { field: 'audioId' });
     }
     const { audio } = parts;
     return { open: audio.open.bind(audio, id), mimeType: 'audio/mpeg' as const, sizeBytes: kept.sizeBytes };
@@ -61,11 +62,11 @@ async function linkTo(parts: PrepaidAudioLinks, id: string): Promise<string | un
 
 const MESSAGES: Readonly<Record<NonceReplay['state'], string>> = {
   pending:
-    'The first of these identical requests is still running, or its process died and its hold is about to expire. ' +
-    'Repeat it in a second; a new nonce is a new purchase.',
+    'The first of these identical requests is still running or was interrupted, so it is not known yet whether it is ' +
+    'charged. Repeat it in a second; a new nonce is a new purchase.',
   charged:
-    'This request was charged before. Its audio is not stored yet, was not kept, or its 10 minutes have passed. A new nonce is a new purchase.',
-  restored: 'This request failed before and was not charged. Sign it again with a new nonce.',
+    'This request was charged before, but its audio is not stored yet or no longer stored. Repeat it in a few seconds; a new nonce is a new purchase.',
+  restored: 'This request failed before. Sign it again with a new nonce. You were not charged.',
 };
 const KEPT =
   'This request was charged before. Fetch its audio from details.audio within 10 minutes; a new nonce is a new purchase.';

@@ -15,23 +15,24 @@ const MESSAGES: Readonly<Record<RefusalCode, string>> = {
   INVALID_REQUEST:
     'The request is not valid. details names the field and the rule. Correct it and send the request again. You were not charged.',
   INVALID_PAYMENT_PAYLOAD:
-    "The payment can't be read. Sign the challenge in PAYMENT-REQUIRED again. You were not charged.",
+    'The payment in payment-signature is not valid. Sign the challenge in PAYMENT-REQUIRED again. You were not charged.',
   UNAUTHORIZED:
     'The credential is not valid for this request. Check the account and the signature. You were not charged.',
   PAYMENT_REQUIRED:
-    'The payment was refused. Sign the challenge in PAYMENT-REQUIRED and send it with a new payment identifier.',
+    'The payment was refused. Sign the challenge in PAYMENT-REQUIRED and send it with a new payment identifier. You were ' +
+    'not charged.',
   PAYMENT_IDENTIFIER_CONFLICT:
     'This payment identifier or authorization belongs to an earlier request. If it was this request, repeat it unchanged, ' +
     'with its first signature; otherwise sign a new payment. This request was not charged.',
   PAYMENT_REPLAY_PENDING:
     'The first request with this payment is still running. Repeat the identical request later. It is not charged twice.',
   PAYMENT_OUTCOME_UNKNOWN:
-    'It is not known yet whether this payment was settled. Repeat the identical request later. Make no new payment ' +
-    "without the user's approval.",
+    'It is not known yet whether this payment was settled, so you may have been charged. Repeat the identical request ' +
+    "later, and make no new payment without the user's approval.",
   PREPAID_NONCE_REPLAYED:
-    'Another request used this nonce. If that request had no answer, repeat it unchanged to get its result; a new nonce ' +
-    'is a new purchase.',
-  RATE_LIMITED: 'Too many requests at once. Retry when the others have finished. You were not charged.',
+    'Another request used the nonce in x-x402-nonce. If that request got no response, repeat it unchanged; a new nonce is ' +
+    'a new purchase. This request was not charged.',
+  RATE_LIMITED: 'Too many of your requests run at once. Retry when the others have finished. You were not charged.',
   PAYMENT_ERROR: 'The service could not check the payment. Repeat the identical request. You were not charged.',
   REPLAY_CACHE_UNAVAILABLE: 'The audio store is unavailable. Repeat the identical request. You were not charged.',
   TTS_UNAVAILABLE: 'Speech is unavailable. Retry later. You were not charged.',
@@ -56,8 +57,8 @@ export const messageIn = (flow: 'card' | 'prepaid', reason: string, otherwise: s
   FLOW_REASONS[flow][reason] ?? otherwise;
 
 const UNTIL_EXPIRY =
-  'It may still settle until it expires. Repeat the identical request later; pay again only once details.payment.state ' +
-  'is not_charged.';
+  'You may still be charged until it expires. Repeat the identical request later; pay again only once ' +
+  'details.payment.state is not_charged.';
 const MAY_STILL_SETTLE = `The facilitator refused this payment. ${UNTIL_EXPIRY}`;
 
 const LACKS_USDC =
@@ -94,7 +95,7 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
   },
   unknown_account: {
     message:
-      'This account id is unknown here. Check x-credit-account, or buy credit at topUpUrl. You were not charged.',
+      'x-credit-account is not the id of an account at this service. Check it, or buy credit at topUpUrl. You were not charged.',
   },
   account_frozen: { message: 'The operator has frozen this account. Contact the operator. You were not charged.' },
   account_indebted: {
@@ -106,7 +107,8 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
     details: { field: 'idempotency-key', rule: 'same request' },
   },
   never_deposited: {
-    message: 'This address has no prepaid balance. Deposit at POST /x402/deposit first. You were not charged.',
+    message:
+      'The address in x-x402-account has no prepaid balance. Deposit at POST /x402/deposit first. You were not charged.',
   },
   signature: {
     message:
@@ -121,7 +123,7 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
   invalid_signature: {
     message:
       'The signature was not made by the key of authorization.from. Sign the challenge in PAYMENT-REQUIRED with that key ' +
-      'and send it with a new payment identifier.',
+      'and send it with a new payment identifier. You were not charged.',
   },
   paid_by_another_request: {
     message:
@@ -129,17 +131,18 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
       'unchanged, with its first signature, to get its response; only another request needs a new payment.',
   },
   accepted_is_no_offer: {
-    message: '`accepted` matches no offer. Copy one entry of accepts unmodified and sign again. You were not charged.',
+    message:
+      '`accepted` in the payment is not an offer of this service. Copy one entry of accepts unchanged and sign again. You were not charged.',
   },
   authorization_to_another_payee: {
-    message: "authorization.to is not the offer's payTo. Sign the challenge unmodified. You were not charged.",
+    message: "authorization.to is not the offer's payTo. Sign the challenge unchanged. You were not charged.",
   },
   authorization_of_another_amount: {
-    message: "authorization.value is not the offer's amount. Sign the challenge unmodified. You were not charged.",
+    message: "authorization.value is not the offer's amount. Sign the challenge unchanged. You were not charged.",
   },
   authorization_expires_too_soon: {
     message:
-      'The authorization would expire before the audio is complete. Sign the challenge again. You were not charged.',
+      'authorization.validBefore is too soon: the audio would not be complete by then. Sign the challenge again. You were not charged.',
   },
   insufficient_funds: {
     message: LACKS_USDC,
@@ -153,7 +156,7 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
       "This request is paid, but its audio can't be read now. Repeat the identical request later; you are not charged again.",
   },
   replay_window_over: {
-    message: `This payment was used, and its replay window of ${REPLAY_WINDOW_SECONDS} seconds has expired. Sign a new payment. You were not charged again.`,
+    message: `This payment was used before, and its audio could be fetched again for only ${REPLAY_WINDOW_SECONDS} seconds. Sign a new payment. You were not charged again.`,
   },
   one_at_a_time_after_failure: {
     message:
@@ -164,11 +167,11 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
   },
   too_many_captures: {
     message:
-      'The database was down, and the service must record earlier charges first. Retry later. You were not charged.',
+      'The database of the service was unavailable, so earlier charges must be recorded first. Retry later. You were not charged.',
   },
   not_confirmed_yet: {
     message:
-      'The transfer is not confirmed yet. It is credited once it is confirmed; repeat the request to see the balance.',
+      'The deposit is paid, but its transfer is not confirmed on the chain yet. It is credited once it is confirmed; repeat the identical request to see the balance.',
   },
   too_many_at_once: {
     message: 'Too many of your requests are running. Retry when some have finished. You were not charged.',
@@ -241,7 +244,7 @@ const ASK_OPERATOR = 'Change the request, or ask the operator.';
 export function speechFailed({ error, hold }: SpeechFailed, context: OperationContext) {
   if (hold) {
     context.addLogFields({ chargedMicroUsd: 0n });
-    context.log.warn({ err: error }, 'synthesis failed; the caller was not charged');
+    context.log.warn({ err: error }, 'speech synthesis failed, and the caller was not charged. Read err for the cause');
   }
   return speechFailure(error);
 }

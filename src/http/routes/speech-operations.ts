@@ -133,7 +133,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       onBrokenOff: (error) =>
         context.log.warn(
           { err: error },
-          'the audio stopped early; the response is incomplete, and its caller was not charged',
+          'the audio ended early, so the response is incomplete and its caller was not charged. Read err for the cause',
         ),
     });
     context.payment = undefined;

@@ -64,7 +64,7 @@ export async function answerLink<Answer, Refusal>(
     return await found.answer();
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
-    context.log.error({ err: error }, 'failed to read stored audio from AUDIO_STORE; check the store');
+    context.log.error({ err: error }, 'failed to read stored audio from AUDIO_STORE. Check the store');
     return AUDIO_STORE_UNAVAILABLE;
   }
 }
@@ -79,7 +79,10 @@ async function serve<Type extends keyof typeof EXTENSIONS>(
     'content-disposition': `inline; filename="speech-${id}.${EXTENSIONS[mimeType]}"`,
   } as const;
   const served = await serveRange({ open, sizeBytes, shared }, asked, method);
-  if (!served) return failure('NOT_FOUND', 'The stored audio no longer exists.', { field: parameter });
+  if (!served) {
+    const message = 'The stored audio no longer exists. Make a new request to get the speech again.';
+    return failure('NOT_FOUND', message, { field: parameter });
+  }
   return served.status === 416 ? served : { ...served, type: mimeType };
 }
 
@@ -103,7 +106,7 @@ export async function serveRange<Shared extends object>(
     return {
       status: 416 as const,
       headers: { 'content-range': `bytes */${sizeBytes}` },
-      body: errorBody('INVALID_REQUEST', `range must begin inside the ${sizeBytes} bytes of the audio.`, details),
+      body: errorBody('INVALID_REQUEST', `range must begin within the ${sizeBytes} bytes of the audio.`, details),
     };
   }
   const found = await open(range === 'whole' ? undefined : range);

@@ -57,7 +57,10 @@ export function topUpOperations(
   const ifAvailable = async <T>(lookup: Promise<T>, log: OperationContext['log']) =>
     lookup.catch((err) => {
       if (!isDatabaseFault(err)) throw err;
-      log.warn({ err }, 'the top-up page could not read the database; it opens without the earlier purchase');
+      log.warn(
+        { err },
+        'the top-up page could not read the database, so it opens without the earlier purchase. Check the database',
+      );
       return 'unavailable' as const;
     });
 
@@ -134,11 +137,11 @@ export function topUpOperations(
         case 'processor_failed':
           context.log.error(
             { err: result.error },
-            'the card processor opened no checkout; nobody was charged. Read err',
+            'the card processor did not open a checkout, and nobody was charged. Read err for the cause',
           );
           return failure(
             'PAYMENT_ERROR',
-            'The card processor did not open a checkout. You were not charged. Try again.',
+            'The card processor did not open a checkout. Try again later. You were not charged.',
           );
       }
     },
@@ -149,12 +152,15 @@ export function topUpOperations(
         return page(
           400,
           {},
-          renderErrorPage('The URL has no session_id. Use the link that the checkout opened after payment.'),
+          renderErrorPage('The URL has no session_id. Open the link that the checkout showed after payment.'),
         );
       }
       if (!card) return page(503, {}, renderErrorPage(CARD_OFF.body.error.message));
       const result = await card.purchases.complete(query.session_id).catch((err) => {
-        context.log.error({ err }, 'failed to complete a purchase; if it was paid, a reconciler credits it later');
+        context.log.error(
+          { err },
+          'failed to complete a purchase. If it was paid, a reconciler credits it later; no action is needed',
+        );
         return { outcome: 'not_now', isOutage: isDatabaseFault(err) } as const;
       });
       if (result.outcome !== 'credited') context.addLogFields({ reason: result.outcome });
@@ -168,9 +174,9 @@ export function topUpOperations(
         case 'processor_failed':
           context.log.error(
             { err: result.error },
-            'failed to read a checkout session at the processor; if it was paid, a reconciler credits it later',
+            'failed to read a checkout session at the card processor. If it was paid, a reconciler credits it later; no action is needed',
           );
-          return page(502, {}, pages.notNowPage('The card processor does not answer'));
+          return page(502, {}, pages.notNowPage('The card processor does not respond'));
         case 'not_now':
           return page(result.isOutage ? 503 : 500, {}, pages.notNowPage('Not credited yet'));
       }

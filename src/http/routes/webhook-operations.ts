@@ -25,7 +25,8 @@ export const webhookOperations = (
   receiveStripeEvent: async ({ headers }, { bytes }) => {
     const event = readEvent(bytes, headers['stripe-signature'], secret);
     if (!event) {
-      const message = 'stripe-signature does not sign this body, or is more than five minutes old.';
+      const message =
+        'stripe-signature is not a valid signature of this body, or is older than five minutes. Check STRIPE_WEBHOOK_SECRET and the clock; nothing was booked.';
       return failure('INVALID_REQUEST', message, { field: 'stripe-signature', rule: 'signature' });
     }
     const readers = READERS[event.type.slice(0, event.type.lastIndexOf('.'))];

@@ -150,7 +150,8 @@ export class X402Speech {
   /** Why nothing new is sold at present. */
   #refuseNew({ offered: { order, expired }, flow }: X402Sale) {
     if (order.text === undefined) {
-      return failure('INVALID_REQUEST', 'text is required with a payment.', { field: 'text', rule: 'required' });
+      const message = 'text is missing. Send it together with the payment. You were not charged.';
+      return failure('INVALID_REQUEST', message, { field: 'text', rule: 'required' });
     }
     const paused = pausedSpeech(this.#options.pauses, flow.name);
     if (paused) return speechFailure(paused);

@@ -64,7 +64,7 @@ export class CardCredits implements PaymentFlow<CardCredential> {
     const maximum = headers['x-credit-max-amount'];
     const maxAmountMicroUsd = maximum === undefined ? undefined : BigInt(maximum);
     if (maxAmountMicroUsd !== undefined && maxAmountMicroUsd > MAX_INT64) {
-      const message = `x-credit-max-amount is above ${MAX_INT64}. Send the most that the request may cost, in micro-USD.`;
+      const message = `x-credit-max-amount is above ${MAX_INT64}. Send the most that the request may cost, in micro-USD. You were not charged.`;
       const fault = { field: 'x-credit-max-amount', rule: 'maximum', message };
       return refused('INVALID_REQUEST', 'malformed_credential', { fault });
     }

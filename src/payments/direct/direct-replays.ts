@@ -53,14 +53,14 @@ export class DirectReplays {
       if (stored) return { outcome: 'replayed', audio: stored.stream, sizeBytes: stored.size, receipt };
       log.error(
         { payment: payment.id },
-        'the stored audio of a repeated paid request is missing; it gets 503. Check what AUDIO_STORE lost',
+        'AUDIO_STORE lost the audio of a paid request, so its repetition gets 503. Find out why the store lost it',
       );
       return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_lost', paid);
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
       log.error(
         { err: error, payment: payment.id },
-        'failed to read stored audio for a repeated paid request; it gets 503. Check AUDIO_STORE',
+        'failed to read the stored audio of a paid request, so its repetition gets 503. Check AUDIO_STORE',
       );
       return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_readable', paid);
     }

@@ -122,7 +122,7 @@ export class Deposits {
           return await credited(db, payment, settled).catch((err) => {
             log.error(
               { err, payment: payment.id },
-              'a deposit was credited, but reading the balance failed; its caller gets 409 and may repeat the request',
+              'a deposit was credited, but reading the balance failed, so its caller gets 409 and can repeat the request. No action is needed',
             );
             return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
           });

@@ -35,7 +35,7 @@ export class PrepaidAudioStore {
       .catch((err) =>
         log.warn(
           { err, hold: id },
-          'failed to keep the audio of a prepaid response for repetitions; its charge is not affected',
+          'failed to store the audio of a prepaid response, so a repeated request cannot get it; its charge stays. Check AUDIO_STORE',
         ),
       );
     work.add(stored);

@@ -43,14 +43,14 @@ export function readPrepaidCredential(headers: Readonly<Record<string, string | 
     return malformed(missing, 'required', message);
   }
   const compact = compactFault('x-x402-signature', headers['x-x402-signature']);
-  if (compact) return malformed('x-x402-signature', '65 bytes', compact);
+  if (compact) return malformed('x-x402-signature', '65 bytes', `${compact} You were not charged.`);
   const credential = parsePrepaidHeaders(headers);
   return credential
     ? { outcome: 'read' as const, credential }
     : malformed(
         'x-x402-max-amount',
         'uint256',
-        'x-x402-max-amount must be a uint256. Correct it and sign again. You were not charged.',
+        'x-x402-max-amount must be below 2^256. Correct it and sign again. You were not charged.',
       );
 }
 

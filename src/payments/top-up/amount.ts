@@ -12,24 +12,32 @@ export function topUpAmount(
   const least = formatCents(MIN_TOP_UP_CENTS);
   const cents = Number(text);
   if (!/^\d+$/.test(text)) {
-    return { cents: MIN_TOP_UP_CENTS, note: `The URL's amount is no whole number of cents, so ${least} is chosen.` };
+    return {
+      cents: MIN_TOP_UP_CENTS,
+      note: `The amount in the URL is not a whole number of cents, so ${least} is chosen.`,
+    };
   }
   if (cents < MIN_TOP_UP_CENTS) {
-    return { cents: MIN_TOP_UP_CENTS, note: `The smallest purchase is ${least}, so it is chosen.` };
+    return { cents: MIN_TOP_UP_CENTS, note: `The amount in the URL is too small, so the minimum ${least} is chosen.` };
   }
   if (cents > maxCents) {
-    return { cents: maxCents, note: `The largest purchase is ${formatCents(maxCents)}, so it is chosen.` };
+    return {
+      cents: maxCents,
+      note: `The amount in the URL is too large, so the maximum ${formatCents(maxCents)} is chosen.`,
+    };
   }
   return { cents };
 }
 
 export function typedAmount(text: string, maxCents: number) {
   const [, dollars, cents = ''] = /^\$?\s*(\d+)(?:\.(\d{1,2}))?$/.exec(text.trim()) ?? [];
-  if (dollars === undefined) return refused('format', 'Type an amount in US dollars, such as 12.50.');
+  if (dollars === undefined)
+    return refused('format', 'The amount must be in US dollars, such as 12.50. You were not charged.');
   const amount = Number(dollars) * 100 + Number(cents.padEnd(2, '0'));
   if (amount < MIN_TOP_UP_CENTS)
-    return refused('minimum', `The amount must be at least ${formatCents(MIN_TOP_UP_CENTS)}.`);
-  if (amount > maxCents) return refused('maximum', `The amount must be at most ${formatCents(maxCents)}.`);
+    return refused('minimum', `The amount must be at least ${formatCents(MIN_TOP_UP_CENTS)}. You were not charged.`);
+  if (amount > maxCents)
+    return refused('maximum', `The amount must be at most ${formatCents(maxCents)}. You were not charged.`);
   return { outcome: 'read' as const, cents: amount };
 }
 

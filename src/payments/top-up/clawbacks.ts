@@ -188,7 +188,7 @@ export class Clawbacks {
       const { kind, id, fault } = listed;
       return {
         hasMoved: false,
-        unclear: `${kind} ${id} has ${fault} at the card processor, so nothing was booked. Check it there`,
+        unclear: `${kind} ${id} has ${fault} at the card processor, so nothing was booked. Check it at the processor`,
       };
     }
     testPoint('clawback listed');
@@ -242,12 +242,12 @@ export class Clawbacks {
 function unclear(current: ProcessorClawback): string | undefined {
   const { kind, id, status, currency, amountCents } = current;
   if (currency !== 'usd')
-    return `${kind} ${id} is of ${amountCents} in ${currency}: nothing was booked. Only USD is supported; check it at the card processor`;
+    return `${kind} ${id} of ${amountCents} minor units is in ${currency}, but only USD is supported, so nothing was booked. Check it at the card processor`;
   if (isStatusKnown(current)) return undefined;
   const what = effectOf(current).isTaken
     ? `${formatUsd(BigInt(amountCents) * MICRO_USD_PER_CENT)} USD is taken`
     : 'nothing is taken';
-  return `${kind} ${id} has a status that this release does not know, ${status}: ${what}, as its balance transactions say`;
+  return `${kind} ${id} has the status ${status}, which this release does not know; by its balance transactions, ${what}. Check it at the card processor`;
 }
 
 async function book(trx: Database, row: ClawbackRow, current: ProcessorClawback): Promise<boolean> {

@@ -56,7 +56,9 @@ export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpC
     return { accountId, balanceMicroUsd, debtPaidMicroUsd: 0n, debtMicroUsd, wasCredited: true };
   }
   if (await isOfOtherMode(db, known?.account_id ?? paid.accountId, paid.livemode))
-    throw new OtherModeError("a test purchase can't credit a live account, nor a live purchase a test account");
+    throw new OtherModeError(
+      'a test purchase must not credit a live account, nor a live purchase a test account, so nothing was credited',
+    );
   throw new Error('the checkout session already belongs to another purchase, so nothing was credited');
 }
 

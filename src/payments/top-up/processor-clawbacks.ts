@@ -46,7 +46,7 @@ export class ProcessorClawbacks {
     const page = after === undefined ? await findOrUndefined<Page>(request) : await callProcessor<Page>(request);
     if (!page) return { entries: [], hasMore: false };
     if (!Array.isArray(page.data) || !page.data.every((each) => typeof each?.id === 'string'))
-      throw new ProcessorError(`the card processor answered without a list of ${kind}s`);
+      throw new ProcessorError(`the card processor returned no valid list of ${kind}s`);
     const entries = page.data.map((each) => read(kind, each));
     return { entries, hasMore: page.has_more === true && entries.length > 0 };
   }
@@ -56,7 +56,7 @@ export class ProcessorClawbacks {
       kind === 'refund' ? this.#stripe.refunds.retrieve(id) : this.#stripe.disputes.retrieve(id),
     );
     if (found !== undefined && found?.id !== id)
-      throw new ProcessorError(`the card processor answered without the ${kind}`);
+      throw new ProcessorError(`the card processor returned another ${kind} than the one that was requested`);
     return found && readUsable(kind, found);
   }
 
@@ -106,7 +106,7 @@ function read(kind: ClawbackKind, object: Stripe.Refund | Stripe.Dispute): Liste
 function readUsable(kind: ClawbackKind, object: Stripe.Refund | Stripe.Dispute): ProcessorClawback {
   const clawback = read(kind, object);
   if (typeof object.id === 'string' && isUsable(clawback)) return clawback;
-  throw new ProcessorError(`the card processor answered without a usable ${kind}`);
+  throw new ProcessorError(`the card processor returned a ${kind} without a valid id, amount, currency or time`);
 }
 
 function faultOf({ amount, currency, created }: Stripe.Refund | Stripe.Dispute): string | undefined {

@@ -82,6 +82,7 @@ export async function refundPurchase(
 async function paymentIntentOf(processor: Processor, { sessionId }: CreditedPurchase): Promise<string> {
   const session = await processor.findSession(sessionId);
   const paymentIntentId = idOf(session?.payment_intent);
-  if (paymentIntentId === null) throw new ProcessorError('the processor knows no payment of this purchase', 404);
+  if (paymentIntentId === null)
+    throw new ProcessorError('the card processor has no payment for this purchase, so nothing was refunded', 404);
   return paymentIntentId;
 }

@@ -41,7 +41,7 @@ function createStripeHttpClient(calls: OutsideCalls): Stripe.HttpClient {
       response.toJSON = async () => {
         const body: unknown = await read();
         if (isUsable(response.getStatusCode(), body)) return body;
-        throw new TypeError('the answer is no JSON object of the API');
+        throw new TypeError('the card processor did not return a JSON object of its API');
       };
       return response;
     },

@@ -130,7 +130,11 @@ export class ChainNode {
     const received: ReceivedTransfer[] = [];
     await eachOf(transactions, RECEIPTS_AT_ONCE, async (transaction) => {
       const receipt = await this.#receipt(transaction);
-      if (!receipt) throw new RpcRefusal("The chain's node has a log, and no receipt of its transaction.");
+      if (!receipt) {
+        throw new RpcRefusal(
+          "The chain's node returned a log but no receipt of its transaction. It will be asked again.",
+        );
+      }
       received.push(...receivedIn(receipt, this.#asset.address, payees));
     });
     return { received, to };
@@ -201,7 +205,9 @@ export class ChainNode {
     if (this.#isChecked) return this.#rpc;
     const chainId = await this.#rpc.chainId();
     if (chainId !== this.#asset.chainId) {
-      throw new RpcError(`X402_RPC_URL is a node of chain ${chainId}, and X402_NETWORK is ${this.#asset.network}.`);
+      throw new RpcError(
+        `X402_RPC_URL is a node of chain ${chainId}, but X402_NETWORK is ${this.#asset.network}. Correct one of them.`,
+      );
     }
     this.#isChecked = true;
     return this.#rpc;

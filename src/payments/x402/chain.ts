@@ -30,7 +30,7 @@ async function readReceived(node: ChainNode, payees: readonly Address[], since: 
     const block = blocksByNumber.get(transfer.block) ?? (await node.block(transfer.block));
     blocksByNumber.set(transfer.block, block);
     if (transfer.block > last || transfer.blockHash !== block.hash) {
-      throw new RpcError('The chain was reorganised while it was read.');
+      throw new RpcError('The chain was reorganised while it was read. It will be read again.');
     }
     dated.push({ ...transfer, at: new Date(Number(block.timestamp) * 1000) });
   }
@@ -82,7 +82,12 @@ export class Chain {
       let isTold = false;
       const onNarrowRange = (blocks: bigint) => {
         const node = `${index + 1} of ${urls.length}`;
-        if (!isTold) log?.warn({ node, blocks: Number(blocks) }, 'a chain node allows logs of few blocks at once');
+        if (!isTold) {
+          log?.warn(
+            { node, blocks: Number(blocks) },
+            'a chain node returns logs for only a few blocks per request, so reading takes longer. No action is needed',
+          );
+        }
         isTold = true;
       };
       return new ChainNode(url, asset, onNarrowRange, calls);

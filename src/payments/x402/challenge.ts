@@ -104,7 +104,7 @@ export class ChallengeTemplate {
     const challenge = make(AMOUNT);
     this.#body = JSON.stringify(enclose(challenge)).split(AMOUNT);
     const [before = '', after = '', ...more] = JSON.stringify(challenge).split(AMOUNT);
-    if (after === '' || more.length > 0) throw new Error('a challenge tells its amount once');
+    if (after === '' || more.length > 0) throw new Error('a challenge must contain its amount exactly once');
     const bytes = Buffer.from(before);
     const whole = bytes.length - (bytes.length % 3);
     const afterBytes = Buffer.from(after);

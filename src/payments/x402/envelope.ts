@@ -100,7 +100,8 @@ const utf8 = new TextDecoder('utf-8', { fatal: true });
 export function decodeEnvelope(header: string): PaymentEnvelope {
   const payload = parse(header);
   if (payload.x402Version !== 2 || !Object.hasOwn(payload, 'accepted')) {
-    throw new InvalidEnvelope('x402Version', 'x402 version 2', 'Send an x402 version 2 payload with `accepted`.');
+    const message = 'payment-signature must be an x402 version 2 payload with `accepted`.';
+    throw new InvalidEnvelope('x402Version', 'x402 version 2', message);
   }
   if (!isPayload(payload)) {
     const { instancePath = '', params = {} } = isPayload.errors?.[0] ?? {};
@@ -109,7 +110,7 @@ export function decodeEnvelope(header: string): PaymentEnvelope {
     throw new InvalidEnvelope(
       field || 'payload',
       'schema',
-      `${field || 'The payload'} does not match the x402 version 2 schema.`,
+      `${field || 'The payload'} in payment-signature must match the x402 version 2 schema.`,
     );
   }
   const identifier = readIdentifier(payload.extensions);
@@ -123,16 +124,17 @@ export function decodeEnvelope(header: string): PaymentEnvelope {
 function parse(header: string): Record<string, unknown> {
   const text = header.trim();
   if (text.length > MAX_HEADER_CHARACTERS)
-    throw malformed('maxLength', `It is longer than ${MAX_HEADER_CHARACTERS} characters.`);
-  if (!BASE64.test(text)) throw malformed('base64', 'It is not Base64.');
+    throw malformed('maxLength', `payment-signature must have at most ${MAX_HEADER_CHARACTERS} characters.`);
+  if (!BASE64.test(text)) throw malformed('base64', 'payment-signature must be the Base64 of JSON, and is not Base64.');
   let payload: unknown;
   try {
     payload = parseWithoutNulls(utf8.decode(Buffer.from(text, 'base64')));
   } catch {
-    throw malformed('json', 'It is not the Base64 of JSON.');
+    throw malformed('json', 'payment-signature must be the Base64 of JSON.');
   }
-  if (!isRecord(payload)) throw malformed('object', 'Its JSON is not an object.');
-  if (isDeeperThan(payload, MAX_DEPTH)) throw malformed('depth', `Its JSON is nested deeper than ${MAX_DEPTH} levels.`);
+  if (!isRecord(payload)) throw malformed('object', 'The JSON in payment-signature must be an object.');
+  if (isDeeperThan(payload, MAX_DEPTH))
+    throw malformed('depth', `The JSON in payment-signature must have at most ${MAX_DEPTH} levels.`);
   return payload;
 }
 
@@ -141,14 +143,14 @@ const malformed = (rule: string, message: string) => new InvalidEnvelope('paymen
 function readIdentifier(extensions: unknown): string {
   const identifier = member(member(member(extensions, PAYMENT_IDENTIFIER), 'info'), 'id');
   if (typeof identifier === 'string' && isValidPaymentId(identifier)) return identifier;
-  const message = `A payment identifier of ${IDENTIFIER_RULE} is required.`;
+  const message = `extensions.payment-identifier.info.id in payment-signature must be ${IDENTIFIER_RULE}.`;
   throw new InvalidEnvelope('extensions.payment-identifier.info.id', 'required', message);
 }
 
 function readExactEvm(payload: Record<string, unknown>): Pick<PaymentEnvelope, 'authorization' | 'signature'> {
   // A facilitator takes the Permit2 path whenever this member exists.
   if (Object.hasOwn(payload, 'permit2Authorization')) {
-    const message = 'Permit2 is not supported. Sign an EIP-3009 authorization.';
+    const message = 'payment-signature is a Permit2 payment, which is not supported. Sign an EIP-3009 authorization.';
     throw new InvalidEnvelope('payload.permit2Authorization', 'eip3009', message);
   }
   const fields = member(payload, 'authorization');
@@ -156,7 +158,8 @@ function readExactEvm(payload: Record<string, unknown>): Pick<PaymentEnvelope, '
   const compact = compactFault('payload.signature', signature);
   if (compact) throw new InvalidEnvelope('payload.signature', '65 bytes', compact);
   if (typeof signature !== 'string' || !SIGNATURE.test(signature)) {
-    throw new InvalidEnvelope('payload.signature', 'format', 'payload.signature must be hexadecimal.');
+    const message = 'payload.signature in payment-signature must be hexadecimal, with 0x in front.';
+    throw new InvalidEnvelope('payload.signature', 'format', message);
   }
   return {
     authorization: {
@@ -174,7 +177,8 @@ function readExactEvm(payload: Record<string, unknown>): Pick<PaymentEnvelope, '
 function text(fields: unknown, name: string, form: RegExp): string {
   const value = member(fields, name);
   if (typeof value === 'string' && form.test(value)) return value;
-  throw new InvalidEnvelope(`payload.authorization.${name}`, 'format', `payload.authorization.${name} is malformed.`);
+  const field = `payload.authorization.${name}`;
+  throw new InvalidEnvelope(field, 'format', `${field} in payment-signature must match ${form.source}.`);
 }
 
 const hex = <T extends Hex>(fields: unknown, name: string, form: RegExp) => text(fields, name, form).toLowerCase() as T;
@@ -182,7 +186,8 @@ const hex = <T extends Hex>(fields: unknown, name: string, form: RegExp) => text
 function uint256(fields: unknown, name: string): bigint {
   const value = BigInt(text(fields, name, DECIMAL));
   if (value <= MAX_UINT256) return value;
-  throw new InvalidEnvelope(`payload.authorization.${name}`, 'uint256', `payload.authorization.${name} is too large.`);
+  const field = `payload.authorization.${name}`;
+  throw new InvalidEnvelope(field, 'uint256', `${field} in payment-signature must be below 2^256.`);
 }
 
 /** Throws for a number without JSON form, such as 1e999. */
@@ -190,7 +195,7 @@ function canonicalForm(payload: object): string {
   try {
     return canonicalize(payload);
   } catch {
-    throw malformed('json', 'Its JSON has no canonical form.');
+    throw malformed('json', 'The JSON in payment-signature has a number that is too large, such as 1e999.');
   }
 }
 

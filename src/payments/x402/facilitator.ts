@@ -142,7 +142,7 @@ export class Facilitator {
     if (REFUSED_REQUESTS.has(status) && body.isValid === undefined) {
       return { valid: false, reason: reasonOf(errorType ?? invalidReason ?? body.error), detail, isOfRequest: true };
     }
-    throw new FacilitatorError(`The facilitator's answer to verify makes no sense (status ${status}).`, { detail });
+    throw new FacilitatorError(`The facilitator returned an invalid answer to verify (status ${status}).`, { detail });
   }
 
   async settle(payment: FacilitatorPayment): Promise<SettleAnswer> {
@@ -183,7 +183,7 @@ export class Facilitator {
     } catch (error) {
       const isLate = error instanceof AnswerTimeout;
       const late = `The facilitator did not answer ${action} within ${timeoutMs} ms.`;
-      const unreadable = `The facilitator gave no answer to ${action} that can be read.`;
+      const unreadable = `The facilitator returned no readable answer to ${action}.`;
       throw new FacilitatorError(isLate ? late : unreadable, { cause: error });
     }
   }
@@ -212,7 +212,7 @@ export class Facilitators {
         if (verification.valid && lacking)
           log.error(
             { facilitator: lacking.facilitator.host },
-            'a facilitator lacks gas; the next one settles the payment',
+            'the wallet of a facilitator lacks gas, so the next facilitator settles the payment. Ask its operator to add gas',
           );
         if (verification.valid || verification.reason !== LACKS_BALANCE) return verification;
         lacking ??= verification;
@@ -220,7 +220,7 @@ export class Facilitators {
         if (!(err instanceof FacilitatorError)) throw err;
         log.warn(
           { err, facilitator: facilitator.host },
-          'a facilitator failed to check a payment; the service asks the next one, if there is one. No money moved',
+          'a facilitator failed to check a payment, and no money moved. The service asks the next facilitator, if there is one; check this one if it repeats',
         );
         if (err.cause instanceof AnswerTimeout) this.#hungUntil.set(facilitator, performance.now() + HUNG_MS);
         failure = err;

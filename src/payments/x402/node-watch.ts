@@ -67,7 +67,7 @@ export class NodeWatch {
     try {
       await this.#chain.head();
       this.#state = 'ok';
-      if (former === 'unreachable') this.#log.info('a node of X402_RPC_URL answers again');
+      if (former === 'unreachable') this.#log.info('a node of X402_RPC_URL responds again. No action is needed');
     } catch (err) {
       if (this.#isStopped) return;
       this.#state = 'unreachable';
@@ -89,11 +89,15 @@ export class NodeWatch {
       this.#domain = 'unreported';
       this.#log.warn(
         { err },
-        "the token's EIP-712 domain is not known, so X402_ASSET_NAME and its version are not checked",
+        "the node did not return the token's EIP-712 domain, so X402_ASSET_NAME and X402_ASSET_VERSION are not checked. Compare them with the contract",
       );
     }
     if (this.#domain === former) return;
-    if (former === 'different') this.#log.info("the token's EIP-712 domain is the configured one again");
+    if (former === 'different') {
+      this.#log.info(
+        "the token's EIP-712 domain matches X402_ASSET_NAME and X402_ASSET_VERSION again. No action is needed",
+      );
+    }
     if (this.#domain !== 'different') return;
     const fix = "Set both to the results of the contract's name() and version()";
     this.#log.error(

@@ -121,7 +121,7 @@ export class PaymentIntake {
       if (!isUnavailable(error)) throw error;
       log.warn(
         { err: error },
-        'failed to release the reservation of a payment; it expires by itself. Nothing was charged',
+        'failed to release the reservation of a payment, which expires later. Nothing was charged; no action is needed',
       );
     }
   }
@@ -203,7 +203,7 @@ export class PaymentIntake {
     }
     log.warn(
       { detail },
-      'the facilitator refused a payment; this request charged nothing. If it refuses many, read detail',
+      'the facilitator refused a payment, and the request was not charged. If it refuses many, read detail',
     );
     if (isOfRequest) return refused('PAYMENT_ERROR', 'facilitator_refused', { facilitatorReason: reason });
     if (!/nonce_already_used$/.test(reason)) return refused('PAYMENT_REQUIRED', reason);
@@ -236,7 +236,7 @@ export class PaymentIntake {
       if (!(error instanceof RpcError)) throw error;
       log.warn(
         { err: error },
-        'failed to read the newest block at a node; this request charged nothing. Check X402_RPC_URL',
+        'failed to read the newest block from a chain node, and the request was not charged. Check X402_RPC_URL',
       );
       return undefined;
     }
@@ -248,7 +248,7 @@ function unverifiable(error: unknown, log: FastifyBaseLogger): Refused<'PAYMENT_
   if (error instanceof RpcError)
     log.warn(
       { err: error },
-      'failed to check a payment at a node; this request charged nothing. Check X402_RPC_URL if this repeats',
+      'failed to check a payment at a chain node, and the request was not charged. Check X402_RPC_URL if this repeats',
     );
   return refused('PAYMENT_ERROR', 'payment_service_failed');
 }

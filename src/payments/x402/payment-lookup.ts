@@ -38,7 +38,7 @@ export function readPaymentHeader(headers: Readonly<Record<string, string | unde
   } catch (error) {
     if (!(error instanceof InvalidEnvelope)) throw error;
     const { field, rule } = error;
-    const message = `payment-signature can't be read. ${error.message} You were not charged.`;
+    const message = `${error.message} You were not charged.`;
     return refused('INVALID_PAYMENT_PAYLOAD', 'malformed_payment', { fault: { field, rule, message } });
   }
 }

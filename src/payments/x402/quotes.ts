@@ -111,14 +111,15 @@ export interface QuotedOrder extends Omit<Order, 'text' | 'ratePicoUsd'> {
 export const invalidQuote: QuoteRefusal = {
   outcome: 'refused',
   code: 'INVALID_QUOTE',
-  message: 'quoteToken is not a valid quote of this service. Get a new one from POST /x402/tts/quote.',
+  message:
+    'quoteToken is not a valid quote of this service. Get a new one from POST /x402/tts/quote. You were not charged.',
   details: { field: 'quoteToken', rule: 'signature' },
 };
 
 export const expiredQuote: QuoteRefusal = {
   outcome: 'refused',
   code: 'QUOTE_EXPIRED',
-  message: 'The quote has expired. Get a new one from POST /x402/tts/quote.',
+  message: 'The quote in quoteToken has expired. Get a new one from POST /x402/tts/quote. You were not charged.',
   details: { field: 'quoteToken', rule: 'expiresAt' },
 };
 
@@ -158,6 +159,6 @@ export function placeQuotedOrder(
 const mismatch = (field: string): QuoteRefusal => ({
   outcome: 'refused',
   code: 'QUOTE_BODY_MISMATCH',
-  message: `${field} differs from the quote. Send the quoted value, or get a new quote.`,
+  message: `${field} differs from the quote. Send the quoted value, or get a new quote. You were not charged.`,
   details: { field, rule: 'quote' },
 });

@@ -77,7 +77,7 @@ export class Rpc {
   async block(which: bigint | 'latest' | 'finalized'): Promise<Block> {
     const named = typeof which === 'bigint' ? numberToHex(which) : which;
     const block = await this.request<Record<keyof Block, Hex> | null>('eth_getBlockByNumber', [named, false]);
-    if (!block) throw new RpcRefusal("The chain's node does not know a block.");
+    if (!block) throw new RpcRefusal(`The chain's node does not have the block ${named}. It will be asked again.`);
     return { number: BigInt(block.number), hash: block.hash, timestamp: BigInt(block.timestamp) };
   }
 
@@ -130,7 +130,7 @@ export class Rpc {
       throw new RpcRefusal(`The chain's node refused ${method}.`);
     }
     if (!isAnswer(method, answer.result)) {
-      throw new RpcError(`The chain's node answered ${method} with something that is no such answer.`);
+      throw new RpcError(`The chain's node returned an invalid answer to ${method}.`);
     }
     return answer.result as T;
   }

@@ -81,7 +81,7 @@ export class Settlement {
       // Whatever was thrown, the money may have moved (R62).
       log.error(
         { err: error, payment: payment.id },
-        'failed to prove or record a settlement; money may have moved, and the service asks the chain again by itself',
+        'failed to prove or record a settlement, so money may have moved. The service asks the chain again; no action is needed',
       );
       const transaction = answer?.outcome === 'open' ? answer.transaction : undefined;
       // While the database is down, the payment becomes one in doubt when its lease expires.
@@ -105,7 +105,7 @@ export class Settlement {
       else
         log.warn(
           { payment: id, detail },
-          'the facilitator refused to settle a payment; it may still settle, so the service asks the chain until its signature expires',
+          'the facilitator refused to settle a payment, which may still settle. The service asks the chain until the signature expires; no action is needed',
         );
       const reason = isFacilitatorsFault ? FACILITATOR_LACKS_GAS : answer.reason;
       await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => states.markRefused(payment, reason));
@@ -128,7 +128,7 @@ export class Settlement {
     const transaction = found?.proof.transaction ?? answer.transaction;
     log.warn(
       { payment: id, transaction, detail },
-      'it is unknown whether a payment was settled; money may have moved, and the service asks the chain again by itself',
+      'it is unknown whether a payment was settled, so money may have moved. The service asks the chain again; no action is needed',
     );
     await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => states.markUnknown(payment, transaction));
     testPoint('x402 unknown');

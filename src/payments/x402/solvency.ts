@@ -45,5 +45,8 @@ export function reportLackOfGas(
   facts: { readonly payment?: string; readonly detail: string },
 ): void {
   metrics.facilitatorLackedGas();
-  log.error(facts, "the facilitator refused a payment that the payer's balance covers: its own wallet lacks gas");
+  log.error(
+    facts,
+    "the facilitator refused a payment that the payer's balance covers, because its own wallet lacks gas. Ask the operator of the facilitator",
+  );
 }

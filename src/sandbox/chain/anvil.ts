@@ -52,7 +52,9 @@ export async function httpArguments(platform: NodeJS.Platform = process.platform
   for (const port of BLOCKED_PORTS) {
     if (await isFree(port)) return ['--host', '127.0.0.1', '--port', String(port)];
   }
-  throw new Error(`The local chain needs one of the ports ${BLOCKED_PORTS.join(', ')}: free one.`);
+  throw new Error(
+    `The local chain needs one of the ports ${BLOCKED_PORTS.join(', ')}, but all are in use. Stop a program that uses one.`,
+  );
 }
 
 /** A length that Unix sockets allow on every platform. */
@@ -111,7 +113,11 @@ export async function launchAnvil(
     });
     await replaceOwnFile(pidFile(directory), String(child.pid));
     while (!(await isReady())) {
-      if (ended) throw new Error(`The local chain did not start: ${(await readFile(logFile, 'utf8')).trim()}`);
+      if (ended) {
+        throw new Error(
+          `The local chain did not start. anvil wrote to ${logFile}: ${(await readFile(logFile, 'utf8')).trim()}`,
+        );
+      }
       await sleep(POLL_MS);
     }
     return child.pid as number;

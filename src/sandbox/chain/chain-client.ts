@@ -70,9 +70,11 @@ export function exchange(socketPath: string, request: unknown, timeoutMs: number
       resolve(Buffer.concat(chunks).toString());
       socket.destroy();
     });
-    socket.setTimeout(timeoutMs, () => socket.destroy(new Error('The local chain does not answer.')));
+    socket.setTimeout(timeoutMs, () =>
+      socket.destroy(new Error(`The local chain did not respond within ${timeoutMs} ms. Restart the sandbox.`)),
+    );
     socket.once('error', reject);
-    socket.once('close', () => reject(new Error('The local chain has closed the connection.')));
+    socket.once('close', () => reject(new Error('The local chain closed the connection. Restart the sandbox.')));
     socket.write(JSON.stringify(request));
   });
 }

@@ -30,11 +30,11 @@ export async function startRpcProxy(
   app.post('/*', async (request, reply) => {
     const calls = [request.body].flat();
     if (calls.length === 0 || !calls.every(isCall)) {
-      return refuse(reply, 400, INVALID_REQUEST, 'The body is no JSON-RPC request.');
+      return refuse(reply, 400, INVALID_REQUEST, 'The body must be a JSON-RPC request.');
     }
     const refused = calls.find(({ method }) => !METHODS.has(method));
     if (refused) {
-      const message = `${refused.method} is refused: this address takes reads and eth_sendRawTransaction.`;
+      const message = `The method ${refused.method} is not allowed. Use a method that reads, or eth_sendRawTransaction.`;
       return refuse(reply, 403, METHOD_NOT_FOUND, message, refused.id);
     }
     // Forwards the checked members only, because anvil could read a duplicate member differently.
@@ -51,13 +51,16 @@ function admitPrograms(app: FastifyInstance, path: string): void {
   const expected = sha256(path);
   app.addHook('onRequest', async (request, reply) => {
     const { host, origin } = request.headers;
-    if (!isOwnHost(host)) return refuse(reply, 421, INVALID_REQUEST, 'This address does not go by that host name.');
-    if (origin !== undefined) return refuse(reply, 403, INVALID_REQUEST, 'Web pages may not use the local chain.');
+    if (!isOwnHost(host))
+      return refuse(reply, 421, INVALID_REQUEST, 'The host header is not the address of the local chain. Use rpcUrl.');
+    if (origin !== undefined)
+      return refuse(reply, 403, INVALID_REQUEST, 'Web pages must not use the local chain. Call it from a program.');
     const isKnown = timingSafeEqual(sha256(request.url), expected);
-    if (!isKnown)
-      return refuse(reply, 404, INVALID_REQUEST, 'Use rpcUrl of sandbox.json: there is nothing at this path.');
+    if (!isKnown) return refuse(reply, 404, INVALID_REQUEST, 'This path does not exist. Use rpcUrl of sandbox.json.');
   });
-  app.setNotFoundHandler((_request, reply) => refuse(reply, 405, INVALID_REQUEST, 'JSON-RPC takes POST only.'));
+  app.setNotFoundHandler((_request, reply) =>
+    refuse(reply, 405, INVALID_REQUEST, 'The method is not supported. Send JSON-RPC with POST.'),
+  );
   app.setErrorHandler<Error & { statusCode?: number }>((error, _request, reply) => {
     const { statusCode = 502, message } = error;
     if (statusCode < 500) return refuse(reply, statusCode, INVALID_REQUEST, message);

@@ -19,6 +19,7 @@ export class ApiError extends Error {
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   const status = error instanceof Error && 'statusCode' in error ? Number(error.statusCode) : 500;
-  if (status >= 400 && status < 500) return new ApiError(status, 'The request is malformed. Nothing was changed.');
-  return new ApiError(500, 'The local checkout failed. Nothing was changed; try again.', {}, 'api_error');
+  if (status >= 400 && status < 500)
+    return new ApiError(status, 'The request is malformed. Correct it. Nothing was changed.');
+  return new ApiError(500, 'The local checkout failed. Try again. Nothing was changed.', {}, 'api_error');
 }

@@ -39,11 +39,11 @@ async function serveCheckout(store: Store, options: CheckoutOptions): Promise<Ru
     exposeHeadRoutes: false,
     routerOptions: { maxParamLength: 1000 },
     frameworkErrors: (_error, _request, reply) =>
-      withPageHeaders(reply).code(400).send(messagePage('That did not work', 'This is no address here.')),
+      withPageHeaders(reply).code(400).send(messagePage('The request failed', 'This URL is not valid. Check it.')),
   });
   app.addHook('onRequest', async (request, reply) => {
     if (isOwnHost(request.headers.host)) return;
-    return reply.code(421).type('text/plain').send(`The local checkout does not go by that host name. Use ${origin}.`);
+    return reply.code(421).type('text/plain').send(`The host header is not the local checkout's. Use ${origin}.`);
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, (_request, body, done) =>

@@ -28,7 +28,8 @@ export function serveDashboard(app: FastifyInstance, store: Store): void {
 
   app.post(DASHBOARD, async (request, reply) => {
     const site = request.headers['sec-fetch-site'] ?? 'same-origin';
-    if (site !== 'same-origin') throw new ApiError(403, 'That came from another page. Nothing was changed.');
+    if (site !== 'same-origin')
+      throw new ApiError(403, 'The form was sent by another page. Send it from this one. Nothing was changed.');
     const form = readParameters(DashboardForm, String(request.body ?? ''));
     if (form.action === 'refund') refund(store, { session: form.id, amountCents: form.amount });
     if (form.action === 'dispute') openDispute(store, { session: form.id, amountCents: form.amount });
@@ -46,7 +47,7 @@ function dashboardPage(store: Store): string {
   return page(
     'Purchases',
     html`<p>Refund them as the processor's dashboard does, or dispute them as the buyer's bank does. The newest come first.</p>
-${purchases.length > 0 ? join(purchases) : html`<p>Nothing was paid yet.</p>`}`,
+${purchases.length > 0 ? join(purchases) : html`<p>There is no purchase yet. Buy credit at /top-up of the service.</p>`}`,
   );
 }
 

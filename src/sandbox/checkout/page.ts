@@ -25,7 +25,7 @@ export function showErrors(app: FastifyInstance, wayBack: string): void {
   app.setErrorHandler((error, _request, reply) => {
     const { status, message } = toApiError(error);
     const content = html`<p>${message}</p>\n<a class="button plain" href="">${wayBack}</a>`;
-    return withPageHeaders(reply.code(status)).send(page('That did not work', content));
+    return withPageHeaders(reply.code(status)).send(page('The request failed', content));
   });
 }
 

@@ -32,7 +32,7 @@ function parse(form: string): Branch {
     }
     if (!NAME.test(name) || count >= MAX_PARAMETERS || typeof branch !== 'object' || last in branch) {
       const about = { code: 'parameter_unknown', param: name.slice(0, 100) };
-      throw new ApiError(400, 'A parameter is malformed, repeated, or one too many.', about);
+      throw new ApiError(400, 'A parameter is malformed, repeated or unknown. Correct the request.', about);
     }
     if (value !== '') branch[last] = value;
   }

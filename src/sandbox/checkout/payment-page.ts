@@ -21,7 +21,7 @@ export function servePaymentPage(app: FastifyInstance, store: Store): void {
   };
   const show = (reply: FastifyReply, session: Session | undefined, isDeclined = false) => {
     if (!session) {
-      const message = 'Nothing was paid. Start again where you wanted to pay.';
+      const message = 'This payment does not exist. Start again at the service. Nothing was paid.';
       return withPageHeaders(reply.code(404)).send(messagePage('No such payment', message));
     }
     const intent = store.find('payment_intent', session.payment_intent ?? '');
@@ -38,7 +38,8 @@ export function servePaymentPage(app: FastifyInstance, store: Store): void {
     const card = form.get('card');
     const email = form.get('email')?.trim().slice(0, MAX_EMAIL_LENGTH) || undefined;
     if (!session || session.status === 'expired' || card === 'declined') return show(reply, session, true);
-    if (card !== 'accepted' && card !== 'bank') throw new ApiError(400, 'Choose one of the buttons.');
+    if (card !== 'accepted' && card !== 'bank')
+      throw new ApiError(400, 'card is missing. Press one of the buttons. Nothing was paid.');
     if (session.status === 'open') store.save(...paySession(session, card === 'bank' ? 'bank' : 'card', email));
     const { href, origin } = successUrlOf(session);
     return withPageHeaders(reply, origin).redirect(href, 303);

@@ -117,7 +117,8 @@ export function paySession(session: Session, by: 'card' | 'bank', email: string 
 export function endBankPayment(store: Store, id: string, end: 'arrived' | 'refused'): void {
   const session = store.get('checkout.session', id, 'session');
   const intent = store.find('payment_intent', session.payment_intent ?? '');
-  if (intent?.status !== 'processing') throw new ApiError(400, `No bank payment of ${id} is on its way.`);
+  if (intent?.status !== 'processing')
+    throw new ApiError(400, `The session ${id} has no bank payment in progress. Nothing was changed.`);
   if (end === 'arrived') store.save(...receive(session, intent));
   else store.save({ ...intent, status: 'requires_payment_method' });
 }

@@ -112,6 +112,8 @@ async function readChanges(file: string): Promise<Stored[][]> {
   try {
     return lines.map((line) => JSON.parse(line));
   } catch {
-    throw new Error(`${file} is damaged. Remove it to start without checkout sessions.`);
+    throw new Error(
+      `The file of the local checkout, ${file}, is damaged. Remove it to start without checkout sessions.`,
+    );
   }
 }

@@ -18,7 +18,7 @@ export async function serverAccount(): Promise<Account> {
   const account = nobody(await readFile('/etc/passwd', 'utf8'));
   if (!account) {
     throw new Error(
-      'PostgreSQL refuses to run as root and /etc/passwd has no account `nobody`: run as an ordinary user, or set SANDBOX_DATABASE_URL.',
+      'PostgreSQL refuses to run as root, and /etc/passwd has no account `nobody`. Start the sandbox as another user than root, or set SANDBOX_DATABASE_URL.',
     );
   }
   return account;
@@ -56,7 +56,7 @@ export const spawnOptions = (account: Account) => ({
 
 export function cannotRun(program: string, cause: Error): Error {
   return new Error(
-    `${program} can't be run here (${cause.message}). It needs a glibc system and, as root, the right to change to the user nobody: ` +
-      'run as an ordinary user, or set SANDBOX_DATABASE_URL.',
+    `${program} can't run on this machine (${cause.message}): it needs glibc and, as root, the right to change to the user nobody. ` +
+      'Start the sandbox as another user than root, or set SANDBOX_DATABASE_URL.',
   );
 }

@@ -33,7 +33,7 @@ export async function serverBinaries(
   if (!(await readableBy(packageDir, account)) || !(await makeLinks(packageDir, links))) {
     root = join(home, `binaries-${version}`);
     if (!existsSync(root)) {
-      onProgress('Copying the PostgreSQL programs to where the server can read them');
+      onProgress('Copying the PostgreSQL programs to a folder that the server can read');
       await createWhole(root, (directory) => copyPrograms(packageDir, links, directory));
     }
   }
@@ -52,7 +52,7 @@ export function findPackage(): string {
     return dirname(dirname(fromWrapper.resolve(name)));
   } catch {
     throw new Error(
-      `The package ${name} is not installed. Install without --omit=optional; on a platform that it does not exist for, set SANDBOX_DATABASE_URL.`,
+      `The npm package ${name} is not installed. Install without --omit=optional, or set SANDBOX_DATABASE_URL if the package does not exist for this platform.`,
     );
   }
 }

@@ -46,24 +46,26 @@ export async function databaseHome(
   const known = await unlessAbsent(lstat(entry));
   // Root's link belongs to root, and its target to the server's account.
   if (known && known.uid !== account.uid && known.uid !== process.geteuid?.()) {
-    throw new Error(`${entry} belongs to user id ${known.uid}: remove it, or choose another DATA_DIR.`);
+    throw new Error(`${entry} belongs to user id ${known.uid}. Remove it, or choose another DATA_DIR.`);
   }
   if (!known) await createHome(entry, account, onProgress);
 
   const home = await unlessAbsent(realpath(entry));
   if (home === undefined)
-    throw new Error(`${entry} links to a directory that is gone. Remove the link to start with an empty database.`);
+    throw new Error(
+      `${entry} links to a folder that does not exist any more. Remove the link to start with an empty database.`,
+    );
   const { uid } = await stat(home);
   if (uid !== account.uid) {
     throw new Error(
-      `The database in ${home} belongs to user id ${uid}, and this process would run it as user id ${account.uid} ` +
-        '(root runs it as nobody). Start as the former user, or choose another DATA_DIR.',
+      `The database in ${home} belongs to user id ${uid}, but would run as user id ${account.uid} (root runs it as nobody). ` +
+        'Start the sandbox as the owner of the database, or choose another DATA_DIR.',
     );
   }
   const inaccessibleDir = await obstacle(home, account);
   if (inaccessibleDir) {
     throw new Error(
-      `The user nobody, who runs the database, can't enter ${inaccessibleDir} any more: allow it (chmod o+x), or choose another DATA_DIR.`,
+      `The user nobody, who runs the database, can't enter ${inaccessibleDir} any more. Allow it (chmod o+x), or choose another DATA_DIR.`,
     );
   }
   if (adopt) await listDatabase(home, home);
@@ -82,12 +84,14 @@ async function createHome(entry: string, account: Account, onProgress: (message:
   const parent = join(await firstWritable(OUTSIDE), 'speechgate');
   if (await mkdir(parent, { recursive: true, mode: 0o755 })) await chmod(parent, 0o755);
   const { uid } = await lstat(parent);
-  if (uid !== process.geteuid?.()) throw new Error(`${parent} belongs to user id ${uid}: remove it.`);
+  if (uid !== process.geteuid?.()) {
+    throw new Error(`${parent} belongs to another user (user id ${uid}). Remove it, or choose another DATA_DIR.`);
+  }
   const outside = await mkdtemp(join(parent, 'postgres-'));
   await listDatabase(outside, await realpath(outside));
   await chown(outside, account.uid, account.gid);
   await symlink(outside, entry);
-  onProgress(`The user nobody can't reach ${dirname(entry)}: the database lives in ${outside}`);
+  onProgress(`The user nobody can't enter ${dirname(entry)}, so the database is in ${outside}`);
 }
 
 /** If only an unused directory is in the way, as with a fresh `mktemp -d`, this opens it to the account's group. */
@@ -116,7 +120,7 @@ async function firstWritable(directories: string[]): Promise<string> {
     if (writable) return directory;
   }
   throw new Error(
-    `None of ${directories.join(', ')} can be written to: choose a DATA_DIR that the user nobody can reach.`,
+    `None of the folders ${directories.join(', ')} is writable. Choose a DATA_DIR that the user nobody can enter.`,
   );
 }
 
@@ -152,9 +156,9 @@ async function assertListed(home: string): Promise<void> {
   const id = (await readIfOwn(join(home, ID_FILE))) ?? '';
   if (ID.test(id) && (await readIfOwn(join(list, id))) === home) return;
   throw new UnknownDatabaseError(
-    `The database in ${home} is not in the list of those that this user's sandboxes have made (${list}). Its settings ` +
-      'could run any program, so it was not started. Remove it to begin with an empty one; or, if you are sure that it is ' +
-      'your own, of an earlier version or of another place, start once with --adopt (npm run sandbox -- --adopt).',
+    `The database in ${home} was not made by a sandbox of this user (by the list in ${list}). Its settings could run any ` +
+      'program, so it was not started. Remove it to start with an empty one; or, if you are sure that it is your own, ' +
+      'start once with --adopt (npm run sandbox -- --adopt).',
   );
 }
 
@@ -170,7 +174,7 @@ async function listFolder(): Promise<string> {
   try {
     return await ownFolder(join(await ownFolder(folder), 'databases'));
   } catch (error) {
-    throw unusable(`${folder} can't be used for it (${(error as Error).message})`);
+    throw unusable(`${folder} can't be used (${(error as Error).message})`);
   }
 }
 
@@ -186,6 +190,6 @@ function stateFolder(): string {
 
 const unusable = (reason: string) =>
   new UnknownDatabaseError(
-    `There is no place for the list of databases that this user's sandboxes have made: ${reason}. Set XDG_STATE_HOME to a ` +
-      'folder of your own, or SANDBOX_DATABASE_URL. No database was started.',
+    `The list of this user's sandbox databases can't be stored: ${reason}. Set XDG_STATE_HOME to a folder of your own, or ` +
+      'set SANDBOX_DATABASE_URL. No database was started.',
   );

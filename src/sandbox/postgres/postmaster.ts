@@ -66,7 +66,9 @@ export async function launchPostmaster(server: Server, port: number, isDurable: 
     if (complaint === undefined) return;
     // The workers of a killed server exit a moment after it.
     if (!complaint.includes('is still in use') || performance.now() > deadline) {
-      throw new Error(`The embedded PostgreSQL did not start on port ${port}: ${complaint} See ${server.logFile}.`);
+      throw new Error(
+        `The embedded PostgreSQL did not start on port ${port}: ${complaint} Read ${server.logFile} for the cause.`,
+      );
     }
     await sleep(POLL_MS);
   }

@@ -41,7 +41,9 @@ export async function startVoiceServer({
     ajv: { customOptions: { coerceTypes: false } },
   });
   app.setErrorHandler<FastifyError>((error, _request, reply) => refuse(reply, error));
-  app.setNotFoundHandler((_request, reply) => sendError(reply, 404, 'There is nothing at this path.'));
+  app.setNotFoundHandler((_request, reply) =>
+    sendError(reply, 404, 'This path does not exist. Use /v1/audio/speech or /v1/models.'),
+  );
 
   app.get('/v1/models', () => ({
     object: 'list',
@@ -52,7 +54,8 @@ export async function startVoiceServer({
     const { input, speed = 1, model, voice: name } = request.body;
     const foreign = FOREIGN_LETTER.exec(input)?.index;
     if (foreign !== undefined) {
-      return sendError(reply, 400, `input has a letter that is not Latin at character ${foreign + 1}.`, 'input');
+      const message = `input has a letter that is not Latin at character ${foreign + 1}. This voice reads only English.`;
+      return sendError(reply, 400, message, 'input');
     }
     const disconnected = new AbortController();
     reply.raw.on('close', () => disconnected.abort());
@@ -75,12 +78,13 @@ export async function startVoiceServer({
 function refuse(reply: FastifyReply, error: FastifyError): FastifyReply {
   if (error instanceof BusyError) {
     reply.header('retry-after', RETRY_AFTER_SECONDS);
-    return sendError(reply, 503, 'Too many texts wait to be spoken.');
+    return sendError(reply, 503, 'The voice server has too many texts in its queue. Retry later.');
   }
   const [fault] = error.validation ?? [];
   const param = fault && (fault.instancePath.slice(1) || `${fault.params.missingProperty ?? ''}`);
   const { statusCode = 500 } = error;
-  return sendError(reply, statusCode, statusCode < 500 ? error.message : 'The text could not be spoken.', param);
+  const message = statusCode < 500 ? error.message : 'The voice server failed to speak the text. Try again.';
+  return sendError(reply, statusCode, message, param);
 }
 
 function sendError(reply: FastifyReply, status: number, message: string, param?: string): FastifyReply {

@@ -17,7 +17,7 @@ export type Reply = Uint8Array<ArrayBuffer> | 'end' | 'failed';
 /** For a text with nothing to speak. */
 const SECONDS_OF_SILENCE = 0.5;
 
-if (parentPort === null) throw new Error('This module runs in a worker thread only');
+if (parentPort === null) throw new Error('voice-worker.ts must run in a worker thread.');
 const port = parentPort;
 
 const flite = new Flite(workerData as WebAssembly.Module);

@@ -132,7 +132,7 @@ class VoiceThread {
     this.#worker.postMessage(utterance ?? null);
     const [reply]: Reply[] = await once(this.#worker, 'message', this.#ended);
     this.#isAsked = false;
-    if (reply === 'failed') throw new Error('the text could not be spoken');
+    if (reply === 'failed') throw new Error('The voice worker failed to speak the text.');
     return reply === 'end' ? undefined : reply;
   }
 

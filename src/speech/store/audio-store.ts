@@ -55,7 +55,7 @@ export const isClockError = (error: unknown): boolean => error instanceof Error 
 const messageOf = (reason: StoreError['reason'], cause: unknown): string => {
   if (reason === 'full') return 'The audio store is full.';
   return isClockError(cause)
-    ? 'The audio store is not available: its clock and that of this machine differ.'
+    ? 'The audio store is not available, because its clock and the clock of this machine differ.'
     : 'The audio store is not available.';
 };
 
@@ -74,14 +74,14 @@ const KEY = /^[A-Za-z0-9/_-]{1,200}$/;
 
 /** No key leads out of a store, and no two keys name the same object. @throws TypeError */
 export function checkKey(key: string): void {
-  if (!KEY.test(key) || key.split('/').includes('')) throw new TypeError('not a valid audio key');
+  if (!KEY.test(key) || key.split('/').includes('')) throw new TypeError('The key of the audio is not valid.');
 }
 
 const DATED_KEY = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-\d{1,10})?$/;
 
 /** The minute since 1970 of a dated key: the first 48 bits of a UUIDv7 are milliseconds (RFC 9562). @throws TypeError */
 export function minuteOf(key: string): number {
-  if (!DATED_KEY.test(key)) throw new TypeError('not a dated key');
+  if (!DATED_KEY.test(key)) throw new TypeError('The key of the audio does not contain a time.');
   return Math.floor(Number.parseInt(key.slice(0, 8) + key.slice(9, 13), 16) / MINUTE_MS);
 }
 
@@ -95,5 +95,5 @@ export const endedMinutes = (names: readonly string[], before: Date): number[] =
 /** An end beyond the object's is allowed. @throws RangeError */
 export function checkRange({ start, end }: ByteRange, size: number): void {
   const valid = Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= 0 && start <= end;
-  if (!valid || start >= size) throw new RangeError('The part does not lie inside the object.');
+  if (!valid || start >= size) throw new RangeError('The requested range is not within the stored audio.');
 }

@@ -10,7 +10,7 @@ export const openAudioStore = (setting: string, calls?: OutsideCalls): AudioStor
 
 function openUnmeasured(setting: string): AudioStore {
   const parsed = parseAudioStoreSetting(setting);
-  if (!parsed) throw new TypeError('AUDIO_STORE is neither file:PATH nor s3://bucket/prefix');
+  if (!parsed) throw new TypeError('AUDIO_STORE must be file:PATH or s3://bucket/prefix.');
   if (parsed.kind === 'file') return new FileAudioStore(parsed.path);
   const endpoint = process.env.AWS_ENDPOINT_URL_S3?.trim() || process.env.AWS_ENDPOINT_URL?.trim() || undefined;
   return new S3AudioStore({ bucket: parsed.bucket, prefix: parsed.prefix, endpoint });

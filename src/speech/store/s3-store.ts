@@ -77,13 +77,15 @@ export class S3AudioStore implements AudioStore {
       const length = range && size !== undefined ? Math.min(range.end + 1, size) - range.start : size;
       if (!Number.isSafeInteger(size) || (ContentLength !== undefined && ContentLength !== length)) {
         body.destroy();
-        throw new StoreError('unavailable', new Error('The answer has another part of the object, or tells no size.'));
+        const message = 'The bucket returned another range than the requested one, or no size.';
+        throw new StoreError('unavailable', new Error(message));
       }
       return { size: size as number, stream: guardAgainstStall(body, this.#limits.stallMs) };
     } catch (error) {
       if (!(error instanceof StoreError && error.cause instanceof Error)) throw error;
       if (error.cause.name === 'NoSuchKey') return undefined;
-      if (error.cause.name === 'InvalidRange') throw new RangeError('The part does not lie inside the object.');
+      if (error.cause.name === 'InvalidRange')
+        throw new RangeError('The requested range is not within the stored audio.');
       throw error;
     }
   }

@@ -7,7 +7,7 @@ export function guardAgainstStall(source: Readable, stallMs: number): Readable {
     clearTimeout(timer);
     timer = setTimeout(() => {
       if (guarded.writableNeedDrain) startTimer();
-      else source.destroy(new Error('The source of the stream has stalled.'));
+      else source.destroy(new Error(`The audio store sent nothing for ${stallMs} ms.`));
     }, stallMs);
   };
   const guarded = new Transform({

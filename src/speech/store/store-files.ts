@@ -16,7 +16,8 @@ export async function isOwnDirectory(path: string): Promise<boolean> {
 }
 
 export function assertDirectory(stats: Stats): void {
-  if (!stats.isDirectory()) throw new Error('Something that is no directory is in its place.');
+  if (!stats.isDirectory())
+    throw new Error('A file or a link is in the place of a folder of AUDIO_STORE. Move it away.');
 }
 
 /** Returns undefined if it is absent; throws if it, or its folder, is a symlink or something else. */
@@ -26,7 +27,7 @@ export async function openFile(path: string): Promise<{ handle: FileHandle; size
   if (!handle) return undefined;
   return closeOnFailure(handle, async () => {
     const stats = await handle.stat();
-    if (!stats.isFile()) throw new Error('Something that is no file is in its place.');
+    if (!stats.isFile()) throw new Error('A folder or a device is in the place of an audio file. Move it away.');
     return { handle, size: stats.size };
   });
 }

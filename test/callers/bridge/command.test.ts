@@ -55,7 +55,7 @@ test('the bridge reports each charge and keeps to a budget that survives restart
   t.equal(repeated.headers.get('x-speechgate-replay'), 'true');
   await child.printed(/\$0\.000000 .* repeated {2}total \$0\.000396/);
   await t.rejects(openai.audio.speech.create({ ...ORDER, input: 'Hello again' }), {
-    message: /Raise --max-total of speechgate bridge/,
+    message: /Raise the cap with --max-total of speechgate bridge/,
   });
   await child.printed(/refused {2}over_cap: .*total \$0\.000396/);
   t.notMatch(child.output(), /Hello/);
@@ -84,7 +84,7 @@ test('--no-token accepts any API key and prints a warning', async (t) => {
   const { start, env } = await scene(t);
   const { command, openai } = await start('--no-token');
   await openai.models.list();
-  await command.printed(/--no-token: every user of this machine can spend here/);
+  await command.printed(/--no-token lets every user of this machine spend your money/);
   t.notMatch(command.output(), /export OPENAI_API_KEY/);
   const { code, err } = await callerCommand({ ...env, SPEECHGATE_BRIDGE_TOKEN: 'sesame' }, 'bridge', '--no-token');
   t.strictSame([code, err.trim().split('\n').length], [2, 2], err);
@@ -97,7 +97,7 @@ test('a token file sets the API key, which is never printed', async (t) => {
   await writeFile(path, 'open-sesame\n', { mode: 0o644 });
   const open = await callerCommand(env, 'bridge', '--token-file', path);
   t.equal(open.code, 2);
-  t.match(open.err, /^--token-file: .* others can read it/);
+  t.match(open.err, /^--token-file: other users of this machine own .* or can read it/);
   await chmod(path, 0o600);
   const { command, openai } = await start('--token-file', path, '--json');
   await assert.rejects(openai.models.list(), AuthenticationError);
@@ -115,13 +115,13 @@ test('--host and --allow-origin start nothing without a token of the user', asyn
   ] as const) {
     for (const more of [[], ['--no-token']]) {
       const { code, err } = await callerCommand(env, 'bridge', '--port', '0', option, value, ...more);
-      const needed = `${option} needs a token of yours: --token-file FILE, or SPEECHGATE_BRIDGE_TOKEN.`;
+      const needed = `${option} needs a token that you choose. Set it with --token-file FILE or SPEECHGATE_BRIDGE_TOKEN.`;
       t.strictSame([code, err], [2, `${needed} Nothing was started.\nUsage: speechgate bridge\n`]);
     }
   }
   Object.assign(env, { SPEECHGATE_BRIDGE_TOKEN: 'sesame' });
   const { command, openai } = await start('--host', '0.0.0.0', '--allow-origin', 'http://localhost:3000');
-  await command.printed(/has your token can spend here, up to your caps\. The connection is not encrypted\./);
+  await command.printed(/has your token can spend your money, up to your caps\. The connection is not encrypted\./);
   const { port } = new URL(openai.baseURL);
   const headers = { authorization: 'Bearer sesame', host: 'bridge.internal', origin: 'http://localhost:3000' };
   const answer = await fetch(`http://127.0.0.2:${port}/v1/models`, { headers });
@@ -138,10 +138,10 @@ test('wrong options exit with 2 and the usage; missing funds exit with 3', async
     [['--port', port], /^--port \d+ is in use\./],
     [['--port', '70000'], /^--port must be/],
     [['--max-per-day', 'much'], /^--max-per-day must be US dollars/],
-    [['--token-file', '/nowhere'], /^--token-file names a file that cannot be read/],
+    [['--token-file', '/nowhere'], /^The file of --token-file cannot be read/],
     [['--pay', 'gold'], /^--pay must be/],
     [['--allow-origin', 'http://localhost:3000/'], /^--allow-origin must be the origin of a page/],
-    [['--host', '192.0.2.1', '--token-file', token], /^--host 192\.0\.2\.1 is no address of this machine\./],
+    [['--host', '192.0.2.1', '--token-file', token], /^--host 192\.0\.2\.1 is not an address of this machine\./],
   ] as const) {
     const { code, err } = await callerCommand(env, 'bridge', ...args);
     t.equal(code, 2, err);

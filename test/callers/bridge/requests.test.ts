@@ -169,7 +169,7 @@ test('the bridge refuses foreign hosts, foreign origins and invalid requests', a
       ...['', '[]', '"text"', 'null', '{', BODY.slice(0, -1)].map(
         (body) => [body, 400, 'invalid_json', /JSON/] as const,
       ),
-      [JSON.stringify({ input: 'x'.repeat(300_000) }), 413, 'request_too_large', /exceeds 262144 bytes/],
+      [JSON.stringify({ input: 'x'.repeat(300_000) }), 413, 'request_too_large', /larger than 262144 bytes/],
     ];
     for (const [body, status, code, message, headers] of refused) {
       const { error, ...answer } = await send(origin, { body, headers: { ...headers } });
@@ -341,5 +341,5 @@ test('models and voices with invalid ids are neither listed nor bought', async (
     t.notMatch(await list(path), /[\u001b\u202e]|\\u001b|W{301}|дом/, path);
   }
   const { message } = await ask({ model: 'm0', voice: 'none' });
-  t.match(message, /It has v0, v1, .* and 50 more\. Nothing was bought\.$/);
+  t.match(message, /Send one of v0, v1, .* and 50 more\. Nothing was bought\.$/);
 });

@@ -225,7 +225,9 @@ test('the page says why nothing is spoken, and what to do', { skip: withoutChrom
   const status = page.getByRole('status');
   await page.getByLabel('Account id').fill('6b1f0f9e-0000-4000-8000-000000000000');
   await speak(page).click();
-  await status.getByText('There is no account with this id. Nothing was charged.').waitFor();
+  await status
+    .getByText('There is no account with this id. Check the id, or add credit. Nothing was charged.')
+    .waitFor();
   t.match((await status.getByRole('link').getAttribute('href')) ?? '', /\/top-up\?amount=500$/);
 
   const account = await gateway.fund(500);
@@ -237,7 +239,7 @@ test('the page says why nothing is spoken, and what to do', { skip: withoutChrom
   await stream.write(silentMp3(2000));
   await isPlaying(page);
   stream.reset();
-  await status.getByText('The audio broke off').waitFor();
+  await status.getByText('The audio ended early').waitFor();
 
   await page.getByLabel('Text').fill('x'.repeat(4097));
   await page.getByText('4,097 of 4,096 characters. Shorten the text.').waitFor();

@@ -77,8 +77,8 @@ test('a refusal tells what is spent, what is reserved, and how long its signatur
   t.strictSame([reserved, until], [400n, '12:01:30']);
   t.equal(
     message,
-    'This may cost 800 micro-USD, but 300 of 1000 is left: 300 is spent, 400 is reserved for purchases that may still be ' +
-      `charged, ${bySignature}. Raise perDayMicroUsd or shorten the text. You were not charged.`,
+    'This may cost 800 micro-USD, but only 300 of the cap of 1000 is left: 300 is spent, 400 is reserved for purchases that ' +
+      `may still be charged, ${bySignature}. Raise perDayMicroUsd or shorten the text. You were not charged.`,
   );
   now += 90_000;
   t.strictSame((await refusal()).slice(0, 2), [200n, null]);

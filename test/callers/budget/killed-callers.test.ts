@@ -82,7 +82,7 @@ const startMcp: StartSpeaker = async (t, env) => {
     speak: async () => {
       const { isError, text } = await toolsOf(client)('speak', { text: nextText() }, { timeout: TIMEOUT_MS });
       if (!isError) return 'spoken';
-      assert.match(text, /Over the budget/);
+      assert.match(text, /over the budget/);
       return 'over the budget';
     },
     kill: async () => {

@@ -106,7 +106,7 @@ test('the caller commands work end to end on one sandbox', {
       err,
     );
     const wrongNode = await callerCommand({ ...env, SPEECHGATE_RPC_URL: NOBODY }, 'balance', '--pay', 'x402', '--json');
-    t.match(failed(wrongNode).message, /^The node 127\.0\.0\.1:1 returned no balance\./);
+    t.match(failed(wrongNode).message, /^The node 127\.0\.0\.1:1 did not return the wallet.s balance\./);
   });
 
   await t.test('exit 3: without funds each flow names how to add them', async (t) => {
@@ -131,7 +131,7 @@ test('the caller commands work end to end on one sandbox', {
     t.equal(unknownAccount.code, 3, unknownAccount.err);
     t.match(
       unknownAccount.err,
-      /^The service does not know this credit account\. You were not charged\. .*speechgate top-up \(or http:\S+\)\n$/m,
+      /^This credit account does not exist at the service\. You were not charged\. .*speechgate top-up \(or http:\S+\)\n$/m,
     );
   });
 
@@ -175,7 +175,7 @@ test('the caller commands work end to end on one sandbox', {
     await until(async () => (await arrived()) > before);
     assert.equal(await child.stop('SIGINT'), 5, child.output());
     const [, identifier = ''] = /speechgate resume (\S+)$/m.exec(child.output()) ?? [];
-    assert.match(child.output(), new RegExp(`^The outcome of ${identifier} is unknown`, 'm'));
+    assert.match(child.output(), new RegExp(`^The outcome of the purchase ${identifier} is unknown`, 'm'));
     const shown = await callerCommand({ ...env, SPEECHGATE_MAX_TOTAL: '0.001' }, 'budget');
     assert.match(shown.out, /^reserved .*may still be charged, by signature until \d{4}-.*Z; see speechgate resume/m);
     assert.match(shown.out, /^left +0\.000010 USD to pay by card$/m);
@@ -189,7 +189,7 @@ test('the caller commands work end to end on one sandbox', {
       callerCommand(env, 'budget', '--json'),
       callerCommand(env, 'resume'),
     ]);
-    assert.match(again.err, new RegExp(`^ID: no purchase ${identifier} is saved here\\.`));
+    assert.match(again.err, new RegExp(`^ID ${identifier} is not a purchase that is saved on this machine\\.`));
     assert.equal(again.code, 2);
     assert.deepEqual([told(budget).reservedMicroUsd, told(budget).spentMicroUsd], [0, 5 * HELLO_PRICE]);
     assert.deepEqual([none.code, none.out], [0, 'There are no purchases to resume.\n']);
@@ -239,7 +239,7 @@ test('the caller commands work end to end on one sandbox', {
       const buyer = { SPEECHGATE_CONFIG_DIR: join(folder, 'buyer') };
       const error = failed(await callerCommand(buyer, 'say', 'Hello world', '--out', '/dev/full', '--json'));
       t.strictSame([error.code, error.exit, error.chargedMicroUsd], ['AUDIO_LOST', 1, HELLO_PRICE]);
-      t.match(error.message, /could not be written: ENOSPC.* You were charged/);
+      t.match(error.message, /could not be written to its file: ENOSPC.* You were charged/);
     },
   );
 
@@ -252,7 +252,10 @@ test('the caller commands work end to end on one sandbox', {
       callerCommand(env, 'feedback', 'send', 'It works.', '--json'),
     ]);
     t.strictSame([failed(away).code, failed(away).exit], ['UNREACHABLE', 1]);
-    t.match(failed(away).message, /^No service answers at http:\S+ If it was a sandbox, run npx --no -- speechgate /);
+    t.match(
+      failed(away).message,
+      /^No service responds at http:\S+ Start it; a sandbox starts with npx --no -- speechgate /,
+    );
     t.strictSame(
       [failed(untrusted).code, failed(untrusted).reason, failed(untrusted).exit],
       ['UNTRUSTED', 'wrong_key', 1],
@@ -268,8 +271,8 @@ test('the caller commands work end to end on one sandbox', {
     const wrong: readonly (readonly [args: readonly string[], fault: RegExp, env?: Record<string, string>])[] = [
       [['say', 'x'], /^--out is missing/],
       [['say', 'x', '--out', join(folder, 'no', 'x.mp3')], /^--out \S+ is not writable \(there is no such folder\)/],
-      [['say', 'x', '--out', folder], /^--out \S+ is a folder\. Name a file in it\.$/],
-      [['say', 'x', '--play'], /^--play found no player\. Install /, { PATH: bare }],
+      [['say', 'x', '--out', folder], /^--out \S+ is a folder\. Name a file in it\. Nothing was written\.$/],
+      [['say', 'x', '--play'], /^--play found no audio player\. Install /, { PATH: bare }],
       [['say', 'x', '--out', '-', '--voice', 'nobody'], /^--voice .*speechgate voices/],
       [
         ['say', 'x', '--out', '-', '--voice', 'shimmr'],
@@ -279,7 +282,7 @@ test('the caller commands work end to end on one sandbox', {
       [['voices', '--model', 'nothing'], /^--model nothing does not exist\. speechgate models lists them\./],
       [['say', 'x', '--out', '-', '--pay', 'cash'], /^--pay must be one of card, x402, prepaid, not cash\.$/],
       [['deposit', '0.01'], /^AMOUNT must be from 0\.100000 to 100\.000000 USD, not 0\.01\. Nothing was signed\.$/],
-      [['connect', 'ftp://speech.example'], /^URL must be the address of a service/],
+      [['connect', 'ftp://speech.example'], /^URL must be an http or https URL without a path/],
     ];
     const runs = await Promise.all(wrong.map(([args, , extra]) => callerCommand({ ...env, ...extra }, ...args)));
     for (const [at, [args, fault]] of wrong.entries()) {

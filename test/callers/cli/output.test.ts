@@ -124,9 +124,9 @@ test('a file whose extension is that of another format is named', async (t) => {
     t.equal(otherFormat(path, 'audio/mpeg'), '');
   }
   t.equal(otherFormat('a.WAV', 'audio/wav'), '');
-  t.equal(otherFormat('hello.mp3', 'audio/wav'), '. The audio is WAV: rename the file to *.wav');
+  t.equal(otherFormat('hello.mp3', 'audio/wav'), '. The audio is WAV, so give the file the ending .wav');
   for (const path of ['a.wav', 'b/a.ogg', 'a.flac', 'a.Opus']) {
-    t.equal(otherFormat(path, 'audio/mpeg'), '. The audio is MP3: rename the file to *.mp3', path);
+    t.equal(otherFormat(path, 'audio/mpeg'), '. The audio is MP3, so give the file the ending .mp3', path);
   }
 });
 
@@ -158,7 +158,7 @@ test('a link or pipe of another user is neither followed nor written to', {
       name,
     );
   }
-  await t.rejects(SpeechFolder.open(join(folder, 'folder')), /is a link of user id/);
+  await t.rejects(SpeechFolder.open(join(folder, 'folder')), /is a link of another user \(user id \d+\)/);
   t.equal(await readFile(secret, 'utf8'), 'former');
   t.strictSame(await readdir(join(folder, 'home')), []);
 });
@@ -238,7 +238,7 @@ for (const [error, code, exit, message] of [
     new OutcomeUnknownError(PENDING),
     'OUTCOME_UNKNOWN',
     5,
-    /^The outcome of pay_\d+ is unknown.* speechgate resume pay_\d+$/,
+    /^The outcome of the purchase pay_\d+ is unknown.* speechgate resume pay_\d+$/,
   ],
   [
     new AudioLostError('Lost.', { chargedMicroUsd: null, maxMicroUsd: 1n }),
@@ -249,8 +249,8 @@ for (const [error, code, exit, message] of [
   [new AudioLostError('Lost.', { chargedMicroUsd: 1n, maxMicroUsd: 1n }), 'AUDIO_LOST', 1, /^Lost\.$/],
   [new UntrustedError('wrong_key', 'Wrong.'), 'UNTRUSTED', 1, /^Wrong\. You were not charged\.$/],
   [new UnreachableError('Away.'), 'UNREACHABLE', 1, /^Away\.$/],
-  [new DamagedBudgetError('/b', 'at byte 7'), 'BUDGET_DAMAGED', 1, /^\/b is not a valid budget \(at byte 7\)/],
-  [new FileBusyError('/b', 30_000), 'FILE_BUSY', 1, /^\/b has been locked by another process for 30 s/],
+  [new DamagedBudgetError('/b', 'at byte 7'), 'BUDGET_DAMAGED', 1, /^The budget file \/b is not valid \(at byte 7\)/],
+  [new FileBusyError('/b', 30_000), 'FILE_BUSY', 1, /^Another process has locked \/b for 30 s/],
   [new ForeignFileError('/b is a link.'), 'FOREIGN_FILE', 1, /^\/b is a link\.$/],
   [Object.assign(new Error('EACCES: no.'), { code: 'EACCES' }), 'EACCES', 1, /^EACCES: no\.$/],
   [
@@ -281,7 +281,7 @@ test('a service message becomes one short line that names the service', async (t
 test('an unexpected error is one line, and --json adds its stack', async (t) => {
   const bug = new TypeError('a bug');
   const message =
-    'TypeError: a bug (a bug; --json adds its stack trace, and speechgate resume --list shows unfinished purchases)';
+    'Unexpected error (TypeError: a bug). Run speechgate resume --list to see unfinished purchases; report this bug with the output of --json.';
   t.strictSame(failureOf(bug), { code: 'INTERNAL', exit: 1, message, stack: bug.stack });
   t.strictSame([failureOf('text').code, failureOf(undefined).exit], ['INTERNAL', 1]);
 });

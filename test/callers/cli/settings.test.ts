@@ -136,7 +136,7 @@ test('a wallet shared with another service causes a warning', async (t) => {
   t.ok(!(await described(OURS)).lines.some((line) => line.startsWith('WARNING')));
   await storeWallet(folder, OTHER, WALLET);
   const { lines, document } = await described(OTHER);
-  t.ok(lines.some((line) => line.startsWith(`WARNING   ${OURS} knows this wallet too.`)));
+  t.ok(lines.some((line) => line.startsWith(`WARNING   this wallet is also set for ${OURS}.`)));
   t.strictSame((document as { walletAlsoAt: string[] }).walletAlsoAt, [OURS]);
 });
 
@@ -169,10 +169,10 @@ test('settings that others can read or have replaced are refused with the fix', 
   const refused = (fault: RegExp) =>
     assert.rejects(readSettings(env), (error) => error instanceof UsageError && fault.test(error.message));
   await chmod(join(folder, 'trust.json'), 0o604);
-  await refused(/trust\.json is open to other users .* chmod 600 '/);
+  await refused(/Other users of this machine can read .*trust\.json, .* chmod 600 '/);
   await chmod(join(folder, 'trust.json'), 0o600);
   await chmod(folder, 0o750);
-  await refused(/ is open to other users .* chmod 700 '/);
+  await refused(/Other users of this machine can read .* chmod 700 '/);
   await chmod(folder, 0o700);
   await rm(join(folder, 'wallet.json'));
   await symlink(join(folder, 'config.json'), join(folder, 'wallet.json'));
@@ -201,7 +201,7 @@ test('amounts, addresses and keys are parsed strictly', async (t) => {
     `${OURS}?a=b`,
     'https://user@speech.example',
   ]) {
-    t.throws(() => readBaseUrl(text, 'URL'), /URL must be the address of a service/);
+    t.throws(() => readBaseUrl(text, 'URL'), /URL must be an http or https URL without a path/);
   }
   const stored = { kty: 'EC', crv: 'P-256', x, y, d: 'private', kid: 'k1', status: 'current' };
   for (const keys of [[PIN], { keys: [PIN] }, { keys: [stored] }]) {
@@ -275,7 +275,7 @@ for (const [member, values] of [
   test(`a sandbox.json with an invalid ${member} is refused`, async (t) => {
     for (const value of values) {
       const folder = await folderWith(t, { [member]: value });
-      await refused(folder, new RegExp(`^${join(folder, 'sandbox.json')} is not what a sandbox writes: .*${member}`));
+      await refused(folder, new RegExp(`^The sandbox file ${join(folder, 'sandbox.json')} is damaged.*: .*${member}`));
     }
   });
 }
@@ -378,7 +378,7 @@ for (const [config, fault] of [
   ['{"maxPerDay":1}', /^maxPerDay in config\.json must be a string, such as "0\.01".*, not 1\.$/],
   ['{"maxPerDay":null}', /maxPerDay in config\.json must be a string/],
   ['{"maxTotal":["1"]}', /maxTotal in config\.json must be a string/],
-  ['{"maxPerCall":""}', /^maxPerCall in config\.json is empty\. Set US dollars, .* or remove it\./],
+  ['{"maxPerCall":""}', /^The cap maxPerCall in config\.json is empty\. Set US dollars, .* or remove it\./],
   ['{"maxPerCall":"a lot"}', /^maxPerCall in config\.json must be US dollars/],
   ['{"pay":7}', /pay in config\.json must be a string/],
   ['{"accounts":[]}', /accounts in config\.json must be an object/],
@@ -401,7 +401,7 @@ for (const [name, text] of [
 ] as const) {
   test(`${name} ${text} is refused`, async (t) => {
     const env = { SPEECHGATE_CONFIG_DIR: await folderWithFile(t, name, text), SPEECHGATE_URL: SERVICE_URL };
-    await assert.rejects(readSettings(env), isUsage(new RegExp(`^${name}`)));
+    await assert.rejects(readSettings(env), isUsage(new RegExp(`^The settings file ${name} `)));
   });
 }
 
@@ -414,10 +414,10 @@ test('a blank cap is refused in a variable and in an option', async () => {
     };
     await assert.rejects(
       readSettings(env),
-      isUsage(/^SPEECHGATE_MAX_PER_DAY is empty\. Set US dollars, .* or remove it\./),
+      isUsage(/^The cap SPEECHGATE_MAX_PER_DAY is empty\. Set US dollars, .* or remove it\./),
     );
     const given = { perCallMicroUsd: ['--a', blank], perDayMicroUsd: ['--b', undefined] } as const;
-    assert.throws(() => readCaps({ ...given, totalMicroUsd: ['--c', undefined] }), isUsage(/^--a is empty/));
+    assert.throws(() => readCaps({ ...given, totalMicroUsd: ['--c', undefined] }), isUsage(/^The cap --a is empty/));
   }
 });
 

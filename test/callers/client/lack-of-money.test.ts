@@ -25,7 +25,7 @@ const SHORT = { priceMicroUsd: 198, balanceMicroUsd: 100 };
 const OF_MONEY: readonly [details: object, way: Way, problem: RegExp, remedy: RegExp][] = [
   [{ reason: 'no_account', ...SHORT }, CARD, /0\.000098 USD is missing/, /speechgate top-up/],
   [{ reason: 'insufficient_funds', ...SHORT }, CARD, /0\.000098 USD is missing/, /speechgate top-up/],
-  [{ reason: 'unknown_account', ...SHORT }, CARD, /does not know this credit account/, /speechgate top-up/],
+  [{ reason: 'unknown_account', ...SHORT }, CARD, /This credit account does not exist/, /speechgate top-up/],
   [{ reason: 'account_indebted', ...SHORT }, CARD, /in debt/, /speechgate top-up/],
   [{ reason: 'insufficient_funds', ...SHORT }, PREPAID, /0\.000098 USD is missing/, /speechgate deposit 1\.00/],
   [

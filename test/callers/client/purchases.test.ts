@@ -323,5 +323,5 @@ test('a purchase of another service or kind, or one tampered with, is not sent',
   ]) {
     await t.rejects(client.resume({ ...pending, ...change } as PendingPurchase), /pending|purchase/);
   }
-  await t.rejects(client.resumeDeposit(pending), /pending deposit/);
+  await t.rejects(client.resumeDeposit(pending), /is not a deposit\. Pass the `pending` of a deposit/);
 });

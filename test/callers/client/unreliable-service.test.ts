@@ -46,7 +46,7 @@ test('audio shorter than its content-length is not taken for the whole', async (
   const { client } = await prepaidCaller(gateway, { fetch: shortened, timeoutMs: 0 });
   const error = await errorOf(client.speak(HELLO));
   t.ok(error instanceof OutcomeUnknownError, String(error));
-  t.equal(error.cause.message, 'The audio was cut off.');
+  t.equal(error.cause.message, 'The connection closed before the end of the audio.');
 });
 
 test('job audio is fetched under another host name of the service too', async (t) => {

@@ -34,7 +34,10 @@ test('speak says that a service with an unknown key charged nothing', async (t) 
   const { call, upstream } = await startAgent(t, 'another-key');
   const { isError, text } = await call('speak', { text: TEXT });
   t.ok(isError);
-  t.match(text, /^The service can't be trusted\. Nothing was charged\. The metadata is signed by /);
+  t.match(
+    text,
+    /^The client does not trust the response of the service\. Nothing was charged\. The metadata is signed with the key /,
+  );
   t.equal(upstream.requests.length, 0);
 });
 
@@ -77,7 +80,7 @@ test('numbers, booleans and amounts are read from text, amounts also from number
     t.equal(isError, false, `${maxUsd}: ${text}`);
   }
   for (const maxUsd of ['$0.0001', 0.0001, 0, '0']) {
-    t.match((await call('speak', { text: TEXT, maxUsd })).text, /Over the budget/, String(maxUsd));
+    t.match((await call('speak', { text: TEXT, maxUsd })).text, /over the budget/, String(maxUsd));
   }
   await writeFile(join(folder, 'mine.mp3'), 'mine');
   for (const overwrite of ['false', 'False', false]) {
@@ -112,8 +115,8 @@ test('an invalid value names its argument and buys nothing', async (t) => {
     [{ text: TEXT, maxUsd: true }, /maxUsd must/],
     [{ text: TEXT, file: 5 }, /file must/],
     [{ resume: 5 }, /resume must/],
-    [{}, /text or resume is missing/],
-    [{ text: null, resume: '' }, /text or resume is missing/],
+    [{}, /exactly one of the arguments text and resume/],
+    [{ text: null, resume: '' }, /exactly one of the arguments text and resume/],
   ];
   for (const [args, pattern] of wrong) {
     const { text, isError } = await call('speak', args);
@@ -265,7 +268,10 @@ test('list_voices returns the voices of one model in pages', async (t) => {
     voices.push(...data.models[0].voices.map(({ id }: { id: string }) => id));
   }
   t.strictSame([voices.length, voices.at(-1)], [70, 'v69']);
-  t.match((await call('list_voices', { model: 'none' })).text, /There are: m0, m1, .* and 100 more\.$/);
+  t.match(
+    (await call('list_voices', { model: 'none' })).text,
+    /Use one of m0, m1, .* and 100 more\. Nothing was bought\.$/,
+  );
 });
 
 // Where the MCP server writes: a folder of its own user, by whatever way it is named.
@@ -291,7 +297,7 @@ test('a folder or link of another user is not written to', { skip }, async (t) =
     await assert.rejects(SpeechFolder.open(path), ForeignFileError, path);
     const { code, err } = await callerCommand({}, 'mcp', '--folder', path);
     t.strictSame([code, err.trim().split('\n').length], [2, 1], err);
-    t.match(err, /is another user's, or a link of theirs/);
+    t.match(err, /belongs to another user, or is reached by another user's link/);
   }
   t.equal((await SpeechFolder.open(mine)).path, own);
   await t.rejects(SpeechFolder.open(join(root, 'none')));

@@ -157,7 +157,7 @@ test('resuming a request that never arrived buys it once', async (t) => {
   const { data } = await speak({ resume: identifier, file: 'late' });
   t.strictSame(await readFile(data.path), Buffer.from(silentMp3(1000)));
   t.strictSame([data.priceUsd, data.budgetLeftUsd], ['0.000198', '0.000802']);
-  t.match((await speak({ resume: identifier })).text, /no purchase .* is open/);
+  t.match((await speak({ resume: identifier })).text, /resume must be the identifier of an open purchase, not /);
   t.equal(await balance(), 10_000n - 198n);
 });
 

@@ -91,7 +91,7 @@ test('an agent lists voices, gets a quote, buys speech and reads its balance', a
   t.ok(voices.data.models.find(({ id }: { id: string }) => id === 'provider-a/tts-1').voices.length > 1);
   const one = await agent.call('list_voices', { model: 'provider-a/tts-1' });
   t.equal(one.data.models.length, 1);
-  t.match((await agent.call('list_voices', { model: 'none' })).text, /There are: .*provider-a\/tts-1/);
+  t.match((await agent.call('list_voices', { model: 'none' })).text, /Use one of provider-a\/tts-1/);
 
   const quote = await agent.call('quote', { text: 'Hello world' });
   t.strictSame([quote.data.priceUsd, quote.data.characters, quote.data.budgetLeftUsd], ['0.000198', 11, '0.001000']);
@@ -155,7 +155,10 @@ test('a refused call tells the agent what to do and charges nothing', async (t) 
     assert.ok(isError);
     assert.match(text, pattern);
   };
-  await say({ text: 'x'.repeat(1000) }, /Over the budget\. .* 0\.018000 USD.* 0\.010000 USD for one call/);
+  await say(
+    { text: 'x'.repeat(1000) },
+    /This purchase is over the budget\. .* 0\.018000 USD.* 0\.010000 USD for one call/,
+  );
   await say(
     { text: 'Hello world', maxUsd: '0.0001' },
     /0\.000100 USD of the cap of 0\.000100 USD for one call is left/,
@@ -163,9 +166,9 @@ test('a refused call tells the agent what to do and charges nothing', async (t) 
   await say({ text: 'x'.repeat(400) }, /Insufficient funds: .*speechgate deposit 1.*Nothing was charged\./);
   await say({ text: 'Hello world', voice: 'nobody' }, /voice.*list_voices.*Nothing was charged/);
   await say({ text: 'Hello world', speed: 9 }, /speed/);
-  await say({}, /text or resume is missing/);
-  await say({ text: 'Hello world', resume: 'x' }, /text or resume is missing/);
-  await say({ resume: 'unknown' }, /no purchase unknown is open/);
+  await say({}, /exactly one of the arguments text and resume/);
+  await say({ text: 'Hello world', resume: 'x' }, /exactly one of the arguments text and resume/);
+  await say({ resume: 'unknown' }, /resume must be the identifier of an open purchase, not unknown\./);
   t.equal(gateway.upstream.requests.length, 0);
   t.equal(await balance(), 300n);
   t.strictSame(await readdir(agent.folder), [], 'nothing is left in the folder');
@@ -219,7 +222,7 @@ test('speech is written only inside its folder and replaces nothing by default',
     'com1.mp3',
     'con.x.wav',
   ]) {
-    t.match((await say({ file })).text, /file must be a plain name/, file);
+    t.match((await say({ file })).text, /file must be a file name without folders/, file);
   }
   await symlink(outside, join(agent.folder, 'link.mp3'));
   t.match((await say({ file: 'link.mp3' })).text, /already exists/);

@@ -194,7 +194,7 @@ test('an invalid custom amount is asked for again and kept as typed', async (t) 
   const { gateway, checkout } = await shop(t, { TOP_UP_MAX_CENTS: '150000', TOP_UP_RATE_LIMIT_MAX: '1' });
   const accountId = await gateway.fund(500);
   const cases: [typed: string, rule: string, message: RegExp][] = [
-    ['', 'format', /Type an amount in US dollars, such as 12\.50\./],
+    ['', 'format', /The amount must be in US dollars, such as 12\.50\. You were not charged\./],
     ['twelve', 'format', /in US dollars, such as 12\.50\./],
     ['12,50', 'format', /such as 12\.50/],
     ['1,000', 'format', /such as 12\.50/],
@@ -345,10 +345,10 @@ test("R14: the page says that it chose another amount than the URL's", async (t)
     ['', undefined],
     ['500', undefined],
     ['0700', undefined],
-    ['499', /The smallest purchase is \$5\.00, so it is chosen/],
-    ['2001', /The largest purchase is \$20\.00, so it is chosen/],
-    ['7.5', /no whole number of cents, so \$5\.00 is chosen/],
-    ['-900', /no whole number of cents/],
+    ['499', /is too small, so the minimum \$5\.00 is chosen/],
+    ['2001', /is too large, so the maximum \$20\.00 is chosen/],
+    ['7.5', /not a whole number of cents, so \$5\.00 is chosen/],
+    ['-900', /not a whole number of cents/],
   ];
   for (const [amount, note] of cases) {
     const { text } = await gateway.call(`/top-up?amount=${amount}`);

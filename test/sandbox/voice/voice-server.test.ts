@@ -102,7 +102,7 @@ test('a client that disconnects frees its thread', async () => {
 
 test('speechgate voice prints its URL, and SIGTERM finishes running speech', async (t) => {
   const command = startChild(t, 'src/speechgate.ts', {}, ['voice']);
-  await command.printed(/The voice listens on \S+/);
+  await command.printed(/The voice server listens on \S+/);
   const [, url] = / listens on (http:\/\/127\.0\.0\.1:\d+\/v1)/.exec(command.output()) ?? assert.fail();
   const response = await fetch(`${url}/audio/speech`, {
     method: 'POST',

@@ -141,7 +141,7 @@ test('content that stalls fails its stream', async (t) => {
   const limits = { ...SHORT_LIMITS, other: { attemptMs: 30_000, totalMs: 30_000 } };
   const stored = await openStore(t, { endpoint, limits }).open('key');
   assert.equal(stored?.size, 100);
-  await t.rejects(buffer(stored.stream), /stalled/);
+  await t.rejects(buffer(stored.stream), /sent nothing for \d+ ms/);
 });
 
 test('content may take longer than the header timeout', async (t) => {
@@ -202,7 +202,7 @@ test('a request that the clock makes invalid is repeated once, with the time of 
   await store.put('key', Buffer.from('x'), 'audio/mpeg');
   t.equal(requests, 3);
   isStubborn = true;
-  await t.rejects(store.put('key', Buffer.from('x'), 'audio/mpeg'), /its clock and that of this machine differ/);
+  await t.rejects(store.put('key', Buffer.from('x'), 'audio/mpeg'), /its clock and the clock of this machine differ/);
 });
 
 for (const { status, code, reason } of [

@@ -57,16 +57,20 @@ async function* decodeMp3(audio: AsyncIterable<Uint8Array>): AsyncGenerator<Samp
     let hasSamples = false;
     for await (const piece of mp3Pieces(audio)) {
       const { channelData, sampleRate, errors } = decoder.decode(piece);
-      if (errors.length > 0) throw new UnreadableAudioError(`The MP3 is damaged: ${errors[0]?.message}.`);
+      if (errors.length > 0) {
+        throw new UnreadableAudioError(`The MP3 from the service is damaged (${errors[0]?.message}).`);
+      }
       const mono = mixed(channelData);
       if (mono.length > 0 && !isPlayable(channelData.length, sampleRate)) {
-        throw new UnreadableAudioError(`The MP3 has ${sampleRate} samples a second, which is not supported.`);
+        throw new UnreadableAudioError(
+          `The MP3 has ${sampleRate} samples a second, which this bridge does not support.`,
+        );
       }
       if (mono.length > 0) yield { rate: sampleRate, mono };
       hasSamples ||= mono.length > 0;
       await turn();
     }
-    if (!hasSamples) throw new UnreadableAudioError('The audio is not MP3.');
+    if (!hasSamples) throw new UnreadableAudioError('The audio from the service is not MP3.');
   } finally {
     decoder.free();
   }
@@ -142,7 +146,7 @@ export function openWave(audio: Buffer): Wave {
     if (name === 'fmt ' && content.length >= 16) format = readFormat(content);
     if (name === 'data' && format) return waveOf(content, format);
   }
-  throw new UnreadableAudioError('The audio is not a WAV file.');
+  throw new UnreadableAudioError('The audio from the service is not a WAV file.');
 }
 
 function readFormat(chunk: Buffer): Format {
@@ -151,7 +155,7 @@ function readFormat(chunk: Buffer): Format {
   const rate = chunk.readUInt32LE(4);
   if (!isPlayable(channels, rate)) {
     throw new UnreadableAudioError(
-      `The WAV file has ${channels} channels and ${rate} samples a second, which is not supported.`,
+      `The WAV file has ${channels} channels and ${rate} samples a second, which this bridge does not support.`,
     );
   }
   const bits = chunk.readUInt16LE(14);
@@ -186,7 +190,7 @@ function reader({ tag, bits, bytes }: Format): (data: Buffer, at: number) => num
   }
   if (tag === FLOATS && bits === 32) return (data, at) => clipped(data.readFloatLE(at));
   if (tag === FLOATS && bits === 64) return (data, at) => clipped(data.readDoubleLE(at));
-  throw new UnreadableAudioError(`WAV of format ${tag} with ${bits} bits is not supported.`);
+  throw new UnreadableAudioError(`This bridge does not support a WAV file of format ${tag} with ${bits} bits.`);
 }
 
 /** Encoders accept no NaN and no values beyond ±1. */

@@ -157,7 +157,7 @@ async function* encodeStream(samples: Samples, args: readonly string[], output =
     yield* ffmpeg.stdout;
     await fed;
     const [code] = await ended;
-    if (code !== 0) throw new Error(`ffmpeg failed with exit code ${code}.`);
+    if (code !== 0) throw new Error(`ffmpeg could not convert the audio and ended with exit code ${code}.`);
   } finally {
     ffmpeg.kill();
   }
