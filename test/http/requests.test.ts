@@ -451,6 +451,8 @@ test('an operation takes no slot that the contract does not declare', async (t) 
     ],
   ] as [Terms, (rateLimits: RateLimits) => Promise<unknown>, string][]) {
     const send = await startEdge(terms, take);
-    t.strictSame(await send(), { failed: `x-rate-limits of this operation does not name ${reason}, which needs a slot` });
+    t.strictSame(await send(), {
+      failed: `x-rate-limits of this operation does not name ${reason}, which needs a slot`,
+    });
   }
 });

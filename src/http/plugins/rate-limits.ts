@@ -209,7 +209,8 @@ export class RateLimits {
 
   #windowFor(reason: WindowReason): WindowKey {
     const window = this.#terms?.window;
-    if (!window?.when.includes(reason)) throw new Error(`x-rate-limits of this operation does not name ${reason}, which needs a slot`);
+    if (!window?.when.includes(reason))
+      throw new Error(`x-rate-limits of this operation does not name ${reason}, which needs a slot`);
     return window.by;
   }
 
