@@ -185,6 +185,7 @@ export class RateLimits {
     const check = showsCredential ? this.#parts.limiter.beginCredentialCheck(client) : undefined;
     if (!check) return this.#refuseAtEdge(slot);
     this.#overLimit = { slot, check };
+    // Only the first end counts, so this is for a request that ended before its credential was judged.
     this.#reply.raw.once('close', () => check.end('failed'));
     return undefined;
   }

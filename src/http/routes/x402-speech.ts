@@ -133,6 +133,7 @@ export class X402Speech {
     const { offers, flows, foreignHeaders, speech, refuseOnChain } = this.#options;
     const offered = await offers.offer(asked);
     const choice = chooseFlow(flows, context, foreignHeaders);
+    // With headers of two flows there is no one payment to look up.
     if (isAnswer(choice)) return refusedBy(isAnswer(offered) ? offered : choice);
     const { flow, replays } = choice.chosen ?? {};
     if (isAnswer(offered)) return refusedBy(offered, replays);
@@ -184,6 +185,7 @@ export class X402Speech {
     let held: PaymentHold | undefined;
     const onHeld = (hold: PaymentHold) => {
       held = hold;
+      // A valid credential takes no slot at the edge either.
       if (flow.verify) context.rateLimits.uncountVerified();
     };
     try {

@@ -34,8 +34,8 @@ export interface CardReceipt extends Record<string, string | bigint> {
 }
 
 /**
- * Pays from a card account, which is funded at the hosted checkout (R71). The account's id is a bearer credential: whoever
- * has it can spend the balance (R12). Card data never gets here.
+ * Pays from a card account, which is funded at the hosted checkout: card data never gets here. The exact price is debited
+ * before synthesis (R71). The account's id is a bearer credential: whoever has it can spend the balance (R12).
  */
 export class CardCredits implements PaymentFlow<CardCredential> {
   readonly name = 'card';

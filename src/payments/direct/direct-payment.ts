@@ -108,6 +108,7 @@ export class DirectHold implements PaymentHold {
   }
 }
 
+/** The headers of a paid response: false for the original, true for its repetition (R22). */
 export const directReceipt = (
   receipt: string,
   { identifier }: Pick<PaymentEnvelope, 'identifier'>,
