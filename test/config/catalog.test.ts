@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { test } from 'tap';
@@ -270,6 +271,38 @@ test('an invalid catalog is refused with every fault named', async (t) => {
         (error) => error instanceof CatalogError && message.test(error.message),
       );
     });
+  }
+});
+
+test('of every two faults in a file both are named', async (t) => {
+  type File = { upstreams: unknown[]; [member: string]: unknown };
+  // biome-ignore lint/suspicious/noExplicitAny: what is wrong has no type.
+  type Break = (file: File, model: any) => unknown;
+  const local = { name: 'local', baseUrl: 'http://127.0.0.1/v1' };
+  const faults: readonly [fault: Break, told: RegExp][] = [
+    [(file) => Object.assign(file, { markupPercent: 1 }), /markupPercent/],
+    [(file) => Object.assign(file, { defaultModel: 'acme-2/none' }), /acme-2\/none is not in models/],
+    [(file) => file.upstreams.push(7), /upstreams\.\d must be object/],
+    [(file) => file.upstreams.push(local, local), /upstream local is listed twice/],
+    [(file) => file.upstreams.push({ ...local, name: 'q', baseUrl: 'ftp://a' }), /upstream q: baseUrl/],
+    [(_, model) => delete model.id, /'id'/],
+    [(_, model) => delete model.name, /'name'/],
+    [(_, model) => Object.assign(model, { baseRatePicoUsdPerCharacter: -1 }), /baseRatePicoUsdPerCharacter must/],
+    [(_, model) => Object.assign(model, { defaultVoice: 'x' }), /defaultVoice x/],
+    [(_, model) => Object.assign(model, { upstreams: [{ name: 'gone' }] }), /upstream gone is not in/],
+    [(_, model) => Object.assign(model, { descriptoin: '' }), /descriptoin/],
+    [(_, model) => model.voices.push(7), /voices\.\d must be object/],
+    [(_, model) => model.voices.push(model.voices[0]), /lists a voice twice/],
+    [(file) => (file.models as unknown[]).push(7), /models\.1 must be object/],
+  ];
+  const path = await catalogFile(t, '');
+  for (const [at, [one, toldOne]] of faults.entries()) {
+    for (const [other, toldOther] of faults.slice(at + 1)) {
+      const file = { ...structuredClone(acme), upstreams: [] };
+      for (const fault of [one, other]) fault(file, file.models[0]);
+      await writeFile(path, JSON.stringify(file));
+      for (const told of [toldOne, toldOther]) assert.throws(() => loadCatalog(path), told);
+    }
   }
 });
 
