@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { test } from 'tap';
 import { CatalogError, loadCatalog } from '../../src/config/catalog.ts';
-import { placeOrder } from '../../src/speech/order.ts';
+import { type OrderRequest, placeOrder } from '../../src/speech/order.ts';
 import { priceMicroUsd } from '../../src/speech/price.ts';
 import { catalogFile, catalogWith } from '../support/catalog-file.ts';
 import { startGateway } from '../support/gateway.ts';
@@ -388,6 +388,27 @@ test('R3: the price is ceil(characters x rate) in whole micro-USD', async (t) =>
       }),
     );
   });
+});
+
+test('R7: the catalog checks run in the order model, voice, speed, cap', async (t) => {
+  const long = 'a'.repeat(4097);
+  const cases: [string, OrderRequest, string][] = [
+    ['all wrong', { text: long, model: 'x', voice: 'x', speed: 9 }, 'UNKNOWN_TTS_MODEL'],
+    ['voice, speed and cap', { text: long, voice: 'alloy', speed: 9 }, 'INVALID_VOICE'],
+    ['speed and cap', { text: long, speed: '1e0' }, 'INVALID_SPEED'],
+    ['the cap', { text: long }, 'TEXT_TOO_LONG'],
+    ['an upstream name', { text: 'a', model: 'tts-1' }, 'UNKNOWN_TTS_MODEL'],
+    ['a voice in another case', { text: 'a', voice: 'provider-a_Alloy' }, 'INVALID_VOICE'],
+    ['a speed with a sign', { text: 'a', speed: '+1' }, 'INVALID_SPEED'],
+    ['a speed below the minimum', { text: 'a', speed: 0.49 }, 'INVALID_SPEED'],
+    ['a speed that is not a number', { text: 'a', speed: Number.NaN }, 'INVALID_SPEED'],
+  ];
+  for (const [name, request, code] of cases) {
+    await t.test(name, async (t) => {
+      const result = placeOrder(catalog, request);
+      t.equal(result.outcome === 'refused' && result.code, code);
+    });
+  }
 });
 
 test('R1, R2: characters are UTF-16 units of the trimmed text', async () => {

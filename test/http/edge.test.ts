@@ -386,19 +386,12 @@ test('the edge validates bodies and query parameters', async (t) => {
       ['R8: an unknown model', post(json, '{"text":"a","model":"tts-1"}'), 400, 'UNKNOWN_TTS_MODEL'],
       ['R8: model of another type', post(json, '{"text":"a","model":7}'), 400, 'UNKNOWN_TTS_MODEL'],
       ['R8: a bare voice slug', post(json, '{"text":"a","voice":"alloy"}'), 400, 'INVALID_VOICE'],
-      ['R8: a voice in another case', post(json, '{"text":"a","voice":"provider-a_Alloy"}'), 400, 'INVALID_VOICE'],
       ['R8: text over the cap', post(json, JSON.stringify({ text: 'a'.repeat(4097) })), 413, 'TEXT_TOO_LONG'],
       [
         'R7: the model comes before the cap',
         post(json, JSON.stringify({ text: 'a'.repeat(4097), model: 'x' })),
         400,
         'UNKNOWN_TTS_MODEL',
-      ],
-      [
-        'R7: the speed comes before the cap',
-        post(json, JSON.stringify({ text: 'a'.repeat(4097), speed: 9 })),
-        400,
-        'INVALID_SPEED',
       ],
       [
         'R7: the voice comes before the speed',
