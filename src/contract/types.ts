@@ -230,7 +230,7 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
-         * @description Provider-qualified model id from `/tts/models`.
+         * @description Provider-qualified model id from `/tts/models`. If omitted, the quote's or the catalog's default.
          * @example provider-a/tts-1
          */
         ModelId: string;
