@@ -91,7 +91,7 @@ function unknownOutcome({ pending }: OutcomeUnknownError): Failure {
 function audioLost({ message, chargedMicroUsd, maxMicroUsd }: AudioLostError): Failure {
   if (chargedMicroUsd !== null) return { code: 'AUDIO_LOST', exit: EXIT.failed, message, chargedMicroUsd };
   const text =
-    'The response ended before the audio was complete, and the audio cannot be fetched again. You may have been charged: run speechgate balance, and use --durable next time.';
+    'The audio ended early and cannot be fetched again. You may have been charged: run speechgate balance, and use --durable next time.';
   return { code: 'AUDIO_LOST', exit: EXIT.unknownOutcome, message: text, chargedMicroUsd, maxMicroUsd };
 }
 

@@ -157,7 +157,7 @@ export class Speechgate {
     if (pending.flow !== 'card') throw walletsOnly();
     if (!isJob(pending) || pending.baseUrl !== baseUrl)
       throw new SpeechgateError(
-        `${pending.identifier} is not a \`durable\` purchase at ${baseUrl}. Pass the \`pending\` of one. Nothing was sent.`,
+        `${pending.identifier} is not a \`durable\` purchase at ${baseUrl}. Pass one. Nothing was sent.`,
       );
     return this.#settle(
       pending,
@@ -192,7 +192,7 @@ export class Speechgate {
   get #accountId(): string {
     const { pay } = this.#options;
     if (pay) return pay.accountId;
-    throw new SpeechgateError('The option `pay` is missing. Pass cardCredits(accountId). You were not charged.');
+    throw new SpeechgateError('`pay` is missing. Pass cardCredits(accountId). You were not charged.');
   }
 
   /** A budget that can't be written keeps the reservation; the purchase itself succeeded. */
@@ -297,13 +297,13 @@ const jobFailed = ({ error, traceId }: TtsJob): ServiceError =>
 function speechOf(response: Response, audio: ReadableStream<Uint8Array>, receipt: Receipt): Speech {
   const contentType = response.headers.get('content-type') as Speech['contentType'];
   if (!contentType?.startsWith('audio/'))
-    throw new TypeError(`content-type of the response is ${contentType}, which is not audio.`);
+    throw new TypeError(`content-type of the response is ${contentType}, not audio.`);
   const bytes = async () => new Uint8Array(await new Response(audio).arrayBuffer());
   return { audio, bytes, contentType, receipt };
 }
 
 const walletsOnly = (): SpeechgateError =>
-  new SpeechgateError('This client pays only by card credit. To pay by wallet, import Speechgate from `/x402`.');
+  new SpeechgateError('This client pays only by card credit. For wallets, import Speechgate from `/x402`.');
 
 /** A misspelt or invalid cap must not be ignored. @throws TypeError */
 function checkTypes<Options extends object>(
@@ -313,7 +313,7 @@ function checkTypes<Options extends object>(
 ): void {
   for (const [name, value] of Object.entries(options)) {
     const type = new Map(Object.entries(types)).get(name);
-    if (!type) throw new TypeError(`${functionName} has no option ${name}. Check its spelling.`);
+    if (!type) throw new TypeError(`${functionName} has no option ${name}.`);
     if (value !== undefined && typeof value !== type)
       throw new TypeError(`${functionName}: ${name} must be a ${type}.`);
   }

@@ -101,7 +101,7 @@ export class PriceChangedError extends ServiceError {
     const price = Number.isSafeInteger(priceMicroUsd) ? ` to ${formatUsd(BigInt(priceMicroUsd as number))} USD` : '';
     super(
       fault,
-      `The price has risen${price}, which is above the maximum of this purchase. Retry to buy at the new price. Nothing was charged.`,
+      `The price has risen${price}, above the maximum of this purchase. Retry to buy at the new price. Nothing was charged.`,
     );
   }
 }

@@ -113,7 +113,7 @@ async function followJob(jobId: string, receipt: Receipt, paid: PaidResponse): P
     }
     const waitsForAttempt = status === 'queued' && typeof data.startedAt === 'string';
     if (waitsForAttempt && performance.now() > deadline) {
-      const cause = new SpeechgateError('An attempt at the job failed. The service retries it later.');
+      const cause = new SpeechgateError('An attempt at the job failed. It will be retried.');
       return { outcome: 'unknown', cause, retryAfterSeconds: LOOK_AGAIN_SECONDS };
     }
     await pause(delay, signal);
@@ -154,7 +154,7 @@ async function reportedCharge({ pending, response, service, signal }: CardRespon
   return balanceMicroUsd === heldMicroUsd + priceMicroUsd ? 0n : null;
 }
 
-const CUT_OFF = 'The response ended before the audio was complete, and the audio cannot be fetched again.';
+const CUT_OFF = 'The audio ended early and cannot be fetched again.';
 const LOST: Readonly<Record<'unknown' | 'free' | 'charged', string>> = {
   unknown: `${CUT_OFF} Check your balance, and use \`durable: true\` next time. You may have been charged.`,
   free: 'The audio ended early. Buy it again. The balance shows that you were not charged.',

@@ -26,7 +26,7 @@ export function faultOf(response: Response, body: unknown): Fault {
     message:
       typeof message === 'string'
         ? serviceWords(message)
-        : `The service returned status ${response.status} without a message. Retry later.`,
+        : `The service returned status ${response.status}. Retry later.`,
     details: typeof details === 'object' && details !== null ? (details as Record<string, unknown>) : null,
     traceId: traceIdOf(response),
     retryAfterSeconds: seconds !== null && /^\d{1,6}$/.test(seconds) ? Number(seconds) : null,
