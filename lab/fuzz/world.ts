@@ -1,14 +1,12 @@
 import type { Test } from 'tap';
-import { testDatabase } from '../../test/support/database.ts';
 import { send } from '../../test/support/gateway.ts';
 import { type GatewayProcess, startGatewayProcess } from '../../test/support/gateway-process.ts';
 import { later, untilJob } from '../../test/support/jobs.ts';
-import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import { Line } from '../soak/callers/line.ts';
 import { Operation } from '../soak/callers/operation.ts';
 import { buyCredit } from '../soak/callers/top-up.ts';
 import { Random } from '../soak/random.ts';
-import { openOutside } from '../soak/world/outside.ts';
+import { startOneGateway } from '../soak/world/one-gateway.ts';
 import type { Service } from '../soak/world/world.ts';
 import type { Known } from './contract-requests.ts';
 
@@ -25,14 +23,9 @@ export interface World {
 }
 
 export async function openWorld(t: Test): Promise<World> {
-  const { url: databaseUrl } = await testDatabase(t);
-  const outside = await openOutside(t, await temporaryFolder(t));
-  const own = { DATABASE_URL: databaseUrl, RECONCILE_INTERVAL_MS: '1000', BASE_URL: 'http://speechgate.test' };
-  const env = { ...outside.settings(true), ...own };
-  const open = await startGatewayProcess(t, env);
-  const limited = await startGatewayProcess(t, { ...env, ...LIMITED });
-  const origin = () => open.url;
-  const service: Service = { ...outside.service, gateways: [origin, origin], databaseUrl, env };
+  const { gateway: open, service } = await startOneGateway(t, { RECONCILE_INTERVAL_MS: '1000' });
+  const limited = await startGatewayProcess(t, { ...service.env, ...LIMITED });
+  const [origin] = service.gateways;
   const line = new Line('gateway one', origin);
   t.teardown(() => line.close());
   const buy = (cents: number) => buyCredit(service, new Operation(new Random('accounts', cents), [line, line]), cents);
