@@ -121,7 +121,9 @@ const BUILT_IN = new URL('catalog-default.json', import.meta.url);
 
 /**
  * Models, voices and prices come from this file alone (R42). Each model has one rate, so that a price is known before it
- * is paid. A voice id is `<provider>_<slug>`; a bare slug selects nothing. @throws CatalogError that names the file and its faults */
+ * is paid. A voice id is `<provider>_<slug>`; a bare slug selects nothing.
+ * @throws CatalogError that names the file and its faults
+ */
 export function loadCatalog(file?: string): Catalog {
   const where = file ?? 'the built-in catalog';
   let data: unknown;

@@ -24,7 +24,8 @@ export interface ProbeExample {
 
 /**
  * Decodes bodies by their content type before validation (R7): JSON in UTF-8, where the contract names no other type (R72).
- * A bare probe becomes the example it stands for (R59). */
+ * A bare probe becomes the example it stands for (R59).
+ */
 export const bodies = fp(async (app) => {
   app.decorateRequest('bytes', undefined);
   app.decorateRequest('isBareProbe', false);
