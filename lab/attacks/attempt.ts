@@ -1,12 +1,11 @@
 import { randomBytes, randomInt } from 'node:crypto';
-import type { OutgoingHttpHeaders } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PaymentPayload, PaymentRequired } from '@x402/core/types';
 import type { LocalAccount } from 'viem';
 import type { Mode } from '../../test/support/stub-upstream.ts';
 import { decodeHeader, encodePayment, officialClient } from '../../test/support/x402.ts';
+import { type HangUp, type Heard, Line, type Sent } from '../soak/callers/line.ts';
 import type { Gathering } from './gathering.ts';
-import { type Answer, type Ask, ask, type Leaving } from './http.ts';
 import { nonceOf, type Plan } from './plans.ts';
 import type { Target } from './targets/target.ts';
 import { audioOf, type World } from './world.ts';
@@ -22,7 +21,7 @@ const LONGEST_PAUSE_MS = 1_000;
 const LENGTH = 60;
 
 export interface Note {
-  readonly answer: Answer;
+  readonly answer: Heard;
   readonly isPaid: boolean;
   readonly isDelivery: boolean;
 }
@@ -31,12 +30,13 @@ export interface Note {
 export class Attempt {
   readonly notes: Note[] = [];
   /** A client that paid and received nothing repeats these requests. */
-  readonly usage = new Set<Ask>();
+  readonly usage = new Set<Sent>();
   readonly nonces: string[] = [];
   /** Price of one text in micro-USD, from the latest challenge. */
   price = 0n;
   readonly #texts = new Map<string, string>();
   readonly #delivered = new Set<string>();
+  readonly #line = new Line('gateway one', () => this.target.origin);
   /** Its own address, so that limits by address do not couple clients. */
   readonly #address = `10.${randomInt(256)}.${randomInt(256)}.${randomInt(256)}`;
 
@@ -60,19 +60,20 @@ export class Attempt {
     return text;
   }
 
-  post(text = this.text(), model?: string): Ask {
+  post(text = this.text(), model?: string): Sent {
     const headers = { 'content-type': 'application/json' };
     return { method: 'POST', path: '/x402/tts', headers, body: JSON.stringify({ text, model }) };
   }
 
-  get(text = this.text()): Ask {
+  get(text = this.text()): Sent {
     return { method: 'GET', path: `/x402/tts?text=${encodeURIComponent(text)}` };
   }
 
-  async send(what: Ask, leaving?: Leaving): Promise<Answer> {
-    const headers: OutgoingHttpHeaders = { 'x-forwarded-for': this.#address, ...what.headers };
-    const answer = await ask(this.target.origin, { ...what, headers }, HUNG_MS, leaving);
-    if (leaving && answer.outcome === 'broken') return answer;
+  /** Sends a request over a new connection. @param leaving when the client disconnects */
+  async send(what: Sent, leaving?: HangUp): Promise<Heard> {
+    const headers = { 'x-forwarded-for': this.#address, connection: 'close', ...what.headers };
+    const answer = await this.#line.ask({ ...what, headers }, HUNG_MS, leaving);
+    if (leaving && (answer.hasHungUp || !answer.isWhole)) return answer;
     const goods = this.#goodsIn(answer, what);
     if (goods !== undefined) this.#delivered.add(goods);
     this.notes.push({ answer, isPaid: 'payment-signature' in headers, isDelivery: goods !== undefined });
@@ -80,9 +81,9 @@ export class Attempt {
   }
 
   /** Requests without payment. @throws when the response is not a challenge */
-  async challenge(what: Ask): Promise<PaymentRequired> {
+  async challenge(what: Sent): Promise<PaymentRequired> {
     const answer = await this.send(what);
-    if (answer.outcome !== 'answered' || answer.status !== 402) throw new Error('There is no challenge.');
+    if (!answer.isWhole || answer.status !== 402) throw new Error('There is no challenge.');
     const challenge: PaymentRequired = decodeHeader(String(answer.headers['payment-required']));
     this.price = BigInt(challenge.accepts[0]?.amount ?? 0);
     return challenge;
@@ -96,7 +97,7 @@ export class Attempt {
     return payment;
   }
 
-  paid(what: Ask, payment: PaymentPayload | string): Ask {
+  paid(what: Sent, payment: PaymentPayload | string): Sent {
     const header = typeof payment === 'string' ? payment : encodePayment(payment);
     const paid = { ...what, headers: { ...what.headers, 'payment-signature': header } };
     this.usage.add(paid);
@@ -104,13 +105,13 @@ export class Attempt {
   }
 
   /** Requests a challenge and signs a payment, but does not send the paid request. */
-  async prepare(what: Ask, plan?: Plan): Promise<{ readonly paid: Ask; readonly payment: PaymentPayload }> {
+  async prepare(what: Sent, plan?: Plan): Promise<{ readonly paid: Sent; readonly payment: PaymentPayload }> {
     const payment = await this.sign(await this.challenge(what), plan);
     return { paid: this.paid(what, payment), payment };
   }
 
   /** Repeats a request until it is served or refused for good, as a careful client does after it may have paid. */
-  async politely(what: Ask): Promise<Answer> {
+  async politely(what: Sent): Promise<Heard> {
     const giveUpAt = performance.now() + TIMEOUT_MS;
     for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
       const answer = await this.send(what);
@@ -131,17 +132,16 @@ export class Attempt {
     }
   }
 
-  #goodsIn(answer: Answer, { path }: Ask): string | undefined {
-    if (answer.outcome !== 'answered' || answer.status !== 200) return undefined;
-    return this.#texts.get(answer.bytes.toString('base64')) ?? (path === '/x402/deposit' ? 'deposit' : undefined);
+  #goodsIn(answer: Heard, { path }: Sent): string | undefined {
+    if (!answer.isWhole || answer.status !== 200) return undefined;
+    return this.#texts.get(answer.body.toString('base64')) ?? (path === '/x402/deposit' ? 'deposit' : undefined);
   }
 
-  async buy(what: Ask = this.post(), plan?: Plan): Promise<Answer> {
+  async buy(what: Sent = this.post(), plan?: Plan): Promise<Heard> {
     return this.politely((await this.prepare(what, plan)).paid);
   }
 }
 
 /** 409: the first request still runs or its outcome is unknown. 429 and 5xx: the client may retry. */
-const isFinal = (answer: Answer): boolean =>
-  answer.outcome === 'hung' ||
-  (answer.outcome === 'answered' && answer.status !== 409 && answer.status !== 429 && answer.status < 500);
+const isFinal = (answer: Heard): boolean =>
+  answer.hasHungUp || (answer.isWhole && answer.status !== 409 && answer.status !== 429 && answer.status < 500);

@@ -34,7 +34,7 @@ export function judge(
     'served, not paid': received < BigInt(served) * attempt.price,
     'paid twice': served > 0 && own.length > served,
     'wrong status': failure !== undefined || attempt.notes.some((note) => isWrong(attack, note)),
-    hung: attempt.notes.some(({ answer }) => answer.outcome === 'hung'),
+    hung: attempt.notes.some(({ answer }) => answer.hasHungUp),
     crashed: isCrashed,
   };
   return COUNTS.filter((count) => found[count]);
@@ -49,8 +49,8 @@ const paidBy = ({ payer }: Attempt, payments: readonly Payment[]): Payment[] =>
 
 /** A challenge (402) and a 409 ("retry later") are never wrong: every attack may meet them. */
 function isWrong({ right }: Attack, { answer, isPaid, isDelivery }: Note): boolean {
-  if (answer.outcome === 'broken') return right !== 'broken';
-  if (answer.outcome === 'hung') return false;
+  if (answer.hasHungUp) return false;
+  if (!answer.isWhole) return right !== 'broken';
   const { status } = answer;
   if (status === 200) return !isDelivery;
   if (right === 'served' && isPaid) return status !== 409;

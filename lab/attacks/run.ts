@@ -160,9 +160,9 @@ const noncesOf = (tried: readonly Tried[]): ReadonlySet<string> =>
 
 function describe(found: readonly Count[], attempt: Attempt, failure: unknown): string {
   const answers = attempt.notes.map(({ answer, isDelivery }) =>
-    answer.outcome !== 'answered' || isDelivery
-      ? `${answer.outcome}${isDelivery ? ' with the audio' : ''}`
-      : `${answer.status} ${answer.bytes.toString('latin1', 0, 300)}`,
+    isDelivery
+      ? 'the audio'
+      : `${answer.status}${answer.isWhole ? '' : ', not whole'} ${answer.body.toString('latin1', 0, 300)}`,
   );
   return [found.join(', '), ...answers.slice(0, 6), failure instanceof Error ? failure.stack : ''].join('\n    ');
 }

@@ -1,27 +1,34 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Mode } from '../../../test/support/stub-upstream.ts';
+import type { HangUp } from '../../soak/callers/line.ts';
 import type { Attack } from '../attack.ts';
-import type { Leaving } from '../http.ts';
-import { speakAfter } from '../world.ts';
+import { audioOf, speakAfter } from '../world.ts';
 
-const leaves = (name: string, leaving: Leaving, manner?: Mode): Attack => ({
+const AUDIO_BYTES = audioOf('').length;
+/** The server gets this time to start work. */
+const SENT: HangUp = { afterMs: 50 };
+
+const leaves = (name: string, leaving: HangUp | 'in its request', manner?: Mode): Attack => ({
   name,
   right: 'refused',
   attempt: async (attempt) => {
     const { paid } = await attempt.prepare(attempt.post(attempt.text(manner)));
-    await attempt.send(paid, leaving);
+    if (leaving === 'in its request') {
+      const headers = { ...paid.headers, 'content-length': String(paid.body?.length) };
+      await attempt.send({ method: 'POST', path: paid.path, headers }, SENT);
+    } else await attempt.send(paid, leaving);
     await attempt.politely(paid);
   },
 });
 
 export const HANG_UPS: readonly Attack[] = [
-  leaves('the caller leaves in the middle of its request', 'half sent'),
-  leaves('the caller leaves before the answer', 'sent'),
+  leaves('the caller leaves in the middle of its request', 'in its request'),
+  leaves('the caller leaves before the answer', SENT),
   leaves(
     'the caller leaves while it is spoken',
-    'sent',
+    SENT,
     speakAfter(() => sleep(500)),
   ),
-  leaves('the caller leaves after half of the answer', 'half'),
-  leaves('the caller leaves before the last byte', 'last byte'),
+  leaves('the caller leaves after half of the answer', { afterBytes: AUDIO_BYTES / 2 }),
+  leaves('the caller leaves before the last byte', { afterBytes: AUDIO_BYTES - 1 }),
 ];

@@ -2,15 +2,15 @@ import { randomUUID } from 'node:crypto';
 import type { PaymentPayload } from '@x402/core/types';
 import { appendPaymentIdentifierToExtensions } from '@x402/extensions/payment-identifier';
 import type { Hex } from 'viem';
+import type { Sent } from '../../soak/callers/line.ts';
 import type { Attack } from '../attack.ts';
 import type { Attempt } from '../attempt.ts';
-import type { Ask } from '../http.ts';
 
 /** Order of secp256k1: a signature with `s` is also valid with the order minus `s` (EIP-2). */
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 const COPIES = 5;
 /** Costs enough at our target for its payment to be a valid deposit. */
-const dear = (attempt: Attempt): Ask => attempt.post(attempt.text(undefined, 2_778), 'provider-a/tts-1-hd');
+const dear = (attempt: Attempt): Sent => attempt.post(attempt.text(undefined, 2_778), 'provider-a/tts-1-hd');
 
 const refused = (name: string, attempt: Attack['attempt']): Attack => ({ name, right: 'refused', attempt });
 
@@ -55,7 +55,7 @@ const rewritten = (name: string, rewrite: (payment: PaymentPayload) => PaymentPa
   });
 
 /** If nothing is delivered, the client retries the first request. */
-async function atOnce(attempt: Attempt, asks: readonly Ask[]): Promise<void> {
+async function atOnce(attempt: Attempt, asks: readonly Sent[]): Promise<void> {
   await Promise.all(asks.map((what) => attempt.send(what)));
   const [first] = asks;
   if (first && attempt.delivered.size === 0) await attempt.politely(first);

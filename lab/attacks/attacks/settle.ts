@@ -39,7 +39,7 @@ const paidAgain = (name: string, fault: Fault): Attack => ({
   attempt: async (attempt) => {
     const what = attempt.post();
     const answer = await attempt.buy(what, planOf(fault, attempt));
-    if (answer.outcome === 'answered' && answer.status === 402) await attempt.buy(what);
+    if (answer.isWhole && answer.status === 402) await attempt.buy(what);
   },
 });
 

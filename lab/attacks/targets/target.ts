@@ -5,7 +5,7 @@ import { isFree } from '../../../src/sandbox/free-port.ts';
 import { type Child, startCommand } from '../../../test/support/child.ts';
 import { until } from '../../../test/support/until.ts';
 import { accepts } from '../../bench/targets/program.ts';
-import type { Ask } from '../http.ts';
+import type { Sent } from '../../soak/callers/line.ts';
 import type { World } from '../world.ts';
 
 /** A process under attack that sells speech by x402 at `/x402/tts`, by POST and GET. */
@@ -14,7 +14,7 @@ export interface Target {
   readonly origin: string;
   readonly payTo: Address;
   /** Another paid endpoint: it sells this text, or something else for this price in micro-USD. */
-  other(text: string, price: bigint): Ask;
+  other(text: string, price: bigint): Sent;
   /** Sends SIGKILL unless the process has exited. */
   kill(): Promise<void>;
   /** Starts on the same port with the same data. Resolves when it listens. */
@@ -32,7 +32,7 @@ export interface Recipe {
   readonly payTo: Address;
   readonly command: readonly string[];
   env(port: number): Readonly<Record<string, string>>;
-  other(text: string, price: bigint): Ask;
+  other(text: string, price: bigint): Sent;
   readonly node?: { cut(): void; restore(): void };
 }
 
