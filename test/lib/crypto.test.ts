@@ -76,8 +76,10 @@ for (const secrets of [[SECRET], [NEW_SECRET, SECRET]] as const) {
 }
 
 test('one secret can sign every kind of token without confusion', async (t) => {
-  const tokens = [LINK, QUOTE, CHALLENGE];
   const link = createLinkSigner('job-audio', [SECRET]);
+  const ofPrepaid = await createLinkSigner('prepaid-audio', [SECRET]).sign(JOB, new Date('2099-01-01T00:00:00Z'));
+  const untyped = await createTokenSigner([SECRET], {}).sign({ aud: 'job-audio', sub: JOB, exp: 4_070_908_800 });
+  const tokens = [LINK, QUOTE, CHALLENGE, ofPrepaid, untyped];
   const read = async (token: string) => [
     await link.verify(token, JOB),
     (await new Quotes([SECRET], 60).read(token)) !== undefined,
@@ -87,6 +89,8 @@ test('one secret can sign every kind of token without confusion', async (t) => {
     [true, false, false],
     [false, true, false],
     [false, false, true],
+    [false, false, false],
+    [false, false, false],
   ]);
 });
 
