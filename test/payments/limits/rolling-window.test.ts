@@ -72,6 +72,25 @@ test('R39: a full window frees a slot exactly when its oldest request leaves', a
   t.equal((await limits.take(ip('a'))).allowed, false);
 });
 
+test('R13: an existing account has its own bucket, all else counts for the address', async (t) => {
+  const { db, limits } = await setUp(t, { max: 2, windowSeconds: 60 });
+  const account = '3b241101-e2bb-4255-8caf-4136c566a962';
+  await db.insertInto('account').values({ id: account, kind: 'card', balance_micro_usd: 0n }).execute();
+  const take = async (accountId: string | undefined) => {
+    const { scope, allowed } = await limits.takeForAccount(accountId, ip('192.0.2.7'));
+    return `${scope} ${allowed}`;
+  };
+  t.equal(await take(account), 'account true');
+  t.equal(await take(account.toUpperCase()), 'account true');
+  t.equal(await take(account), 'account false');
+  t.equal(await take(randomUUID()), 'ip true');
+  t.equal(await take('no uuid'), 'ip true');
+  t.equal(await take(randomUUID()), 'ip false');
+  t.equal(await take(undefined), 'ip false');
+  const contra = '00000000-0000-4000-8000-000000000001';
+  t.equal(await take(contra), 'ip false', "the ledger's own accounts are nobody's");
+});
+
 test('R13: neither an address nor an account id is stored', async (t) => {
   const { db, limits } = await setUp(t);
   const account = randomUUID();
