@@ -232,7 +232,7 @@ test('R55: a stream that breaks off is voided, then reset inside a frame, and it
       t.match(head, /^HTTP\/1\.1 200 /);
       t.match(head, /x-accel-buffering: no/i);
       t.notMatch(head, /^trailer:/im);
-      const [line] = gateway.log.slice(logged).filter(({ msg }) => msg.startsWith('the audio stopped early'));
+      const [line] = gateway.log.slice(logged).filter(({ msg }) => msg.startsWith('the audio ended early'));
       const traceId = /x-trace-id: (\S+)/i.exec(head)?.[1];
       const { err, ...more } = line as { err?: { failure?: string; upstream?: string } } & LogLine;
       t.strictSame([err?.failure, err?.upstream, more.traceId], [failure, 'default', traceId], message);
