@@ -117,7 +117,7 @@ test('a violation names the field, the rule and the fix', async (t) => {
       { text: 'a', speed: ['1', '2'] },
       {
         code: 'INVALID_REQUEST',
-        message: 'speed must be given once.',
+        message: 'speed must be sent once. You were not charged.',
         details: { field: 'speed', location: 'query', rule: 'once' },
       },
     ],
