@@ -146,6 +146,7 @@ test('R9: an upstream without a response is 503, and leaves the balance unchange
     t.equal(await gateway.balance(account), 5_000_000n, name);
     t.strictSame(await audit(gateway.db), []);
   }
+  t.equal(upstream.requests.length, 3, 'each is asked once');
 });
 
 test('R56: card TTS passes WAV on as audio/wav', async (t) => {

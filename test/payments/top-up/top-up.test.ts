@@ -34,6 +34,13 @@ test('R16: twenty concurrent returns credit once', async (t) => {
   t.strictSame(await audit(gateway.db), []);
 });
 
+test('an existing account is topped up, also with spaces around its id', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const account = await gateway.fund(500);
+  await gateway.call(await buy(gateway, checkout, { amount: '500', accountId: ` ${account} ` }));
+  t.equal(await gateway.balance(account), 10_000_000n);
+});
+
 test('R14: the amount is clamped and shown before payment', async (t) => {
   const { gateway, checkout } = await shop(t, { TOP_UP_MAX_CENTS: '2000' });
   const cases: [string | undefined, number][] = [
