@@ -13,7 +13,6 @@ import { audit } from '../../src/ledger/audit.ts';
 import { startVoiceServer } from '../../src/sandbox/voice/voice-server.ts';
 import { splitText } from '../../src/speech/split-text.ts';
 import { type Child, startChild } from '../../test/support/child.ts';
-import { hear, withoutRecognizer } from '../../test/support/hearing.ts';
 import { later } from '../../test/support/jobs.ts';
 import { liveThrough, RATE, startLongJobs, WORKER } from '../../test/support/long-jobs.ts';
 import { secondsOf } from '../../test/support/long-texts.ts';
@@ -22,6 +21,7 @@ import { openAiError } from '../../test/support/stub-upstream.ts';
 import { temporaryFolder } from '../../test/support/temporary-folder.ts';
 import { toneMp3 } from '../../test/support/tone.ts';
 import { until } from '../../test/support/until.ts';
+import { hear, withoutRecognizer } from './hearing.ts';
 
 const CHARACTERS = 300_000;
 const CENTS = 1_000;
