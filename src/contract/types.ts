@@ -1658,7 +1658,7 @@ export interface components {
                 "application/json": components["schemas"]["ConfigError"];
             };
         };
-        /** @description A part that this operation needs is not set up or unavailable; `details` says how to fix it. Or the operator has paused deposits: `details.reason` is `paused`. Then wait `Retry-After` seconds and retry. Repeating an earlier payment still returns its result. */
+        /** @description A part that this operation needs is not set up or unavailable, such as the database or its schema; `details` says how to fix it. Or the operator has paused deposits: `details.reason` is `paused`. Then wait `Retry-After` seconds and retry. Repeating an earlier payment still returns its result. */
         DepositUnavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];

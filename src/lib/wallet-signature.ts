@@ -17,7 +17,10 @@ export function withFullV<S extends string>(signature: S): S {
   return `${signature.slice(0, -2)}${signature.endsWith('0') ? '1b' : '1c'}` as S;
 }
 
-/** Recovers the signer in lower case. Returns undefined for high s (EIP-2) and contract signatures (EIP-1271). */
+/**
+ * Recovers the signer by secp256k1, in lower case (R31). Returns undefined for high s (EIP-2) and contract signatures
+ * (EIP-1271).
+ */
 export function recoverAddress(digest: Uint8Array, signature: string): string | undefined {
   if (!SIGNATURE.test(signature)) return undefined;
   const bytes = Buffer.from(signature.slice(2), 'hex');

@@ -19,7 +19,7 @@ export function selectQuoted(catalog: Catalog, body: QuoteRequest) {
 const refuse = <Code extends OrderRefusal['code']>({ code, message, details }: OrderRefusal & { code: Code }) =>
   ({ status: 400, body: errorBody(code, message, details) }) as const;
 
-/** Signs a quote at the catalog's price (R29). */
+/** Signs a quote at the catalog's price (R29). The digest is lower case from here on. */
 export async function issueQuote(
   quotes: Quotes,
   { asset, payees }: PaymentTerms,

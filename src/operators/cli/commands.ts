@@ -46,7 +46,7 @@ export const operatorCommands: Readonly<Record<string, ListedCommand>> = {
     endsWithReader: true,
   },
   pause: {
-    about: 'refuses new requests of a flow until it is resumed',
+    about: 'refuses new requests of a flow (card, jobs, top-up, direct, prepaid, deposit) until it is resumed',
     load: async () => (await import('./pauses.ts')).pauseCommand,
   },
   resume: {

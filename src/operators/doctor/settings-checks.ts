@@ -101,7 +101,7 @@ async function areStrong(context: DoctorContext): Promise<Finding> {
   const secrets = secretsOf(context.config);
   const ofSandbox = await sandboxSecrets(context);
   const fix =
-    'Create new secrets with openssl rand -hex 32. Put each before the old one, and remove the old one later.';
+    'Create new secrets with openssl rand -hex 32. Write each in its setting as NEW,OLD, and remove OLD when what it signed has expired.';
   const namesOf = (found: readonly Secret[]) => [...new Set(found.map(({ name }) => name))].join(', ');
   const known = secrets.filter(({ value }) => ofSandbox.has(value));
   if (known.length > 0) return fault(`${namesOf(known)}: a secret is one of the sandbox, which is not safe.`, fix);

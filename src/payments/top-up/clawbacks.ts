@@ -245,9 +245,9 @@ function unclear(current: ProcessorClawback): string | undefined {
     return `${kind} ${id} of ${amountCents} minor units is in ${currency}, but only USD is supported, so nothing was booked. Check it at the card processor`;
   if (isStatusKnown(current)) return undefined;
   const what = effectOf(current).isTaken
-    ? `${formatUsd(BigInt(amountCents) * MICRO_USD_PER_CENT)} USD is taken`
-    : 'nothing is taken';
-  return `${kind} ${id} has the status ${status}, which this release does not know; by its balance transactions, ${what}. Check it at the card processor`;
+    ? `The processor has taken ${formatUsd(BigInt(amountCents) * MICRO_USD_PER_CENT)} USD from you, so the buyer's account is debited`
+    : 'The processor has taken nothing from you, so nothing is booked';
+  return `${kind} ${id} has the status ${status}, which this release does not know. ${what}. Check it at the card processor`;
 }
 
 async function book(trx: Database, row: ClawbackRow, current: ProcessorClawback): Promise<boolean> {

@@ -203,7 +203,7 @@ export class PaymentIntake {
     }
     log.warn(
       { detail },
-      'the facilitator refused a payment, and the request was not charged. If it refuses many, read detail',
+      'the facilitator refused a payment, and the request was not charged. If it refuses many, read the field detail',
     );
     if (isOfRequest) return refused('PAYMENT_ERROR', 'facilitator_refused', { facilitatorReason: reason });
     if (!/nonce_already_used$/.test(reason)) return refused('PAYMENT_REQUIRED', reason);
