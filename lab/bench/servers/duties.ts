@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import Fastify, { type FastifyBaseLogger, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import Fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify';
 import { readConfig } from '../../../src/config/config.ts';
 import type { OperationResult } from '../../../src/contract/operations.ts';
 import { routeOf } from '../../../src/contract/routes.ts';
@@ -39,7 +39,7 @@ import { isSignedByPayer } from '../../../src/payments/x402/transfer-proof.ts';
 import { placeOrder, utteranceOf } from '../../../src/speech/order.ts';
 import { openAudioStore } from '../../../src/speech/store/open-store.ts';
 import { AUDIO, CONTRACT, DUTIES, type Duty, type DutyFlow, LEDGER, ORDER, PAYMENT_HEADER } from '../duties/duties.ts';
-import { type FloorAnswer, type FloorRequest, sellByCard, sellInUsdc, synthesize, wholeAudio } from './floor-money.ts';
+import { addFloorRoutes, type FloorAnswer, sellByCard, sellInUsdc, synthesize, wholeAudio } from './floor-money.ts';
 
 // The floor of one flow with some of the gateway's duties (DUTIES), each done by the gateway's own code.
 const name = process.env.FLOW as DutyFlow;
@@ -55,7 +55,6 @@ const db = databaseOn(openPool(config.databaseUrl, { namedStatements: config.nam
 const limits = new RollingWindow(db, { ...config.rateLimit, livemode: config.card?.livemode }, metrics);
 const work = new RunningWork();
 const isByCard = name === 'card';
-const path = isByCard ? '/tts' : '/x402/tts';
 const contract = routeOf(isByCard ? 'createSpeech' : 'createX402Speech');
 const sell = isByCard ? sellByCard : sellInUsdc;
 
@@ -68,13 +67,8 @@ async function plainServer(): Promise<FastifyInstance> {
     ...(has('log line') ? { loggerInstance: log as FastifyBaseLogger } : { logger: false }),
     disableRequestLogging: true,
   });
-  server.decorateRequest('bytes');
   server.decorateRequest('client');
   server.decorateRequest('record');
-  server.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes, done) => {
-    request.bytes = bytes as Buffer;
-    done(null, JSON.parse(bytes.toString()));
-  });
   const { plain } = await readEdgeHeaders();
   server.addHook('onRequest', async (request, reply) => {
     request.client = addressKey(request.ip);
@@ -87,25 +81,8 @@ async function plainServer(): Promise<FastifyInstance> {
     const windows = { requests: limits, purchases: undefined };
     await server.register(rateLimits, { limiter, windows, failures: new AttemptLimit(limits), metrics });
   }
-  const body = { type: 'object', required: ['text'], properties: { text: { type: 'string', minLength: 1 } } };
-  server.post(path, { schema: { body }, config: { contract } }, async (request, reply) => {
-    const { status, headers = {}, body: audio } = await sell(floorRequestOf(request, reply));
-    reply.code(status).headers(headers);
-    return audio ? reply.type('audio/mpeg').send(audio) : reply.send({});
-  });
+  addFloorRoutes(server, { contract });
   return server;
-}
-
-function floorRequestOf({ method, url, headers, bytes, body }: FastifyRequest, { raw }: FastifyReply): FloorRequest {
-  const text = (body as { text: string }).text.trim();
-  return {
-    method,
-    url,
-    headers,
-    bytes: bytes as Buffer,
-    text,
-    onSent: (listener) => void raw.once('finish', listener),
-  };
 }
 
 async function serverOfGateway(): Promise<FastifyInstance> {

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
+import type { FastifyContextConfig, FastifyInstance } from 'fastify';
 import pg from 'pg';
 import { Pool } from 'undici';
 import { v7 as uuidv7 } from 'uuid';
@@ -263,4 +264,25 @@ async function sellDirectly(header: string, { bytes, text }: FloorRequest): Prom
     headers: { 'payment-response': Buffer.from(JSON.stringify(settled)).toString('base64') },
     body,
   };
+}
+
+const body = { type: 'object', required: ['text'], properties: { text: { type: 'string', minLength: 1 } } };
+
+/** Adds the routes of the floor. */
+export function addFloorRoutes(server: FastifyInstance, config: FastifyContextConfig = {}): void {
+  server.decorateRequest('bytes');
+  server.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes, done) => {
+    request.bytes = bytes as Buffer;
+    done(null, JSON.parse(bytes.toString()));
+  });
+  for (const [path, sell] of [['/tts', sellByCard] as const, ['/x402/tts', sellInUsdc] as const]) {
+    server.post<{ Body: { text: string } }>(path, { schema: { body }, config }, async (request, reply) => {
+      const { method, url, headers } = request;
+      const [bytes, text] = [request.bytes as Buffer, request.body.text.trim()];
+      const onSent = (listener: () => void) => void reply.raw.once('finish', listener);
+      const answer = await sell({ method, url, headers, bytes, text, onSent });
+      reply.code(answer.status).headers(answer.headers ?? {});
+      return answer.body ? reply.type('audio/mpeg').send(answer.body) : reply.send({});
+    });
+  }
 }
