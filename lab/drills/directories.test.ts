@@ -17,16 +17,14 @@ const AGENTCASH = join(dirname(packages.resolve('@agentcash/discovery')), '../bi
 type Finding = readonly [where: string, severity: string, what: string];
 
 /**
- * What `mppx validate` finds, and why it stays. Each follows from the specification:
- * - the public surface is exactly the specification's, which has no /llms.txt;
- * - x402 endpoints speak x402 and not the Payment scheme, which mppx says of each and skips.
+ * What `mppx validate` finds, and why it stays: x402 endpoints speak x402 and not the Payment scheme, which mppx says of
+ * each and skips.
  */
-const BY_MPPX: readonly Finding[] = [
-  ['', 'suggested', 'llms.txt found and nonempty'],
-  ...['POST /x402/tts', 'GET /x402/tts', 'POST /x402/deposit'].map(
-    (where): Finding => [where, 'skip', 'Not an MPP endpoint'],
-  ),
-];
+const BY_MPPX: readonly Finding[] = ['POST /x402/tts', 'GET /x402/tts', 'POST /x402/deposit'].map((where) => [
+  where,
+  'skip',
+  'Not an MPP endpoint',
+]);
 /** Likewise @agentcash/discovery: the public surface has no icon. */
 const BY_AGENTCASH: readonly Finding[] = [['', 'warn', 'FAVICON_MISSING']];
 
@@ -108,7 +106,7 @@ test('directories report only what the published interface causes', async (t) =>
   const url = `http://127.0.0.1:${port}`;
   const byMppx = await mppx(t, url);
   t.strictSame(sorted(byMppx.found), sorted(BY_MPPX));
-  t.equal(byMppx.passed, 19);
+  t.equal(byMppx.passed, 20);
   const byAgentcash = await agentcash(t, url);
   t.strictSame(byAgentcash.found, BY_AGENTCASH);
   t.strictSame(byAgentcash.paid.sort(), [
