@@ -21,5 +21,6 @@ export function missingPackages(
   return `speechgate ${command} needs packages that are not installed here. Run: npm install ${missing.join(' ')}`;
 }
 
+/** Whether Node.js finds a package of this name from here. It is not loaded. */
 export const isInstalled = (name: string): boolean =>
   (require.resolve.paths(name) ?? []).some((folder) => existsSync(join(folder, name)));

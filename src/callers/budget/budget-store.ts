@@ -10,7 +10,7 @@ import { Book } from '../client/book.ts';
 
 const VERSION = 2;
 const TEMPORARY = /\.[0-9a-f-]{36}\.new$/;
-const CLOSED = 'The budget is closed. Open it again with openFileBudget. Nothing was bought.';
+const CLOSED = 'The budget is closed. Open it again with openFileBudget.';
 
 export class DamagedBudgetError extends Error {
   constructor(path: string, reason: string) {

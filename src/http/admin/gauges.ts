@@ -68,7 +68,7 @@ export function addHoldGauges(metrics: Metrics, db: Database, captures: Captures
     speechgate_oldest_pending_hold_seconds: ['Age of the oldest pending hold.', 'oldestSeconds'],
     speechgate_holds_past_lease: ['Pending holds whose lease has expired.', 'pastLease'],
     speechgate_oldest_hold_past_lease_seconds: [
-      'Time since the earliest lease among the pending holds expired, or 0.',
+      'Time since the earliest lease among the pending holds expired; 0 if none has.',
       'oldestPastLeaseSeconds',
     ],
   });

@@ -171,7 +171,7 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
   },
   not_confirmed_yet: {
     message:
-      'The deposit is paid, but its transfer is not confirmed on the chain yet. It is credited once it is confirmed; repeat the identical request to see the balance.',
+      'The transfer of the deposit is not confirmed on the chain yet. It is credited once it is confirmed; repeat the identical request to see the balance.',
   },
   too_many_at_once: {
     message: 'Too many of your requests are running. Retry when some have finished. You were not charged.',

@@ -87,10 +87,7 @@ export function auditPurchases(db: Database, processor: Processor, progress: Pro
       ],
       [instance_id === instanceId, 'the session belongs to another service'],
       [top_up_id === purchase.id, 'the session belongs to another purchase'],
-      [
-        account_id === purchase.account_id,
-        'the session at the card processor names another account, which has paid for this credit',
-      ],
+      [account_id === purchase.account_id, 'the session at the card processor names another account'],
       [amountCents === purchase.amount_cents, `the session has an amount of ${amountCents} cents`],
     ];
     return checks.filter(([holds]) => !holds).map(([, fault]) => fault);

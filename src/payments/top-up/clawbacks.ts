@@ -245,9 +245,9 @@ function unclear(current: ProcessorClawback): string | undefined {
     return `${kind} ${id} of ${amountCents} minor units is in ${currency}, but only USD is supported, so nothing was booked. Check it at the card processor`;
   if (isStatusKnown(current)) return undefined;
   const what = effectOf(current).isTaken
-    ? `The processor has taken ${formatUsd(BigInt(amountCents) * MICRO_USD_PER_CENT)} USD from you, so the buyer's account is debited`
-    : 'The processor has taken nothing from you, so nothing is booked';
-  return `${kind} ${id} has the status ${status}, which this release does not know. ${what}. Check it at the card processor`;
+    ? `${formatUsd(BigInt(amountCents) * MICRO_USD_PER_CENT)} USD is taken from you, so the buyer's account is debited for it`
+    : "nothing is taken from you, so the buyer's account is not debited for it";
+  return `${kind} ${id} has the status ${status}, which this release does not know. By its balance transactions, ${what}. Check it at the card processor`;
 }
 
 async function book(trx: Database, row: ClawbackRow, current: ProcessorClawback): Promise<boolean> {
