@@ -9,7 +9,7 @@ import { parseSigningKeys, type SigningKey, SigningKeysError } from './signing-k
 
 export type NodeUrls = readonly [string, ...string[]];
 
-/** Specification, "Limits". */
+/** How long a deposit waits for its confirmations (R35). */
 export const DEPOSIT_TIMEOUT_SECONDS = 120;
 const SETTLE_TIMEOUT_MS = 30_000;
 /** Our node may be behind the facilitator's. */

@@ -235,7 +235,7 @@ export interface components {
          */
         ModelId: string;
         /**
-         * @description Voice id of the form `<provider>_<voice>`, from `/tts/voices`.
+         * @description Voice id of the form `<provider>_<voice>`, from `/tts/voices`. It must be a voice of the model.
          * @example provider-a_alloy
          */
         VoiceId: string;

@@ -22,8 +22,9 @@ type Headers = Readonly<Record<string, string>>;
 
 /**
  * The headers of every response (R76) and of preflights: CORS for any origin without credentials, and the hardening
- * headers, such as helmet's default `x-content-type-options: nosniff`. No response sets a cookie. They never change, so helmet and cors are asked once. As hooks they would
- * cost half as much as the rest of a refusal, and responses to malformed HTTP would lack their headers.
+ * headers, such as helmet's default `x-content-type-options: nosniff`. No response sets a cookie. These headers never
+ * change, so helmet and cors are asked once: as hooks they would cost half as much as the rest of a refusal, and responses
+ * to malformed HTTP would lack them.
  */
 export async function readEdgeHeaders(): Promise<{ readonly plain: Headers; readonly preflight: Headers }> {
   const probe = Fastify();

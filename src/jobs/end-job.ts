@@ -27,7 +27,7 @@ export async function completeJob(
   });
 }
 
-/** Fails the job, voids its hold, which refunds the account, and erases the text (R18). */
+/** Fails the job, voids its hold, which refunds the account (R55), and erases the text (R18). */
 export async function failJob(
   db: Database,
   job: Owned,

@@ -11,7 +11,7 @@ import { deleteSegments } from './job-segments.ts';
 
 /**
  * Asynchronous speech (R6), paid from card credit only. The response is 202 with the job; its hold has debited the account
- * before synthesis, and ends with it, in the same transaction.
+ * before synthesis, and ends with it, in the same transaction (R18).
  *
  *     (none) -- accept --> queued -- claim --> processing -- complete --> completed, hold captured
  *                          queued <-- stop, retry, take over -- processing

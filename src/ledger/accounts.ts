@@ -11,7 +11,7 @@ export interface CardAccount {
   readonly isFrozen: boolean;
 }
 
-/** Any text that can't be an account id is an unknown account (R57). */
+/** Any text that can't be an account id, however long, is an unknown account (R51, R57). */
 export const isAccountId = isUuid;
 
 export const selectCardAccount = (db: Database, id: string, livemode: boolean | null) =>

@@ -420,9 +420,9 @@ test('the descriptions in the contract state the published limits', async (t) =>
   t.ok(parameters.JobSig.description.includes(`1 to ${MAX_TOKEN_LENGTH} characters`));
 });
 
-test('the contract declares the published range of speed', async (t) => {
-  const { minimum, maximum } = schemas.Speed;
-  t.strictSame({ minimum, maximum }, { minimum: SPEED.min, maximum: SPEED.max });
+test('the contract declares the published range and default of speed', async (t) => {
+  const { minimum, maximum, default: usual } = schemas.Speed;
+  t.strictSame({ min: minimum, max: maximum, default: usual }, SPEED);
   t.strictSame(limits.speed, SPEED);
 });
 

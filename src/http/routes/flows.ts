@@ -29,7 +29,7 @@ export function refuseFormerHeader(request: OperationContext) {
   return failure('INVALID_PAYMENT_PAYLOAD', message, { field: 'x-payment', rule: 'payment-signature' });
 }
 
-/** Chooses the flow by its headers, or refuses headers of two (R36). @param foreign headers not offered here */
+/** Chooses the flow by its headers, or refuses headers of two (R36). @param foreign names of headers not offered here */
 export function chooseFlow<Offered extends Pick<OfferedFlow<unknown>, 'headers'>>(
   flows: readonly Offered[],
   request: OperationContext,

@@ -76,7 +76,7 @@ interface DepositsParts {
  *
  *     begin    identifier and authorization are reserved (PaymentIntake)
  *     admit    verified, and the payer is solvent; otherwise released
- *     settle   sent once; credited when the exact transfer is CONFIRMATIONS (2) deep (R44); 409 after 120 s
+ *     settle   sent once; credited when the exact transfer has 2 confirmations (R44); 409 after 120 s
  *
  * The reconciler credits a payment that is confirmed later. A payment is credited once.
  */

@@ -123,8 +123,8 @@ export class PrepaidVerifier {
   }
 
   /**
-   * Only the key of the account's address signs, never a smart account (EIP-1271). Anything else gets 401. The verifying
-   * contract may be the current payee or a retiring one (R30).
+   * Whether the key of the account's address has signed, for the current payee or a retiring one (R30). A smart account
+   * (EIP-1271) can't sign.
    */
   isSignedByAccount({ account, signature, ...terms }: PrepaidCredential, request: SignedRequest): boolean {
     const hash = hashPrepaidRequest({ account, ...terms, ...request });

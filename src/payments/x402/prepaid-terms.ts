@@ -6,8 +6,8 @@ import type { Eip712Domain } from '../../lib/eip712.ts';
 import { CONFIRMATIONS } from './transfer-proof.ts';
 
 /**
- * The terms of prepaid balances, as the signed metadata publishes them; the bounds of deposits (R35). The contract has the
- * same bounds. Amounts are in micro-USD.
+ * The terms of prepaid balances, as the signed metadata publishes them. The bounds of a deposit's amount, in micro-USD, are
+ * defined here and in the contract (R35); its confirmations and timeout are only repeated.
  */
 export const PREPAID = {
   headers: ['x-x402-account', 'x-x402-nonce', 'x-x402-expiry', 'x-x402-max-amount', 'x-x402-signature'],

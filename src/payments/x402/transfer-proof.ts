@@ -73,7 +73,7 @@ export function receivedIn(
   });
 }
 
-/** Depth at which a transfer is credited; its own block counts as the first (R44). */
+/** Depth at which a transfer is credited (R35); its own block counts as the first (R44). */
 export const CONFIRMATIONS = 2;
 
 export const newestConfirmed = (head: bigint): bigint => head - BigInt(CONFIRMATIONS - 1);
