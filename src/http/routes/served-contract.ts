@@ -44,7 +44,7 @@ async function readContract(): Promise<OpenApiDocument> {
   return server.swagger() as OpenApiDocument;
 }
 
-/** The contract with this deployment's name, catalog and prices. Throws if a paid operation's price is unknown. */
+/** The contract with this deployment's origin, name, catalog and prices (R41). Throws if a paid operation's price is unknown. */
 export async function servedContract(deployment: Deployment): Promise<OpenApiDocument> {
   contract ??= readContract();
   const served = { ...structuredClone(await contract), servers: [{ url: deployment.baseUrl }] };
