@@ -32,7 +32,7 @@ export const callerCommands: Readonly<Record<string, CallerCommand>> = {
     async () => (await import('./balance-commands.ts')).balanceCommand,
   ),
   account: command(
-    'the credit account, and with --show its id',
+    'shows which credit account pays; --show prints its whole id',
     async () => (await import('./balance-commands.ts')).accountCommand,
   ),
   budget: command(

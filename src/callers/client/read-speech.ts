@@ -177,7 +177,10 @@ export async function fetchAudio(link: string, receipt: Receipt, paid: PaidRespo
     signal,
   });
   if (!response.ok) throw serviceError(faultOf(response, error));
-  if (!data) throw new SpeechgateError('The response of the service has no audio. Resume the purchase.');
+  if (!data)
+    throw new SpeechgateError(
+      'The response of the service has no audio. Resume the purchase. You may have been charged.',
+    );
   const bytes = await collect(audioStream(response, data as ReadableStream<Uint8Array>));
   return wholeSpeech(bytes, audioType(response), receipt);
 }
@@ -190,6 +193,6 @@ function pathOf(link: unknown, baseUrl: string): string {
   }
   throw new UntrustedError(
     'malformed',
-    'The audio link in the response is not a valid URL. Ask the operator of the service.',
+    'The audio link in the response is not a valid URL. Ask the operator of the service. You may have been charged.',
   );
 }

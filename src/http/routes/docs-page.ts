@@ -97,16 +97,20 @@ function endpointsOf({ paths }: OpenApiDocument): Html[] {
 const ADVICE: Readonly<Partial<Record<ErrorCode | number, string>>> = {
   400: 'Change the request. It was not charged.',
   401: 'Read the signed metadata again, then check the signer. The request was not charged.',
-  402: 'Too little money, or a refused payment: `details` says why. Pay, or raise the maximum.',
+  402: 'Too little money, or a refused payment: `details` says why. If `details.payment.state` is `unknown`, repeat the identical request later. Otherwise the request was not charged: pay, or raise the maximum.',
   404: 'Check the path or the id.',
-  PAYMENT_IDENTIFIER_CONFLICT: 'The identifier or authorization belongs to another request. Make a new payment.',
-  PAYMENT_REPLAY_PENDING: 'Repeat the identical request after `Retry-After` seconds. Do not pay again.',
-  PAYMENT_OUTCOME_UNKNOWN: 'Repeat the identical request after `Retry-After` seconds. Do not pay again.',
+  PAYMENT_IDENTIFIER_CONFLICT:
+    'An earlier request used the identifier or authorization. Repeat that request unchanged, or make a new payment. This request was not charged.',
+  PAYMENT_REPLAY_PENDING:
+    'Repeat the identical request after `Retry-After` seconds: it is not charged twice. Do not pay again.',
+  PAYMENT_OUTCOME_UNKNOWN:
+    'You may have been charged. Repeat the identical request after `Retry-After` seconds. Do not pay again.',
   PREPAID_NONCE_REPLAYED:
     '`details.state` says what happened to the first request. Without it, another request used the nonce: read the balance before you sign again.',
   FEEDBACK_CHALLENGE_REPLAYED: 'The feedback is stored already. Get a new challenge to send more.',
   JOB_NOT_READY: 'Poll the status of the job first.',
-  AUDIO_NOT_STORED: 'The audio was not stored, or was deleted after its retention time. Make a new request.',
+  AUDIO_NOT_STORED:
+    'The audio was not stored, or was deleted after its retention time. The job was charged; a new request is charged again.',
   413: 'Shorten the request. It was not charged.',
   415: 'Send one of the content types that the contract names. The request was not charged.',
   429: 'Retry after `Retry-After` seconds. The request was not charged.',

@@ -165,7 +165,7 @@ const prepaidPayment = (serviceName: string, baseUrl: string) => ({
   price: 'As with direct payment. A request is charged once, or not at all.',
   funding: `POST /x402/deposit: one USDC payment as under directX402, credited once it has ${PREPAID.depositConfirmations} confirmations.`,
   trust: `${baseUrl}${routeOf('getServiceMetadata').path}, verified under a key that was pinned out of band.`,
-  refunds: 'None: a deposit can be spent but not withdrawn. The debit of a failed request is restored.',
+  refunds: 'None: a deposit can be spent but not withdrawn. If a request fails, its price returns to the balance.',
   authentication: {
     scheme: 'EIP-712 typed data, secp256k1',
     domain: {
@@ -234,8 +234,9 @@ const prepaidSteps = [
   'These count toward the rate limit of your IP address (429): credentials that fail or have expired, accounts that ' +
     'never deposited, deposits that fail before settlement. Valid requests are not limited. If many recent syntheses for ' +
     'the wallet failed, it may run one at a time (429) until some succeed.',
-  '402 PAYMENT_REQUIRED, with priceMicroUsd and balanceMicroUsd in the details: by reason, deposit (never_deposited, ' +
-    'insufficient_funds) or sign a higher maxAmountMicroUsd (over_max_amount). The nonce was not spent.',
+  '402 PAYMENT_REQUIRED, with reason, priceMicroUsd and balanceMicroUsd in the details. If the reason is ' +
+    'never_deposited or insufficient_funds, make a deposit; if it is over_max_amount, sign a higher maxAmountMicroUsd. ' +
+    'Nothing was charged, and the nonce was not spent.',
   'If no response arrives, repeat the identical request (five headers, URL, body), even after its expiry; it is never ' +
     'charged twice. A new nonce is a new purchase.',
   '409 PREPAID_NONCE_REPLAYED with details.state: the outcome of the first request. pending: repeat it in a second. ' +

@@ -60,7 +60,7 @@ export const operatorCommands: Readonly<Record<string, ListedCommand>> = {
     endsWithReader: true,
   },
   samples: {
-    about: 'makes a sample of each voice that callers can hear for free',
+    about: 'makes one sample of each voice, which callers hear for free',
     load: async () => (await import('./samples-command.ts')).samplesCommand,
   },
   keys: {

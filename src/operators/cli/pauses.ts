@@ -8,14 +8,14 @@ import { commandSettings, defineCommand, printLines, withDatabase } from './comm
 import { ACTION_OPTIONS, ACTION_USAGE, confirm, readOperatorAction } from './operator-options.ts';
 
 export const pauseCommand = changeCommand('pause', 'paused', pauseFlows, (flows) => {
-  return `This pauses ${flows}. New requests get 503 until you resume these flows; running requests finish.`;
+  return `This will pause ${flows}. New requests get 503 until you resume these flows; running requests finish.`;
 });
 
 export const resumeCommand = changeCommand(
   'resume',
   'open',
   resumeFlows,
-  (flows) => `This resumes ${flows}. New requests are accepted again.`,
+  (flows) => `This will resume ${flows}. New requests are accepted again.`,
 );
 
 /** @param state of a flow after the change @param change returns the changed flows */

@@ -68,9 +68,9 @@ for (const [answer, isConfirmed] of [
   test(`the answer ${JSON.stringify(answer)} at the terminal ${isConfirmed ? 'confirms' : 'refuses'} a change`, async (t) => {
     const stdin = Object.assign(Readable.from([answer]), { isTTY: true });
     const stderr = new PassThrough({ encoding: 'utf8' });
-    const asked = confirm({ env: {}, console, stdin, stdout: stderr, stderr }, 'This pauses card.', false);
+    const asked = confirm({ env: {}, console, stdin, stdout: stderr, stderr }, 'This will pause card.', false);
     if (isConfirmed) await asked;
     else await t.rejects(asked, new ExitError('Nothing was changed.', EXIT_USAGE));
-    t.equal(stderr.read(), 'This pauses card.\nContinue? [y/N] ');
+    t.equal(stderr.read(), 'This will pause card.\nContinue? [y/N] ');
   });
 }

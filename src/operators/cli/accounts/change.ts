@@ -36,8 +36,8 @@ function freezing(isFrozen: boolean): OperatorCommand {
         'ACCOUNT is a wallet, and only card accounts can be frozen. Nothing was changed.',
         async (db, { id }, name) => {
           const change = isFrozen
-            ? `This freezes ${name}. New requests that spend its credit get 402 until you unfreeze it; running requests finish.`
-            : `This unfreezes ${name}. New requests can spend its credit again.`;
+            ? `This will freeze ${name}. New requests that spend its credit get 402 until you unfreeze it; running requests finish.`
+            : `This will unfreeze ${name}. New requests can spend its credit again.`;
           await confirm(context, change, values.yes);
           const isChanged = await freezeAccount(db, id, isFrozen, operatorAction);
           const state = isFrozen ? 'frozen' : 'not frozen';
@@ -113,12 +113,12 @@ function readAdjustment(text: string): bigint {
 function describe(name: string, { balanceMicroUsd, debtMicroUsd }: AccountState, amountMicroUsd: bigint): string {
   const from = formatUsd(balanceMicroUsd);
   if (amountMicroUsd < 0n) {
-    return `This takes ${formatUsd(-amountMicroUsd)} USD from ${name}: ${from} -> ${formatUsd(balanceMicroUsd + amountMicroUsd)}`;
+    return `This will take ${formatUsd(-amountMicroUsd)} USD from ${name}: ${from} -> ${formatUsd(balanceMicroUsd + amountMicroUsd)}`;
   }
   const paid = debtMicroUsd < amountMicroUsd ? debtMicroUsd : amountMicroUsd;
   const debt = paid > 0n ? ` (${formatUsd(paid)} USD pays its debt)` : '';
   const to = formatUsd(balanceMicroUsd + amountMicroUsd - paid);
-  return `This gives ${name} ${formatUsd(amountMicroUsd)} USD: ${from} -> ${to}${debt}`;
+  return `This will give ${name} ${formatUsd(amountMicroUsd)} USD: ${from} -> ${to}${debt}`;
 }
 
 const tooLittle = (name: string, balanceMicroUsd: bigint): ExitError =>

@@ -126,7 +126,7 @@ export const eraseCommand = defineCommand({
       const owner = await readOwner(db, named);
       const name = nameOf({ id: owner.id ?? '', address: owner.address });
       const change =
-        `This erases the feedback of ${name} and the stored audio of its jobs. ` +
+        `This will erase the feedback of ${name} and the stored audio of its jobs. ` +
         'Transfers, purchases and payments stay, because the ledger needs them. ' +
         'Audio paid in USDC is kept for a day, so that its buyer can fetch it again.';
       await confirm(context, change, values.yes);

@@ -93,10 +93,10 @@ async function describe(
   const [name, has] = [shortenAccount(accountId), formatUsd(balance)];
   const purchase = `of purchase ${id} (${usd(bought.amountCents + bought.taxCents)} USD on ${creditedAt.toISOString().slice(0, 10)}) to its card`;
   if (amountCents === undefined)
-    return `This refunds all that is left ${purchase}. ${name} has ${has} USD, and will owe the rest`;
+    return `This will refund all that is left ${purchase}. ${name} has ${has} USD, and will owe the rest`;
   const left = balance - BigInt(creditPart(amountCents, bought)) * MICRO_USD_PER_CENT;
   const after = left < 0n ? `0.000000, and it will owe ${formatUsd(-left)} USD more` : formatUsd(left);
-  return `This refunds ${usd(amountCents)} USD ${purchase}, from ${name}: ${has} -> ${after}`;
+  return `This will refund ${usd(amountCents)} USD ${purchase}, from ${name}: ${has} -> ${after}`;
 }
 
 const usd = (cents: number): string => formatUsd(BigInt(cents) * MICRO_USD_PER_CENT);
