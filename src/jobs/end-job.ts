@@ -7,6 +7,9 @@ import type { AudioType } from '../speech/provider.ts';
 import type { Claim } from './claim-job.ts';
 import { enqueue } from './turn.ts';
 
+const HOLD_ENDED =
+  'the hold of a running job is already captured or voided, so the end of the job was not saved and no money moved now. Run speechgate admin audit';
+
 type Owned = Pick<Claim, 'jobId' | 'holdId' | 'accountId' | 'fence'>;
 
 // Each function below is one transaction, and may be repeated after a lost response. It returns whether the job has
@@ -22,8 +25,7 @@ export async function completeJob(
   return end(db, job, 'completed', async (trx) => {
     const { mimeType: mime_type, sizeBytes: size_bytes } = result;
     await update(trx, job, { ...ended('completed', retentionSeconds), mime_type, size_bytes });
-    if (!(await captureHold(trx, { ...hold(job), upstream: result.upstream })))
-      throw new Error('the hold of a running job is already captured or voided, so the end of the job was not saved');
+    if (!(await captureHold(trx, { ...hold(job), upstream: result.upstream }))) throw new Error(HOLD_ENDED);
   });
 }
 
@@ -37,8 +39,7 @@ export async function failJob(
   return end(db, job, 'failed', async (trx) => {
     const { code: error_code, message: error_message } = error;
     await update(trx, job, { ...ended('failed', retentionSeconds), error_code, error_message });
-    if (!(await voidHold(trx, hold(job))).isVoided)
-      throw new Error('the hold of a running job is already captured or voided, so the end of the job was not saved');
+    if (!(await voidHold(trx, hold(job))).isVoided) throw new Error(HOLD_ENDED);
   });
 }
 

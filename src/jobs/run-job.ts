@@ -176,7 +176,8 @@ function afterFault(error: unknown, attempt: number, elapsedMs: number): Outcome
       : { code: 'INTERNAL_ERROR', message: 'The service had an internal error.', transient: true };
   const delayMs = transient ? retryDelayMs(attempt, elapsedMs, retryAfterSeconds, Math.random()) : undefined;
   if (delayMs !== undefined) return { kind: 'retry', delayMs };
-  return { kind: 'failed', code, message: `${message} The job was not charged.` };
+  const next = transient ? 'Send the text again later.' : 'Change the request, or ask the operator.';
+  return { kind: 'failed', code, message: `${message} ${next} The job was not charged.` };
 }
 
 function writeOutcome(claim: Claim, outcome: Outcome, { db, retentionSeconds }: JobRunnerOptions): Promise<boolean> {

@@ -63,7 +63,11 @@ class AudioOutlet extends Readable {
   constructor(memory: AudioMemory) {
     super({ highWaterMark: 64 * 1024 });
     this.#share = memory.share(() =>
-      this.destroy(new Error('the caller read its audio too slowly while the memory for audio was full')),
+      this.destroy(
+        new Error(
+          'the caller read its audio too slowly while the memory for audio was full, so the response was cut off',
+        ),
+      ),
     );
   }
 

@@ -74,7 +74,7 @@ async function payFromBalance(payer: LocalAccount): Promise<void> {
     return fetch(`${baseUrl}${target}`, { method, headers, body });
   };
 
-  console.log('Prepaid x402: POST /x402/deposit, until the payment has 2 confirmations');
+  console.log('Prepaid x402: POST /x402/deposit, which waits for 2 confirmations');
   const deposited = await wrapFetchWithPayment(fetch, officialClient(payer, sandbox))(depositEndpoint, {
     method: 'POST',
     headers: JSON_TYPE,

@@ -34,7 +34,9 @@ async function depositPayment(payer: LocalAccount, { body = '' }: PrepaidCall) {
   const headers = { 'content-type': 'application/json' };
   const asked = await fetch(`${baseUrl}${DEPOSIT}`, { method: 'POST', headers, body });
   if (asked.status !== 402)
-    fail(`POST ${DEPOSIT} returned status ${asked.status} and no challenge: ${await asked.text()}`);
+    fail(
+      `POST ${DEPOSIT} returned status ${asked.status}, not 402, so nothing was signed or paid. Correct the request: ${await asked.text()}`,
+    );
   const challenge = client.getPaymentRequiredResponse((name) => asked.headers.get(name));
   return client.encodePaymentSignatureHeader(await client.createPaymentPayload(challenge));
 }

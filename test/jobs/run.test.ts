@@ -175,7 +175,7 @@ test('a permanent failure fails the job at once and voids its hold', async (t) =
     const reply = await untilJob(gateway, jobId, 'completed', 'failed');
     t.equal(reply.json.status, 'failed');
     t.equal(reply.json.error.code, code);
-    t.match(reply.json.error.message, /not charged/);
+    t.match(reply.json.error.message, / Change the request, or ask the operator\. The job was not charged\.$/);
     t.notMatch(reply.text, /secret|stack|node:/);
     t.strictSame([reply.json.result, reply.json.links.audio], [null, null]);
     t.ok(reply.json.completedAt);

@@ -56,11 +56,11 @@ export function guide({ serviceName, baseUrl, speechTimeoutMs, contract }: Servi
       directX402: {
         endpoints: endpointsOf('createX402Speech', 'getX402Speech', 'createQuote'),
         protocol: 'x402 version 2, scheme exact, USDC; one EIP-3009 authorization for each request.',
-        identity: 'None: the payment itself, in header payment-signature.',
+        identity: 'No account: the payment in header payment-signature names its payer.',
         price: 'As with card credits; one micro-USD is one atomic unit of USDC.',
         identifier: `The extension payment-identifier is required: ${IDENTIFIER_RULE}.`,
         replayWindowSeconds: REPLAY_WINDOW_SECONDS,
-        trust: `${baseUrl}${routeOf('getServiceMetadata').path}, verified under a key that was pinned out of band.`,
+        trust: `${baseUrl}${routeOf('getServiceMetadata').path}, verified with a pinned key, which the operator gave you over another channel.`,
         refunds: 'None: payments are final, and settled only once the audio exists.',
         vector: PAYMENT_VECTOR,
       },
@@ -164,7 +164,7 @@ const prepaidPayment = (serviceName: string, baseUrl: string) => ({
     'account: deposits signed by smart accounts (EIP-1271) are refused.',
   price: 'As with direct payment. A request is charged once, or not at all.',
   funding: `POST /x402/deposit: one USDC payment as under directX402, credited once it has ${PREPAID.depositConfirmations} confirmations.`,
-  trust: `${baseUrl}${routeOf('getServiceMetadata').path}, verified under a key that was pinned out of band.`,
+  trust: `${baseUrl}${routeOf('getServiceMetadata').path}, verified with a pinned key, which the operator gave you over another channel.`,
   refunds: 'None: a deposit can be spent but not withdrawn. If a request fails, its price returns to the balance.',
   authentication: {
     scheme: 'EIP-712 typed data, secp256k1',

@@ -153,10 +153,13 @@ function foundLines({ booked, received, undecided, failed }: Found, { catalog }:
     const meanings = (transfer: DatedTransfer) => inferPurpose(transfer.amount, catalog);
     lines.push(
       `\nTransfers to the payees on the chain that belong to settled payments: ${known.length}`,
-      ...transferLines(`Transfers of payments that are in progress or have other terms: ${open.length}`, open),
+      ...transferLines(
+        `Transfers whose payment is in progress, not confirmed yet, or of another amount or payee: ${open.length}`,
+        open,
+      ),
       ...transferLines(`Transfers without an authorization, which do not pay this service: ${others.length}`, others),
       ...failedLines(failed),
-      ...transferLines(`Transfers of no payment in this database: ${undecided.length}`, undecided, meanings),
+      ...transferLines(`Transfers that match no payment in this database: ${undecided.length}`, undecided, meanings),
       ...(undecided.length > 0 ? HOW_TO_DECIDE : []),
     );
   }

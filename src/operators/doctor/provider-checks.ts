@@ -148,7 +148,10 @@ async function sendsEvents(probe: KeyProbe, url: string): Promise<Finding> {
   const missing = sent.has('*') ? [] : EVENTS.filter((event) => !sent.has(event));
   if (missing.length === 0)
     return ok(`The card processor sends events to ${url}. Compare STRIPE_WEBHOOK_SECRET with the dashboard yourself.`);
-  return fault(`The webhook endpoint ${url} lacks: ${missing.join(', ')}.`, 'Add these events to the endpoint.');
+  return fault(
+    `The webhook endpoint ${url} does not get these events: ${missing.join(', ')}.`,
+    'Add these events to the endpoint in the dashboard of the card processor.',
+  );
 }
 
 const SCHEME = 'exact';

@@ -184,7 +184,7 @@ async function readCounts({ admin }: Config, port: number) {
 
 /**
  * Requests audio with an invented X-Forwarded-For. Such a request takes a slot of its address, and reports how many are
- * left. If all but one are left, the service believed the invented address.
+ * left. If all but one are left, the service believed the forged address.
  */
 async function forgedAreRefused(config: Config): Promise<Finding> {
   const fix =
@@ -213,12 +213,12 @@ async function forgedAreRefused(config: Config): Promise<Finding> {
     const leftAfter = remaining(forged);
     // Our real address has used two slots by now.
     const isNew = forged.status !== 429 && leftAfter === config.rateLimit.max - 1;
-    if (!isNew) return ok('The service ignores an invented address in X-Forwarded-For.');
+    if (!isNew) return ok('The service ignores a forged address in X-Forwarded-For, as it should.');
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
     return skipped(`Not checked: BASE_URL did not answer: ${error.message}.`);
   }
-  return fault('The service trusts an invented address in X-Forwarded-For: callers can avoid rate limits.', fix);
+  return fault('The service trusts a forged address in X-Forwarded-For: callers can avoid rate limits.', fix);
 }
 
 /** Larger than any private network. The largest are 10.0.0.0/8 and fc00::/7. */

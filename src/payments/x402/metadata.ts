@@ -112,8 +112,8 @@ export class ServiceMetadata {
           'Accept a new key or payee only from metadata that verifies under a key which is trusted already and has ' +
           'not expired. Only the key with the status current signs.',
         bootstrapRule:
-          'Pin a key out of band first. Never take a first key, network or payee from this document or from ' +
-          'PAYMENT-REQUIRED.',
+          'First get a key from the operator over another channel (out of band), and pin it. Never take a first key, ' +
+          'network or payee from this document or from PAYMENT-REQUIRED.',
       },
       recovery: {
         paymentIdentifierRequired: true,

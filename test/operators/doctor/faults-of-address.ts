@@ -63,7 +63,7 @@ export const FAULTS_OF_ADDRESS: Cases = {
     }),
   },
   'a proxy that forwards forged addresses': {
-    finds: ['fault', 'forged-addresses', /trusts an invented address in X-Forwarded-For/],
+    finds: ['fault', 'forged-addresses', /trusts a forged address in X-Forwarded-For/],
     make: async (_scene, t, { PORT }) => ({
       all: { TRUST_PROXY: '127.0.0.1', BASE_URL: await proxy(t, PORT, (received, peer) => received ?? peer) },
     }),

@@ -92,7 +92,11 @@ export const FAULTS_OF_PROVIDERS: Cases = {
     make: sending({ status: 'disabled' }),
   },
   'a webhook endpoint without events of refunds': {
-    finds: ['fault', 'card-webhook', /lacks: checkout\.session\.async_payment_succeeded, refund\.created, /],
+    finds: [
+      'fault',
+      'card-webhook',
+      /does not get these events: checkout\.session\.async_payment_succeeded, refund\.created, /,
+    ],
     make: sending({ enabled_events: ['checkout.session.completed'] }),
   },
   'a facilitator for another network': {
