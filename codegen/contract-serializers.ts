@@ -74,6 +74,13 @@ export function serializerNames({ operations }: Contract): Map<Response, string>
   return names;
 }
 
+/** By default, the code for arrays depends on the Node.js version that generates it. */
+const OPTIONS = {
+  mode: 'debug',
+  largeArrayMechanism: 'json-stringify',
+  largeArraySize: Number.MAX_SAFE_INTEGER,
+} as const;
+
 /**
  * `serializers.js` and its declarations. A serializer writes the declared members as JSON.stringify would, `integer` of
  * format `int64` also from a bigint, and leaves undeclared members out.
@@ -86,7 +93,7 @@ export function generateSerializers(contract: Contract): { js: string; dts: stri
     if (serializers.has(name)) continue;
     if (schema.type === undefined) serializers.set(name, 'JSON.stringify');
     else {
-      const built = build(schema as Parameters<typeof build>[0], { mode: 'debug' }) as unknown as { code: string };
+      const built = build(schema as Parameters<typeof build>[0], OPTIONS) as unknown as { code: string };
       const end = built.code.indexOf(END_OF_HEAD) + END_OF_HEAD.length;
       head = built.code.slice(0, end).replace(/^validator\nserializer\n/, '');
       const functions = built.code.slice(end).replaceAll(TEXT_MEMBER, 'json += asText($1)');

@@ -46,9 +46,7 @@ export const getHealth200 = (() => {
       throw new TypeError("The value of '#/properties/endpoints' does not match schema definition.")
     }
     const arrayLength = obj.length
-      if (typeof arrayLength === 'number' && arrayLength >= 128 && Number.isInteger(arrayLength) && arrayLength <= 0xffffffff) {
-        return asPlainStringArray(obj, arrayLength)
-      }
+  if (arrayLength >= 9007199254740991) return JSON.stringify(obj)
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
@@ -201,9 +199,7 @@ return json + JSON_STR_END_OBJECT
       throw new TypeError("The value of '#/properties/errorCodes' does not match schema definition.")
     }
     const arrayLength = obj.length
-      if (typeof arrayLength === 'number' && arrayLength >= 128 && Number.isInteger(arrayLength) && arrayLength <= 0xffffffff) {
-        return asPlainStringArray(obj, arrayLength)
-      }
+  if (arrayLength >= 9007199254740991) return JSON.stringify(obj)
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
@@ -449,6 +445,7 @@ return json + JSON_STR_END_OBJECT
       throw new TypeError("The value of '#/properties/payload/properties/payment/properties/payees' does not match schema definition.")
     }
     const arrayLength = obj.length
+  if (arrayLength >= 9007199254740991) return JSON.stringify(obj)
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
@@ -550,6 +547,7 @@ return json + JSON_STR_END_OBJECT
       throw new TypeError("The value of '#/properties/payload/properties/pricing/properties/models' does not match schema definition.")
     }
     const arrayLength = obj.length
+  if (arrayLength >= 9007199254740991) return JSON.stringify(obj)
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
@@ -630,9 +628,7 @@ return json + JSON_STR_END_OBJECT
       throw new TypeError("The value of '#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/key_ops' does not match schema definition.")
     }
     const arrayLength = obj.length
-      if (typeof arrayLength === 'number' && arrayLength >= 128 && Number.isInteger(arrayLength) && arrayLength <= 0xffffffff) {
-        return asPlainStringArray(obj, arrayLength)
-      }
+  if (arrayLength >= 9007199254740991) return JSON.stringify(obj)
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
@@ -771,6 +767,7 @@ return json + JSON_STR_END_OBJECT
       throw new TypeError("The value of '#/properties/payload/properties/trust/properties/keys' does not match schema definition.")
     }
     const arrayLength = obj.length
+  if (arrayLength >= 9007199254740991) return JSON.stringify(obj)
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
@@ -872,9 +869,7 @@ return json + JSON_STR_END_OBJECT
       throw new TypeError("The value of '#/properties/payload/properties/prepaid/properties/authentication/properties/headers' does not match schema definition.")
     }
     const arrayLength = obj.length
-      if (typeof arrayLength === 'number' && arrayLength >= 128 && Number.isInteger(arrayLength) && arrayLength <= 0xffffffff) {
-        return asPlainStringArray(obj, arrayLength)
-      }
+  if (arrayLength >= 9007199254740991) return JSON.stringify(obj)
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
@@ -1400,6 +1395,7 @@ return json + JSON_STR_END_OBJECT
       throw new TypeError("The value of '#/properties/models/items/properties/voices' does not match schema definition.")
     }
     const arrayLength = obj.length
+  if (arrayLength >= 9007199254740991) return JSON.stringify(obj)
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
@@ -1499,6 +1495,7 @@ return json + JSON_STR_END_OBJECT
       throw new TypeError("The value of '#/properties/models' does not match schema definition.")
     }
     const arrayLength = obj.length
+  if (arrayLength >= 9007199254740991) return JSON.stringify(obj)
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
@@ -1662,6 +1659,7 @@ return json + JSON_STR_END_OBJECT
       throw new TypeError("The value of '#/properties/voices' does not match schema definition.")
     }
     const arrayLength = obj.length
+  if (arrayLength >= 9007199254740991) return JSON.stringify(obj)
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
@@ -2415,6 +2413,7 @@ return json + JSON_STR_END_OBJECT
       throw new TypeError("The value of '#/properties/accepts' does not match schema definition.")
     }
     const arrayLength = obj.length
+  if (arrayLength >= 9007199254740991) return JSON.stringify(obj)
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]

@@ -222,6 +222,11 @@ test('generated files are labelled, marked in .gitattributes and limited in size
   }
 });
 
+test('serializers are the same whichever Node.js generates them', async (t) => {
+  const serializers = await readFile('src/contract/serializers.js', 'utf8');
+  t.notMatch(serializers, /return asPlainStringArray/, 'a cutoff of the version that generated them');
+});
+
 test('the generated files compile under the options of the project', async (t) => {
   for (const [path, lines] of errorLines) if (path.includes('/src/contract/')) t.strictSame([...lines], [], path);
 });
