@@ -89,13 +89,14 @@ export async function drill(t: Test, options: DrillOptions): Promise<DrillResult
 
 /**
  * Callers of that moment may have been told otherwise than the books are now. What was spent from balances may be missing,
- * but nobody is charged without an answer, or twice. The audit holds for them too.
+ * but nobody is charged twice, or without an answer, or after they were told that they are not. The audit holds for them too.
  */
 function isOfLoss({ kind, operation, words }: Contradiction, faults: readonly Struck[]): boolean {
   const losses = faults.filter(({ name }) => name === 'lost commits');
   if (!operation) return losses.length > 0 && /^the sums of .* differ$/.test(words);
   if (kind === 'charged twice') return false;
-  if (kind === 'paid, not served' && !/^(direct|deposit)/.test(operation.flow)) return false;
+  const { flow, ended } = operation;
+  if (kind === 'paid, not served' && (ended === 'refused' || !/^(direct|deposit)/.test(flow))) return false;
   return losses.some(({ from, until }) => operation.begun_at < until && operation.ended_at > from - CAPTURED_MS);
 }
 

@@ -56,7 +56,7 @@ export function openX402(
   const nodeWatch = opened && new NodeWatch(opened.chain, x402.asset, log);
   if (nodeWatch) addNodeGauge(metrics, nodeWatch);
   const hasOtherDomain = async () => (await nodeWatch?.hasOtherDomain()) ?? false;
-  const lookup = new PaymentLookup({ db, asset: x402?.asset, resolver: opened?.resolver });
+  const lookup = new PaymentLookup({ db, asset: x402?.asset, resolver: opened?.resolver, chain: opened?.chain });
   const directReplays = new DirectReplays({ lookup, store });
   const depositReplays = new DepositReplays(db, lookup);
   const chained =

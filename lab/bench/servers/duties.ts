@@ -174,7 +174,7 @@ function openFlow(shared: Parameters<typeof openHolds>[0]) {
     return new PrepaidBalance(verifier, new PrepaidReplays(db), audio, parts);
   }
   const opened = openPayments(db, x402.asset, x402.rpcUrls, { metrics, log });
-  const lookup = new PaymentLookup({ db, asset: x402.asset, resolver: opened.resolver });
+  const lookup = new PaymentLookup({ db, asset: x402.asset, ...opened });
   const directReplays = new DirectReplays({ lookup, store });
   const depositReplays = new DepositReplays(db, lookup);
   return openChained(shared, { ...x402, opened, lookup, directReplays, depositReplays, store }).direct;

@@ -5,7 +5,7 @@ import { PURSE, settle } from './direct.ts';
 import { drawHangUp } from './draws.ts';
 import type { Open } from './flow.ts';
 import { jsonOf, type Operation, type Outcome } from './operation.ts';
-import { payRequest } from './payment.ts';
+import { endOfUnserved, payRequest } from './payment.ts';
 
 /** Range of one deposit in micro-USDC: above the price of any speech, so that its transfer tells what it is for. */
 const LEAST = 150_000;
@@ -39,7 +39,7 @@ export async function deposit(operation: Operation, wallet: KeyedWallet, amountM
     ...(does === 'pays at both' ? [settle(operation, payment)] : []),
   ]);
   if (first === undefined) return come('open');
-  if (first.status !== 200) return come('refused');
+  if (first.status !== 200) return come(endOfUnserved(first));
   if (does === 'repeats') {
     const again = await settle(operation, payment);
     const { alreadyCredited, creditedMicroUsd } = (again && jsonOf(again)) ?? {};

@@ -6,7 +6,15 @@ import { drawHangUp } from './draws.ts';
 import type { Open } from './flow.ts';
 import type { Heard, Sent } from './line.ts';
 import { errorOf, type Operation, type Outcome } from './operation.ts';
-import { askChallenge, endOf, type Payment, payChallenge, payRequest, underAnotherName } from './payment.ts';
+import {
+  askChallenge,
+  endOf,
+  endOfUnserved,
+  type Payment,
+  payChallenge,
+  payRequest,
+  underAnotherName,
+} from './payment.ts';
 import { quote } from './quote.ts';
 import { drawText, isSpeech, priceOf } from './text.ts';
 
@@ -52,7 +60,7 @@ async function buy(operation: Operation, wallet: KeyedWallet): Promise<Outcome> 
   if (second && !isSameEnd(first, second)) {
     operation.isWrong(`two answers to one payment differ: ${[first, second].map(shown).join(' and ')}`);
   }
-  if (first.status !== 200) return come('refused');
+  if (first.status !== 200) return come(endOfUnserved(first));
   if (!isSpeech(first, text)) operation.isWrong('a settled payment was answered without its speech');
   if (does === 'repeats' && !(await settle(operation, payment))?.body.equals(first.body)) {
     operation.isWrong('the repetition of a settled payment was answered otherwise');

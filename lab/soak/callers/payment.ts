@@ -61,6 +61,12 @@ export const underAnotherName = (operation: Operation, wallet: KeyedWallet, paym
     ...{ identifier: `pay_${drawId(operation.random)}`, validBefore: payment.validBefore },
   });
 
+/** How a payment ended that was not served: only a response that says nothing was charged is final. */
+export function endOfUnserved(heard: Heard): 'refused' | 'open' {
+  const { state } = (errorOf(heard)?.details.payment ?? {}) as { state?: unknown };
+  return state === 'not_charged' ? 'refused' : 'open';
+}
+
 /**
  * `served`: status 200. `refused`: a refusal after the authorization has expired (R23).
  * @returns undefined while the caller has to retry the same payment

@@ -29,7 +29,7 @@ export class DirectReplays {
   /** The response to a repetition, or to a misused identifier (R22); undefined for a new payment. */
   async find(request: PaymentIdentity): Promise<DirectReplay | undefined> {
     const known = await this.#parts.lookup.find(request);
-    return known && this.answer(known, request);
+    return known ? this.answer(known, request) : this.#parts.lookup.refuseUsed(request);
   }
 
   async answer({ payment, status }: KnownPayment, { envelope, log }: PaymentIdentity): Promise<DirectReplay> {

@@ -47,7 +47,7 @@ export class DepositReplays {
 
   async find(request: PaymentIdentity): Promise<DepositResult | undefined> {
     const known = await this.#lookup.find(request);
-    return known && this.answer(known);
+    return known ? this.answer(known) : this.#lookup.refuseUsed(request);
   }
 
   async answer({ payment, status }: KnownPayment): Promise<DepositResult> {

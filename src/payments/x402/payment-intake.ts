@@ -4,7 +4,7 @@ import { isUnavailable } from '../../db/database-errors.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import { withFullV } from '../../lib/wallet-signature.ts';
 import type { Metrics } from '../../observability/metrics.ts';
-import { type Refused, refused, unknownPayment } from '../refusal.ts';
+import { type Refused, refused } from '../refusal.ts';
 import type { Chain } from './chain.ts';
 import { findOffer, MAX_TIMEOUT_SECONDS, type Offer } from './challenge.ts';
 import type { PaymentEnvelope } from './envelope.ts';
@@ -24,6 +24,7 @@ import {
   type PaymentRequest,
   type Reserved,
   requestHash,
+  unrecordedPayment,
 } from './payment-lookup.ts';
 import type { Reservations } from './reservations.ts';
 import { RpcError } from './rpc.ts';
@@ -63,9 +64,16 @@ export class PaymentIntake {
     purpose: PaymentPurpose,
     request: PaymentRequest,
     refuseNew: () => NewRefusal | undefined = () => undefined,
-  ): Promise<
-    Reserved | KnownPayment | Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'> | NewRefusal
-  > {
+  ): Promise<Reserved | KnownPayment | IntakeRefusal | NewRefusal> {
+    const begun = await this.#begin(purpose, request, refuseNew);
+    return begun.outcome === 'refused' ? this.#unlessUsed(begun, request) : begun;
+  }
+
+  async #begin<NewRefusal extends Refused>(
+    purpose: PaymentPurpose,
+    request: PaymentRequest,
+    refuseNew: () => NewRefusal | undefined,
+  ): Promise<Reserved | KnownPayment | IntakeRefusal | NewRefusal> {
     const terms = this.#termsOf(purpose, request);
     const isSigned = terms.outcome === 'agreed' && terms.isSignedByKey;
     const first = isSigned ? (refuseNew() ?? (await this.#reserve(purpose, request))) : undefined;
@@ -99,19 +107,24 @@ export class PaymentIntake {
   }
 
   /** Releases a payment that is not admitted, also when it throws (R24). */
-  async admit(reserved: Reserved): Promise<Admitted | Refused<'PAYMENT_REQUIRED' | 'RATE_LIMITED' | 'PAYMENT_ERROR'>> {
-    let checked: Awaited<ReturnType<PaymentIntake['admit']>>;
+  async admit(reserved: Reserved): Promise<Admitted | IntakeRefusal | Refused<'RATE_LIMITED'>> {
+    let checked: Admitted | IntakeRefusal | Refused<'RATE_LIMITED'>;
     try {
       checked = await this.#check(reserved).catch((error) => unverifiable(error, reserved.log));
     } catch (error) {
       await this.release(reserved);
       throw error;
     }
-    if (checked.outcome === 'refused') {
-      testPoint('x402 not admitted');
-      await this.release(reserved);
-    }
-    return checked;
+    if (checked.outcome === 'admitted') return checked;
+    testPoint('x402 not admitted');
+    await this.release(reserved);
+    const { log, facilitatorRequest } = reserved;
+    return this.#unlessUsed(checked, { log, envelope: facilitatorRequest.envelope });
+  }
+
+  /** A refusal that knows what happened to the money stays as it is. */
+  async #unlessUsed<Other extends Refused>(refusal: Other, request: Pick<PaymentRequest, 'envelope' | 'log'>) {
+    return (refusal.payment ? undefined : await this.#parts.lookup.refuseUsed(request)) ?? refusal;
   }
 
   async release({ payment, log }: Pick<Reserved, 'payment' | 'log'>): Promise<void> {
@@ -203,11 +216,11 @@ export class PaymentIntake {
     }
     log.warn(
       { detail },
-      'the facilitator refused a payment, and the request was not charged. If it refuses many, read the field detail',
+      'the facilitator refused to verify a payment, so its request settled nothing. If it refuses many, read the field detail',
     );
     if (isOfRequest) return refused('PAYMENT_ERROR', 'facilitator_refused', { facilitatorReason: reason });
     if (!/nonce_already_used$/.test(reason)) return refused('PAYMENT_REQUIRED', reason);
-    return refused('PAYMENT_REQUIRED', reason, { fault: USED, payment: unknownPayment(envelope.authorization.value) });
+    return unrecordedPayment(envelope, reason);
   }
 
   async #check({ payment, log, facilitatorRequest, verifiedBy, ...reserved }: Reserved) {
@@ -253,17 +266,12 @@ function unverifiable(error: unknown, log: FastifyBaseLogger): Refused<'PAYMENT_
   return refused('PAYMENT_ERROR', 'payment_service_failed');
 }
 
+type IntakeRefusal = Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'>;
+
 type ReservationResult = ({ readonly outcome: 'reserved' } & Pick<Reserved, 'payment' | 'exposure'>) | typeof TAKEN;
 const TAKEN = { outcome: 'taken' } as const;
 
 type Admitted = { readonly outcome: 'admitted' } & VerifiedPayment;
-const USED = {
-  field: 'payment-signature',
-  rule: 'unused authorization',
-  message:
-    'This authorization is already used on the chain, and this service has no record of it, so you may have been ' +
-    'charged. Ask the operator before you sign another one.',
-};
 /** R22: an authorization pays for one request only. */
 const AUTHORIZATION_TAKEN = refused('PAYMENT_IDENTIFIER_CONFLICT', 'authorization_of_another_payment');
 

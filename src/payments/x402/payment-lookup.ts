@@ -7,13 +7,14 @@ import type { UsageRecord } from '../../ledger/hold.ts';
 import { canonicalQuery } from '../../lib/canonical-query.ts';
 import { chargedPayment, NOTHING_CHARGED, type Refused, refused, unknownPayment } from '../refusal.ts';
 import { type Booking, failureReceipt, transactionOf } from './book-settlement.ts';
-import type { TransferClaim } from './chain.ts';
+import type { Chain, TransferClaim } from './chain.ts';
 import type { Offer, Resource } from './challenge.ts';
 import { decodeEnvelope, InvalidEnvelope, type PaymentEnvelope } from './envelope.ts';
 import type { Facilitator, FacilitatorPayment } from './facilitator.ts';
 import { findByAuthorization, findByIdentifier, type Payment } from './payment.ts';
 import type { Exposure } from './reservations.ts';
 import type { Resolution, Resolver } from './resolver.ts';
+import { RpcError } from './rpc.ts';
 import { FACILITATOR_LACKS_GAS } from './solvency.ts';
 
 /** What identifies a request (R22), and the trace id and log of this one. */
@@ -68,6 +69,8 @@ export type PaymentStatus =
   | { readonly outcome: 'open'; readonly transaction: string | null }
   | Refused<'PAYMENT_IDENTIFIER_CONFLICT' | 'PAYMENT_REPLAY_PENDING' | 'PAYMENT_REQUIRED' | 'PAYMENT_ERROR'>;
 
+type UsedRefusal = Refused<'PAYMENT_IDENTIFIER_CONFLICT' | 'PAYMENT_REQUIRED'>;
+
 export interface KnownPayment {
   readonly outcome: 'known';
   readonly payment: Payment;
@@ -92,11 +95,24 @@ export function settlementRefused(payment: Payment, reason: string, hasFailed = 
   return refused('PAYMENT_REQUIRED', reason, { receipt, payment: money });
 }
 
-/** `asset` is undefined while x402 is off, `resolver` without a chain node: payments in doubt then stay in doubt. */
+/** Nothing was recorded of an authorization that the chain shows as used. */
+export const unrecordedPayment = ({ authorization }: Pick<PaymentEnvelope, 'authorization'>, reason: string) =>
+  refused('PAYMENT_REQUIRED', reason, { fault: USED, payment: unknownPayment(authorization.value) });
+
+const USED = {
+  field: 'payment-signature',
+  rule: 'unused authorization',
+  message:
+    'This authorization is already used on the chain, and this service has no record of it, so you may have been ' +
+    'charged. Ask the operator before you sign another one.',
+};
+
+/** `asset` is undefined while x402 is off, the others without a chain node: payments in doubt then stay in doubt. */
 interface PaymentLookupParts {
   readonly db: Database;
   readonly asset: Asset | undefined;
   readonly resolver: Resolver | undefined;
+  readonly chain: Pick<Chain, 'isSpent'> | undefined;
 }
 
 /** Payments of earlier requests and their outcomes. Nothing here depends on today's settings (R45). */
@@ -126,6 +142,34 @@ export class PaymentLookup {
     return taken && conflict('authorization_of_another_payment', taken);
   }
 
+  /**
+   * Refuses a payment that the chain shows as used and no other request has made; otherwise returns undefined. To be
+   * asked before a refusal says that nothing was charged: a failover may have lost the record (R23). While no node
+   * answers, the database is believed.
+   */
+  async refuseUsed({ envelope, log }: Pick<PaymentIdentity, 'envelope' | 'log'>): Promise<UsedRefusal | undefined> {
+    const claim = claimOf(envelope);
+    if (!(await this.#isSpent(claim, log))) return undefined;
+    const known = await this.#findByAuthorization(claim);
+    // Booked from the chain, which shows no request.
+    if (known?.requestHash.length === 0) return conflict('authorization_of_another_payment', known);
+    if (known && known.state !== 'reserved') return undefined;
+    log.warn(
+      'an authorization that is used on the chain has no record, so its request was refused. If the database lost commits, run speechgate reconcile --since',
+    );
+    return unrecordedPayment(envelope, 'authorization_used');
+  }
+
+  async #isSpent(claim: TransferClaim, log: FastifyBaseLogger): Promise<boolean> {
+    try {
+      return (await this.#parts.chain?.isSpent(claim)) ?? false;
+    } catch (err) {
+      if (!(err instanceof RpcError)) throw err;
+      log.warn({ err }, 'failed to look up a refused payment at a chain node. Check X402_RPC_URL if this repeats');
+      return false;
+    }
+  }
+
   async #findByAuthorization(claim: TransferClaim): Promise<Payment | undefined> {
     const { db, asset } = this.#parts;
     return asset && findByAuthorization(db, asset, claim);
@@ -137,7 +181,8 @@ export class PaymentLookup {
       // Another request has the identifier (R22). The authorization may be that request's or a third one's.
       const claim = claimOf(request.envelope);
       const isSame = known.claim.payer === claim.payer && known.claim.nonce === claim.nonce;
-      return conflict('identifier_of_another_request', isSame ? known : await this.#findByAuthorization(claim));
+      const first = isSame ? known : await this.#findByAuthorization(claim);
+      return (first ? undefined : await this.refuseUsed(request)) ?? conflict('identifier_of_another_request', first);
     }
     request.log.info(
       { payment: known.id, first: known.traceId },
