@@ -1,22 +1,22 @@
 /**
  * Sends traces over OTLP: docs/operate.md#traces. The service needs none of these packages, so install them beside this file:
  *
- *   npm i --no-save --prefix ops @fastify/otel@0.21.2 @opentelemetry/api@1.9.1 @opentelemetry/core@2.11.0 \
+ *   npm i --no-save --prefix ops @opentelemetry/api@1.9.1 @opentelemetry/core@2.11.0 \
  *     @opentelemetry/exporter-trace-otlp-http@0.222.0 @opentelemetry/exporter-trace-otlp-proto@0.222.0 \
- *     @opentelemetry/instrumentation@0.222.0 @opentelemetry/instrumentation-pg@0.74.0 \
- *     @opentelemetry/instrumentation-pino@0.68.0 @opentelemetry/instrumentation-undici@0.32.0 \
- *     @opentelemetry/resources@2.11.0 @opentelemetry/sdk-trace-node@2.11.0
+ *     @opentelemetry/instrumentation@0.222.0 @opentelemetry/instrumentation-http@0.222.0 \
+ *     @opentelemetry/instrumentation-pg@0.74.0 @opentelemetry/instrumentation-pino@0.68.0 \
+ *     @opentelemetry/instrumentation-undici@0.32.0 @opentelemetry/resources@2.11.0 @opentelemetry/sdk-trace-node@2.11.0
  *   node --import ./ops/otel.mjs dist/main.js
  */
 import { subscribe } from 'node:diagnostics_channel';
 import { register } from 'node:module';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { FastifyOtelInstrumentation } from '@fastify/otel';
 import * as api from '@opentelemetry/api';
 import { W3CTraceContextPropagator } from '@opentelemetry/core';
 import { OTLPTraceExporter as JsonExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { OTLPTraceExporter as ProtobufExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { registerInstrumentations } from '@opentelemetry/instrumentation';
+import { HttpInstrumentation } from '@opentelemetry/instrumentation-http';
 import { PgInstrumentation } from '@opentelemetry/instrumentation-pg';
 import { PinoInstrumentation } from '@opentelemetry/instrumentation-pino';
 import { UndiciInstrumentation } from '@opentelemetry/instrumentation-undici';
@@ -82,16 +82,10 @@ function start() {
   });
   registerInstrumentations({
     instrumentations: [
-      new FastifyOtelInstrumentation({
-        registerOnInitialization: true,
-        instrumentHooks: false,
-        instrumentHandler: false,
-        recordExceptions: false,
-        ignorePaths: ({ url }) => ['/livez', '/readyz', '/metrics'].includes(url),
-        requestHook: (span, { id, method, routeOptions }) => {
-          span.updateName(routeOptions.url ? `${method} ${routeOptions.url}` : method);
-          span.setAttribute(TRACE_ID, id);
-        },
+      // Its span lasts until the last byte of the response, or until the caller leaves.
+      new HttpInstrumentation({
+        disableOutgoingRequestInstrumentation: true,
+        ignoreIncomingRequestHook: ({ url }) => ['/livez', '/readyz', '/metrics'].includes(url),
       }),
       new PgInstrumentation({ requireParentSpan: true }),
       new UndiciInstrumentation({ requireParentforSpans: true }),
@@ -126,8 +120,17 @@ function start() {
     if (api.trace.getActiveSpan()) call.run = () => inSpan(name, {}, api.context.active(), run);
   });
 
+  const nameSpan = ({ id, method, routeOptions }, _reply, done) => {
+    const span = api.trace.getActiveSpan();
+    span?.updateName(routeOptions.url ? `${method} ${routeOptions.url}` : method);
+    span?.setAttributes({ [TRACE_ID]: id, 'http.route': routeOptions.url });
+    done();
+  };
   // Its public server closes first and its operators' listener last. A stop doesn't wait for a slow collector.
   const flush = () =>
     Promise.race([provider.forceFlush(), sleep(FLUSH_TIMEOUT_MS, undefined, { ref: false })]).catch(() => {});
-  subscribe('fastify.initialization', ({ fastify }) => fastify.addHook('onClose', flush));
+  subscribe('fastify.initialization', ({ fastify }) => {
+    fastify.addHook('onRequest', nameSpan);
+    fastify.addHook('onClose', flush);
+  });
 }

@@ -10,10 +10,12 @@ import { later, untilJob } from '../support/jobs.ts';
 import { serve } from '../support/listening.ts';
 import { domainOf, TTS, withCredential } from '../support/prepaid.ts';
 import { projectFile } from '../support/project.ts';
+import { ControlledStream, hangBeforeHeaders, silentMp3 } from '../support/stub-upstream.ts';
 import { payFor } from '../support/x402.ts';
 
 const SERVER = 2;
 const CLIENT = 3;
+const TRACE_ID = 'speechgate.trace_id';
 const TEXT = 'canary-of-the-text';
 const SPEECH: Call = { method: 'POST', json: { text: TEXT } };
 
@@ -27,6 +29,7 @@ interface WrittenSpan {
   readonly name: string;
   /** 1 internal, 2 server, 3 client. */
   readonly kind: number;
+  readonly endTimeUnixNano: string;
   readonly attributes: readonly KeyValue[];
 }
 
@@ -152,6 +155,45 @@ const FLOWS: Readonly<Record<string, TracedFlow>> = {
   },
 };
 
+/** A response that is read while the provider still speaks. Returns its trace id, and when the rest was given. */
+async function hearSlowly({ upstream, url, card }: Installation) {
+  const drip = new ControlledStream();
+  upstream.mode = drip.mode;
+  const speech = silentMp3(2000);
+  const asked = fetch(`${url}/tts`, speechOf(card));
+  await drip.opened;
+  await drip.write(speech.subarray(0, 8000));
+  const response = await asked;
+  const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+  await reader.read();
+  const restGivenAt = Date.now();
+  await drip.write(speech.subarray(8000));
+  drip.end();
+  for (let { done } = await reader.read(); !done; ) ({ done } = await reader.read());
+  return { traceId: response.headers.get('x-trace-id'), restGivenAt };
+}
+
+/** A caller who disconnects before there is a response. */
+async function leave({ upstream, url, card }: Installation) {
+  upstream.mode = hangBeforeHeaders();
+  const traceId = randomBytes(16).toString('hex');
+  const { headers, ...call } = speechOf(card);
+  const caller = new AbortController();
+  const traced = { ...headers, traceparent: `00-${traceId}-${randomBytes(8).toString('hex')}-01` };
+  const asked = fetch(`${url}/tts`, { ...call, headers: traced, signal: caller.signal }).catch(() => {});
+  await upstream.waitForRequests(upstream.requests.length + 1);
+  caller.abort();
+  await asked;
+  await upstream.requests.at(-1)?.closed;
+  return traceId;
+}
+
+const speechOf = (card: string) => ({
+  method: 'POST',
+  headers: { 'content-type': 'application/json', 'x-credit-account': card },
+  body: JSON.stringify({ text: TEXT }),
+});
+
 const isUnder = (spans: readonly Span[], span: Span, ancestor: Span): boolean => {
   if (span.spanId === ancestor.spanId) return true;
   const parent = spans.find(({ spanId }) => spanId === span.parentSpanId);
@@ -177,6 +219,8 @@ test('a request of each flow is one trace from the caller to the provider', { sk
     t.ok(asked.reply.status < 300, asked.reply.text);
     requests.push({ ...asked, flow, caller, heard: String(gateway.upstream.requests.at(-1)?.headers.traceparent) });
   }
+  const streamed = await hearSlowly(gateway);
+  const given = await leave(gateway);
   t.equal(await child.stop(), 0, child.output());
   const lines: Record<string, unknown>[] = child
     .output()
@@ -189,9 +233,7 @@ test('a request of each flow is one trace from the caller to the provider', { sk
       const { route, statements, outside, calls } = FLOWS[flow] as TracedFlow;
       const traceId = reply.headers.get('x-trace-id');
       const spans = collector.spans().filter((span) => span.traceId === caller.traceId);
-      const root = spans.find(
-        ({ kind, attributes }) => kind === SERVER && attributes['speechgate.trace_id'] === traceId,
-      );
+      const root = spans.find(({ kind, attributes }) => kind === SERVER && attributes[TRACE_ID] === traceId);
       assert.ok(root, 'the request has a span');
       t.equal(root.name, route);
       t.equal(root.parentSpanId, caller.spanId);
@@ -229,6 +271,18 @@ test('a request of each flow is one trace from the caller to the provider', { sk
       for (const line of logged) t.equal(line.trace_id, caller.traceId, JSON.stringify(line));
     });
   }
+  await t.test('a span lasts as long as its response', async (t) => {
+    const span = collector.spans().find(({ attributes }) => attributes[TRACE_ID] === streamed.traceId);
+    assert.ok(span, 'the request has a span');
+    t.ok(Number(BigInt(span.endTimeUnixNano) / 1_000_000n) >= streamed.restGivenAt);
+  });
+  await t.test('a request whose caller disconnects has a span', async (t) => {
+    const spans = collector.spans().filter(({ traceId, kind }) => traceId === given && kind === SERVER);
+    t.strictSame(
+      spans.map(({ name }) => name),
+      ['POST /tts'],
+    );
+  });
   await t.test('no text, account, signature or key is told (R40)', async (t) => {
     const sent = collector.received.join().toLowerCase();
     const { SPEECH_API_KEY, QUOTE_SECRET } = gateway.env;
@@ -247,7 +301,7 @@ test('a request of each flow is one trace from the caller to the provider', { sk
 
 test('the command that installs the packages names the tested versions', async (t) => {
   const { devDependencies } = JSON.parse(await readFile(projectFile('package.json'), 'utf8'));
-  const isTraced = ([name]: [string, unknown]) => /^@opentelemetry\/|\/otel$/.test(name);
+  const isTraced = ([name]: [string, unknown]) => name.startsWith('@opentelemetry/');
   const tested = Object.entries(devDependencies)
     .filter(isTraced)
     .map((entry) => entry.join('@'));
