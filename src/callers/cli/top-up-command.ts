@@ -10,7 +10,7 @@ import { serviceSays, serviceWords } from '../../lib/service-words.ts';
 import { UsageError } from '../../lib/usage-error.ts';
 import { OWN_AMOUNT } from '../../payments/top-up/amount.ts';
 import { boundedResponse, MAX_JSON_BYTES } from '../client/api.ts';
-import { UnreachableError } from '../client/index.ts';
+import { SpeechgateError, UnreachableError } from '../client/index.ts';
 import { defineCommand } from './command.ts';
 import { CommandError, EXIT } from './failure.ts';
 import { type Caller, withCaller } from './open-caller.ts';
@@ -54,6 +54,8 @@ command again to continue.
       const open: StoredTopUp[] = [];
       for (const former of (await readConfig(folder)).topUps?.[baseUrl] ?? []) {
         const paidTo = await creditedAccount(baseUrl, former.sessionId);
+        if (paidTo === UNREACHABLE)
+          throw new CommandError({ code: 'UNREACHABLE', exit: EXIT.failed, message: notKnown(former) });
         if (paidTo === AT_BANK)
           return output.done({ amountCents: former.amountCents, credited: false }, [atBank(former)]);
         if (typeof paidTo === 'string') return credited(caller, former, paidTo, output);
@@ -77,15 +79,21 @@ command again to continue.
       const waiting = waitForCredit(baseUrl, sessionId);
       const paidTo = await output.withProgress('Waiting for the payment (Ctrl-C is safe)', waiting);
       if (paidTo === AT_BANK) return output.done({ ...checkout, credited: false }, [atBank(checkout)]);
-      if (paidTo !== undefined) return credited(caller, { ...purchase, sessionId }, paidTo, output);
+      if (typeof paidTo === 'string') return credited(caller, { ...purchase, sessionId }, paidTo, output);
       output.done({ ...checkout, credited: false }, [
-        'The service has not received a payment yet, so nothing was credited. Once you have paid, run speechgate top-up again.',
+        paidTo === null
+          ? 'The service has not received a payment yet, so nothing was credited. Once you have paid, run speechgate top-up again.'
+          : notKnown(checkout),
       ]);
     });
   },
 });
 
 const AT_BANK = Symbol('the bank is processing the payment');
+const UNREACHABLE = Symbol('the service is unreachable');
+
+const notKnown = ({ amountCents }: { readonly amountCents: number }): string =>
+  `The service is unavailable, so it is not known whether the purchase of ${usd(amountCents)} USD was paid. Do not pay again; run speechgate top-up later to look.`;
 
 const atBank = ({ amountCents }: { readonly amountCents: number }): string =>
   `Your bank is still processing the payment of ${usd(amountCents)} USD. Do not pay again; run speechgate top-up later.`;
@@ -94,15 +102,23 @@ async function credited({ client, settings }: Caller, purchase: StoredTopUp, acc
   const { folder, baseUrl } = settings;
   await storeAccount(folder, baseUrl, account);
   await dropTopUp(folder, baseUrl, purchase);
-  const { balanceMicroUsd } = await client.topUpStatus(account);
+  const balanceMicroUsd = await client.topUpStatus(account).then(
+    (status) => status.balanceMicroUsd,
+    () => null,
+  );
   const masked = maskedAccount(account);
-  const line = `${usd(purchase.amountCents)} USD credited; the account ${masked} has ${formatUsd(BigInt(balanceMicroUsd))} USD.`;
+  const balance =
+    balanceMicroUsd === null
+      ? `the balance of the account ${masked} can't be read now. Run speechgate balance later.`
+      : `the account ${masked} has ${formatUsd(BigInt(balanceMicroUsd))} USD.`;
   if (settings.account !== undefined && settings.account !== account) {
     output.note(
       `The account ${maskedAccount(settings.account)} is no longer used. Its id stays in config.json, in formerAccounts.`,
     );
   }
-  output.done({ credited: true, amountCents: purchase.amountCents, account: masked, balanceMicroUsd }, [line]);
+  output.done({ credited: true, amountCents: purchase.amountCents, account: masked, balanceMicroUsd }, [
+    `${usd(purchase.amountCents)} USD credited; ${balance}`,
+  ]);
 }
 
 function readCents(text: string): number {
@@ -121,15 +137,14 @@ interface CreditPurchase extends Omit<StoredTopUp, 'sessionId'> {
 
 async function openCreditPurchase(baseUrl: string, amountCents: number, account = ''): Promise<CreditPurchase> {
   const form = { amount: OWN_AMOUNT, ownAmount: (amountCents / 100).toFixed(2), accountId: account };
-  const response = await send(`${baseUrl}/top-up`, { method: 'POST', body: new URLSearchParams(form) });
-  const checkoutUrl = response.status === 303 ? checkoutPageOf(response.headers.get('location')) : undefined;
+  const request = { method: 'POST', body: new URLSearchParams(form) };
+  const { status, headers, text } = await send(`${baseUrl}/top-up`, request);
+  const checkoutUrl = status === 303 ? checkoutPageOf(headers.get('location')) : undefined;
   if (checkoutUrl !== undefined) {
     const sessionId = SESSION.exec(checkoutUrl)?.[1] ?? null;
     return { sessionId, checkoutUrl, amountCents, account: account || null, openedAt: Date.now() };
   }
-  const body = (await response.json().catch(() => null)) as { error?: { code?: unknown; message?: unknown } } | null;
-  const error = body?.error;
-  const { status, headers } = response;
+  const { error } = readBody(text);
   throw new CommandError({
     code: typeof error?.code === 'string' ? serviceWords(error.code) : 'UNKNOWN',
     exit: status === 400 ? EXIT.usage : EXIT.failed,
@@ -144,39 +159,51 @@ function checkoutPageOf(location: string | null): string | undefined {
   return url && /^https?:$/.test(url.protocol) && url.href.length <= MAX_ADDRESS_CHARACTERS ? url.href : undefined;
 }
 
-/** Null if unpaid, undefined if the service is unavailable. The request itself credits a paid checkout. */
+/** Null if unpaid, undefined if the service does not know. The request itself credits a paid checkout. */
 async function creditedAccount(
   baseUrl: string,
   sessionId: string,
-): Promise<string | typeof AT_BANK | null | undefined> {
+): Promise<string | typeof AT_BANK | typeof UNREACHABLE | null | undefined> {
   try {
-    const response = await send(`${baseUrl}/top-up/complete?session_id=${sessionId}`, {});
-    if (response.status === UNPAID) return PROCESSING.test(await response.text()) ? AT_BANK : null;
-    return response.status === 200 ? ACCOUNT.exec(await response.text())?.[1] : undefined;
+    const { status, text } = await send(`${baseUrl}/top-up/complete?session_id=${sessionId}`, {});
+    if (status === UNPAID) return PROCESSING.test(text) ? AT_BANK : null;
+    return status === 200 ? ACCOUNT.exec(text)?.[1] : undefined;
   } catch (error) {
-    if (error instanceof UnreachableError) return undefined;
+    if (error instanceof UnreachableError) return UNREACHABLE;
     throw error;
   }
 }
 
-async function waitForCredit(baseUrl: string, sessionId: string): Promise<string | typeof AT_BANK | undefined> {
+async function waitForCredit(baseUrl: string, sessionId: string) {
   const end = Date.now() + TIMEOUT_MS;
   for (;;) {
-    const account = (await creditedAccount(baseUrl, sessionId)) ?? undefined;
-    if (account !== undefined || Date.now() + POLL_MS > end) return account;
+    const found = await creditedAccount(baseUrl, sessionId);
+    if (typeof found === 'string' || found === AT_BANK || Date.now() + POLL_MS > end) return found;
     await pause(POLL_MS);
   }
 }
 
-async function send(url: string, request: RequestInit): Promise<Response> {
-  const headers = { accept: 'application/json, text/html;q=0.9' };
+async function send(url: string, request: RequestInit) {
   const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
-  const response = await fetch(url, { ...request, headers, redirect: 'manual', signal }).catch((cause) => {
+  const accept = 'application/json, text/html;q=0.9';
+  try {
+    const response = await fetch(url, { ...request, headers: { accept }, redirect: 'manual', signal });
+    const { status, headers } = response;
+    return { status, headers, text: await boundedResponse(response, MAX_JSON_BYTES, signal).text() };
+  } catch (cause) {
+    if (cause instanceof SpeechgateError) throw cause;
     throw new UnreachableError('The service is unavailable. Check its URL, then retry. You were not charged.', {
       cause,
     });
-  });
-  return boundedResponse(response, MAX_JSON_BYTES, signal);
+  }
+}
+
+function readBody(text: string): { readonly error?: { readonly code?: unknown; readonly message?: unknown } } {
+  try {
+    return JSON.parse(text) ?? {};
+  } catch {
+    return {};
+  }
 }
 
 const OPENERS: Readonly<Partial<Record<NodeJS.Platform, readonly [program: string, ...args: string[]]>>> = {
