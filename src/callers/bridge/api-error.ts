@@ -101,8 +101,7 @@ export function toApiError(error: unknown, isStreamed: boolean): ApiError {
     return passing('unreachable', text, retryAfter());
   }
   if (error instanceof UntrustedError) {
-    const text = `The bridge does not trust the response of the service: ${serviceWords(message)} You were not charged.`;
-    return lasting(error.reason, text);
+    return lasting(error.reason, `The bridge does not trust the response of the service: ${serviceWords(message)}`);
   }
   if (error instanceof AudioLostError) {
     if (error.chargedMicroUsd !== 0n) return lasting('audio_lost', audioLost(isStreamed));

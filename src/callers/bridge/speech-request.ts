@@ -77,7 +77,7 @@ async function readJson(request: IncomingMessage): Promise<Body> {
   }
   const refusal = refuseContentType(headers, [JSON_TYPE]);
   if (refusal) {
-    throw invalid(null, `${refusal.body.error.message} ${NOTHING_BOUGHT}`, 'invalid_content_type', refusal.status);
+    throw invalid(null, refusal.body.error.message, 'invalid_content_type', refusal.status);
   }
   const parts: Buffer[] = [];
   let length = 0;
@@ -94,7 +94,7 @@ async function readJson(request: IncomingMessage): Promise<Body> {
   }
   const decoded = decodeBody(JSON_TYPE, Buffer.concat(parts));
   if (decoded.outcome === 'unreadable') {
-    throw invalid(null, `${decoded.failure.body.error.message} ${NOTHING_BOUGHT}`, 'invalid_json');
+    throw invalid(null, decoded.failure.body.error.message, 'invalid_json');
   }
   const { value } = decoded;
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {

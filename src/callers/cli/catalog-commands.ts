@@ -20,7 +20,7 @@ ${ALL_USAGE}`,
         { all },
         ({ id, pricing, maxInputCharacters, name, available }) => {
           const remarks = [name, id === defaultModel ? 'the default' : '', available ? '' : 'unavailable'];
-          const rate = `${pricing.ratePerMillionCharsUsd} USD`;
+          const rate = `${pricing.ratePerMillionCharsUsd.toFixed(6)} USD`;
           return [id, rate, String(maxInputCharacters), remarks.filter(Boolean).join(', ')];
         },
         head,

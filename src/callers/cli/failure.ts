@@ -50,10 +50,7 @@ export function failureOf(error: unknown): Failure {
   if (error instanceof OverCapError) return overCap(error);
   if (error instanceof OutcomeUnknownError) return unknownOutcome(error);
   if (error instanceof AudioLostError) return audioLost(error);
-  if (error instanceof UntrustedError) {
-    const { reason } = error;
-    return { code: 'UNTRUSTED', exit: EXIT.failed, message: `${message} You were not charged.`, reason };
-  }
+  if (error instanceof UntrustedError) return { code: 'UNTRUSTED', exit: EXIT.failed, message, reason: error.reason };
   if (error instanceof UnreachableError) return { code: 'UNREACHABLE', exit: EXIT.failed, message };
   if (error instanceof ServiceError) return refused(error);
   if (error instanceof SpeechgateError) return { code: 'FAILED', exit: EXIT.failed, message };

@@ -105,13 +105,16 @@ export function boundedResponse(response: Response, maxBytes: number, signal: Ab
   return new Response(body.pipeThrough(limiter, { ...(signal && { signal }) }), { status, statusText, headers });
 }
 
+/** Of a read, which may follow a purchase. */
+const WAS_FREE = ' This call was free.';
+
 /** @throws UntrustedError, and as `readData` */
 export async function readJson<Data>(
   signal: AbortSignal | undefined,
   shape: Shape,
   send: (signal: AbortSignal) => Promise<ApiResult<Data>>,
 ): Promise<Data> {
-  return validated(await readData(signal, send), shape);
+  return validated(await readData(signal, send), shape, WAS_FREE);
 }
 
 /** Retries while the service is unavailable or overloaded. @throws ServiceError, UnreachableError */
@@ -139,9 +142,7 @@ async function sendOnce<Data>(
   } catch (cause) {
     signal?.throwIfAborted();
     if (cause instanceof SpeechgateError) throw cause;
-    return new UnreachableError('The service is unavailable. Check its URL, then retry. You were not charged.', {
-      cause,
-    });
+    return new UnreachableError(`The service is unavailable. Check its URL, then retry.${WAS_FREE}`, { cause });
   }
 }
 
@@ -154,12 +155,13 @@ export type Shape =
   | readonly [Shape]
   | { readonly [member: string]: Shape };
 
-export function validated<Value>(value: Value, shape: Shape): Value {
+/** @param money what happened to it, where that is known */
+export function validated<Value>(value: Value, shape: Shape, money = ''): Value {
   const fault = incompatibility(value, shape, '');
   if (fault === undefined) return value;
   throw new UntrustedError(
     'malformed',
-    `The response of the service is invalid: ${fault}. Ask the operator of the service.`,
+    `The response of the service is invalid: ${fault}. Ask the operator of the service.${money}`,
   );
 }
 

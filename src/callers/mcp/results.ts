@@ -74,7 +74,7 @@ function messageOf(error: unknown): string {
     return `The service failed (${code}, trace id ${traceId}). ${retryText(error)} Nothing was charged. ${serviceSays(error.message)}`;
   }
   if (error instanceof UntrustedError)
-    return `The client does not trust the response of the service. Nothing was charged. ${serviceWords(error.message)}`;
+    return `The client does not trust the response of the service. ${serviceWords(error.message)}`;
   if (error instanceof SpeechgateError) return serviceWords(error.message);
   throw error;
 }

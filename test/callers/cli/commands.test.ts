@@ -76,7 +76,10 @@ test('the caller commands work end to end on one sandbox', {
       callerCommand(env, 'verify-metadata'),
       speechgateReading('Hello world', env, 'say', '-', '--out', '-'),
     ]);
-    t.match(models.out, /^model +per 1,000,000 +characters +name\nprovider-a\/tts-1 +18 USD +4096 .*the default$/m);
+    t.match(
+      models.out,
+      /^model +per 1,000,000 +characters +name\nprovider-a\/tts-1 +18\.000000 USD +4096 .*the default$/m,
+    );
     t.ok(told(voices).voices.some(({ id }: { id: string }) => id === 'provider-a_alloy'));
     t.strictSame([told(quote).amountMicroUsd, told(quote).textLength], [HELLO_PRICE, 11]);
     t.match(metadata.out, /signed by a trusted key/);

@@ -247,7 +247,7 @@ for (const [error, code, exit, message] of [
     /may have been charged: run speechgate balance/,
   ],
   [new AudioLostError('Lost.', { chargedMicroUsd: 1n, maxMicroUsd: 1n }), 'AUDIO_LOST', 1, /^Lost\.$/],
-  [new UntrustedError('wrong_key', 'Wrong.'), 'UNTRUSTED', 1, /^Wrong\. You were not charged\.$/],
+  [new UntrustedError('wrong_key', 'Wrong.'), 'UNTRUSTED', 1, /^Wrong\.$/],
   [new UnreachableError('Away.'), 'UNREACHABLE', 1, /^Away\.$/],
   [new DamagedBudgetError('/b', 'at byte 7'), 'BUDGET_DAMAGED', 1, /^The budget file \/b is not valid \(at byte 7\)/],
   [new FileBusyError('/b', 30_000), 'FILE_BUSY', 1, /^Another process has locked \/b for 30 s/],

@@ -36,7 +36,7 @@ test('speak says that a service with an unknown key charged nothing', async (t) 
   t.ok(isError);
   t.match(
     text,
-    /^The client does not trust the response of the service\. Nothing was charged\. The metadata is signed with the key /,
+    /^The client does not trust the response of the service\. The metadata is signed with the key .* Nothing was signed\.$/,
   );
   t.equal(upstream.requests.length, 0);
 });
