@@ -144,8 +144,8 @@ export class PaymentLookup {
 
   /**
    * Refuses a payment that the chain shows as used and no other request has made; otherwise returns undefined. To be
-   * asked before a refusal says that nothing was charged (R64): a failover may have lost the record. While no node
-   * answers, the database is believed.
+   * asked before a refusal says that nothing was charged: a failover may have lost the record (R64). While no node
+   * answers, the database is believed (R23).
    */
   async refuseUsed({ envelope, log }: Pick<PaymentIdentity, 'envelope' | 'log'>): Promise<UsedRefusal | undefined> {
     const claim = claimOf(envelope);
