@@ -56,15 +56,15 @@ const offerChanged = ({ accepted, ...payload }: PaymentPayload): PaymentPayload 
 
 /** Refusals of a new payment that say nothing was charged. */
 const REPETITIONS: Readonly<Record<string, Repetition>> = {
-  'has expired': { terms: () => ({ validBefore: secondsAhead(14) }) },
-  'is of an older offer': { change: offerChanged },
-  'has a signature that is no longer valid': {
+  'an expired authorization': { terms: () => ({ validBefore: secondsAhead(14) }) },
+  'an older offer': { change: offerChanged },
+  'an invalid signature': {
     change: ({ payload, ...rest }) => ({ ...rest, payload: { ...payload, signature: `0x${'12'.repeat(65)}` } }),
   },
-  'is verified by its balance': verifyAnswers('insufficient_balance'),
-  'is verified by a failed simulation': verifyAnswers('transaction_simulation_failed'),
-  'is sent while the facilitator is down': { arrange: ({ facilitator }) => facilitator.faults.verify('error') },
-  'is sent while there is no speech provider': { env: { SPEECH_BASE_URL: '' } },
+  'too low a balance': verifyAnswers('insufficient_balance'),
+  'a failed simulation': verifyAnswers('transaction_simulation_failed'),
+  'no facilitator': { arrange: ({ facilitator }) => facilitator.faults.verify('error') },
+  'no speech provider': { env: { SPEECH_BASE_URL: '' } },
 };
 
 /** A payment that the chain has, and the database has lost. */
@@ -90,7 +90,7 @@ const paymentOf = ({ json }: Reply) => json.error.details.payment;
 
 for (const [name, repetition] of Object.entries(REPETITIONS)) {
   for (const [request, path, call, amountMicroUsd] of REQUESTS) {
-    test(`R64: ${request}: a lost payment that ${name} is reported as unknown`, { skip }, async (t) => {
+    test(`R64: ${request}: ${name}: a lost payment is reported as unknown`, { skip }, async (t) => {
       const { env, arrange, terms, change = (payload) => payload } = repetition;
       const quoting = await startX402Gateway(t, chain);
       const gateway = env ? await startX402Gateway(t, chain, { X402_PAY_TO: quoting.payTo, ...env }) : quoting;
