@@ -4,7 +4,7 @@ import { MpegAudioReader } from './mpeg-audio.ts';
 import { FRAME_HEADER_BYTES, frameLength, ID3_HEADER_BYTES, id3Length } from './mpeg-frame.ts';
 import type { AudioType } from './provider.ts';
 import { WaveAudioReader } from './wave-audio.ts';
-import { RIFF_HEADER_BYTES } from './wave-sizes.ts';
+import { RIFF_HEADER_BYTES } from './whole-audio.ts';
 
 export const MAGIC_BYTES = RIFF_HEADER_BYTES;
 

@@ -1,6 +1,6 @@
 import { matches } from '../lib/bytes.ts';
 import { type AudioFault, type AudioReader, asBuffer, type ReaderOptions } from './audio-reader.ts';
-import { RIFF_HEADER_BYTES, RIFF_SIZE_EXCLUDES, WAVE_CHUNK_HEADER_BYTES, writtenSize } from './wave-sizes.ts';
+import { RIFF_HEADER_BYTES, RIFF_SIZE_EXCLUDES, WAVE_CHUNK_HEADER_BYTES, writtenSize } from './whole-audio.ts';
 
 /** The smallest format chunk, and more than any has. */
 const FORMAT_BYTES = 16;
