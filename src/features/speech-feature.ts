@@ -1,8 +1,7 @@
 import { addWaitingAudioGauge } from '../http/admin/gauges.ts';
 import { StreamDeadlines } from '../payments/delivery.ts';
-import { AudioMemory } from '../speech/audio-memory.ts';
 import { openProvider } from '../speech/open-provider.ts';
-import { SynthesisPermits } from '../speech/synthesis-permits.ts';
+import { AudioMemory, SynthesisPermits } from '../speech/synthesis-permits.ts';
 import type { SharedParts } from './feature.ts';
 
 export type Speech = ReturnType<typeof openSpeech>;

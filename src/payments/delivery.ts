@@ -1,7 +1,6 @@
 import { Readable } from 'node:stream';
 import { testPoint } from '../lib/test-point.ts';
 import { holdingBack } from '../speech/audio-end.ts';
-import type { AudioMemory, Share } from '../speech/audio-memory.ts';
 import { collectSpeech, completed, readIfComplete, synthesizeWithFailover } from '../speech/collect.ts';
 import {
   type AudioType,
@@ -11,6 +10,7 @@ import {
   type SpeechProvider,
   type Utterance,
 } from '../speech/provider.ts';
+import type { AudioMemory, Share } from '../speech/synthesis-permits.ts';
 
 /** `lost` aborts when another process may soon own the hold: audio after that is useless. */
 type DeliveryBounds = { readonly timeoutMs: number | undefined; readonly lost: AbortSignal };

@@ -1,5 +1,4 @@
 import { setImmediate as endOfTurn } from 'node:timers/promises';
-import type { Share } from './audio-memory.ts';
 import { asBuffer } from './audio-reader.ts';
 import {
   type AudioType,
@@ -9,6 +8,7 @@ import {
   type SpeechProvider,
   type Utterance,
 } from './provider.ts';
+import type { Share } from './synthesis-permits.ts';
 import { wholeAudio } from './whole-audio.ts';
 
 const NAMES: Readonly<Record<AudioType, string>> = { 'audio/mpeg': 'MPEG', 'audio/wav': 'WAV' };

@@ -12,8 +12,8 @@ import type { Captures } from '../../payments/captures.ts';
 import type { DirectWork } from '../../payments/direct/direct-work.ts';
 import type { NodeWatch } from '../../payments/x402/node-watch.ts';
 import { paymentsInDoubt } from '../../payments/x402/payment-states.ts';
-import type { AudioMemory } from '../../speech/audio-memory.ts';
 import type { AudioStore } from '../../speech/store/audio-store.ts';
+import type { AudioMemory } from '../../speech/synthesis-permits.ts';
 
 /** Less than a scrape waits for the values. */
 const DATABASE_TIMEOUT_MS = 900;

@@ -1,5 +1,5 @@
 import { test } from 'tap';
-import { AudioMemory } from '../../src/speech/audio-memory.ts';
+import { AudioMemory } from '../../src/speech/synthesis-permits.ts';
 
 test('R55: collected audio refuses new work and disconnects no stream reader', async (t) => {
   const memory = new AudioMemory(100);
