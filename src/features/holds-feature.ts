@@ -1,8 +1,8 @@
 import { LeaseRenewer } from '../db/lease.ts';
 import { addHoldGauges } from '../http/admin/gauges.ts';
 import { type HoldRecord, renewHolds } from '../ledger/hold.ts';
-import { Captures } from '../payments/captures.ts';
 import type { HoldPlacerParts } from '../payments/hold-placer.ts';
+import { Captures } from '../payments/hold-placer.ts';
 import { UnpaidWorkLimiter } from '../payments/limits/unpaid-work-limiter.ts';
 import { ledgerReconcilers } from '../reconcile/reconcilers.ts';
 import type { SharedParts } from './feature.ts';

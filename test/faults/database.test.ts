@@ -6,7 +6,7 @@ import { type Test, test } from 'tap';
 import type { Config } from '../../src/config/config.ts';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { Captures } from '../../src/payments/captures.ts';
+import { Captures } from '../../src/payments/hold-placer.ts';
 import { booksClosed } from '../support/books.ts';
 import { testDatabase } from '../support/database.ts';
 import { askForFlowingAudio } from '../support/flowing-audio.ts';
