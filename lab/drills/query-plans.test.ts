@@ -6,7 +6,7 @@ import { sizesFor } from '../../lab/bench/growth/fill/sizes.ts';
 import { filledCards, fillLedger } from '../../lab/bench/growth/fill-ledger.ts';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { pruneNonces } from '../../src/ledger/prepaid-signatures.ts';
+import { pruneNonces } from '../../src/ledger/wallet-holds.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
 import { RollingWindow } from '../../src/payments/limits/rolling-window.ts';
 import { openPayments } from '../../src/payments/x402/resolver.ts';

@@ -1,5 +1,5 @@
 import type { Address } from '../../src/config/payees.ts';
-import { domainSeparator, type Eip712Domain, signingDigest } from '../../src/lib/eip712.ts';
+import { domainSeparator, type Eip712Domain, signingDigest } from '../../src/lib/wallet-signature.ts';
 import { hashTransfer } from '../../src/payments/x402/transfer-proof.ts';
 import type { KeyedWallet } from './keyed-wallet.ts';
 import { signDigest } from './sign-digest.ts';

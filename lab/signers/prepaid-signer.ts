@@ -1,5 +1,5 @@
 import type { Address, Hex } from 'viem';
-import { domainSeparator, type Eip712Domain, signingDigest } from '../../src/lib/eip712.ts';
+import { domainSeparator, type Eip712Domain, signingDigest } from '../../src/lib/wallet-signature.ts';
 import {
   hashPrepaidRequest,
   signedBalanceRead,

@@ -1,6 +1,6 @@
 import { TOP_UP_WINDOW_SECONDS } from '../http/routes/top-up-operations.ts';
 import type { DatabaseIdentity } from '../ledger/database-identity.ts';
-import { pruneNonces } from '../ledger/prepaid-signatures.ts';
+import { pruneNonces } from '../ledger/wallet-holds.ts';
 import type { SharedParts } from './feature.ts';
 
 /** Prunes spent nonces (R34) and rate windows at intervals. Returns a stop function. */

@@ -2,7 +2,7 @@ import { type SqlBool, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { isUuid } from '../lib/uuid.ts';
 import { isOfMode } from './database-identity.ts';
-import { inTime } from './prepaid-signatures.ts';
+import { inTime } from './wallet-holds.ts';
 
 export interface CardAccount {
   readonly id: string;

@@ -1,5 +1,5 @@
 import type { PaymentOutcome } from '../contract/types.ts';
-import type { SpendState } from '../ledger/prepaid-signatures.ts';
+import type { SpendState } from '../ledger/wallet-holds.ts';
 
 /** Response headers that tell what was charged. */
 export type Receipt = Readonly<Record<string, string | bigint | boolean>>;

@@ -11,7 +11,7 @@ import { migrate } from '../../src/db/migrate.ts';
 import { readSqlFiles } from '../../src/db/sql-files.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { pauseFlows, resumeFlows } from '../../src/ledger/pauses.ts';
-import { pruneNonces } from '../../src/ledger/prepaid-signatures.ts';
+import { pruneNonces } from '../../src/ledger/wallet-holds.ts';
 import { testDatabase } from '../support/database.ts';
 import { later, untilJob } from '../support/jobs.ts';
 import { fundedWallet, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';

@@ -6,7 +6,7 @@ import { type Database, openDatabase } from '../../src/db/database.ts';
 import type { SharedParts } from '../../src/features/feature.ts';
 import { startPruning } from '../../src/features/pruning.ts';
 import type { DatabaseIdentity } from '../../src/ledger/database-identity.ts';
-import { pruneNonces } from '../../src/ledger/prepaid-signatures.ts';
+import { pruneNonces } from '../../src/ledger/wallet-holds.ts';
 import { RunningWork } from '../../src/lib/running-work.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
 import { RollingWindow } from '../../src/payments/limits/rolling-window.ts';

@@ -1,6 +1,6 @@
 import type { GetPrepaidAudioRequest, GetPrepaidAudioResult } from '../../contract/operations.ts';
 import type { Database } from '../../db/database.ts';
-import { findAudioEnd } from '../../ledger/prepaid-signatures.ts';
+import { findAudioEnd } from '../../ledger/wallet-holds.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import { PREPAID_AUDIO_SECONDS, type PrepaidAudioStore } from '../../payments/prepaid/prepaid-audio-store.ts';
 import type { NonceReplay } from '../../payments/refusal.ts';

@@ -2,7 +2,7 @@ import type { Config } from '../../config/config.ts';
 import type { Database } from '../../db/database.ts';
 import { faultOf, isConnectionError, isDatabaseFault } from '../../db/database-errors.ts';
 import { type BookedMoney, bookedAfter, newestPosition } from '../../ledger/booked.ts';
-import { MAX_EXPIRY_SECONDS } from '../../ledger/prepaid-signatures.ts';
+import { MAX_EXPIRY_SECONDS } from '../../ledger/wallet-holds.ts';
 import { printable, printableJson, tableLines } from '../../lib/printable.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import { UsageError } from '../../lib/usage-error.ts';

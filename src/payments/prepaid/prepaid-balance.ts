@@ -1,7 +1,6 @@
 import type { Database } from '../../db/database.ts';
 import { readWallet, type WalletReading } from '../../ledger/accounts.ts';
-import { isInTime, isNonceSpent } from '../../ledger/prepaid-signatures.ts';
-import { WalletHolds } from '../../ledger/wallet-holds.ts';
+import { isInTime, isNonceSpent, WalletHolds } from '../../ledger/wallet-holds.ts';
 import { type BalanceHold, HoldPlacer, type HoldPlacerParts } from '../hold-placer.ts';
 import type { Charge, Held, PaymentFlow, RequestContext } from '../payment-flow.ts';
 import { type Refused, refused } from '../refusal.ts';

@@ -2,9 +2,16 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Asset } from '../../config/network.ts';
 import { type Address, type Payee, payablePayees } from '../../config/payees.ts';
 import { canonicalQuery } from '../../lib/canonical-query.ts';
-import { domainSeparator, type Message, signingDigest, structHasher } from '../../lib/eip712.ts';
 import { keccak256 } from '../../lib/keccak.ts';
-import { compactFault, recoverAddress, withFullV } from '../../lib/wallet-signature.ts';
+import {
+  compactFault,
+  domainSeparator,
+  type Message,
+  recoverAddress,
+  signingDigest,
+  structHasher,
+  withFullV,
+} from '../../lib/wallet-signature.ts';
 import { refused } from '../refusal.ts';
 import type { Hex } from '../x402/envelope.ts';
 import { PREPAID, prepaidDomain } from '../x402/prepaid-terms.ts';

@@ -1,5 +1,5 @@
 import type { Database } from '../../db/database.ts';
-import { findSpend, isNonceKept, type PreviousDebit } from '../../ledger/prepaid-signatures.ts';
+import { findSpend, isNonceKept, type PreviousDebit } from '../../ledger/wallet-holds.ts';
 import type { NewRequest } from '../payment-flow.ts';
 import { chargedPayment, NOTHING_CHARGED, type Refused, refused, unknownPayment } from '../refusal.ts';
 import { prepaidReceipt } from './prepaid-balance.ts';

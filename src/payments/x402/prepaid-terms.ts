@@ -1,8 +1,8 @@
 import type { Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
 import { DEPOSIT_TIMEOUT_SECONDS } from '../../config/x402-settings.ts';
-import { SIGNATURE_LIFETIME_SECONDS } from '../../ledger/prepaid-signatures.ts';
-import type { Eip712Domain } from '../../lib/eip712.ts';
+import { SIGNATURE_LIFETIME_SECONDS } from '../../ledger/wallet-holds.ts';
+import type { Eip712Domain } from '../../lib/wallet-signature.ts';
 import { CONFIRMATIONS } from './transfer-proof.ts';
 
 /**

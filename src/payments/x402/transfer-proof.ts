@@ -1,8 +1,7 @@
 import type { RpcTransactionReceipt } from 'viem';
 import type { Asset } from '../../config/network.ts';
 import type { Address } from '../../config/payees.ts';
-import { domainSeparator, signingDigest, structHasher } from '../../lib/eip712.ts';
-import { recoverAddress } from '../../lib/wallet-signature.ts';
+import { domainSeparator, recoverAddress, signingDigest, structHasher } from '../../lib/wallet-signature.ts';
 import { pad, toEventSelector } from './abi.ts';
 import type { Hex, PaymentEnvelope } from './envelope.ts';
 import { TRANSFER_TYPES } from './signed-types.ts';

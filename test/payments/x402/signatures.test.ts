@@ -20,7 +20,7 @@ import { privateKeyToAccount } from 'viem/accounts';
 import type { Asset } from '../../../src/config/network.ts';
 import { parseSigningKeys, rotateKeys, SigningKeysError, type StoredKeys } from '../../../src/config/signing-keys.ts';
 import { canonicalQuery } from '../../../src/lib/canonical-query.ts';
-import { domainSeparator, signingDigest } from '../../../src/lib/eip712.ts';
+import { domainSeparator, signingDigest } from '../../../src/lib/wallet-signature.ts';
 import { hashPrepaidRequest } from '../../../src/payments/prepaid/prepaid-credential.ts';
 import {
   CANONICAL_QUERY_VECTORS,
