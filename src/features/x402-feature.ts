@@ -14,10 +14,8 @@ import { DIRECT_HEADERS, DirectPayment } from '../payments/direct/direct-payment
 import { DirectReplays } from '../payments/direct/direct-replays.ts';
 import { DirectWork } from '../payments/direct/direct-work.ts';
 import { DepositReplays, Deposits } from '../payments/prepaid/deposits.ts';
-import { PrepaidAudioStore } from '../payments/prepaid/prepaid-audio-store.ts';
-import { PrepaidBalance } from '../payments/prepaid/prepaid-balance.ts';
+import { PrepaidAudioStore, PrepaidBalance, PrepaidReplays } from '../payments/prepaid/prepaid-balance.ts';
 import { PrepaidVerifier } from '../payments/prepaid/prepaid-credential.ts';
-import { PrepaidReplays } from '../payments/prepaid/prepaid-replays.ts';
 import { SPEECH_EXAMPLE } from '../payments/x402/discovery.ts';
 import { Facilitator, Facilitators } from '../payments/x402/facilitator.ts';
 import { ServiceMetadata } from '../payments/x402/metadata.ts';

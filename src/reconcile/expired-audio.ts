@@ -1,7 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { deleteAudio, expiredJobs } from '../jobs/job.ts';
 import { testPoint } from '../lib/test-point.ts';
-import { PREPAID_AUDIO_SECONDS } from '../payments/prepaid/prepaid-audio-store.ts';
+import { PREPAID_AUDIO_SECONDS } from '../payments/prepaid/prepaid-balance.ts';
 import { REPLAY_WINDOW_SECONDS } from '../payments/x402/payment.ts';
 import { isAudioNeeded } from '../payments/x402/payment-states.ts';
 import type { AudioStore, DatedAudio } from '../speech/store/audio-store.ts';

@@ -9,7 +9,7 @@ import { SECRETS } from '../../src/config/settings-reader.ts';
 import { MAX_TEXT_LENGTH } from '../../src/config/speech-limits.ts';
 import { LOCK_TIMEOUT_MS } from '../../src/db/brief-locks.ts';
 import { MAX_EXPIRY_SECONDS } from '../../src/ledger/wallet-holds.ts';
-import { PREPAID_AUDIO_SECONDS } from '../../src/payments/prepaid/prepaid-audio-store.ts';
+import { PREPAID_AUDIO_SECONDS } from '../../src/payments/prepaid/prepaid-balance.ts';
 import { PREPAID } from '../../src/payments/x402/prepaid-terms.ts';
 import { RANGE_BLOCKS } from '../../src/payments/x402/rpc.ts';
 import { projectFile } from '../support/project.ts';

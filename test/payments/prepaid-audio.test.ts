@@ -2,7 +2,7 @@ import { mock } from 'node:test';
 import { pino } from 'pino';
 import { test } from 'tap';
 import { readConfig } from '../../src/config/config.ts';
-import { PrepaidAudioStore } from '../../src/payments/prepaid/prepaid-audio-store.ts';
+import { PrepaidAudioStore } from '../../src/payments/prepaid/prepaid-balance.ts';
 import { CHARGED, concluded, detailsOf, startWithFunds } from '../support/lost-answer.ts';
 import { HELLO, TTS } from '../support/prepaid.ts';
 

@@ -2,7 +2,7 @@ import type { GetPrepaidAudioRequest, GetPrepaidAudioResult } from '../../contra
 import type { Database } from '../../db/database.ts';
 import { findAudioEnd } from '../../ledger/wallet-holds.ts';
 import { isUuid } from '../../lib/uuid.ts';
-import { PREPAID_AUDIO_SECONDS, type PrepaidAudioStore } from '../../payments/prepaid/prepaid-audio-store.ts';
+import { PREPAID_AUDIO_SECONDS, type PrepaidAudioStore } from '../../payments/prepaid/prepaid-balance.ts';
 import type { NonceReplay } from '../../payments/refusal.ts';
 import { StoreError } from '../../speech/store/audio-store.ts';
 import type { LinkSigner } from '../../speech/store/link-token.ts';

@@ -1,20 +1,30 @@
+import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../../db/database.ts';
 import { readWallet, type WalletReading } from '../../ledger/accounts.ts';
-import { isInTime, isNonceSpent, WalletHolds } from '../../ledger/wallet-holds.ts';
+import {
+  findSpend,
+  isInTime,
+  isNonceKept,
+  isNonceSpent,
+  type PreviousDebit,
+  WalletHolds,
+} from '../../ledger/wallet-holds.ts';
+import type { RunningWork } from '../../lib/running-work.ts';
+import { testPoint } from '../../lib/test-point.ts';
+import type { AudioStore, StoredAudio } from '../../speech/store/audio-store.ts';
 import { type BalanceHold, HoldPlacer, type HoldPlacerParts } from '../hold-placer.ts';
-import type { Charge, Held, PaymentFlow, RequestContext } from '../payment-flow.ts';
-import { type Refused, refused } from '../refusal.ts';
-import type { PrepaidAudioStore } from './prepaid-audio-store.ts';
+import type { Charge, Held, NewRequest, PaymentFlow, RequestContext } from '../payment-flow.ts';
+import { chargedPayment, NOTHING_CHARGED, type Refused, refused, unknownPayment } from '../refusal.ts';
 import {
   isOfAddress,
   type PrepaidCredential,
   type PrepaidVerifier,
+  type RawRequest,
   readPrepaidCredential,
   requestDigest,
   type SignedRequest,
   signedRequestOf,
 } from './prepaid-credential.ts';
-import type { PrepaidReplays } from './prepaid-replays.ts';
 
 type PrepaidCode =
   | 'INVALID_REQUEST'
@@ -117,7 +127,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
 
 const EXPIRY_REFUSED = refused('INVALID_REQUEST', 'expiry', { credential: 'failed' });
 
-export const prepaidReceipt = (balanceMicroUsd: bigint, chargedMicroUsd: bigint): PrepaidReceipt => ({
+const prepaidReceipt = (balanceMicroUsd: bigint, chargedMicroUsd: bigint): PrepaidReceipt => ({
   'x-x402-balance': balanceMicroUsd,
   'x-x402-charged': chargedMicroUsd,
 });
@@ -125,3 +135,97 @@ export const prepaidReceipt = (balanceMicroUsd: bigint, chargedMicroUsd: bigint)
 /** Only the owner may see the balance (R32). */
 const unpaid = (reason: string, balanceMicroUsd: bigint, credential: 'verified' | 'failed') =>
   refused('PAYMENT_REQUIRED', reason, { credential, balanceMicroUsd, receipt: prepaidReceipt(balanceMicroUsd, 0n) });
+
+type ReplayRefused = Refused<'PREPAID_NONCE_REPLAYED'>;
+
+/** The refusals of spent nonces. Only a repetition of the identical request learns the outcome (R60). */
+export class PrepaidReplays {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  async find(credential: PrepaidCredential, request: RawRequest): Promise<ReplayRefused | NewRequest> {
+    const replay = await this.ofIdentical(credential, requestDigest(credential, request));
+    if (replay) return replay;
+    // A nonce that was pruned since proves nothing (R34).
+    const isKept = await isNonceKept(this.#db, credential.expiry);
+    return { outcome: 'new', payment: isKept ? NOTHING_CHARGED : { state: 'unknown' } };
+  }
+
+  async ofSpentNonce(credential: PrepaidCredential, digest: Buffer, balanceMicroUsd: bigint): Promise<ReplayRefused> {
+    return (await this.ofIdentical(credential, digest)) ?? replayed(balanceMicroUsd);
+  }
+
+  /** Checks no signature: the digest covers it, so an identical request has the signature that was verified then. */
+  async ofIdentical({ account, nonce }: PrepaidCredential, digest: Buffer): Promise<ReplayRefused | undefined> {
+    const spend = await findSpend(this.#db, account, nonce, digest);
+    if (!spend) return undefined;
+    const { balanceMicroUsd, state, holdId } = spend;
+    const payment = outcomeOfDebit(spend);
+    return replayed(balanceMicroUsd, { replay: { state, holdId, payment }, payment });
+  }
+}
+
+const replayed = (balanceMicroUsd: bigint, more: Pick<Refused, 'replay' | 'payment'> = {}): ReplayRefused =>
+  refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', {
+    credential: 'verified',
+    balanceMicroUsd,
+    receipt: prepaidReceipt(balanceMicroUsd, 0n),
+    ...more,
+  });
+
+function outcomeOfDebit({ state, amountMicroUsd }: PreviousDebit) {
+  switch (state) {
+    case 'pending':
+      return unknownPayment(amountMicroUsd);
+    case 'charged':
+      return chargedPayment(amountMicroUsd);
+    case 'restored':
+      return NOTHING_CHARGED;
+  }
+}
+
+/** How long the audio of a prepaid response can be fetched again (R60). */
+export const PREPAID_AUDIO_SECONDS = 600;
+
+interface PrepaidAudioStoreParts {
+  readonly store: AudioStore;
+  readonly maxBytesPerMinute: number;
+  readonly work: RunningWork;
+}
+
+/** Stores the audio of prepaid responses that may be lost (R60). Best effort: nothing waits for it. */
+export class PrepaidAudioStore {
+  readonly #parts: PrepaidAudioStoreParts;
+  #minute = 0;
+  #bytesOfMinute = 0;
+
+  constructor(parts: PrepaidAudioStoreParts) {
+    this.#parts = parts;
+  }
+
+  store(id: string, audio: Buffer, log: FastifyBaseLogger): void {
+    const { store, maxBytesPerMinute, work } = this.#parts;
+    const minute = Math.floor(Date.now() / 60_000);
+    if (minute !== this.#minute) this.#bytesOfMinute = 0;
+    this.#minute = minute;
+    if (this.#bytesOfMinute + audio.length > maxBytesPerMinute) return;
+    this.#bytesOfMinute += audio.length;
+    const stored = store.dated.prepaid
+      .put(id, audio, 'audio/mpeg')
+      .then(() => testPoint('prepaid audio kept'))
+      .catch((err) =>
+        log.warn(
+          { err, hold: id },
+          'failed to store the audio of a prepaid response, so a repeated request cannot get it; its charge stays. Check AUDIO_STORE',
+        ),
+      );
+    work.add(stored);
+  }
+
+  open(id: string, range?: { readonly start: number; readonly end: number }): Promise<StoredAudio | undefined> {
+    return this.#parts.store.dated.prepaid.open(id, range);
+  }
+}
