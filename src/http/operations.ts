@@ -1,12 +1,15 @@
-import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
+import type { ErrorObject } from 'ajv';
+import type { FastifyPluginAsync, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
 import type { Catalog } from '../config/catalog.ts';
 import type { Route, ServedRoute } from '../contract/routes.ts';
+import type { Serialize } from '../contract/serializers.js';
+import type { Validator } from '../contract/validators.js';
 import type { RunningWork } from '../lib/running-work.ts';
 import { OperationContext } from './operation-context.ts';
 import type { ProbeExample } from './plugins/bodies.ts';
-import { schemaOf } from './plugins/generated-schemas.ts';
 import { sendResult } from './reply.ts';
-import { RequestRefused } from './structured-error.ts';
+import { failure, RequestRefused } from './structured-error.ts';
+import { type Location, violation } from './validation.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -39,11 +42,33 @@ const OTHER_MEMBERS_BYTES = 8192;
 export const bodyLimitOf = ({ models }: Catalog): number =>
   OTHER_MEMBERS_BYTES + MOST_BYTES * Math.max(...models.map(({ maxInputCharacters }) => maxInputCharacters));
 
-/** Serves operations at their routes of the contract. */
+/** A schema that is compiled already. Fastify hands instances of own classes to the compilers as they are. */
+class GeneratedSchema<Compiled> {
+  readonly compiled: Compiled;
+
+  constructor(compiled: Compiled) {
+    this.compiled = compiled;
+  }
+}
+
+const LOCATIONS: Readonly<Record<string, Location>> = {
+  params: 'path',
+  querystring: 'query',
+  headers: 'header',
+  body: 'body',
+};
+
+/** Serves operations at their routes of the contract, with the functions that codegen compiled from openapi.yaml. */
 export const operations: FastifyPluginAsync<OperationsOptions> = async (
   app,
   { routes, probeExamples, bodyLimits, waitMs },
 ) => {
+  app.setValidatorCompiler<GeneratedSchema<Validator>>(({ schema }) => schema.compiled);
+  app.setSerializerCompiler<GeneratedSchema<Serialize>>(({ schema }) => schema.compiled);
+  app.setSchemaErrorFormatter((errors, part) => {
+    const { code, message, details } = violation(errors as unknown as ErrorObject[], LOCATIONS[part] as Location);
+    return new RequestRefused(failure(code, message, details));
+  });
   const { connectionTimeout = 0 } = app.initialConfig;
   if (waitMs !== undefined && waitMs > connectionTimeout) {
     app.addHook('preHandler', async ({ raw }) => void raw.setTimeout(waitMs));
@@ -78,4 +103,22 @@ export const operations: FastifyPluginAsync<OperationsOptions> = async (
 /** The request as the generated interfaces have it: where several media types are read, the body is with its own. */
 function requestOf({ consumes }: Route, { params, query, headers, body, mediaType }: FastifyRequest): object {
   return { params, query, headers, body: consumes.length > 1 ? { type: mediaType, value: body } : body };
+}
+
+/** A route's validators and serializers as Fastify's route option. */
+function schemaOf({ validate: { params, query, headers, body }, responses }: Route): FastifySchema {
+  const content = Object.entries(body ?? {}).map(([type, validator]) => [
+    type,
+    { schema: new GeneratedSchema(validator) },
+  ]);
+  const response = Object.entries(responses).flatMap(([status, { serialize }]) =>
+    serialize ? [[status, new GeneratedSchema(serialize)]] : [],
+  );
+  return {
+    ...(params && { params: new GeneratedSchema(params) }),
+    ...(query && { querystring: new GeneratedSchema(query) }),
+    ...(headers && { headers: new GeneratedSchema(headers) }),
+    ...(body && { body: { content: Object.fromEntries(content) } }),
+    response: Object.fromEntries(response),
+  };
 }

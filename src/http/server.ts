@@ -20,7 +20,6 @@ import { bodies } from './plugins/bodies.ts';
 import { answerClientError, type ClientErrorParts, connections } from './plugins/connections.ts';
 import { EdgeLimiter } from './plugins/edge-limiter.ts';
 import { errors, handleError } from './plugins/errors.ts';
-import { generatedSchemas } from './plugins/generated-schemas.ts';
 import { createNotFoundHandler } from './plugins/not-found.ts';
 import { gracefulStop, OpenReplies } from './plugins/open-replies.ts';
 import { pressure } from './plugins/pressure.ts';
@@ -121,7 +120,6 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   await app.register(requestHead);
   await app.register(pressure, { metrics });
   await app.register(bodies);
-  await app.register(generatedSchemas);
   await app.register(errors);
   await app.register(gracefulStop, { replies, leaving });
   app.setNotFoundHandler(createNotFoundHandler(routes, headers.preflight));
