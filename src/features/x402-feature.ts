@@ -22,10 +22,10 @@ import { ServiceMetadata } from '../payments/x402/metadata.ts';
 import { NodeWatch } from '../payments/x402/node-watch.ts';
 import { PaymentIntake } from '../payments/x402/payment-intake.ts';
 import { PaymentLookup } from '../payments/x402/payment-lookup.ts';
-import { PREPAID } from '../payments/x402/prepaid-terms.ts';
 import { Quotes } from '../payments/x402/quotes.ts';
 import { type OpenPayments, openPayments } from '../payments/x402/resolver.ts';
 import { Settlement } from '../payments/x402/settlement.ts';
+import { PREPAID_SIGNING } from '../payments/x402/signed-types.ts';
 import { x402Reconcilers } from '../reconcile/reconcilers.ts';
 import { synchronousCatalog } from '../speech/order.ts';
 import type { AudioStore } from '../speech/store/audio-store.ts';
@@ -67,7 +67,7 @@ export function openX402(
   const prepaid = verifier && new PrepaidBalance(verifier, prepaidReplays, audio, holds.parts());
   const flows = [
     { headers: DIRECT_HEADERS, flow: chained?.direct, replays: directReplayLookup(directReplays) },
-    { headers: PREPAID.headers, flow: prepaid, replays: prepaidReplayLookup(prepaidReplays) },
+    { headers: PREPAID_SIGNING.headers, flow: prepaid, replays: prepaidReplayLookup(prepaidReplays) },
   ];
   const headers = flows.flatMap((offered): readonly string[] => offered.headers);
   if (x402 && signingKeys) addSigningKeyGauge(shared.metrics, currentKey(signingKeys));

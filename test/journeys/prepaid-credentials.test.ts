@@ -4,7 +4,7 @@ import { type IncomingMessage, request } from 'node:http';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { type Hex, hexToBytes, numberToHex, toHex } from 'viem';
-import { PREPAID } from '../../src/payments/x402/prepaid-terms.ts';
+import { PREPAID_SIGNING } from '../../src/payments/x402/signed-types.ts';
 import { testDatabase } from '../support/database.ts';
 import { controlDatabaseClock } from '../support/database-clock.ts';
 import { type Call, type Reply, startGateway } from '../support/gateway.ts';
@@ -28,7 +28,7 @@ test('R30: a missing or malformed prepaid header is 400 and is named', async (t)
   const gateway = await startPrepaidGateway(t);
   const { sign, balance } = await fundedWallet(gateway, 100_000n);
   const signed = await sign(TTS, HELLO);
-  for (const name of PREPAID.headers) {
+  for (const name of PREPAID_SIGNING.headers) {
     const missing = await gateway.call(TTS, withHeaders(signed, { [name]: undefined }));
     t.strictSame([missing.status, missing.json.error.code], [400, 'INVALID_REQUEST']);
     t.strictSame([missing.json.error.details.field, missing.headers.get('payment-required')], [name, null]);

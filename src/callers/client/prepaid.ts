@@ -1,6 +1,6 @@
 import { canonicalQuery } from '../../lib/canonical-query.ts';
 import { serviceWords } from '../../lib/service-words.ts';
-import { PREPAID_TYPES } from '../../payments/x402/signed-types.ts';
+import { PREPAID_SIGNING, PREPAID_TYPES } from '../../payments/x402/signed-types.ts';
 import { readJson } from './api.ts';
 import { priceOf, rateOf, readMicroUsd } from './catalog.ts';
 import { currentPayee, mismatchError } from './challenge.ts';
@@ -14,7 +14,7 @@ import { audioStream, audioType, collect, type Speech, type SpeechOrder, wholeSp
 import { type Metadata, requireMetadata } from './trusted-metadata.ts';
 
 /** In the order of the values below. */
-const HEADERS = ['x-x402-account', 'x-x402-nonce', 'x-x402-expiry', 'x-x402-max-amount', 'x-x402-signature'];
+const HEADERS = PREPAID_SIGNING.headers;
 /** Below the service's limit, in case the local clock is ahead. */
 const LIFETIME_SECONDS = 100;
 

@@ -7,8 +7,8 @@ import { MAX_PER_DAY } from '../../feedback/submit.ts';
 import { CANONICAL_QUERY_VECTORS, PAYMENT_VECTOR, SIGNING_VECTORS } from '../../payments/prepaid/prepaid-vectors.ts';
 import { IDENTIFIER_RULE } from '../../payments/x402/envelope.ts';
 import { REPLAY_WINDOW_SECONDS } from '../../payments/x402/payment.ts';
-import { PREPAID, prepaidDomainName } from '../../payments/x402/prepaid-terms.ts';
-import { PREPAID_TYPES } from '../../payments/x402/signed-types.ts';
+import { PREPAID } from '../../payments/x402/prepaid-terms.ts';
+import { PREPAID_SIGNING, PREPAID_TYPES, prepaidDomainName } from '../../payments/x402/signed-types.ts';
 import { statusOf } from '../structured-error.ts';
 
 export interface ServiceOptions {
@@ -155,7 +155,7 @@ export function agentNotes({
 const endpointsOf = (...operationIds: string[]): string[] =>
   operationIds.map(routeOf).map(({ method, path }) => `${method} ${path}`);
 
-const [ACCOUNT, NONCE, EXPIRY, MAX_AMOUNT, SIGNATURE] = PREPAID.headers;
+const [ACCOUNT, NONCE, EXPIRY, MAX_AMOUNT, SIGNATURE] = PREPAID_SIGNING.headers;
 
 const prepaidPayment = (serviceName: string, baseUrl: string) => ({
   endpoints: endpointsOf('createDeposit', 'getPrepaidAccount', 'createX402Speech', 'getX402Speech', 'getPrepaidAudio'),
@@ -170,13 +170,13 @@ const prepaidPayment = (serviceName: string, baseUrl: string) => ({
     scheme: 'EIP-712 typed data, secp256k1',
     domain: {
       name: prepaidDomainName(serviceName),
-      version: PREPAID.domainVersion,
+      version: PREPAID_SIGNING.domainVersion,
       chainId: 'prepaid.authentication.chainId of the signed metadata',
       verifyingContract:
         'the address in payment.payees of the signed metadata whose status is current; one that is retiring is ' +
         'honoured until its validUntil',
     },
-    primaryType: PREPAID.primaryType,
+    primaryType: PREPAID_SIGNING.primaryType,
     types: { PrepaidRequest: [...PREPAID_TYPES.PrepaidRequest] },
     message: {
       account: 'the payer',

@@ -4,7 +4,7 @@ import type { DepositReplays, Deposits } from '../../payments/prepaid/deposits.t
 import type { PrepaidBalance } from '../../payments/prepaid/prepaid-balance.ts';
 import { depositResource, speechResource } from '../../payments/x402/challenge.ts';
 import type { ServiceMetadata } from '../../payments/x402/metadata.ts';
-import { PREPAID } from '../../payments/x402/prepaid-terms.ts';
+import { PREPAID_SIGNING } from '../../payments/x402/signed-types.ts';
 import {
   CHAIN_OFF,
   metadataOff,
@@ -65,7 +65,7 @@ export function x402Operations(options: X402Options): {
   const depositOf = depositResource(baseUrl, serviceName);
   const allHeaders = [...foreignHeaders, ...flows.flatMap(({ headers }) => headers)];
   const headersBut = (own: readonly string[]) => allHeaders.filter((name) => !own.includes(name));
-  const besidePrepaid = headersBut(PREPAID.headers);
+  const besidePrepaid = headersBut(PREPAID_SIGNING.headers);
   const besideDeposit = { always: foreignHeaders, withPayment: headersBut(DIRECT_HEADERS) };
 
   async function offerDeposits(isPaid: boolean): Promise<OfferedDeposits> {

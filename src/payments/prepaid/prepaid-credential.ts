@@ -14,8 +14,7 @@ import {
 } from '../../lib/wallet-signature.ts';
 import { refused } from '../refusal.ts';
 import type { Hex } from '../x402/envelope.ts';
-import { PREPAID, prepaidDomain } from '../x402/prepaid-terms.ts';
-import { PREPAID_TYPES } from '../x402/signed-types.ts';
+import { PREPAID_SIGNING, PREPAID_TYPES, prepaidDomain } from '../x402/signed-types.ts';
 
 export type PrepaidRequest = Message<typeof PREPAID_TYPES.PrepaidRequest>;
 
@@ -44,9 +43,9 @@ const MAX_UINT256 = 2n ** 256n - 1n;
  * public: only the signature authorizes.
  */
 export function readPrepaidCredential(headers: Readonly<Record<string, string | undefined>>) {
-  const missing = PREPAID.headers.find((name) => headers[name] === undefined);
+  const missing = PREPAID_SIGNING.headers.find((name) => headers[name] === undefined);
   if (missing !== undefined) {
-    const message = `${missing} is missing. Send ${PREPAID.headers.join(', ')}. You were not charged.`;
+    const message = `${missing} is missing. Send ${PREPAID_SIGNING.headers.join(', ')}. You were not charged.`;
     return malformed(missing, 'required', message);
   }
   const compact = compactFault('x-x402-signature', headers['x-x402-signature']);
@@ -68,7 +67,7 @@ const malformed = (field: string, rule: string, message: string) =>
 export function parsePrepaidHeaders(
   headers: Readonly<Record<string, string | undefined>>,
 ): PrepaidCredential | undefined {
-  const text = (name: (typeof PREPAID.headers)[number]) => String(headers[name]);
+  const text = (name: (typeof PREPAID_SIGNING.headers)[number]) => String(headers[name]);
   const maxAmountMicroUsd = BigInt(text('x-x402-max-amount'));
   if (maxAmountMicroUsd > MAX_UINT256) return undefined;
   return {
@@ -125,7 +124,7 @@ export class PrepaidVerifier {
 
   constructor(serviceName: string, asset: Asset, payees: readonly Payee[]) {
     this.#payees = payees;
-    const separator = ({ address }: Payee) => domainSeparator(prepaidDomain(serviceName, asset, address));
+    const separator = ({ address }: Payee) => domainSeparator(prepaidDomain(serviceName, asset.chainId, address));
     this.#separators = new Map(payees.map((payee) => [payee.address, separator(payee)]));
   }
 

@@ -10,7 +10,8 @@ import { canonicalize } from '../../lib/canonical-json.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { priceMicroUsd } from '../../speech/price.ts';
 import { REPLAY_WINDOW_SECONDS } from './payment.ts';
-import { PREPAID, prepaidDomainName } from './prepaid-terms.ts';
+import { PREPAID } from './prepaid-terms.ts';
+import { PREPAID_SIGNING, prepaidDomainName } from './signed-types.ts';
 
 const VALIDITY_MS = 600_000;
 
@@ -130,11 +131,11 @@ export class ServiceMetadata {
         accountIdentity: 'payer_evm_address',
         authentication: {
           scheme: 'eip712',
-          primaryType: PREPAID.primaryType,
+          primaryType: PREPAID_SIGNING.primaryType,
           domainName: prepaidDomainName(serviceName),
-          domainVersion: PREPAID.domainVersion,
+          domainVersion: PREPAID_SIGNING.domainVersion,
           chainId: asset.chainId,
-          headers: [...PREPAID.headers],
+          headers: [...PREPAID_SIGNING.headers],
           signatureTtlSeconds: PREPAID.signatureTtlSeconds,
           smartAccountSignaturesSupported: false,
         },

@@ -1,8 +1,5 @@
-import type { Asset } from '../../config/network.ts';
-import type { Address } from '../../config/payees.ts';
 import { DEPOSIT_TIMEOUT_SECONDS } from '../../config/x402-settings.ts';
 import { SIGNATURE_LIFETIME_SECONDS } from '../../ledger/wallet-holds.ts';
-import type { Eip712Domain } from '../../lib/wallet-signature.ts';
 import { CONFIRMATIONS } from './transfer-proof.ts';
 
 /**
@@ -10,9 +7,6 @@ import { CONFIRMATIONS } from './transfer-proof.ts';
  * defined here and in the contract (R35); its confirmations and timeout are only repeated.
  */
 export const PREPAID = {
-  headers: ['x-x402-account', 'x-x402-nonce', 'x-x402-expiry', 'x-x402-max-amount', 'x-x402-signature'],
-  domainVersion: '1',
-  primaryType: 'PrepaidRequest',
   signatureTtlSeconds: SIGNATURE_LIFETIME_SECONDS,
   maxNonceLength: 128,
   minDepositMicroUsd: 100_000,
@@ -20,13 +14,3 @@ export const PREPAID = {
   depositConfirmations: CONFIRMATIONS,
   depositTimeoutSeconds: DEPOSIT_TIMEOUT_SECONDS,
 } as const;
-
-export const prepaidDomainName = (serviceName: string): string => `${serviceName}-Prepaid`;
-
-/** The EIP-712 domain of a prepaid request (R31): `<service>-Prepaid`, its version, the chain and the payee. */
-export const prepaidDomain = (serviceName: string, asset: Asset, payee: Address): Eip712Domain => ({
-  name: prepaidDomainName(serviceName),
-  version: PREPAID.domainVersion,
-  chainId: asset.chainId,
-  verifyingContract: payee,
-});

@@ -23,3 +23,20 @@ export const PREPAID_TYPES = {
     { name: 'expiry', type: 'uint256' },
   ],
 } as const;
+
+/** How a prepaid request names its message, and the headers that carry it, as the signed metadata publishes them. */
+export const PREPAID_SIGNING = {
+  headers: ['x-x402-account', 'x-x402-nonce', 'x-x402-expiry', 'x-x402-max-amount', 'x-x402-signature'],
+  domainVersion: '1',
+  primaryType: 'PrepaidRequest',
+} as const;
+
+export const prepaidDomainName = (serviceName: string): string => `${serviceName}-Prepaid`;
+
+/** The EIP-712 domain of a prepaid request (R31): `<service>-Prepaid`, its version, the chain and the payee. */
+export const prepaidDomain = (serviceName: string, chainId: number, payee: `0x${string}`) => ({
+  name: prepaidDomainName(serviceName),
+  version: PREPAID_SIGNING.domainVersion,
+  chainId,
+  verifyingContract: payee,
+});

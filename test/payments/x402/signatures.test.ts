@@ -28,8 +28,7 @@ import {
   SIGNING_VECTORS,
 } from '../../../src/payments/prepaid/prepaid-vectors.ts';
 import { decodeEnvelope, type Hex } from '../../../src/payments/x402/envelope.ts';
-import { PREPAID } from '../../../src/payments/x402/prepaid-terms.ts';
-import { PREPAID_TYPES } from '../../../src/payments/x402/signed-types.ts';
+import { PREPAID_SIGNING, PREPAID_TYPES } from '../../../src/payments/x402/signed-types.ts';
 import { isSignedByPayer } from '../../../src/payments/x402/transfer-proof.ts';
 import { signAuthorization } from '../../support/chain.ts';
 import { startChild } from '../../support/child.ts';
@@ -147,7 +146,7 @@ test('every published hash and signature matches viem and is low-s', async (t) =
     t.strictSame(
       headers,
       Object.fromEntries(
-        [signer, nonce, expiry, maxAmountMicroUsd, signature].map((value, at) => [PREPAID.headers[at], value]),
+        [signer, nonce, expiry, maxAmountMicroUsd, signature].map((value, at) => [PREPAID_SIGNING.headers[at], value]),
       ),
       shows,
     );
