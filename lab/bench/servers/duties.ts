@@ -14,7 +14,7 @@ import { EdgeLimiter } from '../../../src/http/plugins/edge-limiter.ts';
 import { rateLimits } from '../../../src/http/plugins/rate-limits.ts';
 import { RequestRecord } from '../../../src/http/plugins/request-log.ts';
 import { serializedBody } from '../../../src/http/reply.ts';
-import { offersFor } from '../../../src/http/routes/payment-required.ts';
+import { offersFor } from '../../../src/http/routes/x402-offers.ts';
 import { createServer } from '../../../src/http/server.ts';
 import { KnownPauses } from '../../../src/ledger/pauses.ts';
 import { RunningWork } from '../../../src/lib/running-work.ts';

@@ -8,9 +8,10 @@ import type { OperationContext } from '../operation-context.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { failure, isAnswer } from '../structured-error.ts';
 import { refuseForeignHeaders, refuseFormerHeader } from './flows.ts';
-import { askForPayment, offersFor, type PaymentTerms, paymentRequired } from './payment-required.ts';
+import { askForPayment, paymentRequired } from './payment-required.ts';
 import { walletBody } from './prepaid-account.ts';
 import { refusalAnswer, refusalFailure, showReceipt } from './refusals.ts';
+import { offersFor, type PaymentTerms } from './x402-offers.ts';
 
 export type OfferedDeposits =
   | { readonly terms: PaymentTerms; readonly deposits: Deposits }

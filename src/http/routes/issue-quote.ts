@@ -7,7 +7,7 @@ import type { Quotes } from '../../payments/x402/quotes.ts';
 import { type OrderRefusal, refuseTooLong, type Selection, select } from '../../speech/order.ts';
 import { priceMicroUsd } from '../../speech/price.ts';
 import { errorBody } from '../structured-error.ts';
-import type { PaymentTerms } from './payment-required.ts';
+import type { PaymentTerms } from './x402-offers.ts';
 
 export function selectQuoted(catalog: Catalog, body: QuoteRequest) {
   const selected = select(catalog, body);

@@ -1,5 +1,3 @@
-import type { Asset } from '../../config/network.ts';
-import { currentPayee, type Payee, payablePayees } from '../../config/payees.ts';
 import type { JsonObject, PaymentRequiredError } from '../../contract/types.ts';
 import type { Refused } from '../../payments/refusal.ts';
 import {
@@ -7,7 +5,6 @@ import {
   ChallengeTemplate,
   encodeHeader,
   makeChallenge,
-  makeOffer,
   type Offer,
   type Resource,
 } from '../../payments/x402/challenge.ts';
@@ -71,18 +68,6 @@ export const showExample = (resource: Resource, offer: Offer) =>
     'text is missing, so this challenge is only an example',
     'text is missing, so this challenge is only an example. To get one that you can pay, send the whole request.',
   );
-
-export interface PaymentTerms {
-  readonly asset: Asset;
-  readonly payees: readonly Payee[];
-}
-
-/** Offers that are accepted for the amount. The challenge names the first; retiring payees are still honoured (R45). */
-export function offersFor({ asset, payees }: PaymentTerms, amountMicroUsd: bigint): [Offer, ...Offer[]] {
-  const retiring = payablePayees(payees, new Date()).filter(({ status }) => status === 'retiring');
-  const current = makeOffer(asset, amountMicroUsd, currentPayee(payees).address);
-  return [current, ...retiring.map(({ address }) => makeOffer(asset, amountMicroUsd, address))];
-}
 
 /** The 402 of the prepaid flow (R32). It has no challenge, because flows are not mixed. */
 export const depositRequired = (baseUrl: string, priceMicroUsd: bigint, refusal: Refused, message: string) => ({

@@ -1,4 +1,6 @@
 import type { Catalog } from '../../config/catalog.ts';
+import type { Asset } from '../../config/network.ts';
+import { currentPayee, type Payee, payablePayees } from '../../config/payees.ts';
 import type { DatabaseIdentity } from '../../ledger/database-identity.ts';
 import { makeOffer, type Offer } from '../../payments/x402/challenge.ts';
 import {
@@ -14,7 +16,6 @@ import {
 import { type OrderRefusal, type OrderRequest, placeOrder } from '../../speech/order.ts';
 import { FOREIGN_DATABASE, PAYMENT_OFF, QUOTES_OFF } from '../config-errors.ts';
 import { failure } from '../structured-error.ts';
-import { offersFor, type PaymentTerms } from './payment-required.ts';
 
 type QuotedOrderRequest = QuotedRequest & { readonly quoteToken: string };
 
@@ -26,6 +27,11 @@ export interface OfferedOrder {
   readonly offers: readonly [Offer, ...Offer[]];
   /** The refusal if the quote has expired. A repetition of a payment made in time is answered all the same. */
   readonly expired: ReturnType<typeof refuseOrder> | undefined;
+}
+
+export interface PaymentTerms {
+  readonly asset: Asset;
+  readonly payees: readonly Payee[];
 }
 
 export interface X402OffersOptions {
@@ -83,3 +89,10 @@ export class X402Offers {
 }
 
 const refuseOrder = ({ code, message, details }: OrderRefusal | QuoteRefusal) => failure(code, message, details);
+
+/** Offers that are accepted for the amount. The challenge names the first; retiring payees are still honoured (R45). */
+export function offersFor({ asset, payees }: PaymentTerms, amountMicroUsd: bigint): [Offer, ...Offer[]] {
+  const retiring = payablePayees(payees, new Date()).filter(({ status }) => status === 'retiring');
+  const current = makeOffer(asset, amountMicroUsd, currentPayee(payees).address);
+  return [current, ...retiring.map(({ address }) => makeOffer(asset, amountMicroUsd, address))];
+}
