@@ -17,10 +17,15 @@ import { addressKey, withoutPort } from '../payments/limits/address-key.ts';
 import { AttemptLimit } from '../payments/limits/attempt-limit.ts';
 import { readEdgeHeaders } from './edge-headers.ts';
 import { bodies } from './plugins/bodies.ts';
-import { answerClientError, type ClientErrorParts, connections } from './plugins/connections.ts';
+import {
+  answerClientError,
+  type ClientErrorParts,
+  connections,
+  gracefulStop,
+  OpenReplies,
+} from './plugins/connections.ts';
 import { EdgeLimiter } from './plugins/edge-limiter.ts';
 import { createNotFoundHandler, errors, handleError } from './plugins/errors.ts';
-import { gracefulStop, OpenReplies } from './plugins/open-replies.ts';
 import { pressure } from './plugins/pressure.ts';
 import { type RateLimitParts, RateLimits, rateLimits, type Windows } from './plugins/rate-limits.ts';
 import { requestHead } from './plugins/request-head.ts';

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { STATUS_CODES } from 'node:http';
-import { isIP } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { JsonObject } from '../../contract/types.ts';
 import type { ForwardingProxy, Metrics } from '../../observability/metrics.ts';
@@ -10,7 +11,12 @@ import { withoutPort } from '../../payments/limits/address-key.ts';
 import { METHODS } from '../edge-headers.ts';
 import { JSON_TYPE } from '../reply.ts';
 import { type ErrorCode, errorBody } from '../structured-error.ts';
-import type { OpenReplies } from './open-replies.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    isLast: boolean;
+  }
+}
 
 /** How long a refused client may keep sending: unread bytes would reset the connection before the response arrives. */
 const LINGER_MS = 2_000;
@@ -168,3 +174,105 @@ function writeAnswer(
   const { code } = fault;
   logger.info({ traceId, method, route: null, status, end: 'answered', bytes, code }, 'request');
 }
+
+/** At a stop, how long clients may take to read responses already written, and again after the last work ended. */
+const STOP_DELIVERY_MS = 5_000;
+const POLL_MS = 50;
+
+interface GracefulStopOptions {
+  readonly replies: OpenReplies;
+  readonly leaving: AbortSignal;
+}
+
+/** Unsent replies by connection, in the order of their requests. */
+export class OpenReplies {
+  readonly #bySocket = new Map<Socket, Set<FastifyReply>>();
+  #isStopping = false;
+
+  constructor({ server }: FastifyInstance) {
+    server.on('connection', (socket) => {
+      const replies = new Set<FastifyReply>();
+      this.#bySocket.set(socket, replies);
+      socket.once('close', () => {
+        this.#bySocket.delete(socket);
+        // Node closes only the response being sent, not those that wait behind it.
+        for (const { raw } of replies) if (raw.socket === null) raw.emit('close');
+      });
+    });
+    server.on('timeout', (socket) => this.#cut(socket));
+  }
+
+  add(reply: FastifyReply): void {
+    const { raw, request } = reply;
+    const { socket } = request.raw;
+    const replies = this.#bySocket.get(socket);
+    if (!replies) return;
+    replies.add(reply);
+    raw.once('close', () => {
+      replies.delete(reply);
+      if (replies.size === 0 && (this.#isStopping || request.isLast)) socket.end();
+    });
+  }
+
+  of(socket: Duplex): readonly FastifyReply[] {
+    return [...(this.#bySocket.get(socket as Socket) ?? [])];
+  }
+
+  closeAfter(reply: FastifyReply): void {
+    reply.request.isLast = true;
+    if (!reply.sent) reply.header('connection', 'close');
+  }
+
+  /** Makes clients open another connection for their next request. */
+  leave(): void {
+    for (const replies of this.#bySocket.values()) {
+      const last = [...replies].at(-1);
+      if (last && !last.sent) last.header('connection', 'close');
+    }
+  }
+
+  stop(): void {
+    this.#isStopping = true;
+    this.leave();
+  }
+
+  cutAll(): void {
+    for (const socket of this.#bySocket.keys()) this.#cut(socket);
+  }
+
+  /** Resets the connection if it has sent a part of a response, which must not look whole. */
+  #cut(socket: Socket): void {
+    if (this.of(socket).some(({ raw }) => raw.headersSent)) socket.resetAndDestroy();
+    else socket.destroy();
+  }
+
+  /** Waits for written responses to be sent, within a limit: Node's `server.close()` would cut them. */
+  async flushed(milliseconds: number): Promise<void> {
+    const deadline = performance.now() + milliseconds;
+    const isUnsent = ({ raw }: FastifyReply) => raw.writableEnded && !raw.writableFinished && !raw.destroyed;
+    const isAnyUnsent = () => [...this.#bySocket.values()].some((replies) => [...replies].some(isUnsent));
+    while (performance.now() < deadline && isAnyUnsent()) await sleep(POLL_MS);
+  }
+}
+
+/** Lets a stop finish running requests, then closes stalled connections. @param leaving aborted when the stop begins */
+export const gracefulStop = fp<GracefulStopOptions>(async (app, { replies, leaving }) => {
+  const { work } = app;
+  const closed = new AbortController();
+  leaving.addEventListener('abort', () => replies.leave());
+  app.addHook('preClose', async () => {
+    replies.stop();
+    await replies.flushed(STOP_DELIVERY_MS);
+    void cutWhenIdle().catch(() => {});
+  });
+  app.addHook('onClose', async () => closed.abort());
+
+  async function cutWhenIdle(): Promise<void> {
+    do {
+      await work.idle();
+      await sleep(STOP_DELIVERY_MS, undefined, { signal: closed.signal });
+    } while (work.size > 0);
+    replies.cutAll();
+    app.server.closeAllConnections();
+  }
+});
