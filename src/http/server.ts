@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
+import { getHeapStatistics } from 'node:v8';
 import accepts from '@fastify/accepts';
 import { compile } from '@fastify/proxy-addr';
+import underPressure, { type FastifyUnderPressureOptions } from '@fastify/under-pressure';
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyInstance,
@@ -9,7 +11,7 @@ import Fastify, {
   LogController,
 } from 'fastify';
 import { isSocketPath } from '../config/edge-settings.ts';
-import { routes } from '../contract/routes.ts';
+import { type Route, routes } from '../contract/routes.ts';
 import type { PaymentOutcome } from '../contract/types.ts';
 import type { RunningWork } from '../lib/running-work.ts';
 import type { Metrics } from '../observability/metrics.ts';
@@ -26,11 +28,11 @@ import {
 } from './plugins/connections.ts';
 import { EdgeLimiter } from './plugins/edge-limiter.ts';
 import { createNotFoundHandler, errors, handleError } from './plugins/errors.ts';
-import { pressure } from './plugins/pressure.ts';
 import { type RateLimitParts, RateLimits, rateLimits, type Windows } from './plugins/rate-limits.ts';
 import { requestHead } from './plugins/request-head.ts';
 import { RequestRecord } from './plugins/request-log.ts';
-import { RequestRefused } from './structured-error.ts';
+import { sendFailure } from './reply.ts';
+import { failure, RequestRefused } from './structured-error.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -51,6 +53,11 @@ const KEEP_ALIVE_TIMEOUT_MS = 75_000;
 const MAX_REQUESTS_PER_SOCKET = 100;
 /** How long a client may stall beyond the longest synthesis. */
 const STALLED_CLIENT_MS = 30_000;
+/** Mean over a sample: one slow turn, as at a start, is no overload. */
+const MAX_EVENT_LOOP_DELAY_MS = 3_000;
+const SAMPLE_INTERVAL_MS = 10_000;
+const MAX_HEAP_SHARE = 0.9;
+const MOST_OVERLOAD_RETRY_SECONDS = 3;
 
 export interface ServerOptions {
   readonly logger: FastifyBaseLogger;
@@ -122,7 +129,7 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
   await app.register(connections, { ...clientErrors, leaving, trustsProxy });
   await app.register(rateLimits, limits);
   await app.register(requestHead);
-  await app.register(pressure, { metrics });
+  await app.register(underPressure, pressureOptions(metrics));
   await app.register(bodies);
   await app.register(errors);
   await app.register(gracefulStop, { replies, leaving });
@@ -137,3 +144,25 @@ export async function createServer(options: ServerOptions): Promise<FastifyInsta
     reply.headers(headers.plain).header('x-trace-id', request.id);
   }
 }
+
+/** Refuses speech while the event loop or the heap is overloaded. */
+const pressureOptions = (metrics: Metrics): FastifyUnderPressureOptions => ({
+  sampleInterval: SAMPLE_INTERVAL_MS,
+  maxEventLoopDelay: MAX_EVENT_LOOP_DELAY_MS,
+  maxHeapUsedBytes: getHeapStatistics().heap_size_limit * MAX_HEAP_SHARE,
+  pressureHandler: (request, reply, type) => {
+    const route = request.routeOptions.config?.contract;
+    if (!route || !isSheddable(route) || reply.sent) return;
+    metrics.shed(type === 'eventLoopDelay' ? 'event_loop' : 'memory');
+    // Random, so that callers don't return at the same time.
+    reply.header('retry-after', 1 + Math.floor(Math.random() * MOST_OVERLOAD_RETRY_SECONDS));
+    sendFailure(route, OVERLOADED, reply);
+  },
+});
+
+const isSheddable = ({ responses }: Route): boolean => responses[503]?.errorCodes?.includes('TTS_UNAVAILABLE') ?? false;
+
+const OVERLOADED = failure('TTS_UNAVAILABLE', 'The service is overloaded. Retry later. You were not charged.', {
+  transient: true,
+  reason: 'overloaded',
+});
