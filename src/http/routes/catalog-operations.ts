@@ -8,7 +8,7 @@ import { findModel, unknownModel } from '../../speech/order.ts';
 import { type ByteRange, StoreError } from '../../speech/store/audio-store.ts';
 import { type KnownSamples, samplePath, type VoiceSamples } from '../../speech/voice-samples.ts';
 import { AUDIO_STORE_UNAVAILABLE } from '../config-errors.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { failure } from '../structured-error.ts';
 import { serveRange } from './stored-audio.ts';
 

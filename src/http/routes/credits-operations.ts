@@ -3,7 +3,7 @@ import type { Database } from '../../db/database.ts';
 import { type CardAccount, findCardAccount, lastCharges } from '../../ledger/accounts.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { lastPurchases } from '../../payments/top-up/purchases.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { pageResponse, type Site } from '../pages/page.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { failure } from '../structured-error.ts';

@@ -4,7 +4,7 @@ import { NOTHING_CHARGED, paymentAfter, type Refused, unknownPayment } from '../
 import type { Resource } from '../../payments/x402/challenge.ts';
 import { type PaymentIdentity, readPaymentHeader } from '../../payments/x402/payment-lookup.ts';
 import { isSignedByPayer } from '../../payments/x402/transfer-proof.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { failure, isAnswer } from '../structured-error.ts';
 import { refuseForeignHeaders, refuseFormerHeader } from './flows.ts';

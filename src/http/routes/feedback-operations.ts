@@ -6,7 +6,7 @@ import { type ServiceIdentity, signingMessage } from '../../feedback/signing-mes
 import { MAX_PER_DAY, type SubmitOptions, submitFeedback } from '../../feedback/submit.ts';
 import { compactFault } from '../../lib/wallet-signature.ts';
 import { FEEDBACK_OFF } from '../config-errors.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { failure } from '../structured-error.ts';
 
 export interface FeedbackOptions extends ServiceIdentity {

@@ -1,6 +1,6 @@
 import type { KnownPauses, PausableFlow } from '../../ledger/pauses.ts';
 import { SpeechError } from '../../speech/provider.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { failure } from '../structured-error.ts';
 
 /** A way to pay; its headers are known even while it is off. */

@@ -6,7 +6,7 @@ import { findJob, type Job } from '../../jobs/job.ts';
 import { captionsKey, findSegments, openSegments } from '../../jobs/job-segments.ts';
 import type { AudioStore, ByteRange } from '../../speech/store/audio-store.ts';
 import type { LinkSigner } from '../../speech/store/link-token.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { failure } from '../structured-error.ts';
 import { type AudioLink, answerLink, answerStoredAudio } from './stored-audio.ts';

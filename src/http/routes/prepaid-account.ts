@@ -2,7 +2,7 @@ import type { GetPrepaidAccountRequest, GetPrepaidAccountResult } from '../../co
 import { formatUsd } from '../../lib/money.ts';
 import type { PrepaidBalance } from '../../payments/prepaid/prepaid-balance.ts';
 import { signedBalanceRead } from '../../payments/prepaid/prepaid-credential.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { failure } from '../structured-error.ts';
 import { refuseForeignHeaders } from './flows.ts';

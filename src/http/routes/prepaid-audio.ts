@@ -6,7 +6,7 @@ import { PREPAID_AUDIO_SECONDS, type PrepaidAudioStore } from '../../payments/pr
 import type { NonceReplay } from '../../payments/refusal.ts';
 import { StoreError } from '../../speech/store/audio-store.ts';
 import type { LinkSigner } from '../../speech/store/link-token.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { failure } from '../structured-error.ts';
 import { answerStoredAudio } from './stored-audio.ts';
 

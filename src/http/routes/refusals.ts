@@ -4,7 +4,7 @@ import { REPLAY_WINDOW_SECONDS } from '../../payments/x402/payment.ts';
 import { PREPAID } from '../../payments/x402/prepaid-terms.ts';
 import { FACILITATOR_LACKS_GAS, LACKS_BALANCE } from '../../payments/x402/solvency.ts';
 import type { SpeechError } from '../../speech/provider.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { failure } from '../structured-error.ts';
 
 const ONE_AT_A_TIME_RETRY_SECONDS = 5;

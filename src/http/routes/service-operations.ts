@@ -2,7 +2,7 @@ import type { ServiceOperations } from '../../contract/operations.ts';
 import { routes } from '../../contract/routes.ts';
 import type { OpenApiDocument } from '../../contract/types.ts';
 import { NO_SAMPLES, type VoiceSamples } from '../../speech/voice-samples.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { fixedBody, PRIVATE_CACHE } from '../reply.ts';
 import { docsPage } from './docs-page.ts';
 import { agentNotes, guide, type ServiceOptions } from './guide.ts';

@@ -25,7 +25,7 @@ import { speak } from '../../payments/speak.ts';
 import { type OrderRequest, type OrderResult, partsOf, placeOrder, utteranceOf } from '../../speech/order.ts';
 import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
 import { CARD_OFF, PROVIDER_OFF } from '../config-errors.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import type { RequestSlot } from '../plugins/rate-limits.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { failure, isAnswer } from '../structured-error.ts';

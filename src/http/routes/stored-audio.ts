@@ -1,7 +1,7 @@
 import { type ByteRange, type StoredAudio, StoreError } from '../../speech/store/audio-store.ts';
 import type { LinkSigner } from '../../speech/store/link-token.ts';
 import { AUDIO_STORE_UNAVAILABLE } from '../config-errors.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { errorBody, failure } from '../structured-error.ts';
 

@@ -5,7 +5,7 @@ import { findCardAccount } from '../../ledger/accounts.ts';
 import { OWN_AMOUNT, topUpAmount, typedAmount } from '../../payments/top-up/amount.ts';
 import type { Purchases } from '../../payments/top-up/purchases.ts';
 import { CARD_OFF } from '../config-errors.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { pageResponse as page, pageContentSecurityPolicy, renderErrorPage, type Site } from '../pages/page.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { failure } from '../structured-error.ts';

@@ -2,7 +2,7 @@ import Stripe from 'stripe';
 import type { WebhooksOperations } from '../../contract/operations.ts';
 import type { Database } from '../../db/database.ts';
 import { checkNext } from '../../payments/top-up/sweep-pass.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { failure } from '../structured-error.ts';
 
 const CLAWBACKS = ['clawback_sweep', 'clawbacks'];

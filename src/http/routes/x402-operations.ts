@@ -13,7 +13,7 @@ import {
   QUOTES_OFF,
   SIGNING_KEY_EXPIRED,
 } from '../config-errors.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { isAnswer } from '../structured-error.ts';
 import { makeDeposit, type OfferedDeposits } from './deposits.ts';
 import { type Pauses, pausedAnswer, refuseForeignHeaders } from './flows.ts';

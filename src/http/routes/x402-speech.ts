@@ -15,7 +15,7 @@ import { readPaymentHeader } from '../../payments/x402/payment-lookup.ts';
 import { utteranceOf } from '../../speech/order.ts';
 import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
 import { type CHAIN_OFF, type OTHER_DOMAIN, PROVIDER_OFF } from '../config-errors.ts';
-import type { OperationContext } from '../operation-context.ts';
+import type { OperationContext } from '../operations.ts';
 import { PRIVATE_CACHE } from '../reply.ts';
 import { failure, isAnswer } from '../structured-error.ts';
 import { chooseFlow, type OfferedFlow, type Pauses, pausedSpeech, refuseFormerHeader } from './flows.ts';
