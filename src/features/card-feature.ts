@@ -18,7 +18,7 @@ import type { Speech } from './speech-feature.ts';
 
 /** Card credit: bought at the hosted checkout, spent for speech. @param foreignHeaders of the other flows (R36) */
 export function openCard(
-  { config, db, limits, metrics, pauses, work, log }: SharedParts,
+  { config, db, limits, metrics, pauses, log }: SharedParts,
   { holds, jobs, speech }: { holds: Holds; jobs: Jobs; speech: Speech },
   foreignHeaders: readonly string[],
   hurry: (reconcilers: readonly string[]) => void,
@@ -50,7 +50,6 @@ export function openCard(
     catalog,
     metrics,
     pauses,
-    work,
     foreignHeaders,
     signer: jobs.signer,
     streaming: speech.speaking,

@@ -81,7 +81,7 @@ export function openX402(
     prepaid,
     pauses,
     prepaidAudio: { db, audio, baseUrl, signer },
-    speech: speech.speaking && { ...speech.speaking, work },
+    speech: speech.speaking,
     terms: x402,
     foreignHeaders: CARD_HEADERS,
     deposits: chained?.deposits,

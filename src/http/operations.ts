@@ -214,16 +214,12 @@ export class OperationContext implements RequestContext {
     this.#request.record.addLogFields(fields);
   }
 
-  /** Makes the request's log line wait for work that may outlive the response. */
-  waitFor<T>(work: Promise<T>): Promise<T> {
-    return this.#request.record.waitFor(work);
-  }
-
-  /** Adds the final charge to the request's log line, and makes a stop of the process wait for it. */
-  followCharge(charged: Promise<boolean>, priceMicroUsd: bigint, work: RunningWork): void {
+  /** Makes the request's log line, and a stop of the process, wait for the final charge, which the line shows. */
+  followCharge(charged: Promise<boolean>, priceMicroUsd: bigint): void {
+    const { record, server } = this.#request;
     const noted = charged.then((isCharged) => this.addLogFields({ chargedMicroUsd: isCharged ? priceMicroUsd : 0n }));
-    work
-      .add(this.waitFor(noted))
+    server.work
+      .add(record.waitFor(noted))
       .catch((err) =>
         this.log.error(
           { err },

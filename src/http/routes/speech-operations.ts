@@ -15,7 +15,6 @@ import {
   type RepeatableRequest,
   type ReplayedJob,
 } from '../../jobs/queue-job.ts';
-import type { RunningWork } from '../../lib/running-work.ts';
 import type { Metrics } from '../../observability/metrics.ts';
 import type { CardCredential, CardCredits, CardReceipt } from '../../payments/card/card-credits.ts';
 import { type Streaming, streamed } from '../../payments/delivery.ts';
@@ -43,7 +42,6 @@ export interface SpeechOptions extends JobLinks {
   readonly foreignHeaders: readonly string[];
   readonly metrics: Metrics;
   readonly pauses: Pauses;
-  readonly work: RunningWork;
 }
 
 export interface StreamedSpeechParts extends Streaming {
@@ -69,7 +67,7 @@ type SentRequest = Omit<JobRequest, 'utterance' | 'parts'>;
 
 export function speechOperations(options: SpeechOptions): SpeechOperations<OperationContext> {
   const { db, baseUrl, signer, catalog, streaming, cardCredits, foreignHeaders } = options;
-  const { metrics, pauses, work } = options;
+  const { metrics, pauses } = options;
 
   async function answer(request: OrderRequest, terms: SpeechTerms, context: OperationContext) {
     const { headers, storeAudio } = terms;
@@ -145,7 +143,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       case 'ready': {
         context.rateLimits.uncountVerified();
         const { mimeType, audio } = sold.body;
-        context.followCharge(sold.captured, priceMicroUsd, work);
+        context.followCharge(sold.captured, priceMicroUsd);
         const buffering = audio instanceof Readable ? { 'x-accel-buffering': 'no' as const } : {};
         const headers = { 'cache-control': PRIVATE_CACHE, ...sold.hold.receipt, ...buffering };
         return { status: 200 as const, type: mimeType, headers, body: audio };

@@ -1,7 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { GetX402SpeechResult } from '../../contract/operations.ts';
 import { isUnavailable } from '../../db/database-errors.ts';
-import type { RunningWork } from '../../lib/running-work.ts';
 import { type BufferedSpeech, buffered } from '../../payments/delivery.ts';
 import type { OfferedCharge } from '../../payments/direct/direct-payment.ts';
 import type { DirectReplays } from '../../payments/direct/direct-replays.ts';
@@ -35,9 +34,8 @@ export interface ReplayLookup {
   find(headers: SpeechHeaders, request: RequestContext): Promise<Replayed | Refused | NewRequest | undefined>;
 }
 
-export interface X402SpeechParts extends BufferedSpeech {
+interface X402SpeechParts extends BufferedSpeech {
   readonly permits: SynthesisPermits;
-  readonly work: RunningWork;
 }
 
 type SpeechHeaders = Readonly<Record<string, string | undefined>>;
@@ -194,7 +192,7 @@ export class X402Speech {
       switch (sold.outcome) {
         case 'ready':
           // The hold is captured after the response is delivered: this only follows it.
-          context.followCharge(sold.captured, priceMicroUsd, speech.work);
+          context.followCharge(sold.captured, priceMicroUsd);
           return paid(sold.body, sold.body.length, sold.hold.receipt);
         case 'replayed':
           return replayed(sold, context);
