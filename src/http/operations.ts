@@ -6,7 +6,7 @@ import type { Serialize } from '../contract/serializers.js';
 import type { PaymentOutcome } from '../contract/types.ts';
 import type { Validator } from '../contract/validators.js';
 import type { RunningWork } from '../lib/running-work.ts';
-import type { RequestContext, ResponseEvents } from '../payments/payment-flow.ts';
+import type { RequestContext, ResponseEvents } from '../payments/speak.ts';
 import type { ProbeExample } from './plugins/bodies.ts';
 import type { RateLimits } from './plugins/rate-limits.ts';
 import { pathAndQuery } from './plugins/request-head.ts';

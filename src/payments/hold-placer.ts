@@ -16,8 +16,8 @@ import {
 import { testPoint } from '../lib/test-point.ts';
 import type { Flow, Metrics } from '../observability/metrics.ts';
 import type { UnpaidWorkLimiter, WorkEnd } from './limits/unpaid-work-limiter.ts';
-import type { Held, PaymentHold } from './payment-flow.ts';
 import { type Receipt, type Refused, refused } from './refusal.ts';
+import type { Held, PaymentHold } from './speak.ts';
 
 const LOST =
   'a delivered response was not charged, because its hold expired or the process stopped while the database was unavailable. Check the database';

@@ -18,9 +18,8 @@ import {
 import type { Metrics } from '../../observability/metrics.ts';
 import type { CardCredential, CardCredits, CardReceipt } from '../../payments/card/card-credits.ts';
 import { type Streaming, streamed } from '../../payments/delivery.ts';
-import type { Charge } from '../../payments/payment-flow.ts';
 import { NOTHING_CHARGED, type Refused, unknownPayment } from '../../payments/refusal.ts';
-import { speak } from '../../payments/speak.ts';
+import { type Charge, speak } from '../../payments/speak.ts';
 import { type OrderRequest, type OrderResult, partsOf, placeOrder, utteranceOf } from '../../speech/order.ts';
 import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
 import { CARD_OFF, PROVIDER_OFF } from '../config-errors.ts';

@@ -4,11 +4,17 @@ import { isUnavailable } from '../../db/database-errors.ts';
 import { type BufferedSpeech, buffered } from '../../payments/delivery.ts';
 import type { OfferedCharge } from '../../payments/direct/direct-payment.ts';
 import type { DirectReplays } from '../../payments/direct/direct-replays.ts';
-import type { NewRequest, PaymentFlow, PaymentHold, Replayed, RequestContext } from '../../payments/payment-flow.ts';
 import type { PrepaidReplays } from '../../payments/prepaid/prepaid-balance.ts';
 import { readPrepaidCredential } from '../../payments/prepaid/prepaid-credential.ts';
 import { NOTHING_CHARGED, paymentAfter, type Receipt, type Refused, unknownPayment } from '../../payments/refusal.ts';
-import { speak } from '../../payments/speak.ts';
+import {
+  type NewRequest,
+  type PaymentFlow,
+  type PaymentHold,
+  type Replayed,
+  type RequestContext,
+  speak,
+} from '../../payments/speak.ts';
 import type { Resource } from '../../payments/x402/challenge.ts';
 import { readPaymentHeader } from '../../payments/x402/payment-lookup.ts';
 import { utteranceOf } from '../../speech/order.ts';

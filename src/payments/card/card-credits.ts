@@ -12,8 +12,8 @@ import {
 import { findDebt } from '../../ledger/debts.ts';
 import { type BalanceHold, HoldPlacer, type HoldPlacerParts } from '../hold-placer.ts';
 import type { PendingSlot, RollingWindow } from '../limits/rolling-window.ts';
-import type { Charge, Held, PaymentFlow } from '../payment-flow.ts';
 import { type Refused, refused } from '../refusal.ts';
+import type { Charge, Held, PaymentFlow } from '../speak.ts';
 
 export const CARD_HEADERS = ['x-credit-account', 'x-credit-max-amount'] as const;
 

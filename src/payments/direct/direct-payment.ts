@@ -1,8 +1,8 @@
 import type { UpstreamUsage } from '../../ledger/hold.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import { type AudioStore, StoreError } from '../../speech/store/audio-store.ts';
-import type { Charge, Held, PaymentFlow, PaymentHold } from '../payment-flow.ts';
 import { type Refused, refused } from '../refusal.ts';
+import type { Charge, Held, PaymentFlow, PaymentHold } from '../speak.ts';
 import type { Offer, Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
 import type { PaymentIntake } from '../x402/payment-intake.ts';

@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { type AudioStore, StoreError } from '../../speech/store/audio-store.ts';
-import type { Replayed } from '../payment-flow.ts';
 import { chargedPayment, type Refused, refused } from '../refusal.ts';
+import type { Replayed } from '../speak.ts';
 import { transactionOf } from '../x402/book-settlement.ts';
 import type { Payment } from '../x402/payment.ts';
 import type { KnownPayment, PaymentIdentity, PaymentLookup } from '../x402/payment-lookup.ts';

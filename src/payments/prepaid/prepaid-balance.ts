@@ -13,8 +13,8 @@ import type { RunningWork } from '../../lib/running-work.ts';
 import { testPoint } from '../../lib/test-point.ts';
 import type { AudioStore, StoredAudio } from '../../speech/store/audio-store.ts';
 import { type BalanceHold, HoldPlacer, type HoldPlacerParts } from '../hold-placer.ts';
-import type { Charge, Held, NewRequest, PaymentFlow, RequestContext } from '../payment-flow.ts';
 import { chargedPayment, NOTHING_CHARGED, type Refused, refused, unknownPayment } from '../refusal.ts';
+import type { Charge, Held, NewRequest, PaymentFlow, RequestContext } from '../speak.ts';
 import {
   isOfAddress,
   type PrepaidCredential,
