@@ -6,7 +6,6 @@ import { addNodeGauge, addPaymentGauges, addSigningKeyGauge, addUnsettledWorkGau
 import { bodyLimitOf, operations } from '../http/operations.ts';
 import type { ProbeExample } from '../http/plugins/bodies.ts';
 import { x402Operations } from '../http/routes/x402-operations.ts';
-import { directReplayLookup, prepaidReplayLookup } from '../http/routes/x402-speech.ts';
 import type { DatabaseIdentity } from '../ledger/database-identity.ts';
 import { credentialAlarm } from '../observability/outside.ts';
 import { CARD_HEADERS } from '../payments/card/card-credits.ts';
@@ -66,8 +65,8 @@ export function openX402(
   const prepaidReplays = new PrepaidReplays(db);
   const prepaid = verifier && new PrepaidBalance(verifier, prepaidReplays, audio, holds.parts());
   const flows = [
-    { headers: DIRECT_HEADERS, flow: chained?.direct, replays: directReplayLookup(directReplays) },
-    { headers: PREPAID_SIGNING.headers, flow: prepaid, replays: prepaidReplayLookup(prepaidReplays) },
+    { headers: DIRECT_HEADERS, flow: chained?.direct, replays: directReplays },
+    { headers: PREPAID_SIGNING.headers, flow: prepaid, replays: prepaidReplays },
   ];
   const headers = flows.flatMap((offered): readonly string[] => offered.headers);
   if (x402 && signingKeys) addSigningKeyGauge(shared.metrics, currentKey(signingKeys));

@@ -3,9 +3,6 @@ import type { GetX402SpeechResult } from '../../contract/operations.ts';
 import { isUnavailable } from '../../db/database-errors.ts';
 import { type BufferedSpeech, buffered } from '../../payments/delivery.ts';
 import type { OfferedCharge } from '../../payments/direct/direct-payment.ts';
-import type { DirectReplays } from '../../payments/direct/direct-replays.ts';
-import type { PrepaidReplays } from '../../payments/prepaid/prepaid-balance.ts';
-import { readPrepaidCredential } from '../../payments/prepaid/prepaid-credential.ts';
 import { NOTHING_CHARGED, paymentAfter, type Receipt, type Refused, unknownPayment } from '../../payments/refusal.ts';
 import {
   type NewRequest,
@@ -16,7 +13,6 @@ import {
   speak,
 } from '../../payments/speak.ts';
 import type { Resource } from '../../payments/x402/challenge.ts';
-import { readPaymentHeader } from '../../payments/x402/payment-lookup.ts';
 import { utteranceOf } from '../../speech/order.ts';
 import type { SynthesisPermits } from '../../speech/synthesis-permits.ts';
 import { type CHAIN_OFF, type OTHER_DOMAIN, PROVIDER_OFF } from '../config-errors.ts';
@@ -288,21 +284,3 @@ function replayed({ audio, sizeBytes, receipt }: Replayed, context: OperationCon
   context.addLogFields({ chargedMicroUsd: 0n });
   return paid(audio, sizeBytes, receipt);
 }
-
-export const directReplayLookup = (replays: DirectReplays): ReplayLookup => ({
-  name: 'direct',
-  find: async (headers, { method, url, bytes, traceId, log }) => {
-    const shown = readPaymentHeader(headers);
-    if (shown.outcome === 'refused') return undefined;
-    const found = await replays.find({ method, url, bytes, traceId, log, envelope: shown.credential });
-    return found ?? { outcome: 'new', payment: NOTHING_CHARGED };
-  },
-});
-
-export const prepaidReplayLookup = (replays: PrepaidReplays): ReplayLookup => ({
-  name: 'prepaid',
-  find: async (headers, request) => {
-    const shown = readPrepaidCredential(headers);
-    return shown.outcome === 'refused' ? undefined : replays.find(shown.credential, request);
-  },
-});

@@ -167,14 +167,11 @@ interface DirectPaymentParts {
  */
 export class DirectPayment implements PaymentFlow<PaymentEnvelope, OfferedCharge> {
   readonly name = 'direct';
+  readonly credentialOf = readPaymentHeader;
   readonly #parts: DirectPaymentParts;
 
   constructor(parts: DirectPaymentParts) {
     this.#parts = parts;
-  }
-
-  credentialOf(headers: Readonly<Record<string, string | undefined>>) {
-    return readPaymentHeader(headers);
   }
 
   async authorize(

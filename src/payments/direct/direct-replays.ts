@@ -1,10 +1,15 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { type AudioStore, StoreError } from '../../speech/store/audio-store.ts';
-import { chargedPayment, type Refused, refused } from '../refusal.ts';
-import type { Replayed } from '../speak.ts';
+import { chargedPayment, NOTHING_CHARGED, type Refused, refused } from '../refusal.ts';
+import type { NewRequest, Replayed, RequestContext } from '../speak.ts';
 import { transactionOf } from '../x402/book-settlement.ts';
 import type { Payment } from '../x402/payment.ts';
-import type { KnownPayment, PaymentIdentity, PaymentLookup } from '../x402/payment-lookup.ts';
+import {
+  type KnownPayment,
+  type PaymentIdentity,
+  type PaymentLookup,
+  readPaymentHeader,
+} from '../x402/payment-lookup.ts';
 import { paymentAudioKey } from '../x402/payment-states.ts';
 import { type DirectReceipt, directReceipt, outcomeUnknown, type SettleCode } from './direct-payment.ts';
 
@@ -20,16 +25,24 @@ interface DirectReplaysParts {
  * `x-idempotent-replay: true`, and charges nothing.
  */
 export class DirectReplays {
+  readonly name = 'direct';
   readonly #parts: DirectReplaysParts;
 
   constructor(parts: DirectReplaysParts) {
     this.#parts = parts;
   }
 
-  /** The response to a repetition, or to a misused identifier (R22); undefined for a new payment. */
-  async find(request: PaymentIdentity): Promise<DirectReplay | undefined> {
-    const known = await this.#parts.lookup.find(request);
-    return known ? this.answer(known, request) : this.#parts.lookup.refuseUsed(request);
+  /** The response to a repetition, or to a misused identifier (R22); undefined without a readable payment. */
+  async find(
+    headers: Readonly<Record<string, string | undefined>>,
+    { method, url, bytes, traceId, log }: RequestContext,
+  ): Promise<DirectReplay | NewRequest | undefined> {
+    const shown = readPaymentHeader(headers);
+    if (shown.outcome === 'refused') return undefined;
+    const identity = { method, url, bytes, traceId, log, envelope: shown.credential };
+    const known = await this.#parts.lookup.find(identity);
+    if (known) return this.answer(known, identity);
+    return (await this.#parts.lookup.refuseUsed(identity)) ?? { outcome: 'new', payment: NOTHING_CHARGED };
   }
 
   async answer({ payment, status }: KnownPayment, { envelope, log }: PaymentIdentity): Promise<DirectReplay> {

@@ -45,6 +45,7 @@ interface PrepaidReceipt extends Record<string, bigint> {
  */
 export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
   readonly name = 'prepaid';
+  readonly credentialOf = readPrepaidCredential;
   readonly #db: Database;
   readonly #verifier: PrepaidVerifier;
   readonly #holds: HoldPlacer;
@@ -60,10 +61,6 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential> {
     this.#verifier = verifier;
     this.#holds = new HoldPlacer('prepaid', parts);
     this.#wallets = new WalletHolds(db, leases.seconds);
-  }
-
-  credentialOf(headers: Readonly<Record<string, string | undefined>>) {
-    return readPrepaidCredential(headers);
   }
 
   async verify(credential: PrepaidCredential, request: RequestContext): Promise<boolean> {
@@ -140,13 +137,20 @@ type ReplayRefused = Refused<'PREPAID_NONCE_REPLAYED'>;
 
 /** The refusals of spent nonces. Only a repetition of the identical request learns the outcome (R60). */
 export class PrepaidReplays {
+  readonly name = 'prepaid';
   readonly #db: Database;
 
   constructor(db: Database) {
     this.#db = db;
   }
 
-  async find(credential: PrepaidCredential, request: RawRequest): Promise<ReplayRefused | NewRequest> {
+  async find(
+    headers: Readonly<Record<string, string | undefined>>,
+    request: RawRequest,
+  ): Promise<ReplayRefused | NewRequest | undefined> {
+    const shown = readPrepaidCredential(headers);
+    if (shown.outcome === 'refused') return undefined;
+    const { credential } = shown;
     const replay = await this.ofIdentical(credential, requestDigest(credential, request));
     if (replay) return replay;
     // A nonce that was pruned since proves nothing (R34).
