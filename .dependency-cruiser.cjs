@@ -77,7 +77,7 @@ module.exports = {
         pathNot: [
           '^src/callers/client/',
           '^src/contract/types\\.ts$',
-          '^src/lib/(bytes|canonical-json|canonical-query|loopback|money|service-words|unprintable)\\.ts$',
+          '^src/lib/(bytes|canonical-json|canonical-query|loopback|money|service-words)\\.ts$',
           '^src/feedback/signing-message\\.ts$',
           '^src/speech/(audio-end|mpeg-frame|price|whole-audio)\\.ts$',
           '^src/payments/x402/signed-types\\.ts$',

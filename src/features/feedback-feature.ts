@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { feedbackRoutes } from '../contract/routes.ts';
 import { createChallengeSigner } from '../feedback/challenge-token.ts';
-import { mailWorker } from '../feedback/mail-worker.ts';
+import { mailWorker } from '../feedback/deliver.ts';
 import { operations } from '../http/operations.ts';
 import { feedbackOperations } from '../http/routes/feedback-operations.ts';
 import { feedbackReconcilers } from '../reconcile/reconcilers.ts';

@@ -3,8 +3,11 @@ import type { SendMailOptions } from 'nodemailer/lib/mailer';
 import type { Mailbox } from '../config/mailbox.ts';
 import type { Database } from '../db/database.ts';
 import { clockTime, localSetting } from '../db/expressions.ts';
+import { QueueWorker, type QueueWorkerOptions } from '../db/queue-worker.ts';
 import { testPoint } from '../lib/test-point.ts';
+import type { OutsideCalls } from '../observability/outside.ts';
 import { DETAILS, type Details } from './content.ts';
+import { MAIL_TASK, type MailTaskPayload } from './outbox.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 /** For each reply of the mail server. Giving up while it accepts the mail would send the mail twice. */
@@ -110,4 +113,26 @@ function feedbackMail(feedback: StoredFeedback, { serviceName, from, to }: MailP
     text,
     textEncoding: 'quoted-printable',
   };
+}
+
+/** One listens, one works on an entry. */
+const CONNECTIONS = 2;
+
+/** Separate from the job worker: a hanging mail server delays no speech, and long speech delays no mail. */
+export function mailWorker(
+  db: Database,
+  mail: MailOptions,
+  queue: Pick<QueueWorkerOptions, 'databaseUrl' | 'namedStatements' | 'log'>,
+  calls: OutsideCalls,
+): QueueWorker {
+  const sendMail = smtpSender(mail);
+  const send: MailSender = (letter, signal) => calls.measure('send', () => sendMail(letter, signal));
+  return new QueueWorker(
+    {
+      name: 'mail worker',
+      task: MAIL_TASK,
+      run: (payload, signal) => deliverFeedback(db, (payload as MailTaskPayload).feedbackId, mail, send, signal),
+    },
+    { ...queue, concurrency: 1, maxConnections: CONNECTIONS },
+  );
 }

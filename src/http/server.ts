@@ -16,7 +16,7 @@ import type { PaymentOutcome } from '../contract/types.ts';
 import type { RunningWork } from '../lib/running-work.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import { addressKey, withoutPort } from '../payments/limits/address-key.ts';
-import { AttemptLimit } from '../payments/limits/attempt-limit.ts';
+import { AttemptLimit } from '../payments/limits/rolling-window.ts';
 import { readEdgeHeaders } from './edge-headers.ts';
 import { bodies } from './plugins/bodies.ts';
 import {

@@ -1,7 +1,9 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { nearest } from './misspelt.ts';
 import { parseUsd } from './money.ts';
-import { UsageError } from './usage-error.ts';
+
+/** A wrong command line. The message is one line that names the option and the fix. The command's usage follows it. */
+export class UsageError extends Error {}
 
 /** For wrong arguments. */
 export const EXIT_USAGE = 2;

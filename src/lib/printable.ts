@@ -1,5 +1,5 @@
 import { formatUsd, MICRO_USD_PER_CENT } from './money.ts';
-import { UNPRINTABLE } from './unprintable.ts';
+import { UNPRINTABLE } from './service-words.ts';
 
 const escapeUnits = (text: string): string =>
   Array.from({ length: text.length }, (_, index) => `\\u${text.charCodeAt(index).toString(16).padStart(4, '0')}`).join(

@@ -1,7 +1,7 @@
 /** The mail worker of DATABASE_URL in a process of its own. */
 import { pino } from 'pino';
 import { openDatabase } from '../../src/db/database.ts';
-import { mailWorker } from '../../src/feedback/mail-worker.ts';
+import { mailWorker } from '../../src/feedback/deliver.ts';
 import { UNMEASURED } from '../../src/observability/outside.ts';
 
 const { DATABASE_URL = '', SMTP_URL = '' } = process.env;

@@ -3,10 +3,9 @@ import { constants, type Stats } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { UsageError } from '../../lib/arguments.ts';
 import { closeOnFailure } from '../../lib/close-on-failure.ts';
-import { followOwnLinks, isDescriptor } from '../../lib/own-links.ts';
-import { ForeignFileError } from '../../lib/private-files.ts';
-import { UsageError } from '../../lib/usage-error.ts';
+import { ForeignFileError, followOwnLinks, isDescriptor } from '../../lib/private-files.ts';
 import type { Speech } from '../client/index.ts';
 import type { OutputStream } from './output.ts';
 

@@ -1,8 +1,7 @@
 import type { Address } from 'viem';
-import { readUsd } from '../../lib/arguments.ts';
+import { readUsd, UsageError } from '../../lib/arguments.ts';
 import { isLoopback } from '../../lib/loopback.ts';
 import { formatUsd } from '../../lib/money.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import { OutcomeUnknownError, type PendingPurchase, ServiceError, SpeechgateError } from '../client/index.ts';
 import { stillCharged } from '../client/money-text.ts';
 import { defineCommand, interruption } from './command.ts';

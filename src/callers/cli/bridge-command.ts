@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { UsageError } from '../../lib/arguments.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { serviceNames } from '../../lib/service-words.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import { ApiError } from '../bridge/api-error.ts';
 import { type Bridge, type BridgeOptions, startBridge } from '../bridge/bridge.ts';
 import { findModel, resolve } from '../bridge/catalog.ts';

@@ -1,5 +1,11 @@
-import { type Arguments, JSON_OPTION, type Options, parseCommandLine, usageLine } from '../../lib/arguments.ts';
-import { UsageError } from '../../lib/usage-error.ts';
+import {
+  type Arguments,
+  JSON_OPTION,
+  type Options,
+  parseCommandLine,
+  UsageError,
+  usageLine,
+} from '../../lib/arguments.ts';
 import { EXIT_HELP, type ExitCode, failureOf } from './failure.ts';
 import { type CommandProcess, Output } from './output.ts';
 import { assertVariables } from './stored-settings.ts';

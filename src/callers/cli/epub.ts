@@ -2,8 +2,8 @@ import { posix } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { Parser } from 'htmlparser2';
 import yauzl from 'yauzl';
+import { UsageError } from '../../lib/arguments.ts';
 import { atMainLevel, type Chapter, chaptersOf, cutAtIds } from '../../lib/clean-text.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 
 /** Of what is read, unpacked. */
 const MAX_BYTES = 64 * 1024 * 1024;

@@ -1,7 +1,7 @@
+import { UsageError } from '../../lib/arguments.ts';
 import { FileBusyError } from '../../lib/file-lock.ts';
 import { ForeignFileError } from '../../lib/private-files.ts';
 import { serviceSays } from '../../lib/service-words.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import { DamagedBudgetError } from '../budget/budget-store.ts';
 import {
   AudioLostError,

@@ -1,6 +1,6 @@
 import { privateKeyToAccount } from 'viem/accounts';
+import { UsageError } from '../../lib/arguments.ts';
 import { serviceWords } from '../../lib/service-words.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import { defineCommand } from './command.ts';
 import { assertWallet, withCaller } from './open-caller.ts';
 import { readText } from './read-values.ts';

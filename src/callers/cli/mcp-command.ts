@@ -1,9 +1,8 @@
 import { resolve } from 'node:path';
 import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
-import { readUsd } from '../../lib/arguments.ts';
+import { readUsd, UsageError } from '../../lib/arguments.ts';
 import { ForeignFileError } from '../../lib/private-files.ts';
 import { RUN_SPEECHGATE_ANYWHERE } from '../../lib/run-speechgate.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import { watchLost } from '../budget/purchases.ts';
 import { ToolError } from '../mcp/results.ts';
 import { createMcpServer, type McpParts } from '../mcp/server.ts';

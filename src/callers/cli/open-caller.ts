@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import type { Hex } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
+import { UsageError } from '../../lib/arguments.ts';
 import { isLoopback } from '../../lib/loopback.ts';
 import { RUN_SPEECHGATE } from '../../lib/run-speechgate.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import { type BudgetLimits, type FileBudget, openFileBudget } from '../budget/file-budget.ts';
 import {
   cardCredits,

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
+import { UsageError } from '../../lib/arguments.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { serviceSays } from '../../lib/service-words.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import type { FileBudget } from '../budget/file-budget.ts';
 import {
   AudioLostError,

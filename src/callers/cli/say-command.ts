@@ -3,12 +3,11 @@ import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { readUsd } from '../../lib/arguments.ts';
+import { readUsd, UsageError } from '../../lib/arguments.ts';
 import type { Chapter } from '../../lib/clean-text.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { childEnv, findProgram } from '../../lib/programs.ts';
 import { serviceWords } from '../../lib/service-words.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import {
   AudioLostError,
   OutcomeUnknownError,

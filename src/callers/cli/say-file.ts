@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { extname, join, resolve } from 'node:path';
+import { UsageError } from '../../lib/arguments.ts';
 import { type Chapter, type Cleaning, chaptersOf } from '../../lib/clean-text.ts';
 import { FileLock } from '../../lib/file-lock.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { ownFolder } from '../../lib/private-files.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import { detectAudioType } from '../../speech/audio-format.ts';
 import { hasWord, splitText } from '../../speech/split-text.ts';
 import { priceOf } from '../client/catalog.ts';

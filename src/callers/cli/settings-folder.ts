@@ -1,9 +1,9 @@
 import { stat } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
+import { UsageError } from '../../lib/arguments.ts';
 import { withFileLock } from '../../lib/file-lock.ts';
 import { ForeignFileError, ownFolder, readOwnFile, replaceOwnFile } from '../../lib/private-files.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 
 /** Replaces a leading `~/`, which only shells do. */
 export const homePath = (path: string): string => path.replace(/^~(?=\/|$)/, () => homedir());

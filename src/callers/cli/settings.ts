@@ -1,9 +1,8 @@
 import type { Hex } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
-import { readUsd } from '../../lib/arguments.ts';
+import { readUsd, UsageError } from '../../lib/arguments.ts';
 import { isConfidential } from '../../lib/loopback.ts';
 import { formatUsd } from '../../lib/money.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import type { BudgetLimits } from '../budget/file-budget.ts';
 import type { Flow, PinnedKey, SpeechgateOptions } from '../client/index.ts';
 import {

@@ -2,9 +2,9 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { Address, Hex } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
+import { UsageError } from '../../lib/arguments.ts';
 import { findMisspelt } from '../../lib/misspelt.ts';
 import { replaceOwnFile } from '../../lib/private-files.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import type { FollowedTrust, PinnedKey, SpeechgateOptions } from '../client/index.ts';
 import { changeSettings, readSettingsFile, writeSettingsFile } from './settings-folder.ts';
 

@@ -1,8 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { link, lstat, open, rename, rm, stat } from 'node:fs/promises';
 import { extname, join } from 'node:path';
-import { followOwnLinks } from '../../lib/own-links.ts';
-import { ownFolder, syncFolder } from '../../lib/private-files.ts';
+import { followOwnLinks, ownFolder, syncFolder } from '../../lib/private-files.ts';
 import { ToolError } from './results.ts';
 
 const EXTENSIONS = { 'audio/mpeg': '.mp3', 'audio/wav': '.wav' } as const;

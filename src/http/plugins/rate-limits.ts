@@ -3,8 +3,7 @@ import fp from 'fastify-plugin';
 import type { RateLimitTerms } from '../../contract/routes.ts';
 import type { Bucket } from '../../db/rate-window.ts';
 import type { Metrics } from '../../observability/metrics.ts';
-import type { AttemptLimit } from '../../payments/limits/attempt-limit.ts';
-import type { PendingSlot, RollingWindow, Slot } from '../../payments/limits/rolling-window.ts';
+import type { AttemptLimit, PendingSlot, RollingWindow, Slot } from '../../payments/limits/rolling-window.ts';
 import { failure, RequestRefused } from '../structured-error.ts';
 import type { CredentialCheck, EdgeLimiter } from './edge-limiter.ts';
 

@@ -1,7 +1,7 @@
 import type { Database } from '../../db/database.ts';
 import { audit } from '../../ledger/audit.ts';
 import { newestSealable, parseSeal, type Seal, sealUpTo } from '../../ledger/seal.ts';
-import { UsageError } from '../../lib/usage-error.ts';
+import { UsageError } from '../../lib/arguments.ts';
 import { AuditReport, keepResult, progress } from './audit-report.ts';
 import { type CommandContext, commandSettings, defineCommand, readWholeConfig, withDatabase } from './command.ts';
 

@@ -10,10 +10,10 @@ import {
   type Options,
   parseCommandLine,
   type Syntax,
+  UsageError,
   usageLine,
 } from '../../lib/arguments.ts';
 import { printable } from '../../lib/printable.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 
 /** What a command needs of its process. */
 export interface CommandContext {

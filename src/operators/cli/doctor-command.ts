@@ -1,8 +1,7 @@
 import { readConfig } from '../../config/config.ts';
 import type { SettingFault } from '../../config/settings-reader.ts';
-import { EXIT_CONFIG, JSON_OPTION } from '../../lib/arguments.ts';
+import { EXIT_CONFIG, JSON_OPTION, UsageError } from '../../lib/arguments.ts';
 import { printableJson, printableLine } from '../../lib/printable.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import { within } from '../../lib/within.ts';
 import { type DoctorOptions, openContext } from '../doctor/check.ts';
 import { allChecks, type Checked, runChecks } from '../doctor/run-checks.ts';

@@ -8,9 +8,9 @@ import {
   rotateKeys,
   SigningKeysError,
 } from '../../config/signing-keys.ts';
+import { UsageError } from '../../lib/arguments.ts';
 import { withFileLock } from '../../lib/file-lock.ts';
 import { ForeignFileError, readOwnFile, replaceOwnFile } from '../../lib/private-files.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import { defineCommand, ExitError, invalidSettings, printLines } from './command.ts';
 
 const HOW_TO_COMPARE = `

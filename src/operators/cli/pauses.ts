@@ -1,9 +1,8 @@
 import type { Database } from '../../db/database.ts';
 import type { OperatorAction } from '../../ledger/operator-action.ts';
 import { FLOWS, listPauses, type PausableFlow, pauseFlows, resumeFlows } from '../../ledger/pauses.ts';
-import { JSON_OPTION } from '../../lib/arguments.ts';
+import { JSON_OPTION, UsageError } from '../../lib/arguments.ts';
 import { printableJson, tableLines } from '../../lib/printable.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import { commandSettings, defineCommand, printLines, withDatabase } from './command.ts';
 import { ACTION_OPTIONS, ACTION_USAGE, confirm, readOperatorAction } from './operator-options.ts';
 

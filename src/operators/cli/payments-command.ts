@@ -1,10 +1,9 @@
 import type { Asset } from '../../config/network.ts';
-import { JSON_OPTION } from '../../lib/arguments.ts';
+import { JSON_OPTION, UsageError } from '../../lib/arguments.ts';
 import { eachOf } from '../../lib/each-of.ts';
 import { readMoment } from '../../lib/moment.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { printableJson, printableLine } from '../../lib/printable.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import type { Chain } from '../../payments/x402/chain.ts';
 import { openPayments } from '../../payments/x402/resolver.ts';
 import { type ChainEvidence, findEvidence, type ListedPayment, listPayments, type Which } from '../audit/payments.ts';

@@ -1,9 +1,8 @@
 import { pino } from 'pino';
 import { openDatabase } from '../../db/database.ts';
 import { DatabaseIdentity, describeMismatch } from '../../ledger/database-identity.ts';
-import type { Arguments } from '../../lib/arguments.ts';
+import { type Arguments, UsageError } from '../../lib/arguments.ts';
 import { readMoment } from '../../lib/moment.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import type { PaymentPurpose } from '../../payments/x402/payment.ts';
 import { openPayments } from '../../payments/x402/resolver.ts';
 import { createReconcilers } from '../../reconcile/reconcilers.ts';

@@ -1,10 +1,9 @@
 import type { Config } from '../../config/config.ts';
 import type { Database } from '../../db/database.ts';
-import { JSON_OPTION } from '../../lib/arguments.ts';
+import { JSON_OPTION, UsageError } from '../../lib/arguments.ts';
 import { readMoment } from '../../lib/moment.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { csvLines, printable, printableJson } from '../../lib/printable.ts';
-import { UsageError } from '../../lib/usage-error.ts';
 import { Processor } from '../../payments/top-up/processor.ts';
 import { ProcessorError } from '../../payments/top-up/processor-call.ts';
 import { openPayments } from '../../payments/x402/resolver.ts';

@@ -20,8 +20,7 @@ import {
   storeWallet,
 } from '../../../src/callers/cli/stored-settings.ts';
 import { rotateKeys } from '../../../src/config/signing-keys.ts';
-import { readUsd } from '../../../src/lib/arguments.ts';
-import { UsageError } from '../../../src/lib/usage-error.ts';
+import { readUsd, UsageError } from '../../../src/lib/arguments.ts';
 import { callerCommand } from '../../support/caller-command.ts';
 import { ONE_MODEL } from '../../support/client.ts';
 import { serve } from '../../support/listening.ts';

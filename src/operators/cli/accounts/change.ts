@@ -1,8 +1,7 @@
 import type { Database } from '../../../db/database.ts';
 import { adjustBalance, freezeAccount, MAX_ADJUSTMENT } from '../../../ledger/account-changes.ts';
-import { readUsd } from '../../../lib/arguments.ts';
+import { readUsd, UsageError } from '../../../lib/arguments.ts';
 import { formatUsd } from '../../../lib/money.ts';
-import { UsageError } from '../../../lib/usage-error.ts';
 import { type AccountState, nameOf } from '../../audit/accounts.ts';
 import { type CommandContext, defineCommand, ExitError, type OperatorCommand, withDatabase } from '../command.ts';
 import {

@@ -1,7 +1,6 @@
 import type { Database } from '../../../db/database.ts';
-import { type Arguments, JSON_OPTION } from '../../../lib/arguments.ts';
+import { type Arguments, JSON_OPTION, UsageError } from '../../../lib/arguments.ts';
 import { printable, printableJson, tableLines } from '../../../lib/printable.ts';
-import { UsageError } from '../../../lib/usage-error.ts';
 import { isUuid } from '../../../lib/uuid.ts';
 import { Processor } from '../../../payments/top-up/processor.ts';
 import { ProcessorError } from '../../../payments/top-up/processor-call.ts';

@@ -1,7 +1,6 @@
-import { JSON_OPTION, readUsd } from '../../../lib/arguments.ts';
+import { JSON_OPTION, readUsd, UsageError } from '../../../lib/arguments.ts';
 import { readMoment } from '../../../lib/moment.ts';
 import { printableJson, tableLines } from '../../../lib/printable.ts';
-import { UsageError } from '../../../lib/usage-error.ts';
 import { type AccountFilter, listedAccounts, readAccounts } from '../../audit/accounts.ts';
 import { readEnd } from '../../report/books.ts';
 import { defineCommand, printLines, withDatabase } from '../command.ts';

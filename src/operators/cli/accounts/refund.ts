@@ -1,8 +1,7 @@
 import type { Database } from '../../../db/database.ts';
-import { readUsd } from '../../../lib/arguments.ts';
+import { readUsd, UsageError } from '../../../lib/arguments.ts';
 import { formatUsd, MICRO_USD_PER_CENT } from '../../../lib/money.ts';
 import { printable } from '../../../lib/printable.ts';
-import { UsageError } from '../../../lib/usage-error.ts';
 import { Clawbacks } from '../../../payments/top-up/clawbacks.ts';
 import { creditPart, Processor } from '../../../payments/top-up/processor.ts';
 import { ProcessorError, RATE_LIMITED } from '../../../payments/top-up/processor-call.ts';

@@ -1,7 +1,6 @@
-import { JSON_OPTION } from '../../../lib/arguments.ts';
+import { JSON_OPTION, UsageError } from '../../../lib/arguments.ts';
 import { formatUsd } from '../../../lib/money.ts';
 import { printableJson, printableLine, tableLines } from '../../../lib/printable.ts';
-import { UsageError } from '../../../lib/usage-error.ts';
 import { type AccountHistory, type AccountState, nameOf, readHistory, shortenSession } from '../../audit/accounts.ts';
 import { defineCommand, printLines, withDatabase } from '../command.ts';
 import { ACCOUNT_USAGE, readNamed } from '../operator-options.ts';
