@@ -22,7 +22,7 @@ export interface Claim {
   readonly elapsedMs: number;
 }
 
-/** Claims a job that is queued and due, and raises the fence of job and hold; otherwise returns undefined. */
+/** Claims a job that is queued and due (R18), and raises the fence of job and hold; otherwise returns undefined. */
 export async function claimJob(db: Database, jobId: string): Promise<Claim | undefined> {
   const row = await db
     .with('claimed', (qb) =>

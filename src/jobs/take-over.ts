@@ -10,7 +10,7 @@ import { enqueue } from './turn.ts';
 const OVERDUE_SECONDS = 10;
 const BATCH = 1000;
 
-/** Requeues jobs whose lease has expired. A worker that was only paused finds a higher fence when it continues. */
+/** Requeues jobs whose lease has expired (R18). A worker that was only paused finds a higher fence when it continues. */
 export async function takeOverJobs(db: Database): Promise<number> {
   const running = db.selectFrom('job').select('id').where('state', '=', sql.lit('processing'));
   const ended = anyFrom(running.where(leaseHasEnded(LEASE_SECONDS)).limit(BATCH).forUpdate().skipLocked());
