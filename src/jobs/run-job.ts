@@ -6,10 +6,9 @@ import { QueueWorker, type QueueWorkerOptions } from '../db/queue-worker.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { HoldEvent, Metrics } from '../observability/metrics.ts';
 import { continueTrace } from '../observability/tracing.ts';
+import { type CollectedSpeech, collectSpeech } from '../speech/collect.ts';
 import {
   type AudioType,
-  type CollectedSpeech,
-  collectSpeech,
   type SpeakingUpstream,
   SpeechError,
   type SpeechProvider,

@@ -1,16 +1,13 @@
 import { Readable } from 'node:stream';
-import { setImmediate as endOfTurn } from 'node:timers/promises';
 import { testPoint } from '../lib/test-point.ts';
 import { holdingBack } from '../speech/audio-end.ts';
+import { collectSpeech, completed, readIfComplete, synthesizeWithFailover } from '../speech/collect.ts';
 import {
   type AudioType,
-  collectSpeech,
-  completed,
   MAX_AUDIO_BYTES,
   type SpeakingUpstream,
   SpeechError,
   type SpeechProvider,
-  synthesizeWithFailover,
   type Utterance,
 } from '../speech/provider.ts';
 import type { AudioMemory, Share } from '../speech/synthesis-permits.ts';
@@ -208,41 +205,4 @@ async function forward(source: AsyncIterable<Uint8Array>, target: AudioOutlet, d
   }
   testPoint('stream spoken');
   target.finish();
-}
-
-/** About what a connection takes in one write; more is not waited for. */
-const MAX_BYTES = 64 * 1024;
-
-export type Begun =
-  | { readonly outcome: 'whole'; readonly audio: Buffer }
-  | { readonly outcome: 'flowing'; readonly audio: AsyncIterable<Uint8Array> };
-
-/** Returns the whole audio if it arrives in this turn of the event loop: short audio then needs no stream (R55). */
-export async function readIfComplete(audio: AsyncIterable<Uint8Array>): Promise<Begun> {
-  const source = audio[Symbol.asyncIterator]();
-  const turn = endOfTurn();
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  while (size <= MAX_BYTES) {
-    const step = source.next();
-    const taken = await Promise.race([step, turn]);
-    if (!taken) return { outcome: 'flowing', audio: flow(chunks, source, step) };
-    if (taken.done) return { outcome: 'whole', audio: Buffer.concat(chunks, size) };
-    chunks.push(taken.value);
-    size += taken.value.length;
-  }
-  return { outcome: 'flowing', audio: flow(chunks, source) };
-}
-
-async function* flow(
-  taken: readonly Uint8Array[],
-  source: AsyncIterator<Uint8Array>,
-  next?: Promise<IteratorResult<Uint8Array>>,
-): AsyncIterable<Uint8Array> {
-  try {
-    yield* taken;
-    for (let step = await (next ?? source.next()); !step.done; step = await source.next()) yield step.value;
-  } finally {
-    await source.return?.();
-  }
 }

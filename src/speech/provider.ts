@@ -1,7 +1,3 @@
-import { asBuffer } from './audio-reader.ts';
-import type { Share } from './synthesis-permits.ts';
-import { wholeAudio } from './whole-audio.ts';
-
 /** What to synthesize. The text is trimmed and validated, and never reaches a log (R40). */
 export interface Utterance {
   readonly text: string;
@@ -86,67 +82,3 @@ export class SpeechError extends Error {
     return this;
   }
 }
-
-const NAMES: Readonly<Record<AudioType, string>> = { 'audio/mpeg': 'MPEG', 'audio/wav': 'WAV' };
-
-export interface CollectedSpeech extends Pick<Speech, 'mimeType' | 'upstream' | 'words'> {
-  readonly audio: Buffer;
-}
-
-/** Returns the whole audio, with failover. @param share counts the audio as it arrives @throws SpeechError */
-export function collectSpeech(
-  provider: SpeechProvider,
-  utterance: Utterance,
-  signal: AbortSignal,
-  only?: AudioType,
-  share?: Share,
-): Promise<CollectedSpeech> {
-  return synthesizeWithFailover(provider.synthesize(utterance, signal), (speech) => collect(speech, only, share));
-}
-
-/** Applies `take` to the speech; if that throws SpeechError, to the next upstream's speech. */
-export async function synthesizeWithFailover<Taken>(
-  begun: Promise<Speech>,
-  take: (speech: Speech) => Promise<Taken>,
-): Promise<Taken> {
-  let speech = await begun;
-  for (;;) {
-    try {
-      return await take(speech);
-    } catch (error) {
-      if (!(error instanceof SpeechError) || !speech.failover) throw error;
-      speech = await speech.failover(error);
-    }
-  }
-}
-
-const isOther = (wanted: AudioType) =>
-  new SpeechError('TTS_UPSTREAM_ERROR', `The speech provider did not answer with ${NAMES[wanted]} audio.`, false);
-
-async function collect(
-  speech: Speech,
-  only: AudioType | undefined,
-  share: Share | undefined,
-): Promise<CollectedSpeech> {
-  const { mimeType, upstream, words } = speech;
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  try {
-    for await (const chunk of speech.audio) {
-      if (only && mimeType !== only) throw isOther(only);
-      size += chunk.length;
-      share?.add(chunk.length);
-      if (size > MAX_AUDIO_BYTES) throw new SpeechError('TTS_UPSTREAM_ERROR', 'The audio is too large.', false);
-      chunks.push(chunk);
-    }
-  } catch (error) {
-    share?.add(-size);
-    throw error;
-  }
-  const audio = completed(speech, Buffer.concat(chunks, size));
-  return { mimeType, audio, ...(upstream && { upstream }), ...(words && { words }) };
-}
-
-/** The audio of speech that has ended. */
-export const completed = ({ mimeType, description }: Speech, audio: Buffer): Buffer =>
-  asBuffer(wholeAudio(mimeType, audio, description?.()));

@@ -4,8 +4,9 @@ import { z } from 'zod';
 import type { Catalog, Model, Voice } from '../config/catalog.ts';
 import { SPEED } from '../config/speech-limits.ts';
 import { within } from '../lib/within.ts';
+import { collectSpeech } from './collect.ts';
 import { utteranceOf } from './order.ts';
-import { collectSpeech, SpeechError, type SpeechProvider } from './provider.ts';
+import { SpeechError, type SpeechProvider } from './provider.ts';
 import type { AudioStore, StoredAudio } from './store/audio-store.ts';
 
 export const SAMPLE_TEXT = 'Hello! This is how I sound. I read your text aloud, word for word.';

@@ -3,9 +3,9 @@ import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import fc from 'fast-check';
 import { test } from 'tap';
-import { type Begun, readIfComplete } from '../../src/payments/delivery.ts';
 import { audioReader, detectAudioType } from '../../src/speech/audio-format.ts';
 import type { AudioFault } from '../../src/speech/audio-reader.ts';
+import { type Begun, readIfComplete } from '../../src/speech/collect.ts';
 import { frameLength } from '../../src/speech/mpeg-frame.ts';
 import type { AudioType } from '../../src/speech/provider.ts';
 import {
