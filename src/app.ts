@@ -189,7 +189,7 @@ function judgeDatabase(found: Readiness, log: Logger): string | undefined {
   if (found.outcome === 'unmigrated')
     log.error(
       { pending: found.pending },
-      'the database of DATABASE_URL lacks migrations, so the service is not ready. Run speechgate migrate',
+      'the tables in the database are missing or out of date, so the service is not ready. Run speechgate migrate',
     );
   return undefined;
 }

@@ -10,7 +10,7 @@ import { stopOnce } from './lib/stop-once.ts';
 import { listenForOperators, STOP, STOPPED, STOPPING, stopTimeoutMs } from './primary.ts';
 
 const NOT_RELOADED =
-  'SIGHUP changed nothing, because only a primary process (WEB_CONCURRENCY of at least 2) can reload. Restart this process';
+  'SIGHUP changed nothing, because reloading needs WEB_CONCURRENCY of at least 2. Restart the service to apply changes';
 
 export async function runGateway(config: Config, role: Role, log: Logger): Promise<void> {
   const app = await createApp(config, log);
@@ -19,7 +19,7 @@ export async function runGateway(config: Config, role: Role, log: Logger): Promi
   const onHangUp = () => worker || log.warn(NOT_RELOADED);
   const stop = stopOnce({ timeoutMs: stopTimeoutMs(config), logger: log, onHangUp }, async (err) => {
     if (!worker) say.info(STOPPING);
-    if (err) log.fatal({ err }, 'stopping after an unexpected error. Read err for the cause');
+    if (err) log.fatal({ err }, 'this process stops because of an unexpected error. Read err for the cause');
     else if (role !== 'worker') {
       app.leave();
       await sleep(config.stopDrainMs);

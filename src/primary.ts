@@ -38,7 +38,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
   });
   stopOnce({ timeoutMs: stopTimeoutMs(config), logger: log, onHangUp: reload }, async (err) => {
     say.info(STOPPING);
-    if (err) log.fatal({ err }, 'stopping after an unexpected error. Read err for the cause');
+    if (err) log.fatal({ err }, 'the service stops because of an unexpected error. Read err for the cause');
     leaving.abort();
     await Promise.all([...Object.values(cluster.workers ?? {}).map((worker) => worker && stop(worker)), admin.close()]);
     await db.destroy();
@@ -88,7 +88,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
       await new Promise<void>((resolve, reject) => {
         const failed = (code: number | null) => {
           replaced.delete(worker);
-          reject(new Error(`a new gateway process ended with ${code}`));
+          reject(new Error(`a new gateway process ended with exit code ${code} before it could serve requests`));
         };
         start(ofRole, failed).then(resolve);
       });
@@ -122,7 +122,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     if (!listening.has(worker) && !replaced.has(worker)) await Promise.race([once(worker, 'listening'), ended]);
     if (worker.isConnected()) worker.send(STOP);
     const [code, signal] = await ended;
-    if (code !== 0) throw new Error(`a gateway process ended with ${signal ?? code}`);
+    if (code !== 0) throw new Error(`a gateway process failed while it stopped (${signal ?? `exit code ${code}`})`);
   }
 }
 

@@ -93,7 +93,9 @@ export function upstreamFaults(servers: readonly UpstreamServer[], models: reado
     ...servers
       .filter(({ baseUrl }) => !isBase(baseUrl))
       .map((server) => `upstream ${server.name}: baseUrl must be an http or https URL that ends in /v1`),
-    ...(names.includes(DEFAULT_UPSTREAM) ? [`upstream name ${DEFAULT_UPSTREAM} is reserved for SPEECH_BASE_URL`] : []),
+    ...(names.includes(DEFAULT_UPSTREAM)
+      ? [`upstream ${DEFAULT_UPSTREAM} needs another name: this one means SPEECH_BASE_URL`]
+      : []),
     ...names
       .filter((each) => !models.some(({ upstreams }) => upstreams?.some((upstream) => upstream.name === each)))
       .map((each) => `no model uses upstream ${each}; remove it, or add it to the upstreams of a model`),

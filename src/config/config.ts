@@ -65,7 +65,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
   const baseUrl = reader.origin('BASE_URL', 'https://speech.example');
   const origin = `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
   if (isSocketPath(host) && !reader.text('BASE_URL'))
-    reader.missing('BASE_URL', 'HOST', 'Set it to the public origin of the proxy in front of the socket.');
+    reader.missing('BASE_URL', 'HOST', 'HOST is a socket, so set BASE_URL to the public origin of its proxy.');
   if (isSocketPath(host) && Buffer.byteLength(host) > MAX_SOCKET_PATH_BYTES)
     reader.fault('HOST', `is a path of more than ${MAX_SOCKET_PATH_BYTES} bytes`, 'Set HOST to a shorter path.');
   const speechTimeoutMs = speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS;
@@ -113,7 +113,7 @@ const overlap = (one: string, other: string): boolean =>
 /** What callers can't reach, or should not pay at: an address made up from HOST and PORT. */
 export function baseUrlWarning({ isBaseUrlSet, baseUrl, host, card, x402 }: Config): string | undefined {
   if (isBaseUrlSet || !(ANY_HOST.includes(host) || card || x402)) return undefined;
-  return `BASE_URL is unset, so links and payments name ${baseUrl}. Set it to the origin that callers use`;
+  return `BASE_URL is unset, so links and payments contain ${baseUrl}. Set it to the origin that callers use`;
 }
 
 function readDatabaseUrl(reader: SettingsReader): string {

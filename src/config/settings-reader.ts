@@ -50,7 +50,7 @@ export class SettingsReader {
         code === 'EACCES'
           ? "names a file that the service's user may not read"
           : `names a file that can't be read (${code})`;
-      return this.fault(name, problem, "Let the service's user read the file, or its group with mode 0640.");
+      return this.fault(name, problem, "Let the service's user read the file, for example by its group and mode 0640.");
     }
   }
 

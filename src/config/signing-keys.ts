@@ -55,7 +55,7 @@ export function readStoredKeys(text: string): StoredKeys {
     throw new SigningKeysError('is not JSON');
   }
   const keys = (value as { keys?: unknown } | null)?.keys;
-  if (!Array.isArray(keys) || keys.length === 0) throw new SigningKeysError('is not a JWK Set with keys');
+  if (!Array.isArray(keys) || keys.length === 0) throw new SigningKeysError('is not a JWK Set with at least one key');
   return { keys };
 }
 
@@ -115,7 +115,7 @@ const RETIRING_DAYS = 30;
 export function rotateKeys(stored: StoredKeys | undefined, now: Date): StoredKeys {
   if (!stored) return { keys: [makeKey('current', now), makeKey('next', now)] };
   if (!stored.keys.some(({ status }) => status === 'next'))
-    throw new SigningKeysError('has no key with the status next to rotate to');
+    throw new SigningKeysError('has no key with the status "next", so there is no key to rotate to');
   const end = new Date(now.getTime() + RETIRING_DAYS * 86_400_000).toISOString();
   const rotated = stored.keys
     .filter(({ validUntil }) => validUntil == null || new Date(validUntil) > now)

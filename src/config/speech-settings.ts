@@ -53,7 +53,7 @@ export function readSpeech(reader: SettingsReader, catalog: Catalog | undefined)
   }
   if (baseUrl === 'embedded:') {
     const fix =
-      'Start the voice with `npx --no -- speechgate voice --port 8090`, and set this to http://127.0.0.1:8090/v1.';
+      'Start the voice with `npx --no -- speechgate voice --port 8090`, and set SPEECH_BASE_URL to http://127.0.0.1:8090/v1.';
     reader.fault('SPEECH_BASE_URL', 'is embedded:, but the voice runs as a separate server', fix);
     return { baseUrl, apiKey, ...rest };
   }

@@ -52,8 +52,8 @@ export function poolerFix(error: unknown): string | undefined {
   // The statement is of another client, or was prepared on another connection.
   if (code === '26000' || code === '42P05') {
     return (
-      'A pooler in transaction mode shares connections: set max_prepared_statements = 200 in PgBouncer 1.21 or later, ' +
-      'or DATABASE_NAMED_STATEMENTS=off.'
+      'The pooler (transaction mode) loses prepared statements. Set max_prepared_statements = 200 in PgBouncer 1.21 or ' +
+      'later, or set DATABASE_NAMED_STATEMENTS=off.'
     );
   }
   if (code === '08P01' && error.message.includes('startup parameter'))

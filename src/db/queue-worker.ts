@@ -144,7 +144,7 @@ export class QueueWorker {
     queue.promise.catch((error) =>
       log.warn(
         { err: error },
-        `the queue of the ${name} stopped and is opened again by itself. Check the database if this repeats`,
+        `the queue of the ${name} stopped, and the service opens it again. Check the database if this repeats`,
       ),
     );
     return queue;

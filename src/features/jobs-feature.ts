@@ -65,7 +65,7 @@ export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Sp
       const { code, message } = error.cause as NodeJS.ErrnoException;
       const problem = `The folder of ${audioSetting}, ${audioStore.slice('file:'.length)}, is not writable (${code ?? message})`;
       if (code === undefined || PERMANENT.includes(code))
-        return `${problem}. Name a folder that this user can write to.`;
+        return `${problem}. Set ${audioSetting} to a folder that this user can write to.`;
       log.error({ err: error }, `${problem}. Free space or repair the disk; until then audio is not stored`);
       return undefined;
     }

@@ -245,7 +245,8 @@ export async function openSegments(
     if (opened) yield* opened.stream;
     for (const piece of others) {
       const next = await open(piece);
-      if (!next) throw new Error('a stored segment of this audio is missing, so the rest of the audio was not sent');
+      if (!next)
+        throw new Error('a segment of this audio is missing in AUDIO_STORE, so the rest was not sent. Check the store');
       yield* next.stream;
     }
   }

@@ -130,7 +130,7 @@ function assertOwn(path: string, uid: number): void {
   if (own === undefined || own === uid) return;
   throw new ForeignFileError(
     `${path} belongs to user id ${uid}, but this process runs as user id ${own}, so it is not used. ` +
-      'Start as its owner, or choose a folder of your own (DATA_DIR).',
+      'Run as that user, or set DATA_DIR to a folder of your own.',
   );
 }
 

@@ -162,7 +162,7 @@ const UPSTREAM_FAULTS: [string, object[], object[], RegExp][] = [
     'an upstream named like that of SPEECH_BASE_URL',
     [{ ...LOCAL, name: 'default' }],
     [{ name: 'default' }],
-    /upstream name default is reserved/,
+    /upstream default needs another name/,
   ],
   ['an unknown voice', [LOCAL], [{ name: 'local', voices: { anna: 'x' } }], /names the voice anna/],
   ['a request of few characters', [LOCAL], [{ name: 'local', maxRequestCharacters: 99 }], /must be >= 100/],

@@ -63,7 +63,7 @@ test('a pooler without named statements ends the start with 78, and doctor names
   t.equal(await child.ended(), 78);
   t.match(
     child.output(),
-    /The database refuses DATABASE_URL .+prepared statement.+ set max_prepared_statements = 200 in/,
+    /The database refuses DATABASE_URL .+prepared statement.+ Set max_prepared_statements = 200 in/,
   );
 
   const pooler = (await examine({ DATABASE_URL })).get('pooler');
@@ -82,7 +82,7 @@ test('/readyz fails behind such a pooler, and names its setting', { skip }, asyn
   await sql`/* readiness */ select ${1}::int`.execute(other).catch(() => undefined);
   const ready = await app.admin.inject('/readyz');
   t.equal(ready.statusCode, 503);
-  t.match(ready.json().checks.database, /^refuses DATABASE_URL \(.+ set max_prepared_statements = 200 in PgBouncer/);
+  t.match(ready.json().checks.database, /^refuses DATABASE_URL \(.+ Set max_prepared_statements = 200 in PgBouncer/);
 });
 
 test('without named statements the start succeeds, and doctor says what to give the role', { skip }, async (t) => {

@@ -79,7 +79,7 @@ test('a start on an empty schema says to run speechgate migrate', async (t) => {
   await child.printed(/listens on/);
   t.match(
     child.output(),
-    /"the database of DATABASE_URL lacks migrations, so the service is not ready\. Run speechgate migrate"/,
+    /"the tables in the database are missing or out of date, so the service is not ready\. Run speechgate migrate"/,
   );
   t.equal(await child.stop('SIGTERM'), 0);
 });

@@ -340,7 +340,7 @@ test('SIGHUP just before SIGTERM starts nothing that stays', async (t) => {
 test('SIGHUP changes nothing in a single process, and says so', async (t) => {
   const { url, child, logged } = await startSeveral(t, { WEB_CONCURRENCY: '1' });
   process.kill(child.process.pid as number, 'SIGHUP');
-  await until(() => logged('^SIGHUP changed nothing, .+ Restart this process$').length === 1);
+  await until(() => logged('^SIGHUP changed nothing, .+ Restart the service to apply changes$').length === 1);
   t.strictSame(await ask(url, 1), [200]);
   t.equal(await child.stop(), 0);
 });
@@ -400,7 +400,7 @@ test('an unset BASE_URL is a warning where callers come from elsewhere or pay', 
   const { env } = await severalSettings(t, { HOST: '0.0.0.0', STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' });
   const child = startChild(t, 'src/main.ts', env);
   await child.printed(/listens on/);
-  const warnings = child.output().match(/"level":"warn".+BASE_URL is unset, so links and payments name [^ ]+/g);
+  const warnings = child.output().match(/"level":"warn".+BASE_URL is unset, so links and payments contain [^ ]+/g);
   assert.equal(warnings?.length, 1);
   assert.match(warnings[0] ?? '', /http:\/\/0\.0\.0\.0:\d+\.$/);
 });

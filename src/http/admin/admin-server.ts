@@ -29,7 +29,7 @@ export function createAdminServer({
   admin.addHook('onRequest', async (request, reply) => {
     if (isOwnHost(request.headers.host, names)) return;
     const message =
-      'The host header names a host that is not in ADMIN_HOST. Use the IP address, or add the name there.';
+      'The host header names a host that is not in ADMIN_HOST. Use the IP address, or add the name to ADMIN_HOST.';
     return reply.code(421).send(errorBody('INVALID_REQUEST', message, { field: 'host', rule: 'ADMIN_HOST' }));
   });
 
@@ -61,7 +61,7 @@ async function readiness(db: Database): Promise<Record<'database' | 'schema', st
     case 'ready':
       return { database: 'ok', schema: 'ok' };
     case 'unmigrated':
-      return { database: 'ok', schema: `lacks ${found.pending.join(', ')}; run npm run migrate` };
+      return { database: 'ok', schema: `lacks the migrations ${found.pending.join(', ')}. Run npm run migrate` };
     case 'refused':
       return { database: `refuses DATABASE_URL (${found.cause}). ${found.fix}`, schema: 'unknown' };
     case 'unavailable':

@@ -29,7 +29,7 @@ export function addPoolGauges(metrics: Metrics, pool: Pool): void {
 }
 
 export function addBuildInfo(metrics: Metrics, version: string): void {
-  const gauges = { speechgate_build_info: ['1, by version of the service.', 'ofVersion'] } as const;
+  const gauges = { speechgate_build_info: ['Always 1, with the version as a label.', 'ofVersion'] } as const;
   metrics.addGauges('shared', async () => ({ ofVersion: { [version]: 1 } }), gauges, 'version');
 }
 
@@ -54,21 +54,24 @@ export function addNodeGauge(metrics: Metrics, watch: NodeWatch): void {
 
 export function addPauseGauge(metrics: Metrics, pauses: KnownPauses): void {
   metrics.addGauges('shared', async () => pauses, {
-    speechgate_paused_flows: ['Flows that operators have paused, as this process last read them.', 'count'],
+    speechgate_paused_flows: ['Number of flows that operators have paused, as last read by this process.', 'count'],
   });
 }
 
 export function addHoldGauges(metrics: Metrics, db: Database, captures: Captures): void {
   metrics.addGauges('process', async () => captures.waiting, {
-    speechgate_waiting_captures: ['Captures of delivered responses that wait for the database.', 'count'],
-    speechgate_oldest_waiting_capture_seconds: ['Waiting time of the first of these captures.', 'oldestSeconds'],
+    speechgate_waiting_captures: ['Delivered responses whose charge (capture) waits for the database.', 'count'],
+    speechgate_oldest_waiting_capture_seconds: [
+      'Waiting time of the oldest charge (capture) that waits for the database.',
+      'oldestSeconds',
+    ],
   });
   metrics.addGauges('shared', () => pendingHolds(db), {
-    speechgate_pending_holds: ['Pending holds: neither captured nor voided.', 'count'],
+    speechgate_pending_holds: ['Pending holds: not yet captured or voided.', 'count'],
     speechgate_oldest_pending_hold_seconds: ['Age of the oldest pending hold.', 'oldestSeconds'],
     speechgate_holds_past_lease: ['Pending holds whose lease has expired.', 'pastLease'],
     speechgate_oldest_hold_past_lease_seconds: [
-      'Time since the earliest lease among the pending holds expired; 0 if none has.',
+      'Longest time since the lease of a pending hold expired; 0 if none has expired.',
       'oldestPastLeaseSeconds',
     ],
   });
@@ -80,7 +83,7 @@ export function addJobGauges(metrics: Metrics, db: Database): void {
     speechgate_processing_jobs: ['Jobs that a worker has claimed.', 'processing'],
     speechgate_oldest_due_job_seconds: ['Waiting time of the job that has been due longest.', 'oldestDueSeconds'],
     speechgate_oldest_processing_job_seconds: [
-      'Running time of the longest running attempt.',
+      'Running time of the job attempt that has run longest.',
       'oldestProcessingSeconds',
     ],
   });
@@ -119,7 +122,7 @@ export function addPaymentGauges(metrics: Metrics, db: Database): void {
   metrics.addGauges('shared', () => paymentsInDoubt(db), {
     speechgate_payments_in_doubt: ['USDC payments whose settlement was sent but has no clear outcome.', 'count'],
     speechgate_oldest_payment_in_doubt_seconds: [
-      'Time since the settlement of the oldest payment in doubt was sent.',
+      'Time since the settlement of the oldest payment without a clear outcome was sent.',
       'oldestSeconds',
     ],
   });
@@ -132,8 +135,8 @@ export function addReconcilerGauges(
   turnAges: () => Promise<Record<string, number>>,
 ): void {
   const gauges = {
-    speechgate_reconciler_last_turn_seconds: ['Time since the last turn began in any process, by reconciler.', 'ages'],
-    speechgate_reconciler_interval_seconds: ['Intended time between turns, by reconciler.', 'intervals'],
+    speechgate_reconciler_last_turn_seconds: ['Time since the last run began in any process, by reconciler.', 'ages'],
+    speechgate_reconciler_interval_seconds: ['Configured time between two runs, by reconciler.', 'intervals'],
   } as const;
   metrics.addGauges('shared', async () => ({ ages: await turnAges(), intervals }), gauges, 'reconciler');
 }

@@ -199,7 +199,10 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       creditChallenge({ baseUrl, priceMicroUsd, payment }, refusal, message);
 
   function replayed({ job, receipt }: ReplayedJob, context: OperationContext) {
-    context.log.info({ job: job.id, first: job.traceId }, 'returned the job of an earlier request');
+    context.log.info(
+      { job: job.id, first: job.traceId },
+      'returned the job of an earlier request; it is not charged again',
+    );
     return accepted(job, receipt);
   }
 

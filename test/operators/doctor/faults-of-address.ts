@@ -13,7 +13,7 @@ export const FAULTS_OF_ADDRESS: Cases = {
     make: () => ({ own: { BASE_URL: 'http://127.0.0.1:1' } }),
   },
   'an unset BASE_URL of a service that takes money': {
-    finds: ['warning', 'base-url', /^BASE_URL is unset, so links and payments name http:\/\/127\.0\.0\.1:/],
+    finds: ['warning', 'base-url', /^BASE_URL is unset, so links and payments contain http:\/\/127\.0\.0\.1:/],
     make: () => ({ all: { BASE_URL: '' } }),
   },
   'a BASE_URL of another service': {
