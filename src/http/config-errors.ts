@@ -7,18 +7,18 @@ import { failure } from './structured-error.ts';
 export function databaseNotReady(error: unknown) {
   if (isRefused(error)) {
     const message =
-      'The database refuses the connection of the service. The operator must correct DATABASE_URL; no new request is charged until then.';
+      'The database refuses the connection of the service. The operator must correct DATABASE_URL. No new request is charged until then.';
     return failure('CONFIG_ERROR', message, { reason: 'database_refused', setting: 'DATABASE_URL' });
   }
   if (isNotSetUp(error)) {
     const message =
-      "The database lacks the service's tables or rights. The operator must run npm run migrate; no new request is charged until then.";
+      "The database lacks the service's tables or rights. The operator must run npm run migrate. No new request is charged until then.";
     return failure('CONFIG_ERROR', message, { reason: 'database_not_set_up', command: 'npm run migrate' });
   }
   if (isUnavailable(error)) {
     const details = { reason: 'database_unavailable' };
     const message =
-      'The database of the service is unavailable. Retry in a moment; if you paid, repeat the identical x402 request, or read your credit balance first.';
+      'The database of the service is unavailable. Retry in a moment: with x402, repeat the identical request; with card credit, read the balance first.';
     return failure('CONFIG_ERROR', message, details);
   }
   return undefined;

@@ -281,7 +281,7 @@ test("the facilitator's reason is logged shortened and without control character
   gateway.facilitator.faults.verify({ isValid: false, invalidReason: 'invalid_payload' });
   const small = await gateway.call(TTS, withPayment(HELLO, payload));
   t.equal(small.status, 402);
-  t.match(small.json.error.message, /\(invalid_payload\), and signing again does not help: its minimum/);
+  t.match(small.json.error.message, /\(invalid_payload\), and signing again does not help\. The facilitator's minimum/);
   t.ok(!JSON.stringify(gateway.log).includes(signature.slice(10, 100)));
 });
 

@@ -138,7 +138,10 @@ test('R64: a direct payment says whether it was settled', { skip }, async (t) =>
   const { reply: refused, paid } = await payFor(gateway, payer);
   const unknown = { state: 'unknown', amountMicroUsd: Number(PRICE) };
   t.strictSame([refused.status, paymentOf(refused)], [402, unknown], 'R62: it may still land');
-  t.match(refused.json.error.message, /You may still be charged until it expires\. Repeat the identical request/);
+  t.match(
+    refused.json.error.message,
+    /You may still be charged until this payment expires\. Repeat the identical request/,
+  );
   t.strictSame(paymentOf(await gateway.call(TTS, paid)), unknown);
   const offer = await challengeOf(gateway, TTS, HELLO);
   const foreign = await sign(payer, {

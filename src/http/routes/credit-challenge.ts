@@ -30,7 +30,7 @@ export function creditChallenge(
       in: 'header',
       name: 'x-credit-account',
       maxLength: 128,
-      description: 'The bearer id of a credit account, shown once a top-up is complete. Whoever knows it can spend it.',
+      description: 'The bearer id of a credit account, shown after a top-up. Anyone who has it can spend it.',
     },
     error: {
       code: 'PAYMENT_REQUIRED',

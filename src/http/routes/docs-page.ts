@@ -95,8 +95,8 @@ function endpointsOf({ paths }: OpenApiDocument): Html[] {
 
 /** What to do about an error: by its code, otherwise by its status. */
 const ADVICE: Readonly<Partial<Record<ErrorCode | number, string>>> = {
-  400: 'Change the request. It was not charged.',
-  401: 'Read the signed metadata again, then check the signer. The request was not charged.',
+  400: 'Correct the request, then send it again. It was not charged.',
+  401: 'The link or the signature is not valid. Get a new link, or read the signed metadata and sign again. The request was not charged.',
   402: 'Too little money, or a refused payment: `details` says why. If `details.payment.state` is `unknown`, repeat the identical request later. Otherwise the request was not charged: pay, or raise the maximum.',
   404: 'Check the path or the id.',
   PAYMENT_IDENTIFIER_CONFLICT:
@@ -108,7 +108,7 @@ const ADVICE: Readonly<Partial<Record<ErrorCode | number, string>>> = {
   PREPAID_NONCE_REPLAYED:
     '`details.state` says what happened to the first request. Without it, another request used the nonce: read the balance before you sign again.',
   FEEDBACK_CHALLENGE_REPLAYED: 'The feedback is stored already. Get a new challenge to send more.',
-  JOB_NOT_READY: 'Poll the status of the job first.',
+  JOB_NOT_READY: 'The job is not finished. Poll its status, then request the audio again.',
   AUDIO_NOT_STORED:
     'The audio was not stored, or was deleted after its retention time. The job was charged; a new request is charged again.',
   413: 'Shorten the request. It was not charged.',

@@ -42,7 +42,7 @@ export function jobsOperations(db: Database, store: AudioStore, links: JobLinks)
     const { mimeType, sizeBytes, stored } = job.audio;
     if (!stored) {
       const message =
-        'The audio of this job is not stored: storeAudio was false, or its retention period has passed. The job was charged; to get audio, make a new request.';
+        'The audio of this job is not stored: storeAudio was false, or its retention period has passed. The job was charged. To get audio, send the text again, which is charged again.';
       return failure('AUDIO_NOT_STORED', message);
     }
     return { id: job.id, isLong: job.progress !== undefined, key: stored.key, mimeType, sizeBytes };

@@ -63,7 +63,7 @@ async function linkTo(parts: PrepaidAudioLinks, id: string): Promise<string | un
 const MESSAGES: Readonly<Record<NonceReplay['state'], string>> = {
   pending:
     'The first of these identical requests is still running or was interrupted, so it is not known yet whether it is ' +
-    'charged. Repeat it in a second; a new nonce is a new purchase.',
+    'charged. Repeat it unchanged in a second; a new nonce is a new purchase.',
   charged:
     'This request was charged before, but its audio is not stored yet or no longer stored. Repeat it in a few seconds, which costs nothing; if there is still no audio, only a new purchase with a new nonce gets it.',
   restored: 'This request failed before. Sign it again with a new nonce. You were not charged.',

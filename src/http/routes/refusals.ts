@@ -57,7 +57,7 @@ export const messageIn = (flow: 'card' | 'prepaid', reason: string, otherwise: s
   FLOW_REASONS[flow][reason] ?? otherwise;
 
 const UNTIL_EXPIRY =
-  'You may still be charged until it expires. Repeat the identical request later; pay again only once ' +
+  'You may still be charged until this payment expires. Repeat the identical request later; pay again only once ' +
   'details.payment.state is not_charged.';
 const MAY_STILL_SETTLE = `The facilitator refused this payment. ${UNTIL_EXPIRY}`;
 
@@ -84,8 +84,8 @@ const NOT_BY_SIGNING: ReadonlySet<string> = new Set([
   'unsupported_scheme',
 ]);
 const notBySigning = (reason: string): string =>
-  `The facilitator refuses this payment (${reason}), and signing again does not help: its minimum may be above this ` +
-  'amount. Send a longer text or ask the operator. You were not charged.';
+  `The facilitator refuses this payment (${reason}), and signing again does not help. The facilitator's minimum ` +
+  'may be above this amount. Send a longer text or ask the operator. You were not charged.';
 
 /** Messages for single reasons, those of FLOW_REASONS in direct payments; `details` replace the reason in the error. */
 const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Record<string, string | number>> }>> = {
@@ -163,11 +163,11 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
       'A recent payment of this wallet failed, so it may send only one request at a time. Retry when your running request has finished. You were not charged.',
   },
   too_many_unsettled: {
-    message: 'Too many recent payments failed while they were settled. Retry later. You were not charged.',
+    message: 'Too many recent payments to this service failed at settlement. Retry later. You were not charged.',
   },
   too_many_captures: {
     message:
-      'The database of the service was unavailable, so earlier charges must be recorded first. Retry later. You were not charged.',
+      'The service must first record earlier charges, because its database was unavailable. Retry later. You were not charged.',
   },
   not_confirmed_yet: {
     message:

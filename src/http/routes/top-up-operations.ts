@@ -59,7 +59,7 @@ export function topUpOperations(
       if (!isDatabaseFault(err)) throw err;
       log.warn(
         { err },
-        'the top-up page could not read the database, so it opens without the earlier purchase. Check the database',
+        'the top-up page could not read the database, so it checks no account or earlier purchase. Check the database',
       );
       return 'unavailable' as const;
     });

@@ -188,12 +188,12 @@ ${sellerNote(site)}`,
 /** Explains how a refund or dispute of an earlier purchase changed the balance (R61). */
 function debtNote({ debtPaidMicroUsd, debtMicroUsd }: TopUpCredit) {
   if (debtPaidMicroUsd === 0n && debtMicroUsd === 0n) return '';
-  const paid = debtPaidMicroUsd > 0n ? `${formatDollars(debtPaidMicroUsd)} of it paid for that. ` : '';
+  const paid = debtPaidMicroUsd > 0n ? `${formatDollars(debtPaidMicroUsd)} of your payment paid this debt. ` : '';
   const owed =
     debtMicroUsd > 0n
-      ? `${formatDollars(debtMicroUsd)} is still owed: nothing can be spent until a further purchase has paid it.`
+      ? `${formatDollars(debtMicroUsd)} is still owed: you can spend nothing until a further purchase pays it.`
       : 'Nothing is owed any more.';
-  return html`<p>An earlier purchase was refunded or disputed after its credit had been spent. ${paid}${owed}</p>`;
+  return html`<p>An earlier purchase was refunded or disputed after its credit was spent, which left a debt. ${paid}${owed}</p>`;
 }
 
 export const tooManyPage = (retryAfterSeconds: number): string =>

@@ -51,7 +51,7 @@ test('R61: an account in debt can only buy credit, which pays the debt first', a
   t.strictSame([(await gateway.call(`/credits/${account}`)).json.balanceMicroUsd], [0]);
 
   const page = await gateway.call(await buy(gateway, checkout, { amount: '500', accountId: account }));
-  t.match(page.text, /\$4\.50 of it paid for that\. Nothing is owed any more\./);
+  t.match(page.text, /\$4\.50 of your payment paid this debt\. Nothing is owed any more\./);
   t.match(page.text, /<dd class="amount">\$0\.50<\/dd>/);
   t.strictSame(await stand(gateway, account), { balance: 50, debt: 0 });
   await spend(gateway, account, 500_000n);
@@ -68,7 +68,7 @@ test('R61: the rest of a debt is shown and still blocks the account', async (t) 
   await followProcessor(gateway);
   t.strictSame(await stand(gateway, account), { balance: 0, debt: 1500 });
   const back = await buy(gateway, checkout, { amount: '500', accountId: account });
-  t.match((await gateway.call(back)).text, /\$5\.00 of it paid for that\. \$10\.00 is still owed/);
+  t.match((await gateway.call(back)).text, /\$5\.00 of your payment paid this debt\. \$10\.00 is still owed/);
   t.match((await gateway.call(back)).text, /\$10\.00 is still owed/);
   const refused = await gateway.call('/tts?text=Hello', { headers: { 'x-credit-account': account } });
   t.strictSame([refused.json.error.details.debtMicroUsd, refused.json.amount], [10_000_000, '1001'], 'R11');
