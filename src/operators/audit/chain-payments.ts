@@ -66,7 +66,9 @@ async function compareUnsettled(chain: Chain, row: Row, { add }: Comparison): Pr
   const found = await findOf(chain, row);
   if (found.outcome === 'unused') return;
   const how =
-    found.outcome === 'paid' ? `paid by ${found.proof.transaction}` : 'used by a transaction that was not found';
+    found.outcome === 'paid'
+      ? `paid by ${found.proof.transaction}`
+      : 'the authorization was used, but its transaction was not found';
   add(UNSETTLED_IS_UNUSED, shown(row, how));
 }
 

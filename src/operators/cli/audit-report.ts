@@ -80,7 +80,7 @@ export async function keepResult(
   } catch (error) {
     if (!isDatabaseFault(error)) throw error;
     console.error(
-      `The audit is complete, but the metrics do not have its result: ${printable(String(faultOf(error as Error)))}. If the database should accept writes, fix this and run the audit again.`,
+      `The audit is complete, but the metrics do not have its result: ${printable(String(faultOf(error as Error)))}. Nothing is wrong if this database is read-only. Otherwise fix the cause and run the audit again.`,
     );
   }
 }

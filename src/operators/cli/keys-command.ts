@@ -14,9 +14,9 @@ import { ForeignFileError, readOwnFile, replaceOwnFile } from '../../lib/private
 import { defineCommand, ExitError, invalidSettings, printLines } from './command.ts';
 
 const HOW_TO_COMPARE = `
-Publish a fingerprint or a public key outside this service, for example on your website. A caller reads payload.trust.keys in
-GET /.well-known/x402-service-metadata, and computes the SHA-256 thumbprint (RFC 7638) of the publicKeyJwk with that id.
-The caller can trust the key if the thumbprint equals the fingerprint.`;
+Publish a fingerprint or a public key outside this service, for example on your website. A caller finds the key with
+the same id in payload.trust.keys of GET /.well-known/x402-service-metadata, and computes the SHA-256 thumbprint (RFC 7638)
+of its publicKeyJwk. The caller can trust the key if the thumbprint equals the fingerprint.`;
 
 const USAGE = `speechgate admin keys [--show [--json]]
 Creates the keys in SIGNING_KEYS_FILE, or rotates them.

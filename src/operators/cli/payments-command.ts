@@ -141,7 +141,7 @@ function describe(evidence: ChainEvidence, { claim }: ListedPayment): string {
     case 'expired':
       return 'not paid: the authorization expired before it was used';
     case 'expiring':
-      return `not clear yet: the authorization expired unused at ${validBefore}, but that block is not final yet`;
+      return `not clear yet: the authorization expired unused at ${validBefore}, but the chain is not final at that time yet`;
     case 'usable':
       return `not paid yet: the authorization can be used until ${validBefore}`;
     case 'unanswered':

@@ -55,7 +55,7 @@ const NOBODY_KNOWS = [
 
 const HOW_TO_DECIDE = [
   'Decide what each of these transfers paid for. --deposit TX[:LOG] credits the payer, --speech TX[:LOG] books revenue.',
-  '--book decides those whose amount can only be a deposit, or only a price in the catalog. Use it only if these payees',
+  '--book books those whose amount can only be a deposit, or only a price in the catalog. Use it only if your payees',
   'receive no other payments. Your log has the flow and chargedMicroUsd of each payment.',
 ];
 
@@ -154,7 +154,7 @@ function foundLines({ booked, received, undecided, failed }: Found, { catalog }:
     lines.push(
       `\nTransfers to the payees on the chain that belong to settled payments: ${known.length}`,
       ...transferLines(
-        `Transfers whose payment is in progress, not confirmed yet, or of another amount or payee: ${open.length}`,
+        `Transfers whose payment is not settled yet, or has another amount or payee than the transfer: ${open.length}`,
         open,
       ),
       ...transferLines(`Transfers without an authorization, which do not pay this service: ${others.length}`, others),

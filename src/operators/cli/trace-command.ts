@@ -22,7 +22,7 @@ export const traceCommand = defineCommand({
       if (entries.length === 0) {
         throw new ExitError(
           'No charge, job or payment has this trace id: the request was not charged, or it repeated an earlier request. ' +
-            'For a repeated request, the member first of its log line has the earlier trace id.',
+            'For a repeated request, the earlier trace id is in the member "first" of its log line.',
         );
       }
       printLines(context, json ? [printableJson(entries)] : tableLines(entries));

@@ -53,7 +53,7 @@ const onOurChain = (url: string, asset: Asset, ask: (node: Rpc, asset: Asset) =>
     const chainId = await node.chainId().catch(() => undefined);
     return chainId === asset.chainId
       ? ask(node, asset)
-      : skipped('Not checked: the node is unreachable or on another chain. See the check node.');
+      : skipped('Not checked: the node is unreachable or on another chain. See the check "node".');
   });
 
 async function isCurrent(node: Rpc, asset: Asset, now: () => number): Promise<Finding> {

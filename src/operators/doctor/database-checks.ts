@@ -110,7 +110,7 @@ async function isDurable({ db }: DoctorContext): Promise<Finding> {
   const lax = rows.filter(({ setting }) => setting === 'off').map(({ name }) => name);
   if (lax.length === 0) return ok(rows.map(({ name, setting }) => `${name} is ${setting}`).join(', '));
   return fault(
-    `${lax.join(' and ')} off: a power failure can lose booked money.`,
+    `These settings are off: ${lax.join(', ')}. A power failure can lose booked money.`,
     lax.map((name) => `alter system set ${name} = on`).join('; ') +
       '; select pg_reload_conf(). Also remove these settings from the role and the database.',
   );
@@ -165,7 +165,7 @@ async function keepsSessions({ db, config }: DoctorContext): Promise<Finding> {
 /** Some poolers acknowledge a write that they don't commit, such as pgpool in raw mode. */
 async function keepsCommits({ db }: DoctorContext): Promise<Finding> {
   if ((await readSetting(db, 'transaction_read_only')) === 'on')
-    return skipped('Not checked: the database accepts no writes. See the check database.');
+    return skipped('Not checked: the database accepts no writes. See the check "database".');
   if (await isCommitKept(db)) return ok('A committed change is visible on another connection.');
   return fault(
     'The database acknowledged a commit, but another connection does not see it: booked money can be lost.',
@@ -257,7 +257,7 @@ async function isCurrent({ db }: DoctorContext): Promise<Finding> {
   const newer = await newerMigrations(db);
   if (newer.length === 0) return ok('The database has all migrations.');
   const fix =
-    'Upgrade this machine to the newer release. Until then only the release directly before it works with this schema.';
+    'Upgrade this machine to the newer release. Only the release directly before it also works with this schema.';
   return warning(`A newer release has migrated the database: ${short(newer)} is unknown here.`, fix);
 }
 

@@ -101,9 +101,9 @@ async function keyWorks(probe: KeyProbe): Promise<Finding> {
 async function isOfItsMode(db: Database, { livemode }: CardConfig): Promise<Finding> {
   const mode = (isLive: boolean) => (isLive ? 'live' : 'test');
   const { livemode: first } = await readInstance(db);
-  if (first === undefined) return ok(`STRIPE_SECRET_KEY is a ${mode(livemode)} key, the first one for this database.`);
+  if (first === undefined) return ok(`STRIPE_SECRET_KEY is a ${mode(livemode)} key, the first key of this database.`);
   if (first === livemode)
-    return ok(`STRIPE_SECRET_KEY is a ${mode(livemode)} key, like the first one for this database.`);
+    return ok(`STRIPE_SECRET_KEY is a ${mode(livemode)} key, like the first key of this database.`);
   return fault(
     `STRIPE_SECRET_KEY is a ${mode(livemode)} key, but this database was first used with a ${mode(first)} key.`,
     'Set it to a key of that mode, or use another database. A key sees only the accounts of its own mode.',
@@ -112,7 +112,7 @@ async function isOfItsMode(db: Database, { livemode }: CardConfig): Promise<Find
 
 async function mayDoItsWork(probe: KeyProbe): Promise<Finding> {
   if ((await probe.works()).outcome !== 'works')
-    return skipped('Not checked: STRIPE_SECRET_KEY does not work. See the check card-key.');
+    return skipped('Not checked: STRIPE_SECRET_KEY does not work. See the check "card-key".');
   const { missing, unanswered } = await probe.permissions();
   if (missing.length > 0) {
     const fix = 'Add these permissions to the restricted key in the dashboard of the card processor.';
@@ -294,7 +294,7 @@ async function sendsMail(mail: MailConfig, serviceName: string): Promise<Finding
 
 /** Without the server's text, which may repeat our credentials. */
 function mailFault({ code, responseCode }: SmtpError, address: string): Finding {
-  const status = responseCode === undefined ? '' : ` (${responseCode})`;
+  const status = responseCode === undefined ? '' : ` (status ${responseCode})`;
   if (code === 'EAUTH') {
     return fault(`The mail server refuses our credentials${status}.`, 'Correct the user and password in SMTP_URL.');
   }

@@ -43,7 +43,7 @@ function proxiesOnce(context: DoctorContext): Promise<Finding> {
 async function behindBaseUrl(context: DoctorContext, examine: (config: Config) => Promise<Finding>): Promise<Finding> {
   const { state } = await answersOnce(context);
   return state === 'fault'
-    ? skipped('Not checked: BASE_URL does not work. See the check base-url.')
+    ? skipped('Not checked: BASE_URL does not work. See the check "base-url".')
     : examine(context.config);
 }
 
@@ -140,8 +140,7 @@ const OTHER_LOOPBACK = '127.9.9.9';
 /** The operators' listener counts the requests that came through a proxy. */
 async function proxiesAreBelieved(config: Config): Promise<Finding> {
   const { adminPort, trustProxy } = config;
-  if (adminPort === undefined)
-    return skipped('Not checked: ADMIN_PORT is unset, and only its metrics show the proxies.');
+  if (adminPort === undefined) return skipped('Not checked: ADMIN_PORT is unset, and this check needs its metrics.');
   try {
     const before = await readCounts(config, adminPort);
     if (!before) return skipped('Not checked: the server at ADMIN_PORT does not return the metrics of this release.');
@@ -167,7 +166,7 @@ async function proxiesAreBelieved(config: Config): Promise<Finding> {
     return skipped(`Not checked: the service or its ADMIN_PORT did not answer: ${error.message}.`);
   }
   return warning(
-    'TRUST_PROXY is set, but requests to BASE_URL reached this process without X-Forwarded-For from such a proxy.',
+    'Requests to BASE_URL reached this process without X-Forwarded-For from a proxy that TRUST_PROXY includes.',
     'Configure the proxy to send X-Forwarded-For, or unset TRUST_PROXY. With several replicas, run doctor on each.',
   );
 }

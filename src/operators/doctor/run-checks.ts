@@ -61,9 +61,9 @@ async function whatLacks(context: DoctorContext, needs: Check['needs']): Promise
     () => true,
     () => false,
   );
-  if (!isReached) return skipped('Not checked: the database is unavailable. See the check database.');
+  if (!isReached) return skipped('Not checked: the database is unavailable. See the check "database".');
   const isCurrent = needs === 'database' || (await pendingMigrations(context.db)).length === 0;
-  return isCurrent ? undefined : skipped('Not checked: the database lacks migrations. See the check schema.');
+  return isCurrent ? undefined : skipped('Not checked: the database lacks migrations. See the check "schema".');
 }
 
 async function judged(run: () => Promise<Finding>, limitMs: number): Promise<Finding> {

@@ -101,10 +101,11 @@ async function areStrong(context: DoctorContext): Promise<Finding> {
   const secrets = secretsOf(context.config);
   const ofSandbox = await sandboxSecrets(context);
   const fix =
-    'Create new secrets with openssl rand -hex 32. Write each in its setting as NEW,OLD, and remove OLD when what it signed has expired.';
+    'Create new secrets with openssl rand -hex 32. Write each in its setting as NEW,OLD, and remove OLD when ' +
+    'everything signed with it has expired.';
   const namesOf = (found: readonly Secret[]) => [...new Set(found.map(({ name }) => name))].join(', ');
   const known = secrets.filter(({ value }) => ofSandbox.has(value));
-  if (known.length > 0) return fault(`${namesOf(known)}: a secret is one of the sandbox, which is not safe.`, fix);
+  if (known.length > 0) return fault(`${namesOf(known)}: a secret comes from the sandbox and is not safe.`, fix);
   const weak = secrets.filter(({ value }) => PLACEHOLDER.test(value) || bitsOf(value) < MIN_BITS);
   if (weak.length > 0) return fault(`${namesOf(weak)}: a secret is weak and can be guessed.`, fix);
   return ok(secrets.length > 0 ? 'No secret in the settings can be guessed.' : 'The settings contain no secret.');

@@ -55,7 +55,7 @@ async function keepsAudio(setting: string): Promise<Finding> {
     await store.delete(key);
     const left = await store.open(key);
     left?.stream.destroy();
-    if (left) return fault('The audio store still has an object that was deleted.', storeFix(setting));
+    if (left) return fault('The audio store still returns audio that was deleted.', storeFix(setting));
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
     const { name, code } = (error.cause ?? {}) as { name?: string; code?: string };

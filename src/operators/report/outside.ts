@@ -186,7 +186,7 @@ export async function compareChain(
     const payment = await findByAuthorization(db, asset, authorization);
     if (payment?.state === 'settled') return 'the ledger booked it during this report: run the report again';
     const isFollowed = payment && ['settling', 'unknown', 'refused'].includes(payment.state);
-    return isFollowed ? `not booked yet, because the payment is ${payment.state}: the reconcilers will book it` : null;
+    return isFollowed ? `not booked yet (payment state: ${payment.state}), but the reconcilers will book it` : null;
   }
 
   /** Speech is booked once its transfer is in a block, which may still wait for the blocks that confirm it. */

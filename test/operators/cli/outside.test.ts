@@ -355,7 +355,7 @@ test('report explains payments that are not confirmed or not booked yet', { skip
   t.match(live.out, /^ {2}-0\.000198 {2}payment 0x[0-9a-f]{64}: block \d+ of this transfer was not confirmed yet/m);
   t.match(
     live.out,
-    /^ {2}0\.000198 {2}transfer 0x[0-9a-f]{64}: not booked yet, because the payment is unknown: the reconcilers will book it$/m,
+    /^ {2}0\.000198 {2}transfer 0x[0-9a-f]{64}: not booked yet \(payment state: unknown\), but the reconcilers will book it$/m,
   );
 
   await chain.client.mine({ blocks: 3 });

@@ -38,7 +38,7 @@ export const FAULTS_OF_SETTINGS: Cases = {
     make: ({ env }) => ({ own: { QUOTE_SECRET: `${env.QUOTE_SECRET},${'k'.repeat(64)}` } }),
   },
   'a sandbox secret': {
-    finds: ['fault', 'secrets', /^FEEDBACK_SECRET: a secret is one of the sandbox/],
+    finds: ['fault', 'secrets', /^FEEDBACK_SECRET: a secret comes from the sandbox/],
     make: async ({ env, folder }) => {
       const dataDir = join(folder, 'of-a-sandbox');
       await mkdir(dataDir);

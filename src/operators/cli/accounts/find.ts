@@ -86,7 +86,7 @@ export const findCommand = defineCommand({
 function throwUnanswered(error: unknown): never {
   if (!(error instanceof ProcessorError)) throw error;
   throw new ExitError(
-    `The card processor could not be asked: ${error.message}. Run the command again later.`,
+    `The search at the card processor failed: ${error.message}. Run the command again later.`,
     EXIT_UNANSWERED,
   );
 }

@@ -65,7 +65,7 @@ export const refundCommand = defineCommand({
       switch (result.outcome) {
         case 'refunded': {
           const { refund, unclear } = result;
-          if (unclear) context.console.error(`${printable(unclear)}. Check the refund at the card processor.`);
+          if (unclear) context.console.error(`${printable(unclear)}.`);
           context.console.log(await lineOf(db, purchase.accountId, refund));
           return 0;
         }
@@ -92,7 +92,7 @@ async function describe(
   const [name, has] = [shortenAccount(accountId), formatUsd(balance)];
   const purchase = `of purchase ${id} (${usd(bought.amountCents + bought.taxCents)} USD on ${creditedAt.toISOString().slice(0, 10)}) to its card`;
   if (amountCents === undefined)
-    return `This will refund all that is left ${purchase}. ${name} has ${has} USD, and will owe the rest`;
+    return `This will refund all that is left ${purchase}. ${name} pays it from its ${has} USD, and will owe what is missing`;
   const left = balance - BigInt(creditPart(amountCents, bought)) * MICRO_USD_PER_CENT;
   const after = left < 0n ? `0.000000, and it will owe ${formatUsd(-left)} USD more` : formatUsd(left);
   return `This will refund ${usd(amountCents)} USD ${purchase}, from ${name}: ${has} -> ${after}`;
