@@ -72,7 +72,7 @@ export const silence = () =>
 export const tooLarge = () =>
   new SpeechError(
     'TTS_UPSTREAM_ERROR',
-    'The speech provider answered with more audio than is accepted.',
+    'The speech provider answered with more audio than this service accepts.',
     false,
   ).because('too_large');
 

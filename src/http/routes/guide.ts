@@ -57,7 +57,7 @@ export function guide({ serviceName, baseUrl, speechTimeoutMs, contract }: Servi
         endpoints: endpointsOf('createX402Speech', 'getX402Speech', 'createQuote'),
         protocol: 'x402 version 2, scheme exact, USDC; one EIP-3009 authorization for each request.',
         identity: 'No account: the payment in header payment-signature names its payer.',
-        price: 'As with card credits; one micro-USD is one atomic unit of USDC.',
+        price: 'The same as with card credits. One micro-USD is one atomic unit of USDC.',
         identifier: `The extension payment-identifier is required: ${IDENTIFIER_RULE}.`,
         replayWindowSeconds: REPLAY_WINDOW_SECONDS,
         trust: `${baseUrl}${routeOf('getServiceMetadata').path}, verified with a pinned key, which the operator gave you over another channel.`,
@@ -83,7 +83,8 @@ export function guide({ serviceName, baseUrl, speechTimeoutMs, contract }: Servi
       asynchronousJobs: [
         'POST /tts?async=true with x-credit-account and an idempotency-key of your own; the response is 202 with a job.',
         'GET links.status until status is completed or failed. A failed job has been refunded.',
-        'GET links.audio of the completed job. With storeAudio=false nothing is stored, and the response is 410.',
+        'GET links.audio of the completed job. With storeAudio=false the response is 410: the job is charged, but its audio ' +
+          'is not stored.',
       ],
       directX402: [
         'Verify the signed metadata under your pinned key; trust only its network, asset and payees.',
@@ -183,8 +184,8 @@ const prepaidPayment = (serviceName: string, baseUrl: string) => ({
       method: 'POST or GET, as sent',
       path: 'as sent, without the query and without the origin, such as /x402/tts',
       bodyHash:
-        'keccak256 of the exact bytes of the body of a POST; of the query of a GET in the form under canonicalQuery, ' +
-        'in UTF-8; to read a balance, of the empty string',
+        'keccak256 of: for a POST, the exact bytes of the body; for a GET, the query in the form that canonicalQuery ' +
+        'describes, in UTF-8; to read a balance, the empty string',
       maxAmountMicroUsd: 'the most that may be charged; a higher price is refused. Ignored for balance reads',
       nonce: `1 to ${PREPAID.maxNonceLength} visible ASCII characters, new for each request, such as a random UUID`,
       expiry: `Unix seconds, at most ${PREPAID.signatureTtlSeconds} ahead`,
@@ -233,7 +234,7 @@ const prepaidSteps = [
     'Read the metadata again, the payee may have changed; then check your signer.',
   'These count toward the rate limit of your IP address (429): credentials that fail or have expired, accounts that ' +
     'never deposited, deposits that fail before settlement. Valid requests are not limited. If many recent syntheses for ' +
-    'the wallet failed, it may run one at a time (429) until some succeed.',
+    'the wallet failed, the wallet may run only one at a time (429) until some succeed.',
   '402 PAYMENT_REQUIRED, with reason, priceMicroUsd and balanceMicroUsd in the details. If the reason is ' +
     'never_deposited or insufficient_funds, make a deposit; if it is over_max_amount, sign a higher maxAmountMicroUsd. ' +
     'Nothing was charged, and the nonce was not spent.',

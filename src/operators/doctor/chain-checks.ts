@@ -162,7 +162,7 @@ async function isPlainAddress(node: Rpc, payee: Address, asset: Asset): Promise<
   if (payee === asset.address)
     return fault('The payee is the address of the token itself: payments to it are lost.', fix);
   const code = await node.code(payee);
-  if (code === '0x') return ok('The payee is an address without a contract.');
+  if (code === '0x') return ok('The payee is an address without a contract, so its private key controls the USDC.');
   if (DELEGATION.test(code)) {
     return warning(
       'The payee delegates to a contract (EIP-7702), which can move its USDC.',

@@ -70,7 +70,7 @@ async function judged(run: () => Promise<Finding>, limitMs: number): Promise<Fin
   const enough = new AbortController();
   const late = async () => {
     await sleep(limitMs, undefined, { signal: enough.signal });
-    const fix = 'Check that this part runs, and the network to it.';
+    const fix = 'Check that the checked service runs, and that this machine can reach it.';
     return fault(`The check got no answer within ${limitMs / 1000} s.`, fix);
   };
   try {

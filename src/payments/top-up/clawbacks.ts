@@ -247,7 +247,7 @@ function unclear(current: ProcessorClawback): string | undefined {
   const what = effectOf(current).isTaken
     ? `${formatUsd(BigInt(amountCents) * MICRO_USD_PER_CENT)} USD is taken from you, so the buyer's account is debited for it`
     : "nothing is taken from you, so the buyer's account is not debited for it";
-  return `${kind} ${id} has the status ${status}, which this release does not know. By its balance transactions, ${what}. Check it at the card processor`;
+  return `${kind} ${id} has the status ${status}, which this release does not know. According to its balance transactions, ${what}. Check it at the card processor`;
 }
 
 async function book(trx: Database, row: ClawbackRow, current: ProcessorClawback): Promise<boolean> {

@@ -57,7 +57,7 @@ export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpC
   }
   if (await isOfOtherMode(db, known?.account_id ?? paid.accountId, paid.livemode))
     throw new OtherModeError(
-      'a test purchase must not credit a live account, nor a live purchase a test account, so nothing was credited',
+      'the purchase and the account are of different modes (test and live), so nothing was credited',
     );
   throw new Error('the checkout session already belongs to another purchase, so nothing was credited');
 }

@@ -131,9 +131,7 @@ export class ChainNode {
     await eachOf(transactions, RECEIPTS_AT_ONCE, async (transaction) => {
       const receipt = await this.#receipt(transaction);
       if (!receipt) {
-        throw new RpcRefusal(
-          "The chain's node returned a log but no receipt of its transaction. It will be asked again.",
-        );
+        throw new RpcRefusal("The chain's node returned a log but no receipt of its transaction. Try again later.");
       }
       received.push(...receivedIn(receipt, this.#asset.address, payees));
     });

@@ -30,7 +30,7 @@ async function readReceived(node: ChainNode, payees: readonly Address[], since: 
     const block = blocksByNumber.get(transfer.block) ?? (await node.block(transfer.block));
     blocksByNumber.set(transfer.block, block);
     if (transfer.block > last || transfer.blockHash !== block.hash) {
-      throw new RpcError('The chain was reorganised while it was read. It will be read again.');
+      throw new RpcError('The chain was reorganised while it was read. Try again later.');
     }
     dated.push({ ...transfer, at: new Date(Number(block.timestamp) * 1000) });
   }

@@ -212,7 +212,7 @@ export class Facilitators {
         if (verification.valid && lacking)
           log.error(
             { facilitator: lacking.facilitator.host },
-            'the wallet of a facilitator lacks gas, so the next facilitator settles the payment. Ask its operator to add gas',
+            'the wallet of the facilitator in this line lacks gas, so another one settles the payment. Ask its operator to add gas',
           );
         if (verification.valid || verification.reason !== LACKS_BALANCE) return verification;
         lacking ??= verification;

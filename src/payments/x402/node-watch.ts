@@ -72,8 +72,8 @@ export class NodeWatch {
       if (this.#isStopped) return;
       this.#state = 'unreachable';
       if (former === this.#state) return;
-      const effect = 'Until one does, direct payments and deposits are not confirmed';
-      this.#log.error({ err }, `X402_RPC_URL: no node of the chain answers. Check it and the network. ${effect}`);
+      const effect = 'so direct payments and deposits are not confirmed';
+      this.#log.error({ err }, `no node of X402_RPC_URL answers, ${effect}. Check the setting and the network`);
       return;
     }
     if (this.#domain !== 'ok') await this.#compareDomain();

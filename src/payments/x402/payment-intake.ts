@@ -134,7 +134,7 @@ export class PaymentIntake {
       if (!isUnavailable(error)) throw error;
       log.warn(
         { err: error },
-        'failed to release the reservation of a payment, which expires later. Nothing was charged; no action is needed',
+        'failed to release the reservation of a payment; it expires by itself. Nothing was charged; no action is needed',
       );
     }
   }

@@ -215,7 +215,7 @@ export class PaymentLookup {
     } catch (error) {
       log.warn(
         { err: error, payment: payment.id },
-        'failed to check a repeated payment; it stays open, and the service checks it again by itself',
+        'failed to check a repeated payment, so money may have moved. The service checks it again; no action is needed',
       );
       return { outcome: 'open' };
     }

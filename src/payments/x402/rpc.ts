@@ -77,7 +77,7 @@ export class Rpc {
   async block(which: bigint | 'latest' | 'finalized'): Promise<Block> {
     const named = typeof which === 'bigint' ? numberToHex(which) : which;
     const block = await this.request<Record<keyof Block, Hex> | null>('eth_getBlockByNumber', [named, false]);
-    if (!block) throw new RpcRefusal(`The chain's node does not have the block ${named}. It will be asked again.`);
+    if (!block) throw new RpcRefusal(`The chain's node does not have the block ${named}. Try again later.`);
     return { number: BigInt(block.number), hash: block.hash, timestamp: BigInt(block.timestamp) };
   }
 

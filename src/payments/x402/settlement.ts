@@ -105,7 +105,7 @@ export class Settlement {
       else
         log.warn(
           { payment: id, detail },
-          'the facilitator refused to settle a payment, which may still settle. The service asks the chain until the signature expires; no action is needed',
+          'the facilitator refused to settle a payment, but money may still move. The service asks the chain until the signature expires; no action is needed',
         );
       const reason = isFacilitatorsFault ? FACILITATOR_LACKS_GAS : answer.reason;
       await retryOnDbUnavailable(DATABASE_TIMEOUT_MS, () => states.markRefused(payment, reason));

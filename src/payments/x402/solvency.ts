@@ -47,6 +47,6 @@ export function reportLackOfGas(
   metrics.facilitatorLackedGas();
   log.error(
     facts,
-    "the facilitator refused a payment that the payer's balance covers, because its own wallet lacks gas. Ask the operator of the facilitator",
+    "the facilitator refused a payment that the payer's balance covers, because the facilitator's own wallet lacks gas. Ask its operator to add gas",
   );
 }

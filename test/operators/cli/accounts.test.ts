@@ -229,7 +229,7 @@ test('freezing and adjusting an account require a reason, and a key adjusts once
   const before = await gateway.balance(account);
   const given = await run('adjust', account, '0.25', ...WHY);
   t.equal(given.code, 0, given.output);
-  t.match(given.err, /^This will give [0-9a-f]{8}… 0\.250000 USD: 6\.999604 -> 7\.249604$/m);
+  t.match(given.err, /^This will give [0-9a-f]{8}… 0\.250000 USD: balance 6\.999604 -> 7\.249604$/m);
   const [, key = ''] = /--key (\S+)/.exec(given.err) ?? [];
   t.match(
     (await run('adjust', account, '+0.250000', ...WHY, '--key', key)).out,
@@ -239,7 +239,7 @@ test('freezing and adjusting an account require a reason, and a key adjusts once
   t.equal(await gateway.balance(account), before + 250_000n);
   const taken = await run('adjust', account, '-0.25', ...WHY);
   t.equal(taken.code, 0, taken.output);
-  t.match(taken.err, /^This will take 0\.250000 USD from [0-9a-f]{8}…: 7\.249604 -> 6\.999604$/m);
+  t.match(taken.err, /^This will take 0\.250000 USD from [0-9a-f]{8}…: balance 7\.249604 -> 6\.999604$/m);
   t.equal(await gateway.balance(account), before);
   const tooMuch = await run('adjust', account, '-9', ...WHY);
   t.strictSame([tooMuch.code, /has only .* USD\. Nothing was changed/.test(tooMuch.err)], [1, true]);
@@ -259,7 +259,7 @@ test('a refund returns a purchase to its card once per key and records the debt'
   t.equal(part.code, 0, part.output);
   t.match(
     part.err,
-    /^This will refund 2\.000000 USD of purchase \S+ \(7\.000000 USD on 20\S+\) to its card, from \S+: 6\.999802 -> 4\.999802$/m,
+    /^This will refund 2\.000000 USD of purchase \S+ \(7\.000000 USD on 20\S+\) to its card, from \S+: balance 6\.999802 -> 4\.999802$/m,
   );
   t.match(
     part.out,

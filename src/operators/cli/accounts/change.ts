@@ -112,12 +112,12 @@ function readAdjustment(text: string): bigint {
 function describe(name: string, { balanceMicroUsd, debtMicroUsd }: AccountState, amountMicroUsd: bigint): string {
   const from = formatUsd(balanceMicroUsd);
   if (amountMicroUsd < 0n) {
-    return `This will take ${formatUsd(-amountMicroUsd)} USD from ${name}: ${from} -> ${formatUsd(balanceMicroUsd + amountMicroUsd)}`;
+    return `This will take ${formatUsd(-amountMicroUsd)} USD from ${name}: balance ${from} -> ${formatUsd(balanceMicroUsd + amountMicroUsd)}`;
   }
   const paid = debtMicroUsd < amountMicroUsd ? debtMicroUsd : amountMicroUsd;
   const debt = paid > 0n ? ` (${formatUsd(paid)} USD pays its debt)` : '';
   const to = formatUsd(balanceMicroUsd + amountMicroUsd - paid);
-  return `This will give ${name} ${formatUsd(amountMicroUsd)} USD: ${from} -> ${to}${debt}`;
+  return `This will give ${name} ${formatUsd(amountMicroUsd)} USD: balance ${from} -> ${to}${debt}`;
 }
 
 const tooLittle = (name: string, balanceMicroUsd: bigint): ExitError =>

@@ -95,7 +95,7 @@ async function describe(
     return `This will refund all that is left ${purchase}. ${name} pays it from its ${has} USD, and will owe what is missing`;
   const left = balance - BigInt(creditPart(amountCents, bought)) * MICRO_USD_PER_CENT;
   const after = left < 0n ? `0.000000, and it will owe ${formatUsd(-left)} USD more` : formatUsd(left);
-  return `This will refund ${usd(amountCents)} USD ${purchase}, from ${name}: ${has} -> ${after}`;
+  return `This will refund ${usd(amountCents)} USD ${purchase}, from ${name}: balance ${has} -> ${after}`;
 }
 
 const usd = (cents: number): string => formatUsd(BigInt(cents) * MICRO_USD_PER_CENT);
