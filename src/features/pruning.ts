@@ -32,7 +32,7 @@ export function startPruning(
       try {
         while (!stopping.signal.aborted && (await prune()) > 0);
       } catch (err) {
-        log.warn({ err }, `failed to delete old ${what}. It will be retried; read err if this repeats`);
+        log.warn({ err }, `failed to delete old ${what}. The service retries it; read err if this repeats`);
       } finally {
         isRunning = false;
       }

@@ -224,7 +224,7 @@ export class Captures {
           if (isFirstFailure)
             log.warn(
               { err: error, hold: hold.id },
-              'the database is unavailable, so a charge for delivered audio waits. It will be retried; check the database',
+              'the database is unavailable, so a charge for delivered audio waits. The service retries it; check the database',
             );
           if (performance.now() >= Math.max(this.#stoppingSince, waiting.since) + STOP_TIMEOUT_MS) {
             this.#givenUp.push(waiting);

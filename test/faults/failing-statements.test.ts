@@ -56,7 +56,7 @@ for (const [state, status] of [
     const page = await gateway.call(pathname + search);
     t.equal(page.status, status);
     t.match(page.headers.get('content-type') ?? '', /^text\/html/);
-    t.match(page.text, /Nothing is lost: reload this page/);
+    t.match(page.text, /Do not pay again: if you have paid, it is credited automatically/);
     await failing.mend();
     const later = await gateway.call(pathname + search);
     t.equal(later.status, 200);

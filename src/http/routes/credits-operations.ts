@@ -18,7 +18,7 @@ export const creditsOperations = (
   getCredits: async ({ params }) => {
     const account = await findCardAccount(db, params.accountId, { livemode });
     if (!account) {
-      return failure('NOT_FOUND', 'This credit account does not exist. Buy credit at /top-up to create one.', {
+      return failure('NOT_FOUND', 'This credit account does not exist. Check the id, or buy credit at /top-up.', {
         field: 'accountId',
       });
     }

@@ -80,7 +80,7 @@ async function serve<Type extends keyof typeof EXTENSIONS>(
   } as const;
   const served = await serveRange({ open, sizeBytes, shared }, asked, method);
   if (!served) {
-    const message = 'The stored audio no longer exists. Make a new request to get the speech again.';
+    const message = 'The stored audio no longer exists. To get the speech, make a new request, which is charged again.';
     return failure('NOT_FOUND', message, { field: parameter });
   }
   return served.status === 416 ? served : { ...served, type: mimeType };

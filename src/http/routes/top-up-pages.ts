@@ -237,15 +237,16 @@ ${stage === 'on_its_way' ? '' : html`<a class="button${mayStillBePaid ? ' plain'
 export const foreignSessionPage = (): string =>
   renderPage(
     'Unknown purchase',
-    html`<p>This checkout session is unknown, or was not opened by this service. Nothing was credited.</p>
+    html`<p>This checkout session is unknown, or was not opened by this service. Nothing was credited. If you
+have paid, open the link that the checkout showed after payment, or ask the operator.</p>
 <a class="button" href="/top-up">Start a purchase</a>`,
   );
 
 export const notNowPage = (cause: string): string =>
   renderPage(
     cause,
-    html`<p>Your purchase could not be checked just now. Nothing is lost: reload this page in a moment and it is credited
-then.</p>
+    html`<p>Your purchase can't be checked now. Do not pay again: if you have paid, it is credited automatically, or when you
+reload this page.</p>
 ${LOOK_AGAIN}
 ${BACK}`,
   );
