@@ -68,7 +68,10 @@ test('a wrong password and a DATA_DIR that is a file are both named, and the sta
   const child = startChild(t, 'src/main.ts', { ...env, DATABASE_URL: wrong.href });
   t.equal(await child.ended(), 78);
   t.match(child.output(), /^The database refuses DATABASE_URL \(password authentication failed .+ Correct/m);
-  t.match(child.output(), /^The folder of DATA_DIR, \/dev\/null\/audio, is not writable \(ENOTDIR\)\. Name a folder/m);
+  t.match(
+    child.output(),
+    /^The folder of DATA_DIR, \/dev\/null\/audio, is not writable \(ENOTDIR\)\. Set DATA_DIR to a folder/m,
+  );
   t.notMatch(child.output(), /paused flows/);
 });
 

@@ -38,7 +38,7 @@ export const FAULTS_OF_DATABASE: Cases = {
     },
   },
   'PostgreSQL without fsync': {
-    finds: ['fault', 'durability', /^fsync off/],
+    finds: ['fault', 'durability', /^These settings are off: fsync\./],
     make: async (scene, t) => {
       t.teardown(() => setServer(scene, 'fsync', 'on'));
       await setServer(scene, 'fsync', 'off');

@@ -44,11 +44,11 @@ export const FAULTS_OF_KEEPING: Cases = {
     make: () => ({ own: { SMTP_URL: 'smtp://speech:word@127.0.0.1:1' } }),
   },
   'a wrong mail server password': {
-    finds: ['fault', 'mail', /refuses our credentials \(535\)/],
+    finds: ['fault', 'mail', /refuses our credentials \(status 535\)/],
     make: ({ env }) => ({ own: { SMTP_URL: (env.SMTP_URL ?? '').replace(/:[^:@]*@/, ':wrong@') } }),
   },
   'a recipient unknown to the mail server': {
-    finds: ['fault', 'mail', /no mail for nobody@speech\.example \(550\)/],
+    finds: ['fault', 'mail', /no mail for nobody@speech\.example \(status 550\)/],
     make: () => ({ own: { FEEDBACK_TO: 'operator@speech.example, nobody@speech.example' } }),
   },
   'an audio folder that can’t be created': {
