@@ -103,7 +103,7 @@ test('a closed database port and a dead node are told first, and the stop is tol
   const [first] = lines.filter(({ level }) => level === 'error');
   t.match(`${first.instance} ${first.version}`, /^\S+:\d+ \d+\.\d+\.\d+$/);
   t.match(first.msg, /^the database of DATABASE_URL is unavailable \(connect ECONNREFUSED 127\.0\.0\.1:1\)/);
-  await child.printed(/no node of X402_RPC_URL answers/);
+  await child.printed(/X402_RPC_URL: no node of the chain answers/);
   const ready = await fetch(`http://127.0.0.1:${adminPort}/readyz`);
   const { checks } = (await ready.json()) as { checks: Record<string, string> };
   t.strictSame([ready.status, checks.chain], [503, 'unreachable']);

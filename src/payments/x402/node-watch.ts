@@ -73,7 +73,7 @@ export class NodeWatch {
       this.#state = 'unreachable';
       if (former === this.#state) return;
       const effect = 'so direct payments and deposits are not confirmed';
-      this.#log.error({ err }, `no node of X402_RPC_URL answers, ${effect}. Check the setting and the network`);
+      this.#log.error({ err }, `X402_RPC_URL: no node of the chain answers, ${effect}. Check the URL and the network`);
       return;
     }
     if (this.#domain !== 'ok') await this.#compareDomain();
