@@ -120,7 +120,7 @@ export class KnownPauses {
       this.#isDatabaseUnavailable = false;
       if (paused.length === this.#paused.size && paused.every((flow) => this.#paused.has(flow))) return;
       this.#paused = new Set(paused);
-      this.#log.warn({ paused }, 'an operator paused or resumed flows; this line lists those that are paused now');
+      this.#log.warn({ paused }, 'an operator paused or resumed flows; this line lists the flows that are paused now');
     } catch (err) {
       if (!this.#isDatabaseUnavailable)
         this.#log.warn(

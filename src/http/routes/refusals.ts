@@ -128,7 +128,7 @@ const REASONS: Readonly<Record<string, { message: string; details?: Readonly<Rec
   paid_by_another_request: {
     message:
       'An earlier request paid with this payment identifier or authorization. If it was this request, repeat it ' +
-      'unchanged, with its first signature, to get its response; only another request needs a new payment.',
+      'unchanged, with its first signature, to get its response. For another request, sign a new payment.',
   },
   accepted_is_no_offer: {
     message:

@@ -143,7 +143,7 @@ async function isRightAsset(node: Rpc, asset: Asset): Promise<Finding> {
   const separator = await wordOf(node, address, toFunctionSelector('DOMAIN_SEPARATOR()'));
   if (separator === undefined) {
     return ok(
-      `The token has ${ASSET_DECIMALS} decimals. It does not report its EIP-712 domain, so that was not checked.`,
+      `The token has ${ASSET_DECIMALS} decimals. It does not report its EIP-712 domain, so the domain was not checked.`,
     );
   }
   if (isConfiguredDomain(BigInt(separator), asset)) {

@@ -204,7 +204,7 @@ function judgeSupported(answer: ProbeResponse, { asset }: X402Config, setting: s
     ours.some((network) => network === member(kind, 'network'));
   if (kinds.some(isOurs)) return undefined;
   return fault(
-    `The facilitator does not support ${SCHEME} on ${asset.network}, version 2.`,
+    `The facilitator does not support x402 version 2 with the scheme ${SCHEME} on ${asset.network}.`,
     'Use a facilitator that supports it, or correct X402_NETWORK.',
   );
 }
@@ -215,7 +215,7 @@ function judgeVerified(answer: ProbeResponse, { asset }: X402Config, setting: st
   if (refusal) return refusal;
   const isVerdict = member(answer.json, 'isValid') === false || [400, 402, 412, 422].includes(answer.status);
   if (!isVerdict) return noFacilitator(answer, 'verify');
-  return ok(`The facilitator supports ${SCHEME} on ${asset.network}, version 2, and accepts our credential.`);
+  return ok(`The facilitator supports x402 version 2 (${SCHEME}) on ${asset.network}, and accepts our credential.`);
 }
 
 /** The credential is unknown (401), may not do this (403), or has used up its requests (429). */

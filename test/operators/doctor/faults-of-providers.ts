@@ -100,7 +100,7 @@ export const FAULTS_OF_PROVIDERS: Cases = {
     make: sending({ enabled_events: ['checkout.session.completed'] }),
   },
   'a facilitator for another network': {
-    finds: ['fault', 'facilitator', /does not support exact on eip155:8453/],
+    finds: ['fault', 'facilitator', /does not support x402 version 2 with the scheme exact on eip155:8453/],
     make: async ({ chain }, t) => {
       const { url } = await testFacilitator(t, chain, { chainId: 84532, auth: 'a-token' });
       return { own: { X402_FACILITATOR_URL: url } };
