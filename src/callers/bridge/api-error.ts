@@ -114,8 +114,8 @@ const passing = (code: string, message: string, headers: Headers): ApiError =>
   new ApiError({ status: 503, type: 'server_error', code }, message, headers);
 
 function audioLost(isStreamed: boolean): string {
-  const way = isStreamed ? ' Start the bridge without --no-durable to keep audio.' : '';
-  return `The audio is lost. To buy it again, repeat the request after ten minutes; until then it is refused.${way}`;
+  const way = isStreamed ? ' Start the bridge without --no-durable: lost audio can then be fetched again.' : '';
+  return `The audio of this request is lost. For ten minutes the bridge refuses the same request; after that, it is a new purchase.${way}`;
 }
 
 function overCap(error: OverCapError): ApiError {

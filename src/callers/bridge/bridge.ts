@@ -183,14 +183,14 @@ function checkAccess(
   if (isForeign || site === 'cross-site' || site === 'same-site') {
     throw new ApiError(
       { status: 403, type: 'permission_error', code: 'cross_origin' },
-      'The origin header names a web page that may not use this bridge. Allow it with --allow-origin, or call from a local program. Nothing was bought.',
+      'This web page may not use the bridge. Start the bridge with --allow-origin URL, or call it from a local program. Nothing was bought.',
     );
   }
   if (token !== null && !isSame(bearerOf(headers.authorization), token)) {
     throw new ApiError(
       { status: 401, type: 'authentication_error', code: 'invalid_api_key' },
-      'The authorization header has the wrong API key. Send the token that the bridge printed as OPENAI_API_KEY or was ' +
-        'started with. Nothing was bought.',
+      'The API key in the authorization header is missing or wrong. Send the token that the bridge printed as ' +
+        'OPENAI_API_KEY, or the one that you chose. Nothing was bought.',
     );
   }
   return undefined;

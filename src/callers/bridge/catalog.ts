@@ -64,7 +64,7 @@ export function modelFor(catalog: TtsModelsResponse, name: string | undefined, {
   if (found) return found;
   throw lasting(
     'no_model',
-    'model does not exist, and the service has no default model. Ask the operator of the service. Nothing was bought.',
+    'model does not exist, and the service has no default model. Send a model of GET /v1/models. Nothing was bought.',
     {},
     'model',
   );

@@ -145,7 +145,7 @@ async function saveAudio(
   );
   return isSaved
     ? `Get the original audio with: speechgate resume ${id} --out FILE`
-    : 'The original audio could not be saved. Request mp3 or wav, which is a new purchase.';
+    : 'The original audio could not be saved. Request mp3 or wav soon: after ten minutes, it is a new purchase.';
 }
 
 function withCharge(error: ApiError, chargedMicroUsd: bigint, cause: unknown): ApiError {
@@ -153,7 +153,7 @@ function withCharge(error: ApiError, chargedMicroUsd: bigint, cause: unknown): A
   const headers = { ...chargedHeaders(chargedMicroUsd), ...error.headers };
   if (chargedMicroUsd === 0n) return new ApiError(error, error.message, headers);
   const isUncertain = cause instanceof AudioLostError && cause.chargedMicroUsd === null;
-  const charge = `You were charged ${isUncertain ? 'up to ' : ''}$${formatUsd(chargedMicroUsd)}.`;
+  const charge = `You ${isUncertain ? 'may have been charged up to' : 'were charged'} $${formatUsd(chargedMicroUsd)}.`;
   return new ApiError(error, `${error.message} ${charge}`, { ...headers, ...NO_RETRY });
 }
 

@@ -27,7 +27,7 @@ export async function* samplesOf(
   for await (const samples of resampled(contentType === 'audio/wav' ? decodeWave(audio) : decodeMp3(audio))) {
     length += samples.length;
     if (length > maxSeconds * SAMPLE_RATE) {
-      throw new UnreadableAudioError(`The audio is longer than ${maxSeconds} seconds.`);
+      throw new UnreadableAudioError(`The audio is longer than ${maxSeconds} seconds, too long for this text.`);
     }
     if (samples.length > 0) yield samples;
   }
