@@ -119,7 +119,7 @@ export function addBalance(server: McpServer, openParts: OpenParts): void {
         budgetLeftUsd: usdOrNull('The remaining budget; null if it has no limit'),
         spentTodayUsd: usd('Spent since midnight UTC'),
         spentUsd: usd('Spent in total'),
-        reservedUsd: usd('Reserved for running purchases and unknown outcomes'),
+        reservedUsd: usd('Reserved for purchases that may still be charged'),
         openPurchases: z
           .array(
             z.object({
@@ -129,7 +129,7 @@ export function addBalance(server: McpServer, openParts: OpenParts): void {
             }),
           )
           .describe(
-            `Running purchases, unknown outcomes, and speech that was not fetched; at most ${MAX_OPEN}. Resuming never pays twice.`,
+            `Purchases that still run, whose outcome is unknown, or whose speech was not fetched; at most ${MAX_OPEN}. Resuming never pays twice.`,
           ),
       }),
       annotations,
@@ -164,7 +164,7 @@ export function addBalance(server: McpServer, openParts: OpenParts): void {
           budgetLeftUsd === null ? 'The budget has no limit.' : `${budgetLeftUsd} USD of the budget is left.`;
         const resume = openPurchases.map(
           ({ identifier, maxUsd }) =>
-            ` The purchase ${identifier} is not finished (at most ${maxUsd} USD, may be paid already): call speak with {"resume": "${identifier}"}, which never pays twice.`,
+            ` The purchase ${identifier} is not finished, and you may have been charged up to ${maxUsd} USD: call speak with {"resume": "${identifier}"}, which never pays twice.`,
         );
         return [document, `${balance} ${left}${resume.join('')}`];
       }),

@@ -111,7 +111,7 @@ async function speak(
     };
     const left = budgetLeftUsd === null ? '' : ` ${budgetLeftUsd} USD of the budget is left.`;
     const length = seconds === null ? '' : ` (${seconds} s)`;
-    const paid = isRepeated ? ', charged once, for an earlier call' : '';
+    const paid = isRepeated ? ', which an earlier call has paid; this call paid nothing' : '';
     const line = `The speech is in ${path}${length}. It cost ${priceUsd} USD${paid}.${left}`;
     return [document, line];
   } finally {
