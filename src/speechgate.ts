@@ -25,7 +25,7 @@ const callers: Readonly<Record<string, Command>> = Object.fromEntries(
 
 const trials: Readonly<Record<string, Command>> = {
   sandbox: {
-    about: 'runs the whole service; no real money moves',
+    about: 'runs the whole service on this machine; no real money moves',
     run: () => import('./sandbox/sandbox-command.ts'),
   },
   voice: {

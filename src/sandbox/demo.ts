@@ -33,7 +33,9 @@ if (wallet) {
   await payDirectly(wallet);
   await payFromBalance(wallet);
 } else {
-  console.log('Direct and prepaid x402 are skipped, because no local chain can run on this machine.');
+  console.log(
+    'Direct and prepaid x402 are skipped, because this sandbox has no local chain. It says why when it starts.',
+  );
 }
 
 async function payByCard(): Promise<void> {

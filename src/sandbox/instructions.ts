@@ -87,16 +87,16 @@ The same from the query, at another pace:
 A long text as a job, to be fetched when it is ready (links.status, then links.audio):
   curl -fsS '${baseUrl}/tts?async=true' -H 'x-credit-account: ${creditAccount}' -H 'content-type: text/plain' -d 'Fetch me later.'
 
-What is left:
+What is left in the account:
   curl -fsS ${baseUrl}/credits/${creditAccount}
 
 Buy credit yourself, in a browser, on a checkout that takes no real money:
   ${baseUrl}/top-up?amount=500&account=${creditAccount}
 
-Refund it as the card processor's dashboard does, or dispute it as the buyer's bank does:
+Refund a purchase as the card processor's dashboard does, or dispute one as the buyer's bank does:
   ${checkoutUrl}/dashboard
 
-The same by one command, with --pay x402 or --pay prepaid from the demo wallet:
+Say something by the command; --pay x402 or --pay prepaid pays from the demo wallet:
   ${connectCommand(dataDir)}
   ${RUN_SPEECHGATE} say 'Hello world' --out hello.mp3
 

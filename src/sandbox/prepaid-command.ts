@@ -21,7 +21,8 @@ const { pathname, search } = new URL(address, 'http://sandbox');
 const sandbox = await runningSandbox();
 const { baseUrl } = sandbox;
 const wallet =
-  walletOf(sandbox) ?? fail('No local chain can run on this machine, so there is no wallet that could sign.');
+  walletOf(sandbox) ??
+  fail('This sandbox has no local chain, so no wallet can sign. It says why when it starts. Nothing was signed.');
 const call: PrepaidCall = { method, target: `${pathname}${search}`, body };
 const proof =
   pathname === DEPOSIT

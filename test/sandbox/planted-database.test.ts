@@ -51,7 +51,7 @@ test('a planted database is not started, and the error names --adopt', async (t)
   const { dataDir, canary } = await plant(t);
   await t.rejects(
     start(t, { dataDir }),
-    /^.*postgres was not made by a sandbox of this user .* not started\. .*--adopt/,
+    /^.*postgres is not in .*, the list of databases that this user's sandboxes made.* not started\. .*--adopt/,
   );
   t.equal(existsSync(join(dataDir, 'postgres/cluster/data/postmaster.pid')), false);
   t.equal(existsSync(canary), false);
@@ -78,12 +78,12 @@ test('a database is trusted only at its place, neither copied nor replaced', asy
   await cp(join(mine, 'postgres'), join(copy, 'postgres'), { recursive: true, preserveTimestamps: true });
   const { uid, gid } = await stat(join(mine, 'postgres'));
   await chownAll(join(copy, 'postgres'), uid, gid);
-  await t.rejects(home(copy), /was not made by a sandbox of this user/);
+  await t.rejects(home(copy), /is not in .*, the list of databases that this user's sandboxes made/);
 
   await rm(join(mine, 'postgres'), { recursive: true });
   await cp(join(other, 'postgres'), join(mine, 'postgres'), { recursive: true });
   await chownAll(join(mine, 'postgres'), uid, gid);
-  await t.rejects(home(mine), /was not made by a sandbox of this user/);
+  await t.rejects(home(mine), /is not in .*, the list of databases that this user's sandboxes made/);
 });
 
 test('without a folder for the list nothing starts, and the error names the setting', async (t) => {

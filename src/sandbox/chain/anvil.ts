@@ -115,7 +115,7 @@ export async function launchAnvil(
     while (!(await isReady())) {
       if (ended) {
         throw new Error(
-          `The local chain did not start. anvil wrote to ${logFile}: ${(await readFile(logFile, 'utf8')).trim()}`,
+          `The local chain did not start. Fix the cause, then retry. anvil wrote to ${logFile}: ${(await readFile(logFile, 'utf8')).trim()}`,
         );
       }
       await sleep(POLL_MS);

@@ -38,6 +38,6 @@ export const multicallCode =
 if (!process.argv.includes('--check')) {
   await writeFile(GENERATED, wanted);
 } else if ((await readFile(GENERATED, 'utf8')) !== wanted) {
-  console.error('generated.ts is not what the contracts say; run: node --import tsx src/sandbox/chain/compile.ts');
+  console.error('generated.ts does not match the contracts. Run: node --import tsx src/sandbox/chain/compile.ts');
   process.exitCode = 1;
 }

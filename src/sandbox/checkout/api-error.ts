@@ -21,5 +21,5 @@ export function toApiError(error: unknown): ApiError {
   const status = error instanceof Error && 'statusCode' in error ? Number(error.statusCode) : 500;
   if (status >= 400 && status < 500)
     return new ApiError(status, 'The request is malformed. Correct it. Nothing was changed.');
-  return new ApiError(500, 'The local checkout failed. Try again. Nothing was changed.', {}, 'api_error');
+  return new ApiError(500, 'The local checkout failed. Try again. No real money moves here.', {}, 'api_error');
 }

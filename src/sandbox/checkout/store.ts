@@ -113,7 +113,7 @@ async function readChanges(file: string): Promise<Stored[][]> {
     return lines.map((line) => JSON.parse(line));
   } catch {
     throw new Error(
-      `The file of the local checkout, ${file}, is damaged. Remove it to start without checkout sessions.`,
+      `The file of the local checkout, ${file}, is damaged. Remove it to start without its earlier payments.`,
     );
   }
 }

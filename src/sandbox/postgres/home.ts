@@ -156,9 +156,9 @@ async function assertListed(home: string): Promise<void> {
   const id = (await readIfOwn(join(home, ID_FILE))) ?? '';
   if (ID.test(id) && (await readIfOwn(join(list, id))) === home) return;
   throw new UnknownDatabaseError(
-    `The database in ${home} was not made by a sandbox of this user (by the list in ${list}). Its settings could run any ` +
-      'program, so it was not started. Remove it to start with an empty one; or, if you are sure that it is your own, ' +
-      'start once with --adopt (npm run sandbox -- --adopt).',
+    `The database in ${home} is not in ${list}, the list of databases that this user's sandboxes made. Its settings could ` +
+      'run any program, so it was not started. Remove it to start with an empty one; or, if you are sure that it is your ' +
+      'own, start once with --adopt (npm run sandbox -- --adopt).',
   );
 }
 
