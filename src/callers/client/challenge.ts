@@ -126,7 +126,7 @@ export async function readChallenge(
     const header = response.status === 402 ? response.headers.get('payment-required') : null;
     if (header !== null) return { response, data: decodeChallenge(header) };
     if (response.ok)
-      throw mismatchError('malformed', 'The service returned no 402 challenge to a request without payment.');
+      throw mismatchError('malformed', 'The service answered an unpaid request without asking for payment.');
     return { response, error };
   });
 }

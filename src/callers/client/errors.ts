@@ -124,11 +124,11 @@ export class TooLargeError extends SpeechgateError {
 }
 
 const CAP_LIMITS = {
-  call: 'maxMicroUsd, maxPerRequestMicroUsd or perCallMicroUsd, whichever is least,',
+  call: 'the least of maxMicroUsd, maxPerRequestMicroUsd and perCallMicroUsd',
   client: 'maxTotalMicroUsd',
   day: 'perDayMicroUsd',
   total: 'totalMicroUsd',
-  unconfirmed: 'the cap',
+  unconfirmed: 'maxTotalMicroUsd, perDayMicroUsd or totalMicroUsd',
 } as const;
 
 /** The maximum price exceeds a cap. Nothing was signed. */
@@ -146,7 +146,7 @@ export class OverCapError extends SpeechgateError {
   constructor(cap: Omit<OverCapError, keyof Error | 'used'> & { readonly used?: UsedCap }, usedWords = '') {
     const { scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, used = {} } = cap;
     super(
-      `This may cost ${wantedMicroUsd} micro-USD, but only ${leftMicroUsd} of the cap of ${limitMicroUsd} is left` +
+      `This speech may cost ${wantedMicroUsd} micro-USD, but only ${leftMicroUsd} of the cap of ${limitMicroUsd} is left` +
         `${usedWords}. Raise ${CAP_LIMITS[scope]} or shorten the text. You were not charged.`,
     );
     this.scope = scope;
@@ -177,7 +177,7 @@ export class OutcomeUnknownError extends SpeechgateError {
 
   constructor(pending: PendingPurchase, options?: ErrorOptions) {
     super(
-      `The outcome of the purchase ${pending.identifier} is unknown. Resume it and do not pay again. You may have been charged.`,
+      `The outcome of the purchase ${pending.identifier} is unknown. Pass its \`pending\` to \`resume\`; do not pay again. You may have been charged.`,
       options,
     );
     Object.defineProperty(this, 'pending', { value: pending });

@@ -62,14 +62,14 @@ const CAPS = {
   client: 'this program',
   day: 'today (UTC)',
   total: 'all purchases',
-  unconfirmed: 'unconfirmed signatures',
+  unconfirmed: 'signed payments without a charge',
 };
 
 /** A sentence on price and cap, for people; how to raise the cap differs by program. */
 export function overCapText({ scope, wantedMicroUsd, leftMicroUsd, limitMicroUsd, used }: OverCapError): string {
   const [price, left, limit] = [wantedMicroUsd, leftMicroUsd, limitMicroUsd].map(formatUsd);
   const rest = `only ${left} USD of the cap of ${limit} USD for ${CAPS[scope]} is left`;
-  return `This may cost ${price} USD, but ${rest}${usedText(used, formatUsd)}.`;
+  return `This speech may cost ${price} USD, but ${rest}${usedText(used, (each) => `${formatUsd(each)} USD`)}.`;
 }
 
 /** Follows the words for what is left of a cap; empty if nothing is used. */
@@ -80,10 +80,10 @@ export function usedText(used: UsedCap, format: (microUsd: bigint) => string): s
     reservedMicroUsd > 0n &&
       `${format(reservedMicroUsd)} is reserved for purchases that ${stillCharged(reservedUntil)}`,
     unconfirmedMicroUsd > 0n &&
-      `${format(unconfirmedMicroUsd)} was signed for purchases that only the service reports as not charged`,
+      `${format(unconfirmedMicroUsd)} was signed for purchases that the service reports as not charged`,
   ].filter(Boolean);
   return parts.length === 0 ? '' : `: ${parts.join(', ')}`;
 }
 
 export const stillCharged = (until: Date | null | undefined): string =>
-  `may still be charged${until ? `, by signature until ${until.toISOString().replace(/\.\d+Z$/, 'Z')}` : ''}`;
+  `may still be charged${until ? `, those with a signature until ${until.toISOString().replace(/\.\d+Z$/, 'Z')}` : ''}`;

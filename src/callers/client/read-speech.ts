@@ -113,7 +113,7 @@ async function followJob(jobId: string, receipt: Receipt, paid: PaidResponse): P
     }
     const waitsForAttempt = status === 'queued' && typeof data.startedAt === 'string';
     if (waitsForAttempt && performance.now() > deadline) {
-      const cause = new SpeechgateError('An attempt at the job failed. It will be retried.');
+      const cause = new SpeechgateError('The service failed once to speak this job. It will try again.');
       return { outcome: 'unknown', cause, retryAfterSeconds: LOOK_AGAIN_SECONDS };
     }
     await pause(delay, signal);

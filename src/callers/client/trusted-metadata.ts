@@ -288,6 +288,6 @@ const metadataError = (reason: string, message: string): UntrustedError =>
 export function requireMetadata(metadata: TrustedMetadata | undefined): TrustedMetadata {
   if (metadata) return metadata;
   throw new SpeechgateError(
-    'The option `trust` has no pinned keys. Pass the public keys that the operator gave you. Nothing was signed.',
+    'The option `trust` is missing or empty. Pass the public keys that the operator gave you. Nothing was signed.',
   );
 }

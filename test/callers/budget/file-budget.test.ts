@@ -70,14 +70,14 @@ test('a refusal tells what is spent, what is reserved, and how long its signatur
     assert.deepEqual(used, { spentMicroUsd: 300n, reservedMicroUsd, reservedUntil });
     return [reservedMicroUsd, reservedUntil?.toISOString().slice(11, 19) ?? null, error.message] as const;
   };
-  const bySignature = 'by signature until 2026-11-23T12:01:30Z';
+  const bySignature = 'those with a signature until 2026-11-23T12:01:30Z';
   const [refused, open] = [await buy('refused', NOON_SECONDS + 60), await buy('open', NOON_SECONDS + 30)];
   await refused.settle(0n);
   const [reserved, until, message] = await refusal();
   t.strictSame([reserved, until], [400n, '12:01:30']);
   t.equal(
     message,
-    'This may cost 800 micro-USD, but only 300 of the cap of 1000 is left: 300 is spent, 400 is reserved for purchases that ' +
+    'This speech may cost 800 micro-USD, but only 300 of the cap of 1000 is left: 300 is spent, 400 is reserved for purchases that ' +
       `may still be charged, ${bySignature}. Raise perDayMicroUsd or shorten the text. You were not charged.`,
   );
   now += 90_000;
@@ -111,7 +111,7 @@ test('what is left for a wallet counts signatures that only the service reports 
     );
     await (await budget.reserve({ flow, maxMicroUsd: left })).settle(0n, { isUnsent: true });
   }
-  await t.rejects(budget.reserve(prepaid(201n)), /800 was signed for purchases that only the service reports as/);
+  await t.rejects(budget.reserve(prepaid(201n)), /800 was signed for purchases that the service reports as/);
 });
 
 test('a negative amount, one above the reservation, and a record after the settlement are refused', async (t) => {
