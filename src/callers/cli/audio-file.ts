@@ -60,7 +60,7 @@ async function openDevice(path: string, existing: Stats): Promise<FileHandle> {
   if (isDescriptor(path)) return open(path, 'w');
   const own = process.geteuid?.();
   if (own !== undefined && ![own, 0].includes(existing.uid)) {
-    throw new ForeignFileError(`it belongs to another user (user id ${existing.uid})`);
+    throw new ForeignFileError(`another user owns it, with the user id ${existing.uid}`);
   }
   const file = await open(path, constants.O_WRONLY | constants.O_NOFOLLOW);
   await closeOnFailure(file, async () => {

@@ -52,7 +52,9 @@ async function readUsdc({ client, settings }: Caller, wallet: Address): Promise<
   // A service on this machine may have a chain of its own with the id of Base.
   const node = settings.node ?? (isLoopback(new URL(settings.baseUrl).hostname) ? undefined : NODES[network]);
   if (!node) {
-    throw new UsageError(`No node of the network ${network} is known. Set SPEECHGATE_RPC_URL to the URL of one.`);
+    throw new UsageError(
+      `To read the wallet's USDC, speechgate needs a node of the network ${network}. Set SPEECHGATE_RPC_URL to its URL.`,
+    );
   }
   const { createPublicClient, erc20Abi, http } = await import('viem');
   const chain = createPublicClient({ transport: http(node) });
@@ -98,7 +100,7 @@ Set the caps with speechgate connect --max-per-call, --max-per-day and --max-tot
         `spent today     ${usd(spentTodayMicroUsd)}${of(perDayMicroUsd)}`,
         `spent in total  ${usd(spentMicroUsd)}${of(totalMicroUsd)}`,
         `reserved        ${usd(reservedMicroUsd)}${reservedMicroUsd > 0n ? ` (${stillCharged(reservedUntil)}; see speechgate resume)` : ''}`,
-        `unconfirmed     ${usd(state.unconfirmedTodayMicroUsd)}${of(perDayMicroUsd)} today, ${usd(state.unconfirmedMicroUsd)}${of(totalMicroUsd)} in total (signed; the service reports that it was not charged)`,
+        `unconfirmed     ${usd(state.unconfirmedTodayMicroUsd)}${of(perDayMicroUsd)} today, ${usd(state.unconfirmedMicroUsd)}${of(totalMicroUsd)} in total (signed, but the service reports no charge)`,
         `left            ${leftMicroUsd === null ? 'no limit' : `${usd(leftMicroUsd)} to pay by ${flowWord(flow)}`}`,
         `per call        ${perCallMicroUsd === undefined ? 'no limit' : `at most ${usd(perCallMicroUsd)}`}`,
       ]);
@@ -132,10 +134,9 @@ If the outcome of an earlier deposit is unknown, this resumes it and signs nothi
       }
       output.note(`${capsLine(caller.caps)} Caps limit what you spend from the balance, not the deposit.`);
       const deposit = await depositAndSave(caller, amountMicroUsd, output, host);
-      const { creditedMicroUsd, balanceMicroUsd } = deposit;
-      output.done(deposit, [
-        `${formatUsd(creditedMicroUsd)} USD deposited, ${formatUsd(balanceMicroUsd)} USD on the balance`,
-      ]);
+      const balance = formatUsd(deposit.balanceMicroUsd);
+      // A repeated request reports 0 as credited.
+      output.done(deposit, [`${formatUsd(amountMicroUsd)} USD deposited; the prepaid balance is ${balance} USD`]);
     });
   },
 });

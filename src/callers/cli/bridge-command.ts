@@ -221,7 +221,7 @@ async function readToken(
   const variable = env[TOKEN]?.trim() || undefined;
   if (values['no-token']) {
     if (path === undefined && variable === undefined) return { value: null, isNew: false };
-    throw new UsageError(`--no-token conflicts with --token-file and ${TOKEN}. Remove one of them.`);
+    throw new UsageError(`--no-token conflicts with --token-file and ${TOKEN}. Use --no-token alone, or remove it.`);
   }
   if (path !== undefined) {
     const value = await readSecret(path, '--token-file', stdin);

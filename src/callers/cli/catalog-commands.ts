@@ -69,7 +69,7 @@ ${SPEECH_USAGE}`,
 
 export const verifyMetadataCommand = defineCommand({
   usage: `speechgate verify-metadata
-Reads the metadata of the service (payee, network, asset, prices) and verifies its signature with the pinned keys.
+Reads the metadata of the service (payee, network, asset, prices) and verifies its signature with the trusted keys.
 ${ALL_USAGE}`,
   example: 'speechgate verify-metadata',
   options: ALL_OPTION,

@@ -44,7 +44,7 @@ export const callerCommands: Readonly<Record<string, CallerCommand>> = {
     async () => (await import('./resume-command.ts')).resumeCommand,
   ),
   'verify-metadata': command(
-    'verifies the metadata of the service with its pinned key',
+    'verifies the metadata of the service with the trusted keys',
     async () => (await import('./catalog-commands.ts')).verifyMetadataCommand,
   ),
   bridge: command(

@@ -75,7 +75,7 @@ Sets the service and how to pay; without arguments it shows the settings. They a
   --account FILE   reads the id of a credit account from a file, - from standard input; speechgate top-up stores it for you
   --trust FILE     the service's public keys, received from its operator: a JWK Set
   --fingerprint F  the fingerprint of its current key, instead of --trust
-  --insecure       allows http beyond this machine for this service
+  --insecure       allows unencrypted http to this service, also on another machine
   --pay FLOW       the default payment: card, x402 or prepaid
   --max-per-call USD, --max-per-day USD, --max-total USD
                    caps for all commands together; none removes a cap`,

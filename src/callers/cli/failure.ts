@@ -66,7 +66,7 @@ function unexpected({ name, message, stack, code }: NodeJS.ErrnoException): Fail
   return {
     code: 'INTERNAL',
     exit: EXIT.failed,
-    message: `Unexpected error (${name}: ${message}). Run speechgate resume --list to see unfinished purchases; report this bug with the output of --json.`,
+    message: `Unexpected error (${name}: ${message}). Run speechgate resume --list: it lists purchases that may have been charged. Report this bug with the output of --json.`,
     stack,
   };
 }
@@ -74,7 +74,7 @@ function unexpected({ name, message, stack, code }: NodeJS.ErrnoException): Fail
 function overCap(error: OverCapError): Failure {
   const { scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, used } = error;
   const option = `${scope === 'call' ? '--max or ' : ''}speechgate connect ${CAP_OPTIONS[scope]}`;
-  const message = `${overCapText(error)} Raise it with ${option}. Nothing was signed.`;
+  const message = `${overCapText(error)} Raise the cap with ${option}. You were not charged for this speech.`;
   return { code: 'OVER_CAP', exit: EXIT.overCap, message, scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd, ...used };
 }
 

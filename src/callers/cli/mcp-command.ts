@@ -65,7 +65,7 @@ tools are list_voices, quote, speak and balance.
       if (isServing) throw error;
       const failure = failureOf(error);
       output.failed(failure);
-      const text = `${failure.message} Ask your user to do this and to restart this server. Nothing was bought.`;
+      const text = `${failure.message} Ask your user to correct this and to restart this server. Nothing was bought.`;
       await serve(new ToolError(text));
     }
   },

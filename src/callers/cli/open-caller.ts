@@ -21,7 +21,7 @@ import { SavedPurchases, type SentPurchase } from './saved-purchases.ts';
 import { clientOptions, readSettings, type Settings } from './settings.ts';
 
 const SANDBOX_REMEDY =
-  'A start of the sandbox refills its wallet if less than 5 USDC are left. Send no real USDC there';
+  'Restart the sandbox: it refills its wallet if less than 5 USDC are left. Do not send real USDC to this wallet';
 const BUDGET_FILE = 'budget.jsonl';
 
 export interface Caller {
@@ -86,8 +86,9 @@ export async function orStartSandbox<T>(baseUrl: string, work: Promise<T>): Prom
     return await work;
   } catch (cause) {
     if (!(cause instanceof UnreachableError && isLoopback(new URL(baseUrl).hostname))) throw cause;
-    const fix = `Start it; a sandbox starts with ${RUN_SPEECHGATE} sandbox, and speechgate connect --sandbox finds its new port.`;
-    throw new UnreachableError(`No service responds at ${baseUrl}. ${fix} You were not charged.`, { cause });
+    const fix = `Start it. If it is a sandbox, run ${RUN_SPEECHGATE} sandbox, then speechgate connect --sandbox.`;
+    const message = `No service responds at ${baseUrl}. ${fix} You were not charged for this request.`;
+    throw new UnreachableError(message, { cause });
   }
 }
 

@@ -53,7 +53,7 @@ export async function readSecret(path: string, name: string, stdin: Readable): P
     if (own !== undefined && (status.uid !== own || (status.mode & 0o077) !== 0)) {
       throw new UsageError(
         `${name}: other users of this machine own ${path} or can read it, so it was not used. ` +
-          `Use a new secret, or run chmod 600 '${path}' if nobody has read it.`,
+          `Put a new secret into a file of your own. If you are sure that nobody has read this one, run chmod 600 '${path}'.`,
       );
     }
     return (await file.readFile('utf8').catch(unreadable)).trim();
@@ -69,7 +69,7 @@ export async function readPinnedKeys(source: string, name: string): Promise<read
   const keys = listOf(text).map(readKey);
   if (keys.length > 0 && keys.every((key) => key !== undefined)) return keys;
   throw new UsageError(
-    `${name} must contain P-256 public keys: a JWK Set, or a list of objects with keyId, publicKeyJwk and, as RFC 3339, validUntil.`,
+    `${name} must contain P-256 public keys: a JWK Set, or a list of objects with keyId, publicKeyJwk and, if the key expires, validUntil (RFC 3339).`,
   );
 }
 

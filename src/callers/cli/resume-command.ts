@@ -38,7 +38,7 @@ Finds the outcome of a purchase whose response was lost, by repeating the identi
 speech is written to its file. Without ID it resumes all saved purchases.
 For operators: speechgate admin resume FLOW --reason TEXT opens a paused flow again.
 
-  ID               as printed by the command that ended with 5
+  ID               as printed by the command that ended with exit code 5
   --out FILE       the audio file; default: the file of the original command
   --list           only lists the saved purchases${ALL_USAGE}`,
   example: 'speechgate resume',
@@ -65,7 +65,7 @@ For operators: speechgate admin resume FLOW --reason TEXT opens a paused flow ag
       }
       if (list) {
         const rows = purchases.map(({ pending }) => [pending.identifier, `${pending.kind}, ${pending.baseUrl}`]);
-        const audioRows = audioIds.map((each) => [each, 'saved audio that was not written to a file']);
+        const audioRows = audioIds.map((each) => [each, 'paid audio that was not written to its file']);
         const lines = rowsOf([...rows, ...audioRows], { all }, (row) => row);
         return output.done({ purchases: purchases.map(summaryOf), audio: audioIds }, lines);
       }
@@ -184,7 +184,7 @@ function notWrittenError({ pending: { identifier } }: SavedPurchase, error: unkn
   if (!(error instanceof UsageError) && (error as NodeJS.ErrnoException).code === undefined) throw error;
   const { message } = error as Error;
   const resume = `speechgate resume ${identifier} --out FILE`;
-  const line = `${identifier}: the audio was not written. ${message.replace(/\.$/, '')}. Get it with: ${resume}`;
+  const line = `${identifier}: the audio was not written. ${message.replace(/\.$/, '')}. To get it without paying twice, run: ${resume}`;
   return { outcome: 'not_written', identifier, message, resume, line };
 }
 
@@ -209,6 +209,6 @@ async function writeSpeech(
 
 async function finishDeposit(client: Speechgate, pending: PendingPurchase) {
   const deposit = await client.resumeDeposit(pending);
-  const line = `${pending.identifier}: deposited, ${formatUsd(deposit.balanceMicroUsd)} USD on the balance`;
+  const line = `${pending.identifier}: deposited; the prepaid balance is ${formatUsd(deposit.balanceMicroUsd)} USD`;
   return { chargedMicroUsd: BigInt(pending.maxMicroUsd), deposit, line };
 }

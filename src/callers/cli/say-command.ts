@@ -44,13 +44,14 @@ const OPTIONS = {
 export const sayCommand = defineCommand({
   usage: `speechgate say TEXT|- --out FILE
 Speaks a text, pays for it, and writes the audio, usually MP3.
-A TEXT that ends in .txt, .md, .html or .epub names a file. It is spoken in parts, and --clean is as its name says. After Ctrl-C
-the same command goes on, and pays for no part twice. Chapters are those of the book's contents, or of its headings.
+A TEXT that ends in .txt, .md, .html or .epub names a file. It is spoken in parts, and its ending sets --clean.
+After Ctrl-C, run the same command again: it goes on, and pays for no part twice. Chapters are those of the book's contents,
+or of its headings.
 ${SPEECH_USAGE}
   --out FILE       the audio file, written completely or not at all; - writes to standard output
   --play           plays the audio with a player of this system
   --pay FLOW       card, x402 or prepaid; default: as set by speechgate connect
-  --max USD        maximum price, such as 0.01, of a file with all its parts; a higher price is refused before anything is signed
+  --max USD        maximum price, such as 0.01, of a file with all its parts; at a higher price nothing is bought
   --dry-run        only prints what would be spoken, and its price
   --chapters MODE  of a file: tags marks its chapters in one MP3; files writes one for each, such as book-01.mp3; default: tags
   --captions       of a file: writes captions beside each MP3, such as book.vtt
@@ -118,8 +119,8 @@ ${SPEECH_USAGE}
       }
       for (const each of player ? played : []) {
         if (await play(player as Player, each, host.env)) continue;
-        const remedy = out === undefined ? 'Next time name a file with --out.' : `Play ${each} with another program.`;
-        output.note(`The player ${player?.[0]} failed to play the audio, which is paid. ${remedy}`);
+        const remedy = out === undefined ? 'It is lost; next time, use --out.' : `Play ${each} with another program.`;
+        output.note(`The player ${player?.[0]} failed to play the audio, for which you were charged. ${remedy}`);
       }
     } finally {
       if (folder) await rm(folder, { recursive: true, force: true });

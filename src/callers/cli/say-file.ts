@@ -158,7 +158,7 @@ export async function sayFile(
     throw new OverCapError({ scope: 'call', limitMicroUsd: maxMicroUsd, leftMicroUsd: maxMicroUsd, wantedMicroUsd });
   }
   output.note(
-    `${parts.length} parts, of which ${missing.length} are to be bought for ${formatUsd(wantedMicroUsd)} USD.`,
+    `The text has ${parts.length} parts. ${missing.length} of them are not bought yet and cost ${formatUsd(wantedMicroUsd)} USD.`,
   );
   const chargedMicroUsd = await onlyHere(folder, () => buyParts(missing, parts.length, options));
   const bytes = await writeBook(spoken, files, host.stdout);

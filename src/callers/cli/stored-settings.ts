@@ -67,7 +67,7 @@ export async function readConfig(folder: string): Promise<StoredConfig> {
   for (const [name, type] of Object.entries(MEMBERS)) {
     const value = config[name];
     if (value === undefined || (type === 'string' ? typeof value === 'string' : isObject(value))) continue;
-    const expected = type === 'string' ? 'a string, such as "0.01" for US dollars' : 'an object';
+    const expected = type === 'string' ? 'text in quotes, such as "0.01"' : 'an object';
     throw new UsageError(`${name} in ${CONFIG_FILE} must be ${expected}, not ${JSON.stringify(value)}.`);
   }
   return config as StoredConfig;

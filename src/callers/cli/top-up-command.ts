@@ -68,7 +68,7 @@ command again to continue.
       if (!same && sessionId !== null) await storeTopUp(folder, baseUrl, { ...purchase, sessionId });
       if (values.open && !(await openInBrowser(checkoutUrl, baseUrl, host.env)))
         output.note(
-          `--open could not open the payment page: no browser was found, or the page is neither at ${baseUrl} nor at Stripe. Open it yourself.`,
+          `--open could not open the payment page: no browser was found, or the page is neither at ${baseUrl} nor at Stripe. Check its URL, then open it yourself.`,
         );
       const checkout = { checkoutUrl, amountCents };
       if (values['no-wait'] || sessionId === null) {
@@ -76,7 +76,7 @@ command again to continue.
       }
       output.prompt(`Pay ${usd(amountCents)} USD at ${checkoutUrl}`);
       const waiting = waitForCredit(baseUrl, sessionId);
-      const paidTo = await output.withProgress('Waiting for the payment (Ctrl-C is safe)', waiting);
+      const paidTo = await output.withProgress('Waiting for the payment (Ctrl-C stops only the waiting)', waiting);
       if (paidTo === AT_BANK) return output.done({ ...checkout, credited: false }, [atBank(checkout)]);
       if (typeof paidTo === 'string') return credited(caller, { ...purchase, sessionId }, paidTo, output);
       output.done({ ...checkout, credited: false }, [
@@ -112,7 +112,7 @@ async function credited({ client, settings }: Caller, purchase: StoredTopUp, acc
       : `the account ${masked} has ${formatUsd(BigInt(balanceMicroUsd))} USD.`;
   if (settings.account !== undefined && settings.account !== account) {
     output.note(
-      `The account ${maskedAccount(settings.account)} is no longer used. Its id stays in config.json, in formerAccounts.`,
+      `The credited account pays from now on. The id of the former account ${maskedAccount(settings.account)} stays in config.json, in formerAccounts.`,
     );
   }
   output.done({ credited: true, amountCents: purchase.amountCents, account: masked, balanceMicroUsd }, [
@@ -191,7 +191,7 @@ async function send(url: string, request: RequestInit) {
     return { status, headers, text: await boundedResponse(response, MAX_JSON_BYTES, signal).text() };
   } catch (cause) {
     if (cause instanceof SpeechgateError) throw cause;
-    throw new UnreachableError('The service is unavailable. Check its URL, then retry. You were not charged.', {
+    throw new UnreachableError('The service is unavailable. Check its URL, then retry. No new payment was made.', {
       cause,
     });
   }

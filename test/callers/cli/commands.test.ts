@@ -127,7 +127,7 @@ test('the caller commands work end to end on one sandbox', {
     t.equal(noUsdc.code, 3, noUsdc.err);
     t.match(
       noUsdc.err,
-      /^Insufficient funds\. .*A start of the sandbox refills its wallet .* Send no real USDC there$/m,
+      /^Insufficient funds\. .*Restart the sandbox: it refills its wallet .* Do not send real USDC to this wallet$/m,
     );
     t.strictSame([noDeposit.code, noDeposit.out], [3, '']);
     t.match(noDeposit.err, /0\.000198 USD is missing\. .*speechgate deposit 1\.00\n$/);
@@ -160,7 +160,7 @@ test('the caller commands work end to end on one sandbox', {
     t.strictSame([call.code, call.out], [4, '']);
     t.match(
       call.err,
-      /^This may cost 0\.000198 USD, but .* of 0\.000197 USD for one call .* --max .*Nothing was signed\.$/m,
+      /^This speech may cost 0\.000198 USD, but .* of 0\.000197 USD for one call .* --max .*You were not charged for this speech\.$/m,
     );
     const { code, exit, scope, limitMicroUsd, leftMicroUsd } = failed(day);
     t.strictSame([code, exit, scope, limitMicroUsd, leftMicroUsd], ['OVER_CAP', 4, 'day', 900, 900 - 4 * HELLO_PRICE]);
@@ -180,7 +180,10 @@ test('the caller commands work end to end on one sandbox', {
     const [, identifier = ''] = /speechgate resume (\S+)$/m.exec(child.output()) ?? [];
     assert.match(child.output(), new RegExp(`^The outcome of the purchase ${identifier} is unknown`, 'm'));
     const shown = await callerCommand({ ...env, SPEECHGATE_MAX_TOTAL: '0.001' }, 'budget');
-    assert.match(shown.out, /^reserved .*may still be charged, by signature until \d{4}-.*Z; see speechgate resume/m);
+    assert.match(
+      shown.out,
+      /^reserved .*may still be charged, those with a signature until \d{4}-.*Z; see speechgate resume/m,
+    );
     assert.match(shown.out, /^left +0\.000010 USD to pay by card$/m);
     assert.ok(!(await readdir(folder)).includes('interrupted.mp3'), 'no half of it');
 
@@ -257,7 +260,7 @@ test('the caller commands work end to end on one sandbox', {
     t.strictSame([failed(away).code, failed(away).exit], ['UNREACHABLE', 1]);
     t.match(
       failed(away).message,
-      /^No service responds at http:\S+ Start it; a sandbox starts with npx --no -- speechgate /,
+      /^No service responds at http:\S+ Start it\. If it is a sandbox, run npx --no -- speechgate /,
     );
     t.strictSame(
       [failed(untrusted).code, failed(untrusted).reason, failed(untrusted).exit],

@@ -281,7 +281,7 @@ test('a service message becomes one short line that names the service', async (t
 test('an unexpected error is one line, and --json adds its stack', async (t) => {
   const bug = new TypeError('a bug');
   const message =
-    'Unexpected error (TypeError: a bug). Run speechgate resume --list to see unfinished purchases; report this bug with the output of --json.';
+    'Unexpected error (TypeError: a bug). Run speechgate resume --list: it lists purchases that may have been charged. Report this bug with the output of --json.';
   t.strictSame(failureOf(bug), { code: 'INTERNAL', exit: 1, message, stack: bug.stack });
   t.strictSame([failureOf('text').code, failureOf(undefined).exit], ['INTERNAL', 1]);
 });

@@ -3,6 +3,7 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, t, test } from 'tap';
 import { generatePrivateKey } from 'viem/accounts';
+import { storeTopUp } from '../../../src/callers/cli/stored-settings.ts';
 import type { PinnedKey } from '../../../src/callers/client/index.ts';
 import type { SigningKey } from '../../../src/config/signing-keys.ts';
 import { callerCommand } from '../../support/caller-command.ts';
@@ -141,4 +142,35 @@ test('the next deposit finishes a deposit whose process was killed', async (t) =
   t.match(fresh.out, /^1\.000000 USD deposited/);
   t.equal(new Set(payments).size, 2);
   t.strictSame(await readdir(join(folder, 'pending')), []);
+});
+
+test('a deposit that an earlier request was credited for names its amount', async (t) => {
+  proxy.tamper = (proxied, _path, headers) => {
+    if (headers['payment-signature'] === undefined) return;
+    const json = { ...CREDITED, creditedMicroUsd: 0, alreadyCredited: true };
+    Object.assign(proxied, { status: 200, json, headers: new Headers({ 'content-type': 'application/json' }) });
+  };
+  const env = {
+    SPEECHGATE_CONFIG_DIR: await temporaryFolder(t),
+    SPEECHGATE_URL: proxy.url,
+    SPEECHGATE_WALLET_KEY: generatePrivateKey(),
+    SPEECHGATE_TRUST: JSON.stringify(pinsOf(gateway)),
+  };
+  const { out } = await callerCommand(env, 'deposit', '1.00');
+  t.equal(out, '1.000000 USD deposited; the prepaid balance is 1.000000 USD\n');
+});
+
+test('a top-up that is credited says so, also if the balance cannot be read', async (t) => {
+  const folder = join(await temporaryFolder(t), 'settings');
+  const topUp = { sessionId: 'cs_test_12345678', checkoutUrl: proxy.url, amountCents: 700, account: null, openedAt: 1 };
+  await storeTopUp(folder, proxy.url, topUp);
+  proxy.tamper = (proxied, path) => {
+    if (path.startsWith('/top-up/complete')) {
+      Object.assign(proxied, { status: 200, raw: '<code>3b241101-e2bb-4255-8caf-4136c566a962</code>' });
+    }
+    if (path.startsWith('/top-up/status')) Object.assign(proxied, { status: 500 });
+  };
+  const { code, err } = await callerCommand({ SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: proxy.url }, 'top-up');
+  t.equal(code, 1);
+  t.match(err, /^7\.000000 USD was credited to the account 3b241101…, but its balance cannot be read\. Run .+\n$/);
 });
