@@ -164,7 +164,9 @@ function sampleVoices(speech: ProviderSettings): void {
   const stopping = new AbortController();
   const speaking = (async () => {
     for await (const _ of speakSamples(store, provider, config.catalog, stopping));
-  })().catch((err) => log.error({ err }, 'failed to make the voice samples. Check AUDIO_STORE'));
+  })().catch((err) =>
+    log.error({ err }, 'failed to make the voice samples, so the home page plays none. Read err for the cause'),
+  );
   started.push(async () => {
     stopping.abort();
     await speaking;

@@ -54,7 +54,7 @@ export async function startVoiceServer({
     const { input, speed = 1, model, voice: name } = request.body;
     const foreign = FOREIGN_LETTER.exec(input)?.index;
     if (foreign !== undefined) {
-      const message = `input has a letter that is not Latin at character ${foreign + 1}. This voice reads only English.`;
+      const message = `input has a letter that is not Latin at character ${foreign + 1}. This voice reads only English, so send English text.`;
       return sendError(reply, 400, message, 'input');
     }
     const disconnected = new AbortController();
