@@ -10,6 +10,7 @@ import type { Speech } from '../client/index.ts';
 import type { OutputStream } from './output.ts';
 
 const PUBLIC_MODE = 0o666;
+const NOTHING_WRITTEN = 'Nothing was written.';
 const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'there is no such folder',
   ENOTDIR: 'there is no such folder',
@@ -23,20 +24,19 @@ export interface AudioFile {
   close(): Promise<void>;
 }
 
-/** Call before the payment, so that a wrong path costs nothing. @param path `-` for standard output */
-export async function openAudioFile(path: string, stdout: OutputStream): Promise<AudioFile> {
-  if (path === '-') return standardOutput(stdout);
+/** Call before the payment, so that a wrong path costs nothing. @param path `-` for standard output @param end of errors */
+export async function openAudioFile(path: string, stdout: OutputStream, end = NOTHING_WRITTEN): Promise<AudioFile> {
+  if (path === '-') return standardOutput(stdout, end);
   const target = await followOwnLinks(path).catch((error) => {
-    throw unwritable(path, error);
+    throw unwritable(path, error, end);
   });
   const existing = await stat(target).catch(() => undefined);
-  if (existing?.isDirectory())
-    throw new UsageError(`--out ${path} is a folder. Name a file in it. Nothing was written.`);
+  if (existing?.isDirectory()) throw new UsageError(`--out ${path} is a folder. Name a file in it. ${end}`);
   // A device or pipe is written directly, not replaced by a file.
   const isDevice = existing !== undefined && (!existing.isFile() || isDescriptor(target));
   const temporary = isDevice ? target : join(dirname(target), `.${basename(target)}.${randomUUID()}.part`);
   const file = await (isDevice ? openDevice(target, existing) : open(temporary, 'wx', PUBLIC_MODE)).catch((error) => {
-    throw unwritable(path, error);
+    throw unwritable(path, error, end);
   });
   return {
     write: async (speech) => {
@@ -70,11 +70,9 @@ async function openDevice(path: string, existing: Stats): Promise<FileHandle> {
   return file;
 }
 
-function standardOutput(stdout: OutputStream): AudioFile {
+function standardOutput(stdout: OutputStream, end: string): AudioFile {
   if (stdout.isTTY)
-    throw new UsageError(
-      '--out - would write audio to the terminal. Name a file, or redirect the output. Nothing was written.',
-    );
+    throw new UsageError(`--out - would write audio to the terminal. Name a file, or redirect the output. ${end}`);
   const writeTo = (chunks: AsyncIterable<Uint8Array>) => pipeline(chunks, stdout, { end: false });
   return { write: (speech) => countBytes(flowOf(speech), writeTo), close: async () => {} };
 }
@@ -114,8 +112,8 @@ export function otherFormat(path: string, contentType: Speech['contentType']): s
     : `. The audio is ${FORMATS[contentType]}, so give the file the ending ${EXTENSIONS[contentType]}`;
 }
 
-const unwritable = (path: string, error: Error): UsageError =>
-  new UsageError(`--out ${path} is not writable (${reasonOf(error)}). Name a file in a folder that you can write to.`);
+const unwritable = (path: string, error: Error, end: string): UsageError =>
+  new UsageError(`--out ${path} is not writable (${reasonOf(error)}). Name a file in a folder of your own. ${end}`);
 
 function reasonOf(error: NodeJS.ErrnoException): string {
   if (error instanceof ForeignFileError) return error.message;

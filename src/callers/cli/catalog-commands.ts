@@ -14,7 +14,7 @@ ${ALL_USAGE}`,
   run: async ({ all }, { output, host }) => {
     await withCaller(host, {}, async ({ client }) => {
       const { models, defaultModel } = await output.withProgress('Reading the models', client.models());
-      const head = ['model', 'per 1,000,000', 'characters', 'name'];
+      const head = ['model', 'per 1,000,000 characters', 'max characters', 'name'];
       const lines = rowsOf(
         models,
         { all },

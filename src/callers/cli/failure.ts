@@ -122,4 +122,4 @@ export const EXIT = {
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
 export const EXIT_HELP = `Exit codes: 0 done, 1 the service or something else failed, 2 invalid arguments or settings, 3 insufficient funds,
-4 over a cap (nothing was signed), 5 unknown outcome (resume it), 130 interrupted`;
+4 over a cap (nothing was signed), 5 unknown outcome (run speechgate resume), 130 interrupted`;

@@ -186,7 +186,9 @@ function unknownName(given: string, meant: string | undefined, command: string):
 
 export async function readText(word: string | undefined, name: string, stdin: Readable): Promise<string> {
   if (word === undefined)
-    throw new UsageError(`${name} is missing. Put it in quotes, or pass - and pipe it to standard input.`);
+    throw new UsageError(
+      `${name} is missing. Put it in quotes, or pass - and pipe it to standard input. Nothing was sent.`,
+    );
   const text = word === '-' ? await readAll(stdin) : word;
   if (text.trim() === '') throw new UsageError(`${name} is empty. Pass some text. Nothing was sent.`);
   return text;
@@ -195,5 +197,5 @@ export async function readText(word: string | undefined, name: string, stdin: Re
 function readSpeed(text: string): number {
   const speed = Number(text);
   if (text.trim() !== '' && speed >= 0.5 && speed <= 2) return speed;
-  throw new UsageError(`--speed must be a number from 0.5 to 2, not ${text}.`);
+  throw new UsageError(`--speed must be a number from 0.5 to 2, not ${text}. Nothing was bought.`);
 }

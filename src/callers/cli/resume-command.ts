@@ -195,7 +195,7 @@ async function writeSpeech(
   stdout: OutputStream,
 ) {
   const path = out ?? planned ?? resolve(`${pending.identifier}.mp3`);
-  const file = await openAudioFile(path, stdout);
+  const file = await openAudioFile(path, stdout, 'The purchase stays saved.');
   try {
     const speech = await client.resume(pending);
     const { contentType, receipt } = speech;

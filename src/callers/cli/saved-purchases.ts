@@ -82,7 +82,7 @@ export class SavedPurchases implements SavedSpeech {
     const { name, contentType } = found;
     const path = join(this.#audio, name);
     const file = out ?? resolve(name);
-    const target = await openAudioFile(file, stdout);
+    const target = await openAudioFile(file, stdout, 'The audio stays saved.');
     try {
       const content = await readFile(path);
       const audio = new Blob([content]).stream();

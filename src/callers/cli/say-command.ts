@@ -174,7 +174,7 @@ async function buySpeech(
   if (progress === undefined) output.note(capsLine(caller.caps));
   // Releases reservations of earlier commands. A failure is retried by the next command.
   await budget.concludeLost(client, saved).catch(() => {});
-  const file = await openAudioFile(path, host.stdout);
+  const file = await openAudioFile(path, host.stdout, 'Nothing was bought.');
   let receipt: Receipt | undefined;
   const speak = async (): Promise<BoughtSpeech> => {
     const speech = await paid(client.speak(named, { signal, durable }), caller.settings);

@@ -132,7 +132,7 @@ export async function sayFile(
 ): Promise<SpokenFile> {
   const { files, pay, maxMicroUsd, output, host } = options;
   const paths = pathsOf(files, chapters.length);
-  for (const path of paths) await (await openAudioFile(path, host.stdout)).close();
+  for (const path of paths) await (await openAudioFile(path, host.stdout, NOTHING_BOUGHT)).close();
   const folder = `${resolve(files.out)}.parts`;
   const spoken = await withCaller(host, { pay }, async (caller) => {
     assertCanPay(caller);

@@ -129,7 +129,7 @@ async function resumePurchase(
   const pending = found?.pending ?? (await saved.find(identifier))?.pending;
   if (!pending) {
     throw new ToolError(
-      `resume must be the identifier of an open purchase, not ${identifier}. balance lists the open ones. Nothing was bought.`,
+      `resume must be the identifier of an open purchase, not ${identifier}. Call balance to list the open ones. Nothing was bought.`,
     );
   }
   try {

@@ -78,7 +78,7 @@ test('the caller commands work end to end on one sandbox', {
     ]);
     t.match(
       models.out,
-      /^model +per 1,000,000 +characters +name\nprovider-a\/tts-1 +18\.000000 USD +4096 .*the default$/m,
+      /^model +per 1,000,000 characters +max characters +name\nprovider-a\/tts-1 +18\.000000 USD +4096 .*the default$/m,
     );
     t.ok(told(voices).voices.some(({ id }: { id: string }) => id === 'provider-a_alloy'));
     t.strictSame([told(quote).amountMicroUsd, told(quote).textLength], [HELLO_PRICE, 11]);
@@ -164,7 +164,7 @@ test('the caller commands work end to end on one sandbox', {
     );
     const { code, exit, scope, limitMicroUsd, leftMicroUsd } = failed(day);
     t.strictSame([code, exit, scope, limitMicroUsd, leftMicroUsd], ['OVER_CAP', 4, 'day', 900, 900 - 4 * HELLO_PRICE]);
-    t.match(failed(day).message, /for today \(UTC\) is left: 0\.000792 is spent\. Raise .* --max-per-day\./);
+    t.match(failed(day).message, /for today \(UTC\) is left: 0\.000792 USD is spent\. Raise .* --max-per-day\./);
     t.equal(await balance('prepaid'), before);
   });
 
@@ -276,8 +276,11 @@ test('the caller commands work end to end on one sandbox', {
     await writeFile(join(bare, 'mpg123'), '');
     const wrong: readonly (readonly [args: readonly string[], fault: RegExp, env?: Record<string, string>])[] = [
       [['say', 'x'], /^--out is missing/],
-      [['say', 'x', '--out', join(folder, 'no', 'x.mp3')], /^--out \S+ is not writable \(there is no such folder\)/],
-      [['say', 'x', '--out', folder], /^--out \S+ is a folder\. Name a file in it\. Nothing was written\.$/],
+      [
+        ['say', 'x', '--out', join(folder, 'no', 'x.mp3')],
+        /^--out \S+ is not writable \(there is no such folder\).* Nothing was bought\.$/m,
+      ],
+      [['say', 'x', '--out', folder], /^--out \S+ is a folder\. Name a file in it\. Nothing was bought\.$/],
       [['say', 'x', '--play'], /^--play found no audio player\. Install /, { PATH: bare }],
       [['say', 'x', '--out', '-', '--voice', 'nobody'], /^--voice .*speechgate voices/],
       [
