@@ -59,7 +59,7 @@ async function main(args: readonly string[]): Promise<void> {
     return printCommands('For operators: speechgate admin COMMAND (settings come from the environment)', operators);
   }
   if (name === 'resume' && words.includes('--reason')) {
-    console.error('speechgate resume takes the ID of a purchase. Run speechgate admin resume to open a paused flow.');
+    console.error('speechgate resume takes the ID of a purchase. Run speechgate admin resume to resume a paused flow.');
     process.exitCode = EXIT.usage;
     return;
   }

@@ -15,7 +15,9 @@ const DEPOSIT = '/x402/deposit';
 
 const [method = '', address = '', body] = process.argv.slice(2);
 if (!/^(GET|POST)$/.test(method) || !address.startsWith('/x402/')) {
-  fail(`Name the request to sign: npm run -s prepaid -- POST /x402/tts '{"text":"Hello world"}'`);
+  fail(
+    `The arguments must be GET or POST, and a path below /x402/: npm run -s prepaid -- POST /x402/tts '{"text":"Hello world"}'`,
+  );
 }
 const { pathname, search } = new URL(address, 'http://sandbox');
 const sandbox = await runningSandbox();

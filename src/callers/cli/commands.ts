@@ -48,7 +48,7 @@ export const callerCommands: Readonly<Record<string, CallerCommand>> = {
     async () => (await import('./catalog-commands.ts')).verifyMetadataCommand,
   ),
   bridge: command(
-    "a local server for programs that speak OpenAI's speech API",
+    "a local server for programs that use OpenAI's speech API",
     async () => (await import('./bridge-command.ts')).bridgeCommand,
     'mpg123-decoder',
   ),

@@ -36,7 +36,7 @@ export const resumeCommand = defineCommand({
   usage: `speechgate resume [ID] [--out FILE]
 Finds the outcome of a purchase whose response was lost, by repeating the identical request. It never pays twice. Paid
 speech is written to its file. Without ID it resumes all saved purchases.
-For operators: speechgate admin resume FLOW --reason TEXT opens a paused flow again.
+For operators: speechgate admin resume FLOW --reason TEXT resumes a paused flow.
 
   ID               as printed by the command that ended with exit code 5
   --out FILE       the audio file; default: the file of the original command

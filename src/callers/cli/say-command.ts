@@ -53,7 +53,7 @@ ${SPEECH_USAGE}
   --pay FLOW       card, x402 or prepaid; default: as set by speechgate connect
   --max USD        maximum price, such as 0.01, of a file with all its parts; at a higher price nothing is bought
   --dry-run        only prints what would be spoken, and its price
-  --chapters MODE  of a file: tags marks its chapters in one MP3; files writes one for each, such as book-01.mp3; default: tags
+  --chapters MODE  of a file: tags marks its chapters in one MP3; files writes one MP3 for each, such as book-01.mp3; default: tags
   --captions       of a file: writes captions beside each MP3, such as book.vtt
   --durable        card credit only: uses a job, whose audio can be fetched again after a lost response`,
   example: 'speechgate say "Hello world" --out hello.mp3 --play',

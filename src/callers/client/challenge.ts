@@ -150,7 +150,7 @@ export async function signPayment(
   if (!isSame(challenge.extensions?.[PAYMENT_IDENTIFIER], DECLARED)) {
     throw mismatchError(
       'malformed',
-      'The challenge lacks the payment-identifier extension, without which a lost response cannot be retried.',
+      'The challenge lacks the payment-identifier extension, so a lost response could not be fetched again.',
     );
   }
   const identifier = `pay_${crypto.randomUUID()}`;

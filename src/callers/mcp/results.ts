@@ -50,7 +50,7 @@ function messageOf(error: unknown): string {
     const { identifier } = error.pending;
     return (
       `The outcome of the purchase ${identifier} is unknown. Call speak with {"resume": "${identifier}"}, which never pays ` +
-      'twice, and not with the same text. You may have been charged, and the price stays reserved in the budget.'
+      'twice. Do not call it with the same text. You may have been charged, and the price stays reserved in the budget.'
     );
   }
   if (error instanceof AudioLostError)
