@@ -105,7 +105,7 @@ export class Speechgate {
     const { baseUrl, allowInsecureHttp, pay, fetch } = options;
     const url = new URL(baseUrl);
     if (!isConfidential(url) && !allowInsecureHttp)
-      throw new TypeError('baseUrl must be https. http is allowed only on loopback, or with allowInsecureHttp: true.');
+      throw new TypeError('baseUrl must be https; http needs loopback or allowInsecureHttp: true.');
     if (pay && !('accountId' in pay)) throw walletsOnly();
     const api = openApi(url.origin, (response) => response, fetch);
     this.#service = { api, baseUrl: url.origin };
@@ -157,7 +157,7 @@ export class Speechgate {
     if (pending.flow !== 'card') throw walletsOnly();
     if (!isJob(pending) || pending.baseUrl !== baseUrl)
       throw new SpeechgateError(
-        `${pending.identifier} is not a \`durable\` purchase at ${baseUrl}. Pass the \`pending\` of one. Nothing was sent.`,
+        `${pending.identifier} is not a \`durable\` purchase at ${baseUrl}. Pass one. Nothing was sent.`,
       );
     return this.#settle(
       pending,
@@ -315,6 +315,6 @@ function checkTypes<Options extends object>(
     const type = new Map(Object.entries(types)).get(name);
     if (!type) throw new TypeError(`${functionName} has no option ${name}.`);
     if (value !== undefined && typeof value !== type)
-      throw new TypeError(`${functionName}: ${name} must be of type ${type}.`);
+      throw new TypeError(`${functionName}: ${name} must be a ${type}.`);
   }
 }

@@ -90,10 +90,7 @@ export class Catalog {
 
 export function picoUsd(decimal: string): bigint {
   const [, whole, fraction = ''] = /^(\d+)(?:\.(\d{1,12}))?$/.exec(decimal) ?? [];
-  if (whole === undefined)
-    throw new TypeError(
-      `The service's price ${decimal} is not a number of US dollars. Ask its operator. Nothing was bought.`,
-    );
+  if (whole === undefined) throw new TypeError(`The service's price ${decimal} is not a number of US dollars.`);
   return BigInt(whole + fraction.padEnd(12, '0'));
 }
 

@@ -128,7 +128,7 @@ const CAP_LIMITS = {
   client: 'maxTotalMicroUsd',
   day: 'perDayMicroUsd',
   total: 'totalMicroUsd',
-  unconfirmed: 'maxTotalMicroUsd, perDayMicroUsd or totalMicroUsd',
+  unconfirmed: 'the daily or total cap',
 } as const;
 
 /** The maximum price exceeds a cap. Nothing was signed. */
@@ -177,7 +177,7 @@ export class OutcomeUnknownError extends SpeechgateError {
 
   constructor(pending: PendingPurchase, options?: ErrorOptions) {
     super(
-      `The outcome of the purchase ${pending.identifier} is unknown. Pass its \`pending\` to \`resume\`; do not pay again. You may have been charged.`,
+      `The outcome of the purchase ${pending.identifier} is unknown. Resume it and do not pay again. You may have been charged.`,
       options,
     );
     Object.defineProperty(this, 'pending', { value: pending });

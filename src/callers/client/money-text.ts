@@ -86,4 +86,4 @@ export function usedText(used: UsedCap, format: (microUsd: bigint) => string): s
 }
 
 export const stillCharged = (until: Date | null | undefined): string =>
-  `may still be charged${until ? `, those with a signature until ${until.toISOString().replace(/\.\d+Z$/, 'Z')}` : ''}`;
+  `may still be charged${until ? `, signed ones until ${until.toISOString().replace(/\.\d+Z$/, 'Z')}` : ''}`;

@@ -149,7 +149,7 @@ test('errors have the class, code and way on of the service', async (t) => {
   // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
   await t.rejects(client.speak(HELLO, { maxMicroUSD: 1n } as any), /no option maxMicroUSD/);
   // biome-ignore lint/suspicious/noExplicitAny: callers without types give anything.
-  await t.rejects(client.speak(HELLO, { maxMicroUsd: 1 } as any), /maxMicroUsd must be of type bigint/);
+  await t.rejects(client.speak(HELLO, { maxMicroUsd: 1 } as any), /maxMicroUsd must be a bigint/);
 });
 
 test('a price that has risen is not paid, and the next purchase reads it', async (t) => {
