@@ -6,7 +6,6 @@ import type { Database } from '../db/database.ts';
 import { now, unnest } from '../db/expressions.ts';
 import { testPoint } from '../lib/test-point.ts';
 import { captionsOf, type PlacedWord, placeWords } from '../speech/captions.ts';
-import type { CollectedSpeech } from '../speech/collect.ts';
 import {
   canFollow,
   describeSegments,
@@ -15,6 +14,7 @@ import {
   segmentAudio,
 } from '../speech/joined-mpeg.ts';
 import { frameSeconds } from '../speech/mpeg-frame.ts';
+import type { CollectedSpeech } from '../speech/open-provider.ts';
 import { type SpeakingUpstream, SpeechError } from '../speech/provider.ts';
 import { hasWord } from '../speech/split-text.ts';
 import { type AudioStore, type ByteRange, checkRange, type StoredAudio } from '../speech/store/audio-store.ts';

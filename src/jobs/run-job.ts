@@ -6,7 +6,7 @@ import { QueueWorker, type QueueWorkerOptions } from '../db/queue-worker.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { HoldEvent, Metrics } from '../observability/metrics.ts';
 import { continueTrace } from '../observability/tracing.ts';
-import { type CollectedSpeech, collectSpeech } from '../speech/collect.ts';
+import { type CollectedSpeech, collectSpeech } from '../speech/open-provider.ts';
 import {
   type AudioType,
   type SpeakingUpstream,

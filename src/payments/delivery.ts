@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { testPoint } from '../lib/test-point.ts';
 import { holdingBack } from '../speech/audio-end.ts';
-import { collectSpeech, completed, readIfComplete, synthesizeWithFailover } from '../speech/collect.ts';
+import { collectSpeech, completed, readIfComplete, synthesizeWithFailover } from '../speech/open-provider.ts';
 import {
   type AudioType,
   MAX_AUDIO_BYTES,

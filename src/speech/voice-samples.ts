@@ -4,7 +4,7 @@ import { z } from 'zod';
 import type { Catalog, Model, Voice } from '../config/catalog.ts';
 import { SPEED } from '../config/speech-limits.ts';
 import { within } from '../lib/within.ts';
-import { collectSpeech } from './collect.ts';
+import { collectSpeech } from './open-provider.ts';
 import { utteranceOf } from './order.ts';
 import { SpeechError, type SpeechProvider } from './provider.ts';
 import type { AudioStore, StoredAudio } from './store/audio-store.ts';

@@ -5,8 +5,8 @@ import fc from 'fast-check';
 import { test } from 'tap';
 import { audioReader, detectAudioType } from '../../src/speech/audio-format.ts';
 import type { AudioFault } from '../../src/speech/audio-reader.ts';
-import { type Begun, readIfComplete } from '../../src/speech/collect.ts';
 import { frameLength } from '../../src/speech/mpeg-frame.ts';
+import { type Begun, readIfComplete } from '../../src/speech/open-provider.ts';
 import type { AudioType } from '../../src/speech/provider.ts';
 import {
   MONO_44100,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import { test } from 'tap';
-import { collectSpeech } from '../../src/speech/collect.ts';
+import { collectSpeech } from '../../src/speech/open-provider.ts';
 import { MAX_AUDIO_BYTES, SpeechError } from '../../src/speech/provider.ts';
 import { description, MONO_44100, mpegFrames, silentMp3, silentWav } from '../support/silent-audio.ts';
 import type { Mode } from '../support/stub-upstream.ts';
