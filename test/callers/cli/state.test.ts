@@ -3,7 +3,6 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Test, t, test } from 'tap';
 import { generatePrivateKey } from 'viem/accounts';
-import { storeTopUp } from '../../../src/callers/cli/stored-settings.ts';
 import type { PinnedKey } from '../../../src/callers/client/index.ts';
 import type { SigningKey } from '../../../src/config/signing-keys.ts';
 import { callerCommand } from '../../support/caller-command.ts';
@@ -158,19 +157,4 @@ test('a deposit that an earlier request was credited for names its amount', asyn
   };
   const { out } = await callerCommand(env, 'deposit', '1.00');
   t.equal(out, '1.000000 USD deposited; the prepaid balance is 1.000000 USD\n');
-});
-
-test('a top-up that is credited says so, also if the balance cannot be read', async (t) => {
-  const folder = join(await temporaryFolder(t), 'settings');
-  const topUp = { sessionId: 'cs_test_12345678', checkoutUrl: proxy.url, amountCents: 700, account: null, openedAt: 1 };
-  await storeTopUp(folder, proxy.url, topUp);
-  proxy.tamper = (proxied, path) => {
-    if (path.startsWith('/top-up/complete')) {
-      Object.assign(proxied, { status: 200, raw: '<code>3b241101-e2bb-4255-8caf-4136c566a962</code>' });
-    }
-    if (path.startsWith('/top-up/status')) Object.assign(proxied, { status: 500 });
-  };
-  const { code, err } = await callerCommand({ SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: proxy.url }, 'top-up');
-  t.equal(code, 1);
-  t.match(err, /^7\.000000 USD was credited to the account 3b241101…, but its balance cannot be read\. Run .+\n$/);
 });
