@@ -1,5 +1,5 @@
-import { randomUUID } from 'node:crypto';
-import type { Limit } from '../client/book.ts';
+import { createHash, randomUUID } from 'node:crypto';
+import type { Book, Limit } from '../client/book.ts';
 import { type Budget, checkCall, type KnownOfPurchase, type Reservation } from '../client/budget.ts';
 import { AMOUNT, checkedOptions } from '../client/check-options.ts';
 import { type Flow, isRepeatable, type PendingPurchase } from '../client/pending-purchase.ts';
@@ -174,7 +174,8 @@ export class FileBudget implements Budget {
     const settlements = [...this.#settlements];
     if (settlements.length === 0) return;
     await this.#store.change((book) => {
-      for (const [id, { chargedMicroUsd, known }] of settlements) book.settle(id, chargedMicroUsd, known, this.#now());
+      for (const [id, { chargedMicroUsd, known }] of settlements)
+        book.settle(id, chargedMicroUsd, { ...accountOf(book, id), ...known }, this.#now());
     });
     for (const [id] of settlements) this.#settlements.delete(id);
   }
@@ -195,6 +196,13 @@ export class FileBudget implements Budget {
   #today(): string {
     return new Date(this.#now()).toISOString().slice(0, 10);
   }
+}
+
+/** Who settles the purchase of another process doesn't know the balance after it. */
+function accountOf(book: Book, id: string): KnownOfPurchase {
+  const account = book.open.find((purchase) => purchase.id === id)?.pending?.headers['x-credit-account'];
+  if (account === undefined) return {};
+  return { balance: { account: createHash('sha256').update(account).digest('hex'), balanceMicroUsd: null } };
 }
 
 function assertAmount(microUsd: bigint): void {

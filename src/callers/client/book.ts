@@ -156,6 +156,11 @@ export class Book {
     // The most that open purchases may have taken by now.
     const openMicroUsd = sum(this.open.filter(({ flow }) => flow === 'card').map(({ maxMicroUsd }) => maxMicroUsd));
     const known = this.#accounts.get(account);
+    if (balanceMicroUsd === null) {
+      // The next balance falls by this charge, which is counted already.
+      if (known) this.#accounts.set(account, { ...known, expectedMicroUsd: known.expectedMicroUsd - chargedMicroUsd });
+      return 0n;
+    }
     const expected = known ? known.expectedMicroUsd - chargedMicroUsd : balanceMicroUsd;
     const missing = expected - openMicroUsd - balanceMicroUsd;
     const uncounted = missing > 0n ? missing : 0n;

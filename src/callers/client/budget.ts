@@ -27,7 +27,8 @@ export interface KnownOfPurchase {
 export interface AccountBalance {
   /** SHA-256 of the account's id. */
   readonly account: string;
-  readonly balanceMicroUsd: bigint;
+  /** Null if the response was lost. */
+  readonly balanceMicroUsd: bigint | null;
 }
 
 export function checkCall(maxMicroUsd: bigint, limits: readonly (bigint | undefined)[]): void {

@@ -169,15 +169,18 @@ export async function resolveSpeech(
   return { outcome: 'lost', error: responseLost(maxMicroUsd, cause, null), chargedMicroUsd: BigInt(maxMicroUsd) };
 }
 
-export async function knownOf(
-  resolution: Resolution<Speech>,
-  { flow, headers }: PendingPurchase,
-): Promise<KnownOfPurchase> {
+export async function knownOf(resolution: Resolution<Speech>, pending: PendingPurchase): Promise<KnownOfPurchase> {
   if (resolution.outcome === 'refused') return { clockAheadMs: resolution.clockAheadMs ?? 0 };
+  return knownBalance(pending, resolution.outcome === 'bought' ? resolution.bought : null);
+}
+
+export async function knownBalance(
+  { flow, headers }: PendingPurchase,
+  speech: Speech | null,
+): Promise<KnownOfPurchase> {
   const account = headers['x-credit-account'];
-  const balanceMicroUsd = resolution.outcome === 'bought' ? resolution.bought.receipt.balanceMicroUsd : null;
-  if (flow !== 'card' || account === undefined || balanceMicroUsd === null) return {};
-  return { balance: { account: await sha256(account), balanceMicroUsd } };
+  if (flow !== 'card' || account === undefined) return {};
+  return { balance: { account: await sha256(account), balanceMicroUsd: speech?.receipt.balanceMicroUsd ?? null } };
 }
 
 type FinalResolution = Exclude<Resolution<unknown>, { outcome: 'unknown' }>;

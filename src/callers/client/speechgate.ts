@@ -7,6 +7,7 @@ import {
   type Conclusion,
   chargedOf,
   checkPending,
+  knownBalance,
   knownOf,
   resolveDeposit,
   resolveOutcome,
@@ -153,7 +154,8 @@ export class Speechgate {
    */
   async resolveOutcome(pending: PendingPurchase, { signal }: CallOptions = {}): Promise<Conclusion | null> {
     const conclusion = await resolveOutcome(pending, this.#service, signal);
-    if (conclusion) await this.#settle(pending, conclusion.chargedMicroUsd);
+    if (conclusion)
+      await this.#settle(pending, conclusion.chargedMicroUsd, await knownBalance(pending, conclusion.speech));
     return conclusion;
   }
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { chmod, chown, readdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { mock } from 'node:test';
@@ -6,7 +7,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { test } from 'tap';
 import { DamagedBudgetError } from '../../../src/callers/budget/budget-store.ts';
-import { openFileBudget } from '../../../src/callers/budget/file-budget.ts';
+import { type FileBudget, openFileBudget } from '../../../src/callers/budget/file-budget.ts';
 import { watchLost } from '../../../src/callers/budget/purchases.ts';
 import { SavedPurchases } from '../../../src/callers/cli/saved-purchases.ts';
 import { OverCapError } from '../../../src/callers/client/errors.ts';
@@ -274,6 +275,27 @@ test('any opener can find an open purchase by its identifier and settle it', asy
   await found.reservation.settle(6n);
   t.equal((await first.read()).spentMicroUsd, 6n);
   t.equal(await first.find('mine'), undefined);
+});
+
+test('a charge that another process settles explains the fall of the balance', async (t) => {
+  const path = await budgetPath(t);
+  const id = 'an account';
+  const account = createHash('sha256').update(id).digest('hex');
+  const buy = async (budget: FileBudget, identifier: string) => {
+    const reservation = await budget.reserve({ flow: 'card', maxMicroUsd: 10n });
+    await reservation.record(pendingOf(identifier, { flow: 'card', headers: { 'x-credit-account': id } }));
+    return reservation;
+  };
+  const ended = await openFileBudget(path, {});
+  await (await buy(ended, 'answered')).settle(10n, { balance: { account, balanceMicroUsd: 90n } });
+  await buy(ended, 'lost');
+  await ended.close();
+  const budget = await openBudget(t, path);
+  await budget.concludeLost(serviceThatCharged({ lost: 10n }));
+  await (await buy(budget, 'next')).settle(10n, { balance: { account, balanceMicroUsd: 70n } });
+  t.equal((await budget.read()).spentMicroUsd, 30n);
+  await (await buy(budget, 'last')).settle(10n, { balance: { account, balanceMicroUsd: 55n } });
+  t.equal((await budget.read()).spentMicroUsd, 45n, 'a fall without a purchase still counts');
 });
 
 test('only the owner can access the budget files, whatever their earlier mode', async (t) => {

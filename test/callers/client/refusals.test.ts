@@ -409,6 +409,29 @@ for (const cap of ['a client', 'a budget file'] as const) {
   });
 }
 
+for (const cap of ['a client', 'a budget file'] as const) {
+  test(`card: a lost response counts once, not again by the balance: ${cap}`, async (t) => {
+    const account = await gateway.fund(500);
+    const limits = { totalMicroUsd: 4n * PRICE };
+    const capped =
+      cap === 'a client'
+        ? { maxTotalMicroUsd: limits.totalMicroUsd }
+        : { budget: await openBudget(t, await budgetPath(t), limits) };
+    const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account), ...capped });
+    const buy = async () => (await client.speak(HELLO)).bytes();
+    await buy();
+    proxy.tamper = (proxied, asked) => {
+      if (asked === '/tts') proxied.headers.set('content-type', 'text/html');
+    };
+    t.equal((await errorOf(buy())).constructor, AudioLostError);
+    proxy.tamper = undefined;
+    await buy();
+    await buy();
+    t.equal((await errorOf(buy())).constructor, OverCapError);
+    t.equal(await gateway.balance(account), 5_000_000n - limits.totalMicroUsd);
+  });
+}
+
 test('an implausible charge counts as the full reserved amount', async (t) => {
   for (const charged of ['-1', '199', '99999999999']) {
     proxy.tamper = undefined;
